@@ -1,0 +1,43 @@
+// What each operator means: operand order, shapes and the use of KernelCall::params. B is call.batch->size(), R a row
+// count, all activations float32 row-major. Kernels read whole operands and write only their slice of the output.
+// Every intermediate that could overflow a host type is asserted; shapes are checked by check_call() before a kernel runs.
+#pragma once
+#include "engine/machine/kernel_call.hpp"
+
+namespace vitro {
+
+enum class Activation : std::uint8_t { silu, relu, relu_squared, gelu };
+enum class RopeStyle : std::uint8_t { interleaved, half_split };  // pairs (2i, 2i+1), or (i, i + dims/2)
+
+namespace contract {
+
+// embed: in {table [V, D] of any Format, Layout::rows; tokens index32 [B]}; out [B, D].
+// rms_norm: in {x [R, D], weight [D]}; out [R, D]; params {eps}. R = shape[0] of x. y = x / sqrt(mean(x^2) + eps) * weight.
+// matmul: in {W [N, K]; x [R, K]; optional bias f32 [N]}; out [R, N]; slice over N (a multiple of kTileRows unless it
+//   ends at N, for Layout::tiled).
+// rope: in {x [B, heads, dim]; optional f32 [dims/2] frequency divisors}; out the same view (in place); slice over heads;
+//   params {base, rotary dims, style, position scale}. Pair i turns by position * scale * base^(-2i/dims) / divisor_i.
+// kv_append: in {k [B, KVH, dim]; v [B, KVH, dim]; block table index32 [B, blocks]}; out pool, below; slice over KVH;
+//   params {layers in the pool}. Writes position p of its sequence to block table[b][p / block_tokens].
+// attention: in {q [B, H, dim]; pool; block table}; out [B, H, dim]; slice over KVH (each with its H / KVH query heads);
+//   params {scale, window (0: all), layers in the pool}. Row b sees positions max(0, p - window + 1) .. p of its sequence.
+// The KV pool: view shape {KVH, block_tokens, dim}, format f32 or f16; bytes [block][layer][K then V][KVH][block_tokens][dim];
+//   the layer is call.layer.
+// glu: in {gate [R, N]; up [R, N]}; out [R, N]; slice over N; params {Activation}. h = act(gate) * up. With report_active,
+//   the outcome is the ActiveSet of neurons n in the slice with act(gate[r][n]) != 0.
+// add: in {a [R, N]; b [R, N]}; out [R, N], may alias a; slice over N.
+// gather: in {x [R, D]; index32 [S]}; out [S, D].
+// route: in {logits [B, E]}; no out; params {k, renormalise (1: softmax over the chosen k; 0: over all, chosen kept)};
+//   outcome: one ExpertChoice per row; equal logits choose the lower id.
+// expert_sum: in {partials [S, N]; sources index32 [B, k] (rows of partials, by ascending expert id); weights f32 [B, k]};
+//   out [B, N]; slice over N. y = sum over j ascending of weights[b][j] * partials[sources[b][j]].
+// reduce: in {partials [P, R, N]}; out [R, N]; slice over N; adds p = 0, 1, ... in order.
+// sample: in {logits [B, V]; uniforms f32 [B]}; no out; params {temperature (0: arg-max, the lowest id wins a tie), top_k
+//   (0: all), top_p (1: all)}; outcome TokenChoice.
+// copy: in {x [R, N]}; out [R, N] of another Format.
+
+// Throws RunError naming operator, operand and shape when a call breaks the contract above.
+void check_call(const KernelCall& call);
+
+}  // namespace contract
+}  // namespace vitro

@@ -1,0 +1,27 @@
+// The numeric contracts that matrix kernels come in. A variant fixes format handling and accumulation order, so it gives
+// the same bits on every instruction set; docs/kernels.md derives the error bounds.
+#pragma once
+#include <string_view>
+
+#include "engine/machine/kernel_call.hpp"
+
+namespace vitro::variant {
+
+// Weights are dequantised exactly, activations stay float32. Row dot product over 16 lanes: lane l takes the elements
+// k = l (mod 16) in ascending order with one fused multiply-add each; lanes are then summed 8 apart, 4, 2, 1.
+// Layout::rows, every Format.
+inline constexpr VariantId kFloat{1};
+
+// Activations are quantised per call to int8 in blocks of 32 (d = amax / 127 in float32, round to nearest even), integer
+// dot products are exact, and a row adds its blocks in ascending order: acc = fma(float(dot), d_w * d_x, acc).
+// Format q8_0 and q4_0, Layout::rows and Layout::tiled.
+inline constexpr VariantId kInt8{2};
+
+// Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
+inline constexpr VariantId kReference{3};
+
+std::string_view name(VariantId id);                        // "float", "int8", "reference", "none"
+VariantId by_name(std::string_view name);                   // none when unknown
+bool supports(VariantId id, Format weights, Layout layout);
+
+}  // namespace vitro::variant

@@ -1,0 +1,112 @@
+#include "engine/machine/budgeted_memory.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <mutex>
+
+namespace vitro {
+
+std::string_view to_string(Region region) {
+  constexpr std::string_view kNames[] = {"fixed", "hot", "cold", "kv", "activation", "staging", "runtime"};
+  return kNames[static_cast<std::size_t>(region)];
+}
+
+struct BudgetedMemory::Account {
+  std::mutex mutex;
+  std::array<Budget, kPlacements> budgets;
+  bool phantom = false;
+  std::uint64_t next_id = 1;
+  std::map<std::uint64_t, Bytes> committed;  // of live reserved ranges, by block id: what to give back when they go
+
+  Status charge(Placement where, Region region, Bytes size) {
+    Budget& budget = budgets[static_cast<std::size_t>(where)];
+    if (size > budget.limit - budget.used) {
+      return {Code::over_budget, fmt::format("{} more for {} do not fit: {} of {} are in use", format_bytes(size), to_string(region),
+                                             format_bytes(budget.used), format_bytes(budget.limit))};
+    }
+    const auto r = static_cast<std::size_t>(region);
+    budget.used += size;
+    budget.peak = std::max(budget.peak, budget.used);
+    budget.region_used[r] += size;
+    budget.region_peak[r] = std::max(budget.region_peak[r], budget.region_used[r]);
+    return {};
+  }
+
+  void refund(Placement where, Region region, Bytes size) {
+    Budget& budget = budgets[static_cast<std::size_t>(where)];
+    budget.used -= size;
+    budget.region_used[static_cast<std::size_t>(region)] -= size;
+  }
+};
+
+namespace {
+
+// Address space without memory behind it; pages appear when they are written. Huge pages would make 4 KiB commits cost
+// 2 MiB of real memory.
+std::byte* map_pages(Bytes size) {
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
+}  // namespace
+
+BudgetedMemory::BudgetedMemory(std::array<Bytes, kPlacements> limits, bool phantom) : account_(std::make_shared<Account>()) {
+  account_->phantom = phantom;
+  for (std::size_t i = 0; i < kPlacements; ++i) account_->budgets[i].limit = limits[i];
+}
+
+BudgetedMemory::~BudgetedMemory() = default;
+
+Result<Lease> BudgetedMemory::lease(Bytes size, Placement where, Region region) {
+  size = round_up(size, kPageSize);
+  Result<Lease> range = reserve(size, where, region);
+  if (!range.ok()) return range;
+  Status status = commit(range.value(), 0, size);
+  if (!status.ok()) return status;
+  return range;
+}
+
+Result<Lease> BudgetedMemory::reserve(Bytes size, Placement where, Region region) {
+  size = std::max(round_up(size, kPageSize), kPageSize);
+  std::byte* data = nullptr;
+  if (!account_->phantom) {
+    data = map_pages(size);
+    if (data == nullptr) return Status{Code::over_budget, fmt::format("no address space for {}", format_bytes(size))};
+    if (size >= 2 * MiB) ::madvise(data, size, MADV_NOHUGEPAGE);
+  }
+  auto block = std::make_unique<Block>(Block{where, region, size, data, 0});
+  const std::scoped_lock lock(account_->mutex);
+  block->id = account_->next_id++;
+  account_->committed[block->id] = 0;
+  return Lease(std::shared_ptr<Block>(block.release(), [account = account_](Block* dead) {
+    if (dead->data != nullptr) ::munmap(dead->data, dead->size);
+    const std::scoped_lock guard(account->mutex);
+    const auto entry = account->committed.find(dead->id);
+    account->refund(dead->placement, dead->region, entry->second);
+    account->committed.erase(entry);
+    delete dead;
+  }));
+}
+
+Status BudgetedMemory::commit(const Lease& range, Bytes offset, Bytes length) {
+  VITRO_CHECK(offset % kPageSize == 0 && length % kPageSize == 0 && offset + length <= range.size(), "commit in whole pages of the range");
+  const std::scoped_lock lock(account_->mutex);
+  const Status status = account_->charge(range.placement(), range.block()->region, length);
+  if (status.ok()) account_->committed[range.id()] += length;
+  return status;
+}
+
+void BudgetedMemory::decommit(const Lease& range, Bytes offset, Bytes length) {
+  VITRO_CHECK(offset % kPageSize == 0 && length % kPageSize == 0 && offset + length <= range.size(), "decommit in whole pages of the range");
+  if (range.data() != nullptr) ::madvise(range.data() + offset, length, MADV_DONTNEED);
+  const std::scoped_lock lock(account_->mutex);
+  Bytes& committed = account_->committed[range.id()];
+  VITRO_CHECK(committed >= length, "decommit of pages that were not committed");
+  committed -= length;
+  account_->refund(range.placement(), range.block()->region, length);
+}
+
+const Budget& BudgetedMemory::budget(Placement where) const { return account_->budgets[static_cast<std::size_t>(where)]; }
+
+}  // namespace vitro

@@ -1,0 +1,102 @@
+// ComputeUnit: one hardware queue (one core, one NPU, one GPU). Splitting work over units is policy.
+#pragma once
+#include <coroutine>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/machine/completion.hpp"
+#include "engine/machine/kernel_call.hpp"
+#include "engine/machine/task.hpp"
+
+namespace vitro {
+
+enum class UnitId : std::uint16_t {};
+
+// Calls that run in order on one unit, for the price of one hand-off. Small operators are cheap and hand-offs are not:
+// a wake-up costs microseconds on a real host.
+using Chain = std::vector<KernelCall>;
+
+struct UnitCaps {
+  UnitId id{};
+  std::string name;        // "cpu0" (fastest first), "npu": the name plans and traces use on both machines
+  std::string core_class;  // "big", "mid", "little", "npu", ...: the key of a price table
+  int os_cpu = -1;         // host: the CPU that the worker is pinned to
+  bool static_graphs = false;   // work has to be loaded as a graph before it runs
+  std::uint32_t max_batch = 0;  // 0: any
+  Bytes session_limit = 0;      // bytes a unit can map; 0: no limit of its own
+};
+
+struct Graph {
+  std::uint32_t id = 0;
+  Bytes size = 0;  // of the graph description itself, not of the weights
+};
+
+// A prepared chain with fixed shapes; views with slot > 0 are filled in at launch.
+struct GraphSpec {
+  std::string name;
+  Chain calls;
+};
+
+struct Bindings {
+  std::vector<View> views;
+  Batch batch;  // null: the batch of the spec's calls
+};
+
+class ComputeUnit {
+ public:
+  virtual ~ComputeUnit() = default;
+  virtual const UnitCaps& caps() const = 0;
+  virtual Executor& executor() = 0;
+
+  struct [[nodiscard]] Run {
+    ComputeUnit& unit;
+    Chain chain;
+    Completion<RunResult> completion;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) {
+      completion.waiter = handle;
+      completion.executor = &unit.executor();
+      unit.submit(chain, completion);
+    }
+    RunResult await_resume() { return std::move(*completion.result); }
+  };
+  // Queued behind earlier submissions to this unit. Requires: the chain is not empty.
+  Run run(Chain chain) { return Run{*this, std::move(chain), {}}; }
+  Run run(KernelCall call) {
+    Chain chain;
+    chain.push_back(std::move(call));
+    return run(std::move(chain));
+  }
+
+  struct [[nodiscard]] Launch {
+    ComputeUnit& unit;
+    Graph graph;
+    Bindings bindings;
+    Completion<RunResult> completion;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) {
+      completion.waiter = handle;
+      completion.executor = &unit.executor();
+      unit.submit(graph, bindings, completion);
+    }
+    RunResult await_resume() { return std::move(*completion.result); }
+  };
+  Launch launch(Graph graph, Bindings bindings) { return Launch{*this, graph, std::move(bindings), {}}; }
+
+  // Builds and loads. Code::over_budget when the unit's session can not map it, Code::unsupported_shape when it can not
+  // run it. Every unit can load graphs; on units without static_graphs it is merely a prepared chain.
+  virtual Task<Result<Graph>> load(GraphSpec spec) = 0;
+  virtual void unload(Graph graph) = 0;  // Requires: no launch of it in flight
+
+ protected:
+  // The chain and the completion live in the awaiting frame until complete() is called.
+  virtual void submit(const Chain& chain, Completion<RunResult>& done) = 0;
+  virtual void submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) = 0;
+};
+
+// The chain that a launch runs: the spec's calls with slots and batch filled in. Shared by all implementations.
+Chain bind(const GraphSpec& spec, const Bindings& bindings);
+
+}  // namespace vitro

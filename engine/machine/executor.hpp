@@ -1,0 +1,20 @@
+// Who resumes suspended coroutines, and in what order.
+#pragma once
+#include <coroutine>
+
+#include "engine/base/units.hpp"
+
+namespace vitro {
+
+// One heap of (time, tie, sequence): equal times leave in the order they came in, unless a seeded shuffle draws the tie
+// to show that nothing depends on it. Coroutines are resumed by the executor's own thread alone, one at a time.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual Picoseconds now() const = 0;
+  // Resumes `handle` at `when`, or at once when that is past. On host any thread may call it; in sim there is one.
+  virtual void post_at(Picoseconds when, std::coroutine_handle<> handle) = 0;
+  void post(std::coroutine_handle<> handle) { post_at(now(), handle); }
+};
+
+}  // namespace vitro

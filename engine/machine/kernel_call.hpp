@@ -1,0 +1,123 @@
+// A KernelCall says what to compute and where its operands are. It carries no cost: count(call) derives the work, and
+// the device model prices it.
+#pragma once
+#include <array>
+#include <boost/container/static_vector.hpp>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/base/status.hpp"
+#include "engine/machine/memory.hpp"
+
+namespace vitro {
+
+enum class Format : std::uint8_t { f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, index32 };
+
+// How the elements of a weight matrix lie in memory. `rows` is the file's own order: each row in one run of blocks.
+// `tiled`: groups of kTileRows rows interleaved block by block, so that one SIMD lane owns one row (docs/kernels.md).
+enum class Layout : std::uint8_t { rows, tiled };
+inline constexpr std::uint32_t kTileRows = 16;
+
+// Operand lists are given in the order in which `in` and `out` hold them. B is the number of (sequence, position) rows
+// of the call's batch; activations are float32, row-major. [slice] marks the dimension that KernelCall::slice cuts:
+// kernels get whole operands and touch only their slice of it. engine/kernels/contract.hpp has the details.
+enum class Op : std::uint8_t {
+  embed,      // in: table [V, D], tokens index32 [B]                 out: [B, D]
+  rms_norm,   // in: x [B, D], weight f32 [D]                         out: [B, D]; params: eps
+  matmul,     // in: W [N, K] [slice N], x [B, K], bias f32 [N]?      out: [B, N]
+  rope,       // in: x [B, heads*dim] [slice heads], factors f32?     out: x rotated; params: base, rotary dims, style
+  kv_append,  // in: k [B, KVH*dim], v, block table [B, blocks]       out: pool [slice KVH]
+  attention,  // in: q [B, H*dim], pool, block table [B, blocks]      out: [B, H*dim] [slice KV heads]; params: scale, window
+  glu,        // in: gate [B, N], up [B, N] [slice N]                 out: act(gate) * up; params: activation
+  add,        // in: a [B, N], b [B, N] [slice N]                     out: a + b
+  gather,     // in: x [B, D], index32 [R]                            out: [R, D]
+  route,      // in: logits [B, E]                                    out: -; outcome: experts; params: top-k, renormalise
+  expert_sum, // in: partial [S, N], then row table, weights          out: [B, N] [slice N]; ascending expert order
+  reduce,     // in: partials [P, B, N] [slice N]                     out: [B, N]; ascending partial order
+  sample,     // in: logits [B, V], uniforms f32 [B]                  out: -; outcome: tokens; params: temperature, k, p
+  copy,       // in: x                                                out: x, converted to the format of the output view
+};
+std::string_view to_string(Op op);
+std::string_view to_string(Format format);
+
+// A registered kernel implementation's numeric contract: format and accumulation order, whatever instruction set runs
+// it. Also the key of a device's price table. Names are in engine/kernels/variants.hpp.
+enum class VariantId : std::uint16_t { none = 0 };
+
+struct View {
+  Lease memory;
+  Bytes offset = 0;
+  std::array<std::uint32_t, 3> shape{};  // leading dimensions first; unused ones are 0
+  Format format = Format::f32;
+  Layout layout = Layout::rows;
+  std::uint8_t slot = 0;  // in a GraphSpec: n > 0 is replaced at launch by Bindings::views[n - 1]
+
+  std::byte* data() const { return memory.data() == nullptr ? nullptr : memory.data() + offset; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data());
+  }
+};
+
+struct SeqPos {
+  std::uint32_t sequence = 0, position = 0;
+  friend auto operator<=>(const SeqPos&, const SeqPos&) = default;
+};
+// The rows of a step, shared by all its calls. They are also the identity of the work: the key of draws, recordings and
+// the decision log.
+using Batch = std::shared_ptr<const std::vector<SeqPos>>;
+
+using IndexList = std::shared_ptr<const std::vector<std::uint32_t>>;
+
+struct Slice {
+  std::uint32_t first = 0, count = ~0u;  // ~0: to the end
+  friend bool operator==(const Slice&, const Slice&) = default;
+};
+
+struct KernelCall {
+  Op op{};
+  VariantId variant{};
+  std::int16_t layer = -1;
+  std::int16_t expert = -1;
+  bool report_active = false;  // glu: return the neurons whose gate is not zero as ActiveSet (for recorders and policies)
+  Slice slice;
+  IndexList rows;              // matmul, glu: only these rows of the slice, ascending; null means all
+  boost::container::static_vector<View, 4> in;
+  boost::container::static_vector<View, 1> out;
+  Batch batch;
+  std::array<float, 4> params{};
+};
+
+// Pure: bytes by placement, arithmetic and memory runs that a call needs. Tested against the reference kernels' tallies.
+struct WorkCounts {
+  std::array<Bytes, kPlacements> read{}, written{};
+  std::uint64_t macs = 0;         // multiply-adds on weights and KV
+  std::uint64_t elementwise = 0;  // other arithmetic, in scalar operations (exp counts as 8)
+  std::uint64_t lookups = 0, conversions = 0;
+  std::uint32_t row_runs = 0;     // contiguous runs of weight bytes
+};
+WorkCounts count(const KernelCall& call);  // engine/kernels
+
+// What depends on data comes back from run(), and nowhere else.
+struct ActiveSet {
+  std::vector<IndexList> rows;  // per batch row, ascending neuron ids of the whole layer or expert
+};
+struct ExpertChoice {
+  std::vector<std::uint16_t> ids;  // by descending weight
+  std::vector<float> weights;
+};
+struct TokenChoice {
+  std::vector<std::int32_t> tokens;  // per batch row
+};
+using Outcome = std::variant<std::monostate, ActiveSet, std::vector<ExpertChoice>, TokenChoice>;
+
+struct RunResult {
+  Status status;
+  // One entry per call of the chain that had an outcome, in chain order.
+  std::vector<Outcome> outcomes;
+};
+
+}  // namespace vitro

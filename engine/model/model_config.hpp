@@ -1,0 +1,39 @@
+// The shapes and conventions of a decoder-only transformer: all that the engine needs to know of a family.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/kernels/contract.hpp"
+#include "engine/machine/kernel_call.hpp"
+
+namespace vitro {
+
+struct RopeConfig {
+  RopeStyle style = RopeStyle::interleaved;
+  float base = 10000;
+  std::uint32_t dims = 0;    // rotated dimensions per head
+  float position_scale = 1;  // linear scaling: 1 / factor
+};
+
+// Key counts are in heads, sizes in elements.
+struct ModelConfig {
+  std::string family;  // "llama", "mistral", "qwen2", "mixtral"
+  std::string name;
+  std::uint32_t layers = 0, width = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::uint32_t ffn = 0;      // hidden width of the FFN, or of one expert
+  std::uint32_t vocab = 0, context = 0;
+  std::uint32_t experts = 0, experts_used = 0;  // 0: dense FFN
+  bool renormalise_experts = true;              // weights of the chosen experts sum to 1 (Mixtral)
+  bool tied_embedding = false;
+  bool qkv_bias = false;      // qwen2
+  std::uint32_t window = 0;   // sliding-window attention; 0: full
+  float norm_eps = 1e-5f;
+  Activation activation = Activation::silu;
+  RopeConfig rope;
+
+  std::uint32_t kv_width() const { return kv_heads * head_dim; }
+  std::uint32_t q_width() const { return heads * head_dim; }
+};
+
+}  // namespace vitro

@@ -1,0 +1,49 @@
+// WeightStore: where each weight of a model lies in flash, and in which form. It owns no bytes: the cache policies do.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/machine/storage.hpp"
+#include "engine/model/model_config.hpp"
+
+namespace vitro {
+
+enum class Role : std::uint8_t {
+  token_embedding, output_norm, output, rope_factors,  // of the model: layer is -1
+  attn_norm, attn_q, attn_k, attn_v, attn_q_bias, attn_k_bias, attn_v_bias, attn_output,
+  ffn_norm, ffn_gate, ffn_up, ffn_down,                // with experts: one matrix per expert, one after the other
+  router,
+};
+std::string_view to_string(Role role);
+
+struct Weight {
+  std::string name;              // as in the GGUF file: "blk.3.ffn_up.weight"
+  Role role{};
+  std::int16_t layer = -1;
+  std::uint32_t rows = 0, columns = 0;  // N, K; a vector has rows = 1
+  std::uint32_t experts = 1;            // matrices in this tensor
+  Format format = Format::f32;
+  Layout layout = Layout::rows;
+  Extent extent;                 // page-aligned offset in the packed file; length is that of all experts
+
+  Bytes matrix_bytes() const { return extent.length / experts; }
+};
+
+class WeightStore {
+ public:
+  WeightStore() = default;
+  explicit WeightStore(std::vector<Weight> weights);
+
+  const Weight& get(Role role, int layer = -1) const;   // Requires: it exists
+  const Weight* find(Role role, int layer = -1) const;
+  const std::vector<Weight>& all() const { return weights_; }  // in file order
+  Bytes total_bytes() const;
+  Bytes ffn_bytes() const;  // gate, up and down of all layers and experts
+
+ private:
+  std::vector<Weight> weights_;
+  std::map<std::pair<Role, int>, std::size_t> index_;
+};
+
+}  // namespace vitro
