@@ -1,0 +1,61 @@
+// Turns an operator and a slice into the KernelCall of one step.
+#pragma once
+#include "engine/attention/kv_cache.hpp"
+#include "engine/decode/buffers.hpp"
+#include "engine/decode/lowering.hpp"
+#include "engine/decode/residency.hpp"
+#include "engine/experiment/experiment.hpp"
+#include "engine/moe/expert_plan.hpp"
+
+namespace vitro {
+
+// What one step has in common for all its calls.
+struct StepContext {
+  Batch rows;             // every (sequence, position)
+  Batch sampled;          // those whose next token is wanted
+  std::uint32_t table_width = 1;
+  Sampling sampling;
+  bool choose = true;     // false: logits only
+  ExpertPlan experts;     // of the layer at hand
+};
+
+struct CallOptions {
+  VariantId matmul;             // where the weights' format allows it; kFloat elsewhere
+  bool report_active = false;
+};
+
+class CallBuilder {
+ public:
+  CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,
+              const Buffers& buffers, const KvCache& kv, CallOptions options);
+
+  // The work of a phase, per unit.
+  UnitQueues build(const Phase& phase, const StepContext& step, std::size_t units) const;
+
+ private:
+  struct Site {                  // where in the model and on which unit a call is made
+    std::size_t unit = 0;
+    const Phase* phase = nullptr;
+    const StepContext* step = nullptr;
+    const ExpertPlan::Group* expert = nullptr;
+  };
+  void append_group(const OperatorGroup& group, const Site& site, std::size_t units, std::vector<WorkItem>& queue) const;
+  void append_slices(const OperatorGroup& group, const Site& site, Slice share, std::vector<WorkItem>& queue) const;
+  void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
+  std::uint32_t slice_step(const OperatorGroup& group) const;
+  View input(OperatorId consumer, OperatorId producer, const Site& site) const;
+  View tensor(const Operator& op, const Site& site, std::size_t copy) const;
+  std::pair<std::uint32_t, std::uint32_t> rows_of(const Operator& op, const Site& site) const;
+  void add_weight(const Operator& op, Role role, Slice slice, const Site& site, KernelCall& call, WorkItem& item) const;
+  bool in_phase(OperatorId id, const Phase& phase) const;
+
+  const OperatorGraph& graph_;
+  const ModelConfig& config_;
+  const WeightStore& weights_;
+  const Residency& residency_;
+  const Buffers& buffers_;
+  const KvCache& kv_;
+  CallOptions options_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,121 @@
+#include "engine/decode/lowering.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/check.hpp"
+
+namespace vitro {
+namespace {
+
+// True when the operator needs the complete input, not just the slice that it writes.
+bool reads_whole(const Operator& consumer, std::uint8_t operand) {
+  switch (consumer.op) {
+    case Op::rope: case Op::kv_append: case Op::attention: case Op::glu: case Op::add: case Op::reduce: return false;
+    case Op::expert_sum: return operand != 0;
+    default: return true;
+  }
+}
+
+class Lowering {
+ public:
+  Lowering(const OperatorGraph& graph, const ModelConfig& config, std::size_t units) : graph_(graph), config_(config), units_(units) {}
+
+  std::vector<Phase> run() {
+    for (const OperatorId id : execution_order(graph_)) {
+      if (phases_.empty() || !joins_current(id)) open_phase(id);
+      place(id);
+    }
+    return std::move(phases_);
+  }
+
+ private:
+  struct Where {
+    std::size_t phase, group;
+  };
+
+  std::uint32_t extent_of(const Operator& op) const {
+    if (op.split == Split::rows) return op.width;
+    return op.split == Split::kv_heads ? config_.kv_heads : 1;
+  }
+
+  bool in_current(OperatorId id) const { return where_.at(id).phase + 1 == phases_.size(); }
+
+  bool joins_current(OperatorId id) const {
+    const Operator& op = graph_[id];
+    if ((op.rows == Rows::routed) != phases_.back().routed && op.op != Op::expert_sum && op.op != Op::add) return false;
+    const std::vector<OperatorId> inputs = inputs_of(graph_, id);
+    for (std::uint8_t i = 0; i < inputs.size(); ++i) {
+      if (!in_current(inputs[i])) continue;
+      const Operator& from = graph_[inputs[i]];
+      if (from.op == Op::route) return false;
+      // Different experts' partial sums meet here, slice by slice, on the unit that made them.
+      if (op.op == Op::expert_sum && i == 0) continue;
+      if (units_ == 1 && op.rows != Rows::routed) continue;
+      if (from.split == Split::replicated) continue;
+      if (from.split == Split::single && op.split == Split::single) continue;
+      if (reads_whole(op, i) || from.split != op.split || extent_of(from) != extent_of(op)) return false;
+    }
+    return true;
+  }
+
+  void open_phase(OperatorId id) {
+    const Operator& op = graph_[id];
+    phases_.push_back({op.layer, op.block, op.rows == Rows::routed, {}});
+  }
+
+  void place(OperatorId id) {
+    const Operator& op = graph_[id];
+    std::vector<OperatorGroup>& groups = phases_.back().groups;
+    // Groups of the producers whose slices it follows: they become one.
+    std::vector<std::size_t> follows;
+    const std::vector<OperatorId> inputs = inputs_of(graph_, id);
+    for (std::uint8_t i = 0; i < inputs.size(); ++i) {
+      if (!in_current(inputs[i]) || reads_whole(op, i)) continue;
+      const Operator& from = graph_[inputs[i]];
+      if (from.split == op.split && extent_of(from) == extent_of(op) && from.rows == op.rows) follows.push_back(where_.at(inputs[i]).group);
+    }
+    std::sort(follows.begin(), follows.end());
+    follows.erase(std::unique(follows.begin(), follows.end()), follows.end());
+    if (follows.empty()) {
+      const std::uint32_t extent = extent_of(op);
+      groups.push_back({op.split, op.rows, extent, op.split == Split::rows ? kTileRows : 1, {id}});
+      where_[id] = {phases_.size() - 1, groups.size() - 1};
+      return;
+    }
+    // The merged group takes the place of the latest one: by then all that any of them reads has been placed.
+    const std::size_t target = follows.back();
+    std::vector<OperatorId> merged;
+    for (const std::size_t g : follows) merged.insert(merged.end(), groups[g].operators.begin(), groups[g].operators.end());
+    merged.push_back(id);
+    std::sort(merged.begin(), merged.end());
+    groups[target].operators = std::move(merged);
+    for (std::size_t k = follows.size() - 1; k-- > 0;) groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(follows[k]));
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      for (const OperatorId member : groups[g].operators) where_[member] = {phases_.size() - 1, g};
+    }
+  }
+
+  const OperatorGraph& graph_;
+  const ModelConfig& config_;
+  std::size_t units_;
+  std::vector<Phase> phases_;
+  std::map<OperatorId, Where> where_;
+};
+
+}  // namespace
+
+std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units) {
+  return Lowering(graph, config, units).run();
+}
+
+Slice share_of(std::uint32_t extent, std::uint32_t grain, std::size_t unit, std::size_t units) {
+  const std::uint32_t grains = (extent + grain - 1) / grain;
+  const auto n = static_cast<std::uint32_t>(units), u = static_cast<std::uint32_t>(unit);
+  const std::uint32_t base = grains / n, extra = grains % n;
+  const std::uint32_t first = u * base + std::min(u, extra), count = base + (u < extra ? 1 : 0);
+  const std::uint32_t begin = std::min(first * grain, extent), end = std::min((first + count) * grain, extent);
+  return {begin, end - begin};
+}
+
+}  // namespace vitro

@@ -1,0 +1,26 @@
+// Runs one phase: the queues of all units side by side, each item behind the weights that it needs.
+#pragma once
+#include "engine/decode/residency.hpp"
+
+namespace vitro {
+
+class PhaseRunner {
+ public:
+  PhaseRunner(Machine& machine, Residency& residency) : machine_(machine), residency_(residency) {}
+
+  // queues[i] runs on units[i]. Returns the outcomes of all calls that had one: by unit, then in queue order.
+  // Throws the first error of any unit after all have ended.
+  Task<std::vector<Outcome>> run(UnitQueues queues, std::vector<ComputeUnit*> units);
+
+  std::uint64_t seam_calls() const { return seam_calls_; }  // hand-offs to units so far
+
+ private:
+  Task<void> run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope);
+  Task<void> work(std::vector<WorkItem>* queue, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope);
+
+  Machine& machine_;
+  Residency& residency_;
+  std::uint64_t seam_calls_ = 0;
+};
+
+}  // namespace vitro

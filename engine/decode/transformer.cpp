@@ -1,0 +1,133 @@
+#include "engine/decode/transformer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/base/rng.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::uint64_t kSampleStream = 0x73616d706c65;  // keeps sampling draws apart from other draws of the same seed
+
+KvShape kv_shape(const ModelConfig& config, const TransformerOptions& options) {
+  return {config.layers, config.kv_heads, config.head_dim, options.kv_block_tokens, options.kv_format};
+}
+
+BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv) {
+  BufferLimits limits;
+  limits.rows = options.max_rows;
+  limits.sampled = options.max_sampled;
+  limits.routed = options.max_rows * config.experts_used;
+  limits.table_width = (options.max_position + kv.shape().block_tokens - 1) / kv.shape().block_tokens;
+  return limits;
+}
+
+void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<Phase>& phases, const std::vector<ComputeUnit*>& units) {
+  if (!trace.enabled()) return;
+  for (const Phase& phase : phases) {
+    for (const OperatorGroup& group : phase.groups) {
+      if (group.split != Split::rows && group.split != Split::kv_heads) continue;
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        const Slice share = share_of(group.extent, group.grain, u, units.size());
+        trace.decision("split", fmt::format("{} {}+{}", graph[group.operators.front()].name, share.first, share.count), units[u]->caps().name);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency,
+                         TransformerOptions options)
+    : machine_(machine),
+      config_(config),
+      options_(std::move(options)),
+      graph_(build_graph(config_)),
+      phases_(lower(graph_, config_, options_.units.size())),
+      // A fork may need one partly filled block more than its tokens.
+      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens),
+      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_), options_.units.size()),
+      builder_(graph_, config_, weights, residency, buffers_, kv_, {options_.matmul, options_.report_active}),
+      runner_(machine, residency) {
+  log_splits(machine_.trace, graph_, phases_, options_.units);
+}
+
+Task<void> Transformer::extend(const StepInput* input) {
+  std::vector<KvCache::BlockCopy> copies;
+  for (std::size_t i = 0; i < input->rows.size(); ++i) {
+    const SeqPos& row = input->rows[i];
+    VITRO_CHECK(kv_.length(row.sequence) == row.position, "rows must continue their sequence");
+    Status status = kv_.extend(row.sequence, 1, copies);
+    if (!status.ok()) throw RunError(fmt::format("KV cache of sequence {} at position {}: {}", row.sequence, row.position, status.message));
+  }
+  if (copies.empty()) co_return;
+  Chain chain;
+  for (KvCache::BlockCopy& copy : copies) {
+    KernelCall call;
+    call.op = Op::copy;
+    call.variant = variant::kFloat;
+    call.in = {std::move(copy.from)};
+    call.out = {std::move(copy.to)};
+    chain.push_back(std::move(call));
+  }
+  RunResult result = co_await options_.units.front()->run(std::move(chain));
+  result.status.or_throw();
+}
+
+void Transformer::write_operands(const StepInput& input, const StepContext& context) {
+  if (buffers_.host_data<std::uint32_t>("token_ids") == nullptr) return;
+  std::copy(input.tokens.begin(), input.tokens.end(), buffers_.host_data<std::int32_t>("token_ids"));
+  kv_.fill_table(input.rows, context.table_width, buffers_.host_data<std::uint32_t>("block_table"));
+  std::copy(input.sampled.begin(), input.sampled.end(), buffers_.host_data<std::uint32_t>("sampled_rows"));
+  float* uniforms = buffers_.host_data<float>("uniforms");
+  for (const SeqPos& row : *context.sampled) {
+    *uniforms++ = static_cast<float>(mix(machine_.seed, {kSampleStream, row.sequence, row.position}) >> 40) * 0x1.0p-24f;
+  }
+}
+
+void Transformer::take_routing(const std::vector<Outcome>& outcomes, StepContext& context) {
+  for (const Outcome& outcome : outcomes) {
+    const auto* choices = std::get_if<std::vector<ExpertChoice>>(&outcome);
+    if (choices == nullptr) continue;
+    context.experts = make_expert_plan(*choices, config_.experts);
+    if (buffers_.host_data<std::uint32_t>("expert_rows") == nullptr) return;
+    std::copy(context.experts.rows.begin(), context.experts.rows.end(), buffers_.host_data<std::uint32_t>("expert_rows"));
+    std::copy(context.experts.sources.begin(), context.experts.sources.end(), buffers_.host_data<std::uint32_t>("expert_sources"));
+    std::copy(context.experts.weights.begin(), context.experts.weights.end(), buffers_.host_data<float>("expert_weights"));
+  }
+}
+
+Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
+  VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
+  co_await extend(&input);
+  StepContext context;
+  context.rows = std::make_shared<const std::vector<SeqPos>>(input.rows);
+  std::vector<SeqPos> sampled = input.sampled_as;
+  if (sampled.empty()) {
+    for (const std::uint32_t row : input.sampled) sampled.push_back(input.rows[row]);
+  }
+  VITRO_CHECK(sampled.size() == input.sampled.size(), "each sampled row needs one identity");
+  context.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(sampled));
+  context.table_width = kv_.table_width(input.rows);
+  context.sampling = input.sampling;
+  context.choose = input.choose;
+  write_operands(input, context);
+
+  std::vector<std::int32_t> tokens;
+  for (const Phase& phase : phases_) {
+    UnitQueues queues = builder_.build(phase, context, options_.units.size());
+    if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
+    machine_.clock.charge(PolicyWork::plan_step, 1);
+    const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), options_.units);
+    take_routing(outcomes, context);
+    for (const Outcome& outcome : outcomes) {
+      if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;
+    }
+  }
+  co_return tokens;
+}
+
+}  // namespace vitro

@@ -1,0 +1,65 @@
+// One forward step of a model over a batch of (sequence, position) rows, whatever machine and whatever residency.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "engine/decode/call_builder.hpp"
+#include "engine/decode/phase_runner.hpp"
+
+namespace vitro {
+
+struct TransformerOptions {
+  std::vector<ComputeUnit*> units;
+  VariantId matmul;
+  Format kv_format = Format::f32;
+  std::uint32_t kv_block_tokens = 16;
+  std::uint32_t max_rows = 1;      // of one step
+  std::uint32_t max_sampled = 1;
+  std::uint32_t max_tokens = 1;    // positions over all sequences
+  std::uint32_t max_position = 1;  // longest sequence
+  bool report_active = false;
+};
+
+struct StepInput {
+  std::vector<SeqPos> rows;           // each sequence's positions ascending
+  std::vector<std::int32_t> tokens;   // per row
+  std::vector<std::uint32_t> sampled; // indices into rows whose next token is wanted
+  // Identity of each draw; empty: that of the row. Several draws from one row (forks of a prompt) name it repeatedly.
+  std::vector<SeqPos> sampled_as;
+  bool choose = true;                 // false: compute logits, draw nothing
+  Sampling sampling;
+};
+
+class Transformer {
+ public:
+  // Leases activations and KV address space. Throws ConfigError when the budget is too small.
+  Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, TransformerOptions options);
+
+  KvCache& kv() { return kv_; }
+  const OperatorGraph& graph() const { return graph_; }
+
+  // Extends the sequences of `input.rows`, computes, and returns the chosen token of each sampled row (none with
+  // choose = false). Throws RunError when a unit or the storage fails.
+  Task<std::vector<std::int32_t>> step(StepInput input);
+
+  // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
+  const float* logits() const { return buffers_.host_data<float>("logits"); }
+  std::uint64_t seam_calls() const { return runner_.seam_calls(); }
+
+ private:
+  Task<void> extend(const StepInput* input);
+  void write_operands(const StepInput& input, const StepContext& context);
+  void take_routing(const std::vector<Outcome>& outcomes, StepContext& context);
+
+  Machine& machine_;
+  ModelConfig config_;
+  TransformerOptions options_;
+  OperatorGraph graph_;
+  std::vector<Phase> phases_;
+  KvCache kv_;
+  Buffers buffers_;
+  CallBuilder builder_;
+  PhaseRunner runner_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "engine/experiment/experiment.hpp"
+
+namespace vitro {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string resolve(const std::string& path, const std::string& base) {
+  const fs::path p(path);
+  return (p.is_absolute() ? p : fs::path(base) / p).lexically_normal().string();
+}
+
+std::string directory_of(const std::string& path) { return fs::path(path).parent_path().string(); }
+
+// Files that a part may name, by dotted key within the part.
+constexpr std::pair<std::string_view, std::string_view> kPaths[] = {
+    {"model", "gguf"}, {"engine", "replay"}, {"engine", "profile"}, {"engine", "record"}};
+
+void resolve_paths(std::string_view key, Node& part, const std::string& base) {
+  for (const auto& [section, name] : kPaths) {
+    if (section != key) continue;
+    const Node* value = part.find_path(name);
+    if (value == nullptr || !value->is_scalar()) continue;
+    part.set_path(name, Node::scalar(resolve(value->text(), base), value->origin(), true));
+  }
+}
+
+Node load_part(std::string_view key, const Node& value, const std::string& base) {
+  Node part = value;
+  std::string directory = base;
+  if (value.is_scalar()) {
+    const std::string path = resolve(value.text(), base);
+    if (key == "model" && path.ends_with(".gguf")) {
+      return Node::map({{"gguf", Node::scalar(path, value.origin(), true)}}, value.origin());
+    }
+    if (!fs::exists(path)) {
+      fail_at(value.origin(), key, fmt::format("\"{}\" is no file (looked for {}; paths start at the file that names them)", value.text(), path));
+    }
+    part = load_yaml(path);
+    directory = directory_of(path);
+  }
+  resolve_paths(key, part, directory);
+  return part;
+}
+
+}  // namespace
+
+Node compose_experiment(const Node& root, const std::string& base_directory, const std::vector<std::string>& overrides,
+                        const std::string& machine) {
+  if (!root.is_map()) fail_at(root.origin(), "", "an experiment is a map of keys (expected `experiment:`, `model:`, `workload:` ...)");
+  Node out = root;
+  const std::string here = fs::current_path().string();
+  for (const char* key : {"device", "model", "engine", "workload"}) {
+    if (const Node* part = out.find(key)) out.set(key, load_part(key, *part, base_directory));
+  }
+  for (const std::string& text : overrides) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw ConfigError(fmt::format("--set {}: expected key=value, such as memory.ffn_in_dram=25%", text));
+    }
+    const std::string key = text.substr(0, equals);
+    Node value = parse_yaml(text.substr(equals + 1), fmt::format("--set {}", key));
+    for (const char* part : {"device", "model", "engine", "workload"}) {
+      if (key == part && !value.is_null()) value = load_part(part, value, here);  // paths on the command line start where the user is
+      for (const auto& [section, name] : kPaths) {
+        if (section == part && key == fmt::format("{}.{}", section, name) && value.is_scalar()) {
+          value = Node::scalar(resolve(value.text(), here), value.origin(), true);
+        }
+      }
+    }
+    out.set_path(key, std::move(value));
+    // budget and share exclude each other: the one that is set last counts.
+    const auto drop = [&](std::string_view other) {
+      if (out.find_path(other) != nullptr) out.set_path(other, Node());
+    };
+    if (key == "memory.budget") drop("memory.ffn_in_dram");
+    if (key == "memory.ffn_in_dram") drop("memory.budget");
+  }
+  if (!machine.empty()) out.set("machine", Node::scalar(machine));
+  return out;
+}
+
+Node load_experiment(const std::string& path, const std::vector<std::string>& overrides, const std::string& machine) {
+  const std::string directory = directory_of(path);
+  return compose_experiment(load_yaml(path), directory.empty() ? "." : directory, overrides, machine);
+}
+
+}  // namespace vitro

@@ -1,0 +1,125 @@
+#include "engine/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::int64_t kMaxTokens = 1 << 20;
+
+VariantId read_variant(Reader& reader) {
+  const std::string activations = reader.choice("activations", {"float", "int8", "reference"}, "float");
+  return variant::by_name(activations);
+}
+
+EngineConfig read_engine(Reader reader) {
+  EngineConfig engine;
+  engine.policy = reader.text("policy", "dense");
+  if (reader.has("units")) {
+    if (reader.has("threads")) reader.fail("threads", "is given beside engine.units (expected one of the two)");
+    for (const Node& unit : reader.list("units")) {
+      if (!unit.is_scalar()) fail_at(unit.origin(), reader.name_of("units"), "holds something that is no unit name (expected names such as cpu0)");
+      engine.units.push_back(unit.text());
+    }
+    if (engine.units.empty()) reader.fail("units", "is empty (expected names such as cpu0)");
+  }
+  engine.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
+  engine.kernels = reader.text("kernels", "auto");
+  engine.matmul = read_variant(reader);
+  engine.repack = reader.boolean("repack", true);
+  engine.kv_format = reader.choice("kv_format", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;
+  engine.kv_block_tokens = static_cast<std::uint32_t>(reader.integer("kv_block_tokens", 1, 4096, 16));
+  engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, 128));
+  engine.read_ahead = static_cast<Bytes>(reader.quantity("read_ahead", Dimension::bytes, 128.0 * KiB));
+  if (engine.read_ahead < kPageSize || engine.read_ahead % kPageSize != 0) {
+    reader.fail("read_ahead", fmt::format("{} bytes (expected a multiple of {} bytes, such as 128 KiB)", engine.read_ahead, kPageSize));
+  }
+  const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
+  engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
+  engine.record = reader.text("record", "");
+  engine.replay = reader.text("replay", "");
+  engine.profile = reader.text("profile", "");
+  if (engine.function == FunctionKind::replay && engine.replay.empty()) reader.fail("replay", "is missing: engine.function is replay");
+  reader.ignore("name");
+  reader.ignore("description");
+  reader.finish();
+  return engine;
+}
+
+Workload read_workload(Reader reader) {
+  Workload workload;
+  if (reader.has("prompt")) workload.prompt = reader.text("prompt");
+  workload.prompt_tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
+  if (workload.prompt.has_value() == (workload.prompt_tokens > 0)) {
+    reader.fail(workload.prompt ? "prompt_tokens" : "prompt", "give exactly one of prompt (text) and prompt_tokens (a count)");
+  }
+  workload.output_tokens = static_cast<std::uint32_t>(reader.integer("output_tokens", 1, kMaxTokens, 32));
+  workload.batch = static_cast<std::uint32_t>(reader.integer("batch", 1, 1024, 1));
+  workload.stop_at_eos = reader.boolean("stop_at_eos", true);
+  workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
+  if (std::optional<Reader> sampling = reader.optional_child("sampling")) {
+    workload.sampling.temperature = static_cast<float>(sampling->number("temperature", 0, 100, 0));
+    workload.sampling.top_k = static_cast<std::uint32_t>(sampling->integer("top_k", 0, 1 << 20, 0));
+    workload.sampling.top_p = static_cast<float>(sampling->number("top_p", 0, 1, 1));
+    sampling->finish();
+  }
+  reader.finish();
+  return workload;
+}
+
+MemoryConfig read_memory(Reader reader) {
+  MemoryConfig memory;
+  if (reader.has("budget")) memory.budget = static_cast<Bytes>(reader.quantity("budget", Dimension::bytes));
+  if (reader.has("ffn_in_dram")) {
+    memory.ffn_in_dram = reader.quantity("ffn_in_dram", Dimension::ratio);
+    if (memory.budget) reader.fail("ffn_in_dram", "is given beside memory.budget (expected one of the two)");
+    if (*memory.ffn_in_dram < 0 || *memory.ffn_in_dram > 1) reader.fail("ffn_in_dram", "is not a share (expected 0% to 100%)");
+  }
+  reader.finish();
+  return memory;
+}
+
+ModelSource read_model(Reader reader) {
+  ModelSource model;
+  if (reader.has("gguf")) {
+    model.gguf = reader.text("gguf");
+    reader.finish();
+  } else {
+    model.shape = reader.node();
+  }
+  return model;
+}
+
+}  // namespace
+
+Experiment read_experiment(const Node& root) {
+  Reader reader(root, "");
+  Experiment experiment;
+  experiment.resolved = root;
+  experiment.name = reader.text("experiment");
+  experiment.machine = reader.choice("machine", {"sim", "host"}, "sim");
+  if (const Node* device = reader.raw("device")) experiment.device = *device;
+  if (experiment.machine == "sim" && experiment.device.is_null()) reader.fail("device", "is missing: a simulation needs a device file");
+  experiment.model = read_model(reader.child("model"));
+  if (std::optional<Reader> engine = reader.optional_child("engine")) {
+    experiment.engine = read_engine(std::move(*engine));
+  } else {
+    experiment.engine.matmul = variant::kFloat;
+    experiment.engine.read_ahead = 128 * KiB;
+  }
+  experiment.workload = read_workload(reader.child("workload"));
+  if (std::optional<Reader> memory = reader.optional_child("memory")) experiment.memory = read_memory(std::move(*memory));
+  if (experiment.model.shape && experiment.engine.numerics()) {
+    reader.fail("model", "has shapes but no weights: set engine.function to draw or replay, or name a gguf file");
+  }
+  if (const Node* expect = reader.raw("expect")) experiment.expect = *expect;
+  for (const char* key : {"metrics", "sweep", "description"}) reader.ignore(key);
+  reader.finish();
+  return experiment;
+}
+
+}  // namespace vitro
