@@ -44,6 +44,11 @@ struct Bindings {
   Batch batch;  // null: the batch of the spec's calls
 };
 
+inline RunResult take(Completion<RunResult>& completion) {
+  if (completion.result->error) std::rethrow_exception(std::move(completion.result->error));
+  return std::move(*completion.result);
+}
+
 class ComputeUnit {
  public:
   virtual ~ComputeUnit() = default;
@@ -60,7 +65,7 @@ class ComputeUnit {
       completion.executor = &unit.executor();
       unit.submit(chain, completion);
     }
-    RunResult await_resume() { return std::move(*completion.result); }
+    RunResult await_resume() { return take(completion); }
   };
   // Queued behind earlier submissions to this unit. Requires: the chain is not empty.
   Run run(Chain chain) { return Run{*this, std::move(chain), {}}; }
@@ -81,7 +86,7 @@ class ComputeUnit {
       completion.executor = &unit.executor();
       unit.submit(graph, bindings, completion);
     }
-    RunResult await_resume() { return std::move(*completion.result); }
+    RunResult await_resume() { return take(completion); }
   };
   Launch launch(Graph graph, Bindings bindings) { return Launch{*this, graph, std::move(bindings), {}}; }
 

@@ -1,5 +1,7 @@
 #include "engine/machine/kernel_call.hpp"
 
+#include <fmt/format.h>
+
 namespace vitro {
 
 std::string_view to_string(Op op) {
@@ -35,6 +37,16 @@ std::string_view to_string(Format format) {
     case Format::index32: return "index32";
   }
   return "?";
+}
+
+std::string describe(const KernelCall& call) {
+  std::string out;
+  const auto add = [&out](const std::string& part) { out += out.empty() ? part : ", " + part; };
+  if (call.layer >= 0) add(fmt::format("layer {}", call.layer));
+  if (call.expert >= 0) add(fmt::format("expert {}", call.expert));
+  if (call.slice != Slice{}) add(fmt::format("{}+{}", call.slice.first, call.slice.count));
+  if (call.rows) add(fmt::format("{} rows", call.rows->size()));
+  return out;
 }
 
 }  // namespace vitro

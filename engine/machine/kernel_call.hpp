@@ -4,7 +4,9 @@
 #include <array>
 #include <boost/container/static_vector.hpp>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -118,6 +120,10 @@ struct RunResult {
   Status status;
   // One entry per call of the chain that had an outcome, in chain order.
   std::vector<Outcome> outcomes;
+  std::exception_ptr error;  // a kernel threw: run() and launch() rethrow it in the awaiting coroutine
 };
+
+// What a trace says of a call beside its operator: "layer 3, expert 1, 0+128". The same on all machines.
+std::string describe(const KernelCall& call);
 
 }  // namespace vitro

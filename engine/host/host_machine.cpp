@@ -1,0 +1,123 @@
+#include "engine/host/host_machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "engine/host/cpu_topology.hpp"
+#include "engine/host/host_storage.hpp"
+#include "engine/host/host_unit.hpp"
+#include "engine/host/thread_placement.hpp"
+#include "engine/machine/budgeted_memory.hpp"
+
+namespace vitro {
+namespace {
+
+UnitCaps caps_of(std::size_t index, const Core& core) {
+  UnitCaps caps;
+  caps.name = fmt::format("cpu{}", index);
+  caps.core_class = core.core_class;
+  caps.os_cpu = core.os_cpu;
+  return caps;
+}
+
+std::vector<UnitCaps> choose_units(const HostOptions& options, const std::vector<Core>& cores) {
+  const std::size_t wanted = options.unit_names.empty() ? (options.units == 0 ? cores.size() : options.units) : options.unit_names.size();
+  if (wanted > cores.size() && !options.share_cores) {
+    throw ConfigError(fmt::format("machine.host: {} units were asked for, but this process may use {} core{} only", wanted, cores.size(),
+                                  cores.size() == 1 ? "" : "s"));
+  }
+  // Under share_cores the list goes round: cpu0 and cpuN are the same core.
+  std::vector<UnitCaps> all;
+  for (std::size_t i = 0; i < std::max(wanted, cores.size()); ++i) all.push_back(caps_of(i, cores[i % cores.size()]));
+  std::vector<UnitCaps> chosen;
+  if (options.unit_names.empty()) {
+    chosen.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(wanted));
+  } else {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto n = std::count(options.unit_names.begin(), options.unit_names.end(), all[i].name);
+      if (n > 1) throw ConfigError(fmt::format("machine.host: unit \"{}\" is named twice", all[i].name));
+      if (n == 1) chosen.push_back(all[i]);
+    }
+    for (const std::string& name : options.unit_names) {
+      if (std::none_of(chosen.begin(), chosen.end(), [&](const UnitCaps& caps) { return caps.name == name; })) {
+        throw ConfigError(fmt::format("machine.host: there is no unit \"{}\" (expected cpu0 to cpu{})", name, all.size() - 1));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i].id = UnitId(i);
+  return chosen;
+}
+
+class HostMachine final : public MachineHost {
+ public:
+  HostMachine(const HostOptions& options, std::vector<UnitCaps> caps, std::size_t cores, Function& function, TraceSink& trace)
+      : activity_(caps.size()), memory_(options.memory_limits, options.phantom) {
+    std::unique_ptr<IoBackend> backend;
+    std::string why = "not compiled in";
+#ifdef VITRO_HAVE_URING
+    if (!options.force_portable_storage) backend = make_uring_backend(executor_, why);
+#endif
+    if (!backend) {
+      notes_.push_back(fmt::format("io_uring is not used ({}): pread on threads", options.force_portable_storage ? "as asked" : why));
+      backend = make_pread_backend(executor_);
+    }
+    const std::string folder =
+        options.scratch_folder.empty() ? std::filesystem::temp_directory_path().string() : options.scratch_folder;
+    storage_.emplace(executor_, std::move(backend), options.direct_io, folder, activity_, trace);
+    executor_.add(*storage_);
+
+    if (caps.size() < cores) notes_.push_back(fmt::format("{} of {} cores", caps.size(), cores));
+    if (caps.size() > cores) notes_.push_back(fmt::format("{} units share {} cores", caps.size(), cores));
+    std::vector<ComputeUnit*> pointers;
+    for (std::size_t i = 0; i < caps.size(); ++i) {
+      units_.push_back(std::make_unique<HostUnit>(caps[i], i, options.worker_spin, executor_, function, trace, activity_));
+      executor_.add(*units_.back());
+      pointers.push_back(units_.back().get());
+      if (!units_.back()->pinned()) notes_.push_back(fmt::format("{} could not be pinned to CPU {}", caps[i].name, caps[i].os_cpu));
+    }
+    machine_.emplace(Machine{executor_, executor_, std::move(pointers), *storage_, memory_, trace, options.seed});
+  }
+
+  Machine& machine() override { return *machine_; }
+  std::string_view kind() const override { return "host"; }
+
+  void run(Task<void> task) override {
+    const PolicyThreadPlacement placement(units_.front()->caps().os_cpu);
+    executor_.run(task);
+  }
+
+  MachineReport report(Picoseconds begin, Picoseconds end) override {
+    MachineReport report;
+    report.notes = notes_;
+    report.notes.insert(report.notes.begin(), "storage: " + storage_->caps().path);
+    report.notes.insert(report.notes.end(), storage_->notes().begin(), storage_->notes().end());
+    if (begin >= end) return report;
+    report.io_share = activity_.io_share(begin, end);
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < units_.size(); ++i) all.push_back(i);
+    report.cpu_utilization = activity_.utilization(all, begin, end);
+    return report;
+  }
+
+ private:
+  // In the order of dependence: workers and backend go first, while the executor that they post to still lives.
+  HostExecutor executor_;
+  Activity activity_;
+  BudgetedMemory memory_;
+  std::optional<HostStorage> storage_;
+  std::vector<std::unique_ptr<HostUnit>> units_;
+  std::optional<Machine> machine_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<MachineHost> make_host_machine(const HostOptions& options, Function& function, TraceSink& trace) {
+  const std::vector<Core> cores = read_topology("/sys/devices/system/cpu", allowed_cpus());
+  return std::make_unique<HostMachine>(options, choose_units(options, cores), cores.size(), function, trace);
+}
+
+}  // namespace vitro

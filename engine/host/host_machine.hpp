@@ -1,0 +1,34 @@
+// The real machine: worker threads, files and memory of the computer that this runs on.
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/machine/function.hpp"
+#include "engine/machine/machine.hpp"
+
+namespace vitro {
+
+struct HostOptions {
+  // How many cores to use, fastest first; 0 means all that this process may run on.
+  std::uint32_t units = 0;
+  // Or which ones, by name: "cpu0" is the fastest. Empty: the first `units`.
+  std::vector<std::string> unit_names;
+  bool share_cores = false;  // several units may run on one core, for tests on small machines
+
+  std::array<Bytes, kPlacements> memory_limits{4 * GiB, 0, 0, 0};
+  bool phantom = false;                // memory is accounted but not there
+  std::string scratch_folder;          // empty: the system's folder for temporary files
+  bool force_portable_storage = false;  // pread on threads, even where io_uring works
+  bool direct_io = true;
+  // How long an idle worker polls before it sleeps. Saves a wake-up per hand-off and costs a busy core meanwhile.
+  Picoseconds worker_spin{0};
+  std::uint64_t seed = 0;
+};
+
+// ConfigError when there are fewer cores than asked for, or none of that name. `function` and `trace` outlive the
+// machine; run() may be called from any thread, one at a time.
+std::unique_ptr<MachineHost> make_host_machine(const HostOptions& options, Function& function, TraceSink& trace);
+
+}  // namespace vitro

@@ -1,0 +1,73 @@
+// One CPU core as a ComputeUnit: a worker thread, pinned, that runs chains in the order of their submission.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "engine/host/host_executor.hpp"
+#include "engine/machine/activity.hpp"
+#include "engine/machine/compute_unit.hpp"
+#include "engine/machine/function.hpp"
+#include "engine/machine/trace.hpp"
+
+namespace vitro {
+
+// submit(), load() and unload() belong to the policy thread. An exception from the Function ends its chain and is
+// rethrown where the chain is awaited. The destructor finishes what is queued.
+class HostUnit final : public ComputeUnit, public Device {
+ public:
+  // `index` is the unit's place in `activity`. spin: how long the worker polls for the next chain before it sleeps.
+  HostUnit(UnitCaps caps, std::size_t index, Picoseconds spin, HostExecutor& executor, Function& function, TraceSink& trace,
+           Activity& activity);
+  ~HostUnit() override;
+
+  const UnitCaps& caps() const override { return caps_; }
+  Executor& executor() override { return executor_; }
+  Task<Result<Graph>> load(GraphSpec spec) override;
+  void unload(Graph graph) override;
+
+  bool busy() const override { return in_flight_.load(std::memory_order_acquire) > 0; }
+  bool pinned() const { return pinned_; }
+
+ protected:
+  void submit(const Chain& chain, Completion<RunResult>& done) override;
+  void submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) override;
+
+ private:
+  struct Job {
+    const Chain* chain = nullptr;  // in the awaiting frame, or `bound`
+    std::unique_ptr<Chain> bound;
+    Completion<RunResult>* done = nullptr;
+  };
+
+  void enqueue(Job job);
+  bool next(Job& job);
+  void work();
+  void execute(Job job);
+
+  const UnitCaps caps_;
+  const std::size_t index_;
+  const Picoseconds spin_;
+  HostExecutor& executor_;
+  Function& function_;
+  TraceSink& trace_;
+  Activity& activity_;
+  const TrackId track_;
+
+  std::map<std::uint32_t, GraphSpec> graphs_;
+  std::uint32_t next_graph_ = 0;
+
+  std::atomic<int> in_flight_ = 0;
+  std::atomic<int> queued_ = 0;  // what a spinning worker looks at
+  bool pinned_ = false;
+  std::mutex mutex_;
+  std::condition_variable work_available_;
+  std::deque<Job> queue_;  // guarded by mutex_
+  bool stop_ = false;      // guarded by mutex_
+  std::thread worker_;     // last: starts when everything above is ready
+};
+
+}  // namespace vitro

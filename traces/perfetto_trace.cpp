@@ -1,0 +1,203 @@
+#include "traces/perfetto_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/check.hpp"
+#include "engine/base/file.hpp"
+
+namespace vitro {
+namespace {
+
+// JSON text with quotes. Bytes that are no UTF-8 become replacement characters instead of an exception.
+std::string json_text(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Microseconds with all six fractional digits that a picosecond needs; never through double.
+std::string microseconds(std::int64_t ps) {
+  const bool negative = ps < 0;
+  const std::uint64_t magnitude = negative ? 0 - static_cast<std::uint64_t>(ps) : static_cast<std::uint64_t>(ps);
+  return fmt::format("{}{}.{:06}", negative ? "-" : "", magnitude / 1'000'000, magnitude % 1'000'000);
+}
+
+// The lanes of one track: each holds the ends of the spans that are open on it, outermost first.
+class Lanes {
+ public:
+  std::size_t place(std::int64_t begin, std::int64_t end) {
+    for (std::size_t lane = 0;; ++lane) {
+      if (lane == open_.size()) open_.emplace_back();
+      std::vector<std::int64_t>& open = open_[lane];
+      while (!open.empty() && open.back() <= begin) open.pop_back();
+      if (!open.empty() && open.back() < end) continue;
+      open.push_back(end);
+      return lane;
+    }
+  }
+  std::size_t count() const { return std::max<std::size_t>(1, open_.size()); }
+
+ private:
+  std::vector<std::vector<std::int64_t>> open_;
+};
+
+}  // namespace
+
+PerfettoTrace::PerfettoTrace(std::string process, TraceLimits limits) : process_(std::move(process)), limits_(limits) { intern(""); }
+
+PerfettoTrace::Text PerfettoTrace::intern(std::string_view text) {
+  const auto known = text_ids_.find(text);
+  if (known != text_ids_.end()) return known->second;
+  const auto id = static_cast<Text>(texts_.size());
+  texts_.emplace_back(text);
+  text_ids_.emplace(texts_.back(), id);
+  return id;
+}
+
+TrackId PerfettoTrace::track(std::string_view group, std::string_view name) {
+  const std::scoped_lock lock(mutex_);
+  const auto [entry, is_new] = track_ids_.try_emplace({std::string(group), std::string(name)}, TrackId(tracks_.size()));
+  if (is_new) tracks_.push_back({std::string(group), std::string(name)});
+  return entry->second;
+}
+
+void PerfettoTrace::span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail) {
+  VITRO_CHECK(begin <= end, "a span that ends before it begins");
+  const std::scoped_lock lock(mutex_);
+  if (events_.size() >= limits_.events) {
+    ++dropped_events_;
+    return;
+  }
+  events_.push_back({static_cast<std::uint32_t>(track), intern(name), intern(detail), begin.count(), end.count()});
+}
+
+void PerfettoTrace::counter(TrackId track, Picoseconds at, double value) {
+  const std::scoped_lock lock(mutex_);
+  if (events_.size() >= limits_.events) {
+    ++dropped_events_;
+    return;
+  }
+  events_.push_back({static_cast<std::uint32_t>(track), kCounter, 0, at.count(), std::bit_cast<std::int64_t>(value)});
+}
+
+void PerfettoTrace::decision(std::string_view kind, std::string_view what, std::string_view where) {
+  const std::scoped_lock lock(mutex_);
+  if (decisions_.size() >= limits_.decisions) {
+    ++dropped_decisions_;
+    return;
+  }
+  decisions_.push_back({intern(kind), intern(what), intern(where)});
+}
+
+std::size_t PerfettoTrace::dropped_events() const {
+  const std::scoped_lock lock(mutex_);
+  return dropped_events_;
+}
+
+std::size_t PerfettoTrace::dropped_decisions() const {
+  const std::scoped_lock lock(mutex_);
+  return dropped_decisions_;
+}
+
+// Of spans that begin together on one track the longer comes first, so that it encloses the others.
+std::vector<const PerfettoTrace::Event*> PerfettoTrace::sorted() const {
+  std::vector<const Event*> order;
+  order.reserve(events_.size());
+  for (const Event& event : events_) order.push_back(&event);
+  std::stable_sort(order.begin(), order.end(), [](const Event* a, const Event* b) {
+    if (a->begin_ps != b->begin_ps) return a->begin_ps < b->begin_ps;
+    if (a->track != b->track) return a->track < b->track;
+    return a->name != kCounter && b->name != kCounter && a->end_ps_or_value > b->end_ps_or_value;
+  });
+  return order;
+}
+
+std::string PerfettoTrace::json() const {
+  const std::scoped_lock lock(mutex_);
+  // Tracks are numbered by (group, name): which thread asked for its track first must not show.
+  std::map<std::string, int> groups;
+  for (const auto& [key, id] : track_ids_) groups.try_emplace(key.first, static_cast<int>(groups.size()) + 1);
+
+  const std::vector<const Event*> order = sorted();
+  std::vector<Lanes> lanes(tracks_.size());
+  std::vector<std::size_t> lane_of;
+  lane_of.reserve(order.size());
+  for (const Event* event : order) {
+    lane_of.push_back(event->name == kCounter ? 0 : lanes[event->track].place(event->begin_ps, event->end_ps_or_value));
+  }
+
+  std::string out = fmt::format("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"schema\":\"vitro.trace/1\",\"process\":{},\"dropped_events\":{}}},",
+                                json_text(process_), dropped_events_);
+  out += "\"traceEvents\":[";
+  const char* separator = "\n";
+  const auto emit = [&]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
+    out += separator;
+    separator = ",\n";
+    fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
+  };
+  for (const auto& [group, pid] : groups) {
+    emit("{{\"ph\":\"M\",\"pid\":{},\"tid\":0,\"name\":\"process_name\",\"args\":{{\"name\":{}}}}}", pid, json_text(process_ + ": " + group));
+  }
+  std::vector<int> first_tid(tracks_.size());
+  int tid = 1;
+  for (const auto& [key, id] : track_ids_) {
+    const auto track = static_cast<std::size_t>(id);
+    first_tid[track] = tid;
+    for (std::size_t lane = 0; lane < lanes[track].count(); ++lane, ++tid) {
+      const std::string name = lane == 0 ? key.second : fmt::format("{} ({})", key.second, lane + 1);
+      emit("{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"thread_name\",\"args\":{{\"name\":{}}}}}", groups[key.first], tid, json_text(name));
+    }
+  }
+  if (dropped_events_ > 0) {
+    const std::string note = fmt::format("trace cut: {} later events were dropped at the limit of {}", dropped_events_, limits_.events);
+    emit("{{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_labels\",\"args\":{{\"labels\":{}}}}}", json_text(note));
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Event& event = *order[i];
+    const Track& track = tracks_[event.track];
+    const int pid = groups[track.group];
+    if (event.name == kCounter) {
+      const double value = std::bit_cast<double>(event.end_ps_or_value);
+      emit("{{\"ph\":\"C\",\"pid\":{},\"name\":{},\"ts\":{},\"args\":{{\"value\":{}}}}}", pid, json_text(track.name), microseconds(event.begin_ps),
+           nlohmann::json(value).dump());
+      continue;
+    }
+    emit("{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":{},\"ts\":{},\"dur\":{}", pid, first_tid[event.track] + static_cast<int>(lane_of[i]),
+         json_text(texts_[event.name]), microseconds(event.begin_ps), microseconds(event.end_ps_or_value - event.begin_ps));
+    if (event.detail != 0) out += fmt::format(",\"args\":{{\"detail\":{}}}", json_text(texts_[event.detail]));
+    out += "}";
+  }
+  out += "\n]}\n";
+  return out;
+}
+
+std::string PerfettoTrace::decisions_jsonl() const {
+  const std::scoped_lock lock(mutex_);
+  std::string out;
+  std::size_t n = 0;
+  for (const Decision& decision : decisions_) {
+    fmt::format_to(std::back_inserter(out), "{{\"n\":{},\"kind\":{},\"what\":{},\"where\":{}}}\n", n++, json_text(texts_[decision.kind]),
+                   json_text(texts_[decision.what]), json_text(texts_[decision.where]));
+  }
+  if (dropped_decisions_ > 0) {
+    fmt::format_to(std::back_inserter(out), "{{\"n\":{},\"kind\":\"cut\",\"what\":\"{} later decisions were dropped\",\"where\":\"trace\"}}\n",
+                   n, dropped_decisions_);
+  }
+  return out;
+}
+
+void PerfettoTrace::write_json(const std::string& path) const {
+  OutputFile file(path);
+  file.write(json());
+  file.commit();
+}
+
+void PerfettoTrace::write_decisions(const std::string& path) const {
+  OutputFile file(path);
+  file.write(decisions_jsonl());
+  file.commit();
+}
+
+}  // namespace vitro

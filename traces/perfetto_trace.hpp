@@ -1,0 +1,75 @@
+// A TraceSink that keeps everything in memory and writes it as JSON for ui.perfetto.dev, and the decision log as lines.
+#pragma once
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/machine/trace.hpp"
+
+namespace vitro {
+
+struct TraceLimits {
+  std::size_t events = 4'000'000;     // spans and counter samples, 32 bytes each
+  std::size_t decisions = 4'000'000;
+};
+
+// Thread-safe. Behind a limit new entries are counted and dropped, and what is written says so: a trace that was cut
+// never looks complete. docs/traces.md has the file formats.
+class PerfettoTrace final : public TraceSink {
+ public:
+  // process: what the trace viewer calls the whole, such as "vitro sim".
+  explicit PerfettoTrace(std::string process, TraceLimits limits = {});
+
+  bool enabled() const override { return true; }
+  TrackId track(std::string_view group, std::string_view name) override;
+  void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail) override;
+  void counter(TrackId track, Picoseconds at, double value) override;
+  void decision(std::string_view kind, std::string_view what, std::string_view where) override;
+
+  std::size_t dropped_events() const;
+  std::size_t dropped_decisions() const;
+
+  // Sorted by time, track, order of arrival: two runs of one simulation give equal files. Spans of one track that overlap
+  // without nesting are shown on further lanes of it, since a viewer can not draw them on one.
+  std::string json() const;
+  std::string decisions_jsonl() const;
+  void write_json(const std::string& path) const;       // throws RunError, never leaves half a file
+  void write_decisions(const std::string& path) const;
+
+ private:
+  using Text = std::uint32_t;  // index into texts_: names repeat by the million
+
+  struct Track {
+    std::string group, name;
+  };
+  struct Event {
+    std::uint32_t track;
+    Text name;       // kCounter: a sample of a counter
+    Text detail;
+    std::int64_t begin_ps;
+    std::int64_t end_ps_or_value;  // a counter's double, bit by bit
+  };
+  struct Decision {
+    Text kind, what, where;
+  };
+  static constexpr Text kCounter = ~Text{0};
+
+  Text intern(std::string_view text);
+  std::vector<const Event*> sorted() const;
+
+  const std::string process_;
+  const TraceLimits limits_;
+  mutable std::mutex mutex_;
+  std::vector<Track> tracks_;
+  std::map<std::pair<std::string, std::string>, TrackId> track_ids_;
+  std::deque<std::string> texts_;  // a deque: the keys below point into it
+  std::unordered_map<std::string_view, Text> text_ids_;
+  std::deque<Event> events_;
+  std::deque<Decision> decisions_;
+  std::size_t dropped_events_ = 0, dropped_decisions_ = 0;
+};
+
+}  // namespace vitro
