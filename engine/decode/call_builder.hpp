@@ -2,9 +2,9 @@
 #pragma once
 #include "engine/attention/kv_cache.hpp"
 #include "engine/decode/buffers.hpp"
+#include "engine/decode/engine_config.hpp"
 #include "engine/decode/lowering.hpp"
 #include "engine/decode/residency.hpp"
-#include "engine/experiment/experiment.hpp"
 #include "engine/moe/expert_plan.hpp"
 
 namespace vitro {

@@ -50,6 +50,7 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
   const std::uint32_t first = model->kv().create();  // forks get the numbers after it
   std::vector<std::int32_t> chosen = co_await prefill(model, &request, first);
   result.first_token = machine->clock.now();
+  if (request.on_first_token) request.on_first_token();
 
   std::vector<Live> live;
   const auto keep = [&](Live next, std::int32_t token) {
@@ -77,6 +78,7 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
     result.step_times.push_back(now - before);
     before = now;
     result.decoded += live.size();
+    if (request.on_step) request.on_step(result.step_times.size(), request.output_tokens - 1);
     const std::vector<Live> served = std::exchange(live, {});
     for (std::size_t i = 0; i < served.size(); ++i) keep(served[i], chosen.at(i));
   }

@@ -1,5 +1,7 @@
 // Generation: prefill in chunks, then one token per sequence and step, until every sequence has ended.
 #pragma once
+#include <functional>
+
 #include "engine/decode/transformer.hpp"
 
 namespace vitro {
@@ -11,6 +13,8 @@ struct GenerationRequest {
   std::uint32_t prefill_chunk = 128;
   std::optional<std::int32_t> stop_token;
   Sampling sampling;
+  std::function<void()> on_first_token;
+  std::function<void(std::uint64_t done, std::uint64_t total)> on_step;  // decode steps, for progress
 };
 
 struct GenerationResult {

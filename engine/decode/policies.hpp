@@ -1,0 +1,31 @@
+// The decode policies by name. Later ones (neuron clusters, expert tiers) register here.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/decode/transformer.hpp"
+
+namespace vitro {
+
+struct PolicyInfo {
+  std::string_view name, description;
+};
+const std::vector<PolicyInfo>& policies();
+
+struct PolicyLimits {
+  std::uint32_t max_rows = 1, max_sampled = 1, max_tokens = 1, max_position = 1;
+};
+
+// A residency and the transformer that runs over it. Lives on one machine and dies before it.
+struct Policy {
+  std::unique_ptr<Residency> residency;
+  std::unique_ptr<Transformer> transformer;
+  Lease runtime;  // what the engine itself keeps per model, charged to the budget
+};
+
+// Throws ConfigError for an unknown policy, for units that the machine lacks, and for a budget that is too small.
+Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& config,
+                   const WeightStore& weights, const PolicyLimits& limits);
+
+}  // namespace vitro

@@ -1,0 +1,75 @@
+#include "engine/experiment/loaded_model.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "engine/base/rng.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
+
+PackOptions pack_options(const EngineConfig& engine) {
+  PackOptions options;
+  // Tiles serve the int8 contract alone; the float one reads rows.
+  if (!engine.repack || engine.matmul != variant::kInt8) options.tiled.clear();
+  return options;
+}
+
+}  // namespace
+
+WeightStore LoadedModel::open(Storage& storage) const {
+  if (packed) return packed->store(storage.open(packed->path).value_or_throw());
+  const WeightStore shape = phantom_weights(config, phantom_format, FileId{});
+  const Weight& last = shape.all().back();
+  const Bytes size = round_up(last.extent.offset + last.extent.length, kPageSize);
+  return phantom_weights(config, phantom_format, storage.open_phantom(size).value_or_throw());
+}
+
+LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir) {
+  LoadedModel model;
+  if (source.shape) {
+    Reader reader(*source.shape, "model");
+    model.name = reader.text("name");
+    reader.ignore("description");
+    model.phantom_format = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0") == "f16"    ? Format::f16
+                           : reader.text("format", "q4_0") == "q8_0" ? Format::q8_0
+                                                                     : Format::q4_0;
+    Reader shape = reader.child("shape");
+    model.config = config_from_node(shape);
+    reader.finish();
+    return model;
+  }
+  const Gguf gguf = Gguf::open(source.gguf);
+  model.name = std::filesystem::path(source.gguf).stem().string();
+  model.tokenizer = Tokenizer::from_gguf(gguf);
+  model.packed = pack(gguf, pack_options(engine), cache_dir);
+  model.config = model.packed->config;
+  return model;
+}
+
+std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload) {
+  std::vector<std::int32_t> ids;
+  if (workload.prompt) {
+    if (!model.tokenizer) throw ConfigError("workload.prompt: a model without weights has no tokenizer (expected workload.prompt_tokens)");
+    if (model.tokenizer->add_bos() && model.tokenizer->bos()) ids.push_back(*model.tokenizer->bos());
+    const std::vector<std::int32_t> text = model.tokenizer->encode(*workload.prompt);
+    ids.insert(ids.end(), text.begin(), text.end());
+    if (ids.empty()) throw ConfigError("workload.prompt: is empty, and the model has no BOS token to start from");
+  } else {
+    for (std::uint32_t i = 0; i < workload.prompt_tokens; ++i) {
+      ids.push_back(static_cast<std::int32_t>(mix(workload.seed, {kPromptStream, i}) % model.config.vocab));
+    }
+  }
+  const std::uint64_t longest = ids.size() + workload.output_tokens;
+  if (model.config.context > 0 && longest > model.config.context) {
+    throw ConfigError(fmt::format("workload: {} prompt tokens and {} output tokens exceed the model's context of {}", ids.size(),
+                                  workload.output_tokens, model.config.context));
+  }
+  return ids;
+}
+
+}  // namespace vitro

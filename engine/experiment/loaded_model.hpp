@@ -1,0 +1,32 @@
+// What a session needs of a model, whether it has weights or only shapes.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/experiment/experiment.hpp"
+#include "engine/machine/storage.hpp"
+#include "engine/model/model_config.hpp"
+#include "engine/model/packed_file.hpp"
+#include "engine/model/tokenizer.hpp"
+#include "engine/model/weights.hpp"
+
+namespace vitro {
+
+struct LoadedModel {
+  std::string name;
+  ModelConfig config;
+  std::unique_ptr<Tokenizer> tokenizer;   // null: a shape-only model
+  std::optional<PackedModel> packed;      // none: a shape-only model
+  Format phantom_format = Format::q4_0;   // of a shape-only model's matrices
+
+  // Opens the model's file on the machine's storage: the packed one, or one that never existed.
+  WeightStore open(Storage& storage) const;
+};
+
+LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir);
+
+// Token ids of the workload's prompt, BOS included where the model wants it; drawn ones for a prompt given as a count.
+std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload);
+
+}  // namespace vitro

@@ -1,0 +1,21 @@
+#include "engine/experiment/machines.hpp"
+
+#include <unistd.h>
+
+#include "engine/host/host_machine.hpp"
+
+namespace vitro {
+
+std::unique_ptr<MachineHost> make_host(const MachineRequest& request, Function& function, TraceSink& trace) {
+  if (request.kind != "host") throw ConfigError("machine: this build has no simulator (expected machine: host)");
+  HostOptions options;
+  options.units = request.units.empty() ? request.threads : 0;
+  options.unit_names = request.units;
+  const auto installed = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Bytes>(::sysconf(_SC_PAGE_SIZE));
+  options.memory_limits = {request.dram_budget.value_or(installed), 0, 0, 0};
+  options.phantom = request.phantom;
+  options.seed = request.seed;
+  return make_host_machine(options, function, trace);
+}
+
+}  // namespace vitro

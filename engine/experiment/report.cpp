@@ -1,0 +1,97 @@
+#include "engine/experiment/report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+// Nearest rank: a latency that really occurred.
+double percentile_ms(const std::vector<Picoseconds>& sorted, double share) {
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
+  return to_seconds(sorted[std::max<std::size_t>(rank, 1) - 1]) * 1e3;
+}
+
+Json latency(std::vector<Picoseconds> steps) {
+  if (steps.empty()) return {{"mean", nullptr}, {"p50", nullptr}, {"p90", nullptr}, {"p99", nullptr}};
+  std::sort(steps.begin(), steps.end());
+  Picoseconds sum{0};
+  for (const Picoseconds step : steps) sum += step;
+  return {{"mean", to_seconds(sum) * 1e3 / static_cast<double>(steps.size())},
+          {"p50", percentile_ms(steps, 0.50)}, {"p90", percentile_ms(steps, 0.90)}, {"p99", percentile_ms(steps, 0.99)}};
+}
+
+Json rate(double amount, Picoseconds time) { return time.count() > 0 && amount > 0 ? Json(amount / to_seconds(time)) : Json(nullptr); }
+
+Json regions(const Budget& budget) {
+  Json out = Json::object();
+  for (std::size_t r = 0; r < kRegions; ++r) {
+    if (budget.region_peak[r] > 0) out[std::string(to_string(static_cast<Region>(r)))] = budget.region_peak[r];
+  }
+  return out;
+}
+
+std::string decode_text(const LoadedModel& model, const std::vector<std::int32_t>& tokens) {
+  std::string text;
+  for (const std::int32_t token : tokens) text += model.tokenizer->piece(token);
+  return text;
+}
+
+}  // namespace
+
+Json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record, const MachineReport& machine,
+                 const StorageCaps& storage) {
+  const GenerationResult& g = record.generation;
+  const auto decoded = static_cast<double>(g.decoded);
+  const std::uint64_t hits = record.stats.hits - record.prefill_stats.hits;
+  const std::uint64_t accesses = hits + record.stats.misses - record.prefill_stats.misses;
+  const bool sim = experiment.machine == "sim";
+
+  Json metrics;
+  metrics["decode_tokens_per_s"] = rate(decoded, g.end - g.first_token);
+  metrics["prefill_tokens_per_s"] = rate(record.prompt_tokens, g.first_token - g.begin);
+  metrics["ttft_ms"] = to_seconds(g.first_token - g.begin) * 1e3;
+  metrics["token_latency_ms"] = latency(g.step_times);
+  metrics["io_share"] = optional_number(machine.io_share);
+  metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
+  metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
+  metrics["dram_bandwidth_gb_per_s"] = optional_number(machine.dram_bandwidth_gb_per_s);
+  metrics["energy_j_per_token"] = machine.energy_j && decoded > 0 ? Json(*machine.energy_j / decoded) : Json(nullptr);
+  metrics["peak_power_w"] = optional_number(machine.peak_power_w);
+  metrics["peak_memory_bytes"] = record.budget.peak;
+  metrics["load_ms"] = to_seconds(record.loaded) * 1e3;
+  metrics["flash_bytes_read"] = {{"load", record.load_bytes},
+                                 {"prefill", record.prefill_bytes},
+                                 {"decode", record.totals.bytes_read - record.load_bytes - record.prefill_bytes}};
+  metrics["seam_calls_per_token"] = g.step_times.empty() ? Json(nullptr)
+                                                         : Json(static_cast<double>(record.seam_calls) / static_cast<double>(g.step_times.size() + 1));
+
+  Json result;
+  result["schema"] = "vitro.result/1";
+  result["experiment"] = experiment.name;
+  result["machine"] = experiment.machine;
+  result["model"] = model.name;
+  result["policy"] = experiment.engine.policy;
+  result["seed"] = experiment.workload.seed;
+  result["metrics"] = std::move(metrics);
+  result["peak_memory"] = regions(record.budget);
+  result["tokens"] = g.tokens.front();
+  if (g.tokens.size() > 1) result["sequences"] = g.tokens;
+  result["text"] = model.tokenizer ? Json(decode_text(model, g.tokens.front())) : Json(nullptr);
+  result["wall_s"] = nullptr;  // filled in by whoever started the run: policies and models never see a wall clock
+  result["simulated_s"] = sim ? Json(to_seconds(g.end)) : Json(nullptr);
+  result["event_hash"] = machine.event_hash.empty() ? Json(nullptr) : Json(machine.event_hash);
+  result["assumed_parameters"] = machine.assumed_parameters;
+  result["unpriced_calls"] = machine.unpriced_calls;
+  result["storage_path"] = storage.path;
+  result["notes"] = machine.notes;
+  result["experiment_resolved"] = Json::parse(experiment.resolved.to_json());
+  return result;
+}
+
+}  // namespace vitro

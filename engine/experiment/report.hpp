@@ -1,0 +1,27 @@
+// Turns what was measured into the fields of `vitro.result/1` (docs/results.md).
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+
+#include "engine/decode/generator.hpp"
+#include "engine/decode/residency.hpp"
+#include "engine/experiment/loaded_model.hpp"
+#include "engine/machine/machine.hpp"
+
+namespace vitro {
+
+struct RunRecord {
+  std::uint32_t prompt_tokens = 0;
+  Picoseconds loaded{};
+  Bytes load_bytes = 0, prefill_bytes = 0;
+  StorageTotals totals;
+  Residency::Stats prefill_stats, stats;
+  GenerationResult generation;
+  Budget budget;
+  std::uint64_t seam_calls = 0;
+};
+
+// A metric that does not apply is null, never 0.
+nlohmann::ordered_json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record,
+                                   const MachineReport& machine, const StorageCaps& storage);
+
+}  // namespace vitro

@@ -1,0 +1,149 @@
+#include "engine/experiment/session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/file.hpp"
+#include "engine/decode/generator.hpp"
+#include "engine/decode/policies.hpp"
+#include "engine/experiment/loaded_model.hpp"
+#include "engine/experiment/report.hpp"
+#include "engine/kernels/compute_function.hpp"
+#include "traces/draw.hpp"
+#include "traces/perfetto_trace.hpp"
+#include "traces/recorder.hpp"
+#include "traces/replay.hpp"
+
+namespace vitro {
+namespace {
+
+std::unique_ptr<Function> make_function(const Experiment& experiment, const LoadedModel& model) {
+  const EngineConfig& engine = experiment.engine;
+  switch (engine.function) {
+    case FunctionKind::compute: return std::make_unique<ComputeFunction>(ComputeOptions{engine.kernels});
+    case FunctionKind::replay: return std::make_unique<ReplayFunction>(engine.replay);
+    case FunctionKind::draw: return make_draw_function(model.config, engine.profile, experiment.workload.seed);
+  }
+  return nullptr;
+}
+
+// The parts of a run that have to outlive each other in this order.
+struct Run {
+  Run(const Experiment& e, const SessionOptions& options, const MachineFactory& machines, bool traced)
+      : experiment(e), model(load_model(e.model, e.engine, options.cache_dir)), function(make_function(e, model)) {
+    if (!e.engine.record.empty()) recorder = std::make_unique<RecordingFunction>(*function);
+    if (traced) perfetto = std::make_unique<PerfettoTrace>("vitro " + e.machine);
+    MachineRequest request;
+    request.kind = e.machine;
+    request.device = e.device;
+    request.units = e.engine.units;
+    request.threads = e.engine.threads;
+    request.dram_budget = e.memory.budget;
+    request.phantom = !e.engine.numerics();
+    request.seed = e.workload.seed;
+    host = machines(request, recorder ? static_cast<Function&>(*recorder) : *function, trace());
+    weights = model.open(host->machine().storage);
+  }
+
+  TraceSink& trace() { return perfetto ? static_cast<TraceSink&>(*perfetto) : null_trace; }
+
+  Policy make_policy(const PolicyLimits& limits) { return ::vitro::make_policy(host->machine(), experiment.engine, experiment.memory, model.config, weights, limits); }
+
+  const Experiment& experiment;
+  LoadedModel model;
+  std::unique_ptr<Function> function;
+  std::unique_ptr<RecordingFunction> recorder;
+  NullTrace null_trace;
+  std::unique_ptr<PerfettoTrace> perfetto;
+  std::unique_ptr<MachineHost> host;
+  WeightStore weights;
+};
+
+Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, RunRecord* record) {
+  Machine& machine = run->host->machine();
+  co_await policy->residency->load();
+  record->loaded = machine.clock.now();
+  record->load_bytes = machine.storage.totals().bytes_read;
+  request.on_first_token = [&machine, policy, record] {
+    record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
+    record->prefill_stats = policy->residency->stats();
+  };
+  record->generation = co_await generate(&machine, policy->transformer.get(), std::move(request));
+  record->totals = machine.storage.totals();
+  record->stats = policy->residency->stats();
+}
+
+Task<void> score_into(Policy* policy, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
+                      std::uint32_t vocab, Likelihood* out) {
+  co_await policy->residency->load();
+  *out = co_await score(policy->transformer.get(), std::move(tokens), bos, chunk, vocab);
+}
+
+}  // namespace
+
+nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
+  Run run(experiment, options, machines, !options.out_dir.empty());
+  const Workload& workload = experiment.workload;
+  GenerationRequest request;
+  request.prompt = prompt_tokens(run.model, workload);
+  request.output_tokens = workload.output_tokens;
+  request.sequences = workload.batch;
+  request.prefill_chunk = experiment.engine.prefill_chunk;
+  if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();
+  request.sampling = workload.sampling;
+  request.on_step = options.progress;
+
+  const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
+  PolicyLimits limits;
+  limits.max_rows = std::max(std::min(prompt, request.prefill_chunk), workload.batch);
+  limits.max_sampled = workload.batch;
+  limits.max_position = prompt + workload.output_tokens;
+  // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
+  limits.max_tokens = prompt + workload.batch * (workload.output_tokens + 2 * experiment.engine.kv_block_tokens);
+
+  RunRecord record;
+  record.prompt_tokens = prompt;
+  {
+    Policy policy = run.make_policy(limits);
+    run.host->run(generate_into(&run, &policy, std::move(request), &record));
+    record.seam_calls = policy.transformer->seam_calls();
+    record.budget = run.host->machine().memory.budget(Placement::dram);
+  }
+  const GenerationResult& generation = record.generation;
+  const Picoseconds begin = generation.step_times.empty() ? generation.begin : generation.first_token;
+  const MachineReport machine = run.host->report(begin, generation.end);
+  nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
+
+  if (run.recorder) run.recorder->write(experiment.engine.record);
+  if (!options.out_dir.empty()) {
+    std::filesystem::create_directories(options.out_dir);
+    run.perfetto->write_json(options.out_dir + "/trace.json");
+    run.perfetto->write_decisions(options.out_dir + "/decisions.jsonl");
+    OutputFile file(options.out_dir + "/result.json");
+    file.write(result.dump(2));
+    file.commit();
+  }
+  return result;
+}
+
+PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,
+                                    const MachineFactory& machines) {
+  Run run(experiment, options, machines, false);
+  if (!run.model.tokenizer || !experiment.engine.numerics()) throw ConfigError("perplexity needs a model with weights");
+  const Tokenizer& tokenizer = *run.model.tokenizer;
+  const std::optional<std::int32_t> bos = tokenizer.add_bos() ? tokenizer.bos() : std::nullopt;
+  const std::uint32_t context = std::min(run.model.config.context == 0 ? 512u : run.model.config.context, 512u);
+  PolicyLimits limits;
+  limits.max_rows = limits.max_sampled = limits.max_position = context;
+  limits.max_tokens = context + experiment.engine.kv_block_tokens;
+  Policy policy = run.make_policy(limits);
+  Likelihood likelihood;
+  run.host->run(score_into(&policy, tokenizer.encode(text), bos, context - 1, run.model.config.vocab, &likelihood));
+  if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
+  return {likelihood.nll, likelihood.tokens};
+}
+
+}  // namespace vitro

@@ -1,0 +1,31 @@
+// Runs an experiment on a machine, and reports what happened as `vitro.result/1`.
+#pragma once
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "engine/experiment/experiment.hpp"
+#include "engine/experiment/machines.hpp"
+
+namespace vitro {
+
+struct SessionOptions {
+  std::string out_dir;               // trace.json, decisions.jsonl and result.json go there; empty: nothing is written
+  std::string cache_dir;             // packed models
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // decode steps
+};
+
+// Throws ConfigError before anything has run or been written, RunError when the run failed.
+nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines);
+
+struct PerplexityResult {
+  double nll = 0;  // mean over tokens, natural logarithm
+  std::uint64_t tokens = 0;
+};
+// Protocol: the text is tokenised as one string, cut into consecutive chunks of `context - 1` tokens, each preceded by
+// BOS when the model uses one, every token of a chunk scored.
+PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,
+                                    const MachineFactory& machines);
+
+}  // namespace vitro
