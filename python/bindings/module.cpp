@@ -1,0 +1,135 @@
+// vitro._vitro: the C++ side as plain functions on text and JSON. python/vitro/_native.py is its only caller.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/base/file.hpp"
+#include "engine/decode/policies.hpp"
+#include "engine/experiment/session.hpp"
+#include "engine/kernels/bench.hpp"
+#include "engine/kernels/kernel_set.hpp"
+#include "engine/model/operator_graph.hpp"
+#include "engine/model/quantize.hpp"
+#include "sim/machines.hpp"
+
+namespace py = pybind11;
+
+extern "C" __attribute__((visibility("default"))) int sc_main(int, char**) { return 1; }  // the SystemC library asks for one
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Experiment compose(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+                   const std::string& machine) {
+  const Node tree = is_path ? load_experiment(source, overrides, machine)
+                            : compose_experiment(parse_yaml(source, name), std::filesystem::current_path().string(), overrides, machine);
+  return read_experiment(tree);
+}
+
+// Packed models are kept between runs, in VITRO_CACHE or the user's cache folder.
+std::string cache_dir() {
+  if (const char* chosen = std::getenv("VITRO_CACHE"); chosen != nullptr && *chosen != '\0') return chosen;
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') return std::string(xdg) + "/vitro";
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr ? home : "/tmp") + "/.cache/vitro";
+}
+
+SessionOptions session_options(const std::string& out_dir) {
+  SessionOptions options{out_dir, cache_dir(), nullptr};
+  const char* wanted = std::getenv("VITRO_PROGRESS");
+  if (wanted != nullptr && std::string_view(wanted) == "1") {
+    options.progress = [](std::uint64_t done, std::uint64_t total) {
+      std::fprintf(stderr, "progress %llu %llu\n", static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
+    };
+  }
+  return options;
+}
+
+std::string resolve(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
+  return compose(source, name, is_path, overrides, "").resolved.to_json();
+}
+
+std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+                const std::optional<std::string>& machine, const std::optional<std::string>& out_dir) {
+  const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
+  return run_experiment(experiment, session_options(out_dir.value_or("")), make_machine).dump();
+}
+
+std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides) {
+  Node root = Node::map({{"experiment", Node::scalar("perplexity")},
+                         {"machine", Node::scalar("host")},
+                         {"workload", Node::map({{"prompt_tokens", Node::scalar("1")}})}});
+  std::vector<std::string> all{"model=" + model};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  const Experiment experiment = read_experiment(compose_experiment(root, std::filesystem::current_path().string(), all, ""));
+  const PerplexityResult result = measure_perplexity(experiment, read_text(text_path), session_options(""), make_machine);
+  return Json{{"nll", result.nll}, {"perplexity", std::exp(result.nll)}, {"tokens", result.tokens}}.dump();
+}
+
+std::vector<std::int32_t> tokenize(const std::string& model, const py::bytes& text) {
+  return Tokenizer::from_gguf(Gguf::open(model))->encode(std::string(text));
+}
+
+std::string graph_dot(const std::string& model) {
+  std::ostringstream out;
+  write_dot(out, build_graph(config_from_gguf(Gguf::open(model))));
+  return out.str();
+}
+
+std::string list(const std::string& kind, const std::string& root) {
+  Json rows = Json::array();
+  if (kind == "policies") {
+    for (const PolicyInfo& info : policies()) rows.push_back({{"name", info.name}, {"description", info.description}});
+  } else if (kind == "kernels") {
+    for (const KernelSet* set : kernel_sets()) rows.push_back({{"name", set->name}, {"description", set->description}});
+  } else if (kind == "devices") {
+    rows = list_devices(root);
+  } else {
+    throw ConfigError("list: \"" + kind + "\" is not known (expected devices, models, policies, kernels or plugins)");
+  }
+  return rows.dump();
+}
+
+std::string bench(const std::string& kind, bool smoke) {
+  if (kind != "kernels") throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels)");
+  Json rows = Json::array();
+  BenchOptions options;
+  options.smoke = smoke;
+  for (const BenchRow& row : bench_kernels(options)) {
+    rows.push_back({{"name", row.name}, {"value", row.value}, {"unit", row.unit}, {"limit", row.limit},
+                    {"fraction_of_limit", row.fraction_of_limit}, {"result_hash", row.result_hash}});
+  }
+  return rows.dump();
+}
+
+}  // namespace
+}  // namespace vitro
+
+PYBIND11_MODULE(_vitro, m) {
+  using namespace vitro;
+  m.doc() = "The engine and its two machines. Use the vitro package; this module is its calling convention.";
+  py::register_exception<ConfigError>(m, "ConfigError");
+  py::register_exception<RunError>(m, "RunError");
+  const auto free_gil = py::call_guard<py::gil_scoped_release>();
+  m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"),
+        py::arg("out_dir"), free_gil);
+  m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
+  m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
+  m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
+  m.def("quantize_schemes", [] {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const QuantizeScheme& scheme : quantize_schemes()) out.emplace_back(scheme.name, scheme.description);
+    return out;
+  });
+  m.def("graph_dot", &graph_dot, py::arg("model"));
+  m.def("list", &list, py::arg("kind"), py::arg("root") = "");
+  m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), free_gil);
+}

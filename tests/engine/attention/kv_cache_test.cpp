@@ -1,0 +1,149 @@
+#include "engine/attention/kv_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "engine/base/rng.hpp"
+#include "engine/machine/budgeted_memory.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr KvShape kShape{2, 2, 32, 16, Format::f32};  // 16 KiB per block
+
+class KvCacheTest : public testing::Test {
+ protected:
+  BudgetedMemory memory_{{MiB, 0, 0, 0}, false};
+  std::vector<KvCache::BlockCopy> copies_;
+
+  std::vector<std::uint32_t> table(const KvCache& kv, std::uint32_t sequence) {
+    const std::vector<SeqPos> rows{{sequence, kv.length(sequence) - 1}};
+    std::vector<std::uint32_t> out(kv.table_width(rows));
+    kv.fill_table(rows, kv.table_width(rows), out.data());
+    return out;
+  }
+};
+
+TEST_F(KvCacheTest, memory_follows_the_length_of_sequences) {
+  KvCache kv(memory_, kShape, 256);
+  EXPECT_EQ(memory_.budget(Placement::dram).used, 0u);
+  const std::uint32_t s = kv.create();
+  ASSERT_TRUE(kv.extend(s, 17, copies_).ok());
+  EXPECT_EQ(kv.live_blocks(), 2u);
+  EXPECT_EQ(memory_.budget(Placement::dram).used, 2 * kv.block_bytes());
+  kv.release(s);
+  EXPECT_EQ(memory_.budget(Placement::dram).used, 0u);
+}
+
+TEST_F(KvCacheTest, blocks_grow_until_they_fill_whole_pages) {
+  KvCache kv(memory_, {1, 1, 8, 1, Format::f16}, 4096);
+  EXPECT_EQ(kv.block_bytes() % kPageSize, 0u);
+  EXPECT_EQ(kv.block_bytes(), Bytes(kv.shape().block_tokens) * 8 * 2 * 2);
+}
+
+TEST_F(KvCacheTest, a_fork_shares_blocks_and_copies_only_the_partly_filled_one) {
+  KvCache kv(memory_, kShape, 256);
+  const std::uint32_t a = kv.create();
+  ASSERT_TRUE(kv.extend(a, 20, copies_).ok());
+  const std::uint32_t b = kv.fork(a);
+  EXPECT_EQ(kv.live_blocks(), 2u);
+  ASSERT_TRUE(kv.extend(b, 1, copies_).ok());
+  ASSERT_EQ(copies_.size(), 1u);
+  EXPECT_EQ(kv.live_blocks(), 3u);
+  EXPECT_EQ(table(kv, a)[0], table(kv, b)[0]);
+  EXPECT_NE(table(kv, a)[1], table(kv, b)[1]);
+  EXPECT_EQ(copies_[0].from.offset, table(kv, a)[1] * kv.block_bytes());
+  EXPECT_EQ(copies_[0].to.offset, table(kv, b)[1] * kv.block_bytes());
+  // The last owner writes in place.
+  copies_.clear();
+  ASSERT_TRUE(kv.extend(a, 1, copies_).ok());
+  EXPECT_TRUE(copies_.empty());
+}
+
+TEST_F(KvCacheTest, a_fork_at_a_block_border_copies_nothing) {
+  KvCache kv(memory_, kShape, 256);
+  const std::uint32_t a = kv.create();
+  ASSERT_TRUE(kv.extend(a, 16, copies_).ok());
+  const std::uint32_t b = kv.fork(a);
+  ASSERT_TRUE(kv.extend(b, 1, copies_).ok());
+  EXPECT_TRUE(copies_.empty());
+}
+
+TEST_F(KvCacheTest, over_budget_leaves_the_sequence_as_it_was) {
+  BudgetedMemory small({2 * 16 * KiB, 0, 0, 0}, false);
+  KvCache kv(small, kShape, 256);
+  const std::uint32_t a = kv.create();
+  ASSERT_TRUE(kv.extend(a, 16, copies_).ok());
+  const Status status = kv.extend(a, 40, copies_);
+  EXPECT_EQ(status.code, Code::over_budget);
+  EXPECT_EQ(kv.length(a), 16u);
+  EXPECT_EQ(small.budget(Placement::dram).used, kv.block_bytes());
+  EXPECT_TRUE(kv.extend(a, 16, copies_).ok());
+}
+
+// Random creates, forks, extends and releases against a model that gives every sequence its own list of positions.
+TEST_F(KvCacheTest, random_histories_keep_sequences_apart_and_leak_nothing) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Rng rng(seed);
+    BudgetedMemory memory({64 * MiB, 0, 0, 0}, true);
+    KvCache kv(memory, kShape, 4096);
+    std::map<std::uint32_t, std::uint32_t> lengths;
+    // What each slot (block, offset) holds, as the copies and appends would leave it.
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> bytes;
+    std::map<std::uint32_t, std::vector<std::uint64_t>> expected;
+    std::uint64_t stamp = 0;
+    for (int step = 0; step < 300; ++step) {
+      const std::uint64_t action = rng.below(4);
+      if (lengths.empty() || action == 0) {
+        lengths[kv.create()] = 0;
+        continue;
+      }
+      auto chosen = std::next(lengths.begin(), static_cast<std::ptrdiff_t>(rng.below(lengths.size())));
+      const std::uint32_t s = chosen->first;
+      if (action == 1) {
+        const std::uint32_t f = kv.fork(s);
+        lengths[f] = lengths[s];
+        expected[f] = expected[s];
+      } else if (action == 2 && lengths.size() > 1) {
+        kv.release(s);
+        lengths.erase(s);
+        expected.erase(s);
+      } else {
+        const auto count = static_cast<std::uint32_t>(1 + rng.below(5));
+        copies_.clear();
+        if (!kv.extend(s, count, copies_).ok()) continue;
+        for (const auto& copy : copies_) {
+          const auto from = static_cast<std::uint32_t>(copy.from.offset / kv.block_bytes());
+          const auto to = static_cast<std::uint32_t>(copy.to.offset / kv.block_bytes());
+          for (std::uint32_t i = 0; i < kShape.block_tokens; ++i) bytes[{to, i}] = bytes[{from, i}];
+        }
+        const std::vector<std::uint32_t> blocks = [&] {
+          const std::vector<SeqPos> rows{{s, lengths[s] + count - 1}};
+          std::vector<std::uint32_t> out(kv.table_width(rows));
+          kv.fill_table(rows, kv.table_width(rows), out.data());
+          return out;
+        }();
+        for (std::uint32_t i = 0; i < count; ++i) {
+          const std::uint32_t position = lengths[s]++;
+          bytes[{blocks[position / kShape.block_tokens], position % kShape.block_tokens}] = ++stamp;
+          expected[s].push_back(stamp);
+        }
+      }
+      for (const auto& [id, values] : expected) {
+        if (values.empty()) continue;
+        const std::vector<std::uint32_t> blocks = table(kv, id);
+        for (std::uint32_t p = 0; p < values.size(); ++p) {
+          ASSERT_EQ((bytes[{blocks[p / kShape.block_tokens], p % kShape.block_tokens}]), values[p]) << "seed " << seed << " step " << step;
+        }
+      }
+    }
+    for (const auto& [id, length] : lengths) kv.release(id);
+    EXPECT_EQ(kv.live_blocks(), 0u);
+    EXPECT_EQ(memory.budget(Placement::dram).used, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace vitro
