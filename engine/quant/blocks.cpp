@@ -1,5 +1,6 @@
 #include "engine/quant/blocks.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -73,10 +74,16 @@ void dequantise_q6_k(const std::byte* in, float* out) {
   }
 }
 
+// 1 / d. A step so small that this overflows is stored as a zero scale anyway, so its quants may be anything finite.
+float reciprocal(float d) {
+  const float inverse = 1 / d;
+  return std::isfinite(inverse) ? inverse : 0;
+}
+
 void quantise_q8_0(const float* in, std::byte* out) {
   float largest = 0;
   for (std::size_t i = 0; i < kBlock; ++i) largest = std::max(largest, std::abs(in[i]));
-  const float d = largest / 127, inverse = d == 0 ? 0 : 1 / d;
+  const float d = largest / 127, inverse = reciprocal(d);
   store16(out, float_to_half(d));
   for (std::size_t i = 0; i < kBlock; ++i) out[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(in[i] * inverse)));
 }
@@ -86,7 +93,7 @@ void quantise_q4_0(const float* in, std::byte* out) {
   for (std::size_t i = 0; i < kBlock; ++i) {
     if (std::abs(in[i]) > std::abs(largest)) largest = in[i];
   }
-  const float d = largest / -8, inverse = d == 0 ? 0 : 1 / d;
+  const float d = largest / -8, inverse = reciprocal(d);
   const auto nibble = [&](float x) { return std::min(15, static_cast<int>(x * inverse + 8.5f)); };
   store16(out, float_to_half(d));
   for (std::size_t i = 0; i < 16; ++i) out[2 + i] = static_cast<std::byte>(nibble(in[i]) | nibble(in[i + 16]) << 4);
