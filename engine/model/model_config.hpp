@@ -2,12 +2,15 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "engine/kernels/contract.hpp"
 #include "engine/machine/kernel_call.hpp"
 
 namespace vitro {
+
+class Gguf;
+class Reader;
 
 struct RopeConfig {
   RopeStyle style = RopeStyle::interleaved;
@@ -27,6 +30,7 @@ struct ModelConfig {
   bool renormalise_experts = true;              // weights of the chosen experts sum to 1 (Mixtral)
   bool tied_embedding = false;
   bool qkv_bias = false;      // qwen2
+  bool rope_factors = false;  // the file has frequency divisors (Llama 3.1 and later): Role::rope_factors
   std::uint32_t window = 0;   // sliding-window attention; 0: full
   float norm_eps = 1e-5f;
   Activation activation = Activation::silu;
@@ -35,5 +39,15 @@ struct ModelConfig {
   std::uint32_t kv_width() const { return kv_heads * head_dim; }
   std::uint32_t q_width() const { return heads * head_dim; }
 };
+
+// Reads the metadata of architectures llama (Mistral and Mixtral files included) and qwen2, and checks that every tensor
+// of the model is there, with the shape that the metadata asks for, and that there is no other. Throws ConfigError.
+ModelConfig config_from_gguf(const Gguf& gguf);
+
+// A model without weights, from `shape:` of configs/models/*.yaml; the keys are the fields above. Throws ConfigError.
+// Consumes every key of the reader and finishes it.
+ModelConfig config_from_node(Reader& reader);
+
+std::string_view to_string(Activation activation);
 
 }  // namespace vitro

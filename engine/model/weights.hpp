@@ -17,6 +17,11 @@ enum class Role : std::uint8_t {
 };
 std::string_view to_string(Role role);
 
+// The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
+std::string tensor_name(Role role, int layer, bool experts);
+bool is_of_model(Role role);  // stored once, with layer -1, whichever layer uses it
+bool is_vector(Role role);  // norms, biases and factors: one row, always f32 in a packed file
+
 struct Weight {
   std::string name;              // as in the GGUF file: "blk.3.ffn_up.weight"
   Role role{};
@@ -45,5 +50,13 @@ class WeightStore {
   std::vector<Weight> weights_;
   std::map<std::pair<Role, int>, std::size_t> index_;
 };
+
+// Every weight that the configuration asks for, in the order of a pass over the model, without format and extent.
+std::vector<Weight> weights_of(const ModelConfig& config);
+
+// Weights that never existed, for shape-only models: vectors and the router are f32, all matrices have the format
+// `matrices` (also the embeddings), each tensor starts on a page. Layout::tiled where the format and shape have such a
+// form, as a packed file would have it. Throws ConfigError when a row is not a whole number of blocks.
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file);
 
 }  // namespace vitro

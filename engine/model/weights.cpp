@@ -1,0 +1,151 @@
+#include "engine/model/weights.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/base/check.hpp"
+#include "engine/quant/blocks.hpp"
+#include "engine/quant/tiles.hpp"
+
+namespace vitro {
+
+std::string_view to_string(Role role) {
+  switch (role) {
+    case Role::token_embedding: return "token_embedding";
+    case Role::output_norm: return "output_norm";
+    case Role::output: return "output";
+    case Role::rope_factors: return "rope_factors";
+    case Role::attn_norm: return "attn_norm";
+    case Role::attn_q: return "attn_q";
+    case Role::attn_k: return "attn_k";
+    case Role::attn_v: return "attn_v";
+    case Role::attn_q_bias: return "attn_q_bias";
+    case Role::attn_k_bias: return "attn_k_bias";
+    case Role::attn_v_bias: return "attn_v_bias";
+    case Role::attn_output: return "attn_output";
+    case Role::ffn_norm: return "ffn_norm";
+    case Role::ffn_gate: return "ffn_gate";
+    case Role::ffn_up: return "ffn_up";
+    case Role::ffn_down: return "ffn_down";
+    case Role::router: return "router";
+  }
+  return "?";
+}
+
+bool is_of_model(Role role) {
+  return role == Role::token_embedding || role == Role::output_norm || role == Role::output || role == Role::rope_factors;
+}
+
+bool is_vector(Role role) {
+  switch (role) {
+    case Role::output_norm:
+    case Role::rope_factors:
+    case Role::attn_norm:
+    case Role::attn_q_bias:
+    case Role::attn_k_bias:
+    case Role::attn_v_bias:
+    case Role::ffn_norm: return true;
+    default: return false;
+  }
+}
+
+std::string tensor_name(Role role, int layer, bool experts) {
+  const auto of_layer = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
+  switch (role) {
+    case Role::token_embedding: return "token_embd.weight";
+    case Role::output_norm: return "output_norm.weight";
+    case Role::output: return "output.weight";
+    case Role::rope_factors: return "rope_freqs.weight";
+    case Role::attn_q_bias: return of_layer("attn_q.bias");
+    case Role::attn_k_bias: return of_layer("attn_k.bias");
+    case Role::attn_v_bias: return of_layer("attn_v.bias");
+    case Role::router: return of_layer("ffn_gate_inp.weight");
+    case Role::ffn_gate:
+    case Role::ffn_up:
+    case Role::ffn_down: return of_layer(fmt::format("{}{}.weight", to_string(role), experts ? "_exps" : ""));
+    default: return of_layer(fmt::format("{}.weight", to_string(role)));
+  }
+}
+
+WeightStore::WeightStore(std::vector<Weight> weights) : weights_(std::move(weights)) {
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    const bool fresh = index_.emplace(std::pair(weights_[i].role, int{weights_[i].layer}), i).second;
+    VITRO_CHECK(fresh, "two weights with one role and layer");
+  }
+}
+
+const Weight* WeightStore::find(Role role, int layer) const {
+  const auto found = index_.find({role, layer});
+  return found == index_.end() ? nullptr : &weights_[found->second];
+}
+
+const Weight& WeightStore::get(Role role, int layer) const {
+  const Weight* weight = find(role, layer);
+  VITRO_CHECK(weight != nullptr, "the model has no such weight");
+  return *weight;
+}
+
+Bytes WeightStore::total_bytes() const {
+  Bytes total = 0;
+  for (const Weight& weight : weights_) total += weight.extent.length;
+  return total;
+}
+
+Bytes WeightStore::ffn_bytes() const {
+  Bytes total = 0;
+  for (const Weight& weight : weights_) {
+    if (weight.role == Role::ffn_gate || weight.role == Role::ffn_up || weight.role == Role::ffn_down) total += weight.extent.length;
+  }
+  return total;
+}
+
+std::vector<Weight> weights_of(const ModelConfig& c) {
+  std::vector<Weight> out;
+  const bool moe = c.experts > 0;
+  const auto add = [&](Role role, int layer, std::uint32_t rows, std::uint32_t columns, std::uint32_t experts = 1) {
+    out.push_back({.name = tensor_name(role, layer, moe), .role = role, .layer = static_cast<std::int16_t>(layer), .rows = rows,
+                   .columns = columns, .experts = experts});
+  };
+  add(Role::token_embedding, -1, c.vocab, c.width);
+  if (c.rope_factors) add(Role::rope_factors, -1, 1, c.rope.dims / 2);
+  for (int layer = 0; layer < static_cast<int>(c.layers); ++layer) {
+    add(Role::attn_norm, layer, 1, c.width);
+    add(Role::attn_q, layer, c.q_width(), c.width);
+    add(Role::attn_k, layer, c.kv_width(), c.width);
+    add(Role::attn_v, layer, c.kv_width(), c.width);
+    if (c.qkv_bias) {
+      add(Role::attn_q_bias, layer, 1, c.q_width());
+      add(Role::attn_k_bias, layer, 1, c.kv_width());
+      add(Role::attn_v_bias, layer, 1, c.kv_width());
+    }
+    add(Role::attn_output, layer, c.width, c.q_width());
+    add(Role::ffn_norm, layer, 1, c.width);
+    if (moe) add(Role::router, layer, c.experts, c.width);
+    const std::uint32_t experts = moe ? c.experts : 1;
+    add(Role::ffn_gate, layer, c.ffn, c.width, experts);
+    add(Role::ffn_up, layer, c.ffn, c.width, experts);
+    add(Role::ffn_down, layer, c.width, c.ffn, experts);
+  }
+  add(Role::output_norm, -1, 1, c.width);
+  if (!c.tied_embedding) add(Role::output, -1, c.vocab, c.width);
+  return out;
+}
+
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file) {
+  std::vector<Weight> weights = weights_of(config);
+  Bytes position = 0;
+  for (Weight& weight : weights) {
+    const bool plain = is_vector(weight.role) || weight.role == Role::router;
+    weight.format = plain ? Format::f32 : matrices;
+    if (weight.columns % block_elements(weight.format) != 0) {
+      throw ConfigError(fmt::format("{}: rows of {} elements are not whole {} blocks of {} (choose another format or width)", weight.name,
+                                    weight.columns, to_string(weight.format), block_elements(weight.format)));
+    }
+    if (weight.role != Role::token_embedding && can_tile(weight.format, weight.rows)) weight.layout = Layout::tiled;
+    const Bytes length = row_bytes(weight.format, weight.columns) * weight.rows * weight.experts;
+    weight.extent = {file, position, length};
+    position = round_up(position + length, kPageSize);
+  }
+  return WeightStore(std::move(weights));
+}
+
+}  // namespace vitro

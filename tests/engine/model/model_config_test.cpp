@@ -1,0 +1,166 @@
+#include "engine/model/model_config.hpp"
+
+#include <limits>
+
+#include "engine/base/config.hpp"
+#include "tests/engine/model/support.hpp"
+
+namespace vitro {
+namespace {
+
+TEST(ModelConfig, reads_the_embedded_dense_model) {
+  const ModelConfig c = config_from_gguf(Gguf::open(embedded("stories-reglu-3m.f16.gguf")));
+  EXPECT_EQ(c.family, "llama");
+  EXPECT_EQ(c.name, "stories-reglu-3m");
+  EXPECT_EQ(c.layers, 4u);
+  EXPECT_EQ(c.width, 256u);
+  EXPECT_EQ(c.heads, 4u);
+  EXPECT_EQ(c.kv_heads, 2u);
+  EXPECT_EQ(c.head_dim, 64u);
+  EXPECT_EQ(c.ffn, 768u);
+  EXPECT_EQ(c.vocab, 1024u);
+  EXPECT_EQ(c.context, 256u);
+  EXPECT_EQ(c.experts, 0u);
+  EXPECT_TRUE(c.tied_embedding);
+  EXPECT_FALSE(c.qkv_bias);
+  EXPECT_EQ(c.activation, Activation::relu);
+  EXPECT_EQ(c.rope.style, RopeStyle::interleaved);
+  EXPECT_EQ(c.rope.dims, 64u);
+  EXPECT_FLOAT_EQ(c.norm_eps, 1e-5f);
+}
+
+TEST(ModelConfig, reads_the_embedded_mixture) {
+  const ModelConfig c = config_from_gguf(Gguf::open(embedded("stories-moe-6m.f16.gguf")));
+  EXPECT_EQ(c.family, "mixtral");
+  EXPECT_EQ(c.experts, 8u);
+  EXPECT_EQ(c.experts_used, 2u);
+  EXPECT_EQ(c.ffn, 256u);
+  EXPECT_EQ(c.activation, Activation::silu);
+  EXPECT_TRUE(c.renormalise_experts);
+}
+
+TEST(ModelConfig, every_quantised_file_has_the_same_shape) {
+  const ModelConfig f16 = config_from_gguf(Gguf::open(embedded("stories-reglu-3m.f16.gguf")));
+  for (const char* scheme : {"q8_0", "q6_k", "q4_k_s", "q4_0"}) {
+    const ModelConfig c = config_from_gguf(Gguf::open(embedded(std::string("stories-reglu-3m.") + scheme + ".gguf")));
+    EXPECT_EQ(c.ffn, f16.ffn);
+    EXPECT_EQ(c.activation, f16.activation);
+  }
+}
+
+ModelConfig written(const SmallModel& model) {
+  const ScratchFolder folder;
+  model.write(folder / "m.gguf");
+  return config_from_gguf(Gguf::open(folder / "m.gguf"));
+}
+
+TEST(ModelConfig, qwen2_has_biases_and_half_split_rotation) {
+  SmallModel model;
+  model.architecture = "qwen2";
+  model.config.qkv_bias = true;
+  const ModelConfig c = written(model);
+  EXPECT_EQ(c.family, "qwen2");
+  EXPECT_TRUE(c.qkv_bias);
+  EXPECT_EQ(c.rope.style, RopeStyle::half_split);
+}
+
+TEST(ModelConfig, rope_variants_and_window_are_read) {
+  SmallModel model;
+  model.config.rope_factors = true;
+  model.extra = {{"llama.rope.scaling.type", std::string("linear")}, {"llama.rope.scaling.factor", 4.0f},
+                 {"llama.rope.freq_base", 500000.0f}, {"llama.attention.sliding_window", std::uint32_t{16}}};
+  const ModelConfig c = written(model);
+  EXPECT_EQ(c.family, "mistral");
+  EXPECT_TRUE(c.rope_factors);
+  EXPECT_FLOAT_EQ(c.rope.position_scale, 0.25f);
+  EXPECT_FLOAT_EQ(c.rope.base, 500000);
+  EXPECT_EQ(c.window, 16u);
+}
+
+struct Bad {
+  std::string key;
+  GgufValue value;
+  std::string expected;
+};
+
+TEST(ModelConfig, wrong_metadata_is_refused_by_key) {
+  const std::vector<Bad> cases{
+      {"general.architecture", std::string("gpt2"), "general.architecture"},
+      {"general.architecture", std::uint32_t{1}, "has type uint32 (expected string)"},
+      {"llama.block_count", std::uint32_t{0}, "llama.block_count: is 0"},
+      {"llama.block_count", std::int32_t{-3}, "llama.block_count: is -3"},
+      {"llama.block_count", 2.0f, "expected an integer"},
+      {"llama.block_count", std::uint64_t{1} << 60, "llama.block_count"},
+      {"llama.embedding_length", std::uint32_t{128}, "expected [128"},
+      {"llama.attention.head_count", std::uint32_t{3}, "not a multiple"},
+      {"llama.attention.head_count_kv", std::uint32_t{3}, "not a multiple"},
+      {"llama.feed_forward_length", std::uint32_t{97}, "ffn_gate"},
+      {"llama.attention.layer_norm_rms_epsilon", std::numeric_limits<float>::quiet_NaN(), "layer_norm_rms_epsilon"},
+      {"llama.rope.dimension_count", std::uint32_t{15}, "rotary"},
+      {"llama.rope.scaling.type", std::string("yarn"), "yarn"},
+      {"llama.vocab_size", std::uint32_t{49}, "token_embd"},
+      {"llama.expert_count", std::uint32_t{8}, "expert_used_count: the key is missing"},
+      {"vitro.feed_forward.activation", std::string("swish"), "swish"},
+  };
+  for (const Bad& bad : cases) {
+    SmallModel model;
+    model.extra = {{bad.key, bad.value}};
+    const std::string message = message_of([&] { written(model); });
+    EXPECT_NE(message.find(bad.expected), std::string::npos) << bad.key << ": " << message;
+    EXPECT_NE(message.find("m.gguf"), std::string::npos) << message;
+  }
+}
+
+TEST(ModelConfig, missing_misshapen_and_unknown_tensors_are_refused_by_name) {
+  SmallModel model;
+  model.change = [](std::vector<Weight>& weights) { weights.erase(weights.begin() + 3); };
+  EXPECT_NE(message_of([&] { written(model); }).find("blk.0.attn_k.weight: the tensor is missing"), std::string::npos);
+  model.change = [](std::vector<Weight>& weights) { weights[4].rows += 1; };
+  EXPECT_NE(message_of([&] { written(model); }).find("blk.0.attn_v.weight: the tensor has shape [64, 33] (expected [64, 32])"), std::string::npos);
+  model.change = [](std::vector<Weight>& weights) { weights[5].name = "blk.0.attn_out_proj.weight"; };
+  EXPECT_NE(message_of([&] { written(model); }).find("attn_output"), std::string::npos);
+  model.change = [](std::vector<Weight>& weights) {
+    weights.push_back(weights.back());
+    weights.back().name = "blk.0.attn_q_norm.weight";
+  };
+  EXPECT_NE(message_of([&] { written(model); }).find("attn_q_norm.weight: the tensor has no place"), std::string::npos);
+}
+
+TEST(ModelConfig, shape_only_models_come_from_yaml) {
+  const Node file = load_yaml(VITRO_SOURCE_DIR "/configs/models/llama-7b-shape.yaml");
+  Reader reader(file, "");
+  Reader shape = reader.child("shape");
+  const ModelConfig c = config_from_node(shape);
+  EXPECT_EQ(c.layers, 32u);
+  EXPECT_EQ(c.head_dim, 128u);
+  const WeightStore store = phantom_weights(c, Format::q4_0, FileId{3});
+  EXPECT_EQ(store.ffn_bytes(), 32ull * 3 * 4096 * 11008 / 32 * 18);
+  EXPECT_EQ(store.get(Role::ffn_up, 31).layout, Layout::tiled);
+  EXPECT_EQ(store.get(Role::token_embedding).layout, Layout::rows);
+  Bytes end = 0;
+  for (const Weight& w : store.all()) {
+    EXPECT_EQ(w.extent.offset % kPageSize, 0u);
+    EXPECT_GE(w.extent.offset, end);
+    EXPECT_EQ(w.extent.file, FileId{3});
+    end = w.extent.offset + w.extent.length;
+  }
+}
+
+TEST(ModelConfig, a_wrong_shape_file_names_line_and_key) {
+  const auto error = [](std::string_view yaml) {
+    return message_of([&] {
+      const Node node = parse_yaml(yaml, "m.yaml");
+      Reader reader(node, "shape");
+      config_from_node(reader);
+    });
+  };
+  const std::string good = "layers: 2\nwidth: 64\nheads: 4\nffn: 96\nvocab: 48\ncontext: 32\n";
+  EXPECT_EQ(error(good), "");
+  EXPECT_NE(error("layers: 2\nwidth: 65\nheads: 4\nffn: 96\nvocab: 48\ncontext: 32\n").find("m.yaml:3"), std::string::npos);
+  EXPECT_NE(error(good + "kv_heads: 3\n").find("shape.kv_heads"), std::string::npos);
+  EXPECT_NE(error(good + "experts: 4\nexperts_used: 5\n").find("experts_used"), std::string::npos);
+  EXPECT_NE(error(good + "fnn: 3\n").find("fnn"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vitro

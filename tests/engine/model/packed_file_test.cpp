@@ -1,0 +1,146 @@
+#include "engine/model/packed_file.hpp"
+
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "engine/quant/tiles.hpp"
+#include "tests/engine/model/support.hpp"
+
+namespace vitro {
+namespace {
+
+// All values of a tensor, from the GGUF file.
+std::vector<float> values_of(const Gguf& gguf, const TensorInfo& tensor) {
+  std::vector<std::byte> raw(tensor.size);
+  gguf.read(tensor, 0, raw);
+  std::vector<float> out(tensor.rows() * tensor.columns());
+  dequantise_row(tensor.format, raw.data(), out.data(), out.size());
+  return out;
+}
+
+// The same from the packed file, tiles undone.
+std::vector<float> values_of(const InputFile& file, const Weight& weight) {
+  std::vector<std::byte> raw(weight.extent.length);
+  file.read_at(weight.extent.offset, raw);
+  if (weight.layout == Layout::tiled) {
+    const Bytes group = kTileRows * row_bytes(weight.format, weight.columns);
+    std::vector<std::byte> rows(raw.size());
+    for (Bytes at = 0; at < raw.size(); at += group) unpack_tile(weight.format, weight.columns, raw.data() + at, rows.data() + at);
+    raw = std::move(rows);
+  }
+  std::vector<float> out(std::size_t{weight.rows} * weight.columns * weight.experts);
+  dequantise_row(weight.format, raw.data(), out.data(), out.size());
+  return out;
+}
+
+void expect_same_values(const Gguf& gguf, const PackedModel& packed) {
+  const InputFile file(packed.path);
+  EXPECT_EQ(file.size(), packed.size);
+  for (const Weight& weight : packed.weights) {
+    EXPECT_EQ(weight.extent.offset % kPageSize, 0u);
+    EXPECT_EQ(values_of(file, weight), values_of(gguf, *gguf.find_tensor(weight.name))) << weight.name;
+  }
+}
+
+TEST(PackedFile, holds_every_weight_of_every_embedded_model) {
+  const ScratchFolder folder;
+  for (const char* name : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf", "stories-reglu-3m.q8_0.gguf", "stories-reglu-3m.q6_k.gguf",
+                           "stories-reglu-3m.q4_k_s.gguf", "stories-reglu-3m.q4_0.gguf"}) {
+    const Gguf gguf = Gguf::open(embedded(name));
+    expect_same_values(gguf, pack(gguf, {}, folder.str()));
+  }
+}
+
+TEST(PackedFile, tiles_experts_one_by_one_and_keeps_the_embedding_in_rows) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.matrices = Format::q4_0;
+  model.config.experts = 4;
+  model.config.experts_used = 2;
+  model.write(folder / "moe.gguf");
+  const Gguf gguf = Gguf::open(folder / "moe.gguf");
+  const PackedModel packed = pack(gguf, {}, folder / "cache");
+  const WeightStore store = packed.store(FileId{5});
+  EXPECT_EQ(store.get(Role::ffn_up, 1).layout, Layout::tiled);
+  EXPECT_EQ(store.get(Role::ffn_up, 1).experts, 4u);
+  EXPECT_EQ(store.get(Role::ffn_up, 1).matrix_bytes(), 96 * row_bytes(Format::q4_0, 64));
+  EXPECT_EQ(store.get(Role::token_embedding).layout, Layout::rows);
+  EXPECT_EQ(store.get(Role::ffn_up, 1).extent.file, FileId{5});
+  expect_same_values(gguf, packed);
+  const PackedModel untiled = pack(gguf, {.tiled = {}}, folder / "cache");
+  EXPECT_NE(untiled.path, packed.path);
+  EXPECT_EQ(untiled.store(FileId{}).get(Role::ffn_up, 1).layout, Layout::rows);
+  expect_same_values(gguf, untiled);
+}
+
+TEST(PackedFile, is_reused_until_source_or_file_changes) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.write(folder / "m.gguf");
+  const std::string cache = folder / "cache";
+  const auto packed = [&] { return pack(Gguf::open(folder / "m.gguf"), {}, cache); };
+  const PackedModel first = packed();
+  EXPECT_FALSE(first.reused);
+  EXPECT_TRUE(packed().reused);
+  const std::string whole = read_file(first.path);
+
+  const auto stale = [&] { return why_stale(first.path, Gguf::open(folder / "m.gguf"), {}); };
+  const auto damage = [&](std::string bytes, std::string_view why) {
+    write_file(first.path, bytes);
+    EXPECT_NE(stale().find(why), std::string::npos) << stale();
+    EXPECT_FALSE(packed().reused);
+    EXPECT_EQ(read_file(first.path), whole);
+    EXPECT_EQ(stale(), "");
+  };
+  std::string flipped = whole;
+  flipped[100] ^= 1;
+  damage(flipped, "checksum");
+  damage(whole.substr(0, whole.size() - 1), "bytes long");
+  damage(whole.substr(0, 10), "too short");
+  damage("x" + whole.substr(1), "not a packed file");
+  std::string newer = whole;
+  newer[8] = 9;
+  damage(newer, "version");
+  std::string endless = whole;
+  for (int i = 16; i < 24; ++i) endless[i] = '\xff';
+  damage(endless, "longer than the file");
+
+  model.config.ffn = 64;
+  model.write(folder / "m.gguf");
+  EXPECT_NE(stale().find("another source"), std::string::npos);
+  const PackedModel again = packed();
+  EXPECT_FALSE(again.reused);
+  EXPECT_EQ(again.path, first.path);  // the old state does not stay behind
+  expect_same_values(Gguf::open(folder / "m.gguf"), again);
+}
+
+TEST(PackedFile, a_full_disk_leaves_nothing_behind) {
+  const ScratchFolder folder;
+  const Gguf gguf = Gguf::open(embedded("stories-reglu-3m.q8_0.gguf"));
+  const std::string cache = folder / "cache";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 1 << 20;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message = message_of<RunError>([&] { pack(gguf, {}, cache); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(message.find("write failed"), std::string::npos) << message;
+  EXPECT_TRUE(std::filesystem::is_empty(cache));
+  EXPECT_FALSE(pack(gguf, {}, cache).reused);
+}
+
+TEST(PackedFile, a_source_that_shrinks_is_a_message_and_leaves_nothing_behind) {
+  const ScratchFolder folder;
+  SmallModel().write(folder / "m.gguf");
+  const Gguf gguf = Gguf::open(folder / "m.gguf");
+  std::filesystem::resize_file(folder / "m.gguf", gguf.data_offset() + 100);
+  EXPECT_NE(message_of<RunError>([&] { pack(gguf, {}, folder / "cache"); }).find("m.gguf"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "cache"));
+}
+
+}  // namespace
+}  // namespace vitro
