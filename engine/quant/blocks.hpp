@@ -1,0 +1,33 @@
+// The block formats of weights: sizes, exact dequantisation, and quantisation of the simple ones. Byte layouts are those
+// of GGUF files, little-endian; docs/formats.md has them in one table.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engine/base/units.hpp"
+#include "engine/machine/kernel_call.hpp"
+#include "engine/quant/float16.hpp"
+
+namespace vitro {
+
+inline constexpr std::size_t kBlock = 32;        // elements of a q4_0 or q8_0 block
+inline constexpr std::size_t kSuperBlock = 256;  // elements of a q4_k, q5_k or q6_k block
+
+std::size_t block_elements(Format format);  // 1 for plain formats
+std::size_t block_bytes(Format format);
+
+// Bytes of one row. Requires: columns is a multiple of block_elements(format).
+Bytes row_bytes(Format format, std::uint64_t columns);
+
+// Writes n floats. Each is the exact product that the format defines, rounded once per operation in the format's own
+// order, so every target gives the same bits. Requires: n is a multiple of block_elements; format is not index32.
+// `in` needs no alignment.
+void dequantise_row(Format format, const std::byte* in, float* out, std::size_t n);
+
+// Formats f32, f16, bf16, q8_0, q4_0: bit-equal to the `gguf` Python package (0.19) for finite input.
+// Requires: can_quantise(format), n a multiple of block_elements.
+bool can_quantise(Format format);
+void quantise_row(Format format, const float* in, std::byte* out, std::size_t n);
+
+}  // namespace vitro
