@@ -1,0 +1,41 @@
+#include "engine/kernels/compute_function.hpp"
+
+#include "engine/base/check.hpp"
+#include "engine/kernels/ops/ops.hpp"
+#include "engine/kernels/reference/reference.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+
+ComputeFunction::ComputeFunction(const ComputeOptions& options) : set_(kernel_set(options.set)) {}
+
+Outcome ComputeFunction::execute(const KernelCall& call) {
+  contract::check_call(call);
+  const auto has_bytes = [&](const auto& views) {
+    for (const View& view : views) {
+      if (view.data() == nullptr) throw RunError(std::string(to_string(call.op)) + ": an operand has no bytes to compute with");
+    }
+  };
+  has_bytes(call.in);
+  has_bytes(call.out);
+  if (call.variant == variant::kReference) return run_reference(call);
+  switch (call.op) {
+    case Op::embed: ops::embed(set_, call); break;
+    case Op::rms_norm: ops::rms_norm(set_, call); break;
+    case Op::matmul: ops::matmul(set_, call); break;
+    case Op::rope: ops::rope(call); break;
+    case Op::kv_append: ops::kv_append(set_, call); break;
+    case Op::attention: ops::attention(set_, call); break;
+    case Op::glu: return ops::glu(set_, call);
+    case Op::add: ops::add(call); break;
+    case Op::gather: ops::gather(call); break;
+    case Op::route: return ops::route(set_, call);
+    case Op::expert_sum: ops::expert_sum(set_, call); break;
+    case Op::reduce: ops::reduce(call); break;
+    case Op::sample: return ops::sample(set_, call);
+    case Op::copy: ops::copy(call); break;
+  }
+  return {};
+}
+
+}  // namespace vitro

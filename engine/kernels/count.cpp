@@ -1,0 +1,169 @@
+// count(): the work of a call from its shapes alone. An operand byte counts once per call, except that attention reads
+// the visible K and V once per batch row and KV head, and a gathered row counts every time it is named.
+#include "engine/kernels/operands.hpp"
+#include "engine/kernels/reference/work.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+namespace {
+
+struct Counter {
+  const KernelCall& call;
+  WorkCounts counts{};
+
+  void read(const View& v, Bytes bytes) { counts.read[static_cast<std::size_t>(v.memory.placement())] += bytes; }
+  void write(const View& v, Bytes bytes) { counts.written[static_cast<std::size_t>(v.memory.placement())] += bytes; }
+  void read_all(const View& v) { read(v, view_bytes(v)); }
+  void write_floats(std::uint64_t n) { write(call.out[0], 4 * n); }
+};
+
+void matmul(Counter& c) {
+  const View &w = c.call.in[0], &x = c.call.in[1];
+  const std::uint64_t k = w.shape[1], batch = x.shape[0];
+  std::uint64_t rows = 0;
+  for_each_run(c.call, w.shape[0], [&](Range run) {
+    rows += run.count;
+    ++c.counts.row_runs;
+  });
+  c.read(w, rows * row_bytes(w.format, k));
+  c.read_all(x);
+  if (c.call.in.size() > 2) {
+    c.read(c.call.in[2], 4 * rows);
+    c.counts.elementwise += rows * batch;
+  }
+  c.write_floats(rows * batch);
+  c.counts.macs = rows * k * batch;
+  if (c.call.variant == variant::kInt8) {
+    c.counts.conversions = k * batch;
+  } else if (w.format != Format::f32) {
+    c.counts.conversions = rows * k;
+  }
+}
+
+void rope(Counter& c) {
+  const View& x = c.call.in[0];
+  const std::uint64_t pairs = static_cast<std::uint64_t>(c.call.params[1]) / 2, heads = sliced(c.call, x.shape[1]).count;
+  if (c.call.in.size() > 1) c.read(c.call.in[1], 4 * pairs);
+  c.read(x, 4 * x.shape[0] * heads * x.shape[2]);
+  c.write_floats(x.shape[0] * heads * x.shape[2]);
+  c.counts.elementwise = x.shape[0] * pairs * (work::kAngle + heads * work::kTurn);
+}
+
+void kv_append(Counter& c) {
+  const View& pool = c.call.out[0];
+  const std::uint64_t rows = c.call.batch->size(), n = rows * sliced(c.call, pool.shape[0]).count * pool.shape[2];
+  c.read(c.call.in[0], 4 * n);
+  c.read(c.call.in[1], 4 * n);
+  c.read(c.call.in[2], 4 * rows);
+  c.write(pool, 2 * n * (pool.format == Format::f16 ? 2 : 4));
+  if (pool.format != Format::f32) c.counts.conversions = 2 * n;
+}
+
+void attention(Counter& c) {
+  const View &q = c.call.in[0], &pool = c.call.in[1];
+  const std::uint64_t dim = pool.shape[2], tokens_per_block = pool.shape[1], batch = c.call.batch->size();
+  const std::uint64_t group = elements(q) / batch / dim / pool.shape[0], kv_heads = sliced(c.call, pool.shape[0]).count;
+  for (const SeqPos& row : *c.call.batch) {
+    const Range tokens = visible(row.position, static_cast<std::uint32_t>(c.call.params[1]));
+    const std::uint64_t runs = (tokens.end() - 1) / tokens_per_block - tokens.first / tokens_per_block + 1;
+    c.read(c.call.in[2], 4 * 2 * kv_heads * runs);
+    c.read(pool, 2 * kv_heads * tokens.count * dim * (pool.format == Format::f16 ? 2 : 4));
+    c.counts.row_runs += static_cast<std::uint32_t>(2 * kv_heads * runs);
+    if (pool.format != Format::f32) c.counts.conversions += 2 * kv_heads * tokens.count * dim;
+    c.counts.macs += 2 * kv_heads * group * dim * tokens.count;
+    c.counts.elementwise += kv_heads * group * (tokens.count * (work::kSoftmax + 1) + dim);
+  }
+  c.read(q, 4 * batch * kv_heads * group * dim);
+  c.write_floats(batch * kv_heads * group * dim);
+}
+
+void glu(Counter& c) {
+  std::uint64_t n = 0;
+  for_each_run(c.call, columns(c.call.in[0]), [&](Range run) { n += run.count; });
+  n *= c.call.in[0].shape[0];
+  c.read(c.call.in[0], 4 * n);
+  c.read(c.call.in[1], 4 * n);
+  c.write_floats(n);
+  c.counts.elementwise = n * work::activation(static_cast<Activation>(c.call.params[0]));
+}
+
+void expert_sum(Counter& c) {
+  const std::uint64_t rows = c.call.out[0].shape[0], k = columns(c.call.in[1]), n = sliced(c.call, columns(c.call.in[0])).count;
+  c.read(c.call.in[0], 4 * rows * k * n);
+  c.read_all(c.call.in[1]);
+  c.read_all(c.call.in[2]);
+  c.write_floats(rows * n);
+  c.counts.elementwise = 2 * rows * k * n;
+}
+
+void sample(Counter& c) {
+  const std::uint64_t rows = c.call.in[0].shape[0], vocab = columns(c.call.in[0]), top_k = static_cast<std::uint64_t>(c.call.params[1]);
+  c.read_all(c.call.in[0]);
+  c.read(c.call.in[1], 4 * rows);
+  c.counts.elementwise = rows * vocab;
+  if (c.call.params[0] != 0) c.counts.elementwise += rows * work::kSoftmax * (top_k > 0 ? std::min(top_k, vocab) : vocab);
+}
+
+}  // namespace
+
+WorkCounts count(const KernelCall& call) {
+  Counter c{call};
+  switch (call.op) {
+    case Op::embed: {
+      const std::uint64_t rows = call.out[0].shape[0], width = call.in[0].shape[1];
+      c.read(call.in[0], rows * row_bytes(call.in[0].format, width));
+      c.read(call.in[1], 4 * rows);
+      c.write_floats(rows * width);
+      if (call.in[0].format != Format::f32) c.counts.conversions = rows * width;
+      c.counts.row_runs = static_cast<std::uint32_t>(rows);
+      break;
+    }
+    case Op::rms_norm:
+      c.read_all(call.in[0]);
+      c.read_all(call.in[1]);
+      c.write_floats(elements(call.in[0]));
+      c.counts.elementwise = work::kNorm * elements(call.in[0]);
+      break;
+    case Op::matmul: matmul(c); break;
+    case Op::rope: rope(c); break;
+    case Op::kv_append: kv_append(c); break;
+    case Op::attention: attention(c); break;
+    case Op::glu: glu(c); break;
+    case Op::add: {
+      const std::uint64_t n = std::uint64_t{call.in[0].shape[0]} * sliced(call, columns(call.in[0])).count;
+      c.read(call.in[0], 4 * n);
+      c.read(call.in[1], 4 * n);
+      c.write_floats(n);
+      c.counts.elementwise = n;
+      break;
+    }
+    case Op::gather:
+      c.read(call.in[0], 4 * elements(call.out[0]));
+      c.read(call.in[1], Bytes{4} * call.out[0].shape[0]);
+      c.write_floats(elements(call.out[0]));
+      break;
+    case Op::route: {
+      const std::uint64_t rows = call.in[0].shape[0], experts = columns(call.in[0]);
+      c.read_all(call.in[0]);
+      c.counts.elementwise = rows * (experts + work::kSoftmax * (call.params[1] != 0 ? static_cast<std::uint64_t>(call.params[0]) : experts));
+      break;
+    }
+    case Op::expert_sum: expert_sum(c); break;
+    case Op::reduce: {
+      const std::uint64_t partials = call.in[0].shape[0], n = std::uint64_t{call.out[0].shape[0]} * sliced(call, columns(call.out[0])).count;
+      c.read(call.in[0], 4 * partials * n);
+      c.write_floats(n);
+      c.counts.elementwise = (partials - 1) * n;
+      break;
+    }
+    case Op::sample: sample(c); break;
+    case Op::copy:
+      c.read_all(call.in[0]);
+      c.write(call.out[0], view_bytes(call.out[0]));
+      if (call.in[0].format != call.out[0].format) c.counts.conversions = elements(call.in[0]);
+      break;
+  }
+  return c.counts;
+}
+
+}  // namespace vitro

@@ -1,0 +1,72 @@
+// KernelSet: the inner loops of one instruction set. Everything above it (slices, batches, views) is written once, in the
+// op files; everything below it follows the numeric contracts of variants.hpp, so all sets give equal bits.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/kernels/contract.hpp"
+
+namespace vitro {
+
+using Half = std::uint16_t;  // bits of an IEEE binary16
+
+// Rows of activations quantised to int8 in blocks of 32: x is about scales[b] * quants. Blocks = columns / 32.
+struct Int8Rows {
+  const std::int8_t* quants = nullptr;   // [rows, columns]
+  const float* scales = nullptr;         // [rows, blocks]
+  const std::int32_t* sums = nullptr;    // [rows, blocks]: of the quants of a block
+  std::size_t columns = 0;
+  std::size_t blocks() const { return columns / 32; }
+};
+
+// A matrix for dots(): `count` rows of `columns` elements, `stride` elements apart.
+template <class T>
+struct Rows {
+  const T* data = nullptr;
+  std::size_t count = 0, columns = 0, stride = 0;
+};
+
+// Pointers are aligned to their element, no more. Outputs never overlap inputs unless a member says so. All members are thread-safe.
+struct KernelSet {
+  std::string_view name;
+
+  // y[b * y_stride + r] = dot(w row r, x row b) over 16 lanes: lane l adds the elements k = l (mod 16) in ascending order,
+  // one fused multiply-add each, the row padded with zeros to a multiple of 16; lanes are then added 8 apart, 4, 2, 1.
+  void (*dots_f32)(Rows<float> w, Rows<float> x, float* y, std::size_t y_stride);
+  void (*dots_f16)(Rows<Half> w, Rows<float> x, float* y, std::size_t y_stride);
+
+  // acc[h * columns + d] = fma(p[h * p_stride + i], v[i][d], acc[h * columns + d]) for i = 0, 1, ... in order.
+  void (*weighted_f32)(Rows<float> v, const float* p, std::size_t p_stride, std::size_t heads, float* acc);
+  void (*weighted_f16)(Rows<Half> v, const float* p, std::size_t p_stride, std::size_t heads, float* acc);
+
+  // s[i] = exp(s[i] * scale - max_j(s[j] * scale)); returns the sum of these over 16 lanes, as in dots.
+  float (*softmax)(float* s, std::size_t n, float scale);
+  // h[i] = act(gate[i]) * up[i]. h may be gate or up.
+  void (*activate)(Activation act, const float* gate, const float* up, std::size_t n, float* h);
+  // y[i] = (x[i] * scale) * weight[i]. y may be x.
+  void (*scale)(const float* x, float scale, const float* weight, std::size_t n, float* y);
+  void (*to_f16)(const float* x, std::size_t n, Half* y);  // round to nearest even
+  void (*to_f32)(const Half* x, std::size_t n, float* y);
+
+  // Per block of 32: d = amax / 127, q = round to nearest even of x * (127 / amax); amax below 2^-100 counts as 0.
+  void (*quantise)(const float* x, std::size_t blocks, std::int8_t* quants, float* scales, std::int32_t* sums);
+  // `groups` consecutive groups of 16 rows in Layout::tiled. y[b * y_stride + row] = over blocks ascending,
+  // acc = fma(float(dot), d_w * d_x, acc) with the exact int32 dot product of a block.
+  void (*tiles_q4_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, std::size_t batch, float* y, std::size_t y_stride);
+  void (*tiles_q8_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, std::size_t batch, float* y, std::size_t y_stride);
+};
+
+// The sets that this machine can run, plainest first: "portable" is always there.
+std::span<const KernelSet* const> kernel_sets();
+// "auto" (or empty) is the last, fastest one. Throws ConfigError with the names there are.
+const KernelSet& kernel_set(std::string_view name);
+
+// Those of this build's target folder (x86/ or neon/) that can run here, slowest first.
+std::vector<const KernelSet*> target_kernel_sets();
+extern const KernelSet kPortableSet;
+
+}  // namespace vitro

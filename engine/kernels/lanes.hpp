@@ -1,0 +1,189 @@
+// The inner loops over 16 float lanes, written once. A target supplies `V`, a vector of 16 floats, in an unnamed
+// namespace: every instantiation then has internal linkage, and code compiled with one target's flags can never be
+// linked into another's (which is also why nothing here calls an inline function of the standard library).
+//
+// portable/portable.cpp has the plainest V and shows what one must offer; kRows x kBatch is its register block of dots().
+#pragma once
+#include "engine/kernels/kernel_set.hpp"
+
+namespace vitro::lanes {
+
+inline constexpr std::size_t kLanes = 16;
+// Adding it rounds a float of magnitude below 2^22 to an integer (nearest even), which stands in the low mantissa bits.
+inline constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23
+
+template <class V, class T>
+V load_tail(const T* p, std::size_t n) {
+  T padded[kLanes] = {};
+  for (std::size_t i = 0; i < n; ++i) padded[i] = p[i];
+  return V::load(padded);
+}
+
+template <class V, class T>
+void store_tail(V v, T* p, std::size_t n) {
+  T padded[kLanes];
+  v.store(padded);
+  for (std::size_t i = 0; i < n; ++i) p[i] = padded[i];
+}
+
+// Calls f(i) for each full vector, then tail(i, rest).
+template <class F, class G>
+[[gnu::always_inline]] inline void for_lanes(std::size_t n, F f, G tail) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) f(i);
+  if (i < n) tail(i, n - i);
+}
+
+// y[i] = f(vectors at i), where `in` are float arrays of length n.
+template <class V, class F, class... In>
+[[gnu::always_inline]] inline void map(std::size_t n, float* y, F f, const In*... in) {
+  for_lanes(
+      n, [&](std::size_t i) { f(V::load(in + i)...).store(y + i); },
+      [&](std::size_t i, std::size_t rest) { store_tail(f(load_tail<V>(in + i, rest)...), y + i, rest); });
+}
+
+template <class V, int R, int M, class T>
+void dot_block(const T* w, std::size_t w_stride, const float* x, std::size_t x_stride, std::size_t n, float* y, std::size_t y_stride) {
+  V acc[R][M];
+  for (auto& row : acc)
+    for (V& a : row) a = V::zero();
+  const auto step = [&](auto load_w, auto load_x) __attribute__((always_inline)) {
+    V wv[R];
+    for (int r = 0; r < R; ++r) wv[r] = load_w(w + r * w_stride);
+    for (int m = 0; m < M; ++m) {
+      const V xv = load_x(x + m * x_stride);
+      for (int r = 0; r < R; ++r) acc[r][m] = fma(wv[r], xv, acc[r][m]);
+    }
+  };
+  for_lanes(
+      n, [&](std::size_t i) { step([&](const T* p) { return V::load(p + i); }, [&](const float* p) { return V::load(p + i); }); },
+      [&](std::size_t i, std::size_t rest) {
+        step([&](const T* p) { return load_tail<V>(p + i, rest); }, [&](const float* p) { return load_tail<V>(p + i, rest); });
+      });
+  for (int r = 0; r < R; ++r)
+    for (int m = 0; m < M; ++m) y[m * y_stride + r] = acc[r][m].sum();
+}
+
+// A block of rows is kept in registers and cache while the whole batch passes: prefill reads each weight once.
+template <class V, int R, class T>
+void dot_rows(const T* w, std::size_t w_stride, const Rows<float>& x, float* y, std::size_t y_stride) {
+  std::size_t m = 0;
+  for (; m + V::kBatch <= x.count; m += V::kBatch)
+    dot_block<V, R, V::kBatch>(w, w_stride, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
+  for (; m < x.count; ++m) dot_block<V, R, 1>(w, w_stride, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
+}
+
+template <class V, class T>
+void dots(Rows<T> w, Rows<float> x, float* y, std::size_t y_stride) {
+  std::size_t r = 0;
+  for (; r + V::kRows <= w.count; r += V::kRows) dot_rows<V, V::kRows>(w.data + r * w.stride, w.stride, x, y + r, y_stride);
+  for (; r < w.count; ++r) dot_rows<V, 1>(w.data + r * w.stride, w.stride, x, y + r, y_stride);
+}
+
+template <class V, class T>
+void weighted(Rows<T> v, const float* p, std::size_t p_stride, std::size_t heads, float* acc) {
+  for (std::size_t h = 0; h < heads; ++h, p += p_stride, acc += v.columns) {
+    std::size_t d = 0;
+    for (; d + 4 * kLanes <= v.columns; d += 4 * kLanes) {
+      V a[4];
+      for (int j = 0; j < 4; ++j) a[j] = V::load(acc + d + j * kLanes);
+      for (std::size_t i = 0; i < v.count; ++i)
+        for (int j = 0; j < 4; ++j) a[j] = fma(V::all(p[i]), V::load(v.data + i * v.stride + d + j * kLanes), a[j]);
+      for (int j = 0; j < 4; ++j) a[j].store(acc + d + j * kLanes);
+    }
+    for (; d < v.columns; d += kLanes) {
+      const std::size_t rest = v.columns - d < kLanes ? v.columns - d : kLanes;
+      V a = load_tail<V>(acc + d, rest);
+      for (std::size_t i = 0; i < v.count; ++i) a = fma(V::all(p[i]), load_tail<V>(v.data + i * v.stride + d, rest), a);
+      store_tail(a, acc + d, rest);
+    }
+  }
+}
+
+// e^x: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor polynomial of degree 7 in r (truncation below 2^-27 relative), times
+// 2^n. 0 below -87; inputs above 88 count as 88. Error measured over all floats: see docs/kernels.md.
+template <class V>
+[[gnu::always_inline]] inline V exp(V x) {
+  constexpr float kLow = -87.0f, kHigh = 88.0f;
+  const V clamped = select_less(x, V::all(kLow), V::all(kLow), select_less(V::all(kHigh), x, V::all(kHigh), x));
+  const V shifted = fma(clamped, V::all(0x1.715476p+0f), V::all(kRoundMagic));
+  const V n = shifted - V::all(kRoundMagic);
+  V r = fma(n, V::all(-0x1.62e400p-1f), clamped);  // ln 2 in two parts, the first with 9 trailing zero bits: n * part is exact
+  r = fma(n, V::all(-0x1.7f7d1cp-20f), r);
+  constexpr float kInverseFactorials[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
+  V p = V::all(1.0f / 5040);
+  for (const float c : kInverseFactorials) p = fma(p, r, V::all(c));
+  return select_less(x, V::all(kLow), V::zero(), p * shifted.power_of_two());
+}
+
+template <class V>
+float softmax(float* s, std::size_t n, float scale) {
+  V high = V::all(-__builtin_inff());
+  const auto higher = [&](V v) { high = select_less(high, v, v, high); };
+  map<V>(n, s, [&](V v) { return v * V::all(scale); }, s);
+  for_lanes(n, [&](std::size_t i) { higher(V::load(s + i)); }, [&](std::size_t i, std::size_t rest) {
+    for (; rest > 0; --rest, ++i) higher(V::all(s[i]));
+  });
+  float lane[kLanes], top = -__builtin_inff();
+  high.store(lane);
+  for (const float l : lane) top = top < l ? l : top;
+  map<V>(n, s, [&](V v) { return exp(v - V::all(top)); }, s);
+  V total = V::zero();
+  for_lanes(n, [&](std::size_t i) { total = total + V::load(s + i); },
+            [&](std::size_t i, std::size_t rest) { total = total + load_tail<V>(s + i, rest); });
+  return total.sum();
+}
+
+template <class V>
+void activate(Activation act, const float* gate, const float* up, std::size_t n, float* h) {
+  const V zero = V::zero(), one = V::all(1.0f);
+  const auto relu = [&](V g) { return select_less(zero, g, g, zero); };
+  switch (act) {
+    case Activation::silu: return map<V>(n, h, [&](V g, V u) { return g / (one + exp(zero - g)) * u; }, gate, up);
+    case Activation::relu: return map<V>(n, h, [&](V g, V u) { return relu(g) * u; }, gate, up);
+    case Activation::relu_squared: return map<V>(n, h, [&](V g, V u) { return relu(g) * relu(g) * u; }, gate, up);
+    // The tanh form, as g / (1 + e^(-2 t)) with t = sqrt(2 / pi) (g + 0.044715 g^3).
+    case Activation::gelu:
+      return map<V>(n, h, [&](V g, V u) {
+        const V cubic = fma(g * g * g, V::all(0.044715f), g);
+        return g / (one + exp(cubic * V::all(-1.5957691216f))) * u;
+      }, gate, up);
+  }
+}
+
+template <class V>
+void scale(const float* x, float factor, const float* weight, std::size_t n, float* y) {
+  map<V>(n, y, [&](V a, V w) { return a * V::all(factor) * w; }, x, weight);
+}
+
+template <class V, class From, class To>
+void convert(const From* x, std::size_t n, To* y) {
+  for_lanes(n, [&](std::size_t i) { V::load(x + i).store(y + i); },
+            [&](std::size_t i, std::size_t rest) { store_tail(load_tail<V>(x + i, rest), y + i, rest); });
+}
+
+template <class V>
+void quantise(const float* x, std::size_t blocks, std::int8_t* quants, float* scales, std::int32_t* sums) {
+  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32) {
+    float amax = 0;
+    for (int i = 0; i < 32; ++i) {
+      const float a = __builtin_fabsf(x[i]);
+      amax = amax < a ? a : amax;
+    }
+    if (amax < 0x1p-100f) amax = 0;
+    const V inverse = V::all(amax > 0 ? 127.0f / amax : 0.0f);
+    std::uint32_t bits[32];
+    float shifted[32];
+    for (int i = 0; i < 32; i += 16) (V::load(x + i) * inverse + V::all(kRoundMagic)).store(shifted + i);
+    __builtin_memcpy(bits, shifted, sizeof bits);
+    std::int32_t sum = 0;
+    for (int i = 0; i < 32; ++i) {
+      quants[i] = static_cast<std::int8_t>(bits[i]);
+      sum += quants[i];
+    }
+    scales[b] = amax / 127.0f;
+    sums[b] = sum;
+  }
+}
+
+}  // namespace vitro::lanes

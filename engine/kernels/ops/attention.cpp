@@ -1,0 +1,108 @@
+#include <algorithm>
+
+#include "engine/kernels/ops/ops.hpp"
+#include "engine/kernels/operands.hpp"
+
+namespace vitro::ops {
+
+void rope(const KernelCall& call) {
+  const View& view = call.out[0];
+  const std::uint32_t heads = view.shape[1], dim = view.shape[2], pairs = static_cast<std::uint32_t>(call.params[1]) / 2;
+  const bool interleaved = static_cast<RopeStyle>(call.params[2]) == RopeStyle::interleaved;
+  const std::uint32_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : pairs;
+  const Range slice = sliced(call, heads);
+  float* cosines = scratch<float>(Scratch::a, 2 * pairs);
+  float* sines = cosines + pairs;
+  for (std::size_t b = 0; b < view.shape[0]; ++b) {
+    const std::uint32_t position = (*call.batch)[b].position;
+    if (b == 0 || position != (*call.batch)[b - 1].position) rope_angles(call, position, cosines, sines);
+    for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
+      const std::size_t at = (b * heads + h) * dim;
+      const float* x = call.in[0].as<float>() + at;
+      float* y = view.as<float>() + at;
+      for (std::uint32_t i = 0; i < pairs; ++i) {
+        const float first = x[i * step], second = x[i * step + apart];
+        y[i * step] = first * cosines[i] - second * sines[i];
+        y[i * step + apart] = first * sines[i] + second * cosines[i];
+      }
+      if (x != y) std::copy(x + 2 * pairs, x + dim, y + 2 * pairs);
+    }
+  }
+}
+
+void kv_append(const KernelSet& set, const KernelCall& call) {
+  const KvPool pool(call.out[0], call.params[0], call.layer);
+  const View& table = call.in[2];
+  const Range slice = sliced(call, pool.kv_heads);
+  for (std::size_t b = 0; b < call.batch->size(); ++b) {
+    const std::uint32_t position = (*call.batch)[b].position;
+    const std::uint32_t block = table.as<std::uint32_t>()[b * table.shape[1] + position / pool.block_tokens];
+    for (std::uint32_t which = 0; which < 2; ++which) {
+      for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
+        const float* from = call.in[which].as<float>() + (b * pool.kv_heads + h) * pool.dim;
+        std::byte* to = pool.data + pool.offset(block, which, h) + position % pool.block_tokens * pool.dim * pool.element_bytes();
+        if (pool.format == Format::f16) {
+          set.to_f16(from, pool.dim, reinterpret_cast<Half*>(to));
+        } else {
+          std::copy(from, from + pool.dim, reinterpret_cast<float*>(to));
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+// Calls f(pointer to the first token, tokens, index of the first) for the runs of tokens that lie together in the pool.
+template <class F>
+void for_each_kv_run(const KvPool& pool, const std::uint32_t* table, std::uint32_t which, std::uint32_t head, Range tokens, F f) {
+  for (std::uint32_t t = tokens.first; t < tokens.end();) {
+    const std::uint32_t inside = t % pool.block_tokens;
+    const std::uint32_t count = std::min(pool.block_tokens - inside, tokens.end() - t);
+    f(pool.data + pool.offset(table[t / pool.block_tokens], which, head) + inside * pool.dim * pool.element_bytes(), count, t - tokens.first);
+    t += count;
+  }
+}
+
+}  // namespace
+
+// Per batch row and KV head, all query heads of the group together, so that K and V are read once for the group.
+void attention(const KernelSet& set, const KernelCall& call) {
+  const View &q = call.in[0], &table = call.in[2];
+  const KvPool pool(call.in[1], call.params[2], call.layer);
+  const std::size_t batch = call.batch->size(), dim = pool.dim;
+  const std::size_t heads = elements(q) / batch / dim, group = heads / pool.kv_heads;
+  const Range slice = sliced(call, pool.kv_heads);
+  for (std::size_t b = 0; b < batch; ++b) {
+    const Range tokens = visible((*call.batch)[b].position, static_cast<std::uint32_t>(call.params[1]));
+    const std::uint32_t* blocks = table.as<std::uint32_t>() + b * table.shape[1];
+    float* scores = scratch<float>(Scratch::a, group * tokens.count);
+    for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
+      const std::size_t at = (b * heads + h * group) * dim;
+      const Rows<float> queries{q.as<float>() + at, group, dim, dim};
+      float* out = call.out[0].as<float>() + at;
+      for_each_kv_run(pool, blocks, 0, h, tokens, [&](const std::byte* keys, std::size_t count, std::size_t first) {
+        if (pool.format == Format::f16) {
+          set.dots_f16({reinterpret_cast<const Half*>(keys), count, dim, dim}, queries, scores + first, tokens.count);
+        } else {
+          set.dots_f32({reinterpret_cast<const float*>(keys), count, dim, dim}, queries, scores + first, tokens.count);
+        }
+      });
+      float* sums = scratch<float>(Scratch::b, group);
+      for (std::size_t g = 0; g < group; ++g) sums[g] = set.softmax(scores + g * tokens.count, tokens.count, call.params[0]);
+      std::fill(out, out + group * dim, 0.0f);
+      for_each_kv_run(pool, blocks, 1, h, tokens, [&](const std::byte* values, std::size_t count, std::size_t first) {
+        if (pool.format == Format::f16) {
+          set.weighted_f16({reinterpret_cast<const Half*>(values), count, dim, dim}, scores + first, tokens.count, group, out);
+        } else {
+          set.weighted_f32({reinterpret_cast<const float*>(values), count, dim, dim}, scores + first, tokens.count, group, out);
+        }
+      });
+      for (std::size_t g = 0; g < group; ++g) {
+        for (std::size_t d = 0; d < dim; ++d) out[g * dim + d] /= sums[g];
+      }
+    }
+  }
+}
+
+}  // namespace vitro::ops

@@ -1,0 +1,119 @@
+// The kernel contracts in scalar code: the oracle that every other set has to equal bit for bit.
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "engine/kernels/table.hpp"
+#include "engine/quant/float16.hpp"
+
+namespace vitro {
+namespace {
+
+struct Vector {
+  static constexpr int kRows = 1, kBatch = 1;
+  float lane[16];
+
+  template <class F>
+  static Vector each(F f) {
+    Vector v;
+    for (int i = 0; i < 16; ++i) v.lane[i] = f(i);
+    return v;
+  }
+  static Vector all(float x) {
+    return each([=](int) { return x; });
+  }
+  static Vector zero() { return all(0); }
+  static Vector load(const float* p) {
+    return each([=](int i) { return p[i]; });
+  }
+  static Vector load(const Half* p) {
+    Half halves[16];
+    std::memcpy(halves, p, sizeof halves);  // scales of tiles have no alignment
+    return each([&](int i) { return half_to_float(halves[i]); });
+  }
+  void store(float* p) const { std::memcpy(p, lane, sizeof lane); }
+  void store(Half* p) const {
+    for (int i = 0; i < 16; ++i) p[i] = float_to_half(lane[i]);
+  }
+  friend Vector operator+(Vector a, Vector b) {
+    return each([&](int i) { return a.lane[i] + b.lane[i]; });
+  }
+  friend Vector operator-(Vector a, Vector b) {
+    return each([&](int i) { return a.lane[i] - b.lane[i]; });
+  }
+  friend Vector operator*(Vector a, Vector b) {
+    return each([&](int i) { return a.lane[i] * b.lane[i]; });
+  }
+  friend Vector operator/(Vector a, Vector b) {
+    return each([&](int i) { return a.lane[i] / b.lane[i]; });
+  }
+  friend Vector fma(Vector a, Vector b, Vector c) {
+    return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
+  }
+  // a < b ? yes : no, so that a NaN in a or b selects `no` on every target.
+  friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
+    return each([&](int i) { return a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]; });
+  }
+  // 2^n for lanes that hold kRoundMagic + n, -127 < n < 128: n moves from the low mantissa bits into the exponent.
+  Vector power_of_two() const {
+    return each([&](int i) { return std::bit_cast<float>((std::bit_cast<std::uint32_t>(lane[i]) << 23) + 0x3f800000u); });
+  }
+  float sum() const {
+    float s[8];
+    for (int i = 0; i < 8; ++i) s[i] = lane[i] + lane[i + 8];
+    for (int i = 0; i < 4; ++i) s[i] += s[i + 4];
+    return (s[0] + s[2]) + (s[1] + s[3]);
+  }
+};
+
+struct Target {
+  using V = Vector;
+  static constexpr int kBatch = 1;
+  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 0;
+  struct Ints {
+    std::int32_t lane[16];
+  };
+  struct Quants {
+    std::int8_t row[16][4];
+  };
+  struct NibblePair {
+    Quants low, high;
+  };
+
+  static Ints all(std::int32_t x) {
+    Ints v;
+    for (auto& lane : v.lane) lane = x;
+    return v;
+  }
+  static Quants quants(const std::byte* p) {
+    Quants q;
+    std::memcpy(q.row, p, sizeof q.row);
+    return q;
+  }
+  static NibblePair nibbles(const std::byte* p) {
+    NibblePair n;
+    for (int r = 0; r < 16; ++r) {
+      for (int i = 0; i < 4; ++i) {
+        const int both = std::to_integer<int>(p[4 * r + i]);
+        n.low.row[r][i] = static_cast<std::int8_t>((both & 15) - 8);
+        n.high.row[r][i] = static_cast<std::int8_t>((both >> 4) - 8);
+      }
+    }
+    return n;
+  }
+  static Ints dot(Ints acc, const Quants& w, const std::int8_t* x) {
+    for (int r = 0; r < 16; ++r) {
+      for (int i = 0; i < 4; ++i) acc.lane[r] += w.row[r][i] * x[i];
+    }
+    return acc;
+  }
+  static Vector to_floats(const Ints& v) {
+    return Vector::each([&](int i) { return static_cast<float>(v.lane[i]); });
+  }
+};
+
+}  // namespace
+
+constinit const KernelSet kPortableSet = make_kernel_set<Target>("portable");
+
+}  // namespace vitro

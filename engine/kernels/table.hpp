@@ -1,0 +1,27 @@
+// Builds a target's KernelSet from its V (lanes.hpp) and T (tiles.hpp).
+#pragma once
+#include "engine/kernels/tiles.hpp"
+
+namespace vitro {
+
+template <class T>
+constexpr KernelSet make_kernel_set(const char* name) {
+  using V = typename T::V;
+  KernelSet set{};
+  set.name = name;
+  set.dots_f32 = lanes::dots<V, float>;
+  set.dots_f16 = lanes::dots<V, Half>;
+  set.weighted_f32 = lanes::weighted<V, float>;
+  set.weighted_f16 = lanes::weighted<V, Half>;
+  set.softmax = lanes::softmax<V>;
+  set.activate = lanes::activate<V>;
+  set.scale = lanes::scale<V>;
+  set.to_f16 = lanes::convert<V, float, Half>;
+  set.to_f32 = lanes::convert<V, Half, float>;
+  set.quantise = lanes::quantise<V>;
+  set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;
+  set.tiles_q8_0 = tiles::multiply<T, tiles::Q8>;
+  return set;
+}
+
+}  // namespace vitro

@@ -1,0 +1,27 @@
+#include "engine/kernels/variants.hpp"
+
+namespace vitro::variant {
+
+std::string_view name(VariantId id) {
+  if (id == kFloat) return "float";
+  if (id == kInt8) return "int8";
+  if (id == kReference) return "reference";
+  return "none";
+}
+
+VariantId by_name(std::string_view text) {
+  for (const VariantId id : {kFloat, kInt8, kReference}) {
+    if (name(id) == text) return id;
+  }
+  return VariantId::none;
+}
+
+bool supports(VariantId id, Format weights, Layout layout) {
+  if (weights == Format::index32) return false;
+  const bool blocks_of_32 = weights == Format::q4_0 || weights == Format::q8_0;
+  if (id == kInt8) return blocks_of_32;
+  if (id == kFloat) return layout == Layout::rows;
+  return id == kReference && (layout == Layout::rows || blocks_of_32);
+}
+
+}  // namespace vitro::variant

@@ -1,0 +1,71 @@
+// AVX-512 (F, BW, VL, VNNI): one register holds the 16 lanes.
+#include <immintrin.h>
+
+#include "engine/kernels/table.hpp"
+#include "engine/kernels/x86/sets.hpp"
+
+namespace vitro {
+namespace {
+
+struct Vector {
+  static constexpr int kRows = 4, kBatch = 4;
+  __m512 v;
+
+  static Vector all(float x) { return {_mm512_set1_ps(x)}; }
+  static Vector zero() { return {_mm512_setzero_ps()}; }
+  static Vector load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static Vector load(const Half* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}; }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  void store(Half* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  friend Vector operator+(Vector a, Vector b) { return {_mm512_add_ps(a.v, b.v)}; }
+  friend Vector operator-(Vector a, Vector b) { return {_mm512_sub_ps(a.v, b.v)}; }
+  friend Vector operator*(Vector a, Vector b) { return {_mm512_mul_ps(a.v, b.v)}; }
+  friend Vector operator/(Vector a, Vector b) { return {_mm512_div_ps(a.v, b.v)}; }
+  friend Vector fma(Vector a, Vector b, Vector c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+  friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
+  }
+  Vector power_of_two() const {
+    return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(v), 23), _mm512_set1_epi32(0x3f800000)))};
+  }
+  float sum() const {
+    const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
+    const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(v), high);
+    const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+    const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+    return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+  }
+};
+
+struct Target {
+  using V = Vector;
+  static constexpr int kBatch = 8;
+  // vpdpbusd multiplies unsigned by signed: weights are the unsigned side, moved up by these.
+  static constexpr std::int32_t kQuantsOffset = 128, kNibblesOffset = 8;
+  using Ints = __m512i;
+  using Quants = __m512i;
+  struct NibblePair {
+    __m512i low, high;
+  };
+
+  static Ints all(std::int32_t x) { return _mm512_set1_epi32(x); }
+  static Quants quants(const std::byte* p) { return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128)); }
+  static NibblePair nibbles(const std::byte* p) {
+    const __m512i both = _mm512_loadu_si512(p), mask = _mm512_set1_epi8(15);
+    return {_mm512_and_si512(both, mask), _mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
+  }
+  static Ints dot(Ints acc, Quants w, const std::int8_t* x) {
+    std::int32_t four;
+    __builtin_memcpy(&four, x, 4);
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(four));
+  }
+  static Vector to_floats(Ints v) { return {_mm512_cvtepi32_ps(v)}; }
+};
+
+}  // namespace
+
+constinit const KernelSet kAvx512Set = make_kernel_set<Target>("avx512");
+
+}  // namespace vitro

@@ -1,0 +1,9 @@
+#pragma once
+#include "engine/kernels/kernel_set.hpp"
+
+namespace vitro {
+
+extern const KernelSet kAvx2Set;
+extern const KernelSet kAvx512Set;
+
+}  // namespace vitro

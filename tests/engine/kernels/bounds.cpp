@@ -1,0 +1,238 @@
+#include "tests/engine/kernels/bounds.hpp"
+
+#include <cmath>
+
+#include "engine/kernels/operands.hpp"
+#include "engine/kernels/variants.hpp"
+#include "engine/quant/tiles.hpp"
+
+namespace vitro::test {
+namespace {
+
+constexpr double kUnit = 0x1p-24;  // of float32 rounding
+constexpr double kExp = 4 * kUnit;  // relative error of exp(), see Exp.stays_within_its_bound
+
+double gamma(double n) { return n * kUnit / (1 - n * kUnit); }
+// Roundings that an element of a 16-lane sum of n passes through.
+double lane_roundings(std::size_t n) { return static_cast<double>((n + 15) / 16) + 4; }
+
+std::vector<double> row_of(const View& view, std::size_t row) {
+  const std::size_t k = columns(view), stride = row_bytes(view.format, k);
+  std::vector<std::byte> bytes(kTileRows * stride);
+  const std::byte* data = view.data() + row * stride;
+  if (view.layout == Layout::tiled) {
+    unpack_tile(view.format, k, view.data() + row / kTileRows * kTileRows * stride, bytes.data());
+    data = bytes.data() + row % kTileRows * stride;
+  }
+  std::vector<float> values(k);
+  dequantise_row(view.format, data, values.data(), k);
+  return {values.begin(), values.end()};
+}
+
+class Bounds {
+ public:
+  explicit Bounds(const KernelCall& call) : call_(call), want_(values_of(call.out[0])), bound_(want_.size(), 0.0) {}
+  std::vector<double> take() { return std::move(bound_); }
+
+  void matmul() {
+    const std::size_t n = call_.in[0].shape[0], k = call_.in[0].shape[1];
+    for_each_run(call_, static_cast<std::uint32_t>(n), [&](Range run) {
+      for (std::uint32_t row = run.first; row < run.end(); ++row) {
+        const std::vector<double> w = row_of(call_.in[0], row);
+        const double bias = call_.in.size() > 2 ? std::abs(call_.in[2].as<float>()[row]) : 0;
+        for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
+          const std::vector<double> x = row_of(call_.in[1], b);
+          bound_[b * n + row] = call_.variant == variant::kInt8 ? int8_dot(w, x) : float_dot(w, x);
+          bound_[b * n + row] += 2 * kUnit * (bias + magnitude(w, x));  // the bias, and the rounding of the reference itself
+        }
+      }
+      (void)k;
+    });
+  }
+
+  void rms_norm() {
+    const std::size_t width = columns(call_.in[0]);
+    for (std::size_t i = 0; i < bound_.size(); ++i) {
+      const double y = std::abs(double{call_.in[0].as<float>()[i]} * call_.in[1].as<float>()[i % width]) * inverse_rms(i / width);
+      bound_[i] = y * gamma(lane_roundings(width) / 2 + 6);
+    }
+  }
+
+  void rope() {
+    const std::size_t dim = call_.out[0].shape[2], heads = call_.out[0].shape[1];
+    const auto pairs = static_cast<std::size_t>(call_.params[1]) / 2;
+    const bool interleaved = call_.params[2] == 0;
+    const Range slice = sliced(call_, static_cast<std::uint32_t>(heads));
+    for (std::size_t b = 0; b < call_.out[0].shape[0]; ++b) {
+      for (std::size_t h = slice.first; h < slice.end(); ++h) {
+        const std::size_t at = (b * heads + h) * dim;
+        for (std::size_t i = 0; i < pairs; ++i) {
+          const std::size_t first = at + (interleaved ? 2 * i : i), second = interleaved ? first + 1 : first + pairs;
+          const double size = std::abs(call_.in[0].as<float>()[first]) + std::abs(call_.in[0].as<float>()[second]);
+          bound_[first] = bound_[second] = gamma(3) * size;
+        }
+      }
+    }
+  }
+
+  // Both implementations round the same float to the same half: nothing to allow.
+  void exact() {}
+
+  void attention() {
+    const KvPool pool(call_.in[1], call_.params[2], call_.layer);
+    const std::size_t batch = call_.batch->size(), dim = pool.dim, heads = elements(call_.in[0]) / batch / dim, group = heads / pool.kv_heads;
+    const Range slice = sliced(call_, pool.kv_heads);
+    for (std::size_t b = 0; b < batch; ++b) {
+      const Range tokens = visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1]));
+      for (std::size_t h = slice.first * group; h < slice.end() * group; ++h) attend(pool, b, h, group, heads, tokens);
+    }
+  }
+
+  void glu() {
+    const std::size_t width = columns(call_.in[0]);
+    for_each_run(call_, static_cast<std::uint32_t>(width), [&](Range run) {
+      for (std::size_t r = 0; r < call_.in[0].shape[0]; ++r) {
+        for (std::size_t i = r * width + run.first; i < r * width + run.end(); ++i) bound_[i] = glu_element(i);
+      }
+    });
+  }
+
+  // One rounding in the kernel and one in the reference, of a sum of `terms` products or values.
+  void sum(double terms) {
+    const std::size_t width = columns(call_.out[0]);
+    const Range slice = sliced(call_, static_cast<std::uint32_t>(width));
+    for (std::size_t r = 0; r < call_.out[0].shape[0]; ++r) {
+      for (std::size_t n = slice.first; n < slice.end(); ++n) bound_[r * width + n] = gamma(terms + 1) * absolute_sum(r, n);
+    }
+  }
+
+ private:
+  static double magnitude(const std::vector<double>& w, const std::vector<double>& x) {
+    double sum = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) sum += std::abs(w[i] * x[i]);
+    return sum;
+  }
+  static double float_dot(const std::vector<double>& w, const std::vector<double>& x) {
+    return gamma(lane_roundings(w.size())) * magnitude(w, x) + static_cast<double>(w.size()) * 0x1p-149;
+  }
+  // Half a step of each block's quantisation, its own roundings, then blocks + 2 roundings of what was really summed.
+  static double int8_dot(const std::vector<double>& w, const std::vector<double>& x) {
+    double bound = 0, summed = 0;
+    for (std::size_t b = 0; b < w.size(); b += kBlock) {
+      double amax = 0, weight = 0;
+      for (std::size_t i = b; i < b + kBlock; ++i) {
+        amax = std::max(amax, std::abs(x[i]));
+        weight += std::abs(w[i]);
+      }
+      const double step = amax / 127;
+      bound += weight * step * (0.5 + 127 * 4 * kUnit);
+      summed += weight * amax * (1 + 4 * kUnit);
+    }
+    return bound + gamma(static_cast<double>(w.size() / kBlock) + 3) * summed;
+  }
+  double inverse_rms(std::size_t row) const {
+    const std::vector<double> x = row_of(call_.in[0], row);
+    double squares = 0;
+    for (const double v : x) squares += v * v;
+    return 1 / std::sqrt(squares / static_cast<double>(x.size()) + call_.params[0]);
+  }
+  std::vector<double> kv(const KvPool& pool, std::size_t b, std::uint32_t which, std::size_t head, std::uint32_t t) const {
+    const std::uint32_t block = call_.in[2].as<std::uint32_t>()[b * call_.in[2].shape[1] + t / pool.block_tokens];
+    std::vector<float> values(pool.dim);
+    const Bytes offset = pool.offset(block, which, static_cast<std::uint32_t>(head)) + t % pool.block_tokens * pool.dim * pool.element_bytes();
+    dequantise_row(pool.format, pool.data + offset, values.data(), pool.dim);
+    return {values.begin(), values.end()};
+  }
+  // A score is off by delta at most, so a probability by a factor within e^(2 delta) times the errors of exp, of the sum
+  // and of the division; then the weighted sum adds one rounding per token.
+  void attend(const KvPool& pool, std::size_t b, std::size_t h, std::size_t group, std::size_t heads, Range tokens) {
+    const std::size_t at = (b * heads + h) * pool.dim;
+    const float* q = call_.in[0].as<float>() + at;
+    const std::vector<double> query(q, q + pool.dim);
+    const double scale = call_.params[0];
+    std::vector<double> p;
+    double delta = 0, top = -1e300, total = 0;
+    for (std::uint32_t t = tokens.first; t < tokens.end(); ++t) {
+      const std::vector<double> key = kv(pool, b, 0, h / group, t);
+      double score = 0;
+      for (std::size_t d = 0; d < pool.dim; ++d) score += key[d] * query[d];
+      delta = std::max(delta, scale * (float_dot(key, query) + 3 * kUnit * magnitude(key, query)));
+      p.push_back(scale * score);
+      top = std::max(top, p.back());
+    }
+    for (double& v : p) total += v = std::exp(v - top);
+    const double n = tokens.count;
+    // exp(s - max) also rounds the difference, at most kUnit times a spread that is below 2 * |score|: inside 2 more deltas.
+    const double factor = std::expm1(4 * delta) + 2 * kExp + gamma(lane_roundings(tokens.count) + n + 3);
+    for (std::size_t d = 0; d < pool.dim; ++d) {
+      double size = 0;
+      for (std::uint32_t t = tokens.first; t < tokens.end(); ++t) {
+        size += p[t - tokens.first] / total * std::abs(kv(pool, b, 1, h / group, t)[d]);
+      }
+      bound_[at + d] = factor * size + 1e-38;
+    }
+  }
+  double glu_element(std::size_t i) const {
+    const double g = call_.in[0].as<float>()[i], u = call_.in[1].as<float>()[i];
+    switch (static_cast<Activation>(call_.params[0])) {
+      case Activation::silu: return std::abs(g / (1 + std::exp(-g)) * u) * (kExp + gamma(4));
+      case Activation::relu: return std::abs(g * u) * gamma(2);
+      case Activation::relu_squared: return g * g * std::abs(u) * gamma(3);
+      // The exponent 2 t carries 5 roundings of its own size, which exp turns into relative error.
+      case Activation::gelu: {
+        const double t2 = 1.5957691216 * (std::abs(g) + 0.044715 * std::abs(g * g * g));
+        const double value = 0.5 * g * (1 + std::tanh(0.5 * std::copysign(t2, g)));
+        return std::abs(value * u) * (kExp + gamma(4) + std::expm1(6 * kUnit * t2)) + 1e-37;
+      }
+    }
+    return 0;
+  }
+  double absolute_sum(std::size_t r, std::size_t n) const {
+    const std::size_t width = columns(call_.out[0]), rows = call_.out[0].shape[0];
+    double sum = 0;
+    if (call_.op == Op::add) {
+      return std::abs(call_.in[0].as<float>()[r * width + n]) + std::abs(call_.in[1].as<float>()[r * width + n]);
+    }
+    if (call_.op == Op::reduce) {
+      for (std::size_t p = 0; p < call_.in[0].shape[0]; ++p) sum += std::abs(call_.in[0].as<float>()[(p * rows + r) * width + n]);
+      return sum;
+    }
+    const std::size_t k = columns(call_.in[1]);
+    for (std::size_t j = 0; j < k; ++j) {
+      const std::size_t source = call_.in[1].as<std::uint32_t>()[r * k + j];
+      sum += std::abs(double{call_.in[2].as<float>()[r * k + j]} * call_.in[0].as<float>()[source * width + n]);
+    }
+    return sum;
+  }
+
+  const KernelCall& call_;
+  std::vector<double> want_, bound_;
+};
+
+}  // namespace
+
+std::vector<double> values_of(const View& view) {
+  // A pool's view shows one block of one layer; its lease holds all of them.
+  const std::size_t k = columns(view), rows = (view.memory.size() - view.offset) / row_bytes(view.format, k);
+  std::vector<float> values(rows * k);
+  for (std::size_t r = 0; r < rows; ++r) dequantise_row(view.format, view.data() + r * row_bytes(view.format, k), &values[r * k], k);
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> error_bounds(const KernelCall& call) {
+  Bounds bounds(call);
+  switch (call.op) {
+    case Op::matmul: bounds.matmul(); break;
+    case Op::rms_norm: bounds.rms_norm(); break;
+    case Op::rope: bounds.rope(); break;
+    case Op::attention: bounds.attention(); break;
+    case Op::glu: bounds.glu(); break;
+    case Op::add: bounds.sum(1); break;
+    case Op::reduce: bounds.sum(call.in[0].shape[0]); break;
+    case Op::expert_sum: bounds.sum(columns(call.in[1]) + 1); break;
+    default: bounds.exact();
+  }
+  return bounds.take();
+}
+
+}  // namespace vitro::test

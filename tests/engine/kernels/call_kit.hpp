@@ -1,0 +1,39 @@
+// Random but reproducible calls of every operator, for tests.
+#pragma once
+#include <cstring>
+#include <vector>
+
+#include "engine/base/aligned.hpp"
+#include "engine/base/rng.hpp"
+#include "engine/kernels/operands.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro::test {
+
+inline constexpr Op kAllOps[] = {Op::embed, Op::rms_norm, Op::matmul, Op::rope,  Op::kv_append,  Op::attention, Op::glu,
+                                 Op::add,   Op::gather,   Op::route,  Op::expert_sum, Op::reduce, Op::sample,    Op::copy};
+
+// A view of fresh memory; `skew` bytes before it make its address odd in every larger alignment than an element's.
+View make_view(std::array<std::uint32_t, 3> shape, Format format, Bytes skew = 0);
+void fill(const View& view, Rng& rng, double scale);  // normal draws; formats that can not be quantised get random bytes
+View weights(Rng& rng, std::uint32_t rows, std::uint32_t columns, Format format, Layout layout, Bytes skew = 0);
+View floats(Rng& rng, std::array<std::uint32_t, 3> shape, double scale = 1, Bytes skew = 0);
+View indices(const std::vector<std::uint32_t>& values, std::array<std::uint32_t, 3> shape);
+
+// The same call with outputs of its own (copies of the present bytes), so that implementations can be compared.
+KernelCall with_own_output(const KernelCall& call);
+std::vector<std::byte> bytes_of(const View& view);
+
+struct MatmulShape {
+  std::uint32_t n = 0, k = 0, batch = 0;
+};
+KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant, MatmulShape shape, bool bias = false, Bytes skew = 0);
+
+// Shapes, slices, row lists, tails and parameters are drawn. `matmul_variant`: of a matmul; other operators come as
+// kFloat. The call passes check_call().
+KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant);
+
+// Outcomes as plain words, for comparing and hashing.
+std::vector<std::uint32_t> words_of(const Outcome& outcome);
+
+}  // namespace vitro::test

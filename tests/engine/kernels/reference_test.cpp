@@ -1,0 +1,118 @@
+// Every operator against the reference in double, within the bounds that docs/kernels.md derives; and count() against the
+// tally that the reference keeps.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/kernels/compute_function.hpp"
+#include "engine/kernels/reference/reference.hpp"
+#include "tests/engine/kernels/bounds.hpp"
+#include "tests/engine/kernels/call_kit.hpp"
+
+namespace vitro {
+namespace {
+
+using namespace test;
+
+// Every element of the whole output buffer: outside the slice both must have left it alone, and the bound is 0 there.
+void expect_within_bound(const KernelSet& set, const KernelCall& call, const std::string& what) {
+  KernelCall computed = with_own_output(call), expected = with_own_output(call);
+  ComputeFunction function({std::string(set.name)});
+  function.execute(computed);
+  run_reference(expected);
+  if (call.out.empty()) return;
+  const std::vector<double> bound = error_bounds(call);
+  const std::vector<double> got = values_of(computed.out[0]), want = values_of(expected.out[0]);
+  ASSERT_EQ(got.size(), bound.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_LE(std::abs(got[i] - want[i]), bound[i]) << set.name << " " << what << " element " << i << ": " << got[i] << " for " << want[i];
+  }
+}
+
+TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_calls) {
+  Rng rng(17);
+  for (const Op op : kAllOps) {
+    for (int i = 0; i < 60; ++i) {
+      const KernelCall call = random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8);
+      for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(op)) + " " + std::to_string(i));
+    }
+  }
+}
+
+TEST(Reference, matmul_bounds_hold_for_long_rows) {
+  Rng rng(18);
+  for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k}) {
+    const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kFloat, {21, 4096, 5}, true);
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(format)));
+    if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;
+    const KernelCall int8 = matmul_call(rng, format, Layout::tiled, variant::kInt8, {32, 4096, 5});
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, int8, std::string(to_string(format)) + " int8");
+  }
+}
+
+// The two choose from logits whose gaps are far above rounding, so ids are equal; weights agree to rounding.
+TEST(Reference, choices_agree) {
+  Rng rng(19);
+  for (int i = 0; i < 200; ++i) {
+    const KernelCall route = random_call(rng, Op::route, variant::kFloat);
+    const Outcome got = ComputeFunction().execute(route), want = run_reference(route);
+    const auto& a = std::get<std::vector<ExpertChoice>>(got);
+    const auto& b = std::get<std::vector<ExpertChoice>>(want);
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t r = 0; r < a.size(); ++r) {
+      EXPECT_EQ(a[r].ids, b[r].ids);
+      for (std::size_t j = 0; j < a[r].ids.size(); ++j) EXPECT_NEAR(a[r].weights[j], b[r].weights[j], 4e-6 * b[r].weights[j]);
+    }
+    const KernelCall sample = random_call(rng, Op::sample, variant::kFloat);
+    EXPECT_EQ(std::get<TokenChoice>(ComputeFunction().execute(sample)).tokens, std::get<TokenChoice>(run_reference(sample)).tokens);
+  }
+}
+
+TEST(Reference, active_neurons_agree_with_the_gate) {
+  Rng rng(20);
+  for (int i = 0; i < 100; ++i) {
+    KernelCall call = random_call(rng, Op::glu, variant::kFloat);
+    call.report_active = true;
+    call.params[0] = static_cast<float>(Activation::relu);
+    EXPECT_EQ(words_of(ComputeFunction().execute(with_own_output(call))), words_of(run_reference(with_own_output(call))));
+  }
+}
+
+void expect_equal_counts(const WorkCounts& a, const WorkCounts& b, const std::string& what) {
+  EXPECT_EQ(a.read, b.read) << what;
+  EXPECT_EQ(a.written, b.written) << what;
+  EXPECT_EQ(a.macs, b.macs) << what;
+  EXPECT_EQ(a.elementwise, b.elementwise) << what;
+  EXPECT_EQ(a.lookups, b.lookups) << what;
+  EXPECT_EQ(a.conversions, b.conversions) << what;
+  EXPECT_EQ(a.row_runs, b.row_runs) << what;
+}
+
+TEST(Count, equals_the_tally_of_the_reference) {
+  Rng rng(21);
+  for (const Op op : kAllOps) {
+    for (int i = 0; i < 60; ++i) {
+      const KernelCall call = random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8);
+      WorkCounts tally;
+      run_reference(with_own_output(call), &tally);
+      expect_equal_counts(count(call), tally, std::string(to_string(op)) + " " + std::to_string(i));
+    }
+  }
+}
+
+// By hand: 2 rows of 64 q4_0 weights (2 x 36 bytes), 3 activation rows, a bias.
+TEST(Count, of_a_small_matmul_by_hand) {
+  Rng rng(22);
+  KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, variant::kInt8, {5, 64, 3}, true);
+  call.slice = {1, 2};
+  const WorkCounts counts = count(call);
+  EXPECT_EQ(counts.read[0], 2u * 36 + 3 * 64 * 4 + 2 * 4);
+  EXPECT_EQ(counts.written[0], 2u * 3 * 4);
+  EXPECT_EQ(counts.macs, 2u * 3 * 64);
+  EXPECT_EQ(counts.conversions, 3u * 64);
+  EXPECT_EQ(counts.elementwise, 6u);
+  EXPECT_EQ(counts.row_runs, 1u);
+}
+
+}  // namespace
+}  // namespace vitro
