@@ -173,7 +173,7 @@ def _table(jobs, answers):
     frame = pandas.DataFrame(rows)
     for key in keys:  # a column of mixed texts and numbers has no Parquet type
         if frame[key].map(type).nunique() > 1:
-            frame[key] = frame[key].map(lambda value: None if value is None else str(value))
+            frame[key] = frame[key].map(lambda value: None if pandas.isna(value) else str(value)).astype("string")
     return frame
 
 

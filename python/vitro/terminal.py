@@ -64,7 +64,7 @@ def number(value, digits=3):
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if value == 0 or isinstance(value, int):
-        return f"{value:,}"
+        return f"{value:,.0f}"
     if abs(value) >= 10 ** digits:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}" if abs(value) >= 1e-3 else f"{value:.{digits - 1}e}"

@@ -76,7 +76,7 @@ def run(source, name, is_path, overrides, machine, out_dir):
 def _simulate(experiment, machine, count):
     mapped = experiment["engine"].get("policy") == "mmap"
     budget = experiment["memory"].get("budget", "16 MiB")
-    missing = max(0.0, 6.6 - float(str(budget).split()[0])) if mapped else 0.0  # MiB read from flash per token
+    missing = max(0.0, 7.2 - float(str(budget).split()[0])) if mapped else 0.0  # MiB read from flash per token
     compute_us, flash_us = (900.0 if machine == "host" else 700.0), missing * 2 ** 20 / 2000.0
     events = _meta(0, "units", ["cpu0", "cpu1"]) + _meta(1, "storage", ["flash"]) + _meta(2, "memory", [])
     decisions, now = [], 0.0
