@@ -1,6 +1,7 @@
 """The functions behind `import vitro`."""
 import json
 import os
+import time
 from pathlib import Path
 
 from . import _native, process
@@ -19,8 +20,12 @@ def run(experiment, *, overrides=None, machine=None, out=None, progress=None):
     if out is not None:
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
     answer = process.call("run", source, name, is_path, as_overrides(overrides), machine, None if out is None else str(out),
                           progress=progress)
+    answer["wall_s"] = round(time.perf_counter() - began, 6)  # the native side never looks at a wall clock for this
+    if out is not None:
+        (out / "result.json").write_text(json.dumps(answer, indent=2) + "\n")
     return Result(answer, out)
 
 

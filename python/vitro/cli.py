@@ -44,6 +44,8 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
         sets: Sets = None,
         out: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Folder for result.json, trace.json, decisions.jsonl and "
                                                     "report.html.")] = None,
+        resolve: Annotated[bool, typer.Option("--resolve", help="Print the experiment as resolved, for vitro-device, and run "
+                                              "nothing.")] = False,
         as_json: Json = False):
     """Run one experiment.
 
@@ -57,6 +59,9 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
     """
     if machine not in (None, "sim", "host"):
         raise ConfigError(f'--machine: "{machine}" is neither sim nor host')
+    if resolve:
+        terminal.print_json(api.resolve(experiment, overrides=[*(sets or []), *([f"machine={machine}"] if machine else [])]))
+        return
     with terminal.progress(experiment.stem) as report:
         result = api.run(experiment, overrides=sets, machine=machine, out=out, progress=report)
     judged = result.expectations

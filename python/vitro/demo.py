@@ -4,14 +4,12 @@ from pathlib import Path
 
 from . import api, grid, plot, terminal
 from .errors import ConfigError
-from .report import METRICS, budget_bytes, experiment_details, label_of, picture, reading, render, story_of, token_window
-from .result import flatten
+from .report import METRICS, experiment_details, is_size, label_of, picture, reading, render, story_of, token_window
 from .trace import diff_decisions, load_trace
 
 MACHINES = ("host", "sim")
-ROWS = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "peak_memory_bytes", "flash_bytes_read", "io_share",
-        "energy_j_per_token")
-LABELS = {"decode_tokens_per_s": "Decode", "peak_memory_bytes": "DRAM peak", "flash_bytes_read": "Read from flash"}
+ROWS = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "peak_memory_bytes", "flash_bytes_read.load", "flash_bytes_read.decode",
+        "io_share", "energy_j_per_token")
 
 
 def main(out, *, as_json=False):
@@ -61,26 +59,22 @@ def judge(results, again, first):
                else f"{len(texts)} different token sequences in {len(results)} runs"},
               {"ok": again["event_hash"] == results[first, "sim"]["event_hash"], "text": "the simulation repeats event for event"}]
     for (case, machine), result in results.items():
-        budget = budget_bytes(result)
+        budget = result.budget_bytes
         peak = result.metric("peak_memory_bytes")
         if budget and peak is not None and peak > budget:
             checks.append({"ok": False, "text": f"{case} on {machine} went over its budget: {terminal.size(peak)}"})
-    if any(budget_bytes(result) for result in results.values()) and len(checks) == 2:
+    if any(result.budget_bytes for result in results.values()) and len(checks) == 2:
         checks.append({"ok": True, "text": "every run stayed within its memory budget"})
     return checks
 
 
-def value_of(result, name):
-    return result.get(name) if name == "flash_bytes_read" else flatten(result.metrics).get(name)
-
-
 def shown_rows(results):
-    return [name for name in ROWS if any(value_of(result, name) is not None for result in results.values())]
+    return [name for name in ROWS if any(result.metric(name) is not None for result in results.values())]
 
 
 def print_story(cases, results, checks, page):
     keys = [(case, machine) for case in cases for machine in MACHINES]
-    rows = [(name, [text_of(name, value_of(results[key], name)) for key in keys]) for name in shown_rows(results)]
+    rows = [(name, [text_of(name, results[key].metric(name)) for key in keys]) for name in shown_rows(results)]
     if sys.stdout.isatty():
         from rich import box
         from rich.console import Console
@@ -100,17 +94,17 @@ def print_story(cases, results, checks, page):
         terminal.table("", ["", *(f">{case} {machine}" for case, machine in keys)], [(caption_of(name), *cells) for name, cells in rows])
         for check in checks:
             print("ok:" if check["ok"] else "FAILED:", check["text"])
-    text = next(iter(results.values())).text.strip()
-    print(f"\n  “… {text}”\n\n  host is this computer, sim the simulated phone.\n  report: {page}")
+    text = next(iter(results.values())).text or ""
+    print(f"\n  “… {text.strip()}”\n\n  host is this computer, sim the simulated phone.\n  report: {page}")
 
 
 def caption_of(name):
     unit = METRICS[name][1] if name in METRICS else ""
-    return LABELS.get(name, label_of(name)) + (f", {unit}" if unit else "")
+    return label_of(name) + (f", {unit}" if unit else "")
 
 
 def text_of(name, value):
-    if name.endswith("_bytes") or name.startswith("flash"):
+    if is_size(name):
         return terminal.size(value)
     return terminal.number(value * 100 if name == "io_share" and value is not None else value)
 
@@ -121,7 +115,7 @@ def write_page(out, cases, results, checks):
     columns = [{"label": ""}] + [{"label": machine, "kind": machine, "number": True, "edge": machine == MACHINES[0]}
                                  for _ in cases for machine in MACHINES]
     keys = [(case, machine) for case in cases for machine in MACHINES]
-    rows = [[LABELS.get(name, label_of(name)), *(reading(name, value_of(results[key], name)) for key in keys)]
+    rows = [[label_of(name), *(reading(name, results[key].metric(name)) for key in keys)]
             for name in shown_rows(results)]
     table = {"title": "Side by side", "columns": columns, "rows": rows,
              "groups": [{"label": case, "span": len(MACHINES)} for case in cases],
@@ -129,7 +123,7 @@ def write_page(out, cases, results, checks):
                      "speeds differ by nature; the tokens and the bytes asked for do not."}
     by_case = {case: {machine: results[case, machine] for machine in MACHINES} for case in cases}
     figures = [picture("Tokens per second", plot.bars(by_case, "decode_tokens_per_s", label="decoded tokens per second"))]
-    figures += trace_pictures(first, last, results, traces)
+    figures += trace_pictures(cases, results, traces)
     story = story_of(results[first, "sim"], "Greedy decoding of the embedded story model: the same text on both machines, with any budget.")
     assumed = dict.fromkeys(name for result in results.values() for name in result.get("assumed_parameters", []))
     return render(
@@ -145,7 +139,7 @@ def write_page(out, cases, results, checks):
 def lede(cases, results):
     first, last = list(cases)[0], list(cases)[-1]
     fast, slow = (results[case, "sim"].metric("decode_tokens_per_s") for case in (first, last))
-    flash = results[last, "sim"].get("flash_bytes_read")
+    flash = results[last, "sim"].metric("flash_bytes_read.decode")
     count = len(results[last, "sim"].tokens)
     text = ("The same compiled inference engine ran here twice over: on this computer's threads and storage, and on a SystemC model of a "
             "phone. ")
@@ -166,7 +160,8 @@ def cards(first, last, results):
     return found
 
 
-def trace_pictures(first, last, results, traces):
+def trace_pictures(cases, results, traces):
+    first, last = list(cases)[0], list(cases)[-1]
     windows = {}
     shown = {}
     for case in dict.fromkeys((first, last)):
@@ -182,7 +177,9 @@ def trace_pictures(first, last, results, traces):
     edges = {bound: {title: window[bound] for title, window in windows.items()} for bound in ("begin_us", "end_us")}
     figures.append(picture("The same three tokens on both machines", plot.gantt(both, **edges),
                            "One policy, two clocks: real threads above, simulated ones below. " + decisions_text(last, results)))
-    memory = plot.memory(traces[last, "sim"], budget_bytes=budget_bytes(results[last, "sim"]))
+    figures.append(picture("Where the DRAM went", plot.regions({case: results[case, "sim"] for case in cases}),
+                           "The peak of each region, and the budget of everything as a line."))
+    memory = plot.memory(traces[last, "sim"], budget_bytes=results[last, "sim"].budget_bytes)
     bandwidth = plot.bandwidth(traces[last, "sim"])
     figures += [picture("Memory over time", memory, f"{last} on sim, by region.")] if memory else []
     figures += [picture("Bandwidth over time", bandwidth, f"{last} on sim.")] if bandwidth else []

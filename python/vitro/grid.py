@@ -66,7 +66,7 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         frame.to_parquet(folder / "results.parquet", index=False)
         frame.to_csv(folder / "results.csv", index=False)
         from .report import write_sweep
-        write_sweep(frame, [job.point for job in jobs], base, folder)
+        write_sweep(frame, [job.point for job in jobs], [answers[job.index].get("result") for job in jobs], base, folder)
     return frame
 
 
@@ -167,7 +167,7 @@ def _table(jobs, answers):
             row["status"] = "off" if any(item["status"] == "off" for item in result.expectations) else "ok"
             row |= {name: value for name, value in flatten(result.metrics).items() if not isinstance(value, list)}
             row |= {"event_hash": result.get("event_hash"), "simulated_s": result.get("simulated_s"), "wall_s": result.get("wall_s")}
-            row |= {"flash_bytes_read": result.get("flash_bytes_read"), "output_tokens": len(result.tokens or [])}
+            row["output_tokens"] = len(result.tokens or [])
         row["error"] = answer.get("error")
         rows.append(row)
     frame = pandas.DataFrame(rows)

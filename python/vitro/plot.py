@@ -54,7 +54,7 @@ def gantt(traces, *, begin_us=None, end_us=None, groups=("units", "storage")):
     """
     traces = traces if isinstance(traces, dict) else {"": traces}
     colors = _operation_colors(traces.values())
-    tracks = {title: [key for key in trace.tracks() if key[0] in groups] for title, trace in traces.items()}
+    tracks = {title: _ordered(trace, groups) for title, trace in traces.items()}
     counts = [max(1, len(keys)) for keys in tracks.values()]
     figure, axes = _axes(len(traces), 0.9 + 0.75 * len(traces) + 0.3 * sum(counts), counts)
     shown = {}
@@ -65,6 +65,14 @@ def gantt(traces, *, begin_us=None, end_us=None, groups=("units", "storage")):
     axes[-1].set_xlabel("milliseconds since the beginning of the window")
     figure.legend([shown[name] for name in shown], list(shown), loc="outside lower center", ncols=8, handlelength=1, columnspacing=1.4)
     return figure
+
+
+def _ordered(trace, groups):
+    """Tracks by group, then cpu2 before cpu10."""
+    def key(pair):
+        digits = "".join(filter(str.isdigit, pair[1]))
+        return groups.index(pair[0]), pair[1].rstrip("0123456789"), int(digits or 0)
+    return sorted((pair for pair in trace.tracks() if pair[0] in groups), key=key)
 
 
 def _draw_tracks(ax, trace, tracks, begin, end, colors, shown):
@@ -97,7 +105,7 @@ def activity(traces, *, bins=240, groups=("units", "storage")):
     for ax, (title, trace) in zip(axes, traces.items()):
         edges = numpy.linspace(0, max(trace.end_us, 1e-9), bins + 1)
         units, lines = iter(_WORK), []
-        for group, track in (key for key in trace.tracks() if key[0] in groups):
+        for group, track in _ordered(trace, groups):
             color = _READ if group == "storage" else next(units, _OTHER)
             share = busy_share(trace, group, track, edges)
             lines += ax.plot(edges[:-1] / 1e3, 100 * share, color=color, linewidth=1.1, label=track, drawstyle="steps-post")
@@ -229,6 +237,28 @@ def bars(results, metric, *, label=None, scale=1.0):
 
 
 @_styled
+def regions(results):
+    """Peak bytes by region, one stacked bar per case, the budget as a line. results: {case: Result}."""
+    names = list(dict.fromkeys(name for result in results.values() for name in result.get("peak_memory") or {}))
+    figure, (ax,) = _axes(height=1.1 + 0.42 * len(results))
+    left = numpy.zeros(len(results))
+    for color, name in zip(_WORK * len(names), names):
+        sizes = numpy.array([(result.get("peak_memory") or {}).get(name, 0) for result in results.values()]) / 2 ** 20
+        ax.barh(range(len(results)), sizes, 0.6, left=left, color=color, label=name)
+        left += sizes
+    for row, result in enumerate(results.values()):
+        budget = result.budget_bytes
+        if budget:
+            ax.plot([budget / 2 ** 20] * 2, [row - 0.42, row + 0.42], color=_READ, linewidth=2)
+    ax.set_yticks(range(len(results)), list(results))
+    ax.set_ylim(len(results) - 0.5, -0.5)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("MiB")
+    figure.legend(loc="outside lower center", ncols=8, handlelength=1, columnspacing=1.4)
+    return figure
+
+
+@_styled
 def series(frame, keys, metric, reading=None):
     """A sweep's metric: a line per combination of the other keys if some key is a number, bars per point otherwise.
 
@@ -238,7 +268,7 @@ def series(frame, keys, metric, reading=None):
     shown = frame[frame[metric].notna()]
     numeric = [key for key in keys if _numbers(shown[key]) is not None and shown[key].nunique() > 2]
     if not numeric:
-        cases = [" ".join(str(value) for value in row if value is not None) for row in shown[keys].itertuples(index=False)]
+        cases = [", ".join(str(value) for value in row if not _missing(value)) for row in shown[keys].itertuples(index=False)]
         figure, (ax,) = _axes(height=0.8 + 0.36 * len(cases))
         ax.barh(range(len(cases)), shown[metric] * factor, 0.62, color=[MACHINE_COLORS.get(m, _WORK[0]) for m in shown["machine"]])
         ax.set_yticks(range(len(cases)), cases)
@@ -258,6 +288,10 @@ def series(frame, keys, metric, reading=None):
     if rest:
         ax.legend(ncols=3)
     return figure
+
+
+def _missing(value):
+    return value is None or value != value or str(value) == "<NA>"
 
 
 def _numbers(values):

@@ -9,7 +9,6 @@ from markupsafe import Markup
 from matplotlib import rc_context
 
 from . import __version__, plot
-from .errors import ConfigError
 from .result import flatten
 from .terminal import number, size
 from .trace import load_trace
@@ -23,6 +22,9 @@ METRICS = {
     "io_share": ("Waiting for flash", "%", 100), "cpu_utilization": ("CPU busy", "%", 100), "cache_hit_rate": ("Cache hits", "%", 100),
     "dram_bandwidth_gb_per_s": ("DRAM traffic", "GB/s", 1), "energy_j_per_token": ("Energy", "J/token", 1),
     "peak_power_w": ("Peak power", "W", 1),
+    "peak_memory_bytes": ("DRAM peak", "", 1), "flash_bytes_read.load": ("Flash, to load", "", 1),
+    "flash_bytes_read.prefill": ("Flash, prompt", "", 1), "flash_bytes_read.decode": ("Flash, decoding", "", 1),
+    "load_ms": ("Load", "ms", 1),
 }
 
 
@@ -30,10 +32,14 @@ def reading(name, value):
     """-> the value of a metric for reading, with its unit."""
     if value is None:
         return "–"
-    if name.endswith("_bytes") or name.startswith("flash_bytes"):
+    if is_size(name):
         return size(value)
     _, unit, factor = METRICS.get(name, (name, "", 1))
     return Markup('{}<span class="unit">{}</span>').format(number(value * factor), unit)
+
+
+def is_size(name):
+    return name.endswith("_bytes") or "bytes_read" in name
 
 
 def label_of(name):
@@ -69,22 +75,6 @@ def experiment_details(name, result):
     return {"name": name, "hash": result.get("event_hash"), "json": json.dumps(resolved, indent=2)}
 
 
-def budget_bytes(result):
-    """`memory.budget` of the resolved experiment in bytes, or None."""
-    text = ((result.get("experiment_resolved") or {}).get("memory") or {}).get("budget")
-    if text is None or isinstance(text, (int, float)):
-        return text
-    return quantity_bytes(str(text))
-
-
-def quantity_bytes(text):
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([kMGT]?)(i?)B\s*", text)
-    if not match:
-        raise ConfigError(f'memory.budget: "{text}" is no size (expected something like 6 MiB)')
-    value, prefix, binary = match.groups()
-    return float(value) * (1024 if binary else 1000) ** " kMGT".index(prefix or " ")
-
-
 def write_run(result, out):
     """report.html beside the trace of one run."""
     metrics = flatten(result.metrics)
@@ -92,11 +82,11 @@ def write_run(result, out):
     title = f"{result['experiment']} on {result.machine}"
     figures = [picture("What the units did", plot.gantt(trace, **token_window(trace, result)), "A few tokens from the middle of the run."),
                picture("How busy they were", plot.activity(trace))]
-    memory = plot.memory(trace, budget_bytes=budget_bytes(result))
+    memory = plot.memory(trace, budget_bytes=result.budget_bytes)
     bandwidth = plot.bandwidth(trace)
     figures += [picture("Memory", memory)] if memory else []
     figures += [picture("Bandwidth", bandwidth)] if bandwidth else []
-    names = [*METRICS, "peak_memory_bytes", *(name for name in metrics if name not in METRICS and name != "peak_memory_bytes")]
+    names = [*METRICS, *(name for name in metrics if name not in METRICS)]
     rows = [[label_of(name), reading(name, metrics.get(name))] for name in names if not isinstance(metrics.get(name), list)]
     cards = [{"label": label_of(name), "value": number(metrics[name] * METRICS[name][2]), "unit": METRICS[name][1], "kind": result.machine}
              for name in ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "energy_j_per_token") if metrics.get(name) is not None]
@@ -124,11 +114,14 @@ def token_window(trace, result, tokens=3):
     return {"begin_us": begin, "end_us": begin + width}
 
 
-def write_sweep(frame, points, base, folder):
+_SWEPT = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
+
+
+def write_sweep(frame, points, results, base, folder):
     """report.html of a sweep: the table and a picture per headline metric."""
     from . import grid
     keys = list(dict.fromkeys(key for point in points for key in point))
-    names = [name for name in [*METRICS, "peak_memory_bytes", "flash_bytes_read"] if name in frame.columns and frame[name].notna().any()]
+    names = [name for name in METRICS if name in frame.columns and frame[name].notna().any()]
     records = grid.as_records(frame)
     rows = [[row["point"], *("–" if row[key] is None else row[key] for key in keys), *(reading(name, row[name]) for name in names),
              row["status"]] for row in records]
@@ -137,8 +130,11 @@ def write_sweep(frame, points, base, folder):
     failed = [row for row in records if row["status"] == "failed"]
     checks = [{"ok": not failed, "text": f"{len(records) - len(failed)} of {len(records)} points ran"}]
     figures = [picture(label_of(name), plot.series(frame, keys, name, METRICS.get(name, (name, "", 1))))
-               for name in names[:6] if len(frame) > 1]
+               for name in _SWEPT if name in names and len(frame) > 1]
+    notes = [note for result in results if result for note in result.get("notes", [])]
+    assumed = [name for result in results if result for name in result.get("assumed_parameters", [])]
     return render(folder / "report.html", kicker="vitro sweep", title=base.get("experiment", "sweep"), checks=checks, figures=figures,
                   tables=[{"title": "Points", "columns": columns, "rows": rows, "text": "Also in results.parquet and results.csv."}],
-                  notes=[f"Point {row['point']} failed: {row['error']}" for row in failed], assumed=[],
+                  notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed), *dict.fromkeys(notes)],
+                  assumed=list(dict.fromkeys(assumed)),
                   experiments=[{"name": "The experiment, before the sweep's overrides", "json": json.dumps(base, indent=2)}])

@@ -1,5 +1,6 @@
 """The outcome of one run."""
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,16 @@ class Result(Mapping):
     def metric(self, name):
         """By dotted name, `token_latency_ms.p99`. None where it does not apply."""
         return flatten(self.metrics).get(name)
+
+    @property
+    def budget_bytes(self):
+        """`memory.budget` of the resolved experiment, or None."""
+        text = ((self.get("experiment_resolved") or {}).get("memory") or {}).get("budget")
+        match = re.fullmatch(r"\s*([0-9.]+)\s*([kMGT]?)(i?)B\s*", text) if isinstance(text, str) else None
+        if not match:
+            return None
+        value, prefix, binary = match.groups()
+        return float(value) * (1024 if binary else 1000) ** " kMGT".index(prefix or " ")
 
     @property
     def expectations(self):

@@ -2,6 +2,7 @@
 import collections
 import difflib
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,9 +90,10 @@ def _from_events(events):
     groups, tracks = {}, {}
     for event in events:
         if event["ph"] == "M" and event["name"] == "process_name":
-            groups[event["pid"]] = event["args"]["name"]
+            groups[event["pid"]] = event["args"]["name"].rpartition(": ")[2]  # "vitro sim: units"
         elif event["ph"] == "M" and event["name"] == "thread_name":
-            tracks[event["pid"], event["tid"]] = event["args"]["name"]
+            # What overlaps on one track is drawn in lanes, "flash (2)": they are one track again here.
+            tracks[event["pid"], event["tid"]] = re.sub(r" \(\d+\)$", "", event["args"]["name"])
     spans, counters = [], []
     for event in events:
         group = groups.get(event.get("pid"), "")

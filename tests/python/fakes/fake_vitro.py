@@ -106,11 +106,12 @@ def _simulate(experiment, machine, count):
                     "token_latency_ms": {"mean": token_ms, "p50": token_ms, "p90": token_ms * 1.1, "p99": token_ms * 1.2},
                     "io_share": flash_us / (compute_us + flash_us), "cpu_utilization": 0.9, "cache_hit_rate": 0.5 if mapped else None,
                     "dram_bandwidth_gb_per_s": 6.8 / token_ms, "energy_j_per_token": None if machine == "host" else 0.002,
-                    "peak_power_w": None if machine == "host" else 3.1, "peak_memory_bytes": sum(peak.values())},
-        "tokens": tokens, "text": " there was a little girl named Lily.", "wall_s": 0.1, "simulated_s": now / 1e6,
+                    "peak_power_w": None if machine == "host" else 3.1, "peak_memory_bytes": sum(peak.values()),
+                    "flash_bytes_read": {"load": 6849664, "prefill": 0, "decode": int(missing * 2 ** 20) * count}},
+        "tokens": tokens, "text": " there was a little girl named Lily.", "wall_s": None, "simulated_s": now / 1e6,
         "event_hash": hashlib.sha256(json.dumps([events, experiment.get("seed")]).encode()).hexdigest()[:16],
         "assumed_parameters": [] if machine == "host" else ["ufs.command_overhead = 10 us"],
-        "flash_bytes_read": int(missing * 2 ** 20) * count, "peak_memory": peak, "notes": ["these numbers are made up"],
+        "peak_memory": peak, "notes": ["these numbers are made up"],
         "storage_path": "io_uring" if machine == "host" else "ufs", "experiment_resolved": experiment,
     }
     return result, events, decisions
@@ -118,7 +119,7 @@ def _simulate(experiment, machine, count):
 
 def _meta(pid, group, tracks):
     named = [{"ph": "M", "name": "thread_name", "pid": pid, "tid": i, "args": {"name": name}} for i, name in enumerate(tracks)]
-    return [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": group}}, *named]
+    return [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"vitro: {group}"}}, *named]
 
 
 def _span(pid, tid, name, begin, duration, detail):
