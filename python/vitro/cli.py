@@ -10,7 +10,7 @@ from . import __version__, _native, api, process, terminal
 from .errors import ConfigError, VitroError
 from .trace_cli import trace_app
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True,
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True, pretty_exceptions_enable=False,
                   context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(trace_app, name="trace")
 

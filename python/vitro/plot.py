@@ -265,10 +265,13 @@ def series(frame, keys, metric, reading=None):
     frame: the table of `vitro.sweep`. keys: the swept keys. reading: (label, unit, factor).
     """
     label, unit, factor = reading or (metric, "", 1)
+    if "bytes" in metric:
+        unit, factor = "MiB", 2 ** -20
     shown = frame[frame[metric].notna()]
     numeric = [key for key in keys if _numbers(shown[key]) is not None and shown[key].nunique() > 2]
     if not numeric:
-        cases = [", ".join(str(value) for value in row if not _missing(value)) for row in shown[keys].itertuples(index=False)]
+        present = [row.dropna() for _, row in shown[keys].iterrows()]
+        cases = [", ".join(map(str, row)) for row in present]
         figure, (ax,) = _axes(height=0.8 + 0.36 * len(cases))
         ax.barh(range(len(cases)), shown[metric] * factor, 0.62, color=[MACHINE_COLORS.get(m, _WORK[0]) for m in shown["machine"]])
         ax.set_yticks(range(len(cases)), cases)
@@ -290,10 +293,6 @@ def series(frame, keys, metric, reading=None):
     return figure
 
 
-def _missing(value):
-    return value is None or value != value or str(value) == "<NA>"
-
-
 def _numbers(values):
     """The numbers of a column such as [4 MiB, 6 MiB] or [1, 2], if they share a unit; else None."""
     try:
@@ -304,4 +303,4 @@ def _numbers(values):
 
 def _suffix(values):
     units = {str(value).lstrip("0123456789.+-eE") for value in values}
-    return units.pop() if len(units) == 1 else ""
+    return units.pop().strip() if len(units) == 1 else ""
