@@ -1,0 +1,28 @@
+"""vitro: one on-device LLM inference engine, on the real machine and on a SystemC model of a phone.
+
+>>> import vitro
+>>> result = vitro.run("experiments/quickstart.yaml", overrides={"memory.budget": "6 MiB"})
+>>> result.metrics["decode_tokens_per_s"]
+"""
+from importlib import import_module
+
+from .errors import ConfigError, RunError, VitroError
+
+__version__ = "0.1.0"
+
+# Loaded on first use: the command line must start at once, and a run's process needs neither pandas nor matplotlib.
+_LAZY = {
+    "run": ".api", "resolve": ".api", "perplexity": ".api", "tokenize": ".api", "quantize": ".api", "Result": ".result",
+    "sweep": ".grid", "load_trace": ".trace", "Trace": ".trace", "diff_decisions": ".trace",
+}
+__all__ = ["ConfigError", "RunError", "VitroError", "plot", *_LAZY]
+
+
+def __getattr__(name):
+    if name == "plot":
+        return import_module(".plot", __name__)
+    if name not in _LAZY:
+        raise AttributeError(f"module 'vitro' has no attribute '{name}'")
+    value = getattr(import_module(_LAZY[name], __name__), name)
+    globals()[name] = value
+    return value

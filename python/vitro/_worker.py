@@ -1,0 +1,31 @@
+"""The child that `process.call` starts: one request on stdin, one JSON reply on the stdout it was born with."""
+import ctypes
+import json
+import os
+import signal
+import sys
+
+from . import _native
+from .errors import ConfigError, RunError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # no simulation outlives the one who asked for it
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not mix with the reply
+    function, *args = json.load(sys.stdin)
+    try:
+        reply = {"value": _native.call(function, *args)}
+    except (ConfigError, RunError) as error:
+        reply = {"error": type(error).__name__, "message": str(error)}
+    except Exception as error:  # a std::exception that names neither: our bug, still one message
+        reply = {"error": "RunError", "message": f"internal error: {error}"}
+    with replies:
+        json.dump(reply, replies)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The functions behind `import vitro`."""
+import json
+import os
+import time
+from pathlib import Path
+
+from . import _native, process
+from .errors import ConfigError
+from .result import Result
+
+
+def run(experiment, *, overrides=None, machine=None, out=None, progress=None):
+    """Runs one experiment in a process of its own and returns its Result.
+
+    experiment: a path, a YAML text, or a dict; relative paths inside the latter two resolve from the working directory.
+    overrides: {"memory.budget": "6 MiB"} or ["memory.budget=6 MiB"]. machine: "host" or "sim", over the file's own.
+    out: a folder for trace.json, decisions.jsonl and result.json. progress: called as progress(done, total).
+    """
+    source, name, is_path = as_source(experiment)
+    if out is not None:
+        out = Path(out)
+        out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    answer = process.call("run", source, name, is_path, as_overrides(overrides), machine, None if out is None else str(out),
+                          progress=progress)
+    answer["wall_s"] = round(time.perf_counter() - began, 6)  # the native side never looks at a wall clock for this
+    if out is not None:
+        (out / "result.json").write_text(json.dumps(answer, indent=2) + "\n")
+    return Result(answer, out)
+
+
+def resolve(experiment, *, overrides=None):
+    """The experiment with every file, default and override applied, as a dict."""
+    return _native.call("resolve", *as_source(experiment), as_overrides(overrides))
+
+
+def perplexity(model, text, *, overrides=None, progress=None):
+    """{"nll", "perplexity", "tokens"} of the text file under the model."""
+    return process.call("perplexity", existing(model), existing(text), as_overrides(overrides), progress=progress)
+
+
+def tokenize(model, text):
+    """Token ids of `text` (str or bytes), without BOS."""
+    return list(_native.call("tokenize", existing(model), text.encode() if isinstance(text, str) else text))
+
+
+def quantize(source, target, scheme, *, progress=None):
+    """Re-quantises a GGUF file."""
+    process.call("quantize", existing(source), str(target), scheme, progress=progress)
+
+
+def as_source(experiment):
+    """-> (source, name, is_path) as the extension module wants it."""
+    if isinstance(experiment, dict):
+        return json.dumps(experiment), "<dict>", False
+    if isinstance(experiment, str) and ("\n" in experiment or ": " in experiment):
+        return experiment, "<text>", False
+    path = existing(experiment)
+    return path, path, True
+
+
+def as_overrides(overrides):
+    """A dict or a list of key=value -> list of key=value. Values that are not texts are written as JSON, which is YAML."""
+    if overrides is None:
+        return []
+    if hasattr(overrides, "items"):
+        return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
+    if isinstance(overrides, str):
+        overrides = [overrides]
+    for item in overrides:
+        key, equals, _ = item.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f'override "{item}" is not of the form key=value (such as memory.budget=6 MiB)')
+    return list(overrides)
+
+
+def existing(path):
+    path = os.fspath(path)
+    if not os.path.exists(path):
+        raise ConfigError(f"{path}: no such file")
+    if os.path.isdir(path):
+        raise ConfigError(f"{path}: is a folder, not a file")
+    return path

@@ -1,0 +1,311 @@
+"""The `vitro` command. Exit codes: 0 done, 1 the run failed or an expectation did not hold, 2 the input was wrong."""
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from . import __version__, _native, api, process, terminal
+from .errors import ConfigError, VitroError
+from .trace_cli import trace_app
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True, pretty_exceptions_enable=False,
+                  context_settings={"help_option_names": ["-h", "--help"]})
+app.add_typer(trace_app, name="trace")
+
+Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+def _version(wanted: bool):
+    if wanted:
+        print(f"vitro {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False):
+    """One LLM inference engine on two machines: the real one (host), and a SystemC model of a phone (sim).
+
+    Examples:
+
+        vitro demo
+
+        vitro run experiments/quickstart.yaml --machine sim --set "memory.budget=6 MiB"
+
+        vitro list devices
+    """
+
+
+@app.command()
+def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
+        machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
+        sets: Sets = None,
+        out: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Folder for result.json, trace.json, decisions.jsonl and "
+                                                    "report.html.")] = None,
+        resolve: Annotated[bool, typer.Option("--resolve", help="Print the experiment as resolved, for vitro-device, and run "
+                                              "nothing.")] = False,
+        as_json: Json = False):
+    """Run one experiment.
+
+    Examples:
+
+        vitro run experiments/quickstart.yaml
+
+        vitro run experiments/quickstart.yaml --machine host --set engine.policy=mmap --set "memory.budget=6 MiB" --out out/mmap
+
+        vitro run experiments/quickstart.yaml --json | jq .metrics.decode_tokens_per_s
+    """
+    if machine not in (None, "sim", "host"):
+        raise ConfigError(f'--machine: "{machine}" is neither sim nor host')
+    if resolve:
+        terminal.print_json(api.resolve(experiment, overrides=[*(sets or []), *([f"machine={machine}"] if machine else [])]))
+        return
+    with terminal.progress(experiment.stem) as report:
+        result = api.run(experiment, overrides=sets, machine=machine, out=out, progress=report)
+    judged = result.expectations
+    if as_json:
+        terminal.print_json(result.data)
+    else:
+        _print_run(result, judged)
+    if out:
+        from .report import write_run
+        page = write_run(result, out)
+        if not as_json:
+            print(f"report: {page}")
+    if any(row["status"] == "off" for row in judged):
+        raise typer.Exit(1)
+
+
+def _print_run(result, judged):
+    from .result import flatten
+    rows = [(name, terminal.number(value)) for name, value in flatten(result.metrics).items() if not isinstance(value, list)]
+    terminal.table(f"{result['experiment']} on {result.machine}", ["metric", ">value"], rows)
+    if result.text:
+        print(result.text.strip())
+    for note in result.get("notes", []):
+        print(f"note: {note}")
+    for row in judged:
+        print(f"expect {row['id']}: {row['metric']} {terminal.number(row['measured'])} {row['relation']} "
+              f"{terminal.number(row['expected'])}: {row['status']}")
+
+
+@app.command()
+def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
+          out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for results.parquet, results.csv and report.html.")],
+          workers: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time. Default: all cores for sim, 1 for host, where "
+                                                         "runs would disturb each other.")] = None,
+          dask: Annotated[Optional[str], typer.Option(metavar="ADDRESS", help="Run on a Dask cluster instead.")] = None,
+          resume: Annotated[bool, typer.Option("--resume", help="Keep the points that are done.")] = False,
+          machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
+          sets: Sets = None, as_json: Json = False):
+    """Run every point of the experiment's `sweep:`.
+
+    Examples:
+
+        vitro sweep experiments/quickstart.yaml --out out/quickstart
+
+        vitro sweep experiments/quickstart.yaml --out out/quickstart --workers 4 --resume
+
+        vitro sweep experiments/quickstart.yaml --out out/quickstart --dask tcp://scheduler:8786
+    """
+    from . import grid
+    with terminal.progress(experiment.stem) as report:
+        frame = grid.sweep(experiment, out=out, workers=workers, dask=dask, resume=resume, overrides=sets, machine=machine,
+                           progress=report)
+    failed = frame[frame["status"] == "failed"]
+    if as_json:
+        terminal.print_json({"schema": "vitro.sweep/1", "out": str(out), "rows": grid.as_records(frame)})
+    else:
+        terminal.table(f"{experiment.stem}: {len(frame)} points", *grid.readable(frame))
+        print(f"report: {out / 'report.html'}")
+    if len(failed):
+        first = failed.iloc[0]
+        terminal.say(f"vitro: {len(failed)} of {len(frame)} points failed; the first one (point {first['point']}): {first['error']}")
+        raise typer.Exit(1)
+    if (frame["status"] == "off").any():
+        raise typer.Exit(1)
+
+
+@app.command()
+def perplexity(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
+               sets: Sets = None, as_json: Json = False):
+    """Negative log-likelihood per token and perplexity of a text.
+
+    Examples:
+
+        vitro perplexity configs/models/embedded/stories-reglu-3m.f16.gguf eval.txt
+
+        vitro perplexity model.gguf eval.txt --json
+    """
+    with terminal.progress("perplexity") as report:
+        answer = api.perplexity(model, text, overrides=sets, progress=report)
+    if as_json:
+        terminal.print_json(answer)
+    else:
+        print(f"nll {answer['nll']:.6f} per token, perplexity {answer['perplexity']:.4f}, {answer['tokens']} tokens")
+
+
+@app.command()
+def tokenize(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], as_json: Json = False):
+    """Token ids of the text on stdin, without BOS.
+
+    Examples:
+
+        echo -n "Once upon a time" | vitro tokenize model.gguf
+
+        vitro tokenize model.gguf --json < story.txt
+    """
+    ids = api.tokenize(model, sys.stdin.buffer.read())
+    if as_json:
+        terminal.print_json({"ids": ids})
+    else:
+        print(*ids)
+
+
+@app.command()
+def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
+          out: Annotated[Optional[Path], typer.Option(metavar="FILE", help="A .dot, .svg, .png or .pdf file.")] = None):
+    """The model's operator graph, as Graphviz text or as a picture.
+
+    Examples:
+
+        vitro graph model.gguf > graph.dot
+
+        vitro graph model.gguf --out graph.svg
+    """
+    dot = process.call("graph_dot", api.existing(model))
+    if out is None:
+        print(dot)
+        return
+    kind = out.suffix.lstrip(".")
+    if kind not in ("dot", "svg", "png", "pdf"):
+        raise ConfigError(f"{out}: the name has to end in .dot, .svg, .png or .pdf")
+    if kind == "dot":
+        out.write_text(dot)
+        return
+    import subprocess
+    try:
+        subprocess.run(["dot", f"-T{kind}", "-o", str(out)], input=dot.encode(), check=True)
+    except FileNotFoundError:
+        raise VitroError("Graphviz is missing: install the package graphviz, or write a .dot file") from None
+    except subprocess.CalledProcessError as error:
+        raise VitroError(f"dot could not draw {out} (exit code {error.returncode})") from None
+
+
+@app.command()
+def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")] = None,
+             target: Annotated[Optional[Path], typer.Argument(metavar="OUT.gguf")] = None,
+             scheme: Annotated[Optional[str], typer.Option(metavar="NAME", help="One of those that --list names.")] = None,
+             listing: Annotated[bool, typer.Option("--list", help="List the schemes.")] = False, as_json: Json = False):
+    """Re-quantise a GGUF file.
+
+    Examples:
+
+        vitro quantize --list
+
+        vitro quantize model.f16.gguf model.q4_0.gguf --scheme q4_0
+    """
+    schemes = [{"name": name, "description": text} for name, text in _native.call("quantize_schemes")]
+    if listing:
+        _print_list("schemes", schemes, as_json)
+        return
+    if source is None or target is None or scheme is None:
+        raise ConfigError("quantize needs IN.gguf, OUT.gguf and --scheme NAME (or --list)")
+    if scheme not in [row["name"] for row in schemes]:
+        raise ConfigError(f'--scheme: there is no "{scheme}" (there are {", ".join(row["name"] for row in schemes)})')
+    with terminal.progress("quantize") as report:
+        api.quantize(source, target, scheme, progress=report)
+    sizes = {"source_bytes": source.stat().st_size, "target_bytes": target.stat().st_size}
+    if as_json:
+        terminal.print_json({"target": str(target), "scheme": scheme, **sizes})
+    else:
+        print(f"{target}: {terminal.size(sizes['target_bytes'])} from {terminal.size(sizes['source_bytes'])}")
+
+
+@app.command()
+def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|engine]")] = None,
+          smoke: Annotated[bool, typer.Option("--smoke", help="A few iterations, to see that it works.")] = False,
+          as_json: Json = False):
+    """Performance of this build on this machine, each row beside its physical limit.
+
+    Examples:
+
+        vitro bench
+
+        vitro bench kernels --json
+    """
+    if kind not in (None, "kernels", "sim", "engine"):
+        raise ConfigError(f'bench: there is no "{kind}" (expected kernels, sim or engine)')
+    rows = []
+    for name in [kind] if kind else ["kernels", "sim", "engine"]:
+        with terminal.progress(f"bench {name}") as report:
+            answer = process.call("bench", name, smoke, progress=report)
+        rows += answer["rows"] if isinstance(answer, dict) else answer
+    if as_json:
+        terminal.print_json({"schema": "vitro.bench/1", "rows": rows})
+        return
+    cells = [(row["name"], terminal.number(row["value"]), row["unit"], terminal.number(row.get("limit")),
+              "–" if row.get("fraction_of_limit") is None else f"{row['fraction_of_limit']:.0%}") for row in rows]
+    terminal.table("bench", ["name", ">value", "unit", ">limit", ">of limit"], cells)
+
+
+@app.command("list")
+def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|kernels|plugins")], as_json: Json = False):
+    """What there is, with one line each.
+
+    Examples:
+
+        vitro list devices
+
+        vitro list policies --json
+    """
+    kinds = ("devices", "models", "policies", "kernels", "plugins")
+    if kind not in kinds:
+        raise ConfigError(f'list: there is no "{kind}" (expected {", ".join(kinds)})')
+    _print_list(kind, _native.call("list", kind), as_json)
+
+
+def _print_list(title, rows, as_json):
+    if as_json:
+        terminal.print_json({"rows": rows})
+    else:
+        terminal.table(title, ["name", "description"], [(row["name"], row.get("description", "")) for row in rows])
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the report and the traces.")] = Path("out/demo"),
+         as_json: Json = False):
+    """The embedded model on the real machine and on the simulated phone, side by side, with a report.
+
+    Examples:
+
+        vitro demo
+
+        vitro demo --out out/first-look
+    """
+    from .demo import main as run_demo
+    if not run_demo(out, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def main(args=None):
+    """-> the exit code. Every failure is one message on stderr."""
+    try:
+        return app(args, prog_name="vitro", standalone_mode=False) or 0
+    except VitroError as error:
+        terminal.say(f"vitro: {error}")
+        return error.exit_code
+    except typer.TyperException as error:
+        terminal.say(f"vitro: {error.format_message()} (see --help)")
+        return getattr(error, "exit_code", 2)
+    except KeyboardInterrupt:
+        terminal.say("vitro: interrupted")
+        return 130
+    except BrokenPipeError:  # `vitro ... | head` is no failure of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except OSError as error:
+        terminal.say(f"vitro: {error.filename or 'input/output'}: {error.strerror or error}")
+        return 1

@@ -1,0 +1,198 @@
+"""Sweeps: every point of an experiment's `sweep:`, several at a time, resumable, in one table.
+
+`sweep: {a.b: [1, 2], seed: [1, 2]}` is a grid; a list of such maps is the union of the grids, for combinations that
+are no product: `sweep: [{engine.policy: dense}, {engine.policy: mmap, memory.budget: [4 MiB, 6 MiB]}]`.
+"""
+import hashlib
+import itertools
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from . import __version__, api, process
+from .errors import ConfigError, RunError
+from .result import Result, flatten
+
+
+def points(sweep):
+    """-> list of {key: value}, the last key running fastest; a key that a point lacks keeps the experiment's own value."""
+    grids = sweep if isinstance(sweep, list) else [sweep]
+    if not grids or not all(isinstance(grid, dict) and grid for grid in grids):
+        raise ConfigError("sweep: expected a map from keys to lists of values, or a list of such maps")
+    found = []
+    for grid in grids:
+        choices = [value if isinstance(value, list) else [value] for value in grid.values()]
+        for key, values in zip(grid, choices):
+            if not values:
+                raise ConfigError(f"sweep.{key}: the list is empty")
+        found += [dict(zip(grid, values)) for values in itertools.product(*choices)]
+    return found
+
+
+def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overrides=None, machine=None, progress=None):
+    """Runs the grid and returns a pandas.DataFrame, one row per point in the grid's order.
+
+    out: a folder for results.parquet, results.csv, report.html and the points themselves. resume: keeps finished points
+    whose resolved experiment is still the same. A point that fails becomes a row with status "failed".
+    """
+    if resume and out is None:
+        raise ConfigError("a sweep can only be resumed from a folder (out)")
+    base = api.resolve(experiment, overrides=overrides)
+    if not base.get("sweep"):
+        raise ConfigError(f"{_name(experiment)}: has no `sweep:`")
+    fixed = api.as_overrides(overrides)
+    jobs = [_Job(experiment, index, point, fixed + api.as_overrides(point), machine)
+            for index, point in enumerate(points(base["sweep"]))]
+    for job in jobs:  # a typo in the last point must not surface after hours
+        job.resolve()
+    machines = {job.machine for job in jobs}
+    workers = workers or (1 if "host" in machines else os.cpu_count() or 1)
+    folder = Path(out) if out else None
+    if folder:
+        (folder / "points").mkdir(parents=True, exist_ok=True)
+    answers = {job.index: answer for job in jobs if resume and (answer := job.saved(folder)) is not None}
+    todo = [job for job in jobs if job.index not in answers]
+    if progress:
+        progress(len(answers), len(jobs))
+    for job, answer in _execute(todo, workers, dask):
+        answers[job.index] = answer
+        if folder:
+            job.save(folder, answer)
+        if progress:
+            progress(len(answers), len(jobs))
+    frame = _table(jobs, answers)
+    if folder:
+        frame.to_parquet(folder / "results.parquet", index=False)
+        frame.to_csv(folder / "results.csv", index=False)
+        from .report import write_sweep
+        write_sweep(frame, [job.point for job in jobs], [answers[job.index].get("result") for job in jobs], base, folder)
+    return frame
+
+
+class _Job:
+    def __init__(self, experiment, index, point, overrides, machine):
+        self.experiment = experiment
+        self.index = index
+        self.point = point
+        self.overrides = overrides
+        self.machine = machine
+        self.digest = None
+
+    def resolve(self):
+        resolved = api.resolve(self.experiment, overrides=self.overrides)
+        self.machine = self.machine or resolved.get("machine", "sim")
+        text = json.dumps([__version__, self.machine, resolved], sort_keys=True)
+        self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def run(self):
+        return run_point(self.experiment, self.overrides, self.machine)
+
+    def file(self, folder):
+        return folder / "points" / f"{self.index:05d}.json"
+
+    def save(self, folder, answer):
+        temporary = self.file(folder).with_suffix(".tmp")  # renamed at the end: an interrupted sweep leaves no half point
+        temporary.write_text(json.dumps({"digest": self.digest, **answer}))
+        temporary.replace(self.file(folder))
+
+    def saved(self, folder):
+        try:
+            kept = json.loads(self.file(folder).read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return kept if kept.get("digest") == self.digest and "result" in kept else None
+
+
+def run_point(experiment, overrides, machine):
+    """-> {"result": ...} or {"error": message}; a function of its own so that a Dask worker can be sent to it."""
+    try:
+        return {"result": api.run(experiment, overrides=overrides, machine=machine).data}
+    except RunError as error:
+        return {"error": str(error)}
+
+
+def _execute(jobs, workers, dask):
+    """Yields (job, answer) as they finish. Threads are enough: each only waits for its run's process."""
+    if dask:
+        yield from _execute_dask(jobs, dask)
+        return
+    pool = ThreadPoolExecutor(workers)
+    try:
+        futures = {pool.submit(job.run): job for job in jobs}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        process.kill_all()
+        raise
+    pool.shutdown()
+
+
+def _execute_dask(jobs, address):
+    try:
+        from distributed import Client, as_completed as dask_as_completed
+    except ImportError:
+        raise ConfigError("--dask needs the package dask[distributed]") from None
+    try:
+        client = Client(address, timeout=20)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ConfigError(f"--dask: no scheduler answers at {address} ({error})") from None
+    with client:
+        # pure=False: equal points are still run, since a repeated point is how determinism is checked.
+        futures = {client.submit(run_point, _absolute(job.experiment), job.overrides, job.machine, pure=False): job for job in jobs}
+        for future in dask_as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _absolute(experiment):
+    """Workers stand in other folders; the file has to be visible to them under the same path."""
+    source, _, is_path = api.as_source(experiment)
+    return os.path.abspath(source) if is_path else experiment
+
+
+def _name(experiment):
+    return api.as_source(experiment)[1]
+
+
+def _table(jobs, answers):
+    import pandas
+    keys = list(dict.fromkeys(key for job in jobs for key in job.point))
+    rows = []
+    for job in jobs:
+        answer = answers[job.index]
+        row = {"point": job.index, "status": "failed", "machine": job.machine} | {key: job.point.get(key) for key in keys}
+        if "result" in answer:
+            result = Result(answer["result"])
+            row["status"] = "off" if any(item["status"] == "off" for item in result.expectations) else "ok"
+            row |= {name: value for name, value in flatten(result.metrics).items() if not isinstance(value, list)}
+            row |= {"event_hash": result.get("event_hash"), "simulated_s": result.get("simulated_s"), "wall_s": result.get("wall_s")}
+            row["output_tokens"] = len(result.tokens or [])
+        row["error"] = answer.get("error")
+        rows.append(row)
+    frame = pandas.DataFrame(rows)
+    for key in keys:  # a column of mixed texts and numbers has no Parquet type
+        if frame[key].map(type).nunique() > 1:
+            frame[key] = frame[key].map(lambda value: None if pandas.isna(value) else str(value)).astype("string")
+    return frame
+
+
+def as_records(frame):
+    """Rows as plain JSON values: NaN, which JSON lacks, becomes null."""
+    return json.loads(frame.to_json(orient="records", double_precision=15))
+
+
+def readable(frame):
+    """-> (columns, rows) of the few columns that a person looks at first."""
+    from .terminal import number
+    keys = list(frame.columns[3:])
+    swept = keys[:next((i for i, key in enumerate(keys) if key in _HEADLINES or key == "error"), len(keys))]
+    shown = [key for key in _HEADLINES if key in frame.columns and frame[key].notna().any()]
+    columns = ["point", *swept, *(">" + key for key in shown), "status"]
+    rows = [[row["point"], *("–" if row[key] is None else row[key] for key in swept), *(number(row[key]) for key in shown),
+             row["status"]] for row in as_records(frame)]
+    return columns, rows
+
+
+_HEADLINES = ("decode_tokens_per_s", "prefill_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "cache_hit_rate",
+              "energy_j_per_token", "peak_memory_bytes")

@@ -1,0 +1,80 @@
+"""Native calls in a process of their own.
+
+SystemC elaborates once per process, so every run gets a fresh interpreter. That also makes repeated runs deterministic,
+turns a crash into a RunError, and lets Ctrl-C end native code. A plain child is used rather than multiprocessing's fork
+server: scripts then need no `if __name__ == "__main__"`, and it works inside daemonic workers such as Dask's.
+"""
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from .errors import ConfigError, RunError
+
+_running = set()  # children of every thread, so that Ctrl-C in the main one can end them all
+_ERRORS = {"ConfigError": ConfigError, "RunError": RunError}
+
+
+def call(function, *args, progress=None):
+    """Runs `_native.call(function, *args)` in a child. `progress(done, total)` is called from another thread."""
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1"}
+    if progress:
+        env["VITRO_PROGRESS"] = "1"
+    child = subprocess.Popen([sys.executable, "-m", "vitro._worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+    _running.add(child)
+    said = collections.deque(maxlen=40)
+    reader = threading.Thread(target=_listen, args=(child.stderr, said, progress), daemon=True)
+    reader.start()
+    try:
+        with child.stdin as request:
+            request.write(json.dumps([function, *args]).encode())
+        answer = child.stdout.read()
+        code = child.wait()
+        reader.join()
+    except BrokenPipeError:
+        code, answer = child.wait(), b""
+        reader.join()
+    except BaseException:
+        child.kill()
+        child.wait()
+        raise
+    finally:
+        _running.discard(child)
+        child.stdout.close()
+    if code != 0 or not answer:
+        raise RunError(_obituary(function, code, said))
+    reply = json.loads(answer)
+    if "error" in reply:
+        raise _ERRORS[reply["error"]](reply["message"])
+    return reply["value"]
+
+
+def kill_all():
+    """Ends every run of this process; their callers get a RunError."""
+    for child in list(_running):
+        child.kill()
+
+
+def _listen(stream, said, progress):
+    """Takes progress lines out of the child's stderr and remembers the rest, which explains a crash."""
+    for raw in stream:
+        line = raw.decode(errors="replace").rstrip()
+        words = line.split()
+        if progress and len(words) == 3 and words[0] == "progress" and words[1].isdigit() and words[2].isdigit():
+            progress(int(words[1]), int(words[2]))
+        elif line:
+            said.append(line)
+            if os.environ.get("VITRO_LOG"):
+                print(line, file=sys.stderr)
+    stream.close()
+
+
+def _obituary(function, code, said):
+    cause = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+    return f"the process of `{function}` {cause}" + (", after saying:\n  " + "\n  ".join(list(said)[-8:]) if said else "")

@@ -1,0 +1,72 @@
+"""`vitro trace`: Perfetto traces and decision logs on the command line."""
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import terminal
+
+trace_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Perfetto traces and decision logs.")
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+@trace_app.command()
+def summary(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")], as_json: Json = False):
+    """How busy every track was, and what its time went to.
+
+    Examples:
+
+        vitro trace summary out/demo/sim-dense/trace.json
+
+        vitro trace summary out/demo/sim-dense --json
+    """
+    from .trace import load_trace
+    answer = load_trace(trace).summary()
+    if as_json:
+        terminal.print_json(answer)
+        return
+    rows = [(row["group"], row["track"], row["spans"], terminal.number(row["busy_ms"]), f"{row['busy_share']:.1%}",
+             ", ".join(f"{top['name']} {top['share']:.0%}" for top in row["top"])) for row in answer["tracks"]]
+    terminal.table(f"{terminal.number(answer['duration_ms'])} ms", ["group", "track", ">spans", ">busy ms", ">busy", "mostly"], rows)
+    if answer["counters"]:
+        cells = [(row["group"], row["counter"], *(terminal.number(row[key]) for key in ("min", "mean", "max", "last")))
+                 for row in answer["counters"]]
+        terminal.table("counters", ["group", "counter", ">min", ">mean", ">max", ">last"], cells)
+
+
+@trace_app.command()
+def diff(a: Annotated[Path, typer.Argument(metavar="A")], b: Annotated[Path, typer.Argument(metavar="B")],
+         context: Annotated[int, typer.Option(min=0, help="Equal decisions to show before and after.")] = 3,
+         limit: Annotated[int, typer.Option(min=1, help="Differences to show.")] = 5, as_json: Json = False):
+    """Compare two decision logs (decisions.jsonl, or the folders of two runs). Exit code 1 if they differ.
+
+    Examples:
+
+        vitro trace diff out/demo/host-dense out/demo/sim-dense
+
+        vitro trace diff a/decisions.jsonl b/decisions.jsonl --context 5
+    """
+    from .trace import diff_decisions
+    answer = diff_decisions(a, b, context=context, limit=limit)
+    if as_json:
+        terminal.print_json(answer)
+    elif answer["equal"]:
+        print(f"equal: {answer['count'][0]} decisions")
+    else:
+        _print_differences(answer, a, b)
+    if not answer["equal"]:
+        raise typer.Exit(1)
+
+
+def _print_differences(answer, a, b):
+    print(f"--- {a}: {answer['count'][0]} decisions\n+++ {b}: {answer['count'][1]} decisions")
+    for hunk in answer["hunks"]:
+        print(f"@@ decision {hunk['a_begin']} of a, {hunk['b_begin']} of b @@")
+        for mark, lines in ((" ", hunk["before"]), ("-", hunk["a"]), ("+", hunk["b"]), (" ", hunk["after"])):
+            for line in lines:
+                print(mark, line)
+    if answer["more"]:
+        print("... and more (--limit shows them)")
+    for kind, (in_a, in_b) in answer["kinds"].items():
+        if in_a != in_b:
+            print(f"{kind}: {in_a} in a, {in_b} in b")

@@ -1,0 +1,185 @@
+"""Every test of the project, counted: `./vitro test [--only release,pytest,...]`.
+
+Stages: the release build's C++ tests, the Python tests (tests/tidy among them), the same C++ tests under sanitizers and
+on emulated aarch64, and a short run of each fuzzer. A case counts once per stage that ran it. The last line is
+`N passed, N failed, N skipped`; the exit code is 1 when something failed.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "build" / "test-results"
+# Thread sanitizer: what has threads, and the seam they meet at. Every other configuration runs all that it can build.
+TSAN = re.compile(r"host|machine|decode|attention|ffn")
+FUZZ_SECONDS = 10
+
+
+@dataclass
+class Tally:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list = field(default_factory=list)  # (name, what it said)
+
+    def fail(self, name, said):
+        self.failed += 1
+        self.failures.append((name, said))
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+
+
+def main():
+    stages = {"release": lambda: ctest("release"), "pytest": pytest, "asan": lambda: sanitizer("asan"),
+              "tsan": lambda: sanitizer("tsan", TSAN), "aarch64": lambda: sanitizer("aarch64"), "fuzz": fuzz}
+    parser = argparse.ArgumentParser(prog="./vitro test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="STAGE,...", default=",".join(stages), help=f"of {', '.join(stages)}")
+    wanted = parser.parse_args().only.split(",")
+    if unknown := set(wanted) - set(stages):
+        parser.error(f"no such stage: {', '.join(sorted(unknown))}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    total = Tally()
+    for name, stage in stages.items():
+        if name in wanted:
+            began = time.monotonic()
+            print(f"{name} ...", flush=True)
+            tally = stage()
+            print(f"{name}: {tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped in {time.monotonic() - began:.0f} s")
+            total.add(tally)
+    for name, said in total.failures:
+        print(f"\nFAILED {name}\n{said}")
+    if total.passed == 0:
+        total.fail("./vitro test", "no test ran")
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    return 1 if total.failed else 0
+
+
+def sanitizer(preset, wanted=None):
+    """Configures and builds the preset's tests (those whose names match), and runs them."""
+    build = ROOT / "build" / preset
+    log = RESULTS / f"{preset}-build.log"
+    with open(log, "w") as out:
+        if subprocess.run(["cmake", "-S", ROOT, "--preset", preset], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
+            return broken(preset, "does not configure", log)
+        names = [test["name"] for test in listed(build) if not wanted or wanted.search(test["name"])]
+        if not names:
+            return broken(preset, "has no test", log)
+        if subprocess.run(["ninja", "-C", build, *names], stdout=out, stderr=subprocess.STDOUT).returncode:
+            return broken(preset, "does not build", log)
+    return ctest(preset, names)
+
+
+def listed(build):
+    answer = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)["tests"]
+
+
+def ctest(preset, names=None):
+    """Runs CTest; a GoogleTest binary counts with its cases, any other entry as one."""
+    build, folder = ROOT / "build" / preset, RESULTS / preset
+    subprocess.run(["rm", "-rf", folder], check=True)
+    folder.mkdir()
+    report = folder / "ctest.junit"
+    select = ["-R", "^(" + "|".join(map(re.escape, names)) + ")$"] if names else []
+    env = os.environ | {"GTEST_OUTPUT": f"xml:{folder}/"}
+    command = ["ctest", "--test-dir", build, "-j2", "--timeout", "600", "--no-tests=error", "--output-junit", report, *select]
+    run = subprocess.run(command, env=env, capture_output=True, text=True)
+    if not report.exists():
+        return failure(f"{preset}: ctest", tail(run.stdout + run.stderr))
+    tally = Tally()
+    for entry in xml.parse(report).getroot().iter("testcase"):
+        tally.add(binary(preset, entry, folder / f"{entry.get('name')}.xml"))
+    return tally
+
+
+def binary(preset, entry, cases):
+    """-> the tally of one CTest entry. A crash leaves no GoogleTest report, or one without a failure: both count as one."""
+    tally = junit(cases, preset) if cases.exists() else Tally()
+    said = tail(entry.findtext("system-out") or "")
+    if entry.get("status") == "run" and entry.find("failure") is None:
+        if not cases.exists():
+            tally.passed += 1
+    elif tally.failed == 0:
+        tally.fail(f"{preset}: {entry.get('name')}", said or "did not run")
+    return tally
+
+
+def junit(path, label):
+    """-> the tally of a JUnit-like report, which GoogleTest and pytest both write."""
+    tally = Tally()
+    for case in xml.parse(path).getroot().iter("testcase"):
+        bad = [*case.findall("failure"), *case.findall("error")]
+        if bad:
+            said = "\n".join(tail(item.text or item.get("message") or "") for item in bad)
+            tally.fail(f"{label}: {case.get('classname')}.{case.get('name')}", said)
+        elif case.find("skipped") is not None or case.get("status") == "notrun":
+            tally.skipped += 1
+        else:
+            tally.passed += 1
+    return tally
+
+
+def pytest():
+    report = RESULTS / "pytest.xml"
+    report.unlink(missing_ok=True)
+    # VITRO_ALL_BUILT: tests of the real extension module must then run, not skip.
+    run = subprocess.run([sys.executable, "-m", "pytest", f"--junitxml={report}", "tests/tidy", "tests/python"], cwd=ROOT,
+                         env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
+    tally = junit(report, "pytest") if report.exists() else Tally()
+    if run.returncode and tally.failed == 0:
+        tally.fail("pytest", tail(run.stdout + run.stderr))
+    return tally
+
+
+def fuzz():
+    """Builds every *_fuzz target and lets each look for trouble for a while, from its corpus if tests/fuzz has one."""
+    build, log = ROOT / "build" / "fuzz", RESULTS / "fuzz-build.log"
+    with open(log, "w") as out:
+        if subprocess.run(["cmake", "-S", ROOT, "--preset", "fuzz"], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
+            return broken("fuzz", "does not configure", log)
+        targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True).stdout
+        names = sorted(set(re.findall(r"^(\w+_fuzz): phony", targets, re.MULTILINE)))
+        if names and subprocess.run(["ninja", "-C", build, *names], stdout=out, stderr=subprocess.STDOUT).returncode:
+            return broken("fuzz", "does not build", log)
+    tally = Tally()
+    for name in names:
+        program = next(path for path in build.rglob(name) if path.is_file())
+        found, seeds = RESULTS / "fuzz" / name, ROOT / "tests" / "fuzz" / name
+        found.mkdir(parents=True, exist_ok=True)
+        command = [program, f"-max_total_time={FUZZ_SECONDS}", "-seed=1", "-timeout=20", "-rss_limit_mb=2048",
+                   f"-artifact_prefix={found}/crash-", found, *([seeds] if seeds.is_dir() else [])]
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        if run.returncode:
+            tally.fail(f"fuzz: {name}", tail(run.stderr))
+        else:
+            tally.passed += 1
+    return tally
+
+
+def failure(name, said):
+    tally = Tally()
+    tally.fail(name, said)
+    return tally
+
+
+def broken(preset, what, log):
+    return failure(f"{preset}: {what}", tail(log.read_text(errors="replace")) + f"\n(whole log: {log})")
+
+
+def tail(text, lines=30):
+    return "\n".join(text.strip().splitlines()[-lines:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""The house rules hold, and each of them would notice if it did not."""
+import pytest
+import rules
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+def test_holds(rule):
+    assert not rules.violations(rule)
+
+
+BREACHES = [
+    (rules.engine_without_systemc, "engine/decode/a.cpp", "#include <systemc>\n"),
+    (rules.engine_without_systemc, "engine/decode/a.cpp", "#include <tlm.h>\n"),
+    (rules.engine_stands_alone, "engine/base/a.hpp", '#include "sim/machine.hpp"\n'),
+    (rules.engine_stands_alone, "engine/host/a.cpp", "#include <pybind11/pybind11.h>\n"),
+    (rules.hw_models_know_only_base, "hw_models/dram/a.hpp", '#include "engine/machine/machine.hpp"\n'),
+    (rules.hw_models_know_only_base, "hw_models/dram/a.hpp", '#include "sim/machine.hpp"\n'),
+    (rules.policies_see_the_seam, "engine/ffn/a.cpp", '#include "engine/host/threads.hpp"\n'),
+    (rules.policies_see_the_seam, "engine/moe/a.cpp", '#include "engine/kernels/x86/gemv.hpp"\n'),
+    (rules.no_ambient_time_or_chance, "sim/a.cpp", "auto t = std::chrono::steady_clock::now();\n"),
+    (rules.no_ambient_time_or_chance, "engine/ffn/a.cpp", "int x = rand();\n"),
+    (rules.no_ambient_time_or_chance, "hw_models/ufs/a.cpp", "std::random_device seed;\n"),
+    (rules.no_ambient_time_or_chance, "tests/sim/a_test.cpp", "std::mt19937 rng(1);\n"),
+    (rules.headers_have_pragma_once, "engine/base/a.hpp", "int f();\n"),
+    (rules.short_lines, "engine/base/a.hpp", "x" * 141 + "\n"),
+    (rules.short_lines, "vitro", "x" * 141 + "\n"),
+    (rules.short_files, "engine/base/a.cpp", "\n" * 401),
+    (rules.clean_whitespace, "docs/a.md", "text\r\n"),
+    (rules.clean_whitespace, "engine/base/a.cpp", "int x; \n"),
+    (rules.clean_whitespace, "engine/base/a.cpp", "\tint x;\n"),
+    (rules.clean_whitespace, "engine/base/a.cpp", "int x;"),
+    (rules.nothing_left_to_do, "engine/base/a.cpp", "// TODO: later\n"),
+    (rules.no_machine_paths, "docs/a.md", "see /home/ann/vitro\n"),
+    (rules.no_machine_paths, "configs/a.yaml", "model: ../../shared/models/a.gguf\n"),
+    (rules.links_resolve, "docs/a.md", "see [the rest](nowhere.md)\n"),
+]
+
+
+@pytest.mark.parametrize("rule, path, text", BREACHES)
+def test_notices(rule, path, text):
+    assert list(rule(path, text))
+
+
+LAWFUL = [
+    (rules.engine_without_systemc, "sim/a.cpp", "#include <systemc>\n"),
+    (rules.hw_models_know_only_base, "hw_models/dram/a.hpp", '#include "engine/base/units.hpp"\n#include "hw_models/port.hpp"\n'),
+    (rules.policies_see_the_seam, "engine/ffn/a.cpp", '#include "engine/kernels/contract.hpp"\n#include "engine/machine/machine.hpp"\n'),
+    (rules.no_ambient_time_or_chance, "engine/host/a.cpp", "auto t = std::chrono::steady_clock::now();\n"),
+    (rules.no_ambient_time_or_chance, "engine/ffn/a.cpp", '// never call rand() or steady_clock::now\nlog("rand()"); operand(x);\n'),
+    (rules.short_lines, "engine/base/a.hpp", "x" * 140 + "\n"),
+    (rules.short_files, "engine/base/a.cpp", "\n" * 400),
+    (rules.no_machine_paths, "docs/a.md", "https://example.org/home/ann and out/work/x\n"),
+    (rules.links_resolve, "docs/a.md", "[here](CONVENTIONS.md#top) and [there](https://example.org/x)\n"),
+]
+
+
+@pytest.mark.parametrize("rule, path, text", LAWFUL)
+def test_lets_pass(rule, path, text):
+    assert not list(rule(path, text))
+
+
+def test_every_rule_is_shown_to_notice_something():
+    assert {rule for rule, _, _ in BREACHES} == set(rules.RULES)
+
+
+def test_looks_at_the_real_tree():
+    assert {"engine/machine/machine.hpp", "CMakeLists.txt", "vitro", "python/vitro/cli.py"} <= set(rules.files())
