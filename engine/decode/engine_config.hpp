@@ -28,7 +28,7 @@ struct EngineConfig {
   std::uint32_t prefill_chunk = 128;
   Bytes read_ahead = 0;             // of the mmap policy
   FunctionKind function = FunctionKind::compute;
-  std::string record, replay, profile;  // files
+  std::string record, replay;           // recordings to write, to read
   bool numerics() const { return function == FunctionKind::compute; }
 };
 

@@ -16,7 +16,34 @@ VariantId read_variant(Reader& reader) {
   return variant::by_name(activations);
 }
 
-EngineConfig read_engine(Reader reader) {
+// Firing statistics of a model without weights (traces/draw.hpp). One entry for all layers, or one per layer.
+DrawProfile read_profile(Reader reader) {
+  DrawProfile profile;
+  const auto read_layer = [](Reader& layer) {
+    FiringProfile firing;
+    firing.fraction = layer.quantity("fraction", Dimension::ratio, firing.fraction);
+    firing.skew = layer.number("skew", 0, 10, firing.skew);
+    return firing;
+  };
+  if (reader.has("layers")) {
+    profile.layers.clear();
+    for (const Node& node : reader.list("layers")) {
+      Reader layer(node, reader.name_of("layers"));
+      profile.layers.push_back(read_layer(layer));
+      layer.finish();
+    }
+    if (profile.layers.empty()) reader.fail("layers", "is empty (expected one entry per layer)");
+  } else {
+    profile.layers = {read_layer(reader)};
+  }
+  profile.expert_skew = reader.number("expert_skew", 0, 10, 0);
+  profile.persistence = reader.quantity("persistence", Dimension::ratio, 0);
+  profile.stretch = static_cast<std::uint32_t>(reader.integer("stretch", 1, 1 << 20, profile.stretch));
+  reader.finish();
+  return profile;
+}
+
+EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   EngineConfig engine;
   engine.policy = reader.text("policy", "dense");
   if (reader.has("units")) {
@@ -42,7 +69,7 @@ EngineConfig read_engine(Reader reader) {
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
   engine.record = reader.text("record", "");
   engine.replay = reader.text("replay", "");
-  engine.profile = reader.text("profile", "");
+  if (std::optional<Reader> drawn = reader.optional_child("profile")) profile = read_profile(std::move(*drawn));
   if (engine.function == FunctionKind::replay && engine.replay.empty()) reader.fail("replay", "is missing: engine.function is replay");
   reader.ignore("name");
   reader.ignore("description");
@@ -106,7 +133,7 @@ Experiment read_experiment(const Node& root) {
   if (experiment.machine == "sim" && experiment.device.is_null()) reader.fail("device", "is missing: a simulation needs a device file");
   experiment.model = read_model(reader.child("model"));
   if (std::optional<Reader> engine = reader.optional_child("engine")) {
-    experiment.engine = read_engine(std::move(*engine));
+    experiment.engine = read_engine(std::move(*engine), experiment.profile);
   } else {
     experiment.engine.matmul = variant::kFloat;
     experiment.engine.read_ahead = 128 * KiB;

@@ -7,6 +7,7 @@
 
 #include "engine/base/config.hpp"
 #include "engine/decode/engine_config.hpp"
+#include "traces/draw.hpp"
 
 namespace vitro {
 
@@ -31,6 +32,7 @@ struct Experiment {
   Node device;                 // null on an uncalibrated host
   ModelSource model;
   EngineConfig engine;
+  DrawProfile profile;         // of engine.function: draw
   Workload workload;
   MemoryConfig memory;
   Node expect;                 // checked by the command line

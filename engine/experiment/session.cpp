@@ -20,12 +20,12 @@
 namespace vitro {
 namespace {
 
-std::unique_ptr<Function> make_function(const Experiment& experiment, const LoadedModel& model) {
+std::unique_ptr<Function> make_function(const Experiment& experiment) {
   const EngineConfig& engine = experiment.engine;
   switch (engine.function) {
     case FunctionKind::compute: return std::make_unique<ComputeFunction>(ComputeOptions{engine.kernels});
-    case FunctionKind::replay: return std::make_unique<ReplayFunction>(engine.replay);
-    case FunctionKind::draw: return make_draw_function(model.config, engine.profile, experiment.workload.seed);
+    case FunctionKind::replay: return std::make_unique<ReplayFunction>(Recording::load(engine.replay));
+    case FunctionKind::draw: return std::make_unique<DrawFunction>(experiment.profile, experiment.workload.seed);
   }
   return nullptr;
 }
@@ -33,7 +33,7 @@ std::unique_ptr<Function> make_function(const Experiment& experiment, const Load
 // The parts of a run that have to outlive each other in this order.
 struct Run {
   Run(const Experiment& e, const SessionOptions& options, const MachineFactory& machines, bool traced)
-      : experiment(e), model(load_model(e.model, e.engine, options.cache_dir)), function(make_function(e, model)) {
+      : experiment(e), model(load_model(e.model, e.engine, options.cache_dir)), function(make_function(e)) {
     if (!e.engine.record.empty()) recorder = std::make_unique<RecordingFunction>(*function);
     if (traced) perfetto = std::make_unique<PerfettoTrace>("vitro " + e.machine);
     MachineRequest request;
@@ -45,12 +45,15 @@ struct Run {
     request.phantom = !e.engine.numerics();
     request.seed = e.workload.seed;
     host = machines(request, recorder ? static_cast<Function&>(*recorder) : *function, trace());
-    weights = model.open(host->machine().storage);
+    Machine& m = host->machine();
+    if (recorder) recording_storage = std::make_unique<RecordingStorage>(m.storage, reads);
+    machine.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});
+    weights = model.open(machine->storage);
   }
 
   TraceSink& trace() { return perfetto ? static_cast<TraceSink&>(*perfetto) : null_trace; }
 
-  Policy make_policy(const PolicyLimits& limits) { return ::vitro::make_policy(host->machine(), experiment.engine, experiment.memory, model.config, weights, limits); }
+  Policy make_policy(const PolicyLimits& limits) { return ::vitro::make_policy(*machine, experiment.engine, experiment.memory, model.config, weights, limits); }
 
   const Experiment& experiment;
   LoadedModel model;
@@ -59,11 +62,14 @@ struct Run {
   NullTrace null_trace;
   std::unique_ptr<PerfettoTrace> perfetto;
   std::unique_ptr<MachineHost> host;
+  std::vector<RecordedRead> reads;
+  std::unique_ptr<RecordingStorage> recording_storage;
+  std::optional<Machine> machine;  // the host's, seen through the recorder
   WeightStore weights;
 };
 
 Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, RunRecord* record) {
-  Machine& machine = run->host->machine();
+  Machine& machine = *run->machine;
   co_await policy->residency->load();
   record->loaded = machine.clock.now();
   record->load_bytes = machine.storage.totals().bytes_read;
@@ -117,7 +123,12 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   const MachineReport machine = run.host->report(begin, generation.end);
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
 
-  if (run.recorder) run.recorder->write(experiment.engine.record);
+  if (run.recorder) {
+    Recording recording = run.recorder->take();
+    recording.about = {{"experiment", experiment.name}, {"model", run.model.name}, {"policy", experiment.engine.policy}};
+    recording.reads = std::move(run.reads);
+    recording.save(experiment.engine.record);
+  }
   if (!options.out_dir.empty()) {
     std::filesystem::create_directories(options.out_dir);
     run.perfetto->write_json(options.out_dir + "/trace.json");

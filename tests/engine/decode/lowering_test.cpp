@@ -85,7 +85,9 @@ TEST(Lowering, no_unit_reads_what_another_one_writes_in_the_same_phase) {
           const bool same_cut = from.split == graph[id].split && phase.groups[group_of[inputs[i]]].extent == phase.groups[group].extent;
           EXPECT_TRUE(from.split == Split::replicated || same_cut) << from.name << " -> " << graph[id].name;
           EXPECT_NE(from.op, Op::route) << graph[id].name;
-          if (from.split != Split::replicated) EXPECT_NE(graph[id].op, Op::matmul) << graph[id].name;
+          if (from.split != Split::replicated) {
+            EXPECT_NE(graph[id].op, Op::matmul) << graph[id].name;
+          }
           EXPECT_LE(group_of[inputs[i]], group) << "producers come first on each unit";
         }
       }
