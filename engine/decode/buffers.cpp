@@ -17,7 +17,7 @@ Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& 
     if (op.width == 0) continue;
     Need& need = needs[op.output];
     need.width = std::max(need.width, op.width);
-    const std::uint32_t rows = op.rows == Rows::all ? limits.rows : op.rows == Rows::sampled ? limits.sampled : limits.routed;
+    const std::uint32_t rows = op.rows == RowSet::all ? limits.rows : op.rows == RowSet::sampled ? limits.sampled : limits.routed;
     need.rows = std::max(need.rows, rows);
     if (op.split == Split::replicated) need.copies = units;
   }

@@ -29,9 +29,9 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, std::
     }
     if (!own_work) continue;
     for (const OperatorGroup& group : phase.groups) {
-      if (group.rows == Rows::sampled && step.sampled->empty()) continue;
+      if (group.rows == RowSet::sampled && step.sampled->empty()) continue;
       if (!step.choose && graph_[group.operators.front()].op == Op::sample) continue;
-      if (group.rows != Rows::routed) {
+      if (group.rows != RowSet::routed) {
         append_group(group, site, units, queues[unit]);
         continue;
       }
@@ -87,9 +87,9 @@ std::uint32_t CallBuilder::slice_step(const OperatorGroup& group) const {
 
 std::pair<std::uint32_t, std::uint32_t> CallBuilder::rows_of(const Operator& op, const Site& site) const {
   switch (op.rows) {
-    case Rows::all: return {0, static_cast<std::uint32_t>(site.step->rows->size())};
-    case Rows::sampled: return {0, static_cast<std::uint32_t>(site.step->sampled->size())};
-    case Rows::routed:
+    case RowSet::all: return {0, static_cast<std::uint32_t>(site.step->rows->size())};
+    case RowSet::sampled: return {0, static_cast<std::uint32_t>(site.step->sampled->size())};
+    case RowSet::routed:
       // Seen from outside the experts (expert_sum), the partial sums of all of them.
       if (site.expert == nullptr) return {0, static_cast<std::uint32_t>(site.step->experts.rows.size())};
       return {site.expert->first, site.expert->count};
@@ -112,7 +112,7 @@ bool CallBuilder::in_phase(OperatorId id, const Phase& phase) const {
 // A replicated tensor of this phase is the unit's own copy; of an earlier phase, the first unit's, which always has one.
 View CallBuilder::input(OperatorId consumer, OperatorId producer, const Site& site) const {
   const Operator& from = graph_[producer];
-  if (graph_[consumer].rows == Rows::routed && from.rows == Rows::all) {
+  if (graph_[consumer].rows == RowSet::routed && from.rows == RowSet::all) {
     // One row for one expert needs no regrouping; otherwise the rows of this expert have been gathered.
     if (site.step->rows->size() == 1) return buffers_.view(from.output, 0, 1, 0);
     return buffers_.view("expert_x", site.expert->first, site.expert->count, site.unit);
@@ -149,7 +149,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   call.layer = op.layer;
   call.slice = slice;
   call.params = op.params;
-  call.batch = op.rows == Rows::sampled ? step.sampled : step.rows;
+  call.batch = op.rows == RowSet::sampled ? step.sampled : step.rows;
   call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
   if (site.expert != nullptr) call.expert = static_cast<std::int16_t>(site.expert->expert);
 
@@ -173,7 +173,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       const Weight& weight = weights_.get(*op.weight, op.layer);
       if (variant::supports(options_.matmul, weight.format, weight.layout)) call.variant = options_.matmul;
       // Rows of one expert have to stand together before its matrices see them; each unit gathers its own copy.
-      const bool gathers = site.expert != nullptr && rows > 1 && graph_[inputs[0]].rows == Rows::all && *op.weight == Role::ffn_gate;
+      const bool gathers = site.expert != nullptr && rows > 1 && graph_[inputs[0]].rows == RowSet::all && *op.weight == Role::ffn_gate;
       if (gathers) {
         KernelCall gather;
         gather.op = Op::gather;

@@ -43,7 +43,7 @@ class Lowering {
 
   bool joins_current(OperatorId id) const {
     const Operator& op = graph_[id];
-    if ((op.rows == Rows::routed) != phases_.back().routed && op.op != Op::expert_sum && op.op != Op::add) return false;
+    if ((op.rows == RowSet::routed) != phases_.back().routed && op.op != Op::expert_sum && op.op != Op::add) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);
     for (std::uint8_t i = 0; i < inputs.size(); ++i) {
       if (!in_current(inputs[i])) continue;
@@ -51,7 +51,7 @@ class Lowering {
       if (from.op == Op::route) return false;
       // Different experts' partial sums meet here, slice by slice, on the unit that made them.
       if (op.op == Op::expert_sum && i == 0) continue;
-      if (units_ == 1 && op.rows != Rows::routed) continue;
+      if (units_ == 1 && op.rows != RowSet::routed) continue;
       if (from.split == Split::replicated) continue;
       if (from.split == Split::single && op.split == Split::single) continue;
       if (reads_whole(op, i) || from.split != op.split || extent_of(from) != extent_of(op)) return false;
@@ -61,7 +61,7 @@ class Lowering {
 
   void open_phase(OperatorId id) {
     const Operator& op = graph_[id];
-    phases_.push_back({op.layer, op.block, op.rows == Rows::routed, {}});
+    phases_.push_back({op.layer, op.block, op.rows == RowSet::routed, {}});
   }
 
   void place(OperatorId id) {

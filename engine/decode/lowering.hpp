@@ -10,7 +10,7 @@ namespace vitro {
 // through all of them without meeting the others.
 struct OperatorGroup {
   Split split{};
-  Rows rows{};
+  RowSet rows{};
   std::uint32_t extent = 1;  // columns or KV heads to be shared out
   std::uint32_t grain = 1;   // a slice starts at a multiple of this
   std::vector<OperatorId> operators;

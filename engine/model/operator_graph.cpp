@@ -108,7 +108,7 @@ class Builder {
     }
     const OperatorId glu = add(Op::glu, "ffn_act", Split::rows, "hidden", c_.ffn, {gate, up});
     graph_[glu].params = {static_cast<float>(c_.activation)};
-    return matmul(glu, "ffn_down", rows_ == Rows::routed ? "partial" : "down", c_.width, Role::ffn_down);
+    return matmul(glu, "ffn_down", rows_ == RowSet::routed ? "partial" : "down", c_.width, Role::ffn_down);
   }
 
   OperatorId experts(OperatorId x) {
@@ -117,16 +117,16 @@ class Builder {
     const OperatorId logits = matmul(normed, "ffn_gate_inp", "router_logits", c_.experts, Role::router);
     const OperatorId route = add(Op::route, "route", Split::single, "experts", 0, {logits});
     graph_[route].params = {static_cast<float>(c_.experts_used), c_.renormalise_experts ? 1.0f : 0.0f};
-    rows_ = Rows::routed;
+    rows_ = RowSet::routed;
     const OperatorId partial = gated_ffn(normed, route);
-    rows_ = Rows::all;
+    rows_ = RowSet::all;
     const OperatorId sum = add(Op::expert_sum, "expert_sum", Split::rows, "down", c_.width, {partial, route});
     return residual(x, sum, "ffn_residual");
   }
 
   void head(OperatorId x) {
     block_ = BlockKind::head;
-    rows_ = Rows::sampled;
+    rows_ = RowSet::sampled;
     const OperatorId last = add(Op::gather, "last_rows", Split::replicated, "last", c_.width, {x});
     const OperatorId normed = norm(last, "output_norm", Role::output_norm);
     const Role weight = c_.tied_embedding ? Role::token_embedding : Role::output;
@@ -138,7 +138,7 @@ class Builder {
   OperatorGraph graph_;
   std::int16_t layer_ = -1;
   BlockKind block_ = BlockKind::embed;
-  Rows rows_ = Rows::all;
+  RowSet rows_ = RowSet::all;
 };
 
 }  // namespace

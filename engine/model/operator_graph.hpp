@@ -23,7 +23,7 @@ enum class Split : std::uint8_t {
 };
 
 // Which rows of the step an operator works on.
-enum class Rows : std::uint8_t {
+enum class RowSet : std::uint8_t {
   all,       // every (sequence, position) of the step
   sampled,   // those whose next token is wanted
   routed,    // those that chose the expert at hand
@@ -35,7 +35,7 @@ struct Operator {
   std::int16_t layer = -1;
   BlockKind block{};
   Split split{};
-  Rows rows = Rows::all;
+  RowSet rows = RowSet::all;
   std::string output;         // tensor written; the same name in every layer, so buffers are shared
   std::uint32_t width = 0;    // elements of the output per row
   std::optional<Role> weight, bias;

@@ -73,7 +73,7 @@ TEST(OperatorGraph, families_differ_in_data_only) {
   ModelConfig moe = small();
   moe.experts = 4, moe.experts_used = 2;
   const OperatorGraph graph = build_graph(moe);
-  EXPECT_EQ(find(graph, "blk.1.ffn_down")->rows, Rows::routed);
+  EXPECT_EQ(find(graph, "blk.1.ffn_down")->rows, RowSet::routed);
   ASSERT_NE(find(graph, "blk.1.expert_sum"), nullptr);
   EXPECT_EQ(find(build_graph(small()), "blk.1.route"), nullptr);
 }
