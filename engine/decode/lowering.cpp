@@ -77,6 +77,9 @@ class Lowering {
     }
     std::sort(follows.begin(), follows.end());
     follows.erase(std::unique(follows.begin(), follows.end()), follows.end());
+    // An earlier group can only move up to the latest one if nothing on the way reads it: a residual sum does not pull
+    // the sum before it past the norm that stands between them.
+    std::erase_if(follows, [&](std::size_t g) { return g != follows.back() && is_read_after(g); });
     if (follows.empty()) {
       const std::uint32_t extent = extent_of(op);
       groups.push_back({op.split, op.rows, extent, op.split == Split::rows ? kTileRows : 1, {id}});
@@ -94,6 +97,18 @@ class Lowering {
     for (std::size_t g = 0; g < groups.size(); ++g) {
       for (const OperatorId member : groups[g].operators) where_[member] = {phases_.size() - 1, g};
     }
+  }
+
+  bool is_read_after(std::size_t group) const {
+    const std::vector<OperatorGroup>& groups = phases_.back().groups;
+    for (std::size_t later = group + 1; later < groups.size(); ++later) {
+      for (const OperatorId id : groups[later].operators) {
+        for (const OperatorId input : inputs_of(graph_, id)) {
+          if (in_current(input) && where_.at(input).group == group) return true;
+        }
+      }
+    }
+    return false;
   }
 
   const OperatorGraph& graph_;
