@@ -1,0 +1,148 @@
+#include "engine/machine/budgeted_memory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace vitro {
+namespace {
+
+BudgetedMemory memory_of(Bytes limit, bool phantom = false) { return BudgetedMemory({limit, 0, 0, 0}, phantom); }
+
+// Pages of [data, data + size) that are in memory now.
+std::size_t resident_pages(const std::byte* data, Bytes size) {
+  std::vector<unsigned char> pages(size / kPageSize);
+  if (::mincore(const_cast<std::byte*>(data), size, pages.data()) != 0) return ~std::size_t{0};
+  std::size_t n = 0;
+  for (const unsigned char page : pages) n += page & 1;
+  return n;
+}
+
+TEST(BudgetedMemory, a_lease_is_zeroed_page_aligned_and_charged_in_whole_pages) {
+  BudgetedMemory memory = memory_of(MiB);
+  const Lease lease = memory.lease(5000, Placement::dram, Region::kv).value_or_throw();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(lease.data()) % kPageSize, 0u);
+  EXPECT_EQ(lease.size(), 2 * kPageSize);
+  for (Bytes i = 0; i < lease.size(); ++i) ASSERT_EQ(lease.data()[i], std::byte{0});
+  EXPECT_EQ(memory.budget(Placement::dram).used, 2 * kPageSize);
+}
+
+TEST(BudgetedMemory, the_last_byte_fits_and_the_next_does_not) {
+  BudgetedMemory memory = memory_of(4 * kPageSize);
+  const Lease all = memory.lease(4 * kPageSize, Placement::dram, Region::fixed).value_or_throw();
+  const Result<Lease> more = memory.lease(1, Placement::dram, Region::hot);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.status().code, Code::over_budget);
+  EXPECT_EQ(more.status().message, "4.00 KiB more for hot do not fit: 16.00 KiB of 16.00 KiB are in use");
+}
+
+TEST(BudgetedMemory, a_placement_without_a_limit_does_not_exist) {
+  BudgetedMemory memory = memory_of(MiB);
+  EXPECT_EQ(memory.lease(1, Placement::npu_tcm, Region::fixed).status().code, Code::over_budget);
+}
+
+TEST(BudgetedMemory, the_budget_returns_with_the_last_holder) {
+  BudgetedMemory memory = memory_of(MiB);
+  Lease first = memory.lease(kPageSize, Placement::dram, Region::cold).value_or_throw();
+  Lease second = first;
+  first = Lease();
+  EXPECT_EQ(memory.budget(Placement::dram).used, kPageSize);
+  second.data()[0] = std::byte{1};
+  second = Lease();
+  EXPECT_EQ(memory.budget(Placement::dram).used, 0u);
+}
+
+TEST(BudgetedMemory, peaks_are_kept_per_region) {
+  BudgetedMemory memory = memory_of(MiB);
+  const auto region = [&](Region r) { return static_cast<std::size_t>(r); };
+  {
+    const Lease hot = memory.lease(3 * kPageSize, Placement::dram, Region::hot).value_or_throw();
+  }
+  const Lease cold = memory.lease(2 * kPageSize, Placement::dram, Region::cold).value_or_throw();
+  const Budget& budget = memory.budget(Placement::dram);
+  EXPECT_EQ(budget.peak, 3 * kPageSize);
+  EXPECT_EQ(budget.region_peak[region(Region::hot)], 3 * kPageSize);
+  EXPECT_EQ(budget.region_used[region(Region::hot)], 0u);
+  EXPECT_EQ(budget.region_peak[region(Region::cold)], 2 * kPageSize);
+}
+
+TEST(BudgetedMemory, a_reserved_range_costs_what_is_committed) {
+  BudgetedMemory memory = memory_of(4 * kPageSize);
+  const Lease range = memory.reserve(Bytes{1} << 40, Placement::dram, Region::cold).value_or_throw();
+  EXPECT_EQ(memory.budget(Placement::dram).used, 0u);
+  EXPECT_TRUE(memory.commit(range, 100 * GiB, 3 * kPageSize).ok());
+  EXPECT_EQ(memory.commit(range, 0, 2 * kPageSize).code, Code::over_budget);
+  EXPECT_EQ(memory.budget(Placement::dram).used, 3 * kPageSize);
+  memory.decommit(range, 100 * GiB, 3 * kPageSize);
+  EXPECT_TRUE(memory.commit(range, 0, 4 * kPageSize).ok());
+}
+
+TEST(BudgetedMemory, decommit_gives_pages_back_to_the_system_and_they_return_zeroed) {
+  BudgetedMemory memory = memory_of(16 * MiB);
+  const Lease range = memory.reserve(8 * MiB, Placement::dram, Region::cold).value_or_throw();
+  ASSERT_TRUE(memory.commit(range, 0, 8 * MiB).ok());
+  std::memset(range.data(), 0xff, 8 * MiB);
+  EXPECT_EQ(resident_pages(range.data(), 8 * MiB), 8 * MiB / kPageSize);
+  memory.decommit(range, 2 * MiB, 4 * MiB);
+  EXPECT_EQ(resident_pages(range.data(), 8 * MiB), 4 * MiB / kPageSize);
+  EXPECT_EQ(memory.budget(Placement::dram).used, 4 * MiB);
+  ASSERT_TRUE(memory.commit(range, 2 * MiB, kPageSize).ok());
+  EXPECT_EQ(range.data()[2 * MiB], std::byte{0});
+  EXPECT_EQ(range.data()[2 * MiB - 1], std::byte{0xff});
+}
+
+TEST(BudgetedMemory, a_range_that_goes_refunds_what_was_committed) {
+  BudgetedMemory memory = memory_of(MiB);
+  {
+    const Lease range = memory.reserve(MiB, Placement::dram, Region::kv).value_or_throw();
+    ASSERT_TRUE(memory.commit(range, kPageSize, 5 * kPageSize).ok());
+  }
+  EXPECT_EQ(memory.budget(Placement::dram).used, 0u);
+  EXPECT_EQ(memory.budget(Placement::dram).peak, 5 * kPageSize);
+}
+
+TEST(BudgetedMemory, a_phantom_is_accounted_and_not_there) {
+  BudgetedMemory memory = memory_of(Bytes{1} << 50, true);
+  const Lease lease = memory.lease(Bytes{1} << 49, Placement::dram, Region::fixed).value_or_throw();
+  EXPECT_EQ(lease.data(), nullptr);
+  EXPECT_EQ(memory.budget(Placement::dram).used, Bytes{1} << 49);
+}
+
+TEST(BudgetedMemory, leases_outlive_the_memory_that_gave_them) {
+  Lease lease;
+  {
+    BudgetedMemory memory = memory_of(MiB);
+    lease = memory.lease(kPageSize, Placement::dram, Region::fixed).value_or_throw();
+  }
+  lease.data()[0] = std::byte{7};
+  EXPECT_EQ(lease.data()[0], std::byte{7});
+}
+
+TEST(BudgetedMemory, leases_may_be_dropped_on_other_threads_while_the_policy_looks_at_the_budget) {
+  BudgetedMemory memory = memory_of(64 * MiB);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      Lease lease = memory.lease(kPageSize, Placement::dram, Region::staging).value_or_throw();
+      threads.emplace_back([held = std::move(lease)]() mutable { held = Lease(); });
+    }
+    EXPECT_LE(memory.budget(Placement::dram).used, 4 * kPageSize);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(memory.budget(Placement::dram).used, 0u);
+  }
+}
+
+TEST(BudgetedMemoryDeathTest, giving_back_more_than_was_committed_is_our_bug) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  BudgetedMemory memory = memory_of(MiB);
+  const Lease range = memory.reserve(MiB, Placement::dram, Region::kv).value_or_throw();
+  ASSERT_TRUE(memory.commit(range, 0, kPageSize).ok());
+  EXPECT_DEATH(memory.decommit(range, 0, 2 * kPageSize), "not committed");
+  EXPECT_DEATH((void)memory.commit(range, 100, kPageSize), "whole pages");
+}
+
+}  // namespace
+}  // namespace vitro
