@@ -24,7 +24,8 @@ class KernelRates {
     known_.push_back({std::move(key), found ? entry->second : general_, found});
     return {static_cast<std::uint16_t>(known_.size() - 1), found};
   }
-  double rate(std::uint16_t id) const { return known_[id].rate; }
+  // Seconds or cycles, in the inverse of the table's unit. A call without multiply-adds needs no number.
+  double time(double macs, std::uint16_t id) const { return macs == 0 ? 0 : macs / known_.at(id).rate; }
 
  private:
   struct Known {

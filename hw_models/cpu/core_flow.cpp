@@ -51,7 +51,7 @@ void FlowCore::submit(const Work& work, Callback done) {
   busy_ = true;
   stolen_ = Picoseconds(0);
   done_ = done;
-  const double cycles = static_cast<double>(work.macs) / rates_.rate(work.kernel) +
+  const double cycles = rates_.time(static_cast<double>(work.macs), work.kernel) +
                         static_cast<double>(work.elementwise) / elementwise_per_cycle_ +
                         static_cast<double>(work.conversions) / conversions_per_cycle_ +
                         static_cast<double>(work.lookups) / lookups_per_cycle_ + work.row_runs * cycles_per_run_;

@@ -51,7 +51,7 @@ void FlowHexagon::submit(const Work& work, Callback done) {
   done_ = done;
   const std::uint32_t rows = std::max(1u, work.rows);
   const double padded = static_cast<double>(work.macs) / rows * static_cast<double>(round_up(rows, tile_rows_));
-  const double matrix = padded / rates_.rate(work.kernel);
+  const double matrix = rates_.time(padded, work.kernel);
   const double vector = static_cast<double>(work.elementwise) / elementwise_per_second_ +
                         static_cast<double>(work.conversions) / conversions_per_second_ +
                         static_cast<double>(work.lookups) / lookups_per_second_;

@@ -23,18 +23,18 @@ FlowPower::FlowPower(Reader& reader)
       dram_byte_(params_.joules_per_byte("dram_byte")),
       flash_byte_(params_.joules_per_byte("flash_byte")) {}
 
-void FlowPower::unit_active(std::string_view core_class, Picoseconds begin, Picoseconds end) {
+double FlowPower::active_watts(std::string_view core_class) const {
   const ParamTable& watts = params_.table("active_watts");
   const auto found = watts.values.find(core_class);
-  if (found != watts.values.end()) units_.add(begin, end, found->second * to_seconds(end - begin));
+  return found == watts.values.end() ? 0 : found->second;
 }
 
-double FlowPower::energy(Picoseconds begin, Picoseconds end, double dram_bytes, double flash_bytes) const {
-  return base_ * to_seconds(end - begin) + units_.sum(begin, end) + dram_bytes * dram_byte_ + flash_bytes * flash_byte_;
+double FlowPower::energy(Picoseconds window, double unit_joules, double dram_bytes, double flash_bytes) const {
+  return base_ * to_seconds(window) + unit_joules + dram_bytes * dram_byte_ + flash_bytes * flash_byte_;
 }
 
-double FlowPower::peak(Picoseconds begin, Picoseconds end, double dram_rate) const {
-  return base_ + units_.peak_rate(begin, end) + dram_rate * dram_byte_;
+double FlowPower::peak(double unit_watts, double dram_bytes_per_second) const {
+  return base_ + unit_watts + dram_bytes_per_second * dram_byte_;
 }
 
 }  // namespace vitro::hw
