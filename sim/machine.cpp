@@ -43,6 +43,7 @@ class SimMachine final : public MachineHost {
 
  private:
   std::vector<std::string> chosen_units(const SimOptions& options);
+  std::array<Bytes, kPlacements> device_limits();
   Core& core_named(std::string_view name, std::string_view why);
   double cpu_utilization(Picoseconds begin, Picoseconds end);
   void report_power(MachineReport& report, Picoseconds begin, Picoseconds end);
@@ -70,7 +71,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
       soc_(options.device, context_, registry_),
       unit_names_(chosen_units(options)),
       activity_(unit_names_.size()),
-      memory_(options.memory_limits, options.phantom) {
+      memory_(options.memory_limits.value_or(device_limits()), options.phantom) {
   for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model));
   Core& policy_core = core_named(options.policy_core, "policy_core");
   if (policy_core.model().clock().value == 0) throw ConfigError(fmt::format("policy_core: \"{}\" is no CPU core", options.policy_core));
@@ -108,6 +109,14 @@ std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
     throw ConfigError(fmt::format("{} CPU cores were asked for and {} has {}", options.threads, soc_.name(), names.size()));
   }
   return names;
+}
+
+std::array<Bytes, kPlacements> SimMachine::device_limits() {
+  std::array<Bytes, kPlacements> limits{soc_.summary().dram_available, 0, 0, 0};
+  for (const Processor& processor : soc_.processors()) {
+    limits[static_cast<std::size_t>(Placement::npu_mapped)] += processor.model->hand_off().session_limit;
+  }
+  return limits;
 }
 
 Core& SimMachine::core_named(std::string_view name, std::string_view why) {

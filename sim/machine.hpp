@@ -22,7 +22,8 @@ struct SimOptions {
   std::vector<std::string> unit_names;
   std::string policy_core = "cpu0";  // runs the policy, whether it is a unit or not
 
-  std::array<Bytes, kPlacements> memory_limits{4 * GiB, 0, 0, 0};
+  // None: what the device leaves to one application, and what a session of its NPU maps.
+  std::optional<std::array<Bytes, kPlacements>> memory_limits;
   bool phantom = false;                  // memory and scratch files are accounted but not there
   bool check_operands = false;           // see operand_check.hpp; costs a pass over all operands per call
   std::uint64_t seed = 0;
