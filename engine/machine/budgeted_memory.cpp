@@ -107,6 +107,10 @@ void BudgetedMemory::decommit(const Lease& range, Bytes offset, Bytes length) {
   account_->refund(range.placement(), range.block()->region, length);
 }
 
-const Budget& BudgetedMemory::budget(Placement where) const { return account_->budgets[static_cast<std::size_t>(where)]; }
+const Budget& BudgetedMemory::budget(Placement where) const {
+  const auto i = static_cast<std::size_t>(where);
+  const std::scoped_lock lock(account_->mutex);
+  return shown_[i] = account_->budgets[i];
+}
 
 }  // namespace vitro

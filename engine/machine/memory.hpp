@@ -66,6 +66,7 @@ class Memory {
   // Gives the bytes back, to the budget and to the operating system. Requires: committed.
   virtual void decommit(const Lease& range, Bytes offset, Bytes length) = 0;
 
+  // As of this call; call again for newer numbers.
   virtual const Budget& budget(Placement where) const = 0;
 };
 

@@ -1,0 +1,52 @@
+#include "traces/recorder.hpp"
+
+namespace vitro {
+namespace {
+
+OutcomeKey key_of(const KernelCall& call, std::size_t row) {
+  VITRO_CHECK(call.batch != nullptr && row < call.batch->size(), "an outcome for a row that the batch does not have");
+  return {call.layer, call.expert, (*call.batch)[row]};
+}
+
+void record(Recording& into, const KernelCall& call, const ActiveSet& active) {
+  const auto [first, end] = slice_range(call);
+  for (std::size_t row = 0; row < active.rows.size(); ++row) {
+    FiredNeurons& fired = into.fired[key_of(call, row)];
+    fired.add(*active.rows[row]);
+    if (call.rows == nullptr) fired.cover(first, end);
+    // Where only some rows were computed, nothing is known of the others.
+    for (std::size_t i = 0; call.rows != nullptr && i < call.rows->size();) {
+      const std::size_t run = i;
+      while (i < call.rows->size() && (*call.rows)[i] - (*call.rows)[run] == i - run) ++i;
+      fired.cover((*call.rows)[run], (*call.rows)[i - 1] + 1);
+    }
+  }
+}
+
+void record(Recording& into, const KernelCall& call, const std::vector<ExpertChoice>& choices) {
+  for (std::size_t row = 0; row < choices.size(); ++row) into.experts[key_of(call, row)] = choices[row];
+}
+
+void record(Recording& into, const KernelCall& call, const TokenChoice& choice) {
+  for (std::size_t row = 0; row < choice.tokens.size(); ++row) into.tokens[key_of(call, row)] = choice.tokens[row];
+}
+
+void record(Recording&, const KernelCall&, std::monostate) {}
+
+}  // namespace
+
+Outcome RecordingFunction::execute(const KernelCall& call) {
+  Outcome outcome = inner_.execute(call);
+  if (outcome.index() != 0) {
+    const std::scoped_lock lock(mutex_);
+    std::visit([&](const auto& what) { record(recording_, call, what); }, outcome);
+  }
+  return outcome;
+}
+
+Recording RecordingFunction::take() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(recording_, {});
+}
+
+}  // namespace vitro

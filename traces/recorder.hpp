@@ -1,0 +1,43 @@
+// Decorators that fill a Recording while a run goes on.
+#pragma once
+#include <mutex>
+
+#include "engine/machine/function.hpp"
+#include "engine/machine/storage_decorator.hpp"
+#include "traces/recording.hpp"
+
+namespace vitro {
+
+// Passes calls on to `inner` and keeps their outcomes; slices of one layer become one entry. Neurons are recorded where
+// a call asks for them (report_active). A position that is computed again replaces its experts and its token.
+class RecordingFunction final : public Function {
+ public:
+  explicit RecordingFunction(Function& inner) : inner_(inner) {}
+
+  Outcome execute(const KernelCall& call) override;  // thread-safe
+  // What was recorded up to now; the recorder starts anew.
+  Recording take();
+
+ private:
+  Function& inner_;
+  std::mutex mutex_;
+  Recording recording_;
+};
+
+// Adds the reads, in order of submission, to `into`.
+class RecordingStorage final : public StorageDecorator {
+ public:
+  RecordingStorage(Storage& inner, std::vector<RecordedRead>& into) : StorageDecorator(inner), into_(into) {}
+
+ protected:
+  Task<IoResult> serve(ReadRequest request) override {
+    into_.push_back({request.from, request.issuer, request.pattern, request.blocks_issuer, inner_.executor().now()});
+    co_return co_await inner_.read(std::move(request));
+  }
+  using StorageDecorator::serve;
+
+ private:
+  std::vector<RecordedRead>& into_;
+};
+
+}  // namespace vitro

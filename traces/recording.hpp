@@ -1,0 +1,62 @@
+// What the data decided in a run, without the data: which neurons fired, which experts were chosen, which tokens came.
+// Keyed by what the work was for, never by when or where it ran. docs/traces.md has the file format.
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/machine/kernel_call.hpp"
+#include "engine/machine/storage.hpp"
+
+namespace vitro {
+
+struct OutcomeKey {
+  std::int16_t layer = -1, expert = -1;
+  SeqPos at;
+  friend auto operator<=>(const OutcomeKey&, const OutcomeKey&) = default;
+};
+std::string to_string(const OutcomeKey& key);  // "layer 3, expert 1, sequence 0, position 17"
+
+// Neurons of a layer or expert that fired, and which ones were looked at: a slice that nobody computed is unknown, not
+// silent. Both ascending; ranges are half-open and do not touch.
+struct FiredNeurons {
+  std::vector<std::uint32_t> ids;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> covered;
+
+  // What one call found goes in by both; idempotent.
+  void cover(std::uint32_t first, std::uint32_t end);
+  void add(const std::vector<std::uint32_t>& found);
+  bool covers(std::uint32_t first, std::uint32_t end) const;
+};
+
+struct RecordedRead {
+  Extent extent;
+  UnitId issuer{};
+  Pattern pattern = Pattern::random;
+  bool blocks_issuer = false;
+  Picoseconds submitted{0};
+  friend bool operator==(const RecordedRead&, const RecordedRead&) = default;
+};
+
+struct Recording {
+  std::map<std::string, std::string> about;  // free text for people: model, prompt, engine
+  std::map<OutcomeKey, FiredNeurons> fired;
+  std::map<OutcomeKey, ExpertChoice> experts;
+  std::map<OutcomeKey, std::int32_t> tokens;
+  std::vector<RecordedRead> reads;  // in order of submission
+
+  std::string to_bytes() const;
+  // ConfigError naming `name` and the byte offset when the bytes are no recording, cut, damaged or of another version.
+  static Recording from_bytes(std::string_view bytes, const std::string& name);
+
+  void save(const std::string& path) const;
+  static Recording load(const std::string& path);
+};
+
+// The part of an operand's last dimension that a glu call works on, with "to the end" resolved.
+std::pair<std::uint32_t, std::uint32_t> slice_range(const KernelCall& call);
+
+}  // namespace vitro

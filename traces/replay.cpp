@@ -1,0 +1,62 @@
+#include "traces/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vitro {
+namespace {
+
+const std::vector<SeqPos>& rows_of(const KernelCall& call) {
+  VITRO_CHECK(call.batch != nullptr, "a call with an outcome needs a batch");
+  return *call.batch;
+}
+
+template <class T>
+const T& find(const std::map<OutcomeKey, T>& entries, const OutcomeKey& key, std::string_view what) {
+  const auto entry = entries.find(key);
+  if (entry == entries.end()) throw RunError(fmt::format("the recording has no {} for {}", what, to_string(key)));
+  return entry->second;
+}
+
+IndexList fired_in(const FiredNeurons& fired, const KernelCall& call, const OutcomeKey& key) {
+  const auto [first, end] = slice_range(call);
+  const auto require = [&, &key = key](std::uint32_t from, std::uint32_t to) {
+    if (!fired.covers(from, to)) throw RunError(fmt::format("the recording does not know neurons {} to {} of {}", from, to, to_string(key)));
+  };
+  auto ids = std::make_shared<std::vector<std::uint32_t>>();
+  if (call.rows != nullptr) {
+    for (const std::uint32_t neuron : *call.rows) require(neuron, neuron + 1);
+    std::set_intersection(fired.ids.begin(), fired.ids.end(), call.rows->begin(), call.rows->end(), std::back_inserter(*ids));
+  } else {
+    require(first, end);
+    ids->assign(std::lower_bound(fired.ids.begin(), fired.ids.end(), first), std::lower_bound(fired.ids.begin(), fired.ids.end(), end));
+  }
+  return ids;
+}
+
+}  // namespace
+
+Outcome ReplayFunction::execute(const KernelCall& call) {
+  const auto key = [&](SeqPos at) { return OutcomeKey{call.layer, call.expert, at}; };
+  if (call.op == Op::glu && call.report_active) {
+    ActiveSet active;
+    for (const SeqPos at : rows_of(call)) {
+      active.rows.push_back(fired_in(find(recording_.fired, key(at), "active neurons"), call, key(at)));
+    }
+    return active;
+  }
+  if (call.op == Op::route) {
+    std::vector<ExpertChoice> choices;
+    for (const SeqPos at : rows_of(call)) choices.push_back(find(recording_.experts, key(at), "experts"));
+    return choices;
+  }
+  if (call.op == Op::sample) {
+    TokenChoice choice;
+    for (const SeqPos at : rows_of(call)) choice.tokens.push_back(find(recording_.tokens, key(at), "token"));
+    return choice;
+  }
+  return {};
+}
+
+}  // namespace vitro

@@ -1,0 +1,20 @@
+// A Function that answers from a recording instead of computing.
+#pragma once
+#include "engine/machine/function.hpp"
+#include "traces/recording.hpp"
+
+namespace vitro {
+
+// Thread-safe: it only reads. Calls without an outcome do nothing. A question that the recording can not answer is a
+// RunError that names the key: the replayed run went where the recorded one never was.
+class ReplayFunction final : public Function {
+ public:
+  explicit ReplayFunction(Recording recording) : recording_(std::move(recording)) {}
+  Outcome execute(const KernelCall& call) override;
+  const Recording& recording() const { return recording_; }
+
+ private:
+  const Recording recording_;
+};
+
+}  // namespace vitro
