@@ -45,6 +45,7 @@ class Activity {
   void storage_end(Picoseconds at) {
     if (--outstanding_ == 0) storage_.add(storage_since_, at);
   }
+  const IntervalSet& busy(std::size_t unit) const { return units_.at(unit); }
   std::uint32_t storage_outstanding() const { return outstanding_; }
 
   // Shares of the window [begin, end). Requires: begin < end.

@@ -1,0 +1,51 @@
+// ComputeModel: the contract of everything that computes: a CPU core, an NPU, a GPU. It prices work; it computes nothing.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "engine/base/units.hpp"
+#include "hw_models/callback.hpp"
+
+namespace vitro::hw {
+
+// A model's number for (kernel variant, weight format), asked for once and then used per call.
+struct KernelPrice {
+  std::uint16_t id = 0;
+  bool from_table = false;  // false: priced by the model's general rate, and the result says so
+};
+
+// One kernel call in numbers.
+struct Work {
+  std::uint16_t kernel = 0;         // KernelPrice::id
+  std::uint32_t rows = 1;           // batch rows; matrix units pad them to whole tiles
+  Bytes read_bytes = 0;             // from DRAM
+  Bytes written_bytes = 0;          // to DRAM
+  std::uint64_t macs = 0;           // multiply-adds on weights and KV
+  std::uint64_t elementwise = 0;    // other arithmetic, scalar operations
+  std::uint64_t lookups = 0, conversions = 0;
+  std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
+};
+
+// What it costs to hand work over, apart from the work.
+struct HandOff {
+  Picoseconds wake_up{0};    // an idle unit: from submission to its first instruction
+  Picoseconds hand_back{0};  // from its last instruction to whoever waits
+  Picoseconds load{0};       // one graph, apart from moving its bytes
+  Bytes session_limit = 0;   // bytes that it can map; 0: no limit of its own
+  bool static_graphs = false;
+};
+
+class ComputeModel {
+ public:
+  virtual ~ComputeModel() = default;
+
+  virtual const HandOff& hand_off() const = 0;
+  virtual KernelPrice kernel(std::string_view variant, std::string_view format) = 0;
+  // `done` runs as an event at the time when the call ends. Requires: no call is in progress.
+  virtual void submit(const Work& work, Callback done) = 0;
+  // System work (drivers, the policy) takes the unit for `duration`: a call in progress ends that much later.
+  virtual void preempt(Picoseconds duration) = 0;
+  virtual Hertz clock() const = 0;  // what system work on this unit is priced with; 0: it runs none
+};
+
+}  // namespace vitro::hw

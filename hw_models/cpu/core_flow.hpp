@@ -1,0 +1,44 @@
+// A CPU core at flow fidelity: a call takes the longer of its arithmetic and its memory traffic, which the DRAM model
+// shares out, plus a fixed cost per call. Caches are not modelled: every byte of a call comes from DRAM.
+#pragma once
+#include <vector>
+
+#include "hw_models/compute.hpp"
+#include "hw_models/kernel_rates.hpp"
+#include "hw_models/params.hpp"
+#include "hw_models/registry.hpp"
+
+namespace vitro::hw {
+
+class FlowCore final : public ComputeModel {
+ public:
+  FlowCore(const Site& site, const Params& params);
+  static std::vector<ParamSpec> params();
+
+  const HandOff& hand_off() const override { return hand_off_; }
+  KernelPrice kernel(std::string_view variant, std::string_view format) override { return rates_.find(variant, format); }
+  void submit(const Work& work, Callback done) override;
+  void preempt(Picoseconds duration) override;
+  Hertz clock() const override { return clock_; }
+
+ private:
+  void start_traffic();
+  void end_call();
+
+  Context& context_;
+  DramModel& dram_;
+  PortId port_;
+  std::uint16_t device_;
+  Hertz clock_;
+  HandOff hand_off_;
+  Picoseconds call_overhead_;
+  KernelRates rates_;
+  double elementwise_per_cycle_, conversions_per_cycle_, lookups_per_cycle_, cycles_per_run_;
+
+  bool busy_ = false;
+  DramRequest traffic_;
+  Picoseconds stolen_{0};  // by system work, still to be added to the call in progress
+  Callback done_;
+};
+
+}  // namespace vitro::hw

@@ -1,0 +1,45 @@
+// DramModel: memory as its agents see it. An agent reaches it through a port; ports form a tree (core, cluster, CPU),
+// and a bandwidth cap belongs to a port, at every fidelity.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "engine/base/units.hpp"
+#include "hw_models/callback.hpp"
+
+namespace vitro::hw {
+
+enum class PortId : std::uint16_t {};
+inline constexpr PortId kMemoryController{0};  // the root of the tree
+
+struct PortSpec {
+  std::string_view name;
+  BytesPerSecond cap;
+  PortId parent = kMemoryController;
+  double weight = 1;  // its share against its siblings when the parent is saturated
+};
+
+struct DramRequest {
+  PortId port{};
+  Bytes length = 0;
+  bool write = false;
+  Picoseconds pace{0};  // the agent itself can not take the bytes in less time than this (it computes on them)
+};
+
+struct DramTotals {
+  double bytes_read = 0, bytes_written = 0;
+};
+
+class DramModel {
+ public:
+  virtual ~DramModel() = default;
+  virtual PortId add_port(const PortSpec& spec) = 0;  // Requires: before the first request
+  // `done` runs as an event when the last byte has moved; at once, as an event, for length 0 and pace 0.
+  virtual void submit(const DramRequest& request, Callback done) = 0;
+  virtual DramTotals totals() = 0;
+  // Bytes moved in a window that has passed; peak over one millisecond, bytes per second.
+  virtual double bytes_moved(Picoseconds begin, Picoseconds end) = 0;
+  virtual double peak_rate(Picoseconds begin, Picoseconds end) = 0;
+};
+
+}  // namespace vitro::hw

@@ -1,0 +1,165 @@
+#include "hw_models/dram/flow.hpp"
+
+#include <cmath>
+
+namespace vitro::hw {
+namespace {
+
+constexpr ParamSpec kParams[] = {
+    {"bandwidth", Dimension::bandwidth, "", ""},
+    {"latency", Dimension::time, "100 ns", "typical loaded LPDDR5 read latency; the least that a request takes"},
+    {"capacity", Dimension::bytes, "", ""},
+    {"available", Dimension::bytes, "", ""},
+};
+
+enum Kind : std::uint16_t { kWake };
+
+}  // namespace
+
+std::vector<ParamSpec> FlowDram::params() { return {std::begin(kParams), std::end(kParams)}; }
+
+FlowDram::FlowDram(const Site& site, const Params& params)
+    : context_(site.context),
+      latency_(params.time("latency")),
+      label_{context_.device(site.name), kWake},
+      track_(context_.track("memory", "dram")) {
+  Port root;
+  root.cap = params.bandwidth("bandwidth").value;
+  ports_.push_back(std::move(root));
+}
+
+PortId FlowDram::add_port(const PortSpec& spec) {
+  VITRO_CHECK(spec.cap.value > 0 && spec.weight > 0, "a DRAM port needs a bandwidth and a weight");
+  Port port;
+  port.cap = spec.cap.value;
+  port.parent = static_cast<std::size_t>(spec.parent);
+  port.claim.weight = spec.weight;
+  ports_.push_back(std::move(port));
+  ports_[static_cast<std::size_t>(spec.parent)].children.push_back(ports_.size() - 1);
+  return PortId(ports_.size() - 1);
+}
+
+void FlowDram::submit(const DramRequest& request, Callback done) {
+  const Picoseconds now = context_.now();
+  if (request.length == 0) return context_.at(now + request.pace, label_, done);
+  Flow flow;
+  flow.port = static_cast<std::size_t>(request.port);
+  flow.remaining = static_cast<double>(request.length);
+  // No request ends before the latency of its first byte; within a longer one, later accesses hide behind earlier ones.
+  flow.limit = flow.remaining / std::max(to_seconds(request.pace), to_seconds(latency_));
+  flow.limit = std::min(flow.limit, ports_[flow.port].cap);
+  flow.since = now;
+  flow.finish = Picoseconds::max();
+  flow.write = request.write;
+  flow.done = done;
+  flows_.push_back(flow);
+  if (!completing_) reshare();
+}
+
+void FlowDram::settle(Flow& flow) {
+  const Picoseconds now = context_.now();
+  if (flow.rate > 0 && now > flow.since) {
+    const double moved = now >= flow.finish ? flow.remaining : std::min(flow.remaining, flow.rate * to_seconds(now - flow.since));
+    flow.remaining -= moved;
+    moved_.add(flow.since, now, moved);
+    (flow.write ? totals_.bytes_written : totals_.bytes_read) += moved;
+  }
+  flow.since = now;
+}
+
+double FlowDram::demand_of(std::size_t index) {
+  Port& port = ports_[index];
+  double demand = 0;
+  for (const std::size_t flow : port.flows) demand += flows_[flow].limit;
+  for (const std::size_t child : port.children) demand += demand_of(child);
+  return port.claim.demand = std::min(port.cap, demand);
+}
+
+void FlowDram::share(std::size_t index, double budget) {
+  Port& port = ports_[index];
+  if (port.flows.empty() && port.claim.demand == 0) return;
+  const std::size_t first = scratch_.size();
+  for (const std::size_t i : port.flows) {
+    flows_[i].claim = {flows_[i].limit, 1, 0};
+    scratch_.push_back(&flows_[i].claim);
+  }
+  for (const std::size_t child : port.children) {
+    if (ports_[child].claim.demand > 0) scratch_.push_back(&ports_[child].claim);
+  }
+  share_fairly(std::span(scratch_).subspan(first), budget);
+  scratch_.resize(first);
+  for (const std::size_t child : port.children) share(child, std::min(ports_[child].cap, ports_[child].claim.share));
+}
+
+void FlowDram::reshare() {
+  for (Port& port : ports_) port.flows.clear();
+  for (std::size_t i = 0; i < flows_.size(); ++i) ports_[flows_[i].port].flows.push_back(i);
+  demand_of(0);
+  share(0, ports_[0].cap);
+
+  double total = 0;
+  for (Flow& flow : flows_) {
+    total += flow.claim.share;
+    if (flow.claim.share == flow.rate) continue;  // its finish stays exact
+    settle(flow);
+    flow.rate = flow.claim.share;
+    // The margin keeps rounding in `limit` from moving an exact pace to the next picosecond.
+    const double picoseconds = std::ceil(flow.remaining / flow.rate * 1e12 - 1e-3);
+    flow.finish = context_.now() + Picoseconds(static_cast<std::int64_t>(picoseconds));
+  }
+  if (total != total_rate_) {
+    total_rate_ = total;
+    if (context_.tracing()) context_.counter(track_, total * 1e-9);
+  }
+  arm();
+}
+
+// One wake-up is enough: a later one re-arms when it fires, so no event is posted per change of rate.
+void FlowDram::arm() {
+  Picoseconds next = Picoseconds::max();
+  for (const Flow& flow : flows_) next = std::min(next, flow.finish);
+  if (next >= armed_) return;
+  armed_ = next;
+  context_.at(next, label_, [this] { wake(); });
+}
+
+void FlowDram::wake() {
+  const Picoseconds now = context_.now();
+  if (now != armed_) return;  // overtaken by an earlier wake-up, which armed again
+  armed_ = Picoseconds::max();
+  const auto ended = [now](const Flow& flow) { return flow.finish <= now; };
+  finished_.clear();
+  for (Flow& flow : flows_) {
+    if (!ended(flow)) continue;
+    settle(flow);
+    finished_.push_back(flow.done);
+  }
+  if (finished_.empty()) return arm();
+  std::erase_if(flows_, ended);
+  completing_ = true;
+  for (Callback& done : finished_) done();
+  completing_ = false;
+  reshare();
+}
+
+DramTotals FlowDram::totals() {
+  for (Flow& flow : flows_) settle(flow);
+  return totals_;
+}
+
+double FlowDram::bytes_moved(Picoseconds begin, Picoseconds end) {
+  for (Flow& flow : flows_) settle(flow);
+  return moved_.sum(begin, end);
+}
+
+double FlowDram::peak_rate(Picoseconds begin, Picoseconds end) {
+  for (Flow& flow : flows_) settle(flow);
+  return moved_.peak_rate(begin, end);
+}
+
+void register_dram(Registry& registry) {
+  registry.add(Entry<DramModel>{"lpddr.flow", "DRAM: fluid max-min sharing of bandwidth, a cap per port and a total", FlowDram::params(), {},
+                                [](const Site& site, const Params& params) { return std::make_unique<FlowDram>(site, params); }});
+}
+
+}  // namespace vitro::hw

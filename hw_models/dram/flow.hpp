@@ -1,0 +1,66 @@
+// DRAM at flow fidelity: requests are fluid and share bandwidth max-min fairly down the tree of ports. Rates change only
+// when a flow starts or ends; times are whole picoseconds.
+#pragma once
+#include <vector>
+
+#include "hw_models/dram/dram.hpp"
+#include "hw_models/dram/fair_share.hpp"
+#include "hw_models/params.hpp"
+#include "hw_models/registry.hpp"
+#include "hw_models/time_bins.hpp"
+
+namespace vitro::hw {
+
+class FlowDram final : public DramModel {
+ public:
+  FlowDram(const Site& site, const Params& params);
+  static std::vector<ParamSpec> params();
+
+  PortId add_port(const PortSpec& spec) override;
+  void submit(const DramRequest& request, Callback done) override;
+  DramTotals totals() override;
+  double bytes_moved(Picoseconds begin, Picoseconds end) override;
+  double peak_rate(Picoseconds begin, Picoseconds end) override;
+
+ private:
+  struct Port {
+    double cap = 0;
+    std::size_t parent = 0;
+    Claim claim;
+    std::vector<std::size_t> children;
+    std::vector<std::size_t> flows;  // indices into flows_
+  };
+  struct Flow {
+    std::size_t port = 0;
+    double remaining = 0;  // bytes, at `since`
+    double limit = 0;      // bytes per second that the agent can take
+    double rate = 0;
+    Picoseconds since{0}, finish{0};
+    bool write = false;
+    Claim claim;
+    Callback done;
+  };
+
+  void wake();
+  void reshare();  // recomputes all rates and the next completion
+  double demand_of(std::size_t port);
+  void share(std::size_t port, double budget);
+  void settle(Flow& flow);  // accounts for what moved since its rate was set
+  void arm();
+
+  Context& context_;
+  Picoseconds latency_;
+  Label label_;
+  Track track_;
+  std::vector<Port> ports_;
+  std::vector<Flow> flows_;  // in order of arrival
+  std::vector<Claim*> scratch_;
+  std::vector<Callback> finished_;
+  Picoseconds armed_ = Picoseconds::max();
+  double total_rate_ = 0;
+  bool completing_ = false;
+  DramTotals totals_;
+  TimeBins moved_;
+};
+
+}  // namespace vitro::hw

@@ -1,0 +1,92 @@
+#include "hw_models/params.hpp"
+
+#include <fmt/format.h>
+
+namespace vitro::hw {
+namespace {
+
+Param read_param(Reader& reader, const ParamSpec& spec) {
+  Param param{reader.name_of(spec.key), 0, spec.dimension, Provenance::assumed, {}, false};
+  if (!spec.fallback.empty() && !reader.has(spec.key)) {
+    reader.ignore(spec.key);
+    VITRO_CHECK(parse_quantity(spec.fallback, spec.dimension, param.value), fmt::format("the default of {} does not parse", param.name));
+    param.source = fmt::format("default: {}", spec.source);
+    return param;
+  }
+  const Sourced sourced = reader.sourced(spec.key, spec.dimension);
+  if (sourced.value < 0) reader.fail(spec.key, fmt::format("is negative (expected {})", describe(spec.dimension)));
+  param.value = sourced.value;
+  param.kind = sourced.kind.value_or(Provenance::assumed);
+  param.source = sourced.kind ? sourced.source : "the device file names no source";
+  return param;
+}
+
+void flatten(Reader& reader, const std::string& prefix, ParamTable& table) {
+  for (const auto& [key, value] : reader.node().entries()) {
+    if (prefix.empty() && (key == "kind" || key == "source" || key == "note")) continue;
+    const std::string name = prefix.empty() ? key : fmt::format("{}.{}", prefix, key);
+    if (value.is_map()) {
+      Reader inner = reader.child(key);
+      flatten(inner, name, table);
+    } else {
+      table.values[name] = reader.number(key, 0, 1e18);
+    }
+  }
+}
+
+}  // namespace
+
+Params::Params(Reader& reader, std::span<const ParamSpec> specs) : path_(reader.path()) {
+  for (const ParamSpec& spec : specs) {
+    index_.emplace(spec.key, params_.size());
+    params_.push_back(read_param(reader, spec));
+  }
+}
+
+void Params::add_table(Reader& reader, std::string_view key, bool required) {
+  if (!required && !reader.has(key)) {
+    reader.ignore(key);
+    return;
+  }
+  Reader inner = reader.child(key);
+  ParamTable table;
+  table.name = reader.name_of(key);
+  table.source = inner.text("source", "the device file names no source");
+  const std::string kind = inner.choice("kind", {"spec", "measured", "derived", "scaled", "fitted", "assumed"}, "assumed");
+  for (const Provenance p : {Provenance::spec, Provenance::measured, Provenance::derived, Provenance::scaled, Provenance::fitted}) {
+    if (kind == to_string(p)) table.kind = p;
+  }
+  inner.ignore("note");
+  flatten(inner, "", table);
+  tables_.emplace(key, std::move(table));
+}
+
+const ParamTable& Params::table(std::string_view key) const {
+  static const ParamTable kNone;
+  const auto found = tables_.find(key);
+  if (found == tables_.end()) return kNone;
+  found->second.read = true;
+  return found->second;
+}
+
+double Params::get(std::string_view key, Dimension dimension) const {
+  const auto found = index_.find(key);
+  VITRO_CHECK(found != index_.end(), fmt::format("{}: no parameter \"{}\" in the model's table", path_, key));
+  const Param& param = params_[found->second];
+  VITRO_CHECK(param.dimension == dimension, fmt::format("{} was read with another dimension than its table says", param.name));
+  param.read = true;
+  return param.value;
+}
+
+std::vector<std::string> Params::assumed_and_read() const {
+  std::vector<std::string> names;
+  for (const Param& param : params_) {
+    if (param.read && param.kind == Provenance::assumed) names.push_back(param.name);
+  }
+  for (const auto& [key, table] : tables_) {
+    if (table.read && table.kind == Provenance::assumed) names.push_back(table.name);
+  }
+  return names;
+}
+
+}  // namespace vitro::hw

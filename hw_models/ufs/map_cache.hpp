@@ -1,0 +1,41 @@
+// The device's cache of its logical-to-physical map: reads outside its reach pay for fetching a map page first.
+#pragma once
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+
+#include "engine/base/units.hpp"
+
+namespace vitro::hw {
+
+// One entry maps one segment (a map page of 4 KiB with 4-byte entries covers 4 MiB); least recently used goes first.
+class MapCache {
+ public:
+  static constexpr Bytes kSegment = 4 * MiB;
+
+  explicit MapCache(Bytes reach) : capacity_(reach / kSegment) {}
+
+  // True when the segment of `address` was not cached; it is afterwards.
+  bool misses(std::uint64_t address) {
+    if (capacity_ == 0) return true;
+    const std::uint64_t segment = address / kSegment;
+    if (const auto found = where_.find(segment); found != where_.end()) {
+      order_.splice(order_.begin(), order_, found->second);
+      return false;
+    }
+    if (where_.size() == capacity_) {
+      where_.erase(order_.back());
+      order_.pop_back();
+    }
+    order_.push_front(segment);
+    where_[segment] = order_.begin();
+    return true;
+  }
+
+ private:
+  std::size_t capacity_;
+  std::list<std::uint64_t> order_;  // most recent first
+  std::unordered_map<std::uint64_t, std::list<std::uint64_t>::iterator> where_;
+};
+
+}  // namespace vitro::hw

@@ -1,0 +1,34 @@
+// StorageModel: a flash device behind one driver queue.
+#pragma once
+#include <cstdint>
+
+#include "engine/base/units.hpp"
+#include "hw_models/callback.hpp"
+
+namespace vitro::hw {
+
+struct IoRequest {
+  std::uint64_t address = 0;  // on the device
+  Bytes length = 0;           // at most limits().max_transfer
+  bool write = false;
+  bool sequential = false;
+  std::uint16_t issuer = 0;   // the core that issued it
+};
+
+struct StorageLimits {
+  Bytes max_transfer = 0;
+  std::uint32_t queue_depth = 0;
+};
+
+class StorageModel {
+ public:
+  virtual ~StorageModel() = default;
+  virtual const StorageLimits& limits() const = 0;
+  // What issuing and completing one command costs the core that does it.
+  virtual Picoseconds issue_time(Hertz core_clock) const = 0;
+  // Enters the queue now. `done` runs as an event when the data is in DRAM.
+  virtual void submit(const IoRequest& request, Callback done) = 0;
+  virtual double bytes_moved(Picoseconds begin, Picoseconds end) = 0;
+};
+
+}  // namespace vitro::hw

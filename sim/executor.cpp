@@ -1,0 +1,99 @@
+#include "sim/executor.hpp"
+
+#include <utility>
+
+#include "engine/base/check.hpp"
+
+namespace vitro::sim {
+namespace {
+
+constexpr hw::Label kResume{0, 0}, kDrain{0, 1};
+
+sc_core::sc_time to_sc(Picoseconds t) { return sc_core::sc_time::from_value(static_cast<sc_dt::uint64>(t.count())); }
+
+}  // namespace
+
+SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle) : sc_module(sc_core::sc_module_name("executor")), heap_(shuffle) {
+  VITRO_CHECK(sc_core::sc_get_time_resolution() == sc_core::sc_time(1, sc_core::SC_PS), "one SystemC tick has to be one picosecond");
+  SC_HAS_PROCESS(SimExecutor);
+  SC_METHOD(step);
+  sensitive << wake_;
+}
+
+Picoseconds SimExecutor::kernel_time() { return Picoseconds(static_cast<std::int64_t>(sc_core::sc_time_stamp().value())); }
+
+void SimExecutor::push(const Event& event) {
+  heap_.push(event);
+  // An earlier notification replaces a later one, so this is right in either order.
+  if (!stepping_ && sc_core::sc_is_running()) wake_.notify(to_sc(event.when - kernel_time()));
+}
+
+void SimExecutor::at(Picoseconds when, hw::Label label, hw::Callback action) {
+  VITRO_CHECK(when >= device_now(), "a device asked for an event in the past");
+  push({when, label, {}, action});
+}
+
+void SimExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) {
+  push({std::max(when, device_now()), kResume, handle, {}});
+}
+
+void SimExecutor::execute(Event& event) {
+  ++events_;
+  hash_.add(static_cast<std::uint64_t>(event.when.count()));
+  hash_.add(static_cast<std::uint64_t>(event.label.device) << 16 | event.label.kind);
+  if (!event.handle) return event.action();
+  if (policy_free_ <= time_ && held_.empty()) return event.handle.resume();
+  // Kept aside in order: back in the heap, every waiting coroutine would come round at each charge.
+  held_.push_back(event.handle);
+  drain();
+}
+
+void SimExecutor::drain() {
+  while (!held_.empty() && !task_->done()) {
+    if (policy_free_ > time_) {
+      if (!std::exchange(drain_posted_, true)) {
+        heap_.push({policy_free_, kDrain, {}, [this] {
+                      drain_posted_ = false;
+                      drain();
+                    }});
+      }
+      return;
+    }
+    const std::coroutine_handle<> handle = held_.front();
+    held_.pop_front();
+    handle.resume();
+  }
+}
+
+void SimExecutor::step() {
+  if (task_ == nullptr) return;
+  time_ = kernel_time();
+  stepping_ = true;
+  try {
+    while (!heap_.empty() && heap_.next() <= time_ && !task_->done()) {
+      Event event = heap_.pop();
+      execute(event);
+    }
+  } catch (...) {
+    // sc_start() would lose the type of an exception: it is carried around it.
+    error_ = std::current_exception();
+  }
+  stepping_ = false;
+  if (error_ || task_->done()) {
+    sc_core::sc_pause();
+  } else if (!heap_.empty()) {
+    wake_.notify(to_sc(heap_.next() - time_));
+  }
+}
+
+void SimExecutor::run(Task<void>& task) {
+  task_ = &task;
+  post_at(now(), task.handle());
+  wake_.notify(sc_core::SC_ZERO_TIME);
+  sc_core::sc_start();
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  if (!task.done()) throw RunError("the simulation came to rest before its task was done: something it waits for never completes");
+  task.result();
+}
+
+}  // namespace vitro::sim

@@ -1,0 +1,60 @@
+// SimExecutor: the one process of a simulation. Coroutines and device events share one heap.
+#pragma once
+#include <coroutine>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <systemc>
+
+#include "engine/base/hash.hpp"
+#include "engine/machine/executor.hpp"
+#include "engine/machine/task.hpp"
+#include "sim/event_heap.hpp"
+
+namespace vitro::sim {
+
+// An sc_event keeps one notification and drops a later one, hence a heap of our own: the SC_METHOD pops what is due and
+// asks to be woken for the next. Other SystemC modules may run beside it and call at() from their own processes.
+// SystemC elaborates once per process: so does this.
+class SimExecutor final : public sc_core::sc_module, public Executor {
+ public:
+  // shuffle: draws the tie, so that events of equal time come in a random but reproducible order.
+  explicit SimExecutor(std::optional<std::uint64_t> shuffle = std::nullopt);
+
+  // Time as policies see it: ahead of the devices' time while the policy's core works off what was charged to it.
+  Picoseconds now() const override { return std::max(device_now(), policy_free_); }
+  void post_at(Picoseconds when, std::coroutine_handle<> handle) override;
+  // The policy's core is busy until then; coroutines wait.
+  void hold_policy_until(Picoseconds when) { policy_free_ = std::max(policy_free_, when); }
+
+  Picoseconds device_now() const { return stepping_ ? time_ : kernel_time(); }
+  void at(Picoseconds when, hw::Label label, hw::Callback action);
+
+  // Runs until `task` is done; what is still in the heap then stays there. Rethrows the task's error, or that of a
+  // device, with its type. Throws RunError when nothing is left that could resume the task.
+  void run(Task<void>& task);
+
+  std::uint64_t events() const { return events_; }
+  const Hash& hash() const { return hash_; }  // over (time, device, kind) of all events
+
+ private:
+  static Picoseconds kernel_time();
+  void push(const Event& event);
+  void step();
+  void drain();           // resumes the policy's waiting coroutines while its core is free
+  void execute(Event& event);
+
+  EventHeap heap_;
+  sc_core::sc_event wake_;
+  std::deque<std::coroutine_handle<>> held_;
+  bool drain_posted_ = false;
+  bool stepping_ = false;
+  Picoseconds time_{0}, policy_free_{0};
+  std::uint64_t events_ = 0;
+  Hash hash_;
+  Task<void>* task_ = nullptr;
+  std::exception_ptr error_;
+};
+
+}  // namespace vitro::sim

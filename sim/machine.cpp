@@ -1,0 +1,185 @@
+#include "sim/machine.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "engine/machine/activity.hpp"
+#include "engine/machine/budgeted_memory.hpp"
+#include "hw_models/time_bins.hpp"
+#include "sim/device_context.hpp"
+#include "sim/executor.hpp"
+#include "sim/storage.hpp"
+#include "sim/unit.hpp"
+
+namespace vitro::sim {
+namespace {
+
+class SimClock final : public Clock {
+ public:
+  SimClock(SimExecutor& executor, Core& core, const Soc& soc) : executor_(executor), core_(core), soc_(soc) {}
+
+  Picoseconds now() const override { return executor_.now(); }
+  void charge(PolicyWork work, std::uint32_t n) override {
+    const double cycles = soc_.policy_cycles(work) * n;
+    executor_.hold_policy_until(core_.system_work(executor_.now(), from_seconds(cycles / core_.model().clock().value)));
+  }
+
+ private:
+  SimExecutor& executor_;
+  Core& core_;
+  const Soc& soc_;
+};
+
+class SimMachine final : public MachineHost {
+ public:
+  SimMachine(const SimOptions& options, Function& function, TraceSink& trace);
+
+  Machine& machine() override { return *machine_; }
+  std::string_view kind() const override { return "sim"; }
+  void run(Task<void> task) override { executor_.run(task); }
+  MachineReport report(Picoseconds begin, Picoseconds end) override;
+
+ private:
+  std::vector<std::string> chosen_units(const SimOptions& options);
+  std::array<Bytes, kPlacements> device_limits();
+  Core& core_named(std::string_view name, std::string_view why);
+  double cpu_utilization(Picoseconds begin, Picoseconds end);
+  void report_power(MachineReport& report, Picoseconds begin, Picoseconds end);
+
+  CountFunction count_;
+  SimExecutor executor_;
+  DeviceContext context_;
+  hw::Registry registry_;
+  Soc soc_;
+  std::vector<std::unique_ptr<Core>> cores_;  // one per processor of the SoC
+  std::vector<std::string> unit_names_;
+  Activity activity_;
+  BudgetedMemory memory_;
+  std::vector<std::unique_ptr<SimUnit>> units_;
+  std::optional<SimClock> clock_;
+  std::optional<SimStorage> storage_;
+  std::optional<Machine> machine_;
+};
+
+SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink& trace)
+    : count_(options.count ? options.count : CountFunction(&vitro::count)),
+      executor_(options.shuffle),
+      context_(executor_, trace, options.seed),
+      registry_(hw::builtin_models()),
+      soc_(options.device, context_, registry_),
+      unit_names_(chosen_units(options)),
+      activity_(unit_names_.size()),
+      memory_(options.memory_limits.value_or(device_limits()), options.phantom) {
+  for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model));
+  Core& policy_core = core_named(options.policy_core, "policy_core");
+  if (policy_core.model().clock().value == 0) throw ConfigError(fmt::format("policy_core: \"{}\" is no CPU core", options.policy_core));
+
+  std::vector<ComputeUnit*> units;
+  for (const std::string& name : unit_names_) {
+    Core& core = core_named(name, "units");
+    const hw::HandOff& hand_off = core.model().hand_off();
+    UnitCaps caps;
+    caps.id = UnitId(units_.size());
+    caps.name = name;
+    for (const Processor& processor : soc_.processors()) {
+      if (processor.name == name) caps.core_class = processor.core_class;
+    }
+    caps.static_graphs = hand_off.static_graphs;
+    caps.session_limit = hand_off.session_limit;
+    units_.push_back(std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
+                                               SimUnit::Surroundings{executor_, function, trace, activity_, count_, options.check_operands}));
+    units.push_back(units_.back().get());
+  }
+  clock_.emplace(executor_, policy_core, soc_);
+  storage_.emplace(soc_.storage(), context_.device("storage"), options.phantom,
+                   SimStorage::Surroundings{executor_, trace, activity_, units_, policy_core});
+  machine_.emplace(Machine{executor_, *clock_, std::move(units), *storage_, memory_, trace, options.seed});
+}
+
+std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
+  if (!options.unit_names.empty()) return options.unit_names;
+  std::vector<std::string> names;
+  for (const Processor& processor : soc_.processors()) {
+    const bool cpu = processor.model->clock().value > 0;
+    if (options.threads == 0 || (cpu && names.size() < options.threads)) names.push_back(processor.name);
+  }
+  if (names.size() < options.threads) {
+    throw ConfigError(fmt::format("{} CPU cores were asked for and {} has {}", options.threads, soc_.name(), names.size()));
+  }
+  return names;
+}
+
+std::array<Bytes, kPlacements> SimMachine::device_limits() {
+  std::array<Bytes, kPlacements> limits{soc_.summary().dram_available, 0, 0, 0};
+  for (const Processor& processor : soc_.processors()) {
+    limits[static_cast<std::size_t>(Placement::npu_mapped)] += processor.model->hand_off().session_limit;
+  }
+  return limits;
+}
+
+Core& SimMachine::core_named(std::string_view name, std::string_view why) {
+  std::vector<std::string_view> known;
+  for (std::size_t i = 0; i < cores_.size(); ++i) {
+    if (soc_.processors()[i].name == name) return *cores_[i];
+    known.push_back(soc_.processors()[i].name);
+  }
+  throw ConfigError(fmt::format("{}: {} has no \"{}\" (expected one of: {})", why, soc_.name(), name, fmt::join(known, ", ")));
+}
+
+// Of the CPU cores among the units: kernels, and drivers or policy work on the same cores, as an operating system counts.
+double SimMachine::cpu_utilization(Picoseconds begin, Picoseconds end) {
+  double busy = 0;
+  int cores = 0;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]->core().model().clock().value == 0) continue;
+    ++cores;
+    busy += to_seconds(activity_.busy(i).united(units_[i]->core().system_busy()).clipped(begin, end).total());
+  }
+  return cores == 0 ? 0 : busy / cores / to_seconds(end - begin);
+}
+
+void SimMachine::report_power(MachineReport& report, Picoseconds begin, Picoseconds end) {
+  const hw::FlowPower* power = soc_.power();
+  if (power == nullptr) return;
+  hw::TimeBins joules;
+  for (std::size_t p = 0; p < cores_.size(); ++p) {
+    IntervalSet busy = cores_[p]->system_busy();
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      if (&units_[i]->core() == cores_[p].get()) busy = busy.united(activity_.busy(i));
+    }
+    const double watts = power->active_watts(soc_.processors()[p].core_class);
+    busy = busy.clipped(begin, end);
+    for (const Interval& interval : busy.intervals()) {
+      joules.add(interval.begin, interval.end, watts * to_seconds(interval.end - interval.begin));
+    }
+  }
+  report.energy_j = power->energy(end - begin, joules.total(), soc_.dram().bytes_moved(begin, end), soc_.storage().bytes_moved(begin, end));
+  report.peak_power_w = power->peak(joules.peak_rate(begin, end), soc_.dram().peak_rate(begin, end));
+}
+
+MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
+  MachineReport report;
+  if (begin < end) {
+    report.io_share = activity_.io_share(begin, end);
+    report.cpu_utilization = cpu_utilization(begin, end);
+    report.dram_bandwidth_gb_per_s = soc_.dram().bytes_moved(begin, end) / to_seconds(end - begin) * 1e-9;
+    report_power(report, begin, end);
+  }
+  report.event_hash = executor_.hash().hex();
+  report.assumed_parameters = soc_.assumed_parameters();
+  std::set<std::string> unpriced;
+  for (const auto& unit : units_) unpriced.insert(unit->work().unpriced().begin(), unit->work().unpriced().end());
+  report.unpriced_calls.assign(unpriced.begin(), unpriced.end());
+  report.notes.push_back(fmt::format("{}: flow models, {} events", soc_.name(), executor_.events()));
+  return report;
+}
+
+}  // namespace
+
+std::unique_ptr<MachineHost> make_sim_machine(const SimOptions& options, Function& function, TraceSink& trace) {
+  return std::make_unique<SimMachine>(options, function, trace);
+}
+
+}  // namespace vitro::sim

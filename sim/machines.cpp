@@ -1,0 +1,23 @@
+#include "sim/machines.hpp"
+
+#include <fmt/format.h>
+
+#include "sim/machine.hpp"
+
+namespace vitro::sim {
+
+std::unique_ptr<MachineHost> make_machine(const MachineRequest& request, Function& function, TraceSink& trace) {
+  if (request.kind == "host") return make_host(request, function, trace);
+  if (request.kind != "sim") throw ConfigError(fmt::format("machine: \"{}\" (expected one of: sim, host)", request.kind));
+  if (!request.device.is_map()) throw ConfigError("device: is missing (machine: sim needs a device file, such as configs/devices/oneplus12.yaml)");
+  SimOptions options;
+  options.device = request.device;
+  options.threads = request.threads;
+  options.unit_names = request.units;
+  if (request.dram_budget) options.memory_limits = {*request.dram_budget, 0, 0, 0};
+  options.phantom = request.phantom;
+  options.seed = request.seed;
+  return make_sim_machine(options, function, trace);
+}
+
+}  // namespace vitro::sim

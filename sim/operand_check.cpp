@@ -1,0 +1,65 @@
+#include "sim/operand_check.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/base/hash.hpp"
+#include "engine/kernels/operands.hpp"
+
+namespace vitro::sim {
+namespace {
+
+bool overlap(const View& a, const View& b) {
+  if (a.memory.id() != b.memory.id()) return false;
+  return a.offset < b.offset + view_bytes(b) && b.offset < a.offset + view_bytes(a);
+}
+
+bool in_place(const KernelCall& call) {
+  return !call.out.empty() && !call.in.empty() && call.out[0].memory && call.in[0].memory && overlap(call.in[0], call.out[0]);
+}
+
+bool written_by_others(const KernelCall& call, std::size_t operand) {
+  const bool pool = call.op == Op::attention && operand == 1;
+  return pool || (operand == 0 && in_place(call));
+}
+
+std::uint64_t sum_bytes(const KernelCall& call, std::size_t operand) {
+  const View& view = call.in[operand];
+  Hash hash;
+  const bool rows_only = call.op == Op::matmul && operand == 0 && view.layout == Layout::rows;
+  if (rows_only) {
+    const Bytes row = view_bytes(view) / view.shape[0];
+    for_each_run(call, view.shape[0], [&](Range run) { hash.add({view.data() + run.first * row, run.count * row}); });
+  } else if (view.layout == Layout::rows) {
+    hash.add({view.data(), view_bytes(view)});
+  }
+  return hash.value();
+}
+
+}  // namespace
+
+std::vector<OperandSums> sum_operands(const Chain& chain) {
+  std::vector<OperandSums> all(chain.size());
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const KernelCall& call = chain[i];
+    for (std::size_t operand = 0; operand < call.in.size(); ++operand) {
+      const View& view = call.in[operand];
+      if (!view.memory || view.data() == nullptr || written_by_others(call, operand)) continue;
+      bool written = false;
+      for (std::size_t j = 0; j < i && !written; ++j) {
+        written = !chain[j].out.empty() && chain[j].out[0].memory && overlap(view, chain[j].out[0]);
+      }
+      if (!written) all[i].push_back({operand, sum_bytes(call, operand)});
+    }
+  }
+  return all;
+}
+
+void check_operands(const KernelCall& call, const OperandSums& sums, std::string_view unit) {
+  for (const OperandSum& sum : sums) {
+    if (sum_bytes(call, sum.operand) == sum.sum) continue;
+    throw RunError(fmt::format("{}: operand {} of {} (layer {}) was overwritten while the call was in flight", unit, sum.operand,
+                               to_string(call.op), call.layer));
+  }
+}
+
+}  // namespace vitro::sim

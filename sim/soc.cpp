@@ -1,0 +1,164 @@
+#include "sim/soc.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace vitro::sim {
+namespace {
+
+constexpr hw::ParamSpec kCpuParams[] = {
+    {"bandwidth", Dimension::bandwidth, "", ""},  // of all cores together: the CPU's port at the DRAM
+    {"cache_lookup_cycles", Dimension::none, "60", "one hash-map probe that hits the second-level cache"},
+    {"cache_update_cycles", Dimension::none, "150", "relinking an entry and a hash-map update"},
+    {"plan_step_cycles", Dimension::none, "300", "choosing where one operation goes"},
+    {"submit_cycles", Dimension::none, "500", "filling and publishing one request to a unit"},
+};
+constexpr std::string_view kPolicyKeys[kPolicyWorks] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles",
+                                                        "submit_cycles"};
+
+// Parameters of a block, unknown keys refused. The caller consumed the keys that are not parameters.
+template <class M>
+std::unique_ptr<hw::Params> read_params(Reader& reader, const hw::Entry<M>& entry) {
+  auto params = std::make_unique<hw::Params>(reader, entry.params);
+  for (const std::string& table : entry.tables) params->add_table(reader, table, false);
+  reader.finish();
+  return params;
+}
+
+// Context of a device that is only looked at.
+class NoContext final : public hw::Context {
+ public:
+  Picoseconds now() const override { return Picoseconds(0); }
+  void at(Picoseconds, hw::Label, hw::Callback) override {}
+  std::uint16_t device(std::string_view) override { return 0; }
+  Rng& rng(std::string_view) override { return rng_; }
+  bool tracing() const override { return false; }
+  hw::Track track(std::string_view, std::string_view) override { return {}; }
+  void span(hw::Track, Picoseconds, Picoseconds, std::string_view) override {}
+  void counter(hw::Track, double) override {}
+
+ private:
+  Rng rng_{0};
+};
+
+}  // namespace
+
+Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry) : context_(context), registry_(registry) {
+  Reader root(device, "");
+  name_ = root.text("name");
+  description_ = root.text("description", "");
+  build_dram(root);
+  build_cpu(root);
+  if (root.has("npu")) build_npu(root);
+  root.ignore("npu");
+  build_storage(root);
+  if (std::optional<Reader> reader = root.optional_child("power")) {
+    power_.emplace(*reader);
+    reader->finish();
+  }
+  root.finish();
+}
+
+void Soc::build_dram(Reader& root) {
+  Reader reader = root.child("dram");
+  const hw::Entry<hw::DramModel>& entry = registry_.dram(reader, "lpddr");
+  params_.push_back(read_params(reader, entry));
+  dram_ = entry.make({context_, "dram", nullptr, hw::kMemoryController}, *params_.back());
+}
+
+void Soc::build_cpu(Reader& root) {
+  Reader reader = root.child("cpu");
+  auto cpu = std::make_unique<hw::Params>(reader, kCpuParams);
+  for (std::size_t i = 0; i < kPolicyWorks; ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);
+  const hw::PortId port = dram_->add_port({"cpu", cpu->bandwidth("bandwidth"), hw::kMemoryController, 1});
+  params_.push_back(std::move(cpu));
+  const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "core");
+
+  const std::vector<Node>& clusters = reader.list("clusters");
+  if (clusters.empty()) reader.fail("clusters", "is empty (expected one block per core class, fastest first)");
+  int index = 0;
+  for (const Node& node : clusters) {
+    Reader inner(node, fmt::format("cpu.{}", node.is_map() && node.find("class") != nullptr ? node.find("class")->text() : "clusters"));
+    const std::string core_class = inner.text("class");
+    const auto cores = static_cast<int>(inner.integer("cores", 1, 256));
+    params_.push_back(read_params(inner, entry));
+    const hw::Params& params = *params_.back();
+    // Siblings share a saturated CPU port in proportion to what they could take.
+    const BytesPerSecond core_cap = params.bandwidth("core_bandwidth"), cluster_cap = params.bandwidth("cluster_bandwidth");
+    const hw::PortId cluster = dram_->add_port({core_class, cluster_cap, port, std::min(cluster_cap.value, cores * core_cap.value)});
+    for (int i = 0; i < cores; ++i) {
+      std::string name = fmt::format("cpu{}", index++);
+      const hw::PortId core = dram_->add_port({name, core_cap, cluster, 1});
+      processors_.push_back({name, core_class, entry.make({context_, name, dram_.get(), core}, params)});
+      const std::size_t last = processors_.size() - 1;
+      if (last > 0 && processors_[last].model->clock().value > processors_[last - 1].model->clock().value) {
+        inner.fail("clock", "is above that of the cluster before it (expected clusters in descending order of speed)");
+      }
+    }
+  }
+  reader.finish();
+}
+
+void Soc::build_npu(Reader& root) {
+  Reader reader = root.child("npu");
+  const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "hexagon");
+  params_.push_back(read_params(reader, entry));
+  const hw::Params& params = *params_.back();
+  const hw::PortId port = dram_->add_port({"npu", params.bandwidth("dma_bandwidth"), hw::kMemoryController, 1});
+  processors_.push_back({"npu", "npu", entry.make({context_, "npu", dram_.get(), port}, params)});
+}
+
+void Soc::build_storage(Reader& root) {
+  Reader reader = root.child("ufs");
+  const hw::Entry<hw::StorageModel>& entry = registry_.storage(reader, "ufs");
+  params_.push_back(read_params(reader, entry));
+  const hw::Params& params = *params_.back();
+  const hw::PortId port = dram_->add_port({"ufs", params.bandwidth("link_bandwidth"), hw::kMemoryController, 1});
+  storage_ = entry.make({context_, "ufs", dram_.get(), port}, params);
+}
+
+std::vector<std::string> Soc::assumed_parameters() const {
+  std::vector<std::string> names;
+  const auto append = [&names](const hw::Params& params) {
+    for (std::string& name : params.assumed_and_read()) names.push_back(std::move(name));
+  };
+  for (const auto& params : params_) append(*params);
+  if (power_) append(power_->params());
+  return names;
+}
+
+DeviceSummary Soc::summary() const {
+  DeviceSummary summary{name_, description_, {}, 0, 0, {}};
+  for (const Processor& processor : processors_) {
+    if (summary.processors.empty() || summary.processors.back().first != processor.core_class) {
+      summary.processors.emplace_back(processor.core_class, 0);
+    }
+    ++summary.processors.back().second;
+  }
+  const hw::Params& dram = *params_.front();
+  for (const hw::Param& param : dram.all()) {
+    if (param.name == "dram.capacity") summary.dram_capacity = static_cast<Bytes>(param.value);
+    if (param.name == "dram.available") summary.dram_available = static_cast<Bytes>(param.value);
+  }
+  std::map<std::string, int> kinds;
+  const auto count = [&kinds](const hw::Params& params) {
+    for (const hw::Param& param : params.all()) ++kinds[param.source.starts_with("default") ? "default" : std::string(to_string(param.kind))];
+    for (const auto& [key, table] : params.tables()) ++kinds[std::string(to_string(table.kind))];
+  };
+  for (const auto& params : params_) count(*params);
+  if (power_) count(power_->params());
+  for (const std::string kind : {"spec", "measured", "derived", "scaled", "fitted", "assumed", "default"}) {
+    if (kinds.contains(kind)) summary.parameters_by_kind.emplace_back(kind, kinds[kind]);
+  }
+  return summary;
+}
+
+DeviceSummary summarise_device(const Node& device) {
+  NoContext context;
+  const hw::Registry registry = hw::builtin_models();
+  return Soc(device, context, registry).summary();
+}
+
+}  // namespace vitro::sim

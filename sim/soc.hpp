@@ -1,0 +1,71 @@
+// Soc: the devices of one phone, built from a device file (docs/adding-a-device.md).
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/config.hpp"
+#include "engine/machine/clock.hpp"
+#include "hw_models/compute.hpp"
+#include "hw_models/context.hpp"
+#include "hw_models/dram/dram.hpp"
+#include "hw_models/power/power.hpp"
+#include "hw_models/registry.hpp"
+#include "hw_models/ufs/storage.hpp"
+
+namespace vitro::sim {
+
+struct Processor {
+  std::string name;        // "cpu0" (fastest first) ..., "npu"
+  std::string core_class;  // "big", "mid", "little", "npu"
+  std::unique_ptr<hw::ComputeModel> model;
+};
+
+// One line of `vitro list devices`.
+struct DeviceSummary {
+  std::string name, description;
+  std::vector<std::pair<std::string, int>> processors;           // ("big", 1), ("mid", 5), ..., ("npu", 1)
+  Bytes dram_capacity = 0, dram_available = 0;                   // of the phone, and for one application
+  std::vector<std::pair<std::string, int>> parameters_by_kind;   // ("measured", 12), ..., ("default", 9)
+};
+
+class Soc {
+ public:
+  // Throws ConfigError: a missing block, an unknown model (the message lists the known ones), a value without a unit, an
+  // unknown key. `context` and `registry` have to outlive it.
+  Soc(const Node& device, hw::Context& context, const hw::Registry& registry);
+
+  const std::string& name() const { return name_; }
+  std::vector<Processor>& processors() { return processors_; }
+  hw::DramModel& dram() { return *dram_; }
+  hw::StorageModel& storage() { return *storage_; }
+  hw::FlowPower* power() { return power_ ? &*power_ : nullptr; }
+  // Cycles of the policy's core for one unit of policy work.
+  double policy_cycles(PolicyWork work) const { return policy_cycles_[static_cast<std::size_t>(work)]; }
+
+  std::vector<std::string> assumed_parameters() const;  // those that a model really read, dotted names
+  DeviceSummary summary() const;
+
+ private:
+  void build_dram(Reader& root);
+  void build_cpu(Reader& root);
+  void build_npu(Reader& root);
+  void build_storage(Reader& root);
+
+  std::string name_, description_;
+  hw::Context& context_;
+  const hw::Registry& registry_;
+  std::unique_ptr<hw::DramModel> dram_;
+  std::unique_ptr<hw::StorageModel> storage_;
+  std::vector<Processor> processors_;
+  std::optional<hw::FlowPower> power_;
+  std::array<double, kPolicyWorks> policy_cycles_{};
+  std::vector<std::unique_ptr<hw::Params>> params_;  // models keep references into them
+};
+
+// Reads a device file without simulating anything.
+DeviceSummary summarise_device(const Node& device);
+
+}  // namespace vitro::sim

@@ -1,0 +1,209 @@
+#include "sim/storage.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace vitro::sim {
+namespace {
+
+enum Kind : std::uint16_t { kIssued = 200 };
+
+// Issuer number of what an accelerator asks for: the policy's core drives the device for it.
+constexpr std::uint16_t kPolicyIssuer = 0xffff;
+
+// A file without a name: gone with its descriptor, whatever ends the process.
+int anonymous_file(Bytes size) {
+  std::string path = (std::filesystem::temp_directory_path() / "vitro-scratch-XXXXXX").string();
+  const int fd = ::mkstemp(path.data());
+  if (fd < 0) return -1;
+  ::unlink(path.c_str());
+  if (::ftruncate(fd, static_cast<off_t>(size)) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
+// All of it, or the errno that stopped it.
+template <class Transfer>
+int transfer_all(Transfer transfer, std::byte* data, Bytes length, Bytes offset) {
+  while (length > 0) {
+    const ssize_t n = transfer(data, length, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    data += n;
+    length -= static_cast<Bytes>(n);
+    offset += static_cast<Bytes>(n);
+  }
+  return 0;
+}
+
+}  // namespace
+
+SimStorage::SimStorage(hw::StorageModel& model, std::uint16_t device, bool phantom, const Surroundings& surroundings)
+    : model_(model),
+      device_(device),
+      phantom_(phantom),
+      s_(surroundings),
+      outstanding_track_(s_.trace.track("storage", "outstanding")),
+      caps_{kPageSize, model.limits().max_transfer, model.limits().queue_depth, "model"} {}
+
+SimStorage::~SimStorage() {
+  for (const File& file : files_) {
+    if (file.scratch >= 0) ::close(file.scratch);
+  }
+}
+
+FileId SimStorage::add(File file) {
+  file.address = next_address_;
+  next_address_ += round_up(file.size, MiB);
+  files_.push_back(std::move(file));
+  return FileId(files_.size() - 1);
+}
+
+Result<FileId> SimStorage::open(std::string_view path) {
+  File file;
+  file.name = path;
+  file.input.emplace(std::string(path));
+  file.size = file.input->size();
+  return add(std::move(file));
+}
+
+Result<FileId> SimStorage::open_phantom(Bytes size) {
+  File file;
+  file.name = "(phantom)";
+  file.size = size;
+  return add(std::move(file));
+}
+
+Result<FileId> SimStorage::create_scratch(Bytes size) {
+  File file;
+  file.name = "(scratch)";
+  file.size = size;
+  if (!phantom_) {
+    file.scratch = anonymous_file(size);
+    if (file.scratch < 0) return Status{Code::no_space, fmt::format("no scratch file of {}: {}", format_bytes(size), std::strerror(errno))};
+  }
+  return add(std::move(file));
+}
+
+void SimStorage::submit(const ReadRequest& request, Completion<IoResult>& done) {
+  VITRO_CHECK(request.into && request.into_offset + request.from.length <= request.into.size(), "a read beyond the end of its lease");
+  Operation operation;
+  operation.read = &request;
+  operation.done = &done;
+  if (request.blocks_issuer) operation.blocked = s_.units.at(static_cast<std::size_t>(request.issuer)).get();
+  start(operation, request.from, request.issuer);
+}
+
+void SimStorage::submit(const WriteRequest& request, Completion<IoResult>& done) {
+  VITRO_CHECK(request.from && request.from_offset + request.to.length <= request.from.size(), "a write beyond the end of its lease");
+  Operation operation;
+  operation.write = &request;
+  operation.done = &done;
+  start(operation, request.to, request.issuer);
+}
+
+void SimStorage::refuse(Completion<IoResult>& done, Status status) { done.complete({std::move(status), 0}); }
+
+void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer) {
+  VITRO_CHECK(static_cast<std::size_t>(extent.file) < files_.size(), "I/O on a file that was never opened");
+  VITRO_CHECK(extent.length > 0 && extent.offset + extent.length > extent.offset, "I/O of nothing");
+  const File& target = file(extent.file);
+  if (extent.offset + extent.length > target.size) {
+    return refuse(*operation.done, {Code::short_read, fmt::format("{}: offset {} + {} is past the end at {}", target.name, extent.offset,
+                                                                  extent.length, target.size)});
+  }
+  if (operation.write != nullptr && target.scratch < 0 && !phantom_) {
+    return refuse(*operation.done, {Code::io_error, fmt::format("{}: was opened for reading", target.name)});
+  }
+  const Bytes first = round_down(extent.offset, kPageSize);
+  operation.address = target.address + first;
+  operation.length = round_up(extent.offset + extent.length, kPageSize) - first;
+  operation.commands = static_cast<std::uint32_t>((operation.length + caps_.max_transfer - 1) / caps_.max_transfer);
+  SimUnit& unit = *s_.units.at(static_cast<std::size_t>(issuer));
+  const bool drives = unit.core().model().clock().value > 0;
+  operation.core = drives ? &unit.core() : &s_.policy_core;
+  operation.issuer = drives ? static_cast<std::uint16_t>(issuer) : kPolicyIssuer;
+  (operation.write ? totals_.writes : totals_.reads) += 1;
+  (operation.write ? totals_.bytes_written : totals_.bytes_read) += operation.length;
+
+  const Picoseconds now = s_.executor.now();
+  s_.activity.storage_begin(now);
+  if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.activity.storage_outstanding());
+
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(operations_.size()));
+    operations_.emplace_back();
+  }
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  operations_[index] = operation;
+  if (operation.blocked == nullptr) return issue(index, now);
+  operation.blocked->block([this, index] { issue(index, s_.executor.device_now()); });
+}
+
+void SimStorage::issue(std::uint32_t index, Picoseconds from) {
+  const Operation& operation = operations_[index];
+  const Picoseconds cost = model_.issue_time(operation.core->model().clock());
+  for (std::uint32_t command = 0; command < operation.commands; ++command) {
+    const Picoseconds issued = operation.core->system_work(from, cost);
+    s_.executor.at(issued, {device_, kIssued}, [this, index, command] { enter(index, command); });
+  }
+  if (operation.core == &s_.policy_core) s_.executor.hold_policy_until(s_.policy_core.system_free());
+}
+
+void SimStorage::enter(std::uint32_t index, std::uint32_t command) {
+  const Operation& operation = operations_[index];
+  hw::IoRequest request;
+  request.address = operation.address + command * caps_.max_transfer;
+  request.length = std::min(caps_.max_transfer, operation.length - command * caps_.max_transfer);
+  request.write = operation.write != nullptr;
+  // The later commands of one request follow on its first.
+  request.sequential = command > 0 || (operation.read != nullptr && operation.read->pattern == Pattern::sequential);
+  request.issuer = operation.issuer;
+  model_.submit(request, [this, index] { end_command(index); });
+}
+
+Status SimStorage::move_bytes(const Operation& operation) {
+  const Extent& extent = operation.read != nullptr ? operation.read->from : operation.write->to;
+  const File& target = file(extent.file);
+  std::byte* memory = operation.read != nullptr ? operation.read->into.data() : operation.write->from.data();
+  if (memory == nullptr) return {};
+  memory += operation.read != nullptr ? operation.read->into_offset : operation.write->from_offset;
+  int error = 0;
+  if (target.scratch >= 0 && operation.write != nullptr) {
+    error = transfer_all([&](std::byte* data, Bytes n, off_t at) { return ::pwrite(target.scratch, data, n, at); }, memory, extent.length,
+                         extent.offset);
+  } else if (target.scratch >= 0) {
+    error = transfer_all([&](std::byte* data, Bytes n, off_t at) { return ::pread(target.scratch, data, n, at); }, memory, extent.length,
+                         extent.offset);
+  } else if (target.input) {
+    try {
+      target.input->read_at(extent.offset, {memory, extent.length});
+    } catch (const RunError& lost) {
+      return {Code::io_error, lost.what()};
+    }
+  }
+  if (error == 0) return {};
+  return {error == ENOSPC ? Code::no_space : Code::io_error, fmt::format("{}: {}", target.name, std::strerror(error))};
+}
+
+void SimStorage::end_command(std::uint32_t index) {
+  if (++operations_[index].finished < operations_[index].commands) return;
+  const Operation operation = operations_[index];
+  free_.push_back(index);
+  const Picoseconds now = s_.executor.device_now();
+  s_.activity.storage_end(now);
+  if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.activity.storage_outstanding());
+  Status status = move_bytes(operation);
+  const Bytes moved = status.ok() ? (operation.read != nullptr ? operation.read->from.length : operation.write->to.length) : 0;
+  if (operation.blocked != nullptr) operation.blocked->release();
+  operation.done->complete({std::move(status), moved});
+}
+
+}  // namespace vitro::sim

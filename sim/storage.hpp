@@ -1,0 +1,83 @@
+// SimStorage: the flash device's timing, then the real bytes, if there are any.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/file.hpp"
+#include "engine/machine/activity.hpp"
+#include "engine/machine/storage.hpp"
+#include "engine/machine/trace.hpp"
+#include "hw_models/ufs/storage.hpp"
+#include "sim/unit.hpp"
+
+namespace vitro::sim {
+
+class SimStorage final : public Storage {
+ public:
+  struct Surroundings {
+    SimExecutor& executor;
+    TraceSink& trace;
+    Activity& activity;
+    std::vector<std::unique_ptr<SimUnit>>& units;
+    Core& policy_core;  // issues what an accelerator asks for
+  };
+  SimStorage(hw::StorageModel& model, std::uint16_t device, bool phantom, const Surroundings& surroundings);
+  ~SimStorage() override;
+
+  const StorageCaps& caps() const override { return caps_; }
+  const StorageTotals& totals() const override { return totals_; }
+  Executor& executor() override { return s_.executor; }
+  Result<FileId> open(std::string_view path) override;
+  Result<FileId> open_phantom(Bytes size) override;
+  Result<FileId> create_scratch(Bytes size) override;
+
+ protected:
+  void submit(const ReadRequest& request, Completion<IoResult>& done) override;
+  void submit(const WriteRequest& request, Completion<IoResult>& done) override;
+
+ private:
+  struct File {
+    std::string name;
+    std::optional<InputFile> input;
+    int scratch = -1;  // descriptor of a file without a name
+    Bytes size = 0;
+    std::uint64_t address = 0;  // on the device
+  };
+  // A request in flight; the request itself and its completion live in the awaiting frame.
+  struct Operation {
+    const ReadRequest* read = nullptr;
+    const WriteRequest* write = nullptr;
+    Completion<IoResult>* done = nullptr;
+    SimUnit* blocked = nullptr;
+    Core* core = nullptr;
+    std::uint16_t issuer = 0;
+    std::uint64_t address = 0;
+    Bytes length = 0;
+    std::uint32_t commands = 0, issued = 0, finished = 0;
+  };
+
+  FileId add(File file);
+  void start(Operation operation, const Extent& extent, UnitId issuer);
+  void issue(std::uint32_t index, Picoseconds from);
+  void enter(std::uint32_t index, std::uint32_t command);
+  void end_command(std::uint32_t index);
+  Status move_bytes(const Operation& operation);
+  void refuse(Completion<IoResult>& done, Status status);
+  const File& file(FileId id) const { return files_[static_cast<std::size_t>(id)]; }
+
+  hw::StorageModel& model_;
+  std::uint16_t device_;
+  bool phantom_;
+  Surroundings s_;
+  TrackId outstanding_track_;
+  StorageCaps caps_;
+  StorageTotals totals_;
+  std::vector<File> files_;
+  std::uint64_t next_address_ = 0;
+  std::vector<Operation> operations_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace vitro::sim

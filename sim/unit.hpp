@@ -1,0 +1,88 @@
+// SimUnit: the queue in front of one processor. Prices chains call by call and executes each call once, when it ends.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "engine/machine/activity.hpp"
+#include "engine/machine/compute_unit.hpp"
+#include "engine/machine/function.hpp"
+#include "engine/machine/trace.hpp"
+#include "sim/core.hpp"
+#include "sim/executor.hpp"
+#include "sim/operand_check.hpp"
+#include "sim/work.hpp"
+
+namespace vitro::sim {
+
+class SimUnit final : public ComputeUnit {
+ public:
+  struct Surroundings {
+    SimExecutor& executor;
+    Function& function;
+    TraceSink& trace;
+    Activity& activity;
+    const CountFunction& count;
+    bool check_operands = false;
+  };
+  SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surroundings& surroundings);
+
+  const UnitCaps& caps() const override { return caps_; }
+  Executor& executor() override { return s_.executor; }
+  Task<Result<Graph>> load(GraphSpec spec) override;
+  void unload(Graph graph) override;
+
+  Core& core() { return core_; }
+  const WorkBuilder& work() const { return work_; }
+
+  // Takes the unit for something that is not a kernel (a page fault): `begin` runs when its turn comes, and the unit does
+  // nothing else until release().
+  void block(hw::Callback begin);
+  void release();
+
+ protected:
+  void submit(const Chain& chain, Completion<RunResult>& done) override;
+  void submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) override;
+
+ private:
+  struct Job {
+    const Chain* chain = nullptr;  // in the awaiting frame, or bound below
+    std::unique_ptr<Chain> bound;
+    Completion<RunResult>* done = nullptr;
+    hw::Callback block;  // without a chain
+    Picoseconds from{0};
+    std::vector<OperandSums> sums;  // per call, taken at submission
+  };
+  struct Loaded {
+    GraphSpec spec;
+    Bytes mapped = 0;
+  };
+
+  void enqueue(Job job);
+  void start_next();
+  void begin_job();
+  void begin_call();
+  void end_call();
+  void end_job();
+  void reject(Completion<RunResult>& done, std::string why);
+  Bytes mapped_by(const GraphSpec& spec) const;
+
+  UnitCaps caps_;
+  Core& core_;
+  std::uint16_t device_;
+  Surroundings s_;
+  WorkBuilder work_;
+  TrackId track_;
+  std::deque<Job> jobs_;  // front: in progress
+  bool working_ = false;
+  Picoseconds awake_until_{-1};
+  std::size_t call_ = 0;  // of the front job
+  Picoseconds call_began_{0};
+  RunResult result_;
+  std::map<std::uint32_t, Loaded> graphs_;
+  std::uint32_t next_graph_ = 1;
+  Bytes mapped_ = 0;
+};
+
+}  // namespace vitro::sim

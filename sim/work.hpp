@@ -1,0 +1,39 @@
+// From a KernelCall to the numbers that a compute model prices.
+#pragma once
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/machine/kernel_call.hpp"
+#include "hw_models/compute.hpp"
+
+namespace vitro::sim {
+
+using CountFunction = std::function<WorkCounts(const KernelCall&)>;
+
+// One per unit: looks the kernel's rate up once per (variant, weight format) and remembers what had none.
+class WorkBuilder {
+ public:
+  WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count)
+      : model_(model), core_class_(std::move(core_class)), count_(count) {}
+
+  hw::Work build(const KernelCall& call);
+  const std::set<std::string>& unpriced() const { return unpriced_; }  // "int8.q6_k on mid"
+
+ private:
+  struct Known {
+    VariantId variant{};
+    Format format{};
+    hw::KernelPrice price;
+  };
+  const hw::KernelPrice& price(VariantId variant, Format format);
+
+  hw::ComputeModel& model_;
+  std::string core_class_;
+  const CountFunction& count_;
+  std::vector<Known> known_;
+  std::set<std::string> unpriced_;
+};
+
+}  // namespace vitro::sim

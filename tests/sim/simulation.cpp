@@ -1,0 +1,83 @@
+#include "tests/sim/simulation.hpp"
+
+#include <fmt/format.h>
+
+namespace vitro::sim {
+namespace {
+
+constexpr std::string_view kRoundDevice = R"(
+name: round
+dram: {bandwidth: 20 GB/s, latency: 0 ns, capacity: 1 GB, available: 1 GB}
+cpu:
+  bandwidth: 16 GB/s
+  cache_lookup_cycles: 100
+  submit_cycles: 1000
+  clusters:
+    - class: big
+      cores: 2
+      clock: 1 GHz
+      core_bandwidth: 10 GB/s
+      cluster_bandwidth: 16 GB/s
+      wake_up: 0 us
+      hand_back: 0 us
+      call_overhead: 0 us
+      macs_per_cycle_otherwise: 1
+npu: {dma_bandwidth: 20 GB/s, stream_bandwidth: 20 GB/s, session_limit: 1 MiB, launch: 10 us, hand_back: 1 us, load: 100 us, call_overhead: 0 us,
+      macs_per_second_otherwise: 1e9}
+ufs: {max_transfer: 64 KiB, issue_cycles: 1000, issue_fixed: 0 us, latency_sequential: 2 us, latency_random: 10 us, command_overhead: 0 us,
+      issuer_switch: 0 us, map_cache_reach: 1 GiB, map_cache_miss: 0 us, link_bandwidth: 4.096 GB/s, write_bandwidth: 2.048 GB/s}
+power: {base: 1 W, dram_byte: 100 pJ/B, flash_byte: 200 pJ/B, active_watts: {big: 2, npu: 3}}
+)";
+
+}  // namespace
+
+Node round_device(const std::vector<std::string>& overrides) {
+  Node device = parse_yaml(kRoundDevice, "round.yaml");
+  for (const std::string& text : overrides) {
+    const std::size_t equals = text.find('=');
+    const std::string key = text.substr(0, equals);
+    Node value = parse_yaml(text.substr(equals + 1), key);
+    if (!key.starts_with("core.")) {
+      device.set_path(key, std::move(value));
+      continue;
+    }
+    Node cluster = device.find_path("cpu.clusters")->items()[0];
+    cluster.set(key.substr(5), std::move(value));
+    device.set_path("cpu.clusters", Node::list({cluster}));
+  }
+  return device;
+}
+
+SimOptions round_options(const std::vector<std::string>& overrides) {
+  SimOptions options;
+  options.device = round_device(overrides);
+  options.memory_limits = {64 * MiB, 0, 64 * MiB, 0};
+  options.count = test_counts;
+  return options;
+}
+
+WorkCounts test_counts(const KernelCall& call) {
+  WorkCounts counts;
+  counts.macs = static_cast<std::uint64_t>(call.params[0]);
+  counts.read[0] = static_cast<Bytes>(call.params[1]);
+  return counts;
+}
+
+KernelCall test_call(double macs, double bytes, std::uint32_t tag) {
+  KernelCall call;
+  call.op = Op::reduce;
+  call.params = {static_cast<float>(macs), static_cast<float>(bytes), 0, 0};
+  call.slice.first = tag;
+  return call;
+}
+
+Outcome RecordingFunction::execute(const KernelCall& call) {
+  tags.push_back(call.slice.first);
+  if (effect) effect(call);
+  return {};
+}
+
+Simulation::Simulation(SimOptions options, TraceSink* trace)
+    : host_(make_sim_machine(options, function, trace != nullptr ? *trace : null_)) {}
+
+}  // namespace vitro::sim
