@@ -52,7 +52,7 @@ def test_frames(fake, tmp_path):
     found = vitro.load_trace(tmp_path / "o")
     assert set(found.spans["group"]) == {"units", "storage"}
     assert found.spans["begin_us"].is_monotonic_increasing
-    assert set(found.counters["counter"]) == {"weights", "kv", "activations"}
+    assert set(found.counters["counter"]) == {"weights", "kv", "activations", "dram"}
 
 
 def log(tmp_path, name, kinds):
