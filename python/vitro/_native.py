@@ -26,4 +26,6 @@ def call(function, *args):
         raise ConfigError(str(error)) from None
     except native.RunError as error:
         raise RunError(str(error)) from None
+    except Exception as error:  # a C++ exception that names neither: our bug, and still one message
+        raise RunError(f"internal error in `{function}`: {error}") from error
     return json.loads(answer) if function in _JSON else answer

@@ -21,8 +21,6 @@ def main():
         reply = {"value": _native.call(function, *args)}
     except (ConfigError, RunError) as error:
         reply = {"error": type(error).__name__, "message": str(error)}
-    except Exception as error:  # a std::exception that names neither: our bug, still one message
-        reply = {"error": "RunError", "message": f"internal error: {error}"}
     with replies:
         json.dump(reply, replies)
 

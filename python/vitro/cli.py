@@ -261,10 +261,8 @@ def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|k
 
         vitro list policies --json
     """
-    kinds = ("devices", "models", "policies", "kernels", "plugins")
-    if kind not in kinds:
-        raise ConfigError(f'list: there is no "{kind}" (expected {", ".join(kinds)})')
-    _print_list(kind, _native.call("list", kind), as_json)
+    from . import catalog
+    _print_list(kind, catalog.rows(kind), as_json)
 
 
 def _print_list(title, rows, as_json):
@@ -290,19 +288,22 @@ def demo(out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the r
         raise typer.Exit(1)
 
 
+_INTERRUPTED = 130  # what Typer makes of Ctrl-C
+
+
 def main(args=None):
     """-> the exit code. Every failure is one message on stderr."""
     try:
-        return app(args, prog_name="vitro", standalone_mode=False) or 0
+        code = app(args, prog_name="vitro", standalone_mode=False) or 0
+        if code == _INTERRUPTED:
+            terminal.say("vitro: interrupted")
+        return code
     except VitroError as error:
         terminal.say(f"vitro: {error}")
         return error.exit_code
     except typer.TyperException as error:
         terminal.say(f"vitro: {error.format_message()} (see --help)")
         return getattr(error, "exit_code", 2)
-    except KeyboardInterrupt:
-        terminal.say("vitro: interrupted")
-        return 130
     except BrokenPipeError:  # `vitro ... | head` is no failure of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1

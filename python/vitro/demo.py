@@ -2,8 +2,7 @@
 import sys
 from pathlib import Path
 
-from . import api, grid, plot, terminal
-from .errors import ConfigError
+from . import api, catalog, grid, plot, terminal
 from .report import METRICS, experiment_details, is_size, label_of, picture, reading, render, story_of, token_window
 from .trace import diff_decisions, load_trace
 
@@ -14,7 +13,7 @@ ROWS = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "peak_memory_b
 
 def main(out, *, as_json=False):
     """Runs, checks, reports; True if every check held."""
-    source = quickstart()
+    source = catalog.root() / "experiments" / "quickstart.yaml"
     out = Path(out)
     cases = {name_of(point): point for point in grid.points(api.resolve(source)["sweep"])}
     results = {}
@@ -34,13 +33,6 @@ def main(out, *, as_json=False):
     else:
         print_story(cases, results, checks, page)
     return all(check["ok"] for check in checks)
-
-
-def quickstart():
-    for folder in (Path(__file__).parents[2], Path.cwd()):
-        if (path := folder / "experiments" / "quickstart.yaml").exists():
-            return path
-    raise ConfigError("experiments/quickstart.yaml: no such file (run the demo from a checkout of vitro)")
 
 
 def name_of(point):

@@ -63,7 +63,7 @@ def inline(figure, salt):
     svg = text.getvalue()
     svg = svg[svg.index("<svg"):]
     # matplotlib numbers its elements from 1 in every figure; in one page these names would collide.
-    return Markup(re.sub(r' id="((?:figure|axes|patch|line2d|text|matplotlib\.axis|xtick|ytick|legend|PolyCollection)_[^"]*)"', "", svg))
+    return Markup(re.sub(r' id="[A-Za-z0-9.]+_[0-9]+"', "", svg))
 
 
 def picture(title, figure, text=""):

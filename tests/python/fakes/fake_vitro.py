@@ -84,10 +84,11 @@ def _simulate(experiment, machine, count):
         for layer in range(4):
             weights = f"blk.{layer}.ffn_up"
             if flash_us:
-                events.append(_span(1, 0, "read", now, flash_us / 4, f"{weights} {int(missing * 2 ** 18)} B"))
+                events.append(_span(1, 0, "read", now, flash_us / 4, f"{layer << 20}+{int(missing * 2 ** 18)}"))
                 decisions.append({"kind": "load", "what": weights, "where": "page_cache"})
                 now += flash_us / 4
             step = compute_us / 4
+            events += [_counter("dram", now, 9.5), _counter("dram", now + step, 0.0)]
             for core in (0, 1):
                 for i, work in enumerate(("attention", "matmul", "activation")):
                     share = (0.2, 0.6, 0.1)[i] * step
@@ -95,7 +96,7 @@ def _simulate(experiment, machine, count):
                 decisions.append({"kind": "split", "what": weights, "where": f"cpu{core}"})
             now += step
         for region, size in (("weights", min(6.6, 6.6 - missing)), ("kv", 0.01 * (token + 1)), ("activations", 0.1)):
-            events.append({"ph": "C", "name": region, "pid": 2, "ts": now, "args": {"value": int(size * 2 ** 20)}})
+            events.append(_counter(region, now, int(size * 2 ** 20)))
     tokens = [(7 * i + 3) % 1024 for i in range(count)]
     token_ms = (compute_us + flash_us) / 1e3
     peak = {"weights": int(min(6.6, 6.6 - missing) * 2 ** 20), "kv": int(0.01 * count * 2 ** 20), "activations": 104857}
@@ -126,6 +127,10 @@ def _span(pid, tid, name, begin, duration, detail):
     return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": begin, "dur": duration, "args": {"detail": detail}}
 
 
+def _counter(name, at, value):
+    return {"ph": "C", "name": name, "pid": 2, "ts": at, "args": {"value": value}}
+
+
 def perplexity(model, text_path, overrides):
     return json.dumps({"nll": 1.5, "perplexity": 4.4817, "tokens": len(Path(text_path).read_bytes())})
 
@@ -146,7 +151,7 @@ def graph_dot(model):
     return "digraph g { a -> b }"
 
 
-def list(kind):  # noqa: A001  the extension module's own name
+def list(kind, root):  # the extension module's own name
     return json.dumps([{"name": f"{kind}-one", "description": "the first one"}])
 
 

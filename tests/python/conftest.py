@@ -1,0 +1,73 @@
+"""Fixtures. `fake`: the command line with the stand-in for the extension module; `native`: with the real one."""
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAKES = Path(__file__).parent / "fakes"
+
+EXPERIMENT = """
+experiment: small
+machine: sim
+engine: {policy: mmap}
+workload: {prompt: "Once upon a time", output_tokens: 6}
+"""
+
+
+@dataclass
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+class Command:
+    def __init__(self, env, folder):
+        self.env, self.folder = env, folder
+
+    def __call__(self, *args, stdin=b"", env=None):
+        run = subprocess.run([sys.executable, "-m", "vitro", *map(str, args)], input=stdin, capture_output=True, cwd=self.folder,
+                             env=self.env | (env or {}), timeout=300)
+        return Answer(run.returncode, run.stdout.decode(), run.stderr.decode())
+
+    def write(self, text=EXPERIMENT, name="exp.yaml"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+
+def environment(*folders, **more):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("VITRO_")}
+    return kept | {"PYTHONPATH": os.pathsep.join(map(str, folders)), "COLUMNS": "100"} | more
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    monkeypatch.setenv("VITRO_NATIVE_MODULE", "fake_vitro")
+    monkeypatch.setenv("PYTHONPATH", str(FAKES))
+    monkeypatch.syspath_prepend(str(FAKES))
+    monkeypatch.chdir(tmp_path)
+    return Command(environment(ROOT / "python", FAKES, VITRO_NATIVE_MODULE="fake_vitro"), tmp_path)
+
+
+@pytest.fixture(scope="session")
+def has_native():
+    return any((ROOT / "python" / "vitro").glob("_vitro*.so"))
+
+
+@pytest.fixture
+def native(tmp_path, monkeypatch, has_native):
+    if not has_native:
+        assert not os.environ.get("VITRO_ALL_BUILT"), "the extension module was not built"
+        pytest.skip("the extension module is not built")
+    monkeypatch.delenv("VITRO_NATIVE_MODULE", raising=False)
+    return Command(environment(ROOT / "python"), tmp_path)

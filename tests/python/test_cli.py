@@ -1,0 +1,174 @@
+"""The command line's promises: examples in every help, exit codes, one message, JSON alone on stdout."""
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["bench"], ["list"], ["trace", "summary"],
+            ["trace", "diff"], ["demo"]]
+
+
+@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+def test_help_shows_examples(fake, command):
+    answer = fake(*command, "--help")
+    assert answer.code == 0
+    assert "Examples" in answer.out
+    assert "vitro " + " ".join(command) in answer.out
+
+
+def test_run_json_is_one_object_and_nothing_else(fake):
+    answer = fake("run", fake.write(), "--json")
+    assert answer.code == 0
+    assert answer.json["schema"] == "vitro.result/1"
+    assert answer.json["wall_s"] > 0
+    assert "a library printed this" not in answer.out + answer.err
+
+
+def test_run_prints_metrics_and_text(fake):
+    answer = fake("run", fake.write())
+    assert answer.code == 0
+    assert "decode_tokens_per_s" in answer.out and "Lily" in answer.out
+
+
+def test_machine_and_set_override_the_file(fake):
+    answer = fake("run", fake.write(), "--json", "--machine", "host", "--set", "memory.budget=5 MiB", "--set", "seed=7")
+    assert answer.json["machine"] == "host"
+    assert answer.json["seed"] == 7
+    assert answer.json["experiment_resolved"]["memory"] == {"budget": "5 MiB"}
+
+
+def test_resolve_prints_the_experiment_and_runs_nothing(fake):
+    answer = fake("run", fake.write(), "--resolve", "--machine", "host", "--set", "fake.crash=true")
+    assert answer.code == 0
+    assert answer.json["machine"] == "host"
+
+
+def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
+    assert fake("run", fake.write(), "--out", "here/there").code == 0
+    names = {path.name for path in (tmp_path / "here/there").iterdir()}
+    assert names == {"result.json", "trace.json", "decisions.jsonl", "report.html"}
+
+
+@pytest.mark.parametrize("args, part", [
+    (["run"], "EXP.yaml"),
+    (["run", "nowhere.yaml"], "nowhere.yaml: no such file"),
+    (["run", "."], ".: is a folder"),
+    (["run", "exp.yaml", "--machine", "gpu"], "neither sim nor host"),
+    (["run", "exp.yaml", "--set", "no-equals"], "key=value"),
+    (["run", "exp.yaml", "--set", "typo=1"], "typo: unknown key"),
+    (["run", "exp.yaml", "--frobnicate"], "--frobnicate"),
+    (["frobnicate"], "frobnicate"),
+    (["sweep", "exp.yaml", "--out", "o"], "no `sweep:`"),
+    (["sweep", "exp.yaml", "--out", "o", "--workers", "0"], "--workers"),
+    (["tokenize", "nowhere.gguf"], "no such file"),
+    (["perplexity", "exp.yaml", "nowhere.txt"], "nowhere.txt"),
+    (["quantize", "exp.yaml", "b", "--scheme", "q3"], "q8_0, q4_0"),
+    (["quantize"], "--scheme"),
+    (["bench", "everything"], "kernels"),
+    (["list", "dragons"], "devices"),
+    (["graph", "exp.yaml", "--out", "g.bmp"], ".svg"),
+    (["trace", "summary", "exp.yaml"], "no Perfetto trace"),
+    (["trace", "diff", "exp.yaml", "exp.yaml"], "exp.yaml:1: is no decision"),
+])
+def test_wrong_input_is_exit_2_with_one_message(fake, args, part):
+    fake.write(name="exp.yaml")
+    answer = fake(*args)
+    assert answer.code == 2
+    assert part in answer.err
+    assert answer.err.count("\n") == 1
+    assert answer.out == ""
+
+
+def test_broken_yaml_names_file_and_line(fake):
+    answer = fake("run", fake.write("experiment: x\n  bad: [\n"))
+    assert answer.code == 2
+    assert "exp.yaml:2" in answer.err
+
+
+def test_failed_run_is_exit_1(fake):
+    answer = fake("run", fake.write(), "--json", "--set", "fake.fail=the flash is gone")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err == "vitro: the flash is gone\n"
+
+
+def test_crash_is_exit_1_and_names_the_signal_and_last_words(fake):
+    answer = fake("run", fake.write(), "--set", "fake.crash=true")
+    assert answer.code == 1
+    assert "SIGSEGV" in answer.err and "about to crash" in answer.err
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("expect, code", [
+    ("{metric: ttft_ms, max: 100}", 0),
+    ("{metric: ttft_ms, max: 0.001}", 1),
+    ("{metric: decode_tokens_per_s, min: 1}", 0),
+    ("{metric: decode_tokens_per_s, value: 1, within: 15%}", 1),
+    ("{metric: energy_j_per_token, value: 0.002, within: 1%}", 0),
+    ("{metric: speed, max: 1}", 2),
+    ("{metric: ttft_ms}", 2),
+])
+def test_expectations_decide_the_exit_code(fake, expect, code):
+    path = fake.write(f"experiment: x\nexpect: {{speed: {expect}}}\n")
+    assert fake("run", path, "--json").code == code
+
+
+def test_ctrl_c_ends_the_run_and_its_process(fake):
+    path = fake.write("experiment: x\nfake: {sleep: 60}\n")
+    child = subprocess.Popen([sys.executable, "-m", "vitro", "run", str(path)], env=fake.env, cwd=fake.folder, stderr=subprocess.PIPE,
+                             start_new_session=True)
+    workers = f"/proc/{child.pid}/task/{child.pid}/children"
+    while not (pids := open(workers).read().split()):
+        assert child.poll() is None
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert err == b"vitro: interrupted\n"
+    for pid in pids:
+        with pytest.raises(FileNotFoundError):
+            open(f"/proc/{pid}/status")
+
+
+def test_tokenize_reads_bytes_from_stdin(fake):
+    answer = fake("tokenize", fake.write(), "--json", stdin=b"\xff\x00a")
+    assert answer.json == {"ids": [255, 0, 97]}
+    assert fake("tokenize", fake.write(), stdin=b"ab").out == "97 98\n"
+
+
+def test_perplexity(fake):
+    answer = fake("perplexity", fake.write(), fake.write("abc", "text"), "--json")
+    assert answer.json == {"nll": 1.5, "perplexity": 4.4817, "tokens": 3}
+
+
+def test_quantize_writes_the_file(fake, tmp_path):
+    answer = fake("quantize", fake.write("abcdef", "in"), "out", "--scheme", "q4_0", "--json")
+    assert answer.json == {"target": "out", "scheme": "q4_0", "source_bytes": 6, "target_bytes": 3}
+    assert (tmp_path / "out").read_bytes() == b"ace"
+
+
+def test_quantize_lists_schemes(fake):
+    assert {row["name"] for row in fake("quantize", "--list", "--json").json["rows"]} == {"q8_0", "q4_0"}
+
+
+def test_graph_draws(fake, tmp_path):
+    assert fake("graph", fake.write()).out == "digraph g { a -> b }\n"
+    assert fake("graph", fake.write(), "--out", "g.svg").code == 0
+    assert "</svg>" in (tmp_path / "g.svg").read_text()
+
+
+def test_bench_rows_carry_their_limit(fake):
+    row = fake("bench", "kernels", "--json").json["rows"][0]
+    assert set(row) >= {"name", "value", "unit", "limit", "fraction_of_limit"}
+
+
+@pytest.mark.parametrize("kind", ["devices", "models", "policies", "kernels", "plugins"])
+def test_list_knows_every_kind(fake, kind):
+    answer = fake("list", kind, "--json")
+    assert answer.code == 0
+    assert all({"name", "description"} <= set(row) for row in answer.json["rows"])
+
+
+def test_version(fake):
+    assert fake("--version").out == "vitro 0.1.0\n"

@@ -1,0 +1,67 @@
+"""tests/run.py counts cases, and never takes a crash or an empty run for success."""
+import importlib.util
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+
+import pytest
+from conftest import ROOT
+
+SPEC = importlib.util.spec_from_file_location("vitro_test_run", ROOT / "tests" / "run.py")
+run = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = run
+SPEC.loader.exec_module(run)
+
+GTEST = """<testsuites><testsuite>
+<testcase name="a" classname="s" status="run"/>
+<testcase name="b" classname="s" status="notrun"/>
+<testcase name="c" classname="s" status="run"><skipped/></testcase>
+<testcase name="d" classname="s" status="run"><failure message="no">no</failure></testcase>
+</testsuite></testsuites>"""
+
+
+def entry(status, failed=False):
+    node = xml.Element("testcase", name="some_test", status=status)
+    if failed:
+        xml.SubElement(node, "failure", message="")
+    xml.SubElement(node, "system-out").text = "last words"
+    return node
+
+
+def counts(tally):
+    return tally.passed, tally.failed, tally.skipped
+
+
+def test_gtest_cases_are_counted_one_by_one(tmp_path):
+    (tmp_path / "cases.xml").write_text(GTEST)
+    assert counts(run.binary("release", entry("fail", True), tmp_path / "cases.xml")) == (1, 1, 2)
+
+
+def test_a_crash_without_a_report_fails(tmp_path):
+    tally = run.binary("asan", entry("fail", True), tmp_path / "none.xml")
+    assert counts(tally) == (0, 1, 0)
+    assert tally.failures == [("asan: some_test", "last words")]
+
+
+def test_a_crash_after_the_report_fails(tmp_path):
+    (tmp_path / "cases.xml").write_text('<testsuites><testcase name="a" classname="s" status="run"/></testsuites>')
+    assert counts(run.binary("asan", entry("fail", True), tmp_path / "cases.xml")) == (1, 1, 0)
+
+
+def test_what_could_not_start_fails(tmp_path):
+    assert counts(run.binary("asan", entry("notrun"), tmp_path / "none.xml")) == (0, 1, 0)
+
+
+def test_another_program_counts_as_one(tmp_path):
+    assert counts(run.binary("release", entry("run"), tmp_path / "none.xml")) == (1, 0, 0)
+
+
+def test_pytest_errors_are_failures(tmp_path):
+    (tmp_path / "p.xml").write_text('<testsuites><testcase name="a" classname="m"><error message="x">x</error></testcase></testsuites>')
+    assert counts(run.junit(tmp_path / "p.xml", "pytest")) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("stages", ["dragons", "release,dragons"])
+def test_unknown_stage_is_refused(stages):
+    answer = subprocess.run([sys.executable, ROOT / "tests" / "run.py", "--only", stages], capture_output=True, text=True)
+    assert answer.returncode == 2 and "dragons" in answer.stderr

@@ -1,0 +1,110 @@
+"""Sweeps: the grid, its order, what is kept and what is run again."""
+import json
+
+import pandas
+import pytest
+import vitro
+from vitro import grid
+
+SWEEP = """
+experiment: swept
+machine: sim
+engine: {policy: mmap}
+workload: {output_tokens: 3}
+fake: {log: runs.log}
+sweep: {memory.budget: [4 MiB, 6 MiB], seed: [1, 2]}
+"""
+
+
+def runs(folder):
+    return len((folder / "runs.log").read_text().split())
+
+
+def test_a_map_is_a_grid_and_the_last_key_runs_fastest():
+    assert grid.points({"a": [1, 2], "b": ["x", "y"]}) == [{"a": 1, "b": "x"}, {"a": 1, "b": "y"}, {"a": 2, "b": "x"}, {"a": 2, "b": "y"}]
+
+
+def test_a_list_is_a_union_of_grids():
+    assert grid.points([{"a": 1}, {"a": 2, "b": [3, 4]}]) == [{"a": 1}, {"a": 2, "b": 3}, {"a": 2, "b": 4}]
+
+
+@pytest.mark.parametrize("wrong", [{}, [], [{}], "a", {"a": []}, [1]])
+def test_a_sweep_that_is_none_is_refused(wrong):
+    with pytest.raises(vitro.ConfigError):
+        grid.points(wrong)
+
+
+def test_rows_are_in_grid_order_whatever_finishes_first(fake, tmp_path):
+    slow_first = SWEEP + "expect: {}\n"
+    frame = vitro.sweep(slow_first.replace("[1, 2]", "[2, 1]"), workers=4)
+    assert list(zip(frame["memory.budget"], frame["seed"])) == [("4 MiB", 2), ("4 MiB", 1), ("6 MiB", 2), ("6 MiB", 1)]
+    assert (frame["status"] == "ok").all()
+
+
+def test_workers_do_not_change_the_table(fake):
+    one, four = (vitro.sweep(SWEEP, workers=workers).drop(columns="wall_s") for workers in (1, 4))
+    pandas.testing.assert_frame_equal(one, four)
+
+
+def test_files(fake, tmp_path):
+    answer = fake("sweep", fake.write(SWEEP), "--out", "o", "--json")
+    assert answer.code == 0
+    assert len(answer.json["rows"]) == 4
+    parquet = pandas.read_parquet(tmp_path / "o/results.parquet")
+    csv = pandas.read_csv(tmp_path / "o/results.csv")
+    assert list(parquet.columns) == list(csv.columns)
+    assert list(parquet["decode_tokens_per_s"]) == list(csv["decode_tokens_per_s"])
+    assert "</html>" in (tmp_path / "o/report.html").read_text()
+
+
+def test_resume_runs_only_what_is_missing(fake, tmp_path):
+    path = fake.write(SWEEP)
+    first = fake("sweep", path, "--out", "o", "--json").json
+    (tmp_path / "o/points/00002.json").unlink()
+    (tmp_path / "o/points/00003.json").write_text("{half")
+    again = fake("sweep", path, "--out", "o", "--json", "--resume").json
+    assert runs(tmp_path) == 4 + 2
+    drop = [{key: value for key, value in row.items() if key != "wall_s"} for rows in (first, again) for row in rows["rows"]]
+    assert drop[:4] == drop[4:]
+
+
+def test_resume_runs_again_what_was_changed(fake, tmp_path):
+    fake("sweep", fake.write(SWEEP), "--out", "o")
+    fake("sweep", fake.write(SWEEP.replace("output_tokens: 3", "output_tokens: 4")), "--out", "o", "--resume")
+    assert runs(tmp_path) == 8
+
+
+def test_a_failed_point_is_a_row_and_the_rest_goes_on(fake, tmp_path):
+    text = "experiment: x\nsweep: {fake.fail: [boom], seed: [1]}\n"
+    union = "experiment: x\nsweep: [{seed: 1}, {seed: 2, fake.crash: true}, {seed: 3}]\n"
+    assert fake("sweep", fake.write(text), "--out", "a").code == 1
+    answer = fake("sweep", fake.write(union), "--out", "b", "--json")
+    assert answer.code == 1
+    assert [row["status"] for row in answer.json["rows"]] == ["ok", "failed", "ok"]
+    assert "SIGSEGV" in answer.json["rows"][1]["error"] and "1 of 3 points failed" in answer.err
+
+
+def test_failed_points_are_not_kept(fake, tmp_path):
+    union = "experiment: x\nsweep: [{seed: 1}, {fake.fail: boom}]\n"
+    fake("sweep", fake.write(union), "--out", "o")
+    assert "result" not in json.loads((tmp_path / "o/points/00001.json").read_text())
+    assert fake("sweep", fake.write(union), "--out", "o", "--resume").code == 1
+
+
+def test_a_typo_in_the_last_point_shows_before_anything_runs(fake, tmp_path):
+    answer = fake("sweep", fake.write(SWEEP + "").__fspath__(), "--out", "o", "--set", "sweep=[{seed: 1}, {typo: 1}]")
+    assert answer.code == 2
+    assert "typo" in answer.err
+    assert not (tmp_path / "runs.log").exists()
+
+
+def test_dask(fake):
+    from distributed import LocalCluster
+    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
+        frame = vitro.sweep(SWEEP, dask=cluster.scheduler_address)
+    pandas.testing.assert_frame_equal(frame.drop(columns="wall_s"), vitro.sweep(SWEEP).drop(columns="wall_s"))
+
+
+def test_absent_dask_scheduler_is_the_users_mistake(fake):
+    with pytest.raises(vitro.ConfigError, match="no scheduler"):
+        vitro.sweep(SWEEP, dask="tcp://127.0.0.1:1")
