@@ -2,20 +2,23 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "engine/base/file.hpp"
 #include "engine/decode/policies.hpp"
 #include "engine/experiment/session.hpp"
-#include "engine/kernels/bench.hpp"
 #include "engine/kernels/kernel_set.hpp"
+#include "engine/model/gguf.hpp"
 #include "engine/model/operator_graph.hpp"
-#include "engine/model/quantize.hpp"
+#include "engine/model/tokenizer.hpp"
 #include "sim/machines.hpp"
+#include "sim/soc.hpp"
 
 namespace py = pybind11;
 
@@ -59,7 +62,7 @@ std::string resolve(const std::string& source, const std::string& name, bool is_
 std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                 const std::optional<std::string>& machine, const std::optional<std::string>& out_dir) {
   const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
-  return run_experiment(experiment, session_options(out_dir.value_or("")), make_machine).dump();
+  return run_experiment(experiment, session_options(out_dir.value_or("")), sim::make_machine).dump();
 }
 
 std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides) {
@@ -69,7 +72,7 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
   std::vector<std::string> all{"model=" + model};
   all.insert(all.end(), overrides.begin(), overrides.end());
   const Experiment experiment = read_experiment(compose_experiment(root, std::filesystem::current_path().string(), all, ""));
-  const PerplexityResult result = measure_perplexity(experiment, read_text(text_path), session_options(""), make_machine);
+  const PerplexityResult result = measure_perplexity(experiment, read_text(text_path), session_options(""), sim::make_machine);
   return Json{{"nll", result.nll}, {"perplexity", std::exp(result.nll)}, {"tokens", result.tokens}}.dump();
 }
 
@@ -83,28 +86,41 @@ std::string graph_dot(const std::string& model) {
   return out.str();
 }
 
+// One row per device file, by name. A file that can not be read says so in its row instead of hiding the others.
+Json list_devices(const std::string& folder) {
+  std::set<std::filesystem::path> paths;
+  if (std::filesystem::is_directory(folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() == ".yaml") paths.insert(entry.path());
+    }
+  }
+  Json rows = Json::array();
+  for (const auto& path : paths) {
+    Json row{{"name", path.stem().string()}, {"path", path.string()}};
+    try {
+      const sim::DeviceSummary device = sim::summarise_device(load_yaml(path.string()));
+      row["description"] = device.description;
+      for (const auto& [name, count] : device.processors) row["processors"][name] = count;
+      row["dram_capacity_bytes"] = device.dram_capacity;
+      for (const auto& [kind, count] : device.parameters_by_kind) row["parameters"][kind] = count;
+    } catch (const ConfigError& error) {
+      row["description"] = error.what();
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 std::string list(const std::string& kind, const std::string& root) {
   Json rows = Json::array();
   if (kind == "policies") {
     for (const PolicyInfo& info : policies()) rows.push_back({{"name", info.name}, {"description", info.description}});
   } else if (kind == "kernels") {
-    for (const KernelSet* set : kernel_sets()) rows.push_back({{"name", set->name}, {"description", set->description}});
+    for (const KernelSet* set : kernel_sets()) rows.push_back({{"name", set->name}, {"description", "instruction set of the int8 and float kernels"}});
   } else if (kind == "devices") {
-    rows = list_devices(root);
+    rows = list_devices(root + "/configs/devices");
   } else {
     throw ConfigError("list: \"" + kind + "\" is not known (expected devices, models, policies, kernels or plugins)");
-  }
-  return rows.dump();
-}
-
-std::string bench(const std::string& kind, bool smoke) {
-  if (kind != "kernels") throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels)");
-  Json rows = Json::array();
-  BenchOptions options;
-  options.smoke = smoke;
-  for (const BenchRow& row : bench_kernels(options)) {
-    rows.push_back({{"name", row.name}, {"value", row.value}, {"unit", row.unit}, {"limit", row.limit},
-                    {"fraction_of_limit", row.fraction_of_limit}, {"result_hash", row.result_hash}});
   }
   return rows.dump();
 }
@@ -123,13 +139,6 @@ PYBIND11_MODULE(_vitro, m) {
         py::arg("out_dir"), free_gil);
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
-  m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
-  m.def("quantize_schemes", [] {
-    std::vector<std::pair<std::string, std::string>> out;
-    for (const QuantizeScheme& scheme : quantize_schemes()) out.emplace_back(scheme.name, scheme.description);
-    return out;
-  });
   m.def("graph_dot", &graph_dot, py::arg("model"));
   m.def("list", &list, py::arg("kind"), py::arg("root") = "");
-  m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), free_gil);
 }
