@@ -1,4 +1,4 @@
-// The three Unicode classes that pre-tokenisers ask for.
+// The three Unicode classes that pre-tokenisers ask for, of Unicode 16 as the `tokenizers` package has them.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,0 +1,90 @@
+#include "engine/model/quantize.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "engine/base/check.hpp"
+#include "engine/model/gguf.hpp"
+#include "engine/model/gguf_writer.hpp"
+#include "engine/quant/blocks.hpp"
+
+namespace vitro {
+namespace {
+
+const QuantizeScheme& scheme_by_name(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const QuantizeScheme& scheme : quantize_schemes()) {
+    if (scheme.name == name) return scheme;
+    known.push_back(scheme.name);
+  }
+  throw ConfigError(fmt::format("scheme \"{}\" is unknown (expected one of: {})", name, fmt::join(known, ", ")));
+}
+
+Format target_format(const TensorInfo& tensor, const QuantizeScheme& scheme) {
+  if (tensor.dims.size() == 1 || tensor.name.ends_with(".ffn_gate_inp.weight")) return Format::f32;
+  const bool embedding = tensor.name == "token_embd.weight" || tensor.name == "output.weight";
+  const Format wanted = embedding ? scheme.embeddings : scheme.matrices;
+  return tensor.columns() % block_elements(wanted) == 0 ? wanted : tensor.format;
+}
+
+void convert_row(const Gguf& in, const TensorInfo& tensor, std::uint64_t row, Format target, std::vector<float>& values,
+                 std::vector<std::byte>& bytes) {
+  const Bytes stride = row_bytes(tensor.format, tensor.columns());
+  bytes.resize(stride);
+  in.read(tensor, row * stride, bytes);
+  if (tensor.format == target) return;
+  values.resize(tensor.columns());
+  dequantise_row(tensor.format, bytes.data(), values.data(), values.size());
+  // The largest value that the fp16 scale of a block, or an fp16 element, can express.
+  const float limit = target == Format::q8_0 ? 65504.0f * 127 : target == Format::q4_0 ? 65504.0f * 8 : std::numeric_limits<float>::max();
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    if (!(std::abs(values[k]) <= limit)) {
+      throw ConfigError(fmt::format("{}: {}: row {}, element {} is {}, which {} can not hold", in.path(), tensor.name, row, k, values[k],
+                                    to_string(target)));
+    }
+  }
+  bytes.resize(row_bytes(target, tensor.columns()));
+  quantise_row(target, values.data(), bytes.data(), values.size());
+}
+
+}  // namespace
+
+const std::vector<QuantizeScheme>& quantize_schemes() {
+  static const std::vector<QuantizeScheme> kSchemes{
+      {"q8_0", "8 bits per weight in blocks of 32 (8.5 with the scale)", Format::q8_0, Format::q8_0, 7},
+      {"q4_0", "4 bits per weight in blocks of 32 (4.5 with the scale); embeddings and output in q8_0", Format::q4_0, Format::q8_0, 2},
+  };
+  return kSchemes;
+}
+
+void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme_name) {
+  const QuantizeScheme& scheme = scheme_by_name(scheme_name);
+  const Gguf in = Gguf::open(in_path);
+  std::error_code error;
+  if (std::filesystem::equivalent(in_path, out_path, error)) throw ConfigError(fmt::format("{}: input and output are one file", out_path));
+
+  GgufWriter out(out_path, in.alignment());
+  for (const auto& [key, value] : in.values()) {
+    if (key != "general.alignment" && key != "general.file_type" && key != "general.quantization_version") out.add(key, value);
+  }
+  out.add("general.quantization_version", std::uint32_t{2});
+  out.add("general.file_type", static_cast<std::uint32_t>(scheme.file_type));
+  for (const TensorInfo& tensor : in.tensors()) out.add_tensor(tensor.name, tensor.dims, target_format(tensor, scheme));
+
+  std::vector<float> values;
+  std::vector<std::byte> bytes;
+  for (const TensorInfo& tensor : in.tensors()) {
+    const Format target = target_format(tensor, scheme);
+    for (std::uint64_t row = 0; row < tensor.rows(); ++row) {
+      convert_row(in, tensor, row, target, values, bytes);
+      out.write(bytes);
+    }
+  }
+  out.commit();
+}
+
+}  // namespace vitro
