@@ -5,57 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
-
-#include "engine/base/file.hpp"
 
 namespace vitro {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-constexpr int kMaxDepth = 64;
-
-Json to_json_value(const Node& node) {
-  switch (node.kind()) {
-    case Node::Kind::null: return nullptr;
-    case Node::Kind::scalar: {
-      if (node.quoted()) return node.text();
-      const Json parsed = Json::parse(node.text(), nullptr, false);
-      if (parsed.is_number() || parsed.is_boolean() || parsed.is_null()) return parsed;
-      return node.text();
-    }
-    case Node::Kind::list: {
-      Json out = Json::array();
-      for (const Node& item : node.items()) out.push_back(to_json_value(item));
-      return out;
-    }
-    case Node::Kind::map: {
-      Json out = Json::object();
-      for (const auto& [key, value] : node.entries()) out[key] = to_json_value(value);
-      return out;
-    }
-  }
-  return nullptr;
-}
-
-Node from_json_value(const Json& value, const Origin& origin, int depth) {
-  if (depth > kMaxDepth) fail_at(origin, "", fmt::format("nested deeper than {} levels", kMaxDepth));
-  if (value.is_null()) return {};
-  if (value.is_string()) return Node::scalar(value.get<std::string>(), origin, true);
-  if (value.is_array()) {
-    std::vector<Node> items;
-    for (const Json& item : value) items.push_back(from_json_value(item, origin, depth + 1));
-    return Node::list(std::move(items), origin);
-  }
-  if (value.is_object()) {
-    std::vector<Node::Entry> entries;
-    for (const auto& [key, item] : value.items()) entries.emplace_back(key, from_json_value(item, origin, depth + 1));
-    return Node::map(std::move(entries), origin);
-  }
-  return Node::scalar(value.dump(), origin);
-}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -137,35 +90,6 @@ const Node* Node::find_path(std::string_view dotted) const {
   const Node* child = find(dotted.substr(0, dot));
   return child == nullptr || dot == std::string_view::npos ? child : child->find_path(dotted.substr(dot + 1));
 }
-
-std::string Node::to_json(int indent) const { return to_json_value(*this).dump(indent); }
-
-Node parse_json(std::string_view text, std::string_view name) {
-  const Origin origin{std::make_shared<const std::string>(name), 1};
-  // The parser is recursive: bound the nesting before it runs.
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxDepth) fail_at(origin, "", fmt::format("nested deeper than {} levels", kMaxDepth));
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  try {
-    return from_json_value(Json::parse(text), origin, 0);
-  } catch (const Json::parse_error& error) {
-    fail_at(origin, "", fmt::format("not valid JSON at byte {}", error.byte));
-  }
-}
-
-Node load_json(const std::string& path) { return parse_json(read_text(path), path); }
 
 void fail_at(const Origin& origin, std::string_view key, std::string_view problem) {
   throw ConfigError(key.empty() ? fmt::format("{}: {}", origin.str(), problem) : fmt::format("{}: {}: {}", origin.str(), key, problem));

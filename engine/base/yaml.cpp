@@ -6,23 +6,23 @@
 
 #include "engine/base/config.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/tree_builder.hpp"
 
 namespace vitro {
 namespace {
 
-constexpr int kMaxDepth = 64;
-constexpr std::size_t kMaxNodes = 1'000'000;
 constexpr std::size_t kMaxNesting = 256;  // of brackets in one document: the parser recurses
 
-// Builds our tree from parser events. Aliases are refused: nobody needs them here, and they are how a small file
-// becomes a huge tree.
+// Passes parser events on. Aliases are refused: nobody needs them here, and they are how a small file becomes a huge tree.
 class Builder final : public YAML::EventHandler {
  public:
   explicit Builder(std::string_view name) : file_(std::make_shared<const std::string>(name)) {}
 
-  Node take() { return std::move(root_); }
+  Node take() { return builder_.take(); }
 
-  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (std::exchange(started_, true)) fail_at(at(mark), "", "a second document begins here (expected one)");
+  }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(Node(), mark); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail_at(at(mark), "", "aliases (*name) are not supported"); }
@@ -31,62 +31,23 @@ class Builder final : public YAML::EventHandler {
     if (!quoted && (value == "null" || value == "~")) return add(Node(), mark);
     add(Node::scalar(value, at(mark), quoted), mark);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override { open(false, mark); }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override { open(true, mark); }
-  void OnSequenceEnd() override { close(); }
-  void OnMapEnd() override { close(); }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    builder_.open(false, at(mark));
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    builder_.open(true, at(mark));
+  }
+  void OnSequenceEnd() override { builder_.close(); }
+  void OnMapEnd() override { builder_.close(); }
 
  private:
-  struct Open {
-    bool is_map;
-    Origin origin;
-    std::vector<Node> items;
-    std::vector<Node::Entry> entries;
-    std::optional<std::string> key;
-  };
-
   Origin at(const YAML::Mark& mark) const { return {file_, mark.line + 1}; }
 
-  void open(bool is_map, const YAML::Mark& mark) {
-    if (stack_.size() >= kMaxDepth) fail_at(at(mark), "", fmt::format("nested deeper than {} levels", kMaxDepth));
-    if (!stack_.empty() && stack_.back().is_map && !stack_.back().key) fail_at(at(mark), "", "a key has to be plain text");
-    stack_.push_back({is_map, at(mark), {}, {}, {}});
-  }
-
-  void close() {
-    Open top = std::move(stack_.back());
-    stack_.pop_back();
-    Node node = top.is_map ? Node::map(std::move(top.entries), top.origin) : Node::list(std::move(top.items), top.origin);
-    place(std::move(node), top.origin);
-  }
-
-  void add(Node node, const YAML::Mark& mark) { place(std::move(node), at(mark)); }
-
-  void place(Node node, const Origin& origin) {
-    if (++count_ > kMaxNodes) fail_at(origin, "", fmt::format("more than {} values", kMaxNodes));
-    if (stack_.empty()) {
-      root_ = std::move(node);
-      return;
-    }
-    Open& top = stack_.back();
-    if (!top.is_map) {
-      top.items.push_back(std::move(node));
-    } else if (!top.key) {
-      if (!node.is_scalar()) fail_at(origin, "", "a key has to be plain text");
-      for (const auto& [name, value] : top.entries) {
-        if (name == node.text()) fail_at(origin, name, fmt::format("given twice (first on line {})", value.origin().line));
-      }
-      top.key = node.text();
-    } else {
-      top.entries.emplace_back(std::move(*top.key), std::move(node));
-      top.key.reset();
-    }
-  }
+  void add(Node node, const YAML::Mark& mark) { builder_.place(std::move(node), at(mark)); }
 
   std::shared_ptr<const std::string> file_;
-  std::vector<Open> stack_;
-  std::size_t count_ = 0;
-  Node root_;
+  TreeBuilder builder_;
+  bool started_ = false;
 };
 
 void bound_nesting(std::string_view text, std::string_view name) {
@@ -111,7 +72,8 @@ Node parse_yaml(std::string_view text, std::string_view name) {
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);
-    parser.HandleNextDocument(builder);
+    while (parser.HandleNextDocument(builder)) {
+    }
   } catch (const YAML::Exception& error) {
     throw ConfigError(fmt::format("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg));
   }

@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/config.hpp"
+#include "engine/base/file.hpp"
+#include "engine/base/tree_builder.hpp"
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Counts what the parser has consumed: the only way to learn on which line it is.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, std::size_t* consumed) : at_(at), consumed_(consumed) {}
+  const char& operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    ++at_;
+    ++*consumed_;
+    return *this;
+  }
+  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
+  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  std::size_t* consumed_;
+};
+
+// Events of nlohmann's parser, which keeps its own stack on the heap: depth is bounded by the builder.
+class Events final : public Json::json_sax_t {
+ public:
+  Events(std::string_view text, std::string_view name) : text_(text), file_(std::make_shared<const std::string>(name)) {}
+
+  std::size_t consumed = 0;
+  Node take() { return builder_.take(); }
+
+  bool null() override { return place(Node(), at()); }
+  bool boolean(bool value) override { return place(Node::scalar(value ? "true" : "false", at()), at()); }
+  bool number_integer(number_integer_t value) override { return number(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return number(std::to_string(value)); }
+  bool number_float(number_float_t, const string_t& text) override { return number(text); }
+  bool string(string_t& value) override { return place(Node::scalar(value, at(), true), at()); }
+  bool binary(binary_t&) override { return false; }
+  bool key(string_t& value) override { return place(Node::scalar(value, at(), true), at()); }
+  bool start_object(std::size_t) override { return open(true); }
+  bool start_array(std::size_t) override { return open(false); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    fail_at(at(position), "", fmt::format("not valid JSON at byte {}", position));
+  }
+
+ private:
+  // The line of the last character before `end`.
+  Origin at(std::size_t end) {
+    end = std::min(end, text_.size());
+    if (end < counted_to_) counted_to_ = 0, line_ = 1;
+    const std::size_t last = std::max<std::size_t>(end, 1) - 1;
+    if (last > counted_to_) {
+      line_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_to_), text_.begin() + static_cast<std::ptrdiff_t>(last), '\n'));
+      counted_to_ = last;
+    }
+    return {file_, line_};
+  }
+  Origin at() { return at(consumed); }
+
+  bool place(Node node, const Origin& origin) {
+    builder_.place(std::move(node), origin);
+    return true;
+  }
+  // A number ends where something else begins, so the parser has read one character too many.
+  bool number(std::string text) {
+    const Origin origin = at(consumed > 1 ? consumed - 1 : consumed);
+    return place(Node::scalar(std::move(text), origin), origin);
+  }
+  bool open(bool is_map) {
+    builder_.open(is_map, at());
+    return true;
+  }
+  bool close() {
+    builder_.close();
+    return true;
+  }
+
+  std::string_view text_;
+  std::shared_ptr<const std::string> file_;
+  std::size_t counted_to_ = 0;
+  int line_ = 1;
+  TreeBuilder builder_;
+};
+
+Json to_json_value(const Node& node) {
+  switch (node.kind()) {
+    case Node::Kind::null: return nullptr;
+    case Node::Kind::scalar: {
+      if (node.quoted()) return node.text();
+      const Json parsed = Json::parse(node.text(), nullptr, false);
+      if (parsed.is_number() || parsed.is_boolean() || parsed.is_null()) return parsed;
+      return node.text();
+    }
+    case Node::Kind::list: {
+      Json out = Json::array();
+      for (const Node& item : node.items()) out.push_back(to_json_value(item));
+      return out;
+    }
+    case Node::Kind::map: {
+      Json out = Json::object();
+      for (const auto& [key, value] : node.entries()) out[key] = to_json_value(value);
+      return out;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string Node::to_json(int indent) const { return to_json_value(*this).dump(indent); }
+
+Node parse_json(std::string_view text, std::string_view name) {
+  Events events(text, name);
+  const CountingIterator first(text.data(), &events.consumed), last(text.data() + text.size(), &events.consumed);
+  Json::sax_parse(first, last, &events);
+  return events.take();
+}
+
+Node load_json(const std::string& path) { return parse_json(read_text(path), path); }
+
+}  // namespace vitro

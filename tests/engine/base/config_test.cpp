@@ -1,0 +1,146 @@
+#include "engine/base/config.hpp"
+
+#include <gtest/gtest.h>
+
+namespace vitro {
+namespace {
+
+template <class Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+std::string parse_error(std::string_view text) {
+  return error_of([&] { parse_json(text, "x.json"); });
+}
+
+TEST(Json, values_know_their_lines) {
+  const Node node = parse_json("{\n \"a\": 1,\n \"b\": {\n\n  \"c\": [true, \"t\",\n -2.5e1\n]}\n}", "x.json");
+  EXPECT_EQ(node.find("a")->origin().str(), "x.json:2");
+  EXPECT_EQ(node.find_path("b")->origin().str(), "x.json:3");
+  const std::vector<Node>& list = node.find_path("b.c")->items();
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0].origin().line, 5);
+  EXPECT_EQ(list[1].origin().line, 5);
+  EXPECT_TRUE(list[1].quoted());
+  EXPECT_EQ(list[2].origin().line, 6);
+  EXPECT_EQ(list[2].text(), "-2.5e1");
+}
+
+TEST(Json, damage_is_named_with_its_line) {
+  EXPECT_EQ(parse_error("{\n\"a\": }"), "x.json:2: not valid JSON at byte 8");
+  EXPECT_EQ(parse_error(""), "x.json:1: not valid JSON at byte 1");
+  EXPECT_EQ(parse_error("{\"a\": 1}\n trailing"), "x.json:2: not valid JSON at byte 13");
+  EXPECT_EQ(parse_error("[1,\n2"), "x.json:2: not valid JSON at byte 6");
+}
+
+TEST(Json, keys_given_twice_and_depth_are_refused) {
+  EXPECT_EQ(parse_error("{\"a\": 1,\n\"b\": 2,\n\"a\": 3}"), "x.json:3: a: given twice (first on line 1)");
+  EXPECT_EQ(parse_error(std::string(65, '[') + std::string(65, ']')), "x.json:1: nested deeper than 64 levels");
+  EXPECT_EQ(parse_error(std::string(64, '[') + std::string(64, ']')), "(no error)");
+  EXPECT_NE(parse_error(std::string(1'000'000, '[')), "(no error)");
+}
+
+TEST(Json, what_is_read_is_written_back) {
+  const std::string text = R"({"a":1,"b":"1","c":[true,null,"x\ny"],"d":{"e":2.5,"f":18446744073709551615}})";
+  EXPECT_EQ(parse_json(text, "x").to_json(), text);
+}
+
+TEST(Node, paths_make_maps_on_the_way_and_replace_in_place) {
+  Node node = parse_json(R"({"memory": {"budget": "1 GiB"}, "x": 1})", "x");
+  node.set_path("memory.budget", Node::scalar("2 GiB"));
+  node.set_path("sweep.memory.ffn", Node::scalar("50%"));
+  EXPECT_EQ(node.find_path("memory.budget")->text(), "2 GiB");
+  EXPECT_EQ(node.find_path("sweep.memory.ffn")->text(), "50%");
+  EXPECT_EQ(node.entries()[0].first, "memory");
+  EXPECT_EQ(node.find_path("x.y"), nullptr);
+  EXPECT_EQ(node.find("memory")->origin().str(), "x:1");
+  EXPECT_EQ(node.find_path("memory.budget")->origin().str(), "(default)");
+}
+
+// Every message of the reader, on one document.
+class ReaderMessages : public testing::Test {
+ protected:
+  ReaderMessages()
+      : node_(parse_json("{\n"
+                         "\"n\": 12,\n"
+                         "\"half\": 1.5,\n"
+                         "\"rate\": \"2.1\",\n"
+                         "\"time\": \"3 us\",\n"
+                         "\"flag\": \"maybe\",\n"
+                         "\"list\": [1],\n"
+                         "\"map\": {\"inner\": {\"depth\": 1}},\n"
+                         "\"nothing\": null,\n"
+                         "\"sourced\": {\"value\": \"3.3 GHz\", \"kind\": \"spec\", \"source\": \"a datasheet\"},\n"
+                         "\"unsourced\": {\"value\": \"3.3 GHz\", \"kind\": \"guessed\"}\n"
+                         "}", "p.json")) {}
+
+  template <class Action>
+  std::string error(Action action) {
+    Reader reader(node_, "dev");
+    return error_of([&] { action(reader); });
+  }
+  Node node_;
+};
+
+TEST_F(ReaderMessages, values_come_with_their_types) {
+  Reader r(node_, "");
+  EXPECT_EQ(r.integer("n", 0, 100), 12);
+  EXPECT_EQ(r.number("half", 0, 2), 1.5);
+  EXPECT_DOUBLE_EQ(r.quantity("time", Dimension::time), 3e-6);
+  EXPECT_EQ(r.integer("absent", 0, 5, 4), 4);
+  EXPECT_EQ(r.text("absent", "x"), "x");
+  EXPECT_EQ(r.text("nothing", "x"), "x");
+  EXPECT_TRUE(r.boolean("absent", true));
+  EXPECT_EQ(r.choice("absent", {"a", "b"}, "b"), "b");
+  EXPECT_EQ(r.list("list").size(), 1u);
+  EXPECT_FALSE(r.optional_child("nothing"));
+  EXPECT_EQ(r.child("map").child("inner").integer("depth", 0, 9), 1);
+  const Sourced sourced = r.sourced("sourced", Dimension::frequency);
+  EXPECT_DOUBLE_EQ(sourced.value, 3.3e9);
+  EXPECT_EQ(sourced.kind, Provenance::spec);
+  EXPECT_EQ(sourced.source, "a datasheet");
+  EXPECT_FALSE(r.sourced("time", Dimension::time).kind);
+}
+
+TEST_F(ReaderMessages, name_file_line_key_value_and_what_was_expected) {
+  EXPECT_EQ(error([](Reader& r) { r.integer("n", 0, 10); }), "p.json:2: dev.n: \"12\" (expected a whole number from 0 to 10)");
+  EXPECT_EQ(error([](Reader& r) { r.integer("half", 0, 10); }), "p.json:3: dev.half: \"1.5\" (expected a whole number from 0 to 10)");
+  EXPECT_EQ(error([](Reader& r) { r.quantity("rate", Dimension::bandwidth); }),
+            "p.json:4: dev.rate: \"2.1\" has no unit (expected bytes per second, such as 2.1 GB/s)");
+  EXPECT_EQ(error([](Reader& r) { r.quantity("time", Dimension::bytes); }),
+            "p.json:5: dev.time: \"3 us\" is not understood (expected bytes, such as 8 MiB)");
+  EXPECT_EQ(error([](Reader& r) { r.boolean("flag", false); }), "p.json:6: dev.flag: \"maybe\" (expected true or false)");
+  EXPECT_EQ(error([](Reader& r) { r.choice("flag", {"a", "b"}); }), "p.json:6: dev.flag: \"maybe\" (expected one of: a, b)");
+  EXPECT_EQ(error([](Reader& r) { r.text("list"); }), "p.json:7: dev.list: is a list (expected text)");
+  EXPECT_EQ(error([](Reader& r) { r.list("n"); }), "p.json:2: dev.n: is not a list (expected [a, b, ...])");
+  EXPECT_EQ(error([](Reader& r) { r.child("n"); }), "p.json:2: dev.n: is not a map of keys (expected `key: value` lines)");
+  EXPECT_EQ(error([](Reader& r) { r.text("absent"); }), "p.json:1: dev.absent: is missing");
+  EXPECT_EQ(error([](Reader& r) { r.child("map").child("inner").integer("depth", 5, 9); }),
+            "p.json:8: dev.map.inner.depth: \"1\" (expected a whole number from 5 to 9)");
+  EXPECT_EQ(error([](Reader& r) { r.sourced("unsourced", Dimension::frequency); }),
+            "p.json:11: dev.unsourced.kind: \"guessed\" (expected one of: spec, measured, derived, scaled, fitted, assumed)");
+}
+
+TEST(Reader, unknown_keys_are_errors_with_a_suggestion) {
+  const Node node = parse_json("{\"bandwidht\": 1}", "p");
+  Reader near(node, "ufs");
+  near.has("x");
+  near.number("bandwidth", 0, 1, 0);
+  EXPECT_EQ(error_of([&] { near.finish(); }), "p:1: ufs.bandwidht: unknown key (did you mean \"bandwidth\"?)");
+  Reader far(node, "");
+  far.number("lanes", 0, 1, 0);
+  far.number("gear", 0, 1, 0);
+  EXPECT_EQ(error_of([&] { far.finish(); }), "p:1: bandwidht: unknown key (expected one of: gear, lanes)");
+  Reader asked(node, "");
+  asked.ignore("bandwidht");
+  EXPECT_EQ(error_of([&] { asked.finish(); }), "(no error)");
+}
+
+}  // namespace
+}  // namespace vitro
