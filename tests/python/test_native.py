@@ -76,9 +76,9 @@ def test_wrong_values_are_exit_2_with_one_message(native, override, part, machin
 
 
 def test_a_wrong_key_names_file_and_line(native):
-    answer = native("run", native.write("experiment: x\nmachine: host\nworklaod: {}\n"))
+    answer = native("run", native.write("experiment: x\nmachine: host\nmodel: {gguf: a}\nworkload: {prompt: a}\nworklaod: {}\n"))
     assert answer.code == 2
-    assert "exp.yaml:3" in answer.err and "worklaod" in answer.err
+    assert "exp.yaml:5" in answer.err and "worklaod" in answer.err
 
 
 def test_a_file_that_is_no_model(native):
