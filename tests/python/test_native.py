@@ -1,0 +1,124 @@
+"""The real extension module through the package: what the models' trainer computed, and what both machines must agree on."""
+import json
+
+import pytest
+import vitro
+from conftest import ROOT
+
+MODELS = ROOT / "configs" / "models" / "embedded"
+REGLU = MODELS / "stories-reglu-3m.f16.gguf"
+QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
+REFERENCE = json.loads((MODELS / "reference.json").read_text())
+
+
+@pytest.mark.parametrize("machine", ["host", "sim"])
+def test_greedy_tokens_are_the_references(native, machine):
+    expected = REFERENCE["models"][REGLU.name]["greedy"][0]
+    answer = native("run", QUICKSTART, "--machine", machine, "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["tokens"] == expected["ids"]
+    assert answer.json["text"] == expected["text"]
+    assert answer.json["machine"] == machine
+
+
+def test_policies_and_budgets_do_not_change_tokens(native):
+    results = [vitro.run(QUICKSTART, machine="sim", overrides=overrides)
+               for overrides in ({"engine.policy": "dense"}, {"engine.policy": "mmap", "memory.budget": "6 MiB"})]
+    assert results[0].tokens == results[1].tokens
+    assert results[1].metric("peak_memory_bytes") <= 6 * 2 ** 20
+    assert results[1].metric("flash_bytes_read.decode") > 0
+    assert results[1].metric("decode_tokens_per_s") < results[0].metric("decode_tokens_per_s")
+
+
+def test_simulation_repeats_byte_for_byte(native, tmp_path):
+    overrides = {"engine.policy": "mmap", "memory.budget": "6 MiB", "workload.output_tokens": 8}
+    first, second = (vitro.run(QUICKSTART, machine="sim", overrides=overrides, out=tmp_path / name) for name in "ab")
+    assert {key for key in first if first[key] != second[key]} <= {"wall_s"}
+    for name in ("trace.json", "decisions.jsonl"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_host_and_sim_decide_alike(native, tmp_path):
+    overrides = {"engine.policy": "mmap", "memory.budget": "6 MiB", "workload.output_tokens": 8}
+    for machine in ("host", "sim"):
+        vitro.run(QUICKSTART, machine=machine, overrides=overrides, out=tmp_path / machine)
+    answer = vitro.diff_decisions(tmp_path / "host", tmp_path / "sim")
+    assert answer["equal"] and answer["count"][0] > 0
+
+
+def test_tokenizer_is_the_references(native):
+    for sample in REFERENCE["tokenizer"]["samples"]:
+        answer = native("tokenize", REGLU, "--json", stdin=sample["text"].encode())
+        assert answer.json["ids"] == sample["ids"]
+
+
+def test_perplexity_is_the_references(native):
+    answer = native("perplexity", REGLU, MODELS / "eval.txt", "--json")
+    expected = REFERENCE["models"][REGLU.name]
+    assert answer.json["tokens"] == expected["tokens"]
+    assert answer.json["nll"] == pytest.approx(expected["nll"], rel=1e-4)
+
+
+@pytest.mark.parametrize("override, part", [
+    ("engine.policy=magic", "dense, mmap"),
+    ("memory.budget=6", "no unit"),
+    ("engine.units=[tpu]", "tpu"),
+    ("workload.output_tokens=-1", "workload.output_tokens"),
+    ("model=nowhere.gguf", "nowhere.gguf"),
+    ("memory.budget=64 KiB", "memory.budget"),
+])
+@pytest.mark.parametrize("machine", ["host", "sim"])
+def test_wrong_values_are_exit_2_with_one_message(native, override, part, machine):
+    answer = native("run", QUICKSTART, "--machine", machine, "--set", override)
+    assert (answer.code, answer.out) == (2, "")
+    assert part in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_a_wrong_key_names_file_and_line(native):
+    answer = native("run", native.write("experiment: x\nmachine: host\nmodel: {gguf: a}\nworkload: {prompt: a}\nworklaod: {}\n"))
+    assert answer.code == 2
+    assert "exp.yaml:5" in answer.err and "worklaod" in answer.err
+
+
+def test_a_file_that_is_no_model(native):
+    answer = native("tokenize", native.write("not a model", "a.gguf"), stdin=b"x")
+    assert answer.code == 2 and "a.gguf" in answer.err and answer.err.count("\n") == 1
+
+
+def test_resolved_experiment_runs_again(native):
+    resolved = native("run", QUICKSTART, "--resolve", "--set", "workload.output_tokens=4").json
+    first = vitro.run(QUICKSTART, overrides={"workload.output_tokens": 4})
+    assert vitro.run(resolved)["event_hash"] == first["event_hash"]
+
+
+@pytest.mark.parametrize("kind", ["policies", "kernels", "devices", "models"])
+def test_lists_are_not_empty(native, kind):
+    assert native("list", kind, "--json").json["rows"]
+
+
+def test_graph_is_graphviz(native, tmp_path):
+    assert native("graph", REGLU).out.startswith("digraph")
+    assert native("graph", REGLU, "--out", "g.svg").code == 0
+
+
+def test_quantized_model_still_runs(native, tmp_path):
+    schemes = [row["name"] for row in native("quantize", "--list", "--json").json["rows"]]
+    for scheme in schemes:
+        answer = native("quantize", REGLU, f"{scheme}.gguf", "--scheme", scheme)
+        assert answer.code == 0, answer.err
+        result = vitro.run(QUICKSTART, machine="host", overrides={"model": str(tmp_path / f"{scheme}.gguf"), "workload.output_tokens": 4})
+        assert len(result.tokens) == 4
+    assert schemes
+
+
+def test_bench_smoke(native):
+    rows = native("bench", "kernels", "--smoke", "--json").json["rows"]
+    assert rows and all(row["value"] > 0 for row in rows)
+
+
+def test_demo_holds_what_it_promises(native, tmp_path):
+    answer = native("demo", "--out", "o")
+    assert answer.code == 0, answer.out + answer.err
+    assert "the same 48 tokens in all 6 runs" in answer.out
+    assert (tmp_path / "o/report.html").stat().st_size > 50_000
