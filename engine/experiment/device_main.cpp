@@ -29,7 +29,7 @@ int run(int argc, char** argv) {
   if (!model.empty()) root.set("model", vitro::Node::map({{"gguf", vitro::Node::scalar(model, {}, true)}}));
   const vitro::Experiment experiment = vitro::read_experiment(root);
   const auto result = vitro::run_experiment(experiment, {out_dir, cache_dir, nullptr}, vitro::make_host);
-  std::printf("%s\n", result.dump().c_str());
+  std::printf("%s\n", vitro::to_text(result).c_str());
   return 0;
 }
 

@@ -134,10 +134,14 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     run.perfetto->write_json(options.out_dir + "/trace.json");
     run.perfetto->write_decisions(options.out_dir + "/decisions.jsonl");
     OutputFile file(options.out_dir + "/result.json");
-    file.write(result.dump(2));
+    file.write(to_text(result, 2));
     file.commit();
   }
   return result;
+}
+
+std::string to_text(const nlohmann::ordered_json& result, int indent) {
+  return result.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,

@@ -19,6 +19,9 @@ struct SessionOptions {
 // Throws ConfigError before anything has run or been written, RunError when the run failed.
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines);
 
+// The result as text: a model may generate bytes that are no UTF-8, and JSON has to be; they become U+FFFD.
+std::string to_text(const nlohmann::ordered_json& result, int indent = -1);
+
 struct PerplexityResult {
   double nll = 0;  // mean over tokens, natural logarithm
   std::uint64_t tokens = 0;

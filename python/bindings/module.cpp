@@ -17,6 +17,7 @@
 #include "engine/model/gguf.hpp"
 #include "engine/model/operator_graph.hpp"
 #include "engine/model/tokenizer.hpp"
+#include "engine/model/quantize.hpp"
 #include "sim/machines.hpp"
 #include "sim/soc.hpp"
 
@@ -62,7 +63,7 @@ std::string resolve(const std::string& source, const std::string& name, bool is_
 std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                 const std::optional<std::string>& machine, const std::optional<std::string>& out_dir) {
   const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
-  return run_experiment(experiment, session_options(out_dir.value_or("")), sim::make_machine).dump();
+  return to_text(run_experiment(experiment, session_options(out_dir.value_or("")), sim::make_machine));
 }
 
 std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides) {
@@ -139,6 +140,12 @@ PYBIND11_MODULE(_vitro, m) {
         py::arg("out_dir"), free_gil);
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
+  m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
+  m.def("quantize_schemes", [] {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const QuantizeScheme& scheme : quantize_schemes()) out.emplace_back(scheme.name, scheme.what);
+    return out;
+  });
   m.def("graph_dot", &graph_dot, py::arg("model"));
   m.def("list", &list, py::arg("kind"), py::arg("root") = "");
 }

@@ -199,7 +199,7 @@ def logits(model, tokens):
 
 
 def tokenize(text):
-    return [3 + b for b in text.encode()]
+    return [3 + b for b in text.replace(" ", "\u2581").encode()]  # SentencePiece writes a space as U+2581
 
 
 def nll(model, text):
