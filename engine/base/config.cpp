@@ -106,7 +106,8 @@ Reader::Reader(const Node& node, std::string path) : node_(&node), path_(std::mo
   if (!node.is_map() && !node.is_null()) fail_at(node.origin(), path_, "is not a map of keys (expected `key: value` lines)");
 }
 
-bool Reader::has(std::string_view key) const {
+bool Reader::has(std::string_view key) {
+  known_.emplace(key);
   const Node* value = node_->find(key);
   return value != nullptr && !value->is_null();
 }
@@ -116,7 +117,6 @@ std::string Reader::name_of(std::string_view key) const {
 }
 
 const Node* Reader::take(std::string_view key) {
-  known_.emplace(key);
   return has(key) ? node_->find(key) : nullptr;
 }
 

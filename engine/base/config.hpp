@@ -43,8 +43,8 @@ class Node {
 
   const std::string& text() const { return text_; }        // Requires: is_scalar()
   bool quoted() const { return quoted_; }                   // a quoted scalar is text, even if it looks like a number
-  const std::vector<Node>& items() const { return items_; }
-  const std::vector<Entry>& entries() const { return entries_; }  // in file order
+  const std::vector<Node>& items() const& { return items_; }
+  const std::vector<Entry>& entries() const& { return entries_; }  // in file order
   const Node* find(std::string_view key) const;             // null when absent or not a map
   void set(std::string_view key, Node value);               // adds or replaces; a null node becomes a map
   void set_path(std::string_view dotted, Node value);       // "memory.ffn_in_dram"; makes maps on the way
@@ -87,7 +87,7 @@ class Reader {
  public:
   Reader(const Node& node, std::string path);
 
-  bool has(std::string_view key) const;  // present and not null
+  bool has(std::string_view key);  // present and not null; a key that was asked for is a known one
   const Node& node() const { return *node_; }
   const std::string& path() const { return path_; }
   std::string name_of(std::string_view key) const;

@@ -1,0 +1,80 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/experiment/experiment.hpp"
+
+namespace vitro {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ComposeTest : public testing::Test {
+ protected:
+  ComposeTest() : root_(fs::temp_directory_path() / ("vitro_compose_" + std::to_string(::getpid()))) {
+    fs::create_directories(root_ / "configs");
+    write("configs/engine.yaml", "policy: mmap\nread_ahead: 64 KiB\n");
+    write("configs/model.yaml", "gguf: weights.gguf\n");
+    write("e.yaml", "experiment: e\nmachine: host\nmodel: configs/model.yaml\nengine: configs/engine.yaml\nworkload: {prompt: hi}\n"
+                    "memory: {budget: 1 GiB}\n");
+  }
+  ~ComposeTest() override { fs::remove_all(root_); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(root_ / name) << text; }
+  Node load(const std::vector<std::string>& overrides = {}, const std::string& machine = "") const {
+    return load_experiment((root_ / "e.yaml").string(), overrides, machine);
+  }
+  std::string error_of(const std::vector<std::string>& overrides) const {
+    try {
+      read_experiment(load(overrides));
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  fs::path root_;
+};
+
+TEST_F(ComposeTest, paths_start_at_the_file_that_names_them) {
+  const Experiment e = read_experiment(load());
+  EXPECT_EQ(e.model.gguf, (root_ / "configs" / "weights.gguf").string());
+  EXPECT_EQ(e.engine.policy, "mmap");
+  EXPECT_EQ(e.engine.read_ahead, 64 * KiB);
+}
+
+TEST_F(ComposeTest, overrides_win_and_the_last_of_two_exclusive_keys_counts) {
+  const Experiment e = read_experiment(load({"engine.read_ahead=8 KiB", "memory.ffn_in_dram=25%", "workload.seed=7"}));
+  EXPECT_EQ(e.engine.read_ahead, 8 * KiB);
+  EXPECT_EQ(e.memory.ffn_in_dram, 0.25);
+  EXPECT_FALSE(e.memory.budget.has_value());
+  EXPECT_EQ(e.workload.seed, 7u);
+}
+
+TEST_F(ComposeTest, a_model_may_be_named_by_its_file_alone) {
+  EXPECT_EQ(read_experiment(load({"model=/x/y.gguf"})).model.gguf, "/x/y.gguf");
+}
+
+TEST_F(ComposeTest, messages_name_file_and_line) {
+  write("configs/engine.yaml", "policy: mmap\nread_ahaed: 64 KiB\n");
+  EXPECT_NE(error_of({}).find("engine.yaml:2: engine.read_ahaed: unknown key (did you mean \"read_ahead\"?)"), std::string::npos) << error_of({});
+  write("e.yaml", "experiment: e\nmodel: nowhere.yaml\nworkload: {prompt: hi}\n");
+  EXPECT_NE(error_of({}).find("e.yaml:2: model: \"nowhere.yaml\" is no file"), std::string::npos) << error_of({});
+}
+
+TEST_F(ComposeTest, malformed_overrides_are_refused) {
+  EXPECT_NE(error_of({"nonsense"}).find("expected key=value"), std::string::npos);
+  EXPECT_NE(error_of({"workload.batch=many"}).find("--set workload.batch:1"), std::string::npos) << error_of({"workload.batch=many"});
+}
+
+TEST_F(ComposeTest, the_composed_tree_survives_json) {
+  const Node tree = load({"memory.ffn_in_dram=25%"}, "host");
+  const Experiment a = read_experiment(tree), b = read_experiment(parse_json(tree.to_json(), "resolved.json"));
+  EXPECT_EQ(a.model.gguf, b.model.gguf);
+  EXPECT_EQ(a.memory.ffn_in_dram, b.memory.ffn_in_dram);
+  EXPECT_EQ(a.engine.policy, b.engine.policy);
+  EXPECT_EQ(a.workload.prompt, b.workload.prompt);
+}
+
+}  // namespace
+}  // namespace vitro

@@ -1,0 +1,79 @@
+#include "engine/experiment/experiment.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::string_view kMinimal = R"({"experiment": "e", "machine": "host", "model": {"gguf": "m.gguf"}, "workload": {"prompt": "hi"}})";
+
+Experiment read_with(std::string_view dotted, std::string value) {
+  Node root = parse_json(kMinimal, "e.json");
+  root.set_path(dotted, parse_json(value, "e.json"));
+  return read_experiment(root);
+}
+
+std::string error_of(std::string_view dotted, std::string value) {
+  try {
+    read_with(dotted, std::move(value));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Experiment, defaults_are_the_plain_ones) {
+  const Experiment e = read_experiment(parse_json(kMinimal, "e.json"));
+  EXPECT_EQ(e.engine.policy, "dense");
+  EXPECT_EQ(e.engine.matmul, variant::kFloat);
+  EXPECT_EQ(e.engine.threads, 1u);
+  EXPECT_EQ(e.workload.batch, 1u);
+  EXPECT_EQ(e.workload.sampling.temperature, 0);
+  EXPECT_FALSE(e.memory.budget.has_value());
+}
+
+TEST(Experiment, an_empty_engine_part_means_the_same_as_none) {
+  const Experiment e = read_with("engine", "{}");
+  const Experiment none = read_experiment(parse_json(kMinimal, "e.json"));
+  EXPECT_EQ(e.engine.matmul, none.engine.matmul);
+  EXPECT_EQ(e.engine.read_ahead, none.engine.read_ahead);
+  EXPECT_EQ(e.engine.prefill_chunk, none.engine.prefill_chunk);
+}
+
+TEST(Experiment, quantities_need_units) {
+  EXPECT_EQ(read_with("memory.budget", "\"6 MiB\"").memory.budget, 6 * MiB);
+  EXPECT_NE(error_of("memory.budget", "6000000").find("memory.budget: \"6000000\" has no unit"), std::string::npos);
+  EXPECT_EQ(read_with("memory.ffn_in_dram", "\"25%\"").memory.ffn_in_dram, 0.25);
+  EXPECT_NE(error_of("memory.ffn_in_dram", "\"125%\"").find("0% to 100%"), std::string::npos);
+}
+
+TEST(Experiment, choices_that_exclude_each_other_are_refused) {
+  EXPECT_NE(error_of("memory", R"({"budget": "1 GiB", "ffn_in_dram": "50%"})").find("one of the two"), std::string::npos);
+  EXPECT_NE(error_of("engine", R"({"units": ["cpu0"], "threads": 2})").find("one of the two"), std::string::npos);
+  EXPECT_NE(error_of("workload", R"({"prompt": "a", "prompt_tokens": 3})").find("exactly one"), std::string::npos);
+  EXPECT_NE(error_of("workload", "{}").find("exactly one"), std::string::npos);
+}
+
+TEST(Experiment, unknown_keys_are_refused_with_the_nearest_known_one) {
+  EXPECT_NE(error_of("engine.polcy", "\"dense\"").find("did you mean \"policy\""), std::string::npos);
+  EXPECT_NE(error_of("workload.promt", "\"x\"").find("did you mean \"prompt\""), std::string::npos);
+  EXPECT_NE(error_of("modle", "{}").find("did you mean \"model\""), std::string::npos);
+}
+
+TEST(Experiment, a_simulation_needs_a_device_and_shapes_need_a_source_of_outcomes) {
+  EXPECT_NE(error_of("machine", "\"sim\"").find("device"), std::string::npos);
+  EXPECT_NE(error_of("model", R"({"name": "x", "shape": {}})").find("engine.function"), std::string::npos);
+  EXPECT_NE(error_of("engine.function", "\"replay\"").find("engine.replay"), std::string::npos);
+}
+
+TEST(Experiment, ranges_are_checked) {
+  EXPECT_NE(error_of("workload.batch", "0").find("from 1"), std::string::npos);
+  EXPECT_NE(error_of("workload.output_tokens", "1.5").find("whole number"), std::string::npos);
+  EXPECT_NE(error_of("engine.read_ahead", "\"1000 B\"").find("multiple"), std::string::npos);
+  EXPECT_NE(error_of("workload.sampling", R"({"top_p": 2})").find("from 0 to 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vitro

@@ -1,0 +1,147 @@
+// Whole runs on the host and on the virtual machine, with the embedded models.
+#include "engine/experiment/session.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/rng.hpp"
+#include "engine/machine/virtual_machine.hpp"
+
+namespace vitro {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+const std::string kModels = VITRO_SOURCE_DIR "/configs/models/embedded/";
+
+// A machine whose units and flash take random times: every seed is another timing of the same decisions.
+struct Timing {
+  explicit Timing(std::uint64_t seed) : rng(seed) {}
+  Rng rng;
+};
+
+MachineFactory virtual_machines(std::uint64_t seed) {
+  return [seed](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
+    auto timing = std::make_shared<Timing>(seed);
+    VirtualMachineSpec spec;
+    for (std::uint32_t i = 0; i < std::max<std::size_t>(request.units.size(), request.threads); ++i) {
+      UnitCaps caps;
+      caps.id = UnitId(i);
+      caps.name = "cpu" + std::to_string(i);
+      spec.units.push_back(caps);
+    }
+    spec.memory_limits = {request.dram_budget.value_or(GiB), 0, 0, 0};
+    spec.phantom = request.phantom;
+    spec.shuffle = seed;
+    spec.price = [timing](const UnitCaps&, const KernelCall&) { return Picoseconds(1000 + static_cast<std::int64_t>(timing->rng.below(100000))); };
+    spec.read_price = [timing](const ReadRequest&) { return Picoseconds(1000 + static_cast<std::int64_t>(timing->rng.below(1000000))); };
+    return std::make_unique<VirtualMachine>(std::move(spec), function, trace);
+  };
+}
+
+class SessionTest : public testing::Test {
+ protected:
+  SessionTest() : folder_(fs::temp_directory_path() / ("vitro_session_" + std::to_string(::getpid()))) { fs::create_directories(folder_); }
+  ~SessionTest() override { fs::remove_all(folder_); }
+
+  static Node experiment(const std::string& model, const std::string& engine, const std::string& extra = "{}") {
+    Node root = parse_json(R"({"experiment": "e", "machine": "host", "workload": {"prompt": "Once upon a time", "output_tokens": 12}})", "e.json");
+    root.set("model", parse_json(Json{{"gguf", kModels + model}}.dump(), "e.json"));
+    root.set("engine", parse_json(engine, "e.json"));
+    const Node more = parse_json(extra, "e.json");
+    for (const auto& [key, value] : more.entries()) root.set_path(key, value);
+    return root;
+  }
+  Json run(const Node& root, const MachineFactory& machines, const std::string& out = "") const {
+    return run_experiment(read_experiment(root), {out, (folder_ / "cache").string(), nullptr}, machines);
+  }
+  fs::path folder_;
+};
+
+TEST_F(SessionTest, tokens_do_not_depend_on_timing_policy_threads_or_chunks) {
+  for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
+    const Json expected = run(experiment(model, R"({"threads": 1})"), virtual_machines(1))["tokens"];
+    EXPECT_EQ(expected.size(), 12u);
+    for (const char* engine : {R"({"threads": 2})", R"({"threads": 3, "prefill_chunk": 2})", R"({"policy": "mmap", "threads": 2, "read_ahead": "16 KiB"})"}) {
+      for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+        const Json result = run(experiment(model, engine, R"({"memory.budget": "16 MiB"})"), virtual_machines(seed));
+        EXPECT_EQ(result["tokens"], expected) << model << " " << engine << " seed " << seed;
+      }
+    }
+  }
+}
+
+TEST_F(SessionTest, decisions_are_equal_on_machines_with_other_timing) {
+  const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"policy": "mmap", "threads": 2, "read_ahead": "16 KiB"})", R"({"memory.budget": "4 MiB"})");
+  const auto log = [&](const std::string& name, const MachineFactory& machines) {
+    run(root, machines, (folder_ / name).string());
+    std::ifstream file(folder_ / name / "decisions.jsonl");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string a = log("a", virtual_machines(1));
+  EXPECT_GT(a.size(), 1000u);
+  EXPECT_EQ(a, log("b", virtual_machines(2)));
+}
+
+TEST_F(SessionTest, a_batch_of_greedy_sequences_repeats_the_single_one) {
+  const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"threads": 2, "kv_block_tokens": 16})", R"({"workload.batch": 3})");
+  const Json result = run(root, virtual_machines(1));
+  ASSERT_EQ(result["sequences"].size(), 3u);
+  for (const Json& sequence : result["sequences"]) EXPECT_EQ(sequence, result["tokens"]);
+}
+
+TEST_F(SessionTest, sampling_depends_on_the_seed_and_on_nothing_else) {
+  const auto sample = [&](int seed, const std::string& engine, std::uint64_t timing) {
+    Node root = experiment("stories-reglu-3m.f16.gguf", engine, R"({"workload.sampling": {"temperature": 1.0, "top_k": 40, "top_p": 0.9}, "workload.batch": 2})");
+    root.set_path("workload.seed", Node::scalar(std::to_string(seed)));
+    return run(root, [&](const MachineRequest& r, Function& f, TraceSink& t) {
+      auto host = virtual_machines(timing)(r, f, t);
+      host->machine().seed = r.seed;
+      return host;
+    })["sequences"];
+  };
+  const Json a = sample(1, R"({"threads": 1})", 1);
+  EXPECT_EQ(a, sample(1, R"({"threads": 2})", 9));
+  EXPECT_NE(a, sample(2, R"({"threads": 1})", 1));
+  EXPECT_NE(a[0], a[1]);
+}
+
+TEST_F(SessionTest, a_recording_replays_without_weights_in_memory) {
+  for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
+    const std::string file = (folder_ / "run.rec").string();
+    const Json recorded = run(experiment(model, Json{{"threads", 2}, {"record", file}}.dump()), virtual_machines(1));
+    const Json replayed = run(experiment(model, Json{{"threads", 1}, {"function", "replay"}, {"replay", file}}.dump()), virtual_machines(2));
+    EXPECT_EQ(replayed["tokens"], recorded["tokens"]) << model;
+  }
+}
+
+TEST_F(SessionTest, draws_are_the_same_for_every_policy_and_timing) {
+  const auto drawn = [&](const char* engine, std::uint64_t timing) {
+    return run(experiment("stories-moe-6m.f16.gguf", engine), virtual_machines(timing))["tokens"];
+  };
+  const Json expected = drawn(R"({"function": "draw", "threads": 1})", 1);
+  EXPECT_EQ(expected, drawn(R"({"function": "draw", "threads": 3})", 5));
+  EXPECT_EQ(expected, drawn(R"({"function": "draw", "threads": 2, "policy": "mmap", "read_ahead": "16 KiB"})", 7));
+}
+
+TEST_F(SessionTest, a_budget_below_the_need_is_a_config_error_and_leaves_nothing_behind) {
+  const std::string out = (folder_ / "out").string();
+  for (const char* engine : {R"({"policy": "dense"})", R"({"policy": "mmap"})"}) {
+    const Node root = experiment("stories-reglu-3m.f16.gguf", engine, R"({"memory.budget": "600 kB"})");
+    EXPECT_THROW(run(root, virtual_machines(1), out), ConfigError);
+    EXPECT_FALSE(fs::exists(out));
+  }
+}
+
+TEST_F(SessionTest, the_host_gives_the_tokens_of_the_virtual_machine) {
+  const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"threads": 1})");
+  EXPECT_EQ(run(root, make_host)["tokens"], run(root, virtual_machines(1))["tokens"]);
+}
+
+}  // namespace
+}  // namespace vitro
