@@ -1,6 +1,7 @@
 // KernelSet: the inner loops of one instruction set. Everything above it (slices, batches, views) is written once, in the
 // op files; everything below it follows the numeric contracts of variants.hpp, so all sets give equal bits.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,12 @@ template <class T>
 struct Rows {
   const T* data = nullptr;
   std::size_t count = 0, columns = 0, stride = 0;
+};
+
+// A loop that reads memory and nothing else; the result only keeps it from being optimised away.
+struct ReadLoop {
+  std::string_view name;
+  std::uint64_t (*read)(const std::byte* data, std::size_t bytes) = nullptr;
 };
 
 // Pointers are aligned to their element, no more. Outputs never overlap inputs unless a member says so. All members are thread-safe.
@@ -58,6 +65,12 @@ struct KernelSet {
   // acc = fma(float(dot), d_w * d_x, acc) with the exact int32 dot product of a block.
   void (*tiles_q4_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, std::size_t batch, float* y, std::size_t y_stride);
   void (*tiles_q8_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, std::size_t batch, float* y, std::size_t y_stride);
+
+  // What the hardware bounds, for benchmarks: reading, and multiply-adds of `rounds` rounds in registers, which return
+  // their number.
+  std::array<ReadLoop, 4> reads;
+  std::uint64_t (*int8_macs)(std::size_t rounds);
+  std::uint64_t (*float_macs)(std::size_t rounds);
 };
 
 // The sets that this machine can run, plainest first: "portable" is always there.

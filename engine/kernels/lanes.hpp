@@ -12,6 +12,11 @@ inline constexpr std::size_t kLanes = 16;
 // Adding it rounds a float of magnitude below 2^22 to an integer (nearest even), which stands in the low mantissa bits.
 inline constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23
 
+// Into the second-level cache. The address is never dereferenced: it may lie behind the end.
+[[gnu::always_inline]] static inline void prefetch(const void* p, std::size_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + ahead), 0, 2);
+}
+
 template <class V, class T>
 V load_tail(const T* p, std::size_t n) {
   T padded[kLanes] = {};
@@ -56,7 +61,13 @@ void dot_block(const T* w, std::size_t w_stride, const float* x, std::size_t x_s
     }
   };
   for_lanes(
-      n, [&](std::size_t i) { step([&](const T* p) { return V::load(p + i); }, [&](const float* p) { return V::load(p + i); }); },
+      n,
+      [&](std::size_t i) {
+        if constexpr (M == 1) {  // memory-bound: ask for the same place in the next block of rows
+          for (int r = 0; r < R; ++r) prefetch(w + r * w_stride + i, R * w_stride * sizeof(T));
+        }
+        step([&](const T* p) { return V::load(p + i); }, [&](const float* p) { return V::load(p + i); });
+      },
       [&](std::size_t i, std::size_t rest) {
         step([&](const T* p) { return load_tail<V>(p + i, rest); }, [&](const float* p) { return load_tail<V>(p + i, rest); });
       });

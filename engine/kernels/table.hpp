@@ -1,6 +1,6 @@
-// Builds a target's KernelSet from its V (lanes.hpp) and T (tiles.hpp).
+// Builds a target's KernelSet from its T (tiles.hpp), which names its V (lanes.hpp) and its widest register type.
 #pragma once
-#include "engine/kernels/tiles.hpp"
+#include "engine/kernels/limits.hpp"
 
 namespace vitro {
 
@@ -21,6 +21,12 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.quantise = lanes::quantise<V>;
   set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;
   set.tiles_q8_0 = tiles::multiply<T, tiles::Q8>;
+  set.reads = {{{"one stream", limits::read<T, 1, 0>},
+                {"one stream, prefetch", limits::read<T, 1, 4096>},
+                {"four streams", limits::read<T, 4, 0>},
+                {"four streams, prefetch", limits::read<T, 4, 2048>}}};
+  set.int8_macs = limits::int8_macs<T>;
+  set.float_macs = limits::float_macs<V>;
   return set;
 }
 

@@ -52,8 +52,7 @@ void group(const std::byte* w, const Int8Rows& x, std::size_t row, float* y, std
   V acc[M];
   for (V& a : acc) a = V::zero();
   for (std::size_t b = 0; b < blocks; ++b, w += Form<T>::kBlock) {
-    for (std::size_t line = 0; line < Form<T>::kBlock; line += 64)  // an address, never dereferenced: it may lie behind the end
-      __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(w) + kPrefetchBytes + line));
+    for (std::size_t line = 0; line < Form<T>::kBlock; line += 64) lanes::prefetch(w + line, kPrefetchBytes);
     typename T::Ints ints[M];
     for (int m = 0; m < M; ++m) ints[m] = T::all(Form<T>::kOffset * -x.sums[(row + m) * blocks + b]);
     Form<T>::dot(ints, w + 32, x.quants + row * x.columns + 32 * b, x.columns);

@@ -68,6 +68,7 @@ struct Vector {
 
 struct Target {
   using V = Vector;
+  using Wide = std::uint64_t;
   static constexpr int kBatch = 1;
   static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 0;
   struct Ints {

@@ -49,6 +49,7 @@ struct Vector {
 
 struct Target {
   using V = Vector;
+  using Wide = __m256i;
   static constexpr int kBatch = 2;
   // vpmaddubsw multiplies unsigned by signed and saturates pairs at 16 bits. Nibbles plus 8 can not reach that; int8
   // weights go in as |w| * (x with the sign of w), at most 2 * 128 * 127.

@@ -41,6 +41,7 @@ struct Vector {
 
 struct Target {
   using V = Vector;
+  using Wide = __m512i;
   static constexpr int kBatch = 8;
   // vpdpbusd multiplies unsigned by signed: weights are the unsigned side, moved up by these.
   static constexpr std::int32_t kQuantsOffset = 128, kNibblesOffset = 8;

@@ -1,0 +1,109 @@
+// The 16 lanes as four NEON registers, baseline Armv8. In an unnamed namespace for the reason given in lanes.hpp: each
+// target file has to have its own.
+#pragma once
+#include <arm_neon.h>
+
+#include "engine/kernels/table.hpp"
+
+namespace vitro {
+namespace {
+
+struct Vector {
+  static constexpr int kRows = 2, kBatch = 2;
+  float32x4_t q[4];
+
+  template <class F>
+  [[gnu::always_inline]] static Vector each(F f) {
+    return {{f(0), f(1), f(2), f(3)}};
+  }
+  static Vector all(float x) {
+    return each([=](int) { return vdupq_n_f32(x); });
+  }
+  static Vector zero() { return all(0); }
+  static Vector load(const float* p) {
+    return each([=](int i) { return vld1q_f32(p + 4 * i); });
+  }
+  static Vector load(const Half* p) {
+    return each([=](int i) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))); });
+  }
+  void store(float* p) const {
+    for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, q[i]);
+  }
+  void store(Half* p) const {
+    for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(q[i])));
+  }
+  friend Vector operator+(Vector a, Vector b) {
+    return each([&](int i) { return vaddq_f32(a.q[i], b.q[i]); });
+  }
+  friend Vector operator-(Vector a, Vector b) {
+    return each([&](int i) { return vsubq_f32(a.q[i], b.q[i]); });
+  }
+  friend Vector operator*(Vector a, Vector b) {
+    return each([&](int i) { return vmulq_f32(a.q[i], b.q[i]); });
+  }
+  friend Vector operator/(Vector a, Vector b) {
+    return each([&](int i) { return vdivq_f32(a.q[i], b.q[i]); });
+  }
+  friend Vector fma(Vector a, Vector b, Vector c) {
+    return each([&](int i) { return vfmaq_f32(c.q[i], a.q[i], b.q[i]); });
+  }
+  friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
+    return each([&](int i) { return vbslq_f32(vcltq_f32(a.q[i], b.q[i]), yes.q[i], no.q[i]); });
+  }
+  Vector power_of_two() const {
+    return each([&](int i) {
+      return vreinterpretq_f32_u32(vaddq_u32(vshlq_n_u32(vreinterpretq_u32_f32(q[i]), 23), vdupq_n_u32(0x3f800000u)));
+    });
+  }
+  float sum() const {
+    const float32x4_t s4 = vaddq_f32(vaddq_f32(q[0], q[2]), vaddq_f32(q[1], q[3]));
+    const float32x2_t s2 = vadd_f32(vget_low_f32(s4), vget_high_f32(s4));
+    return vget_lane_f32(s2, 0) + vget_lane_f32(s2, 1);
+  }
+};
+
+// 16 rows of 4 weights each: register i holds rows 4i .. 4i + 3. What the targets share; they add dot().
+struct Tile {
+  using V = Vector;
+  using Wide = uint8x16_t;
+  static constexpr int kBatch = 2;
+  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 0;
+  struct Ints {
+    int32x4_t q[4];
+  };
+  struct Quants {
+    int8x16_t q[4];
+  };
+  struct NibblePair {
+    Quants low, high;
+  };
+
+  static Ints all(std::int32_t x) {
+    const int32x4_t v = vdupq_n_s32(x);
+    return {{v, v, v, v}};
+  }
+  static Quants quants(const std::byte* p) {
+    const auto* w = reinterpret_cast<const std::int8_t*>(p);
+    return {{vld1q_s8(w), vld1q_s8(w + 16), vld1q_s8(w + 32), vld1q_s8(w + 48)}};
+  }
+  static NibblePair nibbles(const std::byte* p) {
+    NibblePair pair;
+    for (int i = 0; i < 4; ++i) {
+      const uint8x16_t both = vld1q_u8(reinterpret_cast<const std::uint8_t*>(p) + 16 * i);
+      pair.low.q[i] = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), vdupq_n_s8(8));
+      pair.high.q[i] = vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(both, 4)), vdupq_n_s8(8));
+    }
+    return pair;
+  }
+  static std::int32_t four(const std::int8_t* x) {
+    std::int32_t bits;
+    __builtin_memcpy(&bits, x, 4);
+    return bits;
+  }
+  static Vector to_floats(Ints v) {
+    return Vector::each([&](int i) { return vcvtq_f32_s32(v.q[i]); });
+  }
+};
+
+}  // namespace
+}  // namespace vitro
