@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "engine/machine/activity.hpp"
 #include "engine/machine/budgeted_memory.hpp"
-#include "hw_models/time_bins.hpp"
+#include "hw_models/odometer.hpp"
 #include "sim/device_context.hpp"
 #include "sim/executor.hpp"
 #include "sim/storage.hpp"
@@ -143,19 +144,30 @@ double SimMachine::cpu_utilization(Picoseconds begin, Picoseconds end) {
 void SimMachine::report_power(MachineReport& report, Picoseconds begin, Picoseconds end) {
   const hw::FlowPower* power = soc_.power();
   if (power == nullptr) return;
-  hw::TimeBins joules;
+  // Watts of the units as steps over time: (when, change).
+  std::vector<std::pair<Picoseconds, double>> steps;
   for (std::size_t p = 0; p < cores_.size(); ++p) {
     IntervalSet busy = cores_[p]->system_busy();
     for (std::size_t i = 0; i < units_.size(); ++i) {
       if (&units_[i]->core() == cores_[p].get()) busy = busy.united(activity_.busy(i));
     }
-    const double watts = power->active_watts(soc_.processors()[p].core_class);
     busy = busy.clipped(begin, end);
+    const double watts = power->active_watts(soc_.processors()[p].core_class);
     for (const Interval& interval : busy.intervals()) {
-      joules.add(interval.begin, interval.end, watts * to_seconds(interval.end - interval.begin));
+      steps.emplace_back(interval.begin, watts);
+      steps.emplace_back(interval.end, -watts);
     }
   }
-  report.energy_j = power->energy(end - begin, joules.total(), soc_.dram().bytes_moved(begin, end), soc_.storage().bytes_moved(begin, end));
+  std::sort(steps.begin(), steps.end());
+  hw::Odometer joules;
+  double watts = 0;
+  Picoseconds since = begin;
+  for (const auto& [when, change] : steps) {
+    joules.add(since, when, watts * to_seconds(when - since));
+    since = when;
+    watts += change;
+  }
+  report.energy_j = power->energy(end - begin, joules.sum(begin, end), soc_.dram().bytes_moved(begin, end), soc_.storage().bytes_moved(begin, end));
   report.peak_power_w = power->peak(joules.peak_rate(begin, end), soc_.dram().peak_rate(begin, end));
 }
 

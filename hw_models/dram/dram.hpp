@@ -37,7 +37,7 @@ class DramModel {
   // `done` runs as an event when the last byte has moved; at once, as an event, for length 0 and pace 0.
   virtual void submit(const DramRequest& request, Callback done) = 0;
   virtual DramTotals totals() = 0;
-  // Bytes moved in a window that has passed; peak over one millisecond, bytes per second.
+  // Bytes moved in a window that has passed; the peak is of means over one millisecond, bytes per second.
   virtual double bytes_moved(Picoseconds begin, Picoseconds end) = 0;
   virtual double peak_rate(Picoseconds begin, Picoseconds end) = 0;
 };

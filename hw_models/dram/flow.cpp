@@ -61,10 +61,15 @@ void FlowDram::settle(Flow& flow) {
   if (flow.rate > 0 && now > flow.since) {
     const double moved = now >= flow.finish ? flow.remaining : std::min(flow.remaining, flow.rate * to_seconds(now - flow.since));
     flow.remaining -= moved;
-    moved_.add(flow.since, now, moved);
     (flow.write ? totals_.bytes_written : totals_.bytes_read) += moved;
   }
   flow.since = now;
+}
+
+void FlowDram::settle_total() {
+  const Picoseconds now = context_.now();
+  moved_.add(total_since_, now, total_rate_ * to_seconds(now - total_since_));
+  total_since_ = now;
 }
 
 double FlowDram::demand_of(std::size_t index) {
@@ -108,6 +113,7 @@ void FlowDram::reshare() {
     flow.finish = context_.now() + Picoseconds(static_cast<std::int64_t>(picoseconds));
   }
   if (total != total_rate_) {
+    settle_total();
     total_rate_ = total;
     if (context_.tracing()) context_.counter(track_, total * 1e-9);
   }
@@ -148,12 +154,12 @@ DramTotals FlowDram::totals() {
 }
 
 double FlowDram::bytes_moved(Picoseconds begin, Picoseconds end) {
-  for (Flow& flow : flows_) settle(flow);
+  settle_total();
   return moved_.sum(begin, end);
 }
 
 double FlowDram::peak_rate(Picoseconds begin, Picoseconds end) {
-  for (Flow& flow : flows_) settle(flow);
+  settle_total();
   return moved_.peak_rate(begin, end);
 }
 

@@ -5,9 +5,9 @@
 
 #include "hw_models/dram/dram.hpp"
 #include "hw_models/dram/fair_share.hpp"
+#include "hw_models/odometer.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
-#include "hw_models/time_bins.hpp"
 
 namespace vitro::hw {
 
@@ -46,6 +46,7 @@ class FlowDram final : public DramModel {
   double demand_of(std::size_t port);
   void share(std::size_t port, double budget);
   void settle(Flow& flow);  // accounts for what moved since its rate was set
+  void settle_total();
   void arm();
 
   Context& context_;
@@ -58,9 +59,10 @@ class FlowDram final : public DramModel {
   std::vector<Callback> finished_;
   Picoseconds armed_ = Picoseconds::max();
   double total_rate_ = 0;
+  Picoseconds total_since_{0};
   bool completing_ = false;
   DramTotals totals_;
-  TimeBins moved_;
+  Odometer moved_;
 };
 
 }  // namespace vitro::hw

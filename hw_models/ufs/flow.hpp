@@ -5,9 +5,9 @@
 #include <deque>
 #include <optional>
 
+#include "hw_models/odometer.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
-#include "hw_models/time_bins.hpp"
 #include "hw_models/ufs/map_cache.hpp"
 #include "hw_models/ufs/storage.hpp"
 
@@ -53,7 +53,7 @@ class FlowUfs final : public StorageModel {
   bool serving_ = false;
   Picoseconds service_began_{0};
   std::optional<std::uint16_t> last_issuer_;
-  TimeBins moved_;
+  Odometer moved_;
 };
 
 }  // namespace vitro::hw

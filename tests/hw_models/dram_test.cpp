@@ -1,0 +1,121 @@
+#include "hw_models/dram/flow.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/hw_models/context.hpp"
+
+namespace vitro::hw {
+namespace {
+
+struct Dram {
+  explicit Dram(const char* bandwidth = "20 GB/s", const char* latency = "0 ns") {
+    const Node node = parse_yaml(std::string("{capacity: 1 GB, available: 1 GB, bandwidth: ") + bandwidth + ", latency: " + latency + "}", "t");
+    Reader reader(node, "dram");
+    const auto specs = FlowDram::params();
+    params = Params(reader, specs);
+    model = std::make_unique<FlowDram>(Site{context, "dram", nullptr, kMemoryController}, params);
+  }
+  // Submits and remembers when it ended.
+  void move(PortId port, Bytes length, Picoseconds* end, Picoseconds pace = Picoseconds(0), bool write = false) {
+    model->submit({port, length, write, pace}, [this, end] { *end = context.now(); });
+  }
+
+  TestContext context;
+  Params params;
+  std::unique_ptr<FlowDram> model;
+};
+
+TEST(FlowDram, a_flow_alone_runs_at_the_cap_of_its_port) {
+  Dram dram;
+  const PortId port = dram.model->add_port({"a", {8e9}});
+  Picoseconds end{0};
+  dram.move(port, 8000, &end);
+  dram.context.run();
+  EXPECT_EQ(end, kUs);
+}
+
+TEST(FlowDram, a_pace_holds_to_the_picosecond_when_bandwidth_suffices) {
+  Dram dram;
+  const PortId port = dram.model->add_port({"a", {8e9}});
+  for (const std::int64_t pace : {1'000'003LL, 7'777'777'777LL, 123'456'789'012LL}) {
+    Picoseconds end{0};
+    const Picoseconds begin = dram.context.now();
+    dram.move(port, 4096, &end, Picoseconds(pace));
+    dram.context.run();
+    EXPECT_EQ((end - begin).count(), pace);
+  }
+}
+
+TEST(FlowDram, no_request_ends_before_the_latency) {
+  Dram dram("20 GB/s", "100 ns");
+  const PortId port = dram.model->add_port({"a", {20e9}});
+  Picoseconds end{0};
+  dram.move(port, 64, &end);
+  dram.context.run();
+  EXPECT_EQ(end, 100 * kNs);
+}
+
+TEST(FlowDram, caps_hold_at_every_level_of_the_tree) {
+  Dram dram;
+  const PortId cpu = dram.model->add_port({"cpu", {12e9}});
+  const PortId cluster = dram.model->add_port({"cluster", {10e9}, cpu});
+  const PortId a = dram.model->add_port({"core a", {8e9}, cluster}), b = dram.model->add_port({"core b", {8e9}, cluster});
+  Picoseconds end_a{0}, end_b{0};
+  dram.move(a, 50'000, &end_a);
+  dram.move(b, 50'000, &end_b);
+  dram.context.run();
+  EXPECT_EQ(end_a, 10 * kUs);  // 5 GB/s each, by the cluster's cap
+  EXPECT_EQ(end_b, 10 * kUs);
+}
+
+TEST(FlowDram, all_bytes_of_random_traffic_arrive_and_never_above_the_total) {
+  Dram dram("20 GB/s", "20 ns");
+  std::vector<PortId> ports;
+  for (int i = 0; i < 4; ++i) ports.push_back(dram.model->add_port({"p", {4e9 + 3e9 * i}}));
+  Rng rng(3);
+  std::vector<Picoseconds> ends(400);
+  double sum = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    dram.context.run_until(dram.context.now() + Picoseconds(static_cast<std::int64_t>(rng.below(400'000))));
+    const Bytes length = 1 + rng.below(20'000);
+    sum += static_cast<double>(length);
+    dram.move(ports[rng.below(4)], length, &ends[i], Picoseconds(static_cast<std::int64_t>(rng.below(2'000'000))), i % 3 == 0);
+  }
+  dram.context.run();
+  for (const Picoseconds end : ends) EXPECT_GT(end.count(), 0);
+  const DramTotals totals = dram.model->totals();
+  EXPECT_NEAR(totals.bytes_read + totals.bytes_written, sum, 1e-3);
+  EXPECT_GT(totals.bytes_written, 0);
+  for (const double rate : dram.context.counters) EXPECT_LE(rate, 20.0 + 1e-9);
+  EXPECT_NEAR(dram.model->bytes_moved(Picoseconds(0), dram.context.now()), sum, 1e-3 * sum);
+}
+
+TEST(FlowDram, a_second_agent_never_makes_the_first_one_faster) {
+  Rng rng(5);
+  for (int trial = 0; trial < 50; ++trial) {
+    const double cap_a = 2e9 + rng.uniform() * 20e9, cap_b = 2e9 + rng.uniform() * 20e9;
+    const Bytes length = 1000 + rng.below(100'000), other = 1000 + rng.below(100'000);
+    Picoseconds alone{0}, shared{0}, end{0};
+    for (const bool both : {false, true}) {
+      Dram dram;
+      const PortId a = dram.model->add_port({"a", {cap_a}}), b = dram.model->add_port({"b", {cap_b}});
+      dram.move(a, length, both ? &shared : &alone);
+      if (both) dram.move(b, other, &end);
+      dram.context.run();
+    }
+    EXPECT_GE(shared, alone);
+  }
+}
+
+TEST(FlowDram, a_window_counts_only_what_moved_inside_it) {
+  Dram dram;
+  const PortId port = dram.model->add_port({"a", {1e9}});
+  Picoseconds end{0};
+  dram.move(port, 10'000'000, &end);  // 10 ms
+  dram.context.run();
+  EXPECT_NEAR(dram.model->bytes_moved(2 * kMs, 5 * kMs), 3'000'000, 1);
+  EXPECT_NEAR(dram.model->peak_rate(Picoseconds(0), 10 * kMs), 1e9, 1e3);
+}
+
+}  // namespace
+}  // namespace vitro::hw

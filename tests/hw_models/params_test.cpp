@@ -1,0 +1,104 @@
+#include "hw_models/params.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hw_models/power/power.hpp"
+#include "hw_models/registry.hpp"
+#include "tests/hw_models/context.hpp"
+
+namespace vitro::hw {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr ParamSpec kSpecs[] = {
+    {"latency", Dimension::time, "", ""},
+    {"depth", Dimension::none, "32", "a standard"},
+};
+
+Params read(const std::string& yaml) {
+  static std::vector<std::unique_ptr<Node>> kept;
+  kept.push_back(std::make_unique<Node>(parse_yaml(yaml, "t.yaml")));
+  Reader reader(*kept.back(), "ufs");
+  Params params(reader, kSpecs);
+  reader.finish();
+  return params;
+}
+
+std::string message_of(const std::string& yaml) {
+  try {
+    read(yaml);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+TEST(Params, provenance_is_kept_and_what_was_read_and_assumed_is_listed) {
+  const Params params = read("latency: {value: 3 us, kind: measured, source: a paper}");
+  EXPECT_EQ(params.time("latency"), 3 * kUs);
+  EXPECT_EQ(params.all()[0].kind, Provenance::measured);
+  EXPECT_EQ(params.all()[0].source, "a paper");
+  EXPECT_TRUE(params.assumed_and_read().empty());
+  EXPECT_EQ(params.number("depth"), 32);
+  EXPECT_EQ(params.assumed_and_read(), std::vector<std::string>{"ufs.depth"});
+}
+
+TEST(Params, a_plain_value_counts_as_assumed) {
+  const Params params = read("latency: 3 us");
+  EXPECT_EQ(params.time("latency"), 3 * kUs);
+  EXPECT_EQ(params.assumed_and_read(), std::vector<std::string>{"ufs.latency"});
+}
+
+TEST(Params, wrong_input_names_file_line_key_and_value) {
+  EXPECT_THAT(message_of("latency: 3"), AllOf(HasSubstr("t.yaml:1: ufs.latency: \"3\" has no unit"), HasSubstr("15 us")));
+  EXPECT_THAT(message_of("depth: 3"), HasSubstr("ufs.latency: is missing"));
+  EXPECT_THAT(message_of("{latency: 3 us, dept: 4}"), HasSubstr("did you mean \"depth\"?"));
+  EXPECT_THAT(message_of("latency: -3 us"), HasSubstr("negative"));
+  EXPECT_THAT(message_of("latency: {value: 3 us, kind: guessed, source: x}"), HasSubstr("guessed"));
+}
+
+TEST(Params, tables_share_one_provenance_and_flatten_their_keys) {
+  const Node node = parse_yaml("rates: {kind: derived, source: a guide, float: {f16: 16}, int8: {q4_0: 40}, base: 2}", "t.yaml");
+  Reader reader(node, "cpu");
+  Params params;
+  params.add_table(reader, "rates", true);
+  const ParamTable& table = params.table("rates");
+  EXPECT_EQ(table.values.at("float.f16"), 16);
+  EXPECT_EQ(table.values.at("int8.q4_0"), 40);
+  EXPECT_EQ(table.values.at("base"), 2);
+  EXPECT_EQ(table.kind, Provenance::derived);
+  EXPECT_TRUE(params.table("others").values.empty());
+}
+
+TEST(Registry, a_taken_name_is_refused) {
+  Registry registry = builtin_models();
+  EXPECT_THROW(register_ufs(registry), ConfigError);
+  EXPECT_THROW(registry.add(Entry<DramModel>{"core.flow", "", {}, {}, nullptr}), ConfigError);
+}
+
+TEST(Registry, an_unknown_model_lists_the_known_ones) {
+  const Registry registry = builtin_models();
+  const Node node = parse_yaml("model: mram", "t.yaml");
+  Reader reader(node, "dram");
+  try {
+    registry.dram(reader, "lpddr");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("t.yaml:1: dram.model"), HasSubstr("mram.flow"), HasSubstr("lpddr.flow")));
+  }
+}
+
+TEST(FlowPower, energy_is_base_units_and_bytes) {
+  const Node node = parse_yaml("{base: 1 W, dram_byte: 100 pJ/B, flash_byte: 200 pJ/B, active_watts: {big: 2}}", "t.yaml");
+  Reader reader(node, "power");
+  const FlowPower power(reader);
+  EXPECT_EQ(power.active_watts("big"), 2);
+  EXPECT_EQ(power.active_watts("little"), 0);
+  EXPECT_NEAR(power.energy(10 * kMs, 0.02, 1e6, 1e6), 0.01 + 0.02 + 1e-4 + 2e-4, 1e-12);
+  EXPECT_NEAR(power.peak(2, 1e9), 3.1, 1e-12);
+}
+
+}  // namespace
+}  // namespace vitro::hw

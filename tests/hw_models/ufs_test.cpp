@@ -1,0 +1,108 @@
+#include "hw_models/ufs/flow.hpp"
+
+#include <gtest/gtest.h>
+
+#include "hw_models/dram/flow.hpp"
+#include "tests/hw_models/context.hpp"
+
+namespace vitro::hw {
+namespace {
+
+// 4 KiB take 1 us on the link; a random read has 10 us of latency, a sequential one 2 us.
+struct Ufs {
+  explicit Ufs(const std::string& extra = "") {
+    const Node dram_node = parse_yaml("{capacity: 1 GB, available: 1 GB, bandwidth: 20 GB/s, latency: 0 ns}", "t");
+    Reader dram_reader(dram_node, "dram");
+    dram_params = Params(dram_reader, FlowDram::params());
+    dram = std::make_unique<FlowDram>(Site{context, "dram", nullptr, kMemoryController}, dram_params);
+    Node node = parse_yaml(
+        "{max_transfer: 64 KiB, issue_cycles: 3000, issue_fixed: 1 us, latency_sequential: 2 us, latency_random: 10 us, command_overhead: 0 us,"
+        " issuer_switch: 0 us, map_cache_reach: 1 GiB, map_cache_miss: 0 us, link_bandwidth: 4.096 GB/s, write_bandwidth: 2.048 GB/s}", "t");
+    const Node changes = parse_yaml("{" + extra + "}", "t");
+    for (const auto& [key, value] : changes.entries()) node.set(key, value);
+    Reader reader(node, "ufs");
+    params = Params(reader, FlowUfs::params());
+    const PortId port = dram->add_port({"ufs", {4.096e9}});
+    model = std::make_unique<FlowUfs>(Site{context, "ufs", dram.get(), port}, params);
+  }
+  void read(std::uint64_t address, bool sequential = false, std::uint16_t issuer = 0, bool write = false) {
+    model->submit({address, 4096, write, sequential, issuer}, [this] { ends.push_back(context.now()); });
+  }
+
+  TestContext context;
+  Params dram_params, params;
+  std::unique_ptr<FlowDram> dram;
+  std::unique_ptr<FlowUfs> model;
+  std::vector<Picoseconds> ends;
+};
+
+TEST(FlowUfs, latency_overlaps_and_transfers_do_not) {
+  Ufs ufs;
+  for (int i = 0; i < 3; ++i) ufs.read(4096u * static_cast<unsigned>(i));
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, (std::vector{11 * kUs, 12 * kUs, 13 * kUs}));
+}
+
+TEST(FlowUfs, commands_beyond_the_queue_wait_for_a_slot) {
+  Ufs ufs("queue_depth: 1");
+  for (int i = 0; i < 3; ++i) ufs.read(4096u * static_cast<unsigned>(i));
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, (std::vector{11 * kUs, 22 * kUs, 33 * kUs}));
+
+  Ufs two("queue_depth: 2");
+  for (int i = 0; i < 3; ++i) two.read(4096u * static_cast<unsigned>(i));
+  two.context.run();
+  EXPECT_EQ(two.ends, (std::vector{11 * kUs, 12 * kUs, 22 * kUs}));
+}
+
+TEST(FlowUfs, a_sequential_read_has_less_latency) {
+  Ufs ufs;
+  ufs.read(0, true);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, std::vector{3 * kUs});
+}
+
+TEST(FlowUfs, reads_outside_the_map_cache_pay_for_the_miss) {
+  Ufs ufs("map_cache_reach: 4 MiB, map_cache_miss: 5 us");
+  for (const std::uint64_t address : {0ull, 4096ull, 8ull << 20, 0ull}) {
+    ufs.read(address);
+    ufs.context.run();
+  }
+  EXPECT_EQ(ufs.ends[0], 16 * kUs);
+  EXPECT_EQ(ufs.ends[1] - ufs.ends[0], 11 * kUs);
+  EXPECT_EQ(ufs.ends[2] - ufs.ends[1], 16 * kUs);
+  EXPECT_EQ(ufs.ends[3] - ufs.ends[2], 16 * kUs);  // evicted by the third
+}
+
+TEST(FlowUfs, a_queue_that_changes_hands_loses_time) {
+  Ufs ufs("issuer_switch: 4 us");
+  for (const std::uint16_t issuer : {0, 0, 1, 0}) ufs.read(0, false, issuer);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, (std::vector{11 * kUs, 12 * kUs, 17 * kUs, 22 * kUs}));
+}
+
+TEST(FlowUfs, issuing_costs_a_slower_core_more) {
+  Ufs ufs;
+  EXPECT_EQ(ufs.model->issue_time({3e9}), 2 * kUs);
+  EXPECT_EQ(ufs.model->issue_time({1e9}), 4 * kUs);
+}
+
+TEST(FlowUfs, a_busy_dram_slows_the_transfer) {
+  Ufs ufs;
+  const PortId hog = ufs.dram->add_port({"hog", {20e9}, kMemoryController, 9});
+  ufs.dram->submit({hog, 20'000'000, false, Picoseconds(0)}, [] {});
+  ufs.read(0);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, std::vector{10 * kUs + 2048 * kNs});  // a tenth of 20 GB/s
+}
+
+TEST(FlowUfs, writes_run_at_their_own_bandwidth) {
+  Ufs ufs("latency_write: 20 us");
+  ufs.read(0, false, 0, true);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, std::vector{22 * kUs});
+  EXPECT_EQ(ufs.dram->totals().bytes_read, 4096);
+}
+
+}  // namespace
+}  // namespace vitro::hw
