@@ -63,7 +63,8 @@ def gantt(traces, *, begin_us=None, end_us=None, groups=("units", "storage")):
         _draw_tracks(ax, trace, tracks[title], begin, end, colors, shown)
         ax.set_title(title)
     axes[-1].set_xlabel("milliseconds since the beginning of the window")
-    figure.legend([shown[name] for name in shown], list(shown), loc="outside lower center", ncols=8, handlelength=1, columnspacing=1.4)
+    names = sorted(shown, key=[*colors, "other"].index)
+    figure.legend([shown[name] for name in names], names, loc="outside lower center", ncols=10, handlelength=1, columnspacing=1.2)
     return figure
 
 
@@ -174,8 +175,8 @@ def memory(trace, *, budget_bytes=None):
 def bandwidth(trace, *, bins=240):
     """DRAM and flash GB/s over time; None if the trace tells neither."""
     edges = numpy.linspace(0, max(trace.end_us, 1e-9), bins + 1)
-    series = {f"DRAM ({name})": _mean_rate(trace, name, edges) for name in dict.fromkeys(
-        row[1] for row in trace.counter_rows if row[0] == "memory" and row[1].endswith(_RATES))}
+    names = dict.fromkeys(row[1] for row in trace.counter_rows if row[0] == "memory" and row[1].endswith(_RATES))
+    series = {"DRAM" if name == "dram" else name: _mean_rate(trace, name, edges) for name in names}
     flash = _flash_rate(trace, edges)
     if flash is not None:
         series["flash"] = flash
