@@ -134,7 +134,7 @@ def pytest():
     report = RESULTS / "pytest.xml"
     report.unlink(missing_ok=True)
     # VITRO_ALL_BUILT: tests of the real extension module must then run, not skip.
-    run = subprocess.run([sys.executable, "-m", "pytest", f"--junitxml={report}", "tests/tidy", "tests/python"], cwd=ROOT,
+    run = subprocess.run([sys.executable, "-m", "pytest", "--tb=short", f"--junitxml={report}", "tests/tidy", "tests/python"], cwd=ROOT,
                          env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
     tally = junit(report, "pytest") if report.exists() else Tally()
     if run.returncode and tally.failed == 0:

@@ -68,6 +68,17 @@ struct Run {
   WeightStore weights;
 };
 
+// DRAM by region over time. Once per token: pages come and go too often to show each of them.
+void trace_memory(const Machine& machine) {
+  if (!machine.trace.enabled()) return;
+  const Budget& budget = machine.memory.budget(Placement::dram);
+  for (std::size_t r = 0; r < kRegions; ++r) {
+    if (budget.region_peak[r] == 0) continue;
+    const TrackId track = machine.trace.track("memory", to_string(static_cast<Region>(r)));
+    machine.trace.counter(track, machine.clock.now(), static_cast<double>(budget.region_used[r]));
+  }
+}
+
 Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
   co_await policy->residency->load();
@@ -76,7 +87,13 @@ Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, Ru
   request.on_first_token = [&machine, policy, record] {
     record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
     record->prefill_stats = policy->residency->stats();
+    trace_memory(machine);
   };
+  request.on_step = [&machine, progress = std::move(request.on_step)](std::uint64_t done, std::uint64_t total) {
+    trace_memory(machine);
+    if (progress) progress(done, total);
+  };
+  trace_memory(machine);
   record->generation = co_await generate(&machine, policy->transformer.get(), std::move(request));
   record->totals = machine.storage.totals();
   record->stats = policy->residency->stats();

@@ -7,8 +7,8 @@ from .report import METRICS, experiment_details, is_size, label_of, picture, rea
 from .trace import diff_decisions, load_trace
 
 MACHINES = ("host", "sim")
-ROWS = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "peak_memory_bytes", "flash_bytes_read.load", "flash_bytes_read.decode",
-        "io_share", "energy_j_per_token")
+ROWS = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "peak_memory_bytes", "flash_bytes_read.load",
+        "flash_bytes_read.prefill", "flash_bytes_read.decode", "io_share", "energy_j_per_token")
 
 
 def main(out, *, as_json=False):
@@ -137,9 +137,15 @@ def lede(cases, results):
             "phone. ")
     if fast and slow:
         text += f"With its weights in DRAM the simulated phone decodes {terminal.number(fast)} tokens per second; "
-        text += f"with {last} it decodes {terminal.number(slow)}"
+        text += f"{described(cases[last])} it decodes {terminal.number(slow)}"
         text += f", fetching {terminal.size(flash / count)} from flash for every token." if flash and count else "."
     return text
+
+
+def described(point):
+    if point.get("engine.policy") == "mmap" and "memory.budget" in point:
+        return f"with weights paged in from flash and {point['memory.budget']} for everything"
+    return f"with {name_of(point)}"
 
 
 def cards(first, last, results):
@@ -161,13 +167,13 @@ def trace_pictures(cases, results, traces):
         shown[title] = traces[case, "sim"]
         windows[title] = token_window(shown[title], results[case, "sim"])
     edges = {bound: {title: window[bound] for title, window in windows.items()} for bound in ("begin_us", "end_us")}
-    figures = [picture("Three tokens, operation by operation", plot.gantt(shown, **edges),
+    figures = [picture("One token, operation by operation", plot.gantt(shown, **edges),
                        "Every bar is one operation on one core, or one request on the flash."),
                picture("The whole run", plot.activity(shown), "How busy each core and the flash were, from the prompt to the last token.")]
     both = {f"{last} on {machine}": traces[last, machine] for machine in MACHINES}
     windows = {f"{last} on {machine}": token_window(traces[last, machine], results[last, machine]) for machine in MACHINES}
     edges = {bound: {title: window[bound] for title, window in windows.items()} for bound in ("begin_us", "end_us")}
-    figures.append(picture("The same three tokens on both machines", plot.gantt(both, **edges),
+    figures.append(picture("The same token on both machines", plot.gantt(both, **edges),
                            "One policy, two clocks: real threads above, simulated ones below. " + decisions_text(last, results)))
     figures.append(picture("Where the DRAM went", plot.regions({case: results[case, "sim"] for case in cases}),
                            "The peak of each region, and the budget of everything as a line."))
@@ -186,6 +192,4 @@ def decisions_text(case, results):
 
 def notes(results):
     found = [note for result in results.values() for note in result.get("notes", [])]
-    paths = {machine: results[key].get("storage_path") for key in results for machine in MACHINES if key[1] == machine}
-    found += [f"Storage on {machine}: {path}." for machine, path in paths.items() if path]
     return list(dict.fromkeys(found))

@@ -12,6 +12,7 @@ HOST, SIM = "#0f766e", "#b45309"
 MACHINE_COLORS = {"host": HOST, "sim": SIM}
 _INK, _FAINT, _GRID = "#1f2933", "#66727f", "#e4e7eb"
 _WORK = ["#2f6f9f", "#e0915a", "#5a9f68", "#8f6bb3", "#c8a33a", "#5aa9b5", "#b5596f"]
+_OPERATIONS = dict(zip(("matmul", "attention", "rms_norm", "glu", "add", "rope", "kv_append"), _WORK))
 _OTHER, _READ, _WRITE = "#aab4bd", "#c0392b", "#8e2a20"
 _STYLE = {
     "font.family": "sans-serif", "font.sans-serif": ["Inter", "Segoe UI", "Helvetica Neue", "Arial", "DejaVu Sans"], "font.size": 9.5,
@@ -35,15 +36,8 @@ def _axes(rows=1, height=2.6, ratios=None, **options):
     return figure, figure.subplots(rows, 1, squeeze=False, height_ratios=ratios, **options)[:, 0]
 
 
-def _operation_colors(traces):
-    """The same work has the same colour in every picture that is drawn from `traces`."""
-    time = collections.Counter()
-    for trace in traces:
-        for group, _, name, _, duration, _ in trace.span_rows:
-            if group != "storage":
-                time[operation(name)] += duration
-    colors = dict(zip((name for name, _ in time.most_common(len(_WORK))), _WORK))
-    return collections.defaultdict(lambda: _OTHER, colors) | {"read": _READ, "write": _WRITE}
+# The same work has the same colour in every picture.
+_COLORS = _OPERATIONS | {"read": _READ, "write": _WRITE}
 
 
 @_styled
@@ -53,17 +47,17 @@ def gantt(traces, *, begin_us=None, end_us=None, groups=("units", "storage")):
     begin_us, end_us: the window, one for all, or {title: value}.
     """
     traces = traces if isinstance(traces, dict) else {"": traces}
-    colors = _operation_colors(traces.values())
     tracks = {title: _ordered(trace, groups) for title, trace in traces.items()}
     counts = [max(1, len(keys)) for keys in tracks.values()]
     figure, axes = _axes(len(traces), 0.9 + 0.75 * len(traces) + 0.3 * sum(counts), counts)
     shown = {}
     for ax, (title, trace) in zip(axes, traces.items()):
         begin, end = (_pick(bound, title, default) for bound, default in ((begin_us, 0.0), (end_us, trace.end_us)))
-        _draw_tracks(ax, trace, tracks[title], begin, end, colors, shown)
+        _draw_tracks(ax, trace, tracks[title], begin, end, shown)
         ax.set_title(title)
     axes[-1].set_xlabel("milliseconds since the beginning of the window")
-    figure.legend([shown[name] for name in shown], list(shown), loc="outside lower center", ncols=8, handlelength=1, columnspacing=1.4)
+    names = sorted(shown, key=[*_COLORS, "other"].index)
+    figure.legend([shown[name] for name in names], names, loc="outside lower center", ncols=10, handlelength=1, columnspacing=1.2)
     return figure
 
 
@@ -75,7 +69,7 @@ def _ordered(trace, groups):
     return sorted((pair for pair in trace.tracks() if pair[0] in groups), key=key)
 
 
-def _draw_tracks(ax, trace, tracks, begin, end, colors, shown):
+def _draw_tracks(ax, trace, tracks, begin, end, shown):
     bars = collections.defaultdict(list)
     for group, track, name, at, duration, _ in trace.span_rows:
         if (group, track) in tracks and at < end and at + duration > begin:
@@ -83,9 +77,9 @@ def _draw_tracks(ax, trace, tracks, begin, end, colors, shown):
             bars[tracks.index((group, track)), operation(name)].append(((left - begin) / 1e3, (min(at + duration, end) - left) / 1e3))
     crowded = sum(map(len, bars.values())) > 4000
     for (row, kind), extents in bars.items():
-        color = colors[kind]
+        color = _COLORS.get(kind, _OTHER)
         patch = ax.broken_barh(extents, (row - 0.36, 0.72), facecolors=color, linewidth=0, rasterized=crowded)
-        shown.setdefault(kind if color != _OTHER else "other", patch)
+        shown.setdefault(kind if kind in _COLORS else "other", patch)
     ax.set_xlim(0, (end - begin) / 1e3)
     ax.set_ylim(len(tracks) - 0.5, -0.5)
     ax.set_yticks(range(len(tracks)), [track for _, track in tracks])
@@ -174,8 +168,8 @@ def memory(trace, *, budget_bytes=None):
 def bandwidth(trace, *, bins=240):
     """DRAM and flash GB/s over time; None if the trace tells neither."""
     edges = numpy.linspace(0, max(trace.end_us, 1e-9), bins + 1)
-    series = {f"DRAM ({name})": _mean_rate(trace, name, edges) for name in dict.fromkeys(
-        row[1] for row in trace.counter_rows if row[0] == "memory" and row[1].endswith(_RATES))}
+    names = dict.fromkeys(row[1] for row in trace.counter_rows if row[0] == "memory" and row[1].endswith(_RATES))
+    series = {"DRAM" if name == "dram" else name: _mean_rate(trace, name, edges) for name in names}
     flash = _flash_rate(trace, edges)
     if flash is not None:
         series["flash"] = flash

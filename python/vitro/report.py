@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from . import __version__, plot
 from .result import flatten
 from .terminal import number, size
-from .trace import load_trace
+from .trace import load_trace, operation
 
 # metric -> (label, unit, factor); also the order in which people read them
 METRICS = {
@@ -80,7 +80,7 @@ def write_run(result, out):
     metrics = flatten(result.metrics)
     trace = load_trace(out)
     title = f"{result['experiment']} on {result.machine}"
-    figures = [picture("What the units did", plot.gantt(trace, **token_window(trace, result)), "A few tokens from the middle of the run."),
+    figures = [picture("What the units did", plot.gantt(trace, **token_window(trace, result)), "One token from the middle of the run."),
                picture("How busy they were", plot.activity(trace))]
     memory = plot.memory(trace, budget_bytes=result.budget_bytes)
     bandwidth = plot.bandwidth(trace)
@@ -103,8 +103,15 @@ def story_of(result, caption="Greedy or sampled as the experiment says."):
     return {"prompt": prompt or "", "text": result.text, "caption": caption} if result.text else None
 
 
-def token_window(trace, result, tokens=3):
-    """-> {"begin_us", "end_us"}: about `tokens` tokens from the middle of decoding."""
+def token_window(trace, result, tokens=1):
+    """-> {"begin_us", "end_us"}: `tokens` tokens from the middle of the run, the same ones in every run of the experiment.
+
+    A token begins where its embedding is looked up; traces without such spans are cut by the median latency.
+    """
+    begins = sorted({row[3] for row in trace.span_rows if operation(row[2]) == "embed"})
+    if len(begins) > 2 * tokens:
+        first = len(begins) // 2
+        return {"begin_us": begins[first], "end_us": begins[first + tokens]}
     latency = (result.metrics.get("token_latency_ms") or {}).get("p50")
     if not latency:
         return {"begin_us": 0.0, "end_us": trace.end_us}

@@ -27,6 +27,7 @@ class Answer:
 
     @property
     def json(self):
+        assert self.out, self.err
         return json.loads(self.out)
 
 

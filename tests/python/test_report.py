@@ -50,6 +50,7 @@ def test_run_report(fake, tmp_path):
     fake("run", fake.write(), "--out", "o", "--set", "memory.budget=5 MiB")
     text = check(tmp_path / "o/report.html")
     assert text.count("<svg") == 4
+    assert "matmul" in text and "kv" in text
     assert "ufs.command_overhead" in text and "there was a little girl" in text
 
 
@@ -73,7 +74,7 @@ def test_demo(fake, tmp_path):
     assert str("o/report.html") in answer.out
     text = check(tmp_path / "o/report.html")
     assert "mmap, 6 MiB" in text and text.count("<svg") >= 6
-    assert (tmp_path / "o/sim-mmap-5-mib/trace.json").exists()
+    assert (tmp_path / "o/sim-mmap-6-mib/trace.json").exists()
 
 
 def results(**changes):

@@ -90,7 +90,7 @@ def _simulate(experiment, machine, count):
             step = compute_us / 4
             events += [_counter("dram", now, 9.5), _counter("dram", now + step, 0.0)]
             for core in (0, 1):
-                for i, work in enumerate(("attention", "matmul", "activation")):
+                for i, work in enumerate(("attention", "matmul", "glu")):
                     share = (0.2, 0.6, 0.1)[i] * step
                     events.append(_span(0, core, f"{work} blk.{layer}", now + sum((0.2, 0.6)[:i]) * step, share, ""))
                 decisions.append({"kind": "split", "what": weights, "where": f"cpu{core}"})
