@@ -9,6 +9,13 @@ std::string_view name(VariantId id) {
   return "none";
 }
 
+std::string_view describe(VariantId id) {
+  if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
+  if (id == kInt8) return "q4_0 and q8_0 weights, activations quantised to int8 in blocks of 32";
+  if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
+  return "";
+}
+
 VariantId by_name(std::string_view text) {
   for (const VariantId id : {kFloat, kInt8, kReference}) {
     if (name(id) == text) return id;

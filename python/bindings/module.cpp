@@ -13,7 +13,10 @@
 #include "engine/base/file.hpp"
 #include "engine/decode/policies.hpp"
 #include "engine/experiment/session.hpp"
+#include "engine/host/host_executor.hpp"
+#include "engine/kernels/bench.hpp"
 #include "engine/kernels/kernel_set.hpp"
+#include "engine/kernels/variants.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/operator_graph.hpp"
 #include "engine/model/tokenizer.hpp"
@@ -117,11 +120,31 @@ std::string list(const std::string& kind, const std::string& root) {
   if (kind == "policies") {
     for (const PolicyInfo& info : policies()) rows.push_back({{"name", info.name}, {"description", info.description}});
   } else if (kind == "kernels") {
-    for (const KernelSet* set : kernel_sets()) rows.push_back({{"name", set->name}, {"description", "instruction set of the int8 and float kernels"}});
+    for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kReference}) {
+      rows.push_back({{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
+    }
+    const std::string_view fastest = kernel_sets().back()->name;
+    for (const KernelSet* set : kernel_sets()) {
+      rows.push_back({{"name", set->name}, {"description", std::string("instruction set of this machine") + (set->name == fastest ? ", used by default" : "")}});
+    }
   } else if (kind == "devices") {
     rows = list_devices(root + "/configs/devices");
   } else {
     throw ConfigError("list: \"" + kind + "\" is not known (expected devices, models, policies, kernels or plugins)");
+  }
+  return rows.dump();
+}
+
+std::string bench(const std::string& kind, bool smoke) {
+  if (kind != "kernels") throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels)");
+  Json rows = Json::array();
+  BenchOptions options;
+  options.smoke = smoke;
+  const HostExecutor clock;
+  for (const BenchRow& row : bench_kernels(options, clock)) {
+    const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+    rows.push_back({{"name", row.name}, {"value", row.value}, {"unit", row.unit}, {"limit", number(row.limit)},
+                    {"fraction_of_limit", number(row.fraction_of_limit)}, {"result_hash", row.result_hash}});
   }
   return rows.dump();
 }
@@ -146,6 +169,7 @@ PYBIND11_MODULE(_vitro, m) {
     for (const QuantizeScheme& scheme : quantize_schemes()) out.emplace_back(scheme.name, scheme.what);
     return out;
   });
+  m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), free_gil);
   m.def("graph_dot", &graph_dot, py::arg("model"));
   m.def("list", &list, py::arg("kind"), py::arg("root") = "");
 }
