@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the GGUF seeds of the fuzz targets: as small as files can be that still reach every part of the reader.
 
-    pip install gguf==0.19.0 && python tests/fuzz/make_seeds.py tests/fuzz/corpus/gguf
+    pip install gguf==0.19.0 && python tests/fuzz/make_seeds.py tests/fuzz/gguf_fuzz
 """
 import pathlib
 import sys
@@ -54,7 +54,7 @@ def finish(out):
 def main(folder):
     folder = pathlib.Path(folder)
     sentencepiece = ["<unk>", "<s>", "</s>", "<0x0A>", "\u2581", "O", "n", "\u2581O", "\u2581On", "[x]", "\u00e9", "t"]
-    for name, experts, quantised in (("llama", 0, True), ("mixture", 2, False)):
+    for name, experts, quantised in (("llama", 0, True), ("mixture", 2, True)):
         out = gguf.GGUFWriter(folder / f"{name}.gguf", "llama")
         metadata(out, "llama")
         if experts:
@@ -75,7 +75,7 @@ def main(folder):
     out.add_token_list(["a", "t", "at", "\u0120", "\u0120at", "1", "O", "n", "On", "'", "s", "<s>"])
     out.add_token_types([1] * 11 + [3])
     out.add_token_merges(["a t", "\u0120 at", "O n"])
-    tensors(out, True, False, 0)
+    tensors(out, True, True, 0)
     finish(out)
 
 

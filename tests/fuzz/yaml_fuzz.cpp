@@ -1,5 +1,6 @@
 // Any text as YAML and as JSON. Only ConfigError may come out, and what was read must survive being written as JSON.
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "engine/base/config.hpp"
@@ -14,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     } catch (const ConfigError&) {
       continue;
     }
+    if (json.find("\xef\xbf\xbd") != std::string::npos) continue;  // U+FFFD: malformed keys may have become equal
     VITRO_CHECK(parse_json(json, "written").to_json() == json, "written JSON reads back differently");
   }
   return 0;
