@@ -122,7 +122,8 @@ Json to_json_value(const Node& node) {
 
 }  // namespace
 
-std::string Node::to_json(int indent) const { return to_json_value(*this).dump(indent); }
+// Text that is no UTF-8 (YAML lets it through) is written with U+FFFD in place of what is malformed.
+std::string Node::to_json(int indent) const { return to_json_value(*this).dump(indent, ' ', false, Json::error_handler_t::replace); }
 
 Node parse_json(std::string_view text, std::string_view name) {
   Events events(text, name);

@@ -23,7 +23,9 @@ constexpr std::array<std::int16_t, 512> make_alphabet() {
   std::array<std::int16_t, 512> byte_of{};
   byte_of.fill(-1);
   int next = 256;
-  for (int byte = 0; byte < 256; ++byte) byte_of[static_cast<std::size_t>(stands_for_itself(byte) ? byte : next++)] = static_cast<std::int16_t>(byte);
+  for (int byte = 0; byte < 256; ++byte) {
+    byte_of[static_cast<std::size_t>(stands_for_itself(byte) ? byte : next++)] = static_cast<std::int16_t>(byte);
+  }
   return byte_of;
 }
 constexpr std::array<std::int16_t, 512> kByteOf = make_alphabet();
@@ -92,16 +94,19 @@ ByteBpeTokenizer::ByteBpeTokenizer(const Gguf& gguf)
 void ByteBpeTokenizer::read_merges(const Gguf& gguf) {
   constexpr std::string_view kKey = "tokenizer.ggml.merges";
   const std::vector<std::string>& lines = gguf.strings(kKey);
+  const auto bad = [&](std::size_t line, std::string_view problem) {
+    gguf.fail(kKey, fmt::format("merge {}, \"{}\", {}", line, lines[line], problem));
+  };
   const auto id_of = [&](std::size_t line, const std::string& bytes) {
     const auto found = normal_.find(bytes);
-    if (found == normal_.end()) gguf.fail(kKey, fmt::format("merge {}, \"{}\", needs a token that is not in the vocabulary", line, lines[line]));
+    if (found == normal_.end()) bad(line, "needs a token that is not in the vocabulary");
     return found->second;
   };
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t space = lines[i].find(' ', 1);
-    if (space == std::string::npos) gguf.fail(kKey, fmt::format("merge {}, \"{}\", is not two tokens", i, lines[i]));
+    if (space == std::string::npos) bad(i, "is not two tokens");
     const auto left = to_bytes(std::string_view(lines[i]).substr(0, space)), right = to_bytes(std::string_view(lines[i]).substr(space + 1));
-    if (!left || !right || left->empty() || right->empty()) gguf.fail(kKey, fmt::format("merge {}, \"{}\", is not two tokens", i, lines[i]));
+    if (!left || !right || left->empty() || right->empty()) bad(i, "is not two tokens");
     merges_.emplace(pair_key(id_of(i, *left), id_of(i, *right)), Merge{static_cast<std::uint32_t>(i), id_of(i, *left + *right)});
   }
 }

@@ -73,7 +73,8 @@ void check_tensors(const Gguf& gguf, const ModelConfig& config) {
     if (!is_vector(weight.role)) dims.push_back(weight.rows);
     if (weight.experts > 1 || tensor->dims.size() == 3) dims.push_back(weight.experts);
     if (tensor->dims != dims) {
-      gguf.fail(weight.name, fmt::format("the tensor has shape [{}] (expected [{}])", fmt::join(tensor->dims, ", "), fmt::join(dims, ", ")));
+      gguf.fail(weight.name,
+                fmt::format("the tensor has shape [{}] (expected [{}])", fmt::join(tensor->dims, ", "), fmt::join(dims, ", ")));
     }
     if (is_vector(weight.role) && block_elements(tensor->format) != 1) {
       gguf.fail(weight.name, fmt::format("a vector in format {} (expected f32, f16 or bf16)", to_string(tensor->format)));
@@ -138,7 +139,9 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
 
   const TensorInfo* embedding = gguf.find_tensor("token_embd.weight");
   if (embedding == nullptr) gguf.fail("token_embd.weight", "the tensor is missing");
-  if (embedding->rows() > kMaxVocab) gguf.fail("token_embd.weight", fmt::format("{} rows (expected up to {})", embedding->rows(), kMaxVocab));
+  if (embedding->rows() > kMaxVocab) {
+    gguf.fail("token_embd.weight", fmt::format("{} rows (expected up to {})", embedding->rows(), kMaxVocab));
+  }
   c.vocab = size_or("vocab_size", 1, kMaxVocab, embedding->rows());
   c.tied_embedding = gguf.find_tensor("output.weight") == nullptr;
   c.qkv_bias = gguf.find_tensor("blk.0.attn_q.bias") != nullptr;
@@ -154,7 +157,9 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
 }
 
 ModelConfig config_from_node(Reader& r) {
-  const auto size = [&](std::string_view key, std::uint64_t max) { return static_cast<std::uint32_t>(r.integer(key, 1, static_cast<std::int64_t>(max))); };
+  const auto size = [&](std::string_view key, std::uint64_t max) {
+    return static_cast<std::uint32_t>(r.integer(key, 1, static_cast<std::int64_t>(max)));
+  };
   const auto size_or = [&](std::string_view key, std::uint64_t min, std::uint64_t max, std::uint64_t otherwise) {
     return static_cast<std::uint32_t>(
         r.integer(key, static_cast<std::int64_t>(min), static_cast<std::int64_t>(max), static_cast<std::int64_t>(otherwise)));
@@ -166,7 +171,9 @@ ModelConfig config_from_node(Reader& r) {
   c.width = size("width", kMaxWidth);
   c.heads = size("heads", kMaxHeads);
   c.kv_heads = size_or("kv_heads", 1, kMaxHeads, c.heads);
-  if (!r.has("head_dim") && c.width % c.heads != 0) r.fail("heads", fmt::format("width {} is not a multiple of {} heads", c.width, c.heads));
+  if (!r.has("head_dim") && c.width % c.heads != 0) {
+    r.fail("heads", fmt::format("width {} is not a multiple of {} heads", c.width, c.heads));
+  }
   c.head_dim = size_or("head_dim", 1, kMaxHeadDim, std::max(1u, c.width / c.heads));
   c.ffn = size("ffn", kMaxWidth);
   c.vocab = size("vocab", kMaxVocab);

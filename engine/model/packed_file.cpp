@@ -76,7 +76,8 @@ std::string describe_plan(const Plan& plan) {
                        {"experts", w.experts}, {"format", to_string(w.format)}, {"layout", w.layout == Layout::tiled ? "tiled" : "rows"},
                        {"offset", w.extent.offset}, {"bytes", w.extent.length}});
   }
-  return nlohmann::ordered_json{{"source", plan.source}, {"tensors", tensors}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const nlohmann::ordered_json text{{"source", plan.source}, {"tensors", tensors}};
+  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path need not be UTF-8
 }
 
 // The plan is a function of source and options, so a cached file is good exactly when its header is this plan's.

@@ -108,7 +108,8 @@ class Scanner {
 
 CharClass char_class(std::int32_t code_point) {
   const auto ranges = char_ranges();
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), code_point, [](std::int32_t c, const CharRange& r) { return c < r.first; });
+  const auto before = [](std::int32_t c, const CharRange& range) { return c < range.first; };
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), code_point, before);
   return after != ranges.begin() && code_point <= (after - 1)->last ? (after - 1)->is : CharClass::other;
 }
 

@@ -35,11 +35,13 @@ bool can_tile(Format format, std::uint64_t rows) {
 }
 
 void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out) {
-  for_each_piece(format, columns, [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(tile_out + tile, rows_in + row, n); });
+  for_each_piece(format, columns,
+                 [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(tile_out + tile, rows_in + row, n); });
 }
 
 void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out) {
-  for_each_piece(format, columns, [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(rows_out + row, tile_in + tile, n); });
+  for_each_piece(format, columns,
+                 [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(rows_out + row, tile_in + tile, n); });
 }
 
 }  // namespace vitro

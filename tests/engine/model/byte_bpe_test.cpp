@@ -1,22 +1,12 @@
 #include "engine/model/byte_bpe.hpp"
 
-#include <nlohmann/json.hpp>
-
-#include "engine/model/pretokeniser.hpp"
-#include "engine/model/unicode_tables.hpp"
-#include "engine/model/utf8.hpp"
+#include "tests/engine/model/bpe_fixture.hpp"
 #include "tests/engine/model/support.hpp"
 
 namespace vitro {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-
-// Written by bpe_fixture.py from the packages `tokenizers` and `regex`.
-const nlohmann::json& fixture() {
-  static const nlohmann::json data = nlohmann::json::parse(read_file(VITRO_SOURCE_DIR "/tests/engine/model/bpe_fixture.json"));
-  return data;
-}
 
 struct Vocabulary {
   std::string pre;
@@ -37,7 +27,7 @@ struct Vocabulary {
 };
 
 Vocabulary vocabulary(const std::string& pre) {
-  const nlohmann::json& model = fixture()["models"][pre];
+  const nlohmann::json& model = bpe_fixture()["models"][pre];
   Vocabulary v{pre, model["tokens"], model["merges"], {}, {}};
   v.types.assign(v.tokens.size(), 1);
   const std::size_t added = model["added"];
@@ -52,23 +42,12 @@ std::unique_ptr<Tokenizer> loaded(const Vocabulary& v) {
 }
 
 TEST(ByteBpe, gives_the_ids_of_the_tokenizers_package) {
-  const auto texts = fixture()["texts"].get<std::vector<std::string>>();
+  const auto texts = bpe_fixture()["texts"].get<std::vector<std::string>>();
   ASSERT_GT(texts.size(), 100u);
   for (const char* pre : {"gpt-2", "llama-bpe", "qwen2"}) {
     const auto tokenizer = loaded(vocabulary(pre));
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      EXPECT_EQ(tokenizer->encode(texts[i]), fixture()["models"][pre]["ids"][i].get<Ids>()) << pre << " text " << i << ": " << texts[i];
-    }
-  }
-}
-
-TEST(Pretokeniser, cuts_where_the_published_patterns_cut) {
-  const auto texts = fixture()["texts"].get<std::vector<std::string>>();
-  for (const char* pre : {"gpt-2", "llama-bpe", "qwen2"}) {
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      const auto words = pretokenise(*pretokeniser_by_name(pre), texts[i]);
-      const std::vector<std::string> got(words.begin(), words.end());
-      EXPECT_EQ(got, fixture()["models"][pre]["words"][i].get<std::vector<std::string>>()) << pre << " text " << i;
+      EXPECT_EQ(tokenizer->encode(texts[i]), bpe_fixture()["models"][pre]["ids"][i].get<Ids>()) << pre << " text " << i << ": " << texts[i];
     }
   }
 }
@@ -82,56 +61,6 @@ TEST(ByteBpe, text_survives_a_round_trip_and_so_do_malformed_bytes) {
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
   }
   EXPECT_TRUE(tokenizer->encode("").empty());
-}
-
-TEST(Pretokeniser, the_words_are_the_whole_text) {
-  Rng rng(5);
-  for (int round = 0; round < 1000; ++round) {
-    std::string text(rng.below(30), '\0');
-    for (char& c : text) c = rng.below(2) ? " \t\n\r'sdL1\xc2\xa0\xe4"[rng.below(13)] : static_cast<char>(rng.below(256));
-    for (const Pretokeniser kind : {Pretokeniser::gpt2, Pretokeniser::llama_bpe, Pretokeniser::qwen2}) {
-      std::string joined;
-      for (const std::string_view word : pretokenise(kind, text)) {
-        EXPECT_FALSE(word.empty());
-        joined += word;
-      }
-      EXPECT_EQ(joined, text);
-    }
-  }
-}
-
-TEST(Pretokeniser, a_megabyte_without_a_break_is_one_word) {
-  const std::string spaces(1 << 20, ' '), letters(1 << 20, 'a');
-  EXPECT_EQ(pretokenise(Pretokeniser::llama_bpe, spaces).size(), 1u);
-  EXPECT_EQ(pretokenise(Pretokeniser::gpt2, letters).size(), 1u);
-  EXPECT_GT(loaded(vocabulary("gpt-2"))->encode(letters).size(), 0u);
-}
-
-TEST(UnicodeTables, ranges_ascend_and_classes_are_those_of_well_known_characters) {
-  std::int32_t end = -1;
-  for (const CharRange& range : char_ranges()) {
-    EXPECT_GT(range.first, end);
-    EXPECT_LE(range.first, range.last);
-    end = range.last;
-  }
-  EXPECT_EQ(char_class('z'), CharClass::letter);
-  EXPECT_EQ(char_class(0x4f60), CharClass::letter);
-  EXPECT_EQ(char_class('7'), CharClass::number);
-  EXPECT_EQ(char_class(0x2167), CharClass::number);
-  EXPECT_EQ(char_class(0x3000), CharClass::space);
-  EXPECT_EQ(char_class('_'), CharClass::other);
-  EXPECT_EQ(char_class(0x301), CharClass::other);
-  EXPECT_EQ(char_class(-1), CharClass::other);
-}
-
-TEST(Utf8, malformed_sequences_are_single_bytes) {
-  const auto length = [](std::string_view text) { return front_symbol(text).code_point < 0 ? -1 : static_cast<int>(front_symbol(text).length); };
-  EXPECT_EQ(length("a"), 1);
-  EXPECT_EQ(length("\xc3\xa9"), 2);
-  EXPECT_EQ(length("\xf4\x8f\xbf\xbf"), 4);
-  for (const char* bad : {"\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\xe4\xbd", "\xc3(", "\xf8\x88\x80\x80"}) {
-    EXPECT_EQ(length(bad), -1);
-  }
 }
 
 TEST(ByteBpe, inconsistent_data_is_refused_by_key) {
@@ -158,6 +87,12 @@ TEST(ByteBpe, bytes_without_a_token_become_unknown_or_are_left_out) {
   EXPECT_EQ(loaded(v)->encode("abza"), (Ids{3, 1}));
   v.extra = {{"tokenizer.ggml.unknown_token_id", std::uint32_t{0}}};
   EXPECT_EQ(loaded(v)->encode("abza"), (Ids{3, 0, 1}));
+}
+
+TEST(ByteBpe, a_word_of_a_quarter_megabyte_is_merged) {
+  const std::string letters(1 << 18, 'a');
+  const auto tokenizer = loaded(vocabulary("gpt-2"));
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(letters)), letters);
 }
 
 }  // namespace

@@ -116,7 +116,8 @@ TEST(ModelConfig, missing_misshapen_and_unknown_tensors_are_refused_by_name) {
   model.change = [](std::vector<Weight>& weights) { weights.erase(weights.begin() + 3); };
   EXPECT_NE(message_of([&] { written(model); }).find("blk.0.attn_k.weight: the tensor is missing"), std::string::npos);
   model.change = [](std::vector<Weight>& weights) { weights[4].rows += 1; };
-  EXPECT_NE(message_of([&] { written(model); }).find("blk.0.attn_v.weight: the tensor has shape [64, 33] (expected [64, 32])"), std::string::npos);
+  EXPECT_NE(message_of([&] { written(model); }).find("blk.0.attn_v.weight: the tensor has shape [64, 33] (expected [64, 32])"),
+            std::string::npos);
   model.change = [](std::vector<Weight>& weights) { weights[5].name = "blk.0.attn_out_proj.weight"; };
   EXPECT_NE(message_of([&] { written(model); }).find("attn_output"), std::string::npos);
   model.change = [](std::vector<Weight>& weights) {

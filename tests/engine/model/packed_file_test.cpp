@@ -45,9 +45,8 @@ void expect_same_values(const Gguf& gguf, const PackedModel& packed) {
 
 TEST(PackedFile, holds_every_weight_of_every_embedded_model) {
   const ScratchFolder folder;
-  for (const char* name : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf", "stories-reglu-3m.q8_0.gguf", "stories-reglu-3m.q6_k.gguf",
-                           "stories-reglu-3m.q4_k_s.gguf", "stories-reglu-3m.q4_0.gguf"}) {
-    const Gguf gguf = Gguf::open(embedded(name));
+  for (const std::string name : {"reglu-3m.f16", "moe-6m.f16", "reglu-3m.q8_0", "reglu-3m.q6_k", "reglu-3m.q4_k_s", "reglu-3m.q4_0"}) {
+    const Gguf gguf = Gguf::open(embedded("stories-" + name + ".gguf"));
     expect_same_values(gguf, pack(gguf, {}, folder.str()));
   }
 }

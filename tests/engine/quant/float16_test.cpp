@@ -57,7 +57,8 @@ TEST(Float16, rounds_to_nearest_even) {
     if (!std::isnan(value)) expect_nearest(value);
   }
   for (unsigned bits = 0; bits < 0x7c00; ++bits) {  // exact ties and their neighbours
-    const double low = half_by_definition(static_cast<std::uint16_t>(bits)), high = half_by_definition(static_cast<std::uint16_t>(bits + 1));
+    const double low = half_by_definition(static_cast<std::uint16_t>(bits));
+    const double high = half_by_definition(static_cast<std::uint16_t>(bits + 1));
     if (std::isinf(high)) continue;
     const auto tie = static_cast<float>((low + high) / 2);
     for (const float value : {tie, std::nextafter(tie, 0.0f), std::nextafter(tie, INFINITY), -tie}) expect_nearest(value);

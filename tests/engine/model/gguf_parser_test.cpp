@@ -1,0 +1,176 @@
+#include "engine/model/gguf.hpp"
+
+#include <cstring>
+#include <limits>
+
+#include "tests/engine/model/support.hpp"
+
+namespace vitro {
+namespace {
+
+// A GGUF file put together field by field, so that any of them can be wrong.
+class Raw {
+ public:
+  template <class T>
+  Raw& number(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  Raw& u32(std::uint32_t v) { return number(v); }
+  Raw& u64(std::uint64_t v) { return number(v); }
+  Raw& text(std::string_view v) {
+    u64(v.size());
+    bytes_ += v;
+    return *this;
+  }
+  Raw& header(std::uint64_t tensors, std::uint64_t values, std::uint32_t version = 3) {
+    bytes_ += "GGUF";
+    return u32(version).u64(tensors).u64(values);
+  }
+  Raw& key(std::string_view name, GgufType type) { return text(name).u32(static_cast<std::uint32_t>(type)); }
+  Raw& tensor(std::string_view name, std::vector<std::uint64_t> dims, std::uint32_t type, std::uint64_t offset) {
+    text(name).u32(static_cast<std::uint32_t>(dims.size()));
+    for (const std::uint64_t d : dims) u64(d);
+    return u32(type).u64(offset);
+  }
+  Raw& data(std::size_t n) {
+    bytes_.resize((bytes_.size() + 31) / 32 * 32 + n, 'd');
+    return *this;
+  }
+  const std::string& str() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+std::string open_error(const std::string& bytes) {
+  const ScratchFolder folder;
+  write_file(folder / "hostile.gguf", bytes);
+  return message_of([&] { Gguf::open(folder / "hostile.gguf"); });
+}
+
+void expect_refused(const Raw& file, std::string_view part) {
+  const std::string message = open_error(file.str());
+  EXPECT_NE(message.find(part), std::string::npos) << "wanted \"" << part << "\", got \"" << message << "\"";
+  EXPECT_NE(message.find("hostile.gguf: "), std::string::npos) << message;
+}
+
+constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
+
+TEST(GgufParser, wrong_magic_and_versions_are_named) {
+  expect_refused(Raw().u32(0).u64(0), "not a GGUF file");
+  expect_refused(Raw(), "the file ends inside the magic number");
+  expect_refused(Raw().header(0, 0, 1), "GGUF version 1");
+  expect_refused(Raw().header(0, 0, 0x03000000), "big-endian");
+  expect_refused(Raw().u32(0x49525750).u32(3), "PowerInfer");
+  EXPECT_EQ(open_error(Raw().header(0, 0).str()), "");
+}
+
+TEST(GgufParser, counts_and_lengths_beyond_the_file_are_refused_before_use) {
+  for (const std::uint64_t n : {kHuge, kHuge - 7, kHuge / 8 + 2, std::uint64_t{1} << 62, std::uint64_t{1} << 32, std::uint64_t{1} << 20}) {
+    expect_refused(Raw().header(0, n), "keys can not fit");
+    expect_refused(Raw().header(n, 0), "tensors can not fit");
+    expect_refused(Raw().header(0, 1).u64(n).u64(0).u64(0), "a key of");
+    expect_refused(Raw().header(0, 1).key("k", GgufType::string).u64(n).u64(0), "a string of");
+    for (const GgufType type : {GgufType::u8, GgufType::f64, GgufType::string, GgufType::boolean}) {
+      expect_refused(Raw().header(0, 1).key("k", GgufType::array).u32(static_cast<std::uint32_t>(type)).u64(n).u64(0), "an array of");
+    }
+    expect_refused(Raw().header(1, 0).u64(n).u64(0).u64(0).u64(0).u64(0), "a tensor name of");
+    expect_refused(Raw().header(1, 0).tensor("t", {n}, 0, 0).data(64), "larger than the file");
+    expect_refused(Raw().header(1, 0).tensor("t", {4, n, 2}, 0, 0).data(64), "larger than the file");
+  }
+  expect_refused(Raw().header(1, 0).tensor("t", {4, 4, 2, 2}, 0, 0).data(64), "the file ends before the data of tensor t");
+  expect_refused(Raw().header(1, 0).tensor("t", {4}, 0, kHuge - 31).data(64), "the file ends before the data");
+  expect_refused(Raw().header(1, 0).tensor("t", {4}, 0, 64).data(64), "the file ends before the data");
+  expect_refused(Raw().header(1, 0).tensor("t", {4}, 0, 0), "the file ends before its tensor data");
+}
+
+TEST(GgufParser, wrong_values_are_named) {
+  expect_refused(Raw().header(0, 1).key("k", static_cast<GgufType>(13)).u64(0), "unknown value type 13");
+  expect_refused(Raw().header(0, 1).key("k", GgufType::array).u32(9).u64(1).u64(0), "arrays of arrays");
+  expect_refused(Raw().header(0, 1).key("k", GgufType::array).u32(99).u64(1).u64(0), "unknown value type 99");
+  expect_refused(Raw().header(0, 1).key("k", GgufType::boolean).number(std::uint8_t{2}), "a boolean has the value 2");
+  expect_refused(Raw().header(0, 1).key("k", GgufType::array).u32(7).u64(2).number(std::uint16_t{0x0201}), "neither 0 nor 1");
+  expect_refused(Raw().header(0, 1).key("", GgufType::u32).u32(1), "a key is empty");
+  expect_refused(Raw().header(0, 2).key("k", GgufType::u32).u32(1).key("k", GgufType::u32).u32(1), "key k is given twice");
+  expect_refused(Raw().header(0, 1).text(std::string(70000, 'k')).u64(0), "longer than 65535");
+}
+
+TEST(GgufParser, wrong_alignments_are_refused) {
+  for (const std::uint32_t alignment : {0u, 3u, 48u, 0xffffffffu}) {
+    expect_refused(Raw().header(0, 1).key("general.alignment", GgufType::u32).u32(alignment), "general.alignment");
+  }
+  expect_refused(Raw().header(0, 1).key("general.alignment", GgufType::string).text("32"), "general.alignment");
+  expect_refused(Raw().header(1, 0).tensor("t", {4}, 0, 8).data(64), "offset 8 is not a multiple of 32");
+  expect_refused(Raw().header(1, 1).key("general.alignment", GgufType::u32).u32(1u << 30).tensor("t", {4}, 0, 0).data(64),
+                 "before its tensor data");
+}
+
+TEST(GgufParser, wrong_tensors_are_named) {
+  expect_refused(Raw().header(1, 0).tensor("t", {}, 0, 0).data(64), "tensor t: 0 dimensions");
+  expect_refused(Raw().header(1, 0).tensor("t", {1, 1, 1, 1, 1}, 0, 0).data(64), "tensor t: 5 dimensions");
+  expect_refused(Raw().header(1, 0).tensor("t", {4, 0}, 0, 0).data(64), "tensor t: a dimension is zero");
+  expect_refused(Raw().header(1, 0).tensor("t", {4}, 3, 0).data(64), "tensor t: type 3 is not supported");
+  expect_refused(Raw().header(1, 0).tensor("t", {33}, 8, 0).data(64), "not whole q8_0 blocks of 32");
+  expect_refused(Raw().header(1, 0).tensor("", {4}, 0, 0).data(64), "no name");
+  expect_refused(Raw().header(2, 0).tensor("t", {4}, 0, 0).tensor("t", {4}, 0, 32).data(64), "tensor t: given twice");
+  expect_refused(Raw().header(2, 0).tensor("a", {16}, 0, 0).tensor("b", {4}, 0, 32).data(64), "tensors a and b overlap");
+  expect_refused(Raw().header(2, 0).tensor("a", {4}, 0, 0).tensor("b", {4}, 0, 0).data(64), "overlap");
+  EXPECT_EQ(open_error(Raw().header(2, 0).tensor("a", {8}, 0, 32).tensor("b", {8}, 0, 0).data(64).str()), "");
+}
+
+SmallModel tiny_model() {
+  SmallModel model;
+  model.config.layers = 1, model.config.width = 16, model.config.heads = 2, model.config.kv_heads = 1, model.config.head_dim = 8;
+  model.config.ffn = 8, model.config.vocab = 4, model.config.rope.dims = 8;
+  return model;
+}
+
+// Whatever prefix of a good file is left: a message, never a crash, and never a file that looks whole.
+TEST(GgufParser, a_file_cut_at_any_byte_is_refused) {
+  const ScratchFolder folder;
+  SmallModel model = tiny_model();
+  model.extra = {{"tokenizer.ggml.tokens", gguf_array({"a", "bc", ""})}};
+  model.write(folder / "whole.gguf");
+  Bytes data = 0, end = 0;
+  {
+    const Gguf gguf = Gguf::open(folder / "whole.gguf");
+    data = gguf.data_offset();
+    end = gguf.tensors().back().offset + gguf.tensors().back().size;
+  }
+  for (Bytes n = end; n > 0;) {
+    n -= n > data + 64 ? std::min<Bytes>(97, n - data) : 1;
+    std::filesystem::resize_file(folder / "whole.gguf", n);
+    EXPECT_NE(message_of([&] { Gguf::open(folder / "whole.gguf"); }), "") << n;
+  }
+}
+
+// No flip of one header bit may do worse than a message or another readable file.
+TEST(GgufParser, any_flipped_bit_in_the_header_is_survived) {
+  const ScratchFolder folder;
+  SmallModel model = tiny_model();
+  model.write(folder / "whole.gguf");
+  const Bytes header = Gguf::open(folder / "whole.gguf").data_offset();
+  std::fstream file(folder / "whole.gguf", std::ios::in | std::ios::out | std::ios::binary);
+  const auto put = [&](Bytes at, int value) {
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(static_cast<char>(value));
+    file.flush();
+  };
+  std::size_t refused = 0;
+  for (Bytes at = 0; at < header; ++at) {
+    file.seekg(static_cast<std::streamoff>(at));
+    const int good = file.get();
+    for (const int bit : {0, 5, 7}) {
+      put(at, good ^ (1 << bit));
+      refused += !message_of([&] { config_from_gguf(Gguf::open(folder / "whole.gguf")); }).empty();
+    }
+    put(at, good);
+  }
+  EXPECT_EQ(message_of([&] { config_from_gguf(Gguf::open(folder / "whole.gguf")); }), "");
+  EXPECT_GT(refused, header);
+}
+
+
+}  // namespace
+}  // namespace vitro

@@ -1,0 +1,42 @@
+#include "engine/model/unicode_tables.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/model/utf8.hpp"
+
+namespace vitro {
+namespace {
+
+TEST(UnicodeTables, ranges_ascend_and_classes_are_those_of_well_known_characters) {
+  std::int32_t end = -1;
+  for (const CharRange& range : char_ranges()) {
+    EXPECT_GT(range.first, end);
+    EXPECT_LE(range.first, range.last);
+    end = range.last;
+  }
+  EXPECT_EQ(char_class('z'), CharClass::letter);
+  EXPECT_EQ(char_class(0x4f60), CharClass::letter);
+  EXPECT_EQ(char_class('7'), CharClass::number);
+  EXPECT_EQ(char_class(0x2167), CharClass::number);
+  EXPECT_EQ(char_class(0x3000), CharClass::space);
+  EXPECT_EQ(char_class('_'), CharClass::other);
+  EXPECT_EQ(char_class(0x301), CharClass::other);
+  EXPECT_EQ(char_class(-1), CharClass::other);
+}
+
+TEST(Utf8, malformed_sequences_are_single_bytes) {
+  const auto length = [](std::string_view text) {
+    const Utf8Symbol symbol = front_symbol(text);
+    return symbol.code_point < 0 ? -1 : static_cast<int>(symbol.length);
+  };
+  EXPECT_EQ(length("a"), 1);
+  EXPECT_EQ(length("\xc3\xa9"), 2);
+  EXPECT_EQ(length("\xf4\x8f\xbf\xbf"), 4);
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\xe4\xbd", "\xc3(",
+                          "\xf8\x88\x80\x80"}) {
+    EXPECT_EQ(length(bad), -1);
+  }
+}
+
+}  // namespace
+}  // namespace vitro

@@ -1,0 +1,47 @@
+#include "engine/model/weights.hpp"
+
+#include "tests/engine/model/support.hpp"
+
+namespace vitro {
+namespace {
+
+TEST(Weights, names_are_those_of_gguf_files) {
+  EXPECT_EQ(tensor_name(Role::token_embedding, -1, false), "token_embd.weight");
+  EXPECT_EQ(tensor_name(Role::attn_q_bias, 2, false), "blk.2.attn_q.bias");
+  EXPECT_EQ(tensor_name(Role::ffn_up, 3, false), "blk.3.ffn_up.weight");
+  EXPECT_EQ(tensor_name(Role::ffn_up, 3, true), "blk.3.ffn_up_exps.weight");
+  EXPECT_EQ(tensor_name(Role::router, 0, true), "blk.0.ffn_gate_inp.weight");
+}
+
+TEST(Weights, a_store_finds_by_role_and_layer_and_adds_up) {
+  SmallModel model;
+  model.config.experts = 4, model.config.experts_used = 2;
+  const WeightStore store = phantom_weights(model.config, Format::q8_0, FileId{9});
+  EXPECT_EQ(store.find(Role::attn_q_bias, 0), nullptr);
+  EXPECT_EQ(store.get(Role::router, 1).format, Format::f32);
+  EXPECT_EQ(store.get(Role::ffn_down, 1).rows, 64u);
+  EXPECT_EQ(store.get(Role::ffn_down, 1).columns, 96u);
+  EXPECT_EQ(store.get(Role::ffn_down, 1).matrix_bytes(), 64 * row_bytes(Format::q8_0, 96));
+  EXPECT_EQ(store.ffn_bytes(), 2ull * 4 * 3 * 64 * 96 / 32 * 34);
+  Bytes sum = 0;
+  for (const Weight& w : store.all()) sum += w.extent.length;
+  EXPECT_EQ(store.total_bytes(), sum);
+}
+
+TEST(Weights, extents_start_on_pages_and_do_not_overlap) {
+  const WeightStore store = phantom_weights(SmallModel().config, Format::f16, FileId{});
+  Bytes end = 0;
+  for (const Weight& w : store.all()) {
+    EXPECT_EQ(w.extent.offset % kPageSize, 0u) << w.name;
+    EXPECT_GE(w.extent.offset, end) << w.name;
+    end = w.extent.offset + w.extent.length;
+  }
+}
+
+TEST(Weights, a_format_that_does_not_fit_the_rows_is_refused) {
+  const std::string message = message_of([] { phantom_weights(SmallModel().config, Format::q4_k, FileId{}); });
+  EXPECT_NE(message.find("token_embd.weight: rows of 64 elements are not whole q4_k blocks of 256"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace vitro
