@@ -174,8 +174,8 @@ void convert(const From* x, std::size_t n, To* y) {
 }
 
 template <class V>
-void quantise(const float* x, std::size_t blocks, std::int8_t* quants, float* scales, std::int32_t* sums) {
-  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32) {
+void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* sums) {
+  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32 * stride, scales += stride, sums += stride) {
     float amax = 0;
     for (int i = 0; i < 32; ++i) {
       const float a = __builtin_fabsf(x[i]);
@@ -192,8 +192,8 @@ void quantise(const float* x, std::size_t blocks, std::int8_t* quants, float* sc
       quants[i] = static_cast<std::int8_t>(bits[i]);
       sum += quants[i];
     }
-    scales[b] = amax / 127.0f;
-    sums[b] = sum;
+    *scales = amax / 127.0f;
+    *sums = sum;
   }
 }
 
