@@ -1,6 +1,8 @@
-// What each operator means: operand order, shapes and the use of KernelCall::params. B is call.batch->size(), R a row
-// count, all activations float32 row-major. Kernels read whole operands and write only their slice of the output.
-// Every intermediate that could overflow a host type is asserted; shapes are checked by check_call() before a kernel runs.
+// What each operator means: operand order, shapes and the use of KernelCall::params. B and R are row counts, all activations
+// float32 row-major. Kernels read whole operands and write only their slice of the output. Where an operator needs
+// positions, B is the size of call.batch. check_call() holds a call against this before a kernel runs.
+// KernelCall::rows (matmul, glu) holds row numbers of the whole operand, ascending, all inside the slice; other elements of
+// the output stay as they are. A vector [D] may also be written [1, D]; q, k and v may have heads and dim folded.
 #pragma once
 #include "engine/machine/kernel_call.hpp"
 
@@ -21,6 +23,8 @@ namespace contract {
 //   params {layers in the pool}. Writes position p of its sequence to block table[b][p / block_tokens].
 // attention: in {q [B, H, dim]; pool; block table}; out [B, H, dim]; slice over KVH (each with its H / KVH query heads);
 //   params {scale, window (0: all), layers in the pool}. Row b sees positions max(0, p - window + 1) .. p of its sequence.
+//   s_i = scale * (16-lane dot of q and k_i); e_i = exp(s_i - max s); y = (sum over i ascending, fused, of e_i v_i) / (16-lane
+//   sum of e_i).
 // The KV pool: view shape {KVH, block_tokens, dim}, format f32 or f16; bytes [block][layer][K then V][KVH][block_tokens][dim];
 //   the layer is call.layer.
 // glu: in {gate [R, N]; up [R, N]}; out [R, N]; slice over N; params {Activation}. h = act(gate) * up. With report_active,

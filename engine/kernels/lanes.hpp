@@ -47,8 +47,10 @@ template <class V, class F, class... In>
       [&](std::size_t i, std::size_t rest) { store_tail(f(load_tail<V>(in + i, rest)...), y + i, rest); });
 }
 
+// `ahead`: bytes from these weights to the ones to request from memory meanwhile, 0 for none.
 template <class V, int R, int M, class T>
-void dot_block(const T* w, std::size_t w_stride, const float* x, std::size_t x_stride, std::size_t n, float* y, std::size_t y_stride) {
+void dot_block(const T* w, std::size_t w_stride, std::size_t ahead, const float* x, std::size_t x_stride, std::size_t n, float* y,
+               std::size_t y_stride) {
   V acc[R][M];
   for (auto& row : acc)
     for (V& a : row) a = V::zero();
@@ -63,8 +65,8 @@ void dot_block(const T* w, std::size_t w_stride, const float* x, std::size_t x_s
   for_lanes(
       n,
       [&](std::size_t i) {
-        if constexpr (M == 1) {  // memory-bound: ask for the same place in the next block of rows
-          for (int r = 0; r < R; ++r) prefetch(w + r * w_stride + i, R * w_stride * sizeof(T));
+        if (ahead > 0) {
+          for (int r = 0; r < R; ++r) prefetch(w + r * w_stride + i, ahead);
         }
         step([&](const T* p) { return V::load(p + i); }, [&](const float* p) { return V::load(p + i); });
       },
@@ -75,13 +77,17 @@ void dot_block(const T* w, std::size_t w_stride, const float* x, std::size_t x_s
     for (int m = 0; m < M; ++m) y[m * y_stride + r] = acc[r][m].sum();
 }
 
-// A block of rows is kept in registers and cache while the whole batch passes: prefill reads each weight once.
+// A block of rows is kept in registers and cache while the whole batch passes: prefill reads each weight once. While the
+// first of the batch pass, the same place in the next block of rows is requested from memory.
 template <class V, int R, class T>
 void dot_rows(const T* w, std::size_t w_stride, const Rows<float>& x, float* y, std::size_t y_stride) {
-  std::size_t m = 0;
-  for (; m + V::kBatch <= x.count; m += V::kBatch)
-    dot_block<V, R, V::kBatch>(w, w_stride, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
-  for (; m < x.count; ++m) dot_block<V, R, 1>(w, w_stride, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
+  std::size_t m = 0, ahead = R * w_stride * sizeof(T);
+  for (; m + V::kBatch <= x.count; m += V::kBatch, ahead = 0) {
+    dot_block<V, R, V::kBatch>(w, w_stride, ahead, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
+  }
+  for (; m < x.count; ++m, ahead = 0) {
+    dot_block<V, R, 1>(w, w_stride, ahead, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
+  }
 }
 
 template <class V, class T>
@@ -174,8 +180,8 @@ void convert(const From* x, std::size_t n, To* y) {
 }
 
 template <class V>
-void quantise(const float* x, std::size_t blocks, std::int8_t* quants, float* scales, std::int32_t* sums) {
-  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32) {
+void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* sums) {
+  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32 * stride, scales += stride, sums += stride) {
     float amax = 0;
     for (int i = 0; i < 32; ++i) {
       const float a = __builtin_fabsf(x[i]);
@@ -192,8 +198,8 @@ void quantise(const float* x, std::size_t blocks, std::int8_t* quants, float* sc
       quants[i] = static_cast<std::int8_t>(bits[i]);
       sum += quants[i];
     }
-    scales[b] = amax / 127.0f;
-    sums[b] = sum;
+    *scales = amax / 127.0f;
+    *sums = sum;
   }
 }
 

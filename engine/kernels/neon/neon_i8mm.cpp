@@ -13,9 +13,10 @@ struct Pair {
   Pair() {
     for (auto& quarter : sums) quarter[0] = quarter[1] = vdupq_n_s32(0);
   }
-  // `first` holds 4 k of each row, `second` the next 4; x points at these 8 k of the first activation row.
-  void add(DotTarget::Quants first, DotTarget::Quants second, const std::int8_t* x, std::size_t stride) {
-    const int8x16_t xv = vcombine_s8(vld1_s8(x), vld1_s8(x + stride));
+  // `first` holds 4 k of each row, `second` the next 4; x points at these 8 k of the first activation row; the other
+  // row's are 32 bytes on.
+  void add(DotTarget::Quants first, DotTarget::Quants second, const std::int8_t* x) {
+    const int8x16_t xv = vcombine_s8(vld1_s8(x), vld1_s8(x + 32));
     for (int i = 0; i < 4; ++i) {
       const int32x4_t a = vreinterpretq_s32_s8(first.q[i]), b = vreinterpretq_s32_s8(second.q[i]);
       sums[i][0] = vmmlaq_s32(sums[i][0], vreinterpretq_s8_s32(vzip1q_s32(a, b)), xv);
@@ -33,11 +34,11 @@ struct Pair {
 template <class T>
 struct Q8 : tiles::Q8<T> {
   template <int M>
-  [[gnu::always_inline]] static inline void dot(typename T::Ints (&acc)[M], const std::byte* quants, const std::int8_t* x, std::size_t stride) {
-    if constexpr (M == 1) return tiles::Q8<T>::dot(acc, quants, x, stride);
+  [[gnu::always_inline]] static inline void dot(typename T::Ints (&acc)[M], const std::byte* quants, const std::int8_t* x) {
+    if constexpr (M == 1) return tiles::Q8<T>::dot(acc, quants, x);
     for (int m = 0; m + 1 < M; m += 2) {
       Pair pair;
-      for (int j = 0; j < 8; j += 2) pair.add(T::quants(quants + 64 * j), T::quants(quants + 64 * j + 64), x + m * stride + 4 * j, stride);
+      for (int j = 0; j < 8; j += 2) pair.add(T::quants(quants + 64 * j), T::quants(quants + 64 * j + 64), x + 32 * m + 4 * j);
       pair.add_to(acc[m], acc[m + 1]);
     }
   }
@@ -46,14 +47,14 @@ struct Q8 : tiles::Q8<T> {
 template <class T>
 struct Q4 : tiles::Q4<T> {
   template <int M>
-  [[gnu::always_inline]] static inline void dot(typename T::Ints (&acc)[M], const std::byte* quants, const std::int8_t* x, std::size_t stride) {
-    if constexpr (M == 1) return tiles::Q4<T>::dot(acc, quants, x, stride);
+  [[gnu::always_inline]] static inline void dot(typename T::Ints (&acc)[M], const std::byte* quants, const std::int8_t* x) {
+    if constexpr (M == 1) return tiles::Q4<T>::dot(acc, quants, x);
     for (int m = 0; m + 1 < M; m += 2) {
       Pair pair;
       for (int j = 0; j < 4; j += 2) {
         const auto first = T::nibbles(quants + 64 * j), second = T::nibbles(quants + 64 * j + 64);
-        pair.add(first.low, second.low, x + m * stride + 4 * j, stride);
-        pair.add(first.high, second.high, x + m * stride + 16 + 4 * j, stride);
+        pair.add(first.low, second.low, x + 32 * m + 4 * j);
+        pair.add(first.high, second.high, x + 32 * m + 16 + 4 * j);
       }
       pair.add_to(acc[m], acc[m + 1]);
     }

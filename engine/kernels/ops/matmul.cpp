@@ -37,12 +37,14 @@ void matmul_float(const KernelSet& set, const KernelCall& call, Shape shape) {
 }
 
 Int8Rows quantise(const KernelSet& set, const float* x, Shape shape) {
-  const std::size_t elements = std::size_t{shape.batch} * shape.k, blocks = elements / kBlock;
-  auto* scales = scratch<float>(Scratch::b, 2 * blocks + elements / sizeof(float));
+  const std::size_t row_blocks = shape.k / kBlock, blocks = row_blocks * shape.batch;
+  auto* scales = scratch<float>(Scratch::b, blocks * (2 + kBlock / sizeof(float)));
   auto* sums = reinterpret_cast<std::int32_t*>(scales + blocks);
   auto* quants = reinterpret_cast<std::int8_t*>(sums + blocks);
-  set.quantise(x, blocks, quants, scales, sums);
-  return {quants, scales, sums, shape.k};
+  for (std::size_t b = 0; b < shape.batch; ++b) {
+    set.quantise(x + b * shape.k, row_blocks, shape.batch, quants + b * kBlock, scales + b, sums + b);
+  }
+  return {quants, scales, sums, row_blocks, shape.batch};
 }
 
 // Rows in file order, made into a group of Layout::tiled: 4-byte units of each row go to that row's lane.
@@ -69,11 +71,11 @@ class Int8Matmul {
       const std::uint32_t group = first / kTileRows * kTileRows;
       const std::uint32_t whole = group == first ? (run.end() - first) / kTileRows : 0;
       if (whole > 0) {
-        multiply_(w_.data() + group * stride_, whole, x_, shape_.batch, y_ + first, shape_.n);
+        multiply_(w_.data() + group * stride_, whole, x_, y_ + first, shape_.n);
         first += whole * kTileRows;
       } else {
         const std::uint32_t count = std::min(group + kTileRows, run.end()) - first;
-        multiply_(w_.data() + group * stride_, 1, x_, shape_.batch, partial(), kTileRows);
+        multiply_(w_.data() + group * stride_, 1, x_, partial(), kTileRows);
         for (std::uint32_t i = 0; i < count; ++i) store(first + i, first + i - group);
         first += count;
       }
@@ -91,7 +93,7 @@ class Int8Matmul {
     for (std::uint32_t r = 0; r < kTileRows; ++r) rows[r] = w_.data() + waiting_[std::min(r, waiting_count_ - 1)] * stride_;
     auto* tile = scratch<std::byte>(Scratch::d, kTileRows * stride_);
     interleave(rows, block_bytes(w_.format), shape_.k / kBlock, tile);
-    multiply_(tile, 1, x_, shape_.batch, partial(), kTileRows);
+    multiply_(tile, 1, x_, partial(), kTileRows);
     for (std::uint32_t r = 0; r < waiting_count_; ++r) store(waiting_[r], r);
     waiting_count_ = 0;
   }

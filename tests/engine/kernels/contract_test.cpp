@@ -1,0 +1,120 @@
+#include "engine/kernels/contract.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "engine/kernels/compute_function.hpp"
+#include "tests/engine/kernels/call_kit.hpp"
+
+namespace vitro {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+
+std::string message_of(const KernelCall& call) {
+  try {
+    contract::check_call(call);
+  } catch (const RunError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+KernelCall good_matmul() {
+  Rng rng(1);
+  return matmul_call(rng, Format::q4_0, Layout::tiled, variant::kInt8, {32, 64, 3});
+}
+
+TEST(Contract, random_calls_of_every_operator_are_accepted) {
+  Rng rng(2);
+  for (const Op op : kAllOps) {
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(message_of(random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8)), "accepted");
+  }
+}
+
+TEST(Contract, a_broken_matmul_is_named_by_operand_and_shape) {
+  const auto broken = [](const std::function<void(KernelCall&)>& change) {
+    KernelCall call = good_matmul();
+    change(call);
+    return message_of(call);
+  };
+  EXPECT_EQ(message_of(good_matmul()), "accepted");
+  EXPECT_EQ(broken([](KernelCall& c) { c.in[1].shape[1] = 96; }), "matmul: operand x is f32 [3, 96]: dimension 1 has to be 64");
+  EXPECT_EQ(broken([](KernelCall& c) { c.out[0].shape[0] = 2; }), "matmul: operand y is f32 [2, 32]: dimension 0 has to be 3");
+  EXPECT_EQ(broken([](KernelCall& c) { c.variant = variant::kFloat; }),
+            "matmul: operand W is q4_0 [32, 64] tiled: variant float does not take it");
+  EXPECT_EQ(broken([](KernelCall& c) { c.slice = {8, 8}; }), "matmul: slice 8+8 cuts a tile of 16");
+  EXPECT_EQ(broken([](KernelCall& c) { c.slice = {16, 32}; }), "matmul: slice 16+32 is outside [0, 32)");
+  EXPECT_THAT(broken([](KernelCall& c) { c.in[0].offset = 1; }), HasSubstr("1152 bytes at offset 1 leave its lease of 1152"));
+  EXPECT_THAT(broken([](KernelCall& c) { c.in[0].shape[1] = 72; }), HasSubstr("whole blocks of 32"));
+  EXPECT_THAT(broken([](KernelCall& c) { c.in[0].shape[0] = 24; }), HasSubstr("dimension 1 has to be 24"));
+  EXPECT_THAT(broken([](KernelCall& c) { c.in[1].offset = 2; }), HasSubstr("leave its lease"));
+  EXPECT_EQ(broken([](KernelCall& c) { c.in.pop_back(); }), "matmul: 1 inputs (expected 2 to 3)");
+  EXPECT_EQ(broken([](KernelCall& c) { c.rows = std::make_shared<std::vector<std::uint32_t>>(std::vector<std::uint32_t>{3, 3}); }),
+            "matmul: row 3 is out of order or outside the slice");
+  EXPECT_EQ(broken([](KernelCall& c) { c.in[0].memory = Lease(); }), "matmul: operand W is q4_0 [32, 64] tiled: it has no memory");
+}
+
+TEST(Contract, positions_have_to_be_inside_the_block_table_and_the_pool) {
+  Rng rng(3);
+  KernelCall call = random_call(rng, Op::attention, variant::kFloat);
+  KernelCall beyond = call;
+  beyond.batch = std::make_shared<std::vector<SeqPos>>(call.batch->size(), SeqPos{0, 64});
+  EXPECT_THAT(message_of(beyond), HasSubstr("position 64 needs block"));
+  for (std::uint32_t i = 0; i < elements(call.in[2]); ++i) call.in[2].as<std::uint32_t>()[i] = 1'000'000;
+  EXPECT_THAT(message_of(call), HasSubstr("block 1000000 is outside a pool of"));
+}
+
+TEST(Contract, parameters_out_of_range_are_refused) {
+  Rng rng(4);
+  KernelCall route = random_call(rng, Op::route, variant::kFloat);
+  route.params[0] = 0;
+  EXPECT_THAT(message_of(route), HasSubstr("parameter k is 0.000000 (expected a whole number from 1 to"));
+  KernelCall sample = random_call(rng, Op::sample, variant::kFloat);
+  sample.params[0] = -1;
+  EXPECT_THAT(message_of(sample), HasSubstr("temperature"));
+  KernelCall rope = random_call(rng, Op::rope, variant::kFloat);
+  rope.params[1] = 3;
+  EXPECT_THAT(message_of(rope), HasSubstr("rope: "));
+}
+
+TEST(ComputeFunction, data_that_names_rows_outside_is_a_run_error) {
+  Rng rng(5);
+  KernelCall embed = random_call(rng, Op::embed, variant::kFloat);
+  embed.in[1].as<std::uint32_t>()[0] = 99;
+  EXPECT_THROW(ComputeFunction().execute(embed), RunError);
+  KernelCall sample = random_call(rng, Op::sample, variant::kFloat);
+  sample.in[0].as<float>()[0] = std::nanf("");
+  EXPECT_THROW(ComputeFunction().execute(sample), RunError);
+}
+
+TEST(ComputeFunction, a_phantom_operand_is_a_run_error) {
+  KernelCall call = good_matmul();
+  call.in[0].memory = Lease(std::make_shared<Block>(Block{Placement::dram, Region::fixed, 1 << 20, nullptr, 0}));
+  EXPECT_THROW(ComputeFunction().execute(call), RunError);
+}
+
+TEST(ComputeFunction, unknown_sets_are_the_users_mistake_and_the_message_lists_the_known) {
+  try {
+    ComputeFunction function({"sse9"});
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\"sse9\""));
+    EXPECT_THAT(error.what(), HasSubstr("portable"));
+  }
+}
+
+TEST(Variants, names_lead_back_and_layouts_are_those_of_the_header) {
+  for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kReference}) EXPECT_EQ(variant::by_name(variant::name(id)), id);
+  EXPECT_EQ(variant::by_name("float64"), VariantId::none);
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_0, Layout::tiled));
+  EXPECT_FALSE(variant::supports(variant::kInt8, Format::f16, Layout::rows));
+  EXPECT_FALSE(variant::supports(variant::kFloat, Format::q4_0, Layout::tiled));
+  EXPECT_TRUE(variant::supports(variant::kFloat, Format::q6_k, Layout::rows));
+}
+
+}  // namespace
+}  // namespace vitro
