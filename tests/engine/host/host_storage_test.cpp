@@ -57,6 +57,11 @@ Task<void> read_one(Machine* machine, ReadRequest request, IoResult* result) {
   *result = co_await machine->storage.read(std::move(request));
 }
 
+bool untouched(const std::byte* data, Bytes size) {
+  const std::vector<std::byte> pattern(size, std::byte{0xee});
+  return size == 0 || std::memcmp(data, pattern.data(), size) == 0;
+}
+
 TEST_P(HostStorageLaws, any_extent_brings_its_bytes_and_touches_no_others) {
   struct Case {
     Bytes offset, length, into;
@@ -73,8 +78,8 @@ TEST_P(HostStorageLaws, any_extent_brings_its_bytes_and_touches_no_others) {
     ASSERT_TRUE(result.status.ok()) << result.status.message;
     EXPECT_EQ(result.done, c.length);
     EXPECT_EQ(std::memcmp(into.data() + c.into, bytes_.data() + c.offset, c.length), 0);
-    for (Bytes i = 0; i < c.into; ++i) ASSERT_EQ(into.data()[i], std::byte{0xee});
-    for (Bytes i = c.into + c.length; i < into.size(); ++i) ASSERT_EQ(into.data()[i], std::byte{0xee});
+    EXPECT_TRUE(untouched(into.data(), c.into));
+    EXPECT_TRUE(untouched(into.data() + c.into + c.length, into.size() - c.into - c.length));
   }
 }
 
