@@ -55,7 +55,9 @@ std::vector<double> capped_power_law(std::uint32_t n, double skew, double fracti
 }
 
 std::uint32_t last_dimension(const KernelCall& call, std::string_view what) {
-  if (call.in.empty() || call.in[0].shape[1] == 0) throw RunError(fmt::format("{}: the operand has no {} to draw from", to_string(call.op), what));
+  if (call.in.empty() || call.in[0].shape[1] == 0) {
+    throw RunError(fmt::format("{}: the operand has no {} to draw from", to_string(call.op), what));
+  }
   return call.in[0].shape[1];
 }
 
@@ -66,18 +68,16 @@ struct DrawFunction::Table {
 };
 
 DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed) : profile_(std::move(profile)), seed_(seed) {
-  const auto within = [](double value, double max) { return value >= 0 && value <= max; };
+  const auto check = [](const std::string& what, double value, double max) {
+    if (!(value >= 0 && value <= max)) throw ConfigError(fmt::format("activation profile: {} {} (expected 0 to {})", what, value, max));
+  };
   if (profile_.layers.empty()) throw ConfigError("activation profile: there is no layer");
   for (std::size_t i = 0; i < profile_.layers.size(); ++i) {
-    if (!within(profile_.layers[i].fraction, 1)) {
-      throw ConfigError(fmt::format("activation profile: layer {}: firing fraction {} (expected 0 to 1)", i, profile_.layers[i].fraction));
-    }
-    if (!within(profile_.layers[i].skew, 10)) {
-      throw ConfigError(fmt::format("activation profile: layer {}: skew {} (expected 0 to 10)", i, profile_.layers[i].skew));
-    }
+    check(fmt::format("layer {}: firing fraction", i), profile_.layers[i].fraction, 1);
+    check(fmt::format("layer {}: skew", i), profile_.layers[i].skew, 10);
   }
-  if (!within(profile_.expert_skew, 10)) throw ConfigError(fmt::format("activation profile: expert skew {} (expected 0 to 10)", profile_.expert_skew));
-  if (!within(profile_.persistence, 1)) throw ConfigError(fmt::format("activation profile: persistence {} (expected 0 to 1)", profile_.persistence));
+  check("expert skew", profile_.expert_skew, 10);
+  check("persistence", profile_.persistence, 1);
   if (profile_.stretch == 0) throw ConfigError("activation profile: a stretch of 0 tokens (expected 1 or more)");
 }
 

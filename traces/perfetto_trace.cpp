@@ -43,6 +43,41 @@ class Lanes {
   std::vector<std::vector<std::int64_t>> open_;
 };
 
+// The JSON text, one event per line.
+class EventWriter {
+ public:
+  EventWriter(const std::string& process, std::size_t dropped) {
+    out_ = fmt::format(R"({{"displayTimeUnit":"ns","otherData":{{"schema":"vitro.trace/1","process":{},"dropped_events":{}}},)",
+                       json_text(process), dropped);
+    out_ += R"("traceEvents":[)";
+  }
+
+  void metadata(std::string_view what, int pid, int tid, std::string_view key, std::string_view text) {
+    emit(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"{}":{}}}}})", pid, tid, what, key, json_text(text));
+  }
+  void counter(int pid, std::string_view name, std::int64_t at_ps, double value) {
+    emit(R"({{"ph":"C","pid":{},"name":{},"ts":{},"args":{{"value":{}}}}})", pid, json_text(name), microseconds(at_ps),
+         nlohmann::json(value).dump());
+  }
+  void span(int pid, int tid, std::string_view name, std::int64_t begin_ps, std::int64_t end_ps, std::string_view detail) {
+    const std::string args = detail.empty() ? "" : fmt::format(R"(,"args":{{"detail":{}}})", json_text(detail));
+    emit(R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{},"dur":{}{}}})", pid, tid, json_text(name), microseconds(begin_ps),
+         microseconds(end_ps - begin_ps), args);
+  }
+  std::string finish() && { return std::move(out_ += "\n]}\n"); }
+
+ private:
+  template <class... Args>
+  void emit(fmt::format_string<Args...> format, Args&&... args) {
+    out_ += separator_;
+    separator_ = ",\n";
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  }
+
+  std::string out_;
+  const char* separator_ = "\n";
+};
+
 }  // namespace
 
 PerfettoTrace::PerfettoTrace(std::string process, TraceLimits limits) : process_(std::move(process)), limits_(limits) { intern(""); }
@@ -116,10 +151,6 @@ std::vector<const PerfettoTrace::Event*> PerfettoTrace::sorted() const {
 
 std::string PerfettoTrace::json() const {
   const std::scoped_lock lock(mutex_);
-  // Tracks are numbered by (group, name): which thread asked for its track first must not show.
-  std::map<std::string, int> groups;
-  for (const auto& [key, id] : track_ids_) groups.try_emplace(key.first, static_cast<int>(groups.size()) + 1);
-
   const std::vector<const Event*> order = sorted();
   std::vector<Lanes> lanes(tracks_.size());
   std::vector<std::size_t> lane_of;
@@ -128,49 +159,36 @@ std::string PerfettoTrace::json() const {
     lane_of.push_back(event->name == kCounter ? 0 : lanes[event->track].place(event->begin_ps, event->end_ps_or_value));
   }
 
-  std::string out = fmt::format("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"schema\":\"vitro.trace/1\",\"process\":{},\"dropped_events\":{}}},",
-                                json_text(process_), dropped_events_);
-  out += "\"traceEvents\":[";
-  const char* separator = "\n";
-  const auto emit = [&]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
-    out += separator;
-    separator = ",\n";
-    fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
-  };
-  for (const auto& [group, pid] : groups) {
-    emit("{{\"ph\":\"M\",\"pid\":{},\"tid\":0,\"name\":\"process_name\",\"args\":{{\"name\":{}}}}}", pid, json_text(process_ + ": " + group));
-  }
+  EventWriter out(process_, dropped_events_);
+  // Processes and threads are numbered by (group, name): which thread asked for its track first must not show.
+  std::map<std::string, int> pids;
+  for (const auto& [key, id] : track_ids_) pids.try_emplace(key.first, static_cast<int>(pids.size()) + 1);
+  for (const auto& [group, pid] : pids) out.metadata("process_name", pid, 0, "name", process_ + ": " + group);
   std::vector<int> first_tid(tracks_.size());
   int tid = 1;
   for (const auto& [key, id] : track_ids_) {
     const auto track = static_cast<std::size_t>(id);
     first_tid[track] = tid;
     for (std::size_t lane = 0; lane < lanes[track].count(); ++lane, ++tid) {
-      const std::string name = lane == 0 ? key.second : fmt::format("{} ({})", key.second, lane + 1);
-      emit("{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"thread_name\",\"args\":{{\"name\":{}}}}}", groups[key.first], tid, json_text(name));
+      out.metadata("thread_name", pids[key.first], tid, "name", lane == 0 ? key.second : fmt::format("{} ({})", key.second, lane + 1));
     }
   }
   if (dropped_events_ > 0) {
-    const std::string note = fmt::format("trace cut: {} later events were dropped at the limit of {}", dropped_events_, limits_.events);
-    emit("{{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_labels\",\"args\":{{\"labels\":{}}}}}", json_text(note));
+    out.metadata("process_labels", 1, 0, "labels",
+                 fmt::format("trace cut: {} later events were dropped at the limit of {}", dropped_events_, limits_.events));
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
     const Event& event = *order[i];
     const Track& track = tracks_[event.track];
-    const int pid = groups[track.group];
+    const int pid = pids[track.group];
     if (event.name == kCounter) {
-      const double value = std::bit_cast<double>(event.end_ps_or_value);
-      emit("{{\"ph\":\"C\",\"pid\":{},\"name\":{},\"ts\":{},\"args\":{{\"value\":{}}}}}", pid, json_text(track.name), microseconds(event.begin_ps),
-           nlohmann::json(value).dump());
-      continue;
+      out.counter(pid, track.name, event.begin_ps, std::bit_cast<double>(event.end_ps_or_value));
+    } else {
+      out.span(pid, first_tid[event.track] + static_cast<int>(lane_of[i]), texts_[event.name], event.begin_ps, event.end_ps_or_value,
+               texts_[event.detail]);
     }
-    emit("{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":{},\"ts\":{},\"dur\":{}", pid, first_tid[event.track] + static_cast<int>(lane_of[i]),
-         json_text(texts_[event.name]), microseconds(event.begin_ps), microseconds(event.end_ps_or_value - event.begin_ps));
-    if (event.detail != 0) out += fmt::format(",\"args\":{{\"detail\":{}}}", json_text(texts_[event.detail]));
-    out += "}";
   }
-  out += "\n]}\n";
-  return out;
+  return std::move(out).finish();
 }
 
 std::string PerfettoTrace::decisions_jsonl() const {
@@ -178,12 +196,14 @@ std::string PerfettoTrace::decisions_jsonl() const {
   std::string out;
   std::size_t n = 0;
   for (const Decision& decision : decisions_) {
-    fmt::format_to(std::back_inserter(out), "{{\"n\":{},\"kind\":{},\"what\":{},\"where\":{}}}\n", n++, json_text(texts_[decision.kind]),
+    fmt::format_to(std::back_inserter(out), R"({{"n":{},"kind":{},"what":{},"where":{}}})", n++, json_text(texts_[decision.kind]),
                    json_text(texts_[decision.what]), json_text(texts_[decision.where]));
+    out += '\n';
   }
   if (dropped_decisions_ > 0) {
-    fmt::format_to(std::back_inserter(out), "{{\"n\":{},\"kind\":\"cut\",\"what\":\"{} later decisions were dropped\",\"where\":\"trace\"}}\n",
-                   n, dropped_decisions_);
+    const std::string what = json_text(fmt::format("{} later decisions were dropped", dropped_decisions_));
+    fmt::format_to(std::back_inserter(out), R"({{"n":{},"kind":"cut","what":{},"where":"trace"}})", n, what);
+    out += '\n';
   }
   return out;
 }

@@ -203,11 +203,15 @@ std::string Recording::to_bytes() const {
 
 Recording Recording::from_bytes(std::string_view bytes, const std::string& name) {
   if (!bytes.starts_with(kMagic)) throw ConfigError(fmt::format("{}: not a recording (it does not begin with {})", name, kMagic));
-  if (bytes.size() < kMagic.size() + 1 + kTrailer) throw ConfigError(fmt::format("{}: the recording is cut after {} bytes", name, bytes.size()));
+  if (bytes.size() < kMagic.size() + 1 + kTrailer) {
+    throw ConfigError(fmt::format("{}: the recording is cut after {} bytes", name, bytes.size()));
+  }
   Parser in(bytes.substr(0, bytes.size() - kTrailer), name);
   for (std::size_t i = 0; i < kMagic.size(); ++i) in.number(0x7f);
   const std::uint64_t version = in.number(~std::uint64_t{0});
-  if (version != kVersion) throw ConfigError(fmt::format("{}: recording of version {}, this program reads version {}", name, version, kVersion));
+  if (version != kVersion) {
+    throw ConfigError(fmt::format("{}: recording of version {}, this program reads version {}", name, version, kVersion));
+  }
   Hash hash;
   hash.add(bytes.substr(0, bytes.size() - kTrailer));
   std::uint64_t stored = 0;

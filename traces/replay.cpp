@@ -22,7 +22,8 @@ const T& find(const std::map<OutcomeKey, T>& entries, const OutcomeKey& key, std
 IndexList fired_in(const FiredNeurons& fired, const KernelCall& call, const OutcomeKey& key) {
   const auto [first, end] = slice_range(call);
   const auto require = [&, &key = key](std::uint32_t from, std::uint32_t to) {
-    if (!fired.covers(from, to)) throw RunError(fmt::format("the recording does not know neurons {} to {} of {}", from, to, to_string(key)));
+    if (fired.covers(from, to)) return;
+    throw RunError(fmt::format("the recording does not know neurons {} to {} of {}", from, to, to_string(key)));
   };
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
   if (call.rows != nullptr) {

@@ -65,7 +65,8 @@ class Events final : public Json::json_sax_t {
     if (end < counted_to_) counted_to_ = 0, line_ = 1;
     const std::size_t last = std::max<std::size_t>(end, 1) - 1;
     if (last > counted_to_) {
-      line_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_to_), text_.begin() + static_cast<std::ptrdiff_t>(last), '\n'));
+      const std::string_view passed = text_.substr(counted_to_, last - counted_to_);
+      line_ += static_cast<int>(std::count(passed.begin(), passed.end(), '\n'));
       counted_to_ = last;
     }
     return {file_, line_};

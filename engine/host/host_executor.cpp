@@ -35,6 +35,7 @@ void HostExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) {
   {
     const std::scoped_lock lock(mutex_);
     inbox_.push_back({when, 0, handle});
+    posted_.store(true, std::memory_order_relaxed);
     asleep = std::exchange(asleep_, false);
   }
   if (asleep) wake();
@@ -50,6 +51,7 @@ void HostExecutor::drain_inbox() {
   {
     const std::scoped_lock lock(mutex_);
     drained_.swap(inbox_);
+    posted_.store(false, std::memory_order_relaxed);
   }
   for (Event& event : drained_) {
     event.sequence = sequence_++;
@@ -65,6 +67,19 @@ bool HostExecutor::resume_one() {
   ready_.pop();
   handle.resume();
   return true;
+}
+
+// True when something arrived meanwhile.
+bool HostExecutor::spin() {
+  if (spin_.count() == 0 || neighbour_->busy()) return false;
+  const std::size_t before = ready_.size();
+  for (const Picoseconds until = now() + spin_; now() < until;) {
+    if (posted_.load(std::memory_order_relaxed)) return true;
+    for (Device* device : devices_) device->reap();
+    if (ready_.size() != before || (before > 0 && ready_.top().when <= now())) return true;
+    std::this_thread::yield();
+  }
+  return false;
 }
 
 void HostExecutor::sleep() {
@@ -112,7 +127,7 @@ void HostExecutor::run(Task<void>& task) {
     for (Device* device : devices_) device->reap();
     if (resume_one()) continue;
     for (Device* device : devices_) device->flush();
-    sleep();
+    if (!spin()) sleep();
   }
   task.result();
 }

@@ -46,6 +46,11 @@ class HostExecutor final : public Executor, public Clock {
 
   // Before run() only. The device has to outlive the last run().
   void add(Device& device) { devices_.push_back(&device); }
+  // Poll this long before sleeping, unless `neighbour`, the worker on the policy thread's own CPU, has work to do.
+  void set_spin(Picoseconds spin, const Device& neighbour) {
+    spin_ = spin;
+    neighbour_ = &neighbour;
+  }
 
   // Runs until `task` is done and rethrows its error. A task that waits for something that nobody will do is our bug.
   void run(Task<void>& task);
@@ -62,11 +67,14 @@ class HostExecutor final : public Executor, public Clock {
 
   void drain_inbox();
   bool resume_one();
+  bool spin();
   void sleep();
 
   std::int64_t start_ns_;
   int wake_fd_;
   std::vector<Device*> devices_;
+  Picoseconds spin_{0};
+  const Device* neighbour_ = nullptr;
   std::atomic<std::thread::id> policy_thread_{};
 
   // Of the policy thread.
@@ -78,6 +86,7 @@ class HostExecutor final : public Executor, public Clock {
   std::mutex mutex_;
   std::vector<Event> inbox_;  // guarded by mutex_
   bool asleep_ = false;       // guarded by mutex_
+  std::atomic<bool> posted_ = false;  // something is in the inbox: what a spinning policy thread looks at
 };
 
 }  // namespace vitro

@@ -15,7 +15,8 @@ namespace vitro {
 namespace {
 
 Status failure(const std::string& path, std::string_view what) {
-  return {errno == ENOSPC || errno == EDQUOT ? Code::no_space : Code::io_error, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
+  const Code code = errno == ENOSPC || errno == EDQUOT ? Code::no_space : Code::io_error;
+  return {code, fmt::format("{}: {}: {}", path, what, std::strerror(errno))};
 }
 
 // Some filesystems accept the flag and refuse the reads.

@@ -73,11 +73,14 @@ class HostMachine final : public MachineHost {
     if (caps.size() > cores) notes_.push_back(fmt::format("{} units share {} cores", caps.size(), cores));
     std::vector<ComputeUnit*> pointers;
     for (std::size_t i = 0; i < caps.size(); ++i) {
-      units_.push_back(std::make_unique<HostUnit>(caps[i], i, options.worker_spin, executor_, function, trace, activity_));
+      const bool beside_policy = caps[i].os_cpu == caps[0].os_cpu;
+      const Picoseconds spin = beside_policy ? Picoseconds(0) : options.spin;
+      units_.push_back(std::make_unique<HostUnit>(caps[i], i, spin, executor_, function, trace, activity_));
       executor_.add(*units_.back());
       pointers.push_back(units_.back().get());
       if (!units_.back()->pinned()) notes_.push_back(fmt::format("{} could not be pinned to CPU {}", caps[i].name, caps[i].os_cpu));
     }
+    executor_.set_spin(options.spin, *units_[0]);
     machine_.emplace(Machine{executor_, executor_, std::move(pointers), *storage_, memory_, trace, options.seed});
   }
 

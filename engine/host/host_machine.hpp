@@ -22,8 +22,9 @@ struct HostOptions {
   std::string scratch_folder;          // empty: the system's folder for temporary files
   bool force_portable_storage = false;  // pread on threads, even where io_uring works
   bool direct_io = true;
-  // How long an idle worker polls before it sleeps. Saves a wake-up per hand-off and costs a busy core meanwhile.
-  Picoseconds worker_spin{0};
+  // How long idle threads poll before they sleep. It saves the wake-up of a hand-off and keeps cores busy meanwhile
+  // (docs/machine-host.md has the measurements). The policy thread and the worker on its CPU never spin against each other.
+  Picoseconds spin{20'000'000};  // 20 us
   std::uint64_t seed = 0;
 };
 

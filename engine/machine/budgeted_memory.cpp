@@ -49,6 +49,10 @@ std::byte* map_pages(Bytes size) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
+bool whole_pages(const Lease& range, Bytes offset, Bytes length) {
+  return offset % kPageSize == 0 && length % kPageSize == 0 && offset <= range.size() && length <= range.size() - offset;
+}
+
 }  // namespace
 
 BudgetedMemory::BudgetedMemory(std::array<Bytes, kPlacements> limits, bool phantom) : account_(std::make_shared<Account>()) {
@@ -90,7 +94,7 @@ Result<Lease> BudgetedMemory::reserve(Bytes size, Placement where, Region region
 }
 
 Status BudgetedMemory::commit(const Lease& range, Bytes offset, Bytes length) {
-  VITRO_CHECK(offset % kPageSize == 0 && length % kPageSize == 0 && offset + length <= range.size(), "commit in whole pages of the range");
+  VITRO_CHECK(whole_pages(range, offset, length), "commit in whole pages of the range");
   const std::scoped_lock lock(account_->mutex);
   const Status status = account_->charge(range.placement(), range.block()->region, length);
   if (status.ok()) account_->committed[range.id()] += length;
@@ -98,7 +102,7 @@ Status BudgetedMemory::commit(const Lease& range, Bytes offset, Bytes length) {
 }
 
 void BudgetedMemory::decommit(const Lease& range, Bytes offset, Bytes length) {
-  VITRO_CHECK(offset % kPageSize == 0 && length % kPageSize == 0 && offset + length <= range.size(), "decommit in whole pages of the range");
+  VITRO_CHECK(whole_pages(range, offset, length), "decommit in whole pages of the range");
   if (range.data() != nullptr) ::madvise(range.data() + offset, length, MADV_DONTNEED);
   const std::scoped_lock lock(account_->mutex);
   Bytes& committed = account_->committed[range.id()];

@@ -42,7 +42,8 @@ namespace {
 class VirtualUnit final : public ComputeUnit {
  public:
   VirtualUnit(UnitCaps caps, const VirtualMachineSpec& spec, VirtualExecutor& executor, Function& function, TraceSink& trace)
-      : caps_(std::move(caps)), spec_(spec), executor_(executor), function_(function), trace_(trace), track_(trace.track("units", caps_.name)) {}
+      : caps_(std::move(caps)), spec_(spec), executor_(executor), function_(function), trace_(trace),
+        track_(trace.track("units", caps_.name)) {}
 
   const UnitCaps& caps() const override { return caps_; }
   Executor& executor() override { return executor_; }

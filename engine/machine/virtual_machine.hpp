@@ -53,7 +53,9 @@ struct VirtualMachineSpec {
   bool phantom = false;
   std::optional<std::uint64_t> shuffle;
   // Time of one call on a unit, and of one read once it is at the head of the queue. Pure.
-  std::function<Picoseconds(const UnitCaps&, const KernelCall&)> price = [](const UnitCaps&, const KernelCall&) { return Picoseconds(1000); };
+  std::function<Picoseconds(const UnitCaps&, const KernelCall&)> price = [](const UnitCaps&, const KernelCall&) {
+    return Picoseconds(1000);
+  };
   std::function<Picoseconds(const ReadRequest&)> read_price = [](const ReadRequest&) { return Picoseconds(1000); };
   // Faults: a status that is not ok makes the read fail with it.
   std::function<Status(const ReadRequest&)> read_fault = [](const ReadRequest&) { return Status{}; };

@@ -34,7 +34,9 @@ KernelCall call_over(Op op, std::uint32_t n, std::vector<SeqPos> batch, std::arr
   return call;
 }
 
-Ids fired(Function& function, const KernelCall& call, std::size_t row = 0) { return *std::get<ActiveSet>(function.execute(call)).rows[row]; }
+Ids fired(Function& function, const KernelCall& call, std::size_t row = 0) {
+  return *std::get<ActiveSet>(function.execute(call)).rows[row];
+}
 
 DrawProfile skewed() {
   DrawProfile profile;

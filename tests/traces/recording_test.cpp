@@ -85,7 +85,8 @@ std::string run_error(Function& function, const KernelCall& call) {
 
 TEST(Replay, a_question_that_was_never_recorded_is_named) {
   ReplayFunction replay(record_a_run());
-  EXPECT_EQ(run_error(replay, call_of(Op::glu, 300, 1, {{0, 77}})), "the recording has no active neurons for layer 1, sequence 0, position 77");
+  EXPECT_EQ(run_error(replay, call_of(Op::glu, 300, 1, {{0, 77}})),
+            "the recording has no active neurons for layer 1, sequence 0, position 77");
   EXPECT_EQ(run_error(replay, call_of(Op::route, 8, 0, {{1, 0}})), "the recording has no experts for layer 0, sequence 1, position 0");
   EXPECT_EQ(run_error(replay, call_of(Op::sample, 8, -1, {{2, 0}})), "the recording has no token for sequence 2, position 0");
   EXPECT_EQ(run_error(replay, call_of(Op::glu, 301, 1, {{0, 0}})),
@@ -110,7 +111,9 @@ TEST(Recorder, workers_may_record_at_once) {
   std::vector<std::thread> threads;
   for (std::uint32_t t = 0; t < 4; ++t) {
     threads.emplace_back([&recorder, t] {
-      for (std::uint32_t position = 0; position < 50; ++position) recorder.execute(call_of(Op::glu, 400, 0, {{0, position}}, {100 * t, 100}));
+      for (std::uint32_t position = 0; position < 50; ++position) {
+        recorder.execute(call_of(Op::glu, 400, 0, {{0, position}}, {100 * t, 100}));
+      }
     });
   }
   for (std::thread& thread : threads) thread.join();

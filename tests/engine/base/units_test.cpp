@@ -14,10 +14,13 @@ struct Good {
 };
 
 TEST(Quantity, units_scale_to_the_base_unit) {
-  for (const Good& good : {Good{"59.6 GB/s", Dimension::bandwidth, 59.6e9}, Good{"8 MiB", Dimension::bytes, 8388608}, Good{"1 GB", Dimension::bytes, 1e9},
-                           Good{"1 GiB", Dimension::bytes, 1073741824}, Good{"15us", Dimension::time, 15e-6}, Good{" 3.3 GHz ", Dimension::frequency, 3.3e9},
-                           Good{"50%", Dimension::ratio, 0.5}, Good{"1e3 ns", Dimension::time, 1e-6}, Good{"-2 degC", Dimension::temperature, -2},
-                           Good{"1 pJ/bit", Dimension::energy_per_byte, 8e-12}, Good{"0.25", Dimension::none, 0.25}}) {
+  const Good all[] = {{"59.6 GB/s", Dimension::bandwidth, 59.6e9}, {"8 MiB", Dimension::bytes, 8388608},
+                      {"1 GB", Dimension::bytes, 1e9}, {"1 GiB", Dimension::bytes, 1073741824},
+                      {"15us", Dimension::time, 15e-6}, {" 3.3 GHz ", Dimension::frequency, 3.3e9},
+                      {"50%", Dimension::ratio, 0.5}, {"1e3 ns", Dimension::time, 1e-6},
+                      {"-2 degC", Dimension::temperature, -2}, {"1 pJ/bit", Dimension::energy_per_byte, 8e-12},
+                      {"0.25", Dimension::none, 0.25}};
+  for (const Good& good : all) {
     double value = -1;
     EXPECT_TRUE(parse_quantity(good.text, good.dimension, value)) << good.text;
     EXPECT_DOUBLE_EQ(value, good.value) << good.text;

@@ -28,7 +28,8 @@ class Topology : public testing::Test {
 TEST_F(Topology, orders_a_phone_fastest_first_and_names_the_classes) {
   const int capacity[] = {300, 300, 800, 800, 800, 1024};
   for (int cpu = 0; cpu < 6; ++cpu) write(cpu, "cpu_capacity", std::to_string(capacity[cpu]) + "\n");
-  const std::vector<Core> expected = {{5, 1024, "big"}, {2, 800, "mid"}, {3, 800, "mid"}, {4, 800, "mid"}, {0, 300, "little"}, {1, 300, "little"}};
+  const std::vector<Core> expected = {{5, 1024, "big"}, {2, 800, "mid"},    {3, 800, "mid"},
+                                      {4, 800, "mid"},  {0, 300, "little"}, {1, 300, "little"}};
   EXPECT_EQ(read({0, 1, 2, 3, 4, 5}), expected);
 }
 

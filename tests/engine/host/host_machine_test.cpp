@@ -69,11 +69,11 @@ TEST(HostMachine, chains_bring_their_outcomes_in_order) {
   EXPECT_EQ(function.calls, 2400);
 }
 
-TEST(HostMachine, spinning_workers_do_the_same) {
+TEST(HostMachine, threads_that_do_not_spin_do_the_same) {
   TinyFunction function;
   NullTrace trace;
   HostOptions options = two_units();
-  options.worker_spin = from_seconds(50e-6);
+  options.spin = Picoseconds(0);
   const auto host = make_host_machine(options, function, trace);
   int right = 0;
   host->run(run_everywhere(&host->machine(), &right));

@@ -57,12 +57,17 @@ Task<void> read_one(Machine* machine, ReadRequest request, IoResult* result) {
   *result = co_await machine->storage.read(std::move(request));
 }
 
+bool untouched(const std::byte* data, Bytes size) {
+  const std::vector<std::byte> pattern(size, std::byte{0xee});
+  return size == 0 || std::memcmp(data, pattern.data(), size) == 0;
+}
+
 TEST_P(HostStorageLaws, any_extent_brings_its_bytes_and_touches_no_others) {
   struct Case {
     Bytes offset, length, into;
   };
-  const Case cases[] = {{0, 4096, 0}, {4096, 8192, 4096}, {1, 1, 0}, {4095, 2, 4096}, {5000, 3000, 17}, {0, MiB, 1}, {MiB - 5, 2 * MiB + 11, 4096},
-                        {0, 5 * MiB, 0}, {3 * MiB, kSize - 3 * MiB, 0}, {kSize - 1, 1, 0}, {kSize - 1234, 1234, 4096}, {0, kSize, 3}};
+  const Case cases[] = {{0, 4096, 0}, {4096, 8192, 4096}, {1, 1, 0}, {4095, 2, 4096}, {5000, 3000, 17}, {0, MiB, 1},
+                        {MiB - 5, 2 * MiB + 11, 4096}, {0, 5 * MiB, 0}, {3 * MiB, kSize - 3 * MiB, 0}, {kSize - 1, 1, 0}, {kSize - 1234, 1234, 4096}, {0, kSize, 3}};
   const FileId file = open();
   for (const Case& c : cases) {
     const Lease into = lease(6 * MiB);
@@ -73,8 +78,8 @@ TEST_P(HostStorageLaws, any_extent_brings_its_bytes_and_touches_no_others) {
     ASSERT_TRUE(result.status.ok()) << result.status.message;
     EXPECT_EQ(result.done, c.length);
     EXPECT_EQ(std::memcmp(into.data() + c.into, bytes_.data() + c.offset, c.length), 0);
-    for (Bytes i = 0; i < c.into; ++i) ASSERT_EQ(into.data()[i], std::byte{0xee});
-    for (Bytes i = c.into + c.length; i < into.size(); ++i) ASSERT_EQ(into.data()[i], std::byte{0xee});
+    EXPECT_TRUE(untouched(into.data(), c.into));
+    EXPECT_TRUE(untouched(into.data() + c.into + c.length, into.size() - c.into - c.length));
   }
 }
 
@@ -111,9 +116,9 @@ TEST_P(HostStorageLaws, a_read_past_the_end_says_where_the_file_ends_and_keeps_w
     IoResult result;
     host_->run(read_one(&machine(), {{file, offset, 4 * MiB}, into, 0}, &result));
     EXPECT_EQ(result.status.code, Code::short_read);
-    EXPECT_NE(result.status.message.find(path_ + ": the file ends at offset " + std::to_string(kSize)), std::string::npos)
-        << result.status.message;
-    EXPECT_NE(result.status.message.find("offset " + std::to_string(offset) + " was asked for"), std::string::npos) << result.status.message;
+    const std::string& message = result.status.message;
+    EXPECT_NE(message.find(path_ + ": the file ends at offset " + std::to_string(kSize)), std::string::npos) << message;
+    EXPECT_NE(message.find("offset " + std::to_string(offset) + " was asked for"), std::string::npos) << message;
     const Bytes there = offset < kSize ? kSize - offset : 0;
     EXPECT_EQ(result.done, there);
     EXPECT_TRUE(there == 0 || std::memcmp(into.data(), bytes_.data() + offset, there) == 0);
