@@ -13,7 +13,7 @@ MACHINE_COLORS = {"host": HOST, "sim": SIM}
 _INK, _FAINT, _GRID = "#1f2933", "#66727f", "#e4e7eb"
 _WORK = ["#2f6f9f", "#e0915a", "#5a9f68", "#8f6bb3", "#c8a33a", "#5aa9b5", "#b5596f"]
 _OPERATIONS = dict(zip(("matmul", "attention", "rms_norm", "glu", "add", "rope", "kv_append"), _WORK))
-_REGIONS = {"fixed": "#2f6f9f", "hot": "#e0915a", "cold": "#c8a33a", "kv": "#5a9f68", "activation": "#8f6bb3", "runtime": "#5aa9b5"}
+_REGIONS = dict(zip(("fixed", "hot", "cold", "kv", "activation", "staging", "runtime"), _WORK))
 _OTHER, _READ, _WRITE = "#aab4bd", "#c0392b", "#8e2a20"
 _STYLE = {
     "font.family": "sans-serif", "font.sans-serif": ["Inter", "Segoe UI", "Helvetica Neue", "Arial", "DejaVu Sans"], "font.size": 9.5,
