@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "test-results"
 # Thread sanitizer: what has threads, and the seam they meet at. Every other configuration runs all that it can build.
 TSAN = re.compile(r"host|machine|decode|attention|ffn")
-FUZZ_SECONDS = 10
+FUZZ_RUNS = 20000
 
 
 @dataclass
@@ -143,7 +143,7 @@ def pytest():
 
 
 def fuzz():
-    """Builds every *_fuzz target and lets each look for trouble for a while, from its corpus if tests/fuzz has one."""
+    """Builds every *_fuzz target and lets each try some thousand inputs, from the seeds in tests/fuzz/<target>."""
     build, log = ROOT / "build" / "fuzz", RESULTS / "fuzz-build.log"
     with open(log, "w") as out:
         if subprocess.run(["cmake", "-S", ROOT, "--preset", "fuzz"], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
@@ -157,8 +157,8 @@ def fuzz():
         program = next(path for path in build.rglob(name) if path.is_file())
         found, seeds = RESULTS / "fuzz" / name, ROOT / "tests" / "fuzz" / name
         found.mkdir(parents=True, exist_ok=True)
-        command = [program, f"-max_total_time={FUZZ_SECONDS}", "-seed=1", "-timeout=20", "-rss_limit_mb=2048",
-                   f"-artifact_prefix={found}/crash-", found, *([seeds] if seeds.is_dir() else [])]
+        command = [program, f"-runs={FUZZ_RUNS}", "-seed=1", "-max_len=16384", "-max_total_time=120", "-timeout=20", "-rss_limit_mb=1024",
+                   "-malloc_limit_mb=64", f"-artifact_prefix={found}/crash-", found, *([seeds] if seeds.is_dir() else [])]
         run = subprocess.run(command, capture_output=True, text=True, errors="replace")
         if run.returncode:
             tally.fail(f"fuzz: {name}", tail(run.stderr))

@@ -236,13 +236,11 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
 
         vitro bench kernels --json
     """
-    if kind not in (None, "kernels", "sim", "engine"):
-        raise ConfigError(f'bench: there is no "{kind}" (expected kernels, sim or engine)')
+    from . import bench as benchmarks
     rows = []
-    for name in [kind] if kind else ["kernels", "sim", "engine"]:
+    for name in [kind] if kind else benchmarks.KINDS:
         with terminal.progress(f"bench {name}") as report:
-            answer = process.call("bench", name, smoke, progress=report)
-        rows += answer["rows"] if isinstance(answer, dict) else answer
+            rows += benchmarks.rows(name, smoke=smoke, progress=report)
     if as_json:
         terminal.print_json({"schema": "vitro.bench/1", "rows": rows})
         return

@@ -72,11 +72,11 @@ def print_story(cases, results, checks, page):
         from rich.console import Console
         from rich.table import Table
         console = Console()
-        grid_ = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-        grid_.add_column("")
+        grid_ = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)  # fits 80 columns
+        grid_.add_column("", no_wrap=True)
         for case, machine in keys:
             color = "cyan" if machine == "host" else "yellow"
-            grid_.add_column(f"[bold]{case}[/]\n[{color}]{machine}[/]", justify="right", style=color)
+            grid_.add_column(f"[bold]{case.replace(', ', chr(10))}[/]\n[{color}]{machine}[/]", justify="right", style=color)
         for name, cells in rows:
             grid_.add_row(caption_of(name), *cells)
         console.print(grid_)
@@ -86,8 +86,9 @@ def print_story(cases, results, checks, page):
         terminal.table("", ["", *(f">{case} {machine}" for case, machine in keys)], [(caption_of(name), *cells) for name, cells in rows])
         for check in checks:
             print("ok:" if check["ok"] else "FAILED:", check["text"])
-    text = next(iter(results.values())).text or ""
-    print(f"\n  “… {text.strip()}”\n\n  host is this computer, sim the simulated phone.\n  report: {page}")
+    story = story_of(next(iter(results.values())))
+    text = f"  “{story['prompt']}{story['text']} …”\n" if story else ""
+    print(f"\n{text}\n  host is this computer, sim the simulated phone.\n  report: {page}")
 
 
 def caption_of(name):

@@ -13,6 +13,7 @@ MACHINE_COLORS = {"host": HOST, "sim": SIM}
 _INK, _FAINT, _GRID = "#1f2933", "#66727f", "#e4e7eb"
 _WORK = ["#2f6f9f", "#e0915a", "#5a9f68", "#8f6bb3", "#c8a33a", "#5aa9b5", "#b5596f"]
 _OPERATIONS = dict(zip(("matmul", "attention", "rms_norm", "glu", "add", "rope", "kv_append"), _WORK))
+_REGIONS = dict(zip(("fixed", "hot", "cold", "kv", "activation", "staging", "runtime"), _WORK))
 _OTHER, _READ, _WRITE = "#aab4bd", "#c0392b", "#8e2a20"
 _STYLE = {
     "font.family": "sans-serif", "font.sans-serif": ["Inter", "Segoe UI", "Helvetica Neue", "Arial", "DejaVu Sans"], "font.size": 9.5,
@@ -131,6 +132,10 @@ def busy_share(trace, group, track, edges):
     return numpy.diff(until) / numpy.diff(edges)
 
 
+def _region_order(name):
+    return list(_REGIONS).index(name) if name in _REGIONS else len(_REGIONS), name
+
+
 _RATES = ("dram", "bandwidth")  # counters of the group "memory" that are GB/s; the others are bytes
 
 
@@ -153,8 +158,9 @@ def memory(trace, *, budget_bytes=None):
     figure, (ax,) = _axes(height=2.7)
     at = numpy.array(times) / 1e3
     floor = numpy.zeros(len(times))
-    for color, name, series in zip(_WORK * len(names), names, values):
-        ax.fill_between(at, floor, floor + series, step="post", color=color, alpha=0.85, linewidth=0, label=name)
+    for name, series in sorted(zip(names, values), key=lambda item: _region_order(item[0])):
+        color = _REGIONS.get(name, _OTHER)
+        ax.fill_between(at, floor, floor + series, step="post", color=color, alpha=0.9, linewidth=0, label=name)
         floor = floor + series
     if budget_bytes:
         ax.axhline(budget_bytes / 2 ** 20, color=_READ, linewidth=1.2, linestyle=(0, (4, 3)))
@@ -233,12 +239,12 @@ def bars(results, metric, *, label=None, scale=1.0):
 @_styled
 def regions(results):
     """Peak bytes by region, one stacked bar per case, the budget as a line. results: {case: Result}."""
-    names = list(dict.fromkeys(name for result in results.values() for name in result.get("peak_memory") or {}))
+    names = sorted({name for result in results.values() for name in result.get("peak_memory") or {}}, key=_region_order)
     figure, (ax,) = _axes(height=1.1 + 0.42 * len(results))
     left = numpy.zeros(len(results))
-    for color, name in zip(_WORK * len(names), names):
+    for name in names:
         sizes = numpy.array([(result.get("peak_memory") or {}).get(name, 0) for result in results.values()]) / 2 ** 20
-        ax.barh(range(len(results)), sizes, 0.6, left=left, color=color, label=name)
+        ax.barh(range(len(results)), sizes, 0.6, left=left, color=_REGIONS.get(name, _OTHER), label=name)
         left += sizes
     for row, result in enumerate(results.values()):
         budget = result.budget_bytes

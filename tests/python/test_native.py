@@ -112,9 +112,11 @@ def test_quantized_model_still_runs(native, tmp_path):
     assert schemes
 
 
-def test_bench_smoke(native):
-    rows = native("bench", "kernels", "--smoke", "--json").json["rows"]
+@pytest.mark.parametrize("kind", ["kernels", "engine", "sim"])
+def test_bench_smoke(native, kind):
+    rows = native("bench", kind, "--smoke", "--json").json["rows"]
     assert rows and all(row["value"] > 0 for row in rows)
+    assert all(row["fraction_of_limit"] > 0 for row in rows if row["limit"])
 
 
 def test_demo_holds_what_it_promises(native, tmp_path):
