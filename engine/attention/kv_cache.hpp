@@ -29,9 +29,9 @@ class KvCache {
   // max_tokens: positions over all sequences that the pool can ever hold. Address space only.
   KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens);
 
-  std::uint32_t create();                        // an empty sequence; ids are never reused
-  std::uint32_t fork(std::uint32_t sequence);    // same content, independent from here on
-  void release(std::uint32_t sequence);          // its blocks return to the budget unless shared
+  std::uint32_t create();                      // an empty sequence; ids are never reused
+  std::uint32_t fork(std::uint32_t sequence);  // same content, independent from here on
+  void release(std::uint32_t sequence);        // its blocks return to the budget unless shared
   std::uint32_t length(std::uint32_t sequence) const;
   std::uint32_t live_blocks() const { return live_blocks_; }
 

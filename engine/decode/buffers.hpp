@@ -10,9 +10,9 @@
 namespace vitro {
 
 struct BufferLimits {
-  std::uint32_t rows = 1;       // of a step
-  std::uint32_t sampled = 1;    // rows whose logits are wanted
-  std::uint32_t routed = 0;     // (row, expert) pairs
+  std::uint32_t rows = 1;     // of a step
+  std::uint32_t sampled = 1;  // rows whose logits are wanted
+  std::uint32_t routed = 0;   // (row, expert) pairs
   std::uint32_t table_width = 1;
 };
 

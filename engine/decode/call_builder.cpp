@@ -87,8 +87,10 @@ std::uint32_t CallBuilder::slice_step(const OperatorGroup& group) const {
 
 std::pair<std::uint32_t, std::uint32_t> CallBuilder::rows_of(const Operator& op, const Site& site) const {
   switch (op.rows) {
-    case RowSet::all: return {0, static_cast<std::uint32_t>(site.step->rows->size())};
-    case RowSet::sampled: return {0, static_cast<std::uint32_t>(site.step->sampled->size())};
+    case RowSet::all:
+      return {0, static_cast<std::uint32_t>(site.step->rows->size())};
+    case RowSet::sampled:
+      return {0, static_cast<std::uint32_t>(site.step->sampled->size())};
     case RowSet::routed:
       // Seen from outside the experts (expert_sum), the partial sums of all of them.
       if (site.expert == nullptr) return {0, static_cast<std::uint32_t>(site.step->experts.rows.size())};
@@ -206,7 +208,8 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       break;
     }
     case Op::kv_append:
-      call.in = {reshaped(in(0), rows, config_.kv_heads, config_.head_dim), reshaped(in(1), rows, config_.kv_heads, config_.head_dim), table};
+      call.in = {reshaped(in(0), rows, config_.kv_heads, config_.head_dim), reshaped(in(1), rows, config_.kv_heads, config_.head_dim),
+                 table};
       call.out = {kv_.pool()};
       break;
     case Op::attention:

@@ -11,16 +11,16 @@ namespace vitro {
 
 // What one step has in common for all its calls.
 struct StepContext {
-  Batch rows;             // every (sequence, position)
-  Batch sampled;          // those whose next token is wanted
+  Batch rows;     // every (sequence, position)
+  Batch sampled;  // those whose next token is wanted
   std::uint32_t table_width = 1;
   Sampling sampling;
-  bool choose = true;     // false: logits only
-  ExpertPlan experts;     // of the layer at hand
+  bool choose = true;  // false: logits only
+  ExpertPlan experts;  // of the layer at hand
 };
 
 struct CallOptions {
-  VariantId matmul;             // where the weights' format allows it; kFloat elsewhere
+  VariantId matmul;  // where the weights' format allows it; kFloat elsewhere
   bool report_active = false;
 };
 
@@ -33,7 +33,7 @@ class CallBuilder {
   UnitQueues build(const Phase& phase, const StepContext& step, std::size_t units) const;
 
  private:
-  struct Site {                  // where in the model and on which unit a call is made
+  struct Site {  // where in the model and on which unit a call is made
     std::size_t unit = 0;
     const Phase* phase = nullptr;
     const StepContext* step = nullptr;

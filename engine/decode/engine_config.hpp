@@ -18,23 +18,23 @@ enum class FunctionKind : std::uint8_t { compute, replay, draw };
 
 struct EngineConfig {
   std::string policy = "dense";
-  std::vector<std::string> units;   // names; empty: `threads` fastest cores
+  std::vector<std::string> units;  // names; empty: `threads` fastest cores
   std::uint32_t threads = 1;
-  std::string kernels = "auto";     // kernel set of the host CPU
-  VariantId matmul;                 // numeric contract of matrix products
-  bool repack = true;               // tiled layouts where the variant can use them
+  std::string kernels = "auto";  // kernel set of the host CPU
+  VariantId matmul;              // numeric contract of matrix products
+  bool repack = true;            // tiled layouts where the variant can use them
   Format kv_format = Format::f32;
   std::uint32_t kv_block_tokens = 16;
   std::uint32_t prefill_chunk = 128;
-  Bytes read_ahead = 0;             // of the mmap policy
+  Bytes read_ahead = 0;  // of the mmap policy
   FunctionKind function = FunctionKind::compute;
-  std::string record, replay;           // recordings to write, to read
+  std::string record, replay;  // recordings to write, to read
   bool numerics() const { return function == FunctionKind::compute; }
 };
 
 struct MemoryConfig {
-  std::optional<Bytes> budget;          // of everything in DRAM
-  std::optional<double> ffn_in_dram;    // share of FFN bytes that may be cached; exclusive with budget
+  std::optional<Bytes> budget;        // of everything in DRAM
+  std::optional<double> ffn_in_dram;  // share of FFN bytes that may be cached; exclusive with budget
 };
 
 }  // namespace vitro

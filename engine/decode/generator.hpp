@@ -7,9 +7,9 @@
 namespace vitro {
 
 struct GenerationRequest {
-  std::vector<std::int32_t> prompt;   // with BOS where the model wants one; not empty
+  std::vector<std::int32_t> prompt;  // with BOS where the model wants one; not empty
   std::uint32_t output_tokens = 1;
-  std::uint32_t sequences = 1;        // all start from the prompt, which is computed once and forked
+  std::uint32_t sequences = 1;  // all start from the prompt, which is computed once and forked
   std::uint32_t prefill_chunk = 128;
   std::optional<std::int32_t> stop_token;
   Sampling sampling;
@@ -18,10 +18,10 @@ struct GenerationRequest {
 };
 
 struct GenerationResult {
-  std::vector<std::vector<std::int32_t>> tokens;   // per sequence; a stop token is not part of it
+  std::vector<std::vector<std::int32_t>> tokens;  // per sequence; a stop token is not part of it
   Picoseconds begin{}, first_token{}, end{};
-  std::vector<Picoseconds> step_times;             // of each decode step, after the first token
-  std::uint64_t decoded = 0;                       // tokens over all sequences in those steps
+  std::vector<Picoseconds> step_times;  // of each decode step, after the first token
+  std::uint64_t decoded = 0;            // tokens over all sequences in those steps
 };
 
 // Greedy or sampled decoding; draws are a function of seed, sequence and position. Sequences end independently: their
@@ -36,6 +36,5 @@ struct Likelihood {
 };
 Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
                        std::uint32_t vocab);
-
 
 }  // namespace vitro

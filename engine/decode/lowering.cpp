@@ -11,9 +11,17 @@ namespace {
 // True when the operator needs the complete input, not just the slice that it writes.
 bool reads_whole(const Operator& consumer, std::uint8_t operand) {
   switch (consumer.op) {
-    case Op::rope: case Op::kv_append: case Op::attention: case Op::glu: case Op::add: case Op::reduce: return false;
-    case Op::expert_sum: return operand != 0;
-    default: return true;
+    case Op::rope:
+    case Op::kv_append:
+    case Op::attention:
+    case Op::glu:
+    case Op::add:
+    case Op::reduce:
+      return false;
+    case Op::expert_sum:
+      return operand != 0;
+    default:
+      return true;
   }
 }
 

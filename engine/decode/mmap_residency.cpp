@@ -46,7 +46,8 @@ MmapResidency::MmapResidency(Machine& machine, const WeightStore& weights, MmapO
   for (const Weight& weight : weights.all()) {
     file_ = weight.extent.file;
     if (!managed(weight)) continue;
-    for (std::uint32_t p = page_of(weight.extent.offset); p < page_of(round_up(weight.extent.offset + weight.extent.length, kPageSize)); ++p) {
+    for (std::uint32_t p = page_of(weight.extent.offset); p < page_of(round_up(weight.extent.offset + weight.extent.length, kPageSize));
+         ++p) {
       mapped_[p] = true;
     }
   }
@@ -70,8 +71,9 @@ Task<void> MmapResidency::load() {
   const Bytes wanted = options_.ffn_in_dram ? static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(weights_.ffn_bytes())) : free;
   const std::uint32_t capacity = page_of(std::min({wanted, free, file_size_}));
   if (capacity == 0) {
-    throw ConfigError(fmt::format("memory.budget: {} of {} are taken by activations, runtime and {} of KV cache; nothing is left for weights",
-                                  format_bytes(budget.used), format_bytes(budget.limit), format_bytes(options_.keep_free)));
+    throw ConfigError(
+        fmt::format("memory.budget: {} of {} are taken by activations, runtime and {} of KV cache; nothing is left for weights",
+                    format_bytes(budget.used), format_bytes(budget.limit), format_bytes(options_.keep_free)));
   }
   cache_.emplace(page_of(file_size_), capacity);
 }
@@ -136,9 +138,10 @@ void MmapResidency::fault(std::uint32_t page, std::uint32_t item) {
       Page& gone = pages_[victim];
       const bool own = (gone.used.phase == phase_ && gone.used.item == item) || (gone.changed.phase == phase_ && gone.changed.item == item);
       if (own) {
-        throw ConfigError(fmt::format("memory: {} for mapped weights is below the smallest working set: one work item and its read-ahead of {} "
-                                      "need more (raise memory.budget or lower engine.read_ahead)",
-                                      format_bytes(Bytes(cache_->capacity()) * kPageSize), format_bytes(options_.read_ahead)));
+        throw ConfigError(
+            fmt::format("memory: {} for mapped weights is below the smallest working set: one work item and its read-ahead of {} "
+                        "need more (raise memory.budget or lower engine.read_ahead)",
+                        format_bytes(Bytes(cache_->capacity()) * kPageSize), format_bytes(options_.read_ahead)));
       }
       step.evict.push_back(victim);
       if (gone.used.phase == phase_) step.after_done.push_back(gone.used.item);
@@ -157,7 +160,8 @@ void MmapResidency::fault(std::uint32_t page, std::uint32_t item) {
 
 bool MmapResidency::ready(std::size_t unit, std::size_t item) const {
   const Step& step = steps_[number_[unit][item]];
-  return step.load.empty() && std::all_of(step.after_fetch.begin(), step.after_fetch.end(), [&](std::uint32_t i) { return steps_[i].fetched; });
+  return step.load.empty() &&
+         std::all_of(step.after_fetch.begin(), step.after_fetch.end(), [&](std::uint32_t i) { return steps_[i].fetched; });
 }
 
 Task<void> MmapResidency::fetch(std::size_t unit, std::size_t item, UnitId issuer) {

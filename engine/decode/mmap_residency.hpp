@@ -8,9 +8,9 @@
 namespace vitro {
 
 struct MmapOptions {
-  Bytes read_ahead = 128 * KiB;        // aligned window that one fault reads (Linux's default read_ahead_kb)
-  std::optional<double> ffn_in_dram;   // map the FFN alone, with a cache for this share of it; all else is loaded up front
-  Bytes keep_free = 0;                 // without a share the cache takes what the budget leaves, but for this (KV to come)
+  Bytes read_ahead = 128 * KiB;       // aligned window that one fault reads (Linux's default read_ahead_kb)
+  std::optional<double> ffn_in_dram;  // map the FFN alone, with a cache for this share of it; all else is loaded up front
+  Bytes keep_free = 0;                // without a share the cache takes what the budget leaves, but for this (KV to come)
 };
 
 class MmapResidency final : public Residency {
@@ -31,9 +31,9 @@ class MmapResidency final : public Residency {
  private:
   // What one item has to do before it may run. Items of a phase are numbered in plan order.
   struct Step {
-    std::vector<std::uint32_t> evict, load;   // pages, in the order decided
-    std::vector<std::uint32_t> after_fetch;   // earlier items whose fetch this one builds on
-    std::vector<std::uint32_t> after_done;    // earlier items that still compute with a page we evict
+    std::vector<std::uint32_t> evict, load;  // pages, in the order decided
+    std::vector<std::uint32_t> after_fetch;  // earlier items whose fetch this one builds on
+    std::vector<std::uint32_t> after_done;   // earlier items that still compute with a page we evict
     bool fetched = false, finished = false;
   };
   struct Use {
@@ -52,16 +52,16 @@ class MmapResidency final : public Residency {
   Machine& machine_;
   const WeightStore& weights_;
   MmapOptions options_;
-  std::uint32_t window_;              // pages of read-ahead
+  std::uint32_t window_;  // pages of read-ahead
   std::map<const Weight*, Lease> pinned_;
-  Lease range_;                       // of the whole packed file; page p of the file lies at p * kPageSize
+  Lease range_;  // of the whole packed file; page p of the file lies at p * kPageSize
   FileId file_{};
   Bytes file_size_ = 0;
-  std::optional<PageCache> cache_;     // made by load(), when the budget's rest is known
+  std::optional<PageCache> cache_;  // made by load(), when the budget's rest is known
   std::vector<Page> pages_;
-  std::vector<bool> mapped_;          // pages that belong to managed weights: read-ahead stops at others
+  std::vector<bool> mapped_;  // pages that belong to managed weights: read-ahead stops at others
   std::uint32_t phase_ = 0;
-  std::vector<Step> steps_;           // of the current phase, in plan order
+  std::vector<Step> steps_;                         // of the current phase, in plan order
   std::vector<std::vector<std::uint32_t>> number_;  // [unit][item] to plan order
   std::vector<std::coroutine_handle<>> waiters_;
   Stats stats_;

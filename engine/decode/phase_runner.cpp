@@ -17,7 +17,8 @@ Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<Compu
   co_return all;
 }
 
-Task<void> PhaseRunner::run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope) {
+Task<void> PhaseRunner::run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes,
+                                 TaskScope* scope) {
   try {
     co_await work(&(*queues)[index], index, unit, outcomes, scope);
   } catch (...) {

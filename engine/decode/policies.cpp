@@ -22,13 +22,16 @@ std::vector<ComputeUnit*> select_units(const Machine& machine, const EngineConfi
   }
   std::vector<ComputeUnit*> units;
   for (const std::string& name : engine.units) {
-    const auto found = std::find_if(machine.units.begin(), machine.units.end(), [&](const ComputeUnit* u) { return u->caps().name == name; });
+    const auto found =
+        std::find_if(machine.units.begin(), machine.units.end(), [&](const ComputeUnit* u) { return u->caps().name == name; });
     if (found == machine.units.end()) {
       std::vector<std::string> known;
       for (const ComputeUnit* unit : machine.units) known.push_back(unit->caps().name);
-      throw ConfigError(fmt::format("engine.units: there is no \"{}\" on this machine (expected some of: {})", name, fmt::join(known, ", ")));
+      throw ConfigError(
+          fmt::format("engine.units: there is no \"{}\" on this machine (expected some of: {})", name, fmt::join(known, ", ")));
     }
-    if (std::find(units.begin(), units.end(), *found) != units.end()) throw ConfigError(fmt::format("engine.units: \"{}\" is named twice", name));
+    if (std::find(units.begin(), units.end(), *found) != units.end())
+      throw ConfigError(fmt::format("engine.units: \"{}\" is named twice", name));
     units.push_back(*found);
   }
   return units;

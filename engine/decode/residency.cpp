@@ -49,9 +49,10 @@ Task<void> DenseResidency::load() {
   for (const Weight& weight : weights_.all()) needed += round_up(weight.extent.length, kPageSize);
   const Budget& budget = machine_.memory.budget(Placement::dram);
   if (needed > budget.limit - budget.used) {
-    throw ConfigError(fmt::format("memory.budget: the dense policy keeps all {} of weights in DRAM, but only {} of {} are free (raise the "
-                                  "budget, or use a policy that reads flash, such as mmap)",
-                                  format_bytes(needed), format_bytes(budget.limit - budget.used), format_bytes(budget.limit)));
+    throw ConfigError(
+        fmt::format("memory.budget: the dense policy keeps all {} of weights in DRAM, but only {} of {} are free (raise the "
+                    "budget, or use a policy that reads flash, such as mmap)",
+                    format_bytes(needed), format_bytes(budget.limit - budget.used), format_bytes(budget.limit)));
   }
   for (const Weight& weight : weights_.all()) {
     Lease lease = machine_.memory.lease(weight.extent.length, Placement::dram, Region::fixed).value_or_throw();

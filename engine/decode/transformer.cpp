@@ -32,7 +32,8 @@ void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<
       if (group.split != Split::rows && group.split != Split::kv_heads) continue;
       for (std::size_t u = 0; u < units.size(); ++u) {
         const Slice share = share_of(group.extent, group.grain, u, units.size());
-        trace.decision("split", fmt::format("{} {}+{}", graph[group.operators.front()].name, share.first, share.count), units[u]->caps().name);
+        trace.decision("split", fmt::format("{} {}+{}", graph[group.operators.front()].name, share.first, share.count),
+                       units[u]->caps().name);
       }
     }
   }

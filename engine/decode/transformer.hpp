@@ -13,7 +13,7 @@ struct TransformerOptions {
   VariantId matmul;
   Format kv_format = Format::f32;
   std::uint32_t kv_block_tokens = 16;
-  std::uint32_t max_rows = 1;      // of one step
+  std::uint32_t max_rows = 1;  // of one step
   std::uint32_t max_sampled = 1;
   std::uint32_t max_tokens = 1;    // positions over all sequences
   std::uint32_t max_position = 1;  // longest sequence
@@ -21,12 +21,12 @@ struct TransformerOptions {
 };
 
 struct StepInput {
-  std::vector<SeqPos> rows;           // each sequence's positions ascending
-  std::vector<std::int32_t> tokens;   // per row
-  std::vector<std::uint32_t> sampled; // indices into rows whose next token is wanted
+  std::vector<SeqPos> rows;            // each sequence's positions ascending
+  std::vector<std::int32_t> tokens;    // per row
+  std::vector<std::uint32_t> sampled;  // indices into rows whose next token is wanted
   // Identity of each draw; empty: that of the row. Several draws from one row (forks of a prompt) name it repeatedly.
   std::vector<SeqPos> sampled_as;
-  bool choose = true;                 // false: compute logits, draw nothing
+  bool choose = true;  // false: compute logits, draw nothing
   Sampling sampling;
 };
 

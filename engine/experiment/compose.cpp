@@ -17,8 +17,7 @@ std::string resolve(const std::string& path, const std::string& base) {
 std::string directory_of(const std::string& path) { return fs::path(path).parent_path().string(); }
 
 // Files that a part may name, by dotted key within the part.
-constexpr std::pair<std::string_view, std::string_view> kPaths[] = {
-    {"model", "gguf"}, {"engine", "replay"}, {"engine", "record"}};
+constexpr std::pair<std::string_view, std::string_view> kPaths[] = {{"model", "gguf"}, {"engine", "replay"}, {"engine", "record"}};
 
 void resolve_paths(std::string_view key, Node& part, const std::string& base) {
   for (const auto& [section, name] : kPaths) {
@@ -38,7 +37,8 @@ Node load_part(std::string_view key, const Node& value, const std::string& base)
       return Node::map({{"gguf", Node::scalar(path, value.origin(), true)}}, value.origin());
     }
     if (!fs::exists(path)) {
-      fail_at(value.origin(), key, fmt::format("\"{}\" is no file (looked for {}; paths start at the file that names them)", value.text(), path));
+      fail_at(value.origin(), key,
+              fmt::format("\"{}\" is no file (looked for {}; paths start at the file that names them)", value.text(), path));
     }
     part = load_yaml(path);
     directory = directory_of(path);

@@ -49,7 +49,8 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   if (reader.has("units")) {
     if (reader.has("threads")) reader.fail("threads", "is given beside engine.units (expected one of the two)");
     for (const Node& unit : reader.list("units")) {
-      if (!unit.is_scalar()) fail_at(unit.origin(), reader.name_of("units"), "holds something that is no unit name (expected names such as cpu0)");
+      if (!unit.is_scalar())
+        fail_at(unit.origin(), reader.name_of("units"), "holds something that is no unit name (expected names such as cpu0)");
       engine.units.push_back(unit.text());
     }
     if (engine.units.empty()) reader.fail("units", "is empty (expected names such as cpu0)");

@@ -15,28 +15,28 @@ struct Workload {
   std::optional<std::string> prompt;
   std::uint32_t prompt_tokens = 0;  // without a prompt: this many drawn tokens
   std::uint32_t output_tokens = 32;
-  std::uint32_t batch = 1;          // sequences that share the prompt
+  std::uint32_t batch = 1;  // sequences that share the prompt
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;
 };
 
 struct ModelSource {
-  std::string gguf;            // a file with weights, or
-  std::optional<Node> shape;   // shapes alone
+  std::string gguf;           // a file with weights, or
+  std::optional<Node> shape;  // shapes alone
 };
 
 struct Experiment {
   std::string name;
   std::string machine = "sim";
-  Node device;                 // null on an uncalibrated host
+  Node device;  // null on an uncalibrated host
   ModelSource model;
   EngineConfig engine;
-  DrawProfile profile;         // of engine.function: draw
+  DrawProfile profile;  // of engine.function: draw
   Workload workload;
   MemoryConfig memory;
-  Node expect;                 // checked by the command line
-  Node resolved;               // the whole tree, as composed
+  Node expect;    // checked by the command line
+  Node resolved;  // the whole tree, as composed
 };
 
 // Reads a composed tree. Throws ConfigError; relative paths in it are already resolved.

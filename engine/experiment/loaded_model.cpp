@@ -35,9 +35,9 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     Reader reader(*source.shape, "model");
     model.name = reader.text("name");
     reader.ignore("description");
-    model.phantom_format = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0") == "f16"    ? Format::f16
-                           : reader.text("format", "q4_0") == "q8_0" ? Format::q8_0
-                                                                     : Format::q4_0;
+    model.phantom_format = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0") == "f16" ? Format::f16
+                           : reader.text("format", "q4_0") == "q8_0"                         ? Format::q8_0
+                                                                                             : Format::q4_0;
     Reader shape = reader.child("shape");
     model.config = config_from_node(shape);
     reader.finish();

@@ -16,9 +16,9 @@ namespace vitro {
 struct LoadedModel {
   std::string name;
   ModelConfig config;
-  std::unique_ptr<Tokenizer> tokenizer;   // null: a shape-only model
-  std::optional<PackedModel> packed;      // none: a shape-only model
-  Format phantom_format = Format::q4_0;   // of a shape-only model's matrices
+  std::unique_ptr<Tokenizer> tokenizer;  // null: a shape-only model
+  std::optional<PackedModel> packed;     // none: a shape-only model
+  Format phantom_format = Format::q4_0;  // of a shape-only model's matrices
 
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.
   WeightStore open(Storage& storage) const;

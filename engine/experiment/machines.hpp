@@ -13,9 +13,9 @@
 namespace vitro {
 
 struct MachineRequest {
-  std::string kind;                  // "sim" or "host"
-  Node device;                       // sim: the SoC
-  std::vector<std::string> units;    // names; empty: the `threads` fastest cores
+  std::string kind;                // "sim" or "host"
+  Node device;                     // sim: the SoC
+  std::vector<std::string> units;  // names; empty: the `threads` fastest cores
   std::uint32_t threads = 1;
   std::optional<Bytes> dram_budget;  // none: what the device has
   bool phantom = false;              // no bytes behind leases and files

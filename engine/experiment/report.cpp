@@ -23,7 +23,9 @@ Json latency(std::vector<Picoseconds> steps) {
   Picoseconds sum{0};
   for (const Picoseconds step : steps) sum += step;
   return {{"mean", to_seconds(sum) * 1e3 / static_cast<double>(steps.size())},
-          {"p50", percentile_ms(steps, 0.50)}, {"p90", percentile_ms(steps, 0.90)}, {"p99", percentile_ms(steps, 0.99)}};
+          {"p50", percentile_ms(steps, 0.50)},
+          {"p90", percentile_ms(steps, 0.90)},
+          {"p99", percentile_ms(steps, 0.99)}};
 }
 
 Json rate(double amount, Picoseconds time) { return time.count() > 0 && amount > 0 ? Json(amount / to_seconds(time)) : Json(nullptr); }
@@ -68,8 +70,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["flash_bytes_read"] = {{"load", record.load_bytes},
                                  {"prefill", record.prefill_bytes},
                                  {"decode", record.totals.bytes_read - record.load_bytes - record.prefill_bytes}};
-  metrics["seam_calls_per_token"] = g.step_times.empty() ? Json(nullptr)
-                                                         : Json(static_cast<double>(record.seam_calls) / static_cast<double>(g.step_times.size() + 1));
+  metrics["seam_calls_per_token"] =
+      g.step_times.empty() ? Json(nullptr) : Json(static_cast<double>(record.seam_calls) / static_cast<double>(g.step_times.size() + 1));
 
   Json result;
   result["schema"] = "vitro.result/1";

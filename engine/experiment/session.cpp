@@ -23,9 +23,12 @@ namespace {
 std::unique_ptr<Function> make_function(const Experiment& experiment) {
   const EngineConfig& engine = experiment.engine;
   switch (engine.function) {
-    case FunctionKind::compute: return std::make_unique<ComputeFunction>(ComputeOptions{engine.kernels});
-    case FunctionKind::replay: return std::make_unique<ReplayFunction>(Recording::load(engine.replay));
-    case FunctionKind::draw: return std::make_unique<DrawFunction>(experiment.profile, experiment.workload.seed);
+    case FunctionKind::compute:
+      return std::make_unique<ComputeFunction>(ComputeOptions{engine.kernels});
+    case FunctionKind::replay:
+      return std::make_unique<ReplayFunction>(Recording::load(engine.replay));
+    case FunctionKind::draw:
+      return std::make_unique<DrawFunction>(experiment.profile, experiment.workload.seed);
   }
   return nullptr;
 }
@@ -53,7 +56,9 @@ struct Run {
 
   TraceSink& trace() { return perfetto ? static_cast<TraceSink&>(*perfetto) : null_trace; }
 
-  Policy make_policy(const PolicyLimits& limits) { return ::vitro::make_policy(*machine, experiment.engine, experiment.memory, model.config, weights, limits); }
+  Policy make_policy(const PolicyLimits& limits) {
+    return ::vitro::make_policy(*machine, experiment.engine, experiment.memory, model.config, weights, limits);
+  }
 
   const Experiment& experiment;
   LoadedModel model;

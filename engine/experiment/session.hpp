@@ -11,8 +11,8 @@
 namespace vitro {
 
 struct SessionOptions {
-  std::string out_dir;               // trace.json, decisions.jsonl and result.json go there; empty: nothing is written
-  std::string cache_dir;             // packed models
+  std::string out_dir;    // trace.json, decisions.jsonl and result.json go there; empty: nothing is written
+  std::string cache_dir;  // packed models
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // decode steps
 };
 

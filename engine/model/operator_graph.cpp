@@ -58,9 +58,7 @@ class Builder {
     return add(Op::matmul, name, Split::rows, output, width, {x}, weight);
   }
 
-  OperatorId residual(OperatorId x, OperatorId y, std::string_view name) {
-    return add(Op::add, name, Split::rows, "x", c_.width, {x, y});
-  }
+  OperatorId residual(OperatorId x, OperatorId y, std::string_view name) { return add(Op::add, name, Split::rows, "x", c_.width, {x, y}); }
 
   OperatorId embed() {
     block_ = BlockKind::embed;

@@ -24,20 +24,20 @@ enum class Split : std::uint8_t {
 
 // Which rows of the step an operator works on.
 enum class RowSet : std::uint8_t {
-  all,       // every (sequence, position) of the step
-  sampled,   // those whose next token is wanted
-  routed,    // those that chose the expert at hand
+  all,      // every (sequence, position) of the step
+  sampled,  // those whose next token is wanted
+  routed,   // those that chose the expert at hand
 };
 
 struct Operator {
   Op op{};
-  std::string name;    // as the weight: "blk.3.attn_q"; unique
+  std::string name;  // as the weight: "blk.3.attn_q"; unique
   std::int16_t layer = -1;
   BlockKind block{};
   Split split{};
   RowSet rows = RowSet::all;
-  std::string output;         // tensor written; the same name in every layer, so buffers are shared
-  std::uint32_t width = 0;    // elements of the output per row
+  std::string output;       // tensor written; the same name in every layer, so buffers are shared
+  std::uint32_t width = 0;  // elements of the output per row
   std::optional<Role> weight, bias;
   std::array<float, 4> params{};
 };

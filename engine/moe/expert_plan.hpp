@@ -13,11 +13,11 @@ struct ExpertPlan {
     std::uint16_t expert = 0;
     std::uint32_t first = 0, count = 0;  // in the regrouped order
   };
-  std::vector<Group> groups;             // experts with work, ascending
-  std::vector<std::uint32_t> rows;       // [pairs] row of the step, by regrouped entry
+  std::vector<Group> groups;        // experts with work, ascending
+  std::vector<std::uint32_t> rows;  // [pairs] row of the step, by regrouped entry
   // Per row of the step, k entries by ascending expert id: where its partial sum lies, and its weight.
-  std::vector<std::uint32_t> sources;    // [B, k]
-  std::vector<float> weights;            // [B, k]
+  std::vector<std::uint32_t> sources;  // [B, k]
+  std::vector<float> weights;          // [B, k]
   std::uint32_t k = 0;
 };
 

@@ -19,8 +19,8 @@
 #include "engine/kernels/variants.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/operator_graph.hpp"
-#include "engine/model/tokenizer.hpp"
 #include "engine/model/quantize.hpp"
+#include "engine/model/tokenizer.hpp"
 #include "sim/machines.hpp"
 #include "sim/soc.hpp"
 
@@ -121,11 +121,13 @@ std::string list(const std::string& kind, const std::string& root) {
     for (const PolicyInfo& info : policies()) rows.push_back({{"name", info.name}, {"description", info.description}});
   } else if (kind == "kernels") {
     for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kReference}) {
-      rows.push_back({{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
+      rows.push_back(
+          {{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
     }
     const std::string_view fastest = kernel_sets().back()->name;
     for (const KernelSet* set : kernel_sets()) {
-      rows.push_back({{"name", set->name}, {"description", std::string("instruction set of this machine") + (set->name == fastest ? ", used by default" : "")}});
+      rows.push_back({{"name", set->name},
+                      {"description", std::string("instruction set of this machine") + (set->name == fastest ? ", used by default" : "")}});
     }
   } else if (kind == "devices") {
     rows = list_devices(root + "/configs/devices");
@@ -143,8 +145,12 @@ std::string bench(const std::string& kind, bool smoke) {
   const HostExecutor clock;
   for (const BenchRow& row : bench_kernels(options, clock)) {
     const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
-    rows.push_back({{"name", row.name}, {"value", row.value}, {"unit", row.unit}, {"limit", number(row.limit)},
-                    {"fraction_of_limit", number(row.fraction_of_limit)}, {"result_hash", row.result_hash}});
+    rows.push_back({{"name", row.name},
+                    {"value", row.value},
+                    {"unit", row.unit},
+                    {"limit", number(row.limit)},
+                    {"fraction_of_limit", number(row.fraction_of_limit)},
+                    {"result_hash", row.result_hash}});
   }
   return rows.dump();
 }
@@ -159,8 +165,8 @@ PYBIND11_MODULE(_vitro, m) {
   py::register_exception<RunError>(m, "RunError");
   const auto free_gil = py::call_guard<py::gil_scoped_release>();
   m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
-  m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"),
-        py::arg("out_dir"), free_gil);
+  m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
+        free_gil);
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);

@@ -72,28 +72,29 @@ TEST(Lowering, no_unit_reads_what_another_one_writes_in_the_same_phase) {
   for (const std::uint32_t experts : {0u, 4u}) {
     const ModelConfig config = small(experts);
     const OperatorGraph graph = build_graph(config);
-    for (const std::size_t units : {1u, 3u}) for (const Phase& phase : lower(graph, config, units)) {
-      std::map<OperatorId, std::size_t> group_of;
-      for (std::size_t g = 0; g < phase.groups.size(); ++g) {
-        for (const OperatorId id : phase.groups[g].operators) group_of[id] = g;
-      }
-      for (const auto& [id, group] : group_of) {
-        const std::vector<OperatorId> inputs = inputs_of(graph, id);
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-          if (!group_of.contains(inputs[i])) continue;
-          const Operator& from = graph[inputs[i]];
-          const bool same_cut = from.split == graph[id].split && phase.groups[group_of[inputs[i]]].extent == phase.groups[group].extent;
-          EXPECT_NE(from.op, Op::route) << graph[id].name;
-          if (units > 1) {
-            EXPECT_TRUE(from.split == Split::replicated || same_cut) << from.name << " -> " << graph[id].name;
-            if (from.split != Split::replicated) {
-              EXPECT_NE(graph[id].op, Op::matmul) << graph[id].name;
+    for (const std::size_t units : {1u, 3u})
+      for (const Phase& phase : lower(graph, config, units)) {
+        std::map<OperatorId, std::size_t> group_of;
+        for (std::size_t g = 0; g < phase.groups.size(); ++g) {
+          for (const OperatorId id : phase.groups[g].operators) group_of[id] = g;
+        }
+        for (const auto& [id, group] : group_of) {
+          const std::vector<OperatorId> inputs = inputs_of(graph, id);
+          for (std::size_t i = 0; i < inputs.size(); ++i) {
+            if (!group_of.contains(inputs[i])) continue;
+            const Operator& from = graph[inputs[i]];
+            const bool same_cut = from.split == graph[id].split && phase.groups[group_of[inputs[i]]].extent == phase.groups[group].extent;
+            EXPECT_NE(from.op, Op::route) << graph[id].name;
+            if (units > 1) {
+              EXPECT_TRUE(from.split == Split::replicated || same_cut) << from.name << " -> " << graph[id].name;
+              if (from.split != Split::replicated) {
+                EXPECT_NE(graph[id].op, Op::matmul) << graph[id].name;
+              }
             }
+            EXPECT_LE(group_of[inputs[i]], group) << "producers come first on each unit";
           }
-          EXPECT_LE(group_of[inputs[i]], group) << "producers come first on each unit";
         }
       }
-    }
   }
 }
 

@@ -108,8 +108,13 @@ class MmapResidencyTest : public testing::Test {
     MmapResidency residency(machine, store, {4 * kPageSize, std::nullopt, 0});
     PhaseRunner runner(machine, residency);
     host.run(drive(&machine, &store, &residency, &runner));
-    Outcome out{trace.log, function.wrong, function.calls, residency.stats().misses, machine.memory.budget(Placement::dram).peak,
-                machine.storage.totals().bytes_read, trace.spans};
+    Outcome out{trace.log,
+                function.wrong,
+                function.calls,
+                residency.stats().misses,
+                machine.memory.budget(Placement::dram).peak,
+                machine.storage.totals().bytes_read,
+                trace.spans};
     return out;
   }
 

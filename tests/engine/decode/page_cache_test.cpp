@@ -24,7 +24,10 @@ TEST(PageCache, a_loop_one_page_larger_than_the_cache_never_hits) {
   PageCache cache(5, 4);
   int hits = 0;
   for (std::uint32_t i = 0; i < 50; ++i) {
-    if (cache.contains(i % 5)) ++hits; else cache.insert(i % 5);
+    if (cache.contains(i % 5))
+      ++hits;
+    else
+      cache.insert(i % 5);
   }
   EXPECT_EQ(hits, 0);
 }

@@ -17,8 +17,9 @@ class ComposeTest : public testing::Test {
     fs::create_directories(root_ / "configs");
     write("configs/engine.yaml", "policy: mmap\nread_ahead: 64 KiB\n");
     write("configs/model.yaml", "gguf: weights.gguf\n");
-    write("e.yaml", "experiment: e\nmachine: host\nmodel: configs/model.yaml\nengine: configs/engine.yaml\nworkload: {prompt: hi}\n"
-                    "memory: {budget: 1 GiB}\n");
+    write("e.yaml",
+          "experiment: e\nmachine: host\nmodel: configs/model.yaml\nengine: configs/engine.yaml\nworkload: {prompt: hi}\n"
+          "memory: {budget: 1 GiB}\n");
   }
   ~ComposeTest() override { fs::remove_all(root_); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(root_ / name) << text; }
@@ -57,7 +58,8 @@ TEST_F(ComposeTest, a_model_may_be_named_by_its_file_alone) {
 
 TEST_F(ComposeTest, messages_name_file_and_line) {
   write("configs/engine.yaml", "policy: mmap\nread_ahaed: 64 KiB\n");
-  EXPECT_NE(error_of({}).find("engine.yaml:2: engine.read_ahaed: unknown key (did you mean \"read_ahead\"?)"), std::string::npos) << error_of({});
+  EXPECT_NE(error_of({}).find("engine.yaml:2: engine.read_ahaed: unknown key (did you mean \"read_ahead\"?)"), std::string::npos)
+      << error_of({});
   write("e.yaml", "experiment: e\nmodel: nowhere.yaml\nworkload: {prompt: hi}\n");
   EXPECT_NE(error_of({}).find("e.yaml:2: model: \"nowhere.yaml\" is no file"), std::string::npos) << error_of({});
 }

@@ -7,7 +7,8 @@
 namespace vitro {
 namespace {
 
-constexpr std::string_view kMinimal = R"({"experiment": "e", "machine": "host", "model": {"gguf": "m.gguf"}, "workload": {"prompt": "hi"}})";
+constexpr std::string_view kMinimal =
+    R"({"experiment": "e", "machine": "host", "model": {"gguf": "m.gguf"}, "workload": {"prompt": "hi"}})";
 
 Experiment read_with(std::string_view dotted, std::string value) {
   Node root = parse_json(kMinimal, "e.json");

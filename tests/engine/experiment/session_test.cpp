@@ -38,7 +38,9 @@ MachineFactory virtual_machines(std::uint64_t seed) {
     spec.memory_limits = {request.dram_budget.value_or(GiB), 0, 0, 0};
     spec.phantom = request.phantom;
     spec.shuffle = seed;
-    spec.price = [timing](const UnitCaps&, const KernelCall&) { return Picoseconds(1000 + static_cast<std::int64_t>(timing->rng.below(100000))); };
+    spec.price = [timing](const UnitCaps&, const KernelCall&) {
+      return Picoseconds(1000 + static_cast<std::int64_t>(timing->rng.below(100000)));
+    };
     spec.read_price = [timing](const ReadRequest&) { return Picoseconds(1000 + static_cast<std::int64_t>(timing->rng.below(1000000))); };
     return std::make_unique<VirtualMachine>(std::move(spec), function, trace);
   };
@@ -50,7 +52,8 @@ class SessionTest : public testing::Test {
   ~SessionTest() override { fs::remove_all(folder_); }
 
   static Node experiment(const std::string& model, const std::string& engine, const std::string& extra = "{}") {
-    Node root = parse_json(R"({"experiment": "e", "machine": "host", "workload": {"prompt": "Once upon a time", "output_tokens": 12}})", "e.json");
+    Node root =
+        parse_json(R"({"experiment": "e", "machine": "host", "workload": {"prompt": "Once upon a time", "output_tokens": 12}})", "e.json");
     root.set("model", parse_json(Json{{"gguf", kModels + model}}.dump(), "e.json"));
     root.set("engine", parse_json(engine, "e.json"));
     const Node more = parse_json(extra, "e.json");
@@ -67,7 +70,8 @@ TEST_F(SessionTest, tokens_do_not_depend_on_timing_policy_threads_or_chunks) {
   for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
     const Json expected = run(experiment(model, R"({"threads": 1})"), virtual_machines(1))["tokens"];
     EXPECT_EQ(expected.size(), 12u);
-    for (const char* engine : {R"({"threads": 2})", R"({"threads": 3, "prefill_chunk": 2})", R"({"policy": "mmap", "threads": 2, "read_ahead": "16 KiB"})"}) {
+    for (const char* engine :
+         {R"({"threads": 2})", R"({"threads": 3, "prefill_chunk": 2})", R"({"policy": "mmap", "threads": 2, "read_ahead": "16 KiB"})"}) {
       for (std::uint64_t seed = 1; seed <= 3; ++seed) {
         const Json result = run(experiment(model, engine, R"({"memory.budget": "16 MiB"})"), virtual_machines(seed));
         EXPECT_EQ(result["tokens"], expected) << model << " " << engine << " seed " << seed;
@@ -77,7 +81,8 @@ TEST_F(SessionTest, tokens_do_not_depend_on_timing_policy_threads_or_chunks) {
 }
 
 TEST_F(SessionTest, decisions_are_equal_on_machines_with_other_timing) {
-  const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"policy": "mmap", "threads": 2, "read_ahead": "16 KiB"})", R"({"memory.budget": "4 MiB"})");
+  const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"policy": "mmap", "threads": 2, "read_ahead": "16 KiB"})",
+                               R"({"memory.budget": "4 MiB"})");
   const auto log = [&](const std::string& name, const MachineFactory& machines) {
     run(root, machines, (folder_ / name).string());
     std::ifstream file(folder_ / name / "decisions.jsonl");
@@ -97,7 +102,8 @@ TEST_F(SessionTest, a_batch_of_greedy_sequences_repeats_the_single_one) {
 
 TEST_F(SessionTest, sampling_depends_on_the_seed_and_on_nothing_else) {
   const auto sample = [&](int seed, const std::string& engine, std::uint64_t timing) {
-    Node root = experiment("stories-reglu-3m.f16.gguf", engine, R"({"workload.sampling": {"temperature": 1.0, "top_k": 40, "top_p": 0.9}, "workload.batch": 2})");
+    Node root = experiment("stories-reglu-3m.f16.gguf", engine,
+                           R"({"workload.sampling": {"temperature": 1.0, "top_k": 40, "top_p": 0.9}, "workload.batch": 2})");
     root.set_path("workload.seed", Node::scalar(std::to_string(seed)));
     return run(root, [&](const MachineRequest& r, Function& f, TraceSink& t) {
       auto host = virtual_machines(timing)(r, f, t);
@@ -115,7 +121,8 @@ TEST_F(SessionTest, a_recording_replays_without_weights_in_memory) {
   for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
     const std::string file = (folder_ / "run.rec").string();
     const Json recorded = run(experiment(model, Json{{"threads", 2}, {"record", file}}.dump()), virtual_machines(1));
-    const Json replayed = run(experiment(model, Json{{"threads", 1}, {"function", "replay"}, {"replay", file}}.dump()), virtual_machines(2));
+    const Json replayed =
+        run(experiment(model, Json{{"threads", 1}, {"function", "replay"}, {"replay", file}}.dump()), virtual_machines(2));
     EXPECT_EQ(replayed["tokens"], recorded["tokens"]) << model;
   }
 }
