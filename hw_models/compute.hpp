@@ -16,14 +16,14 @@ struct KernelPrice {
 
 // One kernel call in numbers.
 struct Work {
-  std::uint16_t kernel = 0;         // KernelPrice::id
-  std::uint32_t rows = 1;           // batch rows; matrix units pad them to whole tiles
-  Bytes read_bytes = 0;             // from DRAM
-  Bytes written_bytes = 0;          // to DRAM
-  std::uint64_t macs = 0;           // multiply-adds on weights and KV
-  std::uint64_t elementwise = 0;    // other arithmetic, scalar operations
+  std::uint16_t kernel = 0;       // KernelPrice::id
+  std::uint32_t rows = 1;         // batch rows; matrix units pad them to whole tiles
+  Bytes read_bytes = 0;           // from DRAM
+  Bytes written_bytes = 0;        // to DRAM
+  std::uint64_t macs = 0;         // multiply-adds on weights and KV
+  std::uint64_t elementwise = 0;  // other arithmetic, scalar operations
   std::uint64_t lookups = 0, conversions = 0;
-  std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
+  std::uint32_t row_runs = 0;  // contiguous runs of weight bytes
 };
 
 // What it costs to hand work over, apart from the work.

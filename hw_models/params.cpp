@@ -15,6 +15,8 @@ Param read_param(Reader& reader, const ParamSpec& spec) {
   }
   const Sourced sourced = reader.sourced(spec.key, spec.dimension);
   if (sourced.value < 0) reader.fail(spec.key, fmt::format("is negative (expected {})", describe(spec.dimension)));
+  const bool divides = spec.dimension == Dimension::bandwidth || spec.dimension == Dimension::frequency;
+  if (divides && sourced.value == 0) reader.fail(spec.key, fmt::format("is 0 (expected {})", describe(spec.dimension)));
   param.value = sourced.value;
   param.kind = sourced.kind.value_or(Provenance::assumed);
   param.source = sourced.kind ? sourced.source : "the device file names no source";
@@ -59,6 +61,12 @@ void Params::add_table(Reader& reader, std::string_view key, bool required) {
   inner.ignore("note");
   flatten(inner, "", table);
   tables_.emplace(key, std::move(table));
+}
+
+double Params::positive(std::string_view key) const {
+  const double value = number(key);
+  if (value == 0) throw ConfigError(fmt::format("{}.{}: is 0 (expected more)", path_, key));
+  return value;
 }
 
 const ParamTable& Params::table(std::string_view key) const {

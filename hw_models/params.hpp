@@ -42,7 +42,7 @@ class Params {
  public:
   Params() = default;
   // Consumes the keys of `specs` from `reader`; the caller finishes the reader. Throws ConfigError on a missing key, a
-  // missing or wrong unit, a negative value. A value without provenance counts as assumed.
+  // missing or wrong unit, a negative value, a bandwidth or a clock of 0. A value without provenance counts as assumed.
   Params(Reader& reader, std::span<const ParamSpec> specs);
 
   // A table of numbers (see ParamTable), of which `required` decides whether it may be absent.
@@ -50,6 +50,7 @@ class Params {
 
   // Typed access; the value counts as used. Requires: the key is in the specs, with that dimension.
   double number(std::string_view key) const { return get(key, Dimension::none); }
+  double positive(std::string_view key) const;  // a bare number; throws ConfigError when it is 0
   double ratio(std::string_view key) const { return get(key, Dimension::ratio); }
   Picoseconds time(std::string_view key) const { return from_seconds(get(key, Dimension::time)); }
   Bytes bytes(std::string_view key) const { return static_cast<Bytes>(get(key, Dimension::bytes)); }

@@ -33,9 +33,7 @@ void SimExecutor::at(Picoseconds when, hw::Label label, hw::Callback action) {
   push({when, label, {}, action});
 }
 
-void SimExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) {
-  push({std::max(when, device_now()), kResume, handle, {}});
-}
+void SimExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) { push({std::max(when, device_now()), kResume, handle, {}}); }
 
 void SimExecutor::execute(Event& event) {
   ++events_;

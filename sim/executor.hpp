@@ -42,7 +42,7 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   static Picoseconds kernel_time();
   void push(const Event& event);
   void step();
-  void drain();           // resumes the policy's waiting coroutines while its core is free
+  void drain();  // resumes the policy's waiting coroutines while its core is free
   void execute(Event& event);
 
   EventHeap heap_;

@@ -39,7 +39,7 @@ class SimMachine final : public MachineHost {
 
   Machine& machine() override { return *machine_; }
   std::string_view kind() const override { return "sim"; }
-  void run(Task<void> task) override { executor_.run(task); }
+  void run(Task<void> task) override;
   MachineReport report(Picoseconds begin, Picoseconds end) override;
 
  private:
@@ -56,6 +56,7 @@ class SimMachine final : public MachineHost {
   Soc soc_;
   std::vector<std::unique_ptr<Core>> cores_;  // one per processor of the SoC
   std::vector<std::string> unit_names_;
+  std::string policy_core_;
   Activity activity_;
   BudgetedMemory memory_;
   std::vector<std::unique_ptr<SimUnit>> units_;
@@ -71,6 +72,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
       registry_(hw::builtin_models()),
       soc_(options.device, context_, registry_),
       unit_names_(chosen_units(options)),
+      policy_core_(options.policy_core),
       activity_(unit_names_.size()),
       memory_(options.memory_limits.value_or(device_limits()), options.phantom) {
   for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model));
@@ -89,8 +91,9 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     }
     caps.static_graphs = hand_off.static_graphs;
     caps.session_limit = hand_off.session_limit;
-    units_.push_back(std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                               SimUnit::Surroundings{executor_, function, trace, activity_, count_, options.check_operands}));
+    units_.push_back(
+        std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
+                                  SimUnit::Surroundings{executor_, function, trace, activity_, count_, options.check_operands}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);
@@ -99,8 +102,25 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
   machine_.emplace(Machine{executor_, *clock_, std::move(units), *storage_, memory_, trace, options.seed});
 }
 
+void SimMachine::run(Task<void> task) {
+  try {
+    executor_.run(task);
+  } catch (...) {
+    // Frames with operations in flight can not be unwound, and the error matters more than their memory.
+    static auto* const abandoned = new std::vector<Task<void>>;
+    if (!task.done()) abandoned->push_back(std::move(task));
+    throw;
+  }
+}
+
 std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
-  if (!options.unit_names.empty()) return options.unit_names;
+  if (!options.unit_names.empty()) {
+    for (std::size_t i = 0; i < options.unit_names.size(); ++i) {
+      const auto end = options.unit_names.begin() + static_cast<std::ptrdiff_t>(i);
+      if (std::find(options.unit_names.begin(), end, *end) != end) throw ConfigError(fmt::format("units: \"{}\" is named twice", *end));
+    }
+    return options.unit_names;
+  }
   std::vector<std::string> names;
   for (const Processor& processor : soc_.processors()) {
     const bool cpu = processor.model->clock().value > 0;
@@ -167,7 +187,8 @@ void SimMachine::report_power(MachineReport& report, Picoseconds begin, Picoseco
     since = when;
     watts += change;
   }
-  report.energy_j = power->energy(end - begin, joules.sum(begin, end), soc_.dram().bytes_moved(begin, end), soc_.storage().bytes_moved(begin, end));
+  report.energy_j =
+      power->energy(end - begin, joules.sum(begin, end), soc_.dram().bytes_moved(begin, end), soc_.storage().bytes_moved(begin, end));
   report.peak_power_w = power->peak(joules.peak_rate(begin, end), soc_.dram().peak_rate(begin, end));
 }
 
@@ -180,7 +201,9 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
     report_power(report, begin, end);
   }
   report.event_hash = executor_.hash().hex();
-  report.assumed_parameters = soc_.assumed_parameters();
+  std::vector<std::string> used = unit_names_;
+  used.push_back(policy_core_);
+  report.assumed_parameters = soc_.assumed_parameters(used);
   std::set<std::string> unpriced;
   for (const auto& unit : units_) unpriced.insert(unit->work().unpriced().begin(), unit->work().unpriced().end());
   report.unpriced_calls.assign(unpriced.begin(), unpriced.end());

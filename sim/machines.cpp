@@ -9,7 +9,8 @@ namespace vitro::sim {
 std::unique_ptr<MachineHost> make_machine(const MachineRequest& request, Function& function, TraceSink& trace) {
   if (request.kind == "host") return make_host(request, function, trace);
   if (request.kind != "sim") throw ConfigError(fmt::format("machine: \"{}\" (expected one of: sim, host)", request.kind));
-  if (!request.device.is_map()) throw ConfigError("device: is missing (machine: sim needs a device file, such as configs/devices/oneplus12.yaml)");
+  if (!request.device.is_map())
+    throw ConfigError("device: is missing (machine: sim needs a device file, such as configs/devices/oneplus12.yaml)");
   SimOptions options;
   options.device = request.device;
   options.threads = request.threads;

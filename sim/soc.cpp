@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace vitro::sim {
 namespace {
@@ -15,8 +16,7 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"plan_step_cycles", Dimension::none, "300", "choosing where one operation goes"},
     {"submit_cycles", Dimension::none, "500", "filling and publishing one request to a unit"},
 };
-constexpr std::string_view kPolicyKeys[kPolicyWorks] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles",
-                                                        "submit_cycles"};
+constexpr std::string_view kPolicyKeys[kPolicyWorks] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles"};
 
 // Parameters of a block, unknown keys refused. The caller consumed the keys that are not parameters.
 template <class M>
@@ -91,7 +91,7 @@ void Soc::build_cpu(Reader& root) {
     for (int i = 0; i < cores; ++i) {
       std::string name = fmt::format("cpu{}", index++);
       const hw::PortId core = dram_->add_port({name, core_cap, cluster, 1});
-      processors_.push_back({name, core_class, entry.make({context_, name, dram_.get(), core}, params)});
+      processors_.push_back({name, core_class, entry.make({context_, name, dram_.get(), core}, params), &params});
       const std::size_t last = processors_.size() - 1;
       if (last > 0 && processors_[last].model->clock().value > processors_[last - 1].model->clock().value) {
         inner.fail("clock", "is above that of the cluster before it (expected clusters in descending order of speed)");
@@ -107,7 +107,7 @@ void Soc::build_npu(Reader& root) {
   params_.push_back(read_params(reader, entry));
   const hw::Params& params = *params_.back();
   const hw::PortId port = dram_->add_port({"npu", params.bandwidth("dma_bandwidth"), hw::kMemoryController, 1});
-  processors_.push_back({"npu", "npu", entry.make({context_, "npu", dram_.get(), port}, params)});
+  processors_.push_back({"npu", "npu", entry.make({context_, "npu", dram_.get(), port}, params), &params});
 }
 
 void Soc::build_storage(Reader& root) {
@@ -119,12 +119,19 @@ void Soc::build_storage(Reader& root) {
   storage_ = entry.make({context_, "ufs", dram_.get(), port}, params);
 }
 
-std::vector<std::string> Soc::assumed_parameters() const {
+std::vector<std::string> Soc::assumed_parameters(const std::vector<std::string>& used) const {
+  std::set<const hw::Params*> idle;
+  for (const Processor& processor : processors_) idle.insert(processor.params);
+  for (const Processor& processor : processors_) {
+    if (std::find(used.begin(), used.end(), processor.name) != used.end()) idle.erase(processor.params);
+  }
   std::vector<std::string> names;
   const auto append = [&names](const hw::Params& params) {
     for (std::string& name : params.assumed_and_read()) names.push_back(std::move(name));
   };
-  for (const auto& params : params_) append(*params);
+  for (const auto& params : params_) {
+    if (!idle.contains(params.get())) append(*params);
+  }
   if (power_) append(power_->params());
   return names;
 }
@@ -144,7 +151,8 @@ DeviceSummary Soc::summary() const {
   }
   std::map<std::string, int> kinds;
   const auto count = [&kinds](const hw::Params& params) {
-    for (const hw::Param& param : params.all()) ++kinds[param.source.starts_with("default") ? "default" : std::string(to_string(param.kind))];
+    for (const hw::Param& param : params.all())
+      ++kinds[param.source.starts_with("default") ? "default" : std::string(to_string(param.kind))];
     for (const auto& [key, table] : params.tables()) ++kinds[std::string(to_string(table.kind))];
   };
   for (const auto& params : params_) count(*params);

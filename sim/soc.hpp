@@ -21,14 +21,15 @@ struct Processor {
   std::string name;        // "cpu0" (fastest first) ..., "npu"
   std::string core_class;  // "big", "mid", "little", "npu"
   std::unique_ptr<hw::ComputeModel> model;
+  const hw::Params* params = nullptr;
 };
 
 // One line of `vitro list devices`.
 struct DeviceSummary {
   std::string name, description;
-  std::vector<std::pair<std::string, int>> processors;           // ("big", 1), ("mid", 5), ..., ("npu", 1)
-  Bytes dram_capacity = 0, dram_available = 0;                   // of the phone, and for one application
-  std::vector<std::pair<std::string, int>> parameters_by_kind;   // ("measured", 12), ..., ("default", 9)
+  std::vector<std::pair<std::string, int>> processors;          // ("big", 1), ("mid", 5), ..., ("npu", 1)
+  Bytes dram_capacity = 0, dram_available = 0;                  // of the phone, and for one application
+  std::vector<std::pair<std::string, int>> parameters_by_kind;  // ("measured", 12), ..., ("default", 9)
 };
 
 class Soc {
@@ -45,7 +46,8 @@ class Soc {
   // Cycles of the policy's core for one unit of policy work.
   double policy_cycles(PolicyWork work) const { return policy_cycles_[static_cast<std::size_t>(work)]; }
 
-  std::vector<std::string> assumed_parameters() const;  // those that a model really read, dotted names
+  // Dotted names of the assumed parameters that were read, without those of processors that are not named in `used`.
+  std::vector<std::string> assumed_parameters(const std::vector<std::string>& used) const;
   DeviceSummary summary() const;
 
  private:

@@ -94,8 +94,8 @@ void SimUnit::end_call() {
   const Picoseconds now = s_.executor.device_now();
   s_.activity.unit_busy(static_cast<std::size_t>(caps_.id), call_began_, now);
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, to_string(call.op), describe(call));
-  if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
   try {
+    if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
     Outcome outcome = s_.function.execute(call);
     if (outcome.index() != 0) result_.outcomes.push_back(std::move(outcome));
   } catch (...) {
@@ -141,9 +141,9 @@ Task<Result<Graph>> SimUnit::load(GraphSpec spec) {
   Loaded loaded{std::move(spec), 0};
   loaded.mapped = mapped_by(loaded.spec) + size;
   if (caps_.session_limit > 0 && mapped_ + loaded.mapped > caps_.session_limit) {
-    co_return Result<Graph>(Status{Code::over_budget, fmt::format("{}: graph \"{}\" would map {} beside {}, and a session holds {}", caps_.name,
-                                                                  loaded.spec.name, format_bytes(loaded.mapped), format_bytes(mapped_),
-                                                                  format_bytes(caps_.session_limit))});
+    co_return Result<Graph>(Status{
+        Code::over_budget, fmt::format("{}: graph \"{}\" would map {} beside {}, and a session holds {}", caps_.name, loaded.spec.name,
+                                       format_bytes(loaded.mapped), format_bytes(mapped_), format_bytes(caps_.session_limit))});
   }
   mapped_ += loaded.mapped;
   const Picoseconds ready = s_.executor.now() + core_.model().hand_off().load;

@@ -20,12 +20,6 @@ constexpr ParamSpec kParams[] = {
 
 enum Kind : std::uint16_t { kStart, kEnd };
 
-double per_cycle(const Params& params, std::string_view key) {
-  const double value = params.number(key);
-  if (value <= 0) throw ConfigError(params.path() + "." + std::string(key) + ": must be more than 0");
-  return value;
-}
-
 }  // namespace
 
 std::vector<ParamSpec> FlowCore::params() { return {std::begin(kParams), std::end(kParams)}; }
@@ -37,10 +31,10 @@ FlowCore::FlowCore(const Site& site, const Params& params)
       device_(context_.device(site.name)),
       clock_(params.frequency("clock")),
       call_overhead_(params.time("call_overhead")),
-      rates_(params.table("macs_per_cycle"), per_cycle(params, "macs_per_cycle_otherwise")),
-      elementwise_per_cycle_(per_cycle(params, "elementwise_per_cycle")),
-      conversions_per_cycle_(per_cycle(params, "conversions_per_cycle")),
-      lookups_per_cycle_(per_cycle(params, "lookups_per_cycle")),
+      rates_(params.table("macs_per_cycle"), params.positive("macs_per_cycle_otherwise")),
+      elementwise_per_cycle_(params.positive("elementwise_per_cycle")),
+      conversions_per_cycle_(params.positive("conversions_per_cycle")),
+      lookups_per_cycle_(params.positive("lookups_per_cycle")),
       cycles_per_run_(params.number("cycles_per_row_run")) {
   hand_off_.wake_up = params.time("wake_up");
   hand_off_.hand_back = params.time("hand_back");
@@ -83,8 +77,10 @@ void FlowCore::preempt(Picoseconds duration) {
 }
 
 void register_cpu(Registry& registry) {
-  registry.add(Entry<ComputeModel>{"core.flow", "CPU core: the longer of arithmetic and memory traffic, plus a cost per call",
-                                   FlowCore::params(), {"macs_per_cycle"},
+  registry.add(Entry<ComputeModel>{"core.flow",
+                                   "CPU core: the longer of arithmetic and memory traffic, plus a cost per call",
+                                   FlowCore::params(),
+                                   {"macs_per_cycle"},
                                    [](const Site& site, const Params& params) { return std::make_unique<FlowCore>(site, params); }});
 }
 

@@ -164,7 +164,10 @@ double FlowDram::peak_rate(Picoseconds begin, Picoseconds end) {
 }
 
 void register_dram(Registry& registry) {
-  registry.add(Entry<DramModel>{"lpddr.flow", "DRAM: fluid max-min sharing of bandwidth, a cap per port and a total", FlowDram::params(), {},
+  registry.add(Entry<DramModel>{"lpddr.flow",
+                                "DRAM: fluid max-min sharing of bandwidth, a cap per port and a total",
+                                FlowDram::params(),
+                                {},
                                 [](const Site& site, const Params& params) { return std::make_unique<FlowDram>(site, params); }});
 }
 

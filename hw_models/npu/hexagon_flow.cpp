@@ -32,12 +32,12 @@ FlowHexagon::FlowHexagon(const Site& site, const Params& params)
       port_(site.port),
       device_(context_.device(site.name)),
       call_overhead_(params.time("call_overhead")),
-      rates_(params.table("macs_per_second"), std::max(1.0, params.number("macs_per_second_otherwise"))),
-      elementwise_per_second_(std::max(1.0, params.number("elementwise_per_second"))),
-      conversions_per_second_(std::max(1.0, params.number("conversions_per_second"))),
-      lookups_per_second_(std::max(1.0, params.number("lookups_per_second"))),
+      rates_(params.table("macs_per_second"), params.positive("macs_per_second_otherwise")),
+      elementwise_per_second_(params.positive("elementwise_per_second")),
+      conversions_per_second_(params.positive("conversions_per_second")),
+      lookups_per_second_(params.positive("lookups_per_second")),
       stream_bandwidth_(params.bandwidth("stream_bandwidth").value),
-      tile_rows_(std::max(1u, static_cast<std::uint32_t>(params.number("tile_rows")))) {
+      tile_rows_(static_cast<std::uint32_t>(params.positive("tile_rows"))) {
   hand_off_.wake_up = params.time("launch");
   hand_off_.hand_back = params.time("hand_back");
   hand_off_.load = params.time("load");
@@ -68,8 +68,10 @@ void FlowHexagon::submit(const Work& work, Callback done) {
 }
 
 void register_npu(Registry& registry) {
-  registry.add(Entry<ComputeModel>{"hexagon.flow", "NPU: graph launches; per call the slowest of matrix, vector and DMA",
-                                   FlowHexagon::params(), {"macs_per_second"},
+  registry.add(Entry<ComputeModel>{"hexagon.flow",
+                                   "NPU: graph launches; per call the slowest of matrix, vector and DMA",
+                                   FlowHexagon::params(),
+                                   {"macs_per_second"},
                                    [](const Site& site, const Params& params) { return std::make_unique<FlowHexagon>(site, params); }});
 }
 

@@ -105,8 +105,10 @@ void FlowUfs::finish() {
 }
 
 void register_ufs(Registry& registry) {
-  registry.add(Entry<StorageModel>{"ufs.flow", "UFS: issue cost on a core, overlapped latency, serial service, DMA through DRAM",
-                                   FlowUfs::params(), {},
+  registry.add(Entry<StorageModel>{"ufs.flow",
+                                   "UFS: issue cost on a core, overlapped latency, serial service, DMA through DRAM",
+                                   FlowUfs::params(),
+                                   {},
                                    [](const Site& site, const Params& params) { return std::make_unique<FlowUfs>(site, params); }});
 }
 

@@ -48,7 +48,7 @@ class FlowUfs final : public StorageModel {
   BytesPerSecond link_, write_bandwidth_;
   MapCache map_;
 
-  std::deque<Command> waiting_;   // beyond the queue depth, still with the driver
+  std::deque<Command> waiting_;    // beyond the queue depth, still with the driver
   std::deque<Command> in_device_;  // front: being served
   bool serving_ = false;
   Picoseconds service_began_{0};

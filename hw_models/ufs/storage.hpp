@@ -12,7 +12,7 @@ struct IoRequest {
   Bytes length = 0;           // at most limits().max_transfer
   bool write = false;
   bool sequential = false;
-  std::uint16_t issuer = 0;   // the core that issued it
+  std::uint16_t issuer = 0;  // the core that issued it
 };
 
 struct StorageLimits {

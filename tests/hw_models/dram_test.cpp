@@ -1,7 +1,6 @@
-#include "hw_models/dram/flow.hpp"
-
 #include <gtest/gtest.h>
 
+#include "hw_models/dram/flow.hpp"
 #include "tests/hw_models/context.hpp"
 
 namespace vitro::hw {
@@ -9,7 +8,8 @@ namespace {
 
 struct Dram {
   explicit Dram(const char* bandwidth = "20 GB/s", const char* latency = "0 ns") {
-    const Node node = parse_yaml(std::string("{capacity: 1 GB, available: 1 GB, bandwidth: ") + bandwidth + ", latency: " + latency + "}", "t");
+    const Node node =
+        parse_yaml(std::string("{capacity: 1 GB, available: 1 GB, bandwidth: ") + bandwidth + ", latency: " + latency + "}", "t");
     Reader reader(node, "dram");
     const auto specs = FlowDram::params();
     params = Params(reader, specs);

@@ -1,8 +1,7 @@
-#include "hw_models/ufs/flow.hpp"
-
 #include <gtest/gtest.h>
 
 #include "hw_models/dram/flow.hpp"
+#include "hw_models/ufs/flow.hpp"
 #include "tests/hw_models/context.hpp"
 
 namespace vitro::hw {
@@ -16,8 +15,10 @@ struct Ufs {
     dram_params = Params(dram_reader, FlowDram::params());
     dram = std::make_unique<FlowDram>(Site{context, "dram", nullptr, kMemoryController}, dram_params);
     Node node = parse_yaml(
-        "{max_transfer: 64 KiB, issue_cycles: 3000, issue_fixed: 1 us, latency_sequential: 2 us, latency_random: 10 us, command_overhead: 0 us,"
-        " issuer_switch: 0 us, map_cache_reach: 1 GiB, map_cache_miss: 0 us, link_bandwidth: 4.096 GB/s, write_bandwidth: 2.048 GB/s}", "t");
+        "{max_transfer: 64 KiB, issue_cycles: 3000, issue_fixed: 1 us, latency_sequential: 2 us, latency_random: 10 us, command_overhead: "
+        "0 us,"
+        " issuer_switch: 0 us, map_cache_reach: 1 GiB, map_cache_miss: 0 us, link_bandwidth: 4.096 GB/s, write_bandwidth: 2.048 GB/s}",
+        "t");
     const Node changes = parse_yaml("{" + extra + "}", "t");
     for (const auto& [key, value] : changes.entries()) node.set(key, value);
     Reader reader(node, "ufs");

@@ -133,9 +133,9 @@ TEST(SimExecutor, policy_code_waits_while_its_core_is_busy) {
 }
 
 SC_MODULE(Ticker) {
-  SimExecutor& executor;
+  SimExecutor & executor;
   std::vector<Picoseconds> seen;
-  Ticker(sc_core::sc_module_name name, SimExecutor& e) : sc_module(name), executor(e) {
+  Ticker(sc_core::sc_module_name name, SimExecutor & e) : sc_module(name), executor(e) {
     SC_HAS_PROCESS(Ticker);
     SC_METHOD(tick);
   }

@@ -1,80 +1,254 @@
 #include "sim/machine.hpp"
 
+#include <gmock/gmock.h>
+
 #include "tests/sim/simulation.hpp"
 
 namespace vitro::sim {
 namespace {
 
-Task<void> run_call(ComputeUnit* unit, KernelCall call) {
-  const RunResult result = co_await unit->run(std::move(call));
-  result.status.or_throw();
-}
+using testing::ElementsAre;
+using testing::HasSubstr;
 
-Task<void> run_chain(ComputeUnit* unit, Chain chain) {
-  const RunResult result = co_await unit->run(std::move(chain));
-  result.status.or_throw();
-}
-
-Task<void> side_by_side(Machine* machine, std::vector<Chain> chains) {
-  TaskScope scope(machine->executor);
-  for (std::size_t i = 0; i < chains.size(); ++i) scope.spawn(run_chain(machine->units[i], chains[i]));
-  co_await scope.join();
+template <class... Rest>
+std::vector<Task<void>> tasks(Task<void> first, Rest... rest) {
+  std::vector<Task<void>> all;
+  all.push_back(std::move(first));
+  (all.push_back(std::move(rest)), ...);
+  return all;
 }
 
 TEST(SimMachine, a_call_takes_the_longer_of_arithmetic_and_memory) {
   Simulation compute(round_options());
-  compute.run(run_call(compute.machine().units[0], test_call(50'000, 1000)));
+  compute.run(run_chain(compute.machine().units[0], {test_call(50'000, 1000)}));
   EXPECT_EQ(compute.now(), 50 * kUs);
 
   Simulation memory(round_options());
-  memory.run(run_call(memory.machine().units[0], test_call(1000, 100'000)));
+  memory.run(run_chain(memory.machine().units[0], {test_call(1000, 100'000)}));
   EXPECT_EQ(memory.now(), 10 * kUs);
 }
 
 TEST(SimMachine, a_chain_pays_for_the_hand_off_once_and_for_each_call) {
-  SimOptions options = round_options({"core.wake_up=5 us", "core.hand_back=1 us", "core.call_overhead=500 ns"});
-  Simulation simulation(options);
+  Simulation simulation(round_options({"core.wake_up=5 us", "core.hand_back=1 us", "core.call_overhead=500 ns"}));
   simulation.run(run_chain(simulation.machine().units[0], {test_call(2000, 0), test_call(3000, 0)}));
   EXPECT_EQ(simulation.now(), 5 * kUs + (2 * kUs + 500 * kNs) + (3 * kUs + 500 * kNs) + 1 * kUs);
 }
 
-// Two streams of 80 KB share 16 GB/s: 8 GB/s each while both run (10 us); alone, one would take 8 us.
+TEST(SimMachine, a_busy_unit_needs_no_wake_up_for_what_is_queued) {
+  Simulation simulation(round_options({"core.wake_up=5 us"}));
+  ComputeUnit* unit = simulation.machine().units[0];
+  simulation.run(
+      together(&simulation.machine(), tasks(run_chain(unit, {test_call(2000, 0, 1)}), run_chain(unit, {test_call(3000, 0, 2)}))));
+  EXPECT_EQ(simulation.now(), 10 * kUs);
+  EXPECT_THAT(simulation.function.tags, ElementsAre(1, 2));
+}
+
+// Two streams of 80 KB share 16 GB/s: 8 GB/s each while both run.
 TEST(SimMachine, two_cores_share_the_bandwidth_of_their_port) {
   Simulation simulation(round_options());
-  simulation.run(side_by_side(&simulation.machine(), {{test_call(0, 80'000)}, {test_call(0, 80'000)}}));
+  Machine& machine = simulation.machine();
+  simulation.run(
+      together(&machine, tasks(run_chain(machine.units[0], {test_call(0, 80'000)}), run_chain(machine.units[1], {test_call(0, 80'000)}))));
   EXPECT_EQ(simulation.now(), 10 * kUs);
 }
 
-// 40 KB + 80 KB: both at 8 GB/s for 5 us, then the other 40 KB at 10 GB/s in 4 us.
-TEST(SimMachine, a_flow_speeds_up_when_another_ends) {
-  Simulation simulation(round_options());
-  simulation.run(side_by_side(&simulation.machine(), {{test_call(0, 40'000)}, {test_call(0, 80'000)}}));
-  EXPECT_EQ(simulation.now(), 9 * kUs);
-}
-
-Task<void> read_into(Machine* machine, ReadRequest request, IoResult* result) {
-  *result = co_await machine->storage.read(std::move(request));
-}
-
-ReadRequest request_of(Machine& machine, FileId file, Bytes offset, Bytes length, Pattern pattern = Pattern::random) {
-  ReadRequest request;
-  request.from = {file, offset, length};
-  request.into = machine.memory.lease(length, Placement::dram, Region::staging).value_or_throw();
-  request.pattern = pattern;
-  return request;
-}
-
-// 1000 cycles to issue, 10 us latency, 4096 B at 4.096 GB/s.
-TEST(SimMachine, one_random_read_takes_issue_latency_and_transfer) {
+// Core 0: 40 KB, then 10 us of arithmetic. Core 1: 80 KB, of which 40 KB at 8 GB/s in 5 us and 40 KB at 10 GB/s in 4 us,
+// then 2 us of arithmetic.
+TEST(SimMachine, chains_on_two_cores_take_the_time_computed_by_hand) {
   Simulation simulation(round_options());
   Machine& machine = simulation.machine();
-  const FileId file = machine.storage.open_phantom(MiB).value_or_throw();
+  std::vector<Picoseconds> ends;
+  simulation.function.effect = [&](const KernelCall&) { ends.push_back(machine.clock.now()); };
+  simulation.run(together(&machine, tasks(run_chain(machine.units[0], {test_call(0, 40'000, 1), test_call(10'000, 0, 2)}),
+                                          run_chain(machine.units[1], {test_call(0, 80'000, 3), test_call(2000, 0, 4)}))));
+  EXPECT_THAT(simulation.function.tags, ElementsAre(1, 3, 4, 2));
+  EXPECT_THAT(ends, ElementsAre(5 * kUs, 9 * kUs, 11 * kUs, 15 * kUs));
+}
+
+Task<void> charge_then_run(Machine* machine, std::vector<Picoseconds>* log) {
+  machine->clock.charge(PolicyWork::cache_lookup, 20);  // 2000 cycles
+  log->push_back(machine->clock.now());
+  Chain chain{test_call(3000, 0)};
+  co_await run_chain(machine->units[1], std::move(chain));
+  log->push_back(machine->clock.now());
+}
+
+TEST(SimMachine, what_the_policy_is_charged_delays_what_it_submits) {
+  Simulation simulation(round_options());
+  std::vector<Picoseconds> log;
+  simulation.run(charge_then_run(&simulation.machine(), &log));
+  EXPECT_THAT(log, ElementsAre(2 * kUs, 5 * kUs));
+}
+
+Task<void> charge_at(Machine* machine, Picoseconds when, PolicyWork work, std::uint32_t n) {
+  co_await sleep_until(machine->executor, when);
+  machine->clock.charge(work, n);
+}
+
+TEST(SimMachine, policy_work_takes_its_core_from_the_kernel_there) {
+  Simulation simulation(round_options());
+  Machine& machine = simulation.machine();
+  std::vector<Picoseconds> ends;
+  simulation.function.effect = [&](const KernelCall&) { ends.push_back(machine.clock.now()); };
+  simulation.run(
+      together(&machine, tasks(run_chain(machine.units[0], {test_call(10'000, 0)}), run_chain(machine.units[1], {test_call(10'500, 0)}),
+                               charge_at(&machine, 4 * kUs, PolicyWork::submit, 3))));
+  EXPECT_THAT(ends, ElementsAre(10'500 * kNs, 13 * kUs));
+}
+
+Task<void> fails(Machine* machine, std::string* what) {
+  try {
+    Chain chain{test_call(1000, 0, 7), test_call(1000, 0, 8)};
+    co_await run_chain(machine->units[0], std::move(chain));
+  } catch (const RunError& error) {
+    *what = error.what();
+  }
+}
+
+TEST(SimMachine, a_kernel_that_throws_fails_its_awaiter_and_nobody_else) {
+  Simulation simulation(round_options());
+  simulation.function.effect = [](const KernelCall& call) {
+    if (call.slice.first == 7) throw RunError("the kernel broke");
+  };
+  std::string what;
+  Machine& machine = simulation.machine();
+  simulation.run(together(&machine, tasks(fails(&machine, &what), run_chain(machine.units[0], {test_call(1000, 0, 9)}))));
+  EXPECT_EQ(what, "the kernel broke");
+  EXPECT_THAT(simulation.function.tags, ElementsAre(7, 9));
+}
+
+Task<void> await_nothing(Machine* machine) {
+  TaskScope scope(machine->executor);
+  scope.spawn([]() -> Task<void> { co_await std::suspend_always{}; }());
+  co_await scope.join();
+}
+
+TEST(SimMachine, a_run_that_can_not_end_is_an_error_even_with_tasks_in_flight) {
+  Simulation simulation(round_options());
+  EXPECT_THROW(simulation.run(await_nothing(&simulation.machine())), RunError);
+}
+
+TEST(SimMachine, memory_answers_over_budget_and_phantom_memory_has_no_bytes) {
+  SimOptions options = round_options();
+  options.memory_limits = {MiB, 0, 0, 0};
+  options.phantom = true;
+  Simulation simulation(options);
+  Memory& memory = simulation.machine().memory;
+  const Lease lease = memory.lease(512 * KiB, Placement::dram, Region::hot).value_or_throw();
+  EXPECT_EQ(lease.data(), nullptr);
+  EXPECT_EQ(memory.lease(MiB, Placement::dram, Region::hot).status().code, Code::over_budget);
+}
+
+TEST(SimMachine, the_devices_own_limits_hold_when_none_are_given) {
+  SimOptions options = round_options();
+  options.memory_limits.reset();
+  Simulation simulation(options);
+  EXPECT_EQ(simulation.machine().memory.budget(Placement::dram).limit, 1'000'000'000u);
+  EXPECT_EQ(simulation.machine().memory.budget(Placement::npu_mapped).limit, MiB);
+}
+
+TEST(SimMachine, units_are_named_fastest_first_and_can_be_chosen) {
+  SimOptions options = oneplus12_options();
+  Simulation all(options);
+  std::vector<std::string> names, classes;
+  for (const ComputeUnit* unit : all.machine().units) {
+    names.push_back(unit->caps().name);
+    classes.push_back(unit->caps().core_class);
+  }
+  EXPECT_THAT(names, ElementsAre("cpu0", "cpu1", "cpu2", "cpu3", "cpu4", "cpu5", "cpu6", "cpu7", "npu"));
+  EXPECT_THAT(classes, ElementsAre("big", "mid", "mid", "mid", "mid", "mid", "little", "little", "npu"));
+  options.threads = 3;
+  EXPECT_EQ(Simulation(options).machine().units.size(), 3u);
+  options.unit_names = {"cpu7", "npu"};
+  Simulation chosen(options);
+  EXPECT_EQ(chosen.machine().units[0]->caps().core_class, "little");
+  EXPECT_EQ(chosen.machine().units[1]->caps().id, UnitId{1});
+}
+
+// One core busy 6 of 10 us and reading 60 KB meanwhile, then a read of 4 KiB that takes 12 us alone.
+Task<void> work_then_read(Machine* machine, FileId file) {
+  Chain chain{test_call(6000, 60'000)};
+  co_await run_chain(machine->units[0], std::move(chain));
+  co_await sleep_until(machine->executor, 8 * kUs);
   IoResult result;
-  simulation.run(read_into(&machine, request_of(machine, file, 8192, 4096), &result));
-  EXPECT_TRUE(result.status.ok());
-  EXPECT_EQ(result.done, 4096u);
-  EXPECT_EQ(simulation.now(), 1 * kUs + 10 * kUs + 1 * kUs);
-  EXPECT_EQ(machine.storage.totals().bytes_read, 4096u);
+  co_await read_into(machine, read_request(*machine, file, 0, 4096), &result);
+}
+
+TEST(SimMachine, the_report_is_what_can_be_computed_by_hand) {
+  Simulation simulation(round_options());
+  Machine& machine = simulation.machine();
+  simulation.run(work_then_read(&machine, machine.storage.open_phantom(MiB).value_or_throw()));
+  ASSERT_EQ(simulation.now(), 20 * kUs);
+  const MachineReport report = simulation.host().report(Picoseconds(0), 20 * kUs);
+  EXPECT_DOUBLE_EQ(*report.io_share, 12.0 / 20);
+  EXPECT_DOUBLE_EQ(*report.cpu_utilization, (6.0 + 1.0) / 2 / 20);  // of two cores; 1 us is the driver's
+  EXPECT_NEAR(*report.dram_bandwidth_gb_per_s, (60'000 + 4096) / 20e-6 * 1e-9, 1e-9);
+  EXPECT_NEAR(*report.energy_j, 1 * 20e-6 + 2 * 7e-6 + 64'096 * 100e-12 + 4096 * 200e-12, 1e-15);
+  const MachineReport first = simulation.host().report(Picoseconds(0), 10 * kUs);
+  EXPECT_DOUBLE_EQ(*first.io_share, 2.0 / 10);
+  EXPECT_NEAR(*first.dram_bandwidth_gb_per_s, 6, 1e-9);
+  EXPECT_NEAR(*first.peak_power_w, 1 + 2 * 0.7 + 6e9 * 100e-12, 1e-9);
+}
+
+TEST(SimMachine, energy_is_null_without_a_power_block) {
+  Simulation simulation(round_options({"power="}));
+  simulation.run(run_chain(simulation.machine().units[0], {test_call(1000, 0)}));
+  const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+  EXPECT_FALSE(report.energy_j.has_value());
+  EXPECT_FALSE(report.peak_power_w.has_value());
+}
+
+TEST(SimMachine, the_report_names_assumptions_in_use_and_calls_without_a_measured_rate) {
+  SimOptions options = oneplus12_options();
+  options.unit_names = {"cpu0"};
+  Simulation simulation(options);
+  KernelCall call = test_call(1000, 0);
+  call.variant = VariantId{2};  // int8 on float32 operands: in no table
+  simulation.run(run_chain(simulation.machine().units[0], {call}));
+  const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+  EXPECT_THAT(report.unpriced_calls, ElementsAre("int8.f32 on big"));
+  EXPECT_THAT(report.assumed_parameters, testing::Contains("cpu.big.wake_up"));
+  EXPECT_THAT(report.assumed_parameters, testing::Not(testing::Contains("cpu.little.wake_up")));
+  EXPECT_THAT(report.assumed_parameters, testing::Not(testing::Contains("dram.bandwidth")));
+}
+
+struct Written {
+  Picoseconds begin, end;
+  std::string track, name;
+};
+class SpanTrace final : public TraceSink {
+ public:
+  bool enabled() const override { return true; }
+  TrackId track(std::string_view group, std::string_view name) override {
+    tracks_.push_back(std::string(group) + "/" + std::string(name));
+    return TrackId(tracks_.size() - 1);
+  }
+  void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view) override {
+    spans.push_back({begin, end, tracks_[static_cast<std::size_t>(track)], std::string(name)});
+  }
+  void counter(TrackId track, Picoseconds, double value) override { counters[tracks_[static_cast<std::size_t>(track)]].push_back(value); }
+  void decision(std::string_view, std::string_view, std::string_view) override {}
+
+  std::vector<Written> spans;
+  std::map<std::string, std::vector<double>> counters;
+
+ private:
+  std::vector<std::string> tracks_;
+};
+
+TEST(SimMachine, traces_units_flash_and_dram) {
+  SpanTrace trace;
+  Simulation simulation(round_options(), &trace);
+  Machine& machine = simulation.machine();
+  simulation.run(work_then_read(&machine, machine.storage.open_phantom(MiB).value_or_throw()));
+  ASSERT_EQ(trace.spans.size(), 2u);
+  EXPECT_EQ(trace.spans[0].track, "units/cpu0");
+  EXPECT_EQ(trace.spans[0].name, "reduce");
+  EXPECT_EQ(trace.spans[0].end, 6 * kUs);
+  EXPECT_EQ(trace.spans[1].track, "storage/flash");
+  EXPECT_EQ(trace.spans[1].begin, 19 * kUs);
+  EXPECT_THAT(trace.counters["memory/dram"], ElementsAre(testing::DoubleNear(10, 1e-9), 0, testing::DoubleNear(4.096, 1e-9), 0));
+  EXPECT_THAT(trace.counters["storage/outstanding"], ElementsAre(1, 0));
 }
 
 }  // namespace

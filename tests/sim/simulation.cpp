@@ -22,8 +22,8 @@ cpu:
       hand_back: 0 us
       call_overhead: 0 us
       macs_per_cycle_otherwise: 1
-npu: {dma_bandwidth: 20 GB/s, stream_bandwidth: 20 GB/s, session_limit: 1 MiB, launch: 10 us, hand_back: 1 us, load: 100 us, call_overhead: 0 us,
-      macs_per_second_otherwise: 1e9}
+npu: {dma_bandwidth: 20 GB/s, stream_bandwidth: 20 GB/s, session_limit: 1 MiB, launch: 10 us, hand_back: 1 us, load: 100 us,
+      call_overhead: 0 us, macs_per_second_otherwise: 1e9}
 ufs: {max_transfer: 64 KiB, issue_cycles: 1000, issue_fixed: 0 us, latency_sequential: 2 us, latency_random: 10 us, command_overhead: 0 us,
       issuer_switch: 0 us, map_cache_reach: 1 GiB, map_cache_miss: 0 us, link_bandwidth: 4.096 GB/s, write_bandwidth: 2.048 GB/s}
 power: {base: 1 W, dram_byte: 100 pJ/B, flash_byte: 200 pJ/B, active_watts: {big: 2, npu: 3}}
@@ -54,6 +54,37 @@ SimOptions round_options(const std::vector<std::string>& overrides) {
   options.memory_limits = {64 * MiB, 0, 64 * MiB, 0};
   options.count = test_counts;
   return options;
+}
+
+SimOptions oneplus12_options() {
+  SimOptions options;
+  options.device = load_yaml(VITRO_SOURCE_DIR "/configs/devices/oneplus12.yaml");
+  options.count = test_counts;
+  return options;
+}
+
+Task<void> run_chain(ComputeUnit* unit, Chain chain) {
+  const RunResult result = co_await unit->run(std::move(chain));
+  result.status.or_throw();
+}
+
+Task<void> read_into(Machine* machine, ReadRequest request, IoResult* result) {
+  *result = co_await machine->storage.read(std::move(request));
+}
+
+ReadRequest read_request(Machine& machine, FileId file, Bytes offset, Bytes length, Pattern pattern, UnitId issuer) {
+  ReadRequest request;
+  request.from = {file, offset, length};
+  request.into = machine.memory.lease(length, Placement::dram, Region::staging).value_or_throw();
+  request.pattern = pattern;
+  request.issuer = issuer;
+  return request;
+}
+
+Task<void> together(Machine* machine, std::vector<Task<void>> tasks) {
+  TaskScope scope(machine->executor);
+  for (Task<void>& task : tasks) scope.spawn(std::move(task));
+  co_await scope.join();
 }
 
 WorkCounts test_counts(const KernelCall& call) {

@@ -68,6 +68,14 @@ class Simulation {
 };
 
 SimOptions round_options(const std::vector<std::string>& overrides = {});
+SimOptions oneplus12_options();
+
+Task<void> run_chain(ComputeUnit* unit, Chain chain);
+Task<void> read_into(Machine* machine, ReadRequest request, IoResult* result);
+ReadRequest read_request(Machine& machine, FileId file, Bytes offset, Bytes length, Pattern pattern = Pattern::random,
+                         UnitId issuer = UnitId{0});
+// Every task beside the others; joins all.
+Task<void> together(Machine* machine, std::vector<Task<void>> tasks);
 
 inline constexpr Picoseconds kNs{1000}, kUs{1'000'000}, kMs{1'000'000'000};
 

@@ -1,0 +1,74 @@
+#include "sim/soc.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/sim/simulation.hpp"
+
+namespace vitro::sim {
+namespace {
+
+using testing::HasSubstr;
+
+std::string message_of(const std::vector<std::string>& overrides) {
+  try {
+    summarise_device(round_device(overrides));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+TEST(Soc, wrong_device_files_end_in_one_clear_message) {
+  EXPECT_THAT(message_of({"dram="}), HasSubstr("dram: is missing"));
+  EXPECT_THAT(message_of({"ufs="}), HasSubstr("ufs: is missing"));
+  EXPECT_THAT(message_of({"ufs.model=nvme"}), AllOf(HasSubstr("nvme.flow"), HasSubstr("expected one of: ufs.flow")));
+  EXPECT_THAT(message_of({"dram.fidelity=detailed"}), HasSubstr("lpddr.detailed"));
+  EXPECT_THAT(message_of({"dram.bandwidth=20"}), AllOf(HasSubstr("dram.bandwidth"), HasSubstr("has no unit")));
+  EXPECT_THAT(message_of({"ufs.queue_dept=4"}), HasSubstr("did you mean \"queue_depth\"?"));
+  EXPECT_THAT(message_of({"gpu={model: adreno}"}), HasSubstr("gpu: unknown key"));
+  EXPECT_THAT(message_of({"core.cores=0"}), HasSubstr("cpu.big.cores"));
+  EXPECT_THAT(message_of({"core.elementwise_per_cycle=0"}), HasSubstr("cpu.big.elementwise_per_cycle: is 0"));
+  EXPECT_THAT(message_of({"core.clock=0 GHz"}), HasSubstr("cpu.big.clock: is 0"));
+  EXPECT_THAT(message_of({"cpu.bandwidth=0 GB/s"}), HasSubstr("cpu.bandwidth: is 0"));
+  EXPECT_EQ(message_of({"npu="}), "(no error)");
+}
+
+TEST(Soc, clusters_come_fastest_first) {
+  Node device = round_device();
+  Node fast = device.find_path("cpu.clusters")->items()[0];
+  fast.set("clock", Node::scalar("2 GHz"));
+  device.set_path("cpu.clusters", Node::list({device.find_path("cpu.clusters")->items()[0], fast}));
+  EXPECT_THROW(summarise_device(device), ConfigError);
+}
+
+TEST(Soc, a_machine_refuses_units_that_the_device_lacks) {
+  const auto message = [](auto change) -> std::string {
+    SimOptions options = round_options();
+    change(options);
+    try {
+      Simulation simulation(options);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "(no error)";
+  };
+  EXPECT_THAT(message([](SimOptions& o) { o.unit_names = {"cpu9"}; }), HasSubstr("expected one of: cpu0, cpu1, npu"));
+  EXPECT_THAT(message([](SimOptions& o) { o.unit_names = {"cpu0", "cpu0"}; }), HasSubstr("twice"));
+  EXPECT_THAT(message([](SimOptions& o) { o.threads = 3; }), HasSubstr("3 CPU cores"));
+  EXPECT_THAT(message([](SimOptions& o) { o.policy_core = "npu"; }), HasSubstr("no CPU core"));
+}
+
+TEST(Soc, a_summary_counts_processors_and_parameters_by_provenance) {
+  const DeviceSummary summary = summarise_device(load_yaml(VITRO_SOURCE_DIR "/configs/devices/oneplus12.yaml"));
+  EXPECT_EQ(summary.name, "oneplus12");
+  EXPECT_EQ(summary.processors, (std::vector<std::pair<std::string, int>>{{"big", 1}, {"mid", 5}, {"little", 2}, {"npu", 1}}));
+  EXPECT_EQ(summary.dram_capacity, 24'000'000'000u);
+  EXPECT_EQ(summary.dram_available, 19'000'000'000u);
+  std::map<std::string, int> kinds(summary.parameters_by_kind.begin(), summary.parameters_by_kind.end());
+  EXPECT_GT(kinds["measured"], 0);
+  EXPECT_GT(kinds["derived"], 0);
+  EXPECT_EQ(kinds.count("default"), 0u);  // our own device file states everything
+}
+
+}  // namespace
+}  // namespace vitro::sim
