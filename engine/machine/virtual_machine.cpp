@@ -71,9 +71,13 @@ class VirtualUnit final : public ComputeUnit {
     }
     executor_.call_at(free_, [this, chain, &done] {
       RunResult result;
-      for (const KernelCall& call : *chain) {
-        Outcome outcome = function_.execute(call);
-        if (outcome.index() != 0) result.outcomes.push_back(std::move(outcome));
+      try {
+        for (const KernelCall& call : *chain) {
+          Outcome outcome = function_.execute(call);
+          if (outcome.index() != 0) result.outcomes.push_back(std::move(outcome));
+        }
+      } catch (...) {
+        result.error = std::current_exception();
       }
       done.complete(std::move(result));
     });

@@ -115,7 +115,6 @@ TEST(HostExecutor, run_rethrows_the_error_of_its_task) {
 }
 
 TEST(HostExecutorDeathTest, a_wait_for_nothing_is_named_instead_of_sleeping_forever) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto wait_for_nothing = []() -> Task<void> { co_await std::suspend_always{}; };
   EXPECT_DEATH(
       {

@@ -136,7 +136,6 @@ TEST(BudgetedMemory, leases_may_be_dropped_on_other_threads_while_the_policy_loo
 }
 
 TEST(BudgetedMemoryDeathTest, giving_back_more_than_was_committed_is_our_bug) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
   BudgetedMemory memory = memory_of(MiB);
   const Lease range = memory.reserve(MiB, Placement::dram, Region::kv).value_or_throw();
   ASSERT_TRUE(memory.commit(range, 0, kPageSize).ok());

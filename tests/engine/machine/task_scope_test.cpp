@@ -128,7 +128,6 @@ Task<void> drop_a_scope(VirtualExecutor* executor) {
 }
 
 TEST(TaskScopeDeathTest, a_scope_that_is_dropped_before_its_tasks_ended_is_our_bug) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {
         VirtualExecutor executor;

@@ -121,7 +121,6 @@ TEST(Task, nesting_is_bounded_by_the_stack_alone) {
 }
 
 TEST(TaskDeathTest, a_task_that_can_not_finish_is_our_bug) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto forever = []() -> Task<void> { co_await std::suspend_always{}; };
   EXPECT_DEATH(
       {

@@ -134,6 +134,28 @@ TEST(VirtualMachine, a_chain_runs_in_order_and_only_calls_with_an_outcome_have_o
   EXPECT_EQ(host.machine().clock.now(), Picoseconds(3000));
 }
 
+class FailingFunction final : public Function {
+ public:
+  Outcome execute(const KernelCall&) override { throw RunError("no weights"); }
+};
+
+Task<void> run_and_catch(Machine* machine, std::string* message) {
+  try {
+    co_await machine->units[0]->run(call_of(Op::add, 1));
+  } catch (const RunError& error) {
+    *message = error.what();
+  }
+}
+
+TEST(VirtualMachine, a_kernel_that_throws_is_rethrown_where_it_is_awaited) {
+  FailingFunction function;
+  NullTrace trace;
+  VirtualMachine host(spec_of(1), function, trace);
+  std::string message;
+  host.run(run_and_catch(&host.machine(), &message));
+  EXPECT_EQ(message, "no weights");
+}
+
 Task<void> read_into(Machine* machine, FileId file, Lease into, IoResult* result) {
   ReadRequest request{{file, 100, 50}, into, 7};
   *result = co_await machine->storage.read(std::move(request));
@@ -234,7 +256,6 @@ TEST(Graphs, binding_fills_slots_and_batch_and_leaves_fixed_views_alone) {
 }
 
 TEST(GraphsDeathTest, a_missing_binding_is_our_bug) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
   GraphSpec spec;
   spec.calls = {call_of(Op::add, 1)};
   View slot;
