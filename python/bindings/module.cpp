@@ -12,6 +12,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/decode/policies.hpp"
+#include "engine/experiment/io_replay.hpp"
 #include "engine/experiment/session.hpp"
 #include "engine/host/host_executor.hpp"
 #include "engine/kernels/bench.hpp"
@@ -67,6 +68,19 @@ std::string run(const std::string& source, const std::string& name, bool is_path
                 const std::optional<std::string>& machine, const std::optional<std::string>& out_dir) {
   const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
   return to_text(run_experiment(experiment, session_options(out_dir.value_or("")), sim::make_machine));
+}
+
+std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,
+                         std::uint32_t depth, bool paced) {
+  IoReplay replay;
+  replay.recording = recording;
+  replay.machine.kind = machine;
+  if (!device.empty()) replay.machine.device = load_yaml(device);
+  replay.machine.phantom = file.empty();
+  replay.file = file;
+  replay.depth = depth;
+  replay.paced = paced;
+  return replay_io(replay, sim::make_machine).dump();
 }
 
 std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides) {
@@ -168,6 +182,8 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
         free_gil);
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
+  m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
+        py::arg("paced"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
   m.def("quantize_schemes", [] {
