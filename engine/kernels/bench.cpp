@@ -116,7 +116,8 @@ class Bench {
     call.in = {weights.matrix, float_view(batch, matrix_columns())};
     call.out = {float_view(batch, matrix_rows())};
     Rng rng(2);
-    for (std::size_t i = 0; i < std::size_t{batch} * matrix_columns(); ++i) call.in[1].as<float>()[i] = static_cast<float>(rng.uniform() - 0.5);
+    for (std::size_t i = 0; i < std::size_t{batch} * matrix_columns(); ++i)
+      call.in[1].as<float>()[i] = static_cast<float>(rng.uniform() - 0.5);
     return call;
   }
   // One pass over all copies; each thread takes its share of the rows of every copy.

@@ -18,9 +18,9 @@ using Half = std::uint16_t;  // bits of an IEEE binary16
 // Rows of activations quantised to int8 in blocks of 32: x is about scale * quant. Block-major, so that the rows of a
 // batch stand side by side where a block of weights meets them.
 struct Int8Rows {
-  const std::int8_t* quants = nullptr;   // [blocks, rows, 32]
-  const float* scales = nullptr;         // [blocks, rows]
-  const std::int32_t* sums = nullptr;    // [blocks, rows]: of the quants of a block
+  const std::int8_t* quants = nullptr;  // [blocks, rows, 32]
+  const float* scales = nullptr;        // [blocks, rows]
+  const std::int32_t* sums = nullptr;   // [blocks, rows]: of the quants of a block
   std::size_t blocks = 0, rows = 0;
 };
 

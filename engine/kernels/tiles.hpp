@@ -10,7 +10,7 @@
 namespace vitro::tiles {
 
 inline constexpr std::size_t kQ4Block = 32 + 256, kQ8Block = 32 + 512;  // bytes of one block of a group: 16 scales, then quants
-inline constexpr std::size_t kPrefetchBytes = 4096;  // ahead of the first of the batch; 2 to 16 KiB measured alike
+inline constexpr std::size_t kPrefetchBytes = 4096;                     // ahead of the first of the batch; 2 to 16 KiB measured alike
 
 template <class T>
 struct Q8 {

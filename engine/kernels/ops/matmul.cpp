@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/operands.hpp"
+#include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/variants.hpp"
 
 namespace vitro::ops {
@@ -62,8 +62,12 @@ void interleave(const std::byte* const (&rows)[kTileRows], std::size_t block_byt
 class Int8Matmul {
  public:
   Int8Matmul(const KernelSet& set, const KernelCall& call, Shape shape)
-      : w_(call.in[0]), shape_(shape), y_(call.out[0].as<float>()), x_(quantise(set, call.in[1].as<float>(), shape)),
-        multiply_(w_.format == Format::q4_0 ? set.tiles_q4_0 : set.tiles_q8_0), stride_(row_bytes(w_.format, shape.k)) {}
+      : w_(call.in[0]),
+        shape_(shape),
+        y_(call.out[0].as<float>()),
+        x_(quantise(set, call.in[1].as<float>(), shape)),
+        multiply_(w_.format == Format::q4_0 ? set.tiles_q4_0 : set.tiles_q8_0),
+        stride_(row_bytes(w_.format, shape.k)) {}
 
   // Whole groups go straight to the output; cut ones at either end by way of a group of their own.
   void tiled(Range run) {
