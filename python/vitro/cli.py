@@ -166,17 +166,18 @@ def tokenize(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], as_js
 
 @app.command()
 def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
+          dot_only: Annotated[bool, typer.Option("--dot", help="Print Graphviz text, as without --out.")] = False,
           out: Annotated[Optional[Path], typer.Option(metavar="FILE", help="A .dot, .svg, .png or .pdf file.")] = None):
     """The model's operator graph, as Graphviz text or as a picture.
 
     Examples:
 
-        vitro graph model.gguf > graph.dot
+        vitro graph model.gguf --dot > graph.dot
 
         vitro graph model.gguf --out graph.svg
     """
     dot = process.call("graph_dot", api.existing(model))
-    if out is None:
+    if out is None or dot_only:
         print(dot)
         return
     kind = out.suffix.lstrip(".")

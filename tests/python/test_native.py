@@ -142,3 +142,10 @@ def test_a_wrong_experiment_leaves_no_folder_behind(native, tmp_path):
     answer = native("run", QUICKSTART, "--set", "engine.policy=magic", "--out", tmp_path / "out")
     assert answer.code == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_the_graph_can_be_drawn(native, tmp_path):
+    dot = native("graph", REGLU, "--dot").out
+    assert dot.startswith("digraph") and "blk.3.ffn_down" in dot
+    assert native("graph", REGLU, "--out", tmp_path / "graph.svg").code == 0
+    assert "<svg" in (tmp_path / "graph.svg").read_text()
