@@ -20,6 +20,7 @@
 #include "engine/kernels/variants.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/operator_graph.hpp"
+#include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
 #include "sim/machines.hpp"
@@ -96,6 +97,16 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
 
 std::vector<std::int32_t> tokenize(const std::string& model, const py::bytes& text) {
   return Tokenizer::from_gguf(Gguf::open(model))->encode(std::string(text));
+}
+
+// For the tests, which hold the scanners against the published regular expressions.
+std::vector<py::bytes> pretokenise_text(const std::string& name, const py::bytes& text) {
+  const std::optional<Pretokeniser> kind = pretokeniser_by_name(name);
+  if (!kind) throw ConfigError("pretokenise: \"" + name + "\" is not known (expected gpt-2, llama-bpe or qwen2)");
+  const std::string bytes(text);
+  std::vector<py::bytes> words;
+  for (const std::string_view word : pretokenise(*kind, bytes)) words.emplace_back(word.data(), word.size());
+  return words;
 }
 
 std::string graph_dot(const std::string& model) {
@@ -185,6 +196,7 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
+  m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
   m.def("quantize_schemes", [] {
     std::vector<std::pair<std::string, std::string>> out;
