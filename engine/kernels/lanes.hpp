@@ -190,8 +190,8 @@ void convert(const From* x, std::size_t n, To* y) {
 }
 
 template <class V>
-void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* sums) {
-  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32 * stride, scales += stride, sums += stride) {
+void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* corrections) {
+  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32 * stride, scales += stride, corrections += stride) {
     float amax = 0;
     for (int i = 0; i < 32; ++i) {
       const float a = __builtin_fabsf(x[i]);
@@ -209,7 +209,7 @@ void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_
       sum += quants[i];
     }
     *scales = amax / 127.0f;
-    *sums = sum;
+    *corrections = -8 * sum;
   }
 }
 

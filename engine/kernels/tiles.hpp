@@ -1,7 +1,7 @@
 // The int8 loop over tiled weights, written once like lanes.hpp. A target supplies `T`, the dot products of one step: 16
 // rows (one per lane) times 4 consecutive k. T has:
 //   V: its 16 floats; Ints: 16 x int32; Quants, Nibbles: 64 weight bytes, 4 per row, as its dot() wants them
-//   kQuantsOffset, kNibblesOffset: what dot() has added to every weight (an unsigned instruction needs one)
+//   kQuantsOffset, kNibblesOffset: what dot() has added to every weight (an unsigned instruction needs it): a multiple of 8
 //   all(int32), quants(const std::byte*), nibbles(const std::byte*) -> {low, high}, dot(Ints, Quants or Nibbles, 4 activations)
 //   to_floats(Ints); kBatch: activation rows that share one pass over a group
 #pragma once
@@ -55,7 +55,7 @@ void group(const std::byte* w, const Int8Rows& x, std::size_t row, float* y, std
       for (std::size_t line = 0; line < Form<T>::kBlock; line += 64) lanes::prefetch(w + line, kPrefetchBytes);
     }
     typename T::Ints ints[M];
-    for (int m = 0; m < M; ++m) ints[m] = T::all(Form<T>::kOffset * -x.sums[at + m]);
+    for (int m = 0; m < M; ++m) ints[m] = T::all(Form<T>::kOffset / 8 * x.corrections[at + m]);
     Form<T>::dot(ints, w + 32, x.quants + 32 * at);
     const V scale = V::load(reinterpret_cast<const Half*>(w));
     for (int m = 0; m < M; ++m) acc[m] = fma(T::to_floats(ints[m]), scale * V::all(x.scales[at + m]), acc[m]);

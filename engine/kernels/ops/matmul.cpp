@@ -39,12 +39,12 @@ void matmul_float(const KernelSet& set, const KernelCall& call, Shape shape) {
 Int8Rows quantise(const KernelSet& set, const float* x, Shape shape) {
   const std::size_t row_blocks = shape.k / kBlock, blocks = row_blocks * shape.batch;
   auto* scales = scratch<float>(Scratch::b, blocks * (2 + kBlock / sizeof(float)));
-  auto* sums = reinterpret_cast<std::int32_t*>(scales + blocks);
-  auto* quants = reinterpret_cast<std::int8_t*>(sums + blocks);
+  auto* corrections = reinterpret_cast<std::int32_t*>(scales + blocks);
+  auto* quants = reinterpret_cast<std::int8_t*>(corrections + blocks);
   for (std::size_t b = 0; b < shape.batch; ++b) {
-    set.quantise(x + b * shape.k, row_blocks, shape.batch, quants + b * kBlock, scales + b, sums + b);
+    set.quantise(x + b * shape.k, row_blocks, shape.batch, quants + b * kBlock, scales + b, corrections + b);
   }
-  return {quants, scales, sums, row_blocks, shape.batch};
+  return {quants, scales, corrections, row_blocks, shape.batch};
 }
 
 // Rows in file order, made into a group of Layout::tiled: 4-byte units of each row go to that row's lane.

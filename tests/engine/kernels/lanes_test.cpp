@@ -70,16 +70,16 @@ TEST(Quantise, is_within_half_a_step_and_survives_zero_and_extremes) {
   for (const KernelSet* set : kernel_sets()) {
     std::int8_t q[256];
     float d[8];
-    std::int32_t sum[8];
-    set->quantise(x.data(), 8, 1, q, d, sum);
+    std::int32_t correction[8];
+    set->quantise(x.data(), 8, 1, q, d, correction);
     for (int b = 0; b < 8; ++b) {
-      std::int32_t expected = 0;
+      std::int32_t sum = 0;
       for (int i = 0; i < 32; ++i) {
         const int at = 32 * b + i;
-        expected += q[at];
+        sum += q[at];
         EXPECT_LE(std::abs(double{x[at]} - double{d[b]} * q[at]), b == 2 ? 1e-36 : d[b] * (0.5 + 127 * 0x1p-22)) << set->name;
       }
-      EXPECT_EQ(sum[b], expected);
+      EXPECT_EQ(correction[b], -8 * sum);
     }
     EXPECT_EQ(d[1], 0.0f);
     EXPECT_EQ(d[2], 0.0f);
