@@ -189,7 +189,7 @@ class Bench {
       pass(w, matmul, 1, 1);
       for (int i = 0; i < repetitions(); ++i) {
         std::uint64_t macs = 0;
-        const double time = seconds([&] { macs = peak(options_.smoke ? 10 : 10'000'000); });
+        const double time = seconds([&] { macs = peak(options_.smoke ? 10 : 3'000'000); });
         peaks.push_back(static_cast<double>(macs) / time / 1e9);
         rates.push_back(weights_read * batch / seconds([&] { pass(w, matmul, 1, copies); }) / 1e9);
       }

@@ -94,10 +94,11 @@ struct Tile {
     }
     return pair;
   }
-  static std::int32_t four(const std::int8_t* x) {
+  static void opaque(Quants& w) { asm volatile("" : "+w"(w.q[0]), "+w"(w.q[1]), "+w"(w.q[2]), "+w"(w.q[3])); }
+  static int8x16_t four(const std::int8_t* x) {
     std::int32_t bits;
     __builtin_memcpy(&bits, x, 4);
-    return bits;
+    return vreinterpretq_s8_s32(vdupq_n_s32(bits));
   }
   static Vector to_floats(Ints v) {
     return Vector::each([&](int i) { return vcvtq_f32_s32(v.q[i]); });
