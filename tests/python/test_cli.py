@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["bench"], ["list"], ["trace", "summary"],
+COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["bench"], ["characterize"], ["list"], ["trace", "summary"],
             ["trace", "diff"], ["demo"]]
 
 
