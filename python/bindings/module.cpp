@@ -23,6 +23,7 @@
 #include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
+#include "sim/characterize/characterize.hpp"
 #include "sim/machines.hpp"
 #include "sim/soc.hpp"
 
@@ -162,6 +163,15 @@ std::string list(const std::string& kind, const std::string& root) {
   return rows.dump();
 }
 
+// One probe of a device, a path or a JSON text. Once per process: it simulates.
+std::string characterize_probe(const std::string& device, const std::string& probe, const std::string& args) {
+  const Node tree = device.starts_with("{") ? parse_json(device, "device") : load_yaml(device);
+  const sim::ProbeResult result = sim::run_probe(tree, probe, parse_json(args, probe));
+  Json measures = Json::object();
+  for (const auto& [name, value] : result.measures) measures[name] = value;
+  return Json{{"measures", measures}, {"assumed_parameters", result.assumed_parameters}, {"event_hash", result.event_hash}}.dump();
+}
+
 std::string bench(const std::string& kind, bool smoke) {
   if (kind != "kernels") throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels)");
   Json rows = Json::array();
@@ -195,6 +205,7 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);
+  m.def("characterize_probe", &characterize_probe, py::arg("device"), py::arg("probe"), py::arg("args"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);

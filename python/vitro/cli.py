@@ -250,6 +250,31 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
     terminal.table("bench", ["name", ">value", "unit", ">limit", ">of limit"], cells)
 
 
+@app.command()
+def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
+                 only: Annotated[Optional[str], typer.Option(metavar="PART", help="dram, ufs, cpu, npu, ane, gpu or power.")] = None,
+                 sensitivity: Annotated[bool, typer.Option("--sensitivity", help="Move each assumed parameter by 20 % both ways and "
+                                                           "show how far the rows follow. Minutes.")] = False,
+                 as_json: Json = False):
+    """The device models' own microbenchmarks beside the published values.
+
+    Examples:
+
+        vitro characterize configs/devices/oneplus12.yaml
+
+        vitro characterize configs/devices/oneplus12.yaml --only ufs --json
+
+        vitro characterize configs/devices/oneplus12.yaml --only dram --sensitivity
+    """
+    from . import characterize as probing
+    with terminal.progress("characterize") as report:
+        answer = probing.characterize(device, only=only, sensitivity=sensitivity, progress=report)
+    if as_json:
+        terminal.print_json(answer)
+    else:
+        probing.show(answer)
+
+
 @app.command("list")
 def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|kernels|plugins")], as_json: Json = False):
     """What there is, with one line each.

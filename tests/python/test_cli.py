@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["bench"], ["list"], ["trace", "summary"],
+COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["bench"], ["characterize"], ["list"], ["trace", "summary"],
             ["trace", "diff"], ["demo"]]
 
 
