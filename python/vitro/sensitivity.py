@@ -9,7 +9,7 @@ VISIBLE = 0.0005  # smaller changes are left out
 
 
 def sensitivities(device, path, answers, values, results, progress=None):
-    """-> [{"id", "parameter", "low", "high"}]: relative change of the row at -20 % and +20 %, rows that move by less than VISIBLE left out."""
+    """-> [{"id", "parameter", "low", "high"}]: relative change of the row at -20 % and +20 %; less than VISIBLE is left out."""
     cases = []
     for key, answer in answers.items():
         if values[key] is not None:
