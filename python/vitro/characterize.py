@@ -48,7 +48,7 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
         raise ConfigError(f'{path}: name: nothing published about "{name}" is mapped (there is {", ".join(devices)})')
     mine = {key: answer for key, answer in answers.items() if answer["device"] == name and only in (None, answer["part"])}
     results = run_probes([(str(path), probe, args) for answer in mine.values() for probe, args, _ in wanted(answer)], progress)
-    found = {key: measured(answer, lambda probe, args: results[_key(str(path), probe, args)]) for key, answer in mine.items()}
+    found = {key: measured(answer, lambda probe, args: results[request_key(str(path), probe, args)]) for key, answer in mine.items()}
     answer = {"schema": "vitro.characterize/1", "device": name,
               "rows": [row for key in mine if mine[key]["class"] != "given" for row in rows_of(figures[key], mine[key], found[key])],
               "given": [row for key in mine if mine[key]["class"] == "given" for row in given_rows(figures[key], mine[key], tree)]}
@@ -66,7 +66,7 @@ def wanted(answer):
 
 def run_probes(requests, progress=None):
     """requests: [(device, probe, args)]. -> {key: {"measures", "assumed_parameters", "event_hash"}}; equal requests run once."""
-    unique = {_key(*request): request for request in requests}
+    unique = {request_key(*request): request for request in requests}
     results, done = {}, 0
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
@@ -201,7 +201,8 @@ def _is_range(value):
     return isinstance(value, list) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value) and value[0] < value[1]
 
 
-def _key(*request):
+def request_key(*request):
+    """What run_probes answers under: (device, probe, args) as one text."""
     return json.dumps(request, sort_keys=True)
 
 

@@ -2,30 +2,36 @@
 import copy
 import json
 
-from .characterize import measured, parameter_of, run_probes, wanted
+from .characterize import measured, parameter_of, request_key, run_probes, wanted
 
-STEP = 0.2
+FACTORS = (0.8, 1.2)
+VISIBLE = 0.0005  # smaller changes are left out
 
 
 def sensitivities(device, path, answers, values, results, progress=None):
-    """-> [{"id", "parameter", "low", "high"}]: relative change of the row at -20 % and +20 %, rows that do not move left out."""
+    """-> [{"id", "parameter", "low", "high"}]: relative change of the row at -20 % and +20 %; less than VISIBLE is left out."""
     cases = []
     for key, answer in answers.items():
-        if values[key] is None:
-            continue
-        read = {name for probe, args, _ in wanted(answer) for name in results[_key(path, probe, args)]["assumed_parameters"]}
-        cases += [(key, name) for name in sorted(read) if not name.startswith("power.") and locate(device, name) is not None]
-    varied = {(name, factor): scaled(device, name, factor) for _, name in cases for factor in (1 - STEP, 1 + STEP)}
-    requests = [(text, probe, args) for key, name in cases for factor in (1 - STEP, 1 + STEP)
-                for text in [varied[name, factor]] for probe, args, _ in wanted(answers[key])]
-    answered = run_probes(requests, progress)
-    rows = []
-    for key, name in cases:
-        low, high = (measured(answers[key], lambda probe, args, text=varied[name, factor]: answered[_key(text, probe, args)]) / values[key] - 1
-                     for factor in (1 - STEP, 1 + STEP))
-        if abs(low) > 1e-6 or abs(high) > 1e-6:
-            rows.append({"id": key, "parameter": name, "low": low, "high": high})
-    return sorted(rows, key=lambda row: -max(abs(row["low"]), abs(row["high"])))
+        if values[key] is not None:
+            read = {name for probe, args, _ in wanted(answer)
+                    for name in results[request_key(path, probe, args)]["assumed_parameters"]}
+            cases += [(key, name) for name in sorted(read) if not name.startswith("power.") and locate(device, name) is not None]
+    varied = {(name, factor): scaled(device, name, factor) for _, name in cases for factor in FACTORS}
+    answered = run_probes([(varied[name, factor], probe, args) for key, name in cases for factor in FACTORS
+                           for probe, args, _ in wanted(answers[key])], progress)
+
+    def change(key, name, factor):
+        device_text = varied[name, factor]
+        moved = measured(answers[key], lambda probe, args: answered[request_key(device_text, probe, args)])
+        return moved / values[key] - 1
+
+    rows = [dict(zip(("id", "parameter", "low", "high"), (key, name, *(change(key, name, factor) for factor in FACTORS))))
+            for key, name in cases]
+    return sorted((row for row in rows if _largest(row) > VISIBLE), key=lambda row: -_largest(row))
+
+
+def _largest(row):
+    return max(abs(row["low"]), abs(row["high"]))
 
 
 def locate(device, name):
@@ -64,7 +70,3 @@ def _numbers(node):
         except ValueError:
             return node
     return node
-
-
-def _key(*request):
-    return json.dumps(request, sort_keys=True)

@@ -29,7 +29,7 @@ Task<void> work_off(ComputeUnit* unit, RowBlocks* blocks) {
 }
 
 Task<void> all_layers(Machine* machine, std::vector<ComputeUnit*> units, const Chain* layer, std::uint32_t layers) {
-  constexpr std::uint32_t kBlockRows = 256;
+  constexpr std::uint32_t kBlockRows = 64;  // small against a core's share, so that no core waits long for the last one
   for (std::uint32_t l = 0; l < layers; ++l) {
     RowBlocks blocks;
     for (const KernelCall& product : *layer) {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["bench"], ["characterize"], ["list"], ["trace", "summary"],
-            ["trace", "diff"], ["demo"]]
+COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["bench"], ["characterize"], ["list"],
+            ["trace", "summary"], ["trace", "diff"], ["demo"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
