@@ -163,9 +163,4 @@ double FlowDram::peak_rate(Picoseconds begin, Picoseconds end) {
   return moved_.peak_rate(begin, end);
 }
 
-void register_dram(Registry& registry) {
-  registry.add(Entry<DramModel>{"lpddr.flow", "DRAM: fluid max-min sharing of bandwidth, a cap per port and a total", FlowDram::params(), {},
-                                [](const Site& site, const Params& params) { return std::make_unique<FlowDram>(site, params); }});
-}
-
 }  // namespace vitro::hw
