@@ -12,7 +12,9 @@ class Prober {
       : dram_(dram), loop_(loop), agent_(agent), rng_(mix(index, {0x7072})), slots_(agent.outstanding) {
     port_ = dram.add_port({agent_.name, agent_.cap});
     if (agent_.range == 0) agent_.range = GiB;
-    base_ = index * agent_.range + index * 8 * KiB;  // agents work on memory of their own
+    // Agents work on memory of their own, on pages that have nothing to do with one another: ranges that begin in the same bank
+    // would have all agents in one bank at all times.
+    base_ = index * 2 * agent_.range + round_down(mix(index, {0x6270}) % agent_.range, kPageSize);
   }
 
   void begin() {
