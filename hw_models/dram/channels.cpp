@@ -19,7 +19,9 @@ bool DramChannels::try_push(std::uint64_t address, bool write, std::uint32_t tag
   const DramLocation at = map_.decode(address);
   DramController& channel = channels_[at.channel];
   if (!channel.has_room(write)) return false;
-  channel.push(at, write, tag, context_.now() / timing_.clock);
+  const Cycle now = context_.now() / timing_.clock;
+  channel.push(at, write, tag, now);
+  if (write) writes_.push_back({now + timing_.write_latency(), tag});
   if (!awake_) arm();
   return true;
 }
@@ -50,7 +52,7 @@ bool DramChannels::step_channels(Cycle now) {
   for (DramController& channel : channels_) {
     if (channel.next() != now) continue;
     stepped = true;
-    if (channel.step(now, finished)) (finished.write ? writes_ : reads_).push_back({finished.cycle, finished.tag});
+    if (channel.step(now, finished) && !finished.write) reads_.push_back({finished.cycle, finished.tag});
   }
   return stepped;
 }

@@ -1,4 +1,6 @@
 // DramChannels: the controllers of a part behind one LineMemory, driven by events of the context. A wake-up per command.
+// Writes are posted: for the agent a line is written once the controller took it, whenever its queue is drained. (An agent that
+// waited for the drain would starve: reads go first until writes fill 80 % of the queue, which it can not do while it waits.)
 #pragma once
 #include <deque>
 #include <string_view>

@@ -12,7 +12,7 @@ enum Kind : std::uint16_t { kPace = 1, kEnd };
 constexpr Bytes kLine = DramOrganisation::kLine;
 constexpr double kNoWait = std::numeric_limits<double>::infinity();
 // A port that memory made wait may catch up by this many lines.
-constexpr double kBurst = 64;
+constexpr double kBurst = 256;
 constexpr Picoseconds kAccountEvery{1'000'000};
 
 double interval_at(BytesPerSecond rate) { return static_cast<double>(kLine) / rate.value * 1e12; }
@@ -27,7 +27,7 @@ constexpr ParamSpec kParams[] = {
     {"mapping", Dimension::none, "mop4", "", "mop4|mop4_column_xor|robaracoch|rocobarach|chrabaroco"},
     {"refresh", Dimension::none, "per_bank", "", "none|all_bank|per_bank"},
     {"queue", Dimension::none, "32", "entries of each channel's read and write queue; as public simulators have it"},
-    {"window", Dimension::none, "256", "lines that one agent has under way: more than bandwidth times latency"},
+    {"window", Dimension::none, "512", "lines that one agent has under way: more than bandwidth times latency"},
 };
 
 }  // namespace

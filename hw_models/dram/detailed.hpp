@@ -18,7 +18,7 @@ class DetailedDram final : public DramModel, private LineSink {
  public:
   struct Limits {
     BytesPerSecond total{0};   // of all ports together; 0: what the memory takes
-    std::uint32_t window = 256;
+    std::uint32_t window = 512;
     Picoseconds fabric{0};     // between the memory controller and the agent; added to every request
   };
 

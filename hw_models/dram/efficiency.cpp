@@ -16,7 +16,8 @@ constexpr Picoseconds kWarmUp{5'000'000}, kWindow{40'000'000};
 constexpr Bytes kChunks[] = {32, 64, 128, 256, 512, KiB, 2 * KiB, 4 * KiB, 16 * KiB, 64 * KiB};
 constexpr Bytes kStridedChunks[] = {64, 256, KiB};
 constexpr Bytes kMaxStride = MiB;
-constexpr std::size_t kAgents[] = {2, 3, 4, 6, 8, 12};
+constexpr std::size_t kAgents[] = {2, 3, 4, 8, 16};
+constexpr Bytes kRanges[] = {GiB, 768 * MiB, 640 * MiB};  // other places for the agents' data: one alone may be lucky
 constexpr double kWriterCaps[] = {0.02, 0.05, 0.1, 0.2, 0.3, 0.5};
 
 std::vector<double> numbers(std::string_view text, const std::string& name, const std::string& key) {
@@ -33,7 +34,7 @@ std::vector<double> numbers(std::string_view text, const std::string& name, cons
 
 DramAgent reader(Bytes chunk, Bytes stride = 0) {
   const Bytes request = std::max<Bytes>(chunk, chunk == 0 ? 4 * KiB : 32);
-  const auto outstanding = static_cast<std::uint32_t>(std::clamp<Bytes>(16 * KiB / request, 4, 256));
+  const auto outstanding = static_cast<std::uint32_t>(std::clamp<Bytes>(32 * KiB / request, 8, 512));
   return {.name = "reader", .request = request, .outstanding = outstanding, .chunk = chunk, .stride = stride};
 }
 
@@ -106,14 +107,34 @@ FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view map
     for (Bytes stride = 2 * chunk; stride <= kMaxStride; stride *= 2) add(fmt::format("strided.{}/{}", chunk, stride), run({reader(chunk, stride)}).gb_per_s);
   }
   add("agents.1", sequential);
-  for (const std::size_t agents : kAgents) add(fmt::format("agents.{}", agents), run(std::vector<DramAgent>(agents, reader(0))).gb_per_s);
+  for (const std::size_t count : kAgents) {
+    double sum = 0;
+    for (const Bytes range : kRanges) {
+      // Every other one reads chunks, as cores do beside an NPU.
+      std::vector<DramAgent> agents;
+      for (std::size_t i = 0; i < count; ++i) agents.push_back(reader(i % 2 == 0 ? 0 : 4 * KiB));
+      for (DramAgent& agent : agents) agent.range = range;
+      sum += run(agents).gb_per_s;
+    }
+    add(fmt::format("agents.{}", count), sum / std::size(kRanges));
+  }
   add("writes.0", sequential);
+  const double chunked = run({reader(4 * KiB)}).gb_per_s;
   for (const double cap : kWriterCaps) {
-    DramAgent writer = reader(0);
-    writer.writes = 1;
-    writer.cap = {cap * sequential * 1e9};
-    const DramProbeResult result = run({reader(0), writer});
-    add(fmt::format("writes.{:.3f}", result.agents[1].gb_per_s / result.gb_per_s), result.gb_per_s);
+    double share = 0, kept = 0;
+    for (const Bytes range : kRanges) {
+      for (const Bytes chunk : {Bytes{0}, 4 * KiB}) {
+        std::vector<DramAgent> agents = {reader(chunk), reader(0)};
+        agents[1].writes = 1;
+        agents[1].cap = {cap * sequential * 1e9};
+        for (DramAgent& agent : agents) agent.range = range;
+        const DramProbeResult result = run(agents);
+        share += result.agents[1].gb_per_s / result.gb_per_s;
+        kept += result.gb_per_s / (chunk == 0 ? sequential : chunked);
+      }
+    }
+    constexpr double kRuns = 2 * std::size(kRanges);
+    add(fmt::format("writes.{:.3f}", share / kRuns), sequential * kept / kRuns);
   }
   DramAgent writer = reader(0);
   writer.writes = 1;

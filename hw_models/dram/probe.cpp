@@ -110,7 +110,7 @@ std::vector<DramPattern> dram_patterns() {
   const auto stream = [](std::string name, Bytes chunk, Bytes stride = 0) {
     // Enough outstanding to keep every bank busy, in requests of a size that a kernel would make.
     const Bytes request = std::max<Bytes>(chunk, chunk == 0 ? 4 * KiB : 32);
-    const auto outstanding = static_cast<std::uint32_t>(std::clamp<Bytes>(16 * KiB / request, 4, 256));
+    const auto outstanding = static_cast<std::uint32_t>(std::clamp<Bytes>(32 * KiB / request, 8, 512));
     return DramAgent{.name = std::move(name), .request = request, .outstanding = outstanding, .chunk = chunk, .stride = stride};
   };
   const auto capped = [](DramAgent agent, double gb_per_s) {
