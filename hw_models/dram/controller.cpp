@@ -10,7 +10,7 @@ namespace vitro::hw {
 using C = DramCommand;
 
 DramController::DramController(const DramTiming& timing, const DramOrganisation& org, const ControllerPolicy& policy)
-    : timing_(timing), policy_(policy), banks_(timing, org), ranks_(org.ranks), hit_in_(banks_.banks(), 0) {
+    : timing_(timing), policy_(policy), banks_(timing, org), ranks_(org.ranks), by_bank_(banks_.banks()) {
   if (policy.refresh == RefreshPolicy::all_bank) refresh_interval_ = timing.refi;
   if (policy.refresh == RefreshPolicy::per_bank) refresh_interval_ = timing.refi_pb;
   next_refresh_ = refresh_interval_;
@@ -94,25 +94,21 @@ void DramController::consider_queue(Cycle from) {
 }
 
 // Lines come by age, so the hits seen so far are the older ones.
-void DramController::consider(const Line& line, std::size_t index, Cycle from) {
+void DramController::consider_first(const Line& line, std::size_t index, Cycle from) {
   const std::int32_t open = banks_.open_row(line.bank);
+  const BankInPlan& bank = by_bank_[line.bank];
   C command = C::activate1;
   if (open == line.row) {
-    hit_in_[line.bank] = plans_;
     if (banks_.activating(line.bank)) return;
     command = line.write ? C::write : C::read;
   } else if (open != BankState::kClosed) {
-    if (hit_in_[line.bank] == plans_ || needed_open(line.bank)) return;
+    if (bank.hit == plans_ || bank.opened > 0) return;
     command = C::precharge;
   } else if (activation_) {
     return;
   }
   const Cycle ready = std::max(banks_.earliest(command, line.bank), line.arrival + 1);
   offer(Choice::Rank::queued, command, std::max(from, ready), line.order, index);
-}
-
-bool DramController::needed_open(std::uint32_t bank) const {
-  return std::any_of(opened_.begin(), opened_.end(), [bank](const Line& line) { return line.bank == bank; });
 }
 
 void DramController::issue(Cycle now, Finished* finished) {
@@ -134,7 +130,7 @@ void DramController::issue(Cycle now, Finished* finished) {
       ++counts_.refreshes;
       maintenance_.erase(maintenance_.begin());
       return;
-    case Choice::Rank::opened: return serve(opened_, now, finished);
+    case Choice::Rank::opened: --by_bank_[opened_[choice.index].bank].opened; return serve(opened_, now, finished);
     case Choice::Rank::queued: break;
     case Choice::Rank::nothing: VITRO_CHECK(false, "a DRAM channel has nothing to issue");
   }
@@ -151,6 +147,7 @@ void DramController::issue(Cycle now, Finished* finished) {
   }
   ++counts_.activates;
   activation_ = {line.bank, now + timing_.aad};
+  ++by_bank_[line.bank].opened;
   opened_.push_back(line);
   queue.erase(queue.begin() + at);
 }

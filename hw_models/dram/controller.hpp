@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "hw_models/dram/bank_state.hpp"
@@ -68,6 +69,11 @@ class DramController {
     std::uint32_t bank;
     Cycle deadline;  // of ACT-2
   };
+  // Of the lines that want the same of a bank only the oldest can be next: in which plan it was seen.
+  struct BankInPlan {
+    std::uint64_t hit = 0, miss = 0;
+    std::uint32_t opened = 0;  // lines whose row was opened for them and that are not served yet
+  };
   struct Maintenance {
     DramCommand command;
     std::uint32_t bank;
@@ -78,9 +84,16 @@ class DramController {
   void consider_opened(Cycle from);
   void consider_maintenance(Cycle from);
   void consider_queue(Cycle from);
-  void consider(const Line& line, std::size_t index, Cycle from);
+  void consider(const Line& line, std::size_t index, Cycle from) {
+    if (first_of_its_kind(line)) consider_first(line, index, from);
+  }
+  bool first_of_its_kind(const Line& line) {
+    BankInPlan& bank = by_bank_[line.bank];
+    std::uint64_t& seen = banks_.open_row(line.bank) == line.row ? bank.hit : bank.miss;
+    return std::exchange(seen, plans_) != plans_;
+  }
+  void consider_first(const Line& line, std::size_t index, Cycle from);
   void offer(Choice::Rank rank, DramCommand command, Cycle cycle, std::uint64_t order, std::size_t index);
-  bool needed_open(std::uint32_t bank) const;
   std::vector<Line>& served() { return draining_ ? writes_ : reads_; }
 
   void issue(Cycle now, Finished* finished);
@@ -106,7 +119,7 @@ class DramController {
   Cycle refresh_interval_ = kNever, next_refresh_ = kNever;
   std::uint32_t next_bank_ = 0;  // to refresh
   std::uint64_t order_ = 0;
-  std::vector<std::uint64_t> hit_in_;  // by bank: the last plan in which a line hit its open row
+  std::vector<BankInPlan> by_bank_;
   std::uint64_t plans_ = 0;
   ControllerCounts counts_;
 };
