@@ -34,7 +34,7 @@ class EventLoop final : public Context {
 
   bool empty() const { return events_.empty(); }
   Picoseconds next() const { return events_.front().when; }  // Requires: not empty()
-  void step() {  // Requires: not empty()
+  void step() {                                              // Requires: not empty()
     std::pop_heap(events_.begin(), events_.end(), later);
     Event event = events_.back();
     events_.pop_back();

@@ -11,7 +11,12 @@ Param read_word(Reader& reader, const ParamSpec& spec) {
   std::vector<std::string> choices;
   std::istringstream words{std::string(spec.choices)};
   for (std::string word; std::getline(words, word, '|');) choices.push_back(word);
-  return {reader.name_of(spec.key), 0, Dimension::none, Provenance::spec, std::string(spec.source), false,
+  return {reader.name_of(spec.key),
+          0,
+          Dimension::none,
+          Provenance::spec,
+          std::string(spec.source),
+          false,
           reader.choice(spec.key, choices, spec.fallback)};
 }
 

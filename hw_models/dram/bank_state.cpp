@@ -107,10 +107,14 @@ void BankState::constrain(const DramConstraint& law, std::uint32_t bank, Cycle c
   const auto raise = [&](std::uint32_t node) { ready_[node][after] = std::max(ready_[node][after], cycle + law.cycles); };
   const Nodes& at = nodes_[bank];
   switch (law.scope) {
-    case Scope::channel: return raise(0);
-    case Scope::rank: return raise(at.rank);
-    case Scope::group: return raise(at.group);
-    case Scope::bank: return raise(at.bank);
+    case Scope::channel:
+      return raise(0);
+    case Scope::rank:
+      return raise(at.rank);
+    case Scope::group:
+      return raise(at.group);
+    case Scope::bank:
+      return raise(at.bank);
     case Scope::other_ranks:
       for (std::uint32_t rank = 1; rank <= ranks_; ++rank) {
         if (rank != at.rank) raise(rank);
@@ -130,7 +134,9 @@ void BankState::change_state(DramCommand command, std::uint32_t bank, std::int32
       activating_[bank] = false;
       break;
     case DramCommand::read:
-    case DramCommand::write: VITRO_CHECK(rows_[bank] == row && !activating_[bank], "a column command to a row that is not open"); break;
+    case DramCommand::write:
+      VITRO_CHECK(rows_[bank] == row && !activating_[bank], "a column command to a row that is not open");
+      break;
     case DramCommand::precharge:
       VITRO_CHECK(!activating_[bank], "PRE between ACT-1 and ACT-2");
       rows_[bank] = kClosed;
@@ -138,8 +144,12 @@ void BankState::change_state(DramCommand command, std::uint32_t bank, std::int32
     case DramCommand::precharge_all:
       std::fill_n(rows_.begin() + bank / banks_per_rank() * banks_per_rank(), banks_per_rank(), kClosed);
       break;
-    case DramCommand::refresh_all: VITRO_CHECK(all_closed(bank / banks_per_rank()), "REFab with an open bank"); break;
-    case DramCommand::refresh_bank: VITRO_CHECK(rows_[bank] == kClosed, "REFpb to an open bank"); break;
+    case DramCommand::refresh_all:
+      VITRO_CHECK(all_closed(bank / banks_per_rank()), "REFab with an open bank");
+      break;
+    case DramCommand::refresh_bank:
+      VITRO_CHECK(rows_[bank] == kClosed, "REFpb to an open bank");
+      break;
   }
 }
 

@@ -84,7 +84,8 @@ ControllerCounts DramChannels::counts() const {
 
 Picoseconds DramChannels::mean_read_latency() const {
   const ControllerCounts sum = counts();
-  return sum.reads == 0 ? Picoseconds(0) : Picoseconds(time_of(static_cast<Cycle>(sum.read_cycles)).count() / static_cast<std::int64_t>(sum.reads));
+  return sum.reads == 0 ? Picoseconds(0)
+                        : Picoseconds(time_of(static_cast<Cycle>(sum.read_cycles)).count() / static_cast<std::int64_t>(sum.reads));
 }
 
 }  // namespace vitro::hw

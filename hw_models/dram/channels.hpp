@@ -24,8 +24,8 @@ class DramChannels final : public LineMemory {
   Bytes capacity() const override { return organisation_.capacity(); }
 
   BytesPerSecond peak() const { return timing_.peak(organisation_); }
-  ControllerCounts counts() const;               // of all channels
-  Picoseconds mean_read_latency() const;         // from the controller's queue to the last beat; 0 without reads
+  ControllerCounts counts() const;        // of all channels
+  Picoseconds mean_read_latency() const;  // from the controller's queue to the last beat; 0 without reads
 
  private:
   struct Ending {

@@ -32,7 +32,8 @@ constexpr Reference kReferences[] = {
 // The parameters that both models read from a device file, with nothing but the part in the way.
 Params parameters(const std::vector<ParamSpec>& specs, std::string_view part) {
   Node node;
-  for (const auto& [key, value] : {std::pair("capacity", "8 GB"), {"available", "8 GB"}, {"bandwidth", "1000 GB/s"}, {"latency", "58 ns"}}) {
+  for (const auto& [key, value] :
+       {std::pair("capacity", "8 GB"), {"available", "8 GB"}, {"bandwidth", "1000 GB/s"}, {"latency", "58 ns"}}) {
     node.set(key, Node::scalar(value));
   }
   node.set("part", Node::scalar(std::string(part)));
@@ -46,8 +47,10 @@ DramProbeResult run(bool detailed, std::string_view part, std::vector<DramAgent>
   const Site site{loop, "dram"};
   const Params params = parameters(detailed ? DetailedDram::params() : FlowDram::params(), part);
   std::unique_ptr<DramModel> model;
-  if (detailed) model = DetailedDram::make(site, params);
-  else model = std::make_unique<FlowDram>(site, params);
+  if (detailed)
+    model = DetailedDram::make(site, params);
+  else
+    model = std::make_unique<FlowDram>(site, params);
   return probe(*model, loop, agents, kWarmUp, kWindow);
 }
 

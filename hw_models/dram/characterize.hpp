@@ -17,7 +17,7 @@ struct DramReferenceRow {
 std::vector<DramReferenceRow> dram_reference_rows();
 
 struct DramTwinRow {
-  std::string pattern, agent;  // agent "all": their sum
+  std::string pattern, agent;     // agent "all": their sum
   double detailed = 0, flow = 0;  // GB/s
 };
 // Every pattern of dram_patterns() on both fidelities of a part, averaged over several placements of the agents' data: how

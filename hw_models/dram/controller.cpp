@@ -130,9 +130,13 @@ void DramController::issue(Cycle now, Finished* finished) {
       ++counts_.refreshes;
       maintenance_.erase(maintenance_.begin());
       return;
-    case Choice::Rank::opened: --by_bank_[opened_[choice.index].bank].opened; return serve(opened_, now, finished);
-    case Choice::Rank::queued: break;
-    case Choice::Rank::nothing: VITRO_CHECK(false, "a DRAM channel has nothing to issue");
+    case Choice::Rank::opened:
+      --by_bank_[opened_[choice.index].bank].opened;
+      return serve(opened_, now, finished);
+    case Choice::Rank::queued:
+      break;
+    case Choice::Rank::nothing:
+      VITRO_CHECK(false, "a DRAM channel has nothing to issue");
   }
   std::vector<Line>& queue = served();
   const Line line = queue[choice.index];

@@ -13,7 +13,7 @@ namespace vitro::hw {
 enum class RefreshPolicy : std::uint8_t { none, all_bank, per_bank };
 
 struct ControllerPolicy {
-  std::uint32_t queue = 32;  // entries of the read queue, and of the write queue
+  std::uint32_t queue = 32;                 // entries of the read queue, and of the write queue
   double drain_from = 0.8, drain_to = 0.2;  // writes are served from this fill of their queue down to that one
   RefreshPolicy refresh = RefreshPolicy::per_bank;
 };

@@ -19,7 +19,7 @@ double interval_at(BytesPerSecond rate) { return static_cast<double>(kLine) / ra
 double picoseconds(Picoseconds t) { return static_cast<double>(t.count()); }
 
 constexpr ParamSpec kParams[] = {
-    {"bandwidth", Dimension::bandwidth, "", ""},  // what all agents together were seen to reach
+    {"bandwidth", Dimension::bandwidth, "", ""},                                   // what all agents together were seen to reach
     {"latency", Dimension::time, "100 ns", "typical loaded LPDDR5 read latency"},  // of one access, through the fabric
     {"capacity", Dimension::bytes, "", ""},
     {"available", Dimension::bytes, "", ""},
@@ -46,9 +46,10 @@ std::unique_ptr<DetailedDram> DetailedDram::make(const Site& site, const Params&
   const DramTiming& timing = part.timing;
   const Picoseconds own = timing.clock * (timing.rp + timing.rcd + timing.read_latency() + 1);  // of a row conflict
   limits.fabric = std::max(Picoseconds(0), params.time("latency") - own);
-  return std::make_unique<DetailedDram>(
-      site, std::make_unique<DramChannels>(site.context, site.context.device("dram channels"), timing, part.organisation, params.word("mapping"), policy),
-      limits);
+  return std::make_unique<DetailedDram>(site,
+                                        std::make_unique<DramChannels>(site.context, site.context.device("dram channels"), timing,
+                                                                       part.organisation, params.word("mapping"), policy),
+                                        limits);
 }
 
 DetailedDram::DetailedDram(const Site& site, std::unique_ptr<LineMemory> memory, const Limits& limits)
@@ -96,8 +97,10 @@ void DetailedDram::submit(const DramRequest& what, Callback done) {
   request.chunk_start = what.address;
   if (what.address == kNextAddress) {
     request.chunk_start = port.cursor;
-    if (request.what.chunk == what.length) port.cursor = (port.cursor + what.length) % memory_->capacity();
-    else if (what.stride == 0) next_chunk(request);
+    if (request.what.chunk == what.length)
+      port.cursor = (port.cursor + what.length) % memory_->capacity();
+    else if (what.stride == 0)
+      next_chunk(request);
   }
   const std::uint64_t chunks = (what.length + request.what.chunk - 1) / request.what.chunk;
   const std::uint64_t chunk_lines = (request.chunk_start % kLine + request.what.chunk + kLine - 1) / kLine;
@@ -236,8 +239,10 @@ void DetailedDram::line_finished(std::uint32_t tag) {
   const bool was_closed = port.under_way-- >= limits_.window;
   if (++request.finished == request.lines) {
     const Picoseconds when = std::max(request.earliest_end, context_.now() + limits_.fabric);
-    if (when <= context_.now()) end(tag);
-    else context_.at(when, {label_.device, kEnd}, [this, tag] { end(tag); });
+    if (when <= context_.now())
+      end(tag);
+    else
+      context_.at(when, {label_.device, kEnd}, [this, tag] { end(tag); });
   }
   if (was_closed) send();
 }

@@ -17,9 +17,9 @@ namespace vitro::hw {
 class DetailedDram final : public DramModel, private LineSink {
  public:
   struct Limits {
-    BytesPerSecond total{0};   // of all ports together; 0: what the memory takes
+    BytesPerSecond total{0};  // of all ports together; 0: what the memory takes
     std::uint32_t window = 512;
-    Picoseconds fabric{0};     // between the memory controller and the agent; added to every request
+    Picoseconds fabric{0};  // between the memory controller and the agent; added to every request
   };
 
   DetailedDram(const Site& site, std::unique_ptr<LineMemory> memory, const Limits& limits);

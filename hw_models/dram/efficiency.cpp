@@ -25,7 +25,8 @@ std::vector<double> numbers(std::string_view text, const std::string& name, cons
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('/'), text.size());
     double value = 0;
-    if (!parse_quantity(text.substr(0, end), Dimension::none, value)) throw ConfigError(fmt::format("{}.{}: not a number after the dot", name, key));
+    if (!parse_quantity(text.substr(0, end), Dimension::none, value))
+      throw ConfigError(fmt::format("{}.{}: not a number after the dot", name, key));
     result.push_back(value);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -45,15 +46,20 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
     const std::size_t dot = std::min(key.find('.'), key.size());
     const std::string kind = key.substr(0, dot);
     const std::vector<double> x = numbers(std::string_view(key).substr(std::min(dot + 1, key.size())), name, key);
-    if (kind == "sequential" && x.empty()) sequential_ = value;
-    else if (kind == "chunk" && x.size() == 1) chunks_.emplace_back(std::log2(x[0]), value);
-    else if (kind == "agents" && x.size() == 1) agents_.emplace_back(x[0], value);
-    else if (kind == "writes" && x.size() == 1) writes_.emplace_back(x[0], value);
+    if (kind == "sequential" && x.empty())
+      sequential_ = value;
+    else if (kind == "chunk" && x.size() == 1)
+      chunks_.emplace_back(std::log2(x[0]), value);
+    else if (kind == "agents" && x.size() == 1)
+      agents_.emplace_back(x[0], value);
+    else if (kind == "writes" && x.size() == 1)
+      writes_.emplace_back(x[0], value);
     else if (kind == "strided" && x.size() == 2) {
       if (strides_.empty() || strides_.back().first != x[0]) strides_.push_back({x[0], {}});
       strides_.back().second.emplace_back(std::log2(x[1]), value);
     } else {
-      throw ConfigError(fmt::format("{}.{}: unknown (expected sequential, chunk.BYTES, strided.CHUNK/STRIDE, agents.COUNT, writes.SHARE)", name, key));
+      throw ConfigError(
+          fmt::format("{}.{}: unknown (expected sequential, chunk.BYTES, strided.CHUNK/STRIDE, agents.COUNT, writes.SHARE)", name, key));
     }
   }
   for (Curve* curve : {&chunks_, &agents_, &writes_}) std::sort(curve->begin(), curve->end());
@@ -73,7 +79,8 @@ double FlowEfficiency::at(const Curve& curve, double x) {
 double FlowEfficiency::strided(double chunk, double stride) const {
   // Between two chunk sizes of the table the nearer one, in log2: the curves have steps, which a mean would smear.
   const auto distance = [chunk](const auto& entry) { return std::abs(std::log2(entry.first / chunk)); };
-  const auto nearest = std::min_element(strides_.begin(), strides_.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  const auto nearest =
+      std::min_element(strides_.begin(), strides_.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
   return at(nearest->second, std::log2(stride));
 }
 
@@ -104,7 +111,8 @@ FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view map
 
   for (const Bytes chunk : kChunks) add(fmt::format("chunk.{}", chunk), run({reader(chunk)}).gb_per_s);
   for (const Bytes chunk : kStridedChunks) {
-    for (Bytes stride = 2 * chunk; stride <= kMaxStride; stride *= 2) add(fmt::format("strided.{}/{}", chunk, stride), run({reader(chunk, stride)}).gb_per_s);
+    for (Bytes stride = 2 * chunk; stride <= kMaxStride; stride *= 2)
+      add(fmt::format("strided.{}/{}", chunk, stride), run({reader(chunk, stride)}).gb_per_s);
   }
   add("agents.1", sequential);
   for (const std::size_t count : kAgents) {

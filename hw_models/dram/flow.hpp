@@ -34,9 +34,9 @@ class FlowDram final : public DramModel {
   };
   struct Flow {
     std::size_t port = 0;
-    double remaining = 0;  // bytes, at `since`
-    double limit = 0;      // bytes per second that the agent can take
-    double efficiency = 1; // of its pattern, alone
+    double remaining = 0;   // bytes, at `since`
+    double limit = 0;       // bytes per second that the agent can take
+    double efficiency = 1;  // of its pattern, alone
     double rate = 0;
     Picoseconds since{0}, finish{0};
     bool write = false;
@@ -49,7 +49,7 @@ class FlowDram final : public DramModel {
   double demand_of(std::size_t port);
   void share(std::size_t port, double budget);
   double sustained() const;  // total of the mix that the present shares make
-  void settle(Flow& flow);  // accounts for what moved since its rate was set
+  void settle(Flow& flow);   // accounts for what moved since its rate was set
   void settle_total();
   void arm();
 

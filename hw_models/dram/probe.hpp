@@ -34,6 +34,7 @@ struct DramProbeResult {
 };
 
 // Runs `agents` on `dram`, which lives on `loop` and has no ports yet, through `warm_up` and then `window`, which is what counts.
+// Requests are still under way when it returns: neither may be used any further.
 DramProbeResult probe(DramModel& dram, EventLoop& loop, const std::vector<DramAgent>& agents, Picoseconds warm_up, Picoseconds window);
 
 // The patterns that characterisation reports, by name: sequential, strided_*, random_*, chunks_4kib, chunks_16kib, mixed_*,

@@ -12,18 +12,18 @@ constexpr Picoseconds clocks(std::int64_t n) { return n * kBaseClock; }
 constexpr Picoseconds ns(double n) { return Picoseconds(static_cast<std::int64_t>(n * 1000)); }
 
 constexpr TimingRow kRows[] = {
-    {"nBL_min", &DramTiming::bl_min, clocks(2), true},   {"nBL_max", &DramTiming::bl_max, clocks(4), true},
-    {"nCCDS", &DramTiming::ccds, clocks(2), true},       {"nCCDL", &DramTiming::ccdl, clocks(4), true},
-    {"nPPD", &DramTiming::ppd, clocks(2), true},         {"nAAD", &DramTiming::aad, clocks(8), true},
-    {"nCS", &DramTiming::cs, clocks(2), true},           {"nCL", &DramTiming::cl, clocks(17), false},
-    {"nCWL", &DramTiming::cwl, clocks(9), false},        {"nRCD", &DramTiming::rcd, clocks(15), false},
-    {"nRP", &DramTiming::rp, clocks(15), false},         {"nRPab", &DramTiming::rpab, clocks(17), false},
-    {"nRAS", &DramTiming::ras, clocks(34), false},       {"nRC", &DramTiming::rc, clocks(49), false},
-    {"nWR", &DramTiming::wr, clocks(28), false},         {"nRTP", &DramTiming::rtp, clocks(8), false},
-    {"nWTRS", &DramTiming::wtrs, clocks(5), false},      {"nWTRL", &DramTiming::wtrl, clocks(10), false},
-    {"tRRD", &DramTiming::rrd, ns(5), false},            {"tFAW", &DramTiming::faw, ns(20), false},
-    {"tREFI", &DramTiming::refi, ns(3906), false},       {"tREFIpb", &DramTiming::refi_pb, ns(488), false},
-    {"tRFCab", &DramTiming::rfc_ab, ns(280), false},     {"tRFCpb", &DramTiming::rfc_pb, ns(140), false},
+    {"nBL_min", &DramTiming::bl_min, clocks(2), true},  {"nBL_max", &DramTiming::bl_max, clocks(4), true},
+    {"nCCDS", &DramTiming::ccds, clocks(2), true},      {"nCCDL", &DramTiming::ccdl, clocks(4), true},
+    {"nPPD", &DramTiming::ppd, clocks(2), true},        {"nAAD", &DramTiming::aad, clocks(8), true},
+    {"nCS", &DramTiming::cs, clocks(2), true},          {"nCL", &DramTiming::cl, clocks(17), false},
+    {"nCWL", &DramTiming::cwl, clocks(9), false},       {"nRCD", &DramTiming::rcd, clocks(15), false},
+    {"nRP", &DramTiming::rp, clocks(15), false},        {"nRPab", &DramTiming::rpab, clocks(17), false},
+    {"nRAS", &DramTiming::ras, clocks(34), false},      {"nRC", &DramTiming::rc, clocks(49), false},
+    {"nWR", &DramTiming::wr, clocks(28), false},        {"nRTP", &DramTiming::rtp, clocks(8), false},
+    {"nWTRS", &DramTiming::wtrs, clocks(5), false},     {"nWTRL", &DramTiming::wtrl, clocks(10), false},
+    {"tRRD", &DramTiming::rrd, ns(5), false},           {"tFAW", &DramTiming::faw, ns(20), false},
+    {"tREFI", &DramTiming::refi, ns(3906), false},      {"tREFIpb", &DramTiming::refi_pb, ns(488), false},
+    {"tRFCab", &DramTiming::rfc_ab, ns(280), false},    {"tRFCpb", &DramTiming::rfc_pb, ns(140), false},
     {"tpbR2act", &DramTiming::pbr2act, ns(7.5), false},
 };
 

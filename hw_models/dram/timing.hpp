@@ -44,7 +44,7 @@ struct DramTiming {
 // One row of the timing table: LPDDR5-6400 as public simulators cite JESD209-5B.
 struct TimingRow {
   std::string_view key;
-  Cycle DramTiming::*member;
+  Cycle DramTiming::* member;
   Picoseconds value;  // at 6400 MT/s
   bool in_clocks;     // a property of the burst or the command bus: the same number of clocks at every data rate
 };

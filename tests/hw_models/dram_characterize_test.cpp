@@ -1,7 +1,6 @@
-#include "hw_models/dram/characterize.hpp"
-
 #include <gtest/gtest.h>
 
+#include "hw_models/dram/characterize.hpp"
 #include "hw_models/dram/detailed.hpp"
 #include "hw_models/dram/efficiency.hpp"
 #include "hw_models/dram/probe.hpp"
@@ -60,7 +59,8 @@ TEST(DramCharacterize, row_hits_are_faster_than_misses) {
 
 TEST(DramCharacterize, every_mapping_serves_every_line_and_interleaving_pays) {
   std::map<std::string, double> rates;
-  for (const std::string_view mapping : AddressMap::names()) rates[std::string(mapping)] = Probed({.name = "a", .request = 4096, .outstanding = 8}, mapping).result.gb_per_s;
+  for (const std::string_view mapping : AddressMap::names())
+    rates[std::string(mapping)] = Probed({.name = "a", .request = 4096, .outstanding = 8}, mapping).result.gb_per_s;
   EXPECT_GT(rates["mop4"], rates["robaracoch"]);
   EXPECT_GT(rates["robaracoch"], 3 * rates["chrabaroco"]);  // one channel in use at a time
 }

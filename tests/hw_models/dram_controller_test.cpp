@@ -1,8 +1,8 @@
-#include "hw_models/dram/controller.hpp"
-
 #include <gtest/gtest.h>
 
 #include <map>
+
+#include "hw_models/dram/controller.hpp"
 
 namespace vitro::hw {
 namespace {

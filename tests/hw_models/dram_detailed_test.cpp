@@ -1,7 +1,6 @@
-#include "hw_models/dram/detailed.hpp"
-
 #include <gtest/gtest.h>
 
+#include "hw_models/dram/detailed.hpp"
 #include "hw_models/event_loop.hpp"
 
 namespace vitro::hw {
@@ -84,7 +83,8 @@ TEST(DetailedDram, all_bytes_of_random_traffic_arrive_once) {
   double sum = 0;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     dram.loop.run_until(dram.loop.now() + Picoseconds(static_cast<std::int64_t>(rng.below(400'000))));
-    DramRequest request{ports[rng.below(4)], 1 + rng.below(20'000), i % 3 == 0, Picoseconds(static_cast<std::int64_t>(rng.below(2'000'000)))};
+    DramRequest request{ports[rng.below(4)], 1 + rng.below(20'000), i % 3 == 0,
+                        Picoseconds(static_cast<std::int64_t>(rng.below(2'000'000)))};
     if (i % 4 == 1) request.chunk = 100 + rng.below(5000);
     if (i % 4 == 2) {
       request.address = rng.below(1'000'000);

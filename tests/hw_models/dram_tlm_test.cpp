@@ -68,7 +68,8 @@ TEST(TlmAdapter, our_dram_behind_a_socket_is_our_dram) {
   sc_core::sc_start();
   const auto plain = direct();
   // The socket takes one line after another, so a full queue is met a command earlier or later: within a few percent.
-  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(to_seconds(traffic.ends[i]), to_seconds(plain[i]), 0.03 * to_seconds(plain[i])) << i;
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    EXPECT_NEAR(to_seconds(traffic.ends[i]), to_seconds(plain[i]), 0.03 * to_seconds(plain[i])) << i;
   EXPECT_EQ(memory->counts().reads, 64 * KiB / 32 + 8 * KiB / 32);
   EXPECT_EQ(memory->counts().writes, 16 * KiB / 32);
 }
