@@ -22,7 +22,8 @@ TEST(Soc, wrong_device_files_end_in_one_clear_message) {
   EXPECT_THAT(message_of({"dram="}), HasSubstr("dram: is missing"));
   EXPECT_THAT(message_of({"ufs="}), HasSubstr("ufs: is missing"));
   EXPECT_THAT(message_of({"ufs.model=nvme"}), AllOf(HasSubstr("nvme.flow"), HasSubstr("expected one of: ufs.flow")));
-  EXPECT_THAT(message_of({"dram.fidelity=detailed"}), HasSubstr("lpddr.detailed"));
+  EXPECT_THAT(message_of({"dram.model=hbm", "dram.fidelity=detailed"}), AllOf(HasSubstr("hbm.detailed"), HasSubstr("lpddr.detailed")));
+  EXPECT_EQ(message_of({"dram.fidelity=detailed"}), "(no error)");
   EXPECT_THAT(message_of({"dram.bandwidth=20"}), AllOf(HasSubstr("dram.bandwidth"), HasSubstr("has no unit")));
   EXPECT_THAT(message_of({"ufs.queue_dept=4"}), HasSubstr("did you mean \"queue_depth\"?"));
   EXPECT_THAT(message_of({"gpu={model: adreno}"}), HasSubstr("gpu: unknown key"));
