@@ -43,6 +43,7 @@ DramAgent reader(Bytes chunk, Bytes stride = 0) {
 
 FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) : entries_(entries) {
   for (const auto& [key, value] : entries) {
+    if (value <= 0) throw ConfigError(fmt::format("{}.{}: is 0 (expected more)", name, key));
     const std::size_t dot = std::min(key.find('.'), key.size());
     const std::string kind = key.substr(0, dot);
     const std::vector<double> x = numbers(std::string_view(key).substr(std::min(dot + 1, key.size())), name, key);

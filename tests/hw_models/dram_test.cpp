@@ -160,6 +160,10 @@ TEST(FlowDram, a_device_file_may_bring_efficiencies_of_its_own) {
   EXPECT_NEAR(rate(0, true), 5e9, 1e6);
 }
 
+TEST(FlowDram, an_efficiency_of_zero_is_refused) {
+  EXPECT_THROW(Dram("20 GB/s", "0 ns", ", efficiency: {sequential: 10e9, chunk: {64: 0}}"), ConfigError);
+}
+
 TEST(FlowDram, an_unknown_efficiency_is_named) {
   try {
     Dram dram("20 GB/s", "0 ns", ", efficiency: {sequential: 10e9, chnk: {64: 0.2}}");
