@@ -1,29 +1,25 @@
 #include "hw_models/ufs/flow.hpp"
 
+#include <algorithm>
+
 namespace vitro::hw {
 namespace {
 
-constexpr ParamSpec kParams[] = {
-    {"queue_depth", Dimension::none, "32", "UFS 3.1 and 4.0: 32 slots of one queue"},
-    {"max_transfer", Dimension::bytes, "512 KiB", "one command of the usual driver limits"},
-    {"issue_cycles", Dimension::none, "", ""},  // of the issuing core, per command: submission and completion
-    {"issue_fixed", Dimension::time, "", ""},   // of the same, independent of its clock
-    {"latency_sequential", Dimension::time, "", ""},
-    {"latency_random", Dimension::time, "", ""},
-    {"latency_write", Dimension::time, "20 us", "into the device's write buffer, order of magnitude"},
-    {"command_overhead", Dimension::time, "1 us", "serial handling of one command in the device, order of magnitude"},
-    {"issuer_switch", Dimension::time, "", ""},  // serial: the queue changes hands between cores
-    {"map_cache_reach", Dimension::bytes, "", ""},
-    {"map_cache_miss", Dimension::time, "", ""},
-    {"link_bandwidth", Dimension::bandwidth, "", ""},
-    {"write_bandwidth", Dimension::bandwidth, "", ""},
-};
+enum Kind : std::uint16_t { kDoorbell, kReady };
 
-enum Kind : std::uint16_t { kServe, kTransfer };
+std::uint32_t count(const Params& params, std::string_view key) {
+  const double value = params.number(key);
+  if (value < 1 || value > 65536) throw ConfigError(params.path() + "." + std::string(key) + ": must be 1 or more");
+  return static_cast<std::uint32_t>(value);
+}
+
+BytesPerSecond rate(const Params& params, std::string_view key) {
+  const BytesPerSecond value = params.bandwidth(key);
+  if (!(value.value > 0)) throw ConfigError(params.path() + "." + std::string(key) + ": must be more than 0");
+  return value;
+}
 
 }  // namespace
-
-std::vector<ParamSpec> FlowUfs::params() { return {std::begin(kParams), std::end(kParams)}; }
 
 FlowUfs::FlowUfs(const Site& site, const Params& params)
     : context_(site.context),
@@ -31,85 +27,102 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       port_(site.port),
       device_(context_.device(site.name)),
       track_(context_.track("storage", "flash")),
-      limits_{params.bytes("max_transfer"), static_cast<std::uint32_t>(params.number("queue_depth"))},
+      limits_{params.bytes("max_transfer"), count(params, "queue_depth") * count(params, "queues")},
       issue_cycles_(params.number("issue_cycles")),
       issue_fixed_(params.time("issue_fixed")),
       latency_sequential_(params.time("latency_sequential")),
       latency_random_(params.time("latency_random")),
       latency_write_(params.time("latency_write")),
       command_overhead_(params.time("command_overhead")),
-      issuer_switch_(params.time("issuer_switch")),
       map_cache_miss_(params.time("map_cache_miss")),
-      link_(params.bandwidth("link_bandwidth")),
-      write_bandwidth_(params.bandwidth("write_bandwidth")),
+      media_interval_(params.time("media_interval")),
+      media_unit_(params.bytes("media_unit")),
+      link_(rate(params, "link_bandwidth")),
+      write_bandwidth_(rate(params, "write_bandwidth")),
+      write_sustained_(rate(params, "write_bandwidth_sustained")),
+      fold_bandwidth_(params.bandwidth("fold_bandwidth")),
+      slc_buffer_(static_cast<double>(params.bytes("slc_buffer"))),
+      queue_(context_, {device_, kDoorbell}, {count(params, "queues"), count(params, "queue_depth"), params.time("issuer_switch")},
+             [this](std::uint32_t command) { enter(command); }),
+      controller_(count(params, "controller_cores")),
+      map_fetches_(count(params, "map_fetches")),
+      media_(1),
       map_(params.bytes("map_cache_reach")) {
-  if (limits_.queue_depth == 0) throw ConfigError(params.path() + ".queue_depth: must be 1 or more");
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
+  if (media_unit_ < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
 }
 
 Picoseconds FlowUfs::issue_time(Hertz core_clock) const { return issue_fixed_ + from_seconds(issue_cycles_ / core_clock.value); }
 
 void FlowUfs::submit(const IoRequest& request, Callback done) {
   VITRO_CHECK(request.length > 0 && request.length <= limits_.max_transfer, "a UFS command moves 1 to max_transfer bytes");
-  Command command{request, done, {}};
-  if (in_device_.size() < limits_.queue_depth) return admit(command);
-  waiting_.push_back(command);
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(commands_.size()));
+    commands_.emplace_back();
+  }
+  const std::uint32_t command = free_.back();
+  free_.pop_back();
+  commands_[command] = {request, done};
+  if (queue_.in_flight() == 0) {
+    const double idle = to_seconds(context_.now() - last_end_);
+    in_slc_ = std::max(0.0, in_slc_ - idle * fold_bandwidth_.value);
+  }
+  queue_.submit(command, request.issuer);
 }
 
-void FlowUfs::admit(Command command) {
-  const IoRequest& request = command.request;
-  command.ready = context_.now() + (request.write ? latency_write_ : request.sequential ? latency_sequential_ : latency_random_);
-  in_device_.push_back(command);
-  if (!serving_) serve();
-}
-
-void FlowUfs::serve() {
-  serving_ = true;
-  const Picoseconds begin = std::max(context_.now(), in_device_.front().ready);
-  context_.at(begin, {device_, kServe}, [this] {
-    service_began_ = context_.now();
-    context_.at(service_began_ + overhead(in_device_.front().request), {device_, kTransfer}, [this] { transfer(); });
+void FlowUfs::enter(std::uint32_t command) {
+  context_.at(ready_at(commands_[command].request), {device_, kReady}, [this, command] {
+    Direction& direction = commands_[command].request.write ? down_ : up_;
+    direction.waiting.push_back(command);
+    pump(direction);
   });
 }
 
-Picoseconds FlowUfs::overhead(const IoRequest& request) {
-  Picoseconds time = command_overhead_;
-  if (last_issuer_ && *last_issuer_ != request.issuer) time += issuer_switch_;
-  last_issuer_ = request.issuer;
-  // A sequential stream has its next map page fetched ahead.
-  if (map_.misses(request.address) && !request.sequential) time += map_cache_miss_;
-  return time;
+Picoseconds FlowUfs::ready_at(const IoRequest& request) {
+  const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
+  if (request.write) return handled + latency_write_;
+  const bool misses = map_.misses(request.address);
+  // A sequential stream has its data and its next map page fetched ahead.
+  if (request.sequential) return handled + latency_sequential_;
+  const Picoseconds mapped = misses ? map_fetches_.serve(handled, map_cache_miss_) : handled;
+  const auto units = static_cast<std::int64_t>((request.length + media_unit_ - 1) / media_unit_);
+  // The last interval is that of the read itself, which latency_random contains.
+  const Picoseconds sensed = media_.serve(mapped, media_interval_ * units) - media_interval_ * units;
+  return sensed + latency_random_;
 }
 
-void FlowUfs::transfer() {
-  const IoRequest& request = in_device_.front().request;
-  const Picoseconds pace = transfer_time(request.length, request.write ? write_bandwidth_ : link_);
-  dram_.submit({port_, request.length, !request.write, pace}, [this] { finish(); });
+// While the SLC buffer has room it takes the data; submit() gives back what was folded while the device was idle.
+Picoseconds FlowUfs::write_pace(Bytes length) {
+  const auto bytes = static_cast<double>(length);
+  const double to_slc = std::clamp(slc_buffer_ - in_slc_, 0.0, bytes);
+  in_slc_ += to_slc;
+  return from_seconds(to_slc / write_bandwidth_.value + (bytes - to_slc) / write_sustained_.value);
 }
 
-void FlowUfs::finish() {
-  const Command command = in_device_.front();
-  in_device_.pop_front();
-  serving_ = false;
+void FlowUfs::pump(Direction& direction) {
+  if (direction.busy || direction.waiting.empty()) return;
+  const std::uint32_t command = direction.waiting.front();
+  direction.waiting.pop_front();
+  direction.busy = true;
+  direction.began = context_.now();
+  const IoRequest& request = commands_[command].request;
+  const Picoseconds pace = request.write ? write_pace(request.length) : transfer_time(request.length, link_);
+  dram_.submit({port_, request.length, !request.write, pace}, [this, command] { finish(command); });
+}
+
+void FlowUfs::finish(std::uint32_t command) {
+  const Command ended = commands_[command];
+  free_.push_back(command);
   const Picoseconds now = context_.now();
-  moved_.add(service_began_, now, static_cast<double>(command.request.length));
-  if (context_.tracing()) context_.span(track_, service_began_, now, command.request.write ? "write" : "read");
-  if (!waiting_.empty()) {
-    const Command next = waiting_.front();
-    waiting_.pop_front();
-    admit(next);
-  }
-  if (!serving_ && !in_device_.empty()) serve();
-  Callback done = command.done;
+  Direction& direction = ended.request.write ? down_ : up_;
+  direction.moved.add(direction.began, now, static_cast<double>(ended.request.length));
+  if (context_.tracing()) context_.span(track_, direction.began, now, ended.request.write ? "write" : "read");
+  direction.busy = false;
+  queue_.complete(ended.request.issuer);
+  last_end_ = now;
+  pump(direction);
+  Callback done = ended.done;
   done();
-}
-
-void register_ufs(Registry& registry) {
-  registry.add(Entry<StorageModel>{"ufs.flow",
-                                   "UFS: issue cost on a core, overlapped latency, serial service, DMA through DRAM",
-                                   FlowUfs::params(),
-                                   {},
-                                   [](const Site& site, const Params& params) { return std::make_unique<FlowUfs>(site, params); }});
 }
 
 }  // namespace vitro::hw
