@@ -106,7 +106,8 @@ void DetailedUfs::submit(const IoRequest& request, Callback done) {
   VITRO_CHECK(request.length > 0 && request.length <= limits_.max_transfer, "a UFS command moves 1 to max_transfer bytes");
   VITRO_CHECK(request.address % kPageSize == 0 && request.length % kPageSize == 0, "a UFS command moves whole blocks of 4 KiB");
   if ((request.address + request.length) / kPageSize > capacity_) {
-    throw RunError(fmt::format("storage: address {} is beyond the flash device's {}", request.address, format_bytes(capacity_ * kPageSize)));
+    throw RunError(fmt::format("storage: address {} is beyond the flash device's {}", request.address,
+                               format_bytes(capacity_ * kPageSize)));
   }
   if (free_commands_.empty()) {
     free_commands_.push_back(static_cast<std::uint32_t>(commands_.size()));
@@ -120,7 +121,7 @@ void DetailedUfs::submit(const IoRequest& request, Callback done) {
 }
 
 void DetailedUfs::enter(std::uint32_t command) {
-  commands_[command].order = orders_++;
+  commands_[command].order = ++orders_;
   const Picoseconds handled = controller_.serve(context_.now(), command_overhead_) + command_latency_;
   const bool is_write = commands_[command].request.write;
   context_.at(handled, {device_, kController}, [this, command, is_write] { is_write ? write(command) : look_up(command); });
@@ -139,8 +140,8 @@ void DetailedUfs::look_up(std::uint32_t command) {
 void DetailedUfs::fetch_map(std::uint64_t segment) {
   if (map_active_ == map_fetches_) return map_queue_.push_back(segment);
   ++map_active_;
-  // Map pages are spread over the dies like everything else.
-  read_flash({NandRead::Kind::map, segment, 0}, 1, orders_);
+  // Map pages are spread over the dies like everything else; data can wait for them, so they cross the channel first.
+  read_flash({NandRead::Kind::map, segment, 0}, 1, 0);
 }
 
 void DetailedUfs::read_flash(NandRead read, std::uint32_t sectors, std::uint64_t order) {
@@ -204,15 +205,21 @@ void DetailedUfs::operation_done(std::uint64_t tag) {
   const NandRead read = reads_[tag];
   free_reads_.push_back(static_cast<std::uint32_t>(tag));
   if (read.kind != NandRead::Kind::map) return;
+  // The controller takes up again what waited for the page.
+  const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
+  context_.at(handled, {device_, kController}, [this, segment = read.first] { map_arrived(segment); });
+}
+
+void DetailedUfs::map_arrived(std::uint64_t segment) {
   --map_active_;
-  const std::vector<std::uint32_t> commands = std::move(map_waiting_.at(read.first));
-  map_waiting_.erase(read.first);
+  const std::vector<std::uint32_t> commands = std::move(map_waiting_.at(segment));
+  map_waiting_.erase(segment);
   if (!map_queue_.empty()) {
     const std::uint64_t next = map_queue_.front();
     map_queue_.pop_front();
     fetch_map(next);
   }
-  for (const std::uint32_t command : commands) this->read(command);
+  for (const std::uint32_t command : commands) read(command);
 }
 
 void DetailedUfs::write(std::uint32_t command) {
@@ -238,9 +245,10 @@ void DetailedUfs::pump(Direction& direction) {
   if (target.ready == 0) direction.waiting.erase(direction.waiting.begin());
   direction.busy = true;
   const Bytes length = sectors * kPageSize;
-  // Commands and sectors fit into 32 bits together: a burst is at most kBurst sectors.
+  // One number for both, since a callback holds 24 bytes.
+  const std::uint32_t burst = command * kBurst + (sectors - 1);
   dram_.submit({port_, length, !target.request.write, transfer_time(length, link_)},
-               [this, began = context_.now(), packed = command * kBurst + (sectors - 1)] { moved(packed / kBurst, packed % kBurst + 1, began); });
+               [this, began = context_.now(), burst] { moved(burst / kBurst, burst % kBurst + 1, began); });
 }
 
 void DetailedUfs::moved(std::uint32_t command, std::uint32_t sectors, Picoseconds began) {

@@ -56,6 +56,7 @@ class DetailedUfs final : public StorageModel, private NandClient {
   void enter(std::uint32_t command);
   void look_up(std::uint32_t command);
   void fetch_map(std::uint64_t segment);
+  void map_arrived(std::uint64_t segment);
   void read(std::uint32_t command);
   void read_flash(NandRead read, std::uint32_t sectors, std::uint64_t order);
   void write(std::uint32_t command);

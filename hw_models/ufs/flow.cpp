@@ -5,7 +5,7 @@
 namespace vitro::hw {
 namespace {
 
-enum Kind : std::uint16_t { kDoorbell, kReady };
+enum Kind : std::uint16_t { kDoorbell, kMiss, kMapPage, kMapped, kReady };
 
 std::uint32_t count(const Params& params, std::string_view key) {
   const double value = params.number(key);
@@ -35,21 +35,21 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       latency_write_(params.time("latency_write")),
       command_overhead_(params.time("command_overhead")),
       map_cache_miss_(params.time("map_cache_miss")),
-      media_interval_(params.time("media_interval")),
-      media_unit_(params.bytes("media_unit")),
       link_(rate(params, "link_bandwidth")),
       write_bandwidth_(rate(params, "write_bandwidth")),
       write_sustained_(rate(params, "write_bandwidth_sustained")),
       fold_bandwidth_(params.bandwidth("fold_bandwidth")),
       slc_buffer_(static_cast<double>(params.bytes("slc_buffer"))),
+      write_memory_(static_cast<double>(params.bytes("write_memory"))),
       queue_(context_, {device_, kDoorbell}, {count(params, "queues"), count(params, "queue_depth"), params.time("issuer_switch")},
              [this](std::uint32_t command) { enter(command); }),
       controller_(count(params, "controller_cores")),
-      map_fetches_(count(params, "map_fetches")),
-      media_(1),
-      map_(params.bytes("map_cache_reach")) {
+      dies_({count(params, "media_channels"), count(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
+             rate(params, "media_bandwidth"), link_}),
+      map_(params.bytes("map_cache_reach")),
+      map_fetches_(count(params, "map_fetches")) {
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
-  if (media_unit_ < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
+  if (params.bytes("media_unit") < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
 }
 
 Picoseconds FlowUfs::issue_time(Hertz core_clock) const { return issue_fixed_ + from_seconds(issue_cycles_ / core_clock.value); }
@@ -71,32 +71,52 @@ void FlowUfs::submit(const IoRequest& request, Callback done) {
 }
 
 void FlowUfs::enter(std::uint32_t command) {
-  context_.at(ready_at(commands_[command].request), {device_, kReady}, [this, command] {
+  const IoRequest& request = commands_[command].request;
+  const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
+  if (request.write) return ready_at(command, handled + latency_write_);
+  const bool misses = map_.misses(request.address);
+  // A sequential stream has its data and its next map page fetched ahead.
+  if (request.sequential) return ready_at(command, handled + latency_sequential_);
+  if (!misses) return ready_at(command, dies_.read(context_.now(), handled, request.length, latency_random_));
+  context_.at(handled, {device_, kMiss}, [this, command] {
+    map_waiting_.push_back(command);
+    fetch_map();
+  });
+}
+
+void FlowUfs::fetch_map() {
+  if (map_active_ == map_fetches_ || map_waiting_.empty()) return;
+  ++map_active_;
+  const std::uint32_t command = map_waiting_.front();
+  map_waiting_.pop_front();
+  context_.at(dies_.read(context_.now(), context_.now(), kPageSize, map_cache_miss_), {device_, kMapPage}, [this, command] {
+    const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);  // takes the command up again
+    context_.at(handled, {device_, kMapped}, [this, command] {
+      --map_active_;
+      fetch_map();
+      ready_at(command, dies_.read(context_.now(), context_.now(), commands_[command].request.length, latency_random_));
+    });
+  });
+}
+
+void FlowUfs::ready_at(std::uint32_t command, Picoseconds when) {
+  context_.at(when, {device_, kReady}, [this, command] {
     Direction& direction = commands_[command].request.write ? down_ : up_;
     direction.waiting.push_back(command);
     pump(direction);
   });
 }
 
-Picoseconds FlowUfs::ready_at(const IoRequest& request) {
-  const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
-  if (request.write) return handled + latency_write_;
-  const bool misses = map_.misses(request.address);
-  // A sequential stream has its data and its next map page fetched ahead.
-  if (request.sequential) return handled + latency_sequential_;
-  const Picoseconds mapped = misses ? map_fetches_.serve(handled, map_cache_miss_) : handled;
-  const auto units = static_cast<std::int64_t>((request.length + media_unit_ - 1) / media_unit_);
-  // The last interval is that of the read itself, which latency_random contains.
-  const Picoseconds sensed = media_.serve(mapped, media_interval_ * units) - media_interval_ * units;
-  return sensed + latency_random_;
-}
-
-// While the SLC buffer has room it takes the data; submit() gives back what was folded while the device was idle.
+// Programming goes on behind the write memory: to SLC while that has room (submit() gives back what was folded while the
+// device was idle), to TLC after. A write goes at the link's rate until it would overfill the memory.
 Picoseconds FlowUfs::write_pace(Bytes length) {
   const auto bytes = static_cast<double>(length);
   const double to_slc = std::clamp(slc_buffer_ - in_slc_, 0.0, bytes);
   in_slc_ += to_slc;
-  return from_seconds(to_slc / write_bandwidth_.value + (bytes - to_slc) / write_sustained_.value);
+  const double rate = to_slc > 0 ? write_bandwidth_.value : write_sustained_.value;
+  const Picoseconds now = context_.now();
+  programmed_ = std::max(programmed_, now) + from_seconds(bytes / rate);
+  return std::max(transfer_time(length, link_), programmed_ - from_seconds(write_memory_ / rate) - now);
 }
 
 void FlowUfs::pump(Direction& direction) {

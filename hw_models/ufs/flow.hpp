@@ -8,6 +8,7 @@
 
 #include "hw_models/odometer.hpp"
 #include "hw_models/registry.hpp"
+#include "hw_models/ufs/busy_dies.hpp"
 #include "hw_models/ufs/host_queue.hpp"
 #include "hw_models/ufs/map_cache.hpp"
 #include "hw_models/ufs/servers.hpp"
@@ -41,7 +42,8 @@ class FlowUfs final : public StorageModel {
   };
 
   void enter(std::uint32_t command);
-  Picoseconds ready_at(const IoRequest& request);
+  void fetch_map();
+  void ready_at(std::uint32_t command, Picoseconds when);
   void pump(Direction& direction);
   void finish(std::uint32_t command);
   Picoseconds write_pace(Bytes length);
@@ -54,19 +56,21 @@ class FlowUfs final : public StorageModel {
   StorageLimits limits_;
   double issue_cycles_;
   Picoseconds issue_fixed_, latency_sequential_, latency_random_, latency_write_;
-  Picoseconds command_overhead_, map_cache_miss_, media_interval_;
-  Bytes media_unit_;
+  Picoseconds command_overhead_, map_cache_miss_;
   BytesPerSecond link_, write_bandwidth_, write_sustained_, fold_bandwidth_;
-  double slc_buffer_;
+  double slc_buffer_, write_memory_;
   HostQueue queue_;
-  Servers controller_, map_fetches_, media_;
+  Servers controller_;
+  BusyDies dies_;
   MapCache map_;
+  std::uint32_t map_fetches_, map_active_ = 0;
+  std::deque<std::uint32_t> map_waiting_;  // commands whose map page is not being fetched yet
 
   std::vector<Command> commands_;
   std::vector<std::uint32_t> free_;
   Direction up_, down_;
   double in_slc_ = 0;  // bytes that wait for folding
-  Picoseconds last_end_{0};
+  Picoseconds last_end_{0}, programmed_{0};  // when what was written so far is in flash
 };
 
 }  // namespace vitro::hw

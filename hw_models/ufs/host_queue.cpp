@@ -13,6 +13,7 @@ HostQueue::HostQueue(Context& context, Label label, const Spec& spec, std::funct
 
 void HostQueue::submit(std::uint32_t command, std::uint16_t issuer) {
   Queue& queue = queues_[issuer % queues_.size()];
+  ++queue.commands[issuer];
   if (queue.used < spec_.slots) return admit(queue, {command, issuer});
   queue.waiting.push_back({command, issuer});
 }
@@ -20,9 +21,7 @@ void HostQueue::submit(std::uint32_t command, std::uint16_t issuer) {
 void HostQueue::admit(Queue& queue, Waiting entry) {
   ++queue.used;
   most_ = std::max(most_, ++in_flight_);
-  const bool changes_hands = queue.owner && *queue.owner != entry.issuer;
-  queue.owner = entry.issuer;
-  queue.free = std::max(queue.free, context_.now()) + (changes_hands ? spec_.hand_over : Picoseconds(0));
+  queue.free = std::max(queue.free, context_.now()) + (queue.commands.size() > 1 ? spec_.contention : Picoseconds(0));
   if (queue.free == context_.now()) return enter_(entry.command);
   context_.at(queue.free, label_, [this, command = entry.command] { enter_(command); });
 }
@@ -32,6 +31,7 @@ void HostQueue::complete(std::uint16_t issuer) {
   VITRO_CHECK(queue.used > 0, "a command ended that had no slot");
   --queue.used;
   --in_flight_;
+  if (const auto own = queue.commands.find(issuer); --own->second == 0) queue.commands.erase(own);
   if (queue.waiting.empty()) return;
   const Waiting next = queue.waiting.front();
   queue.waiting.pop_front();

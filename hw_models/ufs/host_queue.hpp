@@ -1,11 +1,12 @@
-// HostQueue: the driver's side of a flash device. A command needs a slot, and its core needs the queue: when another core
-// had it last, lock and doorbell change hands first, which takes serial time (PowerInfer-2 2.3.2, "Limited Concurrency").
-// With several queues, as NVMe and UFSHCI 4.0 have them, each issuer keeps to one.
+// HostQueue: the driver's side of a flash device. A command needs a slot, and its core needs the queue. While other cores
+// have commands there, the queue's lock, tags and doorbell move between their caches for each submission and completion,
+// which is serial time per command (PowerInfer-2 2.3.2, "Limited Concurrency"). With several queues, as NVMe and UFSHCI 4.0
+// have them, each issuer keeps to one.
 #pragma once
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
+#include <map>
 #include <vector>
 
 #include "hw_models/context.hpp"
@@ -16,7 +17,7 @@ class HostQueue {
  public:
   struct Spec {
     std::uint32_t queues = 1, slots = 32;  // slots of each queue
-    Picoseconds hand_over{0};
+    Picoseconds contention{0};  // per command, while another issuer has some in the same queue
   };
   // `enter(command)` runs when the device sees the command.
   HostQueue(Context& context, Label label, const Spec& spec, std::function<void(std::uint32_t)> enter);
@@ -35,7 +36,7 @@ class HostQueue {
     std::deque<Waiting> waiting;
     std::uint32_t used = 0;
     Picoseconds free{0};  // when the doorbell is free
-    std::optional<std::uint16_t> owner;
+    std::map<std::uint16_t, std::uint32_t> commands;  // by issuer, with and without a slot
   };
   void admit(Queue& queue, Waiting entry);
 

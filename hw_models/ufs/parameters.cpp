@@ -12,7 +12,7 @@ constexpr ParamSpec kCommon[] = {
     {"max_transfer", Dimension::bytes, "512 KiB", "one command of the usual driver limits"},
     {"issue_cycles", Dimension::none, "", ""},       // of the issuing core, per command: submission and completion
     {"issue_fixed", Dimension::time, "", ""},        // of the same, independent of its clock
-    {"issuer_switch", Dimension::time, "", ""},      // serial: a queue changes hands between cores
+    {"issuer_switch", Dimension::time, "", ""},      // serial time per command while cores share a queue
     {"command_overhead", Dimension::time, "1 us", "the controller's serial work for one command, order of magnitude"},
     {"controller_cores", Dimension::none, "1", "commands that the controller works on at a time"},
     {"map_cache_reach", Dimension::bytes, "", ""},   // address space whose map the controller holds
@@ -26,10 +26,14 @@ constexpr ParamSpec kFlow[] = {
     {"latency_random", Dimension::time, "", ""},
     {"latency_write", Dimension::time, "20 us", "into the device's write memory, order of magnitude"},
     {"map_cache_miss", Dimension::time, "", ""},      // one fetch
-    {"media_interval", Dimension::time, "0 us", "flash that is never the bottleneck of random reads"},
-    {"media_unit", Dimension::bytes, "64 KiB", "four planes of 16 KiB"},  // what one interval reads at most
+    {"media_time", Dimension::time, "0 us", "flash that is never the bottleneck of random reads"},  // a die's, for 4 KiB
+    {"media_bandwidth", Dimension::bandwidth, "1000 GB/s", "flash that is never the bottleneck of random reads"},  // a channel's
+    {"media_channels", Dimension::none, "2", "channels of the detailed model"},
+    {"media_dies", Dimension::none, "16", "dies of the detailed model, all channels"},
+    {"media_unit", Dimension::bytes, "64 KiB", "four planes of 16 KiB"},  // what one operation of a die reads at most
     {"write_bandwidth", Dimension::bandwidth, "", ""},                    // while the SLC buffer has room
     {"write_bandwidth_sustained", Dimension::bandwidth, "1 GB/s", "TLC programming, order of magnitude"},
+    {"write_memory", Dimension::bytes, "0 B", "writes go at the pace of the flash"},
     {"fold_bandwidth", Dimension::bandwidth, "500 MB/s", "emptying the SLC buffer when the host is quiet, order of magnitude"},
 };
 
@@ -48,7 +52,7 @@ constexpr ParamSpec kDetailed[] = {
     {"program_time", Dimension::time, "640 us", "tPROG of TLC per page; public simulator configurations have 185 to 1900 us"},
     {"slc_program_time", Dimension::time, "350 us", "tPROG with one bit per cell; public simulator configurations have 185 to 1900 us"},
     {"erase_time", Dimension::time, "5 ms", "order of magnitude"},
-    {"channel_rate", Dimension::bandwidth, "2.4 GB/s", "Toggle and ONFI interfaces of 2.4 GT/s, 8 bits wide"},
+    {"channel_rate", Dimension::bandwidth, "3.6 GB/s", "Toggle and ONFI interfaces of 3.6 GT/s, 8 bits wide"},
     {"read_ahead", Dimension::bytes, "1 MiB", "of each stream; order of magnitude"},
     {"read_streams", Dimension::none, "8", "order of magnitude"},
     {"retry_probability", Dimension::ratio, "0.2%", "reads that have to be sensed again, order of magnitude"},
@@ -74,7 +78,10 @@ template <std::size_t N, std::size_t M>
 std::vector<ParamSpec> join(const ParamSpec (&own)[N], const ParamSpec (&foreign)[M]) {
   std::vector<ParamSpec> specs(std::begin(kCommon), std::end(kCommon));
   specs.insert(specs.end(), std::begin(own), std::end(own));
-  for (const ParamSpec& spec : foreign) specs.push_back({spec.key, spec.dimension, zero_of(spec.dimension), "read at the other fidelity"});
+  for (const ParamSpec& spec : foreign) {
+    if (std::ranges::any_of(own, [&](const ParamSpec& mine) { return mine.key == spec.key; })) continue;
+    specs.push_back({spec.key, spec.dimension, zero_of(spec.dimension), "read at the other fidelity"});
+  }
   return specs;
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "engine/base/hash.hpp"
-#include "hw_models/dram/flow.hpp"
-#include "hw_models/event_loop.hpp"
 #include "hw_models/registry.hpp"
 
 namespace vitro::hw {
@@ -22,7 +20,10 @@ class Prober {
       for (std::uint16_t core = 0; core < cores_.size(); ++core) issue(core);
     }
     while (ended_ < probe_.warm_up + probe_.commands) loop_.step();
-    return result();
+    const StorageProbeResult measured = result();
+    stopped_ = true;
+    while (outstanding_ > 0) loop_.step();  // the callbacks of commands in flight lead back here
+    return measured;
   }
 
  private:
@@ -44,6 +45,8 @@ class Prober {
 
   // The core spends its issue time, then the device has the command; a core issues one at a time.
   void issue(std::uint16_t index) {
+    if (stopped_) return;
+    ++outstanding_;
     Core& core = cores_[index];
     const Picoseconds begin = std::max(core.free, loop_.now());
     core.free = begin + core.issue_time;
@@ -65,6 +68,7 @@ class Prober {
 
   void end(std::uint32_t slot) {
     --in_flight_;
+    --outstanding_;
     const Operation operation = operations_[slot];
     free_.push_back(slot);
     hash_.add(static_cast<std::uint64_t>(loop_.now().count()));
@@ -79,7 +83,8 @@ class Prober {
     result.commands_per_second = static_cast<double>(probe_.commands) / seconds;
     result.bytes_per_second = result.commands_per_second * static_cast<double>(probe_.block);
     std::sort(latencies_.begin(), latencies_.end());
-    const auto at = [this](double share) { return latencies_[static_cast<std::size_t>(share * static_cast<double>(latencies_.size() - 1))]; };
+    const auto last = static_cast<double>(latencies_.size() - 1);
+    const auto at = [this, last](double share) { return latencies_[static_cast<std::size_t>(share * last)]; };
     Picoseconds sum{0};
     for (const Picoseconds latency : latencies_) sum += latency;
     result.mean = sum / static_cast<std::int64_t>(latencies_.size());
@@ -105,7 +110,9 @@ class Prober {
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> free_;
   std::uint64_t ended_ = 0;
-  std::uint32_t in_flight_ = 0, most_in_flight_ = 0;
+  std::uint32_t in_flight_ = 0, most_in_flight_ = 0;  // at the device
+  std::uint64_t outstanding_ = 0;                     // being issued too
+  bool stopped_ = false;
   Picoseconds counted_from_{0};
   std::vector<Picoseconds> latencies_;
   Hash hash_;
@@ -118,25 +125,28 @@ StorageProbeResult run(StorageModel& model, EventLoop& loop, const StorageProbe&
   return prober.run();
 }
 
-StorageProbeResult run(const Node& storage, const StorageProbe& probe) {
-  EventLoop loop(probe.seed);
+StorageBench::StorageBench(const Node& storage, std::uint64_t seed) : loop_(seed) {
   Node memory = Node::map({});
-  for (const auto& [key, value] : {std::pair("bandwidth", "1000 GB/s"), {"latency", "110 ns"}, {"capacity", "24 GB"}, {"available", "24 GB"}}) {
-    memory.set(key, Node::scalar(value));
-  }
+  memory.set("bandwidth", Node::scalar("1000 GB/s"));
+  memory.set("latency", Node::scalar("110 ns"));
+  for (const char* key : {"capacity", "available"}) memory.set(key, Node::scalar("24 GB"));
   Reader memory_reader(memory, "dram");
-  const Params memory_params(memory_reader, FlowDram::params());
-  FlowDram dram(Site{loop, "dram", nullptr, kMemoryController}, memory_params);
+  dram_params_ = std::make_unique<Params>(memory_reader, FlowDram::params());
+  dram_ = std::make_unique<FlowDram>(Site{loop_, "dram", nullptr, kMemoryController}, *dram_params_);
 
   Registry registry;
   register_ufs(registry);
   Reader reader(storage, "ufs");
   const Entry<StorageModel>& entry = registry.storage(reader, "ufs");
-  const Params params(reader, entry.params);
+  params_ = std::make_unique<Params>(reader, entry.params);
   reader.finish();
-  const PortId port = dram.add_port({"ufs", {1000e9}});
-  const std::unique_ptr<StorageModel> model = entry.make(Site{loop, "ufs", &dram, port}, params);
-  return run(*model, loop, probe);
+  const PortId port = dram_->add_port({"ufs", {1000e9}});
+  model_ = entry.make(Site{loop_, "ufs", dram_.get(), port}, *params_);
+}
+
+StorageProbeResult run(const Node& storage, const StorageProbe& probe) {
+  StorageBench bench(storage, probe.seed);
+  return run(bench.model(), bench.loop(), probe);
 }
 
 }  // namespace vitro::hw

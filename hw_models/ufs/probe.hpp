@@ -1,15 +1,15 @@
 // Traffic generators for flash models of either fidelity: cores that issue commands one after another and keep a number of
 // them outstanding. The simulated requests pass through everything that those of an engine would.
 #pragma once
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "engine/base/config.hpp"
+#include "hw_models/dram/flow.hpp"
+#include "hw_models/event_loop.hpp"
 #include "hw_models/ufs/storage.hpp"
 
 namespace vitro::hw {
-
-class EventLoop;
 
 struct StorageProbe {
   bool sequential = false, write = false;
@@ -27,11 +27,26 @@ struct StorageProbeResult {
   std::uint64_t hash = 0;                                 // of all completion times in order
 };
 
-// Runs `probe` on `model`, which lives on `loop`, from an idle device to its last command.
+// Runs `probe` on `model`, which lives on `loop`, from an idle device until its last command has ended.
 StorageProbeResult run(StorageModel& model, EventLoop& loop, const StorageProbe& probe);
 
-// The same on a device of its own, built from the storage block of a device file (model, fidelity, parameters) beside a DRAM
-// that is never the bottleneck. Throws ConfigError as a device file would.
+// A device of its own, built from the storage block of a device file (model, fidelity, parameters) beside a DRAM that is
+// never the bottleneck. Throws ConfigError as a device file would.
+class StorageBench {
+ public:
+  explicit StorageBench(const Node& storage, std::uint64_t seed = 1);
+  EventLoop& loop() { return loop_; }
+  FlowDram& dram() { return *dram_; }
+  StorageModel& model() { return *model_; }
+
+ private:
+  EventLoop loop_;
+  std::unique_ptr<Params> dram_params_, params_;
+  std::unique_ptr<FlowDram> dram_;
+  std::unique_ptr<StorageModel> model_;
+};
+
+// On a bench of its own.
 StorageProbeResult run(const Node& storage, const StorageProbe& probe);
 
 }  // namespace vitro::hw

@@ -1,4 +1,5 @@
-// ReadAhead: recognises sequential streams by their addresses and keeps a window of sectors ahead of each.
+// ReadAhead: recognises sequential streams by their addresses and keeps a window of sectors ahead of each. A stream is
+// believed at the third read in a row: with fewer, random reads of large blocks would meet old ends by chance.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -21,6 +22,7 @@ class ReadAhead {
     std::uint64_t next = 0;     // where the host's next read is expected
     std::uint64_t base = 0;     // of window[0]
     std::uint64_t used = 0;     // for replacement
+    std::uint32_t reads = 0;    // in a row
     std::deque<Sector> window;  // requested from flash, and not yet both here and asked for
     std::uint64_t end() const { return base + window.size(); }
   };
@@ -32,16 +34,17 @@ class ReadAhead {
     if (depth_ == 0) return nullptr;
     for (Stream& stream : streams_) {
       if (stream.id == 0 || stream.next != first) continue;
-      if (stream.window.empty()) stream.base = first;
       stream.next += count;
       stream.used = ++clock_;
+      if (++stream.reads < kBelieved) return nullptr;
+      if (stream.window.empty()) stream.base = first;
       return &stream;
     }
     Stream* oldest = nullptr;
     for (Stream& stream : streams_) {
       if (!waited_for(stream) && (oldest == nullptr || stream.used < oldest->used)) oldest = &stream;
     }
-    if (oldest != nullptr) *oldest = {++ids_, first + count, 0, ++clock_, {}};
+    if (oldest != nullptr) *oldest = {++ids_, first + count, 0, ++clock_, 1, {}};
     return nullptr;
   }
 
@@ -83,6 +86,8 @@ class ReadAhead {
   }
 
  private:
+  static constexpr std::uint32_t kBelieved = 3;
+
   static bool waited_for(const Stream& stream) {
     for (const Sector& sector : stream.window) {
       if (sector.wanted) return true;
