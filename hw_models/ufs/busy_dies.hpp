@@ -20,36 +20,37 @@ class BusyDies {
 
   explicit BusyDies(const Spec& spec) : spec_(spec) {}
 
-  // When a read that reaches the dies at `from` can take the link in one piece, if its first 4 KiB came after `latency` on
-  // idle dies. Requires: now <= from; now never falls from call to call.
+  // When a read that reaches the dies now can take the link in one piece, if its first 4 KiB came after `latency` on
+  // idle dies. Requires: `now` never falls from call to call.
   //
   // With k operations there at that time, spread evenly over n dies, one die holds q = k/n of them and is busy with
   // probability b = 1 - (1 - 1/n)^k. The read waits for all that its die holds, for the one being served by half: q - b/2
   // times what one takes. The same holds for channels, of whose time an operation needs the part after sensing; a block that
   // is spread over all of them streams from each and does not wait for any one.
+  // Map pages cross first, whatever else waits for the channel.
   // A block on few dies crosses their channels more slowly than the link: it starts later by the difference.
-  Picoseconds read(Picoseconds now, Picoseconds from, Bytes length, Picoseconds latency) {
+  Picoseconds read(Picoseconds now, Bytes length, Picoseconds latency, bool map_page = false) {
     const Bytes operations = (length + spec_.unit - 1) / spec_.unit, channels = std::min<Bytes>(operations, spec_.channels);
     const Picoseconds crossing = transfer_time(std::min(length, spec_.unit), spec_.channel);
     const Picoseconds time = spec_.time + beyond_first(std::min(length, spec_.unit), 1, spec_.channel);
     std::erase_if(reads_, [now](const Read& read) { return read.end <= now; });
     Load dies, crossings;
     for (const Read& read : reads_) {
-      if (from < read.begin || read.end <= from) continue;
       dies.add(read.operations, read.time);
       crossings.add(read.operations * read.crossing / std::max(read.time, 1.0), read.crossing);
     }
-    const double spread = spec_.channels > 1 ? static_cast<double>(spec_.channels - channels) / (spec_.channels - 1) : 1;
-    const auto wait = Picoseconds(std::llround(dies.wait(spec_.dies) + spread * crossings.wait(spec_.channels)));
-    reads_.push_back({from, from + wait + time, static_cast<double>(operations), static_cast<double>(time.count()),
+    double one_channel = spec_.channels > 1 ? static_cast<double>(spec_.channels - channels) / (spec_.channels - 1) : 1;
+    if (map_page) one_channel = 0;
+    const auto wait = Picoseconds(std::llround(dies.wait(spec_.dies) + one_channel * crossings.wait(spec_.channels)));
+    reads_.push_back({now + wait + time, static_cast<double>(operations), static_cast<double>(time.count()),
                       static_cast<double>(crossing.count())});
     const Picoseconds behind = beyond_first(length, channels, spec_.channel) - beyond_first(length, 1, spec_.link);
-    return from + wait + latency + std::max(behind, Picoseconds(0));
+    return now + wait + latency + std::max(behind, Picoseconds(0));
   }
 
  private:
   struct Read {
-    Picoseconds begin, end;
+    Picoseconds end;
     double operations = 0, time = 0, crossing = 0;  // picoseconds of each operation
   };
   struct Load {

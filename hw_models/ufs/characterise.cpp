@@ -42,9 +42,8 @@ class Twin {
     return time(probe, changes) - issue - to_seconds(params_->time("command_overhead"));
   }
 
-  // From the end of the last write to the end of the last erase; 0 for a device without an SLC buffer.
+  // From the end of the last write to the end of the last erase. Requires: an SLC buffer.
   double fold_rate() const {
-    if (params_->bytes("slc_buffer") == 0) return 0;
     StorageBench bench(storage_);
     StorageProbe probe{true, true, 512 * KiB, GiB, 32, {kClock}, 1};
     probe.block = std::min<Bytes>(probe.block, bench.model().limits().max_transfer);
@@ -71,20 +70,22 @@ class Twin {
 std::string microseconds(double seconds) { return fmt::format("{:.3f} us", seconds * 1e6); }
 std::string gigabytes(double bytes_per_second) { return fmt::format("{:.3f} GB/s", bytes_per_second * 1e-9); }
 
-// Fetches compete with reads for the dies in bursts, which the mean waits of the flow model do not show in full. The fetch time
-// is the one with which a host that always misses sees the twin's rate; never less than that of a fetch alone.
-double match_fetches(const Twin& twin, const std::vector<DerivedParameter>& derived, double alone) {
-  const StorageProbe missing{false, false, kPageSize, 128 * MiB, 32, {kClock}};
+// Fetches come in bursts, which the mean waits of the flow model do not show in full. What one more fetch under way costs is
+// chosen such that a host that always misses sees the twin's rate.
+double match_contention(const Twin& twin, const std::vector<DerivedParameter>& derived) {
+  const double fetches = twin.params().number("map_fetches");
+  if (fetches < 2) return 0;
+  const StorageProbe missing{false, false, kPageSize, 8 * GiB, 32, {kClock}};
   Node flow = twin.changed({{"map_cache_reach", "0 B"}});
   const double wanted = 1 / run(flow, missing).commands_per_second;
   flow.set("fidelity", Node::scalar("flow"));
   for (const DerivedParameter& parameter : derived) flow.set(parameter.key, Node::scalar(parameter.value));
-  double fetch = alone;
+  double each = 0;
   for (int round = 0; round < 4; ++round) {
-    flow.set("map_cache_miss", Node::scalar(microseconds(fetch)));
-    fetch += twin.params().number("map_fetches") * (wanted - 1 / run(flow, missing).commands_per_second);
+    flow.set("map_fetch_contention", Node::scalar(microseconds(each)));
+    each = std::max(0.0, each + fetches / (fetches - 1) * (wanted - 1 / run(flow, missing).commands_per_second));
   }
-  return std::max(fetch, alone);
+  return each;
 }
 
 }  // namespace
@@ -116,6 +117,8 @@ std::vector<DerivedParameter> derive_flow_parameters(const Node& storage) {
       {"latency_sequential", microseconds(twin.latency(true, false, kPageSize) - transfer), "4 KiB sequential reads one at a time"},
       {"latency_random", microseconds(random), "4 KiB random reads one at a time, all mapped"},
       {"latency_write", microseconds(twin.latency(true, true, kPageSize) - transfer), "4 KiB writes one at a time"},
+      {"map_cache_miss", microseconds(unmapped - to_seconds(params.time("command_overhead")) - transfer - random),
+       "4 KiB random reads one at a time, none mapped"},
       {"media_time", microseconds(die_page), "4 KiB reads on one die with a full queue"},
       {"media_bandwidth", gigabytes(crossing), "reads on one die with a full queue, slope from 4 KiB to one page of each plane"},
       {"media_channels", fmt::format("{}", params.number("channels")), "channels"},
@@ -123,11 +126,10 @@ std::vector<DerivedParameter> derive_flow_parameters(const Node& storage) {
       {"media_unit", fmt::format("{} KiB", unit / KiB), "one page of each plane of a die"},
       {"write_bandwidth", gigabytes(buffered ? fast : slow), "sequential writes with a full queue into the SLC buffer"},
       {"write_bandwidth_sustained", gigabytes(slow), "the same without an SLC buffer"},
-      {"fold_bandwidth", gigabytes(twin.fold_rate()), "time to empty the SLC buffer after 1 GiB of writes"},
   };
-  const double alone = unmapped - to_seconds(params.time("command_overhead")) - transfer - random;
-  derived.push_back({"map_cache_miss", microseconds(match_fetches(twin, derived, alone)),
-                     "4 KiB random reads with a full queue, none mapped: the time of a fetch that makes both models agree"});
+  if (buffered) derived.push_back({"fold_bandwidth", gigabytes(twin.fold_rate()), "time to empty the SLC buffer after 1 GiB of writes"});
+  derived.push_back({"map_fetch_contention", microseconds(match_contention(twin, derived)),
+                     "4 KiB random reads with a full queue, none mapped: makes both models agree"});
   return derived;
 }
 

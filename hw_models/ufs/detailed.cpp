@@ -89,8 +89,8 @@ DetailedUfs::DetailedUfs(const Site& site, const Params& params)
       queue_(context_, {device_, kDoorbell}, {count(params, "queues"), count(params, "queue_depth"), params.time("issuer_switch")},
              [this](std::uint32_t command) { enter(command); }),
       controller_(count(params, "controller_cores")),
-      map_(params.bytes("map_cache_reach")),
-      map_fetches_(count(params, "map_fetches")),
+      map_(params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
+           [this](std::uint32_t command) { read(command); }),
       ftl_(ftl_spec(params)),
       nand_(context_, device_, nand_spec(params)),
       write_path_(context_, device_, nand_, ftl_, write_spec(params)),
@@ -127,22 +127,12 @@ void DetailedUfs::enter(std::uint32_t command) {
   context_.at(handled, {device_, kController}, [this, command, is_write] { is_write ? write(command) : look_up(command); });
 }
 
-// A command is looked up by its first segment; one that runs into the next finds that one fetched ahead.
 void DetailedUfs::look_up(std::uint32_t command) {
-  const std::uint64_t address = commands_[command].request.address, segment = address / MapCache::kSegment;
-  const bool misses = map_.misses(address);
-  if (const auto pending = map_waiting_.find(segment); pending != map_waiting_.end()) return pending->second.push_back(command);
-  if (!misses) return read(command);
-  map_waiting_[segment] = {command};
-  fetch_map(segment);
+  if (map_.look_up(command, commands_[command].request.address)) read(command);
 }
 
-void DetailedUfs::fetch_map(std::uint64_t segment) {
-  if (map_active_ == map_fetches_) return map_queue_.push_back(segment);
-  ++map_active_;
-  // Map pages are spread over the dies like everything else; data can wait for them, so they cross the channel first.
-  read_flash({NandRead::Kind::map, segment, 0}, 1, 0);
-}
+// Map pages are spread over the dies like everything else; data can wait for them, so they cross the channel first.
+void DetailedUfs::fetch_map(std::uint64_t segment) { read_flash({NandRead::Kind::map, segment, 0}, 1, 0); }
 
 void DetailedUfs::read_flash(NandRead read, std::uint32_t sectors, std::uint64_t order) {
   if (free_reads_.empty()) {
@@ -167,7 +157,7 @@ void DetailedUfs::read(std::uint32_t command) {
   std::uint32_t here = 0;
   if (ReadAhead::Stream* stream = read_ahead_.follow(first, sectors)) {
     read_ahead_.extend(*stream, stripe, [&](std::uint64_t from, std::uint32_t n) {
-      if (from * kPageSize % MapCache::kSegment == 0) map_.misses(from * kPageSize);  // the next segment's map comes with the data
+      if (from * kPageSize % MapCache::kSegment == 0) map_.pass(from * kPageSize);
       read_flash({NandRead::Kind::stream, from, stream->id}, n, order);
     });
     for (std::uint64_t sector = first; sector < first + sectors; ++sector) here += read_ahead_.take(*stream, sector, command) ? 1 : 0;
@@ -207,19 +197,7 @@ void DetailedUfs::operation_done(std::uint64_t tag) {
   if (read.kind != NandRead::Kind::map) return;
   // The controller takes up again what waited for the page.
   const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
-  context_.at(handled, {device_, kController}, [this, segment = read.first] { map_arrived(segment); });
-}
-
-void DetailedUfs::map_arrived(std::uint64_t segment) {
-  --map_active_;
-  const std::vector<std::uint32_t> commands = std::move(map_waiting_.at(segment));
-  map_waiting_.erase(segment);
-  if (!map_queue_.empty()) {
-    const std::uint64_t next = map_queue_.front();
-    map_queue_.pop_front();
-    fetch_map(next);
-  }
-  for (const std::uint32_t command : commands) read(command);
+  context_.at(handled, {device_, kController}, [this, segment = read.first] { map_.arrived(segment); });
 }
 
 void DetailedUfs::write(std::uint32_t command) {

@@ -1,7 +1,6 @@
 // UFS at page fidelity. No bandwidth is a parameter: it comes out of queue slots, the controller's time per command, the
 // map cache, dies that sense one page per plane at a time, channels, and the link.
 #pragma once
-#include <map>
 #include <set>
 #include <vector>
 
@@ -9,7 +8,7 @@
 #include "hw_models/registry.hpp"
 #include "hw_models/ufs/ftl.hpp"
 #include "hw_models/ufs/host_queue.hpp"
-#include "hw_models/ufs/map_cache.hpp"
+#include "hw_models/ufs/map_fetcher.hpp"
 #include "hw_models/ufs/nand.hpp"
 #include "hw_models/ufs/read_ahead.hpp"
 #include "hw_models/ufs/servers.hpp"
@@ -56,7 +55,6 @@ class DetailedUfs final : public StorageModel, private NandClient {
   void enter(std::uint32_t command);
   void look_up(std::uint32_t command);
   void fetch_map(std::uint64_t segment);
-  void map_arrived(std::uint64_t segment);
   void read(std::uint32_t command);
   void read_flash(NandRead read, std::uint32_t sectors, std::uint64_t order);
   void write(std::uint32_t command);
@@ -78,8 +76,7 @@ class DetailedUfs final : public StorageModel, private NandClient {
   BytesPerSecond link_;
   HostQueue queue_;
   Servers controller_;
-  MapCache map_;
-  std::uint32_t map_fetches_;
+  MapFetcher map_;
   Ftl ftl_;
   NandArray nand_;
   WritePath write_path_;
@@ -90,9 +87,6 @@ class DetailedUfs final : public StorageModel, private NandClient {
   std::vector<std::uint32_t> free_commands_;
   std::vector<NandRead> reads_;
   std::vector<std::uint32_t> free_reads_;
-  std::map<std::uint64_t, std::vector<std::uint32_t>> map_waiting_;  // segment being fetched: commands that need it
-  std::deque<std::uint64_t> map_queue_;                              // segments that wait for a fetch
-  std::uint32_t map_active_ = 0;
   Direction up_, down_;
   std::uint64_t orders_ = 0;
 };

@@ -5,7 +5,7 @@
 namespace vitro::hw {
 namespace {
 
-enum Kind : std::uint16_t { kDoorbell, kMiss, kMapPage, kMapped, kReady };
+enum Kind : std::uint16_t { kDoorbell, kHandled, kMapPage, kMapped, kReady };
 
 std::uint32_t count(const Params& params, std::string_view key) {
   const double value = params.number(key);
@@ -35,6 +35,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       latency_write_(params.time("latency_write")),
       command_overhead_(params.time("command_overhead")),
       map_cache_miss_(params.time("map_cache_miss")),
+      map_fetch_contention_(params.time("map_fetch_contention")),
       link_(rate(params, "link_bandwidth")),
       write_bandwidth_(rate(params, "write_bandwidth")),
       write_sustained_(rate(params, "write_bandwidth_sustained")),
@@ -46,8 +47,8 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       controller_(count(params, "controller_cores")),
       dies_({count(params, "media_channels"), count(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
              rate(params, "media_bandwidth"), link_}),
-      map_(params.bytes("map_cache_reach")),
-      map_fetches_(count(params, "map_fetches")) {
+      map_(params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
+           [this](std::uint32_t command) { read(command); }) {
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
   if (params.bytes("media_unit") < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
 }
@@ -62,7 +63,7 @@ void FlowUfs::submit(const IoRequest& request, Callback done) {
   }
   const std::uint32_t command = free_.back();
   free_.pop_back();
-  commands_[command] = {request, done};
+  commands_[command] = {request, done, false};
   if (queue_.in_flight() == 0) {
     const double idle = to_seconds(context_.now() - last_end_);
     in_slc_ = std::max(0.0, in_slc_ - idle * fold_bandwidth_.value);
@@ -74,29 +75,28 @@ void FlowUfs::enter(std::uint32_t command) {
   const IoRequest& request = commands_[command].request;
   const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
   if (request.write) return ready_at(command, handled + latency_write_);
-  const bool misses = map_.misses(request.address);
-  // A sequential stream has its data and its next map page fetched ahead.
-  if (request.sequential) return ready_at(command, handled + latency_sequential_);
-  if (!misses) return ready_at(command, dies_.read(context_.now(), handled, request.length, latency_random_));
-  context_.at(handled, {device_, kMiss}, [this, command] {
-    map_waiting_.push_back(command);
-    fetch_map();
+  // Data and map page of a stream were fetched ahead, unless it begins with a read that is itself still on its way.
+  if (request.sequential && !random_ends_.contains(request.address)) {
+    map_.pass(request.address);
+    return ready_at(command, handled + latency_sequential_);
+  }
+  commands_[command].random = true;
+  random_ends_.insert(request.address + request.length);
+  context_.at(handled, {device_, kHandled}, [this, command] {
+    if (map_.look_up(command, commands_[command].request.address)) read(command);
   });
 }
 
-void FlowUfs::fetch_map() {
-  if (map_active_ == map_fetches_ || map_waiting_.empty()) return;
-  ++map_active_;
-  const std::uint32_t command = map_waiting_.front();
-  map_waiting_.pop_front();
-  context_.at(dies_.read(context_.now(), context_.now(), kPageSize, map_cache_miss_), {device_, kMapPage}, [this, command] {
-    const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);  // takes the command up again
-    context_.at(handled, {device_, kMapped}, [this, command] {
-      --map_active_;
-      fetch_map();
-      ready_at(command, dies_.read(context_.now(), context_.now(), commands_[command].request.length, latency_random_));
-    });
+void FlowUfs::fetch_map(std::uint64_t segment) {
+  const Picoseconds fetch = map_cache_miss_ + map_fetch_contention_ * (map_.active() - 1);
+  context_.at(dies_.read(context_.now(), kPageSize, fetch, true), {device_, kMapPage}, [this, segment] {
+    const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);  // takes up again what waited
+    context_.at(handled, {device_, kMapped}, [this, segment] { map_.arrived(segment); });
   });
+}
+
+void FlowUfs::read(std::uint32_t command) {
+  ready_at(command, dies_.read(context_.now(), commands_[command].request.length, latency_random_));
 }
 
 void FlowUfs::ready_at(std::uint32_t command, Picoseconds when) {
@@ -138,6 +138,7 @@ void FlowUfs::finish(std::uint32_t command) {
   direction.moved.add(direction.began, now, static_cast<double>(ended.request.length));
   if (context_.tracing()) context_.span(track_, direction.began, now, ended.request.write ? "write" : "read");
   direction.busy = false;
+  if (ended.random) random_ends_.erase(random_ends_.find(ended.request.address + ended.request.length));
   queue_.complete(ended.request.issuer);
   last_end_ = now;
   pump(direction);

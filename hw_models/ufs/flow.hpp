@@ -4,13 +4,14 @@
 // block size, data range, core and queue effects). The host says which reads are sequential.
 #pragma once
 #include <deque>
+#include <set>
 #include <vector>
 
 #include "hw_models/odometer.hpp"
 #include "hw_models/registry.hpp"
 #include "hw_models/ufs/busy_dies.hpp"
 #include "hw_models/ufs/host_queue.hpp"
-#include "hw_models/ufs/map_cache.hpp"
+#include "hw_models/ufs/map_fetcher.hpp"
 #include "hw_models/ufs/servers.hpp"
 #include "hw_models/ufs/storage.hpp"
 
@@ -32,6 +33,7 @@ class FlowUfs final : public StorageModel {
   struct Command {
     IoRequest request;
     Callback done;
+    bool random = false;  // pays for flash itself
   };
   // One direction of the link, which is full duplex; commands go in the order in which they get ready.
   struct Direction {
@@ -42,7 +44,8 @@ class FlowUfs final : public StorageModel {
   };
 
   void enter(std::uint32_t command);
-  void fetch_map();
+  void fetch_map(std::uint64_t segment);
+  void read(std::uint32_t command);
   void ready_at(std::uint32_t command, Picoseconds when);
   void pump(Direction& direction);
   void finish(std::uint32_t command);
@@ -56,15 +59,14 @@ class FlowUfs final : public StorageModel {
   StorageLimits limits_;
   double issue_cycles_;
   Picoseconds issue_fixed_, latency_sequential_, latency_random_, latency_write_;
-  Picoseconds command_overhead_, map_cache_miss_;
+  Picoseconds command_overhead_, map_cache_miss_, map_fetch_contention_;
   BytesPerSecond link_, write_bandwidth_, write_sustained_, fold_bandwidth_;
   double slc_buffer_, write_memory_;
   HostQueue queue_;
   Servers controller_;
   BusyDies dies_;
-  MapCache map_;
-  std::uint32_t map_fetches_, map_active_ = 0;
-  std::deque<std::uint32_t> map_waiting_;  // commands whose map page is not being fetched yet
+  MapFetcher map_;
+  std::multiset<std::uint64_t> random_ends_;  // where the random reads in flight end
 
   std::vector<Command> commands_;
   std::vector<std::uint32_t> free_;

@@ -37,7 +37,9 @@ void WritePath::pump() {
   const std::uint32_t stripe = ftl_.spec().stripe;
   while (unplaced_.size() >= stripe) {
     const Pool pool = ftl_.has_room(Pool::slc, 0) ? Pool::slc : Pool::tlc;
-    if (pool == Pool::tlc && !ftl_.has_room(Pool::tlc, spec_.reserve)) break;
+    // What is moved shares the open superblock: when space is short it comes first, or it could find none.
+    const bool short_of_space = ftl_.free(Pool::tlc) <= spec_.reserve;
+    if (pool == Pool::tlc && short_of_space && (move_.active || !ftl_.has_room(Pool::tlc, spec_.reserve))) break;
     std::vector<std::uint64_t> sectors(unplaced_.begin(), unplaced_.begin() + stripe);
     unplaced_.erase(unplaced_.begin(), unplaced_.begin() + stripe);
     (pool == Pool::slc ? totals_.to_slc : totals_.to_tlc) += stripe;
