@@ -41,6 +41,7 @@ class BusyDies {
     }
     double one_channel = spec_.channels > 1 ? static_cast<double>(spec_.channels - channels) / (spec_.channels - 1) : 1;
     if (map_page) one_channel = 0;
+    crossings.scale(dies.served(spec_.dies));  // what waits for its die does not cross
     const auto wait = Picoseconds(std::llround(dies.wait(spec_.dies) + one_channel * crossings.wait(spec_.channels)));
     reads_.push_back({now + wait + time, static_cast<double>(operations), static_cast<double>(time.count()),
                       static_cast<double>(crossing.count())});
@@ -56,11 +57,10 @@ class BusyDies {
   struct Load {
     double operations = 0, time = 0;
     void add(double n, double each) { operations += n, time += n * each; }
-    double wait(double servers) const {
-      if (operations == 0) return 0;
-      const double busy = 1 - std::pow(1 - 1 / servers, operations);
-      return time / operations * (operations / servers - busy / 2);
-    }
+    void scale(double factor) { operations *= factor, time *= factor; }
+    double busy(double servers) const { return 1 - std::pow(1 - 1 / servers, operations); }
+    double served(double servers) const { return operations > 0 ? servers * busy(servers) / operations : 1; }  // share of them
+    double wait(double servers) const { return operations > 0 ? time / operations * (operations / servers - busy(servers) / 2) : 0; }
   };
   static Picoseconds beyond_first(Bytes length, Bytes channels, BytesPerSecond rate) {
     const Bytes share = length / channels;
