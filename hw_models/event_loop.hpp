@@ -33,7 +33,8 @@ class EventLoop final : public Context {
   void counter(Track, double) override {}
 
   bool empty() const { return events_.empty(); }
-  void step() {  // Requires: not empty()
+  Picoseconds next() const { return events_.front().when; }  // Requires: not empty()
+  void step() {                                              // Requires: not empty()
     std::pop_heap(events_.begin(), events_.end(), later);
     Event event = events_.back();
     events_.pop_back();

@@ -2,10 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 namespace vitro::hw {
 namespace {
 
+Param read_word(Reader& reader, const ParamSpec& spec) {
+  std::vector<std::string> choices;
+  std::istringstream words{std::string(spec.choices)};
+  for (std::string word; std::getline(words, word, '|');) choices.push_back(word);
+  return {reader.name_of(spec.key),
+          0,
+          Dimension::none,
+          Provenance::spec,
+          std::string(spec.source),
+          false,
+          reader.choice(spec.key, choices, spec.fallback)};
+}
+
 Param read_param(Reader& reader, const ParamSpec& spec) {
+  if (!spec.choices.empty()) return read_word(reader, spec);
   Param param{reader.name_of(spec.key), 0, spec.dimension, Provenance::assumed, {}, false};
   if (!spec.fallback.empty() && !reader.has(spec.key)) {
     reader.ignore(spec.key);
@@ -77,12 +93,23 @@ const ParamTable& Params::table(std::string_view key) const {
   return found->second;
 }
 
-double Params::get(std::string_view key, Dimension dimension) const {
+const Param& Params::find(std::string_view key) const {
   const auto found = index_.find(key);
   VITRO_CHECK(found != index_.end(), fmt::format("{}: no parameter \"{}\" in the model's table", path_, key));
   const Param& param = params_[found->second];
-  VITRO_CHECK(param.dimension == dimension, fmt::format("{} was read with another dimension than its table says", param.name));
   param.read = true;
+  return param;
+}
+
+const std::string& Params::word(std::string_view key) const {
+  const Param& param = find(key);
+  VITRO_CHECK(!param.word.empty(), fmt::format("{} has no choices in its table", param.name));
+  return param.word;
+}
+
+double Params::get(std::string_view key, Dimension dimension) const {
+  const Param& param = find(key);
+  VITRO_CHECK(param.dimension == dimension, fmt::format("{} was read with another dimension than its table says", param.name));
   return param.value;
 }
 

@@ -12,11 +12,13 @@
 namespace vitro::hw {
 
 // One row of a model's table. `fallback` is the default as it would stand in a file; empty: the key is required.
-// `source` says where the default comes from; a default counts as assumed.
+// `source` says where the default comes from; a default counts as assumed. With `choices` ("none|all_bank|per_bank") the
+// value is one of these words, the default among them; a word is a decision, not a measurement, and carries no provenance.
 struct ParamSpec {
   std::string_view key;
   Dimension dimension;
   std::string_view fallback, source;
+  std::string_view choices = {};
 };
 
 struct Param {
@@ -26,6 +28,7 @@ struct Param {
   Provenance kind = Provenance::assumed;
   std::string source;
   mutable bool read = false;  // a model asked for it
+  std::string word = {};      // of a parameter with choices
 };
 
 // A map of numbers under one key that shares one provenance: {kind: ..., source: ..., float: {f16: 16}, int8: {q4_0: 40}}.
@@ -58,6 +61,7 @@ class Params {
   Hertz frequency(std::string_view key) const { return {get(key, Dimension::frequency)}; }
   double watts(std::string_view key) const { return get(key, Dimension::power); }
   double joules_per_byte(std::string_view key) const { return get(key, Dimension::energy_per_byte); }
+  const std::string& word(std::string_view key) const;  // Requires: the spec has choices
   const ParamTable& table(std::string_view key) const;  // empty when the file has none
 
   const std::string& path() const { return path_; }
@@ -66,6 +70,7 @@ class Params {
   std::vector<std::string> assumed_and_read() const;  // dotted names, in table order
 
  private:
+  const Param& find(std::string_view key) const;
   double get(std::string_view key, Dimension dimension) const;
 
   std::string path_;

@@ -149,12 +149,14 @@ def fuzz():
         if subprocess.run(["cmake", "-S", ROOT, "--preset", "fuzz"], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
             return broken("fuzz", "does not configure", log)
         targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True).stdout
-        names = sorted(set(re.findall(r"^(\w+_fuzz): phony", targets, re.MULTILINE)))
-        if names and subprocess.run(["ninja", "-C", build, *names], stdout=out, stderr=subprocess.STDOUT).returncode:
+        programs = sorted(build / name for name in re.findall(r"^(\S+_fuzz): CXX_EXECUTABLE_LINKER", targets, re.MULTILINE))
+        if not programs:
+            return broken("fuzz", "has no target", log)
+        if subprocess.run(["ninja", "-C", build, *(path.name for path in programs)], stdout=out, stderr=subprocess.STDOUT).returncode:
             return broken("fuzz", "does not build", log)
     tally = Tally()
-    for name in names:
-        program = next(path for path in build.rglob(name) if path.is_file())
+    for program in programs:
+        name = program.name
         found, seeds = RESULTS / "fuzz" / name, ROOT / "tests" / "fuzz" / name
         found.mkdir(parents=True, exist_ok=True)
         command = [program, f"-runs={FUZZ_RUNS}", "-seed=1", "-max_len=16384", "-max_total_time=120", "-timeout=20", "-rss_limit_mb=1024",

@@ -32,6 +32,10 @@ std::vector<ComputeUnit*> select_units(const Machine& machine, const EngineConfi
     }
     if (std::find(units.begin(), units.end(), *found) != units.end())
       throw ConfigError(fmt::format("engine.units: \"{}\" is named twice", name));
+    if ((*found)->caps().static_graphs) {
+      throw ConfigError(
+          fmt::format("engine.units: {} runs loaded graphs only, and the {} policy makes none (expected cores)", name, engine.policy));
+    }
     units.push_back(*found);
   }
   return units;

@@ -140,6 +140,9 @@ Experiment read_experiment(const Node& root) {
     experiment.engine.read_ahead = 128 * KiB;
   }
   experiment.workload = read_workload(reader.child("workload"));
+  // `seed` at the top is the workload's: sweeps over seeds read better so.
+  experiment.workload.seed =
+      static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, static_cast<std::int64_t>(experiment.workload.seed)));
   if (std::optional<Reader> memory = reader.optional_child("memory")) experiment.memory = read_memory(std::move(*memory));
   if (experiment.model.shape && experiment.engine.numerics()) {
     reader.fail("model", "has shapes but no weights: set engine.function to draw or replay, or name a gguf file");

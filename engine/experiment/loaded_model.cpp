@@ -33,13 +33,14 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
   LoadedModel model;
   if (source.shape) {
     Reader reader(*source.shape, "model");
-    model.name = reader.text("name");
+    const std::string format = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0");
+    for (const Format candidate : {Format::f16, Format::q8_0, Format::q4_0}) {
+      if (format == to_string(candidate)) model.phantom_format = candidate;
+    }
     reader.ignore("description");
-    model.phantom_format = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0") == "f16" ? Format::f16
-                           : reader.text("format", "q4_0") == "q8_0"                         ? Format::q8_0
-                                                                                             : Format::q4_0;
     Reader shape = reader.child("shape");
     model.config = config_from_node(shape);
+    model.name = model.config.name;
     reader.finish();
     return model;
   }

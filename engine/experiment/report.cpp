@@ -11,23 +11,6 @@ using Json = nlohmann::ordered_json;
 
 Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
-// Nearest rank: a latency that really occurred.
-double percentile_ms(const std::vector<Picoseconds>& sorted, double share) {
-  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
-  return to_seconds(sorted[std::max<std::size_t>(rank, 1) - 1]) * 1e3;
-}
-
-Json latency(std::vector<Picoseconds> steps) {
-  if (steps.empty()) return {{"mean", nullptr}, {"p50", nullptr}, {"p90", nullptr}, {"p99", nullptr}};
-  std::sort(steps.begin(), steps.end());
-  Picoseconds sum{0};
-  for (const Picoseconds step : steps) sum += step;
-  return {{"mean", to_seconds(sum) * 1e3 / static_cast<double>(steps.size())},
-          {"p50", percentile_ms(steps, 0.50)},
-          {"p90", percentile_ms(steps, 0.90)},
-          {"p99", percentile_ms(steps, 0.99)}};
-}
-
 Json rate(double amount, Picoseconds time) { return time.count() > 0 && amount > 0 ? Json(amount / to_seconds(time)) : Json(nullptr); }
 
 Json regions(const Budget& budget) {
@@ -46,6 +29,22 @@ std::string decode_text(const LoadedModel& model, const std::vector<std::int32_t
 
 }  // namespace
 
+Json latency_summary(std::vector<Picoseconds> times, double scale) {
+  if (times.empty()) return {{"mean", nullptr}, {"p50", nullptr}, {"p90", nullptr}, {"p99", nullptr}};
+  std::sort(times.begin(), times.end());
+  // Nearest rank: a latency that really occurred.
+  const auto percentile = [&](double share) {
+    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(times.size())));
+    return to_seconds(times[std::max<std::size_t>(rank, 1) - 1]) * scale;
+  };
+  Picoseconds sum{0};
+  for (const Picoseconds time : times) sum += time;
+  return {{"mean", to_seconds(sum) * scale / static_cast<double>(times.size())},
+          {"p50", percentile(0.50)},
+          {"p90", percentile(0.90)},
+          {"p99", percentile(0.99)}};
+}
+
 Json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record, const MachineReport& machine,
                  const StorageCaps& storage) {
   const GenerationResult& g = record.generation;
@@ -58,7 +57,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["decode_tokens_per_s"] = rate(decoded, g.end - g.first_token);
   metrics["prefill_tokens_per_s"] = rate(record.prompt_tokens, g.first_token - g.begin);
   metrics["ttft_ms"] = to_seconds(g.first_token - g.begin) * 1e3;
-  metrics["token_latency_ms"] = latency(g.step_times);
+  metrics["token_latency_ms"] = latency_summary(g.step_times, 1e3);
   metrics["io_share"] = optional_number(machine.io_share);
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
   metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);

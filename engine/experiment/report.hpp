@@ -20,6 +20,9 @@ struct RunRecord {
   std::uint64_t seam_calls = 0;
 };
 
+// {"mean", "p50", "p90", "p99"} by nearest rank, in seconds times `scale`; nulls when there is nothing to sum up.
+nlohmann::ordered_json latency_summary(std::vector<Picoseconds> times, double scale);
+
 // A metric that does not apply is null, never 0.
 nlohmann::ordered_json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record,
                                    const MachineReport& machine, const StorageCaps& storage);

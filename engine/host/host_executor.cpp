@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "engine/host/thread_placement.hpp"
+
 namespace vitro {
 namespace {
 
@@ -77,7 +79,7 @@ bool HostExecutor::spin() {
     if (posted_.load(std::memory_order_relaxed)) return true;
     for (Device* device : devices_) device->reap();
     if (ready_.size() != before || (before > 0 && ready_.top().when <= now())) return true;
-    std::this_thread::yield();
+    pause_cpu();
   }
   return false;
 }

@@ -8,7 +8,10 @@ HostUnit::HostUnit(UnitCaps caps, std::size_t index, Picoseconds spin, HostExecu
                    Activity& activity)
     : caps_(std::move(caps)), index_(index), spin_(spin), executor_(executor), function_(function), trace_(trace), activity_(activity),
       track_(trace.track("units", caps_.name)) {
-  worker_ = std::thread([this] { work(); });
+  worker_ = std::thread([this] {
+    become_worker();
+    work();
+  });
   pinned_ = pin_thread(worker_.native_handle(), caps_.os_cpu);
 }
 
@@ -59,7 +62,7 @@ void HostUnit::enqueue(Job job) {
 bool HostUnit::next(Job& job) {
   if (spin_.count() > 0) {
     const Picoseconds until = executor_.now() + spin_;
-    while (queued_.load(std::memory_order_relaxed) == 0 && executor_.now() < until) std::this_thread::yield();
+    while (queued_.load(std::memory_order_relaxed) == 0 && executor_.now() < until) pause_cpu();
   }
   std::unique_lock lock(mutex_);
   work_available_.wait(lock, [this] { return stop_ || !queue_.empty(); });

@@ -18,6 +18,11 @@ struct SchedAttr {
   std::uint64_t runtime = 0, deadline = 0, period = 0;
 };
 
+constexpr std::uint64_t kPolicySliceNs = 100'000;  // the shortest that Linux accepts
+// Longer, so that the policy still interrupts a worker; shorter than other processes' (about 3 ms), so that a hand-off does
+// not wait for one of theirs.
+constexpr std::uint64_t kWorkerSliceNs = 400'000;
+
 // Linux 6.12 and later take a slice for normal threads, and a waking thread with a shorter slice preempts at once
 // instead of waiting for the running one to use up its own. 0 restores the default; older kernels ignore it.
 void set_slice_ns(std::uint64_t slice_ns) {
@@ -38,9 +43,11 @@ bool pin_thread(pthread_t thread, int os_cpu) {
   return ::pthread_setaffinity_np(thread, sizeof set, &set) == 0;
 }
 
+void become_worker() { set_slice_ns(kWorkerSliceNs); }
+
 PolicyThreadPlacement::PolicyThreadPlacement(int os_cpu) {
   pinned_ = ::pthread_getaffinity_np(::pthread_self(), sizeof before_, &before_) == 0 && pin_thread(::pthread_self(), os_cpu);
-  set_slice_ns(100'000);  // the shortest that Linux accepts
+  set_slice_ns(kPolicySliceNs);
 }
 
 PolicyThreadPlacement::~PolicyThreadPlacement() {

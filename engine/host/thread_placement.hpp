@@ -7,6 +7,19 @@ namespace vitro {
 
 bool pin_thread(pthread_t thread, int os_cpu);
 
+// Gives the calling worker thread a time slice between the policy thread's and that of other processes.
+void become_worker();
+
+// For polling loops. Never the scheduler's yield: beside another process on the same CPU that gives away a whole time
+// slice, milliseconds, where a hand-off was expected within microseconds.
+inline void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");  // the instruction: a hint to the core, not to the scheduler
+#endif
+}
+
 // While it lives, the calling thread runs on one CPU and is scheduled with a short time slice, so that a wake-up
 // interrupts a compute-bound worker on the same CPU. Restores both.
 class PolicyThreadPlacement {

@@ -116,7 +116,8 @@ class Bench {
     call.in = {weights.matrix, float_view(batch, matrix_columns())};
     call.out = {float_view(batch, matrix_rows())};
     Rng rng(2);
-    for (std::size_t i = 0; i < std::size_t{batch} * matrix_columns(); ++i) call.in[1].as<float>()[i] = static_cast<float>(rng.uniform() - 0.5);
+    for (std::size_t i = 0; i < std::size_t{batch} * matrix_columns(); ++i)
+      call.in[1].as<float>()[i] = static_cast<float>(rng.uniform() - 0.5);
     return call;
   }
   // One pass over all copies; each thread takes its share of the rows of every copy.
@@ -188,7 +189,7 @@ class Bench {
       pass(w, matmul, 1, 1);
       for (int i = 0; i < repetitions(); ++i) {
         std::uint64_t macs = 0;
-        const double time = seconds([&] { macs = peak(options_.smoke ? 10 : 10'000'000); });
+        const double time = seconds([&] { macs = peak(options_.smoke ? 10 : 3'000'000); });
         peaks.push_back(static_cast<double>(macs) / time / 1e9);
         rates.push_back(weights_read * batch / seconds([&] { pass(w, matmul, 1, copies); }) / 1e9);
       }

@@ -11,10 +11,10 @@ namespace vitro {
 
 struct BenchOptions {
   std::string set = "auto";
-  std::string only;           // rows whose name starts with this; empty: all
-  bool smoke = false;         // tiny sizes, for tests: the numbers mean nothing
-  Bytes weights = GiB;        // that a pass rotates over: more than any last-level cache
-  int repetitions = 7;        // limit and kernels take turns; rows are medians
+  std::string only;     // rows whose name starts with this; empty: all
+  bool smoke = false;   // tiny sizes, for tests: the numbers mean nothing
+  Bytes weights = GiB;  // that a pass rotates over: more than any last-level cache
+  int repetitions = 7;  // limit and kernels take turns; rows are medians
 };
 
 struct BenchRow {

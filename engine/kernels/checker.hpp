@@ -47,8 +47,9 @@ class Checker {
     if (v.layout == Layout::tiled && call_.op != Op::matmul) fail(name, v, "only matmul takes a tiled operand");
     if (!v.memory) fail(name, v, "it has no memory");
     if (v.offset > v.memory.size() || view_bytes(v) > v.memory.size() - v.offset) {
-      fail(name, v, std::to_string(view_bytes(v)) + " bytes at offset " + std::to_string(v.offset) + " leave its lease of " +
-                        std::to_string(v.memory.size()));
+      fail(name, v,
+           std::to_string(view_bytes(v)) + " bytes at offset " + std::to_string(v.offset) + " leave its lease of " +
+               std::to_string(v.memory.size()));
     }
     if (v.offset % alignment(v.format) != 0) fail(name, v, "offset " + std::to_string(v.offset) + " is not aligned to an element");
     return v;
@@ -75,9 +76,15 @@ class Checker {
   // For any number of dimensions: checks what view() checks apart from the shape.
   void bounds(const View& v, const char* name) const {
     switch (v.shape[1] == 0 ? 1 : v.shape[2] == 0 ? 2 : 3) {
-      case 1: view(v, name, {0}); break;
-      case 2: view(v, name, {0, 0}); break;
-      default: view(v, name, {0, 0, 0}); break;
+      case 1:
+        view(v, name, {0});
+        break;
+      case 2:
+        view(v, name, {0, 0});
+        break;
+      default:
+        view(v, name, {0, 0, 0});
+        break;
     }
   }
 
@@ -118,7 +125,8 @@ class Checker {
   void pool(const View& v, std::size_t layers_param, const View& table) const {
     if (v.format != Format::f32 && v.format != Format::f16) fail("pool", v, "expected f32 or f16");
     const std::uint32_t layers = whole(layers_param, "layers", 1, 32767);
-    if (call_.layer < 0 || static_cast<std::uint32_t>(call_.layer) >= layers) fail("layer " + std::to_string(call_.layer) + " is not in the pool");
+    if (call_.layer < 0 || static_cast<std::uint32_t>(call_.layer) >= layers)
+      fail("layer " + std::to_string(call_.layer) + " is not in the pool");
     view(v, "pool", {0, 0, 0});
     indices(table, "block table", {call_.batch->size(), 0});
     const KvPool sizes(v, call_.params[layers_param], call_.layer);
@@ -130,11 +138,13 @@ class Checker {
       }
       if (table.data() == nullptr) continue;  // a phantom run
       const std::uint32_t first =
-          call_.op == Op::attention ? visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1])).first / sizes.block_tokens
-                                    : last;
+          call_.op == Op::attention
+              ? visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1])).first / sizes.block_tokens
+              : last;
       for (std::uint32_t t = first; t <= last; ++t) {
         const std::uint32_t block = table.as<std::uint32_t>()[b * table.shape[1] + t];
-        if (block >= blocks) fail("block table", table, "block " + std::to_string(block) + " is outside a pool of " + std::to_string(blocks));
+        if (block >= blocks)
+          fail("block table", table, "block " + std::to_string(block) + " is outside a pool of " + std::to_string(blocks));
       }
     }
   }
@@ -143,10 +153,13 @@ class Checker {
   static std::size_t alignment(Format format) {
     switch (format) {
       case Format::f32:
-      case Format::index32: return 4;
+      case Format::index32:
+        return 4;
       case Format::f16:
-      case Format::bf16: return 2;
-      default: return 1;
+      case Format::bf16:
+        return 2;
+      default:
+        return 1;
     }
   }
   const KernelCall& call_;

@@ -20,20 +20,45 @@ Outcome ComputeFunction::execute(const KernelCall& call) {
   has_bytes(call.out);
   if (call.variant == variant::kReference) return run_reference(call);
   switch (call.op) {
-    case Op::embed: ops::embed(set_, call); break;
-    case Op::rms_norm: ops::rms_norm(set_, call); break;
-    case Op::matmul: ops::matmul(set_, call); break;
-    case Op::rope: ops::rope(call); break;
-    case Op::kv_append: ops::kv_append(set_, call); break;
-    case Op::attention: ops::attention(set_, call); break;
-    case Op::glu: return ops::glu(set_, call);
-    case Op::add: ops::add(call); break;
-    case Op::gather: ops::gather(call); break;
-    case Op::route: return ops::route(set_, call);
-    case Op::expert_sum: ops::expert_sum(set_, call); break;
-    case Op::reduce: ops::reduce(call); break;
-    case Op::sample: return ops::sample(set_, call);
-    case Op::copy: ops::copy(call); break;
+    case Op::embed:
+      ops::embed(set_, call);
+      break;
+    case Op::rms_norm:
+      ops::rms_norm(set_, call);
+      break;
+    case Op::matmul:
+      ops::matmul(set_, call);
+      break;
+    case Op::rope:
+      ops::rope(call);
+      break;
+    case Op::kv_append:
+      ops::kv_append(set_, call);
+      break;
+    case Op::attention:
+      ops::attention(set_, call);
+      break;
+    case Op::glu:
+      return ops::glu(set_, call);
+    case Op::add:
+      ops::add(call);
+      break;
+    case Op::gather:
+      ops::gather(call);
+      break;
+    case Op::route:
+      return ops::route(set_, call);
+    case Op::expert_sum:
+      ops::expert_sum(set_, call);
+      break;
+    case Op::reduce:
+      ops::reduce(call);
+      break;
+    case Op::sample:
+      return ops::sample(set_, call);
+    case Op::copy:
+      ops::copy(call);
+      break;
   }
   return {};
 }

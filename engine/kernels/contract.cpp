@@ -96,7 +96,8 @@ void check_copy(const Checker& check, const KernelCall& call) {
   check.bounds(x, "x");
   check.bounds(y, "y");
   if (x.shape != y.shape) check.fail("y", y, "expected the shape of x, " + shape_text(x));
-  if (x.format != y.format && (x.format == Format::index32 || !can_quantise(y.format))) check.fail("y", y, "no conversion from " + shape_text(x));
+  if (x.format != y.format && (x.format == Format::index32 || !can_quantise(y.format)))
+    check.fail("y", y, "no conversion from " + shape_text(x));
 }
 
 // Operand counts, and whether slice and row list mean anything, per operator in the order of Op.
@@ -131,12 +132,19 @@ void check_call(const KernelCall& call) {
       check.floats(call.out[0], "y", {x.shape[0], x.shape[1]});
       return;
     }
-    case Op::matmul: return check_matmul(check, call);
-    case Op::rope: return check_rope(check, call);
-    case Op::kv_append: return check_kv_append(check, call);
-    case Op::attention: return check_attention(check, call);
-    case Op::glu: check.whole(0, "activation", 0, 3); return check_two_alike(check, call);
-    case Op::add: return check_two_alike(check, call);
+    case Op::matmul:
+      return check_matmul(check, call);
+    case Op::rope:
+      return check_rope(check, call);
+    case Op::kv_append:
+      return check_kv_append(check, call);
+    case Op::attention:
+      return check_attention(check, call);
+    case Op::glu:
+      check.whole(0, "activation", 0, 3);
+      return check_two_alike(check, call);
+    case Op::add:
+      return check_two_alike(check, call);
     case Op::gather: {
       const View& x = check.floats(call.in[0], "x", {0, 0});
       const View& out = check.floats(call.out[0], "y", {0, x.shape[1]});
@@ -148,10 +156,14 @@ void check_call(const KernelCall& call) {
       check.whole(1, "renormalise", 0, 1);
       return;
     }
-    case Op::expert_sum: return check_expert_sum(check, call);
-    case Op::reduce: return check_reduce(check, call);
-    case Op::sample: return check_sample(check, call);
-    case Op::copy: return check_copy(check, call);
+    case Op::expert_sum:
+      return check_expert_sum(check, call);
+    case Op::reduce:
+      return check_reduce(check, call);
+    case Op::sample:
+      return check_sample(check, call);
+    case Op::copy:
+      return check_copy(check, call);
   }
 }
 

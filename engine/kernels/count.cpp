@@ -124,11 +124,21 @@ WorkCounts count(const KernelCall& call) {
       c.write_floats(elements(call.in[0]));
       c.counts.elementwise = work::kNorm * elements(call.in[0]);
       break;
-    case Op::matmul: matmul(c); break;
-    case Op::rope: rope(c); break;
-    case Op::kv_append: kv_append(c); break;
-    case Op::attention: attention(c); break;
-    case Op::glu: glu(c); break;
+    case Op::matmul:
+      matmul(c);
+      break;
+    case Op::rope:
+      rope(c);
+      break;
+    case Op::kv_append:
+      kv_append(c);
+      break;
+    case Op::attention:
+      attention(c);
+      break;
+    case Op::glu:
+      glu(c);
+      break;
     case Op::add: {
       const std::uint64_t n = std::uint64_t{call.in[0].shape[0]} * sliced(call, columns(call.in[0])).count;
       c.read(call.in[0], 4 * n);
@@ -145,18 +155,24 @@ WorkCounts count(const KernelCall& call) {
     case Op::route: {
       const std::uint64_t rows = call.in[0].shape[0], experts = columns(call.in[0]);
       c.read_all(call.in[0]);
-      c.counts.elementwise = rows * (experts + work::kSoftmax * (call.params[1] != 0 ? static_cast<std::uint64_t>(call.params[0]) : experts));
+      c.counts.elementwise =
+          rows * (experts + work::kSoftmax * (call.params[1] != 0 ? static_cast<std::uint64_t>(call.params[0]) : experts));
       break;
     }
-    case Op::expert_sum: expert_sum(c); break;
+    case Op::expert_sum:
+      expert_sum(c);
+      break;
     case Op::reduce: {
-      const std::uint64_t partials = call.in[0].shape[0], n = std::uint64_t{call.out[0].shape[0]} * sliced(call, columns(call.out[0])).count;
+      const std::uint64_t partials = call.in[0].shape[0],
+                          n = std::uint64_t{call.out[0].shape[0]} * sliced(call, columns(call.out[0])).count;
       c.read(call.in[0], 4 * partials * n);
       c.write_floats(n);
       c.counts.elementwise = (partials - 1) * n;
       break;
     }
-    case Op::sample: sample(c); break;
+    case Op::sample:
+      sample(c);
+      break;
     case Op::copy:
       c.read_all(call.in[0]);
       c.write(call.out[0], view_bytes(call.out[0]));

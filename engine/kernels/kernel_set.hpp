@@ -18,9 +18,9 @@ using Half = std::uint16_t;  // bits of an IEEE binary16
 // Rows of activations quantised to int8 in blocks of 32: x is about scale * quant. Block-major, so that the rows of a
 // batch stand side by side where a block of weights meets them.
 struct Int8Rows {
-  const std::int8_t* quants = nullptr;   // [blocks, rows, 32]
-  const float* scales = nullptr;         // [blocks, rows]
-  const std::int32_t* sums = nullptr;    // [blocks, rows]: of the quants of a block
+  const std::int8_t* quants = nullptr;        // [blocks, rows, 32]
+  const float* scales = nullptr;              // [blocks, rows]
+  const std::int32_t* corrections = nullptr;  // [blocks, rows]: -8 times the sum of a block's quants, what weights + 8 add too much
   std::size_t blocks = 0, rows = 0;
 };
 
@@ -60,8 +60,8 @@ struct KernelSet {
   void (*to_f32)(const Half* x, std::size_t n, float* y);
 
   // Per block of 32: d = amax / 127, q = round to nearest even of x * (127 / amax); amax below 2^-100 counts as 0.
-  // Quants, scale and sum of consecutive blocks are written `stride` blocks apart.
-  void (*quantise)(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* sums);
+  // Quants, scale and correction of consecutive blocks are written `stride` blocks apart.
+  void (*quantise)(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* corrections);
   // `groups` consecutive groups of 16 rows in Layout::tiled. y[b * y_stride + row] = over blocks ascending,
   // acc = fma(float(dot), d_w * d_x, acc) with the exact int32 dot product of a block.
   void (*tiles_q4_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);

@@ -138,16 +138,19 @@ float softmax(float* s, std::size_t n, float scale) {
   V high = V::all(-__builtin_inff());
   const auto higher = [&](V v) { high = select_less(high, v, v, high); };
   map<V>(n, s, [&](V v) { return v * V::all(scale); }, s);
-  for_lanes(n, [&](std::size_t i) { higher(V::load(s + i)); }, [&](std::size_t i, std::size_t rest) {
-    for (; rest > 0; --rest, ++i) higher(V::all(s[i]));
-  });
+  for_lanes(
+      n, [&](std::size_t i) { higher(V::load(s + i)); },
+      [&](std::size_t i, std::size_t rest) {
+        for (; rest > 0; --rest, ++i) higher(V::all(s[i]));
+      });
   float lane[kLanes], top = -__builtin_inff();
   high.store(lane);
   for (const float l : lane) top = top < l ? l : top;
   map<V>(n, s, [&](V v) { return exp(v - V::all(top)); }, s);
   V total = V::zero();
-  for_lanes(n, [&](std::size_t i) { total = total + V::load(s + i); },
-            [&](std::size_t i, std::size_t rest) { total = total + load_tail<V>(s + i, rest); });
+  for_lanes(
+      n, [&](std::size_t i) { total = total + V::load(s + i); },
+      [&](std::size_t i, std::size_t rest) { total = total + load_tail<V>(s + i, rest); });
   return total.sum();
 }
 
@@ -156,15 +159,21 @@ void activate(Activation act, const float* gate, const float* up, std::size_t n,
   const V zero = V::zero(), one = V::all(1.0f);
   const auto relu = [&](V g) { return select_less(zero, g, g, zero); };
   switch (act) {
-    case Activation::silu: return map<V>(n, h, [&](V g, V u) { return g / (one + exp(zero - g)) * u; }, gate, up);
-    case Activation::relu: return map<V>(n, h, [&](V g, V u) { return relu(g) * u; }, gate, up);
-    case Activation::relu_squared: return map<V>(n, h, [&](V g, V u) { return relu(g) * relu(g) * u; }, gate, up);
+    case Activation::silu:
+      return map<V>(n, h, [&](V g, V u) { return g / (one + exp(zero - g)) * u; }, gate, up);
+    case Activation::relu:
+      return map<V>(n, h, [&](V g, V u) { return relu(g) * u; }, gate, up);
+    case Activation::relu_squared:
+      return map<V>(n, h, [&](V g, V u) { return relu(g) * relu(g) * u; }, gate, up);
     // The tanh form, as g / (1 + e^(-2 t)) with t = sqrt(2 / pi) (g + 0.044715 g^3).
     case Activation::gelu:
-      return map<V>(n, h, [&](V g, V u) {
-        const V cubic = fma(g * g * g, V::all(0.044715f), g);
-        return g / (one + exp(cubic * V::all(-1.5957691216f))) * u;
-      }, gate, up);
+      return map<V>(
+          n, h,
+          [&](V g, V u) {
+            const V cubic = fma(g * g * g, V::all(0.044715f), g);
+            return g / (one + exp(cubic * V::all(-1.5957691216f))) * u;
+          },
+          gate, up);
   }
 }
 
@@ -175,13 +184,14 @@ void scale(const float* x, float factor, const float* weight, std::size_t n, flo
 
 template <class V, class From, class To>
 void convert(const From* x, std::size_t n, To* y) {
-  for_lanes(n, [&](std::size_t i) { V::load(x + i).store(y + i); },
-            [&](std::size_t i, std::size_t rest) { store_tail(load_tail<V>(x + i, rest), y + i, rest); });
+  for_lanes(
+      n, [&](std::size_t i) { V::load(x + i).store(y + i); },
+      [&](std::size_t i, std::size_t rest) { store_tail(load_tail<V>(x + i, rest), y + i, rest); });
 }
 
 template <class V>
-void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* sums) {
-  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32 * stride, scales += stride, sums += stride) {
+void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* corrections) {
+  for (std::size_t b = 0; b < blocks; ++b, x += 32, quants += 32 * stride, scales += stride, corrections += stride) {
     float amax = 0;
     for (int i = 0; i < 32; ++i) {
       const float a = __builtin_fabsf(x[i]);
@@ -199,7 +209,7 @@ void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_
       sum += quants[i];
     }
     *scales = amax / 127.0f;
-    *sums = sum;
+    *corrections = -8 * sum;
   }
 }
 

@@ -36,33 +36,43 @@ std::uint64_t read(const std::byte* data, std::size_t bytes) {
   return all;
 }
 
+// Loops over small arrays are unrolled so that the arrays live in registers: otherwise every step would also store.
 inline constexpr int kChains = 16;  // independent accumulators, enough to cover the latency of two multipliers
 
+// T::opaque keeps the compiler from seeing that all products are the same.
 template <class T>
 std::uint64_t int8_macs(std::size_t rounds) {
   const std::byte weights[64] = {};
   const std::int8_t x[4] = {1, 2, 3, 4};
   typename T::Ints acc[kChains];
+#pragma GCC unroll 16
   for (int i = 0; i < kChains; ++i) acc[i] = T::all(i);
-  const auto w = T::nibbles(weights).low;
+  auto w = T::nibbles(weights).low;
+  const auto four = T::four(x);
   for (std::size_t r = 0; r < rounds; ++r) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kChains; ++i) acc[i] = T::dot(acc[i], w, x);
+    for (int i = 0; i < kChains; ++i) {
+      T::opaque(w);
+      acc[i] = T::dot(acc[i], w, four);
+    }
   }
-  for (auto& a : acc) asm volatile("" ::"m"(a));
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i) asm volatile("" ::"m"(acc[i]));
   return rounds * kChains * 64;
 }
 
 template <class V>
 std::uint64_t float_macs(std::size_t rounds) {
   V acc[kChains];
+#pragma GCC unroll 16
   for (int i = 0; i < kChains; ++i) acc[i] = V::all(static_cast<float>(i));
   const V a = V::all(0.75f), b = V::all(0.5f);
   for (std::size_t r = 0; r < rounds; ++r) {
 #pragma GCC unroll 16
     for (int i = 0; i < kChains; ++i) acc[i] = fma(acc[i], a, b);
   }
-  for (V& v : acc) asm volatile("" ::"m"(v));
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i) asm volatile("" ::"m"(acc[i]));
   return rounds * kChains * 16;
 }
 

@@ -65,8 +65,13 @@ struct KvPool {
   std::uint32_t kv_heads = 0, block_tokens = 0, dim = 0, layers = 0, layer = 0;
 
   KvPool(const View& view, float layers_param, std::int16_t layer)
-      : data(view.data()), format(view.format), kv_heads(view.shape[0]), block_tokens(view.shape[1]), dim(view.shape[2]),
-        layers(static_cast<std::uint32_t>(layers_param)), layer(static_cast<std::uint32_t>(layer)) {}
+      : data(view.data()),
+        format(view.format),
+        kv_heads(view.shape[0]),
+        block_tokens(view.shape[1]),
+        dim(view.shape[2]),
+        layers(static_cast<std::uint32_t>(layers_param)),
+        layer(static_cast<std::uint32_t>(layer)) {}
 
   Bytes element_bytes() const { return format == Format::f16 ? 2 : 4; }
   Bytes block_bytes() const { return Bytes{2} * layers * kv_heads * block_tokens * dim * element_bytes(); }

@@ -1,17 +1,19 @@
 // The int8 loop over tiled weights, written once like lanes.hpp. A target supplies `T`, the dot products of one step: 16
 // rows (one per lane) times 4 consecutive k. T has:
-//   V: its 16 floats; Ints: 16 x int32; Quants, Nibbles: 64 weight bytes, 4 per row, as its dot() wants them
-//   kQuantsOffset, kNibblesOffset: what dot() has added to every weight (an unsigned instruction needs one)
-//   all(int32), quants(const std::byte*), nibbles(const std::byte*) -> {low, high}, dot(Ints, Quants or Nibbles, 4 activations)
-//   to_floats(Ints); kBatch: activation rows that share one pass over a group
+//   V: its 16 floats; Ints: 16 x int32; Quants, Nibbles: 64 weight bytes, 4 per row; Four: 4 activations, as its dot() wants them
+//   kQuantsOffset, kNibblesOffset: what dot() has added to every weight (an unsigned instruction needs it): a multiple of 8
+//   all(int32), quants(const std::byte*), nibbles(const std::byte*) -> {low, high}, four(const std::int8_t*),
+//   dot(Ints, Quants or Nibbles, Four), to_floats(Ints); opaque(weights), for limits.hpp
+//   kBatch: activation rows whose sums a pass keeps in registers
 #pragma once
 #include "engine/kernels/lanes.hpp"
 
 namespace vitro::tiles {
 
 inline constexpr std::size_t kQ4Block = 32 + 256, kQ8Block = 32 + 512;  // bytes of one block of a group: 16 scales, then quants
-inline constexpr std::size_t kPrefetchBytes = 4096;  // ahead of the first of the batch; 2 to 16 KiB measured alike
+inline constexpr std::size_t kPrefetchBytes = 4096;                     // ahead of the first of the batch; 2 to 16 KiB measured alike
 
+// Loops over the M activation rows are unrolled so that their sums live in registers and are not stored after each block.
 template <class T>
 struct Q8 {
   static constexpr std::size_t kBlock = kQ8Block;
@@ -22,7 +24,7 @@ struct Q8 {
     for (int j = 0; j < 8; ++j) {
       const auto w = T::quants(quants + 64 * j);
 #pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) acc[m] = T::dot(acc[m], w, x + 32 * m + 4 * j);
+      for (int m = 0; m < M; ++m) acc[m] = T::dot(acc[m], w, T::four(x + 32 * m + 4 * j));
     }
   }
 };
@@ -37,40 +39,47 @@ struct Q4 {
     for (int j = 0; j < 4; ++j) {
       const auto w = T::nibbles(quants + 64 * j);
 #pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) {
-        acc[m] = T::dot(acc[m], w.low, x + 32 * m + 4 * j);
-        acc[m] = T::dot(acc[m], w.high, x + 32 * m + 16 + 4 * j);
-      }
+      for (int m = 0; m < M; ++m) acc[m] = T::dot(acc[m], w.low, T::four(x + 32 * m + 4 * j));
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) acc[m] = T::dot(acc[m], w.high, T::four(x + 32 * m + 16 + 4 * j));
     }
   }
 };
 
+// One group of rows times activation rows `row` to row + M.
 template <class T, template <class> class Form, int M>
-void group(const std::byte* w, const Int8Rows& x, std::size_t row, float* y, std::size_t y_stride) {
+void pass(const std::byte* w, const Int8Rows& x, std::size_t row, float* y, std::size_t y_stride) {
   using V = typename T::V;
   V acc[M];
-  for (V& a : acc) a = V::zero();
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) acc[m] = V::zero();
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += Form<T>::kBlock) {
     if (row == 0) {
       for (std::size_t line = 0; line < Form<T>::kBlock; line += 64) lanes::prefetch(w + line, kPrefetchBytes);
     }
     typename T::Ints ints[M];
-    for (int m = 0; m < M; ++m) ints[m] = T::all(Form<T>::kOffset * -x.sums[at + m]);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) ints[m] = T::all(Form<T>::kOffset / 8 * x.corrections[at + m]);
     Form<T>::dot(ints, w + 32, x.quants + 32 * at);
     const V scale = V::load(reinterpret_cast<const Half*>(w));
+#pragma GCC unroll 8
     for (int m = 0; m < M; ++m) acc[m] = fma(T::to_floats(ints[m]), scale * V::all(x.scales[at + m]), acc[m]);
   }
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) acc[m].store(y + (row + m) * y_stride);
 }
 
-// The whole batch passes over a group while its bytes are in the nearest cache.
+// The whole batch passes over a group while its bytes are in the nearest caches.
 template <class T, template <class> class Form>
 void multiply(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride) {
   for (std::size_t g = 0; g < groups; ++g, tiles += x.blocks * Form<T>::kBlock, y += kTileRows) {
     std::size_t m = 0;
-    for (; m + T::kBatch <= x.rows; m += T::kBatch) group<T, Form, T::kBatch>(tiles, x, m, y, y_stride);
-    for (; m + 2 <= x.rows; m += 2) group<T, Form, 2>(tiles, x, m, y, y_stride);
-    if (m < x.rows) group<T, Form, 1>(tiles, x, m, y, y_stride);
+    for (; m + T::kBatch <= x.rows; m += T::kBatch) pass<T, Form, T::kBatch>(tiles, x, m, y, y_stride);
+    if constexpr (T::kBatch > 4) {
+      for (; m + 4 <= x.rows; m += 4) pass<T, Form, 4>(tiles, x, m, y, y_stride);
+    }
+    for (; m + 2 <= x.rows; m += 2) pass<T, Form, 2>(tiles, x, m, y, y_stride);
+    if (m < x.rows) pass<T, Form, 1>(tiles, x, m, y, y_stride);
   }
 }
 

@@ -20,9 +20,9 @@ inline constexpr VariantId kInt8{2};
 // Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
 inline constexpr VariantId kReference{3};
 
-std::string_view name(VariantId id);                        // "float", "int8", "reference", "none"
-std::string_view describe(VariantId id);                    // one line for lists
-VariantId by_name(std::string_view name);                   // none when unknown
+std::string_view name(VariantId id);       // "float", "int8", "reference", "none"
+std::string_view describe(VariantId id);   // one line for lists
+VariantId by_name(std::string_view name);  // none when unknown
 bool supports(VariantId id, Format weights, Layout layout);
 
 }  // namespace vitro::variant

@@ -22,4 +22,26 @@ struct Completion {
   }
 };
 
+// What a finished operation gives to whoever awaited it.
+template <class R>
+R take(Completion<R>& completion) {
+  return std::move(*completion.result);
+}
+
+// `co_await device.operation(request)`: submits on suspension and holds the request until the result is there.
+template <class Device, class Request, class R>
+struct [[nodiscard]] Operation {
+  Device& device;
+  Request request;
+  Completion<R> completion;
+
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> handle) {
+    completion.waiter = handle;
+    completion.executor = &device.executor();
+    device.submit(request, completion);
+  }
+  R await_resume() { return take(completion); }
+};
+
 }  // namespace vitro

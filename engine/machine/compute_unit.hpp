@@ -44,6 +44,11 @@ struct Bindings {
   Batch batch;  // null: the batch of the spec's calls
 };
 
+struct LaunchRequest {
+  Graph graph;
+  Bindings bindings;
+};
+
 inline RunResult take(Completion<RunResult>& completion) {
   if (completion.result->error) std::rethrow_exception(std::move(completion.result->error));
   return std::move(*completion.result);
@@ -55,18 +60,9 @@ class ComputeUnit {
   virtual const UnitCaps& caps() const = 0;
   virtual Executor& executor() = 0;
 
-  struct [[nodiscard]] Run {
-    ComputeUnit& unit;
-    Chain chain;
-    Completion<RunResult> completion;
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) {
-      completion.waiter = handle;
-      completion.executor = &unit.executor();
-      unit.submit(chain, completion);
-    }
-    RunResult await_resume() { return take(completion); }
-  };
+  using Run = Operation<ComputeUnit, Chain, RunResult>;
+  using Launch = Operation<ComputeUnit, LaunchRequest, RunResult>;
+
   // Queued behind earlier submissions to this unit. Requires: the chain is not empty.
   Run run(Chain chain) { return Run{*this, std::move(chain), {}}; }
   Run run(KernelCall call) {
@@ -74,21 +70,7 @@ class ComputeUnit {
     chain.push_back(std::move(call));
     return run(std::move(chain));
   }
-
-  struct [[nodiscard]] Launch {
-    ComputeUnit& unit;
-    Graph graph;
-    Bindings bindings;
-    Completion<RunResult> completion;
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) {
-      completion.waiter = handle;
-      completion.executor = &unit.executor();
-      unit.submit(graph, bindings, completion);
-    }
-    RunResult await_resume() { return take(completion); }
-  };
-  Launch launch(Graph graph, Bindings bindings) { return Launch{*this, graph, std::move(bindings), {}}; }
+  Launch launch(Graph graph, Bindings bindings) { return Launch{*this, {graph, std::move(bindings)}, {}}; }
 
   // Builds and loads. Code::over_budget when the unit's session can not map it, Code::unsupported_shape when it can not
   // run it. Every unit can load graphs; on units without static_graphs it is merely a prepared chain.
@@ -96,9 +78,14 @@ class ComputeUnit {
   virtual void unload(Graph graph) = 0;  // Requires: no launch of it in flight
 
  protected:
+  template <class, class, class>
+  friend struct Operation;
   // The chain and the completion live in the awaiting frame until complete() is called.
   virtual void submit(const Chain& chain, Completion<RunResult>& done) = 0;
   virtual void submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) = 0;
+
+ private:
+  void submit(const LaunchRequest& request, Completion<RunResult>& done) { submit(request.graph, request.bindings, done); }
 };
 
 // The chain that a launch runs: the spec's calls with slots and batch filled in. Shared by all implementations.

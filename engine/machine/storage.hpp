@@ -67,36 +67,16 @@ class Storage {
   // A scratch file of `size` bytes for writing (KV tier), removed when the machine goes.
   virtual Result<FileId> create_scratch(Bytes size) = 0;
 
-  struct [[nodiscard]] Read {
-    Storage& storage;
-    ReadRequest request;
-    Completion<IoResult> completion;
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) {
-      completion.waiter = handle;
-      completion.executor = &storage.executor();
-      storage.submit(request, completion);
-    }
-    IoResult await_resume() { return std::move(*completion.result); }
-  };
+  using Read = Operation<Storage, ReadRequest, IoResult>;
+  using Write = Operation<Storage, WriteRequest, IoResult>;
+
   // Queued; host flushes the queue in one batch when its executor goes idle.
   Read read(ReadRequest request) { return Read{*this, std::move(request), {}}; }
-
-  struct [[nodiscard]] Write {
-    Storage& storage;
-    WriteRequest request;
-    Completion<IoResult> completion;
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) {
-      completion.waiter = handle;
-      completion.executor = &storage.executor();
-      storage.submit(request, completion);
-    }
-    IoResult await_resume() { return std::move(*completion.result); }
-  };
   Write write(WriteRequest request) { return Write{*this, std::move(request), {}}; }
 
  protected:
+  template <class, class, class>
+  friend struct Operation;
   virtual void submit(const ReadRequest& request, Completion<IoResult>& done) = 0;
   virtual void submit(const WriteRequest& request, Completion<IoResult>& done) = 0;
 };

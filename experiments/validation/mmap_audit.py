@@ -129,7 +129,8 @@ def main():
     print(f"file {size / 2**20:.1f} MiB, {options.tokens} tokens")
     print(f"{'room':>8} {'policy MiB/token':>18} {'kernel MiB/token':>18} {'ratio':>7}")
     for row in rows:
-        print(f"{row['room_share']:>8.0%} {row['policy_bytes_per_token'] / 2**20:>18.1f} {row['kernel_bytes_per_token'] / 2**20:>18.1f} {row['ratio'] or '-':>7}")
+        policy, kernel = (row[f"{who}_bytes_per_token"] / 2**20 for who in ("policy", "kernel"))
+        print(f"{row['room_share']:>8.0%} {policy:>18.1f} {kernel:>18.1f} {row['ratio'] or '-':>7}")
 
 
 if __name__ == "__main__":

@@ -19,11 +19,17 @@ struct PortSpec {
   double weight = 1;  // its share against its siblings when the parent is saturated
 };
 
+inline constexpr std::uint64_t kNextAddress = ~std::uint64_t{0};
+
 struct DramRequest {
   PortId port{};
   Bytes length = 0;
   bool write = false;
   Picoseconds pace{0};  // the agent itself can not take the bytes in less time than this (it computes on them)
+  // Where the bytes lie. Whoever does not say reads on where its port left off.
+  std::uint64_t address = kNextAddress;
+  Bytes chunk = 0;   // bytes that lie together; 0: all of them
+  Bytes stride = 0;  // from the start of one chunk to the next; 0: chunks lie anywhere, drawn at random
 };
 
 struct DramTotals {

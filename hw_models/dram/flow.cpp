@@ -1,5 +1,6 @@
 #include "hw_models/dram/flow.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace vitro::hw {
@@ -10,9 +11,20 @@ constexpr ParamSpec kParams[] = {
     {"latency", Dimension::time, "100 ns", "typical loaded LPDDR5 read latency; the least that a request takes"},
     {"capacity", Dimension::bytes, "", ""},
     {"available", Dimension::bytes, "", ""},
+    // Without a part the bandwidth is what it is: a measured one already contains what its agents cost one another.
+    {"part", Dimension::none, "none", "", "none|lpddr5_6400|lpddr5x_8533|lpddr5x_9600|m2_lpddr5_6400"},
 };
 
 enum Kind : std::uint16_t { kWake };
+
+// Shares decide the mix, the mix decides the total: after these rounds the total moves by less than a per mille.
+constexpr int kMixRounds = 4;
+
+FlowEfficiency efficiency_of(const Params& params) {
+  const ParamTable& table = params.table("efficiency");
+  if (!table.values.empty()) return {FlowEfficiency::Entries(table.values.begin(), table.values.end()), table.name};
+  return params.word("part") == "none" ? FlowEfficiency() : derived_flow_efficiency(params.word("part"));
+}
 
 }  // namespace
 
@@ -21,6 +33,7 @@ std::vector<ParamSpec> FlowDram::params() { return {std::begin(kParams), std::en
 FlowDram::FlowDram(const Site& site, const Params& params)
     : context_(site.context),
       latency_(params.time("latency")),
+      efficiency_(efficiency_of(params)),
       label_{context_.device(site.name), kWake},
       track_(context_.track("memory", "dram")) {
   Port root;
@@ -48,6 +61,7 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   // No request ends before the latency of its first byte; within a longer one, later accesses hide behind earlier ones.
   flow.limit = flow.remaining / std::max(to_seconds(request.pace), to_seconds(latency_));
   flow.limit = std::min(flow.limit, ports_[flow.port].cap);
+  if (efficiency_.known()) flow.efficiency = efficiency_.of(request);
   flow.since = now;
   flow.finish = Picoseconds::max();
   flow.write = request.write;
@@ -96,11 +110,27 @@ void FlowDram::share(std::size_t index, double budget) {
   for (const std::size_t child : port.children) share(child, std::min(ports_[child].cap, ports_[child].claim.share));
 }
 
+double FlowDram::sustained() const {
+  std::size_t readers = 0;
+  for (const Port& port : ports_) {
+    readers += std::any_of(port.flows.begin(), port.flows.end(), [this](std::size_t flow) { return !flows_[flow].write; });
+  }
+  const double crowd = efficiency_.of_readers(readers);
+  double bytes = 0, written = 0, time = 0;
+  for (const Flow& flow : flows_) {
+    bytes += flow.claim.share;
+    if (flow.write) written += flow.claim.share;
+    time += flow.claim.share / std::min(flow.efficiency, crowd);
+  }
+  return std::min(ports_[0].cap, efficiency_.sequential().value * efficiency_.of_writes(written / bytes) * bytes / time);
+}
+
 void FlowDram::reshare() {
   for (Port& port : ports_) port.flows.clear();
   for (std::size_t i = 0; i < flows_.size(); ++i) ports_[flows_[i].port].flows.push_back(i);
   demand_of(0);
   share(0, ports_[0].cap);
+  for (int round = 0; efficiency_.known() && !flows_.empty() && round < kMixRounds; ++round) share(0, sustained());
 
   double total = 0;
   for (Flow& flow : flows_) {
@@ -161,14 +191,6 @@ double FlowDram::bytes_moved(Picoseconds begin, Picoseconds end) {
 double FlowDram::peak_rate(Picoseconds begin, Picoseconds end) {
   settle_total();
   return moved_.peak_rate(begin, end);
-}
-
-void register_dram(Registry& registry) {
-  registry.add(Entry<DramModel>{"lpddr.flow",
-                                "DRAM: fluid max-min sharing of bandwidth, a cap per port and a total",
-                                FlowDram::params(),
-                                {},
-                                [](const Site& site, const Params& params) { return std::make_unique<FlowDram>(site, params); }});
 }
 
 }  // namespace vitro::hw

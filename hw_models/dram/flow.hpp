@@ -1,9 +1,11 @@
 // DRAM at flow fidelity: requests are fluid and share bandwidth max-min fairly down the tree of ports. Rates change only
-// when a flow starts or ends; times are whole picoseconds.
+// when a flow starts or ends; times are whole picoseconds. With a part or a table of efficiencies the total depends on how the
+// agents use it: chunk sizes and strides, how many read at a time, the share of writes (efficiency.hpp).
 #pragma once
 #include <vector>
 
 #include "hw_models/dram/dram.hpp"
+#include "hw_models/dram/efficiency.hpp"
 #include "hw_models/dram/fair_share.hpp"
 #include "hw_models/odometer.hpp"
 #include "hw_models/params.hpp"
@@ -32,8 +34,9 @@ class FlowDram final : public DramModel {
   };
   struct Flow {
     std::size_t port = 0;
-    double remaining = 0;  // bytes, at `since`
-    double limit = 0;      // bytes per second that the agent can take
+    double remaining = 0;   // bytes, at `since`
+    double limit = 0;       // bytes per second that the agent can take
+    double efficiency = 1;  // of its pattern, alone
     double rate = 0;
     Picoseconds since{0}, finish{0};
     bool write = false;
@@ -45,12 +48,14 @@ class FlowDram final : public DramModel {
   void reshare();  // recomputes all rates and the next completion
   double demand_of(std::size_t port);
   void share(std::size_t port, double budget);
-  void settle(Flow& flow);  // accounts for what moved since its rate was set
+  double sustained() const;  // total of the mix that the present shares make
+  void settle(Flow& flow);   // accounts for what moved since its rate was set
   void settle_total();
   void arm();
 
   Context& context_;
   Picoseconds latency_;
+  FlowEfficiency efficiency_;
   Label label_;
   Track track_;
   std::vector<Port> ports_;

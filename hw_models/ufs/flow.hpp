@@ -1,4 +1,4 @@
-// UFS at flow fidelity: closed forms whose constants are derived from the detailed twin (ufs/characterise.hpp). A command
+// UFS at flow fidelity: closed forms whose constants are derived from the detailed twin (ufs/characterize.hpp). A command
 // costs its issuing core time, enters through the host queue, is handled by the controller, waits for map and flash, and
 // then takes its direction of the link as one transfer, which is DMA and shares the DRAM's bandwidth (PowerInfer-2 2.3.2:
 // block size, data range, core and queue effects). The host says which reads are sequential.

@@ -12,6 +12,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/decode/policies.hpp"
+#include "engine/experiment/io_replay.hpp"
 #include "engine/experiment/session.hpp"
 #include "engine/host/host_executor.hpp"
 #include "engine/kernels/bench.hpp"
@@ -19,8 +20,10 @@
 #include "engine/kernels/variants.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/operator_graph.hpp"
+#include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
+#include "sim/characterize/characterize.hpp"
 #include "sim/machines.hpp"
 #include "sim/soc.hpp"
 
@@ -69,6 +72,19 @@ std::string run(const std::string& source, const std::string& name, bool is_path
   return to_text(run_experiment(experiment, session_options(out_dir.value_or("")), sim::make_machine));
 }
 
+std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,
+                         std::uint32_t depth, bool paced) {
+  IoReplay replay;
+  replay.recording = recording;
+  replay.machine.kind = machine;
+  if (!device.empty()) replay.machine.device = load_yaml(device);
+  replay.machine.phantom = file.empty();
+  replay.file = file;
+  replay.depth = depth;
+  replay.paced = paced;
+  return replay_io(replay, sim::make_machine).dump();
+}
+
 std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides) {
   Node root = Node::map({{"experiment", Node::scalar("perplexity")},
                          {"machine", Node::scalar("host")},
@@ -82,6 +98,16 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
 
 std::vector<std::int32_t> tokenize(const std::string& model, const py::bytes& text) {
   return Tokenizer::from_gguf(Gguf::open(model))->encode(std::string(text));
+}
+
+// For the tests, which hold the scanners against the published regular expressions.
+std::vector<py::bytes> pretokenise_text(const std::string& name, const py::bytes& text) {
+  const std::optional<Pretokeniser> kind = pretokeniser_by_name(name);
+  if (!kind) throw ConfigError("pretokenise: \"" + name + "\" is not known (expected gpt-2, llama-bpe or qwen2)");
+  const std::string bytes(text);
+  std::vector<py::bytes> words;
+  for (const std::string_view word : pretokenise(*kind, bytes)) words.emplace_back(word.data(), word.size());
+  return words;
 }
 
 std::string graph_dot(const std::string& model) {
@@ -137,6 +163,15 @@ std::string list(const std::string& kind, const std::string& root) {
   return rows.dump();
 }
 
+// One probe of a device, a path or a JSON text. Once per process: it simulates.
+std::string characterize_probe(const std::string& device, const std::string& probe, const std::string& args) {
+  const Node tree = device.starts_with("{") ? parse_json(device, "device") : load_yaml(device);
+  const sim::ProbeResult result = sim::run_probe(tree, probe, parse_json(args, probe));
+  Json measures = Json::object();
+  for (const auto& [name, value] : result.measures) measures[name] = value;
+  return Json{{"measures", measures}, {"assumed_parameters", result.assumed_parameters}, {"event_hash", result.event_hash}}.dump();
+}
+
 std::string bench(const std::string& kind, bool smoke) {
   if (kind != "kernels") throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels)");
   Json rows = Json::array();
@@ -168,7 +203,11 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
         free_gil);
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
+  m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
+        py::arg("paced"), free_gil);
+  m.def("characterize_probe", &characterize_probe, py::arg("device"), py::arg("probe"), py::arg("args"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
+  m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
   m.def("quantize_schemes", [] {
     std::vector<std::pair<std::string, std::string>> out;

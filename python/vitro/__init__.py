@@ -12,8 +12,8 @@ __version__ = "0.1.0"
 
 # Loaded on first use: the command line must start at once, and a run's process needs neither pandas nor matplotlib.
 _LAZY = {
-    "run": ".api", "resolve": ".api", "perplexity": ".api", "tokenize": ".api", "quantize": ".api", "Result": ".result",
-    "sweep": ".grid", "load_trace": ".trace", "Trace": ".trace", "diff_decisions": ".trace",
+    "run": ".api", "resolve": ".api", "perplexity": ".api", "tokenize": ".api", "quantize": ".api", "replay_io": ".api",
+    "Result": ".result", "sweep": ".grid", "load_trace": ".trace", "Trace": ".trace", "diff_decisions": ".trace",
 }
 __all__ = ["ConfigError", "RunError", "VitroError", "plot", *_LAZY]
 

@@ -18,8 +18,7 @@ def run(experiment, *, overrides=None, machine=None, out=None, progress=None):
     """
     source, name, is_path = as_source(experiment)
     if out is not None:
-        out = Path(out)
-        out.mkdir(parents=True, exist_ok=True)
+        out = Path(out)  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
     answer = process.call("run", source, name, is_path, as_overrides(overrides), machine, None if out is None else str(out),
                           progress=progress)
@@ -37,6 +36,21 @@ def resolve(experiment, *, overrides=None):
 def perplexity(model, text, *, overrides=None, progress=None):
     """{"nll", "perplexity", "tokens"} of the text file under the model."""
     return process.call("perplexity", existing(model), existing(text), as_overrides(overrides), progress=progress)
+
+
+def replay_io(recording, *, machine="sim", device=None, file=None, depth=1, paced=False):
+    """Issues the reads of a recording (engine.record) again and returns their cost.
+
+    machine: "sim" with a device file, or "host" with a file to read from (in sim a file is optional).
+    depth: reads in flight. paced: each read at its recorded time instead.
+    -> {"reads", "bytes", "duration_s", "gb_per_s", "latency_us": {...}, "storage_path"}
+    """
+    if machine == "sim" and device is None:
+        raise ConfigError("replay_io: a simulation needs a device file, such as configs/devices/oneplus12.yaml")
+    if machine == "host" and file is None:
+        raise ConfigError("replay_io: on host there has to be a file to read from")
+    return process.call("replay_io", existing(recording), machine, existing(device) if device else "", existing(file) if file else "",
+                        depth, paced)
 
 
 def tokenize(model, text):

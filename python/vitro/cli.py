@@ -166,17 +166,18 @@ def tokenize(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], as_js
 
 @app.command()
 def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
+          dot_only: Annotated[bool, typer.Option("--dot", help="Print Graphviz text, as without --out.")] = False,
           out: Annotated[Optional[Path], typer.Option(metavar="FILE", help="A .dot, .svg, .png or .pdf file.")] = None):
     """The model's operator graph, as Graphviz text or as a picture.
 
     Examples:
 
-        vitro graph model.gguf > graph.dot
+        vitro graph model.gguf --dot > graph.dot
 
         vitro graph model.gguf --out graph.svg
     """
     dot = process.call("graph_dot", api.existing(model))
-    if out is None:
+    if out is None or dot_only:
         print(dot)
         return
     kind = out.suffix.lstrip(".")
@@ -247,6 +248,31 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
     cells = [(row["name"], terminal.number(row["value"]), row["unit"], terminal.number(row.get("limit")),
               "–" if row.get("fraction_of_limit") is None else f"{row['fraction_of_limit']:.0%}") for row in rows]
     terminal.table("bench", ["name", ">value", "unit", ">limit", ">of limit"], cells)
+
+
+@app.command()
+def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
+                 only: Annotated[Optional[str], typer.Option(metavar="PART", help="dram, ufs, cpu, npu, ane, gpu or power.")] = None,
+                 sensitivity: Annotated[bool, typer.Option("--sensitivity", help="Move each assumed parameter by 20 % both ways and "
+                                                           "show how far the rows follow. Minutes.")] = False,
+                 as_json: Json = False):
+    """The device models' own microbenchmarks beside the published values.
+
+    Examples:
+
+        vitro characterize configs/devices/oneplus12.yaml
+
+        vitro characterize configs/devices/oneplus12.yaml --only ufs --json
+
+        vitro characterize configs/devices/oneplus12.yaml --only dram --sensitivity
+    """
+    from . import characterize as probing
+    with terminal.progress("characterize") as report:
+        answer = probing.characterize(device, only=only, sensitivity=sensitivity, progress=report)
+    if as_json:
+        terminal.print_json(answer)
+    else:
+        probing.show(answer)
 
 
 @app.command("list")

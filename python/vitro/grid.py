@@ -135,7 +135,7 @@ def _execute_dask(jobs, address):
     except ImportError:
         raise ConfigError("--dask needs the package dask[distributed]") from None
     try:
-        client = Client(address, timeout=20)
+        client = Client(address, timeout=5)
     except (OSError, TimeoutError, ValueError) as error:
         raise ConfigError(f"--dask: no scheduler answers at {address} ({error})") from None
     with client:

@@ -58,6 +58,32 @@ def diff(a: Annotated[Path, typer.Argument(metavar="A")], b: Annotated[Path, typ
         raise typer.Exit(1)
 
 
+@trace_app.command()
+def replay(recording: Annotated[Path, typer.Argument(metavar="RECORDING")],
+           machine: Annotated[str, typer.Option(help="sim or host.")] = "sim",
+           device: Annotated[Path | None, typer.Option(help="Device file, for sim.")] = None,
+           file: Annotated[Path | None, typer.Option(help="File to read from; needed on host.")] = None,
+           depth: Annotated[int, typer.Option(min=1, max=1024, help="Reads in flight.")] = 1,
+           paced: Annotated[bool, typer.Option("--paced", help="Each read at its recorded time, instead of --depth in flight.")] = False,
+           as_json: Json = False):
+    """Issue the reads of a recording (engine.record) again: what would this I/O cost on that flash?
+
+    Examples:
+
+        vitro run experiments/quickstart.yaml --set engine.policy=mmap --set "memory.budget=6 MiB" --set engine.record=out/run.rec
+
+        vitro trace replay out/run.rec --device configs/devices/oneplus12.yaml --depth 4
+    """
+    from . import api
+    answer = api.replay_io(recording, machine=machine, device=device, file=file, depth=depth, paced=paced)
+    if as_json:
+        terminal.print_json(answer)
+        return
+    rows = [(key, terminal.number(value) if isinstance(value, (int, float)) else value)
+            for key, value in (answer | {f"latency_us.{k}": v for k, v in answer["latency_us"].items()}).items() if key != "latency_us"]
+    terminal.table(f"{recording} on {machine}", ["", ">value"], rows)
+
+
 def _print_differences(answer, a, b):
     print(f"--- {a}: {answer['count'][0]} decisions\n+++ {b}: {answer['count'][1]} decisions")
     for hunk in answer["hunks"]:

@@ -7,12 +7,14 @@ namespace vitro::hw {
 namespace {
 
 struct Dram {
-  explicit Dram(const char* bandwidth = "20 GB/s", const char* latency = "0 ns") {
+  explicit Dram(const char* bandwidth = "20 GB/s", const char* latency = "0 ns", const std::string& more = "") {
     const Node node =
-        parse_yaml(std::string("{capacity: 1 GB, available: 1 GB, bandwidth: ") + bandwidth + ", latency: " + latency + "}", "t");
+        parse_yaml(std::string("{capacity: 1 GB, available: 1 GB, bandwidth: ") + bandwidth + ", latency: " + latency + more + "}", "t");
     Reader reader(node, "dram");
     const auto specs = FlowDram::params();
     params = Params(reader, specs);
+    params.add_table(reader, "efficiency", false);
+    reader.finish();
     model = std::make_unique<FlowDram>(Site{context, "dram", nullptr, kMemoryController}, params);
   }
   // Submits and remembers when it ended.
@@ -115,6 +117,56 @@ TEST(FlowDram, a_window_counts_only_what_moved_inside_it) {
   dram.context.run();
   EXPECT_NEAR(dram.model->bytes_moved(2 * kMs, 5 * kMs), 3'000'000, 1);
   EXPECT_NEAR(dram.model->peak_rate(Picoseconds(0), 10 * kMs), 1e9, 1e3);
+}
+
+TEST(FlowDram, without_a_part_the_bandwidth_is_what_it_is) {
+  Dram dram;
+  const PortId port = dram.model->add_port({"a", {40e9}});
+  Picoseconds end{0};
+  dram.model->submit({port, 20'000, true, Picoseconds(0), kNextAddress, 64}, [&] { end = dram.context.now(); });
+  dram.context.run();
+  EXPECT_EQ(end, kUs);
+}
+
+TEST(FlowDram, a_part_makes_small_chunks_slow_and_its_own_total_hold) {
+  double rates[2] = {};
+  for (const Bytes chunk : {Bytes{0}, Bytes{64}}) {
+    Dram dram("200 GB/s", "0 ns", ", part: lpddr5_6400");
+    const PortId port = dram.model->add_port({"a", {200e9}});
+    Picoseconds end{0};
+    dram.model->submit({port, 1'000'000, false, Picoseconds(0), kNextAddress, chunk}, [&] { end = dram.context.now(); });
+    dram.context.run();
+    rates[chunk != 0] = 1e6 / to_seconds(end);
+  }
+  const FlowEfficiency table = derived_flow_efficiency("lpddr5_6400");
+  EXPECT_NEAR(rates[0], table.sequential().value, 1e6);
+  EXPECT_NEAR(rates[1], table.sequential().value * table.of({.length = 4096, .chunk = 64}), 1e6);
+}
+
+TEST(FlowDram, a_device_file_may_bring_efficiencies_of_its_own) {
+  const char* table =
+      ", efficiency: {kind: measured, source: \"a bench\", sequential: 10e9, chunk: {64: 0.2, 256: 0.6}, writes: {0: 1, 1: 0.5}}";
+  const auto rate = [&](Bytes chunk, bool write) {
+    Dram dram("20 GB/s", "0 ns", table);
+    const PortId port = dram.model->add_port({"a", {20e9}});
+    Picoseconds end{0};
+    dram.model->submit({port, 1'000'000, write, Picoseconds(0), kNextAddress, chunk}, [&] { end = dram.context.now(); });
+    dram.context.run();
+    return 1e6 / to_seconds(end);
+  };
+  EXPECT_NEAR(rate(0, false), 10e9, 1e6);
+  EXPECT_NEAR(rate(64, false), 2e9, 1e6);
+  EXPECT_NEAR(rate(128, false), 4e9, 1e6);  // half way in log2
+  EXPECT_NEAR(rate(0, true), 5e9, 1e6);
+}
+
+TEST(FlowDram, an_unknown_efficiency_is_named) {
+  try {
+    Dram dram("20 GB/s", "0 ns", ", efficiency: {sequential: 10e9, chnk: {64: 0.2}}");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("dram.efficiency.chnk.64: unknown (expected sequential, chunk.BYTES"), std::string::npos);
+  }
 }
 
 }  // namespace

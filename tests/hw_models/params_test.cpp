@@ -100,5 +100,20 @@ TEST(FlowPower, energy_is_base_units_and_bytes) {
   EXPECT_NEAR(power.peak(2, 1e9), 3.1, 1e-12);
 }
 
+TEST(Params, a_word_is_one_of_its_choices_or_the_default) {
+  constexpr ParamSpec specs[] = {{"refresh", Dimension::none, "per_bank", "", "none|all_bank|per_bank"}};
+  const auto word = [&](const char* text) {
+    const Node node = parse_yaml(text, "t");
+    Reader reader(node, "dram");
+    const Params params(reader, specs);
+    reader.finish();
+    EXPECT_EQ(params.assumed_and_read().size(), 0u);
+    return params.word("refresh");
+  };
+  EXPECT_EQ(word("{}"), "per_bank");
+  EXPECT_EQ(word("{refresh: none}"), "none");
+  EXPECT_THROW(word("{refresh: sometimes}"), ConfigError);
+}
+
 }  // namespace
 }  // namespace vitro::hw

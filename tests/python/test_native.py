@@ -124,3 +124,28 @@ def test_demo_holds_what_it_promises(native, tmp_path):
     assert answer.code == 0, answer.out + answer.err
     assert "the same 48 tokens in all 6 runs" in answer.out
     assert (tmp_path / "o/report.html").stat().st_size > 50_000
+
+
+def test_recorded_reads_replay_on_the_phone(native, tmp_path):
+    recording = tmp_path / "run.rec"
+    overrides = {"engine.policy": "mmap", "memory.budget": "6 MiB", "workload.output_tokens": 4, "engine.record": str(recording)}
+    run = vitro.run(QUICKSTART, machine="sim", overrides=overrides)
+    device = ROOT / "configs" / "devices" / "oneplus12.yaml"
+    one, four = (native("trace", "replay", recording, "--device", device, "--depth", depth, "--json").json for depth in (1, 4))
+    assert one["bytes"] == run.metric("flash_bytes_read.prefill") + run.metric("flash_bytes_read.decode")
+    assert one["bytes"] == four["bytes"] and four["duration_s"] < one["duration_s"]
+    answer = native("trace", "replay", recording, "--machine", "host")
+    assert answer.code == 2 and "file to read from" in answer.err
+
+
+def test_a_wrong_experiment_leaves_no_folder_behind(native, tmp_path):
+    answer = native("run", QUICKSTART, "--set", "engine.policy=magic", "--out", tmp_path / "out")
+    assert answer.code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_graph_can_be_drawn(native, tmp_path):
+    dot = native("graph", REGLU, "--dot").out
+    assert dot.startswith("digraph") and "blk.3.ffn_down" in dot
+    assert native("graph", REGLU, "--out", tmp_path / "graph.svg").code == 0
+    assert "<svg" in (tmp_path / "graph.svg").read_text()

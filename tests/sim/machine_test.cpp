@@ -117,9 +117,21 @@ TEST(SimMachine, a_kernel_that_throws_fails_its_awaiter_and_nobody_else) {
   EXPECT_THAT(simulation.function.tags, ElementsAre(7, 9));
 }
 
+// Suspends and is never resumed. The handles are kept: what is in flight for good is lost on purpose, not leaked.
+struct Forever {
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> handle) const {
+    static auto* const parked = new std::vector<std::coroutine_handle<>>;
+    parked->push_back(handle);
+  }
+  void await_resume() const {}
+};
+
+Task<void> park() { co_await Forever{}; }
+
 Task<void> await_nothing(Machine* machine) {
   TaskScope scope(machine->executor);
-  scope.spawn([]() -> Task<void> { co_await std::suspend_always{}; }());
+  scope.spawn(park());
   co_await scope.join();
 }
 

@@ -6,8 +6,8 @@ namespace vitro {
 namespace {
 
 struct Target : Tile {
-  static Ints dot(Ints acc, Quants w, const std::int8_t* x) {
-    const int8x8_t xv = vreinterpret_s8_s32(vdup_n_s32(four(x)));
+  static Ints dot(Ints acc, Quants w, int8x16_t four) {
+    const int8x8_t xv = vget_low_s8(four);
     for (int i = 0; i < 4; ++i) {
       const int32x4_t rows01 = vpaddlq_s16(vmull_s8(vget_low_s8(w.q[i]), xv)), rows23 = vpaddlq_s16(vmull_s8(vget_high_s8(w.q[i]), xv));
       acc.q[i] = vaddq_s32(acc.q[i], vpaddq_s32(rows01, rows23));

@@ -51,9 +51,8 @@ struct Vector {
     return each([&](int i) { return vbslq_f32(vcltq_f32(a.q[i], b.q[i]), yes.q[i], no.q[i]); });
   }
   Vector power_of_two() const {
-    return each([&](int i) {
-      return vreinterpretq_f32_u32(vaddq_u32(vshlq_n_u32(vreinterpretq_u32_f32(q[i]), 23), vdupq_n_u32(0x3f800000u)));
-    });
+    return each(
+        [&](int i) { return vreinterpretq_f32_u32(vaddq_u32(vshlq_n_u32(vreinterpretq_u32_f32(q[i]), 23), vdupq_n_u32(0x3f800000u))); });
   }
   float sum() const {
     const float32x4_t s4 = vaddq_f32(vaddq_f32(q[0], q[2]), vaddq_f32(q[1], q[3]));
@@ -95,10 +94,11 @@ struct Tile {
     }
     return pair;
   }
-  static std::int32_t four(const std::int8_t* x) {
+  static void opaque(Quants& w) { asm volatile("" : "+w"(w.q[0]), "+w"(w.q[1]), "+w"(w.q[2]), "+w"(w.q[3])); }
+  static int8x16_t four(const std::int8_t* x) {
     std::int32_t bits;
     __builtin_memcpy(&bits, x, 4);
-    return bits;
+    return vreinterpretq_s8_s32(vdupq_n_s32(bits));
   }
   static Vector to_floats(Ints v) {
     return Vector::each([&](int i) { return vcvtq_f32_s32(v.q[i]); });

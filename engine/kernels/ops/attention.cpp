@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/operands.hpp"
+#include "engine/kernels/ops/ops.hpp"
 
 namespace vitro::ops {
 
@@ -59,7 +59,8 @@ void for_each_kv_run(const KvPool& pool, const std::uint32_t* table, std::uint32
   for (std::uint32_t t = tokens.first; t < tokens.end();) {
     const std::uint32_t inside = t % pool.block_tokens;
     const std::uint32_t count = std::min(pool.block_tokens - inside, tokens.end() - t);
-    f(pool.data + pool.offset(table[t / pool.block_tokens], which, head) + inside * pool.dim * pool.element_bytes(), count, t - tokens.first);
+    f(pool.data + pool.offset(table[t / pool.block_tokens], which, head) + inside * pool.dim * pool.element_bytes(), count,
+      t - tokens.first);
     t += count;
   }
 }

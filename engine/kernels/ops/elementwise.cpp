@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/operands.hpp"
+#include "engine/kernels/ops/ops.hpp"
 
 namespace vitro::ops {
 namespace {

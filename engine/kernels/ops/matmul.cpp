@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/operands.hpp"
+#include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/variants.hpp"
 
 namespace vitro::ops {
@@ -39,12 +39,12 @@ void matmul_float(const KernelSet& set, const KernelCall& call, Shape shape) {
 Int8Rows quantise(const KernelSet& set, const float* x, Shape shape) {
   const std::size_t row_blocks = shape.k / kBlock, blocks = row_blocks * shape.batch;
   auto* scales = scratch<float>(Scratch::b, blocks * (2 + kBlock / sizeof(float)));
-  auto* sums = reinterpret_cast<std::int32_t*>(scales + blocks);
-  auto* quants = reinterpret_cast<std::int8_t*>(sums + blocks);
+  auto* corrections = reinterpret_cast<std::int32_t*>(scales + blocks);
+  auto* quants = reinterpret_cast<std::int8_t*>(corrections + blocks);
   for (std::size_t b = 0; b < shape.batch; ++b) {
-    set.quantise(x + b * shape.k, row_blocks, shape.batch, quants + b * kBlock, scales + b, sums + b);
+    set.quantise(x + b * shape.k, row_blocks, shape.batch, quants + b * kBlock, scales + b, corrections + b);
   }
-  return {quants, scales, sums, row_blocks, shape.batch};
+  return {quants, scales, corrections, row_blocks, shape.batch};
 }
 
 // Rows in file order, made into a group of Layout::tiled: 4-byte units of each row go to that row's lane.
@@ -62,8 +62,12 @@ void interleave(const std::byte* const (&rows)[kTileRows], std::size_t block_byt
 class Int8Matmul {
  public:
   Int8Matmul(const KernelSet& set, const KernelCall& call, Shape shape)
-      : w_(call.in[0]), shape_(shape), y_(call.out[0].as<float>()), x_(quantise(set, call.in[1].as<float>(), shape)),
-        multiply_(w_.format == Format::q4_0 ? set.tiles_q4_0 : set.tiles_q8_0), stride_(row_bytes(w_.format, shape.k)) {}
+      : w_(call.in[0]),
+        shape_(shape),
+        y_(call.out[0].as<float>()),
+        x_(quantise(set, call.in[1].as<float>(), shape)),
+        multiply_(w_.format == Format::q4_0 ? set.tiles_q4_0 : set.tiles_q8_0),
+        stride_(row_bytes(w_.format, shape.k)) {}
 
   // Whole groups go straight to the output; cut ones at either end by way of a group of their own.
   void tiled(Range run) {

@@ -6,17 +6,21 @@
 namespace vitro::work {
 
 inline constexpr std::uint64_t kTranscendental = 8;
-inline constexpr std::uint64_t kSoftmax = kTranscendental + 3;   // maximum, difference, sum
-inline constexpr std::uint64_t kNorm = 4;                        // square, sum, two products
-inline constexpr std::uint64_t kAngle = 3 * kTranscendental;     // of a pair at one position: power, cosine, sine
-inline constexpr std::uint64_t kTurn = 6;                        // of a pair of one head
+inline constexpr std::uint64_t kSoftmax = kTranscendental + 3;  // maximum, difference, sum
+inline constexpr std::uint64_t kNorm = 4;                       // square, sum, two products
+inline constexpr std::uint64_t kAngle = 3 * kTranscendental;    // of a pair at one position: power, cosine, sine
+inline constexpr std::uint64_t kTurn = 6;                       // of a pair of one head
 
 constexpr std::uint64_t activation(Activation act) {
   switch (act) {
-    case Activation::silu: return kTranscendental + 4;  // negate, add, divide, times up
-    case Activation::relu: return 2;
-    case Activation::relu_squared: return 3;
-    case Activation::gelu: return kTranscendental + 8;
+    case Activation::silu:
+      return kTranscendental + 4;  // negate, add, divide, times up
+    case Activation::relu:
+      return 2;
+    case Activation::relu_squared:
+      return 3;
+    case Activation::gelu:
+      return kTranscendental + 8;
   }
   return 0;
 }

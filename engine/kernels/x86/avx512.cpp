@@ -57,10 +57,16 @@ struct Target {
     const __m512i both = _mm512_loadu_si512(p), mask = _mm512_set1_epi8(15);
     return {_mm512_and_si512(both, mask), _mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
   }
-  static Ints dot(Ints acc, Quants w, const std::int8_t* x) {
-    std::int32_t four;
-    __builtin_memcpy(&four, x, 4);
-    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(four));
+  static void opaque(Quants& w) { asm volatile("" : "+v"(w)); }
+  static __m512i four(const std::int8_t* x) {
+    std::int32_t bits;
+    __builtin_memcpy(&bits, x, 4);
+    return _mm512_set1_epi32(bits);
+  }
+  // In assembly because g++ 12 copies the accumulator before the intrinsic, on a port that the multiplier needs.
+  static Ints dot(Ints acc, Quants w, __m512i x) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(w), "v"(x));
+    return acc;
   }
   static Vector to_floats(Ints v) { return {_mm512_cvtepi32_ps(v)}; }
 };

@@ -50,6 +50,11 @@ TEST(Experiment, quantities_need_units) {
   EXPECT_NE(error_of("memory.ffn_in_dram", "\"125%\"").find("0% to 100%"), std::string::npos);
 }
 
+TEST(Experiment, a_seed_at_the_top_is_the_workloads) {
+  EXPECT_EQ(read_with("seed", "5").workload.seed, 5u);
+  EXPECT_NE(error_of("seed", "-1").find("seed"), std::string::npos);
+}
+
 TEST(Experiment, choices_that_exclude_each_other_are_refused) {
   EXPECT_NE(error_of("memory", R"({"budget": "1 GiB", "ffn_in_dram": "50%"})").find("one of the two"), std::string::npos);
   EXPECT_NE(error_of("engine", R"({"units": ["cpu0"], "threads": 2})").find("one of the two"), std::string::npos);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/rng.hpp"
+#include "engine/experiment/io_replay.hpp"
 #include "engine/machine/virtual_machine.hpp"
 
 namespace vitro {
@@ -125,6 +126,23 @@ TEST_F(SessionTest, a_recording_replays_without_weights_in_memory) {
         run(experiment(model, Json{{"threads", 1}, {"function", "replay"}, {"replay", file}}.dump()), virtual_machines(2));
     EXPECT_EQ(replayed["tokens"], recorded["tokens"]) << model;
   }
+}
+
+TEST_F(SessionTest, recorded_reads_can_be_issued_again_anywhere) {
+  const std::string file = (folder_ / "run.rec").string();
+  const std::string engine = Json{{"policy", "mmap"}, {"threads", 2}, {"read_ahead", "16 KiB"}, {"record", file}}.dump();
+  const Json run_result = run(experiment("stories-reglu-3m.f16.gguf", engine, R"({"memory.budget": "4 MiB"})"), virtual_machines(1));
+  const Json& flash = run_result["metrics"]["flash_bytes_read"];
+  IoReplay replay;
+  replay.recording = file;
+  replay.machine = {"host", {}, {}, 2, std::nullopt, true, 1};
+  const Json once = replay_io(replay, virtual_machines(1));
+  EXPECT_EQ(once["bytes"].get<Bytes>(), flash["prefill"].get<Bytes>() + flash["decode"].get<Bytes>());
+  EXPECT_GT(once["latency_us"]["p50"].get<double>(), 0);
+  replay.paced = true;
+  EXPECT_EQ(replay_io(replay, virtual_machines(1))["reads"], once["reads"]);
+  replay.file = kModels + "eval.txt";
+  EXPECT_THROW(replay_io(replay, virtual_machines(1)), ConfigError);
 }
 
 TEST_F(SessionTest, draws_are_the_same_for_every_policy_and_timing) {

@@ -47,12 +47,14 @@ TEST(BitEquality, every_set_equals_portable_on_random_calls) {
 
 TEST(BitEquality, every_matmul_format_with_long_rows_and_batches) {
   Rng rng(8);
-  for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k}) {
+  for (const Format format :
+       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k}) {
     for (const std::uint32_t batch : {1u, 2u, 3u, 7u, 8u, 13u, 17u}) {
       expect_equal_bits(matmul_call(rng, format, Layout::rows, variant::kFloat, {37, 768, batch}), std::string(to_string(format)));
       if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;
       expect_equal_bits(matmul_call(rng, format, Layout::rows, variant::kInt8, {37, 768, batch}), std::string(to_string(format)) + " int8");
-      expect_equal_bits(matmul_call(rng, format, Layout::tiled, variant::kInt8, {48, 768, batch}), std::string(to_string(format)) + " tiled");
+      expect_equal_bits(matmul_call(rng, format, Layout::tiled, variant::kInt8, {48, 768, batch}),
+                        std::string(to_string(format)) + " tiled");
     }
   }
 }
@@ -84,12 +86,10 @@ TEST(BitEquality, slices_and_batches_do_not_change_a_row) {
 // own generator through normal(), whose logarithm and cosine are rounded to float before use.
 TEST(BitEquality, outputs_of_fixed_seeds_have_the_committed_hashes) {
   const std::map<Op, std::string> committed = {
-      {Op::embed, "9fbc03bdc9ba5f94"}, {Op::rms_norm, "d4f89da4b53ddc49"},
-      {Op::matmul, "beb5a517ac76d8c7"}, {Op::rope, "7f44649e684a7b81"},
-      {Op::kv_append, "1535a78b92a9474c"}, {Op::attention, "5df94d0ddf7df939"},
-      {Op::glu, "c5171fe30cac86a6"}, {Op::add, "c769f64948f360b5"},
-      {Op::gather, "f4124327d59a1573"}, {Op::route, "2115e5c6f7e4e221"},
-      {Op::expert_sum, "c521e3cb4e5dab20"}, {Op::reduce, "6f2a49ed63f63933"},
+      {Op::embed, "9fbc03bdc9ba5f94"},  {Op::rms_norm, "d4f89da4b53ddc49"},   {Op::matmul, "beb5a517ac76d8c7"},
+      {Op::rope, "7f44649e684a7b81"},   {Op::kv_append, "1535a78b92a9474c"},  {Op::attention, "5df94d0ddf7df939"},
+      {Op::glu, "c5171fe30cac86a6"},    {Op::add, "c769f64948f360b5"},        {Op::gather, "f4124327d59a1573"},
+      {Op::route, "2115e5c6f7e4e221"},  {Op::expert_sum, "c521e3cb4e5dab20"}, {Op::reduce, "6f2a49ed63f63933"},
       {Op::sample, "32a4f1633530324a"}, {Op::copy, "351b05195415234e"},
   };
   for (const Op op : kAllOps) {

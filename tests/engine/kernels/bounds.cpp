@@ -9,7 +9,7 @@
 namespace vitro::test {
 namespace {
 
-constexpr double kUnit = 0x1p-24;  // of float32 rounding
+constexpr double kUnit = 0x1p-24;   // of float32 rounding
 constexpr double kExp = 4 * kUnit;  // relative error of exp(), see Exp.stays_within_its_bound
 
 double gamma(double n) { return n * kUnit / (1 - n * kUnit); }
@@ -35,7 +35,7 @@ class Bounds {
   std::vector<double> take() { return std::move(bound_); }
 
   void matmul() {
-    const std::size_t n = call_.in[0].shape[0], k = call_.in[0].shape[1];
+    const std::size_t n = call_.in[0].shape[0];
     for_each_run(call_, static_cast<std::uint32_t>(n), [&](Range run) {
       for (std::uint32_t row = run.first; row < run.end(); ++row) {
         const std::vector<double> w = row_of(call_.in[0], row);
@@ -46,7 +46,6 @@ class Bounds {
           bound_[b * n + row] += 2 * kUnit * (bias + magnitude(w, x));  // the bias, and the rounding of the reference itself
         }
       }
-      (void)k;
     });
   }
 
@@ -80,7 +79,8 @@ class Bounds {
 
   void attention() {
     const KvPool pool(call_.in[1], call_.params[2], call_.layer);
-    const std::size_t batch = call_.batch->size(), dim = pool.dim, heads = elements(call_.in[0]) / batch / dim, group = heads / pool.kv_heads;
+    const std::size_t batch = call_.batch->size(), dim = pool.dim, heads = elements(call_.in[0]) / batch / dim,
+                      group = heads / pool.kv_heads;
     const Range slice = sliced(call_, pool.kv_heads);
     for (std::size_t b = 0; b < batch; ++b) {
       const Range tokens = visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1]));
@@ -139,7 +139,8 @@ class Bounds {
   std::vector<double> kv(const KvPool& pool, std::size_t b, std::uint32_t which, std::size_t head, std::uint32_t t) const {
     const std::uint32_t block = call_.in[2].as<std::uint32_t>()[b * call_.in[2].shape[1] + t / pool.block_tokens];
     std::vector<float> values(pool.dim);
-    const Bytes offset = pool.offset(block, which, static_cast<std::uint32_t>(head)) + t % pool.block_tokens * pool.dim * pool.element_bytes();
+    const Bytes offset =
+        pool.offset(block, which, static_cast<std::uint32_t>(head)) + t % pool.block_tokens * pool.dim * pool.element_bytes();
     dequantise_row(pool.format, pool.data + offset, values.data(), pool.dim);
     return {values.begin(), values.end()};
   }
@@ -175,9 +176,12 @@ class Bounds {
   double glu_element(std::size_t i) const {
     const double g = call_.in[0].as<float>()[i], u = call_.in[1].as<float>()[i];
     switch (static_cast<Activation>(call_.params[0])) {
-      case Activation::silu: return std::abs(g / (1 + std::exp(-g)) * u) * (kExp + gamma(4));
-      case Activation::relu: return std::abs(g * u) * gamma(2);
-      case Activation::relu_squared: return g * g * std::abs(u) * gamma(3);
+      case Activation::silu:
+        return std::abs(g / (1 + std::exp(-g)) * u) * (kExp + gamma(4));
+      case Activation::relu:
+        return std::abs(g * u) * gamma(2);
+      case Activation::relu_squared:
+        return g * g * std::abs(u) * gamma(3);
       // The exponent 2 t carries 5 roundings of its own size, which exp turns into relative error.
       case Activation::gelu: {
         const double t2 = 1.5957691216 * (std::abs(g) + 0.044715 * std::abs(g * g * g));
@@ -222,15 +226,32 @@ std::vector<double> values_of(const View& view) {
 std::vector<double> error_bounds(const KernelCall& call) {
   Bounds bounds(call);
   switch (call.op) {
-    case Op::matmul: bounds.matmul(); break;
-    case Op::rms_norm: bounds.rms_norm(); break;
-    case Op::rope: bounds.rope(); break;
-    case Op::attention: bounds.attention(); break;
-    case Op::glu: bounds.glu(); break;
-    case Op::add: bounds.sum(1); break;
-    case Op::reduce: bounds.sum(call.in[0].shape[0]); break;
-    case Op::expert_sum: bounds.sum(columns(call.in[1]) + 1); break;
-    default: bounds.exact();
+    case Op::matmul:
+      bounds.matmul();
+      break;
+    case Op::rms_norm:
+      bounds.rms_norm();
+      break;
+    case Op::rope:
+      bounds.rope();
+      break;
+    case Op::attention:
+      bounds.attention();
+      break;
+    case Op::glu:
+      bounds.glu();
+      break;
+    case Op::add:
+      bounds.sum(1);
+      break;
+    case Op::reduce:
+      bounds.sum(call.in[0].shape[0]);
+      break;
+    case Op::expert_sum:
+      bounds.sum(columns(call.in[1]) + 1);
+      break;
+    default:
+      bounds.exact();
   }
   return bounds.take();
 }

@@ -22,7 +22,9 @@ Lease lease(Bytes size) {
 }
 
 // Never two draws among the arguments of one call: their order is the compiler's choice.
-std::uint32_t between(Rng& rng, std::uint32_t low, std::uint32_t high) { return low + static_cast<std::uint32_t>(rng.below(high - low + 1)); }
+std::uint32_t between(Rng& rng, std::uint32_t low, std::uint32_t high) {
+  return low + static_cast<std::uint32_t>(rng.below(high - low + 1));
+}
 
 Batch random_batch(Rng& rng, std::uint32_t rows, std::uint32_t positions) {
   auto batch = std::make_shared<std::vector<SeqPos>>();
@@ -48,13 +50,15 @@ void random_rows(Rng& rng, KernelCall& call, std::uint32_t n) {
 }
 
 Format random_weight_format(Rng& rng) {
-  constexpr Format formats[] = {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k};
+  constexpr Format formats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,
+                                Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k};
   return formats[rng.below(std::size(formats))];
 }
 
 // Pool and block table for positions below 64: every sequence has blocks of its own, in a mixed order.
 void add_pool(Rng& rng, KernelCall& call, std::uint32_t kv_heads, std::uint32_t dim, View& pool, View& table) {
-  const std::uint32_t batch = static_cast<std::uint32_t>(call.batch->size()), tokens = 1u << rng.below(5), blocks = (64 + tokens - 1) / tokens;
+  const std::uint32_t batch = static_cast<std::uint32_t>(call.batch->size()), tokens = 1u << rng.below(5),
+                      blocks = (64 + tokens - 1) / tokens;
   const std::uint32_t layers = between(rng, 1, 3);
   call.layer = static_cast<std::int16_t>(rng.below(layers));
   const Format format = rng.below(2) == 0 ? Format::f16 : Format::f32;
@@ -180,7 +184,8 @@ KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant) {
       const bool int8 = matmul_variant == variant::kInt8;
       const Format format = int8 ? (rng.below(2) == 0 ? Format::q4_0 : Format::q8_0) : random_weight_format(rng);
       const Layout layout = int8 && rng.below(2) == 0 ? Layout::tiled : Layout::rows;
-      const std::uint32_t k = block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 5) : 3 * width;
+      const std::uint32_t k =
+          block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 5) : 3 * width;
       const std::uint32_t n = layout == Layout::tiled ? kTileRows * between(rng, 1, 4) : between(rng, 1, 70);
       const std::uint32_t batch = between(rng, 1, 11);
       const bool bias = rng.below(2) == 0;

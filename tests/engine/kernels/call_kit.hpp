@@ -10,8 +10,8 @@
 
 namespace vitro::test {
 
-inline constexpr Op kAllOps[] = {Op::embed, Op::rms_norm, Op::matmul, Op::rope,  Op::kv_append,  Op::attention, Op::glu,
-                                 Op::add,   Op::gather,   Op::route,  Op::expert_sum, Op::reduce, Op::sample,    Op::copy};
+inline constexpr Op kAllOps[] = {Op::embed, Op::rms_norm, Op::matmul, Op::rope,       Op::kv_append, Op::attention, Op::glu,
+                                 Op::add,   Op::gather,   Op::route,  Op::expert_sum, Op::reduce,    Op::sample,    Op::copy};
 
 // A view of fresh memory; `skew` bytes before it make its address odd in every larger alignment than an element's.
 View make_view(std::array<std::uint32_t, 3> shape, Format format, Bytes skew = 0);

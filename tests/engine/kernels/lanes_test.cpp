@@ -64,22 +64,22 @@ TEST(Quantise, is_within_half_a_step_and_survives_zero_and_extremes) {
   for (float& f : x) f = static_cast<float>(rng.normal());
   for (int i = 0; i < 32; ++i) {
     x[32 + i] = 0;
-    x[64 + i] *= 1e-38f;   // a step would be subnormal: the block counts as zero
+    x[64 + i] *= 1e-38f;  // a step would be subnormal: the block counts as zero
     x[96 + i] *= 1e37f;
   }
   for (const KernelSet* set : kernel_sets()) {
     std::int8_t q[256];
     float d[8];
-    std::int32_t sum[8];
-    set->quantise(x.data(), 8, 1, q, d, sum);
+    std::int32_t correction[8];
+    set->quantise(x.data(), 8, 1, q, d, correction);
     for (int b = 0; b < 8; ++b) {
-      std::int32_t expected = 0;
+      std::int32_t sum = 0;
       for (int i = 0; i < 32; ++i) {
         const int at = 32 * b + i;
-        expected += q[at];
+        sum += q[at];
         EXPECT_LE(std::abs(double{x[at]} - double{d[b]} * q[at]), b == 2 ? 1e-36 : d[b] * (0.5 + 127 * 0x1p-22)) << set->name;
       }
-      EXPECT_EQ(sum[b], expected);
+      EXPECT_EQ(correction[b], -8 * sum);
     }
     EXPECT_EQ(d[1], 0.0f);
     EXPECT_EQ(d[2], 0.0f);
@@ -115,7 +115,8 @@ TEST(Sample, draws_follow_the_softmax) {
   for (int i = 0; i < n; ++i) ++drawn[token(sample_call(logits, (static_cast<float>(i) + 0.5f) / n, 0.8f, 0, 1))];
   double total = 0;
   for (const float l : logits) total += std::exp(l / 0.8);
-  for (int t = 0; t < 5; ++t) EXPECT_NEAR(drawn[t], n * std::exp(logits[t] / 0.8) / total, 2) << t;  // a grid of uniforms: each border moves one
+  for (int t = 0; t < 5; ++t)
+    EXPECT_NEAR(drawn[t], n * std::exp(logits[t] / 0.8) / total, 2) << t;  // a grid of uniforms: each border moves one
 }
 
 TEST(Bench, smoke_run_has_limits_and_hashes_and_repeats_its_outputs) {

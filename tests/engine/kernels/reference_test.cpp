@@ -1,11 +1,12 @@
 // Every operator against the reference in double, within the bounds that docs/kernels.md derives; and count() against the
 // tally that the reference keeps.
+#include "engine/kernels/reference/reference.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/reference/reference.hpp"
 #include "tests/engine/kernels/bounds.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 
@@ -41,7 +42,8 @@ TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_calls) {
 
 TEST(Reference, matmul_bounds_hold_for_long_rows) {
   Rng rng(18);
-  for (const Format format : {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k}) {
+  for (const Format format :
+       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k}) {
     const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kFloat, {21, 4096, 5}, true);
     for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(format)));
     if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;

@@ -64,7 +64,7 @@ TEST_P(Ufs4, the_block_size_curves_rise_between_their_printed_points) {
   for (const bool sequential : {true, false}) {
     double before = 0;
     for (Bytes block = 4 * KiB; block <= 512 * KiB; block *= 2) {
-      const StorageProbe probe{sequential, false, block, sequential ? GiB : 128 * MiB, 1, {kMidCore}, 100, 1000};
+      const StorageProbe probe{sequential, false, block, sequential ? GiB : 128 * MiB, 1, {kBigCore}, 100, 1000};
       const double rate = run(preset("ufs4_0", GetParam()), probe).bytes_per_second;
       EXPECT_GT(rate, before) << block;
       EXPECT_LT(rate, (sequential ? 4.0e9 : 3.5e9) * 1.03);

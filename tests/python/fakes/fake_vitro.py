@@ -67,6 +67,7 @@ def run(source, name, is_path, overrides, machine, out_dir):
     result, events, decisions = _simulate(experiment, machine, count)
     if out_dir:
         out = Path(out_dir)
+        out.mkdir(parents=True, exist_ok=True)
         (out / "result.json").write_text(json.dumps(result))
         (out / "trace.json").write_text(json.dumps({"traceEvents": events}))
         (out / "decisions.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in decisions))

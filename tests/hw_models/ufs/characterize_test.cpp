@@ -1,4 +1,4 @@
-#include "hw_models/ufs/characterise.hpp"
+#include "hw_models/ufs/characterize.hpp"
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,8 @@ double tolerance(std::string_view name) { return name == "ufs4_0" ? 0.05 : name 
 
 void expect_agreement(const char* name, const StorageProbe& probe) {
   const double flow = run(preset(name, "flow"), probe).bytes_per_second, detailed = run(preset(name, "detailed"), probe).bytes_per_second;
-  EXPECT_NEAR(flow / detailed, 1, tolerance(name)) << name << (probe.sequential ? " sequential" : " random") << (probe.write ? " writes " : " reads ")
+  EXPECT_NEAR(flow / detailed, 1, tolerance(name)) << name << (probe.sequential ? " sequential" : " random")
+                                        << (probe.write ? " writes " : " reads ")
                                         << probe.block / KiB << " KiB of " << probe.range / MiB << " MiB, depth " << probe.depth << ", "
                                         << probe.cores.size() << " cores, the first at " << probe.cores[0].value * 1e-9 << " GHz";
 }

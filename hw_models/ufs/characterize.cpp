@@ -1,4 +1,4 @@
-#include "hw_models/ufs/characterise.hpp"
+#include "hw_models/ufs/characterize.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,71 @@
+// One call in the reference's hands. Internal to this folder.
+#pragma once
+#include <Eigen/Core>
+#include <vector>
+
+#include "engine/kernels/operands.hpp"
+#include "engine/kernels/reference/reference.hpp"
+#include "engine/kernels/reference/work.hpp"
+
+namespace vitro::reference {
+
+using Vector = Eigen::VectorXd;
+
+// One call being computed: reads and writes rows as vectors of double and tallies what passes.
+class Reference {
+ public:
+  Reference(const KernelCall& call, WorkCounts& tally) : call_(call), tally_(tally) {}
+  Outcome run();
+
+ private:
+  void touch(const View& v, Bytes bytes) { tally_.read[static_cast<std::size_t>(v.memory.placement())] += bytes; }
+  // n elements from element `first` on. Requires: block formats: whole blocks.
+  Vector read(const View& v, std::size_t first, std::size_t n) {
+    std::vector<float> values(n);
+    touch(v, row_bytes(v.format, n));
+    dequantise_row(v.format, v.data() + row_bytes(v.format, first), values.data(), n);
+    return Eigen::Map<Eigen::VectorXf>(values.data(), static_cast<Eigen::Index>(n)).cast<double>();
+  }
+  std::uint32_t index(const View& v, std::size_t i, std::size_t bound) {
+    touch(v, 4);
+    const std::uint32_t value = v.as<std::uint32_t>()[i];
+    if (value >= bound) throw RunError(std::string(to_string(call_.op)) + ": index " + std::to_string(value) + " is outside");
+    return value;
+  }
+  void write(const View& v, std::size_t first, const Vector& values) {
+    const Eigen::VectorXf rounded = values.cast<float>();
+    const auto n = static_cast<std::size_t>(values.size());
+    tally_.written[static_cast<std::size_t>(v.memory.placement())] += row_bytes(v.format, n);
+    quantise_row(v.format, rounded.data(), v.data() + row_bytes(v.format, first), n);
+  }
+  // The weight row of a matmul. Tiled groups are visited in place: row r of a group has its units 16 apart.
+  Vector weight_row(const View& w, std::size_t row);
+  double activation(double g) const;
+  Vector softmax(const Vector& x) {
+    tally_.elementwise += work::kSoftmax * static_cast<std::uint64_t>(x.size());
+    const Vector e = (x.array() - x.maxCoeff()).exp();
+    return e / e.sum();
+  }
+
+  void embed();
+  void rms_norm();
+  void matmul();
+  void rope();
+  void kv_append();
+  void attention();
+  Outcome glu();
+  void add();
+  void gather();
+  Outcome route();
+  void expert_sum();
+  void reduce();
+  Outcome sample();
+  void copy();
+
+  const View& in(std::size_t i) const { return call_.in[i]; }
+  const View& out() const { return call_.out[0]; }
+  const KernelCall& call_;
+  WorkCounts& tally_;
+};
+
+}  // namespace vitro::reference

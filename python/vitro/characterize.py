@@ -1,0 +1,216 @@
+"""`vitro characterize`: a device's microbenchmarks, asked through simulated requests, beside the published values.
+
+figures.yaml holds what was published, map.yaml which probe answers it. A probe runs once however many rows want it, each in
+a process of its own.
+"""
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import yaml
+
+from . import api, catalog, process, terminal
+from .errors import ConfigError
+
+PARTS = ("dram", "ufs", "cpu", "npu", "ane", "gpu", "power")
+CLASSES = ("simulated", "bound", "contradictory", "given", "elsewhere", "not_modelled")
+KINDS = ("microbench", "hw_spec")
+WITHIN = 0.03         # of a published value
+BOUND_WITHIN = 0.005  # of a published bound: those are rounded figures
+
+# Published units in the SI units that probes answer in.
+_UNITS = {"GB/s": 1e9, "MB/s": 1e6, "GFLOPS": 1e9, "TFLOPS": 1e12, "tokens/s": 1, "K IOPS": 1e3, "us": 1e-6, "ms": 1e-3, "s": 1,
+          "x": 1, "%": 0.01}
+
+
+def load_figures(folder=None):
+    """-> ({id: entry of a hardware figure}, {id: how it is answered})."""
+    folder = Path(folder or catalog.root() / "experiments" / "papers")
+    tree = _load(folder / "figures.yaml")
+    figures = {entry["id"]: entry for entry in [*tree["entries"], *tree["reserved"]] if entry["kind"] in KINDS}
+    return figures, _load(folder / "map.yaml")["entries"]
+
+
+def characterize(device, *, only=None, sensitivity=False, progress=None):
+    """-> {"schema", "device", "rows", "given"} and, if asked for, "sensitivity": how far each measured row moves when an
+    assumed parameter of the device does. `only`: one of PARTS."""
+    if only is not None and only not in PARTS:
+        raise ConfigError(f'--only: "{only}" is not known (expected one of: {", ".join(PARTS)})')
+    path = Path(api.existing(device))
+    tree = _load(path)
+    name = tree.get("name") if isinstance(tree, dict) else None
+    if not isinstance(name, str):
+        raise ConfigError(f"{path}: name: is missing (expected the name of a device)")
+    figures, answers = load_figures()
+    devices = sorted({answer["device"] for answer in answers.values() if "probe" in answer})
+    if name not in devices:
+        raise ConfigError(f'{path}: name: nothing published about "{name}" is mapped (there is {", ".join(devices)})')
+    mine = {key: answer for key, answer in answers.items() if answer["device"] == name and only in (None, answer["part"])}
+    results = run_probes([(str(path), probe, args) for answer in mine.values() for probe, args, _ in wanted(answer)], progress)
+    found = {key: measured(answer, lambda probe, args: results[request_key(str(path), probe, args)]) for key, answer in mine.items()}
+    answer = {"schema": "vitro.characterize/1", "device": name,
+              "rows": [row for key in mine if mine[key]["class"] != "given" for row in rows_of(figures[key], mine[key], found[key])],
+              "given": [row for key in mine if mine[key]["class"] == "given" for row in given_rows(figures[key], mine[key], tree)]}
+    if sensitivity:
+        from .sensitivity import sensitivities
+        answer["sensitivity"] = sensitivities(tree, str(path), mine, found, results, progress)
+    return answer
+
+
+def wanted(answer):
+    """-> [(probe, args, measure)]: none, one, or one and what it is held against."""
+    parts = [answer] if "probe" in answer else []
+    return [(part["probe"], part["args"], answer["measure"]) for part in parts + ([answer["against"]] if "against" in answer else [])]
+
+
+def run_probes(requests, progress=None):
+    """requests: [(device, probe, args)]. -> {key: {"measures", "assumed_parameters", "event_hash"}}; equal requests run once."""
+    unique = {request_key(*request): request for request in requests}
+    results, done = {}, 0
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        try:
+            futures = {key: pool.submit(process.call, "characterize_probe", device, probe, json.dumps(args))
+                       for key, (device, probe, args) in unique.items()}
+            for key, future in futures.items():
+                results[key] = future.result()
+                done += 1
+                if progress:
+                    progress(done, len(unique))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            process.kill_all()
+            raise
+    return results
+
+
+def measured(answer, result):
+    """The answer's number in SI units; None when no probe gives it. result(probe, args) -> what the probe said."""
+    values = [result(probe, args)["measures"][measure] for probe, args, measure in wanted(answer)]
+    if not values:
+        return None
+    if len(values) == 1:
+        return values[0]
+    first, second = values
+    return {"ratio": first / second, "loss": 1 - first / second}[answer["as"]]
+
+
+def rows_of(figure, answer, value):
+    """One row per numeric leaf; a leaf of a map is named `id.leaf`."""
+    if figure.get("status") == "reserved":
+        leaves = [(f".{leaf}", None) for leaf in figure.get("leaves", [])] or [("", None)]
+        return [_row(figure, answer, suffix, None, value, "reserved") for suffix, _ in leaves]
+    return [_row(figure, answer, suffix, expected, value) for suffix, expected in leaves_of(figure["value"])]
+
+
+def leaves_of(value, suffix=""):
+    if isinstance(value, dict):
+        return [leaf for key, inner in value.items() for leaf in leaves_of(inner, f"{suffix}.{key}")]
+    if value is None or _is_range(value) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return [(suffix, value)]
+    return []  # names and sets have nothing to be measured by
+
+
+def _row(figure, answer, suffix, expected, value, status=None):
+    simulated = None if value is None else value / _UNITS[figure["unit"]]
+    relation = "range" if _is_range(expected) else answer.get("relation", "=")
+    error = None if None in (expected, simulated) else _error(expected, simulated)
+    why = "; ".join(filter(None, [f"read as: {answer['read_as']}" if "read_as" in answer else None, answer.get("why")]))
+    if answer["class"] == "elsewhere":
+        why = f"an outcome of a policy: {why}"
+    return {"id": figure["id"] + suffix, "expected": expected, "simulated": simulated, "unit": figure["unit"], "relative_error": error,
+            "source": figure["source"], "status": status or _status(answer["class"], relation, expected, error), "relation": relation,
+            "why": why, "class": answer["class"], "part": answer["part"]}
+
+
+def _status(kind, relation, expected, error):
+    if kind == "contradictory":
+        return "contradictory"
+    if expected is None or error is None:
+        return "not modelled"
+    holds = {"=": abs(error) <= WITHIN, "range": error == 0, "<": error <= BOUND_WITHIN, ">": error >= -BOUND_WITHIN}
+    return "ok" if holds[relation] else "off"
+
+
+def _error(expected, simulated):
+    """Relative to the published value; of a range, to the nearer end, and 0 inside."""
+    if not _is_range(expected):
+        return (simulated - expected) / expected
+    low, high = expected
+    end = min(max(simulated, low), high)
+    return (simulated - end) / end
+
+
+def given_rows(figure, answer, device):
+    """Published values that the device file states: no success of the model, but the file must not differ."""
+    names = answer.get("parameter")
+    if names is None:
+        return [{"id": figure["id"], "why": answer["why"]}]
+    if not isinstance(names, dict):
+        return [_given(figure["id"], figure["value"], figure["unit"], names, device)]
+    return [_given(f"{figure['id']}.{leaf}", figure["value"][leaf], figure["unit"], name, device) for leaf, name in names.items()]
+
+
+def _given(name, expected, unit, parameter, device):
+    stated = parameter_of(device, parameter)
+    stated = stated.get("value") if isinstance(stated, dict) else stated
+    number, _, own_unit = str(stated).partition(" ")
+    agrees = stated is not None and float(number) == expected and own_unit in ("", unit)
+    return {"id": name, "parameter": parameter, "expected": expected, "unit": unit, "stated": stated, "agrees": agrees}
+
+
+def parameter_of(device, dotted):
+    """The node of a dotted name; a list of clusters is entered by their class. None when it is not there."""
+    node = device
+    for part in dotted.split("."):
+        if isinstance(node, list):
+            node = next((item for item in node if item.get("class") == part), None)
+        else:
+            node = node.get(part) if isinstance(node, dict) else None
+    return node
+
+
+def show(answer):
+    """Tables for reading: what was measured, then what was not."""
+    shown = [row for row in answer["rows"] if row["simulated"] is not None]
+    cells = [(row["id"], _figure(row), terminal.number(row["simulated"], 4), row["unit"],
+              "–" if row["relative_error"] is None else f"{row['relative_error']:+.1%}", row["status"], row["why"]) for row in shown]
+    counts = {status: sum(row["status"] == status for row in answer["rows"]) for status in ("ok", "off", "contradictory", "not modelled")}
+    terminal.table(f"{answer['device']}: published and simulated", ["id", ">published", ">simulated", "unit", ">error", "status", "why"],
+                   cells, caption=", ".join(f"{count} {status}" for status, count in counts.items()))
+    missing = [(row["id"], row["status"], row["why"]) for row in answer["rows"] if row["simulated"] is None]
+    if missing:
+        print()
+        terminal.table("no simulated value", ["id", "status", "why"], missing)
+    for row in answer["given"]:
+        if not row.get("agrees", True):
+            print(f"note: {row['parameter']} is {row['stated']}, published ({row['id']}): {row['expected']} {row['unit']}")
+    if "sensitivity" in answer:
+        print()
+        terminal.table("assumed parameters at -20 % and +20 %", ["id", "parameter", ">-20 %", ">+20 %"],
+                       [(row["id"], row["parameter"], f"{row['low']:+.1%}", f"{row['high']:+.1%}") for row in answer["sensitivity"]])
+
+
+def _figure(row):
+    if row["relation"] == "range":
+        return "{:g} to {:g}".format(*row["expected"])
+    return ("" if row["relation"] == "=" else row["relation"] + " ") + terminal.number(row["expected"], 4)
+
+
+def _is_range(value):
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value) and value[0] < value[1]
+
+
+def request_key(*request):
+    """What run_probes answers under: (device, probe, args) as one text."""
+    return json.dumps(request, sort_keys=True)
+
+
+def _load(path):
+    try:
+        return yaml.safe_load(Path(path).read_text())
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is no text file") from None

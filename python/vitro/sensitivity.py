@@ -1,0 +1,72 @@
+"""How far measured rows move when an assumed parameter of the device does: what the answers hang on."""
+import copy
+import json
+
+from .characterize import measured, parameter_of, request_key, run_probes, wanted
+
+FACTORS = (0.8, 1.2)
+VISIBLE = 0.0005  # smaller changes are left out
+
+
+def sensitivities(device, path, answers, values, results, progress=None):
+    """-> [{"id", "parameter", "low", "high"}]: relative change of the row at -20 % and +20 %; less than VISIBLE is left out."""
+    cases = []
+    for key, answer in answers.items():
+        if values[key] is not None:
+            read = {name for probe, args, _ in wanted(answer)
+                    for name in results[request_key(path, probe, args)]["assumed_parameters"]}
+            cases += [(key, name) for name in sorted(read) if not name.startswith("power.") and locate(device, name) is not None]
+    varied = {(name, factor): scaled(device, name, factor) for _, name in cases for factor in FACTORS}
+    answered = run_probes([(varied[name, factor], probe, args) for key, name in cases for factor in FACTORS
+                           for probe, args, _ in wanted(answers[key])], progress)
+
+    def change(key, name, factor):
+        device_text = varied[name, factor]
+        moved = measured(answers[key], lambda probe, args: answered[request_key(device_text, probe, args)])
+        return moved / values[key] - 1
+
+    rows = [dict(zip(("id", "parameter", "low", "high"), (key, name, *(change(key, name, factor) for factor in FACTORS))))
+            for key, name in cases]
+    return sorted((row for row in rows if _largest(row) > VISIBLE), key=lambda row: -_largest(row))
+
+
+def _largest(row):
+    return max(abs(row["low"]), abs(row["high"]))
+
+
+def locate(device, name):
+    """Parameters of a core class are called cpu.big.x and stand in cpu.clusters. None: a default, which no file states."""
+    found = parameter_of(device, name)
+    if found is None and name.startswith("cpu."):
+        found = parameter_of(device, "cpu.clusters." + name.removeprefix("cpu."))
+    return found
+
+
+def scaled(device, name, factor):
+    """The device as JSON text with one parameter, or one table of them, multiplied."""
+    tree = copy.deepcopy(device)
+    parent, _, leaf = name.rpartition(".")
+    holder = locate(tree, parent)
+    holder[leaf] = _times(holder[leaf], factor)
+    return json.dumps(_numbers(tree))
+
+
+def _times(value, factor):
+    if isinstance(value, dict):
+        return {key: inner if key in ("kind", "source") else _times(inner, factor) for key, inner in value.items()}
+    number, _, unit = str(value).partition(" ")
+    return f"{float(number) * factor} {unit}" if unit else float(number) * factor
+
+
+def _numbers(node):
+    """YAML 1.1 takes 16.5e9 for a text; in JSON it has to be a number."""
+    if isinstance(node, dict):
+        return {key: _numbers(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_numbers(value) for value in node]
+    if isinstance(node, str):
+        try:
+            return float(node)
+        except ValueError:
+            return node
+    return node

@@ -1,0 +1,42 @@
+#include "sim/characterize/characterize.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/characterize/bench.hpp"
+
+namespace vitro::sim {
+namespace {
+
+struct Probe {
+  std::string_view name, description;
+  ProbeResult (*run)(const Node& device, Reader& args);
+};
+
+constexpr Probe kProbes[] = {
+    {"memory_bandwidth", "DRAM bandwidth of units that stream operands at the same time", memory_bandwidth},
+    {"flash_read", "reads by block size, range, pattern, queue depth and issuing cores", flash_read},
+    {"gemm", "rate of one matrix product on one unit, without hand-over", gemm},
+    {"prompt_matmuls", "weight products of a prompt through all layers, on one NPU or on cores that share a work queue", prompt_matmuls},
+};
+
+}  // namespace
+
+std::vector<ProbeInfo> probes() {
+  std::vector<ProbeInfo> all;
+  for (const Probe& probe : kProbes) all.push_back({std::string(probe.name), std::string(probe.description)});
+  return all;
+}
+
+ProbeResult run_probe(const Node& device, const std::string& name, const Node& args) {
+  std::vector<std::string_view> known;
+  for (const Probe& probe : kProbes) {
+    known.push_back(probe.name);
+    if (probe.name != name) continue;
+    Reader reader(args, name);
+    return probe.run(device, reader);
+  }
+  throw ConfigError(fmt::format("probe: \"{}\" is not known (expected one of: {})", name, fmt::join(known, ", ")));
+}
+
+}  // namespace vitro::sim

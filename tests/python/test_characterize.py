@@ -1,0 +1,164 @@
+"""Published microbenchmarks: each has an answer, and what the models claim to reproduce they reproduce."""
+import functools
+
+import pytest
+from conftest import ROOT
+from vitro import characterize as probing
+from vitro import sensitivity
+from vitro.errors import ConfigError
+
+DEVICE = ROOT / "configs" / "devices" / "oneplus12.yaml"
+FIGURES, ANSWERS = probing.load_figures(ROOT / "experiments" / "papers")
+
+
+once = functools.cache(lambda: probing.characterize(DEVICE))
+
+
+@pytest.fixture
+def rows(native):
+    return {row["id"]: row for row in once()["rows"]}
+
+
+def test_every_hardware_figure_is_mapped_and_nothing_else():
+    assert set(ANSWERS) == set(FIGURES)
+
+
+@pytest.mark.parametrize("key", ANSWERS)
+def test_an_answer_is_complete(key):
+    figure, answer = FIGURES[key], ANSWERS[key]
+    assert answer["class"] in probing.CLASSES and answer["part"] in probing.PARTS and answer["device"]
+    assert (answer["class"] == "contradictory") == (figure.get("verdict") == "contradictory")
+    assert ("relation" in answer) >= (answer["class"] == "bound")
+    if answer["class"] in ("simulated", "bound"):
+        assert {"probe", "args", "measure"} <= set(answer)
+        assert figure["unit"] in probing._UNITS
+    elif answer["class"] != "contradictory":
+        assert "probe" not in answer
+        assert answer.get("why") or (answer["class"] == "given" and answer.get("parameter"))
+    assert ("against" in answer) == ("as" in answer)
+
+
+def test_each_mapped_figure_of_the_phone_has_its_rows(rows):
+    expected = {key + suffix for key, answer in ANSWERS.items() if answer["device"] == "oneplus12" and answer["class"] != "given"
+                for suffix, _ in probing.leaves_of(FIGURES[key]["value"])}
+    assert set(rows) == expected
+    assert {"tman_vlut16_a8.cpi", "pi2_membw_cpu_only"} <= set(rows)
+
+
+@pytest.mark.parametrize("key", [
+    "pi2_membw_cpu_only", "pi2_membw_npu_only", "pi2_membw_cpu_npu", "mnn_lpddr5x_bw", "tts_hmx_fp16_gflops", "tts_hvx_fp16_gflops",
+    "pi2_ufs4_seq_read_4kb", "pi2_ufs4_seq_read_512kb", "pi2_ufs4_rand_read_512kb", "pi2_ufs4_rand_4kb_range_128mb",
+    "pi2_ufs_rand4k_big_core", "pi2_ufs_rand4k_mid_core", "pi2_ufs_rand4k_little_core", "pi2_ufs_multicore_io_degradation",
+])
+def test_the_phone_reproduces(rows, key):
+    assert rows[key]["status"] == "ok"
+    assert rows[key]["simulated"] == pytest.approx(FIGURES[key]["value"], rel=0.03)
+
+
+def test_bounds_and_contradictions_keep_their_meaning(rows):
+    assert rows["pi2_ufs4_rand_4kb_range_512mb"]["relation"] == "<"
+    assert rows["tts_hmx_over_hvx"]["relation"] == ">"
+    for key, row in rows.items():
+        if FIGURES[key.split(".")[0]].get("verdict") == "contradictory":
+            assert row["status"] == "contradictory"
+    assert rows["pi2_ufs_rand_iops_intro"]["simulated"] > 0
+
+
+def test_the_command_prints_the_same_rows_and_off_ones_are_no_failure(native, rows):
+    answer = native("characterize", DEVICE, "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["schema"] == "vitro.characterize/1"
+    assert answer.json["rows"] == list(rows.values())
+    fields = {"id", "expected", "simulated", "unit", "relative_error", "source", "status", "relation", "why"}
+    assert all(fields <= set(row) for row in answer.json["rows"])
+    assert {"off", "ok"} <= {row["status"] for row in answer.json["rows"]}
+
+
+def test_the_table_names_units_errors_and_what_is_missing(native):
+    out = native("characterize", DEVICE, "--only", "dram").out
+    assert "pi2_membw_cpu_only" in out and "GB/s" in out and " ok" in out
+    assert "no simulated value" in native("characterize", DEVICE, "--only", "gpu").out
+
+
+def test_what_is_off_says_why(rows):
+    off = [row for row in rows.values() if row["status"] == "off"]
+    assert off and all(row["why"] and row["simulated"] is not None for row in off)
+
+
+def test_a_probe_is_deterministic_and_follows_its_parameter(native):
+    args = {"units": ["npu"], "variant": "int8", "format": "q4_0", "n": 14336, "k": 4096}
+    device = probing._load(DEVICE)
+    slower = sensitivity.scaled(device, "npu.stream_bandwidth", 0.5)
+    first = probing.run_probes([(str(DEVICE), "memory_bandwidth", args)])
+    second = probing.run_probes([(str(DEVICE), "memory_bandwidth", args), (slower, "memory_bandwidth", args)])
+    (key, once), = first.items()
+    assert second.pop(key) == once
+    (half,) = second.values()
+    assert half["measures"]["bytes_per_second"] == pytest.approx(once["measures"]["bytes_per_second"] / 2, rel=0.01)
+
+
+def test_only_takes_one_part(native):
+    answer = native("characterize", DEVICE, "--only", "ufs", "--json")
+    assert answer.code == 0
+    assert {row["part"] for row in answer.json["rows"]} == {"ufs"}
+
+
+def test_the_device_file_states_what_was_published(native):
+    given = native("characterize", DEVICE, "--only", "cpu", "--json").json["given"]
+    compared = [row for row in given if "parameter" in row]
+    assert len(compared) == 6 and all(row["agrees"] for row in compared)
+
+
+def test_sensitivity_names_the_assumed_parameter_that_matters(native):
+    answer = native("characterize", DEVICE, "--only", "cpu", "--sensitivity", "--json")
+    assert answer.code == 0, answer.err
+    moved = {(row["id"], row["parameter"]): row for row in answer.json["sensitivity"]}
+    rate = moved["pi2_prefill_7b_int4_cpu", "cpu.mid.macs_per_cycle"]
+    assert rate["low"] < -0.05 < 0.05 < rate["high"]
+
+
+@pytest.mark.parametrize("text, part", [
+    ("name: nobody\n", "oneplus12"),
+    ("dram: {}\n", "name"),
+    ("name: [\n", ":2:"),
+    ("name: oneplus12\n", "dram"),
+])
+def test_a_wrong_device_is_exit_2_with_one_message(native, text, part):
+    answer = native("characterize", native.write(text, "device.yaml"))
+    assert (answer.code, answer.out) == (2, "")
+    assert part in answer.err and answer.err.count("\n") == 1
+
+
+def test_wrong_parts_and_files_are_exit_2(native):
+    assert "dram, ufs" in native("characterize", DEVICE, "--only", "dragons").err
+    assert native("characterize", "nowhere.yaml").code == 2
+
+
+@pytest.mark.parametrize("probe, args, part", [
+    ("juggling", {}, "flash_read"),
+    ("flash_read", {"block": "4 KiB", "range": "1 MiB", "pattern": "random", "reads": 1, "issuers": ["huge"]}, "huge"),
+    ("flash_read", {"block": "4", "range": "1 MiB", "pattern": "random", "reads": 1, "issuers": ["big"]}, "no unit"),
+    ("flash_read", {"block": "4 KiB", "range": "1 MiB", "pattern": "random", "reads": 1, "issuers": ["big", "big"]}, "issuers"),
+    ("gemm", {"unit": "npu", "variant": "float", "format": "f16", "n": 32, "k": 33}, "multiple of 32"),
+    ("gemm", {"unit": "npu", "variant": "float", "format": "f16", "n": 32, "k": 32, "speed": 1}, "speed"),
+    ("memory_bandwidth", {"units": [], "work": "copy"}, "units"),
+])
+def test_wrong_probe_arguments_are_one_message(native, probe, args, part):
+    with pytest.raises(ConfigError, match=part):
+        probing.run_probes([(str(DEVICE), probe, args)])
+
+
+@pytest.mark.parametrize("expected, relation, simulated, status", [
+    (10, "=", 10.29, "ok"), (10, "=", 9.69, "off"), ([2, 4], "range", 2, "ok"), ([2, 4], "range", 4.01, "off"), (10, "<", 9, "ok"),
+    (10, "<", 10.1, "off"), (10, ">", 11, "ok"), (10, ">", 9.9, "off"),
+])
+def test_status(expected, relation, simulated, status):
+    figure = {"id": "a", "unit": "GB/s", "source": "here", "value": expected}
+    row, = probing.rows_of(figure, {"class": "simulated", "part": "dram", "relation": relation}, simulated * 1e9)
+    assert (row["status"], row["relation"]) == (status, relation)
+
+
+def test_a_reserved_figure_keeps_its_simulated_value():
+    figure = {"id": "a", "unit": "x", "source": "here", "status": "reserved"}
+    row, = probing.rows_of(figure, {"class": "simulated", "part": "dram"}, 2.0)
+    assert (row["expected"], row["simulated"], row["status"], row["relative_error"]) == (None, 2.0, "reserved", None)
