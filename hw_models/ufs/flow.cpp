@@ -1,29 +1,25 @@
 #include "hw_models/ufs/flow.hpp"
 
+#include <algorithm>
+
 namespace vitro::hw {
 namespace {
 
-constexpr ParamSpec kParams[] = {
-    {"queue_depth", Dimension::none, "32", "UFS 3.1 and 4.0: 32 slots of one queue"},
-    {"max_transfer", Dimension::bytes, "512 KiB", "one command of the usual driver limits"},
-    {"issue_cycles", Dimension::none, "", ""},  // of the issuing core, per command: submission and completion
-    {"issue_fixed", Dimension::time, "", ""},   // of the same, independent of its clock
-    {"latency_sequential", Dimension::time, "", ""},
-    {"latency_random", Dimension::time, "", ""},
-    {"latency_write", Dimension::time, "20 us", "into the device's write buffer, order of magnitude"},
-    {"command_overhead", Dimension::time, "1 us", "serial handling of one command in the device, order of magnitude"},
-    {"issuer_switch", Dimension::time, "", ""},  // serial: the queue changes hands between cores
-    {"map_cache_reach", Dimension::bytes, "", ""},
-    {"map_cache_miss", Dimension::time, "", ""},
-    {"link_bandwidth", Dimension::bandwidth, "", ""},
-    {"write_bandwidth", Dimension::bandwidth, "", ""},
-};
+enum Kind : std::uint16_t { kDoorbell, kHandled, kMapPage, kMapped, kReady };
 
-enum Kind : std::uint16_t { kServe, kTransfer };
+std::uint32_t count(const Params& params, std::string_view key) {
+  const double value = params.number(key);
+  if (value < 1 || value > 65536) throw ConfigError(params.path() + "." + std::string(key) + ": must be 1 or more");
+  return static_cast<std::uint32_t>(value);
+}
+
+BytesPerSecond rate(const Params& params, std::string_view key) {
+  const BytesPerSecond value = params.bandwidth(key);
+  if (!(value.value > 0)) throw ConfigError(params.path() + "." + std::string(key) + ": must be more than 0");
+  return value;
+}
 
 }  // namespace
-
-std::vector<ParamSpec> FlowUfs::params() { return {std::begin(kParams), std::end(kParams)}; }
 
 FlowUfs::FlowUfs(const Site& site, const Params& params)
     : context_(site.context),
@@ -31,85 +27,123 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       port_(site.port),
       device_(context_.device(site.name)),
       track_(context_.track("storage", "flash")),
-      limits_{params.bytes("max_transfer"), static_cast<std::uint32_t>(params.number("queue_depth"))},
+      limits_{params.bytes("max_transfer"), count(params, "queue_depth") * count(params, "queues")},
       issue_cycles_(params.number("issue_cycles")),
       issue_fixed_(params.time("issue_fixed")),
       latency_sequential_(params.time("latency_sequential")),
       latency_random_(params.time("latency_random")),
       latency_write_(params.time("latency_write")),
       command_overhead_(params.time("command_overhead")),
-      issuer_switch_(params.time("issuer_switch")),
       map_cache_miss_(params.time("map_cache_miss")),
-      link_(params.bandwidth("link_bandwidth")),
-      write_bandwidth_(params.bandwidth("write_bandwidth")),
-      map_(params.bytes("map_cache_reach")) {
-  if (limits_.queue_depth == 0) throw ConfigError(params.path() + ".queue_depth: must be 1 or more");
+      map_fetch_contention_(params.time("map_fetch_contention")),
+      link_(rate(params, "link_bandwidth")),
+      write_bandwidth_(rate(params, "write_bandwidth")),
+      write_sustained_(rate(params, "write_bandwidth_sustained")),
+      fold_bandwidth_(params.bandwidth("fold_bandwidth")),
+      slc_buffer_(static_cast<double>(params.bytes("slc_buffer"))),
+      write_memory_(static_cast<double>(params.bytes("write_memory"))),
+      queue_(context_, {device_, kDoorbell}, {count(params, "queues"), count(params, "queue_depth"), params.time("issuer_switch")},
+             [this](std::uint32_t command) { enter(command); }),
+      controller_(count(params, "controller_cores")),
+      dies_({count(params, "media_channels"), count(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
+             rate(params, "media_bandwidth"), link_}),
+      map_(params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
+           [this](std::uint32_t command) { read(command); }) {
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
+  if (params.bytes("media_unit") < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
 }
 
 Picoseconds FlowUfs::issue_time(Hertz core_clock) const { return issue_fixed_ + from_seconds(issue_cycles_ / core_clock.value); }
 
 void FlowUfs::submit(const IoRequest& request, Callback done) {
   VITRO_CHECK(request.length > 0 && request.length <= limits_.max_transfer, "a UFS command moves 1 to max_transfer bytes");
-  Command command{request, done, {}};
-  if (in_device_.size() < limits_.queue_depth) return admit(command);
-  waiting_.push_back(command);
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(commands_.size()));
+    commands_.emplace_back();
+  }
+  const std::uint32_t command = free_.back();
+  free_.pop_back();
+  commands_[command] = {request, done, false};
+  if (queue_.in_flight() == 0) {
+    const double idle = to_seconds(context_.now() - last_end_);
+    in_slc_ = std::max(0.0, in_slc_ - idle * fold_bandwidth_.value);
+  }
+  queue_.submit(command, request.issuer);
 }
 
-void FlowUfs::admit(Command command) {
-  const IoRequest& request = command.request;
-  command.ready = context_.now() + (request.write ? latency_write_ : request.sequential ? latency_sequential_ : latency_random_);
-  in_device_.push_back(command);
-  if (!serving_) serve();
-}
-
-void FlowUfs::serve() {
-  serving_ = true;
-  const Picoseconds begin = std::max(context_.now(), in_device_.front().ready);
-  context_.at(begin, {device_, kServe}, [this] {
-    service_began_ = context_.now();
-    context_.at(service_began_ + overhead(in_device_.front().request), {device_, kTransfer}, [this] { transfer(); });
+void FlowUfs::enter(std::uint32_t command) {
+  const IoRequest& request = commands_[command].request;
+  const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
+  if (request.write) return ready_at(command, handled + latency_write_);
+  // Data and map page of a stream were fetched ahead, unless it begins with a read that is itself still on its way.
+  if (request.sequential && !random_ends_.contains(request.address)) {
+    map_.pass(request.address);
+    return ready_at(command, handled + latency_sequential_);
+  }
+  commands_[command].random = true;
+  random_ends_.insert(request.address + request.length);
+  context_.at(handled, {device_, kHandled}, [this, command] {
+    if (map_.look_up(command, commands_[command].request.address)) read(command);
   });
 }
 
-Picoseconds FlowUfs::overhead(const IoRequest& request) {
-  Picoseconds time = command_overhead_;
-  if (last_issuer_ && *last_issuer_ != request.issuer) time += issuer_switch_;
-  last_issuer_ = request.issuer;
-  // A sequential stream has its next map page fetched ahead.
-  if (map_.misses(request.address) && !request.sequential) time += map_cache_miss_;
-  return time;
+void FlowUfs::fetch_map(std::uint64_t segment) {
+  const Picoseconds fetch = map_cache_miss_ + map_fetch_contention_ * (map_.active() - 1);
+  context_.at(dies_.read(context_.now(), kPageSize, fetch, true), {device_, kMapPage}, [this, segment] {
+    const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);  // takes up again what waited
+    context_.at(handled, {device_, kMapped}, [this, segment] { map_.arrived(segment); });
+  });
 }
 
-void FlowUfs::transfer() {
-  const IoRequest& request = in_device_.front().request;
-  const Picoseconds pace = transfer_time(request.length, request.write ? write_bandwidth_ : link_);
-  dram_.submit({port_, request.length, !request.write, pace}, [this] { finish(); });
+void FlowUfs::read(std::uint32_t command) {
+  ready_at(command, dies_.read(context_.now(), commands_[command].request.length, latency_random_));
 }
 
-void FlowUfs::finish() {
-  const Command command = in_device_.front();
-  in_device_.pop_front();
-  serving_ = false;
+void FlowUfs::ready_at(std::uint32_t command, Picoseconds when) {
+  context_.at(when, {device_, kReady}, [this, command] {
+    Direction& direction = commands_[command].request.write ? down_ : up_;
+    direction.waiting.push_back(command);
+    pump(direction);
+  });
+}
+
+// Programming goes on behind the write memory: to SLC while that has room (submit() gives back what was folded while the
+// device was idle), to TLC after. A write goes at the link's rate until it would overfill the memory.
+Picoseconds FlowUfs::write_pace(Bytes length) {
+  const auto bytes = static_cast<double>(length);
+  const double to_slc = std::clamp(slc_buffer_ - in_slc_, 0.0, bytes);
+  in_slc_ += to_slc;
+  const double rate = to_slc > 0 ? write_bandwidth_.value : write_sustained_.value;
   const Picoseconds now = context_.now();
-  moved_.add(service_began_, now, static_cast<double>(command.request.length));
-  if (context_.tracing()) context_.span(track_, service_began_, now, command.request.write ? "write" : "read");
-  if (!waiting_.empty()) {
-    const Command next = waiting_.front();
-    waiting_.pop_front();
-    admit(next);
-  }
-  if (!serving_ && !in_device_.empty()) serve();
-  Callback done = command.done;
-  done();
+  programmed_ = std::max(programmed_, now) + from_seconds(bytes / rate);
+  return std::max(transfer_time(length, link_), programmed_ - from_seconds(write_memory_ / rate) - now);
 }
 
-void register_ufs(Registry& registry) {
-  registry.add(Entry<StorageModel>{"ufs.flow",
-                                   "UFS: issue cost on a core, overlapped latency, serial service, DMA through DRAM",
-                                   FlowUfs::params(),
-                                   {},
-                                   [](const Site& site, const Params& params) { return std::make_unique<FlowUfs>(site, params); }});
+void FlowUfs::pump(Direction& direction) {
+  if (direction.busy || direction.waiting.empty()) return;
+  const std::uint32_t command = direction.waiting.front();
+  direction.waiting.pop_front();
+  direction.busy = true;
+  direction.began = context_.now();
+  const IoRequest& request = commands_[command].request;
+  const Picoseconds pace = request.write ? write_pace(request.length) : transfer_time(request.length, link_);
+  dram_.submit({port_, request.length, !request.write, pace}, [this, command] { finish(command); });
+}
+
+void FlowUfs::finish(std::uint32_t command) {
+  const Command ended = commands_[command];
+  free_.push_back(command);
+  const Picoseconds now = context_.now();
+  Direction& direction = ended.request.write ? down_ : up_;
+  direction.moved.add(direction.began, now, static_cast<double>(ended.request.length));
+  if (context_.tracing()) context_.span(track_, direction.began, now, ended.request.write ? "write" : "read");
+  direction.busy = false;
+  if (ended.random) random_ends_.erase(random_ends_.find(ended.request.address + ended.request.length));
+  queue_.complete(ended.request.issuer);
+  last_end_ = now;
+  pump(direction);
+  Callback done = ended.done;
+  done();
 }
 
 }  // namespace vitro::hw

@@ -1,40 +1,55 @@
-// UFS at flow fidelity. A command costs its issuing core time; in the device its latency overlaps with others in the
-// queue, then commands are served one at a time in order: overhead, map look-up, and the transfer, which is DMA into
-// DRAM and shares its bandwidth (PowerInfer-2 2.3.2: block size, data range, core and queue effects).
+// UFS at flow fidelity: closed forms whose constants are derived from the detailed twin (ufs/characterize.hpp). A command
+// costs its issuing core time, enters through the host queue, is handled by the controller, waits for map and flash, and
+// then takes its direction of the link as one transfer, which is DMA and shares the DRAM's bandwidth (PowerInfer-2 2.3.2:
+// block size, data range, core and queue effects). The host says which reads are sequential.
 #pragma once
 #include <deque>
-#include <optional>
+#include <set>
+#include <vector>
 
 #include "hw_models/odometer.hpp"
-#include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
-#include "hw_models/ufs/map_cache.hpp"
+#include "hw_models/ufs/busy_dies.hpp"
+#include "hw_models/ufs/host_queue.hpp"
+#include "hw_models/ufs/map_fetcher.hpp"
+#include "hw_models/ufs/servers.hpp"
 #include "hw_models/ufs/storage.hpp"
 
 namespace vitro::hw {
 
 class FlowUfs final : public StorageModel {
  public:
+  // Throws ConfigError on counts or bandwidths of zero.
   FlowUfs(const Site& site, const Params& params);
-  static std::vector<ParamSpec> params();
 
   const StorageLimits& limits() const override { return limits_; }
   Picoseconds issue_time(Hertz core_clock) const override;
   void submit(const IoRequest& request, Callback done) override;
-  double bytes_moved(Picoseconds begin, Picoseconds end) override { return moved_.sum(begin, end); }
+  double bytes_moved(Picoseconds begin, Picoseconds end) override { return up_.moved.sum(begin, end) + down_.moved.sum(begin, end); }
+
+  const HostQueue& queue() const { return queue_; }
 
  private:
   struct Command {
     IoRequest request;
     Callback done;
-    Picoseconds ready{0};  // when the device could start to transfer
+    bool random = false;  // pays for flash itself
+  };
+  // One direction of the link, which is full duplex; commands go in the order in which they get ready.
+  struct Direction {
+    std::deque<std::uint32_t> waiting;
+    bool busy = false;
+    Picoseconds began{0};
+    Odometer moved;
   };
 
-  void admit(Command command);
-  void serve();
-  void transfer();
-  void finish();
-  Picoseconds overhead(const IoRequest& request);
+  void enter(std::uint32_t command);
+  void fetch_map(std::uint64_t segment);
+  void read(std::uint32_t command);
+  void ready_at(std::uint32_t command, Picoseconds when);
+  void pump(Direction& direction);
+  void finish(std::uint32_t command);
+  Picoseconds write_pace(Bytes length);
 
   Context& context_;
   DramModel& dram_;
@@ -44,16 +59,20 @@ class FlowUfs final : public StorageModel {
   StorageLimits limits_;
   double issue_cycles_;
   Picoseconds issue_fixed_, latency_sequential_, latency_random_, latency_write_;
-  Picoseconds command_overhead_, issuer_switch_, map_cache_miss_;
-  BytesPerSecond link_, write_bandwidth_;
-  MapCache map_;
+  Picoseconds command_overhead_, map_cache_miss_, map_fetch_contention_;
+  BytesPerSecond link_, write_bandwidth_, write_sustained_, fold_bandwidth_;
+  double slc_buffer_, write_memory_;
+  HostQueue queue_;
+  Servers controller_;
+  BusyDies dies_;
+  MapFetcher map_;
+  std::multiset<std::uint64_t> random_ends_;  // where the random reads in flight end
 
-  std::deque<Command> waiting_;    // beyond the queue depth, still with the driver
-  std::deque<Command> in_device_;  // front: being served
-  bool serving_ = false;
-  Picoseconds service_began_{0};
-  std::optional<std::uint16_t> last_issuer_;
-  Odometer moved_;
+  std::vector<Command> commands_;
+  std::vector<std::uint32_t> free_;
+  Direction up_, down_;
+  double in_slc_ = 0;  // bytes that wait for folding
+  Picoseconds last_end_{0}, programmed_{0};  // when what was written so far is in flash
 };
 
 }  // namespace vitro::hw

@@ -21,7 +21,7 @@ std::string message_of(const std::vector<std::string>& overrides) {
 TEST(Soc, wrong_device_files_end_in_one_clear_message) {
   EXPECT_THAT(message_of({"dram="}), HasSubstr("dram: is missing"));
   EXPECT_THAT(message_of({"ufs="}), HasSubstr("ufs: is missing"));
-  EXPECT_THAT(message_of({"ufs.model=nvme"}), AllOf(HasSubstr("nvme.flow"), HasSubstr("expected one of: ufs.flow")));
+  EXPECT_THAT(message_of({"ufs.model=nvme"}), AllOf(HasSubstr("nvme.flow"), HasSubstr("expected one of: ufs.detailed, ufs.flow")));
   EXPECT_THAT(message_of({"npu.fidelity=detailed"}), HasSubstr(".detailed"));
   EXPECT_THAT(message_of({"dram.bandwidth=20"}), AllOf(HasSubstr("dram.bandwidth"), HasSubstr("has no unit")));
   EXPECT_THAT(message_of({"ufs.queue_dept=4"}), HasSubstr("did you mean \"queue_depth\"?"));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "hw_models/dram/flow.hpp"
+#include "hw_models/ufs/parameters.hpp"
 #include "hw_models/ufs/flow.hpp"
 #include "tests/hw_models/context.hpp"
 
@@ -22,14 +23,28 @@ struct Ufs {
     const Node changes = parse_yaml("{" + extra + "}", "t");
     for (const auto& [key, value] : changes.entries()) node.set(key, value);
     Reader reader(node, "ufs");
-    params = Params(reader, FlowUfs::params());
-    const PortId port = dram->add_port({"ufs", {4.096e9}});
+    params = Params(reader, flow_ufs_params());
+    const PortId port = dram->add_port({"ufs", {20e9}});
     model = std::make_unique<FlowUfs>(Site{context, "ufs", dram.get(), port}, params);
   }
   void read(std::uint64_t address, bool sequential = false, std::uint16_t issuer = 0, bool write = false) {
     model->submit({address, 4096, write, sequential, issuer}, [this] { ends.push_back(context.now()); });
   }
 
+  // Has the first map page fetched; times count from here.
+  void warm_up() {
+    read(0);
+    context.run();
+    begin = context.now();
+    ends.clear();
+  }
+  std::vector<Picoseconds> times() const {
+    std::vector<Picoseconds> times;
+    for (const Picoseconds end : ends) times.push_back(end - begin);
+    return times;
+  }
+
+  Picoseconds begin{0};
   TestContext context;
   Params dram_params, params;
   std::unique_ptr<FlowDram> dram;
@@ -75,11 +90,54 @@ TEST(FlowUfs, reads_outside_the_map_cache_pay_for_the_miss) {
   EXPECT_EQ(ufs.ends[3] - ufs.ends[2], 16 * kUs);  // evicted by the third
 }
 
-TEST(FlowUfs, a_queue_that_changes_hands_loses_time) {
+TEST(FlowUfs, a_queue_that_several_cores_share_loses_time) {
   Ufs ufs("issuer_switch: 4 us");
   for (const std::uint16_t issuer : {0, 0, 1, 0}) ufs.read(0, false, issuer);
   ufs.context.run();
-  EXPECT_EQ(ufs.ends, (std::vector{11 * kUs, 12 * kUs, 17 * kUs, 22 * kUs}));
+  EXPECT_EQ(ufs.ends, (std::vector{11 * kUs, 12 * kUs, 15 * kUs, 19 * kUs}));
+}
+
+TEST(FlowUfs, a_stream_behind_a_random_read_in_flight_is_not_read_ahead) {
+  Ufs ufs;
+  ufs.read(0);
+  ufs.read(4096, true);
+  ufs.read(8192, true);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, (std::vector{11 * kUs, 12 * kUs, 13 * kUs}));
+  ufs.read(12288, true);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends.back(), 13 * kUs + 3 * kUs);
+}
+
+TEST(FlowUfs, the_controller_works_on_one_command_at_a_time) {
+  Ufs one("command_overhead: 2 us"), two("command_overhead: 2 us, controller_cores: 2");
+  for (Ufs* ufs : {&one, &two}) {
+    ufs->warm_up();
+    for (unsigned i = 0; i < 4; ++i) ufs->read(4096 * i);
+    ufs->context.run();
+  }
+  EXPECT_EQ(one.times(), (std::vector{13 * kUs, 15 * kUs, 17 * kUs, 19 * kUs}));
+  EXPECT_EQ(two.times(), (std::vector{13 * kUs, 14 * kUs, 15 * kUs, 16 * kUs}));
+}
+
+// Four fetches of 5 us; reads of one segment share one.
+TEST(FlowUfs, map_fetches_are_few_and_shared) {
+  Ufs ufs("map_cache_reach: 4 GiB, map_cache_miss: 5 us, map_fetches: 2, queue_depth: 8");
+  for (const std::uint64_t segment : {0, 1, 2, 3, 3}) ufs.read(segment * 4 * MiB);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, (std::vector{16 * kUs, 17 * kUs, 21 * kUs, 22 * kUs, 23 * kUs}));
+}
+
+// With one die the second read waits for half of what the first takes on average, the third for one and a half.
+TEST(FlowUfs, random_reads_wait_for_the_dies_that_others_use) {
+  Ufs ufs("media_time: 10 us, media_dies: 1, queue_depth: 8");
+  ufs.warm_up();
+  for (unsigned i = 0; i < 3; ++i) ufs.read(4096 * i);
+  ufs.context.run();
+  const Picoseconds expected[] = {11 * kUs, 16 * kUs, 26 * kUs};
+  ASSERT_EQ(ufs.ends.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_LE(ufs.times()[i] - expected[i], Picoseconds(1)) << i;  // the DRAM rounds up
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_GE(ufs.times()[i], expected[i]) << i;
 }
 
 TEST(FlowUfs, issuing_costs_a_slower_core_more) {
@@ -103,6 +161,37 @@ TEST(FlowUfs, writes_run_at_their_own_bandwidth) {
   ufs.context.run();
   EXPECT_EQ(ufs.ends, std::vector{22 * kUs});
   EXPECT_EQ(ufs.dram->totals().bytes_read, 4096);
+}
+
+TEST(FlowUfs, writes_go_at_the_link_until_the_memory_is_full_and_at_tlc_when_the_buffer_is) {
+  Ufs ufs("latency_write: 0 us, write_memory: 8 KiB, slc_buffer: 16 KiB, write_bandwidth_sustained: 0.4096 GB/s, "
+          "fold_bandwidth: 4.096 GB/s");
+  for (unsigned i = 0; i < 8; ++i) ufs.read(4096 * i, false, 0, true);
+  ufs.context.run();
+  // Programming 4 KiB takes 2 us to SLC and 10 us to TLC; memory holds two of them.
+  EXPECT_EQ(ufs.ends[2], 3 * kUs);
+  EXPECT_EQ(ufs.ends[7] - ufs.ends[6], 10 * kUs);
+  // 20 us of quiet fold more than the buffer holds.
+  ufs.context.run_until(ufs.context.now() + 40 * kUs);
+  const Picoseconds begin = ufs.context.now();
+  ufs.read(0, false, 0, true);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends.back() - begin, 1 * kUs);
+}
+
+TEST(FlowUfs, reads_and_writes_have_a_direction_of_the_link_each) {
+  Ufs ufs("latency_write: 10 us");
+  ufs.read(0);
+  ufs.read(4096, false, 0, true);
+  ufs.context.run();
+  EXPECT_EQ(ufs.ends, (std::vector{11 * kUs, 12 * kUs}));  // a write takes 2 us
+  EXPECT_EQ(ufs.model->bytes_moved(Picoseconds(0), ufs.context.now()), 8192);
+}
+
+TEST(FlowUfs, counts_and_rates_of_zero_are_refused) {
+  for (const char* change : {"queue_depth: 0", "queues: 0", "controller_cores: 0", "map_fetches: 0", "max_transfer: 1 KiB"}) {
+    EXPECT_THROW(Ufs{change}, ConfigError) << change;
+  }
 }
 
 }  // namespace

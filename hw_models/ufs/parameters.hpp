@@ -1,0 +1,13 @@
+// Parameters of the flash models. One block of a device file serves both fidelities: each model names the other's keys too
+// and ignores them, so that `fidelity:` can be changed without touching the rest.
+#pragma once
+#include <vector>
+
+#include "hw_models/params.hpp"
+
+namespace vitro::hw {
+
+std::vector<ParamSpec> flow_ufs_params();
+std::vector<ParamSpec> detailed_ufs_params();
+
+}  // namespace vitro::hw
