@@ -55,7 +55,10 @@ def _times(value, factor):
     if isinstance(value, dict):
         return {key: inner if key in ("kind", "source") else _times(inner, factor) for key, inner in value.items()}
     number, _, unit = str(value).partition(" ")
-    return f"{float(number) * factor} {unit}" if unit else float(number) * factor
+    if unit:
+        return f"{float(number) * factor} {unit}"
+    # Bare numbers may be counts, and there is nothing below one core or one channel.
+    return max(float(number) * factor, min(float(number), 1.0))
 
 
 def _numbers(node):
