@@ -70,6 +70,9 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
   engine.record = reader.text("record", "");
   engine.replay = reader.text("replay", "");
+  // `numerics: off` computes nothing: outcomes come from the recording if there is one, else from the profile.
+  if (!reader.boolean("numerics", true) && engine.numerics())
+    engine.function = engine.replay.empty() ? FunctionKind::draw : FunctionKind::replay;
   if (std::optional<Reader> drawn = reader.optional_child("profile")) profile = read_profile(std::move(*drawn));
   if (engine.function == FunctionKind::replay && engine.replay.empty()) reader.fail("replay", "is missing: engine.function is replay");
   reader.ignore("name");

@@ -74,6 +74,12 @@ TEST(Experiment, a_simulation_needs_a_device_and_shapes_need_a_source_of_outcome
   EXPECT_NE(error_of("engine.function", "\"replay\"").find("engine.replay"), std::string::npos);
 }
 
+TEST(Experiment, numerics_off_draws_or_replays) {
+  EXPECT_EQ(read_with("engine.numerics", "false").engine.function, FunctionKind::draw);
+  EXPECT_EQ(read_with("engine", R"({"numerics": false, "replay": "a.rec"})").engine.function, FunctionKind::replay);
+  EXPECT_EQ(read_with("engine.numerics", "true").engine.function, FunctionKind::compute);
+}
+
 TEST(Experiment, ranges_are_checked) {
   EXPECT_NE(error_of("workload.batch", "0").find("from 1"), std::string::npos);
   EXPECT_NE(error_of("workload.output_tokens", "1.5").find("whole number"), std::string::npos);
