@@ -1,6 +1,7 @@
 // ComputeModel: the contract of everything that computes: a CPU core, an NPU, a GPU. It prices work; it computes nothing.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "engine/base/units.hpp"
@@ -18,8 +19,12 @@ struct KernelPrice {
 struct Work {
   std::uint16_t kernel = 0;       // KernelPrice::id
   std::uint32_t rows = 1;         // batch rows; matrix units pad them to whole tiles
+  std::uint32_t columns = 0;      // of a product's output (the slice of it); 0: no product
+  std::uint32_t depth = 0;        // what a product sums over
   Bytes read_bytes = 0;           // from DRAM
+  Bytes weight_bytes = 0;         // of these, the first operand of a product
   Bytes written_bytes = 0;        // to DRAM
+  Bytes tcm_bytes = 0;            // read from and written to the unit's own memory
   std::uint64_t macs = 0;         // multiply-adds on weights and KV
   std::uint64_t elementwise = 0;  // other arithmetic, scalar operations
   std::uint64_t lookups = 0, conversions = 0;
@@ -30,7 +35,9 @@ struct Work {
 struct HandOff {
   Picoseconds wake_up{0};    // an idle unit: from submission to its first instruction
   Picoseconds hand_back{0};  // from its last instruction to whoever waits
+  Picoseconds build{0};      // of one graph that was not built ahead of time
   Picoseconds load{0};       // one graph, apart from moving its bytes
+  Picoseconds switch_graph{0};  // before a launch of another graph than the last
   Bytes session_limit = 0;   // bytes that it can map; 0: no limit of its own
   bool static_graphs = false;
 };
@@ -41,6 +48,8 @@ class ComputeModel {
 
   virtual const HandOff& hand_off() const = 0;
   virtual KernelPrice kernel(std::string_view variant, std::string_view format) = 0;
+  // Why the unit can not run an operator on operands of a format at all, such as "layernorm runs on the CPU"; empty: it can.
+  virtual std::string objection(std::string_view /*op*/, std::string_view /*format*/) const { return {}; }
   // `done` runs as an event at the time when the call ends. Requires: no call is in progress.
   virtual void submit(const Work& work, Callback done) = 0;
   // System work (drivers, the policy) takes the unit for `duration`: a call in progress ends that much later.

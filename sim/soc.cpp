@@ -51,8 +51,9 @@ Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry)
   description_ = root.text("description", "");
   build_dram(root);
   build_cpu(root);
-  if (root.has("npu")) build_npu(root);
-  root.ignore("npu");
+  build_accelerator(root, "npu", "hexagon");
+  build_accelerator(root, "ane", "ane");
+  build_accelerator(root, "gpu", "gpu");
   build_storage(root);
   if (std::optional<Reader> reader = root.optional_child("power")) {
     power_.emplace(*reader);
@@ -101,13 +102,14 @@ void Soc::build_cpu(Reader& root) {
   reader.finish();
 }
 
-void Soc::build_npu(Reader& root) {
-  Reader reader = root.child("npu");
-  const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "hexagon");
+void Soc::build_accelerator(Reader& root, std::string_view name, std::string_view family) {
+  if (!root.has(name)) return;
+  Reader reader = root.child(name);
+  const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, family);
   params_.push_back(read_params(reader, entry));
   const hw::Params& params = *params_.back();
-  const hw::PortId port = dram_->add_port({"npu", params.bandwidth("dma_bandwidth"), hw::kMemoryController, 1});
-  processors_.push_back({"npu", "npu", entry.make({context_, "npu", dram_.get(), port}, params), &params});
+  const std::string unit(name);
+  processors_.push_back({unit, unit, entry.make({context_, unit, dram_.get(), hw::kMemoryController}, params), &params});
 }
 
 void Soc::build_storage(Reader& root) {

@@ -19,7 +19,7 @@ namespace vitro::sim {
 
 struct Processor {
   std::string name;        // "cpu0" (fastest first) ..., "npu"
-  std::string core_class;  // "big", "mid", "little", "npu"
+  std::string core_class;  // "big", "mid", "little"; of an accelerator its name
   std::unique_ptr<hw::ComputeModel> model;
   const hw::Params* params = nullptr;
 };
@@ -53,7 +53,7 @@ class Soc {
  private:
   void build_dram(Reader& root);
   void build_cpu(Reader& root);
-  void build_npu(Reader& root);
+  void build_accelerator(Reader& root, std::string_view name, std::string_view family);
   void build_storage(Reader& root);
 
   std::string name_, description_;

@@ -10,7 +10,7 @@
 namespace vitro::sim {
 namespace {
 
-enum Kind : std::uint16_t { kBegin = 100, kLoaded };
+enum Kind : std::uint16_t { kBegin = 100, kSwitched };
 
 // Size of a graph's description: PowerInfer-2 4.1.3 names 10 KB for a graph of a few operators (pi2_npu_graph_size).
 constexpr Bytes kGraphBytesPerCall = 2 * KiB;
@@ -40,6 +40,7 @@ void SimUnit::submit(const Graph& graph, const Bindings& bindings, Completion<Ru
   Job job;
   job.bound = std::make_unique<Chain>(bind(loaded->second.spec, bindings));
   job.chain = job.bound.get();
+  job.graph = graph.id;
   job.done = &done;
   enqueue(std::move(job));
 }
@@ -80,7 +81,10 @@ void SimUnit::begin_job() {
   if (job.chain == nullptr) return job.block();
   call_ = 0;
   result_ = RunResult{};
-  begin_call();
+  const Picoseconds change = core_.model().hand_off().switch_graph;
+  const bool changes = job.graph != 0 && std::exchange(last_graph_, job.graph) != job.graph;
+  if (!changes || change.count() == 0) return begin_call();
+  s_.executor.at(s_.executor.device_now() + change, {device_, kSwitched}, [this] { begin_call(); });
 }
 
 void SimUnit::begin_call() {
@@ -138,6 +142,10 @@ Bytes SimUnit::mapped_by(const GraphSpec& spec) const {
 
 Task<Result<Graph>> SimUnit::load(GraphSpec spec) {
   const Bytes size = spec.calls.size() * kGraphBytesPerCall;
+  for (const KernelCall& call : spec.calls) {
+    const std::string why = core_.model().objection(to_string(call.op), to_string(call.in.empty() ? Format::f32 : call.in[0].format));
+    if (!why.empty()) co_return Result<Graph>(Status{Code::unsupported_shape, fmt::format("{}: {}", caps_.name, why)});
+  }
   Loaded loaded{std::move(spec), 0};
   loaded.mapped = mapped_by(loaded.spec) + size;
   if (caps_.session_limit > 0 && mapped_ + loaded.mapped > caps_.session_limit) {
@@ -146,7 +154,8 @@ Task<Result<Graph>> SimUnit::load(GraphSpec spec) {
                                        format_bytes(loaded.mapped), format_bytes(mapped_), format_bytes(caps_.session_limit))});
   }
   mapped_ += loaded.mapped;
-  const Picoseconds ready = s_.executor.now() + core_.model().hand_off().load;
+  const hw::HandOff& hand_off = core_.model().hand_off();
+  const Picoseconds ready = s_.executor.now() + hand_off.load + (loaded.spec.built ? Picoseconds(0) : hand_off.build);
   co_await sleep_until(s_.executor, ready);
   const Graph graph{next_graph_++, size};
   graphs_.emplace(graph.id, std::move(loaded));

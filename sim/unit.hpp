@@ -51,6 +51,7 @@ class SimUnit final : public ComputeUnit {
     std::unique_ptr<Chain> bound;
     Completion<RunResult>* done = nullptr;
     hw::Callback block;  // without a chain
+    std::uint32_t graph = 0;  // of a launch
     Picoseconds from{0};
     std::vector<OperandSums> sums;  // per call, taken at submission
   };
@@ -81,7 +82,7 @@ class SimUnit final : public ComputeUnit {
   Picoseconds call_began_{0};
   RunResult result_;
   std::map<std::uint32_t, Loaded> graphs_;
-  std::uint32_t next_graph_ = 1;
+  std::uint32_t next_graph_ = 1, last_graph_ = 0;
   Bytes mapped_ = 0;
 };
 

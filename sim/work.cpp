@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/blocks.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -17,6 +20,10 @@ Format priced_format(const KernelCall& call) {
 Bytes dram_bytes(const std::array<Bytes, kPlacements>& by_placement) {
   return by_placement[static_cast<std::size_t>(Placement::dram)] + by_placement[static_cast<std::size_t>(Placement::npu_mapped)] +
          by_placement[static_cast<std::size_t>(Placement::gpu)];
+}
+
+Bytes tcm_bytes(const std::array<Bytes, kPlacements>& by_placement) {
+  return by_placement[static_cast<std::size_t>(Placement::npu_tcm)];
 }
 
 }  // namespace
@@ -37,8 +44,18 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   hw::Work work;
   if (counts.macs > 0) work.kernel = price(call.variant, priced_format(call)).id;
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
+  if (call.op == Op::matmul) {
+    const View& weights = call.in[0];
+    work.columns = call.rows ? static_cast<std::uint32_t>(call.rows->size())
+                             : std::min(call.slice.count, weights.shape[0] - call.slice.first);
+    work.depth = weights.shape[1];
+    if (weights.memory.placement() != Placement::npu_tcm) {
+      work.weight_bytes = work.columns * row_bytes(weights.format, work.depth);
+    }
+  }
   work.read_bytes = dram_bytes(counts.read);
   work.written_bytes = dram_bytes(counts.written);
+  work.tcm_bytes = tcm_bytes(counts.read) + tcm_bytes(counts.written);
   work.macs = counts.macs;
   work.elementwise = counts.elementwise;
   work.lookups = counts.lookups;

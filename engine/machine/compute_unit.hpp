@@ -37,6 +37,7 @@ struct Graph {
 struct GraphSpec {
   std::string name;
   Chain calls;
+  bool built = false;  // ahead of time, by a planner: load() only loads
 };
 
 struct Bindings {

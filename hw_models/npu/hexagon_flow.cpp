@@ -29,7 +29,7 @@ std::vector<ParamSpec> FlowHexagon::params() { return {std::begin(kParams), std:
 FlowHexagon::FlowHexagon(const Site& site, const Params& params)
     : context_(site.context),
       dram_(*site.dram),
-      port_(site.port),
+      port_(dram_.add_port({site.name, params.bandwidth("dma_bandwidth"), site.port, 1})),
       device_(context_.device(site.name)),
       call_overhead_(params.time("call_overhead")),
       rates_(params.table("macs_per_second"), params.positive("macs_per_second_otherwise")),

@@ -25,7 +25,7 @@ TEST(Soc, wrong_device_files_end_in_one_clear_message) {
   EXPECT_THAT(message_of({"npu.fidelity=detailed"}), HasSubstr(".detailed"));
   EXPECT_THAT(message_of({"dram.bandwidth=20"}), AllOf(HasSubstr("dram.bandwidth"), HasSubstr("has no unit")));
   EXPECT_THAT(message_of({"ufs.queue_dept=4"}), HasSubstr("did you mean \"queue_depth\"?"));
-  EXPECT_THAT(message_of({"gpu={model: adreno}"}), HasSubstr("gpu: unknown key"));
+  EXPECT_THAT(message_of({"tpu={model: edge}"}), HasSubstr("tpu: unknown key"));
   EXPECT_THAT(message_of({"core.cores=0"}), HasSubstr("cpu.big.cores"));
   EXPECT_THAT(message_of({"core.elementwise_per_cycle=0"}), HasSubstr("cpu.big.elementwise_per_cycle: is 0"));
   EXPECT_THAT(message_of({"core.clock=0 GHz"}), HasSubstr("cpu.big.clock: is 0"));
