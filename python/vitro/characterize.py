@@ -21,7 +21,7 @@ BOUND_WITHIN = 0.005  # of a published bound: those are rounded figures
 
 # Published units in the SI units that probes answer in.
 _UNITS = {"GB/s": 1e9, "MB/s": 1e6, "GFLOPS": 1e9, "TFLOPS": 1e12, "tokens/s": 1, "K IOPS": 1e3, "us": 1e-6, "ms": 1e-3, "s": 1,
-          "x": 1, "%": 0.01}
+          "x": 1, "%": 0.01, "CPI / count": 1, "instruction packets": 1}
 
 
 def load_figures(folder=None):
@@ -54,8 +54,15 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
               "given": [row for key in mine if mine[key]["class"] == "given" for row in given_rows(figures[key], mine[key], tree)]}
     if sensitivity:
         from .sensitivity import sensitivities
-        answer["sensitivity"] = sensitivities(tree, str(path), mine, found, results, progress)
+        answer["sensitivity"] = sensitivities(tree, str(path), mine, results, progress)
     return answer
+
+
+def by_leaf(key, answer):
+    """-> {row id: answer with one measure}: an answer may name a measure for each number of its figure."""
+    if not isinstance(answer.get("measure"), dict):
+        return {key: answer}
+    return {f"{key}.{leaf}": {**answer, "measure": measure} for leaf, measure in answer["measure"].items()}
 
 
 def wanted(answer):
@@ -85,7 +92,10 @@ def run_probes(requests, progress=None):
 
 
 def measured(answer, result):
-    """The answer's number in SI units; None when no probe gives it. result(probe, args) -> what the probe said."""
+    """The answer's number in SI units, {leaf: number} when its measure is a map; None when no probe gives it.
+    result(probe, args) -> what the probe said."""
+    if isinstance(answer.get("measure"), dict):
+        return {leaf: measured({**answer, "measure": measure}, result) for leaf, measure in answer["measure"].items()}
     values = [result(probe, args)["measures"][measure] for probe, args, measure in wanted(answer)]
     if not values:
         return None
@@ -100,7 +110,8 @@ def rows_of(figure, answer, value):
     if figure.get("status") == "reserved":
         leaves = [(f".{leaf}", None) for leaf in figure.get("leaves", [])] or [("", None)]
         return [_row(figure, answer, suffix, None, value, "reserved") for suffix, _ in leaves]
-    return [_row(figure, answer, suffix, expected, value) for suffix, expected in leaves_of(figure["value"])]
+    return [_row(figure, answer, suffix, expected, value.get(suffix[1:]) if isinstance(value, dict) else value)
+            for suffix, expected in leaves_of(figure["value"])]
 
 
 def leaves_of(value, suffix=""):
@@ -155,7 +166,8 @@ def _given(name, expected, unit, parameter, device):
     stated = parameter_of(device, parameter)
     stated = stated.get("value") if isinstance(stated, dict) else stated
     number, _, own_unit = str(stated).partition(" ")
-    agrees = stated is not None and float(number) == expected and own_unit in ("", unit)
+    low, high = expected if _is_range(expected) else (expected, expected)
+    agrees = stated is not None and low <= float(number) <= high and own_unit in ("", unit)
     return {"id": name, "parameter": parameter, "expected": expected, "unit": unit, "stated": stated, "agrees": agrees}
 
 

@@ -2,14 +2,16 @@
 import copy
 import json
 
-from .characterize import measured, parameter_of, request_key, run_probes, wanted
+from .characterize import by_leaf, measured, parameter_of, request_key, run_probes, wanted
 
 FACTORS = (0.8, 1.2)
 VISIBLE = 0.0005  # smaller changes are left out
 
 
-def sensitivities(device, path, answers, values, results, progress=None):
+def sensitivities(device, path, answers, results, progress=None):
     """-> [{"id", "parameter", "low", "high"}]: relative change of the row at -20 % and +20 %; less than VISIBLE is left out."""
+    answers = {row: one for key, answer in answers.items() for row, one in by_leaf(key, answer).items()}
+    values = {row: measured(one, lambda probe, args: results[request_key(path, probe, args)]) for row, one in answers.items()}
     cases = []
     for key, answer in answers.items():
         if values[key] is not None:
