@@ -22,8 +22,19 @@ Bytes dram_bytes(const std::array<Bytes, kPlacements>& by_placement) {
          by_placement[static_cast<std::size_t>(Placement::gpu)];
 }
 
-Bytes tcm_bytes(const std::array<Bytes, kPlacements>& by_placement) {
-  return by_placement[static_cast<std::size_t>(Placement::npu_tcm)];
+// What the call's operands occupy of the unit's own memory, each lease once however often it is read.
+Bytes tcm_bytes(const KernelCall& call) {
+  boost::container::static_vector<std::uint64_t, 5> seen;
+  Bytes sum = 0;
+  const auto add = [&](const View& view) {
+    if (!view.memory || view.memory.placement() != Placement::npu_tcm) return;
+    if (std::find(seen.begin(), seen.end(), view.memory.id()) != seen.end()) return;
+    seen.push_back(view.memory.id());
+    sum += view.memory.size();
+  };
+  for (const View& view : call.in) add(view);
+  for (const View& view : call.out) add(view);
+  return sum;
 }
 
 }  // namespace
@@ -55,7 +66,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   }
   work.read_bytes = dram_bytes(counts.read);
   work.written_bytes = dram_bytes(counts.written);
-  work.tcm_bytes = tcm_bytes(counts.read) + tcm_bytes(counts.written);
+  work.tcm_bytes = tcm_bytes(call);
   work.macs = counts.macs;
   work.elementwise = counts.elementwise;
   work.lookups = counts.lookups;

@@ -5,74 +5,60 @@
 namespace vitro::hw {
 namespace {
 
-constexpr ParamSpec kParams[] = {
-    {"dma_bandwidth", Dimension::bandwidth, "", ""},     // its port at the DRAM
-    {"stream_bandwidth", Dimension::bandwidth, "", ""},  // of weights through a kernel, alone on the DRAM
-    {"session_limit", Dimension::bytes, "", ""},
-    {"launch", Dimension::time, "100 us", "a round trip through the shared-buffer queue of the DSP, order of magnitude"},
-    {"hand_back", Dimension::time, "10 us", "the CPU's side of that queue, order of magnitude"},
-    {"load", Dimension::time, "500 us", "preparing one static graph, order of magnitude"},
-    {"call_overhead", Dimension::time, "2 us", "one operator inside a graph: descriptors and thread barrier"},
-    {"macs_per_second_otherwise", Dimension::none, "16e9", "one HVX thread on float16, for kernels without a measured rate"},
-    {"elementwise_per_second", Dimension::none, "64e9", "four HVX threads of 16e9 half-precision operations"},
-    {"conversions_per_second", Dimension::none, "256e9", "four HVX threads, 64 lanes, one conversion per cycle at 1 GHz"},
-    {"lookups_per_second", Dimension::none, "256e9", "vlut16 on four HVX threads at 0.5 instructions per cycle"},
-    {"tile_rows", Dimension::none, "32", "HMX fp16 tile: 32 activation rows, used or not"},
-};
+// Groups that are followed, and those among which the rhythm is taken: after the start, before the end empties the pipeline.
+constexpr std::uint32_t kFollowed = 16, kFrom = 4, kTo = 9;
 
-enum Kind : std::uint16_t { kStart, kEnd };
+double pass_seconds(const TilePlanner& planner, const TilePlan& plan, const Pass& pass) {
+  const std::uint32_t groups = std::min(pass.groups, kFollowed);
+  double full[kStages], last[kStages], end[kStages][kFollowed];
+  std::uint32_t next[kStages] = {};
+  for (const Stage stage : {kIn, kVector, kMatrix, kOut}) {
+    full[stage] = planner.time(plan, pass.full, stage);
+    last[stage] = planner.time(plan, pass.last, stage);
+  }
+  // Free from: memory, HVX, HMX. A vector load keeps its thread waiting.
+  const std::size_t memory = plan.path == Path::vector_load ? 1 : 0;
+  const std::size_t unit_of[kStages] = {memory, 1, 2, memory};
+  const double arrived = planner.load_time(plan, pass.activations, 1), prepared = arrived + pass.prepare;
+  double free[3] = {arrived, prepared, 0};
+
+  while (next[kOut] < groups) {
+    double earliest = 0;
+    int chosen = -1;
+    for (const int s : {kOut, kMatrix, kVector, kIn}) {  // what empties buffers goes first
+      const std::uint32_t j = next[s];
+      const bool waits_for_buffer = s != kOut && j >= kBuffers;
+      if (j == groups || (s != kIn && j == next[s - 1]) || (waits_for_buffer && j - kBuffers >= next[s + 1])) continue;
+      if (!pass.in_turn(static_cast<Stage>(s), j, groups, next)) continue;
+      double start = s == kIn ? 0 : std::max(prepared, end[s - 1][j]);
+      if (j > 0) start = std::max(start, end[s][j - 1]);
+      if (waits_for_buffer) start = std::max(start, end[s + 1][j - kBuffers]);
+      if ((j + 1 == groups ? last : full)[s] > 0) start = std::max(start, free[unit_of[s]]);
+      if (chosen < 0 || start < earliest) {
+        earliest = start;
+        chosen = s;
+      }
+    }
+    const std::uint32_t j = next[chosen]++;
+    const double time = (j + 1 == groups ? last : full)[chosen];
+    end[chosen][j] = earliest + time;
+    if (time > 0) free[unit_of[chosen]] = earliest + time;
+  }
+  double seconds = end[kOut][groups - 1];
+  if (pass.groups > groups) seconds += (pass.groups - groups) * (end[kOut][kTo] - end[kOut][kFrom]) / (kTo - kFrom);
+  return seconds;
+}
 
 }  // namespace
 
-std::vector<ParamSpec> FlowHexagon::params() { return {std::begin(kParams), std::end(kParams)}; }
-
-FlowHexagon::FlowHexagon(const Site& site, const Params& params)
-    : context_(site.context),
-      dram_(*site.dram),
-      port_(dram_.add_port({site.name, params.bandwidth("dma_bandwidth"), site.port, 1})),
-      device_(context_.device(site.name)),
-      call_overhead_(params.time("call_overhead")),
-      rates_(params.table("macs_per_second"), params.positive("macs_per_second_otherwise")),
-      elementwise_per_second_(params.positive("elementwise_per_second")),
-      conversions_per_second_(params.positive("conversions_per_second")),
-      lookups_per_second_(params.positive("lookups_per_second")),
-      stream_bandwidth_(params.bandwidth("stream_bandwidth").value),
-      tile_rows_(static_cast<std::uint32_t>(params.positive("tile_rows"))) {
-  hand_off_.wake_up = params.time("launch");
-  hand_off_.hand_back = params.time("hand_back");
-  hand_off_.load = params.time("load");
-  hand_off_.session_limit = params.bytes("session_limit");
-  hand_off_.static_graphs = true;
+double pipeline_seconds(const TilePlanner& planner, const TilePlan& plan) {
+  double seconds = pass_seconds(planner, plan, plan.last_pass);
+  if (plan.passes > 1) seconds += (plan.passes - 1) * pass_seconds(planner, plan, plan.pass);
+  return seconds;
 }
 
-void FlowHexagon::submit(const Work& work, Callback done) {
-  VITRO_CHECK(!busy_, "the NPU runs one call at a time");
-  busy_ = true;
-  done_ = done;
-  const std::uint32_t rows = std::max(1u, work.rows);
-  const double padded = static_cast<double>(work.macs) / rows * static_cast<double>(round_up(rows, tile_rows_));
-  const double matrix = rates_.time(padded, work.kernel);
-  const double vector = static_cast<double>(work.elementwise) / elementwise_per_second_ +
-                        static_cast<double>(work.conversions) / conversions_per_second_ +
-                        static_cast<double>(work.lookups) / lookups_per_second_;
-  const Bytes bytes = work.read_bytes + work.written_bytes;
-  const double stream = static_cast<double>(bytes) / stream_bandwidth_;
-  // DMA, vector and matrix units work on different tiles at the same time: the slowest sets the pace.
-  traffic_ = {port_, bytes, false, from_seconds(std::max({matrix, vector, stream}))};
-  context_.at(context_.now() + call_overhead_, {device_, kStart}, [this] {
-    dram_.submit(traffic_, [this] {
-      busy_ = false;
-      done_();
-    });
-  });
-}
-
-void register_npu(Registry& registry) {
-  registry.add(Entry<ComputeModel>{"hexagon.flow",
-                                   "NPU: graph launches; per call the slowest of matrix, vector and DMA",
-                                   FlowHexagon::params(),
-                                   {"macs_per_second"},
-                                   [](const Site& site, const Params& params) { return std::make_unique<FlowHexagon>(site, params); }});
+void FlowHexagon::start(const TilePlan& plan) {
+  ports_.move(plan.path, plan.read(), plan.written(), from_seconds(pipeline_seconds(planner_, plan)), [this] { end(); });
 }
 
 }  // namespace vitro::hw

@@ -1,40 +1,19 @@
-// A matrix NPU (Hexagon: HMX tiles, HVX vectors, DMA) at flow fidelity: a graph launch, then per call the longer of
-// matrix work, vector work and the weight stream by DMA.
+// The NPU at flow fidelity: the recurrence of the tile pipeline, as one request to the DRAM.
 #pragma once
-#include <vector>
-
-#include "hw_models/compute.hpp"
-#include "hw_models/kernel_rates.hpp"
-#include "hw_models/params.hpp"
-#include "hw_models/registry.hpp"
+#include "hw_models/npu/hexagon.hpp"
 
 namespace vitro::hw {
 
-class FlowHexagon final : public ComputeModel {
- public:
-  FlowHexagon(const Site& site, const Params& params);
-  static std::vector<ParamSpec> params();
+// A group starts in a stage when the stage before has it ready, the unit is free, and one of the two buffers behind is empty. The
+// first groups are followed through the stages; then every group takes as long as those did on average.
+double pipeline_seconds(const TilePlanner& planner, const TilePlan& plan);
 
-  const HandOff& hand_off() const override { return hand_off_; }
-  KernelPrice kernel(std::string_view variant, std::string_view format) override { return rates_.find(variant, format); }
-  void submit(const Work& work, Callback done) override;
-  void preempt(Picoseconds) override {}  // runs no system work
-  Hertz clock() const override { return {0}; }
+class FlowHexagon final : public Hexagon {
+ public:
+  using Hexagon::Hexagon;
 
  private:
-  Context& context_;
-  DramModel& dram_;
-  PortId port_;
-  std::uint16_t device_;
-  HandOff hand_off_;
-  Picoseconds call_overhead_;
-  KernelRates rates_;
-  double elementwise_per_second_, conversions_per_second_, lookups_per_second_, stream_bandwidth_;
-  std::uint32_t tile_rows_;
-
-  bool busy_ = false;
-  DramRequest traffic_;
-  Callback done_;
+  void start(const TilePlan& plan) override;
 };
 
 }  // namespace vitro::hw

@@ -88,6 +88,7 @@ Product read_product(Reader& args, bool shape) {
   for (const Format format : kFormats) names.emplace_back(to_string(format));
   const std::string name = args.choice("format", names);
   p.format = kFormats[std::find(names.begin(), names.end(), name) - names.begin()];
+  p.activations = args.choice("activations", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;
   p.m = static_cast<std::uint32_t>(args.integer("m", 1, 1 << 16, 1));
   p.where = args.choice("memory", {"dram", "tcm"}, "dram") == "tcm" ? Placement::npu_tcm : Placement::dram;
   if (!shape) return p;
@@ -102,14 +103,14 @@ KernelCall product_call(Bench& bench, const Product& p) {
   call.op = Op::matmul;
   call.variant = variant::by_name(p.variant);
   call.in.push_back(bench.view({p.n, p.k, 0}, p.format, p.where));
-  call.in.push_back(bench.view({p.m, p.k, 0}, Format::f32, p.where));
-  call.out.push_back(bench.view({p.m, p.n, 0}, Format::f32, p.where));
+  call.in.push_back(bench.view({p.m, p.k, 0}, p.activations, p.where));
+  call.out.push_back(bench.view({p.m, p.n, 0}, p.activations, p.where));
   call.batch = std::make_shared<const std::vector<SeqPos>>(p.m);
   return call;
 }
 
 Task<void> run_on(ComputeUnit* unit, Chain chain, std::uint32_t times) {
-  GraphSpec spec{"probe", std::move(chain)};
+  GraphSpec spec{"probe", std::move(chain), true};
   const Graph graph = (co_await unit->load(std::move(spec))).value_or_throw();
   for (std::uint32_t i = 0; i < times; ++i) {
     Bindings bindings;

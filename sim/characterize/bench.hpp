@@ -38,23 +38,27 @@ class Bench {
   std::unique_ptr<MachineHost> host_;
 };
 
-// W [n, k] times x [m, k]: a matmul of the engine, float32 activations, all operands in one memory.
+// W [n, k] times x [m, k]: a matmul of the engine, all operands in one memory. The engine's activations are float32; f16 ones
+// are what a microbenchmark of a matrix unit multiplies.
 struct Product {
   std::string variant;
-  Format format{};
+  Format format{}, activations = Format::f32;
   std::uint32_t m = 1, n = 0, k = 0;
   Placement where = Placement::dram;
 };
-// Consumes variant, format, m, and memory; n and k when `shape`.
+// Consumes variant, format, activations, m, and memory; n and k when `shape`.
 Product read_product(Reader& args, bool shape = true);
 KernelCall product_call(Bench& bench, const Product& product);
 
-// Loads the chain as a graph once (on a CPU core merely a prepared chain) and launches it `times` times.
+// Loads the chain as a graph built ahead of time (on a CPU core merely a prepared chain) and launches it `times` times.
 Task<void> run_on(ComputeUnit* unit, Chain chain, std::uint32_t times);
 
 ProbeResult memory_bandwidth(const Node& device, Reader& args);
 ProbeResult flash_read(const Node& device, Reader& args);
 ProbeResult gemm(const Node& device, Reader& args);
 ProbeResult prompt_matmuls(const Node& device, Reader& args);
+ProbeResult npu_read(const Node& device, Reader& args);
+ProbeResult npu_lookup(const Node& device, Reader& args);
+ProbeResult npu_gather(const Node& device, Reader& args);
 
 }  // namespace vitro::sim

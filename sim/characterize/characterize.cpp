@@ -18,6 +18,9 @@ constexpr Probe kProbes[] = {
     {"flash_read", "reads by block size, range, pattern, queue depth and issuing cores", flash_read},
     {"gemm", "rate of one matrix product on one unit, without hand-over", gemm},
     {"prompt_matmuls", "weight products of a prompt through all layers, on one NPU or on cores that share a work queue", prompt_matmuls},
+    {"npu_read", "HVX threads of the NPU that read DRAM by DMA, l2fetch or vector loads", npu_read},
+    {"npu_lookup", "table look-ups (vlut) in a loop on one HVX thread: cycles, look-ups and multiply-adds per instruction", npu_lookup},
+    {"npu_gather", "packets of a vgather of a vector of halfwords from a table in TCM", npu_gather},
 };
 
 }  // namespace

@@ -4,14 +4,14 @@ namespace vitro::sim {
 namespace {
 
 constexpr Picoseconds kMs{1'000'000'000};
-constexpr std::uint32_t kCalls = 40;
+constexpr std::uint32_t kCalls = 40, kCopies = 512;
 
 // A block move without arithmetic, from DRAM into memory of the unit's own.
 KernelCall copy_call(Bench& bench) {
   KernelCall call;
   call.op = Op::copy;
-  call.in.push_back(bench.view({4096, 4096, 0}, Format::f32, Placement::dram));
-  call.out.push_back(bench.view({4096, 4096, 0}, Format::f32, Placement::npu_tcm));
+  call.in.push_back(bench.view({1024, 512, 0}, Format::f32, Placement::dram));
+  call.out.push_back(bench.view({1024, 512, 0}, Format::f32, Placement::npu_tcm));
   return call;
 }
 
@@ -26,7 +26,8 @@ ProbeResult memory_bandwidth(const Node& device, Reader& args) {
   const Product product = copy ? Product{} : read_product(args);
   args.finish();
   std::vector<Task<void>> tasks;
-  for (ComputeUnit* unit : units) tasks.push_back(run_on(unit, Chain(kCalls, copy ? copy_call(bench) : product_call(bench, product)), 1));
+  for (ComputeUnit* unit : units)
+    tasks.push_back(run_on(unit, copy ? Chain(kCopies, copy_call(bench)) : Chain(kCalls, product_call(bench, product)), 1));
   bench.run(std::move(tasks));
   if (bench.now() < kEnd) throw RunError("memory_bandwidth: the streams ended before 15 ms had passed; give it larger matrices");
   return bench.result({{"bytes_per_second", bench.dram_bytes_per_second(kBegin, kEnd)}});

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "engine/kernels/variants.hpp"
 #include "tests/sim/simulation.hpp"
 
 namespace vitro::sim {
@@ -30,12 +31,40 @@ TEST(SimNpu, a_graph_pays_for_loading_once_and_for_each_launch) {
   EXPECT_EQ(log, (std::vector{100 * kUs, 100 * kUs + launch, 100 * kUs + 2 * launch}));
 }
 
+TEST(SimNpu, another_graph_than_the_last_is_switched_to_and_one_that_nobody_built_is_built) {
+  Simulation simulation(round_options({"npu.switch_graph=7 us", "npu.build=3 us"}));
+  Machine& machine = simulation.machine();
+  std::vector<Picoseconds> log;
+  simulation.run(load_and_launch(machine.units[2], {"a", {test_call(0, 200'000)}}, 2, &log, &machine.clock));
+  simulation.run(load_and_launch(machine.units[2], {"b", {test_call(0, 200'000)}, true}, 1, &log, &machine.clock));
+  const Picoseconds launch = 10 * kUs + 10 * kUs + 1 * kUs, first = 103 * kUs, second = first + 7 * kUs + 2 * launch;
+  EXPECT_EQ(log, (std::vector{first, first + 7 * kUs + launch, second, second + 100 * kUs, second + 107 * kUs + launch}));
+}
+
+TEST(SimNpu, a_detailed_run_repeats_itself) {
+  const auto hash = [] {
+    Simulation simulation(round_options({"npu.fidelity=detailed"}));
+    Machine& machine = simulation.machine();
+    std::vector<Picoseconds> log;
+    simulation.run(load_and_launch(machine.units[2], {"g", {test_call(0, 2e6), test_call(1e3, 3e5)}}, 2, &log, &machine.clock));
+    EXPECT_GT(log.back(), 200 * kUs);
+    return simulation.host().report(Picoseconds(0), simulation.now()).event_hash;
+  };
+  EXPECT_EQ(hash(), hash());
+}
+
 TEST(SimNpu, a_tile_has_32_rows_whether_they_are_used_or_not) {
   std::vector<Picoseconds> times;
-  for (const std::size_t rows : {1u, 32u, 33u}) {
-    Simulation simulation(round_options());
+  for (const std::uint32_t rows : {1u, 32u, 33u}) {
+    SimOptions options = round_options();
+    options.memory_limits = {0, MiB, 0, 0};
+    Simulation simulation(options);
     Machine& machine = simulation.machine();
-    KernelCall call = test_call(1000.0 * static_cast<double>(rows), 0);
+    KernelCall call;
+    call.op = Op::matmul;  // one tile of weights, all operands in TCM
+    call.variant = variant::kFloat;
+    call.params = {1024.0f * static_cast<float>(rows), 0, 0, 0};
+    call.in.push_back({machine.memory.lease(4 * KiB, Placement::npu_tcm, Region::hot).value_or_throw(), 0, {32, 32, 0}});
     call.batch = std::make_shared<const std::vector<SeqPos>>(rows);
     std::vector<Picoseconds> log;
     simulation.run(load_and_launch(machine.units[2], {"g", {call}}, 1, &log, &machine.clock));

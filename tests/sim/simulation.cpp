@@ -22,8 +22,10 @@ cpu:
       hand_back: 0 us
       call_overhead: 0 us
       macs_per_cycle_otherwise: 1
-npu: {dma_bandwidth: 20 GB/s, stream_bandwidth: 20 GB/s, session_limit: 1 MiB, launch: 10 us, hand_back: 1 us, load: 100 us,
-      call_overhead: 0 us, macs_per_second_otherwise: 1e9}
+npu: {clock: 1 GHz, call_cycles: 0, hand_over_cycles: 0, hvx_threads: 1, hmx_clock: 1 GHz, tile_cycles_f16: 32000, tile_cycles_int8: 16000,
+      tile_cycles_int4: 8000, tile_out_cycles: 0, dma_bandwidth: 20 GB/s, descriptor_cycles: 0, l2_bandwidth: 20 GB/s, tcm: 8 MiB,
+      session_limit: 1 MiB, packets_per_mac_otherwise: 1, packets_per_operation: 0, kernels: {hmx: {dma: {float: {f32: {bits: 16}}}}},
+      transport: remote_call, remote_call: 10 us, remote_return: 1 us, build: 0 s, load: 100 us, switch_graph: 0 us}
 ufs: {max_transfer: 64 KiB, issue_cycles: 1000, issue_fixed: 0 us, latency_sequential: 2 us, latency_random: 10 us, command_overhead: 0 us,
       issuer_switch: 0 us, map_cache_reach: 1 GiB, map_cache_miss: 0 us, link_bandwidth: 4.096 GB/s, write_bandwidth: 2.048 GB/s}
 power: {base: 1 W, dram_byte: 100 pJ/B, flash_byte: 200 pJ/B, active_watts: {big: 2, npu: 3}}

@@ -22,7 +22,9 @@ TEST(Soc, wrong_device_files_end_in_one_clear_message) {
   EXPECT_THAT(message_of({"dram="}), HasSubstr("dram: is missing"));
   EXPECT_THAT(message_of({"ufs="}), HasSubstr("ufs: is missing"));
   EXPECT_THAT(message_of({"ufs.model=nvme"}), AllOf(HasSubstr("nvme.flow"), HasSubstr("expected one of: ufs.detailed, ufs.flow")));
-  EXPECT_THAT(message_of({"npu.fidelity=detailed"}), HasSubstr(".detailed"));
+  EXPECT_THAT(message_of({"npu.fidelity=exact"}), HasSubstr("npu.fidelity: \"exact\" (expected one of: flow, detailed)"));
+  EXPECT_THAT(message_of({"npu.transport=pigeon"}), AllOf(HasSubstr("npu.transport"), HasSubstr("mailbox, batched, remote_call")));
+  EXPECT_THAT(message_of({"npu.kernels={hxm: {dma: {float: {f16: {bits: 16}}}}}"}), HasSubstr("expected hmx or hvx first"));
   EXPECT_THAT(message_of({"dram.bandwidth=20"}), AllOf(HasSubstr("dram.bandwidth"), HasSubstr("has no unit")));
   EXPECT_THAT(message_of({"ufs.queue_dept=4"}), HasSubstr("did you mean \"queue_depth\"?"));
   EXPECT_THAT(message_of({"tpu={model: edge}"}), HasSubstr("tpu: unknown key"));

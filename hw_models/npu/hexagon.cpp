@@ -1,0 +1,50 @@
+#include "hw_models/npu/hexagon.hpp"
+
+#include <utility>
+
+namespace vitro::hw {
+namespace {
+
+enum Kind : std::uint16_t { kStart = 10 };
+
+}  // namespace
+
+MemoryPorts::MemoryPorts(const Site& site, const HexagonParameters& parts)
+    : dram_(*site.dram),
+      dma_(dram_.add_port({site.name + ".dma", parts.dma_bandwidth, site.port, 1})),
+      l2_(dram_.add_port({site.name + ".l2", parts.l2_bandwidth, site.port, 1})) {}
+
+void MemoryPorts::move(Path path, Bytes read, Bytes written, Picoseconds pace, Callback done) {
+  DramRequest request;
+  request.port = path == Path::dma ? dma_ : l2_;
+  request.length = read + written;
+  request.write = read == 0 && written > 0;
+  request.pace = pace;
+  dram_.submit(request, done);
+}
+
+Hexagon::Hexagon(const Site& site, const Params& params)
+    : context_(site.context),
+      parts_(params),
+      planner_(parts_),
+      ports_(site, parts_),
+      device_(context_.device(site.name)),
+      transport_(params),
+      kernels_(params.table("kernels"), parts_),
+      call_overhead_(transport_.per_call + from_seconds(parts_.call_cycles / parts_.clock)) {}
+
+void Hexagon::submit(const Work& work, Callback done) {
+  VITRO_CHECK(!busy_, "the NPU runs one call at a time");
+  plan_ = planner_.plan(work, kernels_[work.kernel]);
+  busy_ = true;
+  done_ = done;
+  if (call_overhead_.count() == 0) return start(plan_);
+  context_.at(context_.now() + call_overhead_, {device_, kStart}, [this] { start(plan_); });
+}
+
+void Hexagon::end() {
+  busy_ = false;
+  std::exchange(done_, Callback())();
+}
+
+}  // namespace vitro::hw

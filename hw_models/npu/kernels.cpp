@@ -1,0 +1,88 @@
+#include "hw_models/npu/kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hw_models/npu/vector_thread.hpp"
+
+namespace vitro::hw {
+namespace {
+
+[[noreturn]] void fail(const ParamTable& table, std::string_view key, std::string_view expected) {
+  throw ConfigError(fmt::format("{}.{}: is not known (expected {})", table.name, key, expected));
+}
+
+std::vector<std::string> parts_of(const std::string& key) {
+  std::vector<std::string> parts{""};
+  for (const char c : key) {
+    if (c == '.') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+KernelTable::KernelTable(const ParamTable& table, const HexagonParameters& parts)
+    : threads_(std::min(parts.hvx_threads, parts.scalar_threads)) {
+  general_.packets_per_mac = parts.packets_per_mac;
+  general_.packets_per_lookup = packets_per_lookup(parts, {16, 16}, 16);
+  for (const auto& [key, value] : table.values) read(table, key, value);
+  // Calls without multiply-adds never ask for a price: they have entry 0 and all threads.
+  known_.push_back({"", false, general_});
+  known_[0].kernel.threads = threads_;
+}
+
+KernelTable::Entry* KernelTable::entry(std::vector<Entry>& entries, std::string_view name) {
+  const auto found = std::find_if(entries.begin(), entries.end(), [name](const Entry& e) { return e.name == name; });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+void KernelTable::read(const ParamTable& table, const std::string& key, double value) {
+  const std::vector<std::string> parts = parts_of(key);
+  if (parts.size() != 5) fail(table, key, "unit.path.variant.format.quantity, such as hmx.dma.float.q4_0.packets_per_weight");
+  if (parts[0] != "hmx" && parts[0] != "hvx") fail(table, key, "hmx or hvx first");
+  const auto path = std::find(std::begin(kPathNames), std::end(kPathNames), parts[1]);
+  if (path == std::end(kPathNames)) fail(table, key, "dma, l2fetch or vector_load after the unit");
+
+  const std::string name = parts[2] + "." + parts[3];
+  Kernel start = general_;
+  start.matrix = parts[0] == "hmx";
+  start.path = static_cast<Path>(path - std::begin(kPathNames));
+  start.threads = threads_;
+  Entry* mine = entry(table_, name);
+  if (mine == nullptr) mine = &table_.emplace_back(Entry{name, true, start});
+  Kernel& kernel = mine->kernel;
+  if (kernel.matrix != start.matrix || kernel.path != start.path) fail(table, key, "one unit and path for a variant and format");
+
+  const std::string& what = parts[4];
+  if (what == "packets_per_weight") {
+    kernel.packets_per_weight = value;
+  } else if (what == "packets_per_lookup") {
+    kernel.packets_per_lookup = value;
+  } else if (what == "packets_per_mac" && !kernel.matrix) {
+    kernel.packets_per_mac = value;
+  } else if (what == "bits" && kernel.matrix && (value == 16 || value == 8 || value == 4)) {
+    kernel.bits = static_cast<std::uint32_t>(value);
+  } else if (what == "threads" && value >= 1) {
+    kernel.threads = std::min(threads_, static_cast<std::uint32_t>(value));
+  } else {
+    fail(table, key, "packets_per_weight, packets_per_lookup, threads; packets_per_mac on hvx; bits 16, 8 or 4 on hmx");
+  }
+}
+
+KernelPrice KernelTable::find(std::string_view variant, std::string_view format) {
+  const std::string name = fmt::format("{}.{}", variant, format);
+  const Entry* mine = entry(known_, name);
+  if (mine == nullptr) {
+    const Entry* listed = entry(table_, name);
+    mine = &known_.emplace_back(listed != nullptr ? *listed : Entry{name, false, general_});
+  }
+  return {static_cast<std::uint16_t>(mine - known_.data()), mine->from_table};
+}
+
+}  // namespace vitro::hw

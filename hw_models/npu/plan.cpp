@@ -1,0 +1,192 @@
+#include "hw_models/npu/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace vitro::hw {
+namespace {
+
+constexpr Bytes kFloat = 4;
+
+Bytes share(Bytes bytes, std::uint64_t part, std::uint64_t whole) {
+  return static_cast<Bytes>(std::llround(static_cast<double>(bytes) * static_cast<double>(part) / static_cast<double>(whole)));
+}
+
+// What one pass of a product keeps in TCM, apart from what scales with the columns of a group.
+struct Room {
+  Bytes activations = 0, result = 0;
+  Bytes in = 0, ready = 0, out = 0;  // per column, one buffer of two
+  Bytes per_column() const { return 2 * (in + ready + out); }
+};
+
+// A result that is small is collected and written once, behind the last group.
+void write_once(Pass& pass, Bytes most) {
+  const Bytes all = (pass.groups - 1) * pass.full.out + pass.last.out;
+  if (pass.groups == 1 || all > most) return;
+  pass.full.out = 0;
+  pass.last.out = all;
+}
+
+}  // namespace
+
+Bytes TilePlan::read() const {
+  const auto of = [](const Pass& p) { return p.activations + (p.groups - 1) * p.full.in + p.last.in; };
+  return (passes - 1) * of(pass) + of(last_pass);
+}
+
+Bytes TilePlan::written() const {
+  const auto of = [](const Pass& p) { return (p.groups - 1) * p.full.out + p.last.out; };
+  return (passes - 1) * of(pass) + of(last_pass);
+}
+
+TilePlan TilePlanner::plan(const Work& work, const Kernel& kernel) const {
+  if (work.tcm_bytes > parts_.tcm) {
+    throw RunError(
+        fmt::format("npu: a call with {} of operands in TCM, which holds {}", format_bytes(work.tcm_bytes), format_bytes(parts_.tcm)));
+  }
+  return work.columns > 0 && work.depth > 0 ? product(work, kernel) : chunks(work, kernel);
+}
+
+double TilePlanner::tile_cycles(std::uint32_t bits) const {
+  return bits == 16 ? parts_.tile_cycles_f16 : bits == 8 ? parts_.tile_cycles_int8 : parts_.tile_cycles_int4;
+}
+
+double TilePlanner::other_packets(const Work& work, const Kernel& kernel) const {
+  return static_cast<double>(work.elementwise) * parts_.packets_per_operation +
+         static_cast<double>(work.lookups) * kernel.packets_per_lookup +
+         (kernel.matrix ? 0 : static_cast<double>(work.conversions) * parts_.packets_per_conversion);
+}
+
+double TilePlanner::control_time(const TilePlan& plan, double rows) const {
+  const double cycles = plan.path == Path::dma ? parts_.descriptor_cycles + std::max(0.0, rows - 1) * parts_.row_cycles : 0;
+  return ((plan.streams ? parts_.hand_over_cycles : 0) + cycles) / parts_.clock;
+}
+
+double TilePlanner::load_time(const TilePlan& plan, Bytes bytes, double rows) const {
+  if (bytes == 0) return 0;
+  return control_time(plan, rows) + least_time(plan, bytes);
+}
+
+double TilePlanner::least_time(const TilePlan& plan, Bytes bytes) const {
+  return std::max(static_cast<double>(bytes) / parts_.path_bandwidth(plan.path, plan.threads), to_seconds(parts_.memory_latency));
+}
+
+double TilePlanner::time(const TilePlan& plan, const TileGroup& group, Stage stage) const {
+  if (stage == kIn) return load_time(plan, group.in, group.rows);
+  if (stage == kOut) return load_time(plan, group.out, 1);
+  const double work = stage == kVector ? group.vector : group.matrix;
+  return work == 0 ? 0 : work + (plan.streams ? parts_.hand_over_cycles / parts_.clock : 0);
+}
+
+Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const {
+  Pass pass;
+  const Bytes activations = work.read_bytes - std::min(work.read_bytes, work.weight_bytes);
+  pass.activations = share(activations, rows, std::max(1u, work.rows));
+  // Whoever keeps activations in TCM keeps them in tiles.
+  if (kernel.matrix && activations > 0) {
+    pass.prepare = vector_seconds(static_cast<double>(rows) * work.depth * parts_.packets_per_activation, kernel);
+  }
+  pass.groups = (work.columns + columns - 1) / columns;
+  const auto group = [&](std::uint32_t width) {
+    TileGroup g;
+    const double part = static_cast<double>(width) / work.columns, row_part = static_cast<double>(rows) / std::max(1u, work.rows);
+    const double weights = static_cast<double>(width) * work.depth, macs = weights * rows;
+    g.in = share(work.weight_bytes, width, work.columns);
+    g.rows = std::max(1.0, work.row_runs * part);
+    g.out = share(work.written_bytes, std::uint64_t{width} * rows, std::uint64_t{work.columns} * std::max(1u, work.rows));
+    double packets = weights * kernel.packets_per_weight + other_packets(work, kernel) * part * row_part;
+    if (kernel.matrix) {
+      const auto tiles = [this](double n) { return std::ceil(n / parts_.tile); };
+      const double cycles = tiles(work.depth) * tile_cycles(kernel.bits) + parts_.tile_out_cycles;
+      g.matrix = tiles(rows) * tiles(width) * cycles / parts_.hmx_clock / parts_.hmx_units;
+      if (g.out > 0) packets += static_cast<double>(rows) * width * parts_.packets_per_conversion;
+    } else {
+      packets += macs * kernel.packets_per_mac;
+    }
+    g.vector = vector_seconds(packets, kernel);
+    return g;
+  };
+  pass.full = group(std::min(columns, work.columns));
+  pass.last = group(work.columns - (pass.groups - 1) * columns);
+  write_once(pass, parts_.group);
+  return pass;
+}
+
+TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
+  const std::uint32_t rows = std::max(1u, work.rows), tile = parts_.tile;
+  const bool from_dram = work.read_bytes > work.weight_bytes;
+  const auto room_of = [&](std::uint32_t part) {
+    const Bytes padded = kernel.matrix ? round_up(part, tile) : part;
+    Room room;
+    room.activations = from_dram ? padded * work.depth * (kernel.matrix ? std::max<Bytes>(1, kernel.bits / 8) : kFloat) : 0;
+    room.in = (work.weight_bytes + work.columns - 1) / work.columns;
+    if (kernel.matrix && kernel.packets_per_weight > 0) room.ready = Bytes{work.depth} * kernel.bits / 8;
+    const Bytes result = share(work.written_bytes, part, rows);
+    if (result <= parts_.group) {
+      room.result = result;
+    } else {
+      room.out = padded * kFloat;
+    }
+    return room;
+  };
+  // What comes through L2 must not push the group before out of it.
+  const Bytes group = kernel.path == Path::dma ? parts_.group : std::min(parts_.group, parts_.l2 / 2);
+  // Buffers are aligned to vectors: a little less than all of TCM can be used.
+  const Bytes free = parts_.tcm - work.tcm_bytes, slack = 8 * parts_.vector_bytes;
+  for (std::uint32_t passes = 1;; ++passes) {
+    const auto part = static_cast<std::uint32_t>(round_up((rows + passes - 1) / passes, tile));
+    const Room room = room_of(std::min(part, rows));
+    const Bytes per_column = room.per_column(), taken = room.activations + room.result + (per_column > 0 ? slack : 0);
+    Bytes columns = round_up(work.columns, tile);
+    if (per_column > 0) columns = std::min(columns, round_down((free - std::min(free, taken)) / per_column, tile));
+    // Weights that nothing has to be done to before HMX takes them are one group.
+    const Bytes streamed = std::max(room.in, room.ready / 4);
+    if (streamed > 0) columns = std::min(columns, std::max(round_down(group / streamed, tile), Bytes{tile}));
+    if (columns >= tile && taken <= free) {
+      TilePlan plan{kernel.path, kernel.threads, (rows + part - 1) / part, {}, {}, {}, true};
+      const auto width = static_cast<std::uint32_t>(std::min<Bytes>(columns, work.columns));
+      plan.pass = product_pass(work, kernel, std::min(part, rows), width);
+      plan.last_pass = product_pass(work, kernel, rows - (plan.passes - 1) * part, width);
+      plan.buffers = {room.activations,   room.result,        room.in * width,  room.in * width,
+                      room.ready * width, room.ready * width, room.out * width, room.out * width};
+      return plan;
+    }
+    if (part <= tile) {
+      throw RunError(fmt::format("npu: {} rows of depth {} and a column of tiles need {} of TCM, of which {} are free",
+                                 std::min(rows, tile), work.depth, format_bytes(taken + per_column * tile), format_bytes(free)));
+    }
+  }
+}
+
+TilePlan TilePlanner::chunks(const Work& work, const Kernel& kernel) const {
+  const Bytes bytes = work.read_bytes + work.written_bytes;
+  // Two chunks have to fit into L2 when they come that way.
+  const Bytes chunk = std::min(parts_.chunk, std::max(parts_.l2 / 2, parts_.vector_bytes));
+  TilePlan plan;
+  plan.threads = kernel.threads;
+  // DMA is for large blocks; small ones come through L2 (T-MAN 5).
+  plan.path = bytes > chunk ? Path::dma : Path::l2fetch;
+  TileGroup all{work.read_bytes, work.written_bytes, std::max(1.0, static_cast<double>(work.row_runs)), 0, 0};
+  double packets = other_packets(work, kernel);
+  if (kernel.matrix && work.macs > 0) {  // attention: rows fill tiles as far as there are
+    const std::uint32_t rows = std::max(1u, work.rows);
+    const double padded = static_cast<double>(work.macs) / rows * static_cast<double>(round_up(rows, parts_.tile));
+    all.matrix = padded / std::pow(parts_.tile, 3) * tile_cycles(kernel.bits) / parts_.hmx_clock / parts_.hmx_units;
+  } else {
+    packets += static_cast<double>(work.macs) * kernel.packets_per_mac;
+  }
+  all.vector = vector_seconds(packets, kernel);
+  const auto count = static_cast<std::uint32_t>(std::max<Bytes>(1, (bytes + chunk - 1) / chunk));
+  const TileGroup full{all.in / count, all.out / count, all.rows / count, all.vector / count, all.matrix / count};
+  TileGroup last = full;
+  last.in = all.in - (count - 1) * full.in;
+  last.out = all.out - (count - 1) * full.out;
+  plan.pass = {0, 0, count, full, last};
+  write_once(plan.pass, parts_.group);
+  plan.last_pass = plan.pass;
+  return plan;
+}
+
+}  // namespace vitro::hw

@@ -1,0 +1,76 @@
+// TilePlan: how the NPU works on one call. A product [m, k] x [k, n] keeps activations in TCM and streams weights through it
+// by groups of tile columns: in (a memory path), vector (dequantise and permute), matrix (HMX), out; the stages work at the
+// same time on different groups, with two buffers between them (T-MAN 4.2). When the activations of all rows do not fit
+// into TCM, rows are split and the weights stream once per part. Other operators are cut into chunks of their operands.
+#pragma once
+#include <array>
+
+#include "hw_models/npu/kernels.hpp"
+
+namespace vitro::hw {
+
+enum Stage : std::uint8_t { kIn, kVector, kMatrix, kOut };
+inline constexpr int kStages = 4;
+inline constexpr std::uint32_t kBuffers = 2;  // between two stages
+// The chain of transfers has a fixed order, as software writes it: results of a group go out behind the weights of this many groups
+// later. Whoever came first would make the pipeline stumble: long transfers in, short ones out.
+inline constexpr std::uint32_t kOutBehind = 3;
+
+struct TileGroup {
+  Bytes in = 0, out = 0;          // over the memory path
+  double rows = 1;                // runs of bytes of `in`
+  double vector = 0, matrix = 0;  // seconds
+};
+
+// A part of the activation rows: they come in and are made ready, then the groups follow.
+struct Pass {
+  Bytes activations = 0;
+  double prepare = 0;  // seconds of the vector stage
+  std::uint32_t groups = 0;
+  TileGroup full, last;  // all alike but the last
+
+  // Whether the order of transfers lets `stage` take group `next`, after `started[s]` groups in each stage and of `count`.
+  bool in_turn(Stage stage, std::uint32_t next, std::uint32_t count, const std::uint32_t* started) const {
+    if (full.out == 0) return true;
+    if (stage == kOut) return next + kOutBehind >= count || started[kIn] > next + kOutBehind;
+    return stage != kIn || next <= kOutBehind || started[kOut] >= next - kOutBehind;
+  }
+};
+
+struct TilePlan {
+  Path path = Path::dma;
+  std::uint32_t threads = 1;
+  std::uint32_t passes = 1;
+  Pass pass, last_pass;
+  std::array<Bytes, 8> buffers{};  // in TCM during a pass; 0: none
+  bool streams = false;            // a product: the buffers above, two of each stage
+
+  const Pass& at(std::uint32_t index) const { return index + 1 == passes ? last_pass : pass; }
+  Bytes read() const;  // of all passes
+  Bytes written() const;
+};
+
+class TilePlanner {
+ public:
+  explicit TilePlanner(const HexagonParameters& parts) : parts_(parts) {}
+
+  // Throws RunError when the smallest tiles of the call do not fit into TCM.
+  TilePlan plan(const Work& work, const Kernel& kernel) const;
+  // Seconds of a stage of one group, alone on the DRAM; 0 when the stage has nothing to do.
+  double time(const TilePlan& plan, const TileGroup& group, Stage stage) const;
+  double load_time(const TilePlan& plan, Bytes bytes, double rows) const;  // over the plan's path
+  double least_time(const TilePlan& plan, Bytes bytes) const;              // of that, while bytes move
+  double control_time(const TilePlan& plan, double rows) const;            // of that, before bytes move
+
+ private:
+  TilePlan product(const Work& work, const Kernel& kernel) const;
+  TilePlan chunks(const Work& work, const Kernel& kernel) const;
+  Pass product_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
+  double tile_cycles(std::uint32_t bits) const;
+  double vector_seconds(double packets, const Kernel& kernel) const { return packets / kernel.threads / parts_.clock; }
+  double other_packets(const Work& work, const Kernel& kernel) const;
+
+  const HexagonParameters& parts_;
+};
+
+}  // namespace vitro::hw

@@ -1,0 +1,55 @@
+#include "hw_models/npu/kernels.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/hw_models/npu/device.hpp"
+
+namespace vitro::hw {
+namespace {
+
+using testing::HasSubstr;
+
+ParamTable table(std::map<std::string, double, std::less<>> values) { return {"npu.kernels", std::move(values)}; }
+
+TEST(KernelTable, what_it_lacks_is_priced_generally_and_reported) {
+  NpuBench bench(phone());
+  KernelTable kernels(table({{"hmx.dma.float.q4_0.packets_per_weight", 0.5}, {"hvx.l2fetch.lut.q4_0.threads", 2}}), bench.parts());
+  const KernelPrice known = kernels.find("float", "q4_0"), other = kernels.find("float", "q6_k"), lut = kernels.find("lut", "q4_0");
+  EXPECT_TRUE(known.from_table && lut.from_table);
+  EXPECT_FALSE(other.from_table);
+  EXPECT_EQ(kernels.find("float", "q4_0").id, known.id);
+  EXPECT_TRUE(kernels[known.id].matrix);
+  EXPECT_EQ(kernels[known.id].packets_per_weight, 0.5);
+  EXPECT_EQ(kernels[known.id].threads, 4u);
+  EXPECT_FALSE(kernels[other.id].matrix);
+  EXPECT_EQ(kernels[other.id].threads, 1u);
+  EXPECT_EQ(kernels[other.id].packets_per_mac, bench.parts().packets_per_mac);
+  EXPECT_EQ(kernels[lut.id].path, Path::l2fetch);
+  EXPECT_EQ(kernels[lut.id].threads, 2u);
+}
+
+TEST(KernelTable, a_look_up_costs_what_vlut16_does) {
+  NpuBench bench(phone());
+  KernelTable kernels(table({}), bench.parts());
+  EXPECT_NEAR(1 / kernels[kernels.find("lut", "q4_0").id].packets_per_lookup, 256, 1e-9);  // 128 of an instruction, two in a packet
+}
+
+TEST(KernelTable, mistakes_are_named) {
+  NpuBench bench(phone());
+  const auto message = [&](const std::string& key, double value = 1) -> std::string {
+    try {
+      KernelTable(table({{key, value}}), bench.parts());
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "(no error)";
+  };
+  EXPECT_THAT(message("hxm.dma.float.f16.bits"), HasSubstr("npu.kernels.hxm.dma.float.f16.bits: is not known (expected hmx or hvx"));
+  EXPECT_THAT(message("hmx.mail.float.f16.bits"), HasSubstr("vector_load"));
+  EXPECT_THAT(message("float.f16"), HasSubstr("unit.path.variant.format.quantity"));
+  EXPECT_THAT(message("hmx.dma.float.f16.bits", 12), HasSubstr("16, 8 or 4"));
+  EXPECT_THAT(message("hmx.dma.float.f16.packets_per_mac"), HasSubstr("packets_per_mac on hvx"));
+}
+
+}  // namespace
+}  // namespace vitro::hw

@@ -1,0 +1,122 @@
+#include "hw_models/npu/plan.hpp"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "hw_models/npu/hexagon_detailed.hpp"
+#include "hw_models/npu/tcm.hpp"
+#include "tests/hw_models/npu/device.hpp"
+
+namespace vitro::hw {
+namespace {
+
+using testing::HasSubstr;
+
+struct Planned {
+  explicit Planned(const std::string& changes = "") : bench(phone(changes)), planner(bench.parts()) {
+    hmx.matrix = true;
+    hmx.threads = 4;
+    hmx.packets_per_weight = 0.03;
+  }
+  TilePlan plan(const Weights& weights, std::uint32_t m, std::uint32_t n, std::uint32_t k) {
+    return planner.plan(product(bench.model(), weights, m, n, k), hmx);
+  }
+  NpuBench bench;
+  TilePlanner planner;
+  Kernel hmx;
+};
+
+TEST(TilePlan, what_it_keeps_fits_into_tcm_whatever_the_shape) {
+  Rng rng(7);
+  for (const std::string tcm : {"512 KiB", "2 MiB", "8 MiB"}) {
+    Planned planned("npu.tcm: " + tcm);
+    int refused = 0;
+    for (int i = 0; i < 300; ++i) {
+      const auto draw = [&](std::uint32_t most) { return static_cast<std::uint32_t>(32 * (1 + rng.below(most / 32))); };
+      const std::uint32_t m = 1 + static_cast<std::uint32_t>(rng.below(600)), n = draw(16384), k = draw(16384);
+      const Weights& format = i % 2 == 0 ? kQ4 : kF16;
+      try {
+        const TilePlan plan = planned.plan(format, m, n, k);
+        TcmAllocator allocator(planned.bench.parts().tcm, planned.bench.parts().vector_bytes);
+        for (const Bytes bytes : plan.buffers) {
+          EXPECT_TRUE(bytes == 0 || allocator.allocate(bytes)) << m << " x " << n << " x " << k;
+        }
+        const Bytes weights = product(planned.bench.model(), format, m, n, k).weight_bytes;
+        EXPECT_NEAR(static_cast<double>(plan.read()), static_cast<double>(plan.passes * weights + Bytes{4} * m * k), 1e-4 * weights);
+        EXPECT_NEAR(static_cast<double>(plan.written()), 4.0 * m * n, 8.0 * plan.passes);
+      } catch (const RunError&) {
+        ++refused;
+      }
+    }
+    EXPECT_EQ(refused == 0, tcm == "8 MiB") << tcm;
+  }
+}
+
+TEST(TilePlan, less_tcm_means_smaller_tiles_then_more_passes_over_the_weights_then_refusal) {
+  const auto in = [](const std::string& tcm) { return Planned("npu.tcm: " + tcm).plan(kQ4, 256, 4096, 4096); };
+  const TilePlan all = in("8 MiB"), less = in("3 MiB"), least = in("2 MiB");
+  EXPECT_EQ(all.passes, 1u);
+  EXPECT_GT(less.pass.groups, all.pass.groups);
+  EXPECT_GT(least.passes, 1u);
+  EXPECT_GT(least.read(), all.read());
+  try {
+    in("256 KiB");
+    FAIL();
+  } catch (const RunError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("depth 4096"), HasSubstr("of TCM"), HasSubstr("256.00 KiB")));
+  }
+}
+
+TEST(TilePlan, operands_that_lie_in_tcm_take_their_room) {
+  Planned planned;
+  Work work = product(planned.bench.model(), kQ4, 256, 4096, 4096);
+  const std::uint32_t alone = planned.planner.plan(work, planned.hmx).passes;
+  work.tcm_bytes = 7 * MiB;
+  EXPECT_GT(planned.planner.plan(work, planned.hmx).passes, alone);
+  work.tcm_bytes = 9 * MiB;
+  EXPECT_THROW(planned.planner.plan(work, planned.hmx), RunError);
+}
+
+TEST(TilePlan, narrower_operands_use_the_matrix_unit_for_less_time) {
+  Planned planned;
+  const auto matrix = [&](std::uint32_t bits) {
+    planned.hmx.bits = bits;
+    return planned.plan(kQ4, 32, 32, 4096).pass.full.matrix;
+  };
+  EXPECT_GT(matrix(16), 1.9 * matrix(8));
+  EXPECT_GT(matrix(8), 1.9 * matrix(4));
+}
+
+TEST(DetailedHexagon, gives_tcm_back_when_a_call_ends) {
+  const Node device = phone();
+  NpuBench bench(device, "detailed");
+  const auto& model = dynamic_cast<DetailedHexagon&>(bench.model());
+  bench.model().submit(product(bench.model(), kQ4, 64, 4096, 4096), [] {});
+  Bytes most = 0;
+  while (!bench.loop().empty()) {
+    bench.loop().step();
+    most = std::max(most, model.tcm().used());
+  }
+  EXPECT_GT(most, Bytes{64} * 4096 * 2);
+  EXPECT_EQ(model.tcm().used(), 0u);
+}
+
+TEST(DetailedHexagon, stages_overlap) {
+  const auto seconds = [](const std::string& changes) {
+    NpuBench bench(phone(changes), "detailed");
+    return to_seconds(bench.call(product(bench.model(), kQ4, 64, 8192, 4096)));
+  };
+  // Memory, vector and matrix work of about the same length: one after the other they would take the sum.
+  const double all = seconds(""), memory = seconds(
+                                      "npu.hmx_clock: 1000 GHz, npu.packets_per_conversion: 0, npu.kernels: {hmx: {dma: "
+                                      "{float: {q4_0: {packets_per_weight: 0}}}}}");
+  const double matrix = seconds(
+      "npu.dma_bandwidth: 10000 GB/s, dram.bandwidth: 10000 GB/s, npu.packets_per_conversion: 0, npu.kernels: "
+      "{hmx: {dma: {float: {q4_0: {packets_per_weight: 0}}}}}");
+  EXPECT_LT(all, 0.8 * (memory + matrix));
+  EXPECT_GT(all, std::max(memory, matrix));
+}
+
+}  // namespace
+}  // namespace vitro::hw
