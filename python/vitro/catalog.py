@@ -21,8 +21,6 @@ def rows(kind):
         raise ConfigError(f'list: there is no "{kind}" (expected {", ".join(KINDS)})')
     if kind == "models":
         return _models(root() / "configs" / "models")
-    if kind == "plugins":
-        return []  # device models are compiled in; nothing is loaded at run time yet
     return _native.call("list", kind, str(root()))
 
 
