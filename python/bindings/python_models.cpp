@@ -76,17 +76,13 @@ class Served {
   Served(const hw::Params& params, ModelClassPtr type) : type_(std::move(type)) {
     const py::gil_scoped_acquire gil;
     try {
-      object_ = type_->type();
-      object_.attr("params") = SeenParams{&params};
-      object_.attr("setup")();
-      serve_ = object_.attr("serve");
+      held_.object = type_->type();
+      held_.object.attr("params") = SeenParams{&params};
+      held_.object.attr("setup")();
+      held_.serve = held_.object.attr("serve");
     } catch (const py::error_already_set& error) {
       explain(type_->name, error);
     }
-  }
-  ~Served() {
-    const py::gil_scoped_acquire gil;
-    serve_ = object_ = py::object();
   }
 
   // When the model says that the request is served.
@@ -94,23 +90,31 @@ class Served {
   Picoseconds serve(Picoseconds now, const Request& request) {
     const py::gil_scoped_acquire gil;
     try {
-      const py::object answer = serve_(now.count(), request);
-      const auto when = py::reinterpret_steal<py::object>(PyNumber_Index(answer.ptr()));
-      if (!when) PyErr_Clear();
-      if (!when || py::cast<std::int64_t>(when) < now.count()) {
+      const py::object answer = held_.serve(now.count(), request);
+      const auto whole = py::reinterpret_steal<py::object>(PyNumber_Index(answer.ptr()));
+      if (!whole) PyErr_Clear();
+      if (!whole || py::cast<std::int64_t>(whole) < now.count()) {
         throw RunError(
             fmt::format("the device model {}: serve() returned {} at {} ps (expected a whole number of picoseconds, not before that)",
                         type_->name, py::cast<std::string>(py::repr(answer)), now.count()));
       }
-      return Picoseconds(py::cast<std::int64_t>(when));
+      return Picoseconds(py::cast<std::int64_t>(whole));
     } catch (const py::error_already_set& error) {
       explain(type_->name, error);
     }
   }
 
  private:
+  struct Held {  // let go with the GIL held, also when the constructor ends in an exception
+    py::object object, serve;
+    ~Held() {
+      const py::gil_scoped_acquire gil;
+      serve = object = py::object();
+    }
+  };
+
   ModelClassPtr type_;
-  py::object object_, serve_;
+  Held held_;
 };
 
 class PythonDram final : public hw::DramModel {

@@ -6,8 +6,8 @@ from pathlib import Path
 import yaml
 
 from . import _native, api, process
-from .characterize import parameter_of
 from .errors import ConfigError
+from .sensitivity import locate
 
 
 class Device:
@@ -43,12 +43,12 @@ class Device:
         return pandas.DataFrame(rows, columns=["parameter", "value", "unit", "kind", "source"])
 
     def override(self, values, *, kind="assumed", source="overridden"):
-        """Another device. values: {dotted name: value as in a file}; a cluster is named by its class, "cpu.big.clock". A
+        """Another device. values: {dotted name, as in parameters(): value as in a file}, such as {"cpu.big.clock": "3 GHz"}. A
         parameter takes `kind` and `source` as its provenance; a block (a dict) and a word (`model`, `fidelity`) do not."""
         tree = self.tree
         for name, value in values.items():
             *path, key = name.split(".")
-            parent = parameter_of(tree, ".".join(path)) if path else tree
+            parent = locate(tree, ".".join(path)) if path else tree
             if not isinstance(parent, dict):
                 raise ConfigError(f'override: there is no block "{".".join(path)}" in {self.name}')
             parent[key] = {"value": value, "kind": kind, "source": source} if _is_quantity(value) else copy.deepcopy(value)
