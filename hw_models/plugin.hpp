@@ -15,7 +15,7 @@
 
 namespace vitro::hw {
 
-// Raised when a contract of hw_models/ changes in a way that sizes do not show, such as a new virtual function.
+// The version of PluginInfo. That of everything else is VITRO_CONTRACTS, a hash of these headers that vitro_plugin() defines.
 inline constexpr std::uint32_t kPluginAbi = 1;
 
 // Whose strings, maps and functions cross the boundary. Compilers that follow the Itanium C++ ABI agree on the rest.
@@ -38,7 +38,7 @@ constexpr std::uint64_t layout_of() {
   for (const std::size_t size : {sizeof(T)...}) hash = (hash ^ size) * 0x100000001b3;
   return hash;
 }
-// Everything that a plug-in and vitro hand to each other by value or look into.
+// Everything that a plug-in and vitro hand to each other by value or look into: as its compiler lays it out.
 inline constexpr std::uint64_t kContractLayout =
     layout_of<Node, Reader, Rng, Label, Callback, ParamSpec, Param, ParamTable, Params, PortSpec, DramRequest, DramTotals, IoRequest,
               StorageLimits, KernelPrice, Work, HandOff, Site, Entry<DramModel>, Registry>();
@@ -47,6 +47,7 @@ inline constexpr std::uint64_t kContractLayout =
 struct PluginInfo {
   std::uint32_t abi;
   const char* standard_library;
+  const char* contracts;
   std::uint64_t layout;
   const char* name;
   const char* description;
@@ -58,5 +59,10 @@ struct PluginInfo {
 // Data rather than a function: versions are compared before any code of the plug-in is called.
 #define VITRO_PLUGIN(NAME, DESCRIPTION, ADD_MODELS)                                             \
   extern "C" __attribute__((visibility("default"))) const ::vitro::hw::PluginInfo vitro_plugin; \
-  const ::vitro::hw::PluginInfo vitro_plugin = {                                                \
-      ::vitro::hw::kPluginAbi, ::vitro::hw::kStandardLibrary, ::vitro::hw::kContractLayout, NAME, DESCRIPTION, ADD_MODELS};
+  const ::vitro::hw::PluginInfo vitro_plugin = {::vitro::hw::kPluginAbi,                        \
+                                                ::vitro::hw::kStandardLibrary,                  \
+                                                VITRO_CONTRACTS,                                \
+                                                ::vitro::hw::kContractLayout,                   \
+                                                NAME,                                           \
+                                                DESCRIPTION,                                    \
+                                                ADD_MODELS};

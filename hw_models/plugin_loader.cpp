@@ -33,8 +33,11 @@ std::string mismatch(const PluginInfo& info) {
   if (std::string_view(info.standard_library) != kStandardLibrary) {
     return fmt::format("{}, and this vitro uses {}", info.standard_library, kStandardLibrary);
   }
+  if (std::string_view(info.contracts) != VITRO_CONTRACTS) {
+    return fmt::format("model contracts {}, and this vitro has {}", info.contracts, VITRO_CONTRACTS);
+  }
   if (info.layout != kContractLayout) {
-    return fmt::format("contracts of layout {:016x}, and those of this vitro are {:016x}", info.layout, kContractLayout);
+    return fmt::format("contracts of layout {:016x}, and those of this vitro have {:016x}", info.layout, kContractLayout);
   }
   return {};
 }
@@ -50,7 +53,7 @@ std::vector<PluginRef> plugins_of(const Node& device, bool environment) {
   if (const char* listed = std::getenv("VITRO_PLUGINS"); listed != nullptr && environment) {
     std::istringstream paths{std::string(listed)};
     for (std::string path; std::getline(paths, path, ':');) {
-      if (!path.empty()) add({path_named_by(Node::scalar(path)), path, "VITRO_PLUGINS"});
+      if (!path.empty()) add({path_named_by(Node::scalar(path)), path, "--plugin or VITRO_PLUGINS"});
     }
   }
   const Node* list = device.find("plugins");

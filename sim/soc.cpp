@@ -77,6 +77,11 @@ void Soc::build_cpu(Reader& root) {
   const hw::PortId port = dram_->add_port({"cpu", cpu->bandwidth("bandwidth"), hw::kMemoryController, 1});
   params_.push_back(std::move(cpu));
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "core");
+  for (const std::string_view key : {"core_bandwidth", "cluster_bandwidth"}) {
+    if (std::none_of(entry.params.begin(), entry.params.end(), [key](const hw::ParamSpec& spec) { return spec.key == key; })) {
+      reader.fail("model", fmt::format("\"{}\" is no model of a CPU core (it has no parameter \"{}\")", entry.name, key));
+    }
+  }
 
   const std::vector<Node>& clusters = reader.list("clusters");
   if (clusters.empty()) reader.fail("clusters", "is empty (expected one block per core class, fastest first)");

@@ -117,6 +117,15 @@ class Served {
   Held held_;
 };
 
+// Of requests on their way: one without a length is free.
+template <class Item>
+std::uint32_t free_slot(std::vector<Item>& items) {
+  std::uint32_t slot = 0;
+  while (slot < items.size() && items[slot].length > 0) ++slot;
+  if (slot == items.size()) items.emplace_back();
+  return slot;
+}
+
 class PythonDram final : public hw::DramModel {
  public:
   PythonDram(const hw::Site& site, const hw::Params& params, ModelClassPtr type)
@@ -134,12 +143,16 @@ class PythonDram final : public hw::DramModel {
     const Port& port = ports_[static_cast<std::size_t>(request.port) - 1];
     const Picoseconds end = model_.serve(now, SeenDramRequest{port.name, port.cap, request});
     settle();
-    const double rate = static_cast<double>(request.length) / std::max(1e-12, to_seconds(end - now));
-    rate_ += rate;
-    std::uint32_t slot = 0;
-    while (slot < moving_.size() && moving_[slot].rate > 0) ++slot;
-    if (slot == moving_.size()) moving_.emplace_back();
-    moving_[slot] = {rate, request.length, request.write, done};
+    Moving moving{0, request.length, request.write, done};
+    if (end > now) {
+      moving.rate = static_cast<double>(request.length) / to_seconds(end - now);
+    } else {
+      moved_.add(now, now, static_cast<double>(request.length));
+    }
+    rate_ += moving.rate;
+    ++busy_;
+    const std::uint32_t slot = free_slot(moving_);
+    moving_[slot] = moving;
     context_.at(end, label_, [this, slot] { finish(slot); });
   }
 
@@ -173,8 +186,7 @@ class PythonDram final : public hw::DramModel {
   void finish(std::uint32_t slot) {
     settle();
     const Moving ended = std::exchange(moving_[slot], {});
-    rate_ = std::max(0.0, rate_ - ended.rate);
-    if (std::none_of(moving_.begin(), moving_.end(), [](const Moving& m) { return m.rate > 0; })) rate_ = 0;  // no rounding left over
+    rate_ = --busy_ == 0 ? 0 : rate_ - ended.rate;  // at rest no rounding is left over
     (ended.write ? totals_.bytes_written : totals_.bytes_read) += static_cast<double>(ended.length);
     hw::Callback done = ended.done;
     done();
@@ -189,6 +201,7 @@ class PythonDram final : public hw::DramModel {
   hw::DramTotals totals_;
   Picoseconds since_{0};
   double rate_ = 0;
+  std::size_t busy_ = 0;
 };
 
 // The model says when the last byte would have left the device; on its way it is DMA, which a busy DRAM makes later.
@@ -208,11 +221,9 @@ class PythonStorage final : public hw::StorageModel {
   void submit(const hw::IoRequest& request, hw::Callback done) override {
     const Picoseconds now = context_.now();
     const Picoseconds pace = model_.serve(now, request) - now;
-    std::uint32_t slot = 0;
-    while (slot < commands_.size() && commands_[slot].length > 0) ++slot;
-    if (slot == commands_.size()) commands_.emplace_back();
+    const std::uint32_t slot = free_slot(commands_);
     commands_[slot] = {request.length, done};
-    dram_.submit({port_, request.length, !request.write, pace}, [this, slot] { finish(slot); });
+    dram_.submit({.port = port_, .length = request.length, .write = !request.write, .pace = pace}, [this, slot] { finish(slot); });
   }
   double bytes_moved(Picoseconds begin, Picoseconds end) override { return moved_.sum(begin, end); }
 

@@ -21,9 +21,7 @@ def run(experiment, *, overrides=None, machine=None, device=None, models=(), out
     if out is not None:
         out = Path(out)  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
-    changes = as_overrides(overrides)
-    if device is not None:  # first, so that overrides may change it
-        changes.insert(0, f"device={existing(device) if isinstance(device, (str, os.PathLike)) else json.dumps(device.tree)}")
+    changes = as_overrides(overrides, device)
     answer = process.call("run", source, name, is_path, changes, machine, None if out is None else str(out), progress=progress,
                           models=models)
     answer["wall_s"] = round(time.perf_counter() - began, 6)  # the native side never looks at a wall clock for this
@@ -77,8 +75,12 @@ def as_source(experiment):
     return path, path, True
 
 
-def as_overrides(overrides):
-    """A dict or a list of key=value -> list of key=value. Values that are not texts are written as JSON, which is YAML."""
+def as_overrides(overrides, device=None):
+    """A dict or a list of key=value -> list of key=value. Values that are not texts are written as JSON, which is YAML.
+    A device, a path or a vitro.Device, comes first, so that overrides may change it."""
+    if device is not None:
+        text = existing(device) if isinstance(device, (str, os.PathLike)) else json.dumps(device.tree)
+        return [f"device={text}", *as_overrides(overrides)]
     if overrides is None:
         return []
     if hasattr(overrides, "items"):

@@ -94,7 +94,8 @@ TEST_F(PluginTest, other_versions_are_refused_with_both_versions) {
               AllOf(StartsWith(kFolder + "/phone.yaml:2: plugins: \"plugin_abi.so\" was built for plug-in ABI 999"),
                     HasSubstr("this vitro has plug-in ABI ")));
   EXPECT_THAT(refusal("plugin_library.so"), AllOf(HasSubstr("built for libfoo 3"), HasSubstr("this vitro uses lib")));
-  EXPECT_THAT(refusal("plugin_layout.so"), AllOf(HasSubstr("layout 0000000000000001"), HasSubstr("those of this vitro are ")));
+  EXPECT_THAT(refusal("plugin_contracts.so"), AllOf(HasSubstr("built for model contracts 0123456789ab"), HasSubstr("this vitro has ")));
+  EXPECT_THAT(refusal("plugin_layout.so"), AllOf(HasSubstr("layout 0000000000000001"), HasSubstr("those of this vitro have ")));
 }
 
 TEST_F(PluginTest, what_is_no_plugin_is_refused) {

@@ -1,4 +1,5 @@
 """The guide, as a new user would follow it: docs/adding-a-device.md block by block."""
+import json
 import os
 import re
 import stat
@@ -69,3 +70,15 @@ def test_every_block_does_what_the_guide_says(checkout):
     run([sys.executable, "notebook.py"], folder, env, GUIDE.name)
     assert {"yaml", "cpp", "cmake", "sh", "python"} <= seen
     assert (folder / "faster_phone.yaml").exists()
+    check_the_plugins_law(folder, env)
+
+
+def check_the_plugins_law(folder, env):
+    """What 900 us more of latency cost a token that is paged from flash is a whole number of waits."""
+    def token_s(latency):
+        answer = run(["vitro", "run", "experiments/quickstart.yaml", "--json", "--set", "device=fixed_phone.yaml",
+                      "--set", f"device.ufs.latency={latency}", "--set", "engine.policy=mmap", "--set", "memory.budget=6 MiB",
+                      "--set", "workload.output_tokens=4"], folder, env, latency)
+        return 1 / json.loads(answer)["metrics"]["decode_tokens_per_s"]
+    waits = (token_s("1 ms") - token_s("100 us")) / 900e-6
+    assert waits >= 1 and waits == pytest.approx(round(waits), abs=1e-3)

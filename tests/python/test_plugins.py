@@ -2,11 +2,13 @@
 
 What a sound one does is in test_adding_a_device.py, and the loader's own laws are in tests/hw_models/plugin_loader_test.cpp.
 """
+import re
 import subprocess
 
 import pytest
 import vitro
 from conftest import ROOT
+from vitro import catalog
 
 QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
 DEVICE = """
@@ -62,6 +64,17 @@ def test_one_of_the_experiment_starts_at_the_experiment(native, folder):
     assert f'{path}:{text.count(chr(10))}: plugins: "{folder}/parts/other.so" was built for plug-in ABI 999' in answer.err
 
 
+def test_the_version_of_the_contracts_covers_every_header_of_a_plugin():
+    listed = re.search(r"set\(VITRO_CONTRACT_HEADERS\s+(.*?)\)", (ROOT / "cmake" / "vitro-config.cmake").read_text(), re.DOTALL)
+    reached, waiting = set(), ["hw_models/plugin.hpp"]
+    while waiting:
+        header = waiting.pop()
+        if header not in reached:
+            reached.add(header)
+            waiting += re.findall(r'^#include "(.+)"', (ROOT / header).read_text(), re.MULTILINE)
+    assert sorted(listed.group(1).split()) == sorted(reached)
+
+
 def test_plugins_without_a_device_are_refused(native, folder):
     answer = native("run", native.write("experiment: e\nmachine: host\nplugins: [a.so]\n"))
     assert answer.code == 2 and "plugins: has no device to serve" in answer.err
@@ -71,14 +84,14 @@ def test_one_on_the_command_line_starts_where_the_user_is(native, folder):
     native.folder = folder
     answer = native("run", QUICKSTART, "--plugin", "parts/other.so")
     assert answer.code == 2
-    assert answer.err == (f'vitro: VITRO_PLUGINS: "{folder}/parts/other.so" was built for plug-in ABI 999, and this vitro has plug-in '
-                          "ABI 1 (expected a plug-in compiled with this vitro's headers)\n")
+    assert answer.err == (f'vitro: --plugin or VITRO_PLUGINS: "{folder}/parts/other.so" was built for plug-in ABI 999, and this vitro '
+                          "has plug-in ABI 1 (expected a plug-in compiled with this vitro's headers)\n")
 
 
 def test_one_of_the_environment_reaches_the_run(native, folder):
     native.folder = folder
     answer = native("run", QUICKSTART, env={"VITRO_PLUGINS": "parts/none.so"})
-    assert answer.code == 2 and 'VITRO_PLUGINS: "parts/none.so" is a shared object' in answer.err
+    assert answer.code == 2 and '--plugin or VITRO_PLUGINS: "parts/none.so" is a shared object' in answer.err
 
 
 def test_the_list_says_what_is_wrong_and_goes_on(native, folder):
@@ -103,7 +116,21 @@ def test_a_device_without_a_block_it_needs(native, block):
     assert answer.code == 2 and f"phone.yaml:1: {block}: is missing" in answer.err, answer.err
 
 
+def test_a_model_of_something_else_is_no_core(native):
+    answer = native("run", QUICKSTART, "--set", "device.cpu.model=hexagon")
+    assert answer.code == 2 and 'cpu.model: "hexagon.flow" is no model of a CPU core' in answer.err, answer.err
+
+
 def test_an_unknown_model_is_answered_with_the_known_ones(native):
     answer = native("run", QUICKSTART, "--set", "device.dram.model=ddr9")
     assert answer.code == 2
     assert 'dram.model: there is no model "ddr9.flow" (expected one of: lpddr.' in answer.err
+
+
+def test_what_is_compiled_in_is_listed_without_a_checkout(native, monkeypatch):
+    def nowhere():
+        raise vitro.ConfigError("no checkout")
+    monkeypatch.setattr(catalog, "root", nowhere)
+    assert catalog.rows("kernels") and catalog.rows("plugins") == []
+    with pytest.raises(vitro.ConfigError, match="no checkout"):
+        catalog.rows("devices")

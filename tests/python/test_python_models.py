@@ -11,6 +11,7 @@ from conftest import ROOT
 
 QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
 ONEPLUS12 = ROOT / "configs" / "devices" / "oneplus12.yaml"
+MODEL = ROOT / "configs" / "models" / "embedded" / "stories-reglu-3m.f16.gguf"
 SHORT = {"workload.output_tokens": 4, "engine.units": ["cpu0"]}
 PAGING = {**SHORT, "engine.policy": "mmap", "memory.budget": "6 MiB"}
 MEMORY = {"capacity": "12 GB", "available": "9 GB"}
@@ -53,6 +54,14 @@ def test_its_law_decides_the_speed(native):
     assert slower / slow == pytest.approx(2, rel=0.02)
 
 
+def test_bytes_moved_do_not_depend_on_who_moves_them(native):
+    def moved(device, **more):
+        result = vitro.run(QUICKSTART, machine="sim", device=device, overrides=SHORT, **more)
+        return result.metric("dram_bandwidth_gb_per_s") / result.metric("decode_tokens_per_s")  # GB per token
+    for per_request in ("0 ns", "1 us"):
+        assert moved(phone("dram", per_request=per_request), models=[FixedDram]) == pytest.approx(moved(ONEPLUS12), rel=0.01)
+
+
 def test_a_flash_in_python_decides_the_speed_of_paging(native):
     """What 450 us more of latency cost is a whole number of waits for flash."""
     fast, slow = (decode_s(phone("ufs", **FLASH | {"latency": f"{us} us"}), PAGING, models=[SteadyFlash]) for us in (50, 500))
@@ -81,6 +90,16 @@ def test_chance_is_the_same_in_every_run(native):
     hashes = {vitro.run(QUICKSTART, machine="sim", device=phone("dram", model="Moody"), overrides=SHORT, models=[Moody])["event_hash"]
               for _ in range(2)}
     assert len(hashes) == 1
+
+
+def test_a_sweep_over_a_parameter_of_a_model(native):
+    tree = {"experiment": "sweep", "machine": "sim", "model": {"gguf": str(MODEL)}, "workload": {"prompt": "Once", "output_tokens": 3},
+            "engine": {"policy": "dense", "units": ["cpu0"]}, "sweep": {"device.dram.per_request": ["500 us", "1 ms", "2 ms"]}}
+    frame = vitro.sweep(tree, device=phone("dram"), models=[FixedDram])
+    assert list(frame["decode_tokens_per_s"]) == sorted(frame["decode_tokens_per_s"], reverse=True)
+    assert (frame["status"] != "failed").all()
+    with pytest.raises(vitro.ConfigError, match="can not be resumed"):
+        vitro.sweep(tree, out=native.folder / "out", resume=True, device=phone("dram"), models=[FixedDram])
 
 
 def test_an_exception_comes_back_with_its_traceback(native):
