@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <optional>
 
 #include "hw_models/odometer.hpp"
@@ -132,15 +133,14 @@ class PythonDram final : public hw::DramModel {
       : context_(site.context), label_{site.context.device(site.name), kServed}, model_(params, std::move(type)) {}
 
   hw::PortId add_port(const hw::PortSpec& spec) override {
-    const Port* parent = spec.parent == hw::kMemoryController ? nullptr : &ports_[static_cast<std::size_t>(spec.parent) - 1];
-    ports_.push_back({std::string(spec.name), parent != nullptr ? std::min(parent->cap, spec.cap.value) : spec.cap.value});
-    return hw::PortId(ports_.size());
+    ports_.push_back({std::string(spec.name), std::min(ports_[static_cast<std::size_t>(spec.parent)].cap, spec.cap.value)});
+    return hw::PortId(ports_.size() - 1);
   }
 
   void submit(const hw::DramRequest& request, hw::Callback done) override {
     const Picoseconds now = context_.now();
     if (request.length == 0) return context_.at(now + request.pace, label_, done);
-    const Port& port = ports_[static_cast<std::size_t>(request.port) - 1];
+    const Port& port = ports_[static_cast<std::size_t>(request.port)];
     const Picoseconds end = model_.serve(now, SeenDramRequest{port.name, port.cap, request});
     settle();
     Moving moving{0, request.length, request.write, done};
@@ -195,7 +195,7 @@ class PythonDram final : public hw::DramModel {
   hw::Context& context_;
   hw::Label label_;
   Served model_;
-  std::vector<Port> ports_;
+  std::vector<Port> ports_{{"memory controller", std::numeric_limits<double>::infinity()}};
   std::vector<Moving> moving_;
   hw::Odometer moved_;
   hw::DramTotals totals_;
