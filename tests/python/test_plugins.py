@@ -18,6 +18,7 @@ dram: {{bandwidth: 51 GB/s, capacity: 12 GB, available: 9 GB}}
 """
 OTHER_ABI = "const struct { unsigned abi; } vitro_plugin = {999};\n"
 NO_PLUGIN = "int nothing_of_vitro;\n"
+UNDEFINED = "extern int vitro_no_such(void); int (*used)(void) = vitro_no_such;\n"
 
 
 def shared_object(path, source):
@@ -33,6 +34,7 @@ def folder(tmp_path):
     parts.mkdir(parents=True)
     shared_object(parts / "other.so", OTHER_ABI)
     shared_object(parts / "none.so", NO_PLUGIN)
+    shared_object(parts / "undefined.so", UNDEFINED)
     (parts / "text.so").write_text("no shared object\n")
     return parts.parent
 
@@ -41,6 +43,7 @@ FAULTS = {
     "parts/other.so": ("was built for plug-in ABI 999, and this vitro has plug-in ABI ",),
     "parts/none.so": ("is a shared object, but no plug-in", "VITRO_PLUGIN"),
     "parts/text.so": ("does not load: ", "file too short"),
+    "parts/undefined.so": ("does not load: ", "undefined symbol: vitro_no_such"),
     "parts/missing.so": ("is no file (looked for ", "far/parts/missing.so; paths start at the file that names them)"),
 }
 
