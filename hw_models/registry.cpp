@@ -5,9 +5,25 @@
 
 namespace vitro::hw {
 
+namespace {
+
+void require(std::string_view model, const std::vector<ParamSpec>& params, std::string_view key, Dimension dimension) {
+  for (const ParamSpec& spec : params) {
+    if (spec.key == key && spec.dimension == dimension) return;
+  }
+  throw ConfigError(fmt::format("the device model \"{}\" has no parameter \"{}\" (expected {})", model, key, describe(dimension)));
+}
+
+}  // namespace
+
 template <class M>
 void Registry::add_to(Entries<M>& entries, Entry<M> entry) {
   const std::string name = entry.name;
+  if constexpr (std::is_same_v<M, DramModel>) {
+    require(name, entry.params, "capacity", Dimension::bytes);
+    require(name, entry.params, "available", Dimension::bytes);
+  }
+  if constexpr (std::is_same_v<M, StorageModel>) require(name, entry.params, "link_bandwidth", Dimension::bandwidth);
   if (dram_.contains(name) || storage_.contains(name) || compute_.contains(name)) {
     throw ConfigError(fmt::format("a device model named \"{}\" is already registered", name));
   }

@@ -37,7 +37,8 @@ struct Entry {
 
 class Registry {
  public:
-  // Throws ConfigError on a name that is taken.
+  // Throws ConfigError on a name that is taken, and on a model without a parameter that its surroundings read: of DRAM
+  // `capacity` and `available` (bytes), of storage `link_bandwidth` (its cap at the DRAM).
   void add(Entry<DramModel> entry) { add_to(dram_, std::move(entry)); }
   void add(Entry<StorageModel> entry) { add_to(storage_, std::move(entry)); }
   void add(Entry<ComputeModel> entry) { add_to(compute_, std::move(entry)); }

@@ -69,7 +69,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     : count_(options.count ? options.count : CountFunction(&vitro::count)),
       executor_(options.shuffle),
       context_(executor_, trace, options.seed),
-      registry_(hw::builtin_models()),
+      registry_(hw::models_for(options.device, options.add_models)),
       soc_(options.device, context_, registry_),
       unit_names_(chosen_units(options)),
       policy_core_(options.policy_core),

@@ -9,6 +9,7 @@
 #include "engine/base/config.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/machine.hpp"
+#include "hw_models/plugin_loader.hpp"
 #include "sim/soc.hpp"
 #include "sim/work.hpp"
 
@@ -29,6 +30,7 @@ struct SimOptions {
   std::uint64_t seed = 0;
   std::optional<std::uint64_t> shuffle;  // draws the order of events of equal time
   CountFunction count = nullptr;         // what a call needs; by default count() of engine/kernels
+  hw::AddModels add_models = nullptr;    // device models beside those compiled in and those of the device's plug-ins
 };
 
 // ConfigError when the device file is wrong or has no unit of a name. `function` and `trace` outlive the machine.

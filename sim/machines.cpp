@@ -6,7 +6,9 @@
 
 namespace vitro::sim {
 
-std::unique_ptr<MachineHost> make_machine(const MachineRequest& request, Function& function, TraceSink& trace) {
+namespace {
+
+std::unique_ptr<MachineHost> make(const MachineRequest& request, Function& function, TraceSink& trace, const hw::AddModels& add_models) {
   if (request.kind == "host") return make_host(request, function, trace);
   if (request.kind != "sim") throw ConfigError(fmt::format("machine: \"{}\" (expected one of: sim, host)", request.kind));
   if (!request.device.is_map())
@@ -18,7 +20,20 @@ std::unique_ptr<MachineHost> make_machine(const MachineRequest& request, Functio
   if (request.dram_budget) options.memory_limits = {*request.dram_budget, 0, 0, 0};
   options.phantom = request.phantom;
   options.seed = request.seed;
+  options.add_models = add_models;
   return make_sim_machine(options, function, trace);
+}
+
+}  // namespace
+
+std::unique_ptr<MachineHost> make_machine(const MachineRequest& request, Function& function, TraceSink& trace) {
+  return make(request, function, trace, nullptr);
+}
+
+MachineFactory machines_with(hw::AddModels add_models) {
+  return [add_models = std::move(add_models)](const MachineRequest& request, Function& function, TraceSink& trace) {
+    return make(request, function, trace, add_models);
+  };
 }
 
 }  // namespace vitro::sim

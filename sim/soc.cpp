@@ -59,6 +59,7 @@ Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry)
     power_.emplace(*reader);
     reader->finish();
   }
+  root.ignore("plugins");  // whoever made the registry has read them
   root.finish();
 }
 
@@ -76,6 +77,11 @@ void Soc::build_cpu(Reader& root) {
   const hw::PortId port = dram_->add_port({"cpu", cpu->bandwidth("bandwidth"), hw::kMemoryController, 1});
   params_.push_back(std::move(cpu));
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "core");
+  for (const std::string_view key : {"core_bandwidth", "cluster_bandwidth"}) {
+    if (std::none_of(entry.params.begin(), entry.params.end(), [key](const hw::ParamSpec& spec) { return spec.key == key; })) {
+      reader.fail("model", fmt::format("\"{}\" is no model of a CPU core (it has no parameter \"{}\")", entry.name, key));
+    }
+  }
 
   const std::vector<Node>& clusters = reader.list("clusters");
   if (clusters.empty()) reader.fail("clusters", "is empty (expected one block per core class, fastest first)");
@@ -152,23 +158,32 @@ DeviceSummary Soc::summary() const {
     if (param.name == "dram.available") summary.dram_available = static_cast<Bytes>(param.value);
   }
   std::map<std::string, int> kinds;
-  const auto count = [&kinds](const hw::Params& params) {
+  visit_parameters([&kinds](const hw::Params& params) {
     for (const hw::Param& param : params.all())
       ++kinds[param.source.starts_with("default") ? "default" : std::string(to_string(param.kind))];
     for (const auto& [key, table] : params.tables()) ++kinds[std::string(to_string(table.kind))];
-  };
-  for (const auto& params : params_) count(*params);
-  if (power_) count(power_->params());
+  });
   for (const std::string kind : {"spec", "measured", "derived", "scaled", "fitted", "assumed", "default"}) {
     if (kinds.contains(kind)) summary.parameters_by_kind.emplace_back(kind, kinds[kind]);
   }
   return summary;
 }
 
+void Soc::visit_parameters(const std::function<void(const hw::Params&)>& visit) const {
+  for (const auto& params : params_) visit(*params);
+  if (power_) visit(power_->params());
+}
+
 DeviceSummary summarise_device(const Node& device) {
   NoContext context;
-  const hw::Registry registry = hw::builtin_models();
+  const hw::Registry registry = hw::models_for(device);
   return Soc(device, context, registry).summary();
+}
+
+void visit_parameters(const Node& device, const hw::AddModels& add_models, const std::function<void(const hw::Params&)>& visit) {
+  NoContext context;
+  const hw::Registry registry = hw::models_for(device, add_models);
+  Soc(device, context, registry).visit_parameters(visit);
 }
 
 }  // namespace vitro::sim

@@ -1,6 +1,7 @@
 // Soc: the devices of one phone, built from a device file (docs/adding-a-device.md).
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "hw_models/compute.hpp"
 #include "hw_models/context.hpp"
 #include "hw_models/dram/dram.hpp"
+#include "hw_models/plugin_loader.hpp"
 #include "hw_models/power/power.hpp"
 #include "hw_models/registry.hpp"
 #include "hw_models/ufs/storage.hpp"
@@ -49,6 +51,8 @@ class Soc {
   // Dotted names of the assumed parameters that were read, without those of processors that are not named in `used`.
   std::vector<std::string> assumed_parameters(const std::vector<std::string>& used) const;
   DeviceSummary summary() const;
+  // In the order of the file's blocks.
+  void visit_parameters(const std::function<void(const hw::Params&)>& visit) const;
 
  private:
   void build_dram(Reader& root);
@@ -69,5 +73,6 @@ class Soc {
 
 // Reads a device file without simulating anything.
 DeviceSummary summarise_device(const Node& device);
+void visit_parameters(const Node& device, const hw::AddModels& add_models, const std::function<void(const hw::Params&)>& visit);
 
 }  // namespace vitro::sim

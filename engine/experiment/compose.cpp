@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
+#include "engine/base/path.hpp"
 #include "engine/experiment/experiment.hpp"
 
 namespace vitro {
@@ -47,6 +50,31 @@ Node load_part(std::string_view key, const Node& value, const std::string& base)
   return part;
 }
 
+// Plug-ins serve the device: those that the experiment names join its own, as absolute paths, since what is composed
+// here is read again elsewhere.
+void gather_plugins(Node& experiment) {
+  std::vector<Node> paths;
+  const Node* own = experiment.find("plugins");
+  Node device = experiment.find("device") != nullptr ? *experiment.find("device") : Node();
+  for (const Node* list : {device.find("plugins"), own}) {
+    if (list == nullptr || list->is_null()) continue;
+    if (!list->is_list()) fail_at(list->origin(), "plugins", "is no list (expected paths of shared objects)");
+    for (const Node& item : list->items()) {
+      paths.push_back(item.is_scalar() ? Node::scalar(path_named_by(item), item.origin(), true) : item);
+    }
+  }
+  if (own != nullptr) {
+    if (!device.is_map()) fail_at(own->origin(), "plugins", "has no device to serve (expected `device:` beside it)");
+    std::vector<Node::Entry> rest;
+    std::copy_if(experiment.entries().begin(), experiment.entries().end(), std::back_inserter(rest),
+                 [](const Node::Entry& entry) { return entry.first != "plugins"; });
+    experiment = Node::map(std::move(rest), experiment.origin());
+  }
+  if (paths.empty()) return;
+  device.set("plugins", Node::list(std::move(paths)));
+  experiment.set("device", std::move(device));
+}
+
 }  // namespace
 
 Node compose_experiment(const Node& root, const std::string& base_directory, const std::vector<std::string>& overrides,
@@ -81,6 +109,7 @@ Node compose_experiment(const Node& root, const std::string& base_directory, con
     if (key == "memory.ffn_in_dram") drop("memory.budget");
   }
   if (!machine.empty()) out.set("machine", Node::scalar(machine));
+  gather_plugins(out);
   return out;
 }
 

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 
+#include "describe.hpp"
 #include "engine/base/file.hpp"
 #include "engine/decode/policies.hpp"
 #include "engine/experiment/io_replay.hpp"
@@ -23,9 +23,9 @@
 #include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
+#include "python_models.hpp"
 #include "sim/characterize/characterize.hpp"
 #include "sim/machines.hpp"
-#include "sim/soc.hpp"
 
 namespace py = pybind11;
 
@@ -67,9 +67,11 @@ std::string resolve(const std::string& source, const std::string& name, bool is_
 }
 
 std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
-                const std::optional<std::string>& machine, const std::optional<std::string>& out_dir) {
+                const std::optional<std::string>& machine, const std::optional<std::string>& out_dir, const py::list& models) {
+  const hw::AddModels add_models = add_python_models(models);
+  const py::gil_scoped_release free_gil;
   const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
-  return to_text(run_experiment(experiment, session_options(out_dir.value_or("")), sim::make_machine));
+  return to_text(run_experiment(experiment, session_options(out_dir.value_or("")), sim::machines_with(add_models)));
 }
 
 std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,
@@ -116,31 +118,6 @@ std::string graph_dot(const std::string& model) {
   return out.str();
 }
 
-// One row per device file, by name. A file that can not be read says so in its row instead of hiding the others.
-Json list_devices(const std::string& folder) {
-  std::set<std::filesystem::path> paths;
-  if (std::filesystem::is_directory(folder)) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      if (entry.path().extension() == ".yaml") paths.insert(entry.path());
-    }
-  }
-  Json rows = Json::array();
-  for (const auto& path : paths) {
-    Json row{{"name", path.stem().string()}, {"path", path.string()}};
-    try {
-      const sim::DeviceSummary device = sim::summarise_device(load_yaml(path.string()));
-      row["description"] = device.description;
-      for (const auto& [name, count] : device.processors) row["processors"][name] = count;
-      row["dram_capacity_bytes"] = device.dram_capacity;
-      for (const auto& [kind, count] : device.parameters_by_kind) row["parameters"][kind] = count;
-    } catch (const ConfigError& error) {
-      row["description"] = error.what();
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
 std::string list(const std::string& kind, const std::string& root) {
   Json rows = Json::array();
   if (kind == "policies") {
@@ -157,16 +134,32 @@ std::string list(const std::string& kind, const std::string& root) {
     }
   } else if (kind == "devices") {
     rows = list_devices(root + "/configs/devices");
+  } else if (kind == "plugins") {
+    rows = list_plugins(root + "/configs/devices");
   } else {
     throw ConfigError("list: \"" + kind + "\" is not known (expected devices, models, policies, kernels or plugins)");
   }
   return rows.dump();
 }
 
+Node device_tree(const std::string& device) { return device.starts_with("{") ? parse_json(device, "device") : load_yaml(device); }
+
+// A device file as a tree of its own: the paths of its plug-ins are absolute.
+std::string load_device(const std::string& path) {
+  Node device = load_yaml(path);
+  std::vector<Node> plugins;
+  for (const hw::PluginRef& ref : hw::plugins_of(device, false)) plugins.push_back(Node::scalar(ref.path, {}, true));
+  if (!plugins.empty()) device.set("plugins", Node::list(std::move(plugins)));
+  return device.to_json();
+}
+
+std::string device_parameters(const std::string& device, const py::list& models) {
+  return describe_parameters(device_tree(device), add_python_models(models)).dump();
+}
+
 // One probe of a device, a path or a JSON text. Once per process: it simulates.
 std::string characterize_probe(const std::string& device, const std::string& probe, const std::string& args) {
-  const Node tree = device.starts_with("{") ? parse_json(device, "device") : load_yaml(device);
-  const sim::ProbeResult result = sim::run_probe(tree, probe, parse_json(args, probe));
+  const sim::ProbeResult result = sim::run_probe(device_tree(device), probe, parse_json(args, probe));
   Json measures = Json::object();
   for (const auto& [name, value] : result.measures) measures[name] = value;
   return Json{{"measures", measures}, {"assumed_parameters", result.assumed_parameters}, {"event_hash", result.event_hash}}.dump();
@@ -200,8 +193,11 @@ PYBIND11_MODULE(_vitro, m) {
   py::register_exception<RunError>(m, "RunError");
   const auto free_gil = py::call_guard<py::gil_scoped_release>();
   m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  bind_model_types(m);
   m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
-        free_gil);
+        py::arg("models") = py::list());
+  m.def("load_device", &load_device, py::arg("path"));
+  m.def("device_parameters", &device_parameters, py::arg("device"), py::arg("models") = py::list());
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);

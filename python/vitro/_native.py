@@ -5,7 +5,7 @@ import os
 
 from .errors import ConfigError, RunError
 
-_JSON = {"resolve", "run", "perplexity", "list", "bench", "replay_io", "characterize_probe"}
+_JSON = {"resolve", "run", "perplexity", "list", "bench", "replay_io", "characterize_probe", "load_device", "device_parameters"}
 
 
 def module():
@@ -17,11 +17,11 @@ def module():
         raise RunError(f"the extension module {name} does not load ({error}): run ./vitro once to build it") from error
 
 
-def call(function, *args):
+def call(function, *args, **more):
     """Calls in this process. Simulations and everything long go through `process.call` instead."""
     native = module()
     try:
-        answer = getattr(native, function)(*args)
+        answer = getattr(native, function)(*args, **more)
     except native.ConfigError as error:
         raise ConfigError(str(error)) from None
     except native.RunError as error:

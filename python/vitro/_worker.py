@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import _native
+from . import _native, device_models
 from .errors import ConfigError, RunError
 
 _PR_SET_PDEATHSIG = 1
@@ -16,9 +16,10 @@ def main():
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # no simulation outlives the one who asked for it
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the reply
-    function, *args = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
-        reply = {"value": _native.call(function, *args)}
+        more = {"models": device_models.unpacked(request["models"])} if "models" in request else {}
+        reply = {"value": _native.call(*request["call"], **more)}
     except (ConfigError, RunError) as error:
         reply = {"error": type(error).__name__, "message": str(error)}
     with replies:

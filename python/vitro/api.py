@@ -9,19 +9,21 @@ from .errors import ConfigError
 from .result import Result
 
 
-def run(experiment, *, overrides=None, machine=None, out=None, progress=None):
+def run(experiment, *, overrides=None, machine=None, device=None, models=(), out=None, progress=None):
     """Runs one experiment in a process of its own and returns its Result.
 
     experiment: a path, a YAML text, or a dict; relative paths inside the latter two resolve from the working directory.
     overrides: {"memory.budget": "6 MiB"} or ["memory.budget=6 MiB"]. machine: "host" or "sim", over the file's own.
+    device: a vitro.Device or a path, over the file's own. models: classes of device models (vitro.DramModel ...) that it may name.
     out: a folder for trace.json, decisions.jsonl and result.json. progress: called as progress(done, total).
     """
     source, name, is_path = as_source(experiment)
     if out is not None:
         out = Path(out)  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
-    answer = process.call("run", source, name, is_path, as_overrides(overrides), machine, None if out is None else str(out),
-                          progress=progress)
+    changes = as_overrides(overrides, device)
+    answer = process.call("run", source, name, is_path, changes, machine, None if out is None else str(out), progress=progress,
+                          models=models)
     answer["wall_s"] = round(time.perf_counter() - began, 6)  # the native side never looks at a wall clock for this
     if out is not None:
         (out / "result.json").write_text(json.dumps(answer, indent=2) + "\n")
@@ -73,8 +75,12 @@ def as_source(experiment):
     return path, path, True
 
 
-def as_overrides(overrides):
-    """A dict or a list of key=value -> list of key=value. Values that are not texts are written as JSON, which is YAML."""
+def as_overrides(overrides, device=None):
+    """A dict or a list of key=value -> list of key=value. Values that are not texts are written as JSON, which is YAML.
+    A device, a path or a vitro.Device, comes first, so that overrides may change it."""
+    if device is not None:
+        text = existing(device) if isinstance(device, (str, os.PathLike)) else json.dumps(device.tree)
+        return [f"device={text}", *as_overrides(overrides)]
     if overrides is None:
         return []
     if hasattr(overrides, "items"):

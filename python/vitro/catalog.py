@@ -21,9 +21,13 @@ def rows(kind):
         raise ConfigError(f'list: there is no "{kind}" (expected {", ".join(KINDS)})')
     if kind == "models":
         return _models(root() / "configs" / "models")
-    if kind == "plugins":
-        return []  # device models are compiled in; nothing is loaded at run time yet
-    return _native.call("list", kind, str(root()))
+    try:
+        folder = str(root())
+    except ConfigError:
+        if kind == "devices":
+            raise
+        folder = ""  # what is compiled in, and plug-ins that the user names, need no checkout
+    return _native.call("list", kind, folder)
 
 
 def _models(folder):

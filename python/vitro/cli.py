@@ -18,6 +18,24 @@ Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE",
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
 
+def _plugins(paths):
+    """Runs take plug-ins from the environment, which their processes inherit."""
+    if paths:
+        kept = os.environ.get("VITRO_PLUGINS")
+        os.environ["VITRO_PLUGINS"] = os.pathsep.join([*([kept] if kept else []), *(str(path.absolute()) for path in paths)])
+
+
+Plugins = Annotated[Optional[list[Path]], typer.Option("--plugin", metavar="FILE.so", callback=_plugins,
+                                                       help="Load device models from a shared object; may be repeated.")]
+
+
+def _cmake_dir(wanted: bool):
+    if wanted:
+        inside = Path(__file__).parent / "cmake"  # of an installed package; a checkout has it at its root
+        print(inside if inside.is_dir() else Path(__file__).parents[2] / "cmake")
+        raise typer.Exit()
+
+
 def _version(wanted: bool):
     if wanted:
         print(f"vitro {__version__}")
@@ -25,7 +43,9 @@ def _version(wanted: bool):
 
 
 @app.callback()
-def root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False):
+def root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+         cmake_dir: Annotated[bool, typer.Option("--cmake-dir", callback=_cmake_dir, is_eager=True,
+                                                 help="Print the folder of vitro-config.cmake, for building plug-ins.")] = False):
     """One LLM inference engine on two machines: the real one (host), and a SystemC model of a phone (sim).
 
     Examples:
@@ -46,7 +66,7 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                                                     "report.html.")] = None,
         resolve: Annotated[bool, typer.Option("--resolve", help="Print the experiment as resolved, for vitro-device, and run "
                                               "nothing.")] = False,
-        as_json: Json = False):
+        plugins: Plugins = None, as_json: Json = False):
     """Run one experiment.
 
     Examples:
@@ -99,7 +119,7 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
           dask: Annotated[Optional[str], typer.Option(metavar="ADDRESS", help="Run on a Dask cluster instead.")] = None,
           resume: Annotated[bool, typer.Option("--resume", help="Keep the points that are done.")] = False,
           machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
-          sets: Sets = None, as_json: Json = False):
+          sets: Sets = None, plugins: Plugins = None, as_json: Json = False):
     """Run every point of the experiment's `sweep:`.
 
     Examples:
@@ -255,7 +275,7 @@ def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
                  only: Annotated[Optional[str], typer.Option(metavar="PART", help="dram, ufs, cpu, npu, ane, gpu or power.")] = None,
                  sensitivity: Annotated[bool, typer.Option("--sensitivity", help="Move each assumed parameter by 20 % both ways and "
                                                            "show how far the rows follow. Minutes.")] = False,
-                 as_json: Json = False):
+                 plugins: Plugins = None, as_json: Json = False):
     """The device models' own microbenchmarks beside the published values.
 
     Examples:
@@ -276,7 +296,8 @@ def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
 
 
 @app.command("list")
-def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|kernels|plugins")], as_json: Json = False):
+def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|kernels|plugins")],
+          plugins: Plugins = None, as_json: Json = False):
     """What there is, with one line each.
 
     Examples:
@@ -284,6 +305,8 @@ def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|k
         vitro list devices
 
         vitro list policies --json
+
+        vitro list plugins --plugin ./fixed_ufs.so
     """
     from . import catalog
     _print_list(kind, catalog.rows(kind), as_json)

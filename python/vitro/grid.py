@@ -30,19 +30,22 @@ def points(sweep):
     return found
 
 
-def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overrides=None, machine=None, progress=None):
+def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overrides=None, machine=None, device=None, models=(),
+          progress=None):
     """Runs the grid and returns a pandas.DataFrame, one row per point in the grid's order.
 
     out: a folder for results.parquet, results.csv, report.html and the points themselves. resume: keeps finished points
-    whose resolved experiment is still the same. A point that fails becomes a row with status "failed".
+    whose resolved experiment is still the same. A point that fails becomes a row with status "failed". device, models: as in run().
     """
     if resume and out is None:
         raise ConfigError("a sweep can only be resumed from a folder (out)")
-    base = api.resolve(experiment, overrides=overrides)
+    if resume and models:
+        raise ConfigError("a sweep with device models in Python can not be resumed: nothing tells whether they are still the same")
+    fixed = api.as_overrides(overrides, device)
+    base = api.resolve(experiment, overrides=fixed)
     if not base.get("sweep"):
         raise ConfigError(f"{_name(experiment)}: has no `sweep:`")
-    fixed = api.as_overrides(overrides)
-    jobs = [_Job(experiment, index, point, fixed + api.as_overrides(point), machine)
+    jobs = [_Job(experiment, index, point, fixed + api.as_overrides(point), machine, models)
             for index, point in enumerate(points(base["sweep"]))]
     for job in jobs:  # a typo in the last point must not surface after hours
         job.resolve()
@@ -71,12 +74,13 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
 
 
 class _Job:
-    def __init__(self, experiment, index, point, overrides, machine):
+    def __init__(self, experiment, index, point, overrides, machine, models):
         self.experiment = experiment
         self.index = index
         self.point = point
         self.overrides = overrides
         self.machine = machine
+        self.models = models
         self.digest = None
 
     def resolve(self):
@@ -86,7 +90,7 @@ class _Job:
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def run(self):
-        return run_point(self.experiment, self.overrides, self.machine)
+        return run_point(self.experiment, self.overrides, self.machine, self.models)
 
     def file(self, folder):
         return folder / "points" / f"{self.index:05d}.json"
@@ -104,10 +108,10 @@ class _Job:
         return kept if kept.get("digest") == self.digest and "result" in kept else None
 
 
-def run_point(experiment, overrides, machine):
+def run_point(experiment, overrides, machine, models=()):
     """-> {"result": ...} or {"error": message}; a function of its own so that a Dask worker can be sent to it."""
     try:
-        return {"result": api.run(experiment, overrides=overrides, machine=machine).data}
+        return {"result": api.run(experiment, overrides=overrides, machine=machine, models=models).data}
     except RunError as error:
         return {"error": str(error)}
 
@@ -140,7 +144,8 @@ def _execute_dask(jobs, address):
         raise ConfigError(f"--dask: no scheduler answers at {address} ({error})") from None
     with client:
         # pure=False: equal points are still run, since a repeated point is how determinism is checked.
-        futures = {client.submit(run_point, _absolute(job.experiment), job.overrides, job.machine, pure=False): job for job in jobs}
+        futures = {client.submit(run_point, _absolute(job.experiment), job.overrides, job.machine, job.models, pure=False): job
+                   for job in jobs}
         for future in dask_as_completed(futures):
             yield futures[future], future.result()
 

@@ -13,16 +13,20 @@ import sys
 import threading
 from pathlib import Path
 
+from . import device_models
 from .errors import ConfigError, RunError
 
 _running = set()  # children of every thread, so that Ctrl-C in the main one can end them all
 _ERRORS = {"ConfigError": ConfigError, "RunError": RunError}
 
 
-def call(function, *args, progress=None):
-    """Runs `_native.call(function, *args)` in a child. `progress(done, total)` is called from another thread."""
+def call(function, *args, progress=None, models=()):
+    """Runs `_native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
+    models: classes of device models (device_models.py) that the function gets besides."""
+    request = {"call": [function, *args]} | ({"models": device_models.packed(models)} if models else {})
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1"}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
+                        "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:
         env["VITRO_PROGRESS"] = "1"
     child = subprocess.Popen([sys.executable, "-m", "vitro._worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -32,8 +36,8 @@ def call(function, *args, progress=None):
     reader = threading.Thread(target=_listen, args=(child.stderr, said, progress), daemon=True)
     reader.start()
     try:
-        with child.stdin as request:
-            request.write(json.dumps([function, *args]).encode())
+        with child.stdin as pipe:
+            pipe.write(json.dumps(request).encode())
         answer = child.stdout.read()
         code = child.wait()
         reader.join()

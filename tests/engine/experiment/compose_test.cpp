@@ -64,6 +64,17 @@ TEST_F(ComposeTest, messages_name_file_and_line) {
   EXPECT_NE(error_of({}).find("e.yaml:2: model: \"nowhere.yaml\" is no file"), std::string::npos) << error_of({});
 }
 
+// Composed trees are read elsewhere, so the paths are absolute, each from its own file.
+TEST_F(ComposeTest, plugins_of_the_experiment_join_those_of_its_device) {
+  write("configs/phone.yaml", "name: phone\nplugins: [a.so]\n");
+  write("e.yaml", "experiment: e\nmodel: {gguf: w.gguf}\nworkload: {prompt: hi}\ndevice: configs/phone.yaml\nplugins: [b.so]\n");
+  const Node tree = load();
+  EXPECT_EQ(tree.find("plugins"), nullptr);
+  EXPECT_EQ(tree.find_path("device.plugins")->to_json(),
+            "[\"" + (root_ / "configs/a.so").string() + "\",\"" + (root_ / "b.so").string() + "\"]");
+  EXPECT_EQ(read_experiment(tree).device.find("plugins")->items()[1].origin().line, 5);
+}
+
 TEST_F(ComposeTest, malformed_overrides_are_refused) {
   EXPECT_NE(error_of({"nonsense"}).find("expected key=value"), std::string::npos);
   EXPECT_NE(error_of({"workload.batch=many"}).find("--set workload.batch:1"), std::string::npos) << error_of({"workload.batch=many"});

@@ -1,0 +1,29 @@
+# find_package(vitro): what a plug-in with device models needs (docs/plugins.md). Set vitro_DIR to what `vitro --cmake-dir` prints.
+get_filename_component(VITRO_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/../include" ABSOLUTE)
+if(NOT EXISTS "${VITRO_INCLUDE_DIR}")  # a checkout: headers lie beside their sources
+  get_filename_component(VITRO_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+endif()
+
+# All that hw_models/plugin.hpp includes. Their text is the version of the contracts: sizes alone do not show a virtual
+# function that moved, or a flag that became a count.
+set(VITRO_CONTRACT_HEADERS
+  engine/base/check.hpp engine/base/config.hpp engine/base/rng.hpp engine/base/units.hpp
+  hw_models/callback.hpp hw_models/compute.hpp hw_models/context.hpp hw_models/dram/dram.hpp hw_models/params.hpp hw_models/plugin.hpp
+  hw_models/registry.hpp hw_models/ufs/storage.hpp)
+set(VITRO_CONTRACTS "")
+foreach(header ${VITRO_CONTRACT_HEADERS})
+  file(SHA256 "${VITRO_INCLUDE_DIR}/${header}" hash)
+  string(SHA256 VITRO_CONTRACTS "${VITRO_CONTRACTS}${hash}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${VITRO_INCLUDE_DIR}/${header}")
+endforeach()
+string(SUBSTRING "${VITRO_CONTRACTS}" 0 12 VITRO_CONTRACTS)
+
+# vitro_plugin(name a.cpp ...) makes name.so. It links nothing of vitro: the process that loads it has it.
+function(vitro_plugin name)
+  add_library(${name} MODULE ${ARGN})
+  target_include_directories(${name} PRIVATE ${VITRO_INCLUDE_DIR})
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  target_compile_options(${name} PRIVATE -ffp-contract=off)  # the same arithmetic wherever it is compiled
+  target_compile_definitions(${name} PRIVATE VITRO_CONTRACTS="${VITRO_CONTRACTS}")
+  set_target_properties(${name} PROPERTIES PREFIX "")
+endfunction()

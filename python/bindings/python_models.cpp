@@ -1,0 +1,331 @@
+#include "python_models.hpp"
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <optional>
+
+#include "hw_models/odometer.hpp"
+
+namespace py = pybind11;
+
+namespace vitro {
+namespace {
+
+enum Kind : std::uint16_t { kServed };
+
+struct SeenDramRequest {
+  std::string port;
+  double cap = 0;  // bytes per second: the least between the port and the memory controller
+  hw::DramRequest request;
+};
+
+// Values of one block: times as picoseconds, bytes as whole numbers, the rest as SI floats. Reading one counts as use.
+struct SeenParams {
+  const hw::Params* params;
+  py::object at(const std::string& key) const;
+};
+
+py::object SeenParams::at(const std::string& key) const {
+  const auto& all = params->all();
+  const std::string name = params->path() + "." + key;
+  const auto found = std::find_if(all.begin(), all.end(), [&name](const hw::Param& param) { return param.name == name; });
+  if (found == all.end()) throw py::key_error(key);
+  switch (found->dimension) {
+    case Dimension::time:
+      return py::int_(params->time(key).count());
+    case Dimension::bytes:
+      return py::int_(params->bytes(key));
+    case Dimension::bandwidth:
+      return py::float_(params->bandwidth(key).value);
+    case Dimension::frequency:
+      return py::float_(params->frequency(key).value);
+    case Dimension::ratio:
+      return py::float_(params->ratio(key));
+    default:
+      return py::float_(params->number(key));
+  }
+}
+
+// One class. Its texts outlive the entry's table, which points into them.
+struct ModelClass {
+  py::object type;
+  std::string name;
+  std::deque<std::string> texts;
+
+  ~ModelClass() {
+    const py::gil_scoped_acquire gil;
+    type = py::object();
+  }
+  std::string_view keep(const py::handle& text) { return texts.emplace_back(py::cast<std::string>(text)); }
+};
+using ModelClassPtr = std::shared_ptr<ModelClass>;
+
+[[noreturn]] void explain(const std::string& model, const py::error_already_set& error) {
+  if (error.matches(py::module_::import("vitro.errors").attr("ConfigError"))) throw ConfigError(py::str(error.value()));
+  const py::object lines = py::module_::import("traceback").attr("format_exception")(error.type(), error.value(), error.trace());
+  const auto text = py::cast<std::string>(py::str("").attr("join")(lines));
+  throw RunError(fmt::format("the device model {} failed:\n{}", model, text));
+}
+
+// The Python object behind a model.
+class Served {
+ public:
+  Served(const hw::Params& params, ModelClassPtr type) : type_(std::move(type)) {
+    const py::gil_scoped_acquire gil;
+    try {
+      held_.object = type_->type();
+      held_.object.attr("params") = SeenParams{&params};
+      held_.object.attr("setup")();
+      held_.serve = held_.object.attr("serve");
+    } catch (const py::error_already_set& error) {
+      explain(type_->name, error);
+    }
+  }
+
+  // When the model says that the request is served.
+  template <class Request>
+  Picoseconds serve(Picoseconds now, const Request& request) {
+    const py::gil_scoped_acquire gil;
+    try {
+      const py::object answer = held_.serve(now.count(), request);
+      const auto whole = py::reinterpret_steal<py::object>(PyNumber_Index(answer.ptr()));
+      if (!whole) PyErr_Clear();
+      if (!whole || py::cast<std::int64_t>(whole) < now.count()) {
+        throw RunError(
+            fmt::format("the device model {}: serve() returned {} at {} ps (expected a whole number of picoseconds, not before that)",
+                        type_->name, py::cast<std::string>(py::repr(answer)), now.count()));
+      }
+      return Picoseconds(py::cast<std::int64_t>(whole));
+    } catch (const py::error_already_set& error) {
+      explain(type_->name, error);
+    }
+  }
+
+ private:
+  struct Held {  // let go with the GIL held, also when the constructor ends in an exception
+    py::object object, serve;
+    ~Held() {
+      const py::gil_scoped_acquire gil;
+      serve = object = py::object();
+    }
+  };
+
+  ModelClassPtr type_;
+  Held held_;
+};
+
+// Of requests on their way: one without a length is free.
+template <class Item>
+std::uint32_t free_slot(std::vector<Item>& items) {
+  std::uint32_t slot = 0;
+  while (slot < items.size() && items[slot].length > 0) ++slot;
+  if (slot == items.size()) items.emplace_back();
+  return slot;
+}
+
+class PythonDram final : public hw::DramModel {
+ public:
+  PythonDram(const hw::Site& site, const hw::Params& params, ModelClassPtr type)
+      : context_(site.context), label_{site.context.device(site.name), kServed}, model_(params, std::move(type)) {}
+
+  hw::PortId add_port(const hw::PortSpec& spec) override {
+    ports_.push_back({std::string(spec.name), std::min(ports_[static_cast<std::size_t>(spec.parent)].cap, spec.cap.value)});
+    return hw::PortId(ports_.size() - 1);
+  }
+
+  void submit(const hw::DramRequest& request, hw::Callback done) override {
+    const Picoseconds now = context_.now();
+    if (request.length == 0) return context_.at(now + request.pace, label_, done);
+    const Port& port = ports_[static_cast<std::size_t>(request.port)];
+    const Picoseconds end = model_.serve(now, SeenDramRequest{port.name, port.cap, request});
+    settle();
+    Moving moving{0, request.length, request.write, done};
+    if (end > now) {
+      moving.rate = static_cast<double>(request.length) / to_seconds(end - now);
+    } else {
+      moved_.add(now, now, static_cast<double>(request.length));
+    }
+    rate_ += moving.rate;
+    ++busy_;
+    const std::uint32_t slot = free_slot(moving_);
+    moving_[slot] = moving;
+    context_.at(end, label_, [this, slot] { finish(slot); });
+  }
+
+  hw::DramTotals totals() override { return totals_; }
+  double bytes_moved(Picoseconds begin, Picoseconds end) override {
+    settle();
+    return moved_.sum(begin, end);
+  }
+  double peak_rate(Picoseconds begin, Picoseconds end) override {
+    settle();
+    return moved_.peak_rate(begin, end);
+  }
+
+ private:
+  struct Port {
+    std::string name;
+    double cap;
+  };
+  struct Moving {  // evenly from submission to completion
+    double rate = 0;
+    Bytes length = 0;
+    bool write = false;
+    hw::Callback done;
+  };
+
+  void settle() {
+    const Picoseconds now = context_.now();
+    moved_.add(since_, now, rate_ * to_seconds(now - since_));
+    since_ = now;
+  }
+  void finish(std::uint32_t slot) {
+    settle();
+    const Moving ended = std::exchange(moving_[slot], {});
+    rate_ = --busy_ == 0 ? 0 : rate_ - ended.rate;  // at rest no rounding is left over
+    (ended.write ? totals_.bytes_written : totals_.bytes_read) += static_cast<double>(ended.length);
+    hw::Callback done = ended.done;
+    done();
+  }
+
+  hw::Context& context_;
+  hw::Label label_;
+  Served model_;
+  std::vector<Port> ports_{{"memory controller", std::numeric_limits<double>::infinity()}};
+  std::vector<Moving> moving_;
+  hw::Odometer moved_;
+  hw::DramTotals totals_;
+  Picoseconds since_{0};
+  double rate_ = 0;
+  std::size_t busy_ = 0;
+};
+
+// The model says when the last byte would have left the device; on its way it is DMA, which a busy DRAM makes later.
+class PythonStorage final : public hw::StorageModel {
+ public:
+  PythonStorage(const hw::Site& site, const hw::Params& params, ModelClassPtr type)
+      : context_(site.context),
+        dram_(*site.dram),
+        port_(site.port),
+        model_(params, std::move(type)),
+        limits_{params.bytes("max_transfer"), static_cast<std::uint32_t>(params.positive("queue_depth"))},
+        issue_cycles_(params.number("issue_cycles")),
+        issue_fixed_(params.time("issue_fixed")) {}
+
+  const hw::StorageLimits& limits() const override { return limits_; }
+  Picoseconds issue_time(Hertz core_clock) const override { return issue_fixed_ + from_seconds(issue_cycles_ / core_clock.value); }
+  void submit(const hw::IoRequest& request, hw::Callback done) override {
+    const Picoseconds now = context_.now();
+    const Picoseconds pace = model_.serve(now, request) - now;
+    const std::uint32_t slot = free_slot(commands_);
+    commands_[slot] = {request.length, done};
+    dram_.submit({.port = port_, .length = request.length, .write = !request.write, .pace = pace}, [this, slot] { finish(slot); });
+  }
+  double bytes_moved(Picoseconds begin, Picoseconds end) override { return moved_.sum(begin, end); }
+
+ private:
+  struct Command {
+    Bytes length = 0;
+    hw::Callback done;
+  };
+  void finish(std::uint32_t slot) {
+    Command ended = std::exchange(commands_[slot], {});
+    moved_.add(context_.now(), context_.now(), static_cast<double>(ended.length));
+    ended.done();
+  }
+
+  hw::Context& context_;
+  hw::DramModel& dram_;
+  hw::PortId port_;
+  Served model_;
+  hw::StorageLimits limits_;
+  double issue_cycles_;
+  Picoseconds issue_fixed_;
+  std::vector<Command> commands_;
+  hw::Odometer moved_;
+};
+
+std::optional<Dimension> dimension_named(const std::string& name) {
+  constexpr std::pair<std::string_view, Dimension> kNames[] = {{"number", Dimension::none},         {"time", Dimension::time},
+                                                               {"bytes", Dimension::bytes},         {"bandwidth", Dimension::bandwidth},
+                                                               {"frequency", Dimension::frequency}, {"ratio", Dimension::ratio}};
+  for (const auto& [known, dimension] : kNames) {
+    if (known == name) return dimension;
+  }
+  return std::nullopt;
+}
+
+std::vector<hw::ParamSpec> params_of(ModelClass& type, const py::handle& rows) {
+  std::vector<hw::ParamSpec> specs;
+  for (const py::handle row : rows) {
+    const std::string_view key = type.keep(row["key"]), fallback = type.keep(row["default"]), source = type.keep(row["source"]);
+    const auto word = py::cast<std::string>(row["dimension"]);
+    const std::optional<Dimension> dimension = dimension_named(word);
+    const std::string where = fmt::format("{}.parameters: {}: ", type.name, key);
+    if (!dimension) throw ConfigError(fmt::format("{}\"{}\" (expected number, time, bytes, bandwidth, frequency or ratio)", where, word));
+    double value = 0;
+    if (!fallback.empty() && !parse_quantity(fallback, *dimension, value)) {
+      throw ConfigError(fmt::format("{}the default \"{}\" is none (expected {})", where, fallback, describe(*dimension)));
+    }
+    specs.push_back({key, *dimension, fallback, source});
+  }
+  return specs;
+}
+
+template <class Contract, class Model>
+hw::Entry<Contract> entry_of(const ModelClassPtr& type, const py::handle& row) {
+  return {type->name + ".flow",
+          py::cast<std::string>(row["description"]),
+          params_of(*type, row["parameters"]),
+          {},
+          [type](const hw::Site& site, const hw::Params& params) { return std::make_unique<Model>(site, params, type); }};
+}
+
+}  // namespace
+
+void bind_model_types(py::module_& m) {
+  py::class_<SeenParams>(m, "Params").def("__getitem__", &SeenParams::at);
+  const auto of = [](auto member) { return [member](const SeenDramRequest& seen) { return seen.request.*member; }; };
+  py::class_<SeenDramRequest>(m, "DramRequest")
+      .def_readonly("port", &SeenDramRequest::port)
+      .def_readonly("cap", &SeenDramRequest::cap)
+      .def_property_readonly("length", of(&hw::DramRequest::length))
+      .def_property_readonly("write", of(&hw::DramRequest::write))
+      .def_property_readonly("chunk", of(&hw::DramRequest::chunk))
+      .def_property_readonly("stride", of(&hw::DramRequest::stride))
+      .def_property_readonly("pace_ps", [](const SeenDramRequest& seen) { return seen.request.pace.count(); })
+      .def_property_readonly("address", [](const SeenDramRequest& seen) {
+        return seen.request.address == hw::kNextAddress ? std::nullopt : std::optional(seen.request.address);
+      });
+  py::class_<hw::IoRequest>(m, "IoRequest")
+      .def_readonly("address", &hw::IoRequest::address)
+      .def_readonly("length", &hw::IoRequest::length)
+      .def_readonly("write", &hw::IoRequest::write)
+      .def_readonly("sequential", &hw::IoRequest::sequential)
+      .def_readonly("issuer", &hw::IoRequest::issuer);
+}
+
+hw::AddModels add_python_models(const py::list& models) {
+  std::vector<hw::Entry<hw::DramModel>> drams;
+  std::vector<hw::Entry<hw::StorageModel>> storages;
+  for (const py::handle row : models) {
+    auto type = std::make_shared<ModelClass>();
+    type->type = py::reinterpret_borrow<py::object>(row["class"]);
+    type->name = py::cast<std::string>(row["name"]);
+    if (py::cast<std::string>(row["kind"]) == "dram") {
+      drams.push_back(entry_of<hw::DramModel, PythonDram>(type, row));
+    } else {
+      storages.push_back(entry_of<hw::StorageModel, PythonStorage>(type, row));
+    }
+  }
+  return [drams = std::move(drams), storages = std::move(storages)](hw::Registry& registry) {
+    for (const auto& entry : drams) registry.add(entry);
+    for (const auto& entry : storages) registry.add(entry);
+  };
+}
+
+}  // namespace vitro

@@ -1,0 +1,1 @@
+int nothing_of_vitro(void) { return 0; }
