@@ -153,8 +153,10 @@ DeviceSummary Soc::summary() const {
   }
   std::map<std::string, int> kinds;
   const auto count = [&kinds](const hw::Params& params) {
-    for (const hw::Param& param : params.all())
+    for (const hw::Param& param : params.all()) {
+      if (!param.word.empty()) continue;  // a decision, not a number
       ++kinds[param.source.starts_with("default") ? "default" : std::string(to_string(param.kind))];
+    }
     for (const auto& [key, table] : params.tables()) ++kinds[std::string(to_string(table.kind))];
   };
   for (const auto& params : params_) count(*params);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/kernels/operands.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/quant/blocks.hpp"
 
@@ -22,8 +23,21 @@ Bytes dram_bytes(const std::array<Bytes, kPlacements>& by_placement) {
          by_placement[static_cast<std::size_t>(Placement::gpu)];
 }
 
-Bytes tcm_bytes(const std::array<Bytes, kPlacements>& by_placement) {
-  return by_placement[static_cast<std::size_t>(Placement::npu_tcm)];
+Bytes tcm_bytes(const std::array<Bytes, kPlacements>& by_placement) { return by_placement[static_cast<std::size_t>(Placement::npu_tcm)]; }
+
+bool is_activation(const View& view) {
+  const Block* block = view.memory.block();
+  return block != nullptr && block->region == Region::activation && block->placement == Placement::dram;
+}
+
+// Operands that the step itself has just made. Where a call reads the KV pool or writes it, that outweighs them: left out.
+Bytes recent_operand_bytes(const KernelCall& call) {
+  if (call.op == Op::attention || call.op == Op::kv_append) return 0;
+  Bytes sum = 0;
+  for (std::size_t i = call.op == Op::matmul ? 1 : 0; i < call.in.size(); ++i) {
+    if (is_activation(call.in[i])) sum += view_bytes(call.in[i]);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -46,8 +60,8 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
   if (call.op == Op::matmul) {
     const View& weights = call.in[0];
-    work.columns = call.rows ? static_cast<std::uint32_t>(call.rows->size())
-                             : std::min(call.slice.count, weights.shape[0] - call.slice.first);
+    work.columns =
+        call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
     work.depth = weights.shape[1];
     if (weights.memory.placement() != Placement::npu_tcm) {
       work.weight_bytes = work.columns * row_bytes(weights.format, work.depth);
@@ -55,6 +69,9 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   }
   work.read_bytes = dram_bytes(counts.read);
   work.written_bytes = dram_bytes(counts.written);
+  // A slice reads less than its operands hold: never more than what is read beside the weights.
+  work.recent_read_bytes = std::min(recent_operand_bytes(call), work.read_bytes - std::min(work.read_bytes, work.weight_bytes));
+  work.recent_written_bytes = !call.out.empty() && is_activation(call.out[0]) ? work.written_bytes : 0;
   work.tcm_bytes = tcm_bytes(counts.read) + tcm_bytes(counts.written);
   work.macs = counts.macs;
   work.elementwise = counts.elementwise;
