@@ -4,6 +4,7 @@ from pathlib import Path
 from . import _native, terminal
 from .errors import ConfigError
 
+PROVENANCES = ("spec", "measured", "derived", "scaled", "fitted", "assumed", "default")  # docs/hw-models.md
 KINDS = ("devices", "models", "policies", "kernels", "plugins")
 
 
@@ -24,6 +25,19 @@ def rows(kind):
     if kind == "plugins":
         return []  # device models are compiled in; nothing is loaded at run time yet
     return _native.call("list", kind, str(root()))
+
+
+def provenance_table(devices):
+    """-> (columns, cells): how many numbers of each device are of which kind. A default counts as assumed in results."""
+    kinds = [kind for kind in PROVENANCES if any(kind in row.get("parameters", {}) for row in devices)]
+    cells = []
+    for row in devices:
+        counts = row.get("parameters")
+        if counts:
+            guesses = counts.get("assumed", 0) + counts.get("default", 0)
+            total = sum(counts.values())
+            cells.append((row["name"], str(total), *(str(counts.get(kind, 0)) for kind in kinds), f"{guesses / total:.0%}"))
+    return ["name", ">numbers", *(f">{kind}" for kind in kinds), ">assumed or default"], cells
 
 
 def _models(folder):
