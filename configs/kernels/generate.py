@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from loops import carried, function_lines, hot_path, multiplies, once_through
+
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER, MCA = "aarch64-linux-gnu-g++", "llvm-mca-19"
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-ffp-contract=off", "-I", str(ROOT)]
@@ -47,132 +49,48 @@ LOOPS = {  # kernel: (function for one activation row, for a batch, multiplies, 
     "int8.q8_0": ("tiles::pass<{step}, {space}Q8, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
 }
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
+DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
 # LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
 STAND_INS = {"oryon-1": [
-    (r"scvtf\s", "frintn "),
+    (r"scvtf\s+(v)", r"frintn \1"),
     (r"(?:dup|mov)\s+d(\d+), (v\d+\.d\[1\])", r"dup v\1.2d, \2"),
     (r"prfm\s+\w+, \[(\w+).*", r"ldr xzr, [\1, xzr]"),
-    (r"ldr\s+([wx]\d+), \[(\w+)(, #?\d+)?\]", r"ldr \1, [\2, xzr]"),
+    (r"ldrs?[bh]?\s+([wx]\d+), \[(\w+)(, #?\d+)?\](, #?\d+)?", r"ldr \1, [\2, xzr]"),
+    (r"ldrs?[bh]\s+(w\d+), (\[\w+, \w+\])", r"ldr \1, \2"),
+    (r"[su]cvtf\s+s(\d+), w\d+.*", r"frintn v\1.4s, v\1.4s"),
+    (r"fmul\s+s(\d+), s(\d+), s(\d+)", r"fmul v\1.4s, v\2.4s, v\3.4s"),
 ]}
-BLOCK = 32  # elements of an activation block that quantise() makes of one round of its outer loop
+BLOCK = 32  # elements that quantise() makes of one round of its outer loop, the inner one takes them singly
 
 
 @functools.cache
 def compiled(kernel_set):
-    """-> {name of a pointer: [lines of the function it points at]}."""
+    """-> {name: lines of the function}: both loops of each kernel, and quantise."""
     source, flags, space, step = SETS[kernel_set]
-    lines = [f'#include "engine/kernels/neon/{source}.cpp"', "namespace vitro {", "namespace {", 'extern "C" {',
-             "[[gnu::used]] extern const auto loop_quantise = lanes::quantise<Vector>;"]
+    pointers = {"quantise": "lanes::quantise<Vector>"}
     for kernel, (function, _, _, batch) in LOOPS.items():
         for name, rows in (("one", "1"), ("batch", batch.format(step=step))):
-            lines.append(f"[[gnu::used]] extern const auto {symbol(kernel, name)} = "
-                         f"{function.format(rows, step=step, space=space)};")
-    text = "\n".join([*lines, "}", "}", "}", ""])
-    command = [COMPILER, *FLAGS, *flags, "-S", "-fno-asynchronous-unwind-tables", "-x", "c++", "-o", "-", "-"]
-    assembly = run(command, text).splitlines()
-    targets = {}
-    for i, line in enumerate(assembly):
-        if re.fullmatch(r"loop_\w+:", line):
-            targets[line[:-1]] = assembly[i + 1].split()[1]
+            pointers[symbol(kernel, name)] = function.format(rows, step=step, space=space)
+    return functions_of(f"engine/kernels/neon/{source}.cpp", flags, pointers)
+
+
+@functools.cache
+def dequantisers():
+    return functions_of("engine/quant/blocks.cpp", [], {name: f"dequantise_{name}" for name in DEQUANTISERS})
+
+
+def functions_of(source, flags, pointers):
+    """Compiles a file together with pointers {name: function} to what is inside. -> {name: lines of the function}."""
+    wanted = [f"[[gnu::used]] extern const auto pointer_to_{name} = {function};" for name, function in pointers.items()]
+    lines = [f'#include "{source}"', "namespace vitro {", "namespace {", 'extern "C" {', *wanted, "}", "}", "}", ""]
+    assembly = run([COMPILER, *FLAGS, *flags, "-S", "-fno-asynchronous-unwind-tables", "-x", "c++", "-o", "-", "-"],
+                   "\n".join(lines)).splitlines()
+    targets = {name: assembly[assembly.index(f"pointer_to_{name}:") + 1].split()[1] for name in pointers}
     return {name: function_lines(assembly, target) for name, target in targets.items()}
 
 
 def symbol(kernel, name):
-    return f"loop_{kernel.replace('.', '_')}_{name}"
-
-
-def function_lines(assembly, name):
-    first = assembly.index(f"{name}:") + 1
-    last = next(i for i in range(first, len(assembly)) if assembly[i].lstrip().startswith(".size"))
-    return [line.strip() for line in assembly[first:last] if re.match(r"\s+[a-z]|\.L\w+:", line)]
-
-
-class Function:
-    """Basic blocks of a function, their successors, and the natural loops that its backward branches close."""
-
-    def __init__(self, lines):
-        self.blocks, self.successors, labels, ends = [[]], [], {}, []
-        for line in lines:
-            if line.endswith(":"):
-                if self.blocks[-1]:
-                    self.blocks.append([])
-                labels[line[:-1]] = len(self.blocks) - 1
-                continue
-            self.blocks[-1].append(line)
-            if is_branch(line):
-                self.blocks.append([])
-        for i, block in enumerate(self.blocks):
-            last = block[-1] if block else ""
-            target = re.search(r"(\.L\w+)$", last) if is_branch(last) else None
-            follows = not re.match(r"(b|br|ret)\s|ret$", last) and i + 1 < len(self.blocks)
-            self.successors.append(([i + 1] if follows else []) + ([labels[target[1]]] if target else []))
-        self.loops = [(header, latch) for latch, nexts in enumerate(self.successors) for header in nexts
-                      if self._dominates(header, latch)]
-
-    def _dominates(self, header, block):
-        """Nothing reaches the block but through the header: the test of a natural loop's back edge."""
-        seen, todo = {header}, [0]
-        while todo:
-            at = todo.pop()
-            if at not in seen:
-                seen.add(at)
-                todo += self.successors[at]
-        return header == 0 or block == header or block not in seen
-
-    def body(self, loop):
-        header, latch = loop
-        inside, todo = {header}, [latch]
-        while todo:
-            at = todo.pop()
-            if at not in inside:
-                inside.add(at)
-                todo += [i for i, nexts in enumerate(self.successors) if at in nexts]
-        return inside
-
-    def paths(self, loop):
-        """Ways through one round of the loop, as lists of blocks, each block once."""
-        header, latch = loop
-        inside, found, todo = self.body(loop), [], [[header]]
-        while todo:
-            path = todo.pop()
-            if path[-1] == latch:
-                found.append(path)
-            todo += [[*path, n] for n in self.successors[path[-1]] if n in inside and n not in path]
-        return found
-
-    def innermost(self):
-        bodies = [self.body(loop) for loop in self.loops]
-        return [loop for loop, body in zip(self.loops, bodies) if not any(other < body for other in bodies)]
-
-    def code(self, path):
-        return [line for block in path for line in self.blocks[block]]
-
-
-def is_branch(line):
-    return re.match(r"(b|b\.\w+|b(eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al)|cbn?z|tbn?z|ret|br)(\s|$)", line) is not None
-
-
-def multiplies(lines, macs):
-    return sum(macs.get(line.split()[0], 0) for line in lines)
-
-
-def hot_path(lines, macs, longest):
-    function = Function(lines)
-    loops = [function.paths(loop) for loop in function.innermost()]
-    most = max(multiplies(function.code(path), macs) for paths in loops for path in paths)
-    paths = [path for found in loops for path in found if multiplies(function.code(path), macs) == most]
-    return function.code((max if longest else min)(paths, key=lambda path: (len(function.code(path)), path)))
-
-
-def quantise_path(lines):
-    """One block of activations: the outer loop's code, with its only inner loop, over single elements, run BLOCK times."""
-    function = Function(lines)
-    (inner,) = function.innermost()
-    (outer,) = [loop for loop in function.loops if function.body(inner) < function.body(loop)]
-    shortest = min(function.paths(inner), key=lambda path: (len(function.code(path)), path))
-    path = next(p for p in function.paths(outer) if any(p[i:i + len(shortest)] == shortest for i in range(len(p))))
-    at = next(i for i in range(len(path)) if path[i:i + len(shortest)] == shortest)
-    return function.code(path[:at] + BLOCK * shortest + path[at + len(shortest):])
+    return f"{kernel.replace('.', '_')}_{name}"
 
 
 # An accumulator that the compiler keeps on the stack: the next round's load needs this round's store.
@@ -184,18 +102,6 @@ def cycles(lines, model):
     no round is shorter than that way through memory."""
     taken = steady(tuple(lines), model, "-noalias=true")
     return max(taken, steady(tuple(ROUND_TRIP), model, "-noalias=false")) if carried(lines) else taken
-
-
-def carried(lines):
-    """Whether a slot of the stack is loaded, and stored after that."""
-    loaded = set()
-    for line in lines:
-        slot = re.search(r"\[sp(, #?\d+)?\]", line)
-        if slot and line.startswith("ld"):
-            loaded.add(slot[0])
-        elif slot and line.startswith("st") and slot[0] in loaded:
-            return True
-    return False
 
 
 @functools.cache
@@ -215,7 +121,7 @@ def steady(lines, model, aliasing):
 
 
 def measure(kernel_set, model):
-    """-> (macs per cycle with one row, with a batch, cycles per quantised element, one comment per loop)."""
+    """-> (macs per cycle with one row, with a batch, cycles per converted element, one comment per loop)."""
     functions, one, batch, notes = compiled(kernel_set), {}, {}, []
     for kernel, (_, macs, step, _) in LOOPS.items():
         for name, into in (("one", one), ("batch", batch)):
@@ -229,10 +135,18 @@ def measure(kernel_set, model):
             into[kernel] = work / taken
             notes.append(f"{kernel_set} {kernel}, {'one row' if name == 'one' else f'{work // step} rows'}: {len(path)} instructions, "
                          f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
-    path = quantise_path(functions["loop_quantise"])
+    conversions = {"float.f16": 0}
+    for name, elements in DEQUANTISERS.items():
+        conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", dequantisers()[name], elements, model, notes)
+    quantising = conversion(f"{kernel_set} quantise", functions["quantise"], BLOCK, model, notes)
+    return one, batch, conversions | {"int8.q4_0": quantising, "int8.q8_0": quantising}, notes
+
+
+def conversion(name, lines, elements, model, notes):
+    path = once_through(lines, elements)
     taken = cycles(path, model)
-    notes.append(f"{kernel_set} quantise, a block of {BLOCK}: {len(path)} instructions executed, {taken:.4g} cycles")
-    return one, batch, taken / BLOCK, notes
+    notes.append(f"{name}, a block of {elements}: {len(path)} instructions executed, {taken:.4g} cycles")
+    return taken / elements
 
 
 def table(values, complete):
@@ -258,9 +172,9 @@ def document(core, sets):
     for key, what, at in (("macs_per_cycle", "one activation row", 0), ("macs_per_cycle_batch", "several activation rows", 1)):
         lines += [f"{key}:  # {what}", f"  kind: {kind}", f'  source: "{source}"']
         lines += [f"  {name}: {table(results[name][at], True)}" for name in sets]
-    lines += ["cycles_per_conversion:  # int8: quantising one activation; float.f16: the loop above converts, nothing is left",
+    lines += ["cycles_per_conversion:  # int8: of one activation; float: of one weight (f16: within the loop above, nothing is left)",
               f"  kind: {kind}", f'  source: "{source}"']
-    lines += [f"  {name}: {table({'float.f16': 0, 'int8.q4_0': results[name][2], 'int8.q8_0': results[name][2]}, False)}" for name in sets]
+    lines += [f"  {name}: {table(results[name][2], False)}" for name in sets]
     lines += ["# The loops:"] + [f"#   {note}" for name in sets for note in results[name][3]]
     return "\n".join(lines) + "\n"
 
