@@ -24,6 +24,8 @@ struct Work {
   Bytes read_bytes = 0;           // from DRAM
   Bytes weight_bytes = 0;         // of these, the first operand of a product
   Bytes written_bytes = 0;        // to DRAM
+  Bytes recent_read_bytes = 0;    // of those read, activations that a call before this one has just written
+  Bytes recent_written_bytes = 0; // of those written, activations that the next calls read
   Bytes tcm_bytes = 0;            // read from and written to the unit's own memory
   std::uint64_t macs = 0;         // multiply-adds on weights and KV
   std::uint64_t elementwise = 0;  // other arithmetic, scalar operations
@@ -34,6 +36,7 @@ struct Work {
 // What it costs to hand work over, apart from the work.
 struct HandOff {
   Picoseconds wake_up{0};    // an idle unit: from submission to its first instruction
+  Picoseconds spin{0};       // how long it polls for more after its last instruction, and needs no wake-up
   Picoseconds hand_back{0};  // from its last instruction to whoever waits
   Picoseconds build{0};      // of one graph that was not built ahead of time
   Picoseconds load{0};       // one graph, apart from moving its bytes

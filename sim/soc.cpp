@@ -159,8 +159,10 @@ DeviceSummary Soc::summary() const {
   }
   std::map<std::string, int> kinds;
   visit_parameters([&kinds](const hw::Params& params) {
-    for (const hw::Param& param : params.all())
+    for (const hw::Param& param : params.all()) {
+      if (!param.word.empty()) continue;  // a decision, not a number
       ++kinds[param.source.starts_with("default") ? "default" : std::string(to_string(param.kind))];
+    }
     for (const auto& [key, table] : params.tables()) ++kinds[std::string(to_string(table.kind))];
   });
   for (const std::string kind : {"spec", "measured", "derived", "scaled", "fitted", "assumed", "default"}) {

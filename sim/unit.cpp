@@ -116,6 +116,8 @@ void SimUnit::end_job() {
   job.bound.reset();  // its leases go before the waiter may look at the budget
   Completion<RunResult>& done = *job.done;
   done.result.emplace(std::move(result_));
+  const Picoseconds spin = core_.model().hand_off().spin;
+  if (spin.count() > 0) awake_until_ = s_.executor.device_now() + spin;
   s_.executor.post_at(s_.executor.device_now() + core_.model().hand_off().hand_back, done.waiter);
   start_next();
 }

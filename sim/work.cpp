@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/kernels/operands.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/quant/blocks.hpp"
 
@@ -37,6 +38,21 @@ Bytes tcm_bytes(const KernelCall& call) {
   return sum;
 }
 
+bool is_activation(const View& view) {
+  const Block* block = view.memory.block();
+  return block != nullptr && block->region == Region::activation && block->placement == Placement::dram;
+}
+
+// Operands that the step itself has just made. Where a call reads the KV pool or writes it, that outweighs them: left out.
+Bytes recent_operand_bytes(const KernelCall& call) {
+  if (call.op == Op::attention || call.op == Op::kv_append) return 0;
+  Bytes sum = 0;
+  for (std::size_t i = call.op == Op::matmul ? 1 : 0; i < call.in.size(); ++i) {
+    if (is_activation(call.in[i])) sum += view_bytes(call.in[i]);
+  }
+  return sum;
+}
+
 }  // namespace
 
 const hw::KernelPrice& WorkBuilder::price(VariantId variant, Format format) {
@@ -57,8 +73,8 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
   if (call.op == Op::matmul) {
     const View& weights = call.in[0];
-    work.columns = call.rows ? static_cast<std::uint32_t>(call.rows->size())
-                             : std::min(call.slice.count, weights.shape[0] - call.slice.first);
+    work.columns =
+        call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
     work.depth = weights.shape[1];
     if (weights.memory.placement() != Placement::npu_tcm) {
       work.weight_bytes = work.columns * row_bytes(weights.format, work.depth);
@@ -66,6 +82,9 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   }
   work.read_bytes = dram_bytes(counts.read);
   work.written_bytes = dram_bytes(counts.written);
+  // A slice reads less than its operands hold: never more than what is read beside the weights.
+  work.recent_read_bytes = std::min(recent_operand_bytes(call), work.read_bytes - std::min(work.read_bytes, work.weight_bytes));
+  work.recent_written_bytes = !call.out.empty() && is_activation(call.out[0]) ? work.written_bytes : 0;
   work.tcm_bytes = tcm_bytes(call);
   work.macs = counts.macs;
   work.elementwise = counts.elementwise;

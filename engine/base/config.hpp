@@ -64,8 +64,11 @@ class Node {
 // Readers. Size, depth and alias expansion are bounded, so a hostile file ends in a message.
 Node parse_json(std::string_view text, std::string_view name);
 Node load_json(const std::string& path);
-// In engine/base/yaml.cpp, which vitro-device does not link: it reads resolved experiments as JSON.
+// In yaml.cpp and include.cpp, which vitro-device does not link: it reads resolved experiments as JSON.
 Node parse_yaml(std::string_view text, std::string_view name);
+// Follows `include: other.yaml` (or a list of files) in any map: those come first, in order, then the map's own keys. Maps merge
+// deeply, the later value wins; lists, and maps that carry a provenance (`kind:` or `value:`), are replaced as a whole. Paths
+// start at the file that names them; values keep the file and line that wrote them.
 Node load_yaml(const std::string& path);
 
 // Throws ConfigError "origin: key: problem".

@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "engine/base/config.hpp"
-#include "engine/base/file.hpp"
 #include "engine/base/tree_builder.hpp"
 
 namespace vitro {
@@ -79,7 +78,5 @@ Node parse_yaml(std::string_view text, std::string_view name) {
   }
   return builder.take();
 }
-
-Node load_yaml(const std::string& path) { return parse_yaml(read_text(path), path); }
 
 }  // namespace vitro

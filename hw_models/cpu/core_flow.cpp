@@ -8,21 +8,22 @@ constexpr ParamSpec kParams[] = {
     {"clock", Dimension::frequency, "", ""},
     {"core_bandwidth", Dimension::bandwidth, "", ""},
     {"cluster_bandwidth", Dimension::bandwidth, "", ""},
+    {"cache", Dimension::bytes, "0 KiB", "none: every byte of a call crosses the DRAM bus"},
     {"wake_up", Dimension::time, "5 us", "futex wake-up of a sleeping thread on a Linux phone, order of magnitude"},
+    {"spin", Dimension::time, "0 us", "a worker sleeps as soon as it has nothing to do"},
     {"hand_back", Dimension::time, "1 us", "a completion seen by the thread that waits for it, order of magnitude"},
     {"call_overhead", Dimension::time, "200 ns", "argument set-up and loop prologue of one kernel call"},
-    {"macs_per_cycle_otherwise", Dimension::none, "4", "one 128-bit FMA per cycle on float32, for kernels without a measured rate"},
-    {"elementwise_per_cycle", Dimension::none, "4", "one 128-bit float32 operation per cycle"},
-    {"conversions_per_cycle", Dimension::none, "8", "one 128-bit half or byte conversion per cycle"},
-    {"lookups_per_cycle", Dimension::none, "16", "one 128-bit TBL per cycle"},
-    {"cycles_per_row_run", Dimension::none, "40", "a prefetcher that starts again at each run of weight bytes"},
 };
 
 enum Kind : std::uint16_t { kStart, kEnd };
 
 }  // namespace
 
-std::vector<ParamSpec> FlowCore::params() { return {std::begin(kParams), std::end(kParams)}; }
+std::vector<ParamSpec> FlowCore::params() {
+  std::vector<ParamSpec> all{std::begin(kParams), std::end(kParams)};
+  all.insert(all.end(), CorePrices::params().begin(), CorePrices::params().end());
+  return all;
+}
 
 FlowCore::FlowCore(const Site& site, const Params& params)
     : context_(site.context),
@@ -30,26 +31,24 @@ FlowCore::FlowCore(const Site& site, const Params& params)
       port_(site.port),
       device_(context_.device(site.name)),
       clock_(params.frequency("clock")),
+      cache_(params.bytes("cache")),
       call_overhead_(params.time("call_overhead")),
-      rates_(params.table("macs_per_cycle"), params.positive("macs_per_cycle_otherwise")),
-      elementwise_per_cycle_(params.positive("elementwise_per_cycle")),
-      conversions_per_cycle_(params.positive("conversions_per_cycle")),
-      lookups_per_cycle_(params.positive("lookups_per_cycle")),
-      cycles_per_run_(params.number("cycles_per_row_run")) {
+      prices_(params) {
   hand_off_.wake_up = params.time("wake_up");
+  hand_off_.spin = params.time("spin");
   hand_off_.hand_back = params.time("hand_back");
 }
 
 void FlowCore::submit(const Work& work, Callback done) {
   VITRO_CHECK(!busy_, "a core runs one call at a time");
+  VITRO_CHECK(work.recent_read_bytes <= work.read_bytes && work.recent_written_bytes <= work.written_bytes, "more recent bytes than bytes");
   busy_ = true;
   stolen_ = Picoseconds(0);
   done_ = done;
-  const double cycles = rates_.time(static_cast<double>(work.macs), work.kernel) +
-                        static_cast<double>(work.elementwise) / elementwise_per_cycle_ +
-                        static_cast<double>(work.conversions) / conversions_per_cycle_ +
-                        static_cast<double>(work.lookups) / lookups_per_cycle_ + work.row_runs * cycles_per_run_;
-  traffic_ = {port_, work.read_bytes + work.written_bytes, false, from_seconds(cycles / clock_.value)};
+  const bool fits = work.recent_read_bytes + work.recent_written_bytes <= cache_;
+  const Bytes read = work.read_bytes - (fits ? work.recent_read_bytes : 0);
+  const Bytes written = work.written_bytes - (fits ? work.recent_written_bytes : 0);
+  traffic_ = {port_, read + written, false, from_seconds(prices_.cycles(work) / clock_.value)};
   if (traffic_.length == 0) {
     context_.at(context_.now() + call_overhead_ + traffic_.pace, {device_, kEnd}, [this] { end_call(); });
   } else if (call_overhead_.count() == 0) {
@@ -77,10 +76,8 @@ void FlowCore::preempt(Picoseconds duration) {
 }
 
 void register_cpu(Registry& registry) {
-  registry.add(Entry<ComputeModel>{"core.flow",
-                                   "CPU core: the longer of arithmetic and memory traffic, plus a cost per call",
-                                   FlowCore::params(),
-                                   {"macs_per_cycle"},
+  registry.add(Entry<ComputeModel>{"core.flow", "CPU core: the longer of arithmetic and memory traffic, plus a cost per call",
+                                   FlowCore::params(), CorePrices::tables(),
                                    [](const Site& site, const Params& params) { return std::make_unique<FlowCore>(site, params); }});
 }
 

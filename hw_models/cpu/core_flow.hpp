@@ -1,10 +1,11 @@
 // A CPU core at flow fidelity: a call takes the longer of its arithmetic and its memory traffic, which the DRAM model
-// shares out, plus a fixed cost per call. Caches are not modelled: every byte of a call comes from DRAM.
+// shares out, plus a fixed cost per call. Of caches it knows one thing: activations that fit `cache` as a whole are still
+// there from the call that wrote them, and stay there for the one that reads them. Weights and KV come from DRAM.
 #pragma once
 #include <vector>
 
 #include "hw_models/compute.hpp"
-#include "hw_models/kernel_rates.hpp"
+#include "hw_models/cpu/core_prices.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
 
@@ -16,7 +17,7 @@ class FlowCore final : public ComputeModel {
   static std::vector<ParamSpec> params();
 
   const HandOff& hand_off() const override { return hand_off_; }
-  KernelPrice kernel(std::string_view variant, std::string_view format) override { return rates_.find(variant, format); }
+  KernelPrice kernel(std::string_view variant, std::string_view format) override { return prices_.find(variant, format); }
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds duration) override;
   Hertz clock() const override { return clock_; }
@@ -30,10 +31,10 @@ class FlowCore final : public ComputeModel {
   PortId port_;
   std::uint16_t device_;
   Hertz clock_;
+  Bytes cache_;
   HandOff hand_off_;
   Picoseconds call_overhead_;
-  KernelRates rates_;
-  double elementwise_per_cycle_, conversions_per_cycle_, lookups_per_cycle_, cycles_per_run_;
+  CorePrices prices_;
 
   bool busy_ = false;
   DramRequest traffic_;

@@ -4,6 +4,7 @@ from pathlib import Path
 from . import _native, terminal
 from .errors import ConfigError
 
+PROVENANCES = ("spec", "measured", "derived", "scaled", "fitted", "assumed", "default")  # docs/hw-models.md
 KINDS = ("devices", "models", "policies", "kernels", "plugins")
 
 
@@ -28,6 +29,19 @@ def rows(kind):
             raise
         folder = ""  # what is compiled in, and plug-ins that the user names, need no checkout
     return _native.call("list", kind, folder)
+
+
+def provenance_table(devices):
+    """-> (columns, cells): how many numbers of each device are of which kind. A default counts as assumed in results."""
+    kinds = [kind for kind in PROVENANCES if any(kind in row.get("parameters", {}) for row in devices)]
+    cells = []
+    for row in devices:
+        counts = row.get("parameters")
+        if counts:
+            guesses = counts.get("assumed", 0) + counts.get("default", 0)
+            total = sum(counts.values())
+            cells.append((row["name"], str(total), *(str(counts.get(kind, 0)) for kind in kinds), f"{guesses / total:.0%}"))
+    return ["name", ">numbers", *(f">{kind}" for kind in kinds), ">assumed or default"], cells
 
 
 def _models(folder):

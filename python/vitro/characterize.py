@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from . import api, catalog, process, terminal
+from . import _native, api, catalog, process, terminal
 from .errors import ConfigError
 
 PARTS = ("dram", "ufs", "cpu", "npu", "ane", "gpu", "power")
@@ -38,12 +38,12 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
     if only is not None and only not in PARTS:
         raise ConfigError(f'--only: "{only}" is not known (expected one of: {", ".join(PARTS)})')
     path = Path(api.existing(device))
-    tree = _load(path)
+    tree = _native.call("load_yaml", str(path))  # with what it includes
     name = tree.get("name") if isinstance(tree, dict) else None
     if not isinstance(name, str):
         raise ConfigError(f"{path}: name: is missing (expected the name of a device)")
     figures, answers = load_figures()
-    devices = sorted({answer["device"] for answer in answers.values() if "probe" in answer})
+    devices = sorted({answer["device"] for answer in answers.values() if answer["class"] in ("given", "simulated", "bound")} - {"any"})
     if name not in devices:
         raise ConfigError(f'{path}: name: nothing published about "{name}" is mapped (there is {", ".join(devices)})')
     mine = {key: answer for key, answer in answers.items() if answer["device"] == name and only in (None, answer["part"])}

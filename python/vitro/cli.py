@@ -309,7 +309,11 @@ def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|k
         vitro list plugins --plugin ./fixed_ufs.so
     """
     from . import catalog
-    _print_list(kind, catalog.rows(kind), as_json)
+    rows = catalog.rows(kind)
+    _print_list(kind, rows, as_json)
+    if kind == "devices" and not as_json:
+        print()
+        terminal.table("where their numbers come from", *catalog.provenance_table(rows))
 
 
 def _print_list(title, rows, as_json):

@@ -1,0 +1,200 @@
+"""Prices of the CPU kernels, from the compiled kernels themselves.
+
+    python configs/kernels/generate.py [--out DIR] [--core x4 ...] [--set neon-i8mm ...]
+
+Each NEON file of engine/kernels is compiled as the aarch64 preset does, with one addition: pointers to its inner functions,
+which make the compiler emit them by name even where it inlined them. Nothing inside a function is marked, so the loops are
+those that run. In the assembly of each function the natural loops are found from its branches; the hot one is the innermost
+loop with most multiply-adds. llvm-mca prices one path through it: with the out-of-line prefetch for a single activation row,
+without it for a batch. docs/cpu.md has the assumptions. Needs aarch64-linux-gnu-g++ and llvm-mca-19.
+"""
+import argparse
+import functools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from loops import carried, function_lines, hot_path, multiplies, once_through
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILER, MCA = "aarch64-linux-gnu-g++", "llvm-mca-19"
+FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-ffp-contract=off", "-I", str(ROOT)]
+
+SETS = {  # name: (file of engine/kernels/neon, its flags in engine/kernels/CMakeLists.txt, namespace and step of the int8 tiles)
+    "neon": ("neon", [], "tiles::", "Target"),
+    "neon-dotprod": ("neon_dotprod", ["-march=armv8.2-a+dotprod"], "tiles::", "DotTarget"),
+    "neon-i8mm": ("neon_i8mm", ["-march=armv8.2-a+dotprod+i8mm"], "", "DotTarget"),
+}
+
+CORES = {  # name: (llvm-mca's model, kind, why this model)
+    "x2": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X2; V2 has its four vector pipes"),
+    "x3": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X3; V2 is the server core next to it"),
+    "x4": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X4; V2 has its four vector pipes"),
+    "a710": ("cortex-a710", "derived", "LLVM's own model (that of Neoverse N2, the server core next to it)"),
+    "a715": ("cortex-a715", "assumed", "LLVM 19 takes the model of Neoverse N2, a core of the generation before"),
+    "a720": ("cortex-a720", "derived", "LLVM's own model (that of Neoverse N2)"),
+    "a510": ("cortex-a510", "derived", "LLVM's own model"),
+    "a520": ("cortex-a520", "derived", "LLVM's own model (that of Cortex-A510)"),
+    "oryon": ("oryon-1", "assumed", "LLVM models the first Oryon, of a laptop; both kinds of core of the phone take it"),
+}
+
+# What a multiply adds up, per instruction; the integer ones count in tiles, the float one in dot products.
+INT_MACS = {"smmla": 32, "sdot": 16, "smull": 8, "smull2": 8}
+FLOAT_MACS = {"fmla": 4}
+LOOPS = {  # kernel: (function for one activation row, for a batch, multiplies, multiply-adds of one step with one row)
+    "float.f32": ("lanes::dot_block<Vector, Vector::kRows, {}, float>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
+    "float.f16": ("lanes::dot_block<Vector, Vector::kRows, {}, Half>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
+    "int8.q4_0": ("tiles::pass<{step}, {space}Q4, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
+    "int8.q8_0": ("tiles::pass<{step}, {space}Q8, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
+}
+DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
+DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
+# LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
+STAND_INS = {"oryon-1": [
+    (r"scvtf\s+(v)", r"frintn \1"),
+    (r"(?:dup|mov)\s+d(\d+), (v\d+\.d\[1\])", r"dup v\1.2d, \2"),
+    (r"prfm\s+\w+, \[(\w+).*", r"ldr xzr, [\1, xzr]"),
+    (r"ldrs?[bh]?\s+([wx]\d+), \[(\w+)(, #?\d+)?\](, #?\d+)?", r"ldr \1, [\2, xzr]"),
+    (r"ldrs?[bh]\s+(w\d+), (\[\w+, \w+\])", r"ldr \1, \2"),
+    (r"[su]cvtf\s+s(\d+), w\d+.*", r"frintn v\1.4s, v\1.4s"),
+    (r"fmul\s+s(\d+), s(\d+), s(\d+)", r"fmul v\1.4s, v\2.4s, v\3.4s"),
+]}
+BLOCK = 32  # elements that quantise() makes of one round of its outer loop, the inner one takes them singly
+
+
+@functools.cache
+def compiled(kernel_set):
+    """-> {name: lines of the function}: both loops of each kernel, and quantise."""
+    source, flags, space, step = SETS[kernel_set]
+    pointers = {"quantise": "lanes::quantise<Vector>"}
+    for kernel, (function, _, _, batch) in LOOPS.items():
+        for name, rows in (("one", "1"), ("batch", batch.format(step=step))):
+            pointers[symbol(kernel, name)] = function.format(rows, step=step, space=space)
+    return functions_of(f"engine/kernels/neon/{source}.cpp", flags, pointers)
+
+
+@functools.cache
+def dequantisers():
+    return functions_of("engine/quant/blocks.cpp", [], {name: f"dequantise_{name}" for name in DEQUANTISERS})
+
+
+def functions_of(source, flags, pointers):
+    """Compiles a file together with pointers {name: function} to what is inside. -> {name: lines of the function}."""
+    wanted = [f"[[gnu::used]] extern const auto pointer_to_{name} = {function};" for name, function in pointers.items()]
+    lines = [f'#include "{source}"', "namespace vitro {", "namespace {", 'extern "C" {', *wanted, "}", "}", "}", ""]
+    assembly = run([COMPILER, *FLAGS, *flags, "-S", "-fno-asynchronous-unwind-tables", "-x", "c++", "-o", "-", "-"],
+                   "\n".join(lines)).splitlines()
+    targets = {name: assembly[assembly.index(f"pointer_to_{name}:") + 1].split()[1] for name in pointers}
+    return {name: function_lines(assembly, target) for name, target in targets.items()}
+
+
+def symbol(kernel, name):
+    return f"{kernel.replace('.', '_')}_{name}"
+
+
+# An accumulator that the compiler keeps on the stack: the next round's load needs this round's store.
+ROUND_TRIP = ["ldr q0, [sp, 16]", "fmla v0.4s, v1.4s, v2.4s", "str q0, [sp, 16]"]
+
+
+def cycles(lines, model):
+    """Per round, in the steady state. Loads do not wait for stores elsewhere; where the loop loads what an earlier round stored,
+    no round is shorter than that way through memory."""
+    taken = steady(tuple(lines), model, "-noalias=true")
+    return max(taken, steady(tuple(ROUND_TRIP), model, "-noalias=false")) if carried(lines) else taken
+
+
+@functools.cache
+def steady(lines, model, aliasing):
+    """What 400 rounds take beyond 200."""
+    if any(re.match(r"blr?\s", line) for line in lines):
+        raise SystemExit("a hot loop calls a function: it can not be priced as straight code")
+
+    for pattern, other in STAND_INS.get(model, []):
+        lines = [re.sub(pattern, other, line) for line in lines]
+
+    def total(rounds):
+        text = run([MCA, "-march=aarch64", f"-mcpu={model}", "-mattr=+i8mm,+dotprod", aliasing, "-instruction-info=false",
+                    "-resource-pressure=false", f"-iterations={rounds}"], "\n".join(lines) + "\n")
+        return int(re.search(r"Total Cycles:\s+(\d+)", text)[1])
+    return (total(400) - total(200)) / 200
+
+
+def measure(kernel_set, model):
+    """-> (macs per cycle with one row, with a batch, cycles per converted element, one comment per loop)."""
+    functions, one, batch, notes = compiled(kernel_set), {}, {}, []
+    for kernel, (_, macs, step, _) in LOOPS.items():
+        for name, into in (("one", one), ("batch", batch)):
+            path = hot_path(functions[symbol(kernel, name)], macs, longest=name == "one")
+            work = multiplies(path, macs)
+            if kernel.startswith("int8"):
+                work -= work % step  # an integer step is whole; nothing else multiplies integers
+            if work == 0 or work % step != 0:
+                raise SystemExit(f"{kernel_set} {kernel}: the loop found has {work} multiply-adds, no multiple of {step}")
+            taken = cycles(path, model)
+            into[kernel] = work / taken
+            notes.append(f"{kernel_set} {kernel}, {'one row' if name == 'one' else f'{work // step} rows'}: {len(path)} instructions, "
+                         f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
+    conversions = {"float.f16": 0}
+    for name, elements in DEQUANTISERS.items():
+        conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", dequantisers()[name], elements, model, notes)
+    quantising = conversion(f"{kernel_set} quantise", functions["quantise"], BLOCK, model, notes)
+    return one, batch, conversions | {"int8.q4_0": quantising, "int8.q8_0": quantising}, notes
+
+
+def conversion(name, lines, elements, model, notes):
+    path = once_through(lines, elements)
+    taken = cycles(path, model)
+    notes.append(f"{name}, a block of {elements}: {len(path)} instructions executed, {taken:.4g} cycles")
+    return taken / elements
+
+
+def table(values, complete):
+    """The rates of one set as YAML flow maps by variant."""
+    rows = dict(values)
+    if complete:
+        rows |= {f"float.{name}": values["float.f32"] for name in DEQUANTISED}
+    by_variant = {}
+    for kernel, value in rows.items():
+        variant, name = kernel.split(".")
+        by_variant.setdefault(variant, []).append(f"{name}: {value:.4g}")
+    return "{" + ", ".join(f"{variant}: {{{', '.join(cells)}}}" for variant, cells in by_variant.items()) + "}"
+
+
+def document(core, sets):
+    model, kind, why = CORES[core]
+    results = {name: measure(name, model) for name in sets}
+    version = re.search(r"LLVM version (\S+)", run([MCA, "--version"]))[1]
+    compiler = f"{COMPILER} {run([COMPILER, '-dumpfullversion']).strip()}"
+    source = f"llvm-mca {version} -mcpu={model} on the loops of engine/kernels/neon, {compiler} -O3; {why}"
+    lines = ["# Written by configs/kernels/generate.py from the compiled kernels: do not edit, run it again (docs/cpu.md).",
+             "# A cluster of a device file takes it by `include:`. By instruction set, then variant and weight format."]
+    for key, what, at in (("macs_per_cycle", "one activation row", 0), ("macs_per_cycle_batch", "several activation rows", 1)):
+        lines += [f"{key}:  # {what}", f"  kind: {kind}", f'  source: "{source}"']
+        lines += [f"  {name}: {table(results[name][at], True)}" for name in sets]
+    lines += ["cycles_per_conversion:  # int8: of one activation; float: of one weight (f16: within the loop above, nothing is left)",
+              f"  kind: {kind}", f'  source: "{source}"']
+    lines += [f"  {name}: {table(results[name][2], False)}" for name in sets]
+    lines += ["# The loops:"] + [f"#   {note}" for name in sets for note in results[name][3]]
+    return "\n".join(lines) + "\n"
+
+
+def run(command, text=""):
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--core", nargs="*", default=list(CORES), choices=list(CORES))
+    parser.add_argument("--set", nargs="*", default=list(SETS), choices=list(SETS), dest="sets")
+    options = parser.parse_args()
+    for core in options.core:
+        (options.out / f"cpu-{core}.yaml").write_text(document(core, options.sets))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+// load_yaml(): a YAML file with its `include:` keys followed (docs/devices.md).
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/base/config.hpp"
+#include "engine/base/file.hpp"
+
+namespace vitro {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxDepth = 32;   // of files within files: reading recurses
+constexpr std::size_t kMaxFiles = 256;  // of one tree: files that include others twice over grow like powers of two
+
+// A value with its provenance, or a table with one for all its numbers: half of one beside half of another would name the
+// wrong source.
+bool is_sourced(const Node& node) { return node.find("kind") != nullptr || node.find("value") != nullptr; }
+
+void merge(Node& under, const Node& over) {
+  for (const auto& [key, value] : over.entries()) {
+    const Node* old = under.find(key);
+    const bool deep = old != nullptr && old->is_map() && value.is_map() && !is_sourced(*old) && !is_sourced(value);
+    Node merged = deep ? *old : value;
+    if (deep) merge(merged, value);
+    under.set(key, std::move(merged));
+  }
+}
+
+class Loader {
+ public:
+  Node load(const std::string& path) {
+    chain_.push_back(path);
+    Node node = expand(parse_yaml(read_text(path), path), fs::path(path).parent_path(), "");
+    chain_.pop_back();
+    return node;
+  }
+
+ private:
+  Node expand(const Node& node, const fs::path& folder, const std::string& name) {
+    if (node.is_list()) {
+      std::vector<Node> items;
+      for (const Node& item : node.items()) items.push_back(expand(item, folder, name));
+      return Node::list(std::move(items), node.origin());
+    }
+    if (!node.is_map()) return node;
+    Node out = Node::map({}, node.origin());
+    std::vector<Node::Entry> own;
+    for (const auto& [key, value] : node.entries()) {
+      const std::string dotted = name.empty() ? key : fmt::format("{}.{}", name, key);
+      if (key == "include") {
+        include(out, value, folder, dotted);
+      } else {
+        own.emplace_back(key, expand(value, folder, dotted));
+      }
+    }
+    Node mine = Node::map(std::move(own), node.origin());
+    if (out.entries().empty()) return mine;
+    merge(out, mine);
+    return out;
+  }
+
+  void include(Node& out, const Node& what, const fs::path& folder, const std::string& name) {
+    const auto add = [&](const Node& file) {
+      if (!file.is_scalar()) fail_at(what.origin(), name, "is no file name (expected base.yaml, or [first.yaml, second.yaml])");
+      merge(out, included(file, folder, name));
+    };
+    if (!what.is_list()) return add(what);
+    for (const Node& file : what.items()) add(file);
+  }
+
+  Node included(const Node& file, const fs::path& folder, const std::string& name) {
+    const std::string path = (folder / file.text()).lexically_normal().string();
+    if (!fs::is_regular_file(path)) {
+      fail_at(file.origin(), name,
+              fmt::format("\"{}\" is no file (looked for {}; paths start at the file that names them)", file.text(), path));
+    }
+    const auto same = [&](const std::string& open) { return fs::equivalent(open, path); };
+    if (std::any_of(chain_.begin(), chain_.end(), same)) {
+      fail_at(file.origin(), name, fmt::format("\"{}\" includes itself ({} -> {})", file.text(), fmt::join(chain_, " -> "), path));
+    }
+    if (chain_.size() >= kMaxDepth) fail_at(file.origin(), name, fmt::format("\"{}\" is more than {} files deep", file.text(), kMaxDepth));
+    if (++files_ > kMaxFiles) fail_at(file.origin(), name, fmt::format("\"{}\" is one of more than {} files", file.text(), kMaxFiles));
+    Node node = load(path);
+    if (!node.is_map()) fail_at(file.origin(), name, fmt::format("\"{}\" holds no map of keys (expected `key: value` lines)", file.text()));
+    return node;
+  }
+
+  std::vector<std::string> chain_;  // files that are being read, the outermost first
+  std::size_t files_ = 0;
+};
+
+}  // namespace
+
+Node load_yaml(const std::string& path) { return Loader().load(path); }
+
+}  // namespace vitro

@@ -1,0 +1,65 @@
+#include "hw_models/cpu/core_prices.hpp"
+
+namespace vitro::hw {
+namespace {
+
+// Activation rows that one pass of the NEON loops takes (kBatch of engine/kernels/neon/vector.hpp); an odd one passes alone.
+constexpr std::uint32_t kRowsPerPass = 2;
+
+}  // namespace
+
+const std::vector<ParamSpec>& CorePrices::params() {
+  static const std::vector<ParamSpec> kParams = {
+      {"kernel_set", Dimension::none, "neon-i8mm", "the engine takes the fastest set that a core can run", "neon|neon-dotprod|neon-i8mm"},
+      {"macs_per_cycle_otherwise", Dimension::none, "4", "one 128-bit FMA per cycle on float32, for kernels without a measured rate"},
+      {"elementwise_per_cycle", Dimension::none, "4", "one 128-bit float32 operation per cycle"},
+      {"conversions_per_cycle", Dimension::none, "8", "one 128-bit half or byte conversion per cycle"},
+      {"lookups_per_cycle", Dimension::none, "16", "one 128-bit TBL per cycle"},
+      {"cycles_per_row_run", Dimension::none, "40", "a prefetcher that starts again at each run of weight bytes"},
+  };
+  return kParams;
+}
+
+const std::vector<std::string>& CorePrices::tables() {
+  static const std::vector<std::string> kTables = {"macs_per_cycle", "macs_per_cycle_batch", "cycles_per_conversion"};
+  return kTables;
+}
+
+CorePrices::CorePrices(const Params& params)
+    : one_(params.table("macs_per_cycle"), params.positive("macs_per_cycle_otherwise"), params.word("kernel_set")),
+      batch_(params.table("macs_per_cycle_batch"), params.word("kernel_set")),
+      conversions_(params.table("cycles_per_conversion"), params.word("kernel_set")),
+      elementwise_per_cycle_(params.positive("elementwise_per_cycle")),
+      conversions_per_cycle_(params.positive("conversions_per_cycle")),
+      lookups_per_cycle_(params.positive("lookups_per_cycle")),
+      cycles_per_run_(params.number("cycles_per_row_run")) {}
+
+KernelPrice CorePrices::find(std::string_view variant, std::string_view format) {
+  const KernelPrice price = one_.find(variant, format);
+  VITRO_CHECK(batch_.find(variant, format) == price.id && conversions_.find(variant, format) == price.id, "tables that number unlike");
+  return price;
+}
+
+double CorePrices::product(const Work& work) const {
+  const auto macs = static_cast<double>(work.macs);
+  const bool passes = work.columns > 0 && work.rows >= kRowsPerPass;  // attention's rows meet keys of their own, one at a time
+  const double rate = passes ? batch_.at(work.kernel).value_or(0) : 0;
+  if (rate == 0) return one_.time(macs, work.kernel);
+  const double alone = work.rows % kRowsPerPass / static_cast<double>(work.rows);
+  return macs * (1 - alone) / rate + one_.time(macs * alone, work.kernel);
+}
+
+double CorePrices::conversions(const Work& work) const {
+  const auto elements = static_cast<double>(work.conversions);
+  if (work.macs > 0) {
+    if (const auto each = conversions_.at(work.kernel)) return elements * *each;
+  }
+  return elements / conversions_per_cycle_;
+}
+
+double CorePrices::cycles(const Work& work) const {
+  return (work.macs > 0 ? product(work) : 0) + conversions(work) + static_cast<double>(work.elementwise) / elementwise_per_cycle_ +
+         static_cast<double>(work.lookups) / lookups_per_cycle_ + work.row_runs * cycles_per_run_;
+}
+
+}  // namespace vitro::hw

@@ -1,0 +1,146 @@
+"""configs/kernels/generate.py: the committed prices are those of the kernels in this tree."""
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+from conftest import ROOT
+
+FOLDER = ROOT / "configs" / "kernels"
+sys.path.insert(0, str(FOLDER))  # the script and its module stand beside what they write
+import generate  # noqa: E402
+import loops  # noqa: E402
+
+
+def tools():
+    """What the committed files were made with, as they say it; None without both tools."""
+    if not shutil.which(generate.MCA) or not shutil.which(generate.COMPILER):
+        return None
+    version = subprocess.run([generate.MCA, "--version"], capture_output=True, text=True).stdout.split("LLVM version ")[1].split()[0]
+    compiler = subprocess.run([generate.COMPILER, "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
+    return f"llvm-mca {version}", f"{generate.COMPILER} {compiler}"
+
+
+@pytest.fixture
+def same_tools():
+    there = tools()
+    if there is None:
+        pytest.skip(f"needs {generate.MCA} and {generate.COMPILER}")
+    text = (FOLDER / "cpu-a720.yaml").read_text()
+    if not all(f"{tool} " in text for tool in there):
+        pytest.skip(f"the committed prices were made with other versions than {' and '.join(there)}")
+
+
+def lines_of(text, kernel_set):
+    """What a document says of one set; the notes of its loops are comments."""
+    return [line for line in text.splitlines() if line.startswith((f"  {kernel_set}:", f"#   {kernel_set} "))]
+
+
+@pytest.mark.parametrize("core", ["a720", "oryon"])
+def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, core):
+    committed = (FOLDER / f"cpu-{core}.yaml").read_text()
+    again = generate.document(core, ["neon-i8mm"])
+    assert lines_of(again, "neon-i8mm") == lines_of(committed, "neon-i8mm")
+    assert len(lines_of(again, "neon-i8mm")) == 3 + 2 * len(generate.LOOPS) + len(generate.DEQUANTISERS) + 1
+
+
+@pytest.mark.parametrize("core", generate.CORES)
+def test_every_core_has_prices_of_every_set_with_their_source(core):
+    tree = yaml.safe_load((FOLDER / f"cpu-{core}.yaml").read_text())
+    assert set(tree) == {"macs_per_cycle", "macs_per_cycle_batch", "cycles_per_conversion"}
+    for kernel_set in generate.SETS:
+        conversions = tree["cycles_per_conversion"][kernel_set]
+        assert conversions["float"].pop("f16") == 0 and set(conversions["float"]) == set(generate.DEQUANTISERS)
+        assert all(cycles > 0.1 for variant in conversions.values() for cycles in variant.values())
+    for name in ("macs_per_cycle", "macs_per_cycle_batch"):
+        assert tree[name]["kind"] == generate.CORES[core][1] and generate.CORES[core][0] in tree[name]["source"]
+        for kernel_set in generate.SETS:
+            rates = tree[name][kernel_set]
+            assert set(rates["int8"]) == {"q4_0", "q8_0"} and set(rates["float"]) == {"f32", "f16", *generate.DEQUANTISED}
+            assert all(0 < rate < 256 for variant in rates.values() for rate in variant.values())
+
+
+def test_dot_products_of_bytes_pay_and_matrix_products_pay_for_batches():
+    tree = yaml.safe_load((FOLDER / "cpu-a720.yaml").read_text())
+    one, batch = tree["macs_per_cycle"], tree["macs_per_cycle_batch"]
+    assert one["neon-dotprod"]["int8"]["q4_0"] > one["neon"]["int8"]["q4_0"] > one["neon"]["float"]["f32"]
+    assert batch["neon-i8mm"]["int8"]["q4_0"] > batch["neon-dotprod"]["int8"]["q4_0"]
+    assert one["neon-i8mm"] == one["neon-dotprod"]  # a single row has nothing to pair
+
+
+# A loop over a loop: the inner one multiplies and leaves for a prefetch out of line.
+NESTED = """
+    mov x1, 0
+.L1:
+    mov x2, 0
+    fmla v9.4s, v1.4s, v2.4s
+.L2:
+    cbz x3, .L4
+.L3:
+    fmla v0.4s, v1.4s, v2.4s
+    fmla v3.4s, v1.4s, v2.4s
+    subs x2, x2, 1
+    bne .L2
+    subs x1, x1, 1
+    bne .L1
+    ret
+.L4:
+    prfm pldl2keep, [x0]
+    b .L3
+"""
+
+
+def test_the_hot_loop_is_the_innermost_one_with_most_multiplies():
+    function = loops.Function(loops.function_lines(["f:", *NESTED.splitlines(), "\t.size f"], "f"))
+    assert len(function.loops) == 2 and len(function.innermost()) == 1
+    lines = loops.function_lines(["f:", *NESTED.splitlines(), "\t.size f"], "f")
+    short = loops.hot_path(lines, generate.FLOAT_MACS, longest=False)
+    long = loops.hot_path(lines, generate.FLOAT_MACS, longest=True)
+    assert [line.split()[0] for line in short] == ["cbz", "fmla", "fmla", "subs", "bne"]
+    assert [line.split()[0] for line in long] == ["cbz", "prfm", "b", "fmla", "fmla", "subs", "bne"]
+    assert loops.multiplies(short, generate.FLOAT_MACS) == 8
+
+
+# The compiler's check for overlap leads to a loop over single elements; what runs is the other way.
+CHECKED = """
+    cmp x0, x1
+    bcc .L2
+    ldr q0, [x0]
+    str q0, [x1]
+    ret
+.L2:
+    ldr s0, [x0]
+    str s0, [x1], 4
+    subs x2, x2, 1
+    bne .L2
+    ret
+"""
+
+
+def test_a_function_counts_by_its_shortest_way():
+    lines = loops.function_lines(["f:", *CHECKED.splitlines(), "\t.size f"], "f")
+    assert [line.split()[0] for line in loops.once_through(lines, 4)] == ["cmp", "bcc", "ldr", "str", "ret"]
+
+
+def test_a_loop_runs_until_it_has_stored_its_results():
+    lines = loops.function_lines(["f:", *CHECKED.splitlines()[6:], "\t.size f"], "f")
+    assert [line.split()[0] for line in loops.once_through(lines, 3)] == 3 * ["ldr", "str", "subs", "bne"] + ["ret"]
+    assert loops.stored_floats(["stp q0, q1, [x1]", "str s2, [x1]", "str q3, [sp, 16]"]) == 9
+
+
+def test_accumulators_on_the_stack_are_seen():
+    assert loops.carried(["ldr q0, [sp, 16]", "fmla v0.4s, v1.4s, v2.4s", "str q0, [sp, 16]"])
+    assert loops.carried(["ldp q0, q1, [sp, 32]", "stp q0, q1, [sp, 32]"])
+    assert not loops.carried(["str q0, [sp, 16]", "ldr q0, [sp, 16]"])  # within a round: written first
+    assert not loops.carried(["ldr q0, [x0, 16]", "str q0, [x0, 16]"])
+
+
+def test_a_loop_that_calls_is_refused():
+    with pytest.raises(SystemExit, match="calls a function"):
+        generate.cycles(["bl memcpy", "fmla v0.4s, v1.4s, v2.4s"], "cortex-a720")
+
+
+def test_an_instruction_that_llvm_does_not_know_is_an_error(same_tools):
+    with pytest.raises(SystemExit, match="llvm-mca-19 failed"):
+        generate.cycles(["frobnicate v0.4s"], "cortex-a720")

@@ -1,0 +1,145 @@
+// Laws of the CPU as a whole: unlike cores, handing over, joining, and what of an operand is young enough to be in a cache.
+#include <gmock/gmock.h>
+
+#include "engine/kernels/variants.hpp"
+#include "sim/work.hpp"
+#include "tests/sim/simulation.hpp"
+
+namespace vitro::sim {
+namespace {
+
+// Big: 2 multiply-adds per cycle at 2 GHz. Little: 1 per cycle at 1 GHz. 4 : 1, as round_device has it otherwise.
+SimOptions uneven_options(const std::string& wake_up = "0 us", const std::string& spin = "0 us") {
+  SimOptions options = round_options();
+  Node big = options.device.find_path("cpu.clusters")->items()[0];
+  for (const auto& [key, value] : {std::pair("wake_up", wake_up), std::pair("spin", spin), std::pair("cores", std::string("1"))}) {
+    big.set(key, Node::scalar(value));
+  }
+  Node little = big;
+  little.set("class", Node::scalar("little"));
+  big.set("clock", Node::scalar("2 GHz"));
+  big.set("macs_per_cycle_otherwise", Node::scalar("2"));
+  options.device.set_path("cpu.clusters", Node::list({big, little}));
+  return options;
+}
+
+Task<void> one_call(ComputeUnit* unit, double macs) { return run_chain(unit, {test_call(macs, 0)}); }
+
+Picoseconds split(double on_big, double on_little) {
+  Simulation simulation(uneven_options());
+  Machine& machine = simulation.machine();
+  std::vector<Task<void>> parts;
+  parts.push_back(one_call(machine.units[0], on_big));
+  parts.push_back(one_call(machine.units[1], on_little));
+  simulation.run(together(&machine, std::move(parts)));
+  return simulation.now();
+}
+
+TEST(Cpu, work_split_evenly_over_unlike_cores_ends_with_the_slow_one) {
+  EXPECT_EQ(split(20'000, 20'000), 20 * kUs);
+  EXPECT_EQ(split(32'000, 8'000), 8 * kUs);  // in proportion to their speeds: both end together
+  EXPECT_EQ(split(40'000, 0), 10 * kUs);     // the little core helps, if it gets little enough
+}
+
+Task<void> twice(Machine* machine, ComputeUnit* unit, Picoseconds pause) {
+  co_await one_call(unit, 2000);
+  co_await sleep_until(machine->executor, machine->clock.now() + pause);
+  co_await one_call(unit, 2000);
+}
+
+Picoseconds two_calls(const std::string& spin, Picoseconds pause) {
+  Simulation simulation(uneven_options("5 us", spin));
+  Machine& machine = simulation.machine();
+  simulation.run(twice(&machine, machine.units[1], pause));
+  return simulation.now() - pause;
+}
+
+TEST(Cpu, a_worker_that_still_polls_needs_no_wake_up) {
+  EXPECT_EQ(two_calls("20 us", 19 * kUs), 5 * kUs + 4 * kUs);
+  EXPECT_EQ(two_calls("20 us", 21 * kUs), 10 * kUs + 4 * kUs);
+  EXPECT_EQ(two_calls("0 us", 1 * kUs), 10 * kUs + 4 * kUs);
+}
+
+Task<void> join_rounds(Machine* machine, std::size_t cores, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    std::vector<Task<void>> parts;
+    for (std::size_t core = 0; core < cores; ++core) {
+      machine->clock.charge(PolicyWork::submit, 1);
+      parts.push_back(one_call(machine->units[core], 10'000));
+    }
+    co_await together(machine, std::move(parts));
+  }
+}
+
+// What a step pays for being split: a submission per core on the policy's core, one wake-up and one hand-back in all.
+TEST(Cpu, a_barrier_costs_submissions_one_wake_up_and_one_hand_back) {
+  const auto time = [](std::size_t cores, const std::vector<std::string>& costs) {
+    Simulation simulation(round_options(costs));
+    simulation.run(join_rounds(&simulation.machine(), cores, 10));
+    return simulation.now() / 10;
+  };
+  const std::vector<std::string> free{"cpu.submit_cycles=0"}, paid{"cpu.submit_cycles=0", "core.wake_up=5 us", "core.hand_back=1 us"};
+  EXPECT_EQ(time(2, free), 10 * kUs);
+  EXPECT_EQ(time(2, paid), 16 * kUs);
+  EXPECT_EQ(time(2, {"cpu.submit_cycles=1000"}) - time(1, {"cpu.submit_cycles=1000"}), 1 * kUs);
+}
+
+class FixedModel final : public hw::ComputeModel {
+ public:
+  const hw::HandOff& hand_off() const override { return hand_off_; }
+  hw::KernelPrice kernel(std::string_view, std::string_view) override { return {}; }
+  void submit(const hw::Work&, hw::Callback) override {}
+  void preempt(Picoseconds) override {}
+  Hertz clock() const override { return {1e9}; }
+
+ private:
+  hw::HandOff hand_off_;
+};
+
+View view_of(Machine& machine, std::array<std::uint32_t, 3> shape, Format format, Region region) {
+  View view;
+  view.memory = machine.memory.lease(Bytes{shape[0]} * shape[1] * 4, Placement::dram, region).value_or_throw();
+  view.shape = shape;
+  view.format = format;
+  return view;
+}
+
+TEST(Work, activations_are_recent_and_weights_are_not) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall call;
+  call.op = Op::matmul;
+  call.variant = variant::kFloat;
+  call.in.push_back(view_of(simulation.machine(), {64, 32, 0}, Format::f32, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {4, 32, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {4, 64, 0}, Format::f32, Region::activation));
+  const hw::Work product = builder.build(call);
+  EXPECT_EQ(product.weight_bytes, 64u * 32 * 4);
+  EXPECT_EQ(product.recent_read_bytes, 4u * 32 * 4);
+  EXPECT_EQ(product.recent_written_bytes, 4u * 64 * 4);
+  EXPECT_EQ(product.read_bytes, product.weight_bytes + product.recent_read_bytes);
+
+  call.out[0] = view_of(simulation.machine(), {4, 64, 0}, Format::f32, Region::kv);
+  EXPECT_EQ(builder.build(call).recent_written_bytes, 0u);
+}
+
+TEST(Work, a_slice_is_never_more_recent_than_what_it_reads) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall add;
+  add.op = Op::add;
+  for (int i = 0; i < 2; ++i) add.in.push_back(view_of(simulation.machine(), {2, 64, 0}, Format::f32, Region::activation));
+  add.out.push_back(view_of(simulation.machine(), {2, 64, 0}, Format::f32, Region::activation));
+  add.slice = {0, 16};
+  const hw::Work work = builder.build(add);
+  EXPECT_EQ(work.recent_read_bytes, work.read_bytes);
+  EXPECT_EQ(work.recent_written_bytes, work.written_bytes);
+  EXPECT_LT(work.read_bytes, 2u * 2 * 64 * 4);
+}
+
+}  // namespace
+}  // namespace vitro::sim
