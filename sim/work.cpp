@@ -22,8 +22,14 @@ Bytes dram_bytes(const std::array<Bytes, kPlacements>& by_placement) {
          by_placement[static_cast<std::size_t>(Placement::gpu)];
 }
 
-Bytes tcm_bytes(const std::array<Bytes, kPlacements>& by_placement) {
-  return by_placement[static_cast<std::size_t>(Placement::npu_tcm)];
+Bytes tcm_bytes(const std::array<Bytes, kPlacements>& by_placement) { return by_placement[static_cast<std::size_t>(Placement::npu_tcm)]; }
+
+// The rows of a batch stand sequence by sequence.
+std::uint32_t rows_per_sequence(const Batch& batch) {
+  if (!batch || batch->empty()) return 1;
+  std::uint32_t sequences = 1;
+  for (std::size_t i = 1; i < batch->size(); ++i) sequences += (*batch)[i].sequence != (*batch)[i - 1].sequence;
+  return static_cast<std::uint32_t>(batch->size()) / sequences;
 }
 
 }  // namespace
@@ -46,13 +52,14 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
   if (call.op == Op::matmul) {
     const View& weights = call.in[0];
-    work.columns = call.rows ? static_cast<std::uint32_t>(call.rows->size())
-                             : std::min(call.slice.count, weights.shape[0] - call.slice.first);
+    work.columns =
+        call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
     work.depth = weights.shape[1];
     if (weights.memory.placement() != Placement::npu_tcm) {
       work.weight_bytes = work.columns * row_bytes(weights.format, work.depth);
     }
   }
+  if (call.op == Op::attention) work.sequence_rows = rows_per_sequence(call.batch);
   work.read_bytes = dram_bytes(counts.read);
   work.written_bytes = dram_bytes(counts.written);
   work.tcm_bytes = tcm_bytes(counts.read) + tcm_bytes(counts.written);
