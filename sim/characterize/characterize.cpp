@@ -17,6 +17,11 @@ constexpr Probe kProbes[] = {
     {"memory_bandwidth", "DRAM bandwidth of units that stream operands at the same time", memory_bandwidth},
     {"flash_read", "reads by block size, range, pattern, queue depth and issuing cores", flash_read},
     {"gemm", "rate of one matrix product on one unit, without hand-over", gemm},
+    {"dense_products", "one product of several sizes, handed over each time, on one accelerator or cut for cores", dense_products},
+    {"attention_kernel", "one attention kernel: time, energy, and power with a pause between runs", attention_kernel},
+    {"graph_limit", "largest graph that an accelerator keeps, and how much slower the next one is", graph_limit},
+    {"launch_share", "share of a lone launch that is its kernel", launch_share},
+    {"expert_groups", "experts of one layer in graphs of a group each, one after the other or side by side", expert_groups},
     {"prompt_matmuls", "weight products of a prompt through all layers, on one NPU or on cores that share a work queue", prompt_matmuls},
 };
 
