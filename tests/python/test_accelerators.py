@@ -4,6 +4,7 @@ import functools
 import pytest
 from conftest import ROOT
 from vitro import characterize as probing
+from vitro.errors import ConfigError, RunError
 
 DEVICES = ROOT / "configs" / "devices"
 once = functools.cache(lambda: probing.characterize(DEVICES / "m2_ultra.yaml"))
@@ -41,3 +42,34 @@ def test_the_file_states_what_was_published(native, device):
     assert answer.code == 0, answer.err
     given = [row for row in answer.json["given"] if "parameter" in row]
     assert given and all(row["agrees"] for row in given)
+
+
+EXPERTS = {"units": ["ane"], "experts": 16, "top_k": 2, "group": 8, "capacity": 32, "hidden": 4096, "ffn": 6400, "prompt": 1024,
+           "host_per_token": "77 us", "mode": "serial"}
+ATTENTION = {"unit": "gpu", "heads": 8, "kv_heads": 8, "dim": 64, "context": 16, "rows": 16, "runs": 1, "gap": "0 us"}
+DENSE = {"variant": "float", "format": "f16", "m": 64, "k": 64}
+
+
+@pytest.mark.parametrize("probe, args, part", [
+    ("dense_products", {**DENSE, "units": ["ane0"], "n": []}, "n is empty|is empty"),
+    ("dense_products", {**DENSE, "units": ["ane0"], "n": ["many"]}, "list of sizes"),
+    ("dense_products", {**DENSE, "units": ["performance", "ane0"], "n": [64]}, "mixes"),
+    ("dense_products", {**DENSE, "units": ["npu"], "n": [64]}, "performance, efficiency, ane, gpu"),
+    ("expert_groups", {**EXPERTS, "group": 5}, "divide"),
+    ("expert_groups", {**EXPERTS, "mode": "both"}, "serial"),
+    ("expert_groups", {**EXPERTS, "host_per_token": 77}, "no unit"),
+    ("attention_kernel", {**ATTENTION, "rows": 17}, "rows"),
+])
+def test_wrong_probe_arguments_are_one_message(native, probe, args, part):
+    with pytest.raises(ConfigError, match=part):
+        probing.run_probes([(str(DEVICES / "m2_ultra.yaml"), probe, args)])
+
+
+@pytest.mark.parametrize("probe, args, part", [
+    ("dense_products", {**DENSE, "format": "q4_0", "units": ["ane0"], "n": [64]}, "computes in f16 and matmul came with q4_0"),
+    ("dense_products", {**DENSE, "format": "f32", "units": ["ane0"], "n": [64]}, "expected f16"),
+    ("graph_limit", {"unit": "ane0", "m": 16, "most": "64 MiB"}, "ran a graph of 64.00 MiB itself"),
+])
+def test_what_the_unit_refuses_is_one_message(native, probe, args, part):
+    with pytest.raises(RunError, match=part):
+        probing.run_probes([(str(DEVICES / "m2_ultra.yaml"), probe, args)])

@@ -166,6 +166,13 @@ TEST(SimAne, a_graph_beyond_the_limit_runs_at_the_speed_of_the_cpu) {
   EXPECT_THAT(within.report.notes, testing::Not(testing::Contains(HasSubstr("on the CPU"))));
 }
 
+TEST(SimAne, a_fallback_gives_the_same_events_again) {
+  const auto spec = [](Machine& m) { return one_product(m, 257, 64); };
+  const std::string once = run_on_ane(spec).report.event_hash;
+  EXPECT_EQ(run_on_ane(spec).report.event_hash, once);
+  EXPECT_NE(run_on_ane([](Machine& m) { return one_product(m, 256, 64); }).report.event_hash, once);
+}
+
 TEST(SimAne, an_axis_beyond_the_limit_runs_on_the_cpu_too) {
   const AneRun run = run_on_ane([](Machine& m) { return one_product(m, 257, 16); }, nullptr, {"ane.graph_limit=1 MiB"});
   EXPECT_GT(run.report.cpu_utilization.value(), 0);
