@@ -22,7 +22,9 @@ Bytes dram_bytes(const std::array<Bytes, kPlacements>& by_placement) {
          by_placement[static_cast<std::size_t>(Placement::gpu)];
 }
 
-Bytes tcm_bytes(const std::array<Bytes, kPlacements>& by_placement) { return by_placement[static_cast<std::size_t>(Placement::npu_tcm)]; }
+Bytes tcm_bytes(const std::array<Bytes, kPlacements>& by_placement) {
+  return by_placement[static_cast<std::size_t>(Placement::npu_tcm)];
+}
 
 // The rows of a batch stand sequence by sequence.
 std::uint32_t rows_per_sequence(const Batch& batch) {
@@ -52,8 +54,8 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
   if (call.op == Op::matmul) {
     const View& weights = call.in[0];
-    work.columns =
-        call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
+    work.columns = call.rows ? static_cast<std::uint32_t>(call.rows->size())
+                             : std::min(call.slice.count, weights.shape[0] - call.slice.first);
     work.depth = weights.shape[1];
     if (weights.memory.placement() != Placement::npu_tcm) {
       work.weight_bytes = work.columns * row_bytes(weights.format, work.depth);
