@@ -30,19 +30,25 @@ struct Work {
   std::uint64_t macs = 0;         // multiply-adds on weights and KV
   std::uint64_t elementwise = 0;  // other arithmetic, scalar operations
   std::uint64_t lookups = 0, conversions = 0;
-  std::uint32_t row_runs = 0;  // contiguous runs of weight bytes
+  std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
+  std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values
 };
 
 // What it costs to hand work over, apart from the work.
 struct HandOff {
-  Picoseconds wake_up{0};    // an idle unit: from submission to its first instruction
-  Picoseconds spin{0};       // how long it polls for more after its last instruction, and needs no wake-up
-  Picoseconds hand_back{0};  // from its last instruction to whoever waits
-  Picoseconds build{0};      // of one graph that was not built ahead of time
-  Picoseconds load{0};       // one graph, apart from moving its bytes
+  Picoseconds wake_up{0};       // an idle unit: from submission to its first instruction
+  Picoseconds spin{0};          // how long it polls for more after its last instruction, and needs no wake-up
+  Picoseconds hand_back{0};     // from its last instruction to whoever waits
+  Picoseconds build{0};         // of one graph that was not built ahead of time
+  Picoseconds load{0};          // one graph, apart from moving its bytes
   Picoseconds switch_graph{0};  // before a launch of another graph than the last
-  Bytes session_limit = 0;   // bytes that it can map; 0: no limit of its own
+  Bytes session_limit = 0;      // bytes that it can map; 0: no limit of its own
   bool static_graphs = false;
+  bool fixed_batch = false;  // a graph runs with the batch that it was built for, and with no rows chosen at run time
+  // Beyond these the system runs a graph on the CPU instead; 0: no limit.
+  Bytes graph_weights = 0;        // of one graph
+  std::uint32_t graph_axis = 0;   // longest dimension of an operand, elements
+  std::uint32_t graph_count = 0;  // graphs that are loaded at a time
 };
 
 class ComputeModel {

@@ -65,6 +65,8 @@ Registry builtin_models() {
   Registry registry;
   register_cpu(registry);
   register_npu(registry);
+  register_ane(registry);
+  register_gpu(registry);
   register_dram(registry);
   register_ufs(registry);
   return registry;

@@ -72,6 +72,8 @@ void register_dram(Registry& registry);
 void register_ufs(Registry& registry);
 void register_cpu(Registry& registry);
 void register_npu(Registry& registry);
+void register_ane(Registry& registry);
+void register_gpu(Registry& registry);
 
 Registry builtin_models();
 

@@ -93,7 +93,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.session_limit = hand_off.session_limit;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                  SimUnit::Surroundings{executor_, function, trace, activity_, count_, options.check_operands}));
+                                  SimUnit::Surroundings{executor_, function, trace, activity_, count_, units_, options.check_operands}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);
@@ -135,7 +135,11 @@ std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
 std::array<Bytes, kPlacements> SimMachine::device_limits() {
   std::array<Bytes, kPlacements> limits{soc_.summary().dram_available, 0, 0, 0};
   for (const Processor& processor : soc_.processors()) {
-    limits[static_cast<std::size_t>(Placement::npu_mapped)] += processor.model->hand_off().session_limit;
+    if (processor.model->clock().value > 0) continue;
+    const hw::HandOff& hand_off = processor.model->hand_off();
+    Bytes& mapped = limits[static_cast<std::size_t>(hand_off.static_graphs ? Placement::npu_mapped : Placement::gpu)];
+    // Without a session of its own an accelerator sees all memory.
+    mapped = hand_off.session_limit > 0 ? mapped + hand_off.session_limit : limits[0];
   }
   return limits;
 }
@@ -207,6 +211,9 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
   std::set<std::string> unpriced;
   for (const auto& unit : units_) unpriced.insert(unit->work().unpriced().begin(), unit->work().unpriced().end());
   report.unpriced_calls.assign(unpriced.begin(), unpriced.end());
+  for (const auto& unit : units_) {
+    for (std::string& note : unit->notes()) report.notes.push_back(std::move(note));
+  }
   report.notes.push_back(fmt::format("{}: flow models, {} events", soc_.name(), executor_.events()));
   return report;
 }

@@ -112,10 +112,13 @@ void Soc::build_accelerator(Reader& root, std::string_view name, std::string_vie
   if (!root.has(name)) return;
   Reader reader = root.child(name);
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, family);
+  const auto units = static_cast<int>(reader.integer("units", 1, 16, 1));
   params_.push_back(read_params(reader, entry));
   const hw::Params& params = *params_.back();
-  const std::string unit(name);
-  processors_.push_back({unit, unit, entry.make({context_, unit, dram_.get(), hw::kMemoryController}, params), &params});
+  for (int i = 0; i < units; ++i) {
+    const std::string unit = units == 1 ? std::string(name) : fmt::format("{}{}", name, i);
+    processors_.push_back({unit, std::string(name), entry.make({context_, unit, dram_.get(), hw::kMemoryController}, params), &params});
+  }
 }
 
 void Soc::build_storage(Reader& root) {

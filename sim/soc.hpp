@@ -20,8 +20,8 @@
 namespace vitro::sim {
 
 struct Processor {
-  std::string name;        // "cpu0" (fastest first) ..., "npu"
-  std::string core_class;  // "big", "mid", "little"; of an accelerator its name
+  std::string name;        // "cpu0" (fastest first) ..., "npu"; "ane0", "ane1" where a block says `units: 2`
+  std::string core_class;  // "big", "mid", "little"; of an accelerator the name of its block
   std::unique_ptr<hw::ComputeModel> model;
   const hw::Params* params = nullptr;
 };

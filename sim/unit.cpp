@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/machine/clock.hpp"
+#include "engine/quant/blocks.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -15,6 +16,29 @@ enum Kind : std::uint16_t { kBegin = 100, kSwitched };
 // Size of a graph's description: PowerInfer-2 4.1.3 names 10 KB for a graph of a few operators (pi2_npu_graph_size).
 constexpr Bytes kGraphBytesPerCall = 2 * KiB;
 
+std::size_t batch_of(const GraphSpec& spec) {
+  return !spec.calls.empty() && spec.calls.front().batch ? spec.calls.front().batch->size() : 0;
+}
+
+// What a unit must be able to read: weights, or keys and values.
+Format operand_format(const KernelCall& call) {
+  if (call.in.empty()) return Format::f32;
+  return call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
+}
+
+Bytes weight_bytes(const GraphSpec& spec) {
+  std::set<std::pair<std::uint64_t, Bytes>> seen;
+  Bytes sum = 0;
+  for (const KernelCall& call : spec.calls) {
+    if (call.op != Op::matmul) continue;
+    const View& weights = call.in[0];
+    if (!weights.memory || seen.insert({weights.memory.id(), weights.offset}).second) {
+      sum += weights.shape[0] * row_bytes(weights.format, weights.shape[1]);
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 SimUnit::SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surroundings& surroundings)
@@ -23,11 +47,12 @@ SimUnit::SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surround
       device_(device),
       s_(surroundings),
       work_(core.model(), caps_.core_class, s_.count),
-      track_(s_.trace.track("units", caps_.name)) {}
+      track_(s_.trace.track("units", caps_.name)),
+      fallback_(s_.units) {}
 
 void SimUnit::submit(const Chain& chain, Completion<RunResult>& done) {
   VITRO_CHECK(!chain.empty(), "an empty chain was submitted");
-  if (caps_.static_graphs) return reject(done, fmt::format("{} runs loaded graphs only", caps_.name));
+  if (caps_.static_graphs) return reject(done, fmt::format("{} has static shapes: it runs loaded graphs only", caps_.name));
   Job job;
   job.chain = &chain;
   job.done = &done;
@@ -37,10 +62,16 @@ void SimUnit::submit(const Chain& chain, Completion<RunResult>& done) {
 void SimUnit::submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) {
   const auto loaded = graphs_.find(graph.id);
   VITRO_CHECK(loaded != graphs_.end(), "launch of a graph that is not loaded");
+  const GraphSpec& spec = loaded->second.spec;
+  if (core_.model().hand_off().fixed_batch && bindings.batch && bindings.batch->size() != batch_of(spec)) {
+    return reject(done, fmt::format("{} has static shapes: graph \"{}\" was built for a batch of {} rows and is launched with {}",
+                                    caps_.name, spec.name, batch_of(spec), bindings.batch->size()));
+  }
   Job job;
-  job.bound = std::make_unique<Chain>(bind(loaded->second.spec, bindings));
+  job.bound = std::make_unique<Chain>(bind(spec, bindings));
   job.chain = job.bound.get();
   job.graph = graph.id;
+  job.on_cpu = loaded->second.on_cpu;
   job.done = &done;
   enqueue(std::move(job));
 }
@@ -58,10 +89,11 @@ void SimUnit::block(hw::Callback begin) {
 }
 
 void SimUnit::enqueue(Job job) {
-  job.from = s_.executor.now();
+  // The policy waits for its own charged work; the system does not.
+  job.from = job.share ? s_.executor.device_now() : s_.executor.now();
   if (s_.check_operands && job.chain != nullptr) job.sums = sum_operands(*job.chain);
   // A thread that faults is awake; so is one whose page has just arrived.
-  const bool wakes = job.chain != nullptr && !working_ && jobs_.empty() && job.from > awake_until_;
+  const bool wakes = (job.chain != nullptr || job.share) && !working_ && jobs_.empty() && job.from > awake_until_;
   if (wakes) job.from += core_.model().hand_off().wake_up;
   jobs_.push_back(std::move(job));
   if (!working_) start_next();
@@ -78,25 +110,31 @@ void SimUnit::start_next() {
 
 void SimUnit::begin_job() {
   Job& job = jobs_.front();
+  if (job.share) {
+    call_began_ = s_.executor.device_now();
+    return core_.model().submit(job.share->work, [this] { end_share(); });
+  }
   if (job.chain == nullptr) return job.block();
   call_ = 0;
   result_ = RunResult{};
   const Picoseconds change = core_.model().hand_off().switch_graph;
-  const bool changes = job.graph != 0 && std::exchange(last_graph_, job.graph) != job.graph;
+  const bool changes = job.graph != 0 && !job.on_cpu && std::exchange(last_graph_, job.graph) != job.graph;
   if (!changes || change.count() == 0) return begin_call();
   s_.executor.at(s_.executor.device_now() + change, {device_, kSwitched}, [this] { begin_call(); });
 }
 
 void SimUnit::begin_call() {
   call_began_ = s_.executor.device_now();
-  core_.model().submit(work_.build((*jobs_.front().chain)[call_]), [this] { end_call(); });
+  const KernelCall& call = (*jobs_.front().chain)[call_];
+  if (jobs_.front().on_cpu) return fallback_.run(call, [this] { end_call(); });
+  core_.model().submit(work_.build(call), [this] { end_call(); });
 }
 
 void SimUnit::end_call() {
   Job& job = jobs_.front();
   const KernelCall& call = (*job.chain)[call_];
   const Picoseconds now = s_.executor.device_now();
-  s_.activity.unit_busy(static_cast<std::size_t>(caps_.id), call_began_, now);
+  if (!job.on_cpu) s_.activity.unit_busy(static_cast<std::size_t>(caps_.id), call_began_, now);
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, to_string(call.op), describe(call));
   try {
     if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
@@ -129,6 +167,27 @@ void SimUnit::release() {
   start_next();
 }
 
+void SimUnit::lend(const hw::Work& work, hw::Callback done) {
+  Job job;
+  job.share = std::make_unique<Share>(work, done);
+  enqueue(std::move(job));
+}
+
+void SimUnit::end_share() {
+  const Picoseconds now = s_.executor.device_now();
+  s_.activity.unit_busy(static_cast<std::size_t>(caps_.id), call_began_, now);
+  if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, "share", "of a graph that an accelerator gave back");
+  hw::Callback done = jobs_.front().share->done;
+  jobs_.pop_front();
+  done();
+  start_next();
+}
+
+std::vector<std::string> SimUnit::notes() const {
+  if (fallbacks_ == 0) return {};
+  return {fmt::format("{}: {} graphs ran on the CPU, the first because {}", caps_.name, fallbacks_, first_fallback_)};
+}
+
 Bytes SimUnit::mapped_by(const GraphSpec& spec) const {
   std::set<std::uint64_t> seen;
   Bytes sum = 0;
@@ -142,13 +201,49 @@ Bytes SimUnit::mapped_by(const GraphSpec& spec) const {
   return sum;
 }
 
+Status SimUnit::refusal(const GraphSpec& spec) const {
+  const bool fixed = core_.model().hand_off().fixed_batch;
+  if (fixed && batch_of(spec) == 0) {
+    return {Code::unsupported_shape, fmt::format("{} has static shapes: graph \"{}\" names no batch", caps_.name, spec.name)};
+  }
+  for (const KernelCall& call : spec.calls) {
+    std::string why = core_.model().objection(to_string(call.op), to_string(operand_format(call)));
+    if (why.empty() && fixed && call.rows) why = "static shapes: it takes no rows that are chosen at run time";
+    if (!why.empty()) return {Code::unsupported_shape, fmt::format("{}: graph \"{}\": {}", caps_.name, spec.name, why)};
+  }
+  return {};
+}
+
+std::string SimUnit::beyond_limits(const GraphSpec& spec) const {
+  const hw::HandOff& limits = core_.model().hand_off();
+  if (const Bytes weights = weight_bytes(spec); limits.graph_weights > 0 && weights > limits.graph_weights) {
+    return fmt::format("graph \"{}\" has weights of {} and one graph holds {}", spec.name, format_bytes(weights),
+                       format_bytes(limits.graph_weights));
+  }
+  if (limits.graph_count > 0 && graphs_.size() >= limits.graph_count) {
+    return fmt::format("graph \"{}\" came when {} were loaded, as many as there may be", spec.name, limits.graph_count);
+  }
+  for (const KernelCall& call : spec.calls) {
+    if (call.op != Op::matmul || limits.graph_axis == 0) continue;
+    const std::uint32_t longest = std::max(call.in[0].shape[0], call.in[0].shape[1]);
+    if (longest > limits.graph_axis) {
+      return fmt::format("graph \"{}\" has an axis of {} elements and the longest is {}", spec.name, longest, limits.graph_axis);
+    }
+  }
+  return {};
+}
+
 Task<Result<Graph>> SimUnit::load(GraphSpec spec) {
   const Bytes size = spec.calls.size() * kGraphBytesPerCall;
-  for (const KernelCall& call : spec.calls) {
-    const std::string why = core_.model().objection(to_string(call.op), to_string(call.in.empty() ? Format::f32 : call.in[0].format));
-    if (!why.empty()) co_return Result<Graph>(Status{Code::unsupported_shape, fmt::format("{}: {}", caps_.name, why)});
+  Status refused = refusal(spec);
+  if (refused.code != Code::ok) co_return Result<Graph>(std::move(refused));
+  Loaded loaded{std::move(spec), 0, false};
+  if (std::string why = beyond_limits(loaded.spec); !why.empty() && fallback_.possible()) {
+    loaded.on_cpu = true;
+    if (fallbacks_++ == 0) first_fallback_ = why;
+  } else if (!why.empty()) {
+    co_return Result<Graph>(Status{Code::over_budget, fmt::format("{}: {}, and there is no CPU core to run it", caps_.name, why)});
   }
-  Loaded loaded{std::move(spec), 0};
   loaded.mapped = mapped_by(loaded.spec) + size;
   if (caps_.session_limit > 0 && mapped_ + loaded.mapped > caps_.session_limit) {
     co_return Result<Graph>(Status{

@@ -10,6 +10,7 @@
 #include "engine/machine/function.hpp"
 #include "engine/machine/trace.hpp"
 #include "sim/core.hpp"
+#include "sim/cpu_fallback.hpp"
 #include "sim/executor.hpp"
 #include "sim/operand_check.hpp"
 #include "sim/work.hpp"
@@ -24,6 +25,7 @@ class SimUnit final : public ComputeUnit {
     TraceSink& trace;
     Activity& activity;
     const CountFunction& count;
+    const std::vector<std::unique_ptr<SimUnit>>& units;  // of the machine, this one among them; complete before the first call
     bool check_operands = false;
   };
   SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surroundings& surroundings);
@@ -35,29 +37,40 @@ class SimUnit final : public ComputeUnit {
 
   Core& core() { return core_; }
   const WorkBuilder& work() const { return work_; }
+  std::vector<std::string> notes() const;  // what a result has to say of this unit: graphs that the CPU ran
 
   // Takes the unit for something that is not a kernel (a page fault): `begin` runs when its turn comes, and the unit does
   // nothing else until release().
   void block(hw::Callback begin);
   void release();
+  // A call in this unit's prices, and time of this unit for a share of a call whose effect belongs to another unit.
+  hw::Work price(const KernelCall& call) { return work_.build(call); }
+  void lend(const hw::Work& work, hw::Callback done);
 
  protected:
   void submit(const Chain& chain, Completion<RunResult>& done) override;
   void submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) override;
 
  private:
+  struct Share {
+    hw::Work work;
+    hw::Callback done;
+  };
   struct Job {
     const Chain* chain = nullptr;  // in the awaiting frame, or bound below
     std::unique_ptr<Chain> bound;
     Completion<RunResult>* done = nullptr;
-    hw::Callback block;  // without a chain
-    std::uint32_t graph = 0;  // of a launch
+    hw::Callback block;            // without a chain
+    std::unique_ptr<Share> share;  // likewise
+    std::uint32_t graph = 0;       // of a launch
+    bool on_cpu = false;           // a graph beyond the unit's limits
     Picoseconds from{0};
     std::vector<OperandSums> sums;  // per call, taken at submission
   };
   struct Loaded {
     GraphSpec spec;
     Bytes mapped = 0;
+    bool on_cpu = false;
   };
 
   void enqueue(Job job);
@@ -67,6 +80,9 @@ class SimUnit final : public ComputeUnit {
   void end_call();
   void end_job();
   void reject(Completion<RunResult>& done, std::string why);
+  void end_share();
+  Status refusal(const GraphSpec& spec) const;             // why the unit can not run it at all
+  std::string beyond_limits(const GraphSpec& spec) const;  // why the CPU has to; empty: it has not
   Bytes mapped_by(const GraphSpec& spec) const;
 
   UnitCaps caps_;
@@ -84,6 +100,9 @@ class SimUnit final : public ComputeUnit {
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 1, last_graph_ = 0;
   Bytes mapped_ = 0;
+  CpuFallback fallback_;
+  std::uint64_t fallbacks_ = 0;  // graphs that were loaded beyond a limit
+  std::string first_fallback_;
 };
 
 }  // namespace vitro::sim

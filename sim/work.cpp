@@ -53,6 +53,14 @@ Bytes recent_operand_bytes(const KernelCall& call) {
   return sum;
 }
 
+// The rows of a batch stand sequence by sequence.
+std::uint32_t rows_per_sequence(const Batch& batch) {
+  if (!batch || batch->empty()) return 1;
+  std::uint32_t sequences = 1;
+  for (std::size_t i = 1; i < batch->size(); ++i) sequences += (*batch)[i].sequence != (*batch)[i - 1].sequence;
+  return static_cast<std::uint32_t>(batch->size()) / sequences;
+}
+
 }  // namespace
 
 const hw::KernelPrice& WorkBuilder::price(VariantId variant, Format format) {
@@ -80,6 +88,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
       work.weight_bytes = work.columns * row_bytes(weights.format, work.depth);
     }
   }
+  if (call.op == Op::attention) work.sequence_rows = rows_per_sequence(call.batch);
   work.read_bytes = dram_bytes(counts.read);
   work.written_bytes = dram_bytes(counts.written);
   // A slice reads less than its operands hold: never more than what is read beside the weights.

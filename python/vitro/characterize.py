@@ -21,7 +21,8 @@ BOUND_WITHIN = 0.005  # of a published bound: those are rounded figures
 
 # Published units in the SI units that probes answer in.
 _UNITS = {"GB/s": 1e9, "MB/s": 1e6, "GFLOPS": 1e9, "TFLOPS": 1e12, "tokens/s": 1, "K IOPS": 1e3, "us": 1e-6, "ms": 1e-3, "s": 1,
-          "x": 1, "%": 0.01, "CPI / count": 1, "instruction packets": 1}
+          "x": 1, "%": 0.01, "CPI / count": 1, "instruction packets": 1, "GB": 1e9, "W": 1, "mJ": 1e-3, "ms/token": 1e-3,
+          "mJ/token": 1e-3}
 
 
 def load_figures(folder=None):
@@ -29,7 +30,22 @@ def load_figures(folder=None):
     folder = Path(folder or catalog.root() / "experiments" / "papers")
     tree = _load(folder / "figures.yaml")
     figures = {entry["id"]: entry for entry in [*tree["entries"], *tree["reserved"]] if entry["kind"] in KINDS}
-    return figures, _load(folder / "map.yaml")["entries"]
+    answers = _load(folder / "map.yaml")["entries"]
+    for key in [key for key, answer in answers.items() if "leaves" in answer]:
+        _split(key, figures, answers)
+    return figures, answers
+
+
+def _split(key, figures, answers):
+    """Replaces a map of figures, each with an answer of its own, by one entry per leaf: `leaves: {a.b: {probe: ..., unit: ms}}`.
+    `index` picks a number out of a leaf that is a tuple, `of` names the leaf when it is not the answer's own name."""
+    figure, answer = figures.pop(key), answers.pop(key)
+    common = {name: value for name, value in answer.items() if name != "leaves"}
+    for leaf, own in answer["leaves"].items():
+        value = parameter_of(figure["value"], own.get("of", leaf))
+        value = value[own["index"]] if "index" in own else value
+        figures[f"{key}.{leaf}"] = {**figure, "id": f"{key}.{leaf}", "value": value, "unit": own.get("unit", figure["unit"])}
+        answers[f"{key}.{leaf}"] = {**common, **{name: value for name, value in own.items() if name not in ("of", "index", "unit")}}
 
 
 def characterize(device, *, only=None, sensitivity=False, progress=None):
@@ -43,7 +59,7 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
     if not isinstance(name, str):
         raise ConfigError(f"{path}: name: is missing (expected the name of a device)")
     figures, answers = load_figures()
-    devices = sorted({answer["device"] for answer in answers.values() if answer["class"] in ("given", "simulated", "bound")} - {"any"})
+    devices = sorted({answer["device"] for answer in answers.values() if "probe" in answer or "parameter" in answer})
     if name not in devices:
         raise ConfigError(f'{path}: name: nothing published about "{name}" is mapped (there is {", ".join(devices)})')
     mine = {key: answer for key, answer in answers.items() if answer["device"] == name and only in (None, answer["part"])}
@@ -123,7 +139,7 @@ def leaves_of(value, suffix=""):
 
 
 def _row(figure, answer, suffix, expected, value, status=None):
-    simulated = None if value is None else value / _UNITS[figure["unit"]]
+    simulated = None if value is None else value / answer.get("si", _UNITS.get(figure["unit"]))
     relation = "range" if _is_range(expected) else answer.get("relation", "=")
     error = None if None in (expected, simulated) else _error(expected, simulated)
     why = "; ".join(filter(None, [f"read as: {answer['read_as']}" if "read_as" in answer else None, answer.get("why")]))

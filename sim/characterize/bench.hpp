@@ -24,6 +24,7 @@ class Bench {
   Picoseconds now() { return machine().clock.now(); }
   void run(std::vector<Task<void>> tasks);  // side by side, until all are done
   double dram_bytes_per_second(Picoseconds begin, Picoseconds end);
+  MachineReport report(Picoseconds begin, Picoseconds end) { return host_->report(begin, end); }
 
   // All units of a core class, or the one unit of a name. Throws ConfigError when there is none.
   std::vector<ComputeUnit*> units(const std::string& wanted);
@@ -60,5 +61,10 @@ ProbeResult prompt_matmuls(const Node& device, Reader& args);
 ProbeResult npu_read(const Node& device, Reader& args);
 ProbeResult npu_lookup(const Node& device, Reader& args);
 ProbeResult npu_gather(const Node& device, Reader& args);
+ProbeResult dense_products(const Node& device, Reader& args);
+ProbeResult attention_kernel(const Node& device, Reader& args);
+ProbeResult graph_limit(const Node& device, Reader& args);
+ProbeResult launch_share(const Node& device, Reader& args);
+ProbeResult expert_groups(const Node& device, Reader& args);
 
 }  // namespace vitro::sim

@@ -167,8 +167,8 @@ TEST(SimMachine, units_are_named_fastest_first_and_can_be_chosen) {
     names.push_back(unit->caps().name);
     classes.push_back(unit->caps().core_class);
   }
-  EXPECT_THAT(names, ElementsAre("cpu0", "cpu1", "cpu2", "cpu3", "cpu4", "cpu5", "cpu6", "cpu7", "npu"));
-  EXPECT_THAT(classes, ElementsAre("big", "mid", "mid", "mid", "mid", "mid", "little", "little", "npu"));
+  EXPECT_THAT(names, ElementsAre("cpu0", "cpu1", "cpu2", "cpu3", "cpu4", "cpu5", "cpu6", "cpu7", "npu", "gpu"));
+  EXPECT_THAT(classes, ElementsAre("big", "mid", "mid", "mid", "mid", "mid", "little", "little", "npu", "gpu"));
   options.threads = 3;
   EXPECT_EQ(Simulation(options).machine().units.size(), 3u);
   options.unit_names = {"cpu7", "npu"};

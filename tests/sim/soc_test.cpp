@@ -60,10 +60,30 @@ TEST(Soc, a_machine_refuses_units_that_the_device_lacks) {
   EXPECT_THAT(message([](SimOptions& o) { o.policy_core = "npu"; }), HasSubstr("no CPU core"));
 }
 
+TEST(Soc, a_block_of_an_accelerator_may_stand_for_several_units) {
+  const std::string engines = "cores: 16, tflops: 16, bandwidth: 10 GB/s, stream_bandwidth: 10 GB/s, graph_limit: 1 GB}";
+  EXPECT_EQ(summarise_device(round_device({"ane={units: 2, " + engines})).processors.back(), (std::pair<std::string, int>("ane", 2)));
+  SimOptions options = round_options({"ane={units: 2, " + engines});
+  Simulation simulation(options);
+  EXPECT_EQ(simulation.machine().units[3]->caps().name, "ane0");
+  EXPECT_EQ(simulation.machine().units[4]->caps().core_class, "ane");
+  EXPECT_THAT(message_of({"ane={units: 0, " + engines}), HasSubstr("ane.units"));
+  EXPECT_THAT(message_of({"ane={model: ane, cores: 16}"}), HasSubstr("ane.tflops: is missing"));
+  EXPECT_THAT(message_of({"gpu={bandwidth: 10 GB/s}"}), HasSubstr("gpu.macs_per_second_otherwise: is missing"));
+}
+
+TEST(Soc, devices_of_this_project_name_a_source_for_every_number) {
+  for (const std::string device : {"oneplus12", "m2_max", "m2_ultra"}) {
+    const DeviceSummary summary = summarise_device(load_yaml(VITRO_SOURCE_DIR "/configs/devices/" + device + ".yaml"));
+    EXPECT_EQ(summary.name, device);
+    for (const auto& [kind, count] : summary.parameters_by_kind) EXPECT_NE(kind, "default") << device;
+  }
+}
+
 TEST(Soc, a_summary_counts_processors_and_parameters_by_provenance) {
   const DeviceSummary summary = summarise_device(load_yaml(VITRO_SOURCE_DIR "/configs/devices/oneplus12.yaml"));
   EXPECT_EQ(summary.name, "oneplus12");
-  EXPECT_EQ(summary.processors, (std::vector<std::pair<std::string, int>>{{"big", 1}, {"mid", 5}, {"little", 2}, {"npu", 1}}));
+  EXPECT_EQ(summary.processors, (std::vector<std::pair<std::string, int>>{{"big", 1}, {"mid", 5}, {"little", 2}, {"npu", 1}, {"gpu", 1}}));
   EXPECT_EQ(summary.dram_capacity, 24'000'000'000u);
   EXPECT_EQ(summary.dram_available, 19'000'000'000u);
   std::map<std::string, int> kinds(summary.parameters_by_kind.begin(), summary.parameters_by_kind.end());

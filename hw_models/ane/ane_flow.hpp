@@ -1,0 +1,47 @@
+// A neural engine (Apple's ANE) at flow fidelity: one queue of graphs with static shapes, in float16.
+//
+// A product streams its weights and then computes: NPUMoE Table 5 shows both times one after the other (docs/ane-gpu.md), so
+// a graph of few rows is bound by the stream and one of many by the cores. Output channels go to the cores in blocks of
+// `shape_multiple` elements (NPUMoE 3.2), to which every dimension is padded: a narrow product leaves cores idle.
+// Attention reads keys and values once per tile of query rows; its softmax goes through slower element-wise hardware.
+#pragma once
+#include <vector>
+
+#include "hw_models/compute.hpp"
+#include "hw_models/params.hpp"
+#include "hw_models/registry.hpp"
+
+namespace vitro::hw {
+
+class FlowAne final : public ComputeModel {
+ public:
+  FlowAne(const Site& site, const Params& params);
+  static std::vector<ParamSpec> params();
+
+  const HandOff& hand_off() const override { return hand_off_; }
+  // One rate for all: what is not float16 is refused, so nothing else needs a price.
+  KernelPrice kernel(std::string_view, std::string_view) override { return {0, true}; }
+  std::string objection(std::string_view op, std::string_view format) const override;  // NPUMoE Fig. 4
+  void submit(const Work& work, Callback done) override;
+  void preempt(Picoseconds) override {}  // runs no system work
+  Hertz clock() const override { return {0}; }
+
+ private:
+  double arithmetic_seconds(const Work& work) const;
+  void compute();
+
+  Context& context_;
+  DramModel& dram_;
+  PortId port_;
+  std::uint16_t device_;
+  HandOff hand_off_;
+  Picoseconds call_overhead_;
+  std::uint32_t cores_, multiple_, tile_rows_;
+  double macs_per_second_, elementwise_per_second_, stream_bandwidth_;
+
+  bool busy_ = false;
+  DramRequest weights_, activations_;
+  Callback done_;
+};
+
+}  // namespace vitro::hw

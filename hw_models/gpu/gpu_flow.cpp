@@ -1,0 +1,75 @@
+#include "hw_models/gpu/gpu_flow.hpp"
+
+#include <algorithm>
+
+namespace vitro::hw {
+namespace {
+
+constexpr ParamSpec kParams[] = {
+    {"bandwidth", Dimension::bandwidth, "", ""},  // its port at the DRAM
+    {"launch", Dimension::time, "100 us", "a command submission through the driver, order of magnitude"},
+    {"synchronise", Dimension::time, "50 us", "a fence seen by the thread that waits for it, order of magnitude"},
+    {"kernel_overhead", Dimension::time, "10 us", "from one kernel of a command buffer to the next, order of magnitude"},
+    {"macs_per_second_otherwise", Dimension::none, "", ""},  // kernels without a rate of their own
+    {"attention_macs_per_second", Dimension::none, "", ""},  // of a fused attention kernel, softmax included
+    {"elementwise_per_second", Dimension::none, "", ""},
+    {"conversions_per_second", Dimension::none, "", ""},
+    {"lookups_per_second", Dimension::none, "", ""},
+    {"attention_rows", Dimension::none, "64", "query rows of a tile in public fused attention kernels"},
+};
+
+enum Kind : std::uint16_t { kStart };
+
+}  // namespace
+
+std::vector<ParamSpec> FlowGpu::params() { return {std::begin(kParams), std::end(kParams)}; }
+
+FlowGpu::FlowGpu(const Site& site, const Params& params)
+    : context_(site.context),
+      dram_(*site.dram),
+      port_(dram_.add_port({site.name, params.bandwidth("bandwidth"), site.port, 1})),
+      device_(context_.device(site.name)),
+      kernel_overhead_(params.time("kernel_overhead")),
+      rates_(params.table("macs_per_second"), params.positive("macs_per_second_otherwise")),
+      attention_macs_per_second_(params.positive("attention_macs_per_second")),
+      elementwise_per_second_(params.positive("elementwise_per_second")),
+      conversions_per_second_(params.positive("conversions_per_second")),
+      lookups_per_second_(params.positive("lookups_per_second")),
+      tile_rows_(static_cast<std::uint32_t>(params.positive("attention_rows"))) {
+  hand_off_.wake_up = params.time("launch");
+  hand_off_.hand_back = params.time("synchronise");
+}
+
+void FlowGpu::submit(const Work& work, Callback done) {
+  VITRO_CHECK(!busy_, "the GPU runs one kernel at a time");
+  busy_ = true;
+  done_ = done;
+  const bool attention = work.columns == 0 && work.macs > 0;
+  const auto macs = static_cast<double>(work.macs);
+  double seconds = attention ? macs / attention_macs_per_second_ : rates_.time(macs, work.kernel);
+  // A product's rate contains the unpacking of its weights, that of fused attention its softmax.
+  if (work.macs == 0) seconds += static_cast<double>(work.conversions) / conversions_per_second_;
+  if (!attention) seconds += static_cast<double>(work.elementwise) / elementwise_per_second_;
+  seconds += static_cast<double>(work.lookups) / lookups_per_second_;
+  const Bytes read = attention ? work.read_bytes / std::clamp(work.sequence_rows, 1u, tile_rows_) : work.read_bytes;
+  traffic_ = {};
+  traffic_.port = port_;
+  traffic_.length = read + work.written_bytes;
+  traffic_.pace = from_seconds(seconds);
+  context_.at(context_.now() + kernel_overhead_, {device_, kStart}, [this] {
+    dram_.submit(traffic_, [this] {
+      busy_ = false;
+      done_();
+    });
+  });
+}
+
+void register_gpu(Registry& registry) {
+  registry.add(Entry<ComputeModel>{"gpu.flow",
+                                   "GPU: a launch per chain, then per kernel the longer of arithmetic and memory traffic",
+                                   FlowGpu::params(),
+                                   {"macs_per_second"},
+                                   [](const Site& site, const Params& params) { return std::make_unique<FlowGpu>(site, params); }});
+}
+
+}  // namespace vitro::hw
