@@ -30,6 +30,7 @@ FlowCore::FlowCore(const Site& site, const Params& params)
       port_(site.port),
       device_(context_.device(site.name)),
       clock_(params.frequency("clock")),
+      full_clock_(clock_.value),
       call_overhead_(params.time("call_overhead")),
       rates_(params.table("macs_per_cycle"), params.positive("macs_per_cycle_otherwise")),
       elementwise_per_cycle_(params.positive("elementwise_per_cycle")),

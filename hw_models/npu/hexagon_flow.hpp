@@ -19,6 +19,7 @@ class FlowHexagon final : public ComputeModel {
   KernelPrice kernel(std::string_view variant, std::string_view format) override { return rates_.find(variant, format); }
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
+  void set_clock_scale(double share) override { clock_scale_ = share; }
   Hertz clock() const override { return {0}; }
 
  private:
@@ -31,6 +32,7 @@ class FlowHexagon final : public ComputeModel {
   KernelRates rates_;
   double elementwise_per_second_, conversions_per_second_, lookups_per_second_, stream_bandwidth_;
   std::uint32_t tile_rows_;
+  double clock_scale_ = 1;  // of the matrix and vector units
 
   bool busy_ = false;
   DramRequest traffic_;
