@@ -134,7 +134,9 @@ std::vector<std::string> Soc::assumed_parameters(const std::vector<std::string>&
   for (const auto& params : params_) {
     if (!idle.contains(params.get())) append(*params);
   }
-  if (power_) append(power_->params());
+  if (power_) {
+    for (const hw::Params* params : power_->params()) append(*params);
+  }
   return names;
 }
 
@@ -158,7 +160,9 @@ DeviceSummary Soc::summary() const {
     for (const auto& [key, table] : params.tables()) ++kinds[std::string(to_string(table.kind))];
   };
   for (const auto& params : params_) count(*params);
-  if (power_) count(power_->params());
+  if (power_) {
+    for (const hw::Params* params : power_->params()) count(*params);
+  }
   for (const std::string kind : {"spec", "measured", "derived", "scaled", "fitted", "assumed", "default"}) {
     if (kinds.contains(kind)) summary.parameters_by_kind.emplace_back(kind, kinds[kind]);
   }

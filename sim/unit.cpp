@@ -28,6 +28,7 @@ SimUnit::SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surround
 void SimUnit::submit(const Chain& chain, Completion<RunResult>& done) {
   VITRO_CHECK(!chain.empty(), "an empty chain was submitted");
   if (caps_.static_graphs) return reject(done, fmt::format("{} runs loaded graphs only", caps_.name));
+  ++runs_;
   Job job;
   job.chain = &chain;
   job.done = &done;
@@ -37,6 +38,7 @@ void SimUnit::submit(const Chain& chain, Completion<RunResult>& done) {
 void SimUnit::submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) {
   const auto loaded = graphs_.find(graph.id);
   VITRO_CHECK(loaded != graphs_.end(), "launch of a graph that is not loaded");
+  ++launches_;
   Job job;
   job.bound = std::make_unique<Chain>(bind(loaded->second.spec, bindings));
   job.chain = job.bound.get();
@@ -89,14 +91,18 @@ void SimUnit::begin_job() {
 
 void SimUnit::begin_call() {
   call_began_ = s_.executor.device_now();
-  core_.model().submit(work_.build((*jobs_.front().chain)[call_]), [this] { end_call(); });
+  s_.meter.kernel_begins(core_.processor(), call_began_);
+  if (s_.power != nullptr) s_.power->before_call(core_.processor());
+  const hw::Work work = work_.build((*jobs_.front().chain)[call_]);
+  written_ = work.written_bytes;
+  core_.model().submit(work, [this] { end_call(); });
 }
 
 void SimUnit::end_call() {
   Job& job = jobs_.front();
   const KernelCall& call = (*job.chain)[call_];
   const Picoseconds now = s_.executor.device_now();
-  s_.activity.unit_busy(static_cast<std::size_t>(caps_.id), call_began_, now);
+  if (s_.power != nullptr) s_.power->dram_written(written_);
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, to_string(call.op), describe(call));
   try {
     if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
@@ -111,6 +117,7 @@ void SimUnit::end_call() {
 }
 
 void SimUnit::end_job() {
+  s_.meter.kernel_ends(core_.processor(), s_.executor.device_now());
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
   job.bound.reset();  // its leases go before the waiter may look at the budget

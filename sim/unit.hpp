@@ -5,13 +5,13 @@
 #include <memory>
 #include <optional>
 
-#include "engine/machine/activity.hpp"
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/trace.hpp"
 #include "sim/core.hpp"
 #include "sim/executor.hpp"
 #include "sim/operand_check.hpp"
+#include "sim/power_meter.hpp"
 #include "sim/work.hpp"
 
 namespace vitro::sim {
@@ -22,7 +22,8 @@ class SimUnit final : public ComputeUnit {
     SimExecutor& executor;
     Function& function;
     TraceSink& trace;
-    Activity& activity;
+    Meter& meter;
+    PowerMeter* power;  // null: the device file has no power block
     const CountFunction& count;
     bool check_operands = false;
   };
@@ -35,6 +36,8 @@ class SimUnit final : public ComputeUnit {
 
   Core& core() { return core_; }
   const WorkBuilder& work() const { return work_; }
+  std::uint64_t runs() const { return runs_; }  // submitted so far
+  std::uint64_t launches() const { return launches_; }
 
   // Takes the unit for something that is not a kernel (a page fault): `begin` runs when its turn comes, and the unit does
   // nothing else until release().
@@ -80,10 +83,12 @@ class SimUnit final : public ComputeUnit {
   Picoseconds awake_until_{-1};
   std::size_t call_ = 0;  // of the front job
   Picoseconds call_began_{0};
+  Bytes written_ = 0;  // to DRAM, by that call
   RunResult result_;
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 1, last_graph_ = 0;
   Bytes mapped_ = 0;
+  std::uint64_t runs_ = 0, launches_ = 0;
 };
 
 }  // namespace vitro::sim
