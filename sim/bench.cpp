@@ -74,7 +74,7 @@ BenchRow detailed_dram(bool smoke, const Clock& clock) {
   const Picoseconds begin = clock.now();
   const hw::DramProbeResult result = hw::probe(*dram, loop, {agent}, Picoseconds(0), from_seconds(smoke ? 1e-5 : 5e-3));
   return {"sim.dram_detailed", static_cast<double>(result.agents[0].requests) / to_seconds(clock.now() - begin),
-          "requests of 64 B per CPU second"};
+          "requests of 64 B/s"};
 }
 
 BenchRow detailed_ufs(const Node& storage, bool smoke, const Clock& clock) {
@@ -85,7 +85,7 @@ BenchRow detailed_ufs(const Node& storage, bool smoke, const Clock& clock) {
   probe.warm_up = 0;
   const Picoseconds begin = clock.now();
   hw::run(node, probe);
-  return {"sim.ufs_detailed", static_cast<double>(probe.commands) / to_seconds(clock.now() - begin), "4 KiB reads per CPU second"};
+  return {"sim.ufs_detailed", static_cast<double>(probe.commands) / to_seconds(clock.now() - begin), "4 KiB reads/s"};
 }
 
 }  // namespace
