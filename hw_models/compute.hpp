@@ -63,6 +63,9 @@ class ComputeModel {
   virtual void submit(const Work& work, Callback done) = 0;
   // System work (drivers, the policy) takes the unit for `duration`: a call in progress ends that much later.
   virtual void preempt(Picoseconds duration) = 0;
+  // Calls submitted from now on run at this share of the full clock, and clock() says so; one in progress keeps the clock
+  // that it began with. What is clocked apart from the unit (DMA, the link to memory) stays as it is.
+  virtual void set_clock_scale(double /*share*/) {}
   virtual Hertz clock() const = 0;  // what system work on this unit is priced with; 0: it runs none
 };
 

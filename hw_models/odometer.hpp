@@ -9,21 +9,26 @@
 
 namespace vitro::hw {
 
-// Piecewise linear and exact until kMaxPoints; then neighbours are merged, so that memory stays bounded and windows are
-// exact to the (growing) distance of points.
+// Piecewise linear and exact until kMaxPoints; then neighbours are merged, so that memory stays bounded, windows are exact to
+// the distance of points (at most 1/16384 of the time that has passed) and a peak is a mean over at least that.
 class Odometer {
  public:
-  static constexpr std::size_t kMaxPoints = 1 << 20;
+  static constexpr std::size_t kMaxPoints = 1 << 16;
   static constexpr Picoseconds kPeakWindow{1'000'000'000};  // what a power meter or a bandwidth counter would average over
 
   // `amount` passed evenly over [begin, end). Requires: begin is not before the end of the interval before.
   void add(Picoseconds begin, Picoseconds end, double amount) {
     VITRO_CHECK(begin >= last().when && end >= begin, "intervals of an odometer come in order");
     if (begin > last().when) push({begin, last().total});
+    if (end == last().when && points_.size() > 1) {  // at once
+      points_.back().total += amount;
+      return;
+    }
     push({end, last().total + amount});
   }
 
   double sum(Picoseconds begin, Picoseconds end) const { return at(end) - at(begin); }
+  std::size_t points() const { return points_.size(); }  // what it takes to remember them
 
   // Per second; over the whole window when it is shorter than kPeakWindow.
   double peak_rate(Picoseconds begin, Picoseconds end) const {
@@ -56,14 +61,18 @@ class Odometer {
       return;
     }
     points_.push_back(point);
-    if (points_.size() <= kMaxPoints) return;
+    if (points_.size() == kMaxPoints) thin_out();
+  }
+
+  // In place: what was reserved once is enough for ever.
+  void thin_out() {
     distance_ = (points_.back().when - points_.front().when) / static_cast<std::int64_t>(kMaxPoints / 4);
-    std::vector<Point> kept{points_.front()};
+    std::size_t kept = 0;
     for (std::size_t i = 1; i + 1 < points_.size(); ++i) {
-      if (points_[i].when - kept.back().when >= distance_) kept.push_back(points_[i]);
+      if (points_[i].when - points_[kept].when >= distance_) points_[++kept] = points_[i];
     }
-    kept.push_back(points_.back());
-    points_ = std::move(kept);
+    points_[++kept] = points_.back();
+    points_.resize(kept + 1);
   }
 
   std::vector<Point> points_{Point{}};

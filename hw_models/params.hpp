@@ -60,6 +60,7 @@ class Params {
   BytesPerSecond bandwidth(std::string_view key) const { return {get(key, Dimension::bandwidth)}; }
   Hertz frequency(std::string_view key) const { return {get(key, Dimension::frequency)}; }
   double watts(std::string_view key) const { return get(key, Dimension::power); }
+  double degrees(std::string_view key) const { return get(key, Dimension::temperature); }
   double joules_per_byte(std::string_view key) const { return get(key, Dimension::energy_per_byte); }
   const std::string& word(std::string_view key) const;  // Requires: the spec has choices
   const ParamTable& table(std::string_view key) const;  // empty when the file has none

@@ -2,8 +2,8 @@
 #pragma once
 #include <algorithm>
 
-#include "engine/machine/activity.hpp"
 #include "hw_models/compute.hpp"
+#include "sim/meter.hpp"
 
 namespace vitro::sim {
 
@@ -11,24 +11,25 @@ namespace vitro::sim {
 // waits, as a scheduler that favours the thread that just woke up would have it.
 class Core {
  public:
-  explicit Core(hw::ComputeModel& model) : model_(model) {}
+  Core(hw::ComputeModel& model, Meter& meter, std::size_t processor) : model_(model), meter_(meter), processor_(processor) {}
 
   hw::ComputeModel& model() { return model_; }
   // Returns when the work is done. Requires: the core runs system work (clock > 0).
   Picoseconds system_work(Picoseconds from, Picoseconds duration) {
     const Picoseconds begin = std::max(from, system_free_);
     system_free_ = begin + duration;
-    system_busy_.add(begin, system_free_);
+    meter_.system_work(processor_, begin, system_free_);
     model_.preempt(duration);
     return system_free_;
   }
   Picoseconds system_free() const { return system_free_; }
-  const IntervalSet& system_busy() const { return system_busy_; }
+  std::size_t processor() const { return processor_; }  // its number in the Soc
 
  private:
   hw::ComputeModel& model_;
+  Meter& meter_;
+  std::size_t processor_;
   Picoseconds system_free_{0};
-  IntervalSet system_busy_;
 };
 
 }  // namespace vitro::sim

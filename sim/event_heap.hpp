@@ -1,4 +1,4 @@
-// The heap of a simulation: (time, tie, sequence). Keys are moved, payloads stay where they are.
+// The heap of a simulation: (time, order of arrival or a draw). Keys are moved, payloads stay where they are.
 #pragma once
 #include <algorithm>
 #include <coroutine>
@@ -37,27 +37,50 @@ class EventHeap {
       free_.pop_back();
       events_[slot] = event;
     }
-    keys_.push_back({event.when.count(), shuffle_ ? shuffle_->next() : 0, sequence_++, slot});
-    std::push_heap(keys_.begin(), keys_.end(), later);
+    const std::uint64_t sequence = sequence_++;
+    sift_up({event.when.count(), shuffle_ ? shuffle_->next() : sequence, slot});
   }
 
-  Event pop() {
-    std::pop_heap(keys_.begin(), keys_.end(), later);
-    const std::uint32_t slot = keys_.back().slot;
+  Event pop() {  // Requires: not empty
+    const std::uint32_t slot = keys_.front().slot;
+    const Key last = keys_.back();
     keys_.pop_back();
+    if (!keys_.empty()) sift_down(last);
     free_.push_back(slot);
     return events_[slot];
   }
 
  private:
+  // Four children a node: half the levels of a binary heap, and the children lie in one or two cache lines.
+  static constexpr std::size_t kChildren = 4;
+
   struct Key {
     std::int64_t when;
-    std::uint64_t tie, sequence;
+    std::uint64_t order;  // of equal times: of arrival, or a draw of 64 bits (two equal ones are not to be expected)
     std::uint32_t slot;
+    bool operator<(const Key& other) const { return when != other.when ? when < other.when : order < other.order; }
   };
-  static bool later(const Key& a, const Key& b) {
-    if (a.when != b.when) return a.when > b.when;
-    return a.tie != b.tie ? a.tie > b.tie : a.sequence > b.sequence;
+
+  void sift_up(const Key& key) {
+    std::size_t hole = keys_.size();
+    keys_.push_back(key);
+    for (; hole > 0 && key < keys_[(hole - 1) / kChildren]; hole = (hole - 1) / kChildren) keys_[hole] = keys_[(hole - 1) / kChildren];
+    keys_[hole] = key;
+  }
+
+  void sift_down(const Key& key) {
+    std::size_t hole = 0;
+    for (std::size_t first = 1; first < keys_.size(); first = hole * kChildren + 1) {
+      const std::size_t end = std::min(first + kChildren, keys_.size());
+      std::size_t least = first;
+      for (std::size_t child = first + 1; child < end; ++child) {
+        if (keys_[child] < keys_[least]) least = child;
+      }
+      if (!(keys_[least] < key)) break;
+      keys_[hole] = keys_[least];
+      hole = least;
+    }
+    keys_[hole] = key;
   }
 
   std::vector<Key> keys_;

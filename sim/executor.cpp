@@ -13,7 +13,7 @@ sc_core::sc_time to_sc(Picoseconds t) { return sc_core::sc_time::from_value(stat
 
 }  // namespace
 
-SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle) : sc_module(sc_core::sc_module_name("executor")), heap_(shuffle) {
+SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle, const sc_core::sc_module_name& name) : sc_module(name), heap_(shuffle) {
   VITRO_CHECK(sc_core::sc_get_time_resolution() == sc_core::sc_time(1, sc_core::SC_PS), "one SystemC tick has to be one picosecond");
   SC_HAS_PROCESS(SimExecutor);
   SC_METHOD(step);
@@ -33,7 +33,10 @@ void SimExecutor::at(Picoseconds when, hw::Label label, hw::Callback action) {
   push({when, label, {}, action});
 }
 
-void SimExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) { push({std::max(when, device_now()), kResume, handle, {}}); }
+void SimExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) {
+  ++posts_;
+  push({std::max(when, device_now()), kResume, handle, {}});
+}
 
 void SimExecutor::execute(Event& event) {
   ++events_;
@@ -68,7 +71,8 @@ void SimExecutor::step() {
   time_ = kernel_time();
   stepping_ = true;
   try {
-    while (!heap_.empty() && heap_.next() <= time_ && !task_->done()) {
+    while (!heap_.empty() && (alone_ || heap_.next() <= time_) && !task_->done()) {
+      time_ = std::max(time_, heap_.next());
       Event event = heap_.pop();
       execute(event);
     }
@@ -77,7 +81,10 @@ void SimExecutor::step() {
     error_ = std::current_exception();
   }
   stepping_ = false;
-  if (error_ || task_->done()) {
+  const Picoseconds ahead = time_ - kernel_time();
+  if (error_ == nullptr && ahead.count() > 0) {
+    wake_.notify(to_sc(ahead));
+  } else if (error_ || task_->done()) {
     sc_core::sc_pause();
   } else if (!heap_.empty()) {
     wake_.notify(to_sc(heap_.next() - time_));
@@ -86,6 +93,8 @@ void SimExecutor::step() {
 
 void SimExecutor::run(Task<void>& task) {
   task_ = &task;
+  // Every process and module is an object, and those of this module are its children.
+  alone_ = sc_core::sc_get_top_level_objects().size() == 1;
   post_at(now(), task.handle());
   wake_.notify(sc_core::SC_ZERO_TIME);
   sc_core::sc_start();

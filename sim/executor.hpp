@@ -15,12 +15,14 @@
 namespace vitro::sim {
 
 // An sc_event keeps one notification and drops a later one, hence a heap of our own: the SC_METHOD pops what is due and
-// asks to be woken for the next. Other SystemC modules may run beside it and call at() from their own processes.
+// asks to be woken for the next. Other SystemC modules may run beside it and call at() from their own processes. When there
+// are none at the start of a run, nobody else looks at the kernel's time: it stays behind and catches up at the end.
 // SystemC elaborates once per process: so does this.
 class SimExecutor final : public sc_core::sc_module, public Executor {
  public:
   // shuffle: draws the tie, so that events of equal time come in a random but reproducible order.
-  explicit SimExecutor(std::optional<std::uint64_t> shuffle = std::nullopt);
+  // The name has to live through the constructor: what is made in it becomes the module's own.
+  explicit SimExecutor(std::optional<std::uint64_t> shuffle = std::nullopt, const sc_core::sc_module_name& name = "executor");
 
   // Time as policies see it: ahead of the devices' time while the policy's core works off what was charged to it.
   Picoseconds now() const override { return std::max(device_now(), policy_free_); }
@@ -36,7 +38,8 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   void run(Task<void>& task);
 
   std::uint64_t events() const { return events_; }
-  const Hash& hash() const { return hash_; }  // over (time, device, kind) of all events
+  std::uint64_t posts() const { return posts_; }  // coroutines put into the heap so far
+  const Hash& hash() const { return hash_; }      // over (time, device, kind) of all events
 
  private:
   static Picoseconds kernel_time();
@@ -50,8 +53,9 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   std::deque<std::coroutine_handle<>> held_;
   bool drain_posted_ = false;
   bool stepping_ = false;
+  bool alone_ = false;  // in this simulation
   Picoseconds time_{0}, policy_free_{0};
-  std::uint64_t events_ = 0;
+  std::uint64_t events_ = 0, posts_ = 0;
   Hash hash_;
   Task<void>* task_ = nullptr;
   std::exception_ptr error_;

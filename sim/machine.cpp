@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/machine/activity.hpp"
 #include "engine/machine/budgeted_memory.hpp"
-#include "hw_models/odometer.hpp"
 #include "sim/device_context.hpp"
 #include "sim/executor.hpp"
+#include "sim/power_meter.hpp"
 #include "sim/storage.hpp"
 #include "sim/unit.hpp"
 
@@ -45,9 +44,9 @@ class SimMachine final : public MachineHost {
  private:
   std::vector<std::string> chosen_units(const SimOptions& options);
   std::array<Bytes, kPlacements> device_limits();
+  bool uses(std::string_view processor) const;  // for kernels or for the policy
   Core& core_named(std::string_view name, std::string_view why);
   double cpu_utilization(Picoseconds begin, Picoseconds end);
-  void report_power(MachineReport& report, Picoseconds begin, Picoseconds end);
 
   CountFunction count_;
   SimExecutor executor_;
@@ -57,7 +56,8 @@ class SimMachine final : public MachineHost {
   std::vector<std::unique_ptr<Core>> cores_;  // one per processor of the SoC
   std::vector<std::string> unit_names_;
   std::string policy_core_;
-  Activity activity_;
+  Meter meter_;
+  std::optional<PowerMeter> power_;
   BudgetedMemory memory_;
   std::vector<std::unique_ptr<SimUnit>> units_;
   std::optional<SimClock> clock_;
@@ -73,11 +73,18 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
       soc_(options.device, context_, registry_),
       unit_names_(chosen_units(options)),
       policy_core_(options.policy_core),
-      activity_(unit_names_.size()),
+      meter_(soc_.processors().size()),
       memory_(options.memory_limits.value_or(device_limits()), options.phantom) {
-  for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model));
+  for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model, meter_, cores_.size()));
   Core& policy_core = core_named(options.policy_core, "policy_core");
   if (policy_core.model().clock().value == 0) throw ConfigError(fmt::format("policy_core: \"{}\" is no CPU core", options.policy_core));
+
+  if (soc_.power() != nullptr) {
+    std::vector<bool> used;
+    for (const Processor& processor : soc_.processors()) used.push_back(uses(processor.name));
+    power_.emplace(*soc_.power(), soc_, meter_, context_, trace, std::move(used));
+  }
+  PowerMeter* const power = power_ ? &*power_ : nullptr;
 
   std::vector<ComputeUnit*> units;
   for (const std::string& name : unit_names_) {
@@ -93,12 +100,12 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.session_limit = hand_off.session_limit;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                  SimUnit::Surroundings{executor_, function, trace, activity_, count_, units_, options.check_operands}));
+                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, count_, units_, options.check_operands}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);
   storage_.emplace(soc_.storage(), context_.device("storage"), options.phantom,
-                   SimStorage::Surroundings{executor_, trace, activity_, units_, policy_core});
+                   SimStorage::Surroundings{executor_, trace, meter_, power, units_, policy_core});
   machine_.emplace(Machine{executor_, *clock_, std::move(units), *storage_, memory_, trace, options.seed});
 }
 
@@ -153,56 +160,34 @@ Core& SimMachine::core_named(std::string_view name, std::string_view why) {
   throw ConfigError(fmt::format("{}: {} has no \"{}\" (expected one of: {})", why, soc_.name(), name, fmt::join(known, ", ")));
 }
 
+bool SimMachine::uses(std::string_view processor) const {
+  return processor == policy_core_ || std::find(unit_names_.begin(), unit_names_.end(), processor) != unit_names_.end();
+}
+
 // Of the CPU cores among the units: kernels, and drivers or policy work on the same cores, as an operating system counts.
 double SimMachine::cpu_utilization(Picoseconds begin, Picoseconds end) {
   double busy = 0;
   int cores = 0;
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i]->core().model().clock().value == 0) continue;
+  for (const auto& unit : units_) {
+    if (unit->core().model().clock().value == 0) continue;
     ++cores;
-    busy += to_seconds(activity_.busy(i).united(units_[i]->core().system_busy()).clipped(begin, end).total());
+    busy += meter_.busy_seconds(unit->core().processor(), begin, end);
   }
   return cores == 0 ? 0 : busy / cores / to_seconds(end - begin);
-}
-
-void SimMachine::report_power(MachineReport& report, Picoseconds begin, Picoseconds end) {
-  const hw::FlowPower* power = soc_.power();
-  if (power == nullptr) return;
-  // Watts of the units as steps over time: (when, change).
-  std::vector<std::pair<Picoseconds, double>> steps;
-  for (std::size_t p = 0; p < cores_.size(); ++p) {
-    IntervalSet busy = cores_[p]->system_busy();
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      if (&units_[i]->core() == cores_[p].get()) busy = busy.united(activity_.busy(i));
-    }
-    busy = busy.clipped(begin, end);
-    const double watts = power->active_watts(soc_.processors()[p].core_class);
-    for (const Interval& interval : busy.intervals()) {
-      steps.emplace_back(interval.begin, watts);
-      steps.emplace_back(interval.end, -watts);
-    }
-  }
-  std::sort(steps.begin(), steps.end());
-  hw::Odometer joules;
-  double watts = 0;
-  Picoseconds since = begin;
-  for (const auto& [when, change] : steps) {
-    joules.add(since, when, watts * to_seconds(when - since));
-    since = when;
-    watts += change;
-  }
-  report.energy_j =
-      power->energy(end - begin, joules.sum(begin, end), soc_.dram().bytes_moved(begin, end), soc_.storage().bytes_moved(begin, end));
-  report.peak_power_w = power->peak(joules.peak_rate(begin, end), soc_.dram().peak_rate(begin, end));
 }
 
 MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
   MachineReport report;
   if (begin < end) {
-    report.io_share = activity_.io_share(begin, end);
+    meter_.settle(end);
+    report.io_share = meter_.io_only_seconds(begin, end) / to_seconds(end - begin);
     report.cpu_utilization = cpu_utilization(begin, end);
     report.dram_bandwidth_gb_per_s = soc_.dram().bytes_moved(begin, end) / to_seconds(end - begin) * 1e-9;
-    report_power(report, begin, end);
+    if (power_) {
+      report.energy_j = power_->joules(begin, end);
+      report.peak_power_w = power_->peak_watts(begin, end);
+      if (std::optional<std::string> note = power_->thermal_note(begin, end)) report.notes.push_back(std::move(*note));
+    }
   }
   report.event_hash = executor_.hash().hex();
   std::vector<std::string> used = unit_names_;
@@ -214,6 +199,14 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
   for (const auto& unit : units_) {
     for (std::string& note : unit->notes()) report.notes.push_back(std::move(note));
   }
+  std::uint64_t runs = 0, launches = 0;
+  for (const auto& unit : units_) {
+    runs += unit->runs();
+    launches += unit->launches();
+  }
+  const StorageTotals& io = storage_->totals();
+  report.counts = {{"events", executor_.events()}, {"runs", runs}, {"launches", launches}, {"reads", io.reads}, {"writes", io.writes},
+                   {"posts", executor_.posts()}};
   report.notes.push_back(fmt::format("{}: flow models, {} events", soc_.name(), executor_.events()));
   return report;
 }

@@ -143,7 +143,9 @@ std::vector<std::string> Soc::assumed_parameters(const std::vector<std::string>&
   for (const auto& params : params_) {
     if (!idle.contains(params.get())) append(*params);
   }
-  if (power_) append(power_->params());
+  if (power_) {
+    for (const hw::Params* params : power_->params()) append(*params);
+  }
   return names;
 }
 
@@ -176,7 +178,8 @@ DeviceSummary Soc::summary() const {
 
 void Soc::visit_parameters(const std::function<void(const hw::Params&)>& visit) const {
   for (const auto& params : params_) visit(*params);
-  if (power_) visit(power_->params());
+  if (!power_) return;
+  for (const hw::Params* params : power_->params()) visit(*params);
 }
 
 DeviceSummary summarise_device(const Node& device) {

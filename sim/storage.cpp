@@ -133,8 +133,8 @@ void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer)
   (operation.write ? totals_.bytes_written : totals_.bytes_read) += operation.length;
 
   const Picoseconds now = s_.executor.now();
-  s_.activity.storage_begin(now);
-  if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.activity.storage_outstanding());
+  s_.meter.storage_begins(now);
+  if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
 
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(operations_.size()));
@@ -198,8 +198,10 @@ void SimStorage::end_command(std::uint32_t index) {
   const Operation operation = operations_[index];
   free_.push_back(index);
   const Picoseconds now = s_.executor.device_now();
-  s_.activity.storage_end(now);
-  if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.activity.storage_outstanding());
+  s_.meter.storage_ends(now);
+  if (s_.power != nullptr && operation.write != nullptr) s_.power->flash_written(operation.length);
+  if (s_.power != nullptr && operation.read != nullptr) s_.power->dram_written(operation.length);
+  if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
   Status status = move_bytes(operation);
   const Bytes moved = status.ok() ? (operation.read != nullptr ? operation.read->from.length : operation.write->to.length) : 0;
   if (operation.blocked != nullptr) operation.blocked->release();

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/base/file.hpp"
-#include "engine/machine/activity.hpp"
 #include "engine/machine/storage.hpp"
 #include "engine/machine/trace.hpp"
 #include "hw_models/ufs/storage.hpp"
@@ -19,7 +18,8 @@ class SimStorage final : public Storage {
   struct Surroundings {
     SimExecutor& executor;
     TraceSink& trace;
-    Activity& activity;
+    Meter& meter;
+    PowerMeter* power;  // null: the device file has no power block
     std::vector<std::unique_ptr<SimUnit>>& units;
     Core& policy_core;  // issues what an accelerator asks for
   };

@@ -53,6 +53,7 @@ SimUnit::SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surround
 void SimUnit::submit(const Chain& chain, Completion<RunResult>& done) {
   VITRO_CHECK(!chain.empty(), "an empty chain was submitted");
   if (caps_.static_graphs) return reject(done, fmt::format("{} has static shapes: it runs loaded graphs only", caps_.name));
+  ++runs_;
   Job job;
   job.chain = &chain;
   job.done = &done;
@@ -67,6 +68,7 @@ void SimUnit::submit(const Graph& graph, const Bindings& bindings, Completion<Ru
     return reject(done, fmt::format("{} has static shapes: graph \"{}\" was built for a batch of {} rows and is launched with {}",
                                     caps_.name, spec.name, batch_of(spec), bindings.batch->size()));
   }
+  ++launches_;
   Job job;
   job.bound = std::make_unique<Chain>(bind(spec, bindings));
   job.chain = job.bound.get();
@@ -112,7 +114,7 @@ void SimUnit::begin_job() {
   Job& job = jobs_.front();
   if (job.share) {
     call_began_ = s_.executor.device_now();
-    return core_.model().submit(job.share->work, [this] { end_share(); });
+    return run_on_model(job.share->work, [this] { end_share(); });
   }
   if (job.chain == nullptr) return job.block();
   call_ = 0;
@@ -127,14 +129,25 @@ void SimUnit::begin_call() {
   call_began_ = s_.executor.device_now();
   const KernelCall& call = (*jobs_.front().chain)[call_];
   if (jobs_.front().on_cpu) return fallback_.run(call, [this] { end_call(); });
-  core_.model().submit(work_.build(call), [this] { end_call(); });
+  run_on_model(work_.build(call), [this] { end_call(); });
+}
+
+void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {
+  s_.meter.kernel_begins(core_.processor(), call_began_);
+  if (s_.power != nullptr) s_.power->before_call(core_.processor());
+  written_ = work.written_bytes;
+  core_.model().submit(work, done);
+}
+
+void SimUnit::note_written() {
+  if (s_.power != nullptr) s_.power->dram_written(written_);
 }
 
 void SimUnit::end_call() {
   Job& job = jobs_.front();
   const KernelCall& call = (*job.chain)[call_];
   const Picoseconds now = s_.executor.device_now();
-  if (!job.on_cpu) s_.activity.unit_busy(static_cast<std::size_t>(caps_.id), call_began_, now);
+  if (!job.on_cpu) note_written();
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, to_string(call.op), describe(call));
   try {
     if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
@@ -149,6 +162,7 @@ void SimUnit::end_call() {
 }
 
 void SimUnit::end_job() {
+  s_.meter.kernel_ends(core_.processor(), s_.executor.device_now());
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
   job.bound.reset();  // its leases go before the waiter may look at the budget
@@ -175,7 +189,8 @@ void SimUnit::lend(const hw::Work& work, hw::Callback done) {
 
 void SimUnit::end_share() {
   const Picoseconds now = s_.executor.device_now();
-  s_.activity.unit_busy(static_cast<std::size_t>(caps_.id), call_began_, now);
+  note_written();
+  s_.meter.kernel_ends(core_.processor(), now);
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, "share", "of a graph that an accelerator gave back");
   hw::Callback done = jobs_.front().share->done;
   jobs_.pop_front();

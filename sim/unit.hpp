@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 
-#include "engine/machine/activity.hpp"
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/trace.hpp"
@@ -13,6 +12,7 @@
 #include "sim/cpu_fallback.hpp"
 #include "sim/executor.hpp"
 #include "sim/operand_check.hpp"
+#include "sim/power_meter.hpp"
 #include "sim/work.hpp"
 
 namespace vitro::sim {
@@ -23,7 +23,8 @@ class SimUnit final : public ComputeUnit {
     SimExecutor& executor;
     Function& function;
     TraceSink& trace;
-    Activity& activity;
+    Meter& meter;
+    PowerMeter* power;  // null: the device file has no power block
     const CountFunction& count;
     const std::vector<std::unique_ptr<SimUnit>>& units;  // of the machine, this one among them; complete before the first call
     bool check_operands = false;
@@ -38,6 +39,8 @@ class SimUnit final : public ComputeUnit {
   Core& core() { return core_; }
   const WorkBuilder& work() const { return work_; }
   std::vector<std::string> notes() const;  // what a result has to say of this unit: graphs that the CPU ran
+  std::uint64_t runs() const { return runs_; }  // submitted so far
+  std::uint64_t launches() const { return launches_; }
 
   // Takes the unit for something that is not a kernel (a page fault): `begin` runs when its turn comes, and the unit does
   // nothing else until release().
@@ -77,6 +80,8 @@ class SimUnit final : public ComputeUnit {
   void start_next();
   void begin_job();
   void begin_call();
+  void run_on_model(const hw::Work& work, hw::Callback done);
+  void note_written();  // what the call that ends has written to DRAM
   void end_call();
   void end_job();
   void reject(Completion<RunResult>& done, std::string why);
@@ -96,6 +101,7 @@ class SimUnit final : public ComputeUnit {
   Picoseconds awake_until_{-1};
   std::size_t call_ = 0;  // of the front job
   Picoseconds call_began_{0};
+  Bytes written_ = 0;  // to DRAM, by that call
   RunResult result_;
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 1, last_graph_ = 0;
@@ -103,6 +109,7 @@ class SimUnit final : public ComputeUnit {
   CpuFallback fallback_;
   std::uint64_t fallbacks_ = 0;  // graphs that were loaded beyond a limit
   std::string first_fallback_;
+  std::uint64_t runs_ = 0, launches_ = 0;
 };
 
 }  // namespace vitro::sim

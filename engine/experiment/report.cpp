@@ -89,6 +89,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   result["event_hash"] = machine.event_hash.empty() ? Json(nullptr) : Json(machine.event_hash);
   result["assumed_parameters"] = machine.assumed_parameters;
   result["unpriced_calls"] = machine.unpriced_calls;
+  result["counts"] = Json::object();
+  for (const auto& [what, count] : machine.counts) result["counts"][what] = count;
   result["storage_path"] = storage.path;
   result["notes"] = machine.notes;
   result["experiment_resolved"] = Json::parse(experiment.resolved.to_json());

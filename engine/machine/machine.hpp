@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/machine/clock.hpp"
@@ -30,6 +31,7 @@ struct MachineReport {
   std::string event_hash;                       // sim: of all events; host: empty
   std::vector<std::string> assumed_parameters;  // sim: "ufs.map_cache_miss" ... that the run really read
   std::vector<std::string> unpriced_calls;      // sim: variants priced by roofline, without a table
+  std::vector<std::pair<std::string, std::uint64_t>> counts;  // sim: "events", "runs", "launches", "reads", "writes", "posts"
   std::vector<std::string> notes;               // "io_uring is not available: pread", "2 of 6 cores"
 };
 

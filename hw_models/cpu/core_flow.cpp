@@ -31,6 +31,7 @@ FlowCore::FlowCore(const Site& site, const Params& params)
       port_(site.port),
       device_(context_.device(site.name)),
       clock_(params.frequency("clock")),
+      full_clock_(clock_.value),
       cache_(params.bytes("cache")),
       call_overhead_(params.time("call_overhead")),
       prices_(params) {

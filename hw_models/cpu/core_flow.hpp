@@ -20,6 +20,7 @@ class FlowCore final : public ComputeModel {
   KernelPrice kernel(std::string_view variant, std::string_view format) override { return prices_.find(variant, format); }
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds duration) override;
+  void set_clock_scale(double share) override { clock_.value = full_clock_ * share; }
   Hertz clock() const override { return clock_; }
 
  private:
@@ -31,6 +32,7 @@ class FlowCore final : public ComputeModel {
   PortId port_;
   std::uint16_t device_;
   Hertz clock_;
+  double full_clock_;  // Hz
   Bytes cache_;
   HandOff hand_off_;
   Picoseconds call_overhead_;

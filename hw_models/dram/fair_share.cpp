@@ -3,11 +3,26 @@
 #include <algorithm>
 
 namespace vitro::hw {
+namespace {
+
+// By ascending demand per weight.
+bool less(const Claim* a, const Claim* b) { return a->demand * b->weight < b->demand * a->weight; }
+
+// Stable, like std::stable_sort, which would allocate memory at every change of a rate; claims are few.
+void sort_claims(std::span<Claim*> claims) {
+  for (std::size_t i = 1; i < claims.size(); ++i) {
+    Claim* const claim = claims[i];
+    std::size_t hole = i;
+    for (; hole > 0 && less(claim, claims[hole - 1]); --hole) claims[hole] = claims[hole - 1];
+    claims[hole] = claim;
+  }
+}
+
+}  // namespace
 
 void share_fairly(std::span<Claim*> claims, double budget) {
-  // By ascending demand per weight, everyone before a claim is satisfied when its turn comes: one pass is enough.
-  std::stable_sort(claims.begin(), claims.end(),
-                   [](const Claim* a, const Claim* b) { return a->demand * b->weight < b->demand * a->weight; });
+  // In that order everyone before a claim is satisfied when its turn comes: one pass is enough.
+  sort_claims(claims);
   double weight = 0;
   for (const Claim* claim : claims) weight += claim->weight;
   for (Claim* claim : claims) {

@@ -29,6 +29,8 @@ Hexagon::Hexagon(const Site& site, const Params& params)
       planner_(parts_),
       ports_(site, parts_),
       device_(context_.device(site.name)),
+      full_clock_(parts_.clock),
+      full_hmx_clock_(parts_.hmx_clock),
       transport_(params),
       kernels_(params.table("kernels"), parts_),
       call_overhead_(transport_.per_call + from_seconds(parts_.call_cycles / parts_.clock)) {}
@@ -40,6 +42,12 @@ void Hexagon::submit(const Work& work, Callback done) {
   done_ = done;
   if (call_overhead_.count() == 0) return start(plan_);
   context_.at(context_.now() + call_overhead_, {device_, kStart}, [this] { start(plan_); });
+}
+
+// Everything inside the unit goes slower; memory does not.
+void Hexagon::set_clock_scale(double share) {
+  parts_.clock = full_clock_ * share;
+  parts_.hmx_clock = full_hmx_clock_ * share;
 }
 
 void Hexagon::end() {

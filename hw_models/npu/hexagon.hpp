@@ -26,6 +26,7 @@ class Hexagon : public ComputeModel {
   KernelPrice kernel(std::string_view variant, std::string_view format) override { return kernels_.find(variant, format); }
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
+  void set_clock_scale(double share) override;
   Hertz clock() const override { return {0}; }
 
  protected:
@@ -33,12 +34,13 @@ class Hexagon : public ComputeModel {
   void end();
 
   Context& context_;
-  const HexagonParameters parts_;
+  HexagonParameters parts_;  // at the clocks of now
   const TilePlanner planner_;
   MemoryPorts ports_;
   std::uint16_t device_;
 
  private:
+  const double full_clock_, full_hmx_clock_;  // Hz
   Transport transport_;
   KernelTable kernels_;
   Picoseconds call_overhead_;

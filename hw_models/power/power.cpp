@@ -1,18 +1,29 @@
 #include "hw_models/power/power.hpp"
 
+#include "hw_models/power/thermal.hpp"
+
 namespace vitro::hw {
 namespace {
 
 constexpr ParamSpec kParams[] = {
     {"base", Dimension::power, "", ""},
-    {"dram_byte", Dimension::energy_per_byte, "", ""},
-    {"flash_byte", Dimension::energy_per_byte, "", ""},
+    {"dram_byte", Dimension::energy_per_byte, "", ""},  // read
+    {"dram_write_byte", Dimension::energy_per_byte, "40 pJ/B", "5 pJ/bit, as for reads: array and link work as hard either way"},
+    {"flash_byte", Dimension::energy_per_byte, "", ""},  // read
+    {"flash_write_byte", Dimension::energy_per_byte, "625 pJ/B", "the power of a UFS 4.0 read at the vendor's 2.8 GB/s of writes"},
+    {"voltage_floor", Dimension::ratio, "60%", "supply voltage towards the lowest clocks, of that at the highest"},
 };
 
 Params read_params(Reader& reader) {
   Params params(reader, kParams);
   params.add_table(reader, "active_watts", true);
+  params.add_table(reader, "idle_watts", false);
   return params;
+}
+
+double watts_of(const ParamTable& table, std::string_view core_class) {
+  const auto found = table.values.find(core_class);
+  return found == table.values.end() ? 0 : found->second;
 }
 
 }  // namespace
@@ -20,21 +31,28 @@ Params read_params(Reader& reader) {
 FlowPower::FlowPower(Reader& reader)
     : params_(read_params(reader)),
       base_(params_.watts("base")),
-      dram_byte_(params_.joules_per_byte("dram_byte")),
-      flash_byte_(params_.joules_per_byte("flash_byte")) {}
-
-double FlowPower::active_watts(std::string_view core_class) const {
-  const ParamTable& watts = params_.table("active_watts");
-  const auto found = watts.values.find(core_class);
-  return found == watts.values.end() ? 0 : found->second;
+      dram_read_(params_.joules_per_byte("dram_byte")),
+      dram_write_(params_.joules_per_byte("dram_write_byte")),
+      flash_read_(params_.joules_per_byte("flash_byte")),
+      flash_write_(params_.joules_per_byte("flash_write_byte")),
+      voltage_floor_(params_.ratio("voltage_floor")) {
+  if (voltage_floor_ > 1) reader.fail("voltage_floor", "is above the voltage at full clock (expected 100% or less)");
+  if (std::optional<Reader> thermal = reader.optional_child("thermal")) {
+    thermal_ = ThermalNode::read(*thermal);
+    thermal->finish();
+  }
 }
 
-double FlowPower::energy(Picoseconds window, double unit_joules, double dram_bytes, double flash_bytes) const {
-  return base_ * to_seconds(window) + unit_joules + dram_bytes * dram_byte_ + flash_bytes * flash_byte_;
+PowerDraw FlowPower::draw(std::string_view core_class, double clock_share) const {
+  const double voltage = voltage_floor_ + (1 - voltage_floor_) * clock_share;
+  const double idle = watts_of(params_.table("idle_watts"), core_class) * voltage;
+  return {idle, idle + watts_of(params_.table("active_watts"), core_class) * clock_share * voltage * voltage};
 }
 
-double FlowPower::peak(double unit_watts, double dram_bytes_per_second) const {
-  return base_ + unit_watts + dram_bytes_per_second * dram_byte_;
+std::vector<const Params*> FlowPower::params() const {
+  std::vector<const Params*> all{&params_};
+  if (thermal_) all.push_back(&*thermal_);
+  return all;
 }
 
 }  // namespace vitro::hw

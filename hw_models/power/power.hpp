@@ -1,29 +1,42 @@
-// Energy from activity: a base power, a power per busy unit, and energy per byte moved in DRAM and flash.
+// Energy from activity: a base power, static and dynamic power of each unit, and energy per byte moved in DRAM and flash.
 #pragma once
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/units.hpp"
 #include "hw_models/params.hpp"
 
 namespace vitro::hw {
 
+struct PowerDraw {
+  double idle = 0, busy = 0;  // watts; a busy unit's idle power is part of `busy`
+};
+
+// The law: at a share s of the full clock a unit runs at the voltage V(s) = floor + (1 - floor) s of that at full clock; its
+// dynamic power goes with s V^2 (switching), its static power with V (leakage).
 class FlowPower {
  public:
-  // Consumes a device file's `power:` block:
-  // {base: W, dram_byte: J/B, flash_byte: J/B, active_watts: {kind, source, big: 2.5, ...}}.
+  // Consumes a device file's `power:` block (docs/power.md):
+  // {base: W, dram_byte: J/B, flash_byte: J/B, active_watts: {kind, source, big: 2.5, ...}, idle_watts: {...}, thermal: {...}}.
   explicit FlowPower(Reader& reader);
 
-  double active_watts(std::string_view core_class) const;  // of a busy unit, above the base; 0 when the file names none
-  // Joules over a window: of the units while they were busy, and of the bytes that moved.
-  double energy(Picoseconds window, double unit_joules, double dram_bytes, double flash_bytes) const;
-  // Watts, from the busiest millisecond of the units and of the DRAM. They need not be the same one: an upper bound.
-  double peak(double unit_watts, double dram_bytes_per_second) const;
+  PowerDraw draw(std::string_view core_class, double clock_share) const;  // 0 for classes that the file does not name
+  double base() const { return base_; }
+  double dram_joules(double bytes, double of_them_written) const {
+    return bytes * dram_read_ + of_them_written * (dram_write_ - dram_read_);
+  }
+  double flash_joules(double bytes, double of_them_written) const {
+    return bytes * flash_read_ + of_them_written * (flash_write_ - flash_read_);
+  }
 
-  const Params& params() const { return params_; }
+  const Params* thermal() const { return thermal_ ? &*thermal_ : nullptr; }  // of a ThermalNode, when the file asks for one
+  std::vector<const Params*> params() const;
 
  private:
   Params params_;
-  double base_, dram_byte_, flash_byte_;
+  std::optional<Params> thermal_;
+  double base_, dram_read_, dram_write_, flash_read_, flash_write_, voltage_floor_;
 };
 
 }  // namespace vitro::hw

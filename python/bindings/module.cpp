@@ -1,6 +1,7 @@
 // vitro._vitro: the C++ side as plain functions on text and JSON. python/vitro/_native.py is its only caller.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <cstdio>
@@ -24,6 +25,7 @@
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
 #include "python_models.hpp"
+#include "sim/bench.hpp"
 #include "sim/characterize/characterize.hpp"
 #include "sim/machines.hpp"
 
@@ -165,20 +167,41 @@ std::string characterize_probe(const std::string& device, const std::string& pro
   return Json{{"measures", measures}, {"assumed_parameters", result.assumed_parameters}, {"event_hash", result.event_hash}}.dump();
 }
 
-std::string bench(const std::string& kind, bool smoke) {
-  if (kind != "kernels") throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels)");
-  Json rows = Json::array();
-  BenchOptions options;
-  options.smoke = smoke;
+// Wall time and the highest resident set of this process beside the result: one run per process.
+std::string bench_run(const std::string& source, const std::string& name, const std::vector<std::string>& overrides) {
+  const Experiment experiment = compose(source, name, true, overrides, "");
   const HostExecutor clock;
-  for (const BenchRow& row : bench_kernels(options, clock)) {
+  const Picoseconds begin = clock.now();
+  Json result = run_experiment(experiment, session_options(""), sim::make_machine);
+  const double seconds = to_seconds(clock.now() - begin);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  result.erase("experiment_resolved");
+  return Json{{"result", std::move(result)}, {"wall_s", seconds}, {"peak_rss_bytes", usage.ru_maxrss * 1024}}.dump();
+}
+
+std::string bench(const std::string& kind, bool smoke, const std::string& root) {
+  const HostExecutor clock;
+  std::vector<BenchRow> measured;
+  if (kind == "sim") {
+    const Node device = load_yaml(root + "/configs/devices/oneplus12.yaml");
+    measured = sim::bench_simulation(*device.find("ufs"), smoke, clock);
+  } else if (kind == "kernels") {
+    BenchOptions options;
+    options.smoke = smoke;
+    measured = bench_kernels(options, clock);
+  } else {
+    throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels or sim)");
+  }
+  Json rows = Json::array();
+  for (const BenchRow& row : measured) {
     const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
     rows.push_back({{"name", row.name},
                     {"value", row.value},
                     {"unit", row.unit},
                     {"limit", number(row.limit)},
-                    {"fraction_of_limit", number(row.fraction_of_limit)},
-                    {"result_hash", row.result_hash}});
+                    {"fraction_of_limit", number(row.fraction_of_limit)}});
+    if (!row.result_hash.empty()) rows.back()["result_hash"] = row.result_hash;
   }
   return rows.dump();
 }
@@ -211,7 +234,8 @@ PYBIND11_MODULE(_vitro, m) {
     for (const QuantizeScheme& scheme : quantize_schemes()) out.emplace_back(scheme.name, scheme.what);
     return out;
   });
-  m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), free_gil);
+  m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), py::arg("root") = "", free_gil);
+  m.def("bench_run", &bench_run, py::arg("path"), py::arg("name"), py::arg("overrides"), free_gil);
   m.def("graph_dot", &graph_dot, py::arg("model"));
   m.def("list", &list, py::arg("kind"), py::arg("root") = "");
 }

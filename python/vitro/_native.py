@@ -5,8 +5,8 @@ import os
 
 from .errors import ConfigError, RunError
 
-_JSON = {"resolve", "run", "perplexity", "list", "bench", "replay_io", "characterize_probe", "load_device", "device_parameters",
-         "load_yaml"}
+_JSON = {"resolve", "run", "perplexity", "list", "bench", "bench_run", "replay_io", "characterize_probe", "load_device",
+         "device_parameters", "load_yaml"}
 
 
 def module():

@@ -1,4 +1,5 @@
 """`vitro bench`: how fast this build is on this machine, each row beside what bounds it."""
+import resource
 import tempfile
 
 from . import api, catalog, process
@@ -14,12 +15,13 @@ def rows(kind, *, smoke=False, progress=None):
         raise ConfigError(f'bench: there is no "{kind}" (expected {", ".join(KINDS)})')
     if kind == "kernels":
         return process.call("bench", kind, smoke, progress=progress)
+    if kind == "sim":
+        return _sim(smoke, progress)
     with tempfile.TemporaryDirectory() as folder:
         overrides = {"workload.output_tokens": 8 if smoke else 192, "workload.stop_at_eos": False}
-        machine = "host" if kind == "engine" else "sim"
         source = catalog.root() / "experiments" / "quickstart.yaml"
-        result = api.run(source, overrides=overrides, machine=machine, out=folder, progress=progress)
-        return _engine(result, load_trace(folder)) if kind == "engine" else _sim(result)
+        result = api.run(source, overrides=overrides, machine="host", out=folder, progress=progress)
+        return _engine(result, load_trace(folder))
 
 
 def _engine(result, trace):
@@ -32,9 +34,36 @@ def _engine(result, trace):
     return [_row("engine.decode", speed, "tokens/s", limit)]
 
 
-def _sim(result):
-    return [_row("sim.tokens", len(result.tokens) / result["wall_s"], "tokens per second of waiting", None),
-            _row("sim.time", result["simulated_s"] / result["wall_s"], "simulated s/s", None)]
+def _sim(smoke, progress):
+    """A 7B model that decodes on six simulated cores, for some tokens and for twice as many: what a token costs is the difference.
+
+    Limits: 20 simulated seconds per second; what docs/sim-speed.md derives for calls per token; for memory, that of the short run.
+    """
+    source = catalog.root() / "experiments" / "benchmarks" / "decode_7b.yaml"
+    tokens = 4 if smoke else 256
+    short = process.call("bench_run", str(source), source.stem, [f"workload.output_tokens={tokens}"], progress=progress)
+    before_long = _cpu_seconds()
+    long = process.call("bench_run", str(source), source.stem, [f"workload.output_tokens={2 * tokens}"], progress=progress)
+    cpu = _cpu_seconds() - before_long
+    counts, before = long["result"]["counts"], short["result"]["counts"]
+    per_token = {what: (counts[what] - before[what]) / tokens for what in counts}
+    resolved = api.resolve(source)
+    units, phases = len(resolved["engine"]["units"]), 5 * int(resolved["model"]["shape"]["layers"]) + 2
+    calls = sum(per_token[what] for what in ("runs", "launches", "reads", "writes"))
+    mib = 2.0 ** -20
+    return [_row("sim.decode_7b", long["result"]["simulated_s"] / cpu, "simulated s per CPU s", 20),
+            _row("sim.decode_7b_wall", long["result"]["simulated_s"] / long["wall_s"], "simulated s/s", 20),
+            _row("sim.events_per_token", per_token["events"], "events", None),
+            _row("sim.seam_calls_per_token", calls, "calls", units * phases),
+            _row("sim.posts_per_token", per_token["posts"], "posts", (2 * units + 1) * phases),
+            _row("sim.memory", long["peak_rss_bytes"] * mib, "MiB", short["peak_rss_bytes"] * mib),
+            *process.call("bench", "sim", smoke, str(catalog.root()), progress=progress)]
+
+
+def _cpu_seconds():
+    """Of all children so far: one that has a core to itself takes no longer, whoever else is at work on this machine."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _row(name, value, unit, limit):

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "hw_models/power/power.hpp"
 #include "hw_models/registry.hpp"
 #include "tests/hw_models/context.hpp"
 
@@ -88,16 +87,6 @@ TEST(Registry, an_unknown_model_lists_the_known_ones) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("t.yaml:1: dram.model"), HasSubstr("mram.flow"), HasSubstr("lpddr.flow")));
   }
-}
-
-TEST(FlowPower, energy_is_base_units_and_bytes) {
-  const Node node = parse_yaml("{base: 1 W, dram_byte: 100 pJ/B, flash_byte: 200 pJ/B, active_watts: {big: 2}}", "t.yaml");
-  Reader reader(node, "power");
-  const FlowPower power(reader);
-  EXPECT_EQ(power.active_watts("big"), 2);
-  EXPECT_EQ(power.active_watts("little"), 0);
-  EXPECT_NEAR(power.energy(10 * kMs, 0.02, 1e6, 1e6), 0.01 + 0.02 + 1e-4 + 2e-4, 1e-12);
-  EXPECT_NEAR(power.peak(2, 1e9), 3.1, 1e-12);
 }
 
 TEST(Params, a_word_is_one_of_its_choices_or_the_default) {

@@ -54,6 +54,16 @@ TEST(SimExecutor, a_million_events_at_a_million_times) {
   EXPECT_EQ(executor.events(), 1'000'001u);
 }
 
+// Nobody else is in the simulation: the kernel is asked twice, to begin and to catch up.
+TEST(SimExecutor, without_neighbours_the_kernel_is_not_asked_for_every_event) {
+  FreshContext context;
+  SimExecutor executor;
+  Task<void> task = count_sleeps(&executor, 1000);
+  executor.run(task);
+  EXPECT_EQ(sc_core::sc_time_stamp().value(), 1000u);
+  EXPECT_LE(sc_core::sc_delta_count(), 3u);
+}
+
 Task<void> yield_often(Executor* executor, int n) {
   struct Yield {
     Executor& executor;
@@ -153,6 +163,7 @@ TEST(SimExecutor, other_systemc_modules_may_schedule_from_their_processes) {
   Task<void> task = sleep_then_note(&executor, 8 * kNs, &log, 0);
   executor.run(task);
   EXPECT_EQ(ticker.seen, (std::vector{1 * kNs, 4 * kNs, 7 * kNs}));
+  EXPECT_GT(sc_core::sc_delta_count(), 6u);  // with a neighbour the kernel's time goes along
 }
 
 }  // namespace

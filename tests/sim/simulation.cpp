@@ -28,7 +28,7 @@ npu: {clock: 1 GHz, call_cycles: 0, hand_over_cycles: 0, hvx_threads: 1, hmx_clo
       transport: remote_call, remote_call: 10 us, remote_return: 1 us, build: 0 s, load: 100 us, switch_graph: 0 us}
 ufs: {max_transfer: 64 KiB, issue_cycles: 1000, issue_fixed: 0 us, latency_sequential: 2 us, latency_random: 10 us, command_overhead: 0 us,
       issuer_switch: 0 us, map_cache_reach: 1 GiB, map_cache_miss: 0 us, link_bandwidth: 4.096 GB/s, write_bandwidth: 2.048 GB/s}
-power: {base: 1 W, dram_byte: 100 pJ/B, flash_byte: 200 pJ/B, active_watts: {big: 2, npu: 3}}
+power: {base: 1 W, dram_byte: 100 pJ/B, dram_write_byte: 100 pJ/B, flash_byte: 200 pJ/B, active_watts: {big: 2, npu: 3}}
 )";
 
 }  // namespace

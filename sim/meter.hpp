@@ -1,0 +1,92 @@
+// Meter: what the processors and the storage of a simulated machine do, summed up as it happens. What it keeps is bounded, so
+// a run may go on for as long as it likes. A test holds its io_share against that of engine/machine/activity.hpp.
+#pragma once
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+#include "engine/base/units.hpp"
+#include "hw_models/odometer.hpp"
+#include "hw_models/power/power.hpp"
+
+namespace vitro::sim {
+
+// How long something was the case.
+class Stopwatch {
+ public:
+  void set(bool on, Picoseconds at) {
+    if (on == on_) return;
+    settle(at);
+    on_ = on;
+    since_ = at;
+  }
+  void settle(Picoseconds at) {  // counts what has passed so far
+    if (on_) seconds_.add(since_, at, to_seconds(at - since_));
+    since_ = at;
+  }
+  double seconds(Picoseconds begin, Picoseconds end) const { return seconds_.sum(begin, end); }
+  std::size_t points() const { return seconds_.points(); }
+
+ private:
+  bool on_ = false;
+  Picoseconds since_{0};
+  hw::Odometer seconds_;
+};
+
+// System work and storage may be told ahead of the devices' time (the policy's core is booked in advance). A time before what
+// was settled counts as that.
+class Meter {
+ public:
+  explicit Meter(std::size_t processors) : processors_(processors) {}
+
+  // From the first call that begins to the end of the last: what a processor is told twice changes nothing.
+  void kernel_begins(std::size_t processor, Picoseconds at);
+  void kernel_ends(std::size_t processor, Picoseconds at);
+  void system_work(std::size_t processor, Picoseconds begin, Picoseconds end);  // drivers and policy
+  void storage_begins(Picoseconds at);  // a request is outstanding, from the policy's submission to its completion
+  void storage_ends(Picoseconds at);
+  void set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at);  // from now on
+
+  bool runs_kernel(std::size_t processor) const { return processors_[processor].kernel; }
+  std::uint32_t storage_outstanding() const { return outstanding_; }  // those that begin later among them
+
+  // All that began or ended until `at` is in the sums. Queries speak of windows that are settled.
+  void settle(Picoseconds at);
+  double io_only_seconds(Picoseconds begin, Picoseconds end) const { return io_only_.seconds(begin, end); }  // and no kernel runs
+  double busy_seconds(std::size_t processor, Picoseconds begin, Picoseconds end) const;                      // with kernels or system work
+  double joules(Picoseconds begin, Picoseconds end) const { return joules_.sum(begin, end); }                // of all processors
+  std::size_t points() const;  // remembered by all sums together
+
+ private:
+  enum class Kind : std::uint8_t { system, storage };
+  struct Edge {
+    Picoseconds when{0};
+    Kind kind{};
+    std::int8_t change = 0;
+    std::uint32_t processor = 0;
+    bool operator>(const Edge& other) const { return when > other.when; }
+  };
+  struct Processor {
+    bool kernel = false;
+    std::int32_t system = 0;
+    hw::PowerDraw draw;
+    Stopwatch busy;
+  };
+
+  Picoseconds advance(Picoseconds to);  // applies what is due; returns the later of `to` and what was settled before
+  void apply(const Edge& edge);
+  void count_joules(Picoseconds at);
+  void update(std::size_t processor, Picoseconds at);
+
+  std::vector<Processor> processors_;
+  std::priority_queue<Edge, std::vector<Edge>, std::greater<>> edges_;
+  Picoseconds settled_{0};
+  std::uint32_t kernels_ = 0, outstanding_ = 0;
+  std::int32_t storage_ = 0;
+  Stopwatch io_only_;
+  double watts_ = 0;
+  Picoseconds watts_since_{0};
+  hw::Odometer joules_;
+};
+
+}  // namespace vitro::sim

@@ -1,0 +1,79 @@
+#include "sim/power_meter.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace vitro::sim {
+
+PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::Context& context, TraceSink& trace, std::vector<bool> used)
+    : power_(power), soc_(soc), meter_(meter), context_(context), trace_(trace), used_(std::move(used)), clock_share_(used_.size(), 1) {
+  if (power_.thermal() != nullptr) {
+    thermal_.emplace(*power_.thermal());
+    temperature_track_ = trace_.track("power", "temperature");
+    clock_track_ = trace_.track("power", "clock share");
+  }
+  for (std::size_t p = 0; p < used_.size(); ++p) set_clock(p);
+}
+
+void PowerMeter::set_clock(std::size_t processor) {
+  if (!used_[processor]) return;
+  const Processor& p = soc_.processors()[processor];
+  p.model->set_clock_scale(clock_share_[processor]);
+  meter_.set_draw(processor, power_.draw(p.core_class, clock_share_[processor]), context_.now());
+}
+
+void PowerMeter::cool_or_throttle(std::size_t processor) {
+  heat_up_to(context_.now());
+  const double share = thermal_->clock_share();
+  for (std::size_t p = 0; p < used_.size(); ++p) {
+    // A call keeps the clock that it began with, and draws power for it.
+    if (clock_share_[p] == share || (p != processor && meter_.runs_kernel(p))) continue;
+    clock_share_[p] = share;
+    set_clock(p);
+  }
+}
+
+void PowerMeter::heat_up_to(Picoseconds now) {
+  if (heated_ + thermal_->step() > now) return;
+  meter_.settle(now);
+  while (heated_ + thermal_->step() <= now) {
+    heated_ += thermal_->step();
+    // From totals, so that what the sums round off in one step they give back in the next.
+    const double total = joules(Picoseconds(0), heated_);
+    thermal_->advance((total - std::exchange(joules_before_, total)) / to_seconds(thermal_->step()));
+    throttled_.set(thermal_->throttled(), heated_);
+    if (trace_.enabled()) {
+      trace_.counter(temperature_track_, heated_, thermal_->degrees());
+      trace_.counter(clock_track_, heated_, thermal_->clock_share());
+    }
+  }
+}
+
+double PowerMeter::joules(Picoseconds begin, Picoseconds end) {
+  const double dram = power_.dram_joules(soc_.dram().bytes_moved(begin, end), dram_written_.sum(begin, end));
+  const double flash = power_.flash_joules(soc_.storage().bytes_moved(begin, end), flash_written_.sum(begin, end));
+  return power_.base() * to_seconds(end - begin) + meter_.joules(begin, end) + dram + flash;
+}
+
+double PowerMeter::peak_watts(Picoseconds begin, Picoseconds end) {
+  const Picoseconds resolved = (end - begin) / static_cast<std::int64_t>(hw::Odometer::kMaxPoints);
+  const Picoseconds width = std::min(std::max(hw::Odometer::kPeakWindow, resolved), end - begin);
+  double peak = 0;
+  for (Picoseconds from = begin; width.count() > 0 && from + width <= end; from += width) {
+    peak = std::max(peak, joules(from, from + width) / to_seconds(width));
+  }
+  return peak;
+}
+
+std::optional<std::string> PowerMeter::thermal_note(Picoseconds begin, Picoseconds end) {
+  if (!thermal_) return std::nullopt;
+  heat_up_to(end);
+  throttled_.settle(end);
+  const double share = throttled_.seconds(begin, end) / to_seconds(end - begin);
+  return fmt::format("thermal: {:.1f} degC at the end, {:.1f} at most; clocks lowered for {:.1f} % of the time, to {:.0f} % at the end",
+                     thermal_->degrees(), thermal_->highest_degrees(), 100 * share, 100 * thermal_->clock_share());
+}
+
+}  // namespace vitro::sim

@@ -1,0 +1,56 @@
+// PowerMeter: watts and joules of a simulated machine from what its units, its DRAM and its flash did, and the clocks that
+// follow from heat when the device file has a `thermal:` block.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/machine/trace.hpp"
+#include "hw_models/context.hpp"
+#include "hw_models/odometer.hpp"
+#include "hw_models/power/thermal.hpp"
+#include "sim/meter.hpp"
+#include "sim/soc.hpp"
+
+namespace vitro::sim {
+
+// Heat costs no events: nothing changes clocks but whole steps that have passed, and they matter when the next call begins.
+// So a run that never gets hot is the run without a thermal model, to the event hash.
+class PowerMeter {
+ public:
+  // Processors that are not `used` are gated: they draw nothing. All arguments outlive it.
+  PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::Context& context, TraceSink& trace, std::vector<bool> used);
+
+  // Before a call on a processor: heat up to now, and the clock that it will run at.
+  void before_call(std::size_t processor) {
+    if (thermal_) cool_or_throttle(processor);
+  }
+  void dram_written(Bytes bytes) { dram_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
+  void flash_written(Bytes bytes) { flash_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
+
+  double joules(Picoseconds begin, Picoseconds end);
+  double peak_watts(Picoseconds begin, Picoseconds end);  // mean over a millisecond, or over as much as the sums resolve
+  std::optional<std::string> thermal_note(Picoseconds begin, Picoseconds end);
+
+ private:
+  void heat_up_to(Picoseconds now);
+  void cool_or_throttle(std::size_t processor);
+  void set_clock(std::size_t processor);
+
+  const hw::FlowPower& power_;
+  Soc& soc_;
+  Meter& meter_;
+  hw::Context& context_;
+  TraceSink& trace_;
+  std::vector<bool> used_;
+  hw::Odometer dram_written_, flash_written_;
+
+  std::optional<hw::ThermalNode> thermal_;
+  std::vector<double> clock_share_;  // of each processor, as last set
+  Picoseconds heated_{0};            // whole steps so far
+  double joules_before_ = 0;         // that they contain
+  Stopwatch throttled_;
+  TrackId temperature_track_{}, clock_track_{};
+};
+
+}  // namespace vitro::sim

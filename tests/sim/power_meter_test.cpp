@@ -1,0 +1,140 @@
+#include "sim/power_meter.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/sim/simulation.hpp"
+
+namespace vitro::sim {
+namespace {
+
+using testing::HasSubstr;
+
+Task<void> write_scratch(Machine* machine, Bytes length, IoResult* result) {
+  WriteRequest request;
+  request.to = {machine->storage.create_scratch(length).value_or_throw(), 0, length};
+  request.from = machine->memory.lease(length, Placement::dram, Region::staging).value_or_throw();
+  *result = co_await machine->storage.write(std::move(request));
+}
+
+TEST(PowerMeter, what_is_used_leaks_and_what_is_not_is_gated) {
+  SimOptions options = round_options({"power.idle_watts={big: 0.25, npu: 0.5}"});
+  const auto joules = [&](std::vector<std::string> units) {
+    options.unit_names = std::move(units);
+    Simulation simulation(options);
+    simulation.run(run_chain(simulation.machine().units[0], {test_call(100'000, 0)}));
+    return *simulation.host().report(Picoseconds(0), 100 * kUs).energy_j;
+  };
+  EXPECT_NEAR(joules({"cpu0"}), (1 + 0.25 + 2) * 100e-6, 1e-12);
+  EXPECT_NEAR(joules({"cpu0", "cpu1"}), (1 + 2 * 0.25 + 2) * 100e-6, 1e-12);
+  EXPECT_NEAR(joules({"cpu0", "npu"}), (1 + 0.25 + 0.5 + 2) * 100e-6, 1e-12);
+}
+
+TEST(PowerMeter, a_write_costs_the_flash_more_than_a_read) {
+  const auto joules = [](const char* per_byte) {
+    SimOptions options = round_options({std::string("power.flash_write_byte=") + per_byte});
+    options.phantom = true;
+    Simulation simulation(options);
+    IoResult result;
+    simulation.run(write_scratch(&simulation.machine(), 64 * KiB, &result));
+    EXPECT_TRUE(result.status.ok());
+    return *simulation.host().report(Picoseconds(0), simulation.now()).energy_j;
+  };
+  EXPECT_NEAR(joules("1200 pJ/B") - joules("200 pJ/B"), 65'536 * 1000e-12, 1e-12);
+}
+
+// 2 ms of arithmetic, then 2 ms of memory at 10 GB/s (1 W, and the core is busy throughout): never both at once.
+TEST(PowerMeter, the_peak_is_of_things_that_happen_at_the_same_time) {
+  Simulation simulation(round_options());
+  simulation.run(run_chain(simulation.machine().units[0], {test_call(2e6, 0), test_call(0, 20e6)}));
+  const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+  EXPECT_NEAR(*report.peak_power_w, 1 + 2 + 1, 1e-6);
+  const MachineReport first = simulation.host().report(Picoseconds(0), 2 * kMs);
+  EXPECT_NEAR(*first.peak_power_w, 1 + 2, 1e-6);
+}
+
+// A time constant of 1 ms: one busy core settles at 55 degC, an idle machine at 35.
+std::vector<std::string> hot(const std::string& more = "trip: 45 degC, hysteresis: 2 K") {
+  return {"power.thermal={resistance_k_per_w: 10, capacity_j_per_k: 1e-4, ambient: 25 degC, step: 50 us, clock_steps: {a: 0.5}, " + more +
+          "}"};
+}
+
+struct Outcome {
+  Picoseconds end{0};
+  double joules = 0;
+  std::string hash, note;
+};
+
+Outcome arithmetic(int calls, const std::vector<std::string>& overrides, TraceSink* trace = nullptr) {
+  Simulation simulation(round_options(overrides), trace);
+  Chain chain(static_cast<std::size_t>(calls), test_call(100'000, 0));
+  simulation.run(run_chain(simulation.machine().units[0], std::move(chain)));
+  const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+  return {simulation.now(), *report.energy_j, report.event_hash, report.notes.front()};
+}
+
+TEST(PowerMeter, heat_slows_a_long_run_down) {
+  const Outcome cool = arithmetic(100, {}), throttled = arithmetic(100, hot());
+  EXPECT_EQ(cool.end, 10 * kMs);
+  EXPECT_GT(throttled.end, 11 * kMs);
+  EXPECT_LT(throttled.end, 20 * kMs);  // half the clock throughout
+  EXPECT_THAT(throttled.note, HasSubstr("clocks lowered for"));
+  EXPECT_LT(throttled.joules, cool.joules + 1 * to_seconds(throttled.end - cool.end));  // a lower voltage saves some
+}
+
+TEST(PowerMeter, a_run_that_stays_cold_is_the_run_without_a_thermal_model) {
+  const Outcome without = arithmetic(5, {}), cold = arithmetic(5, hot());
+  EXPECT_EQ(cold.end, without.end);
+  EXPECT_EQ(cold.hash, without.hash);
+  EXPECT_DOUBLE_EQ(cold.joules, without.joules);
+  EXPECT_THAT(cold.note, HasSubstr("lowered for 0.0 %"));
+}
+
+TEST(PowerMeter, a_trip_point_above_the_steady_state_never_throttles) {
+  EXPECT_EQ(arithmetic(100, hot("trip: 56 degC")).end, 10 * kMs);
+  EXPECT_GT(arithmetic(100, hot("trip: 54 degC")).end, 10 * kMs);
+}
+
+TEST(PowerMeter, heat_is_deterministic) {
+  const Outcome a = arithmetic(100, hot()), b = arithmetic(100, hot());
+  EXPECT_EQ(a.hash, b.hash);
+  EXPECT_EQ(a.note, b.note);
+  EXPECT_EQ(a.joules, b.joules);
+}
+
+// At half the clock the core draws 2 W * 0.5 * 0.8^2 above the base of 1 W.
+TEST(PowerMeter, a_throttled_call_takes_longer_and_draws_less) {
+  const Outcome slow = arithmetic(100, hot("trip: 26 degC, hysteresis: 30 K"));  // from the second step on, for good
+  const double calls_at_half = to_seconds(slow.end - 10 * kMs) / 100e-6;
+  EXPECT_NEAR(slow.joules, (1 + 2) * (100 - calls_at_half) * 100e-6 + (1 + 2 * 0.5 * 0.8 * 0.8) * calls_at_half * 200e-6, 1e-9);
+  EXPECT_GT(calls_at_half, 95);
+}
+
+class Counters final : public TraceSink {
+ public:
+  bool enabled() const override { return true; }
+  TrackId track(std::string_view group, std::string_view name) override {
+    names_.push_back(std::string(group) + "/" + std::string(name));
+    return TrackId(names_.size() - 1);
+  }
+  void span(TrackId, Picoseconds, Picoseconds, std::string_view, std::string_view) override {}
+  void counter(TrackId track, Picoseconds at, double value) override {
+    if (names_[static_cast<std::size_t>(track)] == "power/temperature") temperatures.emplace_back(at, value);
+  }
+  void decision(std::string_view, std::string_view, std::string_view) override {}
+
+  std::vector<std::pair<Picoseconds, double>> temperatures;
+
+ private:
+  std::vector<std::string> names_;
+};
+
+TEST(PowerMeter, temperature_is_a_trace_counter_once_per_step) {
+  Counters trace;
+  arithmetic(20, hot("trip: 90 degC"), &trace);
+  ASSERT_EQ(trace.temperatures.size(), 40u);
+  for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(trace.temperatures[i].first, (i + 1) * 50 * kUs);
+  EXPECT_NEAR(trace.temperatures.back().second, 25 + 30 * (1 - 0.1353), 0.5);  // 2 time constants at 3 W
+}
+
+}  // namespace
+}  // namespace vitro::sim
