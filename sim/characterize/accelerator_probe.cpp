@@ -98,7 +98,7 @@ Chain products_of(Bench& bench, Bytes bytes, std::uint32_t k, std::uint32_t m) {
   Chain chain;
   for (Bytes rows = bytes / (2 * k); rows > 0;) {
     const auto n = static_cast<std::uint32_t>(std::min<Bytes>(rows, kMostRows));
-    chain.push_back(product_call(bench, {"float", Format::f16, m, n, k, Placement::dram}));
+    chain.push_back(product_call(bench, {.variant = "float", .format = Format::f16, .m = m, .n = n, .k = k}));
     rows -= n;
   }
   return chain;

@@ -28,7 +28,7 @@ Chain group_of(Bench& bench, const Experts& e) {
   Chain chain;
   for (std::uint32_t i = 0; i < e.group; ++i) {
     for (int times = 0; times < 2; ++times) {
-      chain.push_back(product_call(bench, {"float", Format::f16, e.capacity, e.ffn, e.hidden, Placement::dram}));
+      chain.push_back(product_call(bench, {.variant = "float", .format = Format::f16, .m = e.capacity, .n = e.ffn, .k = e.hidden}));
     }
     KernelCall glu;
     glu.op = Op::glu;
@@ -36,7 +36,7 @@ Chain group_of(Bench& bench, const Experts& e) {
     glu.out = {glu.in[0]};
     glu.batch = chain.back().batch;
     chain.push_back(std::move(glu));
-    chain.push_back(product_call(bench, {"float", Format::f16, e.capacity, e.hidden, e.ffn, Placement::dram}));
+    chain.push_back(product_call(bench, {.variant = "float", .format = Format::f16, .m = e.capacity, .n = e.hidden, .k = e.ffn}));
   }
   return chain;
 }
