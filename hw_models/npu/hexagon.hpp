@@ -42,7 +42,7 @@ class Hexagon : public ComputeModel {
  private:
   const double full_clock_, full_hmx_clock_;  // Hz
   Transport transport_;
-  KernelTable kernels_;
+  HexagonKernels kernels_;
   Picoseconds call_overhead_;
   TilePlan plan_;
   bool busy_ = false;

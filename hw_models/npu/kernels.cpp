@@ -27,7 +27,7 @@ std::vector<std::string> parts_of(const std::string& key) {
 
 }  // namespace
 
-KernelTable::KernelTable(const ParamTable& table, const HexagonParameters& parts)
+HexagonKernels::HexagonKernels(const ParamTable& table, const HexagonParameters& parts)
     : threads_(std::min(parts.hvx_threads, parts.scalar_threads)) {
   general_.packets_per_mac = parts.packets_per_mac;
   general_.packets_per_lookup = packets_per_lookup(parts, {16, 16}, 16);
@@ -37,12 +37,12 @@ KernelTable::KernelTable(const ParamTable& table, const HexagonParameters& parts
   known_[0].kernel.threads = threads_;
 }
 
-KernelTable::Entry* KernelTable::entry(std::vector<Entry>& entries, std::string_view name) {
+HexagonKernels::Entry* HexagonKernels::entry(std::vector<Entry>& entries, std::string_view name) {
   const auto found = std::find_if(entries.begin(), entries.end(), [name](const Entry& e) { return e.name == name; });
   return found == entries.end() ? nullptr : &*found;
 }
 
-void KernelTable::read(const ParamTable& table, const std::string& key, double value) {
+void HexagonKernels::read(const ParamTable& table, const std::string& key, double value) {
   const std::vector<std::string> parts = parts_of(key);
   if (parts.size() != 5) fail(table, key, "unit.path.variant.format.quantity, such as hmx.dma.float.q4_0.packets_per_weight");
   if (parts[0] != "hmx" && parts[0] != "hvx") fail(table, key, "hmx or hvx first");
@@ -75,7 +75,7 @@ void KernelTable::read(const ParamTable& table, const std::string& key, double v
   }
 }
 
-KernelPrice KernelTable::find(std::string_view variant, std::string_view format) {
+KernelPrice HexagonKernels::find(std::string_view variant, std::string_view format) {
   const std::string name = fmt::format("{}.{}", variant, format);
   const Entry* mine = entry(known_, name);
   if (mine == nullptr) {

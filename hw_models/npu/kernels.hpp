@@ -30,10 +30,10 @@ struct Kernel {
   double packets_per_weight = 0, packets_per_mac = 0, packets_per_lookup = 0;
 };
 
-class KernelTable {
+class HexagonKernels {
  public:
   // Throws ConfigError on a unit, a path or a quantity that does not exist. `table` may be empty.
-  KernelTable(const ParamTable& table, const HexagonParameters& parts);
+  HexagonKernels(const ParamTable& table, const HexagonParameters& parts);
 
   // What the table lacks runs on one HVX thread at the general price.
   KernelPrice find(std::string_view variant, std::string_view format);

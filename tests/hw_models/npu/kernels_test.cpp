@@ -11,9 +11,9 @@ using testing::HasSubstr;
 
 ParamTable table(std::map<std::string, double, std::less<>> values) { return {"npu.kernels", std::move(values)}; }
 
-TEST(KernelTable, what_it_lacks_is_priced_generally_and_reported) {
+TEST(HexagonKernels, what_it_lacks_is_priced_generally_and_reported) {
   NpuBench bench(phone());
-  KernelTable kernels(table({{"hmx.dma.float.q4_0.packets_per_weight", 0.5}, {"hvx.l2fetch.lut.q4_0.threads", 2}}), bench.parts());
+  HexagonKernels kernels(table({{"hmx.dma.float.q4_0.packets_per_weight", 0.5}, {"hvx.l2fetch.lut.q4_0.threads", 2}}), bench.parts());
   const KernelPrice known = kernels.find("float", "q4_0"), other = kernels.find("float", "q6_k"), lut = kernels.find("lut", "q4_0");
   EXPECT_TRUE(known.from_table && lut.from_table);
   EXPECT_FALSE(other.from_table);
@@ -28,17 +28,17 @@ TEST(KernelTable, what_it_lacks_is_priced_generally_and_reported) {
   EXPECT_EQ(kernels[lut.id].threads, 2u);
 }
 
-TEST(KernelTable, a_look_up_costs_what_vlut16_does) {
+TEST(HexagonKernels, a_look_up_costs_what_vlut16_does) {
   NpuBench bench(phone());
-  KernelTable kernels(table({}), bench.parts());
+  HexagonKernels kernels(table({}), bench.parts());
   EXPECT_NEAR(1 / kernels[kernels.find("lut", "q4_0").id].packets_per_lookup, 256, 1e-9);  // 128 of an instruction, two in a packet
 }
 
-TEST(KernelTable, mistakes_are_named) {
+TEST(HexagonKernels, mistakes_are_named) {
   NpuBench bench(phone());
   const auto message = [&](const std::string& key, double value = 1) -> std::string {
     try {
-      KernelTable(table({{key, value}}), bench.parts());
+      HexagonKernels(table({{key, value}}), bench.parts());
     } catch (const ConfigError& error) {
       return error.what();
     }
