@@ -11,6 +11,8 @@ hw::Work share_of(hw::Work work, std::uint64_t n) {
   cut(work.read_bytes);
   cut(work.weight_bytes);
   cut(work.written_bytes);
+  cut(work.recent_read_bytes);
+  cut(work.recent_written_bytes);
   cut(work.macs);
   cut(work.elementwise);
   cut(work.lookups);
