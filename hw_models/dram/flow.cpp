@@ -53,6 +53,7 @@ PortId FlowDram::add_port(const PortSpec& spec) {
 }
 
 void FlowDram::submit(const DramRequest& request, Callback done) {
+  VITRO_CHECK(request.written <= request.length, "a request can not write more than it moves");
   const Picoseconds now = context_.now();
   if (request.length == 0) return context_.at(now + request.pace, label_, done);
   Flow flow;
@@ -64,7 +65,7 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   if (efficiency_.known()) flow.efficiency = efficiency_.of(request);
   flow.since = now;
   flow.finish = Picoseconds::max();
-  flow.write = request.write;
+  flow.written = static_cast<double>(request.written) / flow.remaining;
   flow.done = done;
   flows_.push_back(flow);
   if (!completing_) reshare();
@@ -75,7 +76,8 @@ void FlowDram::settle(Flow& flow) {
   if (flow.rate > 0 && now > flow.since) {
     const double moved = now >= flow.finish ? flow.remaining : std::min(flow.remaining, flow.rate * to_seconds(now - flow.since));
     flow.remaining -= moved;
-    (flow.write ? totals_.bytes_written : totals_.bytes_read) += moved;
+    totals_.bytes_written += moved * flow.written;
+    totals_.bytes_read += moved * (1 - flow.written);
   }
   flow.since = now;
 }
@@ -113,13 +115,13 @@ void FlowDram::share(std::size_t index, double budget) {
 double FlowDram::sustained() const {
   std::size_t readers = 0;
   for (const Port& port : ports_) {
-    readers += std::any_of(port.flows.begin(), port.flows.end(), [this](std::size_t flow) { return !flows_[flow].write; });
+    readers += std::any_of(port.flows.begin(), port.flows.end(), [this](std::size_t flow) { return flows_[flow].written < 1; });
   }
   const double crowd = efficiency_.of_readers(readers);
   double bytes = 0, written = 0, time = 0;
   for (const Flow& flow : flows_) {
     bytes += flow.claim.share;
-    if (flow.write) written += flow.claim.share;
+    written += flow.claim.share * flow.written;
     time += flow.claim.share / std::min(flow.efficiency, crowd);
   }
   return std::min(ports_[0].cap, efficiency_.sequential().value * efficiency_.of_writes(written / bytes) * bytes / time);

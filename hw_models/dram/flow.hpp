@@ -39,7 +39,7 @@ class FlowDram final : public DramModel {
     double efficiency = 1;  // of its pattern, alone
     double rate = 0;
     Picoseconds since{0}, finish{0};
-    bool write = false;
+    double written = 0;  // share of its bytes
     Claim claim;
     Callback done;
   };

@@ -56,7 +56,7 @@ class Prober {
     debt_ += agent_.writes;
     const bool write = debt_ >= 1;
     if (write) debt_ -= 1;
-    DramRequest request{port_, agent_.request, write};
+    DramRequest request{port_, agent_.request, write ? agent_.request : 0};
     request.address = next_address();
     request.chunk = agent_.chunk;
     request.stride = agent_.stride;

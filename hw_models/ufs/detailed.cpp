@@ -89,8 +89,9 @@ DetailedUfs::DetailedUfs(const Site& site, const Params& params)
       queue_(context_, {device_, kDoorbell}, {count(params, "queues"), count(params, "queue_depth"), params.time("issuer_switch")},
              [this](std::uint32_t command) { enter(command); }),
       controller_(count(params, "controller_cores")),
-      map_(params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
-           [this](std::uint32_t command) { read(command); }),
+      map_(
+          params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
+          [this](std::uint32_t command) { read(command); }),
       ftl_(ftl_spec(params)),
       nand_(context_, device_, nand_spec(params)),
       write_path_(context_, device_, nand_, ftl_, write_spec(params)),
@@ -106,8 +107,8 @@ void DetailedUfs::submit(const IoRequest& request, Callback done) {
   VITRO_CHECK(request.length > 0 && request.length <= limits_.max_transfer, "a UFS command moves 1 to max_transfer bytes");
   VITRO_CHECK(request.address % kPageSize == 0 && request.length % kPageSize == 0, "a UFS command moves whole blocks of 4 KiB");
   if ((request.address + request.length) / kPageSize > capacity_) {
-    throw RunError(fmt::format("storage: address {} is beyond the flash device's {}", request.address,
-                               format_bytes(capacity_ * kPageSize)));
+    throw RunError(
+        fmt::format("storage: address {} is beyond the flash device's {}", request.address, format_bytes(capacity_ * kPageSize)));
   }
   if (free_commands_.empty()) {
     free_commands_.push_back(static_cast<std::uint32_t>(commands_.size()));
@@ -225,7 +226,7 @@ void DetailedUfs::pump(Direction& direction) {
   const Bytes length = sectors * kPageSize;
   // One number for both, since a callback holds 24 bytes.
   const std::uint32_t burst = command * kBurst + (sectors - 1);
-  dram_.submit({port_, length, !target.request.write, transfer_time(length, link_)},
+  dram_.submit({port_, length, target.request.write ? 0 : length, transfer_time(length, link_)},
                [this, began = context_.now(), burst] { moved(burst / kBurst, burst % kBurst + 1, began); });
 }
 

@@ -47,8 +47,9 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       controller_(count(params, "controller_cores")),
       dies_({count(params, "media_channels"), count(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
              rate(params, "media_bandwidth"), link_}),
-      map_(params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
-           [this](std::uint32_t command) { read(command); }) {
+      map_(
+          params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
+          [this](std::uint32_t command) { read(command); }) {
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
   if (params.bytes("media_unit") < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
 }
@@ -127,7 +128,7 @@ void FlowUfs::pump(Direction& direction) {
   direction.began = context_.now();
   const IoRequest& request = commands_[command].request;
   const Picoseconds pace = request.write ? write_pace(request.length) : transfer_time(request.length, link_);
-  dram_.submit({port_, request.length, !request.write, pace}, [this, command] { finish(command); });
+  dram_.submit({port_, request.length, request.write ? 0 : request.length, pace}, [this, command] { finish(command); });
 }
 
 void FlowUfs::finish(std::uint32_t command) {
