@@ -49,7 +49,7 @@ void FlowCore::submit(const Work& work, Callback done) {
                         static_cast<double>(work.elementwise) / elementwise_per_cycle_ +
                         static_cast<double>(work.conversions) / conversions_per_cycle_ +
                         static_cast<double>(work.lookups) / lookups_per_cycle_ + work.row_runs * cycles_per_run_;
-  traffic_ = {port_, work.read_bytes + work.written_bytes, false, from_seconds(cycles / clock_.value)};
+  traffic_ = {port_, work.read_bytes + work.written_bytes, work.written_bytes, from_seconds(cycles / clock_.value)};
   if (traffic_.length == 0) {
     context_.at(context_.now() + call_overhead_ + traffic_.pace, {device_, kEnd}, [this] { end_call(); });
   } else if (call_overhead_.count() == 0) {

@@ -58,7 +58,7 @@ void FlowHexagon::submit(const Work& work, Callback done) {
   const Bytes bytes = work.read_bytes + work.written_bytes;
   const double stream = static_cast<double>(bytes) / stream_bandwidth_;
   // DMA, vector and matrix units work on different tiles at the same time: the slowest sets the pace.
-  traffic_ = {port_, bytes, false, from_seconds(std::max({matrix, vector, stream}))};
+  traffic_ = {port_, bytes, work.written_bytes, from_seconds(std::max({matrix, vector, stream}))};
   context_.at(context_.now() + call_overhead_, {device_, kStart}, [this] {
     dram_.submit(traffic_, [this] {
       busy_ = false;
