@@ -46,11 +46,9 @@ std::unique_ptr<DetailedDram> DetailedDram::make(const Site& site, const Params&
   policy.refresh = refresh == "none" ? RefreshPolicy::none : refresh == "all_bank" ? RefreshPolicy::all_bank : RefreshPolicy::per_bank;
   Limits limits{params.bandwidth("bandwidth"), static_cast<std::uint32_t>(params.number("window")), {}};
   if (limits.window == 0) throw ConfigError(params.path() + ".window: must be 1 or more");
-  const DramTiming& timing = part.timing;
-  const Picoseconds own = timing.clock * (timing.rp + timing.rcd + timing.read_latency() + 1);  // of a row conflict
-  limits.fabric = std::max(Picoseconds(0), params.time("latency") - own);
+  limits.fabric = part.fabric(params.time("latency"));
   return std::make_unique<DetailedDram>(site,
-                                        std::make_unique<DramChannels>(site.context, site.context.device("dram channels"), timing,
+                                        std::make_unique<DramChannels>(site.context, site.context.device("dram channels"), part.timing,
                                                                        part.organisation, params.word("mapping"), policy),
                                         limits);
 }

@@ -32,10 +32,11 @@ std::vector<ParamSpec> FlowDram::params() { return {std::begin(kParams), std::en
 
 FlowDram::FlowDram(const Site& site, const Params& params)
     : context_(site.context),
-      latency_(params.time("latency")),
       efficiency_(efficiency_of(params)),
+      latency_(params.time("latency")),
       label_{context_.device(site.name), kWake},
       track_(context_.track("memory", "dram")) {
+  if (params.word("part") != "none") fabric_ = dram_part(params.word("part")).fabric(latency_);
   Port root;
   root.cap = params.bandwidth("bandwidth").value;
   ports_.push_back(std::move(root));
@@ -60,9 +61,11 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   flow.port = static_cast<std::size_t>(request.port);
   flow.remaining = static_cast<double>(request.length);
   // No request ends before the latency of its first byte; within a longer one, later accesses hide behind earlier ones.
-  flow.limit = flow.remaining / std::max(to_seconds(request.pace), to_seconds(latency_));
+  const std::optional<Picoseconds> own = fabric_ ? efficiency_.latency(request) : std::nullopt;
+  flow.limit = flow.remaining / to_seconds(std::max(request.pace, own ? *fabric_ + *own : latency_));
   flow.limit = std::min(flow.limit, ports_[flow.port].cap);
-  if (efficiency_.known()) flow.efficiency = efficiency_.of(request);
+  flow.reads = efficiency_.of_reads(request);
+  flow.writes = efficiency_.of_writes(request);
   flow.since = now;
   flow.finish = Picoseconds::max();
   flow.written = static_cast<double>(request.written) / flow.remaining;
@@ -112,19 +115,15 @@ void FlowDram::share(std::size_t index, double budget) {
   for (const std::size_t child : port.children) share(child, std::min(ports_[child].cap, ports_[child].claim.share));
 }
 
-double FlowDram::sustained() const {
-  std::size_t readers = 0;
-  for (const Port& port : ports_) {
-    readers += std::any_of(port.flows.begin(), port.flows.end(), [this](std::size_t flow) { return flows_[flow].written < 1; });
+double FlowDram::sustained() {
+  uses_.clear();
+  for (std::size_t port = 0; port < ports_.size(); ++port) {
+    for (const std::size_t i : ports_[port].flows) {
+      const Flow& flow = flows_[i];
+      uses_.push_back({flow.claim.share, flow.reads, flow.writes, flow.written, port});
+    }
   }
-  const double crowd = efficiency_.of_readers(readers);
-  double bytes = 0, written = 0, time = 0;
-  for (const Flow& flow : flows_) {
-    bytes += flow.claim.share;
-    written += flow.claim.share * flow.written;
-    time += flow.claim.share / std::min(flow.efficiency, crowd);
-  }
-  return std::min(ports_[0].cap, efficiency_.sequential().value * efficiency_.of_writes(written / bytes) * bytes / time);
+  return std::min(ports_[0].cap, efficiency_.sustained(uses_));
 }
 
 void FlowDram::reshare() {

@@ -24,6 +24,7 @@
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
 #include "sim/characterize/characterize.hpp"
+#include "sim/characterize/cross_fidelity.hpp"
 #include "sim/machines.hpp"
 #include "sim/soc.hpp"
 
@@ -163,13 +164,32 @@ std::string list(const std::string& kind, const std::string& root) {
   return rows.dump();
 }
 
-// One probe of a device, a path or a JSON text. Once per process: it simulates.
+// A path or a JSON text.
+Node device_tree(const std::string& device) { return device.starts_with("{") ? parse_json(device, "device") : load_yaml(device); }
+
+// One probe of a device. Once per process: it simulates.
 std::string characterize_probe(const std::string& device, const std::string& probe, const std::string& args) {
-  const Node tree = device.starts_with("{") ? parse_json(device, "device") : load_yaml(device);
+  const Node tree = device_tree(device);
   const sim::ProbeResult result = sim::run_probe(tree, probe, parse_json(args, probe));
   Json measures = Json::object();
   for (const auto& [name, value] : result.measures) measures[name] = value;
   return Json{{"measures", measures}, {"assumed_parameters", result.assumed_parameters}, {"event_hash", result.event_hash}}.dump();
+}
+
+std::string cross_fidelity_plan(const std::string& device) {
+  const sim::CrossFidelityPlan plan = sim::cross_fidelity_plan(device_tree(device));
+  Json cases = Json::array(), without = Json::array();
+  for (const sim::CrossFidelityCase& c : plan.cases) cases.push_back({c.part, c.name});
+  for (const auto& [part, why] : plan.without_twin) without.push_back({{"part", part}, {"why", why}});
+  return Json{{"cases", cases}, {"without_twin", without}}.dump();
+}
+
+std::string cross_fidelity(const std::string& device, const std::string& part, const std::string& name) {
+  Json rows = Json::array();
+  for (const sim::CrossFidelityRow& row : sim::cross_fidelity(device_tree(device), {part, name})) {
+    rows.push_back({{"id", row.id}, {"unit", row.unit}, {"detailed", row.detailed}, {"other", row.other}, {"reference", row.reference}});
+  }
+  return rows.dump();
 }
 
 std::string bench(const std::string& kind, bool smoke) {
@@ -206,6 +226,8 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);
   m.def("characterize_probe", &characterize_probe, py::arg("device"), py::arg("probe"), py::arg("args"), free_gil);
+  m.def("cross_fidelity_plan", &cross_fidelity_plan, py::arg("device"), free_gil);
+  m.def("cross_fidelity", &cross_fidelity, py::arg("device"), py::arg("part"), py::arg("name"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);

@@ -5,7 +5,8 @@ import os
 
 from .errors import ConfigError, RunError
 
-_JSON = {"resolve", "run", "perplexity", "list", "bench", "replay_io", "characterize_probe"}
+_JSON = {"resolve", "run", "perplexity", "list", "bench", "replay_io", "characterize_probe",
+         "cross_fidelity_plan", "cross_fidelity"}
 
 
 def module():
