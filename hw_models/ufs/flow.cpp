@@ -9,6 +9,13 @@ namespace {
 
 enum Kind : std::uint16_t { kDoorbell, kHandled, kMapPage, kMapped, kReady };
 
+// A sensitivity run varies counts by fractions; the closed forms take what is whole of them.
+std::uint32_t whole_part(const Params& params, std::string_view key) {
+  const double value = params.number(key);
+  if (value < 1 || value > 65536) throw ConfigError(params.path() + "." + std::string(key) + ": must be 1 or more");
+  return static_cast<std::uint32_t>(value);
+}
+
 }  // namespace
 
 FlowUfs::FlowUfs(const Site& site, const Params& params)
@@ -16,7 +23,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       dram_(*site.dram),
       device_(context_.device(site.name)),
       track_(context_.track("storage", "flash")),
-      limits_{params.bytes("max_transfer"), count(params, "queue_depth") * count(params, "queues")},
+      limits_{params.bytes("max_transfer"), whole_part(params, "queue_depth") * whole_part(params, "queues")},
       issue_cycles_(params.number("issue_cycles")),
       issue_fixed_(params.time("issue_fixed")),
       latency_sequential_(params.time("latency_sequential")),
@@ -31,13 +38,14 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       fold_bandwidth_(params.bandwidth("fold_bandwidth")),
       slc_buffer_(static_cast<double>(params.bytes("slc_buffer"))),
       write_memory_(static_cast<double>(params.bytes("write_memory"))),
-      queue_(context_, {device_, kDoorbell}, {count(params, "queues"), count(params, "queue_depth"), params.time("issuer_switch")},
+      queue_(context_, {device_, kDoorbell},
+             {whole_part(params, "queues"), whole_part(params, "queue_depth"), params.time("issuer_switch")},
              [this](std::uint32_t command) { enter(command); }),
-      controller_(count(params, "controller_cores")),
-      dies_({count(params, "media_channels"), count(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
+      controller_(whole_part(params, "controller_cores")),
+      dies_({whole_part(params, "media_channels"), whole_part(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
              rate(params, "media_bandwidth"), link_}),
       map_(
-          params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
+          params.bytes("map_cache_reach"), whole_part(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
           [this](std::uint32_t command) { read(command); }) {
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
   if (params.bytes("media_unit") < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
