@@ -21,7 +21,7 @@ struct Site {
   Context& context;
   std::string name;           // "cpu0", "npu", "ufs", "dram"
   DramModel* dram = nullptr;  // null for the DRAM itself
-  PortId port{};              // its port at the DRAM; of an accelerator the parent of the ports that its model adds
+  PortId port{};              // its port at the DRAM; of accelerators and storage the parent of the ports that the model adds
 };
 
 template <class M>

@@ -126,8 +126,7 @@ void Soc::build_storage(Reader& root) {
   const hw::Entry<hw::StorageModel>& entry = registry_.storage(reader, "ufs");
   params_.push_back(read_params(reader, entry));
   const hw::Params& params = *params_.back();
-  const hw::PortId port = dram_->add_port({"ufs", params.bandwidth("link_bandwidth"), hw::kMemoryController, 1});
-  storage_ = entry.make({context_, "ufs", dram_.get(), port}, params);
+  storage_ = entry.make({context_, "ufs", dram_.get(), hw::kMemoryController}, params);
 }
 
 std::vector<std::string> Soc::assumed_parameters(const std::vector<std::string>& used) const {

@@ -100,7 +100,8 @@ void FlowAne::submit(const Work& work, Callback done) {
   weights_.pace = from_seconds(static_cast<double>(work.weight_bytes) / stream_bandwidth_);
   activations_ = {};
   activations_.port = port_;
-  activations_.length = read + work.written_bytes / 2;
+  activations_.written = work.written_bytes / 2;
+  activations_.length = read + activations_.written;
   activations_.pace = from_seconds(arithmetic_seconds(work));
   context_.at(context_.now() + call_overhead_, {device_, kStart}, [this] { compute(); });
 }

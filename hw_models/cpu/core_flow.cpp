@@ -49,7 +49,7 @@ void FlowCore::submit(const Work& work, Callback done) {
   const bool fits = work.recent_read_bytes + work.recent_written_bytes <= cache_;
   const Bytes read = work.read_bytes - (fits ? work.recent_read_bytes : 0);
   const Bytes written = work.written_bytes - (fits ? work.recent_written_bytes : 0);
-  traffic_ = {port_, read + written, false, from_seconds(prices_.cycles(work) / clock_.value)};
+  traffic_ = {port_, read + written, written, from_seconds(prices_.cycles(work) / clock_.value)};
   if (traffic_.length == 0) {
     context_.at(context_.now() + call_overhead_ + traffic_.pace, {device_, kEnd}, [this] { end_call(); });
   } else if (call_overhead_.count() == 0) {

@@ -2,17 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 
 #include "hw_models/dram/detailed.hpp"
-#include "hw_models/dram/flow.hpp"
 #include "hw_models/dram/probe.hpp"
+#include "hw_models/registry.hpp"
 
 namespace vitro::hw {
 namespace {
 
-constexpr Picoseconds kWarmUp{20'000'000}, kWindow{100'000'000};
-constexpr Bytes kPlacements[] = {GiB, 768 * MiB, 640 * MiB};
+constexpr Picoseconds kWarmUp{20'000'000}, kWindow{100'000'000}, kTwinWarmUp{30'000'000}, kTwinWindow{40'000'000};
+constexpr Bytes kPlacements[] = {1024 * MiB, 992 * MiB, 928 * MiB, 864 * MiB, 800 * MiB, 736 * MiB, 672 * MiB, 608 * MiB};
 
 struct Reference {
   const char* id;
@@ -29,29 +31,21 @@ constexpr Reference kReferences[] = {
     {"random_32b_one_outstanding", "mop4", RefreshPolicy::none, true, 0.50, 62.5},
 };
 
-// The parameters that both models read from a device file, with nothing but the part in the way.
-Params parameters(const std::vector<ParamSpec>& specs, std::string_view part) {
-  Node node;
-  for (const auto& [key, value] :
-       {std::pair("capacity", "8 GB"), {"available", "8 GB"}, {"bandwidth", "1000 GB/s"}, {"latency", "58 ns"}}) {
-    node.set(key, Node::scalar(value));
-  }
-  node.set("part", Node::scalar(std::string(part)));
-  Reader reader(node, "dram");
-  return {reader, specs};
-}
-
-DramProbeResult run(bool detailed, std::string_view part, std::vector<DramAgent> agents, Bytes range) {
+DramProbeResult run(const Node& dram, const char* fidelity, std::vector<DramAgent> agents, Bytes range) {
   for (DramAgent& agent : agents) agent.range = range;
+  Registry registry;
+  register_dram(registry);
+  Node block = dram;
+  block.set("fidelity", Node::scalar(fidelity));
+  block.set("bandwidth", Node::scalar("1000 GB/s"));
+  Reader reader(block, "dram");
+  const Entry<DramModel>& entry = registry.dram(reader, "lpddr");
+  // Keys of the other fidelity stay unread.
+  Params params(reader, entry.params);
+  for (const std::string_view table : entry.tables) params.add_table(reader, table, false);
   EventLoop loop;
-  const Site site{loop, "dram"};
-  const Params params = parameters(detailed ? DetailedDram::params() : FlowDram::params(), part);
-  std::unique_ptr<DramModel> model;
-  if (detailed)
-    model = DetailedDram::make(site, params);
-  else
-    model = std::make_unique<FlowDram>(site, params);
-  return probe(*model, loop, agents, kWarmUp, kWindow);
+  const std::unique_ptr<DramModel> model = entry.make({loop, "dram", nullptr, kMemoryController}, params);
+  return probe(*model, loop, agents, kTwinWarmUp, kTwinWindow);
 }
 
 }  // namespace
@@ -79,24 +73,36 @@ std::vector<DramReferenceRow> dram_reference_rows() {
   return rows;
 }
 
-std::vector<DramTwinRow> dram_cross_fidelity(std::string_view part) {
-  std::vector<DramTwinRow> rows;
-  for (const DramPattern& pattern : dram_patterns()) {
-    const std::size_t first = rows.size();
-    rows.push_back({pattern.name, "all"});
-    for (const DramAgent& agent : pattern.agents) rows.push_back({pattern.name, agent.name});
-    for (const Bytes range : kPlacements) {
-      const DramProbeResult detailed = run(true, part, pattern.agents, range), flow = run(false, part, pattern.agents, range);
-      constexpr double kShare = 1.0 / std::size(kPlacements);
-      rows[first].detailed += kShare * detailed.gb_per_s;
-      rows[first].flow += kShare * flow.gb_per_s;
-      for (std::size_t i = 0; i < pattern.agents.size(); ++i) {
-        rows[first + 1 + i].detailed += kShare * detailed.agents[i].gb_per_s;
-        rows[first + 1 + i].flow += kShare * flow.agents[i].gb_per_s;
-      }
+std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name) {
+  if (dram.find("part") == nullptr) {
+    throw ConfigError("dram.part: is missing: without a part the flow model has no detailed twin (expected for example lpddr5x_8533)");
+  }
+  const std::vector<DramPattern> patterns = dram_patterns();
+  const auto pattern = std::find_if(patterns.begin(), patterns.end(), [name](const DramPattern& p) { return p.name == name; });
+  if (pattern == patterns.end()) throw ConfigError(fmt::format("dram: there is no access pattern \"{}\"", name));
+  std::vector<DramTwinRow> rows{{"all"}};
+  for (const DramAgent& agent : pattern->agents) rows.push_back({agent.name});
+  const std::size_t placements = pattern->agents.size() == 1 ? 1 : std::size(kPlacements);  // one agent has none to collide with
+  for (const Bytes range : std::span(kPlacements).first(placements)) {
+    const DramProbeResult detailed = run(dram, "detailed", pattern->agents, range), flow = run(dram, "flow", pattern->agents, range);
+    const double share = 1.0 / static_cast<double>(placements);
+    rows[0].detailed += share * detailed.gb_per_s;
+    rows[0].flow += share * flow.gb_per_s;
+    for (std::size_t i = 0; i < pattern->agents.size(); ++i) {
+      rows[1 + i].detailed += share * detailed.agents[i].gb_per_s;
+      rows[1 + i].flow += share * flow.agents[i].gb_per_s;
     }
   }
   return rows;
+}
+
+std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern) {
+  Node dram = Node::map({});
+  for (const auto& [key, value] : {std::pair("capacity", "8 GB"), {"available", "8 GB"}, {"latency", "58 ns"}}) {
+    dram.set(key, Node::scalar(value));
+  }
+  dram.set("part", Node::scalar(std::string(part)));
+  return dram_twins(dram, pattern);
 }
 
 }  // namespace vitro::hw

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/config.hpp"
 #include "engine/base/units.hpp"
 
 namespace vitro::hw {
@@ -17,11 +18,15 @@ struct DramReferenceRow {
 std::vector<DramReferenceRow> dram_reference_rows();
 
 struct DramTwinRow {
-  std::string pattern, agent;     // agent "all": their sum
+  std::string agent;              // "all": their sum
   double detailed = 0, flow = 0;  // GB/s
 };
-// Every pattern of dram_patterns() on both fidelities of a part, averaged over several placements of the agents' data: how
-// their banks collide is a matter of luck, and the flow model knows no addresses.
-std::vector<DramTwinRow> dram_cross_fidelity(std::string_view part);
+// A pattern of dram_patterns() on both fidelities of a device's memory (the `dram:` block of its file), averaged over several
+// placements of the agents' data: how their banks collide is a matter of luck, and the flow model knows no addresses. The
+// measured bandwidth of the device is left out, since it would hide what differs. Throws ConfigError when the block names no
+// part, without which a flow model has no twin, or the pattern does not exist.
+std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view pattern);
+// The same for a part alone.
+std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern);
 
 }  // namespace vitro::hw

@@ -16,6 +16,9 @@ constexpr double kBurst = 256;
 constexpr Picoseconds kAccountEvery{1'000'000};
 
 double interval_at(BytesPerSecond rate) { return static_cast<double>(kLine) / rate.value * 1e12; }
+std::uint64_t lines_of(const DramRequest& what, std::uint64_t chunk_start) {
+  return (chunk_start % kLine + what.chunk + kLine - 1) / kLine;
+}
 double picoseconds(Picoseconds t) { return static_cast<double>(t.count()); }
 
 constexpr ParamSpec kParams[] = {
@@ -43,11 +46,9 @@ std::unique_ptr<DetailedDram> DetailedDram::make(const Site& site, const Params&
   policy.refresh = refresh == "none" ? RefreshPolicy::none : refresh == "all_bank" ? RefreshPolicy::all_bank : RefreshPolicy::per_bank;
   Limits limits{params.bandwidth("bandwidth"), static_cast<std::uint32_t>(params.number("window")), {}};
   if (limits.window == 0) throw ConfigError(params.path() + ".window: must be 1 or more");
-  const DramTiming& timing = part.timing;
-  const Picoseconds own = timing.clock * (timing.rp + timing.rcd + timing.read_latency() + 1);  // of a row conflict
-  limits.fabric = std::max(Picoseconds(0), params.time("latency") - own);
+  limits.fabric = part.fabric(params.time("latency"));
   return std::make_unique<DetailedDram>(site,
-                                        std::make_unique<DramChannels>(site.context, site.context.device("dram channels"), timing,
+                                        std::make_unique<DramChannels>(site.context, site.context.device("dram channels"), part.timing,
                                                                        part.organisation, params.word("mapping"), policy),
                                         limits);
 }
@@ -78,6 +79,7 @@ PortId DetailedDram::add_port(const PortSpec& spec) {
 }
 
 void DetailedDram::submit(const DramRequest& what, Callback done) {
+  VITRO_CHECK(what.written <= what.length, "a request can not write more than it moves");
   const Picoseconds now = context_.now();
   if (what.length == 0) return context_.at(now + what.pace, {label_.device, kEnd}, done);
   if (free_.empty()) {
@@ -94,19 +96,28 @@ void DetailedDram::submit(const DramRequest& what, Callback done) {
   request.earliest_end = now + what.pace;
   if (what.chunk == 0 || what.chunk > what.length) request.what.chunk = what.length;
   Port& port = ports_[request.port];
-  request.chunk_start = what.address;
+  Cursor& reads = request.reads;
+  reads.chunk_start = what.address;
   if (what.address == kNextAddress) {
-    request.chunk_start = port.cursor;
+    reads.chunk_start = port.cursor;
     if (request.what.chunk == what.length)
       port.cursor = (port.cursor + what.length) % memory_->capacity();
     else if (what.stride == 0)
-      next_chunk(request);
+      next_chunk(request.what, reads);
   }
   const std::uint64_t chunks = (what.length + request.what.chunk - 1) / request.what.chunk;
-  const std::uint64_t chunk_lines = (request.chunk_start % kLine + request.what.chunk + kLine - 1) / kLine;
+  const std::uint64_t chunk_lines = lines_of(request.what, reads.chunk_start);
   request.lines = chunks * chunk_lines;
-  request.chunk_left = chunk_lines;
-  request.address = request.chunk_start;
+  reads.chunk_left = chunk_lines;
+  reads.address = reads.chunk_start;
+  request.written_share = static_cast<double>(what.written) / static_cast<double>(what.length);
+  request.written = static_cast<std::uint64_t>(std::llround(request.written_share * static_cast<double>(request.lines)));
+  // The bytes to write lie behind those to read.
+  const std::uint64_t read = request.written > 0 ? request.lines - request.written : 0;
+  request.writes = reads;
+  if (read >= chunk_lines) next_chunk(request.what, request.writes, read / chunk_lines);
+  request.writes.address = request.writes.chunk_start + read % chunk_lines * kLine;
+  request.writes.chunk_left = chunk_lines - read % chunk_lines;
   request.bytes_per_line = static_cast<double>(what.length) / static_cast<double>(request.lines);
   request.interval = picoseconds(what.pace) / static_cast<double>(request.lines);
   request.free_at = picoseconds(now);
@@ -130,14 +141,13 @@ void DetailedDram::start(std::size_t index) {
   }
 }
 
-void DetailedDram::next_chunk(Request& request) {
-  const DramRequest& what = request.what;
+void DetailedDram::next_chunk(const DramRequest& what, Cursor& cursor, std::uint64_t chunks) {
   if (what.stride > 0) {
-    request.chunk_start = (request.chunk_start + what.stride) % memory_->capacity();
+    cursor.chunk_start = (cursor.chunk_start + chunks * what.stride) % memory_->capacity();
     return;
   }
   const Bytes alignment = std::max(what.chunk & (~what.chunk + 1), kLine);  // the power of two that the size is a multiple of
-  request.chunk_start = rng_.below(memory_->capacity() / alignment) * alignment;
+  cursor.chunk_start = rng_.below(memory_->capacity() / alignment) * alignment;
 }
 
 void DetailedDram::send() {
@@ -202,17 +212,19 @@ bool DetailedDram::send_own(Port& port) {
       wait_until(request.free_at);
       continue;
     }
-    if (!memory_->try_push(request.address % memory_->capacity(), request.what.write, tag)) {
+    const bool write = (request.sent + 1) * request.written / request.lines != request.sent * request.written / request.lines;
+    Cursor& cursor = write ? request.writes : request.reads;
+    if (!memory_->try_push(cursor.address % memory_->capacity(), write, tag)) {
       refused_ = true;
       return false;
     }
     ++port.under_way;
     request.free_at = std::max(request.free_at, now - kBurst * request.interval) + request.interval;
-    request.address += kLine;
-    if (--request.chunk_left == 0) {
-      request.chunk_left = (request.chunk_start % kLine + request.what.chunk + kLine - 1) / kLine;
-      next_chunk(request);
-      request.address = request.chunk_start;
+    cursor.address += kLine;
+    if (--cursor.chunk_left == 0) {
+      cursor.chunk_left = lines_of(request.what, cursor.chunk_start);
+      next_chunk(request.what, cursor);
+      cursor.address = cursor.chunk_start;
     }
     if (++request.sent == request.lines) {
       port.requests.erase(port.requests.begin() + static_cast<std::ptrdiff_t>(i));
@@ -234,7 +246,8 @@ void DetailedDram::room() {
 void DetailedDram::line_finished(std::uint32_t tag) {
   Request& request = requests_[tag];
   Port& port = ports_[request.port];
-  (request.what.write ? totals_.bytes_written : totals_.bytes_read) += request.bytes_per_line;
+  totals_.bytes_written += request.bytes_per_line * request.written_share;
+  totals_.bytes_read += request.bytes_per_line * (1 - request.written_share);
   unaccounted_ += request.bytes_per_line;
   const bool was_closed = port.under_way-- >= limits_.window;
   if (++request.finished == request.lines) {

@@ -47,13 +47,16 @@ class DetailedDram final : public DramModel, private LineSink {
     std::vector<std::size_t> children;
     std::deque<std::uint32_t> requests;
   };
+  struct Cursor {
+    std::uint64_t address = 0, chunk_start = 0, chunk_left = 0;  // chunk_left in lines
+  };
   struct Request {
     DramRequest what;
     std::size_t port = 0;
-    std::uint64_t lines = 0, sent = 0, finished = 0;
-    std::uint64_t address = 0, chunk_start = 0, chunk_left = 0;  // chunk_left in lines
+    std::uint64_t lines = 0, written = 0, sent = 0, finished = 0;  // `written` of the lines are writes, evenly spread
+    Cursor reads, writes;
     double interval = 0, free_at = 0;
-    double bytes_per_line = 0;
+    double bytes_per_line = 0, written_share = 0;  // share: of the bytes
     Picoseconds earliest_end{0};
     Callback done;
   };
@@ -67,7 +70,7 @@ class DetailedDram final : public DramModel, private LineSink {
   bool send_child(Port& port);
   void take_turn(Port& port);
   void start(std::size_t port);
-  void next_chunk(Request& request);
+  void next_chunk(const DramRequest& what, Cursor& cursor, std::uint64_t chunks = 1);
   void end(std::uint32_t tag);
   void account(bool flush);
   void wait_until(double when) { wait_ = std::min(wait_, when); }

@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kNextAddress = ~std::uint64_t{0};
 struct DramRequest {
   PortId port{};
   Bytes length = 0;
-  bool write = false;
+  Bytes written = 0;    // of `length`; 0: a read. Reads and writes mix evenly; the written bytes lie behind the others
   Picoseconds pace{0};  // the agent itself can not take the bytes in less time than this (it computes on them)
   // Where the bytes lie. Whoever does not say reads on where its port left off.
   std::uint64_t address = kNextAddress;

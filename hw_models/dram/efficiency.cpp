@@ -4,21 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-
-#include "hw_models/dram/detailed.hpp"
-#include "hw_models/dram/probe.hpp"
 
 namespace vitro::hw {
 namespace {
 
-constexpr Picoseconds kWarmUp{5'000'000}, kWindow{40'000'000};
-constexpr Bytes kChunks[] = {32, 64, 128, 256, 512, KiB, 2 * KiB, 4 * KiB, 16 * KiB, 64 * KiB};
-constexpr Bytes kStridedChunks[] = {64, 256, KiB};
-constexpr Bytes kMaxStride = MiB;
-constexpr std::size_t kAgents[] = {2, 3, 4, 8, 16};
-constexpr Bytes kRanges[] = {GiB, 768 * MiB, 640 * MiB};  // other places for the agents' data: one alone may be lucky
-constexpr double kWriterCaps[] = {0.02, 0.05, 0.1, 0.2, 0.3, 0.5};
+// Beyond this the order of banks is as good as random, whatever the stride (and the tables end).
+constexpr Bytes kMaxStridedChunk = 4 * KiB;
 
 std::vector<double> numbers(std::string_view text, const std::string& name, const std::string& key) {
   std::vector<double> result;
@@ -33,39 +24,48 @@ std::vector<double> numbers(std::string_view text, const std::string& name, cons
   return result;
 }
 
-DramAgent reader(Bytes chunk, Bytes stride = 0) {
-  const Bytes request = std::max<Bytes>(chunk, chunk == 0 ? 4 * KiB : 32);
-  const auto outstanding = static_cast<std::uint32_t>(std::clamp<Bytes>(32 * KiB / request, 8, 512));
-  return {.name = "reader", .request = request, .outstanding = outstanding, .chunk = chunk, .stride = stride};
-}
+Bytes power_of_two_in(Bytes n) { return n & (~n + 1); }
 
 }  // namespace
 
 FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) : entries_(entries) {
+  const std::pair<std::string_view, double*> scalars[] = {{"sequential", &sequential_},
+                                                          {"sequential_write", &sequential_write_},
+                                                          {"strided_write", &strided_write_},
+                                                          {"latency_random_ns", &latency_random_ns_},
+                                                          {"latency_sequential_ns", &latency_sequential_ns_}};
+  const std::tuple<std::string_view, Curve*, bool> curves[] = {{"chunk", &chunks_, true},
+                                                               {"write_chunk", &write_chunks_, true},
+                                                               {"agents", &agents_, false},
+                                                               {"turns", &turns_, false},
+                                                               {"queued", &queued_, false}};
   for (const auto& [key, value] : entries) {
     if (value <= 0) throw ConfigError(fmt::format("{}.{}: is 0 (expected more)", name, key));
     const std::size_t dot = std::min(key.find('.'), key.size());
-    const std::string kind = key.substr(0, dot);
+    const std::string_view kind = std::string_view(key).substr(0, dot);
     const std::vector<double> x = numbers(std::string_view(key).substr(std::min(dot + 1, key.size())), name, key);
-    if (kind == "sequential" && x.empty())
-      sequential_ = value;
-    else if (kind == "chunk" && x.size() == 1)
-      chunks_.emplace_back(std::log2(x[0]), value);
-    else if (kind == "agents" && x.size() == 1)
-      agents_.emplace_back(x[0], value);
-    else if (kind == "writes" && x.size() == 1)
-      writes_.emplace_back(x[0], value);
-    else if (kind == "strided" && x.size() == 2) {
-      if (strides_.empty() || strides_.back().first != x[0]) strides_.push_back({x[0], {}});
-      strides_.back().second.emplace_back(std::log2(x[1]), value);
+    const auto scalar = std::find_if(std::begin(scalars), std::end(scalars), [&](const auto& s) { return s.first == kind; });
+    const auto curve = std::find_if(std::begin(curves), std::end(curves), [&](const auto& c) { return std::get<0>(c) == kind; });
+    if (scalar != std::end(scalars) && x.empty()) {
+      *scalar->second = value;
+    } else if (curve != std::end(curves) && x.size() == 1) {
+      std::get<1>(*curve)->emplace_back(std::get<2>(*curve) ? std::log2(x[0]) : x[0], value);
+    } else if (kind == "strided" && x.size() == 2 && x[0] >= 1 && x[1] >= 1) {
+      Curves& strides = power_of_two_in(static_cast<Bytes>(x[1])) > static_cast<Bytes>(x[0]) ? even_ : uneven_;
+      if (strides.empty() || strides.back().first != x[0]) strides.push_back({x[0], {}});
+      strides.back().second.emplace_back(std::log2(x[1]), value);
     } else {
       throw ConfigError(
-          fmt::format("{}.{}: unknown (expected sequential, chunk.BYTES, strided.CHUNK/STRIDE, agents.COUNT, writes.SHARE)", name, key));
+          fmt::format("{}.{}: unknown (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
+                      "strided.CHUNK/STRIDE, agents.COUNT, turns.SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns)",
+                      name, key));
     }
   }
-  for (Curve* curve : {&chunks_, &agents_, &writes_}) std::sort(curve->begin(), curve->end());
-  std::sort(strides_.begin(), strides_.end());
-  for (auto& [chunk, curve] : strides_) std::sort(curve.begin(), curve.end());
+  for (const auto& entry : curves) std::sort(std::get<1>(entry)->begin(), std::get<1>(entry)->end());
+  for (Curves* strides : {&even_, &uneven_}) {
+    std::sort(strides->begin(), strides->end());
+    for (auto& [chunk, curve] : *strides) std::sort(curve.begin(), curve.end());
+  }
 }
 
 double FlowEfficiency::at(const Curve& curve, double x) {
@@ -77,78 +77,77 @@ double FlowEfficiency::at(const Curve& curve, double x) {
   return below->second + (above->second - below->second) * (x - below->first) / (above->first - below->first);
 }
 
-double FlowEfficiency::strided(double chunk, double stride) const {
+double FlowEfficiency::at(const Curves& curves, double chunk, double stride) {
   // Between two chunk sizes of the table the nearer one, in log2: the curves have steps, which a mean would smear.
   const auto distance = [chunk](const auto& entry) { return std::abs(std::log2(entry.first / chunk)); };
   const auto nearest =
-      std::min_element(strides_.begin(), strides_.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+      std::min_element(curves.begin(), curves.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
   return at(nearest->second, std::log2(stride));
 }
 
-double FlowEfficiency::of(const DramRequest& request) const {
+double FlowEfficiency::of_pattern(const DramRequest& request, const Curve& chunks, double sequential, double strided) const {
   const bool whole = request.chunk == 0 || (request.chunk >= request.length && request.address == kNextAddress && request.stride == 0);
-  if (whole || (request.stride > 0 && request.stride <= request.chunk)) return 1;
+  if (whole || (request.stride > 0 && request.stride <= request.chunk)) return sequential;
   const auto chunk = static_cast<double>(request.chunk);
-  const Bytes power = request.stride & (~request.stride + 1);
-  if (request.stride > 0 && power > request.chunk && request.chunk <= kStridedChunks[2] && !strides_.empty()) {
-    return strided(chunk, static_cast<double>(power));
+  if (request.stride > 0 && request.chunk <= kMaxStridedChunk) {
+    // Of an even stride only the power of two in it matters: it says which bits of the address stand still.
+    const Bytes power = power_of_two_in(request.stride);
+    if (power > request.chunk && !even_.empty()) return strided * at(even_, chunk, static_cast<double>(power));
+    if (power <= request.chunk && !uneven_.empty()) return strided * at(uneven_, chunk, static_cast<double>(request.stride));
   }
-  return at(chunks_, std::log2(chunk));
+  return at(chunks, std::log2(chunk));
 }
 
-double FlowEfficiency::of_readers(std::size_t agents) const { return agents <= 1 ? 1 : at(agents_, static_cast<double>(agents)); }
-double FlowEfficiency::of_writes(double share) const { return share <= 0 ? 1 : at(writes_, share); }
+double FlowEfficiency::of_reads(const DramRequest& request) const { return of_pattern(request, chunks_, 1, 1); }
+double FlowEfficiency::of_writes(const DramRequest& request) const {
+  return of_pattern(request, write_chunks_.empty() ? chunks_ : write_chunks_, sequential_write_, strided_write_);
+}
 
-FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy) {
-  const auto run = [&](const std::vector<DramAgent>& agents) {
-    EventLoop loop;
-    auto channels = std::make_unique<DramChannels>(loop, 1, part.timing, part.organisation, mapping, policy);
-    DetailedDram dram({loop, "dram"}, std::move(channels), {});
-    return probe(dram, loop, agents, kWarmUp, kWindow);
-  };
-  const double sequential = run({reader(0)}).gb_per_s;
-  FlowEfficiency::Entries entries{{"sequential", sequential * 1e9}};
-  const auto add = [&](std::string key, double gb_per_s) { entries.emplace_back(std::move(key), gb_per_s / sequential); };
+std::optional<Picoseconds> FlowEfficiency::latency(const DramRequest& request) const {
+  const double ns = request.chunk == 0 ? latency_sequential_ns_ : latency_random_ns_;
+  if (ns == 0) return std::nullopt;
+  return from_seconds(ns * 1e-9);
+}
 
-  for (const Bytes chunk : kChunks) add(fmt::format("chunk.{}", chunk), run({reader(chunk)}).gb_per_s);
-  for (const Bytes chunk : kStridedChunks) {
-    for (Bytes stride = 2 * chunk; stride <= kMaxStride; stride *= 2)
-      add(fmt::format("strided.{}/{}", chunk, stride), run({reader(chunk, stride)}).gb_per_s);
+// Streams close each other's rows. One that asks for less than the largest finds more of its lines served before the others come
+// back, so agents count by their rate against the largest one's.
+double FlowEfficiency::crowd(std::span<const Use> uses) const {
+  if (agents_.empty()) return 1;
+  double largest = 0, sum = 0;
+  for (std::size_t i = 0; i < uses.size();) {
+    double rate = 0;
+    const std::size_t agent = uses[i].agent;
+    for (; i < uses.size() && uses[i].agent == agent; ++i) rate += uses[i].rate * (1 - uses[i].written);
+    largest = std::max(largest, rate);
+    sum += rate;
   }
-  add("agents.1", sequential);
-  for (const std::size_t count : kAgents) {
-    double sum = 0;
-    for (const Bytes range : kRanges) {
-      // Every other one reads chunks, as cores do beside an NPU.
-      std::vector<DramAgent> agents;
-      for (std::size_t i = 0; i < count; ++i) agents.push_back(reader(i % 2 == 0 ? 0 : 4 * KiB));
-      for (DramAgent& agent : agents) agent.range = range;
-      sum += run(agents).gb_per_s;
-    }
-    add(fmt::format("agents.{}", count), sum / std::size(kRanges));
+  return largest > 0 ? at(agents_, sum / largest) : 1;
+}
+
+// The time that these uses take: every byte its time on the bus; beyond that what is lost to rows that have to be opened and to
+// turning the bus around. Opening the rows of small chunks hides behind the transfers of others until the lines that wait for
+// a row fill the queues (`queued`, by the share of time for which such lines keep memory busy); what streams do to each other
+// does not hide.
+double FlowEfficiency::sustained(std::span<const Use> uses) const {
+  const auto own = [](const Use& use) { return (1 - use.written) / use.read + use.written / use.write; };
+  double bytes = 0, written = 0, alone = 0, worst = 1;
+  for (const Use& use : uses) {
+    bytes += use.rate;
+    written += use.rate * use.written;
+    alone += use.rate * own(use);
+    worst = std::max(worst, own(use));
   }
-  add("writes.0", sequential);
-  const double chunked = run({reader(4 * KiB)}).gb_per_s;
-  for (const double cap : kWriterCaps) {
-    double share = 0, kept = 0;
-    for (const Bytes range : kRanges) {
-      for (const Bytes chunk : {Bytes{0}, 4 * KiB}) {
-        std::vector<DramAgent> agents = {reader(chunk), reader(0)};
-        agents[1].writes = 1;
-        agents[1].cap = {cap * sequential * 1e9};
-        for (DramAgent& agent : agents) agent.range = range;
-        const DramProbeResult result = run(agents);
-        share += result.agents[1].gb_per_s / result.gb_per_s;
-        kept += result.gb_per_s / (chunk == 0 ? sequential : chunked);
-      }
-    }
-    constexpr double kRuns = 2 * std::size(kRanges);
-    add(fmt::format("writes.{:.3f}", share / kRuns), sequential * kept / kRuns);
+  double waiting = 0;
+  for (const Use& use : uses) waiting += use.rate * own(use) * std::max(0.0, own(use) - 1);
+  const double queued = queued_.empty() || worst == 1 ? 1 : at(queued_, waiting / (worst - 1) / alone);
+  const double crowded = 1 / crowd(uses);
+  double time = 0;
+  for (const Use& use : uses) {
+    const double reads = std::max(crowded, 1 + queued * (1 / use.read - 1)), writes = 1 + queued * (1 / use.write - 1);
+    time += use.rate * ((1 - use.written) * reads + use.written * writes);
   }
-  DramAgent writer = reader(0);
-  writer.writes = 1;
-  add("writes.1", run({writer}).gb_per_s);
-  return {entries, std::string(part.name)};
+  if (written > 0 && !turns_.empty()) time += bytes * (1 / at(turns_, written / bytes) - 1);
+  return sequential_ * bytes / time;
 }
 
 }  // namespace vitro::hw

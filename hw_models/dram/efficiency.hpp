@@ -1,6 +1,8 @@
 // FlowEfficiency: what share of a part's sequential bandwidth its agents get, by how they use it. Derived from the detailed
-// model by derive_flow_efficiency(); the flow model scales its total with it.
+// model by derive_flow_efficiency(); the flow model turns it into a total for the mix of the moment.
 #pragma once
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,32 +17,48 @@ class FlowEfficiency {
  public:
   using Entries = std::vector<std::pair<std::string, double>>;
 
+  // A part of the traffic: the shares of one request's bytes that are read and written have patterns of their own.
+  struct Use {
+    double rate = 0;             // bytes per second
+    double read = 1, write = 1;  // efficiency of its reads and of its writes, alone (of_reads, of_writes)
+    double written = 0;          // share of its bytes
+    std::size_t agent = 0;       // uses of one agent are together one stream
+  };
+
   FlowEfficiency() = default;  // everything at 1, no total of its own
-  // Keys: sequential (bytes per second), chunk.BYTES, strided.CHUNK/STRIDE, agents.COUNT, writes.SHARE. Throws ConfigError on
-  // another key; `name` is for the message.
+  // Keys: sequential (bytes per second), sequential_write, strided_write (of what strided reads get), chunk.BYTES, write_chunk.BYTES,
+  // strided.CHUNK/STRIDE, agents.COUNT, turns.SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns. Throws ConfigError on another
+  // key; `name` is for the message.
   FlowEfficiency(const Entries& entries, const std::string& name);
 
   bool known() const { return sequential_ > 0; }
   BytesPerSecond sequential() const { return {sequential_}; }
-  // One request alone: by chunk, or by chunk and the power of two in its stride. In between, linear in log2.
-  double of(const DramRequest& request) const;
-  double of_readers(std::size_t agents) const;
-  double of_writes(double share) const;  // by share of the bytes, other agents reading
+  // Of a request alone: by chunk, or by chunk and stride. In between, linear in log2.
+  double of_reads(const DramRequest& request) const;
+  double of_writes(const DramRequest& request) const;
+  // Of a single line of 32 bytes in an idle memory, without what lies between memory and agent; nothing when the table has none.
+  std::optional<Picoseconds> latency(const DramRequest& request) const;
+
+  // The total that memory sustains when its users have these proportions, bytes per second. Requires: known(), some rate > 0.
+  double sustained(std::span<const Use> uses) const;
 
   const Entries& entries() const { return entries_; }
 
  private:
   using Curve = std::vector<std::pair<double, double>>;  // ascending
+  using Curves = std::vector<std::pair<double, Curve>>;  // by chunk
   static double at(const Curve& curve, double x);
-  double strided(double chunk, double stride) const;
+  static double at(const Curves& curves, double chunk, double stride);
+  double of_pattern(const DramRequest& request, const Curve& chunks, double sequential, double strided) const;
+  double crowd(std::span<const Use> uses) const;
 
   Entries entries_;
-  double sequential_ = 0;
-  Curve chunks_, agents_, writes_;
-  std::vector<std::pair<double, Curve>> strides_;  // by chunk
+  double sequential_ = 0, sequential_write_ = 1, strided_write_ = 1, latency_random_ns_ = 0, latency_sequential_ns_ = 0;
+  Curve chunks_, write_chunks_, agents_, turns_, queued_;
+  Curves even_, uneven_;  // strides: multiples of a power of two beyond the chunk, and others
 };
 
-// The characterisation run: probes of the detailed model. Deterministic; a second or two.
+// The characterisation run: probes of the detailed model. Deterministic; some seconds.
 FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy);
 // What it gave for a part with mapping mop4 and per-bank refresh, as committed (efficiency_table.cpp). Requires: a known part.
 FlowEfficiency derived_flow_efficiency(std::string_view part);

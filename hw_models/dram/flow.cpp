@@ -32,10 +32,11 @@ std::vector<ParamSpec> FlowDram::params() { return {std::begin(kParams), std::en
 
 FlowDram::FlowDram(const Site& site, const Params& params)
     : context_(site.context),
-      latency_(params.time("latency")),
       efficiency_(efficiency_of(params)),
+      latency_(params.time("latency")),
       label_{context_.device(site.name), kWake},
       track_(context_.track("memory", "dram")) {
+  if (params.word("part") != "none") fabric_ = dram_part(params.word("part")).fabric(latency_);
   Port root;
   root.cap = params.bandwidth("bandwidth").value;
   ports_.push_back(std::move(root));
@@ -53,18 +54,21 @@ PortId FlowDram::add_port(const PortSpec& spec) {
 }
 
 void FlowDram::submit(const DramRequest& request, Callback done) {
+  VITRO_CHECK(request.written <= request.length, "a request can not write more than it moves");
   const Picoseconds now = context_.now();
   if (request.length == 0) return context_.at(now + request.pace, label_, done);
   Flow flow;
   flow.port = static_cast<std::size_t>(request.port);
   flow.remaining = static_cast<double>(request.length);
   // No request ends before the latency of its first byte; within a longer one, later accesses hide behind earlier ones.
-  flow.limit = flow.remaining / std::max(to_seconds(request.pace), to_seconds(latency_));
+  const std::optional<Picoseconds> own = fabric_ ? efficiency_.latency(request) : std::nullopt;
+  flow.limit = flow.remaining / to_seconds(std::max(request.pace, own ? *fabric_ + *own : latency_));
   flow.limit = std::min(flow.limit, ports_[flow.port].cap);
-  if (efficiency_.known()) flow.efficiency = efficiency_.of(request);
+  flow.reads = efficiency_.of_reads(request);
+  flow.writes = efficiency_.of_writes(request);
   flow.since = now;
   flow.finish = Picoseconds::max();
-  flow.write = request.write;
+  flow.written = static_cast<double>(request.written) / flow.remaining;
   flow.done = done;
   flows_.push_back(flow);
   if (!completing_) reshare();
@@ -75,7 +79,8 @@ void FlowDram::settle(Flow& flow) {
   if (flow.rate > 0 && now > flow.since) {
     const double moved = now >= flow.finish ? flow.remaining : std::min(flow.remaining, flow.rate * to_seconds(now - flow.since));
     flow.remaining -= moved;
-    (flow.write ? totals_.bytes_written : totals_.bytes_read) += moved;
+    totals_.bytes_written += moved * flow.written;
+    totals_.bytes_read += moved * (1 - flow.written);
   }
   flow.since = now;
 }
@@ -110,19 +115,15 @@ void FlowDram::share(std::size_t index, double budget) {
   for (const std::size_t child : port.children) share(child, std::min(ports_[child].cap, ports_[child].claim.share));
 }
 
-double FlowDram::sustained() const {
-  std::size_t readers = 0;
-  for (const Port& port : ports_) {
-    readers += std::any_of(port.flows.begin(), port.flows.end(), [this](std::size_t flow) { return !flows_[flow].write; });
+double FlowDram::sustained() {
+  uses_.clear();
+  for (std::size_t port = 0; port < ports_.size(); ++port) {
+    for (const std::size_t i : ports_[port].flows) {
+      const Flow& flow = flows_[i];
+      uses_.push_back({flow.claim.share, flow.reads, flow.writes, flow.written, port});
+    }
   }
-  const double crowd = efficiency_.of_readers(readers);
-  double bytes = 0, written = 0, time = 0;
-  for (const Flow& flow : flows_) {
-    bytes += flow.claim.share;
-    if (flow.write) written += flow.claim.share;
-    time += flow.claim.share / std::min(flow.efficiency, crowd);
-  }
-  return std::min(ports_[0].cap, efficiency_.sequential().value * efficiency_.of_writes(written / bytes) * bytes / time);
+  return std::min(ports_[0].cap, efficiency_.sustained(uses_));
 }
 
 void FlowDram::reshare() {

@@ -34,12 +34,12 @@ class FlowDram final : public DramModel {
   };
   struct Flow {
     std::size_t port = 0;
-    double remaining = 0;   // bytes, at `since`
-    double limit = 0;       // bytes per second that the agent can take
-    double efficiency = 1;  // of its pattern, alone
+    double remaining = 0;          // bytes, at `since`
+    double limit = 0;              // bytes per second that the agent can take
+    double reads = 1, writes = 1;  // efficiency of its pattern, alone
     double rate = 0;
     Picoseconds since{0}, finish{0};
-    bool write = false;
+    double written = 0;  // share of its bytes
     Claim claim;
     Callback done;
   };
@@ -48,19 +48,21 @@ class FlowDram final : public DramModel {
   void reshare();  // recomputes all rates and the next completion
   double demand_of(std::size_t port);
   void share(std::size_t port, double budget);
-  double sustained() const;  // total of the mix that the present shares make
-  void settle(Flow& flow);   // accounts for what moved since its rate was set
+  double sustained();       // total of the mix that the present shares make
+  void settle(Flow& flow);  // accounts for what moved since its rate was set
   void settle_total();
   void arm();
 
   Context& context_;
-  Picoseconds latency_;
   FlowEfficiency efficiency_;
+  Picoseconds latency_;
+  std::optional<Picoseconds> fabric_;  // between the part and its agents
   Label label_;
   Track track_;
   std::vector<Port> ports_;
   std::vector<Flow> flows_;  // in order of arrival
   std::vector<Claim*> scratch_;
+  std::vector<FlowEfficiency::Use> uses_;
   std::vector<Callback> finished_;
   Picoseconds armed_ = Picoseconds::max();
   double total_rate_ = 0;

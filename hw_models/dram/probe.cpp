@@ -14,7 +14,7 @@ class Prober {
     if (agent_.range == 0) agent_.range = GiB;
     // Agents work on memory of their own, on pages that have nothing to do with one another: ranges that begin in the same bank
     // would have all agents in one bank at all times.
-    base_ = index * 2 * agent_.range + round_down(mix(index, {0x6270}) % agent_.range, kPageSize);
+    base_ = index * 2 * agent_.range + round_down(mix(index, {0x6270, agent_.range}) % agent_.range, kPageSize);
   }
 
   void begin() {
@@ -33,7 +33,10 @@ class Prober {
     if (result.requests > 0) result.mean_latency_ns = latency_ / static_cast<double>(result.requests) * 1e-3;
     return result;
   }
-  double bytes() const { return bytes_; }
+  // For requests that began in the window and have not ended.
+  bool waits() const {
+    return std::any_of(slots_.begin(), slots_.end(), [this](const Slot& slot) { return slot.submitted < until_; });
+  }
 
  private:
   struct Slot {
@@ -56,7 +59,8 @@ class Prober {
     debt_ += agent_.writes;
     const bool write = debt_ >= 1;
     if (write) debt_ -= 1;
-    DramRequest request{port_, agent_.request, write};
+    const auto part = static_cast<Bytes>(agent_.written * static_cast<double>(agent_.request));
+    DramRequest request{port_, agent_.request, write ? agent_.request : part};
     request.address = next_address();
     request.chunk = agent_.chunk;
     request.stride = agent_.stride;
@@ -65,12 +69,14 @@ class Prober {
 
   void finish(std::uint32_t slot) {
     const Picoseconds now = loop_.now();
+    const Picoseconds submitted = slots_[slot].submitted;
+    if (submitted < until_) {
+      // Of a request that began before the window or ends after it, the part of its time inside counts.
+      const double inside = to_seconds(std::min(now, until_) - std::max(from_, submitted)) / std::max(1e-12, to_seconds(now - submitted));
+      bytes_ += static_cast<double>(agent_.request) * std::clamp(inside, 0.0, 1.0);
+    }
     if (now <= until_) {
-      // Of a request that began before the window, the part of its time inside it counts.
-      const Picoseconds began = std::max(from_, slots_[slot].submitted);
-      const double inside = to_seconds(now - began) / std::max(1e-12, to_seconds(now - slots_[slot].submitted));
-      bytes_ += static_cast<double>(agent_.request) * std::min(1.0, inside);
-      latency_ += static_cast<double>((now - slots_[slot].submitted).count());
+      latency_ += static_cast<double>((now - submitted).count());
       ++result_.requests;
     }
     submit(slot);
@@ -100,6 +106,9 @@ DramProbeResult probe(DramModel& dram, EventLoop& loop, const std::vector<DramAg
   const DramTotals before = dram.totals();
   loop.run_until(from + window);
   const DramTotals after = dram.totals();
+  // All slots were taken when the window ended; the traffic goes on until those requests are through. One that starves is none.
+  const auto waits = [&] { return std::any_of(probers.begin(), probers.end(), [](const auto& prober) { return prober->waits(); }); };
+  while (loop.now() < from + 2 * window && waits()) loop.step();
   DramProbeResult result;
   for (const auto& prober : probers) result.agents.push_back(prober->result());
   result.gb_per_s = (after.bytes_read + after.bytes_written - before.bytes_read - before.bytes_written) / to_seconds(window) * 1e-9;
@@ -117,23 +126,57 @@ std::vector<DramPattern> dram_patterns() {
     agent.cap = {gb_per_s * 1e9};
     return agent;
   };
-  DramAgent flash = capped(stream("flash", 0), 4);
-  flash.writes = 1;
-  DramAgent chase{.name = "chase", .request = 32, .outstanding = 1, .chunk = 32};
-  return {
+  const auto writing = [](DramAgent agent) {
+    agent.writes = 1;
+    return agent;
+  };
+  // A kernel that reads its operands and writes this share of the bytes elsewhere.
+  const auto kernel = [&](std::string name, double written) {
+    DramAgent agent = stream(std::move(name), 0);
+    agent.request = 256 * KiB;
+    agent.outstanding = 2;
+    agent.written = written;
+    return agent;
+  };
+  const DramAgent flash = writing(capped(stream("flash", 0), 4));
+  const DramAgent cpu = capped(stream("cpu", 4 * KiB), 43.9), npu = capped(stream("npu", 0), 56);
+  std::vector<DramPattern> patterns = {
       {"sequential", {stream("reader", 0)}},
+      {"strided_64b_192b", {stream("reader", 64, 192)}},
       {"strided_64b_256b", {stream("reader", 64, 256)}},
       {"strided_64b_4kib", {stream("reader", 64, 4 * KiB)}},
+      {"strided_256b_1kib", {stream("reader", 256, KiB)}},
+      {"strided_1kib_4kib", {stream("reader", KiB, 4 * KiB)}},
+      {"strided_4kib_12kib", {stream("reader", 4 * KiB, 12 * KiB)}},
+      {"strided_4kib_16kib", {stream("reader", 4 * KiB, 16 * KiB)}},
+      {"random_32b", {stream("reader", 32)}},
       {"random_64b", {stream("reader", 64)}},
       {"random_256b", {stream("reader", 256)}},
       {"random_1kib", {stream("reader", KiB)}},
       {"chunks_4kib", {stream("reader", 4 * KiB)}},
       {"chunks_16kib", {stream("reader", 16 * KiB)}},
-      {"mixed_cpu_npu", {capped(stream("cpu", 4 * KiB), 43.9), capped(stream("npu", 0), 56)}},
-      {"mixed_cpu_flash", {capped(stream("cpu", 4 * KiB), 43.9), flash}},
-      {"mixed_cpu_npu_flash", {capped(stream("cpu", 16 * KiB), 24), capped(stream("npu", 0), 56), flash}},
-      {"pointer_chase", {chase}},
+      {"write_sequential", {writing(stream("writer", 0))}},
+      {"write_strided_64b_256b", {writing(stream("writer", 64, 256))}},
+      {"write_random_32b", {writing(stream("writer", 32))}},
+      {"write_random_256b", {writing(stream("writer", 256))}},
+      {"write_chunks_4kib", {writing(stream("writer", 4 * KiB))}},
+      {"write_chunks_16kib", {writing(stream("writer", 16 * KiB))}},
+      {"kernel_writes_2_percent", {kernel("kernel", 0.02)}},
+      {"kernel_writes_10_percent", {kernel("kernel", 0.1)}},
+      {"kernel_writes_25_percent", {kernel("kernel", 0.25)}},
+      {"copy", {kernel("kernel", 0.5)}},
+      {"mixed_cpu_npu", {cpu, npu}},
+      {"mixed_cpu_flash", {cpu, flash}},
+      {"mixed_cpu_npu_flash", {capped(stream("cpu", 16 * KiB), 24), npu, flash}},
+      {"mixed_npu_random", {npu, capped(stream("cpu", 64), 4)}},
+      {"mixed_npu_kernel", {npu, capped(kernel("cpu", 0.1), 20)}},
+      {"mixed_cores", {}},
+      {"pointer_chase", {{.name = "chase", .chunk = 32}}},
+      {"line_after_line", {{.name = "walk"}}},
   };
+  for (const char* core : {"core0", "core1", "core2", "core3"}) patterns[patterns.size() - 3].agents.push_back(capped(stream(core, 0), 14));
+  patterns[patterns.size() - 3].agents.push_back(npu);
+  return patterns;
 }
 
 }  // namespace vitro::hw

@@ -1,5 +1,6 @@
 // What a DRAM part is: its organisation and its timing, in clock cycles of the command clock CK (WCK:CK = 4:1).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -56,6 +57,11 @@ struct DramPart {
   DramOrganisation organisation;
   Provenance kind;  // of the timing; `scaled` where no JEDEC-quoted set is public
   std::string_view source;
+
+  // What lies between the part and its agents, when a line that finds another row open takes `latency` through it all.
+  Picoseconds fabric(Picoseconds latency) const {
+    return std::max(Picoseconds(0), latency - timing.clock * (timing.rp + timing.rcd + timing.read_latency() + 1));
+  }
 };
 const std::vector<DramPart>& dram_parts();
 const DramPart& dram_part(std::string_view name);  // Requires: it exists

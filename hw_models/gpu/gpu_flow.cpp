@@ -55,6 +55,7 @@ void FlowGpu::submit(const Work& work, Callback done) {
   traffic_ = {};
   traffic_.port = port_;
   traffic_.length = read + work.written_bytes;
+  traffic_.written = work.written_bytes;
   traffic_.pace = from_seconds(seconds);
   context_.at(context_.now() + kernel_overhead_, {device_, kStart}, [this] {
     dram_.submit(traffic_, [this] {

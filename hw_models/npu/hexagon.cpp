@@ -18,7 +18,7 @@ void MemoryPorts::move(Path path, Bytes read, Bytes written, Picoseconds pace, C
   DramRequest request;
   request.port = path == Path::dma ? dma_ : l2_;
   request.length = read + written;
-  request.write = read == 0 && written > 0;
+  request.written = written;
   request.pace = pace;
   dram_.submit(request, done);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "hw_models/ufs/parameters.hpp"
+
 namespace vitro::hw {
 namespace {
 
@@ -9,20 +11,6 @@ enum Kind : std::uint16_t { kDoorbell, kController };
 
 // What one grant of the link moves at most; later data of an older command waits no longer than this.
 constexpr std::uint32_t kBurst = 4;
-
-std::uint32_t count(const Params& params, std::string_view key) {
-  const double value = params.number(key);
-  if (value < 1 || value > 65536 || value != static_cast<std::uint32_t>(value)) {
-    throw ConfigError(fmt::format("{}.{}: {} is no count (expected a whole number from 1 to 65536)", params.path(), key, value));
-  }
-  return static_cast<std::uint32_t>(value);
-}
-
-BytesPerSecond rate(const Params& params, std::string_view key) {
-  const BytesPerSecond value = params.bandwidth(key);
-  if (!(value.value > 0)) throw ConfigError(fmt::format("{}.{}: 0 (expected more)", params.path(), key));
-  return value;
-}
 
 NandSpec nand_spec(const Params& params) {
   NandSpec spec;
@@ -77,7 +65,6 @@ WriteSpec write_spec(const Params& params) {
 DetailedUfs::DetailedUfs(const Site& site, const Params& params)
     : context_(site.context),
       dram_(*site.dram),
-      port_(site.port),
       device_(context_.device(site.name)),
       track_(context_.track("storage", "flash")),
       limits_{params.bytes("max_transfer"), count(params, "queue_depth") * count(params, "queues")},
@@ -89,8 +76,9 @@ DetailedUfs::DetailedUfs(const Site& site, const Params& params)
       queue_(context_, {device_, kDoorbell}, {count(params, "queues"), count(params, "queue_depth"), params.time("issuer_switch")},
              [this](std::uint32_t command) { enter(command); }),
       controller_(count(params, "controller_cores")),
-      map_(params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
-           [this](std::uint32_t command) { read(command); }),
+      map_(
+          params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
+          [this](std::uint32_t command) { read(command); }),
       ftl_(ftl_spec(params)),
       nand_(context_, device_, nand_spec(params)),
       write_path_(context_, device_, nand_, ftl_, write_spec(params)),
@@ -98,6 +86,8 @@ DetailedUfs::DetailedUfs(const Site& site, const Params& params)
       capacity_(capacity_sectors(params)) {
   if (!(link_.value > 0)) throw ConfigError(params.path() + ".protocol_efficiency: leaves the link no bandwidth");
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
+  up_.port = dram_.add_port({"flash reads", link_, site.port});
+  down_.port = dram_.add_port({"flash writes", link_, site.port});
 }
 
 Picoseconds DetailedUfs::issue_time(Hertz core_clock) const { return issue_fixed_ + from_seconds(issue_cycles_ / core_clock.value); }
@@ -106,8 +96,8 @@ void DetailedUfs::submit(const IoRequest& request, Callback done) {
   VITRO_CHECK(request.length > 0 && request.length <= limits_.max_transfer, "a UFS command moves 1 to max_transfer bytes");
   VITRO_CHECK(request.address % kPageSize == 0 && request.length % kPageSize == 0, "a UFS command moves whole blocks of 4 KiB");
   if ((request.address + request.length) / kPageSize > capacity_) {
-    throw RunError(fmt::format("storage: address {} is beyond the flash device's {}", request.address,
-                               format_bytes(capacity_ * kPageSize)));
+    throw RunError(
+        fmt::format("storage: address {} is beyond the flash device's {}", request.address, format_bytes(capacity_ * kPageSize)));
   }
   if (free_commands_.empty()) {
     free_commands_.push_back(static_cast<std::uint32_t>(commands_.size()));
@@ -225,7 +215,7 @@ void DetailedUfs::pump(Direction& direction) {
   const Bytes length = sectors * kPageSize;
   // One number for both, since a callback holds 24 bytes.
   const std::uint32_t burst = command * kBurst + (sectors - 1);
-  dram_.submit({port_, length, !target.request.write, transfer_time(length, link_)},
+  dram_.submit({direction.port, length, target.request.write ? 0 : length, transfer_time(length, link_)},
                [this, began = context_.now(), burst] { moved(burst / kBurst, burst % kBurst + 1, began); });
 }
 

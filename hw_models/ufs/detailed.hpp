@@ -35,8 +35,8 @@ class DetailedUfs final : public StorageModel, private NandClient {
   struct Command {
     IoRequest request;
     Callback done;
-    std::uint64_t order = 0;                 // of entry into the device
-    std::uint32_t ready = 0, moved = 0;      // sectors: here to be moved, and moved
+    std::uint64_t order = 0;             // of entry into the device
+    std::uint32_t ready = 0, moved = 0;  // sectors: here to be moved, and moved
     std::uint64_t first() const { return request.address / kPageSize; }
     std::uint32_t sectors() const { return static_cast<std::uint32_t>(request.length / kPageSize); }
   };
@@ -44,6 +44,7 @@ class DetailedUfs final : public StorageModel, private NandClient {
   struct Direction {
     std::set<std::pair<std::uint64_t, std::uint32_t>> waiting;  // (order, command)
     bool busy = false;
+    PortId port{};  // its DMA's own: a full-duplex link moves both directions at its rate
     Odometer moved;
   };
   struct NandRead {
@@ -67,7 +68,6 @@ class DetailedUfs final : public StorageModel, private NandClient {
 
   Context& context_;
   DramModel& dram_;
-  PortId port_;
   std::uint16_t device_;
   Track track_;
   StorageLimits limits_;

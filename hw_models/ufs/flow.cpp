@@ -2,21 +2,18 @@
 
 #include <algorithm>
 
+#include "hw_models/ufs/parameters.hpp"
+
 namespace vitro::hw {
 namespace {
 
 enum Kind : std::uint16_t { kDoorbell, kHandled, kMapPage, kMapped, kReady };
 
-std::uint32_t count(const Params& params, std::string_view key) {
+// A sensitivity run varies counts by fractions; the closed forms take what is whole of them.
+std::uint32_t whole_part(const Params& params, std::string_view key) {
   const double value = params.number(key);
   if (value < 1 || value > 65536) throw ConfigError(params.path() + "." + std::string(key) + ": must be 1 or more");
   return static_cast<std::uint32_t>(value);
-}
-
-BytesPerSecond rate(const Params& params, std::string_view key) {
-  const BytesPerSecond value = params.bandwidth(key);
-  if (!(value.value > 0)) throw ConfigError(params.path() + "." + std::string(key) + ": must be more than 0");
-  return value;
 }
 
 }  // namespace
@@ -24,10 +21,9 @@ BytesPerSecond rate(const Params& params, std::string_view key) {
 FlowUfs::FlowUfs(const Site& site, const Params& params)
     : context_(site.context),
       dram_(*site.dram),
-      port_(site.port),
       device_(context_.device(site.name)),
       track_(context_.track("storage", "flash")),
-      limits_{params.bytes("max_transfer"), count(params, "queue_depth") * count(params, "queues")},
+      limits_{params.bytes("max_transfer"), whole_part(params, "queue_depth") * whole_part(params, "queues")},
       issue_cycles_(params.number("issue_cycles")),
       issue_fixed_(params.time("issue_fixed")),
       latency_sequential_(params.time("latency_sequential")),
@@ -42,15 +38,19 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       fold_bandwidth_(params.bandwidth("fold_bandwidth")),
       slc_buffer_(static_cast<double>(params.bytes("slc_buffer"))),
       write_memory_(static_cast<double>(params.bytes("write_memory"))),
-      queue_(context_, {device_, kDoorbell}, {count(params, "queues"), count(params, "queue_depth"), params.time("issuer_switch")},
+      queue_(context_, {device_, kDoorbell},
+             {whole_part(params, "queues"), whole_part(params, "queue_depth"), params.time("issuer_switch")},
              [this](std::uint32_t command) { enter(command); }),
-      controller_(count(params, "controller_cores")),
-      dies_({count(params, "media_channels"), count(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
+      controller_(whole_part(params, "controller_cores")),
+      dies_({whole_part(params, "media_channels"), whole_part(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
              rate(params, "media_bandwidth"), link_}),
-      map_(params.bytes("map_cache_reach"), count(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
-           [this](std::uint32_t command) { read(command); }) {
+      map_(
+          params.bytes("map_cache_reach"), whole_part(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
+          [this](std::uint32_t command) { read(command); }) {
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
   if (params.bytes("media_unit") < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
+  up_.port = dram_.add_port({"flash reads", link_, site.port});
+  down_.port = dram_.add_port({"flash writes", link_, site.port});
 }
 
 Picoseconds FlowUfs::issue_time(Hertz core_clock) const { return issue_fixed_ + from_seconds(issue_cycles_ / core_clock.value); }
@@ -127,7 +127,7 @@ void FlowUfs::pump(Direction& direction) {
   direction.began = context_.now();
   const IoRequest& request = commands_[command].request;
   const Picoseconds pace = request.write ? write_pace(request.length) : transfer_time(request.length, link_);
-  dram_.submit({port_, request.length, !request.write, pace}, [this, command] { finish(command); });
+  dram_.submit({direction.port, request.length, request.write ? 0 : request.length, pace}, [this, command] { finish(command); });
 }
 
 void FlowUfs::finish(std::uint32_t command) {

@@ -39,6 +39,7 @@ class FlowUfs final : public StorageModel {
   struct Direction {
     std::deque<std::uint32_t> waiting;
     bool busy = false;
+    PortId port{};  // its DMA's own: a full-duplex link moves both directions at its rate
     Picoseconds began{0};
     Odometer moved;
   };
@@ -53,7 +54,6 @@ class FlowUfs final : public StorageModel {
 
   Context& context_;
   DramModel& dram_;
-  PortId port_;
   std::uint16_t device_;
   Track track_;
   StorageLimits limits_;
@@ -71,7 +71,7 @@ class FlowUfs final : public StorageModel {
   std::vector<Command> commands_;
   std::vector<std::uint32_t> free_;
   Direction up_, down_;
-  double in_slc_ = 0;  // bytes that wait for folding
+  double in_slc_ = 0;                        // bytes that wait for folding
   Picoseconds last_end_{0}, programmed_{0};  // when what was written so far is in flash
 };
 

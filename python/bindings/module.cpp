@@ -27,6 +27,7 @@
 #include "python_models.hpp"
 #include "sim/bench.hpp"
 #include "sim/characterize/characterize.hpp"
+#include "sim/characterize/cross_fidelity.hpp"
 #include "sim/machines.hpp"
 
 namespace py = pybind11;
@@ -167,6 +168,22 @@ std::string characterize_probe(const std::string& device, const std::string& pro
   return Json{{"measures", measures}, {"assumed_parameters", result.assumed_parameters}, {"event_hash", result.event_hash}}.dump();
 }
 
+std::string cross_fidelity_plan(const std::string& device) {
+  const sim::CrossFidelityPlan plan = sim::cross_fidelity_plan(device_tree(device));
+  Json cases = Json::array(), without = Json::array();
+  for (const sim::CrossFidelityCase& c : plan.cases) cases.push_back({c.part, c.name});
+  for (const auto& [part, why] : plan.without_twin) without.push_back({{"part", part}, {"why", why}});
+  return Json{{"cases", cases}, {"without_twin", without}}.dump();
+}
+
+std::string cross_fidelity(const std::string& device, const std::string& part, const std::string& name) {
+  Json rows = Json::array();
+  for (const sim::CrossFidelityRow& row : sim::cross_fidelity(device_tree(device), {part, name})) {
+    rows.push_back({{"id", row.id}, {"unit", row.unit}, {"detailed", row.detailed}, {"other", row.other}, {"reference", row.reference}});
+  }
+  return rows.dump();
+}
+
 // Wall time and the highest resident set of this process beside the result: one run per process.
 std::string bench_run(const std::string& source, const std::string& name, const std::vector<std::string>& overrides) {
   const Experiment experiment = compose(source, name, true, overrides, "");
@@ -226,6 +243,8 @@ PYBIND11_MODULE(_vitro, m) {
         py::arg("paced"), free_gil);
   m.def("load_yaml", [](const std::string& path) { return load_yaml(path).to_json(); }, py::arg("path"));
   m.def("characterize_probe", &characterize_probe, py::arg("device"), py::arg("probe"), py::arg("args"), free_gil);
+  m.def("cross_fidelity_plan", &cross_fidelity_plan, py::arg("device"), free_gil);
+  m.def("cross_fidelity", &cross_fidelity, py::arg("device"), py::arg("part"), py::arg("name"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);

@@ -143,7 +143,7 @@ class PythonDram final : public hw::DramModel {
     const Port& port = ports_[static_cast<std::size_t>(request.port)];
     const Picoseconds end = model_.serve(now, SeenDramRequest{port.name, port.cap, request});
     settle();
-    Moving moving{0, request.length, request.write, done};
+    Moving moving{0, request.length, request.written, done};
     if (end > now) {
       moving.rate = static_cast<double>(request.length) / to_seconds(end - now);
     } else {
@@ -174,7 +174,7 @@ class PythonDram final : public hw::DramModel {
   struct Moving {  // evenly from submission to completion
     double rate = 0;
     Bytes length = 0;
-    bool write = false;
+    Bytes written = 0;
     hw::Callback done;
   };
 
@@ -187,7 +187,8 @@ class PythonDram final : public hw::DramModel {
     settle();
     const Moving ended = std::exchange(moving_[slot], {});
     rate_ = --busy_ == 0 ? 0 : rate_ - ended.rate;  // at rest no rounding is left over
-    (ended.write ? totals_.bytes_written : totals_.bytes_read) += static_cast<double>(ended.length);
+    totals_.bytes_written += static_cast<double>(ended.written);
+    totals_.bytes_read += static_cast<double>(ended.length - ended.written);
     hw::Callback done = ended.done;
     done();
   }
@@ -223,7 +224,7 @@ class PythonStorage final : public hw::StorageModel {
     const Picoseconds pace = model_.serve(now, request) - now;
     const std::uint32_t slot = free_slot(commands_);
     commands_[slot] = {request.length, done};
-    dram_.submit({.port = port_, .length = request.length, .write = !request.write, .pace = pace}, [this, slot] { finish(slot); });
+    dram_.submit({.port = port_, .length = request.length, .written = request.write ? 0 : request.length, .pace = pace}, [this, slot] { finish(slot); });
   }
   double bytes_moved(Picoseconds begin, Picoseconds end) override { return moved_.sum(begin, end); }
 
@@ -294,7 +295,7 @@ void bind_model_types(py::module_& m) {
       .def_readonly("port", &SeenDramRequest::port)
       .def_readonly("cap", &SeenDramRequest::cap)
       .def_property_readonly("length", of(&hw::DramRequest::length))
-      .def_property_readonly("write", of(&hw::DramRequest::write))
+      .def_property_readonly("written", of(&hw::DramRequest::written))
       .def_property_readonly("chunk", of(&hw::DramRequest::chunk))
       .def_property_readonly("stride", of(&hw::DramRequest::stride))
       .def_property_readonly("pace_ps", [](const SeenDramRequest& seen) { return seen.request.pace.count(); })

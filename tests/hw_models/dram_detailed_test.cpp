@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "hw_models/dram/detailed.hpp"
 #include "hw_models/event_loop.hpp"
 
@@ -64,7 +66,7 @@ TEST(DetailedDram, no_request_ends_before_its_pace_or_the_fabric) {
   Dram dram({{0}, 512, Picoseconds(50'000)});
   const PortId port = dram.model->add_port({"a", {20e9}});
   Picoseconds paced{0}, quick{0};
-  dram.move({port, 4096, false, 10 * kUs}, &paced);
+  dram.move({port, 4096, 0, 10 * kUs}, &paced);
   dram.run();
   EXPECT_GE(paced, 10 * kUs);
   EXPECT_LT(paced, 10 * kUs + kUs / 10);
@@ -83,8 +85,9 @@ TEST(DetailedDram, all_bytes_of_random_traffic_arrive_once) {
   double sum = 0;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     dram.loop.run_until(dram.loop.now() + Picoseconds(static_cast<std::int64_t>(rng.below(400'000))));
-    DramRequest request{ports[rng.below(4)], 1 + rng.below(20'000), i % 3 == 0,
-                        Picoseconds(static_cast<std::int64_t>(rng.below(2'000'000)))};
+    DramRequest request{ports[rng.below(4)], 1 + rng.below(20'000)};
+    request.written = i % 3 == 0 ? request.length : i % 3 == 1 ? rng.below(request.length) : 0;
+    request.pace = Picoseconds(static_cast<std::int64_t>(rng.below(2'000'000)));
     if (i % 4 == 1) request.chunk = 100 + rng.below(5000);
     if (i % 4 == 2) {
       request.address = rng.below(1'000'000);
@@ -102,12 +105,25 @@ TEST(DetailedDram, all_bytes_of_random_traffic_arrive_once) {
   EXPECT_LE(dram.model->peak_rate(Picoseconds(0), dram.loop.now()), dram.channels->peak().value);
 }
 
+TEST(DetailedDram, written_bytes_of_a_request_count_as_such_and_turn_the_bus) {
+  std::array<Picoseconds, 3> ends{};
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    Dram dram;
+    dram.move({dram.model->add_port({"a", {200e9}}), 1'000'000, i * 250'000}, &ends[i]);
+    dram.run();
+    EXPECT_NEAR(dram.model->totals().bytes_written, i * 250'000.0, 1e-3);
+    EXPECT_NEAR(static_cast<double>(dram.channels->counts().writes) * 32, i * 250'000.0, 32);
+  }
+  EXPECT_LT(1.1 * seconds(ends[0]), seconds(ends[1]));
+  EXPECT_LT(ends[1], ends[2]);
+}
+
 TEST(DetailedDram, a_total_below_the_parts_own_holds_for_all_ports_together) {
   Dram dram({{10e9}, 512, {}});
   const PortId a = dram.model->add_port({"a", {40e9}}), b = dram.model->add_port({"b", {40e9}});
   Picoseconds end_a{0}, end_b{0};
   dram.move({a, 500'000}, &end_a);
-  dram.move({b, 500'000, true}, &end_b);
+  dram.move({b, 500'000, 500'000}, &end_b);
   dram.run();
   EXPECT_NEAR(1e6 / seconds(std::max(end_a, end_b)), 10e9, 0.1e9);
 }

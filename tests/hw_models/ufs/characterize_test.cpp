@@ -1,5 +1,6 @@
 #include "hw_models/ufs/characterize.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "hw_models/ufs/figures.hpp"
@@ -68,10 +69,12 @@ TEST_P(Twins, agree_on_writes) {
   }
 }
 
-// The two copies of the phone's storage, one to compose and one to read, do not drift apart.
-TEST(Oneplus12, has_the_storage_of_the_preset) {
-  const Node device = load_yaml(std::string(VITRO_SOURCE_DIR) + "/configs/devices/oneplus12.yaml");
-  EXPECT_EQ(device.find("ufs")->to_json(), load_yaml(std::string(VITRO_SOURCE_DIR) + "/configs/storage/ufs4_0.yaml").to_json());
+// The two copies of a device's storage, one to compose and one to read, do not drift apart.
+TEST(Devices, have_the_storage_of_their_preset) {
+  for (const auto& [device, storage] : {std::pair("oneplus12", "ufs4_0"), {"pc_nvme", "nvme"}}) {
+    const Node tree = load_yaml(fmt::format("{}/configs/devices/{}.yaml", VITRO_SOURCE_DIR, device));
+    EXPECT_EQ(tree.find("ufs")->to_json(), load_yaml(fmt::format("{}/configs/storage/{}.yaml", VITRO_SOURCE_DIR, storage)).to_json());
+  }
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
+#include "hw_models/dram/flow.hpp"
+
 #include <gtest/gtest.h>
 
-#include "hw_models/dram/flow.hpp"
-#include "hw_models/ufs/parameters.hpp"
+#include <set>
+
 #include "hw_models/ufs/flow.hpp"
+#include "hw_models/ufs/parameters.hpp"
 #include "tests/hw_models/context.hpp"
 
 namespace vitro::hw {
@@ -51,6 +54,40 @@ struct Ufs {
   std::unique_ptr<FlowUfs> model;
   std::vector<Picoseconds> ends;
 };
+
+// Remembers through which port bytes came; moves them at once.
+class RecordingDram final : public DramModel {
+ public:
+  explicit RecordingDram(Context& context) : context_(context) {}
+  PortId add_port(const PortSpec& spec) override {
+    caps.push_back(spec.cap.value);
+    return PortId(caps.size());
+  }
+  void submit(const DramRequest& request, Callback done) override {
+    (request.written > 0 ? written : read).insert(request.port);
+    context_.at(context_.now(), {}, done);
+  }
+  DramTotals totals() override { return {}; }
+  double bytes_moved(Picoseconds, Picoseconds) override { return 0; }
+  double peak_rate(Picoseconds, Picoseconds) override { return 0; }
+
+  std::vector<double> caps;  // of port 1, 2 ...
+  std::set<PortId> read, written;
+
+ private:
+  Context& context_;
+};
+
+TEST(FlowUfs, each_direction_of_the_link_has_a_port_and_its_whole_rate) {
+  Ufs ufs;
+  RecordingDram dram(ufs.context);
+  FlowUfs model({ufs.context, "ufs", &dram, kMemoryController}, ufs.params);
+  for (const bool write : {false, true}) model.submit({0, 4096, write, false, 0}, [] {});
+  ufs.context.run();
+  EXPECT_EQ(dram.caps, (std::vector{4.096e9, 4.096e9}));
+  ASSERT_TRUE(dram.read.size() == 1 && dram.written.size() == 1);  // a read of flash is written to memory
+  EXPECT_NE(*dram.read.begin(), *dram.written.begin());
+}
 
 TEST(FlowUfs, latency_overlaps_and_transfers_do_not) {
   Ufs ufs;
@@ -164,8 +201,9 @@ TEST(FlowUfs, writes_run_at_their_own_bandwidth) {
 }
 
 TEST(FlowUfs, writes_go_at_the_link_until_the_memory_is_full_and_at_tlc_when_the_buffer_is) {
-  Ufs ufs("latency_write: 0 us, write_memory: 8 KiB, slc_buffer: 16 KiB, write_bandwidth_sustained: 0.4096 GB/s, "
-          "fold_bandwidth: 4.096 GB/s");
+  Ufs ufs(
+      "latency_write: 0 us, write_memory: 8 KiB, slc_buffer: 16 KiB, write_bandwidth_sustained: 0.4096 GB/s, "
+      "fold_bandwidth: 4.096 GB/s");
   for (unsigned i = 0; i < 8; ++i) ufs.read(4096 * i, false, 0, true);
   ufs.context.run();
   // Programming 4 KiB takes 2 us to SLC and 10 us to TLC; memory holds two of them.

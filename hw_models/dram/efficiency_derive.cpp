@@ -1,0 +1,176 @@
+// The characterisation run behind efficiency_table.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "hw_models/dram/detailed.hpp"
+#include "hw_models/dram/efficiency.hpp"
+#include "hw_models/dram/probe.hpp"
+
+namespace vitro::hw {
+namespace {
+
+constexpr Picoseconds kWarmUp{5'000'000}, kWindow{40'000'000}, kShortWindow{20'000'000};
+constexpr Bytes kChunks[] = {32, 64, 128, 256, 512, KiB, 2 * KiB, 4 * KiB, 8 * KiB, 16 * KiB, 64 * KiB};
+constexpr Bytes kStridedChunks[] = {64, 256, KiB, 4 * KiB};
+constexpr Bytes kMaxStride = MiB;
+constexpr Bytes kUneven[] = {3, 5, 9, 17, 33, 65, 129, 257};  // times the chunk
+constexpr std::size_t kAgents[] = {2, 3, 4, 8, 16};
+// Other places for the agents' data: with one alone the total of streams may be off by a tenth, by luck with their banks.
+constexpr Bytes kRanges[] = {1024 * MiB, 960 * MiB, 896 * MiB, 832 * MiB, 768 * MiB, 704 * MiB};
+constexpr double kWriterCaps[] = {0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 2};
+constexpr double kWriteShares[] = {0.02, 0.05, 0.1, 0.25, 0.4};
+constexpr double kLoads[] = {0.125, 0.25, 0.375, 0.5, 0.75};  // of what small chunks alone would reach
+constexpr Bytes kSmall = 64;
+
+class Derivation {
+ public:
+  Derivation(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy)
+      : part_(part), mapping_(mapping), policy_(policy), sequential_(run({stream(0)}).gb_per_s) {}
+
+  FlowEfficiency result() {
+    add("sequential", sequential_ * 1e9);
+    patterns();
+    agents();
+    queued();
+    turns();
+    latencies();
+    return {entries_, std::string(part_.name)};
+  }
+
+ private:
+  static DramAgent stream(Bytes chunk, Bytes stride = 0, double writes = 0) {
+    const Bytes request = std::max<Bytes>(chunk, chunk == 0 ? 4 * KiB : 32);
+    const auto outstanding = static_cast<std::uint32_t>(std::clamp<Bytes>(32 * KiB / request, 8, 512));
+    return {.name = "agent", .request = request, .outstanding = outstanding, .chunk = chunk, .stride = stride, .writes = writes};
+  }
+  static DramAgent capped(DramAgent agent, double gb_per_s) {
+    agent.cap = {gb_per_s * 1e9};
+    return agent;
+  }
+
+  DramProbeResult run(const std::vector<DramAgent>& agents, Picoseconds window = kWindow) const {
+    EventLoop loop;
+    auto channels = std::make_unique<DramChannels>(loop, 1, part_.timing, part_.organisation, mapping_, policy_);
+    DetailedDram dram({loop, "dram"}, std::move(channels), {});
+    return probe(dram, loop, agents, kWarmUp, window);
+  }
+  // Mean of measure(result) over several placements.
+  template <class Measure>
+  double mean(std::vector<DramAgent> agents, Measure measure) const {
+    double sum = 0;
+    for (const Bytes range : kRanges) {
+      for (DramAgent& agent : agents) agent.range = range;
+      sum += measure(run(agents, kShortWindow));
+    }
+    return sum / std::size(kRanges);
+  }
+  static double total(const DramProbeResult& result) { return result.gb_per_s; }
+
+  void add(std::string key, double value) { entries_.emplace_back(std::move(key), value); }
+
+  void patterns() {
+    for (const Bytes chunk : kChunks) add(fmt::format("chunk.{}", chunk), run({stream(chunk)}).gb_per_s / sequential_);
+    const double writes = run({stream(0, 0, 1)}).gb_per_s / sequential_;
+    add("sequential_write", writes);
+    for (const Bytes chunk : kChunks) add(fmt::format("write_chunk.{}", chunk), run({stream(chunk, 0, 1)}).gb_per_s / sequential_);
+    add("strided_write", run({stream(64, 256, 1)}).gb_per_s / run({stream(64, 256)}).gb_per_s);
+    for (const Bytes chunk : kStridedChunks) {
+      const auto strided = [&](Bytes stride) {
+        add(fmt::format("strided.{}/{}", chunk, stride), run({stream(chunk, stride)}).gb_per_s / sequential_);
+      };
+      for (Bytes stride = 2 * chunk; stride <= kMaxStride; stride *= 2) strided(stride);
+      for (const Bytes times : kUneven) strided(times * chunk);
+    }
+  }
+
+  void agents() {
+    add("agents.1", 1);
+    for (const std::size_t count : kAgents) {
+      // Streams; every other one in chunks, as cores beside an NPU; all in chunks.
+      double sum = 0;
+      for (const auto& [even, odd] : {std::pair<Bytes, Bytes>{0, 0}, {0, 4 * KiB}, {16 * KiB, 16 * KiB}}) {
+        std::vector<DramAgent> agents;
+        for (std::size_t i = 0; i < count; ++i) agents.push_back(stream(i % 2 == 0 ? even : odd));
+        sum += mean(agents, total);
+      }
+      add(fmt::format("agents.{}", count), sum / 3 / sequential_);
+    }
+  }
+
+  // A stream, and beside it small chunks at random, held to a part of what they could take alone.
+  void queued() {
+    const double alone = run({stream(kSmall)}).gb_per_s;
+    for (const double load : kLoads) {
+      const double lost = mean({stream(0), capped(stream(kSmall), load * alone)}, [&](const DramProbeResult& both) {
+        const double small = both.agents[1].gb_per_s, bus = both.gb_per_s / sequential_;
+        return (1 - bus) / (small / alone - small / sequential_);
+      });
+      add(fmt::format("queued.{}", load), std::clamp(lost, 0.01, 1.0));
+    }
+    add("queued.1", 1);
+  }
+
+  // A stream or chunks, and beside it a stream of writes: what is lost beyond the time that each takes alone.
+  // Averaged with requests that do both; beyond some share only those are left, since writes then starve the reads of others.
+  void turns() {
+    const double writing = run({stream(0, 0, 1)}).gb_per_s;
+    std::vector<std::pair<double, double>> points{{0, 1}};  // share, kept
+    for (const double cap : kWriterCaps) {
+      double share = 0, kept = 0;
+      for (const Bytes chunk : {Bytes{0}, 4 * KiB}) {
+        const double reading = chunk == 0 ? sequential_ : run({stream(chunk)}).gb_per_s;
+        const auto agents = std::vector{stream(chunk), capped(stream(0, 0, 1), cap * sequential_)};
+        share += mean(agents, [](const DramProbeResult& r) { return r.agents[1].gb_per_s / r.gb_per_s; }) / 2;
+        kept += mean(agents,
+                     [&](const DramProbeResult& r) {
+                       const double lost = 1 - (r.gb_per_s - r.agents[1].gb_per_s) / reading - r.agents[1].gb_per_s / writing;
+                       return 1 / (1 + lost * sequential_ / r.gb_per_s);
+                     }) /
+                2;
+      }
+      points.emplace_back(share, kept);
+    }
+    add("turns.0", 1);
+    for (const double share : kWriteShares) {
+      const auto above = std::find_if(points.begin() + 1, points.end() - 1, [share](const auto& p) { return p.first >= share; });
+      const auto below = std::prev(above);
+      const double beside = below->second + (above->second - below->second) * (share - below->first) / (above->first - below->first);
+      add(fmt::format("turns.{}", share), (beside + kept_by_copies(share, writing)) / 2);
+    }
+    for (const double written : {0.5, 0.75}) add(fmt::format("turns.{}", written), kept_by_copies(written, writing));
+    add("turns.1", 1);
+  }
+  // Requests that write this share of their bytes, far from where they read.
+  double kept_by_copies(double written, double writing) const {
+    DramAgent copy = stream(0);
+    copy.request = 256 * KiB;
+    copy.outstanding = 2;
+    copy.written = written;
+    return mean({copy}, [&](const DramProbeResult& r) {
+      const double lost = 1 - r.gb_per_s * ((1 - written) / sequential_ + written / writing);
+      return 1 / (1 + lost * sequential_ / r.gb_per_s);
+    });
+  }
+
+  void latencies() {
+    const auto latency = [](const DramProbeResult& result) { return result.agents[0].mean_latency_ns; };
+    add("latency_random_ns", mean({{.name = "chase", .chunk = 32}}, latency));
+    add("latency_sequential_ns", mean({{.name = "walk"}}, latency));
+  }
+
+  const DramPart& part_;
+  std::string_view mapping_;
+  ControllerPolicy policy_;
+  double sequential_;
+  FlowEfficiency::Entries entries_;
+};
+
+}  // namespace
+
+FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy) {
+  return Derivation(part, mapping, policy).result();
+}
+
+}  // namespace vitro::hw

@@ -1,0 +1,92 @@
+#include "sim/characterize/cross_fidelity.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hw_models/dram/characterize.hpp"
+#include "hw_models/dram/probe.hpp"
+#include "hw_models/ufs/twins.hpp"
+
+namespace vitro::sim {
+namespace {
+
+struct Source {
+  std::string_view part, family;
+  std::string (*objection)(const Node& block);  // why this block has no twins; empty: it has
+  std::vector<std::string> (*cases)();
+  std::vector<CrossFidelityRow> (*rows)(const Node& block, const std::string& name);
+};
+
+constexpr const char* kReference = "public_simulator";
+
+std::string dram_objection(const Node& block) {
+  const Node* part = block.find("part");
+  const bool named = part != nullptr && part->is_scalar() && part->text() != "none";
+  return named ? "" : "dram.part is not stated: a flow model without a part has no detailed twin";
+}
+
+std::vector<std::string> dram_cases() {
+  std::vector<std::string> names{kReference};
+  for (const hw::DramPattern& pattern : hw::dram_patterns()) names.push_back(pattern.name);
+  return names;
+}
+
+std::vector<CrossFidelityRow> dram_rows(const Node& block, const std::string& name) {
+  std::vector<CrossFidelityRow> rows;
+  if (name == kReference) {
+    for (const hw::DramReferenceRow& row : hw::dram_reference_rows()) rows.push_back({row.id, row.unit, row.simulated, row.expected, true});
+    return rows;
+  }
+  const std::vector<hw::DramTwinRow> twins = hw::dram_twins(block, name);
+  rows.push_back({name, "GB/s", twins[0].detailed, twins[0].flow});
+  // Of one agent alone the total says it all.
+  for (std::size_t i = 1; i < twins.size() && twins.size() > 2; ++i) {
+    rows.push_back({fmt::format("{}.{}", name, twins[i].agent), "GB/s", twins[i].detailed, twins[i].flow});
+  }
+  return rows;
+}
+
+std::vector<CrossFidelityRow> ufs_rows(const Node& block, const std::string& name) {
+  std::vector<CrossFidelityRow> rows;
+  for (const hw::StorageTwinRow& row : hw::storage_twins(block, name)) rows.push_back({row.id, row.unit, row.detailed, row.flow});
+  return rows;
+}
+
+constexpr Source kSources[] = {
+    {"dram", "lpddr", dram_objection, dram_cases, dram_rows},
+    {"ufs", "ufs", [](const Node&) { return std::string(); }, hw::storage_twin_cases, ufs_rows},
+};
+
+// A block of our own family; another model need not have two fidelities.
+std::string objection(const Source& source, const Node* block) {
+  if (block == nullptr) return fmt::format("the device has no {}", source.part);
+  const Node* model = block->find("model");
+  if (model != nullptr && (!model->is_scalar() || model->text() != source.family)) return "a model of another family";
+  return source.objection(*block);
+}
+
+}  // namespace
+
+CrossFidelityPlan cross_fidelity_plan(const Node& device) {
+  CrossFidelityPlan plan;
+  for (const Source& source : kSources) {
+    const std::string why = objection(source, device.find(source.part));
+    if (!why.empty()) {
+      plan.without_twin.emplace_back(source.part, why);
+      continue;
+    }
+    for (std::string& name : source.cases()) plan.cases.push_back({std::string(source.part), std::move(name)});
+  }
+  return plan;
+}
+
+std::vector<CrossFidelityRow> cross_fidelity(const Node& device, const CrossFidelityCase& what) {
+  const auto source = std::find_if(std::begin(kSources), std::end(kSources), [&](const Source& s) { return s.part == what.part; });
+  if (source == std::end(kSources)) throw ConfigError(fmt::format("cross-fidelity: \"{}\" has no twins", what.part));
+  const std::string why = objection(*source, device.find(what.part));
+  if (!why.empty()) throw ConfigError(fmt::format("cross-fidelity: {}: {}", what.part, why));
+  return source->rows(*device.find(what.part), what.name);
+}
+
+}  // namespace vitro::sim

@@ -1,0 +1,39 @@
+"""Flow models stay beside their detailed twins, and a device that has none says so."""
+import pytest
+from conftest import ROOT
+from vitro import cross_fidelity
+
+DEVICE = ROOT / "configs" / "devices" / "oneplus12.yaml"
+
+
+@pytest.mark.parametrize("part, some", [("dram", {"sequential", "strided_64b_4kib", "random_32b", "chunks_4kib", "chunks_16kib",
+                                                  "write_sequential", "mixed_cpu_npu.npu", "pointer_chase"}),
+                                        ("ufs", {"random_4kib_range_128mib_depth_32_big", "pi2_ufs4_seq_read_512kb"})])
+def test_the_phones_twins_agree(native, part, some):
+    answer = native("characterize", DEVICE, "--cross-fidelity", "--only", part, "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["schema"] == "vitro.cross_fidelity/1"
+    rows = {row["id"]: row for row in answer.json["rows"]}
+    assert some <= set(rows) and {row["part"] for row in rows.values()} == {part}
+    assert all(row["flow"] > 0 and row["detailed"] > 0 for row in rows.values())
+    assert not [key for key, row in rows.items() if not row["ok"]]
+    assert all(row["ok"] == (abs(row["flow"] / row["detailed"] - 1) <= 0.05) for row in rows.values())
+    assert len(answer.json["reference"]) == (10 if part == "dram" else 0)
+    assert all(row["ok"] for row in answer.json["reference"])
+
+
+def test_memory_without_a_part_is_named(native):
+    text = "\n".join(line for line in DEVICE.read_text().splitlines() if not line.startswith("  part:"))
+    answer = native("characterize", native.write(text, "device.yaml"), "--cross-fidelity", "--only", "dram", "--json")
+    assert answer.code == 0 and answer.json["rows"] == []
+    assert "dram.part" in answer.json["without_twin"][0]["why"]
+
+
+def test_a_difference_beyond_five_percent_is_off():
+    assert not cross_fidelity._twin({"part": "dram", "id": "a", "unit": "GB/s", "detailed": 100, "other": 106})["ok"]
+    assert cross_fidelity._reference({"part": "dram", "id": "a", "unit": "ns", "detailed": 96, "other": 100})["ok"]
+
+
+def test_wrong_combinations_are_exit_2(native):
+    assert native("characterize", DEVICE, "--cross-fidelity", "--sensitivity").code == 2
+    assert native("characterize", DEVICE, "--cross-fidelity", "--only", "dragons").code == 2
