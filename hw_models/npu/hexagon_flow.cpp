@@ -57,8 +57,13 @@ double pipeline_seconds(const TilePlanner& planner, const TilePlan& plan) {
   return seconds;
 }
 
+// The DMA engine moves whole groups, in and out by turns: memory sees long runs of reads and of writes, not a mixture.
 void FlowHexagon::start(const TilePlan& plan) {
-  ports_.move(plan.path, plan.read(), plan.written(), from_seconds(pipeline_seconds(planner_, plan)), [this] { end(); });
+  const Picoseconds pace = from_seconds(pipeline_seconds(planner_, plan));
+  const Bytes read = plan.read(), written = plan.written();
+  if (read == 0 || written == 0) return ports_.move(plan.path, read, written, pace, [this] { end(); });
+  out_ = {plan.path, written, from_seconds(to_seconds(pace) * static_cast<double>(written) / static_cast<double>(read + written))};
+  ports_.move(plan.path, read, 0, pace - out_.pace, [this] { ports_.move(out_.path, 0, out_.bytes, out_.pace, [this] { end(); }); });
 }
 
 }  // namespace vitro::hw

@@ -31,9 +31,9 @@ std::unique_ptr<DramChannels> channels(Context& context) {
 struct Traffic {
   Traffic(Context& on, DetailedDram& dram) : context(on) {
     const PortId port = dram.add_port({"a", {1e12}});
-    dram.submit({port, 64 * KiB, false, Picoseconds(0), 0}, [this] { ends[0] = context.now(); });
-    dram.submit({port, 16 * KiB, true, Picoseconds(0), GiB}, [this] { ends[1] = context.now(); });
-    dram.submit({port, 8 * KiB, false, Picoseconds(0), 4096, 64, 4096}, [this] { ends[2] = context.now(); });
+    dram.submit({port, 64 * KiB, 0, Picoseconds(0), 0}, [this] { ends[0] = context.now(); });
+    dram.submit({port, 16 * KiB, 16 * KiB, Picoseconds(0), GiB}, [this] { ends[1] = context.now(); });
+    dram.submit({port, 8 * KiB, 0, Picoseconds(0), 4096, 64, 4096}, [this] { ends[2] = context.now(); });
   }
   Context& context;
   std::array<Picoseconds, 3> ends{};
