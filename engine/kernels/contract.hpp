@@ -1,9 +1,10 @@
 // What each operator means: operand order, shapes and the use of KernelCall::params. B and R are row counts, all activations
 // float32 row-major. Kernels read whole operands and write only their slice of the output. Where an operator needs
 // positions, B is the size of call.batch. check_call() holds a call against this before a kernel runs.
-// KernelCall::rows (matmul, glu) holds row numbers of the whole operand, ascending, all inside the slice; other elements of
-// the output stay as they are. KernelCall::places (matmul, accumulate) says where in the first operand's memory each of
-// these rows lies; the operand's shape is then that of the matrix whose rows they are. A vector [D] may also be written [1, D]; q, k and v may have heads and dim folded.
+// KernelCall::rows (matmul, glu, select, accumulate) holds row numbers of the whole operand, ascending, all inside the slice;
+// other elements of the output stay as they are. KernelCall::places (matmul, accumulate) says where in the first operand's
+// memory each of these rows lies; the operand's shape is then that of the matrix whose rows they are. A vector [D] may also
+// be written [1, D]; q, k and v may have heads and dim folded.
 #pragma once
 #include "engine/machine/kernel_call.hpp"
 
@@ -14,6 +15,7 @@ enum class RopeStyle : std::uint8_t { interleaved, half_split };  // pairs (2i, 
 
 // What select reads: the truth, or a guess at it. It tells a Function that draws or replays which of the two is asked for.
 enum class SelectOf : std::uint8_t { gate, predictor };
+inline SelectOf select_of(const KernelCall& call) { return static_cast<SelectOf>(call.params[2]); }  // Requires: Op::select
 
 namespace contract {
 
