@@ -8,13 +8,20 @@
 namespace vitro::sim {
 namespace {
 
-bool overlap(const View& a, const View& b) {
+bool overlap(const View& a, Bytes a_bytes, const View& b) {
   if (a.memory.id() != b.memory.id()) return false;
-  return a.offset < b.offset + view_bytes(b) && b.offset < a.offset + view_bytes(a);
+  return a.offset < b.offset + view_bytes(b) && b.offset < a.offset + a_bytes;
+}
+
+// Of the memory behind an operand's offset, what the call may read: rows in places may stand anywhere in it.
+Bytes reach(const KernelCall& call, std::size_t operand) {
+  const View& view = call.in[operand];
+  return operand == 0 && call.places != nullptr ? view.memory.size() - view.offset : view_bytes(view);
 }
 
 bool in_place(const KernelCall& call) {
-  return !call.out.empty() && !call.in.empty() && call.out[0].memory && call.in[0].memory && overlap(call.in[0], call.out[0]);
+  return !call.out.empty() && !call.in.empty() && call.out[0].memory && call.in[0].memory &&
+         overlap(call.in[0], reach(call, 0), call.out[0]);
 }
 
 bool written_by_others(const KernelCall& call, std::size_t operand) {
@@ -25,10 +32,10 @@ bool written_by_others(const KernelCall& call, std::size_t operand) {
 std::uint64_t sum_bytes(const KernelCall& call, std::size_t operand) {
   const View& view = call.in[operand];
   Hash hash;
-  const bool rows_only = call.op == Op::matmul && operand == 0 && view.layout == Layout::rows;
+  const bool rows_only = (call.op == Op::matmul || call.op == Op::accumulate) && operand == 0 && view.layout == Layout::rows;
   if (rows_only) {
-    const Bytes row = view_bytes(view) / view.shape[0];
-    for_each_run(call, view.shape[0], [&](Range run) { hash.add({view.data() + run.first * row, run.count * row}); });
+    const Bytes row = row_bytes(view.format, columns(view));
+    for_each_row(call, [&](std::uint32_t, Bytes at) { hash.add({view.data() + at, row}); });
   } else if (view.layout == Layout::rows) {
     hash.add({view.data(), view_bytes(view)});
   }
@@ -46,7 +53,7 @@ std::vector<OperandSums> sum_operands(const Chain& chain) {
       if (!view.memory || view.data() == nullptr || written_by_others(call, operand)) continue;
       bool written = false;
       for (std::size_t j = 0; j < i && !written; ++j) {
-        written = !chain[j].out.empty() && chain[j].out[0].memory && overlap(view, chain[j].out[0]);
+        written = !chain[j].out.empty() && chain[j].out[0].memory && overlap(view, reach(call, operand), chain[j].out[0]);
       }
       if (!written) all[i].push_back({operand, sum_bytes(call, operand)});
     }

@@ -8,13 +8,14 @@
 #include <numeric>
 
 #include "engine/base/rng.hpp"
+#include "engine/kernels/contract.hpp"
 #include "traces/recording.hpp"
 
 namespace vitro {
 namespace {
 
 // First part of every key: draws for different purposes never share bits.
-enum Purpose : std::uint64_t { kNeuron = 1, kNeuronRank, kExpert, kExpertRank, kToken, kPhase, kRepeat, kStretch };
+enum Purpose : std::uint64_t { kNeuron = 1, kNeuronRank, kExpert, kExpertRank, kToken, kPhase, kRepeat, kStretch, kPredict };
 
 std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
 
@@ -24,6 +25,9 @@ std::uint64_t scramble(std::uint64_t z) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
 }
+
+std::uint64_t own_stream(std::uint64_t stream, std::uint32_t item) { return scramble(stream ^ (item * 0x9e3779b97f4a7c15u)); }
+std::uint64_t at_position(std::uint64_t own, SeqPos at) { return scramble(own ^ scramble(at.position + 0xd1b54a32d192ed03u)); }
 
 // Item i's rank in a popularity order that is itself drawn: popular neurons are scattered over a layer.
 std::vector<std::uint32_t> ranks(std::uint64_t key, std::uint32_t n) {
@@ -36,22 +40,43 @@ std::vector<std::uint32_t> ranks(std::uint64_t key, std::uint32_t n) {
   return rank;
 }
 
-// min(1, c * (r + 1)^-skew) with the c that makes the mean `fraction`, found by bisection.
-std::vector<double> capped_power_law(std::uint32_t n, double skew, double fraction) {
-  std::vector<double> shape(n), out(n);
-  for (std::uint32_t r = 0; r < n; ++r) shape[r] = std::pow(r + 1.0, -skew);
+// min(1, c * shape[i]) with the c that makes their mean, weighted, `fraction`: found by bisection. `high`: a c at which the
+// mean is at least that.
+std::vector<double> capped(const std::vector<double>& shape, const std::vector<double>& weight, double fraction, double high) {
+  std::vector<double> out(shape.size());
+  const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
   const auto mean = [&](double c) {
     double sum = 0;
-    for (std::uint32_t r = 0; r < n; ++r) sum += out[r] = std::min(1.0, c * shape[r]);
-    return sum / n;
+    for (std::size_t i = 0; i < shape.size(); ++i) sum += weight[i] * (out[i] = std::min(1.0, c * shape[i]));
+    return sum / total;
   };
-  double low = 0, high = n == 0 ? 0 : 1 / shape.back();  // at `high` every neuron fires
-  for (int step = 0; step < 100 && n > 0; ++step) {
+  double low = 0;
+  for (int step = 0; step < 100 && !shape.empty(); ++step) {
     const double middle = (low + high) / 2;
     (mean(middle) < fraction ? low : high) = middle;
   }
-  if (n > 0) mean(high);
+  if (!shape.empty()) mean(high);
   return out;
+}
+
+// A power law of the rank, capped at 1, with the mean `fraction`.
+std::vector<double> capped_power_law(std::uint32_t n, double skew, double fraction) {
+  std::vector<double> shape(n);
+  for (std::uint32_t r = 0; r < n; ++r) shape[r] = std::pow(r + 1.0, -skew);
+  return capped(shape, std::vector<double>(n, 1.0), fraction, n == 0 ? 0 : 1 / shape.back());  // there every neuron fires
+}
+
+// The probability that each neuron is named although it is silent, by its probability of firing. A precision too low for
+// the silent neurons that there are names all that ever fire.
+std::vector<double> false_alarms(const std::vector<double>& firing, const PredictorProfile& predictor) {
+  std::vector<double> silent(firing.size());
+  std::transform(firing.begin(), firing.end(), silent.begin(), [](double p) { return 1 - p; });
+  const double fired = std::accumulate(firing.begin(), firing.end(), 0.0);
+  const double silence = std::accumulate(silent.begin(), silent.end(), 0.0);
+  double rarest = 1;
+  for (const double p : firing) rarest = p > 0 ? std::min(rarest, p) : rarest;
+  if (predictor.precision == 1 || silence == 0) return std::vector<double>(firing.size(), 0.0);
+  return capped(firing, silent, predictor.recall * fired * (1 / predictor.precision - 1) / silence, 1 / rarest);
 }
 
 std::uint32_t last_dimension(const KernelCall& call, std::string_view what) {
@@ -64,7 +89,7 @@ std::uint32_t last_dimension(const KernelCall& call, std::string_view what) {
 }  // namespace
 
 struct DrawFunction::Table {
-  std::vector<double> probability;
+  std::vector<double> probability, false_alarm;
 };
 
 DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed) : profile_(std::move(profile)), seed_(seed) {
@@ -78,6 +103,9 @@ DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed) : profile_(s
   }
   check("expert skew", profile_.expert_skew, 10);
   check("persistence", profile_.persistence, 1);
+  check("predictor recall", profile_.predictor.recall, 1);
+  check("predictor precision", profile_.predictor.precision, 1);
+  if (profile_.predictor.precision == 0) throw ConfigError("activation profile: a predictor precision of 0 (expected above 0 to 1)");
   if (profile_.stretch == 0) throw ConfigError("activation profile: a stretch of 0 tokens (expected 1 or more)");
 }
 
@@ -92,10 +120,13 @@ std::shared_ptr<const DrawFunction::Table> DrawFunction::table(std::int16_t laye
   }
   const std::size_t index = std::min<std::size_t>(layer < 0 ? 0 : static_cast<std::size_t>(layer), profile_.layers.size() - 1);
   const std::vector<double> by_rank = capped_power_law(neurons, profile_.layers[index].skew, profile_.layers[index].fraction);
-  const std::vector<std::uint32_t> rank = ranks(mix(seed_, {kNeuronRank, word(layer), word(expert)}), neurons);
   auto made = std::make_shared<Table>();
-  made->probability.resize(neurons);
-  for (std::uint32_t i = 0; i < neurons; ++i) made->probability[i] = by_rank[rank[i]];
+  made->probability = by_rank;
+  if (!profile_.ordered) {
+    const std::vector<std::uint32_t> rank = ranks(mix(seed_, {kNeuronRank, word(layer), word(expert)}), neurons);
+    for (std::uint32_t i = 0; i < neurons; ++i) made->probability[i] = by_rank[rank[i]];
+  }
+  made->false_alarm = false_alarms(made->probability, profile_.predictor);
   const std::unique_lock lock(mutex_);
   return tables_.emplace(key, std::move(made)).first->second;  // another thread's table is the same
 }
@@ -115,8 +146,7 @@ std::vector<double> DrawFunction::expert_popularity(std::int16_t layer, std::uin
 
 // The draw of one item (neuron or expert) at one place. `stream` holds seed, purpose, layer, expert and sequence.
 std::uint64_t DrawFunction::draw(std::uint64_t stream, std::uint32_t item, SeqPos at) const {
-  const std::uint64_t own = scramble(stream ^ (item * 0x9e3779b97f4a7c15u));
-  const std::uint64_t fresh = scramble(own ^ scramble(at.position + 0xd1b54a32d192ed03u));
+  const std::uint64_t own = own_stream(stream, item), fresh = at_position(own, at);
   if (profile_.persistence == 0) return fresh;
   if (to_unit(scramble(fresh ^ kRepeat)) >= profile_.persistence) return fresh;
   const std::uint64_t phase = scramble(own ^ kPhase) % profile_.stretch;
@@ -127,9 +157,14 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
   const auto known = table(call.layer, call.expert, last_dimension(call, "neurons"));
   const std::vector<double>& probability = known->probability;
   const std::uint64_t stream = mix(seed_, {kNeuron, word(call.layer), word(call.expert), at.sequence});
+  const PredictorProfile& predictor = profile_.predictor;
+  const bool guesses = call.op == Op::select && select_of(call) == SelectOf::predictor && (predictor.recall < 1 || predictor.precision < 1);
+  const std::uint64_t guess = mix(seed_, {kPredict, word(call.layer), word(call.expert), at.sequence});
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
   const auto look_at = [&](std::uint32_t neuron) {
-    if (to_unit(draw(stream, neuron, at)) < probability[neuron]) ids->push_back(neuron);
+    bool named = to_unit(draw(stream, neuron, at)) < probability[neuron];
+    if (guesses) named = to_unit(at_position(own_stream(guess, neuron), at)) < (named ? predictor.recall : known->false_alarm[neuron]);
+    if (named) ids->push_back(neuron);
   };
   const auto [first, end] = slice_range(call);
   const auto size = static_cast<std::uint32_t>(probability.size());
@@ -174,8 +209,8 @@ std::vector<ExpertChoice> DrawFunction::route(const KernelCall& call) const {
 }
 
 Outcome DrawFunction::execute(const KernelCall& call) {
-  const bool draws = (call.op == Op::glu && call.report_active) || call.op == Op::route || call.op == Op::sample;
-  if (!draws) return {};
+  const bool fires = (call.op == Op::glu && call.report_active) || call.op == Op::select;
+  if (!fires && call.op != Op::route && call.op != Op::sample) return {};
   VITRO_CHECK(call.batch != nullptr, "a call with an outcome needs a batch");
   if (call.op == Op::route) return route(call);
   if (call.op == Op::sample) {

@@ -16,13 +16,23 @@ struct FiringProfile {
   double skew = 0;
 };
 
+// What a predictor gets wrong: it names `recall` of the neurons that fire, and of those that it names `precision` fire.
+// Which silent neurons it names is drawn in proportion to how often they fire: a predictor errs where a gate is near its
+// threshold (assumed; no source states how errors are distributed).
+struct PredictorProfile {
+  double recall = 1, precision = 1;
+};
+
 struct DrawProfile {
   std::vector<FiringProfile> layers{FiringProfile{}};  // a layer behind the last one has the last one's profile
-  double expert_skew = 0;   // as `skew`, for the popularity of experts within a layer
+  double expert_skew = 0;                              // as `skew`, for the popularity of experts within a layer
   // How much neighbouring tokens have in common. With probability `persistence` a neuron (or expert) repeats what it
   // drew for its current stretch of `stretch` tokens instead of drawing anew; stretches of different neurons do not line up.
   double persistence = 0;
   std::uint32_t stretch = 8;
+  // Neurons stand by descending popularity, as in a file packed by frequency: rank = index. Else ranks are drawn.
+  bool ordered = false;
+  PredictorProfile predictor;
 };
 
 // Every answer is a pure function of (seed, layer, expert, sequence, position): independent of the order of calls, of
@@ -33,8 +43,8 @@ class DrawFunction final : public Function {
   DrawFunction(DrawProfile profile, std::uint64_t seed);
   ~DrawFunction() override;
 
-  // glu with report_active, route and sample; other calls do nothing. Operand shapes give the numbers of neurons,
-  // experts and tokens.
+  // glu with report_active, select, route and sample; other calls do nothing. Operand shapes give the numbers of neurons,
+  // experts and tokens. select of the gate and glu give the same neurons, select of the predictor these with its errors.
   Outcome execute(const KernelCall& call) override;
 
   // The probability that each of `neurons` neurons fires for a token: what a planner may know of the workload.

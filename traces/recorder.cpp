@@ -1,5 +1,7 @@
 #include "traces/recorder.hpp"
 
+#include "engine/kernels/contract.hpp"
+
 namespace vitro {
 namespace {
 
@@ -8,10 +10,19 @@ OutcomeKey key_of(const KernelCall& call, std::size_t row) {
   return {call.layer, call.expert, (*call.batch)[row]};
 }
 
-void record(Recording& into, const KernelCall& call, const ActiveSet& active) {
+using Selected = std::set<OutcomeKey>;
+
+void record(Recording& into, Selected& selected, const KernelCall& call, const ActiveSet& active) {
+  if (call.op == Op::select && select_of(call) == SelectOf::predictor) return;
   const auto [first, end] = slice_range(call);
   for (std::size_t row = 0; row < active.rows.size(); ++row) {
-    FiredNeurons& fired = into.fired[key_of(call, row)];
+    const OutcomeKey key = key_of(call, row);
+    if (call.op == Op::select) {
+      if (selected.insert(key).second) into.fired.erase(key);
+    } else if (selected.contains(key)) {
+      continue;
+    }
+    FiredNeurons& fired = into.fired[key];
     fired.add(*active.rows[row]);
     if (call.rows == nullptr) fired.cover(first, end);
     // Where only some rows were computed, nothing is known of the others.
@@ -23,15 +34,15 @@ void record(Recording& into, const KernelCall& call, const ActiveSet& active) {
   }
 }
 
-void record(Recording& into, const KernelCall& call, const std::vector<ExpertChoice>& choices) {
+void record(Recording& into, Selected&, const KernelCall& call, const std::vector<ExpertChoice>& choices) {
   for (std::size_t row = 0; row < choices.size(); ++row) into.experts[key_of(call, row)] = choices[row];
 }
 
-void record(Recording& into, const KernelCall& call, const TokenChoice& choice) {
+void record(Recording& into, Selected&, const KernelCall& call, const TokenChoice& choice) {
   for (std::size_t row = 0; row < choice.tokens.size(); ++row) into.tokens[key_of(call, row)] = choice.tokens[row];
 }
 
-void record(Recording&, const KernelCall&, std::monostate) {}
+void record(Recording&, Selected&, const KernelCall&, std::monostate) {}
 
 }  // namespace
 
@@ -39,13 +50,14 @@ Outcome RecordingFunction::execute(const KernelCall& call) {
   Outcome outcome = inner_.execute(call);
   if (outcome.index() != 0) {
     const std::scoped_lock lock(mutex_);
-    std::visit([&](const auto& what) { record(recording_, call, what); }, outcome);
+    std::visit([&](const auto& what) { record(recording_, selected_, call, what); }, outcome);
   }
   return outcome;
 }
 
 Recording RecordingFunction::take() {
   const std::scoped_lock lock(mutex_);
+  selected_.clear();
   return std::exchange(recording_, {});
 }
 

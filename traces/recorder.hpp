@@ -1,6 +1,7 @@
 // Decorators that fill a Recording while a run goes on.
 #pragma once
 #include <mutex>
+#include <set>
 
 #include "engine/machine/function.hpp"
 #include "engine/machine/storage_decorator.hpp"
@@ -9,7 +10,9 @@
 namespace vitro {
 
 // Passes calls on to `inner` and keeps their outcomes; slices of one layer become one entry. Neurons are recorded where
-// a call asks for them (report_active). A position that is computed again replaces its experts and its token.
+// a call asks for them: select of the gate, else glu with report_active, which says nothing where a select has spoken (they
+// agree for ReLU; with a threshold the select decides). What a predictor names is a guess and not kept. A position that is computed again
+// replaces its experts and its token.
 class RecordingFunction final : public Function {
  public:
   explicit RecordingFunction(Function& inner) : inner_(inner) {}
@@ -22,6 +25,7 @@ class RecordingFunction final : public Function {
   Function& inner_;
   std::mutex mutex_;
   Recording recording_;
+  std::set<OutcomeKey> selected_;  // whose fired neurons come from a select
 };
 
 // Adds the reads, in order of submission, to `into`.

@@ -40,7 +40,7 @@ IndexList fired_in(const FiredNeurons& fired, const KernelCall& call, const Outc
 
 Outcome ReplayFunction::execute(const KernelCall& call) {
   const auto key = [&](SeqPos at) { return OutcomeKey{call.layer, call.expert, at}; };
-  if (call.op == Op::glu && call.report_active) {
+  if ((call.op == Op::glu && call.report_active) || call.op == Op::select) {
     ActiveSet active;
     for (const SeqPos at : rows_of(call)) {
       active.rows.push_back(fired_in(find(recording_.fired, key(at), "active neurons"), call, key(at)));

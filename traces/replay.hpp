@@ -5,6 +5,7 @@
 
 namespace vitro {
 
+// A select of the predictor gets what fired: a recording knows of no wrong guess.
 // Thread-safe: it only reads. Calls without an outcome do nothing. A question that the recording can not answer is a
 // RunError that names the key: the replayed run went where the recorded one never was.
 class ReplayFunction final : public Function {

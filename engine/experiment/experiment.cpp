@@ -39,6 +39,12 @@ DrawProfile read_profile(Reader reader) {
   profile.expert_skew = reader.number("expert_skew", 0, 10, 0);
   profile.persistence = reader.quantity("persistence", Dimension::ratio, 0);
   profile.stretch = static_cast<std::uint32_t>(reader.integer("stretch", 1, 1 << 20, profile.stretch));
+  profile.ordered = reader.boolean("ordered", profile.ordered);
+  if (std::optional<Reader> predictor = reader.optional_child("predictor")) {
+    profile.predictor.recall = predictor->number("recall", 0, 1, 1);
+    profile.predictor.precision = predictor->number("precision", 0.01, 1, 1);
+    predictor->finish();
+  }
   reader.finish();
   return profile;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <thread>
 
 #include "engine/base/hash.hpp"
@@ -81,15 +82,28 @@ class Bench {
   Bench(const BenchOptions& options, const Clock& clock) : options_(options), clock_(clock), function_({options.set}) {}
 
   std::vector<BenchRow> run() {
-    memory_bound("matvec q4_0", Format::q4_0, Layout::tiled, variant::kInt8);
-    memory_bound("matvec q8_0", Format::q8_0, Layout::tiled, variant::kInt8);
-    memory_bound("matvec f16", Format::f16, Layout::rows, variant::kFloat);
-    compute_bound("matmul q4_0", Format::q4_0, Layout::tiled, variant::kInt8, function_.set().int8_macs);
-    compute_bound("matmul f16", Format::f16, Layout::rows, variant::kFloat, function_.set().float_macs);
+    memory_bound("matvec q4_0", {Format::q4_0, Layout::tiled, variant::kInt8});
+    memory_bound("matvec q8_0", {Format::q8_0, Layout::tiled, variant::kInt8});
+    memory_bound("matvec f16", {Format::f16, Layout::rows, variant::kFloat});
+    memory_bound("neurons: matvec f16", {Format::f16, Layout::rows, variant::kFloat, true});
+    memory_bound("neurons: matvec q4_0", {Format::q4_0, Layout::rows, variant::kInt8, true});
+    memory_bound("neurons: accumulate f16", {Format::f16, Layout::rows, variant::kFloat, true, Op::accumulate});
+    memory_bound("neurons: accumulate q4_0", {Format::q4_0, Layout::rows, variant::kFloat, true, Op::accumulate});
+    compute_bound("matmul q4_0", {Format::q4_0, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
+    compute_bound("matmul f16", {Format::f16, Layout::rows, variant::kFloat}, function_.set().float_macs);
     return std::move(rows_);
   }
 
  private:
+  // `scattered`: the rows stand in any order, as neurons in a cache do.
+  struct Subject {
+    Format format{};
+    Layout layout{};
+    VariantId variant{};
+    bool scattered = false;
+    Op op = Op::matmul;
+  };
+
   double seconds(const std::function<void()>& work) const {
     const Picoseconds begin = clock_.now();
     work();
@@ -103,29 +117,46 @@ class Bench {
     for (std::thread& other : others) other.join();
   }
   std::uint32_t matrix_rows() const { return options_.smoke ? 64 : 14336; }
-  std::uint32_t matrix_columns() const { return options_.smoke ? 128 : 4096; }
+  std::uint32_t matrix_columns() const { return options_.smoke ? 1024 : 4096; }
   int repetitions() const { return options_.smoke ? 1 : options_.repetitions; }
-  Weights weights(Format format, Layout layout) const {
-    return make_weights(format, layout, matrix_rows(), matrix_columns(), options_.smoke ? Bytes{64 * KiB} : options_.weights);
+  Weights weights(const Subject& subject) const {
+    return make_weights(subject.format, subject.layout, matrix_rows(), matrix_columns(),
+                        options_.smoke ? Bytes{64 * KiB} : options_.weights);
   }
 
-  KernelCall call(const Weights& weights, VariantId variant, std::uint32_t batch) const {
+  // The call cut into shares of its rows, one per thread. An accumulate writes whole outputs, so each share has its own.
+  std::vector<KernelCall> calls(const Weights& weights, const Subject& subject, std::uint32_t batch, int threads) const {
+    const bool sums = subject.op == Op::accumulate;
     KernelCall call;
-    call.op = Op::matmul;
-    call.variant = variant;
-    call.in = {weights.matrix, float_view(batch, matrix_columns())};
-    call.out = {float_view(batch, matrix_rows())};
+    call.op = subject.op;
+    call.variant = subject.variant;
+    call.in = {weights.matrix, float_view(batch, sums ? matrix_rows() : matrix_columns())};
+    call.out = {float_view(batch, sums ? matrix_columns() : matrix_rows())};
     Rng rng(2);
-    for (std::size_t i = 0; i < std::size_t{batch} * matrix_columns(); ++i)
-      call.in[1].as<float>()[i] = static_cast<float>(rng.uniform() - 0.5);
-    return call;
+    for (std::size_t i = 0; i < elements(call.in[1]); ++i) call.in[1].as<float>()[i] = static_cast<float>(rng.uniform() - 0.5);
+    const auto pitch = static_cast<std::uint32_t>(row_bytes(subject.format, matrix_columns()) / kPlaceUnit);
+    std::vector<std::uint32_t> places(matrix_rows());
+    for (std::uint32_t r = 0; r < matrix_rows(); ++r) places[r] = r * pitch;
+    for (std::size_t i = places.size(); i > 1; --i) std::swap(places[i - 1], places[rng.below(i)]);
+
+    std::vector<KernelCall> parts;
+    const std::uint32_t share = matrix_rows() / static_cast<std::uint32_t>(threads);
+    for (std::uint32_t first = 0; first < matrix_rows(); first += share) {
+      parts.push_back(call);
+      parts.back().slice = {first, share};
+      if (sums && first > 0) parts.back().out = {float_view(batch, matrix_columns())};
+      if (!subject.scattered) continue;
+      std::vector<std::uint32_t> rows(share);
+      std::iota(rows.begin(), rows.end(), first);
+      parts.back().rows = std::make_shared<const std::vector<std::uint32_t>>(std::move(rows));
+      parts.back().places = std::make_shared<const std::vector<std::uint32_t>>(places.begin() + first, places.begin() + first + share);
+    }
+    return parts;
   }
-  // One pass over all copies; each thread takes its share of the rows of every copy.
-  void pass(const Weights& weights, const KernelCall& call, int threads, std::size_t copies) {
-    on_threads(threads, [&](int thread) {
-      KernelCall part = call;
-      const std::uint32_t share = matrix_rows() / static_cast<std::uint32_t>(threads);
-      part.slice = {static_cast<std::uint32_t>(thread) * share, share};
+  // One pass over all copies: every thread does its part of each.
+  void pass(const Weights& weights, const std::vector<KernelCall>& parts, std::size_t copies) {
+    on_threads(static_cast<int>(parts.size()), [&](int thread) {
+      KernelCall part = parts[static_cast<std::size_t>(thread)];
       for (std::size_t i = 0; i < copies; ++i) {
         part.in[0] = weights.copy(i);
         function_.execute(part);
@@ -139,15 +170,15 @@ class Bench {
   }
 
   // Kernels whose time is the reading of weights, beside every set's read loops over the same bytes.
-  void memory_bound(const std::string& name, Format format, Layout layout, VariantId variant) {
+  void memory_bound(const std::string& name, const Subject& subject) {
     if (!name.starts_with(options_.only)) return;
-    const Weights w = weights(format, layout);
+    const Weights w = weights(subject);
     const Bytes total = w.copies * w.bytes;
-    const KernelCall matvec = call(w, variant, 1);
     for (const int threads : {1, 2}) {
+      const std::vector<KernelCall> parts = calls(w, subject, 1, threads);
       std::vector<std::vector<double>> read_rates(kernel_sets().size() * 4);
       std::vector<double> rates;
-      pass(w, matvec, threads, w.copies);  // touches every page and warms the scratch
+      pass(w, parts, w.copies);  // touches every page and warms the scratch
       for (int i = 0; i < repetitions(); ++i) {
         std::size_t loop = 0;
         for (const KernelSet* set : kernel_sets()) {
@@ -161,7 +192,7 @@ class Bench {
             read_rates[loop++].push_back(static_cast<double>(total) / time / 1e9);
           }
         }
-        rates.push_back(static_cast<double>(total) / seconds([&] { pass(w, matvec, threads, w.copies); }) / 1e9);
+        rates.push_back(static_cast<double>(total) / seconds([&] { pass(w, parts, w.copies); }) / 1e9);
       }
       const std::string suffix = threads == 1 ? ", 1 thread" : ", 2 threads";
       double limit = 0;
@@ -173,31 +204,31 @@ class Bench {
         best = std::string(kernel_sets()[i / 4]->name) + " " + std::string(kernel_sets()[i / 4]->reads[i % 4].name);
       }
       rows_.push_back({"memory read (" + best + ") beside " + name + suffix, limit, "GB/s", {}, {}, {}});
-      add_row(name + suffix, median(rates), "GB/s", limit, hash_of(matvec.out[0]));
+      add_row(name + suffix, median(rates), "GB/s", limit, hash_of(parts[0].out[0]));
     }
   }
 
   // Weight reuse: the batch grows, the weights are read once. Above a batch that hides the reading, the limit is arithmetic.
-  void compute_bound(const std::string& name, Format format, Layout layout, VariantId variant, std::uint64_t (*peak)(std::size_t)) {
+  void compute_bound(const std::string& name, const Subject& subject, std::uint64_t (*peak)(std::size_t)) {
     if (!name.starts_with(options_.only)) return;
-    const Weights w = weights(format, layout);
+    const Weights w = weights(subject);
     const std::size_t copies = std::min<std::size_t>(w.copies, 4);
     for (const std::uint32_t batch : {1u, 4u, 8u, 16u, 64u}) {
-      const KernelCall matmul = call(w, variant, batch);
+      const std::vector<KernelCall> matmul = calls(w, subject, batch, 1);
       const double weights_read = static_cast<double>(copies) * matrix_rows() * matrix_columns();
       std::vector<double> peaks, rates;
-      pass(w, matmul, 1, 1);
+      pass(w, matmul, 1);
       for (int i = 0; i < repetitions(); ++i) {
         std::uint64_t macs = 0;
         const double time = seconds([&] { macs = peak(options_.smoke ? 10 : 3'000'000); });
         peaks.push_back(static_cast<double>(macs) / time / 1e9);
-        rates.push_back(weights_read * batch / seconds([&] { pass(w, matmul, 1, copies); }) / 1e9);
+        rates.push_back(weights_read * batch / seconds([&] { pass(w, matmul, copies); }) / 1e9);
       }
       const double rate = median(rates), gmacs_per_gb = weights_read / (static_cast<double>(copies * w.bytes));
       const std::string suffix = ", batch " + std::to_string(batch);
-      add_row(name + suffix, rate, "GMAC/s", median(peaks), hash_of(matmul.out[0]));
+      add_row(name + suffix, rate, "GMAC/s", median(peaks), hash_of(matmul[0].out[0]));
       // What the multiplied weights would be as a stream: several times what memory can deliver, once they are reused.
-      rows_.push_back({name + suffix + ", weights used", rate / gmacs_per_gb, "GB/s", {}, {}, hash_of(matmul.out[0])});
+      rows_.push_back({name + suffix + ", weights used", rate / gmacs_per_gb, "GB/s", {}, {}, hash_of(matmul[0].out[0])});
     }
   }
 

@@ -1,5 +1,6 @@
 // The checks that operators share when a call is held against contract.hpp. Used by contract.cpp alone.
 #pragma once
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 
@@ -46,9 +47,10 @@ class Checker {
     }
     if (v.layout == Layout::tiled && call_.op != Op::matmul) fail(name, v, "only matmul takes a tiled operand");
     if (!v.memory) fail(name, v, "it has no memory");
-    if (v.offset > v.memory.size() || view_bytes(v) > v.memory.size() - v.offset) {
+    const Bytes needed = call_.places != nullptr && &v == &call_.in[0] ? placed_bytes(v, name) : view_bytes(v);
+    if (v.offset > v.memory.size() || needed > v.memory.size() - v.offset) {
       fail(name, v,
-           std::to_string(view_bytes(v)) + " bytes at offset " + std::to_string(v.offset) + " leave its lease of " +
+           std::to_string(needed) + " bytes at offset " + std::to_string(v.offset) + " leave its lease of " +
                std::to_string(v.memory.size()));
     }
     if (v.offset % alignment(v.format) != 0) fail(name, v, "offset " + std::to_string(v.offset) + " is not aligned to an element");
@@ -107,6 +109,9 @@ class Checker {
   void no_rows() const {
     if (call_.rows != nullptr) fail("takes no row list");
   }
+  void no_places() const {
+    if (call_.places != nullptr) fail("takes no places");
+  }
   void batch(std::uint64_t rows) const {
     if (call_.batch == nullptr || call_.batch->size() != rows) {
       fail("the batch has " + std::to_string(call_.batch ? call_.batch->size() : 0) + " rows (expected " + std::to_string(rows) + ")");
@@ -150,6 +155,17 @@ class Checker {
   }
 
  private:
+  // Up to the end of the last of the rows that call.places names.
+  Bytes placed_bytes(const View& v, const char* name) const {
+    if (v.layout != Layout::rows) fail(name, v, "rows that have places stand by themselves, not in tiles");
+    if (call_.rows == nullptr) fail("places are given without the rows that they are of");
+    if (call_.places->size() != call_.rows->size()) {
+      fail(std::to_string(call_.places->size()) + " places for " + std::to_string(call_.rows->size()) + " rows");
+    }
+    Bytes end = 0;
+    for (const std::uint32_t place : *call_.places) end = std::max(end, place * kPlaceUnit + row_bytes(v.format, columns(v)));
+    return end;
+  }
   static std::size_t alignment(Format format) {
     switch (format) {
       case Format::f32:

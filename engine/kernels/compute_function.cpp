@@ -59,6 +59,11 @@ Outcome ComputeFunction::execute(const KernelCall& call) {
     case Op::copy:
       ops::copy(call);
       break;
+    case Op::select:
+      return ops::select(set_, call);
+    case Op::accumulate:
+      ops::accumulate(set_, call);
+      break;
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #include "engine/kernels/contract.hpp"
 
+#include <cmath>
+
 #include "engine/kernels/checker.hpp"
 #include "engine/kernels/variants.hpp"
 
@@ -100,15 +102,44 @@ void check_copy(const Checker& check, const KernelCall& call) {
     check.fail("y", y, "no conversion from " + shape_text(x));
 }
 
-// Operand counts, and whether slice and row list mean anything, per operator in the order of Op.
+void check_select(const Checker& check, const KernelCall& call) {
+  const View& scores = check.floats(call.in[0], "scores", {0, 0});
+  if (std::isnan(call.params[0])) check.fail("parameter threshold is not a number");
+  check.whole(1, "activation", -1, 3);
+  check.whole(2, "what is selected", 0, 1);
+  check.slice(scores.shape[1]);
+}
+
+void check_accumulate(const Checker& check, const KernelCall& call) {
+  const View& w = check.view(call.in[0], "W", {0, 0});
+  if (w.format == Format::index32) check.fail("W", w, "expected weights");
+  const View& h = check.floats(call.in[1], "h", {0, w.shape[0]});
+  check.floats(call.out[0], "y", {h.shape[0], w.shape[1]});
+  check.slice(w.shape[0]);
+}
+
+// Operand counts, and whether slice, row list and places mean anything, per operator in the order of Op.
 struct Arity {
   std::size_t in_min, in_max, out;
-  bool slice, rows;
+  bool slice = false, rows = false, places = false;
 };
 constexpr Arity kArity[] = {
-    {2, 2, 1, false, false}, {2, 2, 1, false, false}, {2, 3, 1, true, true},   {1, 2, 1, true, false},  {3, 3, 1, true, false},
-    {3, 3, 1, true, false},  {2, 2, 1, true, true},   {2, 2, 1, true, false},  {2, 2, 1, false, false}, {1, 1, 0, false, false},
-    {3, 3, 1, true, false},  {1, 1, 1, true, false},  {2, 2, 0, false, false}, {1, 1, 1, false, false},
+    {2, 2, 1},                    // embed
+    {2, 2, 1},                    // rms_norm
+    {2, 3, 1, true, true, true},  // matmul
+    {1, 2, 1, true},              // rope
+    {3, 3, 1, true},              // kv_append
+    {3, 3, 1, true},              // attention
+    {2, 2, 1, true, true},        // glu
+    {2, 2, 1, true},              // add
+    {2, 2, 1},                    // gather
+    {1, 1, 0},                    // route
+    {3, 3, 1, true},              // expert_sum
+    {1, 1, 1, true},              // reduce
+    {2, 2, 0},                    // sample
+    {1, 1, 1},                    // copy
+    {1, 1, 0, true, true},        // select
+    {2, 2, 1, true, true, true},  // accumulate
 };
 
 }  // namespace
@@ -119,6 +150,7 @@ void check_call(const KernelCall& call) {
   check.counts(arity.in_min, arity.in_max, arity.out);
   if (!arity.slice) check.no_slice();
   if (!arity.rows) check.no_rows();
+  if (!arity.places) check.no_places();
   switch (call.op) {
     case Op::embed: {
       const View& table = check.view(call.in[0], "table", {0, 0});
@@ -164,6 +196,10 @@ void check_call(const KernelCall& call) {
       return check_sample(check, call);
     case Op::copy:
       return check_copy(check, call);
+    case Op::select:
+      return check_select(check, call);
+    case Op::accumulate:
+      return check_accumulate(check, call);
   }
 }
 

@@ -1,8 +1,10 @@
 // What each operator means: operand order, shapes and the use of KernelCall::params. B and R are row counts, all activations
 // float32 row-major. Kernels read whole operands and write only their slice of the output. Where an operator needs
 // positions, B is the size of call.batch. check_call() holds a call against this before a kernel runs.
-// KernelCall::rows (matmul, glu) holds row numbers of the whole operand, ascending, all inside the slice; other elements of
-// the output stay as they are. A vector [D] may also be written [1, D]; q, k and v may have heads and dim folded.
+// KernelCall::rows (matmul, glu, select, accumulate) holds row numbers of the whole operand, ascending, all inside the slice;
+// other elements of the output stay as they are. KernelCall::places (matmul, accumulate) says where in the first operand's
+// memory each of these rows lies; the operand's shape is then that of the matrix whose rows they are. A vector [D] may also
+// be written [1, D]; q, k and v may have heads and dim folded.
 #pragma once
 #include "engine/machine/kernel_call.hpp"
 
@@ -10,6 +12,10 @@ namespace vitro {
 
 enum class Activation : std::uint8_t { silu, relu, relu_squared, gelu };
 enum class RopeStyle : std::uint8_t { interleaved, half_split };  // pairs (2i, 2i+1), or (i, i + dims/2)
+
+// What select reads: the truth, or a guess at it. It tells a Function that draws or replays which of the two is asked for.
+enum class SelectOf : std::uint8_t { gate, predictor };
+inline SelectOf select_of(const KernelCall& call) { return static_cast<SelectOf>(call.params[2]); }  // Requires: Op::select
 
 namespace contract {
 
@@ -39,6 +45,11 @@ namespace contract {
 // sample: in {logits [B, V]; uniforms f32 [B]}; no out; params {temperature (0: arg-max, the lowest id wins a tie), top_k
 //   (0: all), top_p (1: all)}; outcome TokenChoice.
 // copy: in {x [R, N]}; out [R, N] of another Format.
+// select: in {scores [R, N]}; no out; slice over N; params {threshold, Activation or -1 (none), SelectOf}; outcome: the
+//   ActiveSet of neurons n with |act(scores[r][n])| > threshold, without an activation scores[r][n] > threshold.
+// accumulate: in {Wt [N, D] of any Format, Layout::rows; h [R, N]}; out [R, D]; slice over N (the neurons).
+//   y[r] = sum over the named n ascending, one fused multiply-add each, of h[r][n] * Wt[n], dequantised exactly. A neuron
+//   whose h is 0 in a row adds nothing to that row.
 
 // Throws RunError naming operator, operand and shape when a call breaks the contract above.
 void check_call(const KernelCall& call);

@@ -17,15 +17,31 @@ struct Counter {
   void write_floats(std::uint64_t n) { write(call.out[0], 4 * n); }
 };
 
+// The weight rows that the call names, read once, and the runs in which their bytes stand. Returns their number.
+std::uint64_t weight_rows(Counter& c) {
+  const View& w = c.call.in[0];
+  const Bytes stride = row_bytes(w.format, w.shape[1]);
+  std::uint64_t rows = 0;
+  if (c.call.places != nullptr) {
+    Bytes end = ~Bytes{0};
+    for_each_row(c.call, [&](std::uint32_t, Bytes at) {
+      ++rows;
+      c.counts.row_runs += at != end;
+      end = at + stride;
+    });
+  } else {
+    for_each_run(c.call, w.shape[0], [&](Range run) {
+      rows += run.count;
+      ++c.counts.row_runs;
+    });
+  }
+  c.read(w, rows * stride);
+  return rows;
+}
+
 void matmul(Counter& c) {
   const View &w = c.call.in[0], &x = c.call.in[1];
-  const std::uint64_t k = w.shape[1], batch = x.shape[0];
-  std::uint64_t rows = 0;
-  for_each_run(c.call, w.shape[0], [&](Range run) {
-    rows += run.count;
-    ++c.counts.row_runs;
-  });
-  c.read(w, rows * row_bytes(w.format, k));
+  const std::uint64_t k = w.shape[1], batch = x.shape[0], rows = weight_rows(c);
   c.read_all(x);
   if (c.call.in.size() > 2) {
     c.read(c.call.in[2], 4 * rows);
@@ -85,6 +101,24 @@ void glu(Counter& c) {
   c.read(c.call.in[1], 4 * n);
   c.write_floats(n);
   c.counts.elementwise = n * work::activation(static_cast<Activation>(c.call.params[0]));
+}
+
+void select(Counter& c) {
+  const View& scores = c.call.in[0];
+  std::uint64_t n = 0;
+  for_each_run(c.call, columns(scores), [&](Range run) { n += run.count; });
+  n *= scores.shape[0];
+  c.read(scores, 4 * n);
+  c.counts.elementwise = n * work::select(c.call.params[1]);
+}
+
+void accumulate(Counter& c) {
+  const View &w = c.call.in[0], &h = c.call.in[1];
+  const std::uint64_t width = w.shape[1], batch = h.shape[0], rows = weight_rows(c);
+  c.read(h, 4 * rows * batch);
+  c.write_floats(batch * width);
+  c.counts.macs = rows * width * batch;
+  if (w.format != Format::f32) c.counts.conversions = rows * width;
 }
 
 void expert_sum(Counter& c) {
@@ -177,6 +211,12 @@ WorkCounts count(const KernelCall& call) {
       c.read_all(call.in[0]);
       c.write(call.out[0], view_bytes(call.out[0]));
       if (call.in[0].format != call.out[0].format) c.counts.conversions = elements(call.in[0]);
+      break;
+    case Op::select:
+      select(c);
+      break;
+    case Op::accumulate:
+      accumulate(c);
       break;
   }
   return c.counts;

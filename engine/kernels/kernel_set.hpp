@@ -31,6 +31,13 @@ struct Rows {
   std::size_t count = 0, columns = 0, stride = 0;
 };
 
+// Rows that stand anywhere: row i begins at data[i].
+template <class T>
+struct PlacedRows {
+  const T* const* data = nullptr;
+  std::size_t count = 0, columns = 0;
+};
+
 // A loop that reads memory and nothing else; the result only keeps it from being optimised away.
 struct ReadLoop {
   std::string_view name;
@@ -46,9 +53,17 @@ struct KernelSet {
   void (*dots_f32)(Rows<float> w, Rows<float> x, float* y, std::size_t y_stride);
   void (*dots_f16)(Rows<Half> w, Rows<float> x, float* y, std::size_t y_stride);
 
+  // The same for rows in places: the products of row r are y[b * y_stride + columns[r]].
+  void (*placed_dots_f32)(PlacedRows<float> w, const std::uint32_t* columns, Rows<float> x, float* y, std::size_t y_stride);
+  void (*placed_dots_f16)(PlacedRows<Half> w, const std::uint32_t* columns, Rows<float> x, float* y, std::size_t y_stride);
+
   // acc[h * columns + d] = fma(p[h * p_stride + i], v[i][d], acc[h * columns + d]) for i = 0, 1, ... in order.
   void (*weighted_f32)(Rows<float> v, const float* p, std::size_t p_stride, std::size_t heads, float* acc);
   void (*weighted_f16)(Rows<Half> v, const float* p, std::size_t p_stride, std::size_t heads, float* acc);
+  // acc[d] = fma(p[i], w[i][d], acc[d]) for i = 0, 1, ... in order. The next rows are requested from memory meanwhile.
+  void (*placed_weighted_f32)(PlacedRows<float> w, const float* p, float* acc);
+  void (*placed_weighted_f16)(PlacedRows<Half> w, const float* p, float* acc);
+  void (*placed_weighted_q4_0)(PlacedRows<std::byte> w, const float* p, float* acc);
 
   // s[i] = exp(s[i] * scale - max_j(s[j] * scale)); returns the sum of these over 16 lanes, as in dots.
   float (*softmax)(float* s, std::size_t n, float scale);

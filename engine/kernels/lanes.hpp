@@ -13,8 +13,9 @@ inline constexpr std::size_t kLanes = 16;
 inline constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23
 
 // Into the second-level cache. The address is never dereferenced: it may lie behind the end.
+[[gnu::always_inline]] static inline void prefetch(std::uintptr_t p) { __builtin_prefetch(reinterpret_cast<const void*>(p), 0, 2); }
 [[gnu::always_inline]] static inline void prefetch(const void* p, std::size_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + ahead), 0, 2);
+  prefetch(reinterpret_cast<std::uintptr_t>(p) + ahead);
 }
 
 template <class V, class T>
@@ -45,76 +46,6 @@ template <class V, class F, class... In>
   for_lanes(
       n, [&](std::size_t i) { f(V::load(in + i)...).store(y + i); },
       [&](std::size_t i, std::size_t rest) { store_tail(f(load_tail<V>(in + i, rest)...), y + i, rest); });
-}
-
-// `ahead`: bytes from these weights to the ones to request from memory meanwhile, 0 for none.
-template <class V, int R, int M, class T>
-void dot_block(const T* w, std::size_t w_stride, std::size_t ahead, const float* x, std::size_t x_stride, std::size_t n, float* y,
-               std::size_t y_stride) {
-  V acc[R][M];
-  for (auto& row : acc)
-    for (V& a : row) a = V::zero();
-  const auto step = [&](auto load_w, auto load_x) __attribute__((always_inline)) {
-    V wv[R];
-    for (int r = 0; r < R; ++r) wv[r] = load_w(w + r * w_stride);
-    for (int m = 0; m < M; ++m) {
-      const V xv = load_x(x + m * x_stride);
-      for (int r = 0; r < R; ++r) acc[r][m] = fma(wv[r], xv, acc[r][m]);
-    }
-  };
-  for_lanes(
-      n,
-      [&](std::size_t i) {
-        if (ahead > 0) {
-          for (int r = 0; r < R; ++r) prefetch(w + r * w_stride + i, ahead);
-        }
-        step([&](const T* p) { return V::load(p + i); }, [&](const float* p) { return V::load(p + i); });
-      },
-      [&](std::size_t i, std::size_t rest) {
-        step([&](const T* p) { return load_tail<V>(p + i, rest); }, [&](const float* p) { return load_tail<V>(p + i, rest); });
-      });
-  for (int r = 0; r < R; ++r)
-    for (int m = 0; m < M; ++m) y[m * y_stride + r] = acc[r][m].sum();
-}
-
-// A block of rows is kept in registers and cache while the whole batch passes: prefill reads each weight once. While the
-// first of the batch pass, the same place in the next block of rows is requested from memory.
-template <class V, int R, class T>
-void dot_rows(const T* w, std::size_t w_stride, const Rows<float>& x, float* y, std::size_t y_stride) {
-  std::size_t m = 0, ahead = R * w_stride * sizeof(T);
-  for (; m + V::kBatch <= x.count; m += V::kBatch, ahead = 0) {
-    dot_block<V, R, V::kBatch>(w, w_stride, ahead, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
-  }
-  for (; m < x.count; ++m, ahead = 0) {
-    dot_block<V, R, 1>(w, w_stride, ahead, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
-  }
-}
-
-template <class V, class T>
-void dots(Rows<T> w, Rows<float> x, float* y, std::size_t y_stride) {
-  std::size_t r = 0;
-  for (; r + V::kRows <= w.count; r += V::kRows) dot_rows<V, V::kRows>(w.data + r * w.stride, w.stride, x, y + r, y_stride);
-  for (; r < w.count; ++r) dot_rows<V, 1>(w.data + r * w.stride, w.stride, x, y + r, y_stride);
-}
-
-template <class V, class T>
-void weighted(Rows<T> v, const float* p, std::size_t p_stride, std::size_t heads, float* acc) {
-  for (std::size_t h = 0; h < heads; ++h, p += p_stride, acc += v.columns) {
-    std::size_t d = 0;
-    for (; d + 4 * kLanes <= v.columns; d += 4 * kLanes) {
-      V a[4];
-      for (int j = 0; j < 4; ++j) a[j] = V::load(acc + d + j * kLanes);
-      for (std::size_t i = 0; i < v.count; ++i)
-        for (int j = 0; j < 4; ++j) a[j] = fma(V::all(p[i]), V::load(v.data + i * v.stride + d + j * kLanes), a[j]);
-      for (int j = 0; j < 4; ++j) a[j].store(acc + d + j * kLanes);
-    }
-    for (; d < v.columns; d += kLanes) {
-      const std::size_t rest = v.columns - d < kLanes ? v.columns - d : kLanes;
-      V a = load_tail<V>(acc + d, rest);
-      for (std::size_t i = 0; i < v.count; ++i) a = fma(V::all(p[i]), load_tail<V>(v.data + i * v.stride + d, rest), a);
-      store_tail(a, acc + d, rest);
-    }
-  }
 }
 
 // e^x: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor polynomial of degree 7 in r (truncation below 2^-27 relative), times

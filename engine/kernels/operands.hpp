@@ -52,6 +52,20 @@ void for_each_run(const KernelCall& call, std::uint32_t n, F f) {
   }
 }
 
+// Calls f(row, at) for each row of the first operand that the call computes, ascending: it begins `at` bytes behind the
+// operand's offset. Requires: Layout::rows.
+template <class F>
+void for_each_row(const KernelCall& call, F f) {
+  if (call.places != nullptr) {
+    for (std::size_t i = 0; i < call.places->size(); ++i) f((*call.rows)[i], (*call.places)[i] * kPlaceUnit);
+    return;
+  }
+  const Bytes stride = row_bytes(call.in[0].format, columns(call.in[0]));
+  for_each_run(call, call.in[0].shape[0], [&](Range run) {
+    for (std::uint32_t row = run.first; row < run.end(); ++row) f(row, row * stride);
+  });
+}
+
 // Positions of its own sequence that batch row `position` attends to.
 inline Range visible(std::uint32_t position, std::uint32_t window) {
   const std::uint32_t seen = window == 0 ? position + 1 : std::min(window, position + 1);

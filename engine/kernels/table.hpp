@@ -1,6 +1,7 @@
 // Builds a target's KernelSet from its T (tiles.hpp), which names its V (lanes.hpp) and its widest register type.
 #pragma once
 #include "engine/kernels/limits.hpp"
+#include "engine/kernels/rows.hpp"
 
 namespace vitro {
 
@@ -13,6 +14,11 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.dots_f16 = lanes::dots<V, Half>;
   set.weighted_f32 = lanes::weighted<V, float>;
   set.weighted_f16 = lanes::weighted<V, Half>;
+  set.placed_dots_f32 = lanes::placed_dots<V, float>;
+  set.placed_dots_f16 = lanes::placed_dots<V, Half>;
+  set.placed_weighted_f32 = lanes::placed_weighted<V, float>;
+  set.placed_weighted_f16 = lanes::placed_weighted<V, Half>;
+  set.placed_weighted_q4_0 = lanes::placed_weighted_q4_0<V>;
   set.softmax = lanes::softmax<V>;
   set.activate = lanes::activate<V>;
   set.scale = lanes::scale<V>;

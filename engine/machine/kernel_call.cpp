@@ -20,6 +20,8 @@ std::string_view to_string(Op op) {
     case Op::reduce: return "reduce";
     case Op::sample: return "sample";
     case Op::copy: return "copy";
+    case Op::select: return "select";
+    case Op::accumulate: return "accumulate";
   }
   return "?";
 }

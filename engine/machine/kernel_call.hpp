@@ -41,6 +41,8 @@ enum class Op : std::uint8_t {
   reduce,     // in: partials [P, B, N] [slice N]                     out: [B, N]; ascending partial order
   sample,     // in: logits [B, V], uniforms f32 [B]                  out: -; outcome: tokens; params: temperature, k, p
   copy,       // in: x                                                out: x, converted to the format of the output view
+  select,     // in: scores [B, N] [slice N]                          out: -; outcome: active neurons; params: threshold, activation
+  accumulate, // in: W transposed [N, D] [slice N], h [B, N]          out: [B, D] = sum over n of h_n * W_n
 };
 std::string_view to_string(Op op);
 std::string_view to_string(Format format);
@@ -74,6 +76,8 @@ using Batch = std::shared_ptr<const std::vector<SeqPos>>;
 
 using IndexList = std::shared_ptr<const std::vector<std::uint32_t>>;
 
+inline constexpr Bytes kPlaceUnit = 64;  // of KernelCall::places: a cache line
+
 struct Slice {
   std::uint32_t first = 0, count = ~0u;  // ~0: to the end
   friend bool operator==(const Slice&, const Slice&) = default;
@@ -86,7 +90,10 @@ struct KernelCall {
   std::int16_t expert = -1;
   bool report_active = false;  // glu: return the neurons whose gate is not zero as ActiveSet (for recorders and policies)
   Slice slice;
-  IndexList rows;              // matmul, glu: only these rows of the slice, ascending; null means all
+  IndexList rows;              // matmul, glu, select, accumulate: only these rows of the slice, ascending; null means all
+  // matmul, accumulate: where each of `rows` lies, in kPlaceUnit from the first operand's offset: neurons in a cache stand
+  // in any order. Null: row r lies behind r others. Requires: as many as rows; Layout::rows.
+  IndexList places;
   boost::container::static_vector<View, 4> in;
   boost::container::static_vector<View, 1> out;
   Batch batch;

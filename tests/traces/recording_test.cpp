@@ -8,6 +8,7 @@
 
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
+#include "engine/kernels/contract.hpp"
 #include "engine/machine/virtual_machine.hpp"
 #include "traces/draw.hpp"
 #include "traces/recorder.hpp"
@@ -103,6 +104,49 @@ TEST(Recorder, of_rows_that_were_skipped_nothing_is_known) {
   EXPECT_EQ(fired(replay, call, 0), fired(draw, call, 0));
   EXPECT_EQ(fired(replay, call_of(Op::glu, 100, 0, {{0, 0}}, {3, 3}), 0), fired(draw, call_of(Op::glu, 100, 0, {{0, 0}}, {3, 3}), 0));
   EXPECT_NE(run_error(replay, call_of(Op::glu, 100, 0, {{0, 0}}, {5, 2})), "");
+}
+
+KernelCall select_call(SelectOf of, std::uint32_t n, std::uint32_t position, Slice slice = {}) {
+  KernelCall call = call_of(Op::select, n, 0, {{0, position}}, slice);
+  call.params = {0, 1, static_cast<float>(of)};
+  return call;
+}
+
+TEST(Recorder, keeps_what_the_gate_selects_and_no_guess) {
+  DrawProfile profile;
+  profile.predictor = {0.5, 0.5};
+  DrawFunction draw(profile, 1);
+  RecordingFunction recorder(draw);
+  recorder.execute(select_call(SelectOf::predictor, 100, 0));
+  recorder.execute(select_call(SelectOf::gate, 100, 1, {0, 60}));
+  recorder.execute(select_call(SelectOf::gate, 100, 1, {60, 40}));
+  ReplayFunction replay(recorder.take());
+  EXPECT_EQ(fired(replay, select_call(SelectOf::gate, 100, 1), 0), fired(draw, call_of(Op::glu, 100, 0, {{0, 1}}), 0));
+  EXPECT_EQ(fired(replay, select_call(SelectOf::predictor, 100, 1), 0), fired(replay, select_call(SelectOf::gate, 100, 1), 0));
+  EXPECT_EQ(run_error(replay, select_call(SelectOf::gate, 100, 0)),
+            "the recording has no active neurons for layer 0, sequence 0, position 0");
+}
+
+// Says what it is told to: neurons 1 and 2 of a select, 2 and 3 of a glu.
+class Told final : public Function {
+ public:
+  Outcome execute(const KernelCall& call) override {
+    const std::vector<std::uint32_t> ids = call.op == Op::select ? std::vector<std::uint32_t>{1, 2} : std::vector<std::uint32_t>{2, 3};
+    return ActiveSet{{std::make_shared<const std::vector<std::uint32_t>>(ids)}};
+  }
+};
+
+TEST(Recorder, where_the_gate_was_selected_glu_adds_nothing) {
+  for (const bool glu_first : {false, true}) {
+    Told told;
+    RecordingFunction recorder(told);
+    if (glu_first) recorder.execute(call_of(Op::glu, 10, 0, {{0, 0}}));
+    recorder.execute(select_call(SelectOf::gate, 10, 0));
+    recorder.execute(call_of(Op::glu, 10, 0, {{0, 0}}));
+    EXPECT_EQ(recorder.take().fired.begin()->second.ids, (std::vector<std::uint32_t>{1, 2})) << glu_first;
+    recorder.execute(call_of(Op::glu, 10, 0, {{0, 0}}));
+    EXPECT_EQ(recorder.take().fired.begin()->second.ids, (std::vector<std::uint32_t>{2, 3}));
+  }
 }
 
 TEST(Recorder, workers_may_record_at_once) {

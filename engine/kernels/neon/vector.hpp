@@ -47,6 +47,16 @@ struct Vector {
   friend Vector fma(Vector a, Vector b, Vector c) {
     return each([&](int i) { return vfmaq_f32(c.q[i], a.q[i], b.q[i]); });
   }
+  static Vector floats(int8x16_t quants) {
+    const int16x8_t first = vmovl_s8(vget_low_s8(quants)), second = vmovl_s8(vget_high_s8(quants));
+    const auto widen = [](int16x4_t four) { return vcvtq_f32_s32(vmovl_s16(four)); };
+    return {{widen(vget_low_s16(first)), widen(vget_high_s16(first)), widen(vget_low_s16(second)), widen(vget_high_s16(second))}};
+  }
+  static void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
+    const uint8x16_t both = vld1q_u8(reinterpret_cast<const std::uint8_t*>(p));
+    low = floats(vsubq_s8(vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), vdupq_n_s8(8))) * scale;
+    high = floats(vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(both, 4)), vdupq_n_s8(8))) * scale;
+  }
   friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
     return each([&](int i) { return vbslq_f32(vcltq_f32(a.q[i], b.q[i]), yes.q[i], no.q[i]); });
   }

@@ -17,6 +17,14 @@ std::size_t index_below(const KernelCall& call, const View& indices, std::size_t
   return index;
 }
 
+// act(scores[i]): act(g) * 1. Valid until the next use of Scratch::a.
+const float* activated(const KernelSet& set, Activation act, const float* scores, std::size_t n) {
+  float* values = scratch<float>(Scratch::a, 2 * n);
+  std::fill(values + n, values + 2 * n, 1.0f);
+  set.activate(act, scores, values + n, n, values);
+  return values;
+}
+
 }  // namespace
 
 void embed(const KernelSet& set, const KernelCall& call) {
@@ -56,11 +64,8 @@ Outcome glu(const KernelSet& set, const KernelCall& call) {
     float* h = call.out[0].as<float>() + r * width;
     std::vector<std::uint32_t> ids;
     for_each_run(call, width, [&](Range run) {
-      if (call.report_active) {  // act(g) * 1, before h may overwrite the gate
-        float* value = scratch<float>(Scratch::a, 2 * std::size_t{run.count});
-        float* ones = value + run.count;
-        std::fill(ones, ones + run.count, 1.0f);
-        set.activate(act, gate + run.first, ones, run.count, value);
+      if (call.report_active) {  // before h may overwrite the gate
+        const float* value = activated(set, act, gate + run.first, run.count);
         for (std::uint32_t i = 0; i < run.count; ++i) {
           if (value[i] != 0) ids.push_back(run.first + i);
         }
@@ -70,6 +75,24 @@ Outcome glu(const KernelSet& set, const KernelCall& call) {
     if (call.report_active) active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
   }
   if (!call.report_active) return {};
+  return active;
+}
+
+Outcome select(const KernelSet& set, const KernelCall& call) {
+  const std::uint32_t width = columns(call.in[0]);
+  const bool activates = call.params[1] >= 0;
+  ActiveSet active;
+  for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
+    std::vector<std::uint32_t> ids;
+    for_each_run(call, width, [&](Range run) {
+      const float* score = call.in[0].as<float>() + r * width + run.first;
+      if (activates) score = activated(set, static_cast<Activation>(call.params[1]), score, run.count);
+      for (std::uint32_t i = 0; i < run.count; ++i) {
+        if ((activates ? std::abs(score[i]) : score[i]) > call.params[0]) ids.push_back(run.first + i);
+      }
+    });
+    active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
+  }
   return active;
 }
 

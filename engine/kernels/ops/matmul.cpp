@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/kernels/operands.hpp"
-#include "engine/kernels/ops/ops.hpp"
+#include "engine/kernels/ops/weight_rows.hpp"
 #include "engine/kernels/variants.hpp"
 
 namespace vitro::ops {
@@ -12,28 +11,24 @@ struct Shape {
   std::uint32_t n = 0, k = 0, batch = 0;
 };
 
-// Weight rows are dequantised a few at a time and each meets the whole batch before the next ones come.
+// Each group of weight rows meets the whole batch before the next ones come.
 void matmul_float(const KernelSet& set, const KernelCall& call, Shape shape) {
-  constexpr std::uint32_t kRowsAtOnce = 8;
   const View& w = call.in[0];
   const Rows<float> x{call.in[1].as<float>(), shape.batch, shape.k, shape.k};
   float* y = call.out[0].as<float>();
-  const Bytes stride = row_bytes(w.format, shape.k);
-  for_each_run(call, shape.n, [&](Range run) {
-    const std::byte* row = w.data() + run.first * stride;
-    if (w.format == Format::f16) {
-      return set.dots_f16({reinterpret_cast<const Half*>(row), run.count, shape.k, shape.k}, x, y + run.first, shape.n);
-    }
-    if (w.format == Format::f32) {
-      return set.dots_f32({reinterpret_cast<const float*>(row), run.count, shape.k, shape.k}, x, y + run.first, shape.n);
-    }
-    float* rows = scratch<float>(Scratch::a, std::size_t{kRowsAtOnce} * shape.k);
-    for (std::uint32_t first = run.first; first < run.end(); first += kRowsAtOnce) {
-      const std::uint32_t count = std::min(kRowsAtOnce, run.end() - first);
-      for (std::uint32_t r = 0; r < count; ++r) dequantise_row(w.format, w.data() + (first + r) * stride, rows + r * shape.k, shape.k);
-      set.dots_f32({rows, count, shape.k, shape.k}, x, y + first, shape.n);
-    }
-  });
+  const bool as_stored = w.format == Format::f16 || w.format == Format::f32;
+  if (as_stored && call.rows == nullptr) {
+    const Range run = sliced(call, shape.n);
+    const std::size_t first = std::size_t{run.first} * shape.k;
+    if (w.format == Format::f16) return set.dots_f16({w.as<Half>() + first, run.count, shape.k, shape.k}, x, y + run.first, shape.n);
+    return set.dots_f32({w.as<float>() + first, run.count, shape.k, shape.k}, x, y + run.first, shape.n);
+  }
+  for_each_row_group(
+      call, as_stored, [](std::uint32_t) { return true; },
+      [&](const RowGroup& group) {
+        if (w.format == Format::f16) return set.placed_dots_f16(group.rows<Half>(shape.k), group.ids, x, y, shape.n);
+        set.placed_dots_f32(group.rows<float>(shape.k), group.ids, x, y, shape.n);
+      });
 }
 
 Int8Rows quantise(const KernelSet& set, const float* x, Shape shape) {
@@ -47,14 +42,35 @@ Int8Rows quantise(const KernelSet& set, const float* x, Shape shape) {
   return {quants, scales, corrections, row_blocks, shape.batch};
 }
 
-// Rows in file order, made into a group of Layout::tiled: 4-byte units of each row go to that row's lane.
-void interleave(const std::byte* const (&rows)[kTileRows], std::size_t block_bytes, std::size_t blocks, std::byte* tile) {
-  const std::size_t units = (block_bytes - 2) / 4;
+using Units = std::uint32_t __attribute__((vector_size(16)));
+
+// 4 x 4 units of 4 bytes change places: row r of `from` becomes unit r of the four columns at `to`.
+void transpose(const std::byte* const (&from)[4], std::byte* to, std::size_t to_stride) {
+  Units row[4];
+  for (int r = 0; r < 4; ++r) std::memcpy(&row[r], from[r], sizeof row[r]);
+  const Units low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+  const Units high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7), high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  const Units column[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                           __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (std::size_t j = 0; j < 4; ++j) std::memcpy(to + j * to_stride, &column[j], sizeof column[j]);
+}
+
+// Rows in file order, made into a group of Layout::tiled: 4-byte units of each row go to that row's lane. The same place
+// in the rows of the group after this one is requested from memory meanwhile.
+void interleave(const std::byte* const* rows, const std::byte* const* next, std::size_t block_bytes, std::size_t blocks, std::byte* tile) {
+  constexpr std::size_t kUnitBytes = 4, kLine = kTileRows * kUnitBytes;
+  const std::size_t blocks_per_line = std::max<std::size_t>(1, 64 / block_bytes);
   for (std::size_t b = 0; b < blocks; ++b, tile += kTileRows * block_bytes) {
-    for (std::size_t r = 0; r < kTileRows; ++r) {
-      const std::byte* block = rows[r] + b * block_bytes;
-      std::memcpy(tile + 2 * r, block, 2);
-      for (std::size_t j = 0; j < units; ++j) std::memcpy(tile + 2 * kTileRows + (j * kTileRows + r) * 4, block + 2 + 4 * j, 4);
+    if (b % blocks_per_line == 0) {
+      for (std::size_t r = 0; r < kTileRows; ++r) __builtin_prefetch(next[r] + b * block_bytes, 0, 2);
+    }
+    for (std::size_t r = 0; r < kTileRows; ++r) std::memcpy(tile + 2 * r, rows[r] + b * block_bytes, 2);
+    for (std::size_t at = 2; at < block_bytes; at += sizeof(Units)) {
+      std::byte* lines = tile + 2 * kTileRows + (at - 2) / kUnitBytes * kLine;
+      for (std::size_t r = 0; r < kTileRows; r += 4) {
+        const std::size_t from = b * block_bytes + at;
+        transpose({rows[r] + from, rows[r + 1] + from, rows[r + 2] + from, rows[r + 3] + from}, lines + r * kUnitBytes, kLine);
+      }
     }
   }
 }
@@ -86,23 +102,30 @@ class Int8Matmul {
     }
   }
 
-  void add_row(std::uint32_t row) {
-    waiting_[waiting_count_++] = row;
-    if (waiting_count_ == kTileRows) flush_rows();
+  // A row in file order that begins `at` bytes behind the operand's offset. Two groups are held, one to come and one to
+  // request meanwhile.
+  void add_row(std::uint32_t row, Bytes at) {
+    ids_[waiting_] = row;
+    data_[waiting_++] = w_.data() + at;
+    if (waiting_ == 2 * kTileRows) multiply_rows(kTileRows);
   }
 
   void flush_rows() {
-    if (waiting_count_ == 0) return;
-    const std::byte* rows[kTileRows];
-    for (std::uint32_t r = 0; r < kTileRows; ++r) rows[r] = w_.data() + waiting_[std::min(r, waiting_count_ - 1)] * stride_;
-    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * stride_);
-    interleave(rows, block_bytes(w_.format), shape_.k / kBlock, tile);
-    multiply_(tile, 1, x_, partial(), kTileRows);
-    for (std::uint32_t r = 0; r < waiting_count_; ++r) store(waiting_[r], r);
-    waiting_count_ = 0;
+    while (waiting_ > 0) multiply_rows(std::min(waiting_, kTileRows));
   }
 
  private:
+  // The first `count` of the waiting rows.
+  void multiply_rows(std::uint32_t count) {
+    for (std::uint32_t r = waiting_; r < 2 * kTileRows; ++r) data_[r] = data_[0];  // lanes that nobody reads
+    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * stride_);
+    interleave(data_, data_ + kTileRows, block_bytes(w_.format), shape_.k / kBlock, tile);
+    multiply_(tile, 1, x_, partial(), kTileRows);
+    for (std::uint32_t r = 0; r < count; ++r) store(ids_[r], r);
+    waiting_ -= count;
+    std::copy(ids_ + count, ids_ + count + waiting_, ids_);
+    std::copy(data_ + count, data_ + count + waiting_, data_);
+  }
   float* partial() { return scratch<float>(Scratch::c, std::size_t{shape_.batch} * kTileRows); }
   void store(std::uint32_t row, std::uint32_t lane) {
     const float* from = partial() + lane;
@@ -115,15 +138,14 @@ class Int8Matmul {
   Int8Rows x_;
   decltype(KernelSet::tiles_q4_0) multiply_;
   Bytes stride_;
-  std::uint32_t waiting_[kTileRows] = {}, waiting_count_ = 0;
+  std::uint32_t waiting_ = 0, ids_[2 * kTileRows] = {};
+  const std::byte* data_[2 * kTileRows] = {};
 };
 
 void matmul_int8(const KernelSet& set, const KernelCall& call, Shape shape) {
   Int8Matmul work(set, call, shape);
-  for_each_run(call, shape.n, [&](Range run) {
-    if (call.in[0].layout == Layout::tiled) return work.tiled(run);
-    for (std::uint32_t row = run.first; row < run.end(); ++row) work.add_row(row);
-  });
+  if (call.in[0].layout == Layout::tiled) return for_each_run(call, shape.n, [&](Range run) { work.tiled(run); });
+  for_each_row(call, [&](std::uint32_t row, Bytes at) { work.add_row(row, at); });
   work.flush_rows();
 }
 

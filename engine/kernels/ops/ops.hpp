@@ -19,6 +19,8 @@ void expert_sum(const KernelSet& set, const KernelCall& call);
 void reduce(const KernelCall& call);
 Outcome sample(const KernelSet& set, const KernelCall& call);
 void copy(const KernelCall& call);
+Outcome select(const KernelSet& set, const KernelCall& call);
+void accumulate(const KernelSet& set, const KernelCall& call);
 
 // Working memory that grows to the largest call of its thread and is reused: a call allocates nothing once warm.
 // `slot` tells buffers that live at the same time apart. Contents are undefined.

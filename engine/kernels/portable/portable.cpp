@@ -50,6 +50,12 @@ struct Vector {
   friend Vector fma(Vector a, Vector b, Vector c) {
     return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
   }
+  // The 32 weights of a q4_0 block, 16 bytes of nibbles: scale * (nibble - 8), which no float rounds.
+  static void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
+    const auto weight = [&](int quant, int i) { return scale.lane[i] * static_cast<float>(quant - 8); };
+    low = each([&](int i) { return weight(std::to_integer<int>(p[i]) & 15, i); });
+    high = each([&](int i) { return weight(std::to_integer<int>(p[i]) >> 4, i); });
+  }
   // a < b ? yes : no, so that a NaN in a or b selects `no` on every target.
   friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
     return each([&](int i) { return a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]; });

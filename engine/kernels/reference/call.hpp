@@ -20,10 +20,11 @@ class Reference {
  private:
   void touch(const View& v, Bytes bytes) { tally_.read[static_cast<std::size_t>(v.memory.placement())] += bytes; }
   // n elements from element `first` on. Requires: block formats: whole blocks.
-  Vector read(const View& v, std::size_t first, std::size_t n) {
+  Vector read(const View& v, std::size_t first, std::size_t n) { return read_at(v, row_bytes(v.format, first), n); }
+  Vector read_at(const View& v, Bytes at, std::size_t n) {
     std::vector<float> values(n);
     touch(v, row_bytes(v.format, n));
-    dequantise_row(v.format, v.data() + row_bytes(v.format, first), values.data(), n);
+    dequantise_row(v.format, v.data() + at, values.data(), n);
     return Eigen::Map<Eigen::VectorXf>(values.data(), static_cast<Eigen::Index>(n)).cast<double>();
   }
   std::uint32_t index(const View& v, std::size_t i, std::size_t bound) {
@@ -38,9 +39,12 @@ class Reference {
     tally_.written[static_cast<std::size_t>(v.memory.placement())] += row_bytes(v.format, n);
     quantise_row(v.format, rounded.data(), v.data() + row_bytes(v.format, first), n);
   }
-  // The weight row of a matmul. Tiled groups are visited in place: row r of a group has its units 16 apart.
-  Vector weight_row(const View& w, std::size_t row);
-  double activation(double g) const;
+  // A row in tiles. Groups are visited in place: row r of a group has its units 16 apart.
+  Vector tiled_row(const View& w, std::size_t row);
+  // Calls f(row, values) for each weight row that the call names.
+  template <class F>
+  void for_each_weight_row(F f);
+  double activation(Activation act, double g) const;
   Vector softmax(const Vector& x) {
     tally_.elementwise += work::kSoftmax * static_cast<std::uint64_t>(x.size());
     const Vector e = (x.array() - x.maxCoeff()).exp();
@@ -61,6 +65,8 @@ class Reference {
   void reduce();
   Outcome sample();
   void copy();
+  Outcome select();
+  void accumulate();
 
   const View& in(std::size_t i) const { return call_.in[i]; }
   const View& out() const { return call_.out[0]; }

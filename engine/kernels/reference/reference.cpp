@@ -27,9 +27,8 @@ void Reference::rms_norm() {
   }
 }
 
-Vector Reference::weight_row(const View& w, std::size_t row) {
+Vector Reference::tiled_row(const View& w, std::size_t row) {
   const std::size_t k = columns(w);
-  if (w.layout == Layout::rows) return read(w, row * k, k);
   const std::size_t block = block_bytes(w.format), units = (block - 2) / 4;
   std::vector<std::byte> bytes(row_bytes(w.format, k));
   const std::byte* group = w.data() + row / kTileRows * kTileRows * bytes.size();
@@ -46,6 +45,23 @@ Vector Reference::weight_row(const View& w, std::size_t row) {
   return Eigen::Map<Eigen::VectorXf>(values.data(), static_cast<Eigen::Index>(k)).cast<double>();
 }
 
+template <class F>
+void Reference::for_each_weight_row(F f) {
+  const View& w = in(0);
+  if (w.layout == Layout::tiled) {
+    return for_each_run(call_, w.shape[0], [&](Range run) {
+      ++tally_.row_runs;
+      for (std::uint32_t row = run.first; row < run.end(); ++row) f(row, tiled_row(w, row));
+    });
+  }
+  Bytes end = ~Bytes{0};
+  for_each_row(call_, [&](std::uint32_t row, Bytes at) {
+    if (at != end) ++tally_.row_runs;
+    end = at + row_bytes(w.format, columns(w));
+    f(row, read_at(w, at, columns(w)));
+  });
+}
+
 void Reference::matmul() {
   const std::size_t n = in(0).shape[0], k = in(0).shape[1], batch = in(1).shape[0];
   Eigen::MatrixXd x(k, batch);
@@ -53,24 +69,34 @@ void Reference::matmul() {
   if (call_.variant == variant::kInt8) {
     tally_.conversions += k * batch;
   }
-  for_each_run(call_, static_cast<std::uint32_t>(n), [&](Range run) {
-    ++tally_.row_runs;
-    for (std::size_t row = run.first; row < run.end(); ++row) {
-      const Vector w = weight_row(in(0), row);
-      if (call_.variant != variant::kInt8 && in(0).format != Format::f32) tally_.conversions += k;
-      const bool biased = call_.in.size() > 2;
-      const double bias = biased ? read(in(2), row, 1)[0] : 0;
-      for (std::size_t b = 0; b < batch; ++b) {
-        write(out(), b * n + row, Vector::Constant(1, w.dot(x.col(static_cast<Eigen::Index>(b))) + bias));
-        tally_.macs += k;
-        tally_.elementwise += biased;
-      }
+  for_each_weight_row([&](std::size_t row, const Vector& w) {
+    if (call_.variant != variant::kInt8 && in(0).format != Format::f32) tally_.conversions += k;
+    const bool biased = call_.in.size() > 2;
+    const double bias = biased ? read(in(2), row, 1)[0] : 0;
+    for (std::size_t b = 0; b < batch; ++b) {
+      write(out(), b * n + row, Vector::Constant(1, w.dot(x.col(static_cast<Eigen::Index>(b))) + bias));
+      tally_.macs += k;
+      tally_.elementwise += biased;
     }
   });
 }
 
-double Reference::activation(double g) const {
-  switch (static_cast<Activation>(call_.params[0])) {
+void Reference::accumulate() {
+  const std::size_t n = in(0).shape[0], width = in(0).shape[1], batch = in(1).shape[0];
+  Eigen::MatrixXd y = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(width), static_cast<Eigen::Index>(batch));
+  for_each_weight_row([&](std::size_t row, const Vector& w) {
+    if (in(0).format != Format::f32) tally_.conversions += width;
+    for (std::size_t b = 0; b < batch; ++b) {
+      tally_.macs += width;
+      const double h = read(in(1), b * n + row, 1)[0];
+      if (h != 0) y.col(static_cast<Eigen::Index>(b)) += h * w;
+    }
+  });
+  for (std::size_t b = 0; b < batch; ++b) write(out(), b * width, y.col(static_cast<Eigen::Index>(b)));
+}
+
+double Reference::activation(Activation act, double g) const {
+  switch (act) {
     case Activation::silu:
       return g / (1 + std::exp(-g));
     case Activation::relu:
@@ -89,7 +115,8 @@ Outcome Reference::glu() {
   for (std::size_t r = 0; r < rows; ++r) {
     std::vector<std::uint32_t> ids;
     for_each_run(call_, static_cast<std::uint32_t>(width), [&](Range run) {
-      const Vector gate = read(in(0), r * width + run.first, run.count).unaryExpr([this](double g) { return activation(g); });
+      const auto act = static_cast<Activation>(call_.params[0]);
+      const Vector gate = read(in(0), r * width + run.first, run.count).unaryExpr([&](double g) { return activation(act, g); });
       write(out(), r * width + run.first, gate.cwiseProduct(read(in(1), r * width + run.first, run.count)));
       tally_.elementwise += work::activation(static_cast<Activation>(call_.params[0])) * run.count;
       for (std::uint32_t i = 0; i < run.count; ++i) {
@@ -99,6 +126,23 @@ Outcome Reference::glu() {
     active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
   }
   if (!call_.report_active) return {};
+  return active;
+}
+
+Outcome Reference::select() {
+  const std::size_t width = columns(in(0));
+  ActiveSet active;
+  for (std::size_t r = 0; r < in(0).shape[0]; ++r) {
+    std::vector<std::uint32_t> ids;
+    for_each_run(call_, static_cast<std::uint32_t>(width), [&](Range run) {
+      for (std::uint32_t n = run.first; n < run.end(); ++n) {
+        const double score = read(in(0), r * width + n, 1)[0], act = call_.params[1];
+        tally_.elementwise += work::select(call_.params[1]);
+        if ((act < 0 ? score : std::abs(activation(static_cast<Activation>(act), score))) > call_.params[0]) ids.push_back(n);
+      }
+    });
+    active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
+  }
   return active;
 }
 
@@ -194,6 +238,11 @@ Outcome Reference::run() {
       return sample();
     case Op::copy:
       copy();
+      break;
+    case Op::select:
+      return select();
+    case Op::accumulate:
+      accumulate();
       break;
   }
   return {};

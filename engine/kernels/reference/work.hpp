@@ -25,4 +25,7 @@ constexpr std::uint64_t activation(Activation act) {
   return 0;
 }
 
+// One score of select, by its activation parameter (negative: none): the comparison stands where glu multiplies by up.
+constexpr std::uint64_t select(float act) { return act < 0 ? 1 : activation(static_cast<Activation>(act)); }
+
 }  // namespace vitro::work

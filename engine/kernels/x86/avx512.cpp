@@ -24,6 +24,13 @@ struct Vector {
   friend Vector operator*(Vector a, Vector b) { return {_mm512_mul_ps(a.v, b.v)}; }
   friend Vector operator/(Vector a, Vector b) { return {_mm512_div_ps(a.v, b.v)}; }
   friend Vector fma(Vector a, Vector b, Vector c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+  // vpermps looks up in a register of 16 floats, by the low four bits of each index: here the 16 weights a block can have.
+  static void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
+    const Vector weights = Vector{_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)} * scale;
+    const __m512i both = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    low = {_mm512_permutexvar_ps(both, weights.v)};
+    high = {_mm512_permutexvar_ps(_mm512_srli_epi32(both, 4), weights.v)};
+  }
   friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
   }

@@ -50,6 +50,21 @@ TEST(Experiment, quantities_need_units) {
   EXPECT_NE(error_of("memory.ffn_in_dram", "\"125%\"").find("0% to 100%"), std::string::npos);
 }
 
+TEST(Experiment, a_profile_may_say_what_its_predictor_gets_wrong_and_how_neurons_stand) {
+  const DrawProfile plain = read_with("engine.profile", "{}").profile;
+  EXPECT_EQ(plain.predictor.recall, 1);
+  EXPECT_EQ(plain.predictor.precision, 1);
+  EXPECT_FALSE(plain.ordered);
+  const DrawProfile given = read_with("engine.profile", R"({"ordered": true, "predictor": {"recall": 0.98, "precision": 0.8}})").profile;
+  EXPECT_EQ(given.predictor.recall, 0.98);
+  EXPECT_EQ(given.predictor.precision, 0.8);
+  EXPECT_TRUE(given.ordered);
+  const std::string error = error_of("engine.profile", R"({"predictor": {"precision": 0}})");
+  EXPECT_NE(error.find("engine.profile.predictor.precision"), std::string::npos) << error;
+  EXPECT_NE(error.find("0.01"), std::string::npos) << error;
+  EXPECT_NE(error_of("engine.profile", R"({"predictor": {"recal": 1}})").find("recal"), std::string::npos);
+}
+
 TEST(Experiment, a_seed_at_the_top_is_the_workloads) {
   EXPECT_EQ(read_with("seed", "5").workload.seed, 5u);
   EXPECT_NE(error_of("seed", "-1").find("seed"), std::string::npos);

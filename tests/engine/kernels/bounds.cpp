@@ -49,6 +49,21 @@ class Bounds {
     });
   }
 
+  // Each neuron is one fused step; the bound takes all that the call names, fired or not.
+  void accumulate() {
+    const std::size_t n = call_.in[0].shape[0], width = call_.in[0].shape[1];
+    double steps = 0;
+    for_each_row(call_, [&](std::uint32_t row, Bytes) {
+      ++steps;
+      const std::vector<double> w = row_of(call_.in[0], row);
+      for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
+        const double h = std::abs(call_.in[1].as<float>()[b * n + row]);
+        for (std::size_t d = 0; d < width; ++d) bound_[b * width + d] += h * std::abs(w[d]);
+      }
+    });
+    for (double& bound : bound_) bound = gamma(steps + 1) * bound + steps * 0x1p-149;
+  }
+
   void rms_norm() {
     const std::size_t width = columns(call_.in[0]);
     for (std::size_t i = 0; i < bound_.size(); ++i) {
@@ -228,6 +243,9 @@ std::vector<double> error_bounds(const KernelCall& call) {
   switch (call.op) {
     case Op::matmul:
       bounds.matmul();
+      break;
+    case Op::accumulate:
+      bounds.accumulate();
       break;
     case Op::rms_norm:
       bounds.rms_norm();

@@ -275,8 +275,51 @@ KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant) {
       call.out = {make_view(call.in[0].shape, to)};
       break;
     }
+    case Op::select:
+      call.in = {plain(rows, width)};
+      call.params = {0.25f * static_cast<float>(rng.below(3)), static_cast<float>(rng.below(5)) - 1, static_cast<float>(rng.below(2))};
+      random_slice(rng, call, width);
+      random_rows(rng, call, width);
+      break;
+    case Op::accumulate: {
+      const Format format = random_weight_format(rng);
+      const std::uint32_t d =
+          block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 20) : 3 * width;
+      const std::uint32_t n = between(rng, 1, 150);
+      call.in = {weights(rng, n, d, format, Layout::rows, 4 * rng.below(9)), plain(rows, n)};
+      for (std::uint32_t i = 0; i < rows * n; ++i) {
+        if (rng.below(2) == 0) call.in[1].as<float>()[i] = 0;
+      }
+      call.out = {make_view({rows, d, 0}, Format::f32)};
+      random_slice(rng, call, n);
+      random_rows(rng, call, n);
+      break;
+    }
   }
   return call;
+}
+
+KernelCall placed(Rng& rng, const KernelCall& call) {
+  KernelCall out = call;
+  View& w = out.in[0];
+  const Bytes stride = row_bytes(w.format, w.shape[1]);
+  const auto pitch = static_cast<std::uint32_t>((stride + kPlaceUnit - 1) / kPlaceUnit);
+  std::vector<std::uint32_t> slots(2 * w.shape[0]), rows, places;
+  std::iota(slots.begin(), slots.end(), 0u);
+  const auto n = static_cast<std::uint32_t>(slots.size());
+  for (std::uint32_t i = n - 1; i > 0; --i) {
+    if (rng.below(2) == 0) std::swap(slots[i], slots[rng.below(i + 1)]);
+  }
+  w.memory = lease(w.offset + Bytes{n} * pitch * kPlaceUnit);
+  for (Bytes i = 0; i < w.memory.size(); ++i) w.memory.data()[i] = static_cast<std::byte>(0x7f);  // NaNs, or large numbers
+  for_each_row(call, [&](std::uint32_t row, Bytes at) {
+    rows.push_back(row);
+    places.push_back(slots[rows.size() - 1] * pitch);
+    std::memcpy(w.data() + places.back() * kPlaceUnit, call.in[0].data() + at, stride);
+  });
+  out.rows = std::make_shared<const std::vector<std::uint32_t>>(std::move(rows));
+  out.places = std::make_shared<const std::vector<std::uint32_t>>(std::move(places));
+  return out;
 }
 
 std::vector<std::uint32_t> words_of(const Outcome& outcome) {

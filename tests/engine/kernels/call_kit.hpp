@@ -10,8 +10,9 @@
 
 namespace vitro::test {
 
-inline constexpr Op kAllOps[] = {Op::embed, Op::rms_norm, Op::matmul, Op::rope,       Op::kv_append, Op::attention, Op::glu,
-                                 Op::add,   Op::gather,   Op::route,  Op::expert_sum, Op::reduce,    Op::sample,    Op::copy};
+inline constexpr Op kAllOps[] = {Op::embed,  Op::rms_norm, Op::matmul, Op::rope,      Op::kv_append,  Op::attention,
+                                 Op::glu,    Op::add,      Op::gather, Op::route,     Op::expert_sum, Op::reduce,
+                                 Op::sample, Op::copy,     Op::select, Op::accumulate};
 
 // A view of fresh memory; `skew` bytes before it make its address odd in every larger alignment than an element's.
 View make_view(std::array<std::uint32_t, 3> shape, Format format, Bytes skew = 0);
@@ -32,6 +33,10 @@ KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant
 // Shapes, slices, row lists, tails and parameters are drawn. `matmul_variant`: of a matmul; other operators come as
 // kFloat. The call passes check_call().
 KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant);
+
+// The same matmul or accumulate with the rows of its weights in random places, some of them side by side, and in memory that
+// holds other rows too. Requires: Layout::rows. A call without a row list gets that of its slice.
+KernelCall placed(Rng& rng, const KernelCall& call);
 
 // Outcomes as plain words, for comparing and hashing.
 std::vector<std::uint32_t> words_of(const Outcome& outcome);

@@ -23,6 +23,8 @@ std::string message_of(const KernelCall& call) {
   return "accepted";
 }
 
+IndexList list(std::vector<std::uint32_t> ids) { return std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)); }
+
 KernelCall good_matmul() {
   Rng rng(1);
   return matmul_call(rng, Format::q4_0, Layout::tiled, variant::kInt8, {32, 64, 3});
@@ -53,9 +55,57 @@ TEST(Contract, a_broken_matmul_is_named_by_operand_and_shape) {
   EXPECT_THAT(broken([](KernelCall& c) { c.in[0].shape[0] = 24; }), HasSubstr("dimension 1 has to be 24"));
   EXPECT_THAT(broken([](KernelCall& c) { c.in[1].offset = 2; }), HasSubstr("leave its lease"));
   EXPECT_EQ(broken([](KernelCall& c) { c.in.pop_back(); }), "matmul: 1 inputs (expected 2 to 3)");
-  EXPECT_EQ(broken([](KernelCall& c) { c.rows = std::make_shared<std::vector<std::uint32_t>>(std::vector<std::uint32_t>{3, 3}); }),
-            "matmul: row 3 is out of order or outside the slice");
+  EXPECT_EQ(broken([](KernelCall& c) { c.rows = list({3, 3}); }), "matmul: row 3 is out of order or outside the slice");
   EXPECT_EQ(broken([](KernelCall& c) { c.in[0].memory = Lease(); }), "matmul: operand W is q4_0 [32, 64] tiled: it has no memory");
+}
+
+// Rows of 64 halves are 128 bytes; the lease holds 32 of them.
+TEST(Contract, places_have_to_be_those_of_the_rows_and_inside_the_lease) {
+  const auto placed = [](
+                          IndexList rows, IndexList places, const std::function<void(KernelCall&)>& change = [](KernelCall&) {}) {
+    Rng rng(1);
+    KernelCall call = matmul_call(rng, Format::f16, Layout::rows, variant::kFloat, {32, 64, 1});
+    call.rows = std::move(rows);
+    call.places = std::move(places);
+    change(call);
+    return message_of(call);
+  };
+  EXPECT_EQ(placed(list({3, 7}), list({62, 0})), "accepted");
+  EXPECT_EQ(placed(list({3, 7}), list({62, 0}), [](KernelCall& c) { c.in[0].shape[0] = c.out[0].shape[1] = 30; }), "accepted");
+  EXPECT_EQ(placed(list({3, 7}), list({63, 0})), "matmul: operand W is f16 [32, 64]: 4160 bytes at offset 0 leave its lease of 4096");
+  EXPECT_THAT(placed(list({3, 7}), list({62, 0}), [](KernelCall& c) { c.in[0].offset = 64; }), HasSubstr("4096 bytes at offset 64 leave"));
+  EXPECT_EQ(placed(list({3, 7}), list({0})), "matmul: 1 places for 2 rows");
+  EXPECT_EQ(placed(nullptr, list({0})), "matmul: places are given without the rows that they are of");
+  EXPECT_EQ(placed(list({7, 3}), list({0, 2})), "matmul: row 3 is out of order or outside the slice");
+  KernelCall tiled = good_matmul();
+  tiled.rows = list({0});
+  tiled.places = list({0});
+  EXPECT_EQ(message_of(tiled), "matmul: operand W is q4_0 [32, 64] tiled: rows that have places stand by themselves, not in tiles");
+  Rng rng(2);
+  KernelCall glu = random_call(rng, Op::glu, variant::kFloat);
+  glu.places = list({0});
+  EXPECT_EQ(message_of(glu), "glu: takes no places");
+}
+
+TEST(Contract, a_broken_select_or_accumulate_is_named) {
+  Rng rng(6);
+  KernelCall select = random_call(rng, Op::select, variant::kFloat);
+  select.params[1] = 4;
+  EXPECT_THAT(message_of(select), HasSubstr("select: parameter activation is 4"));
+  select.params = {std::nanf(""), 0, 0};
+  EXPECT_EQ(message_of(select), "select: parameter threshold is not a number");
+  KernelCall sum;
+  sum.op = Op::accumulate;
+  sum.in = {weights(rng, 8, 64, Format::q8_0, Layout::rows), floats(rng, {2, 8, 0})};
+  sum.out = {make_view({2, 64, 0}, Format::f32)};
+  EXPECT_EQ(message_of(sum), "accepted");
+  sum.in[1].shape[1] = 7;
+  EXPECT_EQ(message_of(sum), "accumulate: operand h is f32 [2, 7]: dimension 1 has to be 8");
+  sum.in[1].shape[1] = 8;
+  sum.out[0].shape[1] = 32;
+  EXPECT_EQ(message_of(sum), "accumulate: operand y is f32 [2, 32]: dimension 1 has to be 64");
+  sum.in[0].layout = Layout::tiled;
+  EXPECT_THAT(message_of(sum), HasSubstr("only matmul takes a tiled operand"));
 }
 
 TEST(Contract, positions_have_to_be_inside_the_block_table_and_the_pool) {

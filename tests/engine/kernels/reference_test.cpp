@@ -80,6 +80,41 @@ TEST(Reference, active_neurons_agree_with_the_gate) {
   }
 }
 
+TEST(Reference, selections_agree_away_from_the_threshold) {
+  Rng rng(23);
+  std::size_t selected = 0;
+  for (int i = 0; i < 200; ++i) {
+    KernelCall call = random_call(rng, Op::select, variant::kFloat);
+    if (call.params[1] != -1) call.params[1] = static_cast<float>(Activation::relu);  // relu does not round
+    const Outcome got = ComputeFunction().execute(call);
+    EXPECT_EQ(words_of(got), words_of(run_reference(call)));
+    for (const IndexList& row : std::get<ActiveSet>(got).rows) selected += row->size();
+  }
+  EXPECT_GT(selected, 1000u);
+}
+
+// By hand: a score of -2 is far from zero under silu's threshold, but below every threshold without an activation.
+TEST(Select, compares_the_magnitude_of_the_activation_or_the_score_itself) {
+  KernelCall call;
+  call.op = Op::select;
+  call.in = {make_view({2, 4, 0}, Format::f32)};
+  const float scores[] = {-2.0f, 0.1f, 0.5f, 3.0f, 0.0f, -0.1f, 9.0f, 0.6f};
+  std::copy(std::begin(scores), std::end(scores), call.in[0].as<float>());
+  const auto rows = [&](float threshold, float act) {
+    call.params = {threshold, act, 0};
+    std::vector<std::vector<std::uint32_t>> ids;
+    const Outcome outcome = ComputeFunction().execute(call);
+    for (const IndexList& row : std::get<ActiveSet>(outcome).rows) ids.push_back(*row);
+    return ids;
+  };
+  using Ids = std::vector<std::vector<std::uint32_t>>;
+  EXPECT_EQ(rows(0.5f, -1), (Ids{{3}, {2, 3}}));
+  EXPECT_EQ(rows(0, static_cast<float>(Activation::relu)), (Ids{{1, 2, 3}, {2, 3}}));
+  EXPECT_EQ(rows(0.2f, static_cast<float>(Activation::silu)), (Ids{{0, 2, 3}, {2, 3}}));  // silu(-2) is -0.238, silu(0.1) 0.052
+  call.slice = {1, 2};
+  EXPECT_EQ(rows(-1, -1), (Ids{{1, 2}, {1, 2}}));
+}
+
 void expect_equal_counts(const WorkCounts& a, const WorkCounts& b, const std::string& what) {
   EXPECT_EQ(a.read, b.read) << what;
   EXPECT_EQ(a.written, b.written) << what;
@@ -98,6 +133,12 @@ TEST(Count, equals_the_tally_of_the_reference) {
       WorkCounts tally;
       run_reference(with_own_output(call), &tally);
       expect_equal_counts(count(call), tally, std::string(to_string(op)) + " " + std::to_string(i));
+      if ((op != Op::matmul && op != Op::accumulate) || call.in[0].layout != Layout::rows) continue;
+      const KernelCall scattered = placed(rng, call);
+      WorkCounts there;
+      run_reference(with_own_output(scattered), &there);
+      expect_equal_counts(count(scattered), there, std::string(to_string(op)) + " in places " + std::to_string(i));
+      EXPECT_EQ(there.read, tally.read);
     }
   }
 }
@@ -114,6 +155,21 @@ TEST(Count, of_a_small_matmul_by_hand) {
   EXPECT_EQ(counts.conversions, 3u * 64);
   EXPECT_EQ(counts.elementwise, 6u);
   EXPECT_EQ(counts.row_runs, 1u);
+}
+
+// By hand: rows 4, 5, 6 and 9 of 64 halves (128 bytes, 2 units); 4 and 5 stand together, then 9 and 6 behind them but the
+// other way round: bytes 0-256, 384-512 (6), 256-384 (9).
+TEST(Count, places_make_the_runs) {
+  Rng rng(24);
+  KernelCall call = matmul_call(rng, Format::f16, Layout::rows, variant::kFloat, {10, 64, 1});
+  const auto list = [](std::vector<std::uint32_t> ids) { return std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)); };
+  call.rows = list({4, 5, 6, 9});
+  EXPECT_EQ(count(call).row_runs, 2u);
+  call.places = list({0, 2, 6, 4});
+  EXPECT_EQ(count(call).row_runs, 3u);
+  EXPECT_EQ(count(call).read[0], 4u * 128 + 64 * 4);
+  call.places = list({0, 2, 4, 6});
+  EXPECT_EQ(count(call).row_runs, 1u);
 }
 
 }  // namespace

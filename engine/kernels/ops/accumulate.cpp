@@ -1,0 +1,44 @@
+#include <algorithm>
+
+#include "engine/kernels/ops/weight_rows.hpp"
+
+namespace vitro::ops {
+namespace {
+
+void add_weighted(const KernelSet& set, Format stored, const RowGroup& group, std::size_t width, const float* p, float* y) {
+  if (stored == Format::f16) return set.placed_weighted_f16(group.rows<Half>(width), p, y);
+  if (stored == Format::q4_0) return set.placed_weighted_q4_0(group.rows<std::byte>(width), p, y);
+  set.placed_weighted_f32(group.rows<float>(width), p, y);
+}
+
+}  // namespace
+
+// A group of rows stays in the second-level cache while the batch passes; y of one batch row stays in the first.
+void accumulate(const KernelSet& set, const KernelCall& call) {
+  const View &w = call.in[0], &h = call.in[1];
+  const std::size_t neurons = w.shape[0], width = w.shape[1], batch = h.shape[0];
+  const float* weights = h.as<float>();
+  float* y = call.out[0].as<float>();
+  std::fill_n(y, batch * width, 0.0f);
+  const auto fires = [&](std::uint32_t neuron) {
+    for (std::size_t b = 0; b < batch; ++b) {
+      if (weights[b * neurons + neuron] != 0) return true;
+    }
+    return false;
+  };
+  const bool as_stored = w.format == Format::f32 || w.format == Format::f16 || w.format == Format::q4_0;
+  for_each_row_group(call, as_stored, fires, [&](const RowGroup& group) {
+    for (std::size_t b = 0; b < batch; ++b) {
+      RowGroup firing;
+      float p[RowGroup::kMost];
+      for (std::size_t i = 0; i < group.count; ++i) {
+        p[firing.count] = weights[b * neurons + group.ids[i]];
+        firing.data[firing.count] = group.data[i];
+        firing.count += p[firing.count] != 0;
+      }
+      add_weighted(set, as_stored ? w.format : Format::f32, firing, width, p, y + b * width);
+    }
+  });
+}
+
+}  // namespace vitro::ops

@@ -1,0 +1,31 @@
+// How the three FFN matrices lie in flash neuron by neuron: Gate row, Up row and Down column of one neuron side by side,
+// because they are needed together (PowerInfer-2, section 4.4). Bytes only; engine/ffn decides what to load.
+#pragma once
+#include "engine/machine/kernel_call.hpp"
+
+namespace vitro {
+
+struct BundleLayout {
+  Format format = Format::f16;
+  std::uint32_t neurons = 0;  // of one FFN, or of one expert
+  std::uint32_t width = 0;    // elements of each of the three rows (the model's width)
+  // Offsets of the rows within a bundle, and from one bundle to the next in a block; multiples of kPlaceUnit.
+  Bytes gate = 0, up = 0, down = 0, bundle = 0;
+  std::uint32_t per_block = 1;  // bundles under 4 KiB share a block
+  Bytes block = 0;              // a multiple of kPageSize: the unit of I/O and of caching
+  // Loading in two phases: a block's first `first_part` bytes hold the Gate row, the rest Up and Down. 0: in one read.
+  Bytes first_part = 0;
+
+  std::uint32_t blocks() const { return (neurons + per_block - 1) / per_block; }
+  Bytes bytes() const { return Bytes{blocks()} * block; }
+  std::uint32_t block_of(std::uint32_t neuron) const { return neuron / per_block; }
+  // From the start of the neuron's block to its bundle.
+  Bytes within_block(std::uint32_t neuron) const { return neuron % per_block * bundle; }
+};
+
+// One large read per bundle; or, with two_phases, Gate in whole pages and then Up and Down in whole pages (4 KiB + 4 KiB for
+// 4 bit at width 4096). Bundles that share a block are always read in one. Throws ConfigError when a row is no whole number
+// of the format's blocks.
+BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t width, bool two_phases);
+
+}  // namespace vitro
