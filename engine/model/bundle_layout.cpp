@@ -9,8 +9,8 @@ namespace vitro {
 
 BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t width, bool two_phases) {
   if (width == 0 || width % block_elements(format) != 0) {
-    throw ConfigError(fmt::format("neuron bundles: rows of {} elements are not whole {} blocks of {} (choose another format or width)", width,
-                                  to_string(format), block_elements(format)));
+    throw ConfigError(fmt::format("neuron bundles: rows of {} elements are not whole {} blocks of {} (choose another format or width)",
+                                  width, to_string(format), block_elements(format)));
   }
   const Bytes row = round_up(row_bytes(format, width), kPlaceUnit);
   BundleLayout layout{.format = format, .neurons = neurons, .width = width, .up = row, .down = 2 * row, .bundle = 3 * row};

@@ -50,7 +50,7 @@ struct Note {
   std::int64_t changed_ns = 0;  // when the packed file was
 
   Note(const InputFile& file, const std::string& cache_dir) {
-    struct stat info {};
+    struct stat info{};
     if (::fstat(file.descriptor(), &info) != 0) throw RunError(fmt::format("{}: can not be examined", file.path()));
     changed_ns = nanoseconds(info.st_ctim);
     text = fmt::format("{} {} {} {} {}\n", info.st_dev, info.st_ino, info.st_size, nanoseconds(info.st_mtim), changed_ns);
@@ -61,7 +61,7 @@ struct Note {
 
   // Clocks of file systems are coarse: a note that is as old as the file may have missed a change right after it.
   bool holds() const {
-    struct stat info {};
+    struct stat info{};
     if (::stat(path.c_str(), &info) != 0 || nanoseconds(info.st_mtim) < changed_ns + kSecond) return false;
     return static_cast<std::size_t>(info.st_size) == text.size() && read_text(path) == text;
   }

@@ -82,8 +82,14 @@ Json describe_options(const PackOptions& options) {
 std::string describe_plan(const PackPlan& plan) {
   Json tensors = Json::array(), sections = Json::array();
   for (const Weight& w : plan.weights) {
-    tensors.push_back({{"name", w.name}, {"role", to_string(w.role)}, {"layer", w.layer}, {"rows", w.rows}, {"columns", w.columns},
-                       {"experts", w.experts}, {"format", to_string(w.format)}, {"layout", w.layout == Layout::tiled ? "tiled" : "rows"},
+    tensors.push_back({{"name", w.name},
+                       {"role", to_string(w.role)},
+                       {"layer", w.layer},
+                       {"rows", w.rows},
+                       {"columns", w.columns},
+                       {"experts", w.experts},
+                       {"format", to_string(w.format)},
+                       {"layout", w.layout == Layout::tiled ? "tiled" : "rows"},
                        {"bytes", w.extent.length}});
   }
   for (const PackSection& s : plan.sections) sections.push_back({{"name", s.name}, {"offset", s.offset}, {"bytes", s.bytes}});
@@ -148,7 +154,7 @@ PackOptions pack_options_of(std::string_view layout) {
 }
 
 nlohmann::ordered_json source_identity(const Gguf& gguf) {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(gguf.file().descriptor(), &info) != 0) throw RunError(fmt::format("{}: can not be examined", gguf.path()));
   Hash hash;
   hash.add(header_hash(gguf));
@@ -215,8 +221,10 @@ PackHeader read_pack_header(const InputFile& file) {
   if (file.size() < sizeof preamble) fail("too short for a packed file");
   file.read_at(0, std::as_writable_bytes(std::span(&preamble, 1)));
   if (std::string_view(preamble.magic, sizeof preamble.magic) != kMagic) fail("not a packed file");
-  if (preamble.version != kVersion) fail(fmt::format("packed-file version {} (expected {}): pack the model again", preamble.version, kVersion));
-  if (preamble.plan_bytes > std::min(kMaxPlan, file.size() - sizeof preamble)) fail("damaged: its plan is longer than the file or any plan");
+  if (preamble.version != kVersion)
+    fail(fmt::format("packed-file version {} (expected {}): pack the model again", preamble.version, kVersion));
+  if (preamble.plan_bytes > std::min(kMaxPlan, file.size() - sizeof preamble))
+    fail("damaged: its plan is longer than the file or any plan");
   PackHeader header;
   header.text.resize(preamble.plan_bytes);
   file.read_at(sizeof preamble, std::as_writable_bytes(std::span(header.text)));

@@ -18,9 +18,9 @@ struct PackOptions {
   // Formats of matrices to store as Layout::tiled (16 rows interleaved), where the row count allows it. The token
   // embedding always stays Layout::rows: it is read row by row.
   std::set<Format> tiled{Format::q4_0, Format::q8_0};
-  std::set<Role> never_tiled{};  // roles that stay Layout::rows although their format could be tiled
+  std::set<Role> never_tiled{};            // roles that stay Layout::rows although their format could be tiled
   std::optional<BundleOptions> bundles{};  // the FFN neuron by neuron, instead of as three matrices
-  NeuronOrder order{};  // of the bundles' neurons; requires bundles
+  NeuronOrder order{};                     // of the bundles' neurons; requires bundles
 };
 
 // `--layout` of the command line and `engine.layout`: rows, tiled, bundles or bundles_two_phase. With bundles the other
@@ -29,7 +29,7 @@ PackOptions pack_options_of(std::string_view layout);
 
 // A run of pages with checksums of its own.
 struct PackSection {
-  std::string name;  // a tensor's, "neuron_order"
+  std::string name;             // a tensor's, "neuron_order"
   Bytes offset = 0, bytes = 0;  // whole pages
 };
 
@@ -41,9 +41,9 @@ struct PackPlan {
   PackOptions options;
   nlohmann::ordered_json source;  // identity of the GGUF file when the plan was made
   std::vector<PackSection> sections;
-  std::string text;               // all of it that has to be equal
-  std::string header;             // preamble, text and padding: everything before the first section
-  Bytes file_size = 0;            // sections and checksums included
+  std::string text;     // all of it that has to be equal
+  std::string header;   // preamble, text and padding: everything before the first section
+  Bytes file_size = 0;  // sections and checksums included
 };
 
 inline constexpr std::string_view kOrderSection = "neuron_order";
@@ -60,9 +60,9 @@ Format bundle_format(Format gate, Format up, Format down);
 
 // The header of a packed file, read without its model.
 struct PackHeader {
-  std::string text;           // the plan
+  std::string text;  // the plan
   nlohmann::ordered_json plan;
-  PackOptions options;        // without the order
+  PackOptions options;  // without the order
   std::vector<PackSection> sections;
   Bytes file_size = 0;
 };

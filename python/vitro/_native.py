@@ -5,7 +5,7 @@ import os
 
 from .errors import ConfigError, RunError
 
-_JSON = {"resolve", "run", "perplexity", "list", "bench", "replay_io", "characterize_probe"}
+_JSON = {"resolve", "run", "perplexity", "list", "bench", "replay_io", "characterize_probe", "pack"}
 
 
 def module():

@@ -13,8 +13,10 @@ namespace {
 std::vector<std::byte> row_at(const PackedModel& packed, const Weight& bundles, std::uint32_t expert, std::uint32_t place, Bytes offset) {
   const BundleLayout layout = bundles.bundles();
   std::vector<std::byte> out(row_bytes(layout.format, layout.width));
-  InputFile(packed.path).read_at(bundles.extent.offset + expert * bundles.matrix_bytes() + layout.block_of(place) * layout.block +
-                                     layout.within_block(place) + offset, out);
+  InputFile(packed.path)
+      .read_at(bundles.extent.offset + expert * bundles.matrix_bytes() + layout.block_of(place) * layout.block +
+                   layout.within_block(place) + offset,
+               out);
   return out;
 }
 
