@@ -9,6 +9,7 @@
 #include "engine/base/hash.hpp"
 #include "engine/model/bundle_writer.hpp"
 #include "engine/model/pack_checksums.hpp"
+#include "engine/model/pack_plan.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/tiles.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/model/gguf.hpp"
-#include "engine/model/pack_plan.hpp"
+#include "engine/model/pack_options.hpp"
 #include "engine/model/weights.hpp"
 
 namespace vitro {

@@ -60,6 +60,17 @@ TEST_F(LoadedModelTest, the_cache_makes_the_layout_that_the_engine_asks_for) {
   EXPECT_TRUE(load(kModel, "").packed->reused);
 }
 
+TEST_F(LoadedModelTest, shapes_alone_have_bundles_too) {
+  engine_.bundles = engine_.two_phases = true;
+  const Node shape = parse_json(R"({"format": "q4_0", "shape": {"family": "llama", "name": "tiny", "layers": 1, "width": 4096,
+      "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 64, "context": 64, "norm_eps": 1e-5, "activation": "relu",
+      "rope_base": 10000}})",
+                                "shape.json");
+  const LoadedModel model = load_model({.gguf = "", .pack = "", .shape = shape}, engine_, "");
+  const WeightStore store = phantom_weights(model.config, model.phantom_format, FileId{}, model.phantom_bundles);
+  EXPECT_EQ(store.ffn_bytes(), 14336 * 12 * KiB);
+}
+
 TEST_F(LoadedModelTest, a_named_pack_is_used_as_it_is) {
   const std::string path = packed("bundles");
   const LoadedModel model = load(kModel, path);

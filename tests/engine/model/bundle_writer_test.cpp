@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/model/pack_plan.hpp"
 #include "engine/model/packed_file.hpp"
 #include "tests/engine/model/support.hpp"
 
