@@ -23,6 +23,8 @@ struct EngineConfig {
   std::string kernels = "auto";  // kernel set of the host CPU
   VariantId matmul;              // numeric contract of matrix products
   bool repack = true;            // tiled layouts where the variant can use them
+  bool bundles = false;          // the FFN neuron by neuron (engine/model/bundle_layout.hpp)
+  bool two_phases = false;       // of bundles: Gate in pages of its own
   Format kv_format = Format::f32;
   std::uint32_t kv_block_tokens = 16;
   std::uint32_t prefill_chunk = 128;

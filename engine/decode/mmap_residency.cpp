@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::uint32_t kLoadDepth = 4;
 
-bool is_ffn(Role role) { return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down; }
 
 std::uint32_t page_of(Bytes offset) { return static_cast<std::uint32_t>(offset / kPageSize); }
 

@@ -69,6 +69,10 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   if (!runtime.ok()) throw ConfigError("memory.budget: " + runtime.status().message);
   policy.runtime = std::move(runtime).value();
 
+  if ((engine.policy == "dense" || engine.policy == "mmap") && weights.find(Role::ffn_bundle, 0) != nullptr) {
+    throw ConfigError(fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
+                                  "or tiled)", engine.policy));
+  }
   if (engine.policy == "dense") {
     if (memory.ffn_in_dram.value_or(1) < 1) {
       throw ConfigError("memory.ffn_in_dram: the dense policy keeps all weights in DRAM (expected 100%, or engine.policy: mmap)");

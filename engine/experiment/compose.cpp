@@ -20,7 +20,8 @@ std::string resolve(const std::string& path, const std::string& base) {
 std::string directory_of(const std::string& path) { return fs::path(path).parent_path().string(); }
 
 // Files that a part may name, by dotted key within the part.
-constexpr std::pair<std::string_view, std::string_view> kPaths[] = {{"model", "gguf"}, {"engine", "replay"}, {"engine", "record"}};
+constexpr std::pair<std::string_view, std::string_view> kPaths[] = {
+    {"model", "gguf"}, {"model", "pack"}, {"engine", "replay"}, {"engine", "record"}};
 
 void resolve_paths(std::string_view key, Node& part, const std::string& base) {
   for (const auto& [section, name] : kPaths) {

@@ -124,6 +124,7 @@ ModelSource read_model(Reader reader) {
   ModelSource model;
   if (reader.has("gguf")) {
     model.gguf = reader.text("gguf");
+    model.pack = reader.text("pack", "");
     reader.finish();
   } else {
     model.shape = reader.node();

@@ -22,7 +22,8 @@ struct Workload {
 };
 
 struct ModelSource {
-  std::string gguf;           // a file with weights, or
+  std::string gguf;           // a file with weights,
+  std::string pack;           // packed from it by hand; empty: the cache has or makes one; or
   std::optional<Node> shape;  // shapes alone
 };
 

@@ -12,21 +12,44 @@ namespace {
 
 constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 
+std::optional<BundleOptions> bundles_of(const EngineConfig& engine) {
+  return engine.bundles ? std::optional(BundleOptions{engine.two_phases}) : std::nullopt;
+}
+
 PackOptions pack_options(const EngineConfig& engine) {
   PackOptions options;
   // Tiles serve the int8 contract alone; the float one reads rows.
   if (!engine.repack || engine.matmul != variant::kInt8) options.tiled.clear();
+  options.bundles = bundles_of(engine);
   return options;
+}
+
+// A pack made by hand brings its layout along: is it one that this engine can run?
+void check_layout(const PackedModel& packed, const EngineConfig& engine) {
+  const auto refuse = [&](std::string_view holds, std::string_view expected) {
+    throw ConfigError(fmt::format("model.pack: {} holds {} (expected {})", packed.path, holds, expected));
+  };
+  std::optional<BundleOptions> found;
+  for (const Weight& weight : packed.weights) {
+    if (weight.role == Role::ffn_bundle) found = BundleOptions{weight.two_phases};
+    if (weight.layout == Layout::tiled && engine.matmul != variant::kInt8) {
+      refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
+    }
+  }
+  if (engine.bundles && found != bundles_of(engine)) {
+    refuse(!found ? "no neuron bundles" : found->two_phases ? "bundles for two phases" : "bundles for one read",
+           engine.two_phases ? "layout bundles_two_phase" : "layout bundles");
+  }
 }
 
 }  // namespace
 
 WeightStore LoadedModel::open(Storage& storage) const {
   if (packed) return packed->store(storage.open(packed->path).value_or_throw());
-  const WeightStore shape = phantom_weights(config, phantom_format, FileId{});
+  const WeightStore shape = phantom_weights(config, phantom_format, FileId{}, phantom_bundles);
   const Weight& last = shape.all().back();
   const Bytes size = round_up(last.extent.offset + last.extent.length, kPageSize);
-  return phantom_weights(config, phantom_format, storage.open_phantom(size).value_or_throw());
+  return phantom_weights(config, phantom_format, storage.open_phantom(size).value_or_throw(), phantom_bundles);
 }
 
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir) {
@@ -41,13 +64,19 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     Reader shape = reader.child("shape");
     model.config = config_from_node(shape);
     model.name = model.config.name;
+    model.phantom_bundles = bundles_of(engine);
     reader.finish();
     return model;
   }
   const Gguf gguf = Gguf::open(source.gguf);
   model.name = std::filesystem::path(source.gguf).stem().string();
   model.tokenizer = Tokenizer::from_gguf(gguf);
-  model.packed = pack(gguf, pack_options(engine), cache_dir);
+  if (source.pack.empty()) {
+    model.packed = pack(gguf, pack_options(engine), cache_dir);
+  } else {
+    model.packed = open_packed(source.pack, gguf, cache_dir);
+    check_layout(*model.packed, engine);
+  }
   model.config = model.packed->config;
   return model;
 }

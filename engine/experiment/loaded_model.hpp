@@ -19,11 +19,14 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null: a shape-only model
   std::optional<PackedModel> packed;     // none: a shape-only model
   Format phantom_format = Format::q4_0;  // of a shape-only model's matrices
+  std::optional<BundleOptions> phantom_bundles;
 
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.
   WeightStore open(Storage& storage) const;
 };
 
+// Throws ConfigError also when `source.pack` was made from another model, is damaged, or has another layout than the engine
+// asks for.
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir);
 
 // Token ids of the workload's prompt, BOS included where the model wants it; drawn ones for a prompt given as a count.

@@ -5,6 +5,12 @@
 
 namespace vitro {
 
+struct BundleOptions {
+  // Gate in pages of its own, so that Up and Down can be left in flash where it turns out to be zero.
+  bool two_phases = false;
+  friend bool operator==(const BundleOptions&, const BundleOptions&) = default;
+};
+
 struct BundleLayout {
   Format format = Format::f16;
   std::uint32_t neurons = 0;  // of one FFN, or of one expert
@@ -23,9 +29,9 @@ struct BundleLayout {
   Bytes within_block(std::uint32_t neuron) const { return neuron % per_block * bundle; }
 };
 
-// One large read per bundle; or, with two_phases, Gate in whole pages and then Up and Down in whole pages (4 KiB + 4 KiB for
-// 4 bit at width 4096). Bundles that share a block are always read in one. Throws ConfigError when a row is no whole number
-// of the format's blocks.
+// One large read per bundle (24 KiB for f16 at width 4096); or, with two_phases, Gate in whole pages and then Up and Down in
+// whole pages. The scales lie inside the rows, so 4-bit rows of 4096 elements take 2304 bytes: Gate 4 KiB, Up and Down 8 KiB.
+// Bundles of a page or less are always read in one. Throws ConfigError when a row is no whole number of the format's blocks.
 BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t width, bool two_phases);
 
 }  // namespace vitro

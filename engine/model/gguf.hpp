@@ -51,6 +51,9 @@ class Gguf {
  public:
   // Throws ConfigError naming file and byte offset when anything is wrong with the header, RunError when reading fails.
   static Gguf open(const std::string& path);
+  // The same for files of int32 tensors alone (Format::index32), such as PowerInfer's neuron indices, magic PWRI. A tensor of
+  // such a file may be empty.
+  static Gguf open_indices(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
   Bytes file_size() const { return file_.size(); }

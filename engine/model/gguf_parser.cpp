@@ -13,7 +13,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF files are read as they lie in memory");
 
-constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
+constexpr std::uint32_t kMagic = 0x46554747;           // "GGUF"
+constexpr std::uint32_t kPowerInferMagic = 0x49525750;  // "PWRI"
+constexpr std::uint32_t kInt32 = 26, kOldInt32 = 18;    // the id that PowerInfer writes is from before it was moved
 constexpr std::size_t kMaxDims = 4;
 constexpr std::size_t kMaxName = 65535;
 // The smallest entries that a file can hold: a key or a name of no bytes still needs its length, type and value.
@@ -96,12 +98,13 @@ std::size_t width_of(GgufType type) {
 
 class GgufParser {
  public:
-  explicit GgufParser(Gguf& out) : out_(out), in_(out.file_) {}
+  GgufParser(Gguf& out, bool indices) : out_(out), in_(out.file_), indices_(indices) {}
 
   void run() {
     const auto magic = in_.number<std::uint32_t>("the magic number");
-    if (magic == 0x49525750) in_.fail(0, "a PowerInfer file (magic PWRI); only plain GGUF is read");
-    if (magic != kMagic) in_.fail(0, "not a GGUF file (the first four bytes are not \"GGUF\")");
+    const bool powerinfer = magic == kPowerInferMagic;
+    if (powerinfer && !indices_) in_.fail(0, "a PowerInfer file (magic PWRI); only plain GGUF is read");
+    if (magic != kMagic && !powerinfer) in_.fail(0, "not a GGUF file (the first four bytes are not \"GGUF\")");
     const auto version = in_.number<std::uint32_t>("the version");
     if (version == 0x02000000 || version == 0x03000000) in_.fail(4, "a big-endian GGUF file; only little-endian is read");
     if (version != 2 && version != 3) in_.fail(4, fmt::format("GGUF version {} (expected 2 or 3)", version));
@@ -187,6 +190,11 @@ class GgufParser {
     if (!std::has_single_bit(out_.alignment_)) out_.fail("general.alignment", "not a power of two");
   }
 
+  std::optional<Format> format_of(std::uint32_t type) const {
+    if (!indices_) return format_of_gguf_type(type);
+    return type == kInt32 || type == kOldInt32 ? std::optional(Format::index32) : std::nullopt;
+  }
+
   void read_tensor() {
     const Bytes at = in_.position();
     TensorInfo tensor;
@@ -198,14 +206,17 @@ class GgufParser {
     std::uint64_t elements = 1;
     for (std::uint32_t i = 0; i < dims; ++i) {
       tensor.dims.push_back(in_.number<std::uint64_t>("a dimension"));
-      if (tensor.dims.back() == 0) bad("a dimension is zero");
+      if (tensor.dims.back() == 0 && !indices_) bad("a dimension is zero");
       // No format stores an element in less than half a byte.
-      if (tensor.dims.back() > 2 * out_.file_size() / elements) bad("larger than the file");
+      if (elements > 0 && tensor.dims.back() > 2 * out_.file_size() / elements) bad("larger than the file");
       elements *= tensor.dims.back();
     }
     const auto type = in_.number<std::uint32_t>("a tensor type");
-    const auto format = format_of_gguf_type(type);
-    if (!format) bad(fmt::format("type {} is not supported (expected F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K or Q6_K)", type));
+    const auto format = format_of(type);
+    if (!format) {
+      bad(fmt::format("type {} is not supported (expected {})", type,
+                      indices_ ? "I32" : "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K or Q6_K"));
+    }
     tensor.format = *format;
     if (tensor.columns() % block_elements(*format) != 0) {
       bad(fmt::format("rows of {} elements are not whole {} blocks of {}", tensor.columns(), to_string(*format), block_elements(*format)));
@@ -247,11 +258,18 @@ class GgufParser {
 
   Gguf& out_;
   Cursor in_;
+  bool indices_;
 };
 
 Gguf Gguf::open(const std::string& path) {
   Gguf gguf{InputFile(path)};
-  GgufParser(gguf).run();
+  GgufParser(gguf, false).run();
+  return gguf;
+}
+
+Gguf Gguf::open_indices(const std::string& path) {
+  Gguf gguf{InputFile(path)};
+  GgufParser(gguf, true).run();
   return gguf;
 }
 

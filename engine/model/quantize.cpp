@@ -39,19 +39,27 @@ void convert_row(const Gguf& in, const TensorInfo& tensor, std::uint64_t row, Fo
   if (tensor.format == target) return;
   values.resize(tensor.columns());
   dequantise_row(tensor.format, bytes.data(), values.data(), values.size());
-  // The largest value that the fp16 scale of a block, or an fp16 element, can express.
-  const float limit = target == Format::q8_0 ? 65504.0f * 127 : target == Format::q4_0 ? 65504.0f * 8 : std::numeric_limits<float>::max();
-  for (std::size_t k = 0; k < values.size(); ++k) {
-    if (!(std::abs(values[k]) <= limit)) {
-      throw ConfigError(fmt::format("{}: {}: row {}, element {} is {}, which {} can not hold", in.path(), tensor.name, row, k, values[k],
-                                    to_string(target)));
-    }
+  if (const auto k = first_unholdable(target, values)) {
+    throw ConfigError(fmt::format("{}: {}: row {}, element {} is {}, which {} can not hold", in.path(), tensor.name, row, *k, values[*k],
+                                  to_string(target)));
   }
   bytes.resize(row_bytes(target, tensor.columns()));
   quantise_row(target, values.data(), bytes.data(), values.size());
 }
 
 }  // namespace
+
+std::optional<std::size_t> first_unholdable(Format target, std::span<const float> values) {
+  constexpr float kLargestHalf = 65504;
+  float limit = std::numeric_limits<float>::max();
+  if (target == Format::q8_0) limit = kLargestHalf * 127;
+  if (target == Format::q4_0) limit = kLargestHalf * 8;
+  if (target == Format::f16) limit = kLargestHalf;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    if (!(std::abs(values[k]) <= limit)) return k;
+  }
+  return std::nullopt;
+}
 
 const std::vector<QuantizeScheme>& quantize_schemes() {
   static const std::vector<QuantizeScheme> kSchemes{

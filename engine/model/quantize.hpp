@@ -1,5 +1,7 @@
 // Re-quantises a GGUF file: `vitro quantize IN.gguf OUT.gguf --scheme NAME`.
 #pragma once
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,9 @@ struct QuantizeScheme {
   int file_type;          // general.file_type of the result, as other tools number it
 };
 const std::vector<QuantizeScheme>& quantize_schemes();
+
+// The first value that a row of `target` can not hold: not finite, or beyond what an fp16 scale or element can express.
+std::optional<std::size_t> first_unholdable(Format target, std::span<const float> values);
 
 // Writes `out_path` with the matrices of `in_path` (f32, f16, bf16, or already quantised: then dequantised first) in the
 // formats of the scheme. One-dimensional tensors and the router of a mixture become f32; a matrix whose rows are no

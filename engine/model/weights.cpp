@@ -27,12 +27,17 @@ std::string_view to_string(Role role) {
     case Role::ffn_up: return "ffn_up";
     case Role::ffn_down: return "ffn_down";
     case Role::router: return "router";
+    case Role::ffn_bundle: return "ffn_bundle";
   }
   return "?";
 }
 
 bool is_of_model(Role role) {
   return role == Role::token_embedding || role == Role::output_norm || role == Role::output || role == Role::rope_factors;
+}
+
+bool is_ffn(Role role) {
+  return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down || role == Role::ffn_bundle;
 }
 
 bool is_vector(Role role) {
@@ -59,12 +64,24 @@ std::string tensor_name(Role role, int layer, bool experts) {
     case Role::attn_k_bias: return of_layer("attn_k.bias");
     case Role::attn_v_bias: return of_layer("attn_v.bias");
     case Role::router: return of_layer("ffn_gate_inp.weight");
+    case Role::ffn_bundle: return of_layer("ffn_bundle");
     case Role::ffn_gate:
     case Role::ffn_up:
     case Role::ffn_down: return of_layer(fmt::format("{}{}.weight", to_string(role), experts ? "_exps" : ""));
     default: return of_layer(fmt::format("{}.weight", to_string(role)));
   }
 }
+
+BundleLayout Weight::bundles() const {
+  VITRO_CHECK(role == Role::ffn_bundle, "only bundles have their layout");
+  return bundle_layout(format, rows, columns, two_phases);
+}
+
+Bytes Weight::stored_bytes() const {
+  return role == Role::ffn_bundle ? bundles().bytes() * experts : row_bytes(format, columns) * rows * experts;
+}
+
+Bytes Weight::payload_bytes() const { return row_bytes(format, columns) * rows * experts * (role == Role::ffn_bundle ? 3 : 1); }
 
 WeightStore::WeightStore(std::vector<Weight> weights) : weights_(std::move(weights)) {
   for (std::size_t i = 0; i < weights_.size(); ++i) {
@@ -93,12 +110,12 @@ Bytes WeightStore::total_bytes() const {
 Bytes WeightStore::ffn_bytes() const {
   Bytes total = 0;
   for (const Weight& weight : weights_) {
-    if (weight.role == Role::ffn_gate || weight.role == Role::ffn_up || weight.role == Role::ffn_down) total += weight.extent.length;
+    if (is_ffn(weight.role)) total += weight.extent.length;
   }
   return total;
 }
 
-std::vector<Weight> weights_of(const ModelConfig& c) {
+std::vector<Weight> weights_of(const ModelConfig& c, std::optional<BundleOptions> bundles) {
   std::vector<Weight> out;
   const bool moe = c.experts > 0;
   const auto add = [&](Role role, int layer, std::uint32_t rows, std::uint32_t columns, std::uint32_t experts = 1) {
@@ -121,6 +138,11 @@ std::vector<Weight> weights_of(const ModelConfig& c) {
     add(Role::ffn_norm, layer, 1, c.width);
     if (moe) add(Role::router, layer, c.experts, c.width);
     const std::uint32_t experts = moe ? c.experts : 1;
+    if (bundles) {
+      add(Role::ffn_bundle, layer, c.ffn, c.width, experts);
+      out.back().two_phases = bundles->two_phases;
+      continue;
+    }
     add(Role::ffn_gate, layer, c.ffn, c.width, experts);
     add(Role::ffn_up, layer, c.ffn, c.width, experts);
     add(Role::ffn_down, layer, c.width, c.ffn, experts);
@@ -130,8 +152,8 @@ std::vector<Weight> weights_of(const ModelConfig& c) {
   return out;
 }
 
-WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file) {
-  std::vector<Weight> weights = weights_of(config);
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleOptions> bundles) {
+  std::vector<Weight> weights = weights_of(config, bundles);
   Bytes position = 0;
   for (Weight& weight : weights) {
     const bool plain = is_vector(weight.role) || weight.role == Role::router;
@@ -140,10 +162,10 @@ WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId f
       throw ConfigError(fmt::format("{}: rows of {} elements are not whole {} blocks of {} (choose another format or width)", weight.name,
                                     weight.columns, to_string(weight.format), block_elements(weight.format)));
     }
-    if (weight.role != Role::token_embedding && can_tile(weight.format, weight.rows)) weight.layout = Layout::tiled;
-    const Bytes length = row_bytes(weight.format, weight.columns) * weight.rows * weight.experts;
-    weight.extent = {file, position, length};
-    position = round_up(position + length, kPageSize);
+    const bool by_row = weight.role == Role::token_embedding || weight.role == Role::ffn_bundle;
+    if (!by_row && can_tile(weight.format, weight.rows)) weight.layout = Layout::tiled;
+    weight.extent = {file, position, weight.stored_bytes()};
+    position = round_up(position + weight.extent.length, kPageSize);
   }
   return WeightStore(std::move(weights));
 }

@@ -1,10 +1,12 @@
 // WeightStore: where each weight of a model lies in flash, and in which form. It owns no bytes: the cache policies do.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/machine/storage.hpp"
+#include "engine/model/bundle_layout.hpp"
 #include "engine/model/model_config.hpp"
 
 namespace vitro {
@@ -14,25 +16,35 @@ enum class Role : std::uint8_t {
   attn_norm, attn_q, attn_k, attn_v, attn_q_bias, attn_k_bias, attn_v_bias, attn_output,
   ffn_norm, ffn_gate, ffn_up, ffn_down,                // with experts: one matrix per expert, one after the other
   router,
+  ffn_bundle,                                          // gate, up and down neuron by neuron, in place of the three
 };
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::ffn_bundle) + 1;
 std::string_view to_string(Role role);
 
 // The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
+// Bundles exist in packed files alone: "blk.3.ffn_bundle".
 std::string tensor_name(Role role, int layer, bool experts);
 bool is_of_model(Role role);  // stored once, with layer -1, whichever layer uses it
+bool is_ffn(Role role);       // gate, up, down or their bundles
 bool is_vector(Role role);  // norms, biases and factors: one row, always f32 in a packed file
 
 struct Weight {
   std::string name;              // as in the GGUF file: "blk.3.ffn_up.weight"
   Role role{};
   std::int16_t layer = -1;
-  std::uint32_t rows = 0, columns = 0;  // N, K; a vector has rows = 1
+  std::uint32_t rows = 0, columns = 0;  // N, K; a vector has rows = 1; bundles: neurons, and the width of each of three rows
   std::uint32_t experts = 1;            // matrices in this tensor
   Format format = Format::f32;
   Layout layout = Layout::rows;
+  bool two_phases = false;       // bundles only
   Extent extent;                 // page-aligned offset in the packed file; length is that of all experts
 
   Bytes matrix_bytes() const { return extent.length / experts; }
+  // How one expert's bundles lie in its matrix_bytes(). Requires: role is ffn_bundle.
+  BundleLayout bundles() const;
+  // What a file spends on the weight, padding within bundles included, and what of it is weights.
+  Bytes stored_bytes() const;
+  Bytes payload_bytes() const;
 };
 
 class WeightStore {
@@ -44,19 +56,20 @@ class WeightStore {
   const Weight* find(Role role, int layer = -1) const;
   const std::vector<Weight>& all() const { return weights_; }  // in file order
   Bytes total_bytes() const;
-  Bytes ffn_bytes() const;  // gate, up and down of all layers and experts
+  Bytes ffn_bytes() const;  // gate, up and down of all layers and experts; of bundles with their padding
 
  private:
   std::vector<Weight> weights_;
   std::map<std::pair<Role, int>, std::size_t> index_;
 };
 
-// Every weight that the configuration asks for, in the order of a pass over the model, without format and extent.
-std::vector<Weight> weights_of(const ModelConfig& config);
+// Every weight that the configuration asks for, in the order of a pass over the model, without format and extent. With
+// `bundles` one ffn_bundle stands where gate, up and down would.
+std::vector<Weight> weights_of(const ModelConfig& config, std::optional<BundleOptions> bundles = {});
 
 // Weights that never existed, for shape-only models: vectors and the router are f32, all matrices have the format
 // `matrices` (also the embeddings), each tensor starts on a page. Layout::tiled where the format and shape have such a
 // form, as a packed file would have it. Throws ConfigError when a row is not a whole number of blocks.
-WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file);
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleOptions> bundles = {});
 
 }  // namespace vitro

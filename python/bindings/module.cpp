@@ -21,6 +21,7 @@
 #include "engine/kernels/variants.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/operator_graph.hpp"
+#include "engine/model/packed_file.hpp"
 #include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
@@ -113,6 +114,30 @@ std::vector<py::bytes> pretokenise_text(const std::string& name, const py::bytes
   std::vector<py::bytes> words;
   for (const std::string_view word : pretokenise(*kind, bytes)) words.emplace_back(word.data(), word.size());
   return words;
+}
+
+// Packs a model by hand and says what lies where. `order`: a neuron index of PowerInfer, or "".
+std::string pack_model(const std::string& src, const std::string& dst, const std::string& layout, const std::string& order) {
+  const Gguf gguf = Gguf::open(src);
+  PackOptions options = pack_options_of(layout);
+  if (!order.empty()) options.order = read_gpuidx(order, config_from_gguf(gguf));
+  const PackedModel packed = pack_to(gguf, options, dst);
+  Json tensors = Json::array();
+  for (const Weight& w : packed.weights) {
+    Json row{{"name", w.name}, {"role", to_string(w.role)}, {"layer", w.layer}, {"format", to_string(w.format)},
+             {"layout", w.layout == Layout::tiled ? "tiled" : "rows"}, {"rows", w.rows}, {"columns", w.columns}, {"experts", w.experts},
+             {"offset", w.extent.offset}, {"bytes", round_up(w.extent.length, kPageSize)}, {"weight_bytes", w.payload_bytes()}};
+    if (w.role == Role::ffn_bundle) {
+      const BundleLayout bundles = w.bundles();
+      row["layout"] = w.two_phases ? "bundles_two_phase" : "bundles";
+      row["block_bytes"] = bundles.block;
+      row["bundles_per_block"] = bundles.per_block;
+      row["first_part_bytes"] = bundles.first_part;
+    }
+    tensors.push_back(std::move(row));
+  }
+  return Json{{"path", packed.path}, {"bytes", packed.size}, {"ordered", !packed.order.empty()}, {"tensors", tensors}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string graph_dot(const std::string& model) {
@@ -248,6 +273,8 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
+  m.def("pack", &pack_model, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);
+  m.def("verify_packed", &verify_packed, py::arg("path"), free_gil);
   m.def("quantize_schemes", [] {
     std::vector<std::pair<std::string, std::string>> out;
     for (const QuantizeScheme& scheme : quantize_schemes()) out.emplace_back(scheme.name, scheme.what);

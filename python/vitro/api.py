@@ -65,6 +65,16 @@ def quantize(source, target, scheme, *, progress=None):
     process.call("quantize", existing(source), str(target), scheme, progress=progress)
 
 
+def pack(source, target, layout, *, order=None, progress=None):
+    """Packs a GGUF file for reading neuron by neuron or matrix by matrix. -> what lies where in it."""
+    return process.call("pack", existing(source), str(target), layout, existing(order) if order else "", progress=progress)
+
+
+def verify_packed(path, *, progress=None):
+    """Reads all of a packed file; raises ConfigError that says what is damaged."""
+    process.call("verify_packed", existing(path), progress=progress)
+
+
 def as_source(experiment):
     """-> (source, name, is_path) as the extension module wants it."""
     if isinstance(experiment, dict):

@@ -8,11 +8,13 @@ import typer
 
 from . import __version__, _native, api, process, terminal
 from .errors import ConfigError, VitroError
+from .pack_cli import pack
 from .trace_cli import trace_app
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True, pretty_exceptions_enable=False,
                   context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(trace_app, name="trace")
+app.command()(pack)
 
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]

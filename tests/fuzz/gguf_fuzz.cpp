@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file: header, configuration, tensor data, tokenizer. Only ConfigError and RunError may come out, and
-// memory must stay in proportion to the input (the smoke run sets -rss_limit_mb and -malloc_limit_mb).
+// Any bytes as a GGUF file: header, configuration, tensor data, tokenizer; and as a neuron index of PowerInfer. Only ConfigError and
+// RunError may come out, and memory must stay in proportion to the input (the smoke run sets -rss_limit_mb and -malloc_limit_mb).
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include "engine/base/check.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/model_config.hpp"
+#include "engine/model/neuron_order.hpp"
 #include "engine/model/operator_graph.hpp"
 #include "engine/model/tokenizer.hpp"
 #include "engine/quant/blocks.hpp"
@@ -51,8 +52,14 @@ void tokenize(const Gguf& gguf) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const int file = ::memfd_create("fuzz", 0);
   if (::ftruncate(file, 0) != 0 || ::pwrite(file, data, size, 0) != static_cast<ssize_t>(size)) return 0;
-  attempt([] {
-    const Gguf gguf = Gguf::open(fmt::format("/proc/self/fd/{}", file));
+  const std::string path = fmt::format("/proc/self/fd/{}", file);
+  attempt([&] {
+    ModelConfig tiny;
+    tiny.layers = 2, tiny.ffn = 6;
+    read_gpuidx(path, tiny);
+  });
+  attempt([&] {
+    const Gguf gguf = Gguf::open(path);
     attempt([&] { build_graph(config_from_gguf(gguf)); });
     attempt([&] { read_tensors(gguf); });
     attempt([&] { tokenize(gguf); });

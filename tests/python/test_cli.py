@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["bench"], ["characterize"], ["list"],
+COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
             ["trace", "summary"], ["trace", "diff"], ["demo"]]
 
 

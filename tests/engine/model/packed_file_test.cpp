@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "engine/model/pack_checksums.hpp"
 #include "engine/quant/tiles.hpp"
 #include "tests/engine/model/support.hpp"
 
@@ -67,7 +68,7 @@ TEST(PackedFile, tiles_experts_one_by_one_and_keeps_the_embedding_in_rows) {
   EXPECT_EQ(store.get(Role::token_embedding).layout, Layout::rows);
   EXPECT_EQ(store.get(Role::ffn_up, 1).extent.file, FileId{5});
   expect_same_values(gguf, packed);
-  const PackedModel untiled = pack(gguf, {.tiled = {}}, folder / "cache");
+  const PackedModel untiled = pack(gguf, pack_options_of("rows"), folder / "cache");
   EXPECT_NE(untiled.path, packed.path);
   EXPECT_EQ(untiled.store(FileId{}).get(Role::ffn_up, 1).layout, Layout::rows);
   expect_same_values(gguf, untiled);
@@ -112,6 +113,98 @@ TEST(PackedFile, is_reused_until_source_or_file_changes) {
   EXPECT_FALSE(again.reused);
   EXPECT_EQ(again.path, first.path);  // the old state does not stay behind
   expect_same_values(Gguf::open(folder / "m.gguf"), again);
+}
+
+// A flip of one bit anywhere in the file, sampled.
+TEST(PackedFile, no_flipped_bit_goes_unnoticed) {
+  const ScratchFolder folder;
+  SmallModel().write(folder / "m.gguf");
+  const Gguf gguf = Gguf::open(folder / "m.gguf");
+  const std::string path = folder / "m.vpack";
+  pack_to(gguf, {.bundles = BundleOptions{}}, path);
+  EXPECT_NO_THROW(verify_packed(path));
+  const std::string whole = read_file(path);
+  for (std::size_t at = 0; at < whole.size(); at += at < 64 ? 1 : 499) {
+    std::string flipped = whole;
+    flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
+    write_file(path, flipped);
+    EXPECT_TRUE(message_of([&] { verify_packed(path); }).starts_with(path)) << "byte " << at;
+    EXPECT_TRUE(message_of([&] { open_packed(path, gguf, folder / "notes"); }).starts_with(path)) << "byte " << at;
+  }
+  for (std::size_t length = 0; length < whole.size(); length += 1021) {
+    write_file(path, whole.substr(0, length));
+    EXPECT_TRUE(message_of([&] { open_packed(path, gguf, folder / "notes"); }).starts_with(path)) << length << " bytes";
+  }
+}
+
+TEST(PackedFile, damage_is_named_by_tensor_and_a_damaged_cache_is_made_anew) {
+  const ScratchFolder folder;
+  SmallModel().write(folder / "m.gguf");
+  const Gguf gguf = Gguf::open(folder / "m.gguf");
+  const PackedModel packed = pack(gguf, {}, folder / "cache");
+  const std::string whole = read_file(packed.path);
+  std::string flipped = whole;
+  flipped[packed.store(FileId{}).get(Role::attn_k, 1).extent.offset + 17] ^= 4;
+  write_file(packed.path, flipped);
+  const std::string message = message_of([&] { verify_packed(packed.path); });
+  EXPECT_NE(message.find("blk.1.attn_k.weight is damaged between bytes"), std::string::npos) << message;
+  EXPECT_FALSE(pack(gguf, {}, folder / "cache").reused);
+  EXPECT_EQ(read_file(packed.path), whole);
+}
+
+TEST(PackedFile, a_pack_made_by_hand_brings_layout_and_order_along) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.write(folder / "m.gguf");
+  const Gguf gguf = Gguf::open(folder / "m.gguf");
+  std::vector<std::uint32_t> backwards(model.config.ffn);
+  for (std::uint32_t i = 0; i < model.config.ffn; ++i) backwards[i] = model.config.ffn - 1 - i;
+  const NeuronOrder order({backwards, backwards}, model.config, "test");
+  pack_to(gguf, {.bundles = BundleOptions{true}, .order = order}, folder / "m.vpack");
+  const PackedModel opened = open_packed(folder / "m.vpack", gguf, folder / "notes");
+  EXPECT_EQ(opened.order.all(), order.all());
+  EXPECT_TRUE(opened.store(FileId{}).get(Role::ffn_bundle, 0).two_phases);
+  EXPECT_EQ(opened.size, std::filesystem::file_size(folder / "m.vpack"));
+  EXPECT_NE(message_of([&] { pack_to(gguf, {.order = order}, folder / "x"); }).find("an order of neurons is one of bundles"),
+            std::string::npos);
+}
+
+TEST(PackedFile, a_pack_of_another_model_is_refused) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.write(folder / "a.gguf");
+  pack_to(Gguf::open(folder / "a.gguf"), pack_options_of("rows"), folder / "a.vpack");
+  const auto refusal = [&](const std::string& gguf) {
+    return message_of([&] { open_packed(folder / "a.vpack", Gguf::open(gguf), folder / "notes"); });
+  };
+  EXPECT_EQ(refusal(folder / "a.gguf"), "");
+  model.extra.emplace_back("general.name", std::string("another"));
+  model.write(folder / "b.gguf");
+  EXPECT_NE(refusal(folder / "b.gguf").find("made from another source: \"a.gguf\""), std::string::npos) << refusal(folder / "b.gguf");
+  std::filesystem::last_write_time(folder / "a.gguf", std::filesystem::last_write_time(folder / "a.gguf") + std::chrono::seconds(1));
+  EXPECT_NE(refusal(folder / "a.gguf").find("made from another state of \"a.gguf\""), std::string::npos) << refusal(folder / "a.gguf");
+  EXPECT_NE(message_of([&] { pack_to(Gguf::open(folder / "a.gguf"), {}, folder / "a.gguf"); }).find("one file"), std::string::npos);
+  EXPECT_NE(message_of([] { pack_options_of("columns"); }).find("expected rows, tiled, bundles or bundles_two_phase"), std::string::npos);
+}
+
+TEST(PackedFile, a_file_found_whole_is_not_read_again_until_it_changes) {
+  const ScratchFolder folder;
+  SmallModel().write(folder / "m.gguf");
+  const std::string path = folder / "m.vpack", notes = folder / "notes";
+  pack_to(Gguf::open(folder / "m.gguf"), {}, path);
+  std::vector<PackSection> sections = read_pack_header(InputFile(path)).sections;
+  const auto found = [&] { return find_new_damage(InputFile(path), sections, notes); };
+  EXPECT_EQ(found(), "");
+  // Sections that the file does not have show whether it was read at all.
+  std::swap(sections[0].offset, sections[1].offset);
+  EXPECT_NE(found(), "");  // the note is no younger than the file
+  for (const auto& note : std::filesystem::directory_iterator(notes)) {
+    std::filesystem::last_write_time(note, std::filesystem::last_write_time(note) + std::chrono::seconds(2));
+  }
+  EXPECT_EQ(found(), "");
+  std::filesystem::rename(path, folder / "before");
+  std::filesystem::copy_file(folder / "before", path);  // other bytes under the same name
+  EXPECT_NE(found(), "");
 }
 
 TEST(PackedFile, a_full_disk_leaves_nothing_behind) {

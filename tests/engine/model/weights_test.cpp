@@ -38,6 +38,25 @@ TEST(Weights, extents_start_on_pages_and_do_not_overlap) {
   }
 }
 
+TEST(Weights, bundles_stand_for_gate_up_and_down) {
+  SmallModel model;
+  model.config.experts = 4, model.config.experts_used = 2;
+  for (const bool two_phases : {false, true}) {
+    const WeightStore store = phantom_weights(model.config, Format::q8_0, FileId{9}, BundleOptions{two_phases});
+    const Weight& w = store.get(Role::ffn_bundle, 1);
+    EXPECT_EQ(w.name, "blk.1.ffn_bundle");
+    EXPECT_EQ(w.two_phases, two_phases);
+    EXPECT_EQ(w.layout, Layout::rows);
+    EXPECT_EQ(w.experts, 4u);
+    EXPECT_EQ(w.matrix_bytes(), w.bundles().bytes());
+    EXPECT_EQ(w.extent.length, w.stored_bytes());
+    EXPECT_EQ(w.payload_bytes(), 4 * 3 * 96 * row_bytes(Format::q8_0, 64));
+    for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_down}) EXPECT_EQ(store.find(role, 1), nullptr);
+    EXPECT_EQ(store.ffn_bytes(), 2 * w.extent.length);
+    EXPECT_NE(store.find(Role::router, 1), nullptr);
+  }
+}
+
 TEST(Weights, a_format_that_does_not_fit_the_rows_is_refused) {
   const std::string message = message_of([] { phantom_weights(SmallModel().config, Format::q4_k, FileId{}); });
   EXPECT_NE(message.find("token_embd.weight: rows of 64 elements are not whole q4_k blocks of 256"), std::string::npos) << message;

@@ -1,0 +1,161 @@
+#include "engine/model/bundle_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "engine/base/check.hpp"
+#include "engine/model/quantize.hpp"
+#include "engine/quant/blocks.hpp"
+
+namespace vitro {
+namespace {
+
+using Ids = std::span<const std::uint32_t>;
+
+void store_row(const Gguf& gguf, const TensorInfo& tensor, std::uint32_t neuron, Format target, std::span<const float> values,
+               std::byte* out) {
+  if (const auto k = first_unholdable(target, values)) {
+    throw ConfigError(fmt::format("{}: {}: neuron {}, element {} is {}, which {} can not hold", gguf.path(), tensor.name, neuron, *k,
+                                  values[*k], to_string(target)));
+  }
+  quantise_row(target, values.data(), out, values.size());
+}
+
+// Rows of Gate or Up, one at a time.
+class RowReader {
+ public:
+  RowReader(const Gguf& gguf, const TensorInfo& tensor, Format target) : gguf_(gguf), tensor_(tensor), target_(target) {
+    raw_.resize(row_bytes(tensor.format, tensor.columns()));
+    values_.resize(tensor.columns());
+  }
+
+  // `first`: the expert's first row.
+  void store(std::uint64_t first, std::uint32_t neuron, std::byte* out) {
+    gguf_.read(tensor_, (first + neuron) * raw_.size(), raw_);
+    if (tensor_.format == target_) {
+      std::memcpy(out, raw_.data(), raw_.size());
+      return;
+    }
+    dequantise_row(tensor_.format, raw_.data(), values_.data(), values_.size());
+    store_row(gguf_, tensor_, neuron, target_, values_, out);
+  }
+
+ private:
+  const Gguf& gguf_;
+  const TensorInfo& tensor_;
+  Format target_;
+  std::vector<std::byte> raw_;
+  std::vector<float> values_;
+};
+
+// Columns of Down as rows, a group of neurons at a time.
+class ColumnReader {
+ public:
+  ColumnReader(const Gguf& gguf, const TensorInfo& tensor, Format target, std::uint32_t width)
+      : gguf_(gguf), tensor_(tensor), target_(target), width_(width) {
+    // Plain elements that stay what they are move as bits; all else goes by way of floats.
+    bits_ = tensor.format == target && block_elements(target) == 1;
+  }
+
+  Bytes bytes_per_neuron() const { return Bytes{width_} * element(); }
+
+  void load(std::uint32_t expert, Ids ids) {
+    ids_ = ids;
+    columns_.resize(ids.size() * bytes_per_neuron());
+    // Only the part of each row that the group spans: in file order every element is read once over all groups.
+    const auto [low, high] = std::ranges::minmax(ids);
+    const std::size_t block = block_elements(tensor_.format);
+    first_ = low / block * block;
+    length_ = (high / block + 1) * block - first_;
+    rows_.resize(kRowsAtOnce * length_ * element());
+    raw_.resize(row_bytes(tensor_.format, length_));
+    const Bytes stride = row_bytes(tensor_.format, tensor_.columns());
+    const Bytes skipped = row_bytes(tensor_.format, first_);
+    for (std::uint32_t row = 0; row < width_; row += kRowsAtOnce) {
+      const std::uint32_t count = std::min(kRowsAtOnce, width_ - row);
+      for (std::uint32_t r = 0; r < count; ++r) {
+        gguf_.read(tensor_, (Bytes{expert} * width_ + row + r) * stride + skipped, raw_);
+        std::byte* into = rows_.data() + r * length_ * element();
+        if (bits_) {
+          std::memcpy(into, raw_.data(), raw_.size());
+        } else {
+          dequantise_row(tensor_.format, raw_.data(), reinterpret_cast<float*>(into), length_);
+        }
+      }
+      if (element() == 2) {
+        gather<std::uint16_t>(row, count);
+      } else {
+        gather<std::uint32_t>(row, count);
+      }
+    }
+  }
+
+  // The i-th of the loaded ids.
+  void store(std::size_t i, std::byte* out) const {
+    const std::byte* column = columns_.data() + i * bytes_per_neuron();
+    if (bits_) {
+      std::memcpy(out, column, bytes_per_neuron());
+    } else {
+      store_row(gguf_, tensor_, ids_[i], target_, {reinterpret_cast<const float*>(column), width_}, out);
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t kRowsAtOnce = 16;  // of f32: a cache line of each column
+
+  std::size_t element() const { return bits_ ? block_bytes(target_) : sizeof(float); }
+
+  template <class T>
+  void gather(std::uint32_t row, std::uint32_t count) {
+    const T* rows = reinterpret_cast<const T*>(rows_.data());
+    T* columns = reinterpret_cast<T*>(columns_.data());
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+      const T* from = rows + (ids_[i] - first_);
+      for (std::uint32_t r = 0; r < count; ++r) columns[i * width_ + row + r] = from[r * length_];
+    }
+  }
+
+  const Gguf& gguf_;
+  const TensorInfo& tensor_;
+  Format target_;
+  std::uint32_t width_;
+  bool bits_ = false;
+  Ids ids_;
+  std::size_t first_ = 0, length_ = 0;  // the loaded part of a row, in elements
+  std::vector<std::byte> raw_, rows_, columns_;
+};
+
+}  // namespace
+
+void write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles, const NeuronOrder& order,
+                   SectionWriter& out, Bytes transpose_bytes) {
+  const BundleLayout layout = bundles.bundles();
+  RowReader gate(gguf, *sources[0], layout.format), up(gguf, *sources[1], layout.format);
+  ColumnReader down(gguf, *sources[2], layout.format, layout.width);
+  std::vector<std::uint32_t> as_in_file(layout.neurons);
+  std::iota(as_in_file.begin(), as_in_file.end(), 0u);
+  // Whole blocks, and where it can be whole blocks of the source's columns, which are then decoded once.
+  const Bytes step = std::lcm(Bytes{layout.per_block}, Bytes{block_elements(sources[2]->format)});
+  const Bytes group = std::max(step, transpose_bytes / down.bytes_per_neuron() / step * step);
+  std::vector<std::byte> block(layout.block);
+  for (std::uint32_t expert = 0; expert < bundles.experts; ++expert) {
+    const Ids places = order.empty() ? Ids(as_in_file) : order.of(static_cast<std::uint32_t>(bundles.layer), expert);
+    const std::uint64_t first_row = std::uint64_t{expert} * layout.neurons;
+    for (std::uint32_t place = 0; place < layout.neurons; ++place) {
+      if (place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));
+      std::byte* bundle = block.data() + layout.within_block(place);
+      gate.store(first_row, places[place], bundle + layout.gate);
+      up.store(first_row, places[place], bundle + layout.up);
+      down.store(place % group, bundle + layout.down);
+      if (layout.block_of(place + 1) != layout.block_of(place) || place + 1 == layout.neurons) {
+        out.write(block);
+        std::fill(block.begin(), block.end(), std::byte{0});
+      }
+    }
+  }
+}
+
+}  // namespace vitro

@@ -1,0 +1,20 @@
+// Turns the three matrices of an FFN into neuron bundles (bundle_layout.hpp): Gate and Up are rows already, Down is
+// transposed, so that what neuron i adds to the output becomes one row.
+#pragma once
+#include "engine/model/gguf.hpp"
+#include "engine/model/neuron_order.hpp"
+#include "engine/model/pack_checksums.hpp"
+#include "engine/model/weights.hpp"
+
+namespace vitro {
+
+// What transposing may hold in memory, beside a few rows. Down is read once per group of neurons whose columns fit.
+inline constexpr Bytes kTransposeBytes = 64 * MiB;
+
+// Writes the bundles of all experts of one layer. Rows that keep their format keep their bits; others, and a Down in blocks
+// (whose blocks run along the other axis), are dequantised and quantised anew. sources: gate, up, down.
+// Throws ConfigError for values that the bundles' format can not hold.
+void write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles, const NeuronOrder& order,
+                   SectionWriter& out, Bytes transpose_bytes = kTransposeBytes);
+
+}  // namespace vitro

@@ -1,0 +1,252 @@
+#include "engine/model/pack_plan.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "engine/base/check.hpp"
+#include "engine/base/hash.hpp"
+#include "engine/model/pack_checksums.hpp"
+#include "engine/quant/blocks.hpp"
+#include "engine/quant/tiles.hpp"
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kMagic = "VITROPAK";
+constexpr std::uint32_t kVersion = 2;
+constexpr Bytes kChunk = MiB;
+constexpr Bytes kMaxPlan = 64 * MiB;  // thousands of layers; more is damage, and would only be memory
+constexpr std::string_view kOneRead = "one_read", kTwoPhases = "two_phases";
+
+// First bytes of the file; the plan (JSON text) follows, then zeros up to the first page of weights.
+struct Preamble {
+  char magic[8];
+  std::uint32_t version, reserved;
+  std::uint64_t plan_bytes, plan_hash;
+};
+static_assert(sizeof(Preamble) == 32);
+
+std::uint64_t header_hash(const Gguf& gguf) {
+  Hash hash;
+  std::vector<std::byte> chunk(std::min<Bytes>(kChunk, gguf.data_offset()));
+  for (Bytes at = 0; at < gguf.data_offset(); at += chunk.size()) {
+    chunk.resize(std::min<Bytes>(kChunk, gguf.data_offset() - at));
+    gguf.read_raw(at, chunk);
+    hash.add(chunk);
+  }
+  return hash.value();
+}
+
+std::string order_hash(const NeuronOrder& order) {
+  Hash hash;
+  for (const auto& ids : order.all()) hash.add(std::as_bytes(std::span(ids)));
+  return hash.hex();
+}
+
+// One section per weight, the order of the neurons behind them. Answers where the sections end.
+void place(PackPlan& plan, Bytes first) {
+  plan.sections.clear();
+  Bytes position = first;
+  const auto add = [&](const std::string& name, Bytes bytes) {
+    plan.sections.push_back({name, position, round_up(bytes, kPageSize)});
+    position += plan.sections.back().bytes;
+  };
+  for (Weight& weight : plan.weights) {
+    weight.extent = {FileId{}, position, weight.stored_bytes()};
+    add(weight.name, weight.extent.length);
+  }
+  if (!plan.options.order.empty()) {
+    Bytes ids = 0;
+    for (const auto& of_ffn : plan.options.order.all()) ids += of_ffn.size();
+    add(std::string(kOrderSection), ids * sizeof(std::uint32_t));
+  }
+  plan.file_size = position + checksum_table_bytes(plan.sections);
+}
+
+Json describe_options(const PackOptions& options) {
+  Json tiled = Json::array(), never = Json::array();
+  for (const Format format : options.tiled) tiled.push_back(to_string(format));
+  for (const Role role : options.never_tiled) never.push_back(to_string(role));
+  Json out{{"tiled", tiled}, {"never_tiled", never}};
+  if (options.bundles) out["bundles"] = options.bundles->two_phases ? kTwoPhases : kOneRead;
+  if (!options.order.empty()) out["order"] = order_hash(options.order);
+  return out;
+}
+
+std::string describe_plan(const PackPlan& plan) {
+  Json tensors = Json::array(), sections = Json::array();
+  for (const Weight& w : plan.weights) {
+    tensors.push_back({{"name", w.name},
+                       {"role", to_string(w.role)},
+                       {"layer", w.layer},
+                       {"rows", w.rows},
+                       {"columns", w.columns},
+                       {"experts", w.experts},
+                       {"format", to_string(w.format)},
+                       {"layout", w.layout == Layout::tiled ? "tiled" : "rows"},
+                       {"bytes", w.extent.length}});
+  }
+  for (const PackSection& s : plan.sections) sections.push_back({{"name", s.name}, {"offset", s.offset}, {"bytes", s.bytes}});
+  const Json text{{"source", plan.source}, {"options", describe_options(plan.options)}, {"tensors", tensors}, {"sections", sections}};
+  return text.dump(-1, ' ', false, Json::error_handler_t::replace);  // a name need not be UTF-8
+}
+
+// Formats and roles by their names, from a plan that is a file's.
+template <class T>
+T by_name(std::string_view name, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (to_string(static_cast<T>(i)) == name) return static_cast<T>(i);
+  }
+  throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
+}
+
+PackOptions options_from(const Json& plan) {
+  const Json& found = plan.at("options");
+  PackOptions options;
+  options.tiled.clear();
+  for (const Json& name : found.at("tiled")) {
+    options.tiled.insert(by_name<Format>(name.get<std::string>(), static_cast<std::size_t>(Format::index32)));
+  }
+  for (const Json& name : found.at("never_tiled")) options.never_tiled.insert(by_name<Role>(name.get<std::string>(), kRoles));
+  if (found.contains("bundles")) options.bundles = BundleOptions{found.at("bundles").get<std::string>() == kTwoPhases};
+  return options;
+}
+
+// Sections follow one another from the first page after the plan to within the file.
+std::vector<PackSection> sections_from(const Json& plan, Bytes header_end, Bytes file_size) {
+  std::vector<PackSection> sections;
+  Bytes position = 0;
+  for (const Json& s : plan.at("sections")) {
+    const PackSection section{s.at("name").get<std::string>(), s.at("offset").get<Bytes>(), s.at("bytes").get<Bytes>()};
+    const bool first = section.offset >= header_end && section.offset - header_end <= kMaxPlan && section.offset % kPageSize == 0;
+    const bool begins = sections.empty() ? first : section.offset == position;
+    if (!begins || section.offset > file_size || section.bytes == 0 || section.bytes % kPageSize != 0) {
+      throw ConfigError(fmt::format("damaged: {} has no place in it", section.name));
+    }
+    if (section.bytes > file_size - section.offset) {
+      throw ConfigError(fmt::format("the file is {} bytes long and ends before the end of {}", file_size, section.name));
+    }
+    position = section.offset + section.bytes;
+    sections.push_back(section);
+  }
+  if (sections.empty()) throw ConfigError("damaged: it holds nothing");
+  return sections;
+}
+
+}  // namespace
+
+PackOptions pack_options_of(std::string_view layout) {
+  PackOptions options;
+  if (layout == "tiled") return options;
+  options.tiled.clear();
+  if (layout == "bundles" || layout == "bundles_two_phase") {
+    options.bundles = BundleOptions{layout == "bundles_two_phase"};
+  } else if (layout != "rows") {
+    throw ConfigError(fmt::format("layout \"{}\" is unknown (expected rows, tiled, bundles or bundles_two_phase)", layout));
+  }
+  return options;
+}
+
+nlohmann::ordered_json source_identity(const Gguf& gguf) {
+  struct stat info{};
+  if (::fstat(gguf.file().descriptor(), &info) != 0) throw RunError(fmt::format("{}: can not be examined", gguf.path()));
+  Hash hash;
+  hash.add(header_hash(gguf));
+  return {{"file", std::filesystem::weakly_canonical(gguf.path()).filename().string()},
+          {"bytes", static_cast<std::uint64_t>(info.st_size)},
+          {"modified_ns", static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec},
+          {"header_hash", hash.hex()}};
+}
+
+Format bundle_format(Format gate, Format up, Format down) {
+  const auto stored = [](Format format) { return can_quantise(format) ? format : Format::q8_0; };
+  const auto bits = [](Format format) { return block_bytes(format) * 8 / block_elements(format); };
+  Format widest = stored(gate);
+  for (const Format format : {stored(up), stored(down)}) {
+    if (format != widest && bits(format) == bits(widest)) return Format::f32;  // f16 and bf16: neither holds the other
+    if (bits(format) > bits(widest)) widest = format;
+  }
+  return widest;
+}
+
+PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
+  if (!options.order.empty() && !options.bundles) {
+    throw ConfigError("an order of neurons is one of bundles (expected layout bundles or bundles_two_phase)");
+  }
+  PackPlan plan;
+  plan.options = options;
+  plan.config = config_from_gguf(gguf);
+  plan.weights = weights_of(plan.config, options.bundles);
+  for (Weight& weight : plan.weights) {
+    if (weight.role == Role::ffn_bundle) {
+      const auto source = [&](Role role) { return gguf.find_tensor(tensor_name(role, weight.layer, plan.config.experts > 0)); };
+      const auto& of = plan.sources.emplace_back(std::array{source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down)});
+      weight.format = bundle_format(of[0]->format, of[1]->format, of[2]->format);
+      continue;
+    }
+    const TensorInfo* tensor = gguf.find_tensor(weight.name);
+    plan.sources.push_back({tensor});
+    weight.format = is_vector(weight.role) ? Format::f32 : tensor->format;
+    const bool tile = options.tiled.contains(weight.format) && !options.never_tiled.contains(weight.role) &&
+                      weight.role != Role::token_embedding && can_tile(weight.format, weight.rows);
+    weight.layout = tile ? Layout::tiled : Layout::rows;
+  }
+  plan.source = source_identity(gguf);
+  // The plan names offsets that depend on its own length: settle the header's size first, generously, then fix it.
+  place(plan, 0);
+  const Bytes header = round_up(sizeof(Preamble) + describe_plan(plan).size() + 16 * plan.sections.size(), kPageSize);
+  place(plan, header);
+  plan.text = describe_plan(plan);
+  VITRO_CHECK(sizeof(Preamble) + plan.text.size() <= header, "the plan outgrew its header");
+
+  Hash hash;
+  hash.add(plan.text);
+  Preamble preamble{{}, kVersion, 0, plan.text.size(), hash.value()};
+  std::memcpy(preamble.magic, kMagic.data(), sizeof preamble.magic);
+  plan.header.assign(reinterpret_cast<const char*>(&preamble), sizeof preamble);
+  plan.header += plan.text;
+  plan.header.resize(header, '\0');
+  return plan;
+}
+
+PackHeader read_pack_header(const InputFile& file) {
+  const auto fail = [&](std::string_view problem) { throw ConfigError(fmt::format("{}: {}", file.path(), problem)); };
+  Preamble preamble{};
+  if (file.size() < sizeof preamble) fail("too short for a packed file");
+  file.read_at(0, std::as_writable_bytes(std::span(&preamble, 1)));
+  if (std::string_view(preamble.magic, sizeof preamble.magic) != kMagic) fail("not a packed file");
+  if (preamble.version != kVersion)
+    fail(fmt::format("packed-file version {} (expected {}): pack the model again", preamble.version, kVersion));
+  if (preamble.plan_bytes > std::min(kMaxPlan, file.size() - sizeof preamble))
+    fail("damaged: its plan is longer than the file or any plan");
+  PackHeader header;
+  header.text.resize(preamble.plan_bytes);
+  file.read_at(sizeof preamble, std::as_writable_bytes(std::span(header.text)));
+  Hash hash;
+  hash.add(header.text);
+  if (hash.value() != preamble.plan_hash || preamble.reserved != 0) fail("damaged: the checksum of its plan does not hold");
+  const Bytes text_end = sizeof preamble + header.text.size();
+  try {
+    header.plan = Json::parse(header.text);
+    header.options = options_from(header.plan);
+    header.sections = sections_from(header.plan, text_end, file.size());
+  } catch (const Json::exception&) {
+    fail("damaged: its plan can not be read");
+  } catch (const ConfigError& error) {
+    fail(error.what());
+  }
+  std::string padding(header.sections.front().offset - text_end, '\0');
+  file.read_at(text_end, std::as_writable_bytes(std::span(padding)));
+  if (padding.find_first_not_of('\0') != std::string::npos) fail("damaged: something follows its plan");
+  header.file_size = header.sections.back().offset + header.sections.back().bytes + checksum_table_bytes(header.sections);
+  if (file.size() != header.file_size) fail(fmt::format("the file is {} bytes long (expected {})", file.size(), header.file_size));
+  return header;
+}
+
+}  // namespace vitro

@@ -1,0 +1,108 @@
+#include "engine/experiment/loaded_model.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/base/check.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kModels = VITRO_SOURCE_DIR "/configs/models/embedded/";
+const std::string kModel = kModels + "stories-reglu-3m.q8_0.gguf";
+
+class LoadedModelTest : public testing::Test {
+ protected:
+  LoadedModelTest() : folder_(fs::temp_directory_path() / ("vitro_loaded_" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+    engine_.matmul = variant::kFloat;
+  }
+  ~LoadedModelTest() override { fs::remove_all(folder_); }
+
+  std::string packed(const std::string& layout) {
+    const std::string path = (folder_ / (layout + ".vpack")).string();
+    pack_to(Gguf::open(kModel), pack_options_of(layout), path);
+    return path;
+  }
+  LoadedModel load(const std::string& gguf, const std::string& pack) {
+    return load_model({.gguf = gguf, .pack = pack, .shape = {}}, engine_, (folder_ / "cache").string());
+  }
+  std::string refusal(const std::string& gguf, const std::string& pack) {
+    try {
+      load(gguf, pack);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  fs::path folder_;
+  EngineConfig engine_;
+};
+
+bool has_bundles(const LoadedModel& model) { return model.packed->store(FileId{}).find(Role::ffn_bundle, 0) != nullptr; }
+
+TEST_F(LoadedModelTest, the_cache_makes_the_layout_that_the_engine_asks_for) {
+  EXPECT_FALSE(has_bundles(load(kModel, "")));
+  engine_.bundles = true;
+  const LoadedModel one = load(kModel, "");
+  EXPECT_TRUE(has_bundles(one));
+  engine_.two_phases = true;
+  const LoadedModel two = load(kModel, "");
+  EXPECT_TRUE(two.packed->store(FileId{}).get(Role::ffn_bundle, 0).two_phases);
+  EXPECT_NE(one.packed->path, two.packed->path);
+  EXPECT_TRUE(load(kModel, "").packed->reused);
+}
+
+TEST_F(LoadedModelTest, shapes_alone_have_bundles_too) {
+  engine_.bundles = engine_.two_phases = true;
+  const Node shape = parse_json(R"({"format": "q4_0", "shape": {"family": "llama", "name": "tiny", "layers": 1, "width": 4096,
+      "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 64, "context": 64, "norm_eps": 1e-5, "activation": "relu",
+      "rope_base": 10000}})",
+                                "shape.json");
+  const LoadedModel model = load_model({.gguf = "", .pack = "", .shape = shape}, engine_, "");
+  const WeightStore store = phantom_weights(model.config, model.phantom_format, FileId{}, model.phantom_bundles);
+  EXPECT_EQ(store.ffn_bytes(), 14336 * 12 * KiB);
+}
+
+TEST_F(LoadedModelTest, a_named_pack_is_used_as_it_is) {
+  const std::string path = packed("bundles");
+  const LoadedModel model = load(kModel, path);
+  EXPECT_EQ(model.packed->path, path);
+  EXPECT_TRUE(has_bundles(model));
+  engine_.bundles = true;
+  EXPECT_EQ(refusal(kModel, path), "");
+}
+
+TEST_F(LoadedModelTest, a_pack_that_the_engine_can_not_run_is_refused) {
+  EXPECT_NE(refusal(kModel, packed("tiled")).find("holds tiled matrices (expected engine.activations: int8"), std::string::npos);
+  engine_.matmul = variant::kInt8;
+  EXPECT_EQ(refusal(kModel, packed("tiled")), "");
+  engine_.bundles = true;
+  EXPECT_NE(refusal(kModel, packed("rows")).find("holds no neuron bundles (expected layout bundles)"), std::string::npos);
+  engine_.two_phases = true;
+  EXPECT_NE(refusal(kModel, packed("bundles")).find("holds bundles for one read (expected layout bundles_two_phase)"), std::string::npos);
+}
+
+TEST_F(LoadedModelTest, a_pack_of_another_model_or_a_damaged_one_is_refused) {
+  const std::string path = packed("rows");
+  EXPECT_NE(refusal(kModels + "stories-reglu-3m.f16.gguf", path).find("made from another source"), std::string::npos);
+  EXPECT_NE(refusal(kModel, kModel).find("not a packed file"), std::string::npos);
+  EXPECT_NE(refusal(kModel, (folder_ / "none").string()).find("can not open"), std::string::npos);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(fs::file_size(path) / 2));
+  file.put('\x5a').put('\xa5');
+  file.close();
+  EXPECT_NE(refusal(kModel, path).find("is damaged between bytes"), std::string::npos) << refusal(kModel, path);
+  fs::resize_file(path, fs::file_size(path) / 2);
+  EXPECT_NE(refusal(kModel, path).find("bytes long"), std::string::npos) << refusal(kModel, path);
+}
+
+}  // namespace
+}  // namespace vitro
