@@ -266,6 +266,13 @@ void Recording::save(const std::string& path) const {
   file.commit();
 }
 
+bool Recording::is_recording(const std::string& path) {
+  const InputFile file(path);
+  std::string begin(std::min<Bytes>(kMagic.size(), file.size()), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(begin)));
+  return begin == kMagic;
+}
+
 Recording Recording::load(const std::string& path) { return from_bytes(read_text(path), path); }
 
 }  // namespace vitro

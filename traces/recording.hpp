@@ -54,6 +54,7 @@ struct Recording {
 
   void save(const std::string& path) const;
   static Recording load(const std::string& path);
+  static bool is_recording(const std::string& path);  // by its first bytes; ConfigError when it can not be read
 };
 
 // The part of an operand's last dimension that a glu call works on, with "to the end" resolved.

@@ -1,0 +1,80 @@
+"""`vitro make-model` and `vitro profile`: models with known sparsity, and the sparsity of known models."""
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Optional
+
+import typer
+
+from . import api, terminal
+from .make_model import PRESETS, make_model as write_model, spec_with
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+def make_model(target: Annotated[Path, typer.Argument(metavar="OUT.gguf")],
+               preset: Annotated[str, typer.Option(metavar="|".join(PRESETS), help="Shapes.")] = "1.3b",
+               active: Annotated[Optional[float], typer.Option(min=0.001, max=0.9, help="Share of neurons that fire, in the mean.")] = None,
+               skew: Annotated[Optional[float], typer.Option(min=0, max=4, help="Exponent of the firing curve over ranks.")] = None,
+               correlation: Annotated[Optional[float], typer.Option(min=0, max=0.95, help="Share of a gate's variance that changes "
+                                                                    "slowly from token to token.")] = None,
+               seed: Annotated[Optional[int], typer.Option(min=0)] = None,
+               check: Annotated[bool, typer.Option(help="Run it for some tokens and report the sparsity that it has.")] = True,
+               as_json: Json = False):
+    """Write a random ReGLU model with planted sparsity, predictors included: for out-of-core runs without a download.
+
+    Examples:
+
+        vitro make-model big.gguf
+
+        vitro make-model small.gguf --preset tiny --active 0.2 --json
+    """
+    spec = spec_with(preset, active=active, skew=skew, correlation=correlation, seed=seed)
+    with terminal.progress(target.name) as report:
+        write_model(spec, target, report)
+    answer = {"path": str(target), "bytes": target.stat().st_size, "parameters": spec.parameters,
+              "ffn_share": spec.ffn_parameters / spec.parameters,
+              "planted": {"active": spec.active, "skew": spec.skew, "correlation": spec.correlation}}
+    if check:
+        answer["reached"] = _reached(target)
+    if as_json:
+        terminal.print_json(answer)
+        return
+    print(f"{target}: {spec.parameters / 1e6:.0f} M parameters, {answer['ffn_share']:.0%} in FFNs, {terminal.size(answer['bytes'])}")
+    if check:
+        _print_firing(answer["reached"])
+
+
+def profile(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
+            out: Annotated[Path, typer.Option("-o", "--out", metavar="RECORDING", help="Which neurons fired for which token.")],
+            as_json: Json = False):
+    """Record which neurons of a model fire over a text. The recording orders a pack and replays in experiments.
+
+    Examples:
+
+        vitro profile model.gguf text.txt -o model.vtrc
+
+        vitro pack model.gguf model.vpack --order model.vtrc
+    """
+    with terminal.progress("profile") as report:
+        api.perplexity(model, text, overrides={"engine.record": str(out.absolute())}, progress=report)
+    layers = api.firing_statistics(out, model)
+    if as_json:
+        terminal.print_json({"path": str(out), "layers": layers})
+        return
+    _print_firing(layers)
+
+
+def _reached(model):
+    """Firing statistics of the model over 32 tokens drawn at temperature 1, so that it does not go in circles."""
+    with TemporaryDirectory() as folder:
+        recording = Path(folder) / "recording.vtrc"
+        api.run({"experiment": "make_model", "machine": "host", "model": {"gguf": str(model.absolute())},
+                 "engine": {"threads": 1, "record": str(recording)},
+                 "workload": {"prompt_tokens": 16, "output_tokens": 32, "stop_at_eos": False, "sampling": {"temperature": 1}}})
+        return api.firing_statistics(recording, model)
+
+
+def _print_firing(layers):
+    terminal.table("", ["layer", "expert", ">tokens", ">active", ">of them in the hottest fifth", ">as for the token before"],
+                   [(row["layer"], "" if row["expert"] < 0 else row["expert"], row["tokens"], f"{row['active']:.1%}",
+                     f"{row['hot_share']:.1%}", f"{row['repeated']:.1%}") for row in layers])

@@ -1,0 +1,64 @@
+#include "traces/firing_statistics.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/check.hpp"
+#include "traces/draw.hpp"
+
+namespace vitro {
+namespace {
+
+FiredNeurons fired(std::vector<std::uint32_t> ids) {
+  FiredNeurons out;
+  out.cover(0, 10);
+  out.add(ids);
+  return out;
+}
+
+TEST(FiringStatistics, counts_shares_and_repeats_computed_by_hand) {
+  Recording recording;
+  recording.fired[{0, -1, {0, 3}}] = fired({1, 2, 3});
+  recording.fired[{0, -1, {0, 4}}] = fired({2, 3, 4, 5});
+  recording.fired[{0, -1, {0, 6}}] = fired({2});      // no neighbour
+  recording.fired[{1, -1, {0, 3}}] = fired({});
+  const std::vector<LayerFiring> layers = firing_statistics(recording, 10);
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_EQ(layers[0].tokens, 3u);
+  EXPECT_DOUBLE_EQ(layers[0].active, 8.0 / 30);
+  EXPECT_DOUBLE_EQ(layers[0].hot_share, 5.0 / 8) << "neurons 2 and 3 of ten";
+  EXPECT_DOUBLE_EQ(layers[0].repeated, 2.0 / 4);
+  EXPECT_EQ(layers[1].active, 0);
+  const std::vector<std::uint32_t> order = hottest_first(layers[0]);
+  EXPECT_EQ((std::vector<std::uint32_t>{order[0], order[1], order[2]}), (std::vector<std::uint32_t>{2, 3, 1}));
+}
+
+TEST(FiringStatistics, a_drawn_profile_comes_back) {
+  DrawProfile profile;
+  profile.layers = {{0.12, 0.7}};
+  DrawFunction draw(profile, 5);
+  Recording recording;
+  KernelCall call;
+  call.op = Op::glu;
+  call.layer = 0;
+  call.report_active = true;
+  call.in.emplace_back();
+  call.in[0].shape = {1, 4000, 0};
+  for (std::uint32_t position = 0; position < 400; ++position) {
+    call.batch = std::make_shared<const std::vector<SeqPos>>(1, SeqPos{0, position});
+    FiredNeurons& entry = recording.fired[{0, -1, {0, position}}];
+    entry.cover(0, 4000);
+    entry.add(*std::get<ActiveSet>(draw.execute(call)).rows[0]);
+  }
+  const LayerFiring firing = firing_statistics(recording, 4000).at(0);
+  EXPECT_NEAR(firing.active, 0.12, 0.002);
+  EXPECT_NEAR(fitted_skew(firing), 0.7, 0.03);
+}
+
+TEST(FiringStatistics, a_neuron_that_the_model_does_not_have_is_refused) {
+  Recording recording;
+  recording.fired[{0, -1, {0, 0}}] = fired({9});
+  EXPECT_THROW(firing_statistics(recording, 9), ConfigError);
+}
+
+}  // namespace
+}  // namespace vitro

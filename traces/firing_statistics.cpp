@@ -1,0 +1,90 @@
+#include "traces/firing_statistics.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+
+#include "engine/base/check.hpp"
+#include "traces/draw.hpp"
+
+namespace vitro {
+namespace {
+
+std::uint64_t common(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+  std::uint64_t n = 0;
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+    n += *i == *j;
+    *i < *j ? ++i : *j < *i ? ++j : (++i, ++j);
+  }
+  return n;
+}
+
+double share_of_hottest_fifth(std::vector<double> values) {
+  std::sort(values.begin(), values.end(), std::greater<>());
+  const double all = std::accumulate(values.begin(), values.end(), 0.0);
+  const auto fifth = static_cast<std::ptrdiff_t>((values.size() + 4) / 5);
+  return all == 0 ? 0 : std::accumulate(values.begin(), values.begin() + fifth, 0.0) / all;
+}
+
+}  // namespace
+
+std::vector<LayerFiring> firing_statistics(const Recording& recording, std::uint32_t neurons) {
+  std::map<std::pair<std::int16_t, std::int16_t>, LayerFiring> found;
+  std::map<std::pair<std::int16_t, std::int16_t>, std::pair<std::uint64_t, std::uint64_t>> repeats;  // repeated, of
+  const std::pair<const OutcomeKey, FiredNeurons>* before = nullptr;
+  for (const auto& entry : recording.fired) {
+    const auto& [key, fired] = entry;
+    LayerFiring& firing = found[{key.layer, key.expert}];
+    firing.layer = key.layer, firing.expert = key.expert;
+    firing.counts.resize(neurons);
+    ++firing.tokens;
+    for (const std::uint32_t id : fired.ids) {
+      if (id >= neurons) throw ConfigError(fmt::format("the recording has neuron {} of {} (expected below {})", id, to_string(key), neurons));
+      ++firing.counts[id];
+    }
+    // Keys ascend by layer, expert, sequence and position: the token before stands right before.
+    const bool follows = before != nullptr && before->first.layer == key.layer && before->first.expert == key.expert &&
+                         before->first.at.sequence == key.at.sequence && before->first.at.position + 1 == key.at.position;
+    if (follows) {
+      auto& [repeated, of] = repeats[{key.layer, key.expert}];
+      repeated += common(before->second.ids, fired.ids);
+      of += fired.ids.size();
+    }
+    before = &entry;
+  }
+  std::vector<LayerFiring> out;
+  for (auto& [where, firing] : found) {
+    const double fired = static_cast<double>(std::accumulate(firing.counts.begin(), firing.counts.end(), std::uint64_t{0}));
+    firing.active = fired / static_cast<double>(firing.tokens) / neurons;
+    firing.hot_share = share_of_hottest_fifth({firing.counts.begin(), firing.counts.end()});
+    const auto [repeated, of] = repeats[where];
+    firing.repeated = of == 0 ? 0 : static_cast<double>(repeated) / static_cast<double>(of);
+    out.push_back(std::move(firing));
+  }
+  return out;
+}
+
+std::vector<std::uint32_t> hottest_first(const LayerFiring& firing) {
+  std::vector<std::uint32_t> ids(firing.counts.size());
+  std::iota(ids.begin(), ids.end(), 0u);
+  std::stable_sort(ids.begin(), ids.end(), [&](std::uint32_t a, std::uint32_t b) { return firing.counts[a] > firing.counts[b]; });
+  return ids;
+}
+
+double fitted_skew(const LayerFiring& firing) {
+  const auto neurons = static_cast<std::uint32_t>(firing.counts.size());
+  double low = 0, high = 4;
+  for (int step = 0; step < 40; ++step) {
+    const double middle = (low + high) / 2;
+    DrawProfile profile;
+    profile.layers = {{firing.active, middle}};
+    const DrawFunction draw(profile, 1);
+    (share_of_hottest_fifth(draw.firing_probability(0, -1, neurons)) < firing.hot_share ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace vitro
