@@ -16,6 +16,18 @@ struct Sampling {
 
 enum class FunctionKind : std::uint8_t { compute, replay, draw };
 
+// `engine.clusters:` of the neuron-cluster policy; engine/ffn says what each means.
+struct ClusterConfig {
+  std::string pipeline = "cluster", eviction = "lru";
+  std::uint32_t neurons = 64;  // most of one cluster
+  std::string io_core;         // issues all reads; empty: the last of the units
+  std::uint32_t io_depth = 8;
+  Bytes staging = 4 * MiB;
+  std::uint32_t dense_rows = 16;
+  float threshold = 0;
+  bool predictors = true;  // those of the model, if it has any; else every gate is computed
+};
+
 struct EngineConfig {
   std::string policy = "dense";
   std::vector<std::string> units;  // names; empty: `threads` fastest cores
@@ -29,6 +41,7 @@ struct EngineConfig {
   std::uint32_t kv_block_tokens = 16;
   std::uint32_t prefill_chunk = 128;
   Bytes read_ahead = 0;  // of the mmap policy
+  ClusterConfig clusters;
   FunctionKind function = FunctionKind::compute;
   std::string record, replay;  // recordings to write, to read
   bool numerics() const { return function == FunctionKind::compute; }

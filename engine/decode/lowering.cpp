@@ -51,6 +51,7 @@ class Lowering {
 
   bool joins_current(OperatorId id) const {
     const Operator& op = graph_[id];
+    if (op.whole_ffn || phases_.back().whole_ffn) return false;
     if ((op.rows == RowSet::routed) != phases_.back().routed && op.op != Op::expert_sum && op.op != Op::add) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);
     for (std::uint8_t i = 0; i < inputs.size(); ++i) {
@@ -69,7 +70,7 @@ class Lowering {
 
   void open_phase(OperatorId id) {
     const Operator& op = graph_[id];
-    phases_.push_back({op.layer, op.block, op.rows == RowSet::routed, {}});
+    phases_.push_back({op.layer, op.block, op.rows == RowSet::routed, op.whole_ffn, {}});
   }
 
   void place(OperatorId id) {

@@ -21,6 +21,7 @@ struct Phase {
   std::int16_t layer = -1;
   BlockKind block{};
   bool routed = false;  // waits for the router's choice
+  bool whole_ffn = false;  // its one operator belongs to the FfnBlock
   std::vector<OperatorGroup> groups;
 };
 

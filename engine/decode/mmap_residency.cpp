@@ -57,7 +57,7 @@ bool MmapResidency::managed(const Weight& weight) const { return !options_.ffn_i
 Task<void> MmapResidency::load() {
   range_ = machine_.memory.reserve(file_size_, Placement::dram, Region::cold).value_or_throw();
   for (const Weight& weight : weights_.all()) {
-    if (managed(weight)) continue;
+    if (managed(weight) || is_predictor(weight.role)) continue;
     Result<Lease> lease = machine_.memory.lease(weight.extent.length, Placement::dram, Region::fixed);
     if (!lease.ok()) throw ConfigError("memory.budget: " + lease.status().message);
     pinned_[&weight] = lease.value();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/decode/mmap_residency.hpp"
+#include "engine/ffn/cluster_residency.hpp"
 
 namespace vitro {
 namespace {
@@ -53,12 +54,58 @@ Bytes kv_bytes(const ModelConfig& config, const EngineConfig& engine, std::uint3
   return round_up(tokens, engine.kv_block_tokens) * config.layers * 2 * config.kv_width() * element;
 }
 
+ComputeUnit* unit_named(const Machine& machine, const std::string& name) {
+  for (ComputeUnit* unit : machine.units) {
+    if (unit->caps().name == name) return unit;
+  }
+  throw ConfigError(fmt::format("engine.clusters.io_core: there is no \"{}\" on this machine", name));
+}
+
+void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& config,
+                   const WeightStore& weights, const PolicyLimits& limits) {
+  const ClusterConfig& clusters = engine.clusters;
+  ClusterFfnOptions options;
+  options.units = select_units(machine, engine);
+  options.pipeline.units = options.units;
+  options.pipeline.kind = clusters.pipeline == "none"     ? PipelineKind::none
+                          : clusters.pipeline == "matrix" ? PipelineKind::matrix
+                                                          : PipelineKind::cluster;
+  const ComputeUnit* io_core = clusters.io_core.empty() ? options.units.back() : unit_named(machine, clusters.io_core);
+  options.pipeline.io_core = io_core->caps().id;
+  options.pipeline.io_depth = clusters.io_depth;
+  options.cluster_neurons = clusters.neurons;
+  options.dense_rows = clusters.dense_rows;
+  options.max_rows = limits.max_rows * std::max(config.experts_used, 1u);
+  options.matmul = engine.matmul;
+  options.activation = config.activation;
+  options.threshold = clusters.threshold;
+
+  NeuronStoreOptions store;
+  store.two_phases = engine.two_phases;
+  store.eviction = clusters.eviction;
+  store.ffn_in_dram = memory.ffn_in_dram;
+  store.staging = clusters.staging;
+  store.keep_free = kv_bytes(config, engine, limits.max_tokens);
+  const bool predicts = clusters.predictors && config.predictor_rank > 0;
+  auto residency = std::make_unique<ClusterResidency>(machine, weights, std::move(store), io_core->caps().id, predicts);
+  std::unique_ptr<Predictor> predictor;
+  if (predicts) {
+    PredictorOptions predictor_options{options.units, options.max_rows, engine.matmul, config.predictor_threshold, true};
+    predictor = std::make_unique<Predictor>(machine, weights, *residency, std::move(predictor_options));
+  }
+  auto ffn = std::make_unique<ClusterFfn>(machine, residency->store(), std::move(predictor), std::move(options));
+  residency->counts(*ffn);
+  policy.residency = std::move(residency);
+  policy.ffn = std::move(ffn);
+}
+
 }  // namespace
 
 const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> kPolicies{
       {"dense", "all weights in DRAM, every matrix computed whole, split over the chosen units"},
-      {"mmap", "weights paged in on demand (4 KiB, LRU, read-ahead); a fault blocks the core that computes, as in llama.cpp"}};
+      {"mmap", "weights paged in on demand (4 KiB, LRU, read-ahead); a fault blocks the core that computes, as in llama.cpp"},
+      {"neuron_cluster", "FFNs neuron by neuron: what fires is computed, cached and read in clusters that overlap (PowerInfer-2)"}};
   return kPolicies;
 }
 
@@ -81,6 +128,8 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   } else if (engine.policy == "mmap") {
     policy.residency = std::make_unique<MmapResidency>(
         machine, weights, MmapOptions{engine.read_ahead, memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens)});
+  } else if (engine.policy == "neuron_cluster") {
+    make_clusters(policy, machine, engine, memory, config, weights, limits);
   } else {
     std::vector<std::string_view> names;
     for (const PolicyInfo& info : policies()) names.push_back(info.name);
@@ -97,7 +146,7 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   options.max_tokens = limits.max_tokens;
   options.max_position = limits.max_position;
   options.report_active = !engine.record.empty();
-  policy.transformer = std::make_unique<Transformer>(machine, config, weights, *policy.residency, std::move(options));
+  policy.transformer = std::make_unique<Transformer>(machine, config, weights, *policy.residency, policy.ffn.get(), std::move(options));
   return policy;
 }
 

@@ -1,9 +1,10 @@
-// The decode policies by name. Later ones (neuron clusters, expert tiers) register here.
+// The decode policies by name. Later ones (expert tiers) register here.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/decode/engine_config.hpp"
 #include "engine/decode/transformer.hpp"
 
 namespace vitro {
@@ -20,6 +21,7 @@ struct PolicyLimits {
 // A residency and the transformer that runs over it. Lives on one machine and dies before it.
 struct Policy {
   std::unique_ptr<Residency> residency;
+  std::unique_ptr<FfnBlock> ffn;  // null: the transformer's phases carry out FFNs as well
   std::unique_ptr<Transformer> transformer;
   Lease runtime;  // what the engine itself keeps per model, charged to the budget
 };

@@ -42,19 +42,25 @@ Task<void> read_weight(Machine* machine, const Weight* weight, Lease into, Bytes
   co_await scope.join();
 }
 
-DenseResidency::DenseResidency(Machine& machine, const WeightStore& weights) : machine_(machine), weights_(weights) {}
+DenseResidency::DenseResidency(Machine& machine, const WeightStore& weights, bool predictors)
+    : machine_(machine), weights_(weights), predictors_(predictors) {}
+
+bool DenseResidency::is_kept(const Weight& weight) const {
+  return weight.role != Role::ffn_bundle && (predictors_ || !is_predictor(weight.role));
+}
 
 Task<void> DenseResidency::load() {
   Bytes needed = 0;
-  for (const Weight& weight : weights_.all()) needed += round_up(weight.extent.length, kPageSize);
+  for (const Weight& weight : weights_.all()) needed += is_kept(weight) ? round_up(weight.extent.length, kPageSize) : 0;
   const Budget& budget = machine_.memory.budget(Placement::dram);
   if (needed > budget.limit - budget.used) {
     throw ConfigError(
-        fmt::format("memory.budget: the dense policy keeps all {} of weights in DRAM, but only {} of {} are free (raise the "
-                    "budget, or use a policy that reads flash, such as mmap)",
+        fmt::format("memory.budget: this policy keeps {} of weights in DRAM, but only {} of {} are free (raise the budget, or use "
+                    "a policy that reads flash, such as mmap)",
                     format_bytes(needed), format_bytes(budget.limit - budget.used), format_bytes(budget.limit)));
   }
   for (const Weight& weight : weights_.all()) {
+    if (!is_kept(weight)) continue;
     Lease lease = machine_.memory.lease(weight.extent.length, Placement::dram, Region::fixed).value_or_throw();
     leases_[&weight] = lease;
     machine_.trace.decision("load", weight.name, "dram");

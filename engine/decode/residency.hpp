@@ -56,10 +56,11 @@ class Residency {
   virtual Stats stats() const = 0;
 };
 
-// All weights in DRAM, read once in large sequential requests.
-class DenseResidency final : public Residency {
+// All weights in DRAM, read once in large sequential requests; but for neuron bundles, which an FfnBlock keeps.
+class DenseResidency : public Residency {
  public:
-  DenseResidency(Machine& machine, const WeightStore& weights);
+  // `predictors`: of firing neurons are kept as well.
+  DenseResidency(Machine& machine, const WeightStore& weights, bool predictors = false);
 
   Task<void> load() override;
   View view(const Weight& weight, std::uint32_t expert) const override;
@@ -71,8 +72,11 @@ class DenseResidency final : public Residency {
   Stats stats() const override { return {}; }
 
  private:
+  bool is_kept(const Weight& weight) const;
+
   Machine& machine_;
   const WeightStore& weights_;
+  bool predictors_;
   std::map<const Weight*, Lease> leases_;
 };
 

@@ -41,12 +41,13 @@ void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<
 
 }  // namespace
 
-Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency,
+Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, FfnBlock* ffn,
                          TransformerOptions options)
     : machine_(machine),
       config_(config),
       options_(std::move(options)),
-      graph_(build_graph(config_)),
+      ffn_(ffn),
+      graph_(build_graph(config_, ffn != nullptr)),
       phases_(lower(graph_, config_, options_.units.size())),
       // A fork may need one partly filled block more than its tokens.
       kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens),
@@ -101,6 +102,47 @@ void Transformer::take_routing(const std::vector<Outcome>& outcomes, StepContext
   }
 }
 
+// One group per FFN that the step's rows meet: the layer's, or one per chosen expert with the rows that chose it.
+Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) {
+  const Operator& op = graph_[phase->groups.front().operators.front()];
+  const std::string& input = graph_[inputs_of(graph_, phase->groups.front().operators.front()).front()].output;
+  const auto rows = static_cast<std::uint32_t>(context->rows->size());
+  std::vector<FfnGroup> groups;
+  if (!phase->routed) {
+    groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows)});
+    co_return co_await ffn_->run(phase->layer, std::move(groups));
+  }
+  Chain gathers;
+  for (const ExpertPlan::Group& expert : context->experts.groups) {
+    std::vector<SeqPos> members;
+    for (std::uint32_t i = 0; i < expert.count; ++i) members.push_back((*context->rows)[context->experts.rows[expert.first + i]]);
+    FfnGroup group;
+    group.expert = static_cast<std::int16_t>(expert.expert);
+    group.rows = std::make_shared<const std::vector<SeqPos>>(std::move(members));
+    group.x = rows == 1 ? buffers_.view(input, 0, 1) : buffers_.view("expert_x", expert.first, expert.count);
+    group.out = buffers_.view(op.output, expert.first, expert.count);
+    if (rows > 1) {
+      KernelCall gather;
+      gather.op = Op::gather;
+      gather.layer = phase->layer;
+      gather.expert = group.expert;
+      gather.variant = variant::kFloat;
+      gather.batch = context->rows;
+      View which = buffers_.view("expert_rows", expert.first, expert.count);
+      which.shape = {expert.count, 0, 0};
+      gather.in = {buffers_.view(input, 0, rows), std::move(which)};
+      gather.out = {group.x};
+      gathers.push_back(std::move(gather));
+    }
+    groups.push_back(std::move(group));
+  }
+  if (!gathers.empty()) {
+    const RunResult result = co_await options_.units.front()->run(std::move(gathers));
+    result.status.or_throw();
+  }
+  co_await ffn_->run(phase->layer, std::move(groups));
+}
+
 Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
   co_await extend(&input);
@@ -119,6 +161,10 @@ Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
 
   std::vector<std::int32_t> tokens;
   for (const Phase& phase : phases_) {
+    if (phase.whole_ffn) {
+      co_await run_ffn(&phase, &context);
+      continue;
+    }
     UnitQueues queues = builder_.build(phase, context, options_.units.size());
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, 1);

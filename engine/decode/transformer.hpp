@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/decode/call_builder.hpp"
+#include "engine/decode/ffn_block.hpp"
 #include "engine/decode/phase_runner.hpp"
 
 namespace vitro {
@@ -32,8 +33,10 @@ struct StepInput {
 
 class Transformer {
  public:
-  // Leases activations and KV address space. Throws ConfigError when the budget is too small.
-  Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, TransformerOptions options);
+  // Leases activations and KV address space. Throws ConfigError when the budget is too small. `ffn`: what carries out the
+  // FFNs; null: the phases do, operator by operator.
+  Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, FfnBlock* ffn,
+              TransformerOptions options);
 
   KvCache& kv() { return kv_; }
   const OperatorGraph& graph() const { return graph_; }
@@ -44,16 +47,18 @@ class Transformer {
 
   // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
   const float* logits() const { return buffers_.host_data<float>("logits"); }
-  std::uint64_t seam_calls() const { return runner_.seam_calls(); }
+  std::uint64_t seam_calls() const { return runner_.seam_calls() + (ffn_ != nullptr ? ffn_->seam_calls() : 0); }
 
  private:
   Task<void> extend(const StepInput* input);
   void write_operands(const StepInput& input, const StepContext& context);
+  Task<void> run_ffn(const Phase* phase, const StepContext* context);
   void take_routing(const std::vector<Outcome>& outcomes, StepContext& context);
 
   Machine& machine_;
   ModelConfig config_;
   TransformerOptions options_;
+  FfnBlock* ffn_;
   OperatorGraph graph_;
   std::vector<Phase> phases_;
   KvCache kv_;

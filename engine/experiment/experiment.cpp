@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "engine/ffn/eviction.hpp"
 #include "engine/kernels/variants.hpp"
 
 namespace vitro {
@@ -49,6 +50,22 @@ DrawProfile read_profile(Reader reader) {
   return profile;
 }
 
+ClusterConfig read_clusters(Reader reader) {
+  ClusterConfig clusters;
+  clusters.pipeline = reader.choice("pipeline", {"none", "matrix", "cluster"}, clusters.pipeline);
+  const std::vector<std::string_view> evictions = eviction_names();
+  clusters.eviction = reader.choice("eviction", std::vector<std::string>(evictions.begin(), evictions.end()), clusters.eviction);
+  clusters.neurons = static_cast<std::uint32_t>(reader.integer("neurons", 1, 1 << 20, clusters.neurons));
+  clusters.io_core = reader.text("io_core", "");
+  clusters.io_depth = static_cast<std::uint32_t>(reader.integer("io_depth", 1, 1024, clusters.io_depth));
+  clusters.staging = static_cast<Bytes>(reader.quantity("staging", Dimension::bytes, static_cast<double>(clusters.staging)));
+  clusters.dense_rows = static_cast<std::uint32_t>(reader.integer("dense_rows", 1, 1 << 20, clusters.dense_rows));
+  clusters.threshold = static_cast<float>(reader.number("threshold", 0, 1e6, 0));
+  clusters.predictors = reader.boolean("predictors", true);
+  reader.finish();
+  return clusters;
+}
+
 EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   EngineConfig engine;
   engine.policy = reader.text("policy", "dense");
@@ -72,6 +89,13 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   if (engine.read_ahead < kPageSize || engine.read_ahead % kPageSize != 0) {
     reader.fail("read_ahead", fmt::format("{} bytes (expected a multiple of {} bytes, such as 128 KiB)", engine.read_ahead, kPageSize));
   }
+  const std::string layout = reader.choice("layout", {"auto", "rows", "bundles", "bundles_two_phase"}, "auto");
+  engine.two_phases = layout == "bundles_two_phase";
+  engine.bundles = engine.two_phases || layout == "bundles" || (layout == "auto" && engine.policy == "neuron_cluster");
+  if (engine.bundles != (engine.policy == "neuron_cluster")) {
+    reader.fail("layout", fmt::format("does not go with engine.policy: {}", engine.policy));
+  }
+  if (std::optional<Reader> clusters = reader.optional_child("clusters")) engine.clusters = read_clusters(std::move(*clusters));
   const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
   engine.record = reader.text("record", "");

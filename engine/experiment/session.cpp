@@ -33,6 +33,16 @@ std::unique_ptr<Function> make_function(const Experiment& experiment) {
   return nullptr;
 }
 
+// Names of the units that the machine has to have: those that compute, and the I/O core if it is another.
+std::vector<std::string> units_of(const EngineConfig& engine) {
+  std::vector<std::string> units = engine.units;
+  const std::string& io_core = engine.clusters.io_core;
+  if (io_core.empty()) return units;
+  for (std::uint32_t i = 0; units.size() < engine.threads && engine.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
+  if (std::find(units.begin(), units.end(), io_core) == units.end()) units.push_back(io_core);
+  return units;
+}
+
 // The parts of a run that have to outlive each other in this order.
 struct Run {
   Run(const Experiment& e, const SessionOptions& options, const MachineFactory& machines, bool traced)
@@ -42,7 +52,7 @@ struct Run {
     MachineRequest request;
     request.kind = e.machine;
     request.device = e.device;
-    request.units = e.engine.units;
+    request.units = units_of(e.engine);
     request.threads = e.engine.threads;
     request.dram_budget = e.memory.budget;
     request.phantom = !e.engine.numerics();
@@ -72,6 +82,14 @@ struct Run {
   std::optional<Machine> machine;  // the host's, seen through the recorder
   WeightStore weights;
 };
+
+void save_recording(Run& run) {
+  if (!run.recorder) return;
+  Recording recording = run.recorder->take();
+  recording.about = {{"experiment", run.experiment.name}, {"model", run.model.name}, {"policy", run.experiment.engine.policy}};
+  recording.reads = std::move(run.reads);
+  recording.save(run.experiment.engine.record);
+}
 
 // DRAM by region over time. Once per token: pages come and go too often to show each of them.
 void trace_memory(const Machine& machine) {
@@ -145,12 +163,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   const MachineReport machine = run.host->report(begin, generation.end);
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
 
-  if (run.recorder) {
-    Recording recording = run.recorder->take();
-    recording.about = {{"experiment", experiment.name}, {"model", run.model.name}, {"policy", experiment.engine.policy}};
-    recording.reads = std::move(run.reads);
-    recording.save(experiment.engine.record);
-  }
+  save_recording(run);
   if (!options.out_dir.empty()) {
     std::filesystem::create_directories(options.out_dir);
     run.perfetto->write_json(options.out_dir + "/trace.json");
@@ -179,6 +192,7 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   Policy policy = run.make_policy(limits);
   Likelihood likelihood;
   run.host->run(score_into(&policy, tokenizer.encode(text), bos, context - 1, run.model.config.vocab, &likelihood));
+  save_recording(run);
   if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
   return {likelihood.nll, likelihood.tokens};
 }

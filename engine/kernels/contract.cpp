@@ -115,6 +115,7 @@ void check_accumulate(const Checker& check, const KernelCall& call) {
   if (w.format == Format::index32) check.fail("W", w, "expected weights");
   const View& h = check.floats(call.in[1], "h", {0, w.shape[0]});
   check.floats(call.out[0], "y", {h.shape[0], w.shape[1]});
+  check.whole(0, "continues", 0, 1);
   check.slice(w.shape[0]);
 }
 

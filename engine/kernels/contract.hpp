@@ -47,7 +47,8 @@ namespace contract {
 // copy: in {x [R, N]}; out [R, N] of another Format.
 // select: in {scores [R, N]}; no out; slice over N; params {threshold, Activation or -1 (none), SelectOf}; outcome: the
 //   ActiveSet of neurons n with |act(scores[r][n])| > threshold, without an activation scores[r][n] > threshold.
-// accumulate: in {Wt [N, D] of any Format, Layout::rows; h [R, N]}; out [R, D]; slice over N (the neurons).
+// accumulate: in {Wt [N, D] of any Format, Layout::rows; h [R, N]}; out [R, D]; slice over N (the neurons); params {1: on top
+//   of what y holds, 0: from zero}.
 //   y[r] = sum over the named n ascending, one fused multiply-add each, of h[r][n] * Wt[n], dequantised exactly. A neuron
 //   whose h is 0 in a row adds nothing to that row.
 

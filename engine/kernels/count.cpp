@@ -116,6 +116,7 @@ void accumulate(Counter& c) {
   const View &w = c.call.in[0], &h = c.call.in[1];
   const std::uint64_t width = w.shape[1], batch = h.shape[0], rows = weight_rows(c);
   c.read(h, 4 * rows * batch);
+  if (c.call.params[0] != 0) c.read(c.call.out[0], 4 * batch * width);
   c.write_floats(batch * width);
   c.counts.macs = rows * width * batch;
   if (w.format != Format::f32) c.counts.conversions = rows * width;

@@ -134,6 +134,11 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
     gguf.fail("vitro.feed_forward.activation", fmt::format("\"{}\" (expected silu, relu, relu_squared or gelu)", activation));
   }
   c.activation = known->second;
+  if (const TensorInfo* predictor = gguf.find_tensor("blk.0.fc1.weight")) {
+    if (predictor->rows() > kMaxWidth) gguf.fail("blk.0.fc1.weight", fmt::format("{} rows (expected up to {})", predictor->rows(), kMaxWidth));
+    c.predictor_rank = static_cast<std::uint32_t>(predictor->rows());
+    c.predictor_threshold = static_cast<float>(gguf.number("powerinfer.sparse_threshold", -1e6, 1e6));
+  }
   c.rope.style = family.style;
   read_rope(gguf, prefix, c);
 
@@ -190,6 +195,7 @@ ModelConfig config_from_node(Reader& r) {
   for (const auto& [name, value] : kActivations) {
     if (name == activation) c.activation = value;
   }
+  c.predictor_rank = size_or("predictor_rank", 0, kMaxWidth, 0);
   c.rope.style = c.family == "qwen2" ? RopeStyle::half_split : RopeStyle::interleaved;
   c.rope.base = static_cast<float>(r.number("rope_base", 1, 1e12, 10000));
   c.rope.dims = size_or("rope_dims", 2, kMaxHeadDim, c.head_dim);

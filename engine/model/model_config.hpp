@@ -34,6 +34,8 @@ struct ModelConfig {
   std::uint32_t window = 0;   // sliding-window attention; 0: full
   float norm_eps = 1e-5f;
   Activation activation = Activation::silu;
+  std::uint32_t predictor_rank = 0;  // of the predictors of firing neurons; 0: the model has none
+  float predictor_threshold = 0;     // a neuron counts as firing when its score is above it
   RopeConfig rope;
 
   std::uint32_t kv_width() const { return kv_heads * head_dim; }

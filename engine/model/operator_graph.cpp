@@ -15,7 +15,7 @@ namespace {
 
 class Builder {
  public:
-  explicit Builder(const ModelConfig& config) : c_(config) {}
+  Builder(const ModelConfig& config, bool whole_ffns) : c_(config), whole_ffns_(whole_ffns) {}
 
   OperatorGraph build() {
     OperatorId x = embed();
@@ -98,6 +98,13 @@ class Builder {
 
   // `route`: an edge without data, so that no order can put an expert before the choice of experts.
   OperatorId gated_ffn(OperatorId normed, std::optional<OperatorId> route = {}) {
+    const std::string_view output = rows_ == RowSet::routed ? "partial" : "down";
+    if (whole_ffns_) {
+      const OperatorId ffn = add(Op::reduce, "ffn_clusters", Split::single, output, c_.width, {normed});
+      graph_[ffn].whole_ffn = true;
+      if (route) boost::add_edge(*route, ffn, Operand{1}, graph_);
+      return ffn;
+    }
     const OperatorId gate = matmul(normed, "ffn_gate", "gate", c_.ffn, Role::ffn_gate);
     const OperatorId up = matmul(normed, "ffn_up", "up", c_.ffn, Role::ffn_up);
     if (route) {
@@ -106,7 +113,7 @@ class Builder {
     }
     const OperatorId glu = add(Op::glu, "ffn_act", Split::rows, "hidden", c_.ffn, {gate, up});
     graph_[glu].params = {static_cast<float>(c_.activation)};
-    return matmul(glu, "ffn_down", rows_ == RowSet::routed ? "partial" : "down", c_.width, Role::ffn_down);
+    return matmul(glu, "ffn_down", output, c_.width, Role::ffn_down);
   }
 
   OperatorId experts(OperatorId x) {
@@ -133,6 +140,7 @@ class Builder {
   }
 
   const ModelConfig& c_;
+  const bool whole_ffns_;
   OperatorGraph graph_;
   std::int16_t layer_ = -1;
   BlockKind block_ = BlockKind::embed;
@@ -141,7 +149,7 @@ class Builder {
 
 }  // namespace
 
-OperatorGraph build_graph(const ModelConfig& config) { return Builder(config).build(); }
+OperatorGraph build_graph(const ModelConfig& config, bool whole_ffns) { return Builder(config, whole_ffns).build(); }
 
 std::vector<OperatorId> execution_order(const OperatorGraph& graph) {
   std::vector<OperatorId> order;

@@ -40,6 +40,7 @@ struct Operator {
   std::uint32_t width = 0;  // elements of the output per row
   std::optional<Role> weight, bias;
   std::array<float, 4> params{};
+  bool whole_ffn = false;  // an FfnBlock carries out all of gate, up, activation and down (engine/decode/ffn_block.hpp)
 };
 
 struct Operand {
@@ -49,7 +50,8 @@ struct Operand {
 using OperatorGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Operator, Operand>;
 using OperatorId = OperatorGraph::vertex_descriptor;
 
-OperatorGraph build_graph(const ModelConfig& config);
+// `whole_ffns`: each FFN is one operator, for a policy that carries it out by itself.
+OperatorGraph build_graph(const ModelConfig& config, bool whole_ffns = false);
 
 // Producers before consumers, and the order of construction otherwise. Throws RunError on a cycle.
 std::vector<OperatorId> execution_order(const OperatorGraph& graph);

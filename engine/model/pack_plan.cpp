@@ -194,7 +194,7 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
     plan.sources.push_back({tensor});
     weight.format = is_vector(weight.role) ? Format::f32 : tensor->format;
     const bool tile = options.tiled.contains(weight.format) && !options.never_tiled.contains(weight.role) &&
-                      weight.role != Role::token_embedding && can_tile(weight.format, weight.rows);
+                      weight.role != Role::token_embedding && weight.role != Role::predictor_out && can_tile(weight.format, weight.rows);
     weight.layout = tile ? Layout::tiled : Layout::rows;
   }
   plan.source = source_identity(gguf);

@@ -62,6 +62,17 @@ void copy_rows(const Gguf& gguf, const TensorInfo& source, SectionWriter& out) {
   }
 }
 
+// A predictor's rows stand in the order of the neurons that they speak of.
+void copy_rows_in_order(const Gguf& gguf, const TensorInfo& source, const Weight& weight, const NeuronOrder& order, SectionWriter& out) {
+  std::vector<std::byte> row(row_bytes(source.format, weight.columns));
+  for (std::uint32_t expert = 0; expert < weight.experts; ++expert) {
+    for (const std::uint32_t id : order.of(static_cast<std::uint32_t>(weight.layer), expert)) {
+      gguf.read(source, (Bytes{expert} * weight.rows + id) * row.size(), row);
+      out.write(row);
+    }
+  }
+}
+
 // Experts follow one another and each has a multiple of kTileRows rows, so groups never straddle two of them.
 void copy_tiled(const Gguf& gguf, const TensorInfo& source, SectionWriter& out) {
   const Bytes group = kTileRows * row_bytes(source.format, source.columns());
@@ -82,6 +93,8 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
     VITRO_CHECK(out.position() == weight.extent.offset, "the packed file does not follow its plan");
     if (weight.role == Role::ffn_bundle) {
       write_bundles(gguf, plan.sources[i], weight, plan.options.order, out);
+    } else if (weight.role == Role::predictor_out && !plan.options.order.empty()) {
+      copy_rows_in_order(gguf, *plan.sources[i][0], weight, plan.options.order, out);
     } else if (is_vector(weight.role)) {
       copy_vector(gguf, *plan.sources[i][0], out);
     } else if (weight.layout == Layout::tiled) {

@@ -28,6 +28,8 @@ std::string_view to_string(Role role) {
     case Role::ffn_down: return "ffn_down";
     case Role::router: return "router";
     case Role::ffn_bundle: return "ffn_bundle";
+    case Role::predictor_in: return "predictor_in";
+    case Role::predictor_out: return "predictor_out";
   }
   return "?";
 }
@@ -39,6 +41,8 @@ bool is_of_model(Role role) {
 bool is_ffn(Role role) {
   return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down || role == Role::ffn_bundle;
 }
+
+bool is_predictor(Role role) { return role == Role::predictor_in || role == Role::predictor_out; }
 
 bool is_vector(Role role) {
   switch (role) {
@@ -65,6 +69,8 @@ std::string tensor_name(Role role, int layer, bool experts) {
     case Role::attn_v_bias: return of_layer("attn_v.bias");
     case Role::router: return of_layer("ffn_gate_inp.weight");
     case Role::ffn_bundle: return of_layer("ffn_bundle");
+    case Role::predictor_in: return of_layer("fc1.weight");
+    case Role::predictor_out: return of_layer("fc2.weight");
     case Role::ffn_gate:
     case Role::ffn_up:
     case Role::ffn_down: return of_layer(fmt::format("{}{}.weight", to_string(role), experts ? "_exps" : ""));
@@ -138,6 +144,10 @@ std::vector<Weight> weights_of(const ModelConfig& c, std::optional<BundleOptions
     add(Role::ffn_norm, layer, 1, c.width);
     if (moe) add(Role::router, layer, c.experts, c.width);
     const std::uint32_t experts = moe ? c.experts : 1;
+    if (c.predictor_rank > 0) {
+      add(Role::predictor_in, layer, c.predictor_rank, c.width);
+      add(Role::predictor_out, layer, c.ffn, c.predictor_rank, experts);
+    }
     if (bundles) {
       add(Role::ffn_bundle, layer, c.ffn, c.width, experts);
       out.back().two_phases = bundles->two_phases;

@@ -17,8 +17,10 @@ enum class Role : std::uint8_t {
   ffn_norm, ffn_gate, ffn_up, ffn_down,                // with experts: one matrix per expert, one after the other
   router,
   ffn_bundle,                                          // gate, up and down neuron by neuron, in place of the three
+  // Which neurons fire: scores = out relu(in x) (PowerInfer's fc1 and fc2), rows of `out` in the order of the neurons.
+  predictor_in, predictor_out,
 };
-inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::ffn_bundle) + 1;
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::predictor_out) + 1;
 std::string_view to_string(Role role);
 
 // The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
@@ -26,6 +28,7 @@ std::string_view to_string(Role role);
 std::string tensor_name(Role role, int layer, bool experts);
 bool is_of_model(Role role);  // stored once, with layer -1, whichever layer uses it
 bool is_ffn(Role role);       // gate, up, down or their bundles
+bool is_predictor(Role role);
 bool is_vector(Role role);  // norms, biases and factors: one row, always f32 in a packed file
 
 struct Weight {

@@ -1,4 +1,5 @@
 // vitro._vitro: the C++ side as plain functions on text and JSON. python/vitro/_native.py is its only caller.
+#include <fmt/format.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <sys/resource.h>
@@ -30,6 +31,7 @@
 #include "sim/characterize/characterize.hpp"
 #include "sim/characterize/cross_fidelity.hpp"
 #include "sim/machines.hpp"
+#include "traces/firing_statistics.hpp"
 
 namespace py = pybind11;
 
@@ -116,11 +118,36 @@ std::vector<py::bytes> pretokenise_text(const std::string& name, const py::bytes
   return words;
 }
 
-// Packs a model by hand and says what lies where. `order`: a neuron index of PowerInfer, or "".
+std::string firing_of(const std::string& recording, const std::string& model) {
+  Json rows = Json::array();
+  for (const LayerFiring& f : firing_statistics(Recording::load(recording), config_from_gguf(Gguf::open(model)).ffn)) {
+    rows.push_back({{"layer", f.layer}, {"expert", f.expert}, {"tokens", f.tokens}, {"active", f.active}, {"hot_share", f.hot_share},
+                    {"repeated", f.repeated}, {"skew", fitted_skew(f)}});
+  }
+  return rows.dump();
+}
+
+// The order that a file asks for: a recording's, hottest first, or that of a neuron index of PowerInfer.
+NeuronOrder read_order(const std::string& path, const ModelConfig& config) {
+  if (!Recording::is_recording(path)) return read_gpuidx(path, config);
+  std::vector<std::vector<std::uint32_t>> places(std::size_t{config.layers} * std::max(config.experts, 1u));
+  for (const LayerFiring& f : firing_statistics(Recording::load(path), config.ffn)) {
+    const std::size_t ffn = static_cast<std::size_t>(f.layer) * std::max(config.experts, 1u) + static_cast<std::size_t>(std::max<int>(f.expert, 0));
+    if (ffn >= places.size()) throw ConfigError(fmt::format("{}: is a recording of another model", path));
+    places[ffn] = hottest_first(f);
+  }
+  // An expert that nobody chose stays as it is.
+  for (auto& ids : places) {
+    for (std::uint32_t id = 0; ids.size() < config.ffn; ++id) ids.push_back(id);
+  }
+  return NeuronOrder(std::move(places), config, path);
+}
+
+// Packs a model by hand and says what lies where. `order`: a recording, a neuron index of PowerInfer, or "".
 std::string pack_model(const std::string& src, const std::string& dst, const std::string& layout, const std::string& order) {
   const Gguf gguf = Gguf::open(src);
   PackOptions options = pack_options_of(layout);
-  if (!order.empty()) options.order = read_gpuidx(order, config_from_gguf(gguf));
+  if (!order.empty()) options.order = read_order(order, config_from_gguf(gguf));
   const PackedModel packed = pack_to(gguf, options, dst);
   Json tensors = Json::array();
   for (const Weight& w : packed.weights) {
@@ -274,6 +301,7 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
   m.def("pack", &pack_model, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);
+  m.def("firing_statistics", &firing_of, py::arg("recording"), py::arg("model"), free_gil);
   m.def("verify_packed", &verify_packed, py::arg("path"), free_gil);
   m.def("quantize_schemes", [] {
     std::vector<std::pair<std::string, std::string>> out;

@@ -40,6 +40,16 @@ def perplexity(model, text, *, overrides=None, progress=None):
     return process.call("perplexity", existing(model), existing(text), as_overrides(overrides), progress=progress)
 
 
+def firing_statistics(recording, model):
+    """Which neurons of a model fired in a recording (engine.record), one dict per layer and expert.
+
+    -> [{"layer", "expert" (-1: none), "tokens", "active", "hot_share", "repeated", "skew"}]: the mean share of neurons that fire
+    for a token; of all firings, the share of the most active fifth; of a token's firing neurons, the share that fired for
+    the token before it as well; the exponent of a drawn profile (engine.profile.skew) with that hot_share.
+    """
+    return _native.call("firing_statistics", existing(recording), existing(model))
+
+
 def replay_io(recording, *, machine="sim", device=None, file=None, depth=1, paced=False):
     """Issues the reads of a recording (engine.record) again and returns their cost.
 

@@ -8,6 +8,7 @@ import typer
 
 from . import __version__, _native, api, process, terminal
 from .errors import ConfigError, VitroError
+from .model_cli import make_model, profile
 from .pack_cli import pack
 from .trace_cli import trace_app
 
@@ -15,6 +16,8 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_
                   context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(trace_app, name="trace")
 app.command()(pack)
+app.command()(profile)
+app.command()(make_model)
 
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]

@@ -15,8 +15,8 @@ def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] 
          layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. tiled: for int8 activations. "
                                              "bundles: Gate, Up and Down of one neuron side by side; with two_phase Gate in pages "
                                              "of its own.")] = "bundles",
-         order: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Hot neurons first, as PowerInfer's gpuidx file "
-                                                       "says.")] = None,
+         order: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Hot neurons first, as a recording (vitro profile) "
+                                                       "or PowerInfer's gpuidx file says.")] = None,
          verify: Annotated[bool, typer.Option("--verify", help="Read the file and check every byte of it; alone with a packed file, "
                                               "only that.")] = False,
          as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):

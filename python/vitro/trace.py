@@ -35,6 +35,11 @@ class Trace:
         """(group, track) in order of appearance."""
         return list(dict.fromkeys((row[0], row[1]) for row in self.span_rows if group in (None, row[0])))
 
+    def overlap_us(self, group, other):
+        """Time in which some track of both groups is busy, such as ("storage", "units")."""
+        busy = {name: [(row[3], row[3] + row[4]) for row in self.span_rows if row[0] == name] for name in (group, other)}
+        return max(0.0, covered(busy[group]) + covered(busy[other]) - covered(busy[group] + busy[other]))
+
     def summary(self, top=3):
         """{"duration_ms", "tracks": [...], "counters": [...]}: how busy every track was, and with what."""
         return {"duration_ms": self.end_us / 1e3, "tracks": [self._track_row(*key, top) for key in self.tracks()],

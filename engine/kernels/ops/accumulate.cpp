@@ -19,7 +19,7 @@ void accumulate(const KernelSet& set, const KernelCall& call) {
   const std::size_t neurons = w.shape[0], width = w.shape[1], batch = h.shape[0];
   const float* weights = h.as<float>();
   float* y = call.out[0].as<float>();
-  std::fill_n(y, batch * width, 0.0f);
+  if (call.params[0] == 0) std::fill_n(y, batch * width, 0.0f);
   const auto fires = [&](std::uint32_t neuron) {
     for (std::size_t b = 0; b < batch; ++b) {
       if (weights[b * neurons + neuron] != 0) return true;

@@ -84,6 +84,9 @@ void Reference::matmul() {
 void Reference::accumulate() {
   const std::size_t n = in(0).shape[0], width = in(0).shape[1], batch = in(1).shape[0];
   Eigen::MatrixXd y = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(width), static_cast<Eigen::Index>(batch));
+  if (call_.params[0] != 0) {
+    for (std::size_t b = 0; b < batch; ++b) y.col(static_cast<Eigen::Index>(b)) = read(out(), b * width, width);
+  }
   for_each_weight_row([&](std::size_t row, const Vector& w) {
     if (in(0).format != Format::f32) tally_.conversions += width;
     for (std::size_t b = 0; b < batch; ++b) {

@@ -1,0 +1,259 @@
+#include "engine/ffn/cluster_pipeline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vitro {
+
+ClusterPipeline::ClusterPipeline(Machine& machine, NeuronStore& store, Options options)
+    : machine_(machine), store_(store), options_(std::move(options)), stages_changed_(machine.executor), reads_pushed_(machine.executor) {}
+
+Task<void> ClusterPipeline::run(std::vector<Cluster>* clusters, ClusterCalls calls, bool every_neuron) {
+  Layer layer;
+  layer.clusters = clusters;
+  layer.calls = std::move(calls);
+  layer.every_neuron = every_neuron;
+  std::size_t loads = 0;
+  for (const Cluster& cluster : *clusters) loads += cluster.loads.size();
+  advance(layer);
+  TaskScope scope(machine_.executor);
+  const std::size_t lanes = std::min<std::size_t>(options_.io_depth, 2 * loads);
+  for (std::size_t lane = 0; lane < lanes; ++lane) scope.spawn(guarded(read(&layer, &scope), &scope));
+  for (ComputeUnit* unit : options_.units) scope.spawn(guarded(compute(&layer, unit, &scope), &scope));
+  co_await scope.join();
+  store_.cache().unpin_all();
+}
+
+// Whoever waits for a stage that will never come has to hear of the failure.
+Task<void> ClusterPipeline::guarded(Task<void> task, TaskScope* scope) {
+  try {
+    co_await std::move(task);
+  } catch (...) {
+    scope->request_stop();
+    stages_changed_.notify();
+    reads_pushed_.notify();
+    throw;
+  }
+}
+
+Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, TaskScope* scope) {
+  while (layer->done < layer->clusters->size() && !scope->stop_requested()) {
+    Cluster* cluster = pick(*layer);
+    if (cluster == nullptr) {
+      co_await stages_changed_.changed();
+      continue;
+    }
+    const bool gate = cluster->stage == Stage::gate_ready;
+    cluster->stage = gate ? Stage::gate_runs : Stage::rest_runs;
+    ++stats_.seam_calls;
+    machine_.clock.charge(PolicyWork::plan_step, 1);
+    machine_.clock.charge(PolicyWork::submit, 1);
+    Chain chain = gate ? layer->calls.gate(*cluster) : layer->calls.rest(*cluster);
+    const RunResult result = co_await unit->run(std::move(chain));
+    result.status.or_throw();
+    if (gate) {
+      set_active(*layer, *cluster, result.outcomes);
+      cluster->stage = Stage::gated;
+    } else {
+      finish(*layer, *cluster);
+    }
+    advance(*layer);
+    stages_changed_.notify();
+    if (!layer->reads.empty() || layer->done == layer->clusters->size()) reads_pushed_.notify();
+  }
+}
+
+Task<void> ClusterPipeline::read(Layer* layer, TaskScope* scope) {
+  while (layer->done < layer->clusters->size() && !scope->stop_requested()) {
+    if (layer->reads.empty()) {
+      co_await reads_pushed_.changed();
+      continue;
+    }
+    const Read next = layer->reads.front();
+    layer->reads.pop_front();
+    IoResult result;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      ReadRequest request;
+      request.from = next.from;
+      request.into = store_.arena();
+      request.into_offset = next.into;
+      request.issuer = options_.io_core;
+      request.pattern = Pattern::random;
+      result = co_await machine_.storage.read(std::move(request));
+      if (result.status.ok()) break;
+    }
+    if (!result.status.ok()) {
+      throw RunError(fmt::format("reading neurons ({}): {}", store_.describe(next.cluster->blocks.front()), result.status.message));
+    }
+    if (--next.cluster->reads_left > 0) continue;
+    next.cluster->stage = next.cluster->stage == Stage::gate_io ? Stage::gate_ready : Stage::rest_ready;
+    stages_changed_.notify();
+  }
+}
+
+// True when no cluster of the current wave is still before `stage`.
+bool ClusterPipeline::whole_wave_past(const Layer& layer, Stage stage) const {
+  return std::all_of(layer.clusters->begin(), layer.clusters->end(),
+                     [&](const Cluster& c) { return c.wave != layer.wave || c.stage >= stage; });
+}
+
+// The first cluster whose gate can be computed, so that what it needs of Up and Down is known early; else the first whose
+// Up and Down can.
+Cluster* ClusterPipeline::pick(Layer& layer) const {
+  const bool in_waves = options_.kind != PipelineKind::cluster;
+  const bool gates = options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gate_ready);
+  const bool rests = !in_waves || (whole_wave_past(layer, Stage::gated) &&
+                                   (options_.kind == PipelineKind::matrix || whole_wave_past(layer, Stage::rest_ready)));
+  Cluster* rest = nullptr;
+  for (std::size_t i = 0; i < layer.clusters->size(); ++i) {
+    Cluster& cluster = (*layer.clusters)[i];
+    if (in_waves && cluster.wave != layer.wave) continue;
+    if (gates && cluster.stage == Stage::gate_ready) return &cluster;
+    const bool in_turn = !cluster.continues || (*layer.clusters)[i - 1].stage == Stage::done;
+    if (rest == nullptr && rests && cluster.stage == Stage::rest_ready && in_turn) rest = &cluster;
+  }
+  return rest;
+}
+
+// Everything that follows from what has just ended, without waiting.
+void ClusterPipeline::advance(Layer& layer) {
+  std::vector<Cluster>& clusters = *layer.clusters;
+  for (bool more = true; more;) {
+    more = false;
+    start_loads(layer);
+    while (layer.next_admission < clusters.size() && clusters[layer.next_admission].stage == Stage::gated) {
+      admit(layer, clusters[layer.next_admission++]);
+      more = true;  // slots may be free now
+    }
+    if (options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gated)) {
+      for (std::size_t i = 0; i < layer.next_admission; ++i) {
+        if (clusters[i].stage == Stage::gated) start_rest(layer, clusters[i]);
+      }
+    }
+    if (options_.kind != PipelineKind::cluster && layer.done < clusters.size() && whole_wave_past(layer, Stage::done)) {
+      ++layer.wave;
+      more = true;
+    }
+  }
+}
+
+// Loads start in cluster order, each when there are slots for all its blocks.
+void ClusterPipeline::start_loads(Layer& layer) {
+  NeuronCache& cache = store_.cache();
+  std::vector<Cluster>& clusters = *layer.clusters;
+  for (; layer.next_load < clusters.size(); ++layer.next_load) {
+    Cluster& cluster = clusters[layer.next_load];
+    const bool its_wave = options_.kind == PipelineKind::cluster || cluster.wave == layer.wave;
+    if (!its_wave || cluster.loads.size() > cache.free_slots()) return;
+    if (cluster.loads.empty()) {
+      cluster.stage = Stage::gate_ready;
+      continue;
+    }
+    std::uint32_t from = 0;
+    for (BlockLoad& load : cluster.loads) from = load.slot = cache.take_slot(from);
+    const BundleLayout& layout = store_.layout();
+    const bool gate_alone = layout.first_part > 0 && !layer.every_neuron;
+    cluster.stage = Stage::gate_io;
+    push_reads(layer, cluster, 0, gate_alone ? layout.first_part : layout.block);
+  }
+}
+
+// One read per run of blocks that lie side by side in flash and in the arena, when they are read whole.
+void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, Bytes offset, Bytes length) {
+  const Bytes block = store_.layout().block, most = std::max(machine_.storage.caps().max_transfer, block);
+  const BlockLoad* last = nullptr;
+  for (const BlockLoad& load : cluster.loads) {
+    if (load.slot == NeuronCache::kNone) continue;
+    const bool joins = last != nullptr && length == block && load.block == last->block + 1 && load.slot == last->slot + 1 &&
+                       layer.reads.back().from.length + block <= most;
+    last = &load;
+    if (joins) {
+      layer.reads.back().from.length += block;
+      continue;
+    }
+    Extent from = store_.extent_of(load.block);
+    from.offset += offset;
+    from.length = length;
+    layer.reads.push_back({&cluster, from, store_.offset_of(load.slot) + offset});
+    ++cluster.reads_left;
+  }
+}
+
+void ClusterPipeline::set_active(Layer& layer, Cluster& cluster, const std::vector<Outcome>& outcomes) const {
+  if (layer.every_neuron) {
+    cluster.active = cluster.neurons;
+    return;
+  }
+  VITRO_CHECK(outcomes.size() == 1 && std::holds_alternative<ActiveSet>(outcomes[0]), "a gate stage says which neurons are active");
+  auto all = std::make_shared<std::vector<std::uint32_t>>();
+  for (const IndexList& row : std::get<ActiveSet>(outcomes[0]).rows) all->insert(all->end(), row->begin(), row->end());
+  std::sort(all->begin(), all->end());
+  all->erase(std::unique(all->begin(), all->end()), all->end());
+  cluster.active = std::move(all);
+}
+
+// Of cluster.blocks: those with an active neuron.
+std::vector<bool> ClusterPipeline::active_blocks(const Cluster& cluster) const {
+  std::vector<bool> active(cluster.blocks.size());
+  const BundleLayout& layout = store_.layout();
+  std::size_t b = 0;
+  std::uint32_t base = 0;
+  if (!cluster.blocks.empty()) base = cluster.blocks.front() - layout.block_of(cluster.neurons->front());
+  for (const std::uint32_t neuron : *cluster.active) {
+    while (cluster.blocks[b] != base + layout.block_of(neuron)) ++b;
+    active[b] = true;
+  }
+  return active;
+}
+
+// What stays: blocks with an active neuron, the least recently used ones going for them. A prefill, which needs every
+// neuron once, keeps what fits without evicting anything.
+void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
+  NeuronCache& cache = store_.cache();
+  const std::vector<bool> active = active_blocks(cluster);
+  auto load = cluster.loads.begin();
+  for (std::size_t b = 0; b < cluster.blocks.size(); ++b) {
+    const std::uint32_t block = cluster.blocks[b];
+    const bool loaded = load != cluster.loads.end() && load->block == block;
+    if (!loaded) {
+      if (!active[b]) continue;
+      ++stats_.hits;
+      machine_.clock.charge(PolicyWork::cache_lookup, 1);
+      if (!layer.every_neuron) cache.touch(block);
+      continue;
+    }
+    if (!active[b]) {
+      cache.give_back(std::exchange(load->slot, NeuronCache::kNone));
+    } else {
+      ++stats_.misses;
+      machine_.clock.charge(PolicyWork::cache_update, 1);
+      const bool admits = !layer.every_neuron || cache.size() < cache.capacity();
+      const NeuronCache::Admission admission = admits ? cache.admit(block, load->slot) : NeuronCache::Admission{};
+      load->stays = admission.stays;
+      if (machine_.trace.enabled()) {
+        if (admission.evicted != NeuronCache::kNone) machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");
+        machine_.trace.decision("load", store_.describe(block), load->stays ? "cold" : "staging");
+      }
+    }
+    ++load;
+  }
+}
+
+void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {
+  const BundleLayout& layout = store_.layout();
+  cluster.stage = Stage::rest_ready;
+  if (layout.first_part == 0 || layer.every_neuron) return;
+  push_reads(layer, cluster, layout.first_part, layout.block - layout.first_part);
+  if (cluster.reads_left > 0) cluster.stage = Stage::rest_io;
+}
+
+void ClusterPipeline::finish(Layer& layer, Cluster& cluster) {
+  cluster.stage = Stage::done;
+  ++layer.done;
+  for (const BlockLoad& load : cluster.loads) {
+    if (load.slot != NeuronCache::kNone && !load.stays) store_.cache().give_back(load.slot);
+  }
+}
+
+}  // namespace vitro

@@ -1,0 +1,85 @@
+// Runs the clusters of one layer: computing on units, reading on one I/O core, as soon as what each stage needs is there
+// (PowerInfer-2, section 4.3: Pred, GIO, GC, UDIO, UDC; Pred has happened before).
+#pragma once
+#include <deque>
+#include <functional>
+
+#include "engine/ffn/cluster.hpp"
+#include "engine/ffn/neuron_store.hpp"
+#include "engine/machine/signal.hpp"
+#include "engine/machine/task_scope.hpp"
+
+namespace vitro {
+
+enum class PipelineKind : std::uint8_t {
+  none,     // read, then compute, then read, then compute: nothing overlaps
+  matrix,   // reading overlaps computing, but Up and Down wait until every Gate cluster is through (Figure 6a)
+  cluster,  // a cluster of the next matrix starts as soon as its inputs are there (Figure 6b)
+};
+
+// The calls of a cluster's two computing stages.
+struct ClusterCalls {
+  std::function<Chain(const Cluster&)> gate;  // GC; its outcome is the ActiveSet
+  std::function<Chain(const Cluster&)> rest;  // UDC, into the cluster's partial sum
+};
+
+struct PipelineStats {
+  std::uint64_t hits = 0, misses = 0;  // blocks with an active neuron
+  std::uint64_t seam_calls = 0;
+};
+
+class ClusterPipeline {
+ public:
+  struct Options {
+    PipelineKind kind = PipelineKind::cluster;
+    std::vector<ComputeUnit*> units;
+    UnitId io_core{};
+    std::uint32_t io_depth = 8;
+  };
+  ClusterPipeline(Machine& machine, NeuronStore& store, Options options);
+
+  // All clusters of a layer, as planned. every_neuron: the gate's outcome does not matter (prefill computes all); it
+  // returns when their partial sums are complete. What stays in the cache is decided in cluster order, whatever finishes
+  // first. Throws RunError.
+  Task<void> run(std::vector<Cluster>* clusters, ClusterCalls calls, bool every_neuron);
+
+  const PipelineStats& stats() const { return stats_; }
+
+ private:
+  using Stage = Cluster::Stage;
+  struct Read {
+    Cluster* cluster = nullptr;
+    Extent from;
+    Bytes into = 0;
+  };
+  struct Layer {
+    std::vector<Cluster>* clusters = nullptr;
+    ClusterCalls calls;
+    bool every_neuron = false;
+    std::size_t next_load = 0, next_admission = 0, done = 0;
+    std::uint32_t wave = 0;
+    std::deque<Read> reads;
+  };
+
+  Task<void> compute(Layer* layer, ComputeUnit* unit, TaskScope* scope);
+  Task<void> read(Layer* layer, TaskScope* scope);
+  Task<void> guarded(Task<void> task, TaskScope* scope);
+  Cluster* pick(Layer& layer) const;
+  bool whole_wave_past(const Layer& layer, Stage stage) const;
+  void advance(Layer& layer);
+  void start_loads(Layer& layer);
+  void admit(Layer& layer, Cluster& cluster);
+  void start_rest(Layer& layer, Cluster& cluster);
+  void finish(Layer& layer, Cluster& cluster);
+  void push_reads(Layer& layer, Cluster& cluster, Bytes offset, Bytes length);
+  void set_active(Layer& layer, Cluster& cluster, const std::vector<Outcome>& outcomes) const;
+  std::vector<bool> active_blocks(const Cluster& cluster) const;
+
+  Machine& machine_;
+  NeuronStore& store_;
+  Options options_;
+  Signal stages_changed_, reads_pushed_;
+  PipelineStats stats_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,63 @@
+#include "engine/ffn/cluster_plan.hpp"
+
+#include <algorithm>
+
+namespace vitro {
+
+std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const std::vector<PlannedGroup>& groups,
+                                   const ClusterPlanOptions& options) {
+  NeuronCache& cache = store.cache();
+  const std::uint32_t most_loads = std::max(1u, store.staging_blocks() / 2);
+  std::vector<Cluster> clusters;
+  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+    const std::vector<std::uint32_t>& neurons = *groups[g].neurons;
+    const std::size_t first = clusters.size();
+    std::vector<std::uint32_t> members;
+    const auto open = [&] {
+      clusters.emplace_back();
+      clusters.back().group = g;
+      members.clear();
+    };
+    const auto close = [&] { clusters.back().neurons = std::make_shared<const std::vector<std::uint32_t>>(members); };
+    open();
+    for (const std::uint32_t neuron : neurons) {
+      const std::uint32_t block = store.block_of(layer, groups[g].group->expert, neuron);
+      const bool next_block = clusters.back().blocks.empty() || clusters.back().blocks.back() != block;
+      const bool loads = next_block && !cache.resident(block);
+      // A block belongs to one cluster: it is loaded and admitted once.
+      if (next_block && (members.size() >= options.cluster_neurons || (loads && clusters.back().loads.size() == most_loads))) {
+        close();
+        open();
+      }
+      if (next_block) {
+        clusters.back().blocks.push_back(block);
+        if (loads) {
+          clusters.back().loads.push_back({block, NeuronCache::kNone, false});
+        } else {
+          cache.pin(block);
+        }
+      }
+      members.push_back(neuron);
+    }
+    close();
+    const auto count = static_cast<std::uint32_t>(clusters.size() - first), partials = std::min(count, options.partials);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      Cluster& cluster = clusters[first + i];
+      cluster.partial = static_cast<std::uint32_t>(std::uint64_t{i} * partials / count);
+      cluster.continues = i > 0 && clusters[first + i - 1].partial == cluster.partial;
+    }
+  }
+  std::uint32_t wave = 0;
+  std::size_t in_wave = 0;
+  for (Cluster& cluster : clusters) {
+    if (in_wave + cluster.loads.size() > store.staging_blocks()) {
+      ++wave;
+      in_wave = 0;
+    }
+    in_wave += cluster.loads.size();
+    cluster.wave = wave;
+  }
+  return clusters;
+}
+
+}  // namespace vitro

@@ -1,0 +1,150 @@
+#include "engine/ffn/eviction.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "engine/base/status.hpp"
+#include "engine/base/check.hpp"
+#include "engine/ffn/recency_list.hpp"
+
+namespace vitro {
+namespace {
+
+class Lru final : public Eviction {
+ public:
+  explicit Lru(std::uint32_t blocks) : list_(blocks) {}
+  void insert(std::uint32_t block) override { list_.push_newest(block); }
+  void touch(std::uint32_t block) override {
+    list_.erase(block);
+    list_.push_newest(block);
+  }
+  void erase(std::uint32_t block) override { list_.erase(block); }
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return list_.oldest_without(held); }
+
+ private:
+  RecencyList list_;
+};
+
+class Lfu final : public Eviction {
+ public:
+  explicit Lfu(std::uint32_t blocks) : uses_(blocks), last_(blocks) {}
+  void insert(std::uint32_t block) override { add(block, 1); }
+  void touch(std::uint32_t block) override {
+    order_.erase(key(block));
+    add(block, uses_[block] + 1);
+  }
+  void erase(std::uint32_t block) override { order_.erase(key(block)); }
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
+    for (const auto& [uses, last, block] : order_) {
+      if (!held(block)) return block;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;
+  Key key(std::uint32_t block) const { return {uses_[block], last_[block], block}; }
+  void add(std::uint32_t block, std::uint64_t uses) {
+    uses_[block] = uses;
+    last_[block] = ++now_;
+    order_.insert(key(block));
+  }
+
+  std::vector<std::uint64_t> uses_, last_;
+  std::set<Key> order_;
+  std::uint64_t now_ = 0;
+};
+
+// T1 and T2 hold resident blocks used once and more often; B1 and B2 remember what left them. `target_` is the size that
+// T1 aims at.
+class Arc final : public Eviction {
+ public:
+  Arc(std::uint32_t blocks, std::uint32_t capacity)
+      : once_(blocks), often_(blocks), left_once_(blocks), left_often_(blocks), capacity_(capacity) {}
+
+  void insert(std::uint32_t block) override {
+    if (left_once_.contains(block)) {
+      const std::uint32_t step = std::max(1u, left_often_.size() / std::max(1u, left_once_.size()));
+      target_ = std::min(capacity_, target_ + step);
+      left_once_.erase(block);
+      often_.push_newest(block);
+    } else if (left_often_.contains(block)) {
+      const std::uint32_t step = std::max(1u, left_once_.size() / std::max(1u, left_often_.size()));
+      target_ -= std::min(target_, step);
+      left_often_.erase(block);
+      often_.push_newest(block);
+    } else {
+      once_.push_newest(block);
+    }
+  }
+  void touch(std::uint32_t block) override {
+    list_of(block).erase(block);
+    often_.push_newest(block);
+  }
+  void erase(std::uint32_t block) override {
+    const bool was_once = once_.contains(block);
+    list_of(block).erase(block);
+    RecencyList& ghosts = was_once ? left_once_ : left_often_;
+    ghosts.push_newest(block);
+    if (ghosts.size() > capacity_) ghosts.erase(*ghosts.oldest_without([](std::uint32_t) { return false; }));
+  }
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
+    RecencyList& first = once_.size() > target_ ? once_ : often_;
+    RecencyList& second = &first == &once_ ? often_ : once_;
+    const std::optional<std::uint32_t> found = first.oldest_without(held);
+    return found ? found : second.oldest_without(held);
+  }
+
+ private:
+  RecencyList& list_of(std::uint32_t block) { return once_.contains(block) ? once_ : often_; }
+
+  RecencyList once_, often_, left_once_, left_often_;
+  std::uint32_t capacity_, target_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string_view> eviction_names() { return {"lru", "lfu", "arc"}; }
+
+std::unique_ptr<Eviction> make_eviction(std::string_view name, std::uint32_t blocks, std::uint32_t capacity) {
+  if (name == "lru") return std::make_unique<Lru>(blocks);
+  if (name == "lfu") return std::make_unique<Lfu>(blocks);
+  if (name == "arc") return std::make_unique<Arc>(blocks, capacity);
+  throw ConfigError(fmt::format("eviction: \"{}\" is not known (expected one of: {})", name, fmt::join(eviction_names(), ", ")));
+}
+
+std::uint64_t belady_hits(std::span<const std::uint32_t> accesses, std::uint32_t capacity) {
+  constexpr std::size_t kNever = ~std::size_t{0};
+  std::vector<std::size_t> next(accesses.size(), kNever);
+  std::unordered_map<std::uint32_t, std::size_t> seen;
+  for (std::size_t i = accesses.size(); i-- > 0;) {
+    if (const auto later = seen.find(accesses[i]); later != seen.end()) next[i] = later->second;
+    seen[accesses[i]] = i;
+  }
+  std::map<std::uint32_t, std::size_t> resident;             // block to its next use
+  std::set<std::pair<std::size_t, std::uint32_t>> by_next;  // the same, latest last
+  std::uint64_t hits = 0;
+  for (std::size_t i = 0; i < accesses.size(); ++i) {
+    const std::uint32_t block = accesses[i];
+    if (const auto found = resident.find(block); found != resident.end()) {
+      ++hits;
+      by_next.erase({found->second, block});
+    } else if (resident.size() == capacity) {
+      if (capacity == 0) continue;
+      const auto last = std::prev(by_next.end());
+      resident.erase(last->second);
+      by_next.erase(last);
+    }
+    resident[block] = next[i];
+    by_next.insert({next[i], block});
+  }
+  return hits;
+}
+
+}  // namespace vitro

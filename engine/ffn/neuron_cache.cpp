@@ -1,0 +1,60 @@
+#include "engine/ffn/neuron_cache.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.hpp"
+
+namespace vitro {
+
+NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction)
+    : capacity_(capacity),
+      staging_(staging),
+      free_count_(capacity + staging),
+      slots_(blocks, kNone),
+      pinned_(blocks),
+      free_(capacity + staging, true),
+      eviction_(make_eviction(eviction, blocks, capacity)) {
+  VITRO_CHECK(staging > 0, "blocks on their way need room");
+}
+
+std::uint32_t NeuronCache::take_slot(std::uint32_t from) {
+  VITRO_CHECK(free_count_ > 0, "no free slot");
+  const auto next = std::find(free_.begin() + std::max(from, lowest_free_), free_.end(), true);
+  const auto found = next != free_.end() ? next : std::find(free_.begin() + lowest_free_, free_.end(), true);
+  const auto slot = static_cast<std::uint32_t>(found - free_.begin());
+  if (next == free_.end() || from <= lowest_free_) lowest_free_ = slot + 1;
+  *found = false;
+  --free_count_;
+  return slot;
+}
+
+void NeuronCache::give_back(std::uint32_t slot) {
+  VITRO_CHECK(!free_[slot], "a slot was given back twice");
+  free_[slot] = true;
+  ++free_count_;
+  lowest_free_ = std::min(lowest_free_, slot);
+}
+
+void NeuronCache::touch(std::uint32_t block) { eviction_->touch(block); }
+
+NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slot) {
+  VITRO_CHECK(!resident(block) && !free_[slot], "a block was admitted twice, or from a slot that is not its own");
+  Admission admission{capacity_ > 0, kNone};
+  if (size_ == capacity_) {
+    const std::optional<std::uint32_t> victim = eviction_->victim([this](std::uint32_t b) { return pinned_[b] == epoch_; });
+    admission.stays = victim.has_value();
+    if (!victim) return admission;
+    admission.evicted = *victim;
+    eviction_->erase(*victim);
+    give_back(std::exchange(slots_[*victim], kNone));
+    --size_;
+  }
+  eviction_->insert(block);
+  slots_[block] = slot;
+  ++size_;
+  pin(block);
+  return admission;
+}
+
+}  // namespace vitro

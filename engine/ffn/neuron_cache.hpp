@@ -1,0 +1,54 @@
+// Which neuron blocks are in DRAM, and in which slot: the cold region of PowerInfer-2's segmented cache (section 4.2).
+// Pure bookkeeping. Blocks are numbered over all layers and experts, slots over the arena that holds them.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/ffn/eviction.hpp"
+
+namespace vitro {
+
+class NeuronCache {
+ public:
+  static constexpr std::uint32_t kNone = ~0u;
+
+  // capacity: blocks that may stay. Slots: capacity + staging, so that blocks on their way have a place as well.
+  NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction);
+
+  std::uint32_t slot_of(std::uint32_t block) const { return slots_[block]; }  // kNone: not resident
+  bool resident(std::uint32_t block) const { return slots_[block] != kNone; }
+  std::uint32_t capacity() const { return capacity_; }
+  std::uint32_t size() const { return size_; }
+  std::uint32_t slots() const { return capacity_ + staging_; }
+  std::uint32_t free_slots() const { return free_count_; }
+
+  // A slot for a block on its way, the lowest free one at or behind `from` and else the lowest: blocks that are read
+  // together come to lie together. Requires: free_slots() > 0.
+  std::uint32_t take_slot(std::uint32_t from = 0);
+  void give_back(std::uint32_t slot);
+
+  // Pins last until the next unpin_all(): what a layer plans to use is not evicted under it.
+  void pin(std::uint32_t block) { pinned_[block] = epoch_; }
+  void unpin_all() { ++epoch_; }
+  void touch(std::uint32_t block);
+
+  // The block in `slot` stays. Evicts one if the cache is full, and frees its slot. False: everything in it is pinned (the
+  // block does not stay; the caller gives its slot back after use).
+  struct Admission {
+    bool stays = false;
+    std::uint32_t evicted = kNone;
+  };
+  Admission admit(std::uint32_t block, std::uint32_t slot);
+
+ private:
+  std::uint32_t capacity_, staging_, size_ = 0, free_count_ = 0;
+  std::vector<std::uint32_t> slots_;   // by block
+  std::vector<std::uint64_t> pinned_;  // epoch of the last pin
+  std::uint64_t epoch_ = 1;
+  std::vector<bool> free_;             // by slot
+  std::uint32_t lowest_free_ = 0;      // no slot below it is free
+  std::unique_ptr<Eviction> eviction_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,122 @@
+#include "engine/ffn/neuron_store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/machine/task_scope.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::uint32_t kLoadDepth = 4;
+
+struct Fill {
+  std::vector<std::pair<Extent, Bytes>> reads;  // from flash, to an offset in the arena
+  std::size_t next = 0;
+};
+
+Task<void> fill_lane(Machine* machine, Fill* fill, Lease arena, UnitId issuer, TaskScope* scope) {
+  while (fill->next < fill->reads.size() && !scope->stop_requested()) {
+    const auto& [from, offset] = fill->reads[fill->next++];
+    ReadRequest request;
+    request.from = from;
+    request.into = arena;
+    request.into_offset = offset;
+    request.issuer = issuer;
+    request.pattern = Pattern::sequential;
+    const IoResult result = co_await machine->storage.read(std::move(request));
+    if (!result.status.ok()) throw RunError("filling the neuron cache: " + result.status.message);
+  }
+}
+
+}  // namespace
+
+NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronStoreOptions options)
+    : machine_(machine), options_(std::move(options)) {
+  for (const Weight& weight : weights.all()) {
+    if (weight.role != Role::ffn_bundle) continue;
+    const BundleLayout layout = bundle_layout(weight.format, weight.rows, weight.columns, options_.two_phases);
+    VITRO_CHECK(ffns_.empty() || (layout.block == layout_.block && layout.neurons == layout_.neurons), "FFNs of unlike shape");
+    layout_ = layout;
+    experts_ = weight.experts;
+    for (std::uint32_t e = 0; e < experts_; ++e) {
+      ffns_.push_back({weight.extent.file, weight.extent.offset + e * weight.matrix_bytes(), layout.bytes()});
+    }
+  }
+  VITRO_CHECK(!ffns_.empty(), "the file holds no neuron bundles");
+  staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / layout_.block, 2));
+}
+
+Task<void> NeuronStore::load(UnitId issuer) {
+  const auto blocks = static_cast<std::uint32_t>(ffns_.size() * layout_.blocks());
+  const Budget& budget = machine_.memory.budget(Placement::dram);
+  const Bytes staging = staging_blocks_ * layout_.block, taken = budget.used + options_.keep_free + staging;
+  if (taken > budget.limit) {
+    throw ConfigError(fmt::format("memory.budget: {} are in use, {} are kept for the KV cache and {} for neurons on their way: more than {}",
+                                  format_bytes(budget.used), format_bytes(options_.keep_free), format_bytes(staging),
+                                  format_bytes(budget.limit)));
+  }
+  Bytes room = budget.limit - taken;
+  if (options_.ffn_in_dram) {
+    room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(ffns_.size() * layout_.bytes())));
+  }
+  const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.block, blocks));
+  cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction);
+  arena_ = machine_.memory.lease(cache_->slots() * layout_.block, Placement::dram, Region::cold).value_or_throw();
+
+  // The same share of every FFN; the colder neurons of a share come first, so that LRU gives them up first.
+  Fill fill;
+  const Bytes step = std::max(machine_.storage.caps().max_transfer / layout_.block, Bytes{1}) * layout_.block;
+  const auto ffns = static_cast<std::uint32_t>(ffns_.size());
+  for (std::uint32_t f = 0; f < ffns; ++f) {
+    const std::uint32_t count = capacity / ffns + (f < capacity % ffns ? 1 : 0);
+    if (count == 0) continue;
+    const std::uint32_t first_slot = cache_->take_slot(), first_block = f * layout_.blocks();
+    for (std::uint32_t i = 1; i < count; ++i) cache_->take_slot();
+    for (std::uint32_t i = count; i-- > 0;) cache_->admit(first_block + i, first_slot + i);
+    for (Bytes at = 0; at < count * layout_.block; at += step) {
+      const Bytes length = std::min(step, count * layout_.block - at);
+      fill.reads.push_back({{ffns_[f].file, ffns_[f].offset + at, length}, offset_of(first_slot) + at});
+    }
+    machine_.trace.decision("load", fmt::format("{} and the next {}", describe(first_block), count - 1), "cold");
+  }
+  cache_->unpin_all();
+  TaskScope scope(machine_.executor);
+  for (std::uint32_t lane = 0; lane < kLoadDepth; ++lane) scope.spawn(fill_lane(&machine_, &fill, arena_, issuer, &scope));
+  co_await scope.join();
+}
+
+std::uint32_t NeuronStore::ffn_of(std::int16_t layer, std::int16_t expert) const {
+  return static_cast<std::uint32_t>(layer) * experts_ + (expert < 0 ? 0 : static_cast<std::uint32_t>(expert));
+}
+
+std::uint32_t NeuronStore::block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const {
+  return ffn_of(layer, expert) * layout_.blocks() + layout_.block_of(neuron);
+}
+
+Extent NeuronStore::extent_of(std::uint32_t block) const {
+  const Extent& ffn = ffns_[block / layout_.blocks()];
+  return {ffn.file, ffn.offset + block % layout_.blocks() * layout_.block, layout_.block};
+}
+
+View NeuronStore::view(Matrix matrix) const {
+  View view;
+  view.memory = arena_;
+  view.offset = matrix == Matrix::gate ? layout_.gate : matrix == Matrix::up ? layout_.up : layout_.down;
+  view.shape = {layout_.neurons, layout_.width, 0};
+  view.format = layout_.format;
+  return view;
+}
+
+std::uint32_t NeuronStore::place(std::uint32_t neuron, std::uint32_t slot) const {
+  return static_cast<std::uint32_t>((offset_of(slot) + layout_.within_block(neuron)) / kPlaceUnit);
+}
+
+std::string NeuronStore::describe(std::uint32_t block) const {
+  const std::uint32_t ffn = block / layout_.blocks();
+  const std::string expert = experts_ > 1 ? fmt::format(" expert {}", ffn % experts_) : "";
+  return fmt::format("layer {}{} block {}", ffn / experts_, expert, block % layout_.blocks());
+}
+
+}  // namespace vitro

@@ -1,0 +1,63 @@
+// NeuronStore: the FFN neurons of a model, some in DRAM and all in flash. Owns the arena and the cache over it.
+#pragma once
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "engine/ffn/cluster.hpp"
+#include "engine/ffn/neuron_cache.hpp"
+#include "engine/machine/machine.hpp"
+#include "engine/model/bundle_layout.hpp"
+#include "engine/model/weights.hpp"
+
+namespace vitro {
+
+struct NeuronStoreOptions {
+  bool two_phases = false;  // as the file was packed
+  std::string eviction = "lru";
+  std::optional<double> ffn_in_dram;  // share of the bundles' bytes that may stay; else what the budget leaves
+  Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache
+  Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
+};
+
+class NeuronStore {
+ public:
+  // Requires: `weights` holds Role::ffn_bundle for every layer, all of one shape.
+  NeuronStore(Machine& machine, const WeightStore& weights, NeuronStoreOptions options);
+
+  // Leases the arena and fills the cache with the first neurons of every FFN, which a file packed by frequency holds
+  // hottest first. Throws ConfigError when the budget has no room for the staging blocks, RunError on a read error.
+  Task<void> load(UnitId issuer);
+
+  const BundleLayout& layout() const { return layout_; }
+  NeuronCache& cache() { return *cache_; }
+  std::uint32_t neurons() const { return layout_.neurons; }
+  std::uint32_t staging_blocks() const { return staging_blocks_; }
+
+  std::uint32_t block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const;
+  Extent extent_of(std::uint32_t block) const;           // in flash, the whole block
+  Bytes offset_of(std::uint32_t slot) const { return slot * layout_.block; }  // in the arena
+  const Lease& arena() const { return arena_; }
+
+  enum class Matrix : std::uint8_t { gate, up, down };
+  // All neurons of one matrix [neurons, width], to be named by place.
+  View view(Matrix matrix) const;
+  // Where a neuron lies, for KernelCall::places; `slot` is that of its block.
+  std::uint32_t place(std::uint32_t neuron, std::uint32_t slot) const;
+
+  // "layer 3, expert 1, block 7" of a block number.
+  std::string describe(std::uint32_t block) const;
+
+ private:
+  std::uint32_t ffn_of(std::int16_t layer, std::int16_t expert) const;
+
+  Machine& machine_;
+  NeuronStoreOptions options_;
+  BundleLayout layout_;
+  std::vector<Extent> ffns_;  // of each layer and expert, in that order
+  std::uint32_t experts_ = 1, staging_blocks_ = 0;
+  std::optional<NeuronCache> cache_;
+  Lease arena_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,146 @@
+#include "engine/ffn/predictor.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/decode/lowering.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+namespace {
+
+// The operand whose format and layout decide which contract computes it.
+VariantId variant_for(const View& weights, VariantId wanted) {
+  return variant::supports(wanted, weights.format, weights.layout) ? wanted : variant::kFloat;
+}
+
+}  // namespace
+
+IndexList united(const std::vector<IndexList>& rows) {
+  if (rows.size() == 1) return rows.front();
+  auto all = std::make_shared<std::vector<std::uint32_t>>();
+  for (const IndexList& row : rows) all->insert(all->end(), row->begin(), row->end());
+  std::sort(all->begin(), all->end());
+  all->erase(std::unique(all->begin(), all->end()), all->end());
+  return all;
+}
+
+Predictor::Predictor(Machine& machine, const WeightStore& weights, const Residency& residency, PredictorOptions options)
+    : machine_(machine),
+      weights_(weights),
+      residency_(residency),
+      options_(std::move(options)),
+      rank_(weights.get(Role::predictor_in, 0).rows),
+      neurons_(weights.get(Role::predictor_out, 0).rows) {
+  const auto lease = [&](Bytes width) {
+    Result<Lease> result = machine_.memory.lease(4 * width * options_.max_rows, Placement::dram, Region::activation);
+    if (!result.ok()) throw ConfigError("memory.budget: no room for the predictors' activations: " + result.status().message);
+    return std::move(result).value();
+  };
+  hidden_ = lease(rank_);
+  scores_ = lease(neurons_);
+  if (!options_.relu) return;
+  ones_ = lease(rank_);
+  if (ones_.data() != nullptr) std::fill_n(reinterpret_cast<float*>(ones_.data()), std::size_t{rank_} * options_.max_rows, 1.0f);
+}
+
+Task<std::vector<IndexList>> Predictor::predict(std::int16_t layer, const std::vector<FfnGroup>* groups) {
+  const std::size_t units = options_.units.size();
+  std::vector<IndexList> predicted;
+  for (const bool scores : {false, true}) {
+    std::vector<std::vector<Outcome>> outcomes(units);
+    TaskScope scope(machine_.executor);
+    for (std::size_t u = 0; u < units; ++u) {
+      const Slice share = share_of(scores ? neurons_ : rank_, kTileRows, u, units);
+      if (share.count == 0) continue;
+      scope.spawn(run(options_.units[u], scores ? score_calls(layer, *groups, share) : hidden_calls(layer, *groups, share), &outcomes[u]));
+    }
+    co_await scope.join();
+    if (!scores) continue;
+    // A unit answers group by group, each for its own share of the neurons; shares ascend.
+    for (std::size_t g = 0; g < groups->size(); ++g) {
+      auto all = std::make_shared<std::vector<std::uint32_t>>();
+      for (std::vector<Outcome>& unit : outcomes) {
+        if (unit.empty()) continue;
+        const IndexList part = united(std::get<ActiveSet>(unit.at(g)).rows);
+        all->insert(all->end(), part->begin(), part->end());
+      }
+      predicted.push_back(std::move(all));
+    }
+  }
+  co_return predicted;
+}
+
+Task<void> Predictor::run(ComputeUnit* unit, Chain chain, std::vector<Outcome>* outcomes) {
+  ++seam_calls_;
+  machine_.clock.charge(PolicyWork::submit, 1);
+  RunResult result = co_await unit->run(std::move(chain));
+  result.status.or_throw();
+  *outcomes = std::move(result.outcomes);
+}
+
+View Predictor::buffer(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t width) const {
+  View view;
+  view.memory = lease;
+  view.offset = Bytes{4} * first_row * width;
+  view.shape = {rows, width, 0};
+  return view;
+}
+
+Chain Predictor::hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const {
+  Chain chain;
+  std::uint32_t first = 0;
+  for (const FfnGroup& group : groups) {
+    const auto rows = static_cast<std::uint32_t>(group.rows->size());
+    KernelCall call;
+    call.op = Op::matmul;
+    call.layer = layer;
+    call.expert = group.expert;
+    call.slice = share;
+    call.batch = group.rows;
+    call.in = {residency_.view(weights_.get(Role::predictor_in, layer)), group.x};
+    call.variant = variant_for(call.in[0], options_.matmul);
+    call.out = {buffer(hidden_, first, rows, rank_)};
+    chain.push_back(call);
+    if (options_.relu) {
+      KernelCall relu = call;  // relu(h) * 1, in place
+      relu.op = Op::glu;
+      relu.variant = variant::kFloat;
+      relu.in = {buffer(hidden_, first, rows, rank_), buffer(ones_, 0, rows, rank_)};
+      relu.params = {static_cast<float>(Activation::relu)};
+      chain.push_back(std::move(relu));
+    }
+    first += rows;
+  }
+  return chain;
+}
+
+Chain Predictor::score_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const {
+  Chain chain;
+  std::uint32_t first = 0;
+  for (const FfnGroup& group : groups) {
+    const auto rows = static_cast<std::uint32_t>(group.rows->size());
+    KernelCall call;
+    call.op = Op::matmul;
+    call.layer = layer;
+    call.expert = group.expert;
+    call.slice = share;
+    call.batch = group.rows;
+    call.in = {residency_.view(weights_.get(Role::predictor_out, layer), group.expert < 0 ? 0 : static_cast<std::uint32_t>(group.expert)),
+               buffer(hidden_, first, rows, rank_)};
+    call.variant = variant_for(call.in[0], options_.matmul);
+    call.out = {buffer(scores_, first, rows, neurons_)};
+    chain.push_back(call);
+    KernelCall select = call;
+    select.op = Op::select;
+    select.variant = variant::kFloat;
+    select.in = {buffer(scores_, first, rows, neurons_)};
+    select.out.clear();
+    select.params = {options_.threshold, -1, static_cast<float>(SelectOf::predictor)};
+    chain.push_back(std::move(select));
+    first += rows;
+  }
+  return chain;
+}
+
+}  // namespace vitro

@@ -1,0 +1,47 @@
+// Which neurons will fire, before their Gate rows are read: the Pred stage of PowerInfer-2, section 4.3. A predictor of low
+// rank as PowerInfer's: scores = out relu(in x), or without the relu where it approximates the Gate matrix itself.
+#pragma once
+#include "engine/decode/ffn_block.hpp"
+#include "engine/decode/residency.hpp"
+#include "engine/machine/machine.hpp"
+
+namespace vitro {
+
+struct PredictorOptions {
+  std::vector<ComputeUnit*> units;
+  std::uint32_t max_rows = 1;
+  VariantId matmul{};
+  float threshold = 0;  // a neuron is predicted to fire when its score is above it
+  bool relu = true;     // between the two matrices
+};
+
+class Predictor {
+ public:
+  // Requires: `weights` holds Role::predictor_in [rank, width] and Role::predictor_out [neurons, rank] for every layer, with
+  // as many matrices of the latter as there are experts. Leases its buffers; throws ConfigError when they do not fit.
+  Predictor(Machine& machine, const WeightStore& weights, const Residency& residency, PredictorOptions options);
+
+  // For each group the neurons that are predicted for any of its rows, ascending.
+  Task<std::vector<IndexList>> predict(std::int16_t layer, const std::vector<FfnGroup>* groups);
+
+  std::uint64_t seam_calls() const { return seam_calls_; }
+
+ private:
+  Chain hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const;
+  Chain score_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const;
+  View buffer(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t width) const;
+  Task<void> run(ComputeUnit* unit, Chain chain, std::vector<Outcome>* outcomes);
+
+  Machine& machine_;
+  const WeightStore& weights_;
+  const Residency& residency_;
+  PredictorOptions options_;
+  std::uint32_t rank_, neurons_;
+  Lease hidden_, ones_, scores_;  // [max_rows, rank] twice, [max_rows, neurons]
+  std::uint64_t seam_calls_ = 0;
+};
+
+// Several rows' neurons as one ascending list without repeats.
+IndexList united(const std::vector<IndexList>& rows);
+
+}  // namespace vitro

@@ -1,0 +1,51 @@
+// A list of block numbers from the oldest to the newest, with O(1) moves.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "engine/base/check.hpp"
+
+namespace vitro {
+
+class RecencyList {
+ public:
+  explicit RecencyList(std::uint32_t blocks) : links_(blocks) {}
+
+  bool contains(std::uint32_t block) const { return links_[block].in; }
+  std::uint32_t size() const { return size_; }
+
+  void push_newest(std::uint32_t block) {
+    VITRO_CHECK(!contains(block), "a block entered a list twice");
+    links_[block] = {kNone, newest_, true};
+    (newest_ == kNone ? oldest_ : links_[newest_].newer) = block;
+    newest_ = block;
+    ++size_;
+  }
+  void erase(std::uint32_t block) {
+    VITRO_CHECK(contains(block), "a block left a list that it was not in");
+    const Link link = links_[block];
+    (link.newer == kNone ? newest_ : links_[link.newer].older) = link.older;
+    (link.older == kNone ? oldest_ : links_[link.older].newer) = link.newer;
+    links_[block].in = false;
+    --size_;
+  }
+  std::optional<std::uint32_t> oldest_without(const std::function<bool(std::uint32_t)>& held) const {
+    for (std::uint32_t block = oldest_; block != kNone; block = links_[block].newer) {
+      if (!held(block)) return block;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = ~0u;
+  struct Link {
+    std::uint32_t newer = kNone, older = kNone;
+    bool in = false;
+  };
+  std::vector<Link> links_;
+  std::uint32_t newest_ = kNone, oldest_ = kNone, size_ = 0;
+};
+
+}  // namespace vitro

@@ -1,0 +1,152 @@
+#include "engine/ffn/eviction.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <list>
+#include <map>
+
+#include "engine/base/check.hpp"
+#include "engine/base/rng.hpp"
+
+namespace vitro {
+namespace {
+
+const auto kNoneHeld = [](std::uint32_t) { return false; };
+
+// Runs a policy over accesses, loading on every miss; returns the hits.
+std::uint64_t hits_of(std::string_view name, const std::vector<std::uint32_t>& accesses, std::uint32_t blocks, std::uint32_t capacity) {
+  const std::unique_ptr<Eviction> eviction = make_eviction(name, blocks, capacity);
+  std::vector<bool> resident(blocks);
+  std::uint32_t size = 0;
+  std::uint64_t hits = 0;
+  for (const std::uint32_t block : accesses) {
+    if (resident[block]) {
+      ++hits;
+      eviction->touch(block);
+      continue;
+    }
+    if (size == capacity) {
+      const std::uint32_t victim = eviction->victim(kNoneHeld).value();
+      EXPECT_TRUE(resident[victim]);
+      resident[victim] = false;
+      eviction->erase(victim);
+      --size;
+    }
+    eviction->insert(block);
+    resident[block] = true;
+    ++size;
+  }
+  return hits;
+}
+
+std::vector<std::uint32_t> skewed_accesses(std::uint64_t seed, std::uint32_t blocks, std::size_t n) {
+  Rng rng(seed);
+  std::vector<std::uint32_t> out(n);
+  for (std::uint32_t& block : out) {
+    const double u = to_unit(rng.next());
+    block = static_cast<std::uint32_t>(u * u * u * blocks);
+  }
+  return out;
+}
+
+// The most hits by trying every choice of what stays: only for tiny cases.
+std::uint64_t best_hits(const std::vector<std::uint32_t>& accesses, std::size_t at, std::vector<std::uint32_t> held, std::uint32_t capacity) {
+  if (at == accesses.size()) return 0;
+  const std::uint32_t block = accesses[at];
+  if (std::find(held.begin(), held.end(), block) != held.end()) return 1 + best_hits(accesses, at + 1, held, capacity);
+  if (held.size() < capacity) {
+    held.push_back(block);
+    return best_hits(accesses, at + 1, held, capacity);
+  }
+  std::uint64_t best = 0;
+  for (std::uint32_t& slot : held) {
+    const std::uint32_t gone = std::exchange(slot, block);
+    best = std::max(best, best_hits(accesses, at + 1, held, capacity));
+    slot = gone;
+  }
+  return best;
+}
+
+TEST(Eviction, lru_gives_up_the_least_recently_used_that_is_not_held_back) {
+  const auto lru = make_eviction("lru", 4, 4);
+  for (const std::uint32_t block : {0u, 1u, 2u, 3u}) lru->insert(block);
+  lru->touch(0);
+  EXPECT_EQ(lru->victim(kNoneHeld), 1u);
+  EXPECT_EQ(lru->victim([](std::uint32_t b) { return b == 1; }), 2u);
+  EXPECT_EQ(lru->victim([](std::uint32_t) { return true; }), std::nullopt);
+  lru->erase(1);
+  EXPECT_EQ(lru->victim(kNoneHeld), 2u);
+}
+
+TEST(Eviction, lfu_counts_uses_and_breaks_ties_by_recency) {
+  const auto lfu = make_eviction("lfu", 4, 4);
+  for (const std::uint32_t block : {0u, 1u, 2u}) lfu->insert(block);
+  lfu->touch(0);
+  lfu->touch(0);
+  lfu->touch(1);
+  EXPECT_EQ(lfu->victim(kNoneHeld), 2u);
+  lfu->touch(2);
+  EXPECT_EQ(lfu->victim(kNoneHeld), 1u) << "used as often as 2, but longer ago";
+}
+
+TEST(Eviction, arc_keeps_what_is_used_again_through_a_scan_and_lru_does_not) {
+  std::vector<std::uint32_t> accesses;
+  for (std::uint32_t round = 0; round < 50; ++round) {
+    for (std::uint32_t hot = 0; hot < 8; ++hot) accesses.insert(accesses.end(), 2, hot);
+    for (std::uint32_t i = 0; i < 12; ++i) accesses.push_back(8 + round * 12 + i);
+  }
+  const std::uint64_t lru = hits_of("lru", accesses, 1000, 16), arc = hits_of("arc", accesses, 1000, 16);
+  EXPECT_EQ(lru, 50u * 8) << "only the second of two uses in a row";
+  EXPECT_GT(arc, lru + 49 * 8 * 8 / 10) << "nearly all uses of the hot blocks";
+}
+
+TEST(Eviction, no_policy_beats_belady_and_all_hit_everything_that_fits) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<std::uint32_t> accesses = skewed_accesses(seed, 200, 3000);
+    const std::uint64_t bound = belady_hits(accesses, 40);
+    for (const std::string_view name : eviction_names()) {
+      EXPECT_LE(hits_of(name, accesses, 200, 40), bound) << name << ", seed " << seed;
+      EXPECT_EQ(hits_of(name, accesses, 200, 200), belady_hits(accesses, 200)) << name;
+    }
+  }
+}
+
+TEST(Eviction, belady_is_the_best_that_any_choice_of_victims_reaches) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    const std::vector<std::uint32_t> accesses = skewed_accesses(seed, 5, 10);
+    EXPECT_EQ(belady_hits(accesses, 2), best_hits(accesses, 0, {}, 2)) << "seed " << seed;
+  }
+  EXPECT_EQ(belady_hits(std::vector<std::uint32_t>{1, 1, 1}, 0), 0u);
+}
+
+TEST(Eviction, lru_agrees_with_a_list_that_is_searched) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    const std::vector<std::uint32_t> accesses = skewed_accesses(seed, 60, 2000);
+    std::list<std::uint32_t> list;
+    std::uint64_t hits = 0;
+    for (const std::uint32_t block : accesses) {
+      const auto found = std::find(list.begin(), list.end(), block);
+      if (found != list.end()) {
+        ++hits;
+        list.erase(found);
+      } else if (list.size() == 15) {
+        list.pop_back();
+      }
+      list.push_front(block);
+    }
+    EXPECT_EQ(hits_of("lru", accesses, 60, 15), hits) << "seed " << seed;
+  }
+}
+
+TEST(Eviction, an_unknown_name_is_refused_with_the_known_ones) {
+  try {
+    make_eviction("random", 1, 1);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, lfu, arc)");
+  }
+}
+
+}  // namespace
+}  // namespace vitro

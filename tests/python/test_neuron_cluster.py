@@ -1,0 +1,123 @@
+"""The neuron-cluster policy on a real model, on both machines: equal tokens whatever is in flash, and overlap that a trace shows."""
+import json
+from pathlib import Path
+
+import pytest
+import vitro
+from vitro.make_model import PRESETS, make_model, spec_with
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+MODELS = CONFIGS / "models" / "embedded"
+REFERENCE = json.loads((MODELS / "reference.json").read_text())
+RELU, MIXTURE = "stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"
+
+
+def experiment(model, machine, share, clusters=None, engine=None, **workload):
+    return {
+        "experiment": "clusters", "machine": machine, "model": {"gguf": str(model)},
+        "device": str(CONFIGS / "devices" / "oneplus12.yaml"),
+        "engine": {"policy": "neuron_cluster", "units": ["cpu0", "cpu1"], "clusters": clusters or {}} | (engine or {}),
+        "workload": {"prompt": "Once upon a time", "output_tokens": 12, "stop_at_eos": False} | workload,
+        "memory": {"ffn_in_dram": f"{share}%"},
+    }
+
+
+@pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("share", [25, 50, 75])
+@pytest.mark.parametrize("model", [RELU, MIXTURE])
+def test_tokens_are_those_of_memory_wherever_the_neurons_are(model, share, machine):
+    case = REFERENCE["models"][model]["greedy"][0]
+    result = vitro.run(experiment(MODELS / model, machine, share, prompt=case["prompt"]))
+    assert result["tokens"] == case["ids"][:12]
+    assert 0 < result["metrics"]["cache_hit_rate"] < 1
+
+
+@pytest.mark.parametrize("clusters", [{"pipeline": "none"}, {"pipeline": "matrix"}, {"eviction": "lfu"}, {"eviction": "arc"}, {"neurons": 5},
+                                      {"staging": "16 KiB"}, {"io_depth": 1}, {"io_core": "cpu2"}, {"dense_rows": 1}])
+def test_no_switch_changes_a_token(clusters):
+    case = REFERENCE["models"][RELU]["greedy"][0]
+    result = vitro.run(experiment(MODELS / RELU, "sim", 40, clusters, prompt=case["prompt"]))
+    assert result["tokens"] == case["ids"][:12]
+
+
+def test_batches_and_both_layouts_agree_with_the_dense_policy():
+    wanted = vitro.run(experiment(MODELS / RELU, "sim", 100, engine={"policy": "dense", "clusters": {}}, batch=3))["tokens"]
+    for layout in ("bundles", "bundles_two_phase"):
+        assert vitro.run(experiment(MODELS / RELU, "sim", 50, engine={"layout": layout}, batch=3))["tokens"] == wanted
+
+
+def test_host_and_simulation_decide_alike(tmp_path):
+    logs = []
+    for machine in ("host", "sim"):
+        vitro.run(experiment(MODELS / RELU, machine, 30), out=tmp_path / machine)
+        logs.append((tmp_path / machine / "decisions.jsonl").read_text())
+    assert logs[0] == logs[1]
+    assert '"evict"' in logs[0]
+
+
+def test_only_a_pipeline_reads_while_it_computes(tmp_path):
+    """With one I/O core apart and one sequence, so that nothing else can overlap."""
+    overlaps, speeds = {}, {}
+    for kind in ("none", "matrix", "cluster"):
+        clusters = {"pipeline": kind, "io_core": "cpu2", "neurons": 16}
+        result = vitro.run(experiment(MODELS / RELU, "sim", 25, clusters), out=tmp_path / kind)
+        overlaps[kind] = vitro.load_trace(tmp_path / kind).overlap_us("storage", "units")
+        speeds[kind] = result["metrics"]["decode_tokens_per_s"]
+    assert overlaps["none"] == pytest.approx(0, abs=1e-3)  # microseconds, from sums of floats
+    assert 0 < overlaps["matrix"] and 0 < overlaps["cluster"]
+    assert speeds["none"] < speeds["cluster"]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    make_model(spec_with("tiny", layers=3), path)
+    return path
+
+
+def test_a_made_model_has_the_sparsity_that_was_planted(planted, tmp_path):
+    spec = PRESETS["tiny"]
+    recording = tmp_path / "recording.vtrc"
+    vitro.run(experiment(planted, "host", 100, engine={"policy": "dense", "clusters": {}, "record": str(recording)}, output_tokens=60,
+                         sampling={"temperature": 1}))
+    layers = vitro.api.firing_statistics(recording, planted)
+    assert len(layers) == 3
+    for layer in layers:
+            assert spec.active < layer["active"] < 2 * spec.active
+        assert layer["hot_share"] > 0.4
+        assert layer["repeated"] > 2 * layer["active"], "neighbouring tokens have more in common than chance"
+
+
+def test_predictors_save_reads_and_hardly_change_what_the_model_says(planted, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(chr(33 + i * 7 % 90) for i in range(300)))
+    nll, read = {}, {}
+    for predictors in (True, False):
+        clusters = {"predictors": predictors, "dense_rows": 100000}
+        overrides = {"engine.policy": "neuron_cluster", "engine.clusters": clusters, "memory.ffn_in_dram": "40%"}
+        nll[predictors] = vitro.perplexity(planted, text, overrides=overrides)["nll"]
+        result = vitro.run(experiment(planted, "sim", 40, clusters, sampling={"temperature": 1}))
+        read[predictors] = result["metrics"]["flash_bytes_read"]["decode"]
+    assert nll[True] == pytest.approx(nll[False], rel=0.01)
+    assert read[True] < read[False] / 2
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"memory.budget": "1 MiB", "memory.ffn_in_dram": None}, "memory.budget"),
+    ({"engine.clusters.io_core": "cpu99"}, "cpu99"),
+    ({"engine.clusters.pipeline": "wide"}, 'engine.clusters.pipeline'),
+    ({"engine.clusters.eviction": "random"}, "lru, lfu, arc"),
+    ({"engine.layout": "rows"}, "engine.layout"),
+])
+def test_wrong_settings_end_in_one_message(change, message):
+    wrong = experiment(MODELS / RELU, "sim", 50)
+    for key, value in change.items():
+        *path, last = key.split(".")
+        part = wrong
+        for name in path:
+            part = part[name]
+        part[last] = value
+        if value is None:
+            del part[last]
+    with pytest.raises(vitro.ConfigError, match=message):
+        vitro.run(wrong)
