@@ -42,7 +42,8 @@ std::vector<LayerFiring> firing_statistics(const Recording& recording, std::uint
     firing.counts.resize(neurons);
     ++firing.tokens;
     for (const std::uint32_t id : fired.ids) {
-      if (id >= neurons) throw ConfigError(fmt::format("the recording has neuron {} of {} (expected below {})", id, to_string(key), neurons));
+      if (id >= neurons)
+        throw ConfigError(fmt::format("the recording has neuron {} of {} (expected below {})", id, to_string(key), neurons));
       ++firing.counts[id];
     }
     // Keys ascend by layer, expert, sequence and position: the token before stands right before.

@@ -9,11 +9,11 @@ namespace vitro {
 
 struct LayerFiring {
   std::int16_t layer = -1, expert = -1;
-  std::uint64_t tokens = 0;             // (sequence, position) pairs that were looked at
-  std::vector<std::uint64_t> counts;    // by neuron: for how many of them it fired
-  double active = 0;                    // mean share of the neurons that fire for a token
-  double hot_share = 0;                 // of all firings, those of the most active fifth of the neurons
-  double repeated = 0;                  // of a token's firing neurons, those that fired for the token before it as well
+  std::uint64_t tokens = 0;           // (sequence, position) pairs that were looked at
+  std::vector<std::uint64_t> counts;  // by neuron: for how many of them it fired
+  double active = 0;                  // mean share of the neurons that fire for a token
+  double hot_share = 0;               // of all firings, those of the most active fifth of the neurons
+  double repeated = 0;                // of a token's firing neurons, those that fired for the token before it as well
 };
 
 // One entry per layer and expert, ascending. `neurons`: of one FFN; ids of the recording are below it, or ConfigError.

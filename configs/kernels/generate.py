@@ -43,8 +43,8 @@ CORES = {  # name: (llvm-mca's model, kind, why this model)
 INT_MACS = {"smmla": 32, "sdot": 16, "smull": 8, "smull2": 8}
 FLOAT_MACS = {"fmla": 4}
 LOOPS = {  # kernel: (function for one activation row, for a batch, multiplies, multiply-adds of one step with one row)
-    "float.f32": ("lanes::dot_block<Vector, Vector::kRows, {}, float>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
-    "float.f16": ("lanes::dot_block<Vector, Vector::kRows, {}, Half>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
+    "float.f32": ("lanes::dot_block<Vector, Vector::kRows, {}, float, lanes::InOrder>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
+    "float.f16": ("lanes::dot_block<Vector, Vector::kRows, {}, Half, lanes::InOrder>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
     "int8.q4_0": ("tiles::pass<{step}, {space}Q4, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
     "int8.q8_0": ("tiles::pass<{step}, {space}Q8, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
 }

@@ -12,14 +12,14 @@ namespace vitro {
 struct BlockLoad {
   std::uint32_t block = 0;  // of the cache's numbering
   std::uint32_t slot = 0;
-  bool stays = false;       // admitted to the cache; otherwise its slot is free after the cluster
+  bool stays = false;  // admitted to the cache; otherwise its slot is free after the cluster
 };
 
 struct Cluster {
-  std::uint32_t group = 0;     // the FFN or expert of the step that it belongs to
-  std::uint32_t partial = 0;   // slot of its partial sum
-  bool continues = false;      // adds to the partial sum of the cluster before it
-  IndexList neurons;           // those that are computed: predicted, or all; ascending
+  std::uint32_t group = 0;            // the FFN or expert of the step that it belongs to
+  std::uint32_t partial = 0;          // slot of its partial sum
+  bool continues = false;             // adds to the partial sum of the cluster before it
+  IndexList neurons;                  // those that are computed: predicted, or all; ascending
   std::vector<std::uint32_t> blocks;  // of these neurons, ascending, each once
   std::vector<BlockLoad> loads;       // those of `blocks` that are not resident, in the same order
   std::uint32_t wave = 0;             // clusters whose loads fit into the staging slots together

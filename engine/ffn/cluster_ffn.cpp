@@ -38,8 +38,8 @@ ClusterFfn::ClusterFfn(Machine& machine, NeuronStore& store, std::unique_ptr<Pre
   };
   for (Lease* buffer : {&gate_, &up_, &hidden_}) lease(4 * rows * store_.neurons(), *buffer);
   const Bytes clusters = store_.neurons() / options_.cluster_neurons + store_.neurons() / store_.staging_blocks() * 2 + 2;
-  lease(4 * rows * width * std::min<Bytes>(clusters, most_partials(options_.partials, options_.max_rows, store_.layout().width,
-                                                                   options_.units.size())),
+  lease(4 * rows * width *
+            std::min<Bytes>(clusters, most_partials(options_.partials, options_.max_rows, store_.layout().width, options_.units.size())),
         partials_);
 }
 

@@ -15,11 +15,11 @@ struct ClusterFfnOptions {
   std::uint32_t cluster_neurons = 64;
   // From this many rows on every neuron is computed: nearly all fire for some row (section 7.2.2: 99.99 % at 128).
   std::uint32_t dense_rows = 16;
-  std::uint32_t max_rows = 1;            // over all groups of a step
-  Bytes partials = 16 * MiB;             // most that partial sums may take
+  std::uint32_t max_rows = 1;  // over all groups of a step
+  Bytes partials = 16 * MiB;   // most that partial sums may take
   VariantId matmul{};
   Activation activation = Activation::relu;
-  float threshold = 0;                   // a neuron is active when |act(gate)| is above it
+  float threshold = 0;  // a neuron is active when |act(gate)| is above it
 };
 
 class ClusterFfn final : public FfnBlock {
@@ -28,7 +28,9 @@ class ClusterFfn final : public FfnBlock {
   ClusterFfn(Machine& machine, NeuronStore& store, std::unique_ptr<Predictor> predictor, ClusterFfnOptions options);
 
   Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) override;
-  std::uint64_t seam_calls() const override { return pipeline_.stats().seam_calls + seam_calls_ + (predictor_ ? predictor_->seam_calls() : 0); }
+  std::uint64_t seam_calls() const override {
+    return pipeline_.stats().seam_calls + seam_calls_ + (predictor_ ? predictor_->seam_calls() : 0);
+  }
   const PipelineStats& stats() const { return pipeline_.stats(); }
 
  private:
@@ -36,8 +38,8 @@ class ClusterFfn final : public FfnBlock {
     std::int16_t layer = -1;
     std::vector<FfnGroup> groups;
     std::vector<Cluster> clusters;
-    std::vector<std::uint32_t> first_row;   // of each group in the wide buffers
-    std::vector<Bytes> partials;            // of each group: where they begin
+    std::vector<std::uint32_t> first_row;  // of each group in the wide buffers
+    std::vector<Bytes> partials;           // of each group: where they begin
     std::vector<std::uint32_t> partial_count;
     bool every_neuron = false;
   };

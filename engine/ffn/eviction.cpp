@@ -9,8 +9,8 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "engine/base/status.hpp"
 #include "engine/base/check.hpp"
+#include "engine/base/status.hpp"
 #include "engine/ffn/recency_list.hpp"
 
 namespace vitro {
@@ -127,7 +127,7 @@ std::uint64_t belady_hits(std::span<const std::uint32_t> accesses, std::uint32_t
     if (const auto later = seen.find(accesses[i]); later != seen.end()) next[i] = later->second;
     seen[accesses[i]] = i;
   }
-  std::map<std::uint32_t, std::size_t> resident;             // block to its next use
+  std::map<std::uint32_t, std::size_t> resident;            // block to its next use
   std::set<std::pair<std::size_t, std::uint32_t>> by_next;  // the same, latest last
   std::uint64_t hits = 0;
   for (std::size_t i = 0; i < accesses.size(); ++i) {

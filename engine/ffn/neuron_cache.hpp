@@ -46,8 +46,8 @@ class NeuronCache {
   std::vector<std::uint32_t> slots_;   // by block
   std::vector<std::uint64_t> pinned_;  // epoch of the last pin
   std::uint64_t epoch_ = 1;
-  std::vector<bool> free_;             // by slot
-  std::uint32_t lowest_free_ = 0;      // no slot below it is free
+  std::vector<bool> free_;         // by slot
+  std::uint32_t lowest_free_ = 0;  // no slot below it is free
   std::unique_ptr<Eviction> eviction_;
 };
 

@@ -53,9 +53,9 @@ Task<void> NeuronStore::load(UnitId issuer) {
   const Budget& budget = machine_.memory.budget(Placement::dram);
   const Bytes staging = staging_blocks_ * layout_.block, taken = budget.used + options_.keep_free + staging;
   if (taken > budget.limit) {
-    throw ConfigError(fmt::format("memory.budget: {} are in use, {} are kept for the KV cache and {} for neurons on their way: more than {}",
-                                  format_bytes(budget.used), format_bytes(options_.keep_free), format_bytes(staging),
-                                  format_bytes(budget.limit)));
+    throw ConfigError(
+        fmt::format("memory.budget: {} are in use, {} are kept for the KV cache and {} for neurons on their way: more than {}",
+                    format_bytes(budget.used), format_bytes(options_.keep_free), format_bytes(staging), format_bytes(budget.limit)));
   }
   Bytes room = budget.limit - taken;
   if (options_.ffn_in_dram) {

@@ -35,7 +35,7 @@ class NeuronStore {
   std::uint32_t staging_blocks() const { return staging_blocks_; }
 
   std::uint32_t block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const;
-  Extent extent_of(std::uint32_t block) const;           // in flash, the whole block
+  Extent extent_of(std::uint32_t block) const;                                // in flash, the whole block
   Bytes offset_of(std::uint32_t slot) const { return slot * layout_.block; }  // in the arena
   const Lease& arena() const { return arena_; }
 

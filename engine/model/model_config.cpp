@@ -135,7 +135,9 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   }
   c.activation = known->second;
   if (const TensorInfo* predictor = gguf.find_tensor("blk.0.fc1.weight")) {
-    if (predictor->rows() > kMaxWidth) gguf.fail("blk.0.fc1.weight", fmt::format("{} rows (expected up to {})", predictor->rows(), kMaxWidth));
+    if (predictor->rows() > kMaxWidth) {
+      gguf.fail("blk.0.fc1.weight", fmt::format("{} rows (expected up to {})", predictor->rows(), kMaxWidth));
+    }
     c.predictor_rank = static_cast<std::uint32_t>(predictor->rows());
     c.predictor_threshold = static_cast<float>(gguf.number("powerinfer.sparse_threshold", -1e6, 1e6));
   }

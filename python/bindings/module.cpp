@@ -132,7 +132,8 @@ NeuronOrder read_order(const std::string& path, const ModelConfig& config) {
   if (!Recording::is_recording(path)) return read_gpuidx(path, config);
   std::vector<std::vector<std::uint32_t>> places(std::size_t{config.layers} * std::max(config.experts, 1u));
   for (const LayerFiring& f : firing_statistics(Recording::load(path), config.ffn)) {
-    const std::size_t ffn = static_cast<std::size_t>(f.layer) * std::max(config.experts, 1u) + static_cast<std::size_t>(std::max<int>(f.expert, 0));
+    const auto expert = static_cast<std::size_t>(std::max<int>(f.expert, 0));
+    const std::size_t ffn = static_cast<std::size_t>(f.layer) * std::max(config.experts, 1u) + expert;
     if (ffn >= places.size()) throw ConfigError(fmt::format("{}: is a recording of another model", path));
     places[ffn] = hottest_first(f);
   }

@@ -224,7 +224,8 @@ class PythonStorage final : public hw::StorageModel {
     const Picoseconds pace = model_.serve(now, request) - now;
     const std::uint32_t slot = free_slot(commands_);
     commands_[slot] = {request.length, done};
-    dram_.submit({.port = port_, .length = request.length, .written = request.write ? 0 : request.length, .pace = pace}, [this, slot] { finish(slot); });
+    const Bytes written = request.write ? 0 : request.length;  // to DRAM, by a read of the flash
+    dram_.submit({.port = port_, .length = request.length, .written = written, .pace = pace}, [this, slot] { finish(slot); });
   }
   double bytes_moved(Picoseconds begin, Picoseconds end) override { return moved_.sum(begin, end); }
 

@@ -26,7 +26,7 @@ def test_lists_say_where_the_numbers_of_each_device_come_from(native):
     for name in PHONES:
         assert set(rows[name]["parameters"]) <= set(catalog.PROVENANCES)
         assert rows[name]["parameters"].get("default", 0) == 0, f"{name} leaves defaults unsaid"
-    assert rows["oneplus12"]["processors"] == {"big": 1, "mid": 5, "little": 2, "npu": 1}
+    assert rows["oneplus12"]["processors"] == {"big": 1, "mid": 5, "little": 2, "npu": 1, "gpu": 1}
     assert rows["oneplus13t"]["processors"] == {"big": 2, "mid": 6, "npu": 1}
     assert rows["xiaomi14"]["parameters"]["scaled"] > rows["oneplus12"]["parameters"].get("scaled", 0)
     table = native("list", "devices").out

@@ -32,8 +32,8 @@ def test_tokens_are_those_of_memory_wherever_the_neurons_are(model, share, machi
     assert 0 < result["metrics"]["cache_hit_rate"] < 1
 
 
-@pytest.mark.parametrize("clusters", [{"pipeline": "none"}, {"pipeline": "matrix"}, {"eviction": "lfu"}, {"eviction": "arc"}, {"neurons": 5},
-                                      {"staging": "16 KiB"}, {"io_depth": 1}, {"io_core": "cpu2"}, {"dense_rows": 1}])
+@pytest.mark.parametrize("clusters", [{"pipeline": "none"}, {"pipeline": "matrix"}, {"eviction": "lfu"}, {"eviction": "arc"},
+                                      {"neurons": 5}, {"staging": "16 KiB"}, {"io_depth": 1}, {"io_core": "cpu2"}, {"dense_rows": 1}])
 def test_no_switch_changes_a_token(clusters):
     case = REFERENCE["models"][RELU]["greedy"][0]
     result = vitro.run(experiment(MODELS / RELU, "sim", 40, clusters, prompt=case["prompt"]))
@@ -83,7 +83,7 @@ def test_a_made_model_has_the_sparsity_that_was_planted(planted, tmp_path):
     layers = vitro.api.firing_statistics(recording, planted)
     assert len(layers) == 3
     for layer in layers:
-            assert spec.active < layer["active"] < 2 * spec.active
+        assert spec.active < layer["active"] < 2 * spec.active
         assert layer["hot_share"] > 0.4
         assert layer["repeated"] > 2 * layer["active"], "neighbouring tokens have more in common than chance"
 

@@ -19,7 +19,7 @@ TEST(FiringStatistics, counts_shares_and_repeats_computed_by_hand) {
   Recording recording;
   recording.fired[{0, -1, {0, 3}}] = fired({1, 2, 3});
   recording.fired[{0, -1, {0, 4}}] = fired({2, 3, 4, 5});
-  recording.fired[{0, -1, {0, 6}}] = fired({2});      // no neighbour
+  recording.fired[{0, -1, {0, 6}}] = fired({2});  // no neighbour
   recording.fired[{1, -1, {0, 3}}] = fired({});
   const std::vector<LayerFiring> layers = firing_statistics(recording, 10);
   ASSERT_EQ(layers.size(), 2u);

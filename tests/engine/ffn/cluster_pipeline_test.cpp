@@ -158,7 +158,9 @@ class Bench {
     const Picoseconds compute = setup.compute;
     spec.price = [compute](const UnitCaps&, const KernelCall& call) { return call.op == Op::select ? Picoseconds(0) : compute; };
     const Picoseconds read = setup.read;
-    spec.read_price = [read](const ReadRequest& r) { return read * static_cast<std::int64_t>((r.from.length + 24 * KiB - 1) / (24 * KiB)); };
+    spec.read_price = [read](const ReadRequest& r) {
+      return read * static_cast<std::int64_t>((r.from.length + 24 * KiB - 1) / (24 * KiB));
+    };
     return spec;
   }
   static KernelCall call(Op op, const FfnGroup& group) {

@@ -51,7 +51,8 @@ std::vector<std::uint32_t> skewed_accesses(std::uint64_t seed, std::uint32_t blo
 }
 
 // The most hits by trying every choice of what stays: only for tiny cases.
-std::uint64_t best_hits(const std::vector<std::uint32_t>& accesses, std::size_t at, std::vector<std::uint32_t> held, std::uint32_t capacity) {
+std::uint64_t best_hits(const std::vector<std::uint32_t>& accesses, std::size_t at, std::vector<std::uint32_t> held,
+                        std::uint32_t capacity) {
   if (at == accesses.size()) return 0;
   const std::uint32_t block = accesses[at];
   if (std::find(held.begin(), held.end(), block) != held.end()) return 1 + best_hits(accesses, at + 1, held, capacity);
