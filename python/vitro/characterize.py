@@ -59,10 +59,10 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
     if not isinstance(name, str):
         raise ConfigError(f"{path}: name: is missing (expected the name of a device)")
     figures, answers = load_figures()
-    devices = sorted({answer["device"] for answer in answers.values() if "probe" in answer or "parameter" in answer})
-    if name not in devices:
-        raise ConfigError(f'{path}: name: nothing published about "{name}" is mapped (there is {", ".join(devices)})')
-    mine = {key: answer for key, answer in answers.items() if answer["device"] == name and only in (None, answer["part"])}
+    mine = {key: answer for key, answer in answers.items() if answer["device"] == name}
+    for key, answer in own_answers(tree, {answer["part"] for answer in mine.values() if "probe" in answer}).items():
+        mine[key], figures[key] = answer, {"id": key, "value": None, "unit": answer["unit"], "source": ""}
+    mine = {key: answer for key, answer in mine.items() if only in (None, answer["part"])}
     results = run_probes([(str(path), probe, args) for answer in mine.values() for probe, args, _ in wanted(answer)], progress)
     found = {key: measured(answer, lambda probe, args: results[request_key(str(path), probe, args)]) for key, answer in mine.items()}
     answer = {"schema": "vitro.characterize/1", "device": name,
@@ -72,6 +72,20 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
         from .sensitivity import sensitivities
         answer["sensitivity"] = sensitivities(tree, str(path), mine, results, progress)
     return answer
+
+
+def own_answers(device, published):
+    """Microbenchmarks for the parts of a device that no published figure speaks of (`own:` of map.yaml)."""
+    classes = [cluster["class"] for cluster in (device.get("cpu") or {}).get("clusters") or []]
+
+    def filled(value):
+        if isinstance(value, list):
+            return [filled(item) for item in value]
+        return {"$cores": classes, "$fastest": classes[0] if classes else ""}.get(value, value) if isinstance(value, str) else value
+
+    own = _load(catalog.root() / "experiments" / "papers" / "map.yaml")["own"]
+    return {key: {**answer, "class": "unpublished", "args": {name: filled(value) for name, value in answer["args"].items()}}
+            for key, answer in own.items() if answer["part"] not in published and ("needs" not in answer or device.get(answer["needs"]))}
 
 
 def by_leaf(key, answer):
@@ -151,8 +165,8 @@ def _row(figure, answer, suffix, expected, value, status=None):
 
 
 def _status(kind, relation, expected, error):
-    if kind == "contradictory":
-        return "contradictory"
+    if kind in ("contradictory", "unpublished"):
+        return kind
     if expected is None or error is None:
         return "not modelled"
     holds = {"=": abs(error) <= WITHIN, "range": error == 0, "<": error <= BOUND_WITHIN, ">": error >= -BOUND_WITHIN}
@@ -203,9 +217,10 @@ def show(answer):
     shown = [row for row in answer["rows"] if row["simulated"] is not None]
     cells = [(row["id"], _figure(row), terminal.number(row["simulated"], 4), row["unit"],
               "–" if row["relative_error"] is None else f"{row['relative_error']:+.1%}", row["status"], row["why"]) for row in shown]
-    counts = {status: sum(row["status"] == status for row in answer["rows"]) for status in ("ok", "off", "contradictory", "not modelled")}
+    counts = {status: sum(row["status"] == status for row in answer["rows"])
+              for status in ("ok", "off", "contradictory", "not modelled", "unpublished")}
     terminal.table(f"{answer['device']}: published and simulated", ["id", ">published", ">simulated", "unit", ">error", "status", "why"],
-                   cells, caption=", ".join(f"{count} {status}" for status, count in counts.items()))
+                   cells, caption=", ".join(f"{count} {status}" for status, count in counts.items() if count))
     missing = [(row["id"], row["status"], row["why"]) for row in answer["rows"] if row["simulated"] is None]
     if missing:
         print()
@@ -222,6 +237,8 @@ def show(answer):
 def _figure(row):
     if row["relation"] == "range":
         return "{:g} to {:g}".format(*row["expected"])
+    if row["expected"] is None:
+        return "–"
     return ("" if row["relation"] == "=" else row["relation"] + " ") + terminal.number(row["expected"], 4)
 
 

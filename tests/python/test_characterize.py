@@ -138,7 +138,7 @@ def test_sensitivity_names_the_assumed_parameter_that_matters(native):
 
 
 @pytest.mark.parametrize("text, part", [
-    ("name: nobody\n", "oneplus12"),
+    ("name: nobody\n", "dram"),
     ("dram: {}\n", "name"),
     ("name: [\n", ":2:"),
     ("name: oneplus12\n", "dram"),

@@ -70,9 +70,20 @@ def test_published_figures_that_device_files_state_are_stated_right(native):
     assert {"pi2_ace2_dram", "pi2_ace2_avail_mem", "tman_op13t_ram", "tts_npu_va_limit_8g2"} <= set(seen)
 
 
-def test_a_device_with_published_facts_alone_can_be_characterised(native):
+@pytest.mark.parametrize("name", ["oneplus_ace5pro", "m2_max"])
+def test_a_device_that_nothing_was_published_about_has_microbenchmarks_of_its_own(native, name):
+    answer = native("characterize", FOLDER / f"{name}.yaml", "--json")
+    assert answer.code == 0, answer.err
+    rows = {row["id"]: row for row in answer.json["rows"]}
+    assert all(row["status"] == "unpublished" and row["expected"] is None and row["simulated"] > 0 for row in rows.values())
+    assert {"own_membw_cpu", "own_flash_rand_4kb", "own_prompt_cpu"} <= set(rows)
+    assert ("own_membw_npu" in rows) == (name == "oneplus_ace5pro")
+
+
+def test_published_facts_of_a_device_stand_beside_its_own_microbenchmarks(native):
+    answer = native("characterize", FOLDER / "oneplus_ace2.yaml", "--only", "dram", "--json")
+    assert answer.code == 0 and {row["id"] for row in answer.json["rows"]} == {"own_membw_cpu", "own_membw_npu"}
     answer = native("characterize", FOLDER / "oneplus_ace2.yaml", "--json")
-    assert answer.code == 0 and answer.json["rows"] == []
     assert {row["id"] for row in answer.json["given"]} == {"pi2_ace2_dram", "pi2_ace2_avail_mem", "pi2_ace2_ufs_version"}
 
 

@@ -65,6 +65,7 @@ struct Scene {
   Picoseconds compute = kUnit, read = kUnit;
   std::uint32_t io_depth = 4;
   std::optional<std::uint64_t> shuffle;
+  std::function<Status(const ReadRequest&)> fault;
 };
 
 struct Report {
@@ -157,6 +158,7 @@ class Bench {
     spec.shuffle = setup.shuffle;
     const Picoseconds compute = setup.compute;
     spec.price = [compute](const UnitCaps&, const KernelCall& call) { return call.op == Op::select ? Picoseconds(0) : compute; };
+    if (setup.fault) spec.read_fault = setup.fault;
     const Picoseconds read = setup.read;
     spec.read_price = [read](const ReadRequest& r) {
       return read * static_cast<std::int64_t>((r.from.length + 24 * KiB - 1) / (24 * KiB));
@@ -249,6 +251,24 @@ TEST(ClusterPipeline, a_prefill_evicts_nothing) {
   const Report report = bench.layer(0, range(16), true);
   EXPECT_EQ(report.log.find("evict"), std::string::npos);
   for (std::uint32_t neuron = 0; neuron < 4; ++neuron) EXPECT_TRUE(bench.store->cache().resident(neuron));
+}
+
+TEST(ClusterPipeline, a_read_that_fails_once_is_read_again_and_one_that_keeps_failing_ends_the_step) {
+  const Status broken{Code::io_error, "bad sector"};
+  Scene scene;
+  scene.in_dram = 0;
+  int failures = 0;
+  scene.fault = [&](const ReadRequest& r) { return r.from.offset == 3 * 24 * KiB && failures++ == 0 ? broken : Status{}; };
+  EXPECT_EQ(Bench(scene).layer(0, range(8)).stats.misses, 8u);
+  EXPECT_EQ(failures, 2) << "read again";
+  scene.fault = [&](const ReadRequest& r) { return r.from.offset == 3 * 24 * KiB ? broken : Status{}; };
+  Bench bench(scene);
+  try {
+    bench.layer(0, range(8));
+    FAIL() << "no error";
+  } catch (const RunError& error) {
+    EXPECT_STREQ(error.what(), "reading neurons (layer 0 block 3): bad sector");
+  }
 }
 
 // Whatever ends first, the same is decided: random order of equal events, random depth, cores and pipelines.
