@@ -1,7 +1,6 @@
 // LRU over the pages of one file: what an operating system's page cache decides, without its timing.
 #pragma once
-#include <cstdint>
-#include <vector>
+#include "engine/base/recency_list.hpp"
 
 namespace vitro {
 
@@ -10,27 +9,30 @@ class PageCache {
  public:
   static constexpr std::uint32_t kNone = ~0u;
 
-  PageCache(std::uint32_t pages, std::uint32_t capacity);
+  PageCache(std::uint32_t pages, std::uint32_t capacity) : list_(pages), capacity_(capacity) {
+    VITRO_CHECK(capacity > 0, "a cache without room");
+  }
 
-  bool contains(std::uint32_t page) const { return links_[page].resident; }
-  std::uint32_t size() const { return size_; }
+  bool contains(std::uint32_t page) const { return list_.contains(page); }
+  std::uint32_t size() const { return list_.size(); }
   std::uint32_t capacity() const { return capacity_; }
 
   // Marks a resident page as the most recently used one. Requires: contains(page).
-  void touch(std::uint32_t page);
+  void touch(std::uint32_t page) {
+    list_.erase(page);
+    list_.push_newest(page);
+  }
   // Makes a page resident and most recently used; returns the page that had to go, or kNone. Requires: !contains(page).
-  std::uint32_t insert(std::uint32_t page);
+  std::uint32_t insert(std::uint32_t page) {
+    std::uint32_t victim = kNone;
+    if (size() == capacity_) list_.erase(victim = list_.oldest());
+    list_.push_newest(page);
+    return victim;
+  }
 
  private:
-  struct Link {
-    std::uint32_t newer = kNone, older = kNone;
-    bool resident = false;
-  };
-  void unlink(std::uint32_t page);
-  void push_newest(std::uint32_t page);
-
-  std::vector<Link> links_;
-  std::uint32_t capacity_, size_ = 0, newest_ = kNone, oldest_ = kNone;
+  RecencyList list_;
+  std::uint32_t capacity_;
 };
 
 }  // namespace vitro

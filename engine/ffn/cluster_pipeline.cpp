@@ -186,11 +186,7 @@ void ClusterPipeline::set_active(Layer& layer, Cluster& cluster, const std::vect
     return;
   }
   VITRO_CHECK(outcomes.size() == 1 && std::holds_alternative<ActiveSet>(outcomes[0]), "a gate stage says which neurons are active");
-  auto all = std::make_shared<std::vector<std::uint32_t>>();
-  for (const IndexList& row : std::get<ActiveSet>(outcomes[0]).rows) all->insert(all->end(), row->begin(), row->end());
-  std::sort(all->begin(), all->end());
-  all->erase(std::unique(all->begin(), all->end()), all->end());
-  cluster.active = std::move(all);
+  cluster.active = united(std::get<ActiveSet>(outcomes[0]).rows);
 }
 
 // Of cluster.blocks: those with an active neuron.

@@ -11,7 +11,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/base/status.hpp"
-#include "engine/ffn/recency_list.hpp"
+#include "engine/base/recency_list.hpp"
 
 namespace vitro {
 namespace {

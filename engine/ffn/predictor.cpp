@@ -1,29 +1,12 @@
 #include "engine/ffn/predictor.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "engine/decode/lowering.hpp"
+#include "engine/ffn/cluster.hpp"
 #include "engine/kernels/variants.hpp"
 
 namespace vitro {
-namespace {
-
-// The operand whose format and layout decide which contract computes it.
-VariantId variant_for(const View& weights, VariantId wanted) {
-  return variant::supports(wanted, weights.format, weights.layout) ? wanted : variant::kFloat;
-}
-
-}  // namespace
-
-IndexList united(const std::vector<IndexList>& rows) {
-  if (rows.size() == 1) return rows.front();
-  auto all = std::make_shared<std::vector<std::uint32_t>>();
-  for (const IndexList& row : rows) all->insert(all->end(), row->begin(), row->end());
-  std::sort(all->begin(), all->end());
-  all->erase(std::unique(all->begin(), all->end()), all->end());
-  return all;
-}
 
 Predictor::Predictor(Machine& machine, const WeightStore& weights, const Residency& residency, PredictorOptions options)
     : machine_(machine),
@@ -87,26 +70,32 @@ View Predictor::buffer(const Lease& lease, std::uint32_t first_row, std::uint32_
   return view;
 }
 
+// `weights` times `x` for one group; the call that follows is made from it.
+KernelCall Predictor::product(std::int16_t layer, const FfnGroup& group, Slice share, View weights, View x, View out) const {
+  KernelCall call;
+  call.op = Op::matmul;
+  call.layer = layer;
+  call.expert = group.expert;
+  call.slice = share;
+  call.batch = group.rows;
+  call.variant = variant::supports(options_.matmul, weights.format, weights.layout) ? options_.matmul : variant::kFloat;
+  call.in = {std::move(weights), std::move(x)};
+  call.out = {std::move(out)};
+  return call;
+}
+
 Chain Predictor::hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const {
   Chain chain;
   std::uint32_t first = 0;
   for (const FfnGroup& group : groups) {
     const auto rows = static_cast<std::uint32_t>(group.rows->size());
-    KernelCall call;
-    call.op = Op::matmul;
-    call.layer = layer;
-    call.expert = group.expert;
-    call.slice = share;
-    call.batch = group.rows;
-    call.in = {residency_.view(weights_.get(Role::predictor_in, layer)), group.x};
-    call.variant = variant_for(call.in[0], options_.matmul);
-    call.out = {buffer(hidden_, first, rows, rank_)};
-    chain.push_back(call);
+    const View hidden = buffer(hidden_, first, rows, rank_);
+    chain.push_back(product(layer, group, share, residency_.view(weights_.get(Role::predictor_in, layer)), group.x, hidden));
     if (options_.relu) {
-      KernelCall relu = call;  // relu(h) * 1, in place
+      KernelCall relu = chain.back();  // relu(h) * 1, in place
       relu.op = Op::glu;
       relu.variant = variant::kFloat;
-      relu.in = {buffer(hidden_, first, rows, rank_), buffer(ones_, 0, rows, rank_)};
+      relu.in = {hidden, buffer(ones_, 0, rows, rank_)};
       relu.params = {static_cast<float>(Activation::relu)};
       chain.push_back(std::move(relu));
     }
@@ -120,21 +109,13 @@ Chain Predictor::score_calls(std::int16_t layer, const std::vector<FfnGroup>& gr
   std::uint32_t first = 0;
   for (const FfnGroup& group : groups) {
     const auto rows = static_cast<std::uint32_t>(group.rows->size());
-    KernelCall call;
-    call.op = Op::matmul;
-    call.layer = layer;
-    call.expert = group.expert;
-    call.slice = share;
-    call.batch = group.rows;
-    call.in = {residency_.view(weights_.get(Role::predictor_out, layer), group.expert < 0 ? 0 : static_cast<std::uint32_t>(group.expert)),
-               buffer(hidden_, first, rows, rank_)};
-    call.variant = variant_for(call.in[0], options_.matmul);
-    call.out = {buffer(scores_, first, rows, neurons_)};
-    chain.push_back(call);
-    KernelCall select = call;
+    const View scores = buffer(scores_, first, rows, neurons_);
+    View weights = residency_.view(weights_.get(Role::predictor_out, layer), static_cast<std::uint32_t>(std::max<int>(group.expert, 0)));
+    chain.push_back(product(layer, group, share, std::move(weights), buffer(hidden_, first, rows, rank_), scores));
+    KernelCall select = chain.back();
     select.op = Op::select;
     select.variant = variant::kFloat;
-    select.in = {buffer(scores_, first, rows, neurons_)};
+    select.in = {scores};
     select.out.clear();
     select.params = {options_.threshold, -1, static_cast<float>(SelectOf::predictor)};
     chain.push_back(std::move(select));

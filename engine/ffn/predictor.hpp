@@ -27,6 +27,7 @@ class Predictor {
   std::uint64_t seam_calls() const { return seam_calls_; }
 
  private:
+  KernelCall product(std::int16_t layer, const FfnGroup& group, Slice share, View weights, View x, View out) const;
   Chain hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const;
   Chain score_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const;
   View buffer(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t width) const;
@@ -40,8 +41,5 @@ class Predictor {
   Lease hidden_, ones_, scores_;  // [max_rows, rank] twice, [max_rows, neurons]
   std::uint64_t seam_calls_ = 0;
 };
-
-// Several rows' neurons as one ascending list without repeats.
-IndexList united(const std::vector<IndexList>& rows);
 
 }  // namespace vitro

@@ -1,4 +1,4 @@
-// A list of block numbers from the oldest to the newest, with O(1) moves.
+// Numbers of blocks or pages from the least to the most recently used, with O(1) moves.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,6 +15,7 @@ class RecencyList {
 
   bool contains(std::uint32_t block) const { return links_[block].in; }
   std::uint32_t size() const { return size_; }
+  std::uint32_t oldest() const { return oldest_; }  // Requires: size() > 0
 
   void push_newest(std::uint32_t block) {
     VITRO_CHECK(!contains(block), "a block entered a list twice");
