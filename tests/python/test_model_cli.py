@@ -1,0 +1,39 @@
+"""vitro make-model and vitro profile, as a user calls them."""
+from pathlib import Path
+
+import pytest
+
+MODEL = Path(__file__).parents[2] / "configs" / "models" / "embedded" / "stories-reglu-3m.f16.gguf"
+
+
+def test_a_model_is_made_and_its_sparsity_reported(native):
+    answer = native("make-model", "made.gguf", "--preset", "tiny", "--json")
+    assert answer.code == 0, answer.err
+    assert (native.folder / "made.gguf").stat().st_size == answer.json["bytes"]
+    assert answer.json["planted"]["active"] < 0.1 < answer.json["ffn_share"]
+    assert [layer["layer"] for layer in answer.json["reached"]] == [0, 1]
+    assert all(0.03 < layer["active"] < 0.3 for layer in answer.json["reached"])
+    again = native("make-model", "again.gguf", "--preset", "tiny", "--no-check", "--json")
+    assert "reached" not in again.json
+    assert (native.folder / "again.gguf").read_bytes() == (native.folder / "made.gguf").read_bytes(), "one seed, one model"
+
+
+@pytest.mark.parametrize("arguments, message", [(("--preset", "9b"), "tiny, 200m, 1.3b"), (("--active", "2"), "active")])
+def test_wrong_models_are_refused_and_leave_nothing(native, arguments, message):
+    answer = native("make-model", "made.gguf", *arguments)
+    assert answer.code == 2 and message in answer.err
+    assert not list(native.folder.glob("made.gguf*"))
+
+
+def test_a_profile_says_what_fires_and_orders_a_pack(native):
+    text = native.write("Once upon a time there was a little girl who loved the sea. " * 12, "text.txt")
+    answer = native("profile", MODEL, text, "-o", "fired.vtrc", "--json")
+    assert answer.code == 0, answer.err
+    layers = answer.json["layers"]
+    assert len(layers) == 4 and all(0 < layer["active"] < 1 and layer["tokens"] > 100 for layer in layers)
+    assert all(layer["hot_share"] > 0.2 for layer in layers), "a fifth of the neurons does more than a fifth of the work"
+    packed = native("pack", MODEL, "hot.vpack", "--layout", "bundles", "--order", "fired.vtrc", "--verify", "--json")
+    assert packed.code == 0, packed.err
+    assert packed.json["ordered"] and packed.json["verified"]
+    table = native("profile", MODEL, text, "-o", "fired.vtrc")
+    assert "hottest fifth" in table.out
