@@ -158,7 +158,7 @@ TEST(DramCharacterize, memory_without_a_part_has_no_twin) {
 // Of the patterns of one agent every sixth entry, and some of each mix: all of them take ten seconds.
 TEST(DramCharacterize, the_committed_efficiencies_are_what_the_derivation_gives) {
   const DramPart& part = dram_part("lpddr5_6400");
-  constexpr std::string_view kMixes[] = {"agents.5/0.3", "agents.5/1", "queued.0.375", "turns.0.05", "turns.0.5"};
+  constexpr std::string_view kMixes[] = {"agents.5/0.3", "agents.5/1", "queued.0.375", "turns.0.02", "turns.0.5"};
   FlowEfficiency::Entries committed;
   std::size_t number = 0;
   const FlowEfficiency table = derived_flow_efficiency(part.name);
