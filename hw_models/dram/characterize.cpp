@@ -13,8 +13,9 @@
 namespace vitro::hw {
 namespace {
 
-constexpr Picoseconds kWarmUp{20'000'000}, kWindow{100'000'000}, kTwinWarmUp{30'000'000}, kTwinWindow{40'000'000};
-constexpr Bytes kPlacements[] = {1024 * MiB, 992 * MiB, 928 * MiB, 864 * MiB, 800 * MiB, 736 * MiB, 672 * MiB, 608 * MiB};
+constexpr Picoseconds kWarmUp{20'000'000}, kWindow{100'000'000}, kTwinWarmUp{15'000'000}, kTwinWindow{30'000'000};
+constexpr Bytes kPlacements[kAllPlacements] = {1024 * MiB, 992 * MiB, 928 * MiB, 864 * MiB, 800 * MiB, 736 * MiB};
+constexpr std::size_t kPlacementsOfCopies = 3;
 
 struct Reference {
   const char* id;
@@ -66,14 +67,14 @@ std::vector<DramReferenceRow> dram_reference_rows() {
       agent.chunk = 32;
       agent.range = part.organisation.capacity() / 2;
     }
-    const DramProbeResult result = probe(dram, loop, {agent}, kWarmUp, 4 * kWindow);
+    const DramProbeResult result = probe(dram, loop, {agent}, kWarmUp, 2 * kWindow);
     rows.push_back({fmt::format("{}.bandwidth", reference.id), "GB/s", reference.gb_per_s, result.gb_per_s});
     rows.push_back({fmt::format("{}.latency", reference.id), "ns", reference.latency_ns, to_seconds(channels.mean_read_latency()) * 1e9});
   }
   return rows;
 }
 
-std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name) {
+std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name, std::size_t placements) {
   if (dram.find("part") == nullptr) {
     throw ConfigError("dram.part: is missing: without a part the flow model has no detailed twin (expected for example lpddr5x_8533)");
   }
@@ -82,7 +83,9 @@ std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name) {
   if (pattern == patterns.end()) throw ConfigError(fmt::format("dram: there is no access pattern \"{}\"", name));
   std::vector<DramTwinRow> rows{{"all"}};
   for (const DramAgent& agent : pattern->agents) rows.push_back({agent.name});
-  const std::size_t placements = pattern->agents.size() == 1 ? 1 : std::size(kPlacements);  // one agent has none to collide with
+  // One agent has nobody to collide with, unless it reads here and writes there.
+  const std::size_t most = pattern->agents.size() > 1 ? std::size(kPlacements) : pattern->agents[0].written > 0 ? kPlacementsOfCopies : 1;
+  placements = std::min(placements, most);
   for (const Bytes range : std::span(kPlacements).first(placements)) {
     const DramProbeResult detailed = run(dram, "detailed", pattern->agents, range), flow = run(dram, "flow", pattern->agents, range);
     const double share = 1.0 / static_cast<double>(placements);
@@ -96,13 +99,13 @@ std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name) {
   return rows;
 }
 
-std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern) {
+std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern, std::size_t placements) {
   Node dram = Node::map({});
   for (const auto& [key, value] : {std::pair("capacity", "8 GB"), {"available", "8 GB"}, {"latency", "58 ns"}}) {
     dram.set(key, Node::scalar(value));
   }
   dram.set("part", Node::scalar(std::string(part)));
-  return dram_twins(dram, pattern);
+  return dram_twins(dram, pattern, placements);
 }
 
 }  // namespace vitro::hw

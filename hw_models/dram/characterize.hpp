@@ -21,12 +21,13 @@ struct DramTwinRow {
   std::string agent;              // "all": their sum
   double detailed = 0, flow = 0;  // GB/s
 };
-// A pattern of dram_patterns() on both fidelities of a device's memory (the `dram:` block of its file), averaged over several
-// placements of the agents' data: how their banks collide is a matter of luck, and the flow model knows no addresses. The
+// A pattern of dram_patterns() on both fidelities of a device's memory (the `dram:` block of its file), averaged over at most
+// `placements` of the agents' data: how their banks collide is a matter of luck, and the flow model knows no addresses. The
 // measured bandwidth of the device is left out, since it would hide what differs. Throws ConfigError when the block names no
 // part, without which a flow model has no twin, or the pattern does not exist.
-std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view pattern);
+inline constexpr std::size_t kAllPlacements = 6;
+std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view pattern, std::size_t placements = kAllPlacements);
 // The same for a part alone.
-std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern);
+std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern, std::size_t placements = kAllPlacements);
 
 }  // namespace vitro::hw

@@ -34,11 +34,8 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
                                                           {"strided_write", &strided_write_},
                                                           {"latency_random_ns", &latency_random_ns_},
                                                           {"latency_sequential_ns", &latency_sequential_ns_}};
-  const std::tuple<std::string_view, Curve*, bool> curves[] = {{"chunk", &chunks_, true},
-                                                               {"write_chunk", &write_chunks_, true},
-                                                               {"agents", &agents_, false},
-                                                               {"turns", &turns_, false},
-                                                               {"queued", &queued_, false}};
+  const std::tuple<std::string_view, Curve*, bool> curves[] = {
+      {"chunk", &chunks_, true}, {"write_chunk", &write_chunks_, true}, {"turns", &turns_, false}, {"queued", &queued_, false}};
   for (const auto& [key, value] : entries) {
     if (value <= 0) throw ConfigError(fmt::format("{}.{}: is 0 (expected more)", name, key));
     const std::size_t dot = std::min(key.find('.'), key.size());
@@ -50,6 +47,9 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
       *scalar->second = value;
     } else if (curve != std::end(curves) && x.size() == 1) {
       std::get<1>(*curve)->emplace_back(std::get<2>(*curve) ? std::log2(x[0]) : x[0], value);
+    } else if (kind == "agents" && x.size() == 2 && x[0] >= 2) {
+      if (agents_.empty() || agents_.back().first != x[0]) agents_.push_back({x[0], {{0, 1}}});
+      agents_.back().second.emplace_back(x[1], value);
     } else if (kind == "strided" && x.size() == 2 && x[0] >= 1 && x[1] >= 1) {
       Curves& strides = power_of_two_in(static_cast<Bytes>(x[1])) > static_cast<Bytes>(x[0]) ? even_ : uneven_;
       if (strides.empty() || strides.back().first != x[0]) strides.push_back({x[0], {}});
@@ -57,14 +57,14 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
     } else {
       throw ConfigError(
           fmt::format("{}.{}: unknown (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
-                      "strided.CHUNK/STRIDE, agents.COUNT, turns.SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns)",
+                      "strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns)",
                       name, key));
     }
   }
   for (const auto& entry : curves) std::sort(std::get<1>(entry)->begin(), std::get<1>(entry)->end());
-  for (Curves* strides : {&even_, &uneven_}) {
-    std::sort(strides->begin(), strides->end());
-    for (auto& [chunk, curve] : *strides) std::sort(curve.begin(), curve.end());
+  for (Curves* curves : {&agents_, &even_, &uneven_}) {
+    std::sort(curves->begin(), curves->end());
+    for (auto& [x, curve] : *curves) std::sort(curve.begin(), curve.end());
   }
 }
 
@@ -109,26 +109,46 @@ std::optional<Picoseconds> FlowEfficiency::latency(const DramRequest& request) c
   return from_seconds(ns * 1e-9);
 }
 
-// Streams close each other's rows. One that asks for less than the largest finds more of its lines served before the others come
-// back, so agents count by their rate against the largest one's.
+double FlowEfficiency::reopened(std::span<const double> rates) {
+  double largest = 0, sum = 0, kept = 1;
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    if (rates[i] > largest) first = i;
+    largest = std::max(largest, rates[i]);
+    sum += rates[i];
+  }
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    if (i != first) kept *= 1 - rates[i] / largest;
+  }
+  return sum > 0 ? 1 - kept * largest / sum : 0;
+}
+
+// What streams keep beside one another, by their number and by how often they find a row closed: as long as few rows have to be
+// opened again, that hides behind the transfers of others. Between two numbers of the table linear.
 double FlowEfficiency::crowd(std::span<const Use> uses) const {
   if (agents_.empty()) return 1;
-  double largest = 0, sum = 0;
+  std::vector<double> rates;
   for (std::size_t i = 0; i < uses.size();) {
     double rate = 0;
     const std::size_t agent = uses[i].agent;
     for (; i < uses.size() && uses[i].agent == agent; ++i) rate += uses[i].rate * (1 - uses[i].written);
-    largest = std::max(largest, rate);
-    sum += rate;
+    if (rate > 0) rates.push_back(rate);
   }
-  return largest > 0 ? at(agents_, sum / largest) : 1;
+  if (rates.size() < 2) return 1;
+  const double share = reopened(rates), count = static_cast<double>(rates.size());
+  const auto above = std::lower_bound(agents_.begin(), agents_.end(), count, [](const auto& curve, double n) { return curve.first < n; });
+  if (above == agents_.end()) return at(agents_.back().second, share);
+  const double more = at(above->second, share);
+  if (above == agents_.begin()) return more;
+  const auto below = std::prev(above);
+  return std::lerp(at(below->second, share), more, (count - below->first) / (above->first - below->first));
 }
 
 // The time that these uses take: every byte its time on the bus; beyond that what is lost to rows that have to be opened and to
 // turning the bus around. Opening the rows of small chunks hides behind the transfers of others until the lines that wait for
 // a row fill the queues (`queued`, by the share of time for which such lines keep memory busy); what streams do to each other
 // does not hide.
-double FlowEfficiency::sustained(std::span<const Use> uses) const {
+double FlowEfficiency::sustained(std::span<const Use> uses, bool crowds) const {
   const auto own = [](const Use& use) { return (1 - use.written) / use.read + use.written / use.write; };
   double bytes = 0, written = 0, alone = 0, worst = 1;
   for (const Use& use : uses) {
@@ -140,7 +160,7 @@ double FlowEfficiency::sustained(std::span<const Use> uses) const {
   double waiting = 0;
   for (const Use& use : uses) waiting += use.rate * own(use) * std::max(0.0, own(use) - 1);
   const double queued = queued_.empty() || worst == 1 ? 1 : at(queued_, waiting / (worst - 1) / alone);
-  const double crowded = 1 / crowd(uses);
+  const double crowded = crowds ? 1 / crowd(uses) : 1;
   double time = 0;
   for (const Use& use : uses) {
     const double reads = std::max(crowded, 1 + queued * (1 / use.read - 1)), writes = 1 + queued * (1 / use.write - 1);

@@ -1,6 +1,7 @@
 // FlowEfficiency: what share of a part's sequential bandwidth its agents get, by how they use it. Derived from the detailed
 // model by derive_flow_efficiency(); the flow model turns it into a total for the mix of the moment.
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,8 +28,8 @@ class FlowEfficiency {
 
   FlowEfficiency() = default;  // everything at 1, no total of its own
   // Keys: sequential (bytes per second), sequential_write, strided_write (of what strided reads get), chunk.BYTES, write_chunk.BYTES,
-  // strided.CHUNK/STRIDE, agents.COUNT, turns.SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns. Throws ConfigError on another
-  // key; `name` is for the message.
+  // strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns. Throws
+  // ConfigError on another key; `name` is for the message.
   FlowEfficiency(const Entries& entries, const std::string& name);
 
   bool known() const { return sequential_ > 0; }
@@ -39,8 +40,13 @@ class FlowEfficiency {
   // Of a single line of 32 bytes in an idle memory, without what lies between memory and agent; nothing when the table has none.
   std::optional<Picoseconds> latency(const DramRequest& request) const;
 
-  // The total that memory sustains when its users have these proportions, bytes per second. Requires: known(), some rate > 0.
-  double sustained(std::span<const Use> uses) const;
+  // The total that memory sustains when its users have these proportions, bytes per second; without `crowds`, as if agents read
+  // from each other's rows. Requires: known(), some rate > 0.
+  double sustained(std::span<const Use> uses, bool crowds = true) const;
+  // Of streams with these rates, the share of bytes whose row has to be opened again. With low-order interleaving a stream comes
+  // back to a bank at a pace given by its rate; another one was there meanwhile with the chance that its rate has against that.
+  // So all but the largest always find the row closed, and the largest keeps the product of (1 - rate / largest).
+  static double reopened(std::span<const double> rates);
 
   const Entries& entries() const { return entries_; }
 
@@ -54,12 +60,16 @@ class FlowEfficiency {
 
   Entries entries_;
   double sequential_ = 0, sequential_write_ = 1, strided_write_ = 1, latency_random_ns_ = 0, latency_sequential_ns_ = 0;
-  Curve chunks_, write_chunks_, agents_, turns_, queued_;
+  Curve chunks_, write_chunks_, turns_, queued_;
+  Curves agents_;         // by their number, over reopened()
   Curves even_, uneven_;  // strides: multiples of a power of two beyond the chunk, and others
 };
 
-// The characterisation run: probes of the detailed model. Deterministic; some seconds.
-FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy);
+using WantedEntry = std::function<bool(std::string_view key)>;
+// The characterisation run: probes of the detailed model. Deterministic; ten seconds or so for all entries, which is what no
+// `wanted` means.
+FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy,
+                                      const WantedEntry& wanted = {});
 // What it gave for a part with mapping mop4 and per-bank refresh, as committed (efficiency_table.cpp). Requires: a known part.
 FlowEfficiency derived_flow_efficiency(std::string_view part);
 

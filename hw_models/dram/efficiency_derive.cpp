@@ -16,7 +16,8 @@ constexpr Bytes kChunks[] = {32, 64, 128, 256, 512, KiB, 2 * KiB, 4 * KiB, 8 * K
 constexpr Bytes kStridedChunks[] = {64, 256, KiB, 4 * KiB};
 constexpr Bytes kMaxStride = MiB;
 constexpr Bytes kUneven[] = {3, 5, 9, 17, 33, 65, 129, 257};  // times the chunk
-constexpr std::size_t kAgents[] = {2, 3, 4, 8, 16};
+constexpr std::size_t kAgents[] = {2, 3, 5, 8, 16};
+constexpr double kReopened[] = {0.1, 0.3, 0.6, 0.8};
 // Other places for the agents' data: with one alone the total of streams may be off by a tenth, by luck with their banks.
 constexpr Bytes kRanges[] = {1024 * MiB, 960 * MiB, 896 * MiB, 832 * MiB, 768 * MiB, 704 * MiB};
 constexpr double kWriterCaps[] = {0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 2};
@@ -26,11 +27,11 @@ constexpr Bytes kSmall = 64;
 
 class Derivation {
  public:
-  Derivation(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy)
-      : part_(part), mapping_(mapping), policy_(policy), sequential_(run({stream(0)}).gb_per_s) {}
+  Derivation(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy, const WantedEntry& wanted)
+      : part_(part), mapping_(mapping), policy_(policy), wanted_(wanted), sequential_(run({stream(0)}).gb_per_s) {}
 
   FlowEfficiency result() {
-    add("sequential", sequential_ * 1e9);
+    add("sequential", [&] { return sequential_ * 1e9; });
     patterns();
     agents();
     queued();
@@ -68,48 +69,84 @@ class Derivation {
   }
   static double total(const DramProbeResult& result) { return result.gb_per_s; }
 
-  void add(std::string key, double value) { entries_.emplace_back(std::move(key), value); }
+  bool wanted(std::string_view key) const { return !wanted_ || wanted_(key); }
+  template <class Measure>
+  void add(std::string key, Measure measure) {
+    if (wanted(key)) entries_.emplace_back(std::move(key), measure());
+  }
+
+  // Alone, of what a stream of reads gets.
+  double kept(const DramAgent& agent) const { return run({agent}).gb_per_s / sequential_; }
 
   void patterns() {
-    for (const Bytes chunk : kChunks) add(fmt::format("chunk.{}", chunk), run({stream(chunk)}).gb_per_s / sequential_);
-    const double writes = run({stream(0, 0, 1)}).gb_per_s / sequential_;
-    add("sequential_write", writes);
-    for (const Bytes chunk : kChunks) add(fmt::format("write_chunk.{}", chunk), run({stream(chunk, 0, 1)}).gb_per_s / sequential_);
-    add("strided_write", run({stream(64, 256, 1)}).gb_per_s / run({stream(64, 256)}).gb_per_s);
+    for (const Bytes chunk : kChunks) add(fmt::format("chunk.{}", chunk), [&] { return kept(stream(chunk)); });
+    add("sequential_write", [&] { return kept(stream(0, 0, 1)); });
+    for (const Bytes chunk : kChunks) add(fmt::format("write_chunk.{}", chunk), [&] { return kept(stream(chunk, 0, 1)); });
+    add("strided_write", [&] { return kept(stream(64, 256, 1)) / kept(stream(64, 256)); });
     for (const Bytes chunk : kStridedChunks) {
       const auto strided = [&](Bytes stride) {
-        add(fmt::format("strided.{}/{}", chunk, stride), run({stream(chunk, stride)}).gb_per_s / sequential_);
+        add(fmt::format("strided.{}/{}", chunk, stride), [&] { return kept(stream(chunk, stride)); });
       };
       for (Bytes stride = 2 * chunk; stride <= kMaxStride; stride *= 2) strided(stride);
       for (const Bytes times : kUneven) strided(times * chunk);
     }
   }
 
+  // One stream without a cap, the others held to a part of its rate, which says how many rows have to be opened again.
   void agents() {
-    add("agents.1", 1);
     for (const std::size_t count : kAgents) {
-      // Streams; every other one in chunks, as cores beside an NPU; all in chunks.
-      double sum = 0;
-      for (const auto& [even, odd] : {std::pair<Bytes, Bytes>{0, 0}, {0, 4 * KiB}, {16 * KiB, 16 * KiB}}) {
-        std::vector<DramAgent> agents;
-        for (std::size_t i = 0; i < count; ++i) agents.push_back(stream(i % 2 == 0 ? even : odd));
-        sum += mean(agents, total);
+      const auto key = [count](double share) { return fmt::format("agents.{}/{}", count, share); };
+      if (!wanted(key(1)) && std::none_of(std::begin(kReopened), std::end(kReopened), [&](double s) { return wanted(key(s)); })) continue;
+      std::vector<DramAgent> agents(count, stream(0));
+      std::vector<std::pair<double, double>> points{{0, 1}};  // reopened, kept
+      const auto measure = [&] {
+        std::vector<double> rates(count);
+        const double kept = mean(agents, [&](const DramProbeResult& r) {
+          for (std::size_t i = 0; i < count; ++i) rates[i] += r.agents[i].gb_per_s;
+          return r.gb_per_s / sequential_;
+        });
+        points.emplace_back(FlowEfficiency::reopened(rates), kept);
+      };
+      for (const double share : kReopened) {
+        const double small = sequential_ * share_of_others(count, share);
+        for (std::size_t i = 1; i < count; ++i) agents[i] = capped(stream(0), small);
+        measure();
       }
-      add(fmt::format("agents.{}", count), sum / 3 / sequential_);
+      std::fill(agents.begin(), agents.end(), stream(0));
+      measure();
+      for (const double share : kReopened) add(key(share), [&] { return between(points, share); });
+      add(key(1), [&] { return points.back().second; });
     }
+  }
+  // Of the total, what each of the others has when together they reopen this share.
+  static double share_of_others(std::size_t count, double reopened) {
+    double low = 0, high = 1;  // of the largest one's rate
+    for (int step = 0; step < 30; ++step) {
+      std::vector<double> rates(count, (low + high) / 2);
+      rates[0] = 1;
+      (FlowEfficiency::reopened(rates) < reopened ? low : high) = rates[1];
+    }
+    return low / (1 + low * static_cast<double>(count - 1));
+  }
+  static double between(const std::vector<std::pair<double, double>>& points, double x) {
+    const auto above = std::find_if(points.begin() + 1, points.end() - 1, [x](const auto& p) { return p.first >= x; });
+    const auto below = std::prev(above);
+    return below->second + (above->second - below->second) * (x - below->first) / (above->first - below->first);
   }
 
   // A stream, and beside it small chunks at random, held to a part of what they could take alone.
   void queued() {
     const double alone = run({stream(kSmall)}).gb_per_s;
     for (const double load : kLoads) {
-      const double lost = mean({stream(0), capped(stream(kSmall), load * alone)}, [&](const DramProbeResult& both) {
-        const double small = both.agents[1].gb_per_s, bus = both.gb_per_s / sequential_;
-        return (1 - bus) / (small / alone - small / sequential_);
+      add(fmt::format("queued.{}", load), [&] {
+        const double lost = mean({stream(0), capped(stream(kSmall), load * alone)}, [&](const DramProbeResult& both) {
+          const double small = both.agents[1].gb_per_s, bus = both.gb_per_s / sequential_;
+          return (1 - bus) / (small / alone - small / sequential_);
+        });
+        return std::clamp(lost, 0.01, 1.0);
       });
-      add(fmt::format("queued.{}", load), std::clamp(lost, 0.01, 1.0));
     }
-    add("queued.1", 1);
+    add("queued.1", [] { return 1; });
   }
 
   // A stream or chunks, and beside it a stream of writes: what is lost beyond the time that each takes alone.
@@ -117,14 +154,17 @@ class Derivation {
   void turns() {
     const double writing = run({stream(0, 0, 1)}).gb_per_s;
     std::vector<std::pair<double, double>> points{{0, 1}};  // share, kept
+    double largest = 0;
+    for (const double share : kWriteShares) largest = wanted(fmt::format("turns.{}", share)) ? share : largest;
     for (const double cap : kWriterCaps) {
+      if (points.back().first >= largest) break;
       double share = 0, kept = 0;
       for (const Bytes chunk : {Bytes{0}, 4 * KiB}) {
         const double reading = chunk == 0 ? sequential_ : run({stream(chunk)}).gb_per_s;
         const auto agents = std::vector{stream(chunk), capped(stream(0, 0, 1), cap * sequential_)};
-        share += mean(agents, [](const DramProbeResult& r) { return r.agents[1].gb_per_s / r.gb_per_s; }) / 2;
         kept += mean(agents,
                      [&](const DramProbeResult& r) {
+                       share += r.agents[1].gb_per_s / r.gb_per_s / (2 * std::size(kRanges));
                        const double lost = 1 - (r.gb_per_s - r.agents[1].gb_per_s) / reading - r.agents[1].gb_per_s / writing;
                        return 1 / (1 + lost * sequential_ / r.gb_per_s);
                      }) /
@@ -132,15 +172,12 @@ class Derivation {
       }
       points.emplace_back(share, kept);
     }
-    add("turns.0", 1);
+    add("turns.0", [] { return 1; });
     for (const double share : kWriteShares) {
-      const auto above = std::find_if(points.begin() + 1, points.end() - 1, [share](const auto& p) { return p.first >= share; });
-      const auto below = std::prev(above);
-      const double beside = below->second + (above->second - below->second) * (share - below->first) / (above->first - below->first);
-      add(fmt::format("turns.{}", share), (beside + kept_by_copies(share, writing)) / 2);
+      add(fmt::format("turns.{}", share), [&] { return (between(points, share) + kept_by_copies(share, writing)) / 2; });
     }
-    for (const double written : {0.5, 0.75}) add(fmt::format("turns.{}", written), kept_by_copies(written, writing));
-    add("turns.1", 1);
+    for (const double written : {0.5, 0.75}) add(fmt::format("turns.{}", written), [&] { return kept_by_copies(written, writing); });
+    add("turns.1", [] { return 1; });
   }
   // Requests that write this share of their bytes, far from where they read.
   double kept_by_copies(double written, double writing) const {
@@ -156,21 +193,23 @@ class Derivation {
 
   void latencies() {
     const auto latency = [](const DramProbeResult& result) { return result.agents[0].mean_latency_ns; };
-    add("latency_random_ns", mean({{.name = "chase", .chunk = 32}}, latency));
-    add("latency_sequential_ns", mean({{.name = "walk"}}, latency));
+    add("latency_random_ns", [&] { return mean({{.name = "chase", .chunk = 32}}, latency); });
+    add("latency_sequential_ns", [&] { return mean({{.name = "walk"}}, latency); });
   }
 
   const DramPart& part_;
   std::string_view mapping_;
   ControllerPolicy policy_;
+  const WantedEntry& wanted_;
   double sequential_;
   FlowEfficiency::Entries entries_;
 };
 
 }  // namespace
 
-FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy) {
-  return Derivation(part, mapping, policy).result();
+FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy,
+                                      const WantedEntry& wanted) {
+  return Derivation(part, mapping, policy, wanted).result();
 }
 
 }  // namespace vitro::hw

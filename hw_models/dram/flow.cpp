@@ -39,6 +39,7 @@ FlowDram::FlowDram(const Site& site, const Params& params)
   if (params.word("part") != "none") fabric_ = dram_part(params.word("part")).fabric(latency_);
   Port root;
   root.cap = params.bandwidth("bandwidth").value;
+  crowds_ = efficiency_.known() && root.cap >= efficiency_.sequential().value;
   ports_.push_back(std::move(root));
 }
 
@@ -123,7 +124,7 @@ double FlowDram::sustained() {
       uses_.push_back({flow.claim.share, flow.reads, flow.writes, flow.written, port});
     }
   }
-  return std::min(ports_[0].cap, efficiency_.sustained(uses_));
+  return std::min(ports_[0].cap, efficiency_.sustained(uses_, crowds_));
 }
 
 void FlowDram::reshare() {

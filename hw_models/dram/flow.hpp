@@ -56,6 +56,7 @@ class FlowDram final : public DramModel {
   Context& context_;
   FlowEfficiency efficiency_;
   Picoseconds latency_;
+  bool crowds_ = false;                // the bandwidth is the part's own: a measured one contains what streams cost one another
   std::optional<Picoseconds> fabric_;  // between the part and its agents
   Label label_;
   Track track_;

@@ -6,7 +6,10 @@
 
 #include "hw_models/dram/characterize.hpp"
 #include "hw_models/dram/probe.hpp"
+#include "hw_models/npu/probe.hpp"
 #include "hw_models/ufs/twins.hpp"
+#include "sim/characterize/bench.hpp"
+#include "sim/work.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -15,7 +18,7 @@ struct Source {
   std::string_view part, family;
   std::string (*objection)(const Node& block);  // why this block has no twins; empty: it has
   std::vector<std::string> (*cases)();
-  std::vector<CrossFidelityRow> (*rows)(const Node& block, const std::string& name);
+  std::vector<CrossFidelityRow> (*rows)(const Node& device, const std::string& name);
 };
 
 constexpr const char* kReference = "public_simulator";
@@ -32,13 +35,13 @@ std::vector<std::string> dram_cases() {
   return names;
 }
 
-std::vector<CrossFidelityRow> dram_rows(const Node& block, const std::string& name) {
+std::vector<CrossFidelityRow> dram_rows(const Node& device, const std::string& name) {
   std::vector<CrossFidelityRow> rows;
   if (name == kReference) {
     for (const hw::DramReferenceRow& row : hw::dram_reference_rows()) rows.push_back({row.id, row.unit, row.simulated, row.expected, true});
     return rows;
   }
-  const std::vector<hw::DramTwinRow> twins = hw::dram_twins(block, name);
+  const std::vector<hw::DramTwinRow> twins = hw::dram_twins(*device.find("dram"), name);
   rows.push_back({name, "GB/s", twins[0].detailed, twins[0].flow});
   // Of one agent alone the total says it all.
   for (std::size_t i = 1; i < twins.size() && twins.size() > 2; ++i) {
@@ -47,15 +50,48 @@ std::vector<CrossFidelityRow> dram_rows(const Node& block, const std::string& na
   return rows;
 }
 
-std::vector<CrossFidelityRow> ufs_rows(const Node& block, const std::string& name) {
+std::vector<CrossFidelityRow> ufs_rows(const Node& device, const std::string& name) {
   std::vector<CrossFidelityRow> rows;
-  for (const hw::StorageTwinRow& row : hw::storage_twins(block, name)) rows.push_back({row.id, row.unit, row.detailed, row.flow});
+  for (const hw::StorageTwinRow& row : hw::storage_twins(*device.find("ufs"), name))
+    rows.push_back({row.id, row.unit, row.detailed, row.flow});
+  return rows;
+}
+
+// Products of a 7B model's FFN and attention, by how many rows they multiply: a decode step, a matrix tile, a piece of a prompt.
+constexpr std::uint32_t kProductRows[] = {1, 32, 512};
+constexpr std::pair<std::uint32_t, std::uint32_t> kProductShapes[] = {{4096, 4096}, {14336, 4096}, {4096, 14336}};  // n, k
+
+std::vector<std::string> npu_cases() {
+  std::vector<std::string> names;
+  for (const std::uint32_t m : kProductRows) names.push_back(fmt::format("product_m{}", m));
+  return names;
+}
+
+std::vector<CrossFidelityRow> npu_rows(const Node& device, const std::string& name) {
+  const std::vector<std::string> names = npu_cases();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw ConfigError(fmt::format("npu: there are no products \"{}\"", name));
+  Bench bench(device);  // has the operands
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  std::vector<CrossFidelityRow> rows;
+  for (const Format format : {Format::f16, Format::q8_0, Format::q4_0}) {
+    for (const auto& [n, k] : kProductShapes) {
+      const KernelCall call =
+          product_call(bench, {.variant = "float", .format = format, .m = kProductRows[found - names.begin()], .n = n, .k = k});
+      const auto microseconds = [&](std::string_view fidelity) {
+        hw::NpuBench npu(device, fidelity);
+        return to_seconds(npu.call(WorkBuilder(npu.model(), "npu", counts).build(call))) * 1e6;
+      };
+      rows.push_back({fmt::format("{}_{}_{}x{}", name, to_string(format), n, k), "us", microseconds("detailed"), microseconds("flow")});
+    }
+  }
   return rows;
 }
 
 constexpr Source kSources[] = {
     {"dram", "lpddr", dram_objection, dram_cases, dram_rows},
     {"ufs", "ufs", [](const Node&) { return std::string(); }, hw::storage_twin_cases, ufs_rows},
+    {"npu", "hexagon", [](const Node&) { return std::string(); }, npu_cases, npu_rows},
 };
 
 // A block of our own family; another model need not have two fidelities.
@@ -86,7 +122,7 @@ std::vector<CrossFidelityRow> cross_fidelity(const Node& device, const CrossFide
   if (source == std::end(kSources)) throw ConfigError(fmt::format("cross-fidelity: \"{}\" has no twins", what.part));
   const std::string why = objection(*source, device.find(what.part));
   if (!why.empty()) throw ConfigError(fmt::format("cross-fidelity: {}: {}", what.part, why));
-  return source->rows(*device.find(what.part), what.name);
+  return source->rows(device, what.name);
 }
 
 }  // namespace vitro::sim

@@ -29,25 +29,48 @@ TEST(DramCharacterize, the_published_runs_are_met_within_five_percent) {
   for (const DramReferenceRow& row : rows) EXPECT_NEAR(row.simulated, row.expected, 0.05 * row.expected) << row.id;
 }
 
-class DramTwins : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Parts, DramTwins, testing::Values("lpddr5_6400", "lpddr5x_8533", "lpddr5x_9600", "m2_lpddr5_6400"),
+class DramParts : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Parts, DramParts, testing::Values("lpddr5_6400", "lpddr5x_8533", "lpddr5x_9600", "m2_lpddr5_6400"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Beyond 5 % (docs/dram.md): on the M2 five unequal streams, of which one without a cap bears the whole error, so that only the
-// total is held, and a copy; on LPDDR5-6400 an NPU beside a core that also writes.
-double tolerance(std::string_view part, std::string_view pattern) {
-  const bool known = (part == "m2_lpddr5_6400" && (pattern == "mixed_cores" || pattern == "copy")) ||
-                     (part == "lpddr5_6400" && pattern == "mixed_npu_kernel");
-  return known ? 0.1 : 0.05;
-}
+// The parts of the two kinds of device that we have; tests/python/test_cross_fidelity.py has the others.
+class DramTwins : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Parts, DramTwins, testing::Values("lpddr5x_9600", "m2_lpddr5_6400"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST_P(DramTwins, agree_within_five_percent) {
   for (const DramPattern& pattern : dram_patterns()) {
-    for (const DramTwinRow& row : dram_part_twins(GetParam(), pattern.name)) {
-      if (std::string_view(GetParam()) == "m2_lpddr5_6400" && pattern.name == "mixed_cores" && row.agent != "all") continue;
-      EXPECT_NEAR(row.flow, row.detailed, tolerance(GetParam(), pattern.name) * row.detailed) << pattern.name << ' ' << row.agent;
+    const std::size_t placements = pattern.agents.size() > 3 ? kAllPlacements : 3;  // few agents have less luck to average out
+    for (const DramTwinRow& row : dram_part_twins(GetParam(), pattern.name, placements)) {
+      // On the M2 an NPU without a cap of its own gets what four cores leave, and with it the whole error (docs/dram.md).
+      const bool rest = std::string_view(GetParam()) == "m2_lpddr5_6400" && pattern.name == "mixed_cores" && row.agent == "npu";
+      EXPECT_NEAR(row.flow, row.detailed, (rest ? 0.1 : 0.05) * row.detailed) << pattern.name << ' ' << row.agent;
     }
   }
+}
+
+// What several small streams cost a large one: the rates alone do not say it, their number does.
+TEST_P(DramTwins, without_the_number_of_streams_five_unequal_ones_are_off) {
+  const FlowEfficiency table = derived_flow_efficiency(GetParam());
+  FlowEfficiency::Entries pairs;
+  for (const auto& [key, value] : table.entries()) {
+    if (!key.starts_with("agents.") || key.starts_with("agents.2/")) pairs.emplace_back(key, value);
+  }
+  const FlowEfficiency without(pairs, "pairs");
+  const double small = 0.14 * table.sequential().value;
+  const std::vector<FlowEfficiency::Use> uses{
+      {4 * small, 1, 1, 0, 0}, {small, 1, 1, 0, 1}, {small, 1, 1, 0, 2}, {small, 1, 1, 0, 3}, {small, 1, 1, 0, 4}};
+  EXPECT_GT(without.sustained(uses), 1.03 * table.sustained(uses));
+  EXPECT_GT(table.sustained(uses, false), without.sustained(uses));
+}
+
+TEST(FlowEfficiency, only_the_largest_stream_finds_rows_open) {
+  EXPECT_EQ(FlowEfficiency::reopened(std::vector<double>{}), 0);
+  EXPECT_EQ(FlowEfficiency::reopened(std::vector<double>{5}), 0);
+  EXPECT_EQ(FlowEfficiency::reopened(std::vector<double>{5, 5}), 1);
+  // A quarter of the largest's: its own bytes, and a quarter of the others.
+  EXPECT_NEAR(FlowEfficiency::reopened(std::vector<double>{1, 4}), 1 - 0.75 * 4 / 5, 1e-12);
+  EXPECT_NEAR(FlowEfficiency::reopened(std::vector<double>{1, 4, 1}), 1 - 0.75 * 0.75 * 4 / 6, 1e-12);
 }
 
 double rate_of_first(FlowDram& dram, EventLoop& loop, const std::vector<DramAgent>& agents) {
@@ -55,7 +78,7 @@ double rate_of_first(FlowDram& dram, EventLoop& loop, const std::vector<DramAgen
 }
 
 // Random agents, every part: company never helps.
-TEST_P(DramTwins, a_second_agent_never_makes_the_first_one_faster) {
+TEST_P(DramParts, a_second_agent_never_makes_the_first_one_faster) {
   Rng rng(7);
   const auto draw = [&rng](const char* name) {
     constexpr Bytes kChunks[] = {0, 0, 64, 256, 1024, 4096, 16384};
@@ -83,7 +106,33 @@ TEST_P(DramTwins, a_second_agent_never_makes_the_first_one_faster) {
   }
 }
 
-TEST_P(DramTwins, latency_rises_with_load) {
+// The same law of the model that looks at banks, where company changes the order of everything: only luck with a refresh may help.
+TEST_P(DramParts, a_second_agent_never_makes_the_first_one_faster_in_detail) {
+  Rng rng(11);
+  const auto draw = [&rng](const char* name) {
+    constexpr Bytes kChunks[] = {0, 0, 64, 256, 4096};
+    DramAgent agent{.name = name, .cap = {5e9 + rng.uniform() * 80e9}, .chunk = kChunks[rng.below(std::size(kChunks))]};
+    agent.request = std::max<Bytes>(agent.chunk, 4096);
+    agent.outstanding = static_cast<std::uint32_t>(1 + rng.below(8));
+    if (rng.below(4) == 0) agent.writes = 1;
+    return agent;
+  };
+  const DramPart& part = dram_part(GetParam());
+  for (int trial = 0; trial < 6; ++trial) {
+    const DramAgent first = draw("first"), second = draw("second");
+    double rates[2];
+    for (const bool both : {false, true}) {
+      EventLoop loop;
+      DetailedDram dram({loop, "dram"}, std::make_unique<DramChannels>(loop, 1, part.timing, part.organisation, "mop4", ControllerPolicy{}),
+                        {});
+      const auto agents = both ? std::vector{first, second} : std::vector{first};
+      rates[both] = probe(dram, loop, agents, Picoseconds(3'000'000), Picoseconds(8'000'000)).agents[0].gb_per_s;
+    }
+    EXPECT_LE(rates[1], 1.01 * rates[0]) << trial;
+  }
+}
+
+TEST_P(DramParts, latency_rises_with_load) {
   double before = 0;
   for (const double load : {0.0, 0.3, 0.6, 0.8, 1.2}) {
     EventLoop loop;
@@ -106,10 +155,24 @@ TEST(DramCharacterize, memory_without_a_part_has_no_twin) {
   EXPECT_THROW(dram_part_twins("lpddr5_6400", "somersaults"), ConfigError);
 }
 
+// Of the patterns of one agent every sixth entry, and some of each mix: all of them take ten seconds.
 TEST(DramCharacterize, the_committed_efficiencies_are_what_the_derivation_gives) {
   const DramPart& part = dram_part("lpddr5_6400");
-  const auto derived = derive_flow_efficiency(part, "mop4", {}).entries(), committed = derived_flow_efficiency(part.name).entries();
+  constexpr std::string_view kMixes[] = {"agents.5/0.3", "agents.5/1", "queued.0.375", "turns.0.02", "turns.0.5"};
+  FlowEfficiency::Entries committed;
+  std::size_t number = 0;
+  const FlowEfficiency table = derived_flow_efficiency(part.name);
+  for (const auto& entry : table.entries()) {
+    const bool mix = entry.first.starts_with("agents") || entry.first.starts_with("queued") || entry.first.starts_with("turns");
+    if (mix ? std::find(std::begin(kMixes), std::end(kMixes), entry.first) != std::end(kMixes) : number++ % 6 == 0)
+      committed.push_back(entry);
+  }
+  const auto wanted = [&](std::string_view key) {
+    return std::any_of(committed.begin(), committed.end(), [key](const auto& entry) { return entry.first == key; });
+  };
+  const auto derived = derive_flow_efficiency(part, "mop4", {}, wanted).entries();
   ASSERT_EQ(derived.size(), committed.size());
+  ASSERT_GT(derived.size(), 20u);
   for (std::size_t i = 0; i < derived.size(); ++i) {
     EXPECT_EQ(derived[i].first, committed[i].first);
     EXPECT_NEAR(derived[i].second, committed[i].second, 0.002 * derived[i].second) << derived[i].first;

@@ -145,6 +145,19 @@ TEST(FlowDram, a_part_makes_small_chunks_slow_and_its_own_total_hold) {
   EXPECT_NEAR(rates[1], table.sequential().value * table.of_reads({.length = 4096, .chunk = 64}), 1e6);
 }
 
+// Three streams on a memory that is the part's own, and on one that was measured to give less.
+TEST(FlowDram, a_measured_total_contains_what_streams_cost_one_another) {
+  const auto rate = [](const char* bandwidth) {
+    Dram dram(bandwidth, "0 ns", ", part: lpddr5_6400");
+    std::array<Picoseconds, 3> ends{};
+    for (Picoseconds& end : ends) dram.move(dram.model->add_port({"a", {200e9}}), 1'000'000, &end);
+    dram.context.run();
+    return 3e6 / to_seconds(ends[2]);
+  };
+  EXPECT_NEAR(rate("48 GB/s"), 48e9, 1e6);
+  EXPECT_LT(rate("200 GB/s"), 0.95 * derived_flow_efficiency("lpddr5_6400").sequential().value);
+}
+
 TEST(FlowDram, a_device_file_may_bring_efficiencies_of_its_own) {
   const char* table =
       ", efficiency: {kind: measured, source: \"a bench\", sequential: 10e9, chunk: {64: 0.2, 256: 0.6}, sequential_write: 0.5}";

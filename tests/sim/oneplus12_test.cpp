@@ -38,9 +38,9 @@ Task<void> stream_on_npu(ComputeUnit* unit, KernelCall product, int calls) {
 }
 
 // GB/s over the middle of the run, where everybody is at work.
-double stream_bandwidth(bool cpu, bool npu, const std::string& fidelity = "flow") {
+double stream_bandwidth(bool cpu, bool npu, const std::vector<std::pair<const char*, const char*>>& changes = {}) {
   SimOptions options = oneplus12_options();
-  options.device.set_path("npu.fidelity", Node::scalar(fidelity));
+  for (const auto& [key, value] : changes) options.device.set_path(key, Node::scalar(value));
   options.phantom = true;
   options.count = stream_counts;
   Simulation simulation(options);
@@ -58,8 +58,30 @@ TEST(OnePlus12, dram_bandwidth_of_cpu_npu_and_both) {
   EXPECT_NEAR(stream_bandwidth(true, false), 43.9, 0.01 * 43.9);  // pi2_membw_cpu_only
   EXPECT_NEAR(stream_bandwidth(false, true), 56.0, 0.01 * 56.0);  // pi2_membw_npu_only
   EXPECT_NEAR(stream_bandwidth(true, true), 59.6, 0.01 * 59.6);   // pi2_membw_cpu_npu
-  EXPECT_NEAR(stream_bandwidth(false, true, "detailed"), 56.0, 0.01 * 56.0);
-  EXPECT_NEAR(stream_bandwidth(true, true, "detailed"), 59.6, 0.01 * 59.6);
+  EXPECT_NEAR(stream_bandwidth(false, true, {{"npu.fidelity", "detailed"}}), 56.0, 0.01 * 56.0);
+  EXPECT_NEAR(stream_bandwidth(true, true, {{"npu.fidelity", "detailed"}}), 59.6, 0.01 * 59.6);
+}
+
+// Each of the three comes from a limit of its own: without it the row is off by far, and the other two stay.
+TEST(OnePlus12, dram_bandwidth_without_the_port_of_the_cpu) {
+  const auto changes = {std::pair{"cpu.bandwidth", "1000 GB/s"}};
+  EXPECT_GT(stream_bandwidth(true, false, changes), 1.1 * 43.9);
+  EXPECT_NEAR(stream_bandwidth(false, true, changes), 56.0, 0.01 * 56.0);
+  EXPECT_NEAR(stream_bandwidth(true, true, changes), 59.6, 0.01 * 59.6);
+}
+
+TEST(OnePlus12, dram_bandwidth_without_what_the_npus_pipeline_loses) {
+  for (const char* fidelity : {"flow", "detailed"}) {
+    const auto changes = {std::pair{"npu.fidelity", fidelity}, {"npu.hand_over_cycles", "0"}};
+    EXPECT_GT(stream_bandwidth(false, true, changes), 1.04 * 56.0);
+    EXPECT_NEAR(stream_bandwidth(true, true, changes), 59.6, 0.01 * 59.6);
+  }
+}
+
+TEST(OnePlus12, dram_bandwidth_without_the_limit_of_memory) {
+  const auto changes = {std::pair{"dram.bandwidth", "1000 GB/s"}, {"dram.part", "none"}};
+  EXPECT_NEAR(stream_bandwidth(true, false, changes), 43.9, 0.01 * 43.9);
+  EXPECT_GT(stream_bandwidth(true, true, changes), 1.4 * 59.6);  // little less than the sum of the two
 }
 
 struct ReadLoad {
