@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hw_models/ufs/figures.hpp"
 #include "hw_models/ufs/probe.hpp"
 
@@ -11,6 +13,8 @@ namespace {
 constexpr Bytes kReadBlocks[] = {4 * KiB, 8 * KiB, 16 * KiB, 64 * KiB, 128 * KiB, 512 * KiB};
 constexpr Bytes kRanges[] = {64 * MiB, 128 * MiB, 512 * MiB, 2 * GiB};
 constexpr Bytes kWriteBlocks[] = {4 * KiB, 64 * KiB, 512 * KiB};
+// As many commands as show the steady state; large ones take many events each.
+std::uint64_t commands_counted(Bytes block) { return std::clamp<std::uint64_t>(32 * MiB / block, 150, 1000); }
 constexpr const char* kPublished = "published";
 
 struct Issuers {
@@ -63,7 +67,8 @@ std::vector<StorageTwinRow> storage_twins(const Node& storage, std::string_view 
   const auto found = std::find_if(all.begin(), all.end(), [name](const Case& c) { return c.name == name; });
   if (found == all.end()) throw ConfigError(fmt::format("ufs: there are no probes \"{}\"", name));
   const auto add = [&](Bytes range, std::uint32_t depth, const Issuers& issuers) {
-    const StorageProbe probe{found->sequential, found->write, found->block, range, depth, issuers.cores, 500, 2000};
+    const StorageProbe probe{found->sequential, found->write, found->block, range, depth, issuers.cores, 150,
+                             commands_counted(found->block)};
     rows.push_back({fmt::format("{}_range_{}mib_depth_{}_{}", name, range / MiB, depth, issuers.name), "GB/s",
                     run(detailed, probe).bytes_per_second * 1e-9, run(flow, probe).bytes_per_second * 1e-9});
   };
