@@ -13,8 +13,6 @@ namespace {
 constexpr Bytes kReadBlocks[] = {4 * KiB, 8 * KiB, 16 * KiB, 64 * KiB, 128 * KiB, 512 * KiB};
 constexpr Bytes kRanges[] = {64 * MiB, 128 * MiB, 512 * MiB, 2 * GiB};
 constexpr Bytes kWriteBlocks[] = {4 * KiB, 64 * KiB, 512 * KiB};
-// As many commands as show the steady state; large ones take many events each.
-std::uint64_t commands_counted(Bytes block) { return std::clamp<std::uint64_t>(32 * MiB / block, 150, 1000); }
 constexpr const char* kPublished = "published";
 
 struct Issuers {
@@ -27,6 +25,12 @@ struct Case {
   bool sequential, write;
   Bytes block;
 };
+
+// As many commands as show the steady state: large reads take many events each, writes have to fill the write memory.
+StorageProbe probe_of(const Case& c, Bytes range, std::uint32_t depth, const std::vector<Hertz>& cores) {
+  const std::uint64_t reads = std::clamp<std::uint64_t>(32 * MiB / c.block, 150, 1000);
+  return {c.sequential, c.write, c.block, range, depth, cores, c.write ? 500u : 150u, c.write ? 2000u : reads};
+}
 
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -67,8 +71,7 @@ std::vector<StorageTwinRow> storage_twins(const Node& storage, std::string_view 
   const auto found = std::find_if(all.begin(), all.end(), [name](const Case& c) { return c.name == name; });
   if (found == all.end()) throw ConfigError(fmt::format("ufs: there are no probes \"{}\"", name));
   const auto add = [&](Bytes range, std::uint32_t depth, const Issuers& issuers) {
-    const StorageProbe probe{found->sequential, found->write, found->block, range, depth, issuers.cores, 150,
-                             commands_counted(found->block)};
+    const StorageProbe probe = probe_of(*found, range, depth, issuers.cores);
     rows.push_back({fmt::format("{}_range_{}mib_depth_{}_{}", name, range / MiB, depth, issuers.name), "GB/s",
                     run(detailed, probe).bytes_per_second * 1e-9, run(flow, probe).bytes_per_second * 1e-9});
   };
