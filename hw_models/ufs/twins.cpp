@@ -28,8 +28,10 @@ struct Case {
 
 // As many commands as show the steady state: large reads take many events each, writes have to fill the write memory.
 StorageProbe probe_of(const Case& c, Bytes range, std::uint32_t depth, const std::vector<Hertz>& cores) {
-  const std::uint64_t reads = std::clamp<std::uint64_t>(32 * MiB / c.block, 150, 1000);
-  return {c.sequential, c.write, c.block, range, depth, cores, c.write ? 500u : 150u, c.write ? 2000u : reads};
+  const std::uint64_t reads = 32 * MiB / c.block;
+  const std::uint64_t warm_up = c.write ? 500 : std::clamp<std::uint64_t>(reads, 150, 300);
+  const std::uint64_t counted = c.write ? 1000 : std::clamp<std::uint64_t>(reads, 100, 700);
+  return {c.sequential, c.write, c.block, range, depth, cores, warm_up, counted};
 }
 
 std::vector<Case> cases() {

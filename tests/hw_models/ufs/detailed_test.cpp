@@ -68,9 +68,9 @@ TEST(DetailedUfs, writes_past_the_slc_buffer_slow_down) {
 
 TEST(DetailedUfs, collection_slows_random_writes_to_a_full_device) {
   const std::string small = "flash_capacity: 500 MB, pages_per_block: 4, slc_buffer: 0 B, overprovision: 5%, ";
-  const StorageProbe writes{false, true, 64 * KiB, 450 * MiB, 32, {kCore}, 8000, 3000};
+  const StorageProbe writes{false, true, 64 * KiB, 450 * MiB, 32, {kCore}, 6000, 2000};
   StorageBench empty(preset("ufs4_0", "detailed", small + "filled: 0%")), full(preset("ufs4_0", "detailed", small + "filled: 100%"));
-  const StorageProbe once{true, true, 64 * KiB, 425 * MiB, 32, {kCore}, 250, 3000};
+  const StorageProbe once{true, true, 64 * KiB, 425 * MiB, 32, {kCore}, 250, 2000};
   const double fresh = run(empty.model(), empty.loop(), once).bytes_per_second;
   const double worn = run(full.model(), full.loop(), writes).bytes_per_second;
   EXPECT_LT(worn, fresh * 0.6);
