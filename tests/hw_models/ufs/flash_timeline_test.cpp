@@ -41,8 +41,8 @@ TEST(FlashTimeline, dies_have_their_channel_to_themselves_when_there_are_as_many
 
 TEST(FlashTimeline, a_page_crosses_in_what_earlier_ones_left_of_the_channel) {
   FlashTimeline flash(kTwoOnOneChannel);
-  sector(flash, 1, 0);                                                 // 10 to 11 us
-  sector(flash, 2, 0);                                                 // 21 to 22 us
+  sector(flash, 1, 0);                                                // 10 to 11 us
+  sector(flash, 2, 0);                                                // 21 to 22 us
   EXPECT_EQ(flash.read(8 * kUs, 3, kStripe, kStripe) / kNs, 22'997);  // 18 to 21 and 22 to 23 us; three sectors take the link 3 ns
 }
 
