@@ -39,6 +39,7 @@ class Twin {
   double latency(bool sequential, bool write, Bytes block, const Changes& changes = {}) const {
     const double issue = to_seconds(params_->time("issue_fixed")) + params_->number("issue_cycles") / kClock.value;
     StorageProbe probe{sequential, write, block, 128 * MiB, 1};
+    if (sequential) probe.warm_up = 512, probe.commands = 2048;  // whole laps of the range for the largest blocks
     return time(probe, changes) - issue - to_seconds(params_->time("command_overhead"));
   }
 
@@ -70,24 +71,6 @@ class Twin {
 std::string microseconds(double seconds) { return fmt::format("{:.3f} us", seconds * 1e6); }
 std::string gigabytes(double bytes_per_second) { return fmt::format("{:.3f} GB/s", bytes_per_second * 1e-9); }
 
-// Fetches come in bursts, which the mean waits of the flow model do not show in full. What one more fetch under way costs is
-// chosen such that a host that always misses sees the twin's rate.
-double match_contention(const Twin& twin, const std::vector<DerivedParameter>& derived) {
-  const double fetches = twin.params().number("map_fetches");
-  if (fetches < 2) return 0;
-  const StorageProbe missing{false, false, kPageSize, 8 * GiB, 32, {kClock}};
-  Node flow = twin.changed({{"map_cache_reach", "0 B"}});
-  const double wanted = 1 / run(flow, missing).commands_per_second;
-  flow.set("fidelity", Node::scalar("flow"));
-  for (const DerivedParameter& parameter : derived) flow.set(parameter.key, Node::scalar(parameter.value));
-  double each = 0;
-  for (int round = 0; round < 4; ++round) {
-    flow.set("map_fetch_contention", Node::scalar(microseconds(each)));
-    each = std::max(0.0, each + fetches / (fetches - 1) * (wanted - 1 / run(flow, missing).commands_per_second));
-  }
-  return each;
-}
-
 }  // namespace
 
 std::vector<DerivedParameter> derive_flow_parameters(const Node& storage) {
@@ -107,7 +90,7 @@ std::vector<DerivedParameter> derive_flow_parameters(const Node& storage) {
   const double die_unit = twin.time({false, false, unit, unit, 32}, one_die);
   const double crossing = static_cast<double>(unit - kPageSize) / (die_unit - die_page);
 
-  const StorageProbe stream{true, true, large, 2 * GiB, 32, {kClock}, 1000, 3000};
+  const StorageProbe stream{true, true, large, 2 * GiB, 32, {kClock}, 1000, 1000};
   const double fast = static_cast<double>(large) / twin.time(stream, {{"slc_buffer", "10 GB"}});
   const double slow = static_cast<double>(large) / twin.time(stream, {{"slc_buffer", "0 B"}});
   const bool buffered = params.bytes("slc_buffer") > 0;
@@ -128,8 +111,6 @@ std::vector<DerivedParameter> derive_flow_parameters(const Node& storage) {
       {"write_bandwidth_sustained", gigabytes(slow), "the same without an SLC buffer"},
   };
   if (buffered) derived.push_back({"fold_bandwidth", gigabytes(twin.fold_rate()), "time to empty the SLC buffer after 1 GiB of writes"});
-  derived.push_back({"map_fetch_contention", microseconds(match_contention(twin, derived)),
-                     "4 KiB random reads with a full queue, none mapped: makes both models agree"});
   return derived;
 }
 

@@ -121,7 +121,7 @@ void DetailedUfs::look_up(std::uint32_t command) {
   if (map_.look_up(command, commands_[command].request.address)) read(command);
 }
 
-// Map pages are spread over the dies like everything else; data can wait for them, so they cross the channel first.
+// Data can wait for map pages, so they cross the channel first.
 void DetailedUfs::fetch_map(std::uint64_t segment) { read_flash({NandRead::Kind::map, segment, 0}, 1, 0); }
 
 void DetailedUfs::read_flash(NandRead read, std::uint32_t sectors, std::uint64_t order) {
@@ -133,7 +133,7 @@ void DetailedUfs::read_flash(NandRead read, std::uint32_t sectors, std::uint64_t
   operation.tag = free_reads_.back();
   free_reads_.pop_back();
   reads_[operation.tag] = read;
-  operation.die = read.kind == NandRead::Kind::map ? static_cast<std::uint32_t>(mix(read.first, {}) % nand_.spec().dies())
+  operation.die = read.kind == NandRead::Kind::map ? static_cast<std::uint32_t>(MapCache::die(read.first) % nand_.spec().dies())
                                                    : ftl_.die(ftl_.find(read.first));
   operation.sectors = sectors;
   operation.order = order;

@@ -12,7 +12,7 @@ double one_at_a_time(const Node& storage, bool sequential, Bytes block) {
 }
 
 double random_4k(const Node& storage, Bytes range, std::vector<Hertz> cores) {
-  return bandwidth(storage, {false, false, 4 * KiB, range, 32, std::move(cores), 10000, 40000});
+  return bandwidth(storage, {false, false, 4 * KiB, range, 32, std::move(cores), 5000, 20000});
 }
 
 // The worst of several cores against the big core alone.

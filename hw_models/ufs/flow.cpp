@@ -27,11 +27,10 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       issue_cycles_(params.number("issue_cycles")),
       issue_fixed_(params.time("issue_fixed")),
       latency_sequential_(params.time("latency_sequential")),
-      latency_random_(params.time("latency_random")),
       latency_write_(params.time("latency_write")),
       command_overhead_(params.time("command_overhead")),
-      map_cache_miss_(params.time("map_cache_miss")),
-      map_fetch_contention_(params.time("map_fetch_contention")),
+      beyond_flash_(params.time("latency_random") - params.time("media_time")),
+      map_beyond_flash_(params.time("map_cache_miss") - params.time("media_time")),
       link_(rate(params, "link_bandwidth")),
       write_bandwidth_(rate(params, "write_bandwidth")),
       write_sustained_(rate(params, "write_bandwidth_sustained")),
@@ -42,7 +41,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
              {whole_part(params, "queues"), whole_part(params, "queue_depth"), params.time("issuer_switch")},
              [this](std::uint32_t command) { enter(command); }),
       controller_(whole_part(params, "controller_cores")),
-      dies_({whole_part(params, "media_channels"), whole_part(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
+      flash_({whole_part(params, "media_channels"), whole_part(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
              rate(params, "media_bandwidth"), link_}),
       map_(
           params.bytes("map_cache_reach"), whole_part(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
@@ -63,7 +62,7 @@ void FlowUfs::submit(const IoRequest& request, Callback done) {
   }
   const std::uint32_t command = free_.back();
   free_.pop_back();
-  commands_[command] = {request, done, false};
+  commands_[command] = {request, done, 0};
   if (queue_.in_flight() == 0) {
     const double idle = to_seconds(context_.now() - last_end_);
     in_slc_ = std::max(0.0, in_slc_ - idle * fold_bandwidth_.value);
@@ -80,7 +79,7 @@ void FlowUfs::enter(std::uint32_t command) {
     map_.pass(request.address);
     return ready_at(command, handled + latency_sequential_);
   }
-  commands_[command].random = true;
+  commands_[command].order = ++orders_;
   random_ends_.insert(request.address + request.length);
   context_.at(handled, {device_, kHandled}, [this, command] {
     if (map_.look_up(command, commands_[command].request.address)) read(command);
@@ -88,15 +87,16 @@ void FlowUfs::enter(std::uint32_t command) {
 }
 
 void FlowUfs::fetch_map(std::uint64_t segment) {
-  const Picoseconds fetch = map_cache_miss_ + map_fetch_contention_ * (map_.active() - 1);
-  context_.at(dies_.read(context_.now(), kPageSize, fetch, true), {device_, kMapPage}, [this, segment] {
+  const Picoseconds here = flash_.read_map(context_.now(), MapCache::die(segment)) + map_beyond_flash_;
+  context_.at(here, {device_, kMapPage}, [this, segment] {
     const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);  // takes up again what waited
     context_.at(handled, {device_, kMapped}, [this, segment] { map_.arrived(segment); });
   });
 }
 
 void FlowUfs::read(std::uint32_t command) {
-  ready_at(command, dies_.read(context_.now(), commands_[command].request.length, latency_random_));
+  const auto& [request, done, order] = commands_[command];
+  ready_at(command, flash_.read(context_.now(), order, request.address, request.length) + beyond_flash_);
 }
 
 void FlowUfs::ready_at(std::uint32_t command, Picoseconds when) {
@@ -138,7 +138,7 @@ void FlowUfs::finish(std::uint32_t command) {
   direction.moved.add(direction.began, now, static_cast<double>(ended.request.length));
   if (context_.tracing()) context_.span(track_, direction.began, now, ended.request.write ? "write" : "read");
   direction.busy = false;
-  if (ended.random) random_ends_.erase(random_ends_.find(ended.request.address + ended.request.length));
+  if (ended.order > 0) random_ends_.erase(random_ends_.find(ended.request.address + ended.request.length));
   queue_.complete(ended.request.issuer);
   last_end_ = now;
   pump(direction);

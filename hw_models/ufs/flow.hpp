@@ -1,7 +1,8 @@
 // UFS at flow fidelity: closed forms whose constants are derived from the detailed twin (ufs/characterize.hpp). A command
-// costs its issuing core time, enters through the host queue, is handled by the controller, waits for map and flash, and
-// then takes its direction of the link as one transfer, which is DMA and shares the DRAM's bandwidth (PowerInfer-2 2.3.2:
-// block size, data range, core and queue effects). The host says which reads are sequential.
+// costs its issuing core time, enters through the host queue, is handled by the controller, waits for map and flash (booked
+// ahead, ufs/flash_timeline.hpp), and then takes its direction of the link as one transfer, which is DMA and shares the
+// DRAM's bandwidth (PowerInfer-2 2.3.2: block size, data range, core and queue effects). The host says which reads are
+// sequential.
 #pragma once
 #include <deque>
 #include <set>
@@ -9,7 +10,7 @@
 
 #include "hw_models/odometer.hpp"
 #include "hw_models/registry.hpp"
-#include "hw_models/ufs/busy_dies.hpp"
+#include "hw_models/ufs/flash_timeline.hpp"
 #include "hw_models/ufs/host_queue.hpp"
 #include "hw_models/ufs/map_fetcher.hpp"
 #include "hw_models/ufs/servers.hpp"
@@ -33,7 +34,7 @@ class FlowUfs final : public StorageModel {
   struct Command {
     IoRequest request;
     Callback done;
-    bool random = false;  // pays for flash itself
+    std::uint64_t order = 0;  // of random reads, which pay for flash themselves: that of their entry; 0: of any other
   };
   // One direction of the link, which is full duplex; commands go in the order in which they get ready.
   struct Direction {
@@ -58,14 +59,15 @@ class FlowUfs final : public StorageModel {
   Track track_;
   StorageLimits limits_;
   double issue_cycles_;
-  Picoseconds issue_fixed_, latency_sequential_, latency_random_, latency_write_;
-  Picoseconds command_overhead_, map_cache_miss_, map_fetch_contention_;
+  Picoseconds issue_fixed_, latency_sequential_, latency_write_, command_overhead_;
+  Picoseconds beyond_flash_, map_beyond_flash_;  // of the latency of a random read and of a map fetch alone, what dies do not spend
   BytesPerSecond link_, write_bandwidth_, write_sustained_, fold_bandwidth_;
   double slc_buffer_, write_memory_;
   HostQueue queue_;
   Servers controller_;
-  BusyDies dies_;
+  FlashTimeline flash_;
   MapFetcher map_;
+  std::uint64_t orders_ = 0;
   std::multiset<std::uint64_t> random_ends_;  // where the random reads in flight end
 
   std::vector<Command> commands_;

@@ -4,6 +4,7 @@
 #include <list>
 #include <unordered_map>
 
+#include "engine/base/rng.hpp"
 #include "engine/base/units.hpp"
 
 namespace vitro::hw {
@@ -12,6 +13,9 @@ namespace vitro::hw {
 class MapCache {
  public:
   static constexpr Bytes kSegment = 4 * MiB;
+
+  // The die that holds a segment's map page, modulo their number: map pages are spread over them like everything else.
+  static std::uint64_t die(std::uint64_t segment) { return mix(segment, {}); }
 
   explicit MapCache(Bytes reach) : capacity_(reach / kSegment) {}
 

@@ -28,7 +28,6 @@ constexpr ParamSpec kFlow[] = {
     {"latency_random", Dimension::time, "", ""},
     {"latency_write", Dimension::time, "20 us", "into the device's write memory, order of magnitude"},
     {"map_cache_miss", Dimension::time, "", ""},      // one fetch alone
-    {"map_fetch_contention", Dimension::time, "0 us", "fetches that do not slow each other"},  // for each other fetch under way
     {"media_time", Dimension::time, "0 us", "flash that is never the bottleneck of random reads"},  // a die's, for 4 KiB
     {"media_bandwidth", Dimension::bandwidth, "1000 GB/s", "flash that is never the bottleneck of random reads"},  // a channel's
     {"media_channels", Dimension::none, "2", "channels of the detailed model"},

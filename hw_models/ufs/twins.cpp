@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hw_models/ufs/figures.hpp"
 #include "hw_models/ufs/probe.hpp"
 
@@ -23,6 +25,14 @@ struct Case {
   bool sequential, write;
   Bytes block;
 };
+
+// As many commands as show the steady state: large reads take many events each, writes have to fill the write memory.
+StorageProbe probe_of(const Case& c, Bytes range, std::uint32_t depth, const std::vector<Hertz>& cores) {
+  const std::uint64_t reads = 32 * MiB / c.block;
+  const std::uint64_t warm_up = c.write ? 500 : std::clamp<std::uint64_t>(reads, 150, 300);
+  const std::uint64_t counted = c.write ? 1000 : std::clamp<std::uint64_t>(reads, 100, 700);
+  return {c.sequential, c.write, c.block, range, depth, cores, warm_up, counted};
+}
 
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -63,7 +73,7 @@ std::vector<StorageTwinRow> storage_twins(const Node& storage, std::string_view 
   const auto found = std::find_if(all.begin(), all.end(), [name](const Case& c) { return c.name == name; });
   if (found == all.end()) throw ConfigError(fmt::format("ufs: there are no probes \"{}\"", name));
   const auto add = [&](Bytes range, std::uint32_t depth, const Issuers& issuers) {
-    const StorageProbe probe{found->sequential, found->write, found->block, range, depth, issuers.cores, 500, 2000};
+    const StorageProbe probe = probe_of(*found, range, depth, issuers.cores);
     rows.push_back({fmt::format("{}_range_{}mib_depth_{}_{}", name, range / MiB, depth, issuers.name), "GB/s",
                     run(detailed, probe).bytes_per_second * 1e-9, run(flow, probe).bytes_per_second * 1e-9});
   };

@@ -11,7 +11,7 @@ namespace {
 constexpr Hertz kCore{3e9};
 
 StorageProbe reads(bool sequential, Bytes block, Bytes range, std::uint32_t depth) {
-  return {sequential, false, block, range, depth, {kCore}, 500, 4000};
+  return {sequential, false, block, range, depth, {kCore}, 250, 2000};
 }
 
 double rate(const StorageProbe& probe, const std::string& changes = "", const std::string& name = "ufs4_0") {
@@ -67,10 +67,10 @@ TEST(DetailedUfs, writes_past_the_slc_buffer_slow_down) {
 }
 
 TEST(DetailedUfs, collection_slows_random_writes_to_a_full_device) {
-  const std::string small = "flash_capacity: 2 GB, pages_per_block: 16, slc_buffer: 0 B, overprovision: 5%, ";
-  const StorageProbe writes{false, true, 64 * KiB, 1800 * MiB, 32, {kCore}, 60000, 20000};
+  const std::string small = "flash_capacity: 500 MB, pages_per_block: 4, slc_buffer: 0 B, overprovision: 5%, ";
+  const StorageProbe writes{false, true, 64 * KiB, 450 * MiB, 32, {kCore}, 6000, 2000};
   StorageBench empty(preset("ufs4_0", "detailed", small + "filled: 0%")), full(preset("ufs4_0", "detailed", small + "filled: 100%"));
-  const StorageProbe once{true, true, 64 * KiB, 1700 * MiB, 32, {kCore}, 1000, 20000};
+  const StorageProbe once{true, true, 64 * KiB, 425 * MiB, 32, {kCore}, 250, 2000};
   const double fresh = run(empty.model(), empty.loop(), once).bytes_per_second;
   const double worn = run(full.model(), full.loop(), writes).bytes_per_second;
   EXPECT_LT(worn, fresh * 0.6);
