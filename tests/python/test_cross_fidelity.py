@@ -44,6 +44,11 @@ def test_memory_without_a_part_is_named(native):
     assert "dram.part" in answer.json["without_twin"][0]["why"]
 
 
+def test_a_share_of_nothing_is_compared_as_it_is():
+    nothing = {"part": "ufs", "id": "loss", "unit": "", "detailed": 0.0, "other": 0.0}
+    assert cross_fidelity._twin(nothing)["ok"] and not cross_fidelity._twin(nothing | {"other": 0.2})["ok"]
+
+
 def test_a_difference_beyond_five_percent_is_off():
     assert not cross_fidelity._twin({"part": "dram", "id": "a", "unit": "GB/s", "detailed": 100, "other": 106})["ok"]
     assert cross_fidelity._reference({"part": "dram", "id": "a", "unit": "ns", "detailed": 96, "other": 100})["ok"]
