@@ -147,7 +147,7 @@ TEST(Bundles, a_down_in_blocks_is_quantised_anew_within_a_step) {
     f.model.matrices = format;
     const PackedModel packed = f.packed({.tiled = {}, .bundles = BundleOptions{}});
     const Gguf gguf = f.gguf();
-    const Weight& w = packed.store(FileId{}).get(Role::ffn_bundle, 1);
+    const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 1);
     EXPECT_EQ(w.format, format);
     expect_near(f, packed, gguf, steps);
     const auto gate = tensor_bytes(gguf, w, Role::ffn_gate);
@@ -161,7 +161,7 @@ TEST(Bundles, small_groups_of_columns_give_the_same_bytes) {
   f.model.matrices = Format::q8_0;
   const PackedModel packed = f.packed({.bundles = BundleOptions{}});
   const Gguf gguf = f.gguf();
-  const Weight& w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
+  const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
   const auto source = [&](Role role) { return gguf.find_tensor(tensor_name(role, 0, false)); };
   const auto written = [&](Bytes memory) {
     OutputFile file(f.folder / "bundles");
@@ -187,7 +187,7 @@ TEST(Bundles, k_quants_become_q8_0_and_mixed_formats_the_widest) {
   const ScratchFolder folder;
   const Gguf gguf = Gguf::open(embedded("stories-reglu-3m.q4_k_s.gguf"));
   const PackedModel packed = pack(gguf, {.bundles = BundleOptions{}}, folder.str());
-  const Weight& w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
+  const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
   EXPECT_EQ(w.format, Format::q8_0);
   const std::vector<float> gate = tensor_values(gguf, w, Role::ffn_gate);
   const std::vector<float> row = values_of(w.format, row_at(packed, w, 0, 3, w.bundles().gate));
