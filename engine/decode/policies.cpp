@@ -65,12 +65,11 @@ void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine,
                    const WeightStore& weights, const PolicyLimits& limits) {
   const ClusterConfig& clusters = engine.clusters;
   ClusterFfnOptions options;
-  options.units = select_units(machine, engine);
-  options.pipeline.units = options.units;
+  options.pipeline.units = select_units(machine, engine);
   options.pipeline.kind = clusters.pipeline == "none"     ? PipelineKind::none
                           : clusters.pipeline == "matrix" ? PipelineKind::matrix
                                                           : PipelineKind::cluster;
-  const ComputeUnit* io_core = clusters.io_core.empty() ? options.units.back() : unit_named(machine, clusters.io_core);
+  const ComputeUnit* io_core = clusters.io_core.empty() ? options.pipeline.units.back() : unit_named(machine, clusters.io_core);
   options.pipeline.io_core = io_core->caps().id;
   options.pipeline.io_depth = clusters.io_depth;
   options.cluster_neurons = clusters.neurons;
@@ -90,7 +89,7 @@ void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine,
   auto residency = std::make_unique<ClusterResidency>(machine, weights, std::move(store), io_core->caps().id, predicts);
   std::unique_ptr<Predictor> predictor;
   if (predicts) {
-    PredictorOptions predictor_options{options.units, options.max_rows, engine.matmul, config.predictor_threshold, true};
+    PredictorOptions predictor_options{options.pipeline.units, options.max_rows, engine.matmul, config.predictor_threshold, true};
     predictor = std::make_unique<Predictor>(machine, weights, *residency, std::move(predictor_options));
   }
   auto ffn = std::make_unique<ClusterFfn>(machine, residency->store(), std::move(predictor), std::move(options));

@@ -39,7 +39,8 @@ ClusterFfn::ClusterFfn(Machine& machine, NeuronStore& store, std::unique_ptr<Pre
   for (Lease* buffer : {&gate_, &up_, &hidden_}) lease(4 * rows * store_.neurons(), *buffer);
   const Bytes clusters = store_.neurons() / options_.cluster_neurons + store_.neurons() / store_.staging_blocks() * 2 + 2;
   lease(4 * rows * width *
-            std::min<Bytes>(clusters, most_partials(options_.partials, options_.max_rows, store_.layout().width, options_.units.size())),
+            std::min<Bytes>(clusters,
+                            most_partials(options_.partials, options_.max_rows, store_.layout().width, options_.pipeline.units.size())),
         partials_);
 }
 
@@ -183,7 +184,7 @@ Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
 // Columns are shared out: each unit adds all partial sums of its own, group by group.
 Task<void> ClusterFfn::reduce(const Step* step) {
   TaskScope scope(machine_.executor);
-  const std::size_t units = options_.units.size();
+  const std::size_t units = options_.pipeline.units.size();
   for (std::size_t u = 0; u < units; ++u) {
     const Slice share = share_of(store_.layout().width, kTileRows, u, units);
     if (share.count == 0) continue;
@@ -202,7 +203,7 @@ Task<void> ClusterFfn::reduce(const Step* step) {
     }
     ++seam_calls_;
     machine_.clock.charge(PolicyWork::submit, 1);
-    scope.spawn(run_chain(options_.units[u], std::move(chain)));
+    scope.spawn(run_chain(options_.pipeline.units[u], std::move(chain)));
   }
   co_await scope.join();
 }

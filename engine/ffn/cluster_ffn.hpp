@@ -10,7 +10,6 @@
 namespace vitro {
 
 struct ClusterFfnOptions {
-  std::vector<ComputeUnit*> units;
   ClusterPipeline::Options pipeline;
   std::uint32_t cluster_neurons = 64;
   // From this many rows on every neuron is computed: nearly all fire for some row (section 7.2.2: 99.99 % at 128).

@@ -294,7 +294,6 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);
-  m.def("load_yaml", [](const std::string& path) { return load_yaml(path).to_json(); }, py::arg("path"));
   m.def("characterize_probe", &characterize_probe, py::arg("device"), py::arg("probe"), py::arg("args"), free_gil);
   m.def("cross_fidelity_plan", &cross_fidelity_plan, py::arg("device"), free_gil);
   m.def("cross_fidelity", &cross_fidelity, py::arg("device"), py::arg("part"), py::arg("name"), free_gil);

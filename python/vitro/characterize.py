@@ -54,7 +54,7 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
     if only is not None and only not in PARTS:
         raise ConfigError(f'--only: "{only}" is not known (expected one of: {", ".join(PARTS)})')
     path = Path(api.existing(device))
-    tree = _native.call("load_yaml", str(path))  # with what it includes
+    tree = _native.call("load_device", str(path))  # with what it includes; paths of plug-ins absolute
     name = tree.get("name") if isinstance(tree, dict) else None
     if not isinstance(name, str):
         raise ConfigError(f"{path}: name: is missing (expected the name of a device)")

@@ -13,7 +13,7 @@ GEMM = {"unit": "mid", "variant": "int8", "format": "q4_0", "m": 64, "n": 4096, 
 
 
 def load(name):
-    return _native.call("load_yaml", str(FOLDER / f"{name}.yaml"))
+    return _native.call("load_device", str(FOLDER / f"{name}.yaml"))
 
 
 def probe(tree, name, args):

@@ -1,0 +1,186 @@
+// What the tests of clusters share: a machine without hardware, a store of neurons that never existed, and times by hand.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/base/rng.hpp"
+#include "engine/ffn/cluster_pipeline.hpp"
+#include "engine/ffn/cluster_plan.hpp"
+#include "engine/machine/activity.hpp"
+#include "engine/machine/virtual_machine.hpp"
+
+namespace vitro {
+
+constexpr Picoseconds kUnit{1000};
+
+// A neuron's gate is not zero when `fires` says so.
+class Gate final : public Function {
+ public:
+  Outcome execute(const KernelCall& call) override {
+    if (call.op != Op::select) return {};
+    ActiveSet active;
+    for (std::size_t row = 0; row < call.batch->size(); ++row) {
+      auto ids = std::make_shared<std::vector<std::uint32_t>>();
+      for (const std::uint32_t neuron : *call.rows) {
+        if (fires(neuron)) ids->push_back(neuron);
+      }
+      active.rows.push_back(std::move(ids));
+    }
+    return active;
+  }
+  std::function<bool(std::uint32_t)> fires = [](std::uint32_t) { return true; };
+};
+
+class Spans final : public TraceSink {
+ public:
+  bool enabled() const override { return true; }
+  TrackId track(std::string_view group, std::string_view) override {
+    storage_.push_back(group == "storage");
+    return TrackId(storage_.size() - 1);
+  }
+  void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view, std::string_view) override {
+    (storage_[static_cast<std::size_t>(track)] ? reads : calls).add(begin, end);
+  }
+  void counter(TrackId, Picoseconds, double) override {}
+  void decision(std::string_view kind, std::string_view what, std::string_view where) override {
+    log += std::string(kind) + " " + std::string(what) + " " + std::string(where) + "\n";
+  }
+  Picoseconds overlap() const { return reads.intersected(calls).total(); }
+
+  IntervalSet reads, calls;
+  std::string log;
+
+ private:
+  std::vector<bool> storage_;
+};
+
+struct Scene {
+  std::uint32_t neurons = 8, width = 4096, layers = 1, units = 4;
+  double in_dram = 0.5;
+  Bytes staging = 16 * 24 * KiB;
+  bool two_phases = false;
+  std::uint32_t cluster_neurons = 1;
+  PipelineKind kind = PipelineKind::cluster;
+  Picoseconds compute = kUnit, read = kUnit;
+  std::uint32_t io_depth = 4;
+  std::optional<std::uint64_t> shuffle;
+  std::function<Status(const ReadRequest&)> fault;
+};
+
+struct Report {
+  Picoseconds took{0}, overlap{0};
+  PipelineStats stats;
+  std::uint64_t bytes_read = 0;
+  std::string log;
+  std::vector<std::vector<std::uint32_t>> active;  // of each cluster, in cluster order
+};
+
+class Bench {
+ public:
+  explicit Bench(const Scene& setup) : setup_(setup), machine_(spec(setup), gate, spans) {
+    const FileId file = machine_.machine().storage.open_phantom(GiB).value_or_throw();
+    const BundleLayout layout = bundle_layout(Format::f16, setup.neurons, setup.width, setup.two_phases);
+    std::vector<Weight> weights;
+    for (std::uint32_t layer = 0; layer < setup.layers; ++layer) {
+      Weight weight;
+      weight.name = "ffn" + std::to_string(layer);
+      weight.role = Role::ffn_bundle;
+      weight.layer = static_cast<std::int16_t>(layer);
+      weight.rows = setup.neurons, weight.columns = setup.width;
+      weight.format = Format::f16;
+      weight.extent = {file, layer * layout.bytes(), layout.bytes()};
+      weights.push_back(std::move(weight));
+    }
+    weights_ = WeightStore(std::move(weights));
+    NeuronStoreOptions options;
+    options.two_phases = setup.two_phases;
+    options.ffn_in_dram = setup.in_dram;
+    options.staging = setup.staging;
+    store.emplace(machine_.machine(), weights_, options);
+    machine_.run(store->load(UnitId(setup.units)));
+    ClusterPipeline::Options pipeline_options;
+    pipeline_options.kind = setup.kind;
+    pipeline_options.units = machine_.machine().units;
+    pipeline_options.units.pop_back();
+    pipeline_options.io_core = UnitId(setup.units);
+    pipeline_options.io_depth = setup.io_depth;
+    pipeline.emplace(machine_.machine(), *store, pipeline_options);
+    spans.reads = spans.calls = {};
+    spans.log.clear();
+  }
+
+  Report layer(std::int16_t layer, std::vector<std::uint32_t> neurons, bool every_neuron = false) {
+    FfnGroup group;
+    group.rows = std::make_shared<const std::vector<SeqPos>>(1);
+    const IndexList predicted = std::make_shared<const std::vector<std::uint32_t>>(std::move(neurons));
+    ClusterPlanOptions plan;
+    plan.cluster_neurons = setup_.cluster_neurons;
+    std::vector<Cluster> clusters = plan_clusters(*store, layer, {{&group, predicted}}, plan);
+    ClusterCalls calls;
+    calls.gate = [&](const Cluster& cluster) {
+      Chain chain{call(Op::matmul, group)};
+      if (!every_neuron) {
+        chain.push_back(call(Op::select, group));
+        chain.back().rows = cluster.neurons;
+      }
+      return chain;
+    };
+    calls.rest = [&](const Cluster&) { return Chain{call(Op::accumulate, group)}; };
+    const Picoseconds began = machine_.machine().clock.now();
+    const std::uint64_t read = machine_.machine().storage.totals().bytes_read;
+    machine_.run(pipeline->run(&clusters, std::move(calls), every_neuron));
+    Report report;
+    report.took = machine_.machine().clock.now() - began;
+    report.overlap = spans.overlap();
+    report.stats = pipeline->stats();
+    report.bytes_read = machine_.machine().storage.totals().bytes_read - read;
+    report.log = spans.log;
+    for (const Cluster& cluster : clusters) report.active.push_back(*cluster.active);
+    return report;
+  }
+
+  Gate gate;
+  Spans spans;
+  std::optional<NeuronStore> store;
+  std::optional<ClusterPipeline> pipeline;
+
+ private:
+  static VirtualMachineSpec spec(const Scene& setup) {
+    VirtualMachineSpec spec;
+    for (std::uint32_t i = 0; i <= setup.units; ++i) {
+      UnitCaps caps;
+      caps.id = UnitId(i);
+      caps.name = "cpu" + std::to_string(i);
+      spec.units.push_back(caps);
+    }
+    spec.phantom = true;
+    spec.shuffle = setup.shuffle;
+    const Picoseconds compute = setup.compute;
+    spec.price = [compute](const UnitCaps&, const KernelCall& call) { return call.op == Op::select ? Picoseconds(0) : compute; };
+    if (setup.fault) spec.read_fault = setup.fault;
+    const Picoseconds read = setup.read;
+    spec.read_price = [read](const ReadRequest& r) {
+      return read * static_cast<std::int64_t>((r.from.length + 24 * KiB - 1) / (24 * KiB));
+    };
+    return spec;
+  }
+  static KernelCall call(Op op, const FfnGroup& group) {
+    KernelCall call;
+    call.op = op;
+    call.batch = group.rows;
+    return call;
+  }
+
+  Scene setup_;
+  VirtualMachine machine_;
+  WeightStore weights_;
+};
+
+inline std::vector<std::uint32_t> range(std::uint32_t n) {
+  std::vector<std::uint32_t> out(n);
+  for (std::uint32_t i = 0; i < n; ++i) out[i] = i;
+  return out;
+}
+
+}  // namespace vitro
