@@ -28,6 +28,22 @@ struct ClusterConfig {
   bool predictors = true;  // those of the model, if it has any; else every gate is computed
 };
 
+// `engine.hybrid:` of the neuron-cluster policy: an accelerator beside the cores (PowerInfer-2, section 4.1).
+struct HybridConfig {
+  // What it takes when a step has up to `batch` rows.
+  struct Split {
+    std::uint32_t batch = 1;
+    double hot = 0;        // share of each FFN's neurons that it computes densely: the first ones of the file, the hottest
+    double attention = 0;  // share of the heads, and of the rows of their projections
+    double head = 0;       // share of the vocabulary
+  };
+  std::string unit;               // "npu"; empty: cores alone
+  std::vector<Split> splits;      // by ascending batch; a larger step has the last one's
+  std::uint32_t cluster = 512;    // neurons of a hot cluster, the unit of the hot region
+  std::optional<double> in_dram;  // share of all FFN bytes that hot clusters may take; none: what the splits ask for
+  bool prefill = true;            // whole prefills on the accelerator (section 4.1.1)
+};
+
 struct EngineConfig {
   std::string policy = "dense";
   std::vector<std::string> units;  // names; empty: `threads` fastest cores
@@ -42,6 +58,7 @@ struct EngineConfig {
   std::uint32_t prefill_chunk = 128;
   Bytes read_ahead = 0;  // of the mmap policy
   ClusterConfig clusters;
+  HybridConfig hybrid;
   FunctionKind function = FunctionKind::compute;
   std::string record, replay;  // recordings to write, to read
   bool numerics() const { return function == FunctionKind::compute; }

@@ -66,6 +66,34 @@ ClusterConfig read_clusters(Reader reader) {
   return clusters;
 }
 
+HybridConfig read_hybrid(Reader reader) {
+  HybridConfig hybrid;
+  hybrid.unit = reader.text("unit");
+  hybrid.cluster = static_cast<std::uint32_t>(reader.integer("cluster", 1, 1 << 20, hybrid.cluster));
+  if (reader.has("in_dram")) hybrid.in_dram = reader.quantity("in_dram", Dimension::ratio);
+  hybrid.prefill = reader.boolean("prefill", hybrid.prefill);
+  for (const Node& node : reader.list("splits")) {
+    Reader split(node, reader.name_of("splits"));
+    HybridConfig::Split next;
+    next.batch = static_cast<std::uint32_t>(split.integer("batch", 1, 1024));
+    if (!hybrid.splits.empty() && next.batch <= hybrid.splits.back().batch) split.fail("batch", "does not ascend");
+    const auto share = [&split](const char* key) {
+      const double value = split.quantity(key, Dimension::ratio, 0);
+      if (value < 0 || value > 1) split.fail(key, "is not a share (expected 0% to 100%)");
+      return value;
+    };
+    next.hot = share("hot");
+    next.attention = share("attention");
+    next.head = share("head");
+    split.ignore("why");
+    split.finish();
+    hybrid.splits.push_back(next);
+  }
+  if (hybrid.splits.empty()) reader.fail("splits", "is empty (expected entries such as {batch: 1, hot: 25%})");
+  reader.finish();
+  return hybrid;
+}
+
 EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   EngineConfig engine;
   engine.policy = reader.text("policy", "dense");
@@ -96,6 +124,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     reader.fail("layout", fmt::format("does not go with engine.policy: {}", engine.policy));
   }
   if (std::optional<Reader> clusters = reader.optional_child("clusters")) engine.clusters = read_clusters(std::move(*clusters));
+  if (std::optional<Reader> hybrid = reader.optional_child("hybrid")) engine.hybrid = read_hybrid(std::move(*hybrid));
   const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
   engine.record = reader.text("record", "");

@@ -15,6 +15,8 @@ Chain bind(const GraphSpec& spec, const Bindings& bindings) {
     fill(call.in);
     fill(call.out);
     if (bindings.batch) call.batch = bindings.batch;
+    if (bindings.layer >= 0 && call.layer >= 0) call.layer = bindings.layer;
+    if (bindings.expert >= 0) call.expert = bindings.expert;
   }
   return chain;
 }

@@ -43,6 +43,8 @@ struct GraphSpec {
 struct Bindings {
   std::vector<View> views;
   Batch batch;  // null: the batch of the spec's calls
+  // Where in the model this launch is, for a graph that serves every layer. -1: as the spec's calls say.
+  std::int16_t layer = -1, expert = -1;
 };
 
 struct LaunchRequest {
