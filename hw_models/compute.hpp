@@ -17,18 +17,19 @@ struct KernelPrice {
 
 // One kernel call in numbers.
 struct Work {
-  std::uint16_t kernel = 0;       // KernelPrice::id
-  std::uint32_t rows = 1;         // batch rows; matrix units pad them to whole tiles
-  std::uint32_t columns = 0;      // of a product's output (the slice of it); 0: no product
-  std::uint32_t depth = 0;        // what a product sums over
-  Bytes read_bytes = 0;           // from DRAM
-  Bytes weight_bytes = 0;         // of these, the first operand of a product
-  Bytes written_bytes = 0;        // to DRAM
-  Bytes recent_read_bytes = 0;    // of those read, activations that a call before this one has just written
-  Bytes recent_written_bytes = 0; // of those written, activations that the next calls read
-  Bytes tcm_bytes = 0;            // read from and written to the unit's own memory
-  std::uint64_t macs = 0;         // multiply-adds on weights and KV
-  std::uint64_t elementwise = 0;  // other arithmetic, scalar operations
+  std::uint16_t kernel = 0;        // KernelPrice::id
+  std::uint32_t rows = 1;          // batch rows; matrix units pad them to whole tiles
+  std::uint32_t columns = 0;       // of a product's output (the slice of it); 0: no product
+  std::uint32_t depth = 0;         // what a product sums over
+  bool transposed = false;         // of a product: the first operand's rows are what is summed over
+  Bytes read_bytes = 0;            // from DRAM
+  Bytes weight_bytes = 0;          // of these, the first operand of a product
+  Bytes written_bytes = 0;         // to DRAM
+  Bytes recent_read_bytes = 0;     // of those read, activations that a call before this one has just written
+  Bytes recent_written_bytes = 0;  // of those written, activations that the next calls read
+  Bytes tcm_bytes = 0;             // read from and written to the unit's own memory
+  std::uint64_t macs = 0;          // multiply-adds on weights and KV
+  std::uint64_t elementwise = 0;   // other arithmetic, scalar operations
   std::uint64_t lookups = 0, conversions = 0;
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
   std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values

@@ -30,7 +30,7 @@ Bytes weight_bytes(const GraphSpec& spec) {
   std::set<std::pair<std::uint64_t, Bytes>> seen;
   Bytes sum = 0;
   for (const KernelCall& call : spec.calls) {
-    if (call.op != Op::matmul) continue;
+    if (call.op != Op::matmul && call.op != Op::accumulate) continue;
     const View& weights = call.in[0];
     if (!weights.memory || seen.insert({weights.memory.id(), weights.offset}).second) {
       sum += weights.shape[0] * row_bytes(weights.format, weights.shape[1]);

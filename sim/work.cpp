@@ -88,6 +88,14 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
       work.weight_bytes = work.columns * row_bytes(weights.format, work.depth);
     }
   }
+  if (call.op == Op::accumulate) {
+    const View& weights = call.in[0];
+    work.columns = weights.shape[1];
+    work.depth =
+        call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
+    work.transposed = true;
+    work.weight_bytes = work.depth * row_bytes(weights.format, weights.shape[1]);
+  }
   if (call.op == Op::attention) work.sequence_rows = rows_per_sequence(call.batch);
   work.read_bytes = dram_bytes(counts.read);
   work.written_bytes = dram_bytes(counts.written);

@@ -18,26 +18,26 @@ CallBuilder::CallBuilder(const OperatorGraph& graph, const ModelConfig& config, 
                          const Buffers& buffers, const KvCache& kv, CallOptions options)
     : graph_(graph), config_(config), weights_(weights), residency_(residency), buffers_(buffers), kv_(kv), options_(options) {}
 
-UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, std::size_t units) const {
-  UnitQueues queues(units);
-  for (std::size_t unit = 0; unit < units; ++unit) {
+UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const Shares& shares) const {
+  UnitQueues queues(shares.size());
+  for (std::size_t unit = 0; unit < shares.size(); ++unit) {
     Site site{unit, &phase, &step, nullptr};
     bool own_work = unit == 0;  // a unit without a slice of its own need not replicate anything
     for (const OperatorGroup& group : phase.groups) {
       own_work = own_work || ((group.split == Split::rows || group.split == Split::kv_heads) &&
-                              share_of(group.extent, group.grain, unit, units).count > 0);
+                              share_of(group.extent, group.grain, unit, shares).count > 0);
     }
     if (!own_work) continue;
     for (const OperatorGroup& group : phase.groups) {
       if (group.rows == RowSet::sampled && step.sampled->empty()) continue;
       if (!step.choose && graph_[group.operators.front()].op == Op::sample) continue;
       if (group.rows != RowSet::routed) {
-        append_group(group, site, units, queues[unit]);
+        append_group(group, site, shares, queues[unit]);
         continue;
       }
       for (const ExpertPlan::Group& expert : step.experts.groups) {
         site.expert = &expert;
-        append_group(group, site, units, queues[unit]);
+        append_group(group, site, shares, queues[unit]);
       }
       site.expert = nullptr;
     }
@@ -45,7 +45,7 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, std::
   return queues;
 }
 
-void CallBuilder::append_group(const OperatorGroup& group, const Site& site, std::size_t units, std::vector<WorkItem>& queue) const {
+void CallBuilder::append_group(const OperatorGroup& group, const Site& site, const Shares& shares, std::vector<WorkItem>& queue) const {
   switch (group.split) {
     case Split::single:
       if (site.unit == 0) append_slices(group, site, {}, queue);
@@ -54,7 +54,7 @@ void CallBuilder::append_group(const OperatorGroup& group, const Site& site, std
       return append_slices(group, site, {}, queue);
     case Split::rows:
     case Split::kv_heads: {
-      const Slice share = share_of(group.extent, group.grain, site.unit, units);
+      const Slice share = share_of(group.extent, group.grain, site.unit, shares);
       if (share.count > 0) append_slices(group, site, share, queue);
     }
   }

@@ -29,8 +29,8 @@ class CallBuilder {
   CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,
               const Buffers& buffers, const KvCache& kv, CallOptions options);
 
-  // The work of a phase, per unit.
-  UnitQueues build(const Phase& phase, const StepContext& step, std::size_t units) const;
+  // The work of a phase, per unit, by their shares of it.
+  UnitQueues build(const Phase& phase, const StepContext& step, const Shares& shares) const;
 
  private:
   struct Site {  // where in the model and on which unit a call is made
@@ -39,7 +39,7 @@ class CallBuilder {
     const StepContext* step = nullptr;
     const ExpertPlan::Group* expert = nullptr;
   };
-  void append_group(const OperatorGroup& group, const Site& site, std::size_t units, std::vector<WorkItem>& queue) const;
+  void append_group(const OperatorGroup& group, const Site& site, const Shares& shares, std::vector<WorkItem>& queue) const;
   void append_slices(const OperatorGroup& group, const Site& site, Slice share, std::vector<WorkItem>& queue) const;
   void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
   std::uint32_t slice_step(const OperatorGroup& group) const;

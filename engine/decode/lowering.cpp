@@ -1,7 +1,9 @@
 #include "engine/decode/lowering.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numeric>
 
 #include "engine/base/check.hpp"
 
@@ -133,12 +135,23 @@ std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, 
   return Lowering(graph, config, units).run();
 }
 
-Slice share_of(std::uint32_t extent, std::uint32_t grain, std::size_t unit, std::size_t units) {
+Slice share_of(std::uint32_t extent, std::uint32_t grain, std::size_t unit, const Shares& shares) {
   const std::uint32_t grains = (extent + grain - 1) / grain;
-  const auto n = static_cast<std::uint32_t>(units), u = static_cast<std::uint32_t>(unit);
-  const std::uint32_t base = grains / n, extra = grains % n;
-  const std::uint32_t first = u * base + std::min(u, extra), count = base + (u < extra ? 1 : 0);
-  const std::uint32_t begin = std::min(first * grain, extent), end = std::min((first + count) * grain, extent);
+  const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+  std::vector<std::uint32_t> whole(shares.size());
+  std::vector<std::pair<double, std::size_t>> short_of;  // by how much, negated: the furthest come first
+  std::uint32_t left = grains;
+  for (std::size_t u = 0; u < shares.size(); ++u) {
+    const double exact = grains * shares[u] / total;
+    whole[u] = std::min(static_cast<std::uint32_t>(exact + 1e-9), left);
+    left -= whole[u];
+    if (shares[u] > 0) short_of.emplace_back(std::round((whole[u] - exact) * 1e6), u);
+  }
+  std::sort(short_of.begin(), short_of.end());
+  for (std::size_t i = 0; left > 0; i = (i + 1) % short_of.size(), --left) ++whole[short_of[i].second];
+  std::uint32_t first = 0;
+  for (std::size_t u = 0; u < unit; ++u) first += whole[u];
+  const std::uint32_t begin = std::min(first * grain, extent), end = std::min((first + whole[unit]) * grain, extent);
   return {begin, end - begin};
 }
 

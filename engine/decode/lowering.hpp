@@ -20,7 +20,7 @@ struct OperatorGroup {
 struct Phase {
   std::int16_t layer = -1;
   BlockKind block{};
-  bool routed = false;  // waits for the router's choice
+  bool routed = false;     // waits for the router's choice
   bool whole_ffn = false;  // its one operator belongs to the FfnBlock
   std::vector<OperatorGroup> groups;
 };
@@ -28,8 +28,15 @@ struct Phase {
 // `units`: with a single unit nothing has to be joined but for outcomes that decide what runs next (the router's).
 std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units);
 
-// The share of [0, extent) that falls to `unit` of `units`, in whole grains, as even as grains allow; earlier units
-// take the remainder, so the first one always has work.
-Slice share_of(std::uint32_t extent, std::uint32_t grain, std::size_t unit, std::size_t units);
+// How much of a phase falls to each unit, in any unit of measure.
+using Shares = std::vector<double>;
+
+// The part of [0, extent) that falls to `unit`: whole grains, in the order of the units, as near to its share as grains allow;
+// what is left over goes to those that are furthest below theirs, earlier units first. Requires: some share is above 0.
+Slice share_of(std::uint32_t extent, std::uint32_t grain, std::size_t unit, const Shares& shares);
+// The same with equal shares: earlier units take the remainder, so the first one always has work.
+inline Slice share_of(std::uint32_t extent, std::uint32_t grain, std::size_t unit, std::size_t units) {
+  return share_of(extent, grain, unit, Shares(units, 1.0));
+}
 
 }  // namespace vitro

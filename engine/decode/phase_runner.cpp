@@ -39,7 +39,7 @@ Task<void> PhaseRunner::work(std::vector<WorkItem>* queue, std::size_t index, Co
     }
     ++seam_calls_;
     machine_.clock.charge(PolicyWork::submit, 1);
-    RunResult result = co_await unit->run(std::move(chain));
+    RunResult result = co_await graphs_.run(unit, std::move(chain));
     result.status.or_throw();
     std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(*outcomes));
     for (std::size_t item = begin; item < end; ++item) residency_.done(index, item);

@@ -1,12 +1,13 @@
 // Runs one phase: the queues of all units side by side, each item behind the weights that it needs.
 #pragma once
+#include "engine/decode/graph_cache.hpp"
 #include "engine/decode/residency.hpp"
 
 namespace vitro {
 
 class PhaseRunner {
  public:
-  PhaseRunner(Machine& machine, Residency& residency) : machine_(machine), residency_(residency) {}
+  PhaseRunner(Machine& machine, Residency& residency, GraphCache& graphs) : machine_(machine), residency_(residency), graphs_(graphs) {}
 
   // queues[i] runs on units[i]. Returns the outcomes of all calls that had one: by unit, then in queue order.
   // Throws the first error of any unit after all have ended.
@@ -20,6 +21,7 @@ class PhaseRunner {
 
   Machine& machine_;
   Residency& residency_;
+  GraphCache& graphs_;
   std::uint64_t seam_calls_ = 0;
 };
 

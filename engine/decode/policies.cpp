@@ -54,11 +54,11 @@ Bytes kv_bytes(const ModelConfig& config, const EngineConfig& engine, std::uint3
   return round_up(tokens, engine.kv_block_tokens) * config.layers * 2 * config.kv_width() * element;
 }
 
-ComputeUnit* unit_named(const Machine& machine, const std::string& name) {
+ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key) {
   for (ComputeUnit* unit : machine.units) {
     if (unit->caps().name == name) return unit;
   }
-  throw ConfigError(fmt::format("engine.clusters.io_core: there is no \"{}\" on this machine", name));
+  throw ConfigError(fmt::format("{}: there is no \"{}\" on this machine", key, name));
 }
 
 void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& config,
@@ -69,7 +69,8 @@ void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine,
   options.pipeline.kind = clusters.pipeline == "none"     ? PipelineKind::none
                           : clusters.pipeline == "matrix" ? PipelineKind::matrix
                                                           : PipelineKind::cluster;
-  const ComputeUnit* io_core = clusters.io_core.empty() ? options.pipeline.units.back() : unit_named(machine, clusters.io_core);
+  const ComputeUnit* io_core =
+      clusters.io_core.empty() ? options.pipeline.units.back() : unit_named(machine, clusters.io_core, "engine.clusters.io_core");
   options.pipeline.io_core = io_core->caps().id;
   options.pipeline.io_depth = clusters.io_depth;
   options.cluster_neurons = clusters.neurons;
@@ -92,7 +93,26 @@ void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine,
     PredictorOptions predictor_options{options.pipeline.units, options.max_rows, engine.matmul, config.predictor_threshold, true};
     predictor = std::make_unique<Predictor>(machine, weights, *residency, std::move(predictor_options));
   }
-  auto ffn = std::make_unique<ClusterFfn>(machine, residency->store(), std::move(predictor), std::move(options));
+  std::unique_ptr<HotRegion> hot;
+  if (const HybridConfig& hybrid = engine.hybrid; !hybrid.unit.empty()) {
+    ComputeUnit* unit = unit_named(machine, hybrid.unit, "engine.hybrid.unit");
+    // Two requests under way, so that the next one is there when one ends.
+    if (hybrid.prefill) options.pipeline.dense_units = {unit, unit};
+    HotRegionOptions hot_options;
+    hot_options.unit = unit;
+    for (const HybridConfig::Split& split : hybrid.splits) hot_options.splits.push_back({split.batch, split.hot});
+    hot_options.cluster_neurons = hybrid.cluster;
+    hot_options.in_dram = hybrid.in_dram;
+    hot_options.max_rows = std::min(options.max_rows, options.dense_rows * std::max(config.experts_used, 1u));
+    hot_options.io_core = options.pipeline.io_core;
+    hot_options.io_depth = clusters.io_depth;
+    hot_options.matmul = engine.matmul;
+    hot_options.activation = config.activation;
+    hot = std::make_unique<HotRegion>(machine, *policy.graphs, residency->store(), std::move(hot_options));
+  }
+  options.dense_neurons = engine.hybrid.unit.empty() ? options.cluster_neurons : engine.hybrid.cluster;
+  auto ffn =
+      std::make_unique<ClusterFfn>(machine, *policy.graphs, residency->store(), std::move(predictor), std::move(hot), std::move(options));
   residency->counts(*ffn);
   policy.residency = std::move(residency);
   policy.ffn = std::move(ffn);
@@ -111,13 +131,16 @@ const std::vector<PolicyInfo>& policies() {
 Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& config,
                    const WeightStore& weights, const PolicyLimits& limits) {
   Policy policy;
+  policy.graphs = std::make_unique<GraphCache>(machine);
   Result<Lease> runtime = machine.memory.lease(runtime_bytes(config, weights), Placement::dram, Region::runtime);
   if (!runtime.ok()) throw ConfigError("memory.budget: " + runtime.status().message);
   policy.runtime = std::move(runtime).value();
 
   if ((engine.policy == "dense" || engine.policy == "mmap") && weights.find(Role::ffn_bundle, 0) != nullptr) {
-    throw ConfigError(fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
-                                  "or tiled)", engine.policy));
+    throw ConfigError(
+        fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
+                    "or tiled)",
+                    engine.policy));
   }
   if (engine.policy == "dense") {
     if (memory.ffn_in_dram.value_or(1) < 1) {
@@ -137,6 +160,13 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
 
   TransformerOptions options;
   options.units = select_units(machine, engine);
+  if (const HybridConfig& hybrid = engine.hybrid; !hybrid.unit.empty()) {
+    options.accelerator.unit = unit_named(machine, hybrid.unit, "engine.hybrid.unit");
+    options.units.push_back(options.accelerator.unit);
+    for (const HybridConfig::Split& split : hybrid.splits)
+      options.accelerator.splits.push_back({split.batch, split.attention, split.hot, split.head});
+    if (hybrid.prefill) options.accelerator.splits.push_back({~0u, 1, 1, hybrid.splits.back().head});
+  }
   options.matmul = engine.matmul;
   options.kv_format = engine.kv_format;
   options.kv_block_tokens = engine.kv_block_tokens;
@@ -145,7 +175,8 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   options.max_tokens = limits.max_tokens;
   options.max_position = limits.max_position;
   options.report_active = !engine.record.empty();
-  policy.transformer = std::make_unique<Transformer>(machine, config, weights, *policy.residency, policy.ffn.get(), std::move(options));
+  policy.transformer =
+      std::make_unique<Transformer>(machine, config, weights, *policy.residency, *policy.graphs, policy.ffn.get(), std::move(options));
   return policy;
 }
 

@@ -25,15 +25,24 @@ BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& opti
   return limits;
 }
 
-void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<Phase>& phases, const std::vector<ComputeUnit*>& units) {
+void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<Phase>& phases, const TransformerOptions& options) {
   if (!trace.enabled()) return;
-  for (const Phase& phase : phases) {
-    for (const OperatorGroup& group : phase.groups) {
-      if (group.split != Split::rows && group.split != Split::kv_heads) continue;
-      for (std::size_t u = 0; u < units.size(); ++u) {
-        const Slice share = share_of(group.extent, group.grain, u, units.size());
-        trace.decision("split", fmt::format("{} {}+{}", graph[group.operators.front()].name, share.first, share.count),
-                       units[u]->caps().name);
+  std::vector<std::uint32_t> rows{1};
+  if (options.accelerator.unit != nullptr) {
+    rows.clear();
+    for (const Accelerator::Split& split : options.accelerator.splits) rows.push_back(split.rows);
+  }
+  for (const std::uint32_t up_to : rows) {
+    const std::string when = rows.size() == 1 ? "" : fmt::format(", up to {} rows", up_to);
+    for (const Phase& phase : phases) {
+      const Shares shares = options.accelerator.shares(options.units.size(), phase.block, up_to);
+      for (const OperatorGroup& group : phase.groups) {
+        if (group.split != Split::rows && group.split != Split::kv_heads) continue;
+        for (std::size_t u = 0; u < shares.size(); ++u) {
+          const Slice share = share_of(group.extent, group.grain, u, shares);
+          trace.decision("split", fmt::format("{} {}+{}{}", graph[group.operators.front()].name, share.first, share.count, when),
+                         options.units[u]->caps().name);
+        }
       }
     }
   }
@@ -41,8 +50,8 @@ void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<
 
 }  // namespace
 
-Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, FfnBlock* ffn,
-                         TransformerOptions options)
+Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, GraphCache& graphs,
+                         FfnBlock* ffn, TransformerOptions options)
     : machine_(machine),
       config_(config),
       options_(std::move(options)),
@@ -53,8 +62,8 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens),
       buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_), options_.units.size()),
       builder_(graph_, config_, weights, residency, buffers_, kv_, {options_.matmul, options_.report_active}),
-      runner_(machine, residency) {
-  log_splits(machine_.trace, graph_, phases_, options_.units);
+      runner_(machine, residency, graphs) {
+  log_splits(machine_.trace, graph_, phases_, options_);
 }
 
 Task<void> Transformer::extend(const StepInput* input) {
@@ -143,6 +152,12 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
   co_await ffn_->run(phase->layer, std::move(groups));
 }
 
+// What the FFN of a layer needs beside its input can come while the attention before it runs.
+void Transformer::prepare_ffn(std::int16_t layer, const StepContext& context) {
+  if (ffn_ == nullptr || layer >= static_cast<std::int16_t>(config_.layers)) return;
+  ffn_->prepare(layer, static_cast<std::uint32_t>(context.rows->size()));
+}
+
 Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
   co_await extend(&input);
@@ -160,16 +175,33 @@ Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   write_operands(input, context);
 
   std::vector<std::int32_t> tokens;
+  std::exception_ptr error;
+  try {
+    tokens = co_await run_phases(&context);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (ffn_ != nullptr) co_await ffn_->settle();
+  if (error) std::rethrow_exception(error);
+  co_return tokens;
+}
+
+Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
+  std::vector<std::int32_t> tokens;
+  prepare_ffn(0, *context);
   for (const Phase& phase : phases_) {
     if (phase.whole_ffn) {
-      co_await run_ffn(&phase, &context);
+      prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
+      co_await run_ffn(&phase, context);
       continue;
     }
-    UnitQueues queues = builder_.build(phase, context, options_.units.size());
+    const Shares shares =
+        options_.accelerator.shares(options_.units.size(), phase.block, static_cast<std::uint32_t>(context->rows->size()));
+    UnitQueues queues = builder_.build(phase, *context, shares);
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, 1);
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), options_.units);
-    take_routing(outcomes, context);
+    take_routing(outcomes, *context);
     for (const Outcome& outcome : outcomes) {
       if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;
     }

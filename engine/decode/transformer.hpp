@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "engine/decode/accelerator.hpp"
 #include "engine/decode/call_builder.hpp"
 #include "engine/decode/ffn_block.hpp"
 #include "engine/decode/phase_runner.hpp"
@@ -10,7 +11,8 @@
 namespace vitro {
 
 struct TransformerOptions {
-  std::vector<ComputeUnit*> units;
+  std::vector<ComputeUnit*> units;  // cores, then the accelerator if there is one
+  Accelerator accelerator;
   VariantId matmul;
   Format kv_format = Format::f32;
   std::uint32_t kv_block_tokens = 16;
@@ -35,8 +37,8 @@ class Transformer {
  public:
   // Leases activations and KV address space. Throws ConfigError when the budget is too small. `ffn`: what carries out the
   // FFNs; null: the phases do, operator by operator.
-  Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, FfnBlock* ffn,
-              TransformerOptions options);
+  Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, GraphCache& graphs,
+              FfnBlock* ffn, TransformerOptions options);
 
   KvCache& kv() { return kv_; }
   const OperatorGraph& graph() const { return graph_; }
@@ -50,6 +52,8 @@ class Transformer {
   std::uint64_t seam_calls() const { return runner_.seam_calls() + (ffn_ != nullptr ? ffn_->seam_calls() : 0); }
 
  private:
+  Task<std::vector<std::int32_t>> run_phases(StepContext* context);
+  void prepare_ffn(std::int16_t layer, const StepContext& context);
   Task<void> extend(const StepInput* input);
   void write_operands(const StepInput& input, const StepContext& context);
   Task<void> run_ffn(const Phase* phase, const StepContext* context);

@@ -33,13 +33,14 @@ std::unique_ptr<Function> make_function(const Experiment& experiment) {
   return nullptr;
 }
 
-// Names of the units that the machine has to have: those that compute, and the I/O core if it is another.
+// Names of the units that the machine has to have: those that compute, the I/O core if it is another, the accelerator.
 std::vector<std::string> units_of(const EngineConfig& engine) {
   std::vector<std::string> units = engine.units;
-  const std::string& io_core = engine.clusters.io_core;
-  if (io_core.empty()) return units;
+  if (engine.clusters.io_core.empty() && engine.hybrid.unit.empty()) return units;
   for (std::uint32_t i = 0; units.size() < engine.threads && engine.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
-  if (std::find(units.begin(), units.end(), io_core) == units.end()) units.push_back(io_core);
+  for (const std::string& other : {engine.clusters.io_core, engine.hybrid.unit}) {
+    if (!other.empty() && std::find(units.begin(), units.end(), other) == units.end()) units.push_back(other);
+  }
   return units;
 }
 

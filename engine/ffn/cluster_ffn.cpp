@@ -9,11 +9,6 @@
 namespace vitro {
 namespace {
 
-// At least one per unit, so that clusters which add to the one before them still run side by side.
-std::uint32_t most_partials(Bytes room, std::uint32_t rows, std::uint32_t width, std::size_t units) {
-  return static_cast<std::uint32_t>(std::max<Bytes>(room / (Bytes{4} * rows * width), units));
-}
-
 Task<void> run_chain(ComputeUnit* unit, Chain chain) {
   const RunResult result = co_await unit->run(std::move(chain));
   result.status.or_throw();
@@ -21,12 +16,14 @@ Task<void> run_chain(ComputeUnit* unit, Chain chain) {
 
 }  // namespace
 
-ClusterFfn::ClusterFfn(Machine& machine, NeuronStore& store, std::unique_ptr<Predictor> predictor, ClusterFfnOptions options)
+ClusterFfn::ClusterFfn(Machine& machine, GraphCache& graphs, NeuronStore& store, std::unique_ptr<Predictor> predictor,
+                       std::unique_ptr<HotRegion> hot, ClusterFfnOptions options)
     : machine_(machine),
       store_(store),
       predictor_(std::move(predictor)),
+      hot_(std::move(hot)),
       options_(std::move(options)),
-      pipeline_(machine, store, options_.pipeline) {
+      pipeline_(machine, graphs, store, options_.pipeline) {
   const Bytes rows = options_.max_rows, width = store_.layout().width;
   auto all = std::make_shared<std::vector<std::uint32_t>>(store_.neurons());
   std::iota(all->begin(), all->end(), 0u);
@@ -38,52 +35,109 @@ ClusterFfn::ClusterFfn(Machine& machine, NeuronStore& store, std::unique_ptr<Pre
   };
   for (Lease* buffer : {&gate_, &up_, &hidden_}) lease(4 * rows * store_.neurons(), *buffer);
   const Bytes clusters = store_.neurons() / options_.cluster_neurons + store_.neurons() / store_.staging_blocks() * 2 + 2;
-  lease(4 * rows * width *
-            std::min<Bytes>(clusters,
-                            most_partials(options_.partials, options_.max_rows, store_.layout().width, options_.pipeline.units.size())),
-        partials_);
+  // At least one per unit, so that clusters which add to the one before them still run side by side, and the accelerator's.
+  const Bytes least = options_.pipeline.units.size() + (hot_ ? 1 : 0), sum = 4 * rows * width;
+  lease(sum * std::min(clusters + (hot_ ? 1 : 0), std::max(options_.partials / sum, least)), partials_);
+}
+
+// A prefill needs every neuron, whatever x is: reading can begin. Other steps have hot neurons to look after.
+void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows) {
+  if (store_.experts() > 1) return;  // which ones is not known yet
+  if (!dense(rows, 1)) {
+    if (hot_) hot_->prepare(layer, -1, rows);
+    return;
+  }
+  if (options_.pipeline.kind != PipelineKind::cluster) return;
+  auto step = std::make_unique<Step>();
+  step->layer = layer;
+  step->every_neuron = true;
+  step->groups.emplace_back();
+  plan(*step, {all_neurons_}, rows);
+  pipeline_.read_ahead(&step->clusters);
+  ahead_[layer] = std::move(step);
+}
+
+Task<void> ClusterFfn::settle() {
+  co_await pipeline_.settle();
+  ahead_.clear();
+  if (hot_) co_await hot_->settle();
+}
+
+void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::uint32_t rows) {
+  machine_.clock.charge(PolicyWork::plan_step, 1);
+  std::vector<PlannedGroup> planned;
+  for (std::size_t g = 0; g < step.groups.size(); ++g) planned.push_back({&step.groups[g], neurons[g]});
+  ClusterPlanOptions options;
+  options.cluster_neurons = step.every_neuron ? options_.dense_neurons : options_.cluster_neurons;
+  options.partials = most_partials(rows) - (hot_ ? 1 : 0);
+  step.clusters = plan_clusters(store_, step.layer, planned, options);
+}
+
+// Of each group those that the units compute: predicted, or all behind the hot ones.
+Task<std::vector<IndexList>> ClusterFfn::cold_neurons(const Step* step) {
+  if (predictor_ && !step->every_neuron) co_return co_await predictor_->predict(step->layer, &step->groups, step->hot);
+  std::vector<IndexList> neurons;
+  for (const std::uint32_t hot : step->hot) {
+    neurons.push_back(hot == 0 ? all_neurons_
+                               : std::make_shared<const std::vector<std::uint32_t>>(all_neurons_->begin() + hot, all_neurons_->end()));
+  }
+  co_return neurons;
+}
+
+// What the accelerator takes of each group. For experts this is the first moment at which they are known.
+void ClusterFfn::choose_hot(Step& step) {
+  step.hot.assign(step.groups.size(), 0);
+  if (!hot_ || step.every_neuron) return;
+  for (std::size_t g = 0; g < step.groups.size(); ++g) {
+    const FfnGroup& group = step.groups[g];
+    if (group.expert >= 0) hot_->prepare(step.layer, group.expert, static_cast<std::uint32_t>(group.rows->size()));
+  }
+  for (std::size_t g = 0; g < step.groups.size(); ++g) step.hot[g] = hot_->neurons(step.layer, step.groups[g].expert);
 }
 
 Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
-  Step step;
-  step.layer = layer;
-  step.groups = std::move(groups);
+  auto step = std::make_unique<Step>();
+  const auto ahead = ahead_.find(layer);
+  const bool read_ahead = ahead != ahead_.end();
+  if (read_ahead) {
+    step = std::move(ahead->second);
+    ahead_.erase(ahead);
+  }
+  step->layer = layer;
+  step->groups = std::move(groups);
   std::uint32_t rows = 0;
-  for (const FfnGroup& group : step.groups) {
-    step.first_row.push_back(rows);
+  for (const FfnGroup& group : step->groups) {
+    step->first_row.push_back(rows);
     rows += static_cast<std::uint32_t>(group.rows->size());
   }
   VITRO_CHECK(rows <= options_.max_rows, "a step beyond its limits");
-  step.every_neuron = rows >= options_.dense_rows * step.groups.size();
-  std::vector<PlannedGroup> planned;
-  for (const FfnGroup& group : step.groups) planned.push_back({&group, all_neurons_});
-  if (predictor_ && !step.every_neuron) {
-    const std::vector<IndexList> predicted = co_await predictor_->predict(layer, &step.groups);
-    for (std::size_t g = 0; g < planned.size(); ++g) planned[g].neurons = predicted[g];
-  }
-  machine_.clock.charge(PolicyWork::plan_step, 1);
-  ClusterPlanOptions plan;
-  plan.cluster_neurons = options_.cluster_neurons;
-  plan.partials = static_cast<std::uint32_t>(partials_.size() / (Bytes{4} * rows * store_.layout().width));
-  step.clusters = plan_clusters(store_, layer, planned, plan);
-  place_partials(step);
+  step->every_neuron = dense(rows, step->groups.size());
+  step->partials = most_partials(rows);
+  choose_hot(*step);
 
-  ClusterCalls calls;
-  calls.gate = [this, &step](const Cluster& cluster) { return gate_calls(step, cluster); };
-  calls.rest = [this, &step](const Cluster& cluster) { return rest_calls(step, cluster); };
-  co_await pipeline_.run(&step.clusters, std::move(calls), step.every_neuron);
-  co_await reduce(&step);
+  TaskScope scope(machine_.executor);
+  for (std::uint32_t g = 0; g < step->groups.size(); ++g) {
+    if (step->hot[g] > 0) scope.spawn(hot_->run(layer, &step->groups[g], step->first_row[g], partial(*step, g, 0)));
+  }
+  scope.spawn(run_cold(step.get(), rows, read_ahead));
+  co_await scope.join();
+  co_await reduce(step.get());
 }
 
-void ClusterFfn::place_partials(Step& step) const {
-  step.partial_count.assign(step.groups.size(), 0);
-  for (const Cluster& cluster : step.clusters) step.partial_count[cluster.group] = cluster.partial + 1;
-  Bytes at = 0;
-  for (std::size_t g = 0; g < step.groups.size(); ++g) {
-    step.partials.push_back(at);
-    at += Bytes{4} * step.partial_count[g] * step.groups[g].rows->size() * store_.layout().width;
+Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
+  if (!planned) {
+    const std::vector<IndexList> neurons = co_await cold_neurons(step);
+    plan(*step, neurons, rows);
   }
-  VITRO_CHECK(at <= partials_.size(), "more partial sums than there is room for");
+  ClusterCalls calls;
+  calls.gate = [this, step](const Cluster& cluster) { return gate_calls(*step, cluster); };
+  calls.rest = [this, step](const Cluster& cluster) { return rest_calls(*step, cluster); };
+  co_await pipeline_.run(&step->clusters, std::move(calls), step->every_neuron);
+}
+
+// As many partial sums as each group of a step with so many rows may have.
+std::uint32_t ClusterFfn::most_partials(std::uint32_t rows) const {
+  return static_cast<std::uint32_t>(partials_.size() / (Bytes{4} * rows * store_.layout().width));
 }
 
 KernelCall ClusterFfn::call(const Step& step, const Cluster& cluster, Op op) const {
@@ -105,12 +159,13 @@ View ClusterFfn::wide(const Lease& lease, const Step& step, const Cluster& clust
   return view;
 }
 
-View ClusterFfn::partial(const Step& step, std::uint32_t group, std::uint32_t first, std::uint32_t count) const {
+// One partial sum of a group, [R, width]; a group's follow each other.
+View ClusterFfn::partial(const Step& step, std::uint32_t group, std::uint32_t index) const {
   const auto rows = static_cast<std::uint32_t>(step.groups[group].rows->size());
   View view;
   view.memory = partials_;
-  view.offset = step.partials[group] + Bytes{4} * first * rows * store_.layout().width;
-  view.shape = {count, rows, store_.layout().width};
+  view.offset = Bytes{4} * store_.layout().width * (Bytes{step.first_row[group]} * step.partials + Bytes{index} * rows);
+  view.shape = {rows, store_.layout().width, 0};
   return view;
 }
 
@@ -173,9 +228,8 @@ Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
   down.rows = cluster.active;
   down.places = at;
   down.in = {store_.view(NeuronStore::Matrix::down), wide(hidden_, step, cluster)};
-  View sum = partial(step, cluster.group, cluster.partial, 1);
-  sum.shape = {sum.shape[1], sum.shape[2], 0};
-  down.out = {std::move(sum)};
+  // The accelerator's partial sum is the first: its neurons are.
+  down.out = {partial(step, cluster.group, cluster.partial + (step.hot[cluster.group] > 0 ? 1 : 0))};
   down.params = {cluster.continues ? 1.0f : 0.0f};
   chain.push_back(std::move(down));
   return chain;
@@ -183,6 +237,10 @@ Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
 
 // Columns are shared out: each unit adds all partial sums of its own, group by group.
 Task<void> ClusterFfn::reduce(const Step* step) {
+  std::vector<std::uint32_t> count;
+  for (const std::uint32_t hot : step->hot) count.push_back(hot > 0 ? 1 : 0);
+  const std::vector<std::uint32_t> hot = count;
+  for (const Cluster& cluster : step->clusters) count[cluster.group] = hot[cluster.group] + cluster.partial + 1;
   TaskScope scope(machine_.executor);
   const std::size_t units = options_.pipeline.units.size();
   for (std::size_t u = 0; u < units; ++u) {
@@ -197,7 +255,9 @@ Task<void> ClusterFfn::reduce(const Step* step) {
       call.expert = step->groups[g].expert;
       call.batch = step->groups[g].rows;
       call.slice = share;
-      call.in = {partial(*step, g, 0, step->partial_count[g])};
+      View partials = partial(*step, g, 0);
+      partials.shape = {count[g], partials.shape[0], partials.shape[1]};
+      call.in = {std::move(partials)};
       call.out = {step->groups[g].out};
       chain.push_back(std::move(call));
     }

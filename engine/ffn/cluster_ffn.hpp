@@ -1,9 +1,12 @@
 // The neuron-cluster FFN (PowerInfer-2, sections 3 to 4): predicts, plans clusters, runs them as a pipeline, and adds their
 // partial sums in neuron order.
 #pragma once
+#include <map>
+
 #include "engine/decode/ffn_block.hpp"
 #include "engine/ffn/cluster_pipeline.hpp"
 #include "engine/ffn/cluster_plan.hpp"
+#include "engine/ffn/hot_region.hpp"
 #include "engine/ffn/predictor.hpp"
 #include "engine/kernels/contract.hpp"
 
@@ -14,8 +17,9 @@ struct ClusterFfnOptions {
   std::uint32_t cluster_neurons = 64;
   // From this many rows on every neuron is computed: nearly all fire for some row (section 7.2.2: 99.99 % at 128).
   std::uint32_t dense_rows = 16;
-  std::uint32_t max_rows = 1;  // over all groups of a step
-  Bytes partials = 16 * MiB;   // most that partial sums may take
+  std::uint32_t dense_neurons = 64;  // of a cluster of such a step
+  std::uint32_t max_rows = 1;        // over all groups of a step
+  Bytes partials = 16 * MiB;         // most that partial sums may take
   VariantId matmul{};
   Activation activation = Activation::relu;
   float threshold = 0;  // a neuron is active when |act(gate)| is above it
@@ -24,11 +28,15 @@ struct ClusterFfnOptions {
 class ClusterFfn final : public FfnBlock {
  public:
   // Leases its buffers. Throws ConfigError when the budget is too small. predictor: null, every gate is computed.
-  ClusterFfn(Machine& machine, NeuronStore& store, std::unique_ptr<Predictor> predictor, ClusterFfnOptions options);
+  // hot: null, the units of the pipeline compute everything.
+  ClusterFfn(Machine& machine, GraphCache& graphs, NeuronStore& store, std::unique_ptr<Predictor> predictor, std::unique_ptr<HotRegion> hot,
+             ClusterFfnOptions options);
 
+  void prepare(std::int16_t layer, std::uint32_t rows) override;
+  Task<void> settle() override;
   Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) override;
   std::uint64_t seam_calls() const override {
-    return pipeline_.stats().seam_calls + seam_calls_ + (predictor_ ? predictor_->seam_calls() : 0);
+    return pipeline_.stats().seam_calls + seam_calls_ + (predictor_ ? predictor_->seam_calls() : 0) + (hot_ ? hot_->seam_calls() : 0);
   }
   const PipelineStats& stats() const { return pipeline_.stats(); }
 
@@ -38,26 +46,33 @@ class ClusterFfn final : public FfnBlock {
     std::vector<FfnGroup> groups;
     std::vector<Cluster> clusters;
     std::vector<std::uint32_t> first_row;  // of each group in the wide buffers
-    std::vector<Bytes> partials;           // of each group: where they begin
-    std::vector<std::uint32_t> partial_count;
+    std::uint32_t partials = 0;            // most of each group
+    std::vector<std::uint32_t> hot;        // neurons of each group that the hot region computes, from 0 on
     bool every_neuron = false;
   };
+  bool dense(std::uint32_t rows, std::size_t groups) const { return rows >= options_.dense_rows * groups; }
+  void plan(Step& step, const std::vector<IndexList>& neurons, std::uint32_t rows);
+  Task<std::vector<IndexList>> cold_neurons(const Step* step);
+  void choose_hot(Step& step);
+  Task<void> run_cold(Step* step, std::uint32_t rows, bool planned);
+  std::uint32_t most_partials(std::uint32_t rows) const;
   Chain gate_calls(const Step& step, const Cluster& cluster) const;
   Chain rest_calls(const Step& step, const Cluster& cluster) const;
   KernelCall call(const Step& step, const Cluster& cluster, Op op) const;
   View wide(const Lease& lease, const Step& step, const Cluster& cluster) const;
-  View partial(const Step& step, std::uint32_t group, std::uint32_t first, std::uint32_t count) const;
+  View partial(const Step& step, std::uint32_t group, std::uint32_t index) const;
   IndexList places(const Step& step, const Cluster& cluster, const IndexList& neurons) const;
-  void place_partials(Step& step) const;
   Task<void> reduce(const Step* step);
 
   Machine& machine_;
   NeuronStore& store_;
   std::unique_ptr<Predictor> predictor_;
+  std::unique_ptr<HotRegion> hot_;
   ClusterFfnOptions options_;
   ClusterPipeline pipeline_;
   IndexList all_neurons_;
-  Lease gate_, up_, hidden_, partials_;  // [max_rows, neurons] x 3, partial sums
+  std::map<std::int16_t, std::unique_ptr<Step>> ahead_;  // layers whose neurons are being read
+  Lease gate_, up_, hidden_, partials_;                  // [max_rows, neurons] x 3, partial sums
   std::uint64_t seam_calls_ = 0;
 };
 

@@ -6,23 +6,61 @@
 
 namespace vitro {
 
-ClusterPipeline::ClusterPipeline(Machine& machine, NeuronStore& store, Options options)
-    : machine_(machine), store_(store), options_(std::move(options)), stages_changed_(machine.executor), reads_pushed_(machine.executor) {}
+ClusterPipeline::ClusterPipeline(Machine& machine, GraphCache& graphs, NeuronStore& store, Options options)
+    : machine_(machine),
+      graphs_(graphs),
+      store_(store),
+      options_(std::move(options)),
+      stages_changed_(machine.executor),
+      reads_pushed_(machine.executor) {
+  if (options_.dense_units.empty()) options_.dense_units = options_.units;
+}
 
-Task<void> ClusterPipeline::run(std::vector<Cluster>* clusters, ClusterCalls calls, bool every_neuron) {
-  Layer layer;
-  layer.clusters = clusters;
-  layer.calls = std::move(calls);
-  layer.every_neuron = every_neuron;
+ClusterPipeline::Layer& ClusterPipeline::begin(std::vector<Cluster>* clusters, bool every_neuron) {
+  Layer& layer = *layers_.emplace_back(std::make_unique<Layer>(machine_.executor, clusters, every_neuron));
   std::size_t loads = 0;
   for (const Cluster& cluster : *clusters) loads += cluster.loads.size();
-  advance(layer);
-  TaskScope scope(machine_.executor);
+  if (layers_.size() == 1 || layers_.front()->next_load == layers_.front()->clusters->size()) start_loads(layer);
   const std::size_t lanes = std::min<std::size_t>(options_.io_depth, 2 * loads);
-  for (std::size_t lane = 0; lane < lanes; ++lane) scope.spawn(guarded(read(&layer, &scope), &scope));
-  for (ComputeUnit* unit : options_.units) scope.spawn(guarded(compute(&layer, unit, &scope), &scope));
-  co_await scope.join();
+  for (std::size_t lane = 0; lane < lanes; ++lane) layer.scope.spawn(guarded(read(&layer), &layer.scope));
+  return layer;
+}
+
+void ClusterPipeline::read_ahead(std::vector<Cluster>* clusters) {
+  VITRO_CHECK(options_.kind == PipelineKind::cluster, "this pipeline never reads while it computes");
+  begin(clusters, true);
+}
+
+Task<void> ClusterPipeline::run(std::vector<Cluster>* clusters, ClusterCalls calls, bool every_neuron) {
+  if (layers_.empty()) begin(clusters, every_neuron);
+  Layer& layer = *layers_.front();
+  VITRO_CHECK(layer.clusters == clusters, "another layer was read ahead");
+  layer.calls = std::move(calls);
+  advance(layer);
+  for (ComputeUnit* unit : every_neuron ? options_.dense_units : options_.units)
+    layer.scope.spawn(guarded(compute(&layer, unit), &layer.scope));
+  std::exception_ptr error;
+  try {
+    co_await layer.scope.join();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  layers_.pop_front();
   store_.cache().unpin_all();
+  if (error) std::rethrow_exception(error);
+}
+
+Task<void> ClusterPipeline::settle() {
+  while (!layers_.empty()) {
+    layers_.front()->scope.request_stop();
+    reads_pushed_.notify();
+    try {
+      co_await layers_.front()->scope.join();
+    } catch (const std::exception&) {
+      // The run has failed already, with the first error.
+    }
+    layers_.pop_front();
+  }
 }
 
 // Whoever waits for a stage that will never come has to hear of the failure.
@@ -37,8 +75,8 @@ Task<void> ClusterPipeline::guarded(Task<void> task, TaskScope* scope) {
   }
 }
 
-Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, TaskScope* scope) {
-  while (layer->done < layer->clusters->size() && !scope->stop_requested()) {
+Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit) {
+  while (layer->done < layer->clusters->size() && !layer->scope.stop_requested()) {
     Cluster* cluster = pick(*layer);
     if (cluster == nullptr) {
       co_await stages_changed_.changed();
@@ -50,7 +88,7 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, TaskScope* 
     machine_.clock.charge(PolicyWork::plan_step, 1);
     machine_.clock.charge(PolicyWork::submit, 1);
     Chain chain = gate ? layer->calls.gate(*cluster) : layer->calls.rest(*cluster);
-    const RunResult result = co_await unit->run(std::move(chain));
+    const RunResult result = co_await graphs_.run(unit, std::move(chain));
     result.status.or_throw();
     if (gate) {
       set_active(*layer, *cluster, result.outcomes);
@@ -64,8 +102,8 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, TaskScope* 
   }
 }
 
-Task<void> ClusterPipeline::read(Layer* layer, TaskScope* scope) {
-  while (layer->done < layer->clusters->size() && !scope->stop_requested()) {
+Task<void> ClusterPipeline::read(Layer* layer) {
+  while (layer->done < layer->clusters->size() && !layer->scope.stop_requested()) {
     if (layer->reads.empty()) {
       co_await reads_pushed_.changed();
       continue;
@@ -135,6 +173,11 @@ void ClusterPipeline::advance(Layer& layer) {
       ++layer.wave;
       more = true;
     }
+  }
+  const bool all_have_slots = layer.next_load == clusters.size();
+  if (all_have_slots && layers_.size() > 1 && &layer == layers_.front().get()) {
+    start_loads(*layers_[1]);
+    if (!layers_[1]->reads.empty()) reads_pushed_.notify();
   }
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <memory>
 
+#include "engine/decode/graph_cache.hpp"
 #include "engine/ffn/cluster.hpp"
 #include "engine/ffn/neuron_store.hpp"
 #include "engine/machine/signal.hpp"
@@ -32,16 +34,24 @@ class ClusterPipeline {
  public:
   struct Options {
     PipelineKind kind = PipelineKind::cluster;
-    std::vector<ComputeUnit*> units;
+    std::vector<ComputeUnit*> units;        // of steps that test gates
+    std::vector<ComputeUnit*> dense_units;  // of steps that compute every neuron; empty: the same
     UnitId io_core{};
     std::uint32_t io_depth = 8;
   };
-  ClusterPipeline(Machine& machine, NeuronStore& store, Options options);
+  ClusterPipeline(Machine& machine, GraphCache& graphs, NeuronStore& store, Options options);
 
   // All clusters of a layer, as planned. every_neuron: the gate's outcome does not matter (prefill computes all); it
   // returns when their partial sums are complete. What stays in the cache is decided in cluster order, whatever finishes
   // first. Throws RunError.
   Task<void> run(std::vector<Cluster>* clusters, ClusterCalls calls, bool every_neuron);
+
+  // Begins to read for the layer after the one in work, which computes every neuron: its run() comes later and finds what has
+  // come (PowerInfer-2, section 4.1.1). It takes slots only when all loads of the layer in work have theirs.
+  void read_ahead(std::vector<Cluster>* clusters);
+
+  // Waits for reads of layers that will not run, after a failure.
+  Task<void> settle();
 
   const PipelineStats& stats() const { return stats_; }
 
@@ -53,16 +63,20 @@ class ClusterPipeline {
     Bytes into = 0;
   };
   struct Layer {
-    std::vector<Cluster>* clusters = nullptr;
+    Layer(Executor& executor, std::vector<Cluster>* its_clusters, bool dense)
+        : clusters(its_clusters), every_neuron(dense), scope(executor) {}
+    std::vector<Cluster>* clusters;
     ClusterCalls calls;
-    bool every_neuron = false;
+    bool every_neuron;
     std::size_t next_load = 0, next_admission = 0, done = 0;
     std::uint32_t wave = 0;
     std::deque<Read> reads;
+    TaskScope scope;
   };
 
-  Task<void> compute(Layer* layer, ComputeUnit* unit, TaskScope* scope);
-  Task<void> read(Layer* layer, TaskScope* scope);
+  Layer& begin(std::vector<Cluster>* clusters, bool every_neuron);
+  Task<void> compute(Layer* layer, ComputeUnit* unit);
+  Task<void> read(Layer* layer);
   Task<void> guarded(Task<void> task, TaskScope* scope);
   Cluster* pick(Layer& layer) const;
   bool whole_wave_past(const Layer& layer, Stage stage) const;
@@ -76,8 +90,10 @@ class ClusterPipeline {
   std::vector<bool> active_blocks(const Cluster& cluster) const;
 
   Machine& machine_;
+  GraphCache& graphs_;
   NeuronStore& store_;
   Options options_;
+  std::deque<std::unique_ptr<Layer>> layers_;  // the one in work, then those that are read ahead
   Signal stages_changed_, reads_pushed_;
   PipelineStats stats_;
 };

@@ -14,6 +14,7 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
       slots_(blocks, kNone),
       pinned_(blocks),
       free_(capacity + staging, true),
+      hot_(blocks),
       eviction_(make_eviction(eviction, blocks, capacity)) {
   VITRO_CHECK(staging > 0, "blocks on their way need room");
 }
@@ -36,7 +37,23 @@ void NeuronCache::give_back(std::uint32_t slot) {
   lowest_free_ = std::min(lowest_free_, slot);
 }
 
-void NeuronCache::touch(std::uint32_t block) { eviction_->touch(block); }
+void NeuronCache::touch(std::uint32_t block) {
+  if (!hot_[block]) eviction_->touch(block);
+}
+
+void NeuronCache::make_hot(std::uint32_t block) {
+  VITRO_CHECK(resident(block) && !hot_[block], "only a resident block that is cold can become hot");
+  eviction_->erase(block);
+  hot_[block] = true;
+  ++hot_size_;
+}
+
+void NeuronCache::make_cold(std::uint32_t block) {
+  VITRO_CHECK(hot_[block], "only a hot block can become cold");
+  eviction_->insert(block);
+  hot_[block] = false;
+  --hot_size_;
+}
 
 NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slot) {
   VITRO_CHECK(!resident(block) && !free_[slot], "a block was admitted twice, or from a slot that is not its own");

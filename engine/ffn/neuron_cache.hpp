@@ -1,5 +1,6 @@
-// Which neuron blocks are in DRAM, and in which slot: the cold region of PowerInfer-2's segmented cache (section 4.2).
-// Pure bookkeeping. Blocks are numbered over all layers and experts, slots over the arena that holds them.
+// Which neuron blocks are in DRAM, and in which slot: the hot and the cold region of PowerInfer-2's segmented cache (section
+// 4.2). They share one arena: a block changes regions where it lies, so the regions resize without moving a byte. Pure bookkeeping. Blocks
+// are numbered over all layers and experts, slots over the arena that holds them.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@ class NeuronCache {
   std::uint32_t slot_of(std::uint32_t block) const { return slots_[block]; }  // kNone: not resident
   bool resident(std::uint32_t block) const { return slots_[block] != kNone; }
   std::uint32_t capacity() const { return capacity_; }
+  std::uint32_t blocks() const { return static_cast<std::uint32_t>(slots_.size()); }
   std::uint32_t size() const { return size_; }
   std::uint32_t slots() const { return capacity_ + staging_; }
   std::uint32_t free_slots() const { return free_count_; }
@@ -33,6 +35,12 @@ class NeuronCache {
   void unpin_all() { ++epoch_; }
   void touch(std::uint32_t block);
 
+  // Hot blocks are not evicted; whoever made them hot decides when they are cold again, and then they count as just used.
+  bool hot(std::uint32_t block) const { return hot_[block]; }
+  std::uint32_t hot_size() const { return hot_size_; }
+  void make_hot(std::uint32_t block);   // Requires: resident and cold
+  void make_cold(std::uint32_t block);  // Requires: hot
+
   // The block in `slot` stays. Evicts one if the cache is full, and frees its slot. False: everything in it is pinned (the
   // block does not stay; the caller gives its slot back after use).
   struct Admission {
@@ -46,7 +54,9 @@ class NeuronCache {
   std::vector<std::uint32_t> slots_;   // by block
   std::vector<std::uint64_t> pinned_;  // epoch of the last pin
   std::uint64_t epoch_ = 1;
-  std::vector<bool> free_;         // by slot
+  std::vector<bool> free_;  // by slot
+  std::vector<bool> hot_;   // by block
+  std::uint32_t hot_size_ = 0;
   std::uint32_t lowest_free_ = 0;  // no slot below it is free
   std::unique_ptr<Eviction> eviction_;
 };

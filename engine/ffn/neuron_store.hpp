@@ -34,6 +34,11 @@ class NeuronStore {
   std::uint32_t neurons() const { return layout_.neurons; }
   std::uint32_t staging_blocks() const { return staging_blocks_; }
 
+  // An FFN is a layer's, or one expert's; they are numbered layer by layer.
+  std::uint32_t ffns() const { return static_cast<std::uint32_t>(ffns_.size()); }
+  std::uint32_t experts() const { return experts_; }
+  std::uint32_t ffn_of(std::int16_t layer, std::int16_t expert) const;
+
   std::uint32_t block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const;
   Extent extent_of(std::uint32_t block) const;                                // in flash, the whole block
   Bytes offset_of(std::uint32_t slot) const { return slot * layout_.block; }  // in the arena
@@ -49,12 +54,10 @@ class NeuronStore {
   std::string describe(std::uint32_t block) const;
 
  private:
-  std::uint32_t ffn_of(std::int16_t layer, std::int16_t expert) const;
-
   Machine& machine_;
   NeuronStoreOptions options_;
   BundleLayout layout_;
-  std::vector<Extent> ffns_;  // of each layer and expert, in that order
+  std::vector<Extent> ffns_;
   std::uint32_t experts_ = 1, staging_blocks_ = 0;
   std::optional<NeuronCache> cache_;
   Lease arena_;

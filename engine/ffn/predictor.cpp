@@ -27,25 +27,26 @@ Predictor::Predictor(Machine& machine, const WeightStore& weights, const Residen
   if (ones_.data() != nullptr) std::fill_n(reinterpret_cast<float*>(ones_.data()), std::size_t{rank_} * options_.max_rows, 1.0f);
 }
 
-Task<std::vector<IndexList>> Predictor::predict(std::int16_t layer, const std::vector<FfnGroup>* groups) {
+Task<std::vector<IndexList>> Predictor::predict(std::int16_t layer, const std::vector<FfnGroup>* groups, std::vector<std::uint32_t> first) {
   const std::size_t units = options_.units.size();
   std::vector<IndexList> predicted;
   for (const bool scores : {false, true}) {
     std::vector<std::vector<Outcome>> outcomes(units);
     TaskScope scope(machine_.executor);
     for (std::size_t u = 0; u < units; ++u) {
-      const Slice share = share_of(scores ? neurons_ : rank_, kTileRows, u, units);
-      if (share.count == 0) continue;
-      scope.spawn(run(options_.units[u], scores ? score_calls(layer, *groups, share) : hidden_calls(layer, *groups, share), &outcomes[u]));
+      const Slice share = share_of(rank_, kTileRows, u, units);
+      Chain chain = scores ? score_calls(layer, *groups, first, u) : share.count > 0 ? hidden_calls(layer, *groups, share) : Chain();
+      if (!chain.empty()) scope.spawn(run(options_.units[u], std::move(chain), &outcomes[u]));
     }
     co_await scope.join();
     if (!scores) continue;
     // A unit answers group by group, each for its own share of the neurons; shares ascend.
+    std::vector<std::size_t> answered(units);
     for (std::size_t g = 0; g < groups->size(); ++g) {
       auto all = std::make_shared<std::vector<std::uint32_t>>();
-      for (std::vector<Outcome>& unit : outcomes) {
-        if (unit.empty()) continue;
-        const IndexList part = united(std::get<ActiveSet>(unit.at(g)).rows);
+      for (std::size_t u = 0; u < units; ++u) {
+        if (share_from(first[g], u).count == 0) continue;
+        const IndexList part = united(std::get<ActiveSet>(outcomes[u].at(answered[u]++)).rows);
         all->insert(all->end(), part->begin(), part->end());
       }
       predicted.push_back(std::move(all));
@@ -104,14 +105,26 @@ Chain Predictor::hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& g
   return chain;
 }
 
-Chain Predictor::score_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const {
+// A unit's share of the neurons from `first` on.
+Slice Predictor::share_from(std::uint32_t first, std::size_t unit) const {
+  Slice share = share_of(neurons_ - first, kTileRows, unit, options_.units.size());
+  share.first += first;
+  return share;
+}
+
+Chain Predictor::score_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, const std::vector<std::uint32_t>& first,
+                             std::size_t unit) const {
   Chain chain;
-  std::uint32_t first = 0;
-  for (const FfnGroup& group : groups) {
-    const auto rows = static_cast<std::uint32_t>(group.rows->size());
-    const View scores = buffer(scores_, first, rows, neurons_);
-    View weights = residency_.view(weights_.get(Role::predictor_out, layer), static_cast<std::uint32_t>(std::max<int>(group.expert, 0)));
-    chain.push_back(product(layer, group, share, std::move(weights), buffer(hidden_, first, rows, rank_), scores));
+  std::uint32_t row = 0;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto rows = static_cast<std::uint32_t>(groups[g].rows->size());
+    const std::uint32_t first_row = std::exchange(row, row + rows);
+    const Slice share = share_from(first[g], unit);
+    if (share.count == 0) continue;
+    const View scores = buffer(scores_, first_row, rows, neurons_);
+    View weights =
+        residency_.view(weights_.get(Role::predictor_out, layer), static_cast<std::uint32_t>(std::max<int>(groups[g].expert, 0)));
+    chain.push_back(product(layer, groups[g], share, std::move(weights), buffer(hidden_, first_row, rows, rank_), scores));
     KernelCall select = chain.back();
     select.op = Op::select;
     select.variant = variant::kFloat;
@@ -119,7 +132,6 @@ Chain Predictor::score_calls(std::int16_t layer, const std::vector<FfnGroup>& gr
     select.out.clear();
     select.params = {options_.threshold, -1, static_cast<float>(SelectOf::predictor)};
     chain.push_back(std::move(select));
-    first += rows;
   }
   return chain;
 }

@@ -21,15 +21,17 @@ class Predictor {
   // as many matrices of the latter as there are experts. Leases its buffers; throws ConfigError when they do not fit.
   Predictor(Machine& machine, const WeightStore& weights, const Residency& residency, PredictorOptions options);
 
-  // For each group the neurons that are predicted for any of its rows, ascending.
-  Task<std::vector<IndexList>> predict(std::int16_t layer, const std::vector<FfnGroup>* groups);
+  // For each group the neurons, from first[g] on, that are predicted for any of its rows; ascending.
+  Task<std::vector<IndexList>> predict(std::int16_t layer, const std::vector<FfnGroup>* groups, std::vector<std::uint32_t> first);
 
   std::uint64_t seam_calls() const { return seam_calls_; }
 
  private:
   KernelCall product(std::int16_t layer, const FfnGroup& group, Slice share, View weights, View x, View out) const;
   Chain hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const;
-  Chain score_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, Slice share) const;
+  Slice share_from(std::uint32_t first, std::size_t unit) const;
+  Chain score_calls(std::int16_t layer, const std::vector<FfnGroup>& groups, const std::vector<std::uint32_t>& first,
+                    std::size_t unit) const;
   View buffer(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t width) const;
   Task<void> run(ComputeUnit* unit, Chain chain, std::vector<Outcome>* outcomes);
 

@@ -1,5 +1,7 @@
 #include "engine/machine/compute_unit.hpp"
 
+#include <optional>
+
 namespace vitro {
 
 Chain bind(const GraphSpec& spec, const Bindings& bindings) {
@@ -11,12 +13,23 @@ Chain bind(const GraphSpec& spec, const Bindings& bindings) {
     }
   };
   Chain chain = spec.calls;
+  std::size_t choice = 0;
+  std::optional<int> shift;
   for (KernelCall& call : chain) {
     fill(call.in);
     fill(call.out);
     if (bindings.batch) call.batch = bindings.batch;
-    if (bindings.layer >= 0 && call.layer >= 0) call.layer = bindings.layer;
-    if (bindings.expert >= 0) call.expert = bindings.expert;
+    if (call.rows && !bindings.choices.empty()) {
+      const Bindings::Choice& chosen = bindings.choices.at(choice++);
+      VITRO_CHECK(chosen.rows->size() == call.rows->size() && !chosen.places == !call.places, "other rows than the graph was made for");
+      call.rows = chosen.rows;
+      call.places = chosen.places;
+    }
+    if (call.layer >= 0) {
+      if (bindings.layer >= 0 && !shift) shift = bindings.layer - call.layer;
+      call.layer = static_cast<std::int16_t>(call.layer + shift.value_or(0));
+    }
+    if (bindings.expert >= 0 && call.expert >= 0) call.expert = bindings.expert;
   }
   return chain;
 }

@@ -20,9 +20,9 @@ using Chain = std::vector<KernelCall>;
 
 struct UnitCaps {
   UnitId id{};
-  std::string name;        // "cpu0" (fastest first), "npu": the name plans and traces use on both machines
-  std::string core_class;  // "big", "mid", "little", "npu", ...: the key of a price table
-  int os_cpu = -1;         // host: the CPU that the worker is pinned to
+  std::string name;             // "cpu0" (fastest first), "npu": the name plans and traces use on both machines
+  std::string core_class;       // "big", "mid", "little", "npu", ...: the key of a price table
+  int os_cpu = -1;              // host: the CPU that the worker is pinned to
   bool static_graphs = false;   // work has to be loaded as a graph before it runs
   std::uint32_t max_batch = 0;  // 0: any
   Bytes session_limit = 0;      // bytes a unit can map; 0: no limit of its own
@@ -43,7 +43,14 @@ struct GraphSpec {
 struct Bindings {
   std::vector<View> views;
   Batch batch;  // null: the batch of the spec's calls
-  // Where in the model this launch is, for a graph that serves every layer. -1: as the spec's calls say.
+  // Rows that are chosen anew for each launch, for the calls that name rows, in chain order; as many as in the spec. Empty:
+  // those of the spec.
+  struct Choice {
+    IndexList rows, places;
+  };
+  std::vector<Choice> choices;
+  // For a graph that serves every layer: the layer of the first of the spec's calls that has one, the others keep their distance
+  // to it, and the expert of all that have one. -1: as the spec says.
   std::int16_t layer = -1, expert = -1;
 };
 

@@ -42,7 +42,8 @@ KernelPrice CorePrices::find(std::string_view variant, std::string_view format) 
 
 double CorePrices::product(const Work& work) const {
   const auto macs = static_cast<double>(work.macs);
-  const bool passes = work.columns > 0 && work.rows >= kRowsPerPass;  // attention's rows meet keys of their own, one at a time
+  // Attention's rows meet keys of their own, and weighted rows are added to one result, one at a time.
+  const bool passes = work.columns > 0 && !work.transposed && work.rows >= kRowsPerPass;
   const double rate = passes ? batch_.at(work.kernel).value_or(0) : 0;
   if (rate == 0) return one_.time(macs, work.kernel);
   const double alone = work.rows % kRowsPerPass / static_cast<double>(work.rows);

@@ -161,14 +161,16 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
 }
 
 TilePlan TilePlanner::chunks(const Work& work, const Kernel& kernel) const {
-  const Bytes bytes = work.read_bytes + work.written_bytes;
+  // Attention on tiles: the rows of a tile meet the keys and values of their sequence together.
+  const std::uint32_t together = kernel.matrix && work.macs > 0 ? std::clamp(work.sequence_rows, 1u, parts_.tile) : 1;
+  const Bytes read = work.read_bytes / together, bytes = read + work.written_bytes;
   // Two chunks have to fit into L2 when they come that way.
   const Bytes chunk = std::min(parts_.chunk, std::max(parts_.l2 / 2, parts_.vector_bytes));
   TilePlan plan;
   plan.threads = kernel.threads;
   // DMA is for large blocks; small ones come through L2 (T-MAN 5).
   plan.path = bytes > chunk ? Path::dma : Path::l2fetch;
-  TileGroup all{work.read_bytes, work.written_bytes, std::max(1.0, static_cast<double>(work.row_runs)), 0, 0};
+  TileGroup all{read, work.written_bytes, std::max(1.0, static_cast<double>(work.row_runs) / together), 0, 0};
   double packets = other_packets(work, kernel);
   if (kernel.matrix && work.macs > 0) {  // attention: rows fill tiles as far as there are
     const std::uint32_t rows = std::max(1u, work.rows);

@@ -106,7 +106,8 @@ class MmapResidencyTest : public testing::Test {
     Machine& machine = host.machine();
     const WeightStore store = weights(machine.storage.open(path_.string()).value_or_throw());
     MmapResidency residency(machine, store, {4 * kPageSize, std::nullopt, 0});
-    PhaseRunner runner(machine, residency);
+    GraphCache graphs(machine);
+    PhaseRunner runner(machine, residency, graphs);
     host.run(drive(&machine, &store, &residency, &runner));
     Outcome out{trace.log,
                 function.wrong,

@@ -105,7 +105,8 @@ class Bench {
     pipeline_options.units.pop_back();
     pipeline_options.io_core = UnitId(setup.units);
     pipeline_options.io_depth = setup.io_depth;
-    pipeline.emplace(machine_.machine(), *store, pipeline_options);
+    graphs.emplace(machine_.machine());
+    pipeline.emplace(machine_.machine(), *graphs, *store, pipeline_options);
     spans.reads = spans.calls = {};
     spans.log.clear();
   }
@@ -143,6 +144,7 @@ class Bench {
   Gate gate;
   Spans spans;
   std::optional<NeuronStore> store;
+  std::optional<GraphCache> graphs;
   std::optional<ClusterPipeline> pipeline;
 
  private:

@@ -1,0 +1,121 @@
+#include "engine/decode/graph_cache.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vitro {
+namespace {
+
+std::int16_t first_layer(const Chain& chain) {
+  const auto found = std::find_if(chain.begin(), chain.end(), [](const KernelCall& call) { return call.layer >= 0; });
+  return found == chain.end() ? std::int16_t{-1} : found->layer;
+}
+
+// The one expert that all calls belong to; -1: there is none, or several.
+std::int16_t only_expert(const Chain& chain) {
+  const std::int16_t expert = chain.front().expert;
+  return std::all_of(chain.begin(), chain.end(), [&](const KernelCall& call) { return call.expert == expert; }) ? expert : std::int16_t{-1};
+}
+
+template <class T>
+void append(std::string& form, const T& value) {
+  form.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void append(std::string& form, const View& view) {
+  append(form, view.format);
+  append(form, view.layout);
+  // Tables of indices grow with the sequence: their length is data, not shape.
+  if (view.format != Format::index32) append(form, view.shape);
+}
+
+// What chains have in common that may share a graph.
+std::string form_of(const Chain& chain) {
+  std::string form;
+  const std::int16_t layer = first_layer(chain), expert = only_expert(chain);
+  for (const KernelCall& call : chain) {
+    append(form, call.op);
+    append(form, call.variant);
+    append(form, call.report_active);
+    append(form, call.slice);
+    append(form, call.params);
+    append(form, call.layer < 0 ? -1 : call.layer - layer);
+    append(form, expert < 0 ? call.expert : std::int16_t{0});
+    append(form, call.rows ? call.rows->size() : ~std::size_t{0});
+    append(form, call.places != nullptr);
+    append(form, call.batch ? call.batch->size() : 0);
+    append(form, call.in.size());
+    for (const View& view : call.in) append(form, view);
+    for (const View& view : call.out) append(form, view);
+  }
+  return form;
+}
+
+GraphSpec spec_of(const Chain& chain) {
+  GraphSpec spec;
+  spec.calls = chain;
+  spec.built = true;
+  spec.name = fmt::format("{} to {}, batch {}", to_string(chain.front().op), to_string(chain.back().op),
+                          chain.front().batch ? chain.front().batch->size() : 0);
+  std::size_t slot = 0;
+  const auto bound_at_launch = [&slot](View& view) {
+    view.memory = Lease();
+    view.offset = 0;
+    view.slot = static_cast<std::uint8_t>(++slot);
+  };
+  for (KernelCall& call : spec.calls) {
+    for (View& view : call.in) bound_at_launch(view);
+    for (View& view : call.out) bound_at_launch(view);
+  }
+  VITRO_CHECK(slot <= 255, "a graph has more operands than there are slots");
+  return spec;
+}
+
+Bindings bindings_of(Chain chain) {
+  Bindings bindings;
+  bindings.batch = chain.front().batch;
+  bindings.layer = first_layer(chain);
+  bindings.expert = only_expert(chain);
+  for (KernelCall& call : chain) {
+    std::move(call.in.begin(), call.in.end(), std::back_inserter(bindings.views));
+    std::move(call.out.begin(), call.out.end(), std::back_inserter(bindings.views));
+    if (call.rows) bindings.choices.push_back({std::move(call.rows), std::move(call.places)});
+  }
+  return bindings;
+}
+
+}  // namespace
+
+Task<Graph> GraphCache::graph_of(ComputeUnit* unit, const Chain* chain) {
+  const std::pair key{unit->caps().id, form_of(*chain)};
+  for (auto known = graphs_.find(key); known != graphs_.end(); known = graphs_.find(key)) {
+    if (known->second) co_return *known->second;
+    co_await loaded_.changed();
+  }
+  graphs_[key] = {};
+  GraphSpec spec = spec_of(*chain);
+  machine_.trace.decision("graph", spec.name, unit->caps().name);
+  const Result<Graph> graph = co_await unit->load(std::move(spec));
+  if (graph.ok()) {
+    graphs_[key] = graph.value();
+  } else {
+    graphs_.erase(key);  // whoever waits for it tries, and fails, on its own
+  }
+  loaded_.notify();
+  if (!graph.ok()) throw RunError(graph.status().message);
+  co_return graph.value();
+}
+
+Task<RunResult> GraphCache::run(ComputeUnit* unit, Chain chain) {
+  if (!unit->caps().static_graphs) co_return co_await unit->run(std::move(chain));
+  const Graph graph = co_await graph_of(unit, &chain);
+  Bindings bindings = bindings_of(std::move(chain));
+  co_return co_await unit->launch(graph, std::move(bindings));
+}
+
+Task<void> GraphCache::prepare(ComputeUnit* unit, Chain chain) {
+  if (unit->caps().static_graphs) co_await graph_of(unit, &chain);
+}
+
+}  // namespace vitro

@@ -1,0 +1,38 @@
+// GraphCache: runs chains on any unit. One with static graphs gets a graph for each form of chain that it meets: shapes,
+// operators and slices are the graph's; memory, rows and the place in the model are bound at launch, so that one graph serves
+// every layer (PowerInfer-2, sections 4.1.3 and 5: static graphs for common batch sizes, made ahead of time).
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+
+#include "engine/machine/machine.hpp"
+#include "engine/machine/signal.hpp"
+
+namespace vitro {
+
+class GraphCache {
+ public:
+  explicit GraphCache(Machine& machine) : machine_(machine), loaded_(machine.executor) {}
+  GraphCache(const GraphCache&) = delete;
+  GraphCache& operator=(const GraphCache&) = delete;
+
+  // As unit->run(chain). Throws RunError when the unit can not load the graph.
+  Task<RunResult> run(ComputeUnit* unit, Chain chain);
+
+  // Loads the graph of such a chain, so that run() need not wait for it. Operands need shapes, not memory.
+  Task<void> prepare(ComputeUnit* unit, Chain chain);
+
+  std::size_t graphs() const { return graphs_.size(); }
+
+ private:
+  // None: on its way.
+  using Entry = std::optional<Graph>;
+  Task<Graph> graph_of(ComputeUnit* unit, const Chain* chain);
+
+  Machine& machine_;
+  std::map<std::pair<UnitId, std::string>, Entry> graphs_;
+  Signal loaded_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,232 @@
+#include "engine/ffn/hot_region.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/ffn/cluster.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro {
+
+HotRegion::HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, HotRegionOptions options)
+    : machine_(machine),
+      graphs_(graphs),
+      store_(store),
+      options_(std::move(options)),
+      read_done_(machine.executor),
+      scope_(machine.executor) {
+  const BundleLayout& layout = store_.layout();
+  // Whole blocks, so that none is hot and cold.
+  options_.cluster_neurons = std::min(options_.cluster_neurons, layout.neurons) / layout.per_block * layout.per_block;
+  VITRO_CHECK(options_.cluster_neurons > 0 && !options_.splits.empty(), "a hot region without clusters");
+  double most = 0;
+  for (const HotRegionOptions::Split& split : options_.splits) most = std::max(most, split.hot);
+  const Bytes width = Bytes{4} * options_.max_rows * static_cast<Bytes>(std::lround(most * layout.neurons));
+  for (Lease* buffer : {&gate_, &up_, &hidden_}) {
+    Result<Lease> lease = machine_.memory.lease(std::max<Bytes>(width, 4), Placement::dram, Region::activation);
+    if (!lease.ok()) throw ConfigError("memory.budget: no room for the activations of hot neurons: " + lease.status().message);
+    *buffer = std::move(lease).value();
+  }
+}
+
+std::uint32_t HotRegion::clusters(std::uint32_t rows) const {
+  const auto fits = [rows](const HotRegionOptions::Split& split) { return rows <= split.rows; };
+  const auto found = std::find_if(options_.splits.begin(), options_.splits.end(), fits);
+  const double share = found == options_.splits.end() ? options_.splits.back().hot : found->hot;
+  const auto wanted = static_cast<std::uint32_t>(share * store_.neurons() / options_.cluster_neurons);
+  // Where every FFN is used for every token, the least recently used one is always the next: each gets its part of the region.
+  return store_.experts() > 1 ? std::min(wanted, most_) : std::min(wanted, most_ / static_cast<std::uint32_t>(ffns_.size()));
+}
+
+void HotRegion::start() {
+  const NeuronCache& cache = store_.cache();
+  const std::uint32_t per_cluster = options_.cluster_neurons / store_.layout().per_block;
+  const double share = options_.in_dram.value_or(1);
+  most_ = std::min(cache.capacity(), static_cast<std::uint32_t>(share * cache.blocks())) / per_cluster;
+  ffns_.resize(store_.ffns());
+  for (std::uint32_t f = 0; f < ffns_.size(); ++f) ffns_[f].recency = recency_.insert(recency_.end(), f);
+  for (std::uint32_t n = 0; n <= store_.neurons(); n += options_.cluster_neurons) {
+    auto rows = std::make_shared<std::vector<std::uint32_t>>(n);
+    std::iota(rows->begin(), rows->end(), 0u);
+    rows_.push_back(std::move(rows));
+  }
+}
+
+void HotRegion::prepare(std::int16_t layer, std::int16_t expert, std::uint32_t rows) {
+  if (ffns_.empty()) start();
+  const std::uint32_t f = store_.ffn_of(layer, expert);
+  recency_.splice(recency_.end(), recency_, ffns_[f].recency);
+  set_hot(f, make_room(f, clusters(rows)));
+  for (std::size_t lane = 0; lane < options_.io_depth && next_read_ + lane < reads_.size(); ++lane) scope_.spawn(read());
+  if (expert < 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
+}
+
+// How many clusters of the FFN the region has room for, of those that are wanted. Others go for them, the coldest cluster
+// of whichever was used least recently first.
+std::uint32_t HotRegion::make_room(std::uint32_t ffn, std::uint32_t wanted) {
+  const auto over = [&] { return hot_ - ffns_[ffn].hot + wanted > most_; };
+  for (auto victim = recency_.begin(); over() && victim != recency_.end();) {
+    if (*victim == ffn || ffns_[*victim].hot == 0) {
+      ++victim;
+    } else {
+      set_hot(*victim, ffns_[*victim].hot - 1);
+    }
+  }
+  return over() ? most_ - (hot_ - ffns_[ffn].hot) : wanted;
+}
+
+void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
+  Ffn& ffn = ffns_[f];
+  if (ffn.hot == clusters) return;
+  NeuronCache& cache = store_.cache();
+  const std::uint32_t per_cluster = options_.cluster_neurons / store_.layout().per_block, first = f * store_.layout().blocks();
+  if (machine_.trace.enabled()) {
+    machine_.trace.decision(clusters > ffn.hot ? "grow" : "shrink", fmt::format("{}: {} clusters", store_.describe(first), clusters),
+                            "hot");
+  }
+  for (std::uint32_t b = clusters * per_cluster; b < ffn.hot * per_cluster; ++b) cache.make_cold(first + b);
+  std::uint32_t after = 0;
+  for (std::uint32_t b = ffn.hot * per_cluster; b < clusters * per_cluster; ++b) make_hot(f, first + b, after);
+  hot_ += clusters - ffn.hot;
+  ffn.hot = clusters;
+  ffn.places = nullptr;
+}
+
+// `after`: behind the slot of the block before, so that blocks which are read together come to lie together.
+void HotRegion::make_hot(std::uint32_t f, std::uint32_t block, std::uint32_t& after) {
+  NeuronCache& cache = store_.cache();
+  machine_.clock.charge(PolicyWork::cache_update, 1);
+  if (!cache.resident(block)) {
+    const std::uint32_t slot = cache.take_slot(after);
+    after = slot + 1;
+    const NeuronCache::Admission admission = cache.admit(block, slot);
+    VITRO_CHECK(admission.stays, "the hot region is larger than the cache");
+    if (admission.evicted != NeuronCache::kNone && machine_.trace.enabled()) {
+      machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");
+    }
+    const Extent from = store_.extent_of(block);
+    const Bytes into = store_.offset_of(slot), most = std::max(machine_.storage.caps().max_transfer, from.length);
+    Read* last = reads_.size() > next_read_ ? &reads_.back() : nullptr;
+    const bool joins = last != nullptr && last->ffn == f && last->from.offset + last->from.length == from.offset &&
+                       last->into + last->from.length == into && last->from.length + from.length <= most;
+    if (joins) {
+      last->from.length += from.length;
+    } else {
+      reads_.push_back({f, from, into});
+      ++ffns_[f].reads;
+    }
+  }
+  cache.make_hot(block);
+}
+
+Task<void> HotRegion::read() {
+  while (next_read_ < reads_.size() && !scope_.stop_requested()) {
+    const Read next = reads_[next_read_++];
+    if (next_read_ == reads_.size()) {
+      reads_.clear();
+      next_read_ = 0;
+    }
+    IoResult result;
+    for (int attempt = 0; attempt < 2 && (attempt == 0 || !result.status.ok()); ++attempt) {
+      ReadRequest request;
+      request.from = next.from;
+      request.into = store_.arena();
+      request.into_offset = next.into;
+      request.issuer = options_.io_core;
+      request.pattern = Pattern::sequential;
+      result = co_await machine_.storage.read(std::move(request));
+    }
+    if (!result.status.ok()) error_ = fmt::format("reading hot neurons: {}", result.status.message);
+    --ffns_[next.ffn].reads;
+    read_done_.notify();
+  }
+}
+
+View HotRegion::wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const {
+  View view;
+  view.memory = lease;
+  view.offset = Bytes{4} * first_row * neurons;
+  view.shape = {rows, neurons, 0};
+  return view;
+}
+
+Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& places,
+                       View out) const {
+  const auto neurons = static_cast<std::uint32_t>(rows->size()), count = static_cast<std::uint32_t>(group.rows->size());
+  const auto weights = [&](NeuronStore::Matrix matrix) {
+    View view = store_.view(matrix);
+    view.shape[0] = neurons;
+    return view;
+  };
+  KernelCall base;
+  base.layer = layer;
+  base.expert = group.expert;
+  base.batch = group.rows;
+  base.variant = variant::kFloat;
+  const View gate_out = wide(gate_, first_row, count, neurons), up_out = wide(up_, first_row, count, neurons);
+  const View hidden = wide(hidden_, first_row, count, neurons);
+
+  Chain chain;
+  const auto product = [&](NeuronStore::Matrix matrix, const View& into) {
+    KernelCall call = base;
+    call.op = Op::matmul;
+    if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) call.variant = options_.matmul;
+    call.rows = rows;
+    call.places = places;
+    call.in = {weights(matrix), group.x};
+    call.out = {into};
+    chain.push_back(std::move(call));
+  };
+  product(NeuronStore::Matrix::gate, gate_out);
+  product(NeuronStore::Matrix::up, up_out);
+  KernelCall glu = base;
+  glu.op = Op::glu;
+  glu.in = {gate_out, up_out};
+  glu.out = {hidden};
+  glu.params = {static_cast<float>(options_.activation)};
+  chain.push_back(std::move(glu));
+  KernelCall down = base;
+  down.op = Op::accumulate;
+  down.rows = rows;
+  down.places = places;
+  down.in = {weights(NeuronStore::Matrix::down), hidden};
+  down.out = {std::move(out)};
+  chain.push_back(std::move(down));
+  return chain;
+}
+
+Task<void> HotRegion::prepare_graph(std::uint32_t clusters, std::uint32_t rows) {
+  if (clusters == 0) co_return;
+  FfnGroup group;
+  group.rows = std::make_shared<const std::vector<SeqPos>>(rows);
+  group.x.shape = {rows, store_.layout().width, 0};
+  Chain chain = calls(0, group, 0, rows_[clusters], rows_[clusters], group.x);
+  co_await graphs_.prepare(options_.unit, std::move(chain));
+}
+
+Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out) {
+  const std::uint32_t f = store_.ffn_of(layer, group->expert);
+  while (ffns_[f].reads > 0) co_await read_done_.changed();
+  if (!error_.empty()) throw RunError(error_);
+  Ffn& ffn = ffns_[f];
+  const IndexList& rows = rows_[ffn.hot];
+  if (ffn.places == nullptr) {
+    auto places = std::make_shared<std::vector<std::uint32_t>>();
+    for (const std::uint32_t neuron : *rows) {
+      places->push_back(store_.place(neuron, store_.cache().slot_of(store_.block_of(layer, group->expert, neuron))));
+    }
+    ffn.places = std::move(places);
+  }
+  ++seam_calls_;
+  machine_.clock.charge(PolicyWork::submit, 1);
+  Chain chain = calls(layer, *group, first_row, rows, ffn.places, std::move(out));
+  const RunResult result = co_await graphs_.run(options_.unit, std::move(chain));
+  result.status.or_throw();
+}
+
+Task<void> HotRegion::settle() { co_await scope_.join(); }
+
+}  // namespace vitro

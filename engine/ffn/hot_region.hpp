@@ -1,0 +1,99 @@
+// The hot region of PowerInfer-2's segmented cache (section 4.2): the first neurons of every FFN, which a packed file holds
+// hottest first, stay in DRAM cluster by cluster and are computed densely by an accelerator (section 4.1.2), without predictor,
+// gate test or reading on demand. How many depends on the rows of a step, so the region grows and shrinks with the batch
+// (section 4.1.3).
+#pragma once
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/decode/ffn_block.hpp"
+#include "engine/decode/graph_cache.hpp"
+#include "engine/ffn/neuron_store.hpp"
+#include "engine/kernels/contract.hpp"
+#include "engine/machine/task_scope.hpp"
+
+namespace vitro {
+
+struct HotRegionOptions {
+  struct Split {
+    std::uint32_t rows = 1;  // of a step: up to so many
+    double hot = 0;          // share of each FFN's neurons
+  };
+  ComputeUnit* unit = nullptr;
+  std::vector<Split> splits;            // by ascending rows; larger steps have the last one's
+  std::uint32_t cluster_neurons = 512;  // in which neurons become hot or cold
+  std::optional<double> in_dram;        // most of all FFN bytes that may be hot; none: as much as may stay at all
+  std::uint32_t max_rows = 1;           // over all groups of a step
+  UnitId io_core{};
+  std::uint32_t io_depth = 8;
+  VariantId matmul{};
+  Activation activation = Activation::relu;
+};
+
+class HotRegion {
+ public:
+  // Leases its buffers. Throws ConfigError when the budget is too small.
+  HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, HotRegionOptions options);
+
+  // Makes the first clusters of an FFN hot and the others cold, as a step of `rows` rows wants it; begins to read what is not
+  // there, and to load the graph of such steps. Decides at once and returns. When the region is full, clusters of the FFN that
+  // was used least recently go. Requires: the store is loaded, and no other step of the FFN is in flight.
+  void prepare(std::int16_t layer, std::int16_t expert, std::uint32_t rows);
+
+  // Hot neurons of an FFN, from 0 on.
+  std::uint32_t neurons(std::int16_t layer, std::int16_t expert) const {
+    return ffns_[store_.ffn_of(layer, expert)].hot * options_.cluster_neurons;
+  }
+
+  // The sum over the hot neurons for one group, into `out` [R, width]; first_row: of the group among the step's rows.
+  // Requires: prepare() came before, and there are hot neurons. Throws RunError.
+  Task<void> run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out);
+
+  // Waits for all that prepare() began.
+  Task<void> settle();
+  std::uint64_t seam_calls() const { return seam_calls_; }
+
+ private:
+  struct Ffn {
+    std::uint32_t hot = 0;    // clusters of it
+    std::uint32_t reads = 0;  // outstanding
+    IndexList places;         // of its hot neurons; null: to be looked up
+    std::list<std::uint32_t>::iterator recency;
+  };
+  struct Read {
+    std::uint32_t ffn = 0;
+    Extent from;
+    Bytes into = 0;
+  };
+  void start();
+  std::uint32_t clusters(std::uint32_t rows) const;
+  std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted);
+  void set_hot(std::uint32_t ffn, std::uint32_t clusters);
+  void make_hot(std::uint32_t ffn, std::uint32_t block, std::uint32_t& after);
+  Task<void> read();
+  Task<void> prepare_graph(std::uint32_t clusters, std::uint32_t rows);
+  Chain calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& places,
+              View out) const;
+  View wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const;
+
+  Machine& machine_;
+  GraphCache& graphs_;
+  NeuronStore& store_;
+  HotRegionOptions options_;
+  std::uint32_t most_ = 0, hot_ = 0;  // clusters that may be hot, and are
+  std::vector<Ffn> ffns_;
+  std::list<std::uint32_t> recency_;  // FFNs, least recently used first
+  std::vector<IndexList> rows_;       // 0 to n - 1, by clusters
+  std::vector<Read> reads_;
+  std::size_t next_read_ = 0;
+  std::string error_;  // of a read
+  std::uint32_t graph_rows_ = 0;
+  Signal read_done_;
+  TaskScope scope_;
+  Lease gate_, up_, hidden_;  // [max_rows, most neurons] each
+  std::uint64_t seam_calls_ = 0;
+};
+
+}  // namespace vitro
