@@ -20,8 +20,9 @@ HotRegion::HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, H
       scope_(machine.executor) {
   const BundleLayout& layout = store_.layout();
   // Whole blocks, so that none is hot and cold.
-  options_.cluster_neurons = std::min(options_.cluster_neurons, layout.neurons) / layout.per_block * layout.per_block;
-  VITRO_CHECK(options_.cluster_neurons > 0 && !options_.splits.empty(), "a hot region without clusters");
+  const Bytes whole = round_down(layout.neurons, layout.per_block), cluster = round_up(options_.cluster_neurons, layout.per_block);
+  options_.cluster_neurons = whole > 0 ? static_cast<std::uint32_t>(std::min(whole, cluster)) : layout.neurons;
+  VITRO_CHECK(!options_.splits.empty(), "a hot region without splits");
   double most = 0;
   for (const HotRegionOptions::Split& split : options_.splits) most = std::max(most, split.hot);
   const Bytes width = Bytes{4} * options_.max_rows * static_cast<Bytes>(std::lround(most * layout.neurons));
@@ -43,7 +44,7 @@ std::uint32_t HotRegion::clusters(std::uint32_t rows) const {
 
 void HotRegion::start() {
   const NeuronCache& cache = store_.cache();
-  const std::uint32_t per_cluster = options_.cluster_neurons / store_.layout().per_block;
+  const std::uint32_t per_cluster = blocks_per_cluster();
   const double share = options_.in_dram.value_or(1);
   most_ = std::min(cache.capacity(), static_cast<std::uint32_t>(share * cache.blocks())) / per_cluster;
   ffns_.resize(store_.ffns());
@@ -82,7 +83,7 @@ void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
   Ffn& ffn = ffns_[f];
   if (ffn.hot == clusters) return;
   NeuronCache& cache = store_.cache();
-  const std::uint32_t per_cluster = options_.cluster_neurons / store_.layout().per_block, first = f * store_.layout().blocks();
+  const std::uint32_t per_cluster = blocks_per_cluster(), first = f * store_.layout().blocks();
   if (machine_.trace.enabled()) {
     machine_.trace.decision(clusters > ffn.hot ? "grow" : "shrink", fmt::format("{}: {} clusters", store_.describe(first), clusters),
                             "hot");

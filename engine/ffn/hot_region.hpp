@@ -67,6 +67,9 @@ class HotRegion {
     Extent from;
     Bytes into = 0;
   };
+  std::uint32_t blocks_per_cluster() const {
+    return (options_.cluster_neurons + store_.layout().per_block - 1) / store_.layout().per_block;
+  }
   void start();
   std::uint32_t clusters(std::uint32_t rows) const;
   std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted);

@@ -1,0 +1,74 @@
+"""Hot neurons, heads and prefills on an accelerator beside the cores (PowerInfer-2, section 4.1): equal tokens, real overlap."""
+import json
+from pathlib import Path
+
+import pytest
+import vitro
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+MODELS = CONFIGS / "models" / "embedded"
+REFERENCE = json.loads((MODELS / "reference.json").read_text())
+RELU, MIXTURE = "stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"
+
+
+def experiment(model, machine, share, hybrid=None, clusters=None, **workload):
+    unit = "npu" if machine == "sim" else "cpu1"
+    splits = [{"batch": 1, "hot": "25%", "attention": "50%", "head": "25%"}, {"batch": 4, "hot": "50%", "attention": "50%"}]
+    cores = ["cpu1", "cpu2"] if machine == "sim" else ["cpu0"]
+    return {
+        "experiment": "hybrid", "machine": machine, "model": {"gguf": str(MODELS / model)},
+        "device": str(CONFIGS / "devices" / "oneplus12.yaml"),
+        "engine": {"policy": "neuron_cluster", "units": cores, "clusters": {"io_core": "cpu0"} | (clusters or {}),
+                   "hybrid": {"unit": unit, "cluster": 16, "splits": splits} | (hybrid or {})},
+        "workload": {"prompt": "Once upon a time", "output_tokens": 12, "stop_at_eos": False} | workload,
+        "memory": {"ffn_in_dram": f"{share}%"},
+    }
+
+
+def decisions(folder):
+    return [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("share", [40, 75, 100])
+@pytest.mark.parametrize("model", [RELU, MIXTURE])
+def test_tokens_are_those_of_memory(model, share, machine):
+    case = REFERENCE["models"][model]["greedy"][0]
+    result = vitro.run(experiment(model, machine, share, prompt=case["prompt"]))
+    assert result["tokens"] == case["ids"][:12]
+
+
+@pytest.mark.parametrize("hybrid", [{"prefill": False}, {"in_dram": "10%"}, {"cluster": 1}, {"cluster": 512},
+                                    {"splits": [{"batch": 1, "hot": "100%", "attention": "100%", "head": "100%"}]},
+                                    {"splits": [{"batch": 1, "hot": "0%", "attention": "33%"}]}])
+def test_no_split_changes_a_token(hybrid):
+    case = REFERENCE["models"][RELU]["greedy"][0]
+    result = vitro.run(experiment(RELU, "sim", 75, hybrid, prompt=case["prompt"]))
+    assert result["tokens"] == case["ids"][:12]
+
+
+def test_the_hot_region_shrinks_when_sequences_end(tmp_path):
+    """Best-of-N: as sequences end, fewer neurons are worth the accelerator's while, and their blocks stay as cold ones."""
+    lengths = {"output_tokens": 24, "batch": 4, "stop_at_eos": True, "sampling": {"temperature": 1.0}, "seed": 5}
+    vitro.run(experiment(RELU, "sim", 75, **lengths), out=tmp_path)
+    kinds = [d["kind"] for d in decisions(tmp_path)]
+    assert kinds.count("grow") > 0
+    graphs = [d for d in decisions(tmp_path) if d["kind"] == "graph"]
+    assert len(graphs) > 2  # one for each number of rows that a step had, and form of chain
+
+
+def busy(trace, track):
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace if e.get("ph") == "M" and e["name"] == "thread_name"}
+    return [(e["ts"], e["ts"] + e["dur"], e["name"]) for e in trace if e.get("ph") == "X" and names[(e["pid"], e["tid"])] == track]
+
+
+def overlap(a, b):
+    return sum(max(0, min(ea, eb) - max(sa, sb)) for sa, ea, _ in a for sb, eb, _ in b)
+
+
+def test_accelerator_and_cores_work_at_the_same_time(tmp_path):
+    vitro.run(experiment(RELU, "sim", 100), out=tmp_path)
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    npu = busy(trace, "npu")
+    assert any(name == "accumulate" for *_, name in npu)
+    assert overlap(npu, busy(trace, "cpu1")) > 0.1 * sum(end - begin for begin, end, _ in npu)
