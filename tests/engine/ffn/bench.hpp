@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/base/rng.hpp"
 #include "engine/ffn/cluster_pipeline.hpp"
@@ -141,6 +142,29 @@ class Bench {
     return report;
   }
 
+  // Layers 0 to n - 1 as a prefill has them: all neurons; the next layer is read ahead while one is computed, or not.
+  Report prefill(std::uint32_t layers, bool read_ahead) {
+    FfnGroup group;
+    group.rows = std::make_shared<const std::vector<SeqPos>>(1);
+    auto every = std::make_shared<std::vector<std::uint32_t>>(setup_.neurons);
+    std::iota(every->begin(), every->end(), 0u);
+    ClusterPlanOptions plan;
+    plan.cluster_neurons = setup_.cluster_neurons;
+    std::vector<std::vector<Cluster>> clusters;
+    for (std::uint32_t layer = 0; layer < layers; ++layer) {
+      clusters.push_back(plan_clusters(*store, static_cast<std::int16_t>(layer), {{&group, every}}, plan));
+    }
+    const Picoseconds began = machine_.machine().clock.now();
+    machine_.run(prefill_layers(pipeline.operator->(), &clusters, read_ahead));
+    Report report;
+    report.took = machine_.machine().clock.now() - began;
+    report.overlap = spans.overlap();
+    report.bytes_read = machine_.machine().storage.totals().bytes_read;
+    return report;
+  }
+  Machine& machine() { return machine_.machine(); }
+  void run(Task<void> task) { machine_.run(std::move(task)); }
+
   Gate gate;
   Spans spans;
   std::optional<NeuronStore> store;
@@ -166,6 +190,19 @@ class Bench {
       return read * static_cast<std::int64_t>((r.from.length + 24 * KiB - 1) / (24 * KiB));
     };
     return spec;
+  }
+  static Task<void> prefill_layers(ClusterPipeline* pipeline, std::vector<std::vector<Cluster>>* layers, bool read_ahead) {
+    for (std::size_t i = 0; i < layers->size(); ++i) {
+      if (read_ahead && i == 0) pipeline->read_ahead(&(*layers)[0]);
+      if (read_ahead && i + 1 < layers->size()) pipeline->read_ahead(&(*layers)[i + 1]);
+      FfnGroup group;
+      group.rows = std::make_shared<const std::vector<SeqPos>>(1);
+      ClusterCalls calls;
+      calls.gate = [group](const Cluster&) { return Chain{call(Op::matmul, group)}; };
+      calls.rest = [group](const Cluster&) { return Chain{call(Op::accumulate, group)}; };
+      co_await pipeline->run(&(*layers)[i], std::move(calls), true);
+    }
+    co_await pipeline->settle();
   }
   static KernelCall call(Op op, const FfnGroup& group) {
     KernelCall call;

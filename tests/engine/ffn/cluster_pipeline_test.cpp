@@ -75,6 +75,33 @@ TEST(ClusterPipeline, a_prefill_evicts_nothing) {
   for (std::uint32_t neuron = 0; neuron < 4; ++neuron) EXPECT_TRUE(bench.store->cache().resident(neuron));
 }
 
+// Eight clusters of two calls on one unit take 16; four of them are read in 4, which the calls of those in memory hide. All that
+// is read of the second layer comes while the first one computes, so the second waits for nothing.
+TEST(ClusterPipeline, a_prefill_reads_the_next_layer_while_it_computes_this_one) {
+  Scene scene;
+  scene.layers = 2;
+  scene.units = 1;
+  scene.read = 5 * kUnit;
+  scene.staging = 4 * 2 * 24 * KiB;
+  Bench alone(scene), ahead(scene);
+  const Report one_by_one = alone.prefill(2, false), together = ahead.prefill(2, true);
+  EXPECT_EQ(one_by_one.bytes_read, together.bytes_read);
+  // Alone: the four reads of a layer (20) end behind the eight calls of what is in memory (8), then two calls remain of the last.
+  EXPECT_EQ(one_by_one.took, 2 * 22 * kUnit);
+  // Together: eight reads (40) without a pause, and the last cluster's two calls.
+  EXPECT_EQ(together.took, 42 * kUnit);
+}
+
+TEST(ClusterPipeline, what_was_read_ahead_and_does_not_run_is_waited_for) {
+  Scene scene;
+  scene.layers = 2;
+  scene.fault = [](const ReadRequest& r) { return r.from.offset >= 8 * 24 * KiB ? Status{Code::io_error, "gone"} : Status{}; };
+  scene.in_dram = 0;
+  Bench bench(scene);
+  EXPECT_THROW(bench.prefill(2, true), RunError);
+  bench.run(bench.pipeline->settle());  // a scope that died with tasks in flight would abort
+}
+
 TEST(ClusterPipeline, a_read_that_fails_once_is_read_again_and_one_that_keeps_failing_ends_the_step) {
   const Status broken{Code::io_error, "bad sector"};
   Scene scene;
