@@ -3,80 +3,40 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <mutex>
+#include <iterator>
 #include <numeric>
 
+#include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
 #include "engine/kernels/contract.hpp"
+#include "traces/firing_process.hpp"
 #include "traces/recording.hpp"
 
 namespace vitro {
 namespace {
 
 // First part of every key: draws for different purposes never share bits.
-enum Purpose : std::uint64_t { kNeuron = 1, kNeuronRank, kExpert, kExpertRank, kToken, kPhase, kRepeat, kStretch, kPredict };
+enum Purpose : std::uint64_t { kNeuron = 1, kNeuronRank, kExpert, kExpertRank, kToken, kPhase, kRepeat, kStretch, kMiss, kAlarm, kTask };
+
+constexpr std::size_t kKept = 512;  // answers: a layer's truth and guesses for a batch
 
 std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
 
-// The last step of splitmix64: one draw per neuron has to cost nanoseconds.
-std::uint64_t scramble(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+// Items in an order that is itself drawn: popular neurons are scattered over a layer.
+void shuffle(std::vector<std::uint32_t>& items, std::uint64_t key) {
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> draws;
+  draws.reserve(items.size());
+  for (const std::uint32_t item : items) draws.emplace_back(mix(key, {item}), item);
+  std::sort(draws.begin(), draws.end());
+  std::transform(draws.begin(), draws.end(), items.begin(), [](const auto& draw) { return draw.second; });
 }
 
-std::uint64_t own_stream(std::uint64_t stream, std::uint32_t item) { return scramble(stream ^ (item * 0x9e3779b97f4a7c15u)); }
-std::uint64_t at_position(std::uint64_t own, SeqPos at) { return scramble(own ^ scramble(at.position + 0xd1b54a32d192ed03u)); }
-
-// Item i's rank in a popularity order that is itself drawn: popular neurons are scattered over a layer.
-std::vector<std::uint32_t> ranks(std::uint64_t key, std::uint32_t n) {
-  std::vector<std::uint32_t> order(n), rank(n);
-  std::iota(order.begin(), order.end(), 0u);
-  std::vector<std::uint64_t> draws(n);
-  for (std::uint32_t i = 0; i < n; ++i) draws[i] = mix(key, {i});
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return std::pair(draws[a], a) < std::pair(draws[b], b); });
-  for (std::uint32_t r = 0; r < n; ++r) rank[order[r]] = r;
-  return rank;
-}
-
-// min(1, c * shape[i]) with the c that makes their mean, weighted, `fraction`: found by bisection. `high`: a c at which the
-// mean is at least that.
-std::vector<double> capped(const std::vector<double>& shape, const std::vector<double>& weight, double fraction, double high) {
-  std::vector<double> out(shape.size());
-  const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
-  const auto mean = [&](double c) {
-    double sum = 0;
-    for (std::size_t i = 0; i < shape.size(); ++i) sum += weight[i] * (out[i] = std::min(1.0, c * shape[i]));
-    return sum / total;
-  };
-  double low = 0;
-  for (int step = 0; step < 100 && !shape.empty(); ++step) {
-    const double middle = (low + high) / 2;
-    (mean(middle) < fraction ? low : high) = middle;
-  }
-  if (!shape.empty()) mean(high);
-  return out;
-}
-
-// A power law of the rank, capped at 1, with the mean `fraction`.
-std::vector<double> capped_power_law(std::uint32_t n, double skew, double fraction) {
-  std::vector<double> shape(n);
-  for (std::uint32_t r = 0; r < n; ++r) shape[r] = std::pow(r + 1.0, -skew);
-  return capped(shape, std::vector<double>(n, 1.0), fraction, n == 0 ? 0 : 1 / shape.back());  // there every neuron fires
-}
-
-// The probability that each neuron is named although it is silent, by its probability of firing. A precision too low for
-// the silent neurons that there are names all that ever fire.
-std::vector<double> false_alarms(const std::vector<double>& firing, const PredictorProfile& predictor) {
-  std::vector<double> silent(firing.size());
-  std::transform(firing.begin(), firing.end(), silent.begin(), [](double p) { return 1 - p; });
-  const double fired = std::accumulate(firing.begin(), firing.end(), 0.0);
-  const double silence = std::accumulate(silent.begin(), silent.end(), 0.0);
-  double rarest = 1;
-  for (const double p : firing) rarest = p > 0 ? std::min(rarest, p) : rarest;
-  if (predictor.precision == 1 || silence == 0) return std::vector<double>(firing.size(), 0.0);
-  return capped(firing, silent, predictor.recall * fired * (1 / predictor.precision - 1) / silence, 1 / rarest);
+std::vector<std::uint32_t> up_to(std::uint32_t n) {
+  std::vector<std::uint32_t> items(n);
+  std::iota(items.begin(), items.end(), 0u);
+  return items;
 }
 
 std::uint32_t last_dimension(const KernelCall& call, std::string_view what) {
@@ -88,92 +48,155 @@ std::uint32_t last_dimension(const KernelCall& call, std::string_view what) {
 
 }  // namespace
 
-struct DrawFunction::Table {
-  std::vector<double> probability, false_alarm;
+struct DrawFunction::Firing {
+  FiringProcess truth, alarms;
 };
 
-DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed) : profile_(std::move(profile)), seed_(seed) {
-  const auto check = [](const std::string& what, double value, double max) {
-    if (!(value >= 0 && value <= max)) throw ConfigError(fmt::format("activation profile: {} {} (expected 0 to {})", what, value, max));
-  };
-  if (profile_.layers.empty()) throw ConfigError("activation profile: there is no layer");
-  for (std::size_t i = 0; i < profile_.layers.size(); ++i) {
-    check(fmt::format("layer {}: firing fraction", i), profile_.layers[i].fraction, 1);
-    check(fmt::format("layer {}: skew", i), profile_.layers[i].skew, 10);
-  }
-  check("expert skew", profile_.expert_skew, 10);
-  check("persistence", profile_.persistence, 1);
-  check("predictor recall", profile_.predictor.recall, 1);
-  check("predictor precision", profile_.predictor.precision, 1);
-  if (profile_.predictor.precision == 0) throw ConfigError("activation profile: a predictor precision of 0 (expected above 0 to 1)");
-  if (profile_.stretch == 0) throw ConfigError("activation profile: a stretch of 0 tokens (expected 1 or more)");
+struct DrawFunction::Ffn {
+  std::shared_ptr<const Firing> firing;
+  std::vector<std::uint32_t> neurons;  // by rank; empty: rank is index
+  std::uint32_t neuron(std::uint32_t rank) const { return neurons.empty() ? rank : neurons[rank]; }
+};
+
+struct DrawFunction::Drawn {
+  IndexList ids;                    // ascending
+  std::vector<std::uint64_t> bits;  // the same by neuron
+  bool has(std::uint32_t neuron) const { return neuron / 64 < bits.size() && (bits[neuron / 64] >> neuron % 64 & 1) != 0; }
+};
+
+DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed) : profile_(std::move(profile)), seed_(seed), kept_(kKept) {
+  check(profile_);
 }
 
 DrawFunction::~DrawFunction() = default;
 
-std::shared_ptr<const DrawFunction::Table> DrawFunction::table(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const {
+std::shared_ptr<const DrawFunction::Ffn> DrawFunction::ffn(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const {
   const std::tuple key{layer, expert, neurons};
   {
     const std::shared_lock lock(mutex_);
-    const auto known = tables_.find(key);
-    if (known != tables_.end()) return known->second;
+    const auto known = ffns_.find(key);
+    if (known != ffns_.end()) return known->second;
   }
+  auto made = std::make_shared<Ffn>();
+  made->neurons = neurons_by_rank(layer, expert, neurons);
   const std::size_t index = std::min<std::size_t>(layer < 0 ? 0 : static_cast<std::size_t>(layer), profile_.layers.size() - 1);
-  const std::vector<double> by_rank = capped_power_law(neurons, profile_.layers[index].skew, profile_.layers[index].fraction);
-  auto made = std::make_shared<Table>();
-  made->probability = by_rank;
-  if (!profile_.ordered) {
-    const std::vector<std::uint32_t> rank = ranks(mix(seed_, {kNeuronRank, word(layer), word(expert)}), neurons);
-    for (std::uint32_t i = 0; i < neurons; ++i) made->probability[i] = by_rank[rank[i]];
-  }
-  made->false_alarm = false_alarms(made->probability, profile_.predictor);
   const std::unique_lock lock(mutex_);
-  return tables_.emplace(key, std::move(made)).first->second;  // another thread's table is the same
+  std::shared_ptr<const Firing>& firing = firings_[{index, neurons}];
+  if (firing == nullptr) {
+    const std::vector<double> curve = firing_curve(profile_.layers[index], neurons);
+    firing = std::make_shared<Firing>(Firing{{curve, profile_.persistence, profile_.stretch},
+                                             {false_alarms(curve, profile_.predictor), profile_.persistence, profile_.stretch}});
+  }
+  made->firing = firing;
+  return ffns_.emplace(key, std::move(made)).first->second;  // another thread's is the same
+}
+
+// Empty: rank is index.
+std::vector<std::uint32_t> DrawFunction::neurons_by_rank(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const {
+  const bool tasks = !profile_.task.empty() && profile_.task_share > 0;
+  if (profile_.ordered && !tasks) return {};
+  std::vector<std::uint32_t> order = up_to(neurons);
+  if (!profile_.ordered) shuffle(order, mix(seed_, {kNeuronRank, word(layer), word(expert)}));
+  if (!tasks) return order;
+  // Neurons that speak to the task exchange ranks among themselves.
+  const std::uint64_t chosen = mix(seed_, {kTask, word(layer), word(expert)});
+  std::vector<std::uint32_t> ranks, members;
+  for (std::uint32_t rank = 0; rank < neurons; ++rank) {
+    if (to_unit(mix(chosen, {order[rank]})) >= profile_.task_share) continue;
+    ranks.push_back(rank);
+    members.push_back(order[rank]);
+  }
+  Hash task;
+  task.add(std::string_view(profile_.task));
+  shuffle(members, mix(chosen, {kTask, task.value()}));
+  for (std::size_t i = 0; i < ranks.size(); ++i) order[ranks[i]] = members[i];
+  return order;
 }
 
 std::vector<double> DrawFunction::firing_probability(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const {
-  return table(layer, expert, neurons)->probability;
+  const auto known = ffn(layer, expert, neurons);
+  const std::vector<double>& by_rank = known->firing->truth.probability();
+  std::vector<double> out(neurons);
+  for (std::uint32_t rank = 0; rank < neurons; ++rank) out[known->neuron(rank)] = by_rank[rank];
+  return out;
 }
 
 std::vector<double> DrawFunction::expert_popularity(std::int16_t layer, std::uint32_t experts) const {
-  const std::vector<std::uint32_t> rank = ranks(mix(seed_, {kExpertRank, word(layer)}), experts);
+  std::vector<std::uint32_t> order = up_to(experts);
+  shuffle(order, mix(seed_, {kExpertRank, word(layer)}));
   std::vector<double> out(experts);
   double sum = 0;
-  for (std::uint32_t e = 0; e < experts; ++e) sum += out[e] = std::pow(rank[e] + 1.0, -profile_.expert_skew);
+  for (std::uint32_t rank = 0; rank < experts; ++rank) sum += out[order[rank]] = std::pow(rank + 1.0, -profile_.expert_skew);
   for (double& share : out) share /= sum;
   return out;
 }
 
-// The draw of one item (neuron or expert) at one place. `stream` holds seed, purpose, layer, expert and sequence.
-std::uint64_t DrawFunction::draw(std::uint64_t stream, std::uint32_t item, SeqPos at) const {
-  const std::uint64_t own = own_stream(stream, item), fresh = at_position(own, at);
-  if (profile_.persistence == 0) return fresh;
-  if (to_unit(scramble(fresh ^ kRepeat)) >= profile_.persistence) return fresh;
-  const std::uint64_t phase = scramble(own ^ kPhase) % profile_.stretch;
-  return scramble(own ^ scramble((at.position + phase) / profile_.stretch + 0x8cb92ba72f3d8dd7u) ^ kStretch);
+// The draw of one expert at one place. `stream` holds seed, purpose, layer and sequence.
+std::uint64_t DrawFunction::expert_draw(std::uint64_t stream, std::uint32_t expert, SeqPos at) const {
+  const std::uint64_t own = draw_of(stream, expert), fresh = draw_of(own, at.position);
+  if (to_unit(scramble(fresh ^ kRepeat)) >= profile_.expert_persistence) return fresh;
+  const std::uint64_t phase = draw_of(own, kPhase) % profile_.stretch;
+  return draw_of(own ^ kStretch, (at.position + phase) / profile_.stretch);
+}
+
+std::shared_ptr<const DrawFunction::Drawn> DrawFunction::drawn(const Key& key) const {
+  const std::uint64_t where = mix(key.neurons, {word(key.layer), word(key.expert), key.at.sequence, key.at.position, key.guess ? 1u : 0u});
+  {
+    const std::lock_guard lock(kept_mutex_);
+    const Kept& kept = kept_[where % kKept];
+    if (kept.drawn != nullptr && kept.key == key) return kept.drawn;
+  }
+  std::shared_ptr<const Drawn> made = draw(key);
+  const std::lock_guard lock(kept_mutex_);
+  kept_[where % kKept] = {key, made};
+  return made;
+}
+
+std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) const {
+  const auto known = ffn(key.layer, key.expert, key.neurons);
+  const auto stream = [&](Purpose what) { return mix(seed_, {what, word(key.layer), word(key.expert), key.at.sequence}); };
+  auto out = std::make_shared<Drawn>();
+  out->bits.resize((key.neurons + 63) / 64);
+  const auto add = [&](std::uint32_t neuron) { out->bits[neuron / 64] |= std::uint64_t{1} << neuron % 64; };
+  std::vector<std::uint32_t> ranks;
+  if (key.guess) {
+    Key truth = key;
+    truth.guess = false;
+    const auto fires = drawn(truth);
+    const std::uint64_t misses = draw_of(stream(kMiss), key.at.position);
+    for (const std::uint32_t neuron : *fires->ids) {
+      if (to_unit(draw_of(misses, neuron)) < profile_.predictor.recall) add(neuron);
+    }
+    known->firing->alarms.draw(stream(kAlarm), key.at.position, ranks);
+    for (const std::uint32_t rank : ranks) {
+      if (const std::uint32_t neuron = known->neuron(rank); !fires->has(neuron)) add(neuron);
+    }
+  } else {
+    known->firing->truth.draw(stream(kNeuron), key.at.position, ranks);
+    for (const std::uint32_t rank : ranks) add(known->neuron(rank));
+  }
+  auto ids = std::make_shared<std::vector<std::uint32_t>>();
+  ids->reserve(ranks.size());
+  for (std::uint32_t w = 0; w < out->bits.size(); ++w) {
+    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1) ids->push_back(64 * w + static_cast<std::uint32_t>(std::countr_zero(left)));
+  }
+  out->ids = std::move(ids);
+  return out;
 }
 
 IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
-  const auto known = table(call.layer, call.expert, last_dimension(call, "neurons"));
-  const std::vector<double>& probability = known->probability;
-  const std::uint64_t stream = mix(seed_, {kNeuron, word(call.layer), word(call.expert), at.sequence});
   const PredictorProfile& predictor = profile_.predictor;
-  const bool guesses = call.op == Op::select && select_of(call) == SelectOf::predictor && (predictor.recall < 1 || predictor.precision < 1);
-  const std::uint64_t guess = mix(seed_, {kPredict, word(call.layer), word(call.expert), at.sequence});
-  auto ids = std::make_shared<std::vector<std::uint32_t>>();
-  const auto look_at = [&](std::uint32_t neuron) {
-    bool named = to_unit(draw(stream, neuron, at)) < probability[neuron];
-    if (guesses) named = to_unit(at_position(own_stream(guess, neuron), at)) < (named ? predictor.recall : known->false_alarm[neuron]);
-    if (named) ids->push_back(neuron);
-  };
+  const bool guess = call.op == Op::select && select_of(call) == SelectOf::predictor && (predictor.recall < 1 || predictor.precision < 1);
+  const std::uint32_t neurons = last_dimension(call, "neurons");
+  const auto all = drawn({call.layer, call.expert, neurons, at, guess});
   const auto [first, end] = slice_range(call);
-  const auto size = static_cast<std::uint32_t>(probability.size());
+  if (call.rows == nullptr && first == 0 && end >= neurons) return all->ids;
+  auto ids = std::make_shared<std::vector<std::uint32_t>>();
   if (call.rows != nullptr) {
-    for (const std::uint32_t neuron : *call.rows) {
-      if (neuron < size) look_at(neuron);
-    }
+    std::copy_if(call.rows->begin(), call.rows->end(), std::back_inserter(*ids), [&](std::uint32_t neuron) { return all->has(neuron); });
   } else {
-    for (std::uint32_t neuron = first; neuron < std::min(end, size); ++neuron) look_at(neuron);
+    const auto from = std::lower_bound(all->ids->begin(), all->ids->end(), first);
+    ids->assign(from, std::lower_bound(from, all->ids->end(), end));
   }
   return ids;
 }
@@ -190,7 +213,7 @@ std::vector<ExpertChoice> DrawFunction::route(const KernelCall& call) const {
     const std::uint64_t stream = mix(seed_, {kExpert, word(call.layer), at.sequence});
     std::vector<std::pair<double, std::uint32_t>> scores;
     for (std::uint32_t e = 0; e < experts; ++e) {
-      const double u = 1 - to_unit(draw(stream, e, at));  // in (0, 1]
+      const double u = 1 - to_unit(expert_draw(stream, e, at));  // in (0, 1]
       // The smallest double keeps u = 1 finite: it is the luckiest draw, not an infinite one.
       scores.emplace_back(-(std::log(popularity[e]) - std::log(std::max(-std::log(u), 0x1.0p-60))), e);
     }

@@ -2,41 +2,19 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
+#include <tuple>
 #include <vector>
 
 #include "engine/machine/function.hpp"
+#include "traces/draw_profile.hpp"
 
 namespace vitro {
 
-struct FiringProfile {
-  double fraction = 0.1;  // of a layer's neurons fire per token, in the mean; 0 to 1
-  // Popularity falls with rank r = 1 ... N as r^-skew, capped at 1. 0: all alike. 0.8 puts most of the activity into a
-  // fifth of the neurons, as PowerInfer (2312.12456, section 3.1) found for ReLU models.
-  double skew = 0;
-};
-
-// What a predictor gets wrong: it names `recall` of the neurons that fire, and of those that it names `precision` fire.
-// Which silent neurons it names is drawn in proportion to how often they fire: a predictor errs where a gate is near its
-// threshold (assumed; no source states how errors are distributed).
-struct PredictorProfile {
-  double recall = 1, precision = 1;
-};
-
-struct DrawProfile {
-  std::vector<FiringProfile> layers{FiringProfile{}};  // a layer behind the last one has the last one's profile
-  double expert_skew = 0;                              // as `skew`, for the popularity of experts within a layer
-  // How much neighbouring tokens have in common. With probability `persistence` a neuron (or expert) repeats what it
-  // drew for its current stretch of `stretch` tokens instead of drawing anew; stretches of different neurons do not line up.
-  double persistence = 0;
-  std::uint32_t stretch = 8;
-  // Neurons stand by descending popularity, as in a file packed by frequency: rank = index. Else ranks are drawn.
-  bool ordered = false;
-  PredictorProfile predictor;
-};
-
 // Every answer is a pure function of (seed, layer, expert, sequence, position): independent of the order of calls, of
-// slicing, policy and machine, and known at any position without the ones before. Thread-safe.
+// slicing, policy and machine, and known at any position without the ones before. Thread-safe. Answers are kept for a while, so
+// that a layer's neurons are drawn once however many clusters ask for theirs.
 class DrawFunction final : public Function {
  public:
   // ConfigError when a profile is out of range.
@@ -52,16 +30,35 @@ class DrawFunction final : public Function {
   std::vector<double> expert_popularity(std::int16_t layer, std::uint32_t experts) const;  // sums to 1
 
  private:
-  struct Table;
-  std::shared_ptr<const Table> table(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
-  std::uint64_t draw(std::uint64_t stream, std::uint32_t item, SeqPos at) const;
+  struct Firing;  // of all FFNs with one profile, by rank
+  struct Ffn;     // a layer's or an expert's: its firing, and which neuron has which rank
+  struct Drawn;   // one answer
+  struct Key {
+    std::int16_t layer = -1, expert = -1;
+    std::uint32_t neurons = 0;
+    SeqPos at;
+    bool guess = false;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  std::shared_ptr<const Ffn> ffn(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
+  std::shared_ptr<const Drawn> drawn(const Key& key) const;
+  std::shared_ptr<const Drawn> draw(const Key& key) const;
   IndexList fired(const KernelCall& call, SeqPos at) const;
+  std::vector<std::uint32_t> neurons_by_rank(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
+  std::uint64_t expert_draw(std::uint64_t stream, std::uint32_t expert, SeqPos at) const;
   std::vector<ExpertChoice> route(const KernelCall& call) const;
 
   const DrawProfile profile_;
   const std::uint64_t seed_;
-  mutable std::shared_mutex mutex_;
-  mutable std::map<std::tuple<std::int16_t, std::int16_t, std::uint32_t>, std::shared_ptr<const Table>> tables_;
+  mutable std::shared_mutex mutex_;  // of the tables
+  mutable std::map<std::pair<std::size_t, std::uint32_t>, std::shared_ptr<const Firing>> firings_;
+  mutable std::map<std::tuple<std::int16_t, std::int16_t, std::uint32_t>, std::shared_ptr<const Ffn>> ffns_;
+  struct Kept {
+    Key key;
+    std::shared_ptr<const Drawn> drawn;
+  };
+  mutable std::mutex kept_mutex_;
+  mutable std::vector<Kept> kept_;  // by a hash of the key; a newer answer takes the place of an older one
 };
 
 }  // namespace vitro

@@ -17,39 +17,6 @@ VariantId read_variant(Reader& reader) {
   return variant::by_name(activations);
 }
 
-// Firing statistics of a model without weights (traces/draw.hpp). One entry for all layers, or one per layer.
-DrawProfile read_profile(Reader reader) {
-  DrawProfile profile;
-  const auto read_layer = [](Reader& layer) {
-    FiringProfile firing;
-    firing.fraction = layer.quantity("fraction", Dimension::ratio, firing.fraction);
-    firing.skew = layer.number("skew", 0, 10, firing.skew);
-    return firing;
-  };
-  if (reader.has("layers")) {
-    profile.layers.clear();
-    for (const Node& node : reader.list("layers")) {
-      Reader layer(node, reader.name_of("layers"));
-      profile.layers.push_back(read_layer(layer));
-      layer.finish();
-    }
-    if (profile.layers.empty()) reader.fail("layers", "is empty (expected one entry per layer)");
-  } else {
-    profile.layers = {read_layer(reader)};
-  }
-  profile.expert_skew = reader.number("expert_skew", 0, 10, 0);
-  profile.persistence = reader.quantity("persistence", Dimension::ratio, 0);
-  profile.stretch = static_cast<std::uint32_t>(reader.integer("stretch", 1, 1 << 20, profile.stretch));
-  profile.ordered = reader.boolean("ordered", profile.ordered);
-  if (std::optional<Reader> predictor = reader.optional_child("predictor")) {
-    profile.predictor.recall = predictor->number("recall", 0, 1, 1);
-    profile.predictor.precision = predictor->number("precision", 0.01, 1, 1);
-    predictor->finish();
-  }
-  reader.finish();
-  return profile;
-}
-
 ClusterConfig read_clusters(Reader reader) {
   ClusterConfig clusters;
   clusters.pipeline = reader.choice("pipeline", {"none", "matrix", "cluster"}, clusters.pipeline);

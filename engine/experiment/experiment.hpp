@@ -40,6 +40,9 @@ struct Experiment {
   Node resolved;  // the whole tree, as composed
 };
 
+// Firing statistics of a model without weights (traces/draw_profile.hpp): one entry for all layers, or one per layer.
+DrawProfile read_profile(Reader reader);
+
 // Reads a composed tree. Throws ConfigError; relative paths in it are already resolved.
 Experiment read_experiment(const Node& root);
 

@@ -1,0 +1,48 @@
+// Which of many neurons fire at a position, each with a probability of its own: drawn in time proportional to those that do.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace vitro {
+
+// The last step of splitmix64: a draw has to cost nanoseconds.
+constexpr std::uint64_t scramble(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+// A draw for one item of a stream.
+constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) {
+  return scramble(stream ^ scramble(item * 0x9e3779b97f4a7c15u + 0xd1b54a32d192ed03u));
+}
+
+// Ranks 0 ... N - 1 by falling probability. With probability `persistence` a rank repeats what it drew for its current stretch of
+// `stretch` positions, else it draws anew; 1/stretch of the ranks begin a stretch at each position.
+//
+// Ranks of like probability form bands. A band is crossed with geometric skips at its highest probability, and a rank that a skip
+// lands on is kept by its share of it: what does not fire costs nothing.
+class FiringProcess {
+ public:
+  // Requires: probabilities in [0, 1], not rising; persistence in [0, 1]; stretch > 0.
+  FiringProcess(std::vector<double> probability, double persistence, std::uint32_t stretch);
+
+  const std::vector<double>& probability() const { return probability_; }  // of a rank, at any position
+
+  // Appends the ranks that fire at a position, in any order; one may come twice. A pure function of stream and position.
+  void draw(std::uint64_t stream, std::uint64_t position, std::vector<std::uint32_t>& ranks) const;
+
+ private:
+  struct Band {
+    std::uint32_t first = 0, end = 0;      // ranks
+    double highest = 0;                    // probability
+    double skip_fresh = 0, skip_kept = 0;  // 1 / log of not firing
+  };
+
+  const std::vector<double> probability_;
+  const double persistence_;
+  const std::uint32_t stretch_;
+  std::vector<double> repeats_;  // by rank, the chance to fire because the stretch says so, if it does
+  std::vector<Band> bands_;
+};
+
+}  // namespace vitro
