@@ -251,22 +251,21 @@ std::vector<bool> ClusterPipeline::active_blocks(const Cluster& cluster) const {
 void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
   NeuronCache& cache = store_.cache();
   const std::vector<bool> active = active_blocks(cluster);
+  std::uint32_t hits = 0, misses = 0;
   auto load = cluster.loads.begin();
   for (std::size_t b = 0; b < cluster.blocks.size(); ++b) {
     const std::uint32_t block = cluster.blocks[b];
     const bool loaded = load != cluster.loads.end() && load->block == block;
     if (!loaded) {
       if (!active[b]) continue;
-      ++stats_.hits;
-      machine_.clock.charge(PolicyWork::cache_lookup, 1);
+      ++hits;
       if (!layer.every_neuron) cache.touch(block);
       continue;
     }
     if (!active[b]) {
       cache.give_back(std::exchange(load->slot, NeuronCache::kNone));
     } else {
-      ++stats_.misses;
-      machine_.clock.charge(PolicyWork::cache_update, 1);
+      ++misses;
       const bool admits = !layer.every_neuron || cache.size() < cache.capacity();
       const NeuronCache::Admission admission = admits ? cache.admit(block, load->slot) : NeuronCache::Admission{};
       load->stays = admission.stays;
@@ -277,6 +276,10 @@ void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
     }
     ++load;
   }
+  stats_.hits += hits;
+  stats_.misses += misses;
+  if (hits > 0) machine_.clock.charge(PolicyWork::cache_lookup, hits);
+  if (misses > 0) machine_.clock.charge(PolicyWork::cache_update, misses);
 }
 
 void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {

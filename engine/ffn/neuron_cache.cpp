@@ -1,6 +1,5 @@
 #include "engine/ffn/neuron_cache.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/base/check.hpp"
@@ -13,7 +12,7 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
       free_count_(capacity + staging),
       slots_(blocks, kNone),
       pinned_(blocks),
-      free_(capacity + staging, true),
+      free_(capacity + staging),
       hot_(blocks),
       eviction_(make_eviction(eviction, blocks, capacity)) {
   VITRO_CHECK(staging > 0, "blocks on their way need room");
@@ -21,20 +20,17 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
 
 std::uint32_t NeuronCache::take_slot(std::uint32_t from) {
   VITRO_CHECK(free_count_ > 0, "no free slot");
-  const auto next = std::find(free_.begin() + std::max(from, lowest_free_), free_.end(), true);
-  const auto found = next != free_.end() ? next : std::find(free_.begin() + lowest_free_, free_.end(), true);
-  const auto slot = static_cast<std::uint32_t>(found - free_.begin());
-  if (next == free_.end() || from <= lowest_free_) lowest_free_ = slot + 1;
-  *found = false;
+  std::uint32_t slot = free_.next(from);
+  if (slot == SlotSet::kNone) slot = free_.next(0);
+  free_.erase(slot);
   --free_count_;
   return slot;
 }
 
 void NeuronCache::give_back(std::uint32_t slot) {
-  VITRO_CHECK(!free_[slot], "a slot was given back twice");
-  free_[slot] = true;
+  VITRO_CHECK(!free_.contains(slot), "a slot was given back twice");
+  free_.insert(slot);
   ++free_count_;
-  lowest_free_ = std::min(lowest_free_, slot);
 }
 
 void NeuronCache::touch(std::uint32_t block) {
@@ -56,7 +52,7 @@ void NeuronCache::make_cold(std::uint32_t block) {
 }
 
 NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slot) {
-  VITRO_CHECK(!resident(block) && !free_[slot], "a block was admitted twice, or from a slot that is not its own");
+  VITRO_CHECK(!resident(block) && !free_.contains(slot), "a block was admitted twice, or from a slot that is not its own");
   Admission admission{capacity_ > 0, kNone};
   if (size_ == capacity_) {
     const std::optional<std::uint32_t> victim = eviction_->victim([this](std::uint32_t b) { return pinned_[b] == epoch_; });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/ffn/eviction.hpp"
+#include "engine/ffn/slot_set.hpp"
 
 namespace vitro {
 
@@ -54,10 +55,9 @@ class NeuronCache {
   std::vector<std::uint32_t> slots_;   // by block
   std::vector<std::uint64_t> pinned_;  // epoch of the last pin
   std::uint64_t epoch_ = 1;
-  std::vector<bool> free_;  // by slot
-  std::vector<bool> hot_;   // by block
+  SlotSet free_;
+  std::vector<bool> hot_;  // by block
   std::uint32_t hot_size_ = 0;
-  std::uint32_t lowest_free_ = 0;  // no slot below it is free
   std::unique_ptr<Eviction> eviction_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace vitro::hw {
 namespace {
@@ -50,7 +51,6 @@ PortId FlowDram::add_port(const PortSpec& spec) {
   port.parent = static_cast<std::size_t>(spec.parent);
   port.claim.weight = spec.weight;
   ports_.push_back(std::move(port));
-  ports_[static_cast<std::size_t>(spec.parent)].children.push_back(ports_.size() - 1);
   return PortId(ports_.size() - 1);
 }
 
@@ -102,15 +102,12 @@ double FlowDram::demand_of(std::size_t index) {
 
 void FlowDram::share(std::size_t index, double budget) {
   Port& port = ports_[index];
-  if (port.flows.empty() && port.claim.demand == 0) return;
   const std::size_t first = scratch_.size();
   for (const std::size_t i : port.flows) {
     flows_[i].claim = {flows_[i].limit, 1, 0};
     scratch_.push_back(&flows_[i].claim);
   }
-  for (const std::size_t child : port.children) {
-    if (ports_[child].claim.demand > 0) scratch_.push_back(&ports_[child].claim);
-  }
+  for (const std::size_t child : port.children) scratch_.push_back(&ports_[child].claim);
   share_fairly(std::span(scratch_).subspan(first), budget);
   scratch_.resize(first);
   for (const std::size_t child : port.children) share(child, std::min(ports_[child].cap, ports_[child].claim.share));
@@ -127,12 +124,39 @@ double FlowDram::sustained() {
   return std::min(ports_[0].cap, efficiency_.sustained(uses_, crowds_));
 }
 
+// Most ports are idle most of the time: only those with flows below them are visited.
+void FlowDram::find_busy_ports() {
+  for (Port& port : ports_) {
+    port.flows.clear();
+    port.children.clear();
+    port.busy = false;
+  }
+  for (std::size_t i = 0; i < flows_.size(); ++i) {
+    ports_[flows_[i].port].flows.push_back(i);
+    for (std::size_t at = flows_[i].port; !std::exchange(ports_[at].busy, true);) at = ports_[at].parent;
+  }
+  for (std::size_t i = 1; i < ports_.size(); ++i) {
+    if (ports_[i].busy) ports_[ports_[i].parent].children.push_back(i);
+  }
+}
+
+void FlowDram::share_sustained() {
+  double budget = ports_[0].cap;
+  share(0, budget);
+  if (!efficiency_.known() || flows_.empty()) return;
+  // A total that more than covers all demands leaves the shares as they are; the margin is for rounding.
+  const double enough = ports_[0].claim.demand * (1 + 1e-9);
+  for (int round = 0; round < kMixRounds; ++round) {
+    const double total = sustained();
+    if (total == budget || std::min(total, budget) > enough) return;
+    share(0, budget = total);
+  }
+}
+
 void FlowDram::reshare() {
-  for (Port& port : ports_) port.flows.clear();
-  for (std::size_t i = 0; i < flows_.size(); ++i) ports_[flows_[i].port].flows.push_back(i);
+  find_busy_ports();
   demand_of(0);
-  share(0, ports_[0].cap);
-  for (int round = 0; efficiency_.known() && !flows_.empty() && round < kMixRounds; ++round) share(0, sustained());
+  share_sustained();
 
   double total = 0;
   for (Flow& flow : flows_) {

@@ -29,8 +29,9 @@ class FlowDram final : public DramModel {
     double cap = 0;
     std::size_t parent = 0;
     Claim claim;
-    std::vector<std::size_t> children;
-    std::vector<std::size_t> flows;  // indices into flows_
+    std::vector<std::size_t> children;  // with flows below them, at the moment
+    std::vector<std::size_t> flows;     // indices into flows_
+    bool busy = false;                  // has either
   };
   struct Flow {
     std::size_t port = 0;
@@ -46,6 +47,8 @@ class FlowDram final : public DramModel {
 
   void wake();
   void reshare();  // recomputes all rates and the next completion
+  void find_busy_ports();
+  void share_sustained();
   double demand_of(std::size_t port);
   void share(std::size_t port, double budget);
   double sustained();       // total of the mix that the present shares make
