@@ -20,21 +20,27 @@ void Meter::kernel_ends(std::size_t processor, Picoseconds at) {
   update(processor, at);
 }
 
+// Policy work often goes on where the last one ended: that only moves an end.
 void Meter::system_work(std::size_t processor, Picoseconds begin, Picoseconds end) {
   if (begin >= end) return;
-  const auto index = static_cast<std::uint32_t>(processor);
-  edges_.push({begin, Kind::system, 1, index});
-  edges_.push({end, Kind::system, -1, index});
+  std::deque<Interval>& booked = processors_[processor].booked;
+  if (!booked.empty() && booked.back().end == begin) {
+    booked.back().end = end;
+    return;
+  }
+  VITRO_CHECK(booked.empty() || booked.back().end < begin, "system work comes in order");
+  booked.push_back({begin, end});
+  if (booked.size() == 1) edges_.push({begin, 0, static_cast<std::uint32_t>(processor)});
 }
 
 void Meter::storage_begins(Picoseconds at) {
   ++outstanding_;
-  edges_.push({at, Kind::storage, 1});
+  edges_.push({at, 1});
 }
 
 void Meter::storage_ends(Picoseconds at) {
   --outstanding_;
-  edges_.push({at, Kind::storage, -1});
+  edges_.push({at, -1});
 }
 
 void Meter::set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at) {
@@ -60,23 +66,31 @@ void Meter::settle(Picoseconds at) {
 }
 
 void Meter::apply(const Edge& edge) {
-  settled_ = std::max(settled_, edge.when);
-  if (edge.kind == Kind::storage) {
-    storage_ += edge.change;
-    io_only_.set(storage_ > 0 && kernels_ == 0, settled_);
-  } else {
-    processors_[edge.processor].system += edge.change;
-    update(edge.processor, settled_);
+  if (edge.storage == 0 && processors_[edge.processor].system && processors_[edge.processor].booked.front().end > edge.when) {
+    edges_.push({processors_[edge.processor].booked.front().end, 0, edge.processor});  // it was made longer
+    return;
   }
+  settled_ = std::max(settled_, edge.when);
+  if (edge.storage == 0) return turn(edge.processor);
+  storage_ += edge.storage;
+  io_only_.set(storage_ > 0 && kernels_ == 0, settled_);
+}
+
+void Meter::turn(std::uint32_t index) {
+  Processor& processor = processors_[index];
+  processor.system = !processor.system;
+  if (!processor.system) processor.booked.pop_front();
+  if (!processor.booked.empty()) edges_.push({processor.system ? processor.booked.front().end : processor.booked.front().begin, 0, index});
+  update(index, settled_);
 }
 
 // Watts are summed up anew, in order of processors: no rounding adds up over a long run.
 void Meter::update(std::size_t processor, Picoseconds at) {
   Processor& changed = processors_[processor];
-  changed.busy.set(changed.kernel || changed.system > 0, at);
+  changed.busy.set(changed.kernel || changed.system, at);
   io_only_.set(storage_ > 0 && kernels_ == 0, at);
   double watts = 0;
-  for (const Processor& p : processors_) watts += p.kernel || p.system > 0 ? p.draw.busy : p.draw.idle;
+  for (const Processor& p : processors_) watts += p.kernel || p.system ? p.draw.busy : p.draw.idle;
   if (watts == watts_) return;
   count_joules(at);
   watts_ = watts;

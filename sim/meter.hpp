@@ -2,6 +2,7 @@
 // a run may go on for as long as it likes. A test holds its io_share against that of engine/machine/activity.hpp.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <queue>
 #include <vector>
 
@@ -42,7 +43,8 @@ class Meter {
   // From the first call that begins to the end of the last: what a processor is told twice changes nothing.
   void kernel_begins(std::size_t processor, Picoseconds at);
   void kernel_ends(std::size_t processor, Picoseconds at);
-  void system_work(std::size_t processor, Picoseconds begin, Picoseconds end);  // drivers and policy
+  // Drivers and policy. Requires: what a processor is told does not begin before the end of what it was told before.
+  void system_work(std::size_t processor, Picoseconds begin, Picoseconds end);
   void storage_begins(Picoseconds at);  // a request is outstanding, from the policy's submission to its completion
   void storage_ends(Picoseconds at);
   void set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at);  // from now on
@@ -58,23 +60,26 @@ class Meter {
   std::size_t points() const;  // remembered by all sums together
 
  private:
-  enum class Kind : std::uint8_t { system, storage };
   struct Edge {
     Picoseconds when{0};
-    Kind kind{};
-    std::int8_t change = 0;
+    std::int32_t storage = 0;  // begins: 1, ends: -1; 0: system work of a processor
     std::uint32_t processor = 0;
     bool operator>(const Edge& other) const { return when > other.when; }
   };
+  struct Interval {
+    Picoseconds begin{0}, end{0};
+  };
   struct Processor {
     bool kernel = false;
-    std::int32_t system = 0;
+    bool system = false;
+    std::deque<Interval> booked;  // system work that has not ended, in order and apart; the heap holds the next edge of the first
     hw::PowerDraw draw;
     Stopwatch busy;
   };
 
   Picoseconds advance(Picoseconds to);  // applies what is due; returns the later of `to` and what was settled before
   void apply(const Edge& edge);
+  void turn(std::uint32_t processor);  // the next edge of its system work
   void count_joules(Picoseconds at);
   void update(std::size_t processor, Picoseconds at);
 

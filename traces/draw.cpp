@@ -20,7 +20,8 @@ namespace {
 // First part of every key: draws for different purposes never share bits.
 enum Purpose : std::uint64_t { kNeuron = 1, kNeuronRank, kExpert, kExpertRank, kToken, kPhase, kRepeat, kStretch, kMiss, kAlarm, kTask };
 
-constexpr std::size_t kKept = 512;  // answers: a layer's truth and guesses for a batch
+constexpr std::size_t kKept = 512;         // answers: a layer's truth and guesses for a batch
+constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
 
 std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
 
@@ -64,7 +65,7 @@ struct DrawFunction::Drawn {
   bool has(std::uint32_t neuron) const { return neuron / 64 < bits.size() && (bits[neuron / 64] >> neuron % 64 & 1) != 0; }
 };
 
-DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed) : profile_(std::move(profile)), seed_(seed), kept_(kKept) {
+DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed) : profile_(std::move(profile)), seed_(seed), kept_(kKept), stretches_(kStretches) {
   check(profile_);
 }
 
@@ -141,15 +142,12 @@ std::uint64_t DrawFunction::expert_draw(std::uint64_t stream, std::uint32_t expe
 
 std::shared_ptr<const DrawFunction::Drawn> DrawFunction::drawn(const Key& key) const {
   const std::uint64_t where = mix(key.neurons, {word(key.layer), word(key.expert), key.at.sequence, key.at.position, key.guess ? 1u : 0u});
-  {
-    const std::lock_guard lock(kept_mutex_);
-    const Kept& kept = kept_[where % kKept];
-    if (kept.drawn != nullptr && kept.key == key) return kept.drawn;
+  Kept& kept = kept_[where % kKept];
+  if (kept.drawn == nullptr || kept.key != key) {
+    std::shared_ptr<const Drawn> made = draw(key);  // which may take this very place
+    kept = {key, std::move(made)};
   }
-  std::shared_ptr<const Drawn> made = draw(key);
-  const std::lock_guard lock(kept_mutex_);
-  kept_[where % kKept] = {key, made};
-  return made;
+  return kept.drawn;
 }
 
 std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) const {
@@ -159,6 +157,9 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   out->bits.resize((key.neurons + 63) / 64);
   const auto add = [&](std::uint32_t neuron) { out->bits[neuron / 64] |= std::uint64_t{1} << neuron % 64; };
   std::vector<std::uint32_t> ranks;
+  const auto run = [&](const FiringProcess& process, std::uint64_t of) {
+    process.draw(of, key.at.position, stretches_[of % kStretches], ranks);
+  };
   if (key.guess) {
     Key truth = key;
     truth.guess = false;
@@ -167,12 +168,12 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
     for (const std::uint32_t neuron : *fires->ids) {
       if (to_unit(draw_of(misses, neuron)) < profile_.predictor.recall) add(neuron);
     }
-    known->firing->alarms.draw(stream(kAlarm), key.at.position, ranks);
+    run(known->firing->alarms, stream(kAlarm));
     for (const std::uint32_t rank : ranks) {
       if (const std::uint32_t neuron = known->neuron(rank); !fires->has(neuron)) add(neuron);
     }
   } else {
-    known->firing->truth.draw(stream(kNeuron), key.at.position, ranks);
+    run(known->firing->truth, stream(kNeuron));
     for (const std::uint32_t rank : ranks) add(known->neuron(rank));
   }
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
@@ -188,7 +189,10 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
   const PredictorProfile& predictor = profile_.predictor;
   const bool guess = call.op == Op::select && select_of(call) == SelectOf::predictor && (predictor.recall < 1 || predictor.precision < 1);
   const std::uint32_t neurons = last_dimension(call, "neurons");
-  const auto all = drawn({call.layer, call.expert, neurons, at, guess});
+  const auto all = [&] {
+    const std::lock_guard lock(drawing_);  // who asks at the same time mostly wants the same answer
+    return drawn({call.layer, call.expert, neurons, at, guess});
+  }();
   const auto [first, end] = slice_range(call);
   if (call.rows == nullptr && first == 0 && end >= neurons) return all->ids;
   auto ids = std::make_shared<std::vector<std::uint32_t>>();

@@ -9,6 +9,7 @@
 
 #include "engine/machine/function.hpp"
 #include "traces/draw_profile.hpp"
+#include "traces/firing_process.hpp"
 
 namespace vitro {
 
@@ -41,7 +42,7 @@ class DrawFunction final : public Function {
     friend bool operator==(const Key&, const Key&) = default;
   };
   std::shared_ptr<const Ffn> ffn(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
-  std::shared_ptr<const Drawn> drawn(const Key& key) const;
+  std::shared_ptr<const Drawn> drawn(const Key& key) const;  // both: with drawing_ held
   std::shared_ptr<const Drawn> draw(const Key& key) const;
   IndexList fired(const KernelCall& call, SeqPos at) const;
   std::vector<std::uint32_t> neurons_by_rank(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
@@ -57,8 +58,9 @@ class DrawFunction final : public Function {
     Key key;
     std::shared_ptr<const Drawn> drawn;
   };
-  mutable std::mutex kept_mutex_;
+  mutable std::mutex drawing_;
   mutable std::vector<Kept> kept_;  // by a hash of the key; a newer answer takes the place of an older one
+  mutable std::vector<FiringProcess::Stretches> stretches_;  // likewise, by stream
 };
 
 }  // namespace vitro

@@ -41,30 +41,44 @@ FiringProcess::FiringProcess(std::vector<double> probability, double persistence
   }
 }
 
-void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, std::vector<std::uint32_t>& ranks) const {
-  // Every `step`-th rank of a band from its `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on).
-  const auto cross = [this](Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, auto&& fires) {
-    for (std::uint64_t rank = first; rank < band.end; rank += step) {
-      const double skipped = std::floor(std::log(1 - dice.roll()) * skip);
-      if (!(skipped * step < static_cast<double>(band.end - rank))) return;
-      rank += static_cast<std::uint64_t>(skipped) * step;
-      if (dice.roll() * band.highest < probability_[rank]) fires(static_cast<std::uint32_t>(rank));
-    }
-  };
+// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on).
+template <class Dice, class Fires>
+void FiringProcess::cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, Fires fires) const {
+  for (std::uint64_t rank = first; rank < band.end; rank += step) {
+    const double skipped = std::floor(std::log(1 - dice.roll()) * skip);
+    if (!(skipped * step < static_cast<double>(band.end - rank))) return;
+    rank += static_cast<std::uint64_t>(skipped) * step;
+    if (dice.roll() * band.highest < probability_[rank]) fires(static_cast<std::uint32_t>(rank));
+  }
+}
+
+void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks) const {
   if (persistence_ < 1) {
     Dice dice(draw_of(stream ^ kFresh, position));
     for (const Band& band : bands_) cross(dice, band, band.first, 1, band.skip_fresh, [&](std::uint32_t rank) { ranks.push_back(rank); });
   }
   if (persistence_ == 0) return;
+  if (kept.of_ != this || kept.stream_ != stream) {
+    kept.of_ = this;
+    kept.stream_ = stream;
+    kept.numbers_.assign(stretch_, kNone);
+    kept.ranks_.resize(stretch_);
+  }
   const std::uint64_t phase = draw_of(stream, kPhase) % stretch_, coins = draw_of(stream ^ kRepeat, position);
   for (std::uint32_t residue = 0; residue < stretch_; ++residue) {
     const std::uint64_t number = (position + (residue + phase) % stretch_) / stretch_;
-    Dice dice(draw_of(stream ^ kStretch, number * stretch_ + residue));
-    for (const Band& band : bands_) {
-      const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
-      cross(dice, band, first, stretch_, band.skip_kept, [&](std::uint32_t rank) {
-        if (to_unit(draw_of(coins, rank)) < repeats_[rank]) ranks.push_back(rank);
-      });
+    std::vector<std::uint32_t>& firing = kept.ranks_[residue];
+    if (kept.numbers_[residue] != number) {
+      kept.numbers_[residue] = number;
+      firing.clear();
+      Dice dice(draw_of(stream ^ kStretch, number * stretch_ + residue));
+      for (const Band& band : bands_) {
+        const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
+        cross(dice, band, first, stretch_, band.skip_kept, [&](std::uint32_t rank) { firing.push_back(rank); });
+      }
+    }
+    for (const std::uint32_t rank : firing) {
+      if (to_unit(draw_of(coins, rank)) < repeats_[rank]) ranks.push_back(rank);
     }
   }
 }

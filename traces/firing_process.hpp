@@ -28,8 +28,17 @@ class FiringProcess {
 
   const std::vector<double>& probability() const { return probability_; }  // of a rank, at any position
 
+  // What the stretches of a stream drew last, so that they are drawn once and not at every position. Nothing depends on it.
+  class Stretches {
+    friend class FiringProcess;
+    const FiringProcess* of_ = nullptr;
+    std::uint64_t stream_ = 0;
+    std::vector<std::uint64_t> numbers_;            // of the stretch, by residue; kNone: not drawn yet
+    std::vector<std::vector<std::uint32_t>> ranks_;  // that fire
+  };
+
   // Appends the ranks that fire at a position, in any order; one may come twice. A pure function of stream and position.
-  void draw(std::uint64_t stream, std::uint64_t position, std::vector<std::uint32_t>& ranks) const;
+  void draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks) const;
 
  private:
   struct Band {
@@ -37,6 +46,10 @@ class FiringProcess {
     double highest = 0;                    // probability
     double skip_fresh = 0, skip_kept = 0;  // 1 / log of not firing
   };
+
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  template <class Dice, class Fires>
+  void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, Fires fires) const;
 
   const std::vector<double> probability_;
   const double persistence_;

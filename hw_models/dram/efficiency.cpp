@@ -66,6 +66,15 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
     std::sort(curves->begin(), curves->end());
     for (auto& [x, curve] : *curves) std::sort(curve.begin(), curve.end());
   }
+  for (const auto& [count, curve] : agents_) {
+    for (const auto& [share, kept] : curve) worst_crowd_ = std::max(worst_crowd_, 1 / kept);
+  }
+  for (const auto& [share, kept] : turns_) worst_turn_ = std::max(worst_turn_, 1 / kept);
+  for (const auto& [load, factor] : queued_) worst_queue_ = std::max(worst_queue_, factor);
+}
+
+double FlowEfficiency::sustained_at_least(double slowest, bool crowds) const {
+  return sequential_ / (std::max(crowds ? worst_crowd_ : 1, 1 + worst_queue_ * (slowest - 1)) + worst_turn_ - 1);
 }
 
 double FlowEfficiency::at(const Curve& curve, double x) {

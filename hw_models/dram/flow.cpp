@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace vitro::hw {
 namespace {
@@ -67,12 +66,43 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   flow.limit = std::min(flow.limit, ports_[flow.port].cap);
   flow.reads = efficiency_.of_reads(request);
   flow.writes = efficiency_.of_writes(request);
+  flow.slowest = 1 / std::min(flow.reads, flow.writes);
   flow.since = now;
   flow.finish = Picoseconds::max();
   flow.written = static_cast<double>(request.written) / flow.remaining;
   flow.done = done;
-  flows_.push_back(flow);
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
+  slots_[slot] = flow;
+  enter(slot);
   if (!completing_) reshare();
+}
+
+// Most ports are idle most of the time, and most changes concern one of them: only what changed is visited again.
+void FlowDram::enter(std::uint32_t slot) {
+  flows_.push_back(slot);
+  std::size_t at = slots_[slot].port;
+  bool was_busy = ports_[at].busy();
+  ports_[at].flows.push_back(slot);
+  for (; ports_[at].changed = true, at != 0; at = ports_[at].parent) {
+    Port& parent = ports_[ports_[at].parent];
+    const bool parent_was_busy = parent.busy();
+    if (!was_busy) parent.children.insert(std::upper_bound(parent.children.begin(), parent.children.end(), at), at);
+    was_busy = parent_was_busy;
+  }
+}
+
+void FlowDram::leave(std::uint32_t slot) {
+  std::size_t at = slots_[slot].port;
+  std::erase(ports_[at].flows, slot);
+  free_.push_back(slot);
+  for (; ports_[at].changed = true, at != 0; at = ports_[at].parent) {
+    if (!ports_[at].busy()) std::erase(ports_[ports_[at].parent].children, at);
+  }
 }
 
 void FlowDram::settle(Flow& flow) {
@@ -94,18 +124,22 @@ void FlowDram::settle_total() {
 
 double FlowDram::demand_of(std::size_t index) {
   Port& port = ports_[index];
+  if (!port.changed) return port.claim.demand;
   double demand = 0;
-  for (const std::size_t flow : port.flows) demand += flows_[flow].limit;
+  for (const std::uint32_t flow : port.flows) demand += slots_[flow].limit;
   for (const std::size_t child : port.children) demand += demand_of(child);
   return port.claim.demand = std::min(port.cap, demand);
 }
 
 void FlowDram::share(std::size_t index, double budget) {
   Port& port = ports_[index];
+  if (!port.changed && port.budget == budget) return;
+  port.changed = false;
+  port.budget = budget;
   const std::size_t first = scratch_.size();
-  for (const std::size_t i : port.flows) {
-    flows_[i].claim = {flows_[i].limit, 1, 0};
-    scratch_.push_back(&flows_[i].claim);
+  for (const std::uint32_t i : port.flows) {
+    slots_[i].claim = {slots_[i].limit, 1, 0};
+    scratch_.push_back(&slots_[i].claim);
   }
   for (const std::size_t child : port.children) scratch_.push_back(&ports_[child].claim);
   share_fairly(std::span(scratch_).subspan(first), budget);
@@ -116,36 +150,24 @@ void FlowDram::share(std::size_t index, double budget) {
 double FlowDram::sustained() {
   uses_.clear();
   for (std::size_t port = 0; port < ports_.size(); ++port) {
-    for (const std::size_t i : ports_[port].flows) {
-      const Flow& flow = flows_[i];
+    for (const std::uint32_t i : ports_[port].flows) {
+      const Flow& flow = slots_[i];
       uses_.push_back({flow.claim.share, flow.reads, flow.writes, flow.written, port});
     }
   }
   return std::min(ports_[0].cap, efficiency_.sustained(uses_, crowds_));
 }
 
-// Most ports are idle most of the time: only those with flows below them are visited.
-void FlowDram::find_busy_ports() {
-  for (Port& port : ports_) {
-    port.flows.clear();
-    port.children.clear();
-    port.busy = false;
-  }
-  for (std::size_t i = 0; i < flows_.size(); ++i) {
-    ports_[flows_[i].port].flows.push_back(i);
-    for (std::size_t at = flows_[i].port; !std::exchange(ports_[at].busy, true);) at = ports_[at].parent;
-  }
-  for (std::size_t i = 1; i < ports_.size(); ++i) {
-    if (ports_[i].busy) ports_[ports_[i].parent].children.push_back(i);
-  }
-}
-
 void FlowDram::share_sustained() {
   double budget = ports_[0].cap;
+  demand_of(0);
   share(0, budget);
   if (!efficiency_.known() || flows_.empty()) return;
   // A total that more than covers all demands leaves the shares as they are; the margin is for rounding.
   const double enough = ports_[0].claim.demand * (1 + 1e-9);
+  double slowest = 1;
+  for (const std::uint32_t flow : flows_) slowest = std::max(slowest, slots_[flow].slowest);
+  if (std::min(budget, efficiency_.sustained_at_least(slowest, crowds_)) > enough) return;
   for (int round = 0; round < kMixRounds; ++round) {
     const double total = sustained();
     if (total == budget || std::min(total, budget) > enough) return;
@@ -154,12 +176,11 @@ void FlowDram::share_sustained() {
 }
 
 void FlowDram::reshare() {
-  find_busy_ports();
-  demand_of(0);
   share_sustained();
 
   double total = 0;
-  for (Flow& flow : flows_) {
+  for (const std::uint32_t slot : flows_) {
+    Flow& flow = slots_[slot];
     total += flow.claim.share;
     if (flow.claim.share == flow.rate) continue;  // its finish stays exact
     settle(flow);
@@ -179,7 +200,7 @@ void FlowDram::reshare() {
 // One wake-up is enough: a later one re-arms when it fires, so no event is posted per change of rate.
 void FlowDram::arm() {
   Picoseconds next = Picoseconds::max();
-  for (const Flow& flow : flows_) next = std::min(next, flow.finish);
+  for (const std::uint32_t flow : flows_) next = std::min(next, slots_[flow].finish);
   if (next >= armed_) return;
   armed_ = next;
   context_.at(next, label_, [this] { wake(); });
@@ -189,15 +210,16 @@ void FlowDram::wake() {
   const Picoseconds now = context_.now();
   if (now != armed_) return;  // overtaken by an earlier wake-up, which armed again
   armed_ = Picoseconds::max();
-  const auto ended = [now](const Flow& flow) { return flow.finish <= now; };
   finished_.clear();
-  for (Flow& flow : flows_) {
-    if (!ended(flow)) continue;
+  std::erase_if(flows_, [&](std::uint32_t slot) {
+    Flow& flow = slots_[slot];
+    if (flow.finish > now) return false;
     settle(flow);
     finished_.push_back(flow.done);
-  }
+    leave(slot);
+    return true;
+  });
   if (finished_.empty()) return arm();
-  std::erase_if(flows_, ended);
   completing_ = true;
   for (Callback& done : finished_) done();
   completing_ = false;
@@ -205,7 +227,7 @@ void FlowDram::wake() {
 }
 
 DramTotals FlowDram::totals() {
-  for (Flow& flow : flows_) settle(flow);
+  for (const std::uint32_t flow : flows_) settle(slots_[flow]);
   return totals_;
 }
 

@@ -29,15 +29,18 @@ class FlowDram final : public DramModel {
     double cap = 0;
     std::size_t parent = 0;
     Claim claim;
-    std::vector<std::size_t> children;  // with flows below them, at the moment
-    std::vector<std::size_t> flows;     // indices into flows_
-    bool busy = false;                  // has either
+    std::vector<std::size_t> children;  // with flows below them at the moment, ascending
+    std::vector<std::uint32_t> flows;   // slots, in order of arrival
+    bool changed = true;                // its flows or those below it, since it was last shared
+    double budget = -1;                 // that it was last shared with
+    bool busy() const { return !children.empty() || !flows.empty(); }
   };
   struct Flow {
     std::size_t port = 0;
     double remaining = 0;          // bytes, at `since`
     double limit = 0;              // bytes per second that the agent can take
     double reads = 1, writes = 1;  // efficiency of its pattern, alone
+    double slowest = 1;            // time per byte of the slower of them
     double rate = 0;
     Picoseconds since{0}, finish{0};
     double written = 0;  // share of its bytes
@@ -47,7 +50,8 @@ class FlowDram final : public DramModel {
 
   void wake();
   void reshare();  // recomputes all rates and the next completion
-  void find_busy_ports();
+  void enter(std::uint32_t slot);
+  void leave(std::uint32_t slot);
   void share_sustained();
   double demand_of(std::size_t port);
   void share(std::size_t port, double budget);
@@ -64,7 +68,8 @@ class FlowDram final : public DramModel {
   Label label_;
   Track track_;
   std::vector<Port> ports_;
-  std::vector<Flow> flows_;  // in order of arrival
+  std::vector<Flow> slots_;
+  std::vector<std::uint32_t> free_, flows_;  // slots: without a flow; with one, in order of arrival
   std::vector<Claim*> scratch_;
   std::vector<FlowEfficiency::Use> uses_;
   std::vector<Callback> finished_;
