@@ -28,7 +28,8 @@ class FiringProcess {
 
   const std::vector<double>& probability() const { return probability_; }  // of a rank, at any position
 
-  // What the stretches of a stream drew last, so that they are drawn once and not at every position. Nothing depends on it.
+  // What the stretches of a stream drew last, so that they are drawn once and not at every position. No answer depends on it.
+  // Requires: a process that used it outlives it.
   class Stretches {
     friend class FiringProcess;
     const FiringProcess* of_ = nullptr;

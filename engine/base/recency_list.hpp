@@ -13,13 +13,13 @@ class RecencyList {
  public:
   explicit RecencyList(std::uint32_t blocks) : links_(blocks) {}
 
-  bool contains(std::uint32_t block) const { return links_[block].in; }
+  bool contains(std::uint32_t block) const { return links_[block].newer != kAbsent; }
   std::uint32_t size() const { return size_; }
   std::uint32_t oldest() const { return oldest_; }  // Requires: size() > 0
 
   void push_newest(std::uint32_t block) {
     VITRO_CHECK(!contains(block), "a block entered a list twice");
-    links_[block] = {kNone, newest_, true};
+    links_[block] = {kNone, newest_};
     (newest_ == kNone ? oldest_ : links_[newest_].newer) = block;
     newest_ = block;
     ++size_;
@@ -29,7 +29,7 @@ class RecencyList {
     const Link link = links_[block];
     (link.newer == kNone ? newest_ : links_[link.newer].older) = link.older;
     (link.older == kNone ? oldest_ : links_[link.older].newer) = link.newer;
-    links_[block].in = false;
+    links_[block].newer = kAbsent;
     --size_;
   }
   std::optional<std::uint32_t> oldest_without(const std::function<bool(std::uint32_t)>& held) const {
@@ -40,10 +40,9 @@ class RecencyList {
   }
 
  private:
-  static constexpr std::uint32_t kNone = ~0u;
-  struct Link {
-    std::uint32_t newer = kNone, older = kNone;
-    bool in = false;
+  static constexpr std::uint32_t kNone = ~0u, kAbsent = ~0u - 1;
+  struct Link {  // small: lists of millions of blocks go through the caches
+    std::uint32_t newer = kAbsent, older = kNone;
   };
   std::vector<Link> links_;
   std::uint32_t newest_ = kNone, oldest_ = kNone, size_ = 0;

@@ -173,9 +173,10 @@ IndexList ClusterFfn::places(const Step& step, const Cluster& cluster, const Ind
   auto out = std::make_shared<std::vector<std::uint32_t>>();
   out->reserve(neurons->size());
   auto load = cluster.loads.begin();
+  const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);
   std::uint32_t block = NeuronCache::kNone, slot = NeuronCache::kNone;
   for (const std::uint32_t neuron : *neurons) {
-    const std::uint32_t its_block = store_.block_of(step.layer, step.groups[cluster.group].expert, neuron);
+    const std::uint32_t its_block = base + store_.layout().block_of(neuron);
     if (its_block != block) {
       block = its_block;
       while (load != cluster.loads.end() && load->block < block) ++load;

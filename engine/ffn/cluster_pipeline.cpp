@@ -144,7 +144,7 @@ Cluster* ClusterPipeline::pick(Layer& layer) const {
   const bool rests = !in_waves || (whole_wave_past(layer, Stage::gated) &&
                                    (options_.kind == PipelineKind::matrix || whole_wave_past(layer, Stage::rest_ready)));
   Cluster* rest = nullptr;
-  for (std::size_t i = 0; i < layer.clusters->size(); ++i) {
+  for (std::size_t i = layer.first_left; i < layer.clusters->size(); ++i) {
     Cluster& cluster = (*layer.clusters)[i];
     if (in_waves && cluster.wave != layer.wave) continue;
     if (gates && cluster.stage == Stage::gate_ready) return &cluster;
@@ -165,7 +165,7 @@ void ClusterPipeline::advance(Layer& layer) {
       more = true;  // slots may be free now
     }
     if (options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gated)) {
-      for (std::size_t i = 0; i < layer.next_admission; ++i) {
+      for (std::size_t i = layer.first_left; i < layer.next_admission; ++i) {
         if (clusters[i].stage == Stage::gated) start_rest(layer, clusters[i]);
       }
     }
@@ -293,6 +293,7 @@ void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {
 void ClusterPipeline::finish(Layer& layer, Cluster& cluster) {
   cluster.stage = Stage::done;
   ++layer.done;
+  while (layer.first_left < layer.clusters->size() && (*layer.clusters)[layer.first_left].stage == Stage::done) ++layer.first_left;
   for (const BlockLoad& load : cluster.loads) {
     if (load.slot != NeuronCache::kNone && !load.stays) store_.cache().give_back(load.slot);
   }

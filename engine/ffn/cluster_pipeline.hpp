@@ -69,6 +69,7 @@ class ClusterPipeline {
     ClusterCalls calls;
     bool every_neuron;
     std::size_t next_load = 0, next_admission = 0, done = 0;
+    std::size_t first_left = 0;  // no cluster before it has anything left to do
     std::uint32_t wave = 0;
     std::deque<Read> reads;
     TaskScope scope;

@@ -7,25 +7,29 @@ namespace vitro {
 std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const std::vector<PlannedGroup>& groups,
                                    const ClusterPlanOptions& options) {
   NeuronCache& cache = store.cache();
+  const BundleLayout& layout = store.layout();
   const std::uint32_t most_loads = std::max(1u, store.staging_blocks() / 2);
   std::vector<Cluster> clusters;
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     const std::vector<std::uint32_t>& neurons = *groups[g].neurons;
     const std::size_t first = clusters.size();
-    std::vector<std::uint32_t> members;
+    std::shared_ptr<std::vector<std::uint32_t>> members;
     const auto open = [&] {
+      members = std::make_shared<std::vector<std::uint32_t>>();
+      members->reserve(std::min<std::size_t>(options.cluster_neurons, neurons.size()));
       clusters.emplace_back();
       clusters.back().group = g;
-      members.clear();
+      clusters.back().blocks.reserve(members->capacity());
     };
-    const auto close = [&] { clusters.back().neurons = std::make_shared<const std::vector<std::uint32_t>>(members); };
+    const auto close = [&] { clusters.back().neurons = std::move(members); };
     open();
+    const std::uint32_t base = store.block_of(layer, groups[g].group->expert, 0);
     for (const std::uint32_t neuron : neurons) {
-      const std::uint32_t block = store.block_of(layer, groups[g].group->expert, neuron);
+      const std::uint32_t block = base + layout.block_of(neuron);
       const bool next_block = clusters.back().blocks.empty() || clusters.back().blocks.back() != block;
       const bool loads = next_block && !cache.resident(block);
       // A block belongs to one cluster: it is loaded and admitted once.
-      if (next_block && (members.size() >= options.cluster_neurons || (loads && clusters.back().loads.size() == most_loads))) {
+      if (next_block && (members->size() >= options.cluster_neurons || (loads && clusters.back().loads.size() == most_loads))) {
         close();
         open();
       }
@@ -37,7 +41,7 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
           cache.pin(block);
         }
       }
-      members.push_back(neuron);
+      members->push_back(neuron);
     }
     close();
     const auto count = static_cast<std::uint32_t>(clusters.size() - first), partials = std::min(count, options.partials);

@@ -20,6 +20,8 @@ enum Kind : std::uint16_t { kWake };
 // Shares decide the mix, the mix decides the total: after these rounds the total moves by less than a per mille.
 constexpr int kMixRounds = 4;
 
+constexpr double kMargin = 1 + 1e-9;  // for rounding, where demands are compared with what there is
+
 FlowEfficiency efficiency_of(const Params& params) {
   const ParamTable& table = params.table("efficiency");
   if (!table.values.empty()) return {FlowEfficiency::Entries(table.values.begin(), table.values.end()), table.name};
@@ -128,6 +130,7 @@ double FlowDram::demand_of(std::size_t index) {
   double demand = 0;
   for (const std::uint32_t flow : port.flows) demand += slots_[flow].limit;
   for (const std::size_t child : port.children) demand += demand_of(child);
+  port.wanted = demand;
   return port.claim.demand = std::min(port.cap, demand);
 }
 
@@ -136,14 +139,19 @@ void FlowDram::share(std::size_t index, double budget) {
   if (!port.changed && port.budget == budget) return;
   port.changed = false;
   port.budget = budget;
-  const std::size_t first = scratch_.size();
-  for (const std::uint32_t i : port.flows) {
-    slots_[i].claim = {slots_[i].limit, 1, 0};
-    scratch_.push_back(&slots_[i].claim);
+  if (port.wanted * kMargin < budget) {  // everybody gets what he can take
+    for (const std::uint32_t i : port.flows) slots_[i].claim.share = slots_[i].limit;
+    for (const std::size_t child : port.children) ports_[child].claim.share = ports_[child].claim.demand;
+  } else {
+    const std::size_t first = scratch_.size();
+    for (const std::uint32_t i : port.flows) {
+      slots_[i].claim = {slots_[i].limit, 1, 0};
+      scratch_.push_back(&slots_[i].claim);
+    }
+    for (const std::size_t child : port.children) scratch_.push_back(&ports_[child].claim);
+    share_fairly(std::span(scratch_).subspan(first), budget);
+    scratch_.resize(first);
   }
-  for (const std::size_t child : port.children) scratch_.push_back(&ports_[child].claim);
-  share_fairly(std::span(scratch_).subspan(first), budget);
-  scratch_.resize(first);
   for (const std::size_t child : port.children) share(child, std::min(ports_[child].cap, ports_[child].claim.share));
 }
 
@@ -163,8 +171,8 @@ void FlowDram::share_sustained() {
   demand_of(0);
   share(0, budget);
   if (!efficiency_.known() || flows_.empty()) return;
-  // A total that more than covers all demands leaves the shares as they are; the margin is for rounding.
-  const double enough = ports_[0].claim.demand * (1 + 1e-9);
+  // A total that more than covers all demands leaves the shares as they are.
+  const double enough = ports_[0].claim.demand * kMargin;
   double slowest = 1;
   for (const std::uint32_t flow : flows_) slowest = std::max(slowest, slots_[flow].slowest);
   if (std::min(budget, efficiency_.sustained_at_least(slowest, crowds_)) > enough) return;

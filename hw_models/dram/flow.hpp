@@ -33,6 +33,7 @@ class FlowDram final : public DramModel {
     std::vector<std::uint32_t> flows;   // slots, in order of arrival
     bool changed = true;                // its flows or those below it, since it was last shared
     double budget = -1;                 // that it was last shared with
+    double wanted = 0;                  // by all of them together, whatever its cap
     bool busy() const { return !children.empty() || !flows.empty(); }
   };
   struct Flow {

@@ -15,6 +15,7 @@
 #include "engine/base/file.hpp"
 #include "engine/decode/policies.hpp"
 #include "engine/experiment/io_replay.hpp"
+#include "engine/experiment/loaded_model.hpp"
 #include "engine/experiment/session.hpp"
 #include "engine/host/host_executor.hpp"
 #include "engine/kernels/bench.hpp"
@@ -32,6 +33,7 @@
 #include "sim/characterize/cross_fidelity.hpp"
 #include "sim/machines.hpp"
 #include "traces/firing_statistics.hpp"
+#include "traces/profile_statistics.hpp"
 
 namespace py = pybind11;
 
@@ -125,6 +127,31 @@ std::string firing_of(const std::string& recording, const std::string& model) {
                     {"repeated", f.repeated}, {"skew", fitted_skew(f)}});
   }
   return rows.dump();
+}
+
+std::string workload_statistics(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+                                std::uint32_t tokens, std::int16_t layer, std::int16_t expert) {
+  const Experiment experiment = compose(source, name, is_path, overrides, "");
+  const ModelConfig config = load_model(experiment.model, experiment.engine, session_options("").cache_dir).config;
+  const int experts = static_cast<int>(std::max(config.experts, 1u));
+  if (layer < 0 || layer >= static_cast<int>(config.layers)) {
+    throw ConfigError(fmt::format("layer {}: the model has no such layer (expected 0 to {})", layer, config.layers - 1));
+  }
+  if (expert < 0 || expert >= experts) throw ConfigError(fmt::format("expert {}: expected 0 to {}", expert, experts - 1));
+  StatisticsRequest request;
+  request.seed = experiment.workload.seed;
+  request.layer = layer;
+  request.expert = config.experts > 0 ? expert : std::int16_t{-1};
+  request.neurons = config.ffn;
+  request.tokens = tokens;
+  const ProfileStatistics found = profile_statistics(experiment.profile, request);
+  Json out{{"neurons", config.ffn},      {"tokens", tokens},       {"fraction", found.fraction},
+           {"repeated", found.repeated}, {"named", found.named},   {"recall", found.recall},
+           {"coactivation", found.coactivation}, {"cold_coactivation", found.cold_coactivation}};
+  for (const auto& c : found.curve) out["curve"].push_back({{"neurons", c.neurons}, {"probability", c.probability}, {"firings", c.firings}});
+  for (const auto& b : found.batches) out["batches"].push_back({{"sequences", b.sequences}, {"firing", b.firing}, {"hot", b.hot}});
+  for (const auto& c : found.caches) out["caches"].push_back({{"neurons", c.neurons}, {"hits", c.hits}});
+  return out.dump();
 }
 
 // The order that a file asks for: a recording's, hottest first, or that of a neuron index of PowerInfer.
@@ -302,6 +329,8 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
   m.def("pack", &pack_model, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);
   m.def("firing_statistics", &firing_of, py::arg("recording"), py::arg("model"), free_gil);
+  m.def("workload_statistics", &workload_statistics, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"),
+        py::arg("tokens"), py::arg("layer"), py::arg("expert"), free_gil);
   m.def("verify_packed", &verify_packed, py::arg("path"), free_gil);
   m.def("quantize_schemes", [] {
     std::vector<std::pair<std::string, std::string>> out;

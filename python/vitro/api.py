@@ -50,6 +50,15 @@ def firing_statistics(recording, model):
     return _native.call("firing_statistics", existing(recording), existing(model))
 
 
+def workload_statistics(experiment, *, overrides=None, tokens=256, layer=0, expert=0):
+    """What the activation profile of an experiment comes out as, measured on draws for one FFN of its model.
+
+    -> {"fraction", "repeated", "named", "recall", "coactivation", "cold_coactivation": shares, as docs/traces.md defines them;
+    "curve": [{"neurons", "probability", "firings"}], "batches": [{"sequences", "firing", "hot"}], "caches": [{"neurons", "hits"}]}
+    """
+    return _native.call("workload_statistics", *as_source(experiment), as_overrides(overrides), tokens, layer, expert)
+
+
 def replay_io(recording, *, machine="sim", device=None, file=None, depth=1, paced=False):
     """Issues the reads of a recording (engine.record) again and returns their cost.
 

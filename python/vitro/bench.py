@@ -57,7 +57,22 @@ def _sim(smoke, progress):
             _row("sim.seam_calls_per_token", calls, "calls", units * phases),
             _row("sim.posts_per_token", per_token["posts"], "posts", (2 * units + 1) * phases),
             _row("sim.memory", long["peak_rss_bytes"] * mib, "MiB", short["peak_rss_bytes"] * mib),
+            *(_offloaded(name, smoke, progress) for name in ("offload_7b", "offload_47b")),
             *process.call("bench", "sim", smoke, str(catalog.root()), progress=progress)]
+
+
+def _offloaded(name, smoke, progress):
+    """A model with half of its neurons in flash. Loading takes simulated seconds and few events: the rate is that of tokens alone,
+    of a long run less a short one."""
+    source = catalog.root() / "experiments" / "benchmarks" / f"{name}.yaml"
+    tokens = 2 if smoke else 32
+    simulated, cpu = [], [_cpu_seconds()]
+    for count in (tokens, 3 * tokens):
+        run = process.call("bench_run", str(source), source.stem, [f"workload.output_tokens={count}"], progress=progress)
+        simulated.append(run["result"]["simulated_s"])
+        cpu.append(_cpu_seconds())
+    seconds = (cpu[2] - cpu[1]) - (cpu[1] - cpu[0])
+    return _row(f"sim.{name}", (simulated[1] - simulated[0]) / seconds, "simulated s per CPU s", 5)
 
 
 def _cpu_seconds():

@@ -1,4 +1,4 @@
-"""`vitro make-model` and `vitro profile`: models with known sparsity, and the sparsity of known models."""
+"""`vitro make-model`, `vitro profile` and `vitro workload`: models with known sparsity, and the sparsity of models and draws."""
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Optional
@@ -62,6 +62,34 @@ def profile(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
         terminal.print_json({"path": str(out), "layers": layers})
         return
     _print_firing(layers)
+
+
+def workload(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
+             overrides: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")] = None,
+             tokens: Annotated[int, typer.Option(min=2, max=65536, help="Of one sequence.")] = 256,
+             layer: Annotated[int, typer.Option(min=0)] = 0, expert: Annotated[int, typer.Option(min=0)] = 0, as_json: Json = False):
+    """Say what the drawn workload of an experiment is like: how often neurons fire, together, again and in batches.
+
+    Examples:
+
+        vitro workload experiments/benchmarks/offload_7b.yaml
+
+        vitro workload experiments/benchmarks/offload_7b.yaml --set engine.profile.persistence=50% --json
+    """
+    found = api.workload_statistics(experiment, overrides=overrides, tokens=tokens, layer=layer, expert=expert)
+    if as_json:
+        terminal.print_json(found)
+        return
+    shares = [("neurons that fire for a token", "fraction"), ("of them, for the token before as well", "repeated"),
+              ("neurons that the predictor names", "named"), ("of those that fire, named", "recall"),
+              ("of those named, firing (co-activation of Gate, Up and Down)", "coactivation"),
+              ("of the colder half, firing when another one does", "cold_coactivation")]
+    terminal.table("", ["of one FFN", ">share"], [(what, f"{found[key]:.2%}") for what, key in shares])
+    terminal.table("", [">hottest", ">probability of the last", ">share of all firings"],
+                   [(f"{row['neurons']:.1%}", f"{row['probability']:.2%}", f"{row['firings']:.1%}") for row in found["curve"]])
+    terminal.table("", [">sequences", ">neurons that fire for one", ">with a chance of a half or more"],
+                   [(row["sequences"], f"{row['firing']:.2%}", f"{row['hot']:.2%}") for row in found["batches"]])
+    terminal.table("", [">neurons cached (LRU)", ">hits"], [(f"{row['neurons']:.0%}", f"{row['hits']:.2%}") for row in found["caches"]])
 
 
 def _reached(model):

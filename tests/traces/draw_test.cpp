@@ -42,7 +42,7 @@ Ids fired(Function& function, const KernelCall& call, std::size_t row = 0) {
 DrawProfile skewed() {
   DrawProfile profile;
   profile.layers = {{0.1, 0.8}, {0.3, 0.0}};
-  profile.persistence = 0.5;
+  profile.persistence = profile.expert_persistence = 0.5;
   profile.expert_skew = 0.7;
   return profile;
 }
@@ -171,6 +171,56 @@ TEST(DrawFunction, ordered_neurons_stand_hottest_first) {
   std::vector<double> same = drawn;
   std::sort(same.rbegin(), same.rend());
   EXPECT_EQ(same, ordered);
+}
+
+// A share of the neurons has a popularity of its own for each task, the others do not notice.
+TEST(DrawFunction, a_task_reorders_its_share_of_the_neurons) {
+  const auto popularity = [](std::string task, double share, bool ordered) {
+    DrawProfile profile = skewed();
+    profile.ordered = ordered;
+    profile.task = std::move(task);
+    profile.task_share = share;
+    return DrawFunction(profile, 3).firing_probability(0, -1, 4000);
+  };
+  for (const bool ordered : {false, true}) {
+    const std::vector<double> base = popularity("", 0.3, ordered), math = popularity("math", 0.3, ordered);
+    const std::vector<double> code = popularity("code", 0.3, ordered);
+    std::size_t moved = 0, both = 0, either = 0;
+    for (std::size_t n = 0; n < base.size(); ++n) {
+      moved += math[n] != base[n];
+      both += math[n] != base[n] && code[n] != base[n];
+      either += math[n] != base[n] || code[n] != base[n];
+    }
+    EXPECT_NEAR(static_cast<double>(moved) / 4000, 0.3, 0.03);
+    EXPECT_GT(static_cast<double>(both), 0.95 * static_cast<double>(either)) << "tasks speak to the same neurons";
+    EXPECT_NE(math, code);
+    EXPECT_EQ(popularity("math", 0, ordered), base);
+    std::vector<double> same = math, all = base;
+    std::sort(same.begin(), same.end());
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(same, all) << "the curve is that of the layer";
+  }
+}
+
+TEST(DrawFunction, false_alarms_persist_as_firing_does) {
+  DrawProfile profile;
+  profile.layers = {{0.1, 0.0}};
+  profile.predictor = {1, 0.5};
+  profile.persistence = 0.8;
+  DrawFunction function(profile, 4);
+  double shared = 0, all = 0;
+  Ids before;
+  for (std::uint32_t position = 0; position < 40; ++position) {
+    const Ids fires = fired(function, glu_call(4096, 0, {{0, position}}));
+    const Ids named = fired(function, select_call(4096, 0, {{0, position}}, SelectOf::predictor));
+    Ids alarms, both;
+    std::set_difference(named.begin(), named.end(), fires.begin(), fires.end(), std::back_inserter(alarms));
+    std::set_intersection(before.begin(), before.end(), alarms.begin(), alarms.end(), std::back_inserter(both));
+    shared += static_cast<double>(both.size());
+    if (position > 0) all += static_cast<double>(alarms.size());
+    before = alarms;
+  }
+  EXPECT_GT(shared / all, 0.4) << "without memory it is 0.1";
 }
 
 TEST(DrawFunction, seed_layer_expert_sequence_and_position_all_matter) {

@@ -1,0 +1,94 @@
+#include "traces/firing_process.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/rng.hpp"
+
+namespace vitro {
+namespace {
+
+using Ranks = std::vector<std::uint32_t>;
+
+Ranks drawn(const FiringProcess& process, std::uint64_t stream, std::uint64_t position, FiringProcess::Stretches& kept) {
+  Ranks ranks;
+  process.draw(stream, position, kept, ranks);
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+std::vector<double> power_law(std::uint32_t n, double highest, double skew) {
+  std::vector<double> p(n);
+  for (std::uint32_t r = 0; r < n; ++r) p[r] = std::min(1.0, highest * std::pow(r + 1.0, -skew));
+  return p;
+}
+
+// 3000 positions: five standard errors of a rank's frequency are below 0.046 when draws are independent. Ranks that persist have
+// fewer independent draws, so their mean over a hundred neighbours is what is looked at.
+TEST(FiringProcess, every_rank_fires_as_often_as_its_probability_says) {
+  for (const double persistence : {0.0, 0.5, 0.9, 1.0}) {
+    const FiringProcess process(power_law(1000, 3, 0.6), persistence, 4);
+    FiringProcess::Stretches kept;
+    std::vector<double> count(1000);
+    for (std::uint64_t position = 0; position < 3000; ++position) {
+      for (const std::uint32_t rank : drawn(process, 7, position, kept)) ++count[rank];
+    }
+    EXPECT_EQ(count[0], 3000) << "probability 1";
+    for (std::uint32_t first = 0; first < 1000; first += 100) {
+      double fired = 0, expected = 0;
+      for (std::uint32_t r = first; r < first + 100; ++r) {
+        fired += count[r] / 3000;
+        expected += process.probability()[r];
+      }
+      EXPECT_NEAR(fired, expected, 1.5) << "ranks from " << first << ", persistence " << persistence;
+    }
+  }
+}
+
+// A rank repeats its stretch at both of two neighbouring positions with q * q, and 3 of 4 pairs lie in one stretch.
+TEST(FiringProcess, two_positions_of_one_stretch_share_what_persistence_says) {
+  const FiringProcess process(std::vector<double>(4000, 0.2), 0.8, 4);
+  FiringProcess::Stretches kept;
+  const auto shared = [&](std::uint64_t distance) {
+    double both = 0, all = 0;
+    for (std::uint64_t position = 0; position < 40; ++position) {
+      const Ranks a = drawn(process, 3, position, kept), b = drawn(process, 3, position + distance, kept);
+      Ranks common;
+      std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(common));
+      both += static_cast<double>(common.size());
+      all += static_cast<double>(a.size());
+    }
+    return both / all;
+  };
+  EXPECT_NEAR(shared(1), 0.2 + 0.8 * 0.64 * 3 / 4, 0.02);
+  EXPECT_NEAR(shared(3), 0.2 + 0.8 * 0.64 * 1 / 4, 0.02);
+  EXPECT_NEAR(shared(4), 0.2, 0.02) << "nothing lasts longer than a stretch";
+}
+
+TEST(FiringProcess, what_is_kept_changes_nothing) {
+  const FiringProcess process(power_law(500, 1, 0.4), 0.7, 8), other(power_law(300, 1, 0.4), 0.7, 8);
+  FiringProcess::Stretches kept;
+  Rng rng(4);
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::uint64_t stream = rng.below(2), position = rng.below(40);
+    const FiringProcess& asked = rng.below(4) == 0 ? other : process;
+    FiringProcess::Stretches fresh;
+    ASSERT_EQ(drawn(asked, stream, position, kept), drawn(asked, stream, position, fresh)) << trial;
+  }
+}
+
+TEST(FiringProcess, nothing_fires_that_can_not) {
+  const auto of = [](std::vector<double> probability) {
+    FiringProcess::Stretches kept;
+    return drawn(FiringProcess(std::move(probability), 0.5, 8), 1, 0, kept);
+  };
+  EXPECT_EQ(of({}), Ranks{});
+  EXPECT_EQ(of({0, 0, 0}), Ranks{});
+  EXPECT_EQ(of({1, 1, 0}), (Ranks{0, 1}));
+}
+
+}  // namespace
+}  // namespace vitro
