@@ -20,7 +20,7 @@ namespace {
 // First part of every key: draws for different purposes never share bits.
 enum Purpose : std::uint64_t { kNeuron = 1, kNeuronRank, kExpert, kExpertRank, kToken, kPhase, kRepeat, kStretch, kMiss, kAlarm, kTask };
 
-constexpr std::size_t kKept = 512;         // answers: a layer's truth and guesses for a batch
+constexpr std::size_t kKept = 512;        // answers: a layer's truth and guesses for a batch
 constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
 
 std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
@@ -65,7 +65,8 @@ struct DrawFunction::Drawn {
   bool has(std::uint32_t neuron) const { return neuron / 64 < bits.size() && (bits[neuron / 64] >> neuron % 64 & 1) != 0; }
 };
 
-DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed) : profile_(std::move(profile)), seed_(seed), kept_(kKept), stretches_(kStretches) {
+DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed)
+    : profile_(std::move(profile)), seed_(seed), kept_(kKept), stretches_(kStretches) {
   check(profile_);
 }
 
@@ -179,7 +180,8 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
   ids->reserve(ranks.size());
   for (std::uint32_t w = 0; w < out->bits.size(); ++w) {
-    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1) ids->push_back(64 * w + static_cast<std::uint32_t>(std::countr_zero(left)));
+    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1)
+      ids->push_back(64 * w + static_cast<std::uint32_t>(std::countr_zero(left)));
   }
   out->ids = std::move(ids);
   return out;

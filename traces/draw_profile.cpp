@@ -59,8 +59,10 @@ void check_curve(std::size_t layer, const std::vector<FiringProfile::Point>& poi
     const auto& [neurons, probability] = points[i];
     const bool in_range = neurons > 0 && neurons <= 1 && probability > 0 && probability <= 1;
     if (in_range && (i == 0 || (neurons > points[i - 1].neurons && probability <= points[i - 1].probability))) continue;
-    throw ConfigError(fmt::format("activation profile: layer {}: curve point {}: {} of the neurons, probability {} (expected both above 0 to 1, "
-                                  "shares rising, probabilities not)", layer, i, neurons, probability));
+    throw ConfigError(
+        fmt::format("activation profile: layer {}: curve point {}: {} of the neurons, probability {} (expected both above 0 to 1, "
+                    "shares rising, probabilities not)",
+                    layer, i, neurons, probability));
   }
 }
 

@@ -34,7 +34,7 @@ class FiringProcess {
     friend class FiringProcess;
     const FiringProcess* of_ = nullptr;
     std::uint64_t stream_ = 0;
-    std::vector<std::uint64_t> numbers_;            // of the stretch, by residue; kNone: not drawn yet
+    std::vector<std::uint64_t> numbers_;             // of the stretch, by residue; kNone: not drawn yet
     std::vector<std::vector<std::uint32_t>> ranks_;  // that fire
   };
 

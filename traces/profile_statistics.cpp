@@ -68,7 +68,8 @@ double coactivation_of_colder_half(const std::vector<Ids>& tokens, const std::ve
   const double cold = *middle, members = static_cast<double>(sorted.end() - middle);
   double together = 0, fired = 0;
   for (const Ids& token : tokens) {
-    const auto n = static_cast<double>(std::count_if(token.begin(), token.end(), [&](std::uint32_t id) { return probability[id] <= cold; }));
+    const auto n =
+        static_cast<double>(std::count_if(token.begin(), token.end(), [&](std::uint32_t id) { return probability[id] <= cold; }));
     together += n * (n - 1);
     fired += n;
   }

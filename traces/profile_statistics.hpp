@@ -18,10 +18,10 @@ struct StatisticsRequest {
 };
 
 struct ProfileStatistics {
-  double fraction = 0;     // of the neurons fire for a token, in the mean
-  double repeated = 0;     // of a token's firing neurons, those that fired for the token before it
-  double named = 0;        // of the neurons, by the predictor
-  double recall = 0;       // of those that fire, named ones
+  double fraction = 0;      // of the neurons fire for a token, in the mean
+  double repeated = 0;      // of a token's firing neurons, those that fired for the token before it
+  double named = 0;         // of the neurons, by the predictor
+  double recall = 0;        // of those that fire, named ones
   double coactivation = 0;  // of those named, firing ones: Up and Down are needed with Gate
   // Of pairs of neurons of the colder half, the chance that one fires when the other does.
   double cold_coactivation = 0;

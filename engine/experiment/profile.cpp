@@ -21,7 +21,8 @@ std::vector<FiringProfile::Point> read_curve(Reader& layer) {
       if (value == 0) reader.fail(key, "is missing or 0 (expected above 0%)");
     }
     if (!curve.empty() && point.neurons <= curve.back().neurons) reader.fail("neurons", "does not rise from point to point");
-    if (!curve.empty() && point.probability > curve.back().probability) reader.fail("probability", "rises (expected the hottest neurons first)");
+    if (!curve.empty() && point.probability > curve.back().probability)
+      reader.fail("probability", "rises (expected the hottest neurons first)");
     curve.push_back(point);
   }
   if (curve.empty()) layer.fail("curve", "is empty (expected points such as {neurons: 1%, probability: 50%})");
@@ -64,7 +65,8 @@ DrawProfile read_profile(Reader reader) {
   profile.ordered = reader.boolean("ordered", profile.ordered);
   profile.task = reader.text("task", "");
   profile.task_share = share(reader, "task_share", 0);
-  if (!profile.task.empty() && profile.task_share == 0) reader.fail("task_share", "is missing: a task without neurons of its own changes nothing");
+  if (!profile.task.empty() && profile.task_share == 0)
+    reader.fail("task_share", "is missing: a task without neurons of its own changes nothing");
   if (std::optional<Reader> predictor = reader.optional_child("predictor")) {
     profile.predictor.recall = predictor->number("recall", 0, 1, 1);
     profile.predictor.precision = predictor->number("precision", 0.01, 1, 1);

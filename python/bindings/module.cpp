@@ -123,8 +123,13 @@ std::vector<py::bytes> pretokenise_text(const std::string& name, const py::bytes
 std::string firing_of(const std::string& recording, const std::string& model) {
   Json rows = Json::array();
   for (const LayerFiring& f : firing_statistics(Recording::load(recording), config_from_gguf(Gguf::open(model)).ffn)) {
-    rows.push_back({{"layer", f.layer}, {"expert", f.expert}, {"tokens", f.tokens}, {"active", f.active}, {"hot_share", f.hot_share},
-                    {"repeated", f.repeated}, {"skew", fitted_skew(f)}});
+    rows.push_back({{"layer", f.layer},
+                    {"expert", f.expert},
+                    {"tokens", f.tokens},
+                    {"active", f.active},
+                    {"hot_share", f.hot_share},
+                    {"repeated", f.repeated},
+                    {"skew", fitted_skew(f)}});
   }
   return rows.dump();
 }
@@ -145,10 +150,16 @@ std::string workload_statistics(const std::string& source, const std::string& na
   request.neurons = config.ffn;
   request.tokens = tokens;
   const ProfileStatistics found = profile_statistics(experiment.profile, request);
-  Json out{{"neurons", config.ffn},      {"tokens", tokens},       {"fraction", found.fraction},
-           {"repeated", found.repeated}, {"named", found.named},   {"recall", found.recall},
-           {"coactivation", found.coactivation}, {"cold_coactivation", found.cold_coactivation}};
-  for (const auto& c : found.curve) out["curve"].push_back({{"neurons", c.neurons}, {"probability", c.probability}, {"firings", c.firings}});
+  Json out{{"neurons", config.ffn},
+           {"tokens", tokens},
+           {"fraction", found.fraction},
+           {"repeated", found.repeated},
+           {"named", found.named},
+           {"recall", found.recall},
+           {"coactivation", found.coactivation},
+           {"cold_coactivation", found.cold_coactivation}};
+  for (const auto& c : found.curve)
+    out["curve"].push_back({{"neurons", c.neurons}, {"probability", c.probability}, {"firings", c.firings}});
   for (const auto& b : found.batches) out["batches"].push_back({{"sequences", b.sequences}, {"firing", b.firing}, {"hot", b.hot}});
   for (const auto& c : found.caches) out["caches"].push_back({{"neurons", c.neurons}, {"hits", c.hits}});
   return out.dump();
@@ -179,9 +190,17 @@ std::string pack_model(const std::string& src, const std::string& dst, const std
   const PackedModel packed = pack_to(gguf, options, dst);
   Json tensors = Json::array();
   for (const Weight& w : packed.weights) {
-    Json row{{"name", w.name}, {"role", to_string(w.role)}, {"layer", w.layer}, {"format", to_string(w.format)},
-             {"layout", w.layout == Layout::tiled ? "tiled" : "rows"}, {"rows", w.rows}, {"columns", w.columns}, {"experts", w.experts},
-             {"offset", w.extent.offset}, {"bytes", round_up(w.extent.length, kPageSize)}, {"weight_bytes", w.payload_bytes()}};
+    Json row{{"name", w.name},
+             {"role", to_string(w.role)},
+             {"layer", w.layer},
+             {"format", to_string(w.format)},
+             {"layout", w.layout == Layout::tiled ? "tiled" : "rows"},
+             {"rows", w.rows},
+             {"columns", w.columns},
+             {"experts", w.experts},
+             {"offset", w.extent.offset},
+             {"bytes", round_up(w.extent.length, kPageSize)},
+             {"weight_bytes", w.payload_bytes()}};
     if (w.role == Role::ffn_bundle) {
       const BundleLayout bundles = w.bundles();
       row["layout"] = w.two_phases ? "bundles_two_phase" : "bundles";

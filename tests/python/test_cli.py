@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
-            ["trace", "summary"], ["trace", "diff"], ["demo"]]
+            ["trace", "summary"], ["trace", "diff"], ["demo"], ["workload"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)

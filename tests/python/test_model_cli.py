@@ -37,3 +37,21 @@ def test_a_profile_says_what_fires_and_orders_a_pack(native):
     assert packed.json["ordered"] and packed.json["verified"]
     table = native("profile", MODEL, text, "-o", "fired.vtrc")
     assert "hottest fifth" in table.out
+
+
+OFFLOADED = Path(__file__).parents[2] / "experiments" / "benchmarks" / "offload_47b.yaml"
+
+
+def test_a_drawn_workload_is_what_its_profile_says(native):
+    answer = native("workload", OFFLOADED, "--json", "--tokens", "64", "--expert", "3")
+    assert answer.code == 0, answer.err
+    found = answer.json
+    assert found["neurons"] == 14336
+    assert found["fraction"] == pytest.approx(0.135, rel=0.1)
+    assert found["coactivation"] == pytest.approx(0.8, abs=0.02)
+    assert [row["sequences"] for row in found["batches"]][-1] == 128
+    firing = [row["firing"] for row in found["batches"]]
+    assert firing == sorted(firing) and firing[-1] > 0.99
+    table = native("workload", OFFLOADED, "--tokens", "16")
+    assert table.code == 0 and "co-activation" in table.out
+    assert native("workload", OFFLOADED, "--expert", "8").code == 2

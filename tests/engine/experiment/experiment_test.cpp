@@ -65,6 +65,30 @@ TEST(Experiment, a_profile_may_say_what_its_predictor_gets_wrong_and_how_neurons
   EXPECT_NE(error_of("engine.profile", R"({"predictor": {"recal": 1}})").find("recal"), std::string::npos);
 }
 
+TEST(Experiment, a_profile_may_state_its_curve_and_its_task) {
+  const DrawProfile given =
+      read_with("engine.profile", R"({"curve": [{"neurons": "1%", "probability": "50%"}, {"neurons": "75%", "probability": "2%"}],
+                                      "persistence": "90%", "task": "math", "task_share": "20%"})")
+          .profile;
+  ASSERT_EQ(given.layers.at(0).curve.size(), 2u);
+  EXPECT_EQ(given.layers[0].curve[1].neurons, 0.75);
+  EXPECT_EQ(given.layers[0].curve[1].probability, 0.02);
+  EXPECT_EQ(given.expert_persistence, 0.9) << "as that of neurons, unless it is given";
+  EXPECT_EQ(given.task, "math");
+  EXPECT_EQ(given.task_share, 0.2);
+  const auto refused = [](const char* profile, const char* message) {
+    const std::string error = error_of("engine.profile", profile);
+    EXPECT_NE(error.find(message), std::string::npos) << error;
+  };
+  refused(R"({"fraction": "10%", "curve": [{"neurons": "1%", "probability": "50%"}]})", "beside curve");
+  refused(R"({"curve": []})", "empty");
+  refused(R"({"curve": [{"neurons": "1%"}]})", "curve.probability");
+  refused(R"({"curve": [{"neurons": "5%", "probability": "5%"}, {"neurons": "5%", "probability": "5%"}]})", "does not rise");
+  refused(R"({"curve": [{"neurons": "5%", "probability": "5%"}, {"neurons": "6%", "probability": "6%"}]})", "hottest neurons first");
+  refused(R"({"task": "math"})", "task_share");
+  refused(R"({"persistence": "101%"})", "0% to 100%");
+}
+
 TEST(Experiment, a_seed_at_the_top_is_the_workloads) {
   EXPECT_EQ(read_with("seed", "5").workload.seed, 5u);
   EXPECT_NE(error_of("seed", "-1").find("seed"), std::string::npos);
