@@ -125,7 +125,8 @@ ProfileStatistics profile_statistics(const DrawProfile& profile, const Statistic
   std::sort(batches.begin(), batches.end());
   for (const std::uint32_t batch : batches) {
     for (; sequence < batch; ++sequence) {
-      for (const std::uint32_t neuron : tokens_of(function, request, sequence, SelectOf::gate, 1).front()) fires[neuron] = true;
+      const std::vector<Ids> first = tokens_of(function, request, sequence, SelectOf::gate, 1);
+      for (const std::uint32_t neuron : first.front()) fires[neuron] = true;
     }
     const auto hot = std::count_if(probability.begin(), probability.end(), [batch](double p) { return 1 - std::pow(1 - p, batch) >= 0.5; });
     const auto firing = std::count(fires.begin(), fires.end(), true);
