@@ -65,7 +65,8 @@ double coactivation_of_colder_half(const std::vector<Ids>& tokens, const std::ve
   std::vector<double> sorted = probability;
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end(), std::greater<>());
-  const double cold = *middle, members = static_cast<double>(sorted.end() - middle);
+  const double cold = *middle;  // neurons as cold as the middle one belong to it
+  const auto members = static_cast<double>(std::count_if(sorted.begin(), sorted.end(), [cold](double p) { return p <= cold; }));
   double together = 0, fired = 0;
   for (const Ids& token : tokens) {
     const auto n =
