@@ -23,6 +23,7 @@ std::size_t batch_of(const GraphSpec& spec) {
 // What a unit must be able to read: weights, or keys and values.
 Format operand_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
+  if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;
   return call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
 }
 

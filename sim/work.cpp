@@ -14,6 +14,7 @@ namespace {
 // The operand whose format decides the rate: the weights, or the keys and values.
 Format priced_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
+  if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;  // the same loops, which take the scales from elsewhere
   return call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
 }
 

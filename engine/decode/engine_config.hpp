@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/machine/kernel_call.hpp"
+#include "engine/model/bundle_layout.hpp"
 
 namespace vitro {
 
@@ -24,8 +25,9 @@ struct ClusterConfig {
   std::uint32_t io_depth = 8;
   Bytes staging = 4 * MiB;
   std::uint32_t dense_rows = 16;
-  float threshold = 0;
-  bool predictors = true;  // those of the model, if it has any; else every gate is computed
+  std::optional<float> threshold;  // |act(gate)| above which a neuron is active; none: the model's own by layer, else 0
+  bool predictors = true;          // those of the model, if it has any; else every gate is computed
+  bool measure = false;            // computes every gate beside the predictor, to know its recall and precision
 };
 
 // `engine.hybrid:` of the neuron-cluster policy: an accelerator beside the cores (PowerInfer-2, section 4.1).
@@ -52,7 +54,7 @@ struct EngineConfig {
   VariantId matmul;              // numeric contract of matrix products
   bool repack = true;            // tiled layouts where the variant can use them
   bool bundles = false;          // the FFN neuron by neuron (engine/model/bundle_layout.hpp)
-  bool two_phases = false;       // of bundles: Gate in pages of its own
+  BundleForm bundle_form = BundleForm::automatic;
   Format kv_format = Format::f32;
   std::uint32_t kv_block_tokens = 16;
   std::uint32_t prefill_chunk = 128;

@@ -78,10 +78,9 @@ void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine,
   options.max_rows = limits.max_rows * std::max(config.experts_used, 1u);
   options.matmul = engine.matmul;
   options.activation = config.activation;
-  options.threshold = clusters.threshold;
+  options.threshold = clusters.threshold.value_or(0);
 
   NeuronStoreOptions store;
-  store.two_phases = engine.two_phases;
   store.eviction = clusters.eviction;
   store.ffn_in_dram = memory.ffn_in_dram;
   store.staging = clusters.staging;

@@ -46,7 +46,7 @@ DenseResidency::DenseResidency(Machine& machine, const WeightStore& weights, boo
     : machine_(machine), weights_(weights), predictors_(predictors) {}
 
 bool DenseResidency::is_kept(const Weight& weight) const {
-  return weight.role != Role::ffn_bundle && (predictors_ || !is_predictor(weight.role));
+  return weight.role != Role::ffn_bundle && weight.role != Role::ffn_scales && (predictors_ || !is_predictor(weight.role));
 }
 
 Task<void> DenseResidency::load() {
@@ -61,7 +61,8 @@ Task<void> DenseResidency::load() {
   }
   for (const Weight& weight : weights_.all()) {
     if (!is_kept(weight)) continue;
-    Lease lease = machine_.memory.lease(weight.extent.length, Placement::dram, Region::fixed).value_or_throw();
+    const Region region = is_predictor(weight.role) ? Region::predictor : Region::fixed;
+    Lease lease = machine_.memory.lease(weight.extent.length, Placement::dram, region).value_or_throw();
     leases_[&weight] = lease;
     machine_.trace.decision("load", weight.name, "dram");
     co_await read_weight(&machine_, &weight, std::move(lease), 0, machine_.units.front()->caps().id, kLoadDepth);

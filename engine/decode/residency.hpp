@@ -56,7 +56,7 @@ class Residency {
   virtual Stats stats() const = 0;
 };
 
-// All weights in DRAM, read once in large sequential requests; but for neuron bundles, which an FfnBlock keeps.
+// All weights in DRAM, read once in large sequential requests; but for neuron bundles and their scales, which an FfnBlock keeps.
 class DenseResidency : public Residency {
  public:
   // `predictors`: of firing neurons are kept as well.

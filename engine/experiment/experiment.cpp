@@ -27,7 +27,7 @@ ClusterConfig read_clusters(Reader reader) {
   clusters.io_depth = static_cast<std::uint32_t>(reader.integer("io_depth", 1, 1024, clusters.io_depth));
   clusters.staging = static_cast<Bytes>(reader.quantity("staging", Dimension::bytes, static_cast<double>(clusters.staging)));
   clusters.dense_rows = static_cast<std::uint32_t>(reader.integer("dense_rows", 1, 1 << 20, clusters.dense_rows));
-  clusters.threshold = static_cast<float>(reader.number("threshold", 0, 1e6, 0));
+  if (reader.has("threshold")) clusters.threshold = static_cast<float>(reader.number("threshold", 0, 1e6));
   clusters.predictors = reader.boolean("predictors", true);
   reader.finish();
   return clusters;
@@ -84,9 +84,13 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   if (engine.read_ahead < kPageSize || engine.read_ahead % kPageSize != 0) {
     reader.fail("read_ahead", fmt::format("{} bytes (expected a multiple of {} bytes, such as 128 KiB)", engine.read_ahead, kPageSize));
   }
-  const std::string layout = reader.choice("layout", {"auto", "rows", "bundles", "bundles_two_phase"}, "auto");
-  engine.two_phases = layout == "bundles_two_phase";
-  engine.bundles = engine.two_phases || layout == "bundles" || (layout == "auto" && engine.policy == "neuron_cluster");
+  std::vector<std::string> layouts{"rows"};
+  for (const BundleForm form : kBundleForms) layouts.emplace_back(to_string(form));
+  const std::string layout = reader.choice("layout", layouts, "auto");
+  engine.bundles = layout != "rows" && (layout != "auto" || engine.policy == "neuron_cluster");
+  for (const BundleForm form : kBundleForms) {
+    if (layout == to_string(form)) engine.bundle_form = form;
+  }
   if (engine.bundles != (engine.policy == "neuron_cluster")) {
     reader.fail("layout", fmt::format("does not go with engine.policy: {}", engine.policy));
   }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 
 std::optional<BundleOptions> bundles_of(const EngineConfig& engine) {
-  return engine.bundles ? std::optional(BundleOptions{engine.two_phases}) : std::nullopt;
+  return engine.bundles ? std::optional(BundleOptions{engine.bundle_form}) : std::nullopt;
 }
 
 PackOptions pack_options(const EngineConfig& engine) {
@@ -29,16 +29,16 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   const auto refuse = [&](std::string_view holds, std::string_view expected) {
     throw ConfigError(fmt::format("model.pack: {} holds {} (expected {})", packed.path, holds, expected));
   };
-  std::optional<BundleOptions> found;
+  std::optional<BundleForm> found;
   for (const Weight& weight : packed.weights) {
-    if (weight.role == Role::ffn_bundle) found = BundleOptions{weight.two_phases};
+    if (weight.role == Role::ffn_bundle) found = weight.form;
     if (weight.layout == Layout::tiled && engine.matmul != variant::kInt8) {
       refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
     }
   }
-  if (engine.bundles && found != bundles_of(engine)) {
-    refuse(!found ? "no neuron bundles" : found->two_phases ? "bundles for two phases" : "bundles for one read",
-           engine.two_phases ? "layout bundles_two_phase" : "layout bundles");
+  if (engine.bundles && !found) refuse("no neuron bundles", fmt::format("layout {}", to_string(engine.bundle_form)));
+  if (engine.bundles && engine.bundle_form != BundleForm::automatic && found != engine.bundle_form) {
+    refuse(fmt::format("an FFN in layout {}", to_string(*found)), fmt::format("layout {}, as engine.layout says", to_string(engine.bundle_form)));
   }
 }
 

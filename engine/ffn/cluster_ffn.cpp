@@ -195,6 +195,7 @@ Chain ClusterFfn::gate_calls(const Step& step, const Cluster& cluster) const {
   gate.rows = cluster.neurons;
   gate.places = places(step, cluster, cluster.neurons);
   gate.in = {store_.view(NeuronStore::Matrix::gate), step.groups[cluster.group].x};
+  store_.add_scales(gate, NeuronStore::Matrix::gate, step.layer, gate.expert);
   gate.out = {wide(gate_, step, cluster)};
   Chain chain;
   chain.push_back(std::move(gate));
@@ -216,6 +217,7 @@ Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
     up.rows = cluster.active;
     up.places = at;
     up.in = {store_.view(NeuronStore::Matrix::up), step.groups[cluster.group].x};
+    store_.add_scales(up, NeuronStore::Matrix::up, step.layer, up.expert);
     up.out = {wide(up_, step, cluster)};
     chain.push_back(std::move(up));
     KernelCall glu = call(step, cluster, Op::glu);
@@ -229,6 +231,7 @@ Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
   down.rows = cluster.active;
   down.places = at;
   down.in = {store_.view(NeuronStore::Matrix::down), wide(hidden_, step, cluster)};
+  store_.add_scales(down, NeuronStore::Matrix::down, step.layer, down.expert);
   // The accelerator's partial sum is the first: its neurons are.
   down.out = {partial(step, cluster.group, cluster.partial + (step.hot[cluster.group] > 0 ? 1 : 0))};
   down.params = {cluster.continues ? 1.0f : 0.0f};

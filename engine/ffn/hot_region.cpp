@@ -178,6 +178,7 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
     call.rows = rows;
     call.places = places;
     call.in = {weights(matrix), group.x};
+    store_.add_scales(call, matrix, layer, group.expert);
     call.out = {into};
     chain.push_back(std::move(call));
   };
@@ -194,6 +195,7 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   down.rows = rows;
   down.places = places;
   down.in = {weights(NeuronStore::Matrix::down), hidden};
+  store_.add_scales(down, NeuronStore::Matrix::down, layer, group.expert);
   down.out = {std::move(out)};
   chain.push_back(std::move(down));
   return chain;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/decode/residency.hpp"
 #include "engine/machine/task_scope.hpp"
 
 namespace vitro {
@@ -35,8 +36,9 @@ Task<void> fill_lane(Machine* machine, Fill* fill, Lease arena, UnitId issuer, T
 NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronStoreOptions options)
     : machine_(machine), options_(std::move(options)) {
   for (const Weight& weight : weights.all()) {
+    if (weight.role == Role::ffn_scales) scales_.push_back(weight);
     if (weight.role != Role::ffn_bundle) continue;
-    const BundleLayout layout = bundle_layout(weight.format, weight.rows, weight.columns, options_.two_phases);
+    const BundleLayout layout = weight.bundles();
     VITRO_CHECK(ffns_.empty() || (layout.block == layout_.block && layout.neurons == layout_.neurons), "FFNs of unlike shape");
     layout_ = layout;
     experts_ = weight.experts;
@@ -48,7 +50,21 @@ NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronSto
   staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / layout_.block, 2));
 }
 
+Task<void> NeuronStore::load_scales(UnitId issuer) {
+  for (const Weight& scales : scales_) {
+    Result<Lease> lease = machine_.memory.lease(scales.extent.length, Placement::dram, Region::scales);
+    if (!lease.ok()) {
+      throw ConfigError(fmt::format("memory.budget: the scales of all neurons stay in DRAM, {} in all: {} (raise the budget, or take "
+                                    "engine.layout: scales_inline)",
+                                    format_bytes(scales_.size() * scales.extent.length), lease.status().message));
+    }
+    scale_leases_.push_back(std::move(lease).value());
+    co_await read_weight(&machine_, &scales, scale_leases_.back(), 0, issuer, kLoadDepth);
+  }
+}
+
 Task<void> NeuronStore::load(UnitId issuer) {
+  co_await load_scales(issuer);
   const auto blocks = static_cast<std::uint32_t>(ffns_.size() * layout_.blocks());
   const Budget& budget = machine_.memory.budget(Placement::dram);
   const Bytes staging = staging_blocks_ * layout_.block, taken = budget.used + options_.keep_free + staging;
@@ -107,6 +123,18 @@ View NeuronStore::view(Matrix matrix) const {
   view.shape = {layout_.neurons, layout_.width, 0};
   view.format = layout_.format;
   return view;
+}
+
+void NeuronStore::add_scales(KernelCall& call, Matrix matrix, std::int16_t layer, std::int16_t expert) const {
+  if (scales_.empty()) return;
+  const auto l = static_cast<std::size_t>(layer);
+  View view;
+  view.memory = scale_leases_[l];
+  view.shape = {call.in[0].shape[0], scales_[l].columns, 0};
+  view.format = scales_[l].format;
+  const Bytes of_matrix = scales_[l].matrix_bytes() / 3;
+  view.offset = (expert < 0 ? 0 : static_cast<Bytes>(expert)) * scales_[l].matrix_bytes() + static_cast<Bytes>(matrix) * of_matrix;
+  call.in.push_back(std::move(view));
 }
 
 std::uint32_t NeuronStore::place(std::uint32_t neuron, std::uint32_t slot) const {

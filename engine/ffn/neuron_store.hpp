@@ -13,7 +13,6 @@
 namespace vitro {
 
 struct NeuronStoreOptions {
-  bool two_phases = false;  // as the file was packed
   std::string eviction = "lru";
   std::optional<double> ffn_in_dram;  // share of the bundles' bytes that may stay; else what the budget leaves
   Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache
@@ -26,7 +25,8 @@ class NeuronStore {
   NeuronStore(Machine& machine, const WeightStore& weights, NeuronStoreOptions options);
 
   // Leases the arena and fills the cache with the first neurons of every FFN, which a file packed by frequency holds
-  // hottest first. Throws ConfigError when the budget has no room for the staging blocks, RunError on a read error.
+  // hottest first; scales that lie apart are read whole before. Throws ConfigError when the budget has no room for the scales
+  // and the staging blocks, RunError on a read error.
   Task<void> load(UnitId issuer);
 
   const BundleLayout& layout() const { return layout_; }
@@ -47,6 +47,9 @@ class NeuronStore {
   enum class Matrix : std::uint8_t { gate, up, down };
   // All neurons of one matrix [neurons, width], to be named by place.
   View view(Matrix matrix) const;
+  // Gives a matmul or accumulate over view(matrix) the scales that its rows lack; nothing when they hold them. Requires: the
+  // two operands that such a call has are there, and no bias.
+  void add_scales(KernelCall& call, Matrix matrix, std::int16_t layer, std::int16_t expert) const;
   // Where a neuron lies, for KernelCall::places; `slot` is that of its block.
   std::uint32_t place(std::uint32_t neuron, std::uint32_t slot) const;
 
@@ -54,6 +57,8 @@ class NeuronStore {
   std::string describe(std::uint32_t block) const;
 
  private:
+  Task<void> load_scales(UnitId issuer);
+
   Machine& machine_;
   NeuronStoreOptions options_;
   BundleLayout layout_;
@@ -61,6 +66,8 @@ class NeuronStore {
   std::uint32_t experts_ = 1, staging_blocks_ = 0;
   std::optional<NeuronCache> cache_;
   Lease arena_;
+  std::vector<Weight> scales_;  // of each layer, and where they are in DRAM; empty when the rows hold them
+  std::vector<Lease> scale_leases_;
 };
 
 }  // namespace vitro

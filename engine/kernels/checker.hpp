@@ -56,6 +56,12 @@ class Checker {
     if (v.offset % alignment(v.format) != 0) fail(name, v, "offset " + std::to_string(v.offset) + " is not aligned to an element");
     return v;
   }
+  // Of W in q4_nibbles, whose scales are an operand of their own. Requires: W passed view().
+  void scales(const View& w) const {
+    if (w.format != Format::q4_nibbles) return;
+    if (call_.in[2].format != Format::f16) fail("scales", call_.in[2], "expected f16");
+    view(call_.in[2], "scales", {w.shape[0], w.shape[1] / kBlock});
+  }
   const View& floats(const View& v, const char* name, std::initializer_list<std::uint64_t> dims) const {
     if (v.format != Format::f32) fail(name, v, "expected f32");
     return view(v, name, dims);

@@ -15,7 +15,8 @@ void check_matmul(const Checker& check, const KernelCall& call) {
   }
   check.view(w, "W", {0, 0});
   check.floats(x, "x", {0, w.shape[1]});
-  if (call.in.size() > 2) check.float_elements(call.in[2], "bias", w.shape[0]);
+  check.scales(w);
+  if (const View* bias = bias_of(call)) check.float_elements(*bias, "bias", w.shape[0]);
   check.floats(call.out[0], "y", {x.shape[0], w.shape[0]});
   check.slice(w.shape[0]);
   if (w.layout != Layout::tiled) return;
@@ -98,7 +99,7 @@ void check_copy(const Checker& check, const KernelCall& call) {
   check.bounds(x, "x");
   check.bounds(y, "y");
   if (x.shape != y.shape) check.fail("y", y, "expected the shape of x, " + shape_text(x));
-  if (x.format != y.format && (x.format == Format::index32 || !can_quantise(y.format)))
+  if (x.format != y.format && (x.format == Format::index32 || x.format == Format::q4_nibbles || !can_quantise(y.format)))
     check.fail("y", y, "no conversion from " + shape_text(x));
 }
 
@@ -114,6 +115,7 @@ void check_accumulate(const Checker& check, const KernelCall& call) {
   const View& w = check.view(call.in[0], "W", {0, 0});
   if (w.format == Format::index32) check.fail("W", w, "expected weights");
   const View& h = check.floats(call.in[1], "h", {0, w.shape[0]});
+  check.scales(w);
   check.floats(call.out[0], "y", {h.shape[0], w.shape[1]});
   check.whole(0, "continues", 0, 1);
   check.slice(w.shape[0]);
@@ -148,14 +150,16 @@ constexpr Arity kArity[] = {
 void check_call(const KernelCall& call) {
   const Checker check(call);
   const Arity& arity = kArity[static_cast<std::size_t>(call.op)];
-  check.counts(arity.in_min, arity.in_max, arity.out);
+  const bool weighs = call.op == Op::matmul || call.op == Op::accumulate;
+  const std::size_t apart = weighs && !call.in.empty() && call.in[0].format == Format::q4_nibbles ? 1 : 0;
+  check.counts(arity.in_min + apart, arity.in_max + apart, arity.out);
   if (!arity.slice) check.no_slice();
   if (!arity.rows) check.no_rows();
   if (!arity.places) check.no_places();
   switch (call.op) {
     case Op::embed: {
       const View& table = check.view(call.in[0], "table", {0, 0});
-      if (table.format == Format::index32) check.fail("table", table, "expected weights");
+      if (table.format == Format::index32 || table.format == Format::q4_nibbles) check.fail("table", table, "expected weights");
       const View& out = check.floats(call.out[0], "y", {0, table.shape[1]});
       return check.index_elements(call.in[1], "tokens", out.shape[0]);
     }

@@ -21,8 +21,8 @@ namespace contract {
 
 // embed: in {table [V, D] of any Format, Layout::rows; tokens index32 [B]}; out [B, D].
 // rms_norm: in {x [R, D], weight [D]}; out [R, D]; params {eps}. R = shape[0] of x. y = x / sqrt(mean(x^2) + eps) * weight.
-// matmul: in {W [N, K]; x [R, K]; optional bias f32 [N]}; out [R, N]; slice over N (a multiple of kTileRows unless it
-//   ends at N, for Layout::tiled).
+// matmul: in {W [N, K]; x [R, K]; of W in q4_nibbles its scales f16 [N, K/32]; optional bias f32 [N]}; out [R, N]; slice
+//   over N (a multiple of kTileRows unless it ends at N, for Layout::tiled). Scales stand in row order: places are of W alone.
 // rope: in {x [B, heads, dim]; optional f32 [dims/2] frequency divisors}; out the same view (in place); slice over heads;
 //   params {base, rotary dims, style, position scale}. Pair i turns by position * scale * base^(-2i/dims) / divisor_i.
 // kv_append: in {k [B, KVH, dim]; v [B, KVH, dim]; block table index32 [B, blocks]}; out pool, below; slice over KVH;
@@ -47,8 +47,8 @@ namespace contract {
 // copy: in {x [R, N]}; out [R, N] of another Format.
 // select: in {scores [R, N]}; no out; slice over N; params {threshold, Activation or -1 (none), SelectOf}; outcome: the
 //   ActiveSet of neurons n with |act(scores[r][n])| > threshold, without an activation scores[r][n] > threshold.
-// accumulate: in {Wt [N, D] of any Format, Layout::rows; h [R, N]}; out [R, D]; slice over N (the neurons); params {1: on top
-//   of what y holds, 0: from zero}.
+// accumulate: in {Wt [N, D] of any Format, Layout::rows; h [R, N]; of q4_nibbles the scales f16 [N, D/32]}; out [R, D]; slice
+//   over N (the neurons); params {1: on top of what y holds, 0: from zero}.
 //   y[r] = sum over the named n ascending, one fused multiply-add each, of h[r][n] * Wt[n], dequantised exactly. A neuron
 //   whose h is 0 in a row adds nothing to that row.
 

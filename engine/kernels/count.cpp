@@ -36,6 +36,7 @@ std::uint64_t weight_rows(Counter& c) {
     });
   }
   c.read(w, rows * stride);
+  if (const View* scales = scales_of(c.call)) c.read(*scales, rows * scale_row_bytes(w));
   return rows;
 }
 
@@ -43,8 +44,8 @@ void matmul(Counter& c) {
   const View &w = c.call.in[0], &x = c.call.in[1];
   const std::uint64_t k = w.shape[1], batch = x.shape[0], rows = weight_rows(c);
   c.read_all(x);
-  if (c.call.in.size() > 2) {
-    c.read(c.call.in[2], 4 * rows);
+  if (const View* bias = bias_of(c.call)) {
+    c.read(*bias, 4 * rows);
     c.counts.elementwise += rows * batch;
   }
   c.write_floats(rows * batch);

@@ -64,6 +64,8 @@ struct KernelSet {
   void (*placed_weighted_f32)(PlacedRows<float> w, const float* p, float* acc);
   void (*placed_weighted_f16)(PlacedRows<Half> w, const float* p, float* acc);
   void (*placed_weighted_q4_0)(PlacedRows<std::byte> w, const float* p, float* acc);
+  // q4_nibbles: row i has its scales at scales[i].
+  void (*placed_weighted_nibbles)(PlacedRows<std::byte> w, const Half* const* scales, const float* p, float* acc);
 
   // s[i] = exp(s[i] * scale - max_j(s[j] * scale)); returns the sum of these over 16 lanes, as in dots.
   float (*softmax)(float* s, std::size_t n, float scale);

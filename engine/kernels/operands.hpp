@@ -66,6 +66,14 @@ void for_each_row(const KernelCall& call, F f) {
   });
 }
 
+// The scales of q4_nibbles weights, f16 [N, K/32]; null for formats that hold their own.
+inline const View* scales_of(const KernelCall& call) { return call.in[0].format == Format::q4_nibbles ? &call.in[2] : nullptr; }
+inline Bytes scale_row_bytes(const View& weights) { return Bytes{2} * (columns(weights) / kBlock); }
+inline const View* bias_of(const KernelCall& call) {
+  const std::size_t at = scales_of(call) != nullptr ? 3 : 2;
+  return call.in.size() > at ? &call.in[at] : nullptr;
+}
+
 // Positions of its own sequence that batch row `position` attends to.
 inline Range visible(std::uint32_t position, std::uint32_t window) {
   const std::uint32_t seen = window == 0 ? position + 1 : std::min(window, position + 1);

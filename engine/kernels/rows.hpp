@@ -163,27 +163,29 @@ template <class V>
   return V::load(halves);
 }
 
-// The scales of 16 blocks of each row are converted at once, then their quants pass block by block.
-template <class V>
-void placed_weighted_q4_0(PlacedRows<std::byte> w, const float* p, float* acc) {
+// The scales of 16 blocks of each row are converted at once, then their quants pass block by block, each `step` bytes after
+// the one before; nibbles begin `skip` bytes into it. scales(i, b, n) are those of blocks b to b + n of row i; ahead(i, b)
+// requests those of the row behind row i.
+template <class V, std::size_t step, std::size_t skip, class Scales, class Ahead>
+[[gnu::always_inline]] inline void add_nibble_rows(const PlacedRows<std::byte>& w, const float* p, float* acc, Scales scales, Ahead ahead) {
   const std::size_t blocks = w.columns / kQ4Block;
   for_row_groups(w, [&](std::size_t first, std::size_t count, const std::uintptr_t* next) __attribute__((always_inline)) {
     const std::byte* const* rows = w.data + first;
     for (std::size_t b = 0; b < blocks; b += kLanes) {
       const std::size_t n = blocks - b < kLanes ? blocks - b : kLanes;
-      float scales[kRowsTogether][kLanes];
+      float of_rows[kRowsTogether][kLanes];
       for (std::size_t i = 0; i < count; ++i) {
-        const std::byte* block = rows[i] + b * kQ4Bytes;
-        (n == kLanes ? q4_0_scales<V>(block, kLanes) : q4_0_scales<V>(block, n)).store(scales[i]);
+        scales(first + i, b, n).store(of_rows[i]);
+        ahead(first + i, b);
       }
       for (std::size_t j = 0; j < n; ++j) {
-        const std::size_t at = (b + j) * kQ4Bytes;
+        const std::size_t at = (b + j) * step;
         float* y = acc + (b + j) * kQ4Block;
         V low = V::load(y), high = V::load(y + kLanes);
         for (std::size_t i = 0; i < count; ++i) {
           prefetch(next[i] + at);
           V w_low, w_high;
-          V::nibbles(rows[i] + at + sizeof(Half), V::all(scales[i][j]), w_low, w_high);
+          V::nibbles(rows[i] + at + skip, V::all(of_rows[i][j]), w_low, w_high);
           low = fma(V::all(p[first + i]), w_low, low);
           high = fma(V::all(p[first + i]), w_high, high);
         }
@@ -192,6 +194,30 @@ void placed_weighted_q4_0(PlacedRows<std::byte> w, const float* p, float* acc) {
       }
     }
   });
+}
+
+template <class V>
+void placed_weighted_q4_0(PlacedRows<std::byte> w, const float* p, float* acc) {
+  add_nibble_rows<V, kQ4Bytes, sizeof(Half)>(
+      w, p, acc,
+      [&](std::size_t i, std::size_t b, std::size_t n) __attribute__((always_inline)) {
+        const std::byte* block = w.data[i] + b * kQ4Bytes;
+        return n == kLanes ? q4_0_scales<V>(block, kLanes) : q4_0_scales<V>(block, n);
+      },
+      [](std::size_t, std::size_t) {});
+}
+
+template <class V>
+void placed_weighted_nibbles(PlacedRows<std::byte> w, const Half* const* scales, const float* p, float* acc) {
+  add_nibble_rows<V, kQ4Bytes - sizeof(Half), 0>(
+      w, p, acc,
+      [&](std::size_t i, std::size_t b, std::size_t n) __attribute__((always_inline)) {
+        return n == kLanes ? V::load(scales[i] + b) : load_tail<V>(scales[i] + b, n);
+      },
+      [&](std::size_t i, std::size_t b) __attribute__((always_inline)) {
+        const std::size_t behind = i + kRowsTogether;
+        prefetch(scales[behind < w.count ? behind : w.count - 1] + b, 0);
+      });
 }
 
 }  // namespace vitro::lanes

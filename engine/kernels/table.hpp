@@ -19,6 +19,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.placed_weighted_f32 = lanes::placed_weighted<V, float>;
   set.placed_weighted_f16 = lanes::placed_weighted<V, Half>;
   set.placed_weighted_q4_0 = lanes::placed_weighted_q4_0<V>;
+  set.placed_weighted_nibbles = lanes::placed_weighted_nibbles<V>;
   set.softmax = lanes::softmax<V>;
   set.activate = lanes::activate<V>;
   set.scale = lanes::scale<V>;

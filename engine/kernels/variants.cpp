@@ -25,6 +25,7 @@ VariantId by_name(std::string_view text) {
 
 bool supports(VariantId id, Format weights, Layout layout) {
   if (weights == Format::index32) return false;
+  if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none;
   const bool blocks_of_32 = weights == Format::q4_0 || weights == Format::q8_0;
   if (id == kInt8) return blocks_of_32;
   if (id == kFloat) return layout == Layout::rows;

@@ -36,6 +36,7 @@ std::string_view to_string(Format format) {
     case Format::q4_k: return "q4_k";
     case Format::q5_k: return "q5_k";
     case Format::q6_k: return "q6_k";
+    case Format::q4_nibbles: return "q4_nibbles";
     case Format::index32: return "index32";
   }
   return "?";

@@ -16,7 +16,8 @@
 
 namespace vitro {
 
-enum class Format : std::uint8_t { f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, index32 };
+// `q4_nibbles`: q4_0 without its scales, 16 bytes per 32 elements; the scales are an operand of their own, f16 [N, K/32].
+enum class Format : std::uint8_t { f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, index32 };
 
 // How the elements of a weight matrix lie in memory. `rows` is the file's own order: each row in one run of blocks.
 // `tiled`: groups of kTileRows rows interleaved block by block, so that one SIMD lane owns one row (docs/kernels.md).
@@ -29,7 +30,7 @@ inline constexpr std::uint32_t kTileRows = 16;
 enum class Op : std::uint8_t {
   embed,      // in: table [V, D], tokens index32 [B]                 out: [B, D]
   rms_norm,   // in: x [B, D], weight f32 [D]                         out: [B, D]; params: eps
-  matmul,     // in: W [N, K] [slice N], x [B, K], bias f32 [N]?      out: [B, N]
+  matmul,     // in: W [N, K] [slice N], x [B, K], scales?, bias?     out: [B, N]; scales of q4_nibbles, bias f32 [N]
   rope,       // in: x [B, heads*dim] [slice heads], factors f32?     out: x rotated; params: base, rotary dims, style
   kv_append,  // in: k [B, KVH*dim], v, block table [B, blocks]       out: pool [slice KVH]
   attention,  // in: q [B, H*dim], pool, block table [B, blocks]      out: [B, H*dim] [slice KV heads]; params: scale, window
@@ -42,7 +43,7 @@ enum class Op : std::uint8_t {
   sample,     // in: logits [B, V], uniforms f32 [B]                  out: -; outcome: tokens; params: temperature, k, p
   copy,       // in: x                                                out: x, converted to the format of the output view
   select,     // in: scores [B, N] [slice N]                          out: -; outcome: active neurons; params: threshold, activation
-  accumulate, // in: W transposed [N, D] [slice N], h [B, N]          out: [B, D] = sum over n of h_n * W_n
+  accumulate, // in: W transposed [N, D] [slice N], h [B, N], scales? out: [B, D] = sum over n of h_n * W_n
 };
 std::string_view to_string(Op op);
 std::string_view to_string(Format format);

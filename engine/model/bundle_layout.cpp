@@ -7,23 +7,46 @@
 
 namespace vitro {
 
-BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t width, bool two_phases) {
+std::string_view to_string(BundleForm form) {
+  switch (form) {
+    case BundleForm::automatic: return "auto";
+    case BundleForm::one_read: return "bundles";
+    case BundleForm::two_phases: return "bundles_two_phase";
+    case BundleForm::scales_inline: return "scales_inline";
+    case BundleForm::scales_resident: return "scales_resident";
+  }
+  return "?";
+}
+
+BundleForm resolve(BundleForm form, Format format) {
+  if (form == BundleForm::automatic) return format == Format::q4_0 ? BundleForm::scales_resident : BundleForm::one_read;
+  if ((form == BundleForm::scales_inline || form == BundleForm::scales_resident) && format != Format::q4_0) {
+    throw ConfigError(fmt::format("layout {}: is for 4-bit weights, but the FFN's are {} (expected q4_0, as vitro quantize --scheme q4_0 "
+                                  "makes it, or layout bundles)", to_string(form), to_string(format)));
+  }
+  return form;
+}
+
+BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t width, BundleForm form) {
   if (width == 0 || width % block_elements(format) != 0) {
     throw ConfigError(fmt::format("neuron bundles: rows of {} elements are not whole {} blocks of {} (choose another format or width)",
                                   width, to_string(format), block_elements(format)));
   }
-  const Bytes row = round_up(row_bytes(format, width), kPlaceUnit);
-  BundleLayout layout{.format = format, .neurons = neurons, .width = width, .up = row, .down = 2 * row, .bundle = 3 * row};
+  form = resolve(form, format);
+  const Format stored = form == BundleForm::scales_resident ? Format::q4_nibbles : format;
+  const Bytes row = round_up(row_bytes(stored, width), kPlaceUnit);
+  BundleLayout layout{.format = stored, .neurons = neurons, .width = width, .up = row, .down = 2 * row, .bundle = 3 * row};
   if (layout.bundle <= kPageSize) {
     layout.per_block = static_cast<std::uint32_t>(kPageSize / layout.bundle);
     layout.block = kPageSize;
-  } else if (two_phases) {
+  } else if (form == BundleForm::one_read || form == BundleForm::scales_inline) {
+    layout.block = round_up(layout.bundle, kPageSize);
+    if (form == BundleForm::scales_inline) layout.first_part = round_up(row, kPageSize);
+  } else {
     layout.first_part = round_up(row, kPageSize);
     layout.up = layout.first_part;
     layout.down = layout.up + row;
     layout.bundle = layout.block = layout.first_part + round_up(2 * row, kPageSize);
-  } else {
-    layout.block = round_up(layout.bundle, kPageSize);
   }
   return layout;
 }

@@ -130,11 +130,16 @@ class ColumnReader {
 
 }  // namespace
 
-void write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles, const NeuronOrder& order,
-                   SectionWriter& out, Bytes transpose_bytes) {
+std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles,
+                                     const NeuronOrder& order, SectionWriter& out, Bytes transpose_bytes) {
   const BundleLayout layout = bundles.bundles();
-  RowReader gate(gguf, *sources[0], layout.format), up(gguf, *sources[1], layout.format);
-  ColumnReader down(gguf, *sources[2], layout.format, layout.width);
+  const bool apart = layout.format == Format::q4_nibbles;
+  const Format format = apart ? Format::q4_0 : layout.format;
+  RowReader gate(gguf, *sources[0], format), up(gguf, *sources[1], format);
+  ColumnReader down(gguf, *sources[2], format, layout.width);
+  const Bytes scale_row = apart ? layout.width / kBlock * 2 : 0;
+  std::vector<std::byte> scales(3 * Bytes{layout.neurons} * bundles.experts * scale_row);
+  std::vector<std::byte> row(row_bytes(format, layout.width));
   std::vector<std::uint32_t> as_in_file(layout.neurons);
   std::iota(as_in_file.begin(), as_in_file.end(), 0u);
   // Whole blocks, and where it can be whole blocks of the source's columns, which are then decoded once.
@@ -147,15 +152,23 @@ void write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sou
     for (std::uint32_t place = 0; place < layout.neurons; ++place) {
       if (place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));
       std::byte* bundle = block.data() + layout.within_block(place);
-      gate.store(first_row, places[place], bundle + layout.gate);
-      up.store(first_row, places[place], bundle + layout.up);
-      down.store(place % group, bundle + layout.down);
+      // store(where the row goes): the row itself, or its nibbles while its scales go to theirs.
+      const auto put = [&](std::uint32_t matrix, Bytes at, auto store) {
+        if (!apart) return store(bundle + at);
+        store(row.data());
+        const Bytes rows_before = (Bytes{expert} * 3 + matrix) * layout.neurons + place;
+        split_q4_0(row.data(), layout.width, bundle + at, scales.data() + rows_before * scale_row);
+      };
+      put(0, layout.gate, [&](std::byte* to) { gate.store(first_row, places[place], to); });
+      put(1, layout.up, [&](std::byte* to) { up.store(first_row, places[place], to); });
+      put(2, layout.down, [&](std::byte* to) { down.store(place % group, to); });
       if (layout.block_of(place + 1) != layout.block_of(place) || place + 1 == layout.neurons) {
         out.write(block);
         std::fill(block.begin(), block.end(), std::byte{0});
       }
     }
   }
+  return scales;
 }
 
 }  // namespace vitro

@@ -13,8 +13,9 @@ inline constexpr Bytes kTransposeBytes = 64 * MiB;
 
 // Writes the bundles of all experts of one layer. Rows that keep their format keep their bits; others, and a Down in blocks
 // (whose blocks run along the other axis), are dequantised and quantised anew. sources: gate, up, down.
+// Returns the bytes of the layer's Role::ffn_scales, none when the scales lie in the rows: an eighth of what was written.
 // Throws ConfigError for values that the bundles' format can not hold.
-void write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles, const NeuronOrder& order,
+std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles, const NeuronOrder& order,
                    SectionWriter& out, Bytes transpose_bytes = kTransposeBytes);
 
 }  // namespace vitro

@@ -18,7 +18,7 @@ struct PackOptions {
   NeuronOrder order{};                     // of the bundles' neurons; requires bundles
 };
 
-// `--layout` of the command line: rows, tiled, bundles or bundles_two_phase. With bundles the other
+// `--layout` of the command line: rows, tiled, or a form of bundles by its name (bundle_layout.hpp). With bundles the other
 // matrices stay in rows, which every numeric contract reads. Throws ConfigError for other names.
 PackOptions pack_options_of(std::string_view layout);
 

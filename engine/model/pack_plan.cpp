@@ -19,10 +19,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kMagic = "VITROPAK";
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr Bytes kChunk = MiB;
 constexpr Bytes kMaxPlan = 64 * MiB;  // thousands of layers; more is damage, and would only be memory
-constexpr std::string_view kOneRead = "one_read", kTwoPhases = "two_phases";
 
 // First bytes of the file; the plan (JSON text) follows, then zeros up to the first page of weights.
 struct Preamble {
@@ -74,7 +73,7 @@ Json describe_options(const PackOptions& options) {
   for (const Format format : options.tiled) tiled.push_back(to_string(format));
   for (const Role role : options.never_tiled) never.push_back(to_string(role));
   Json out{{"tiled", tiled}, {"never_tiled", never}};
-  if (options.bundles) out["bundles"] = options.bundles->two_phases ? kTwoPhases : kOneRead;
+  if (options.bundles) out["bundles"] = to_string(options.bundles->form);
   if (!options.order.empty()) out["order"] = order_hash(options.order);
   return out;
 }
@@ -106,6 +105,13 @@ T by_name(std::string_view name, std::size_t count) {
   throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
 }
 
+std::optional<BundleForm> form_by_name(std::string_view name) {
+  for (const BundleForm form : kBundleForms) {
+    if (to_string(form) == name) return form;
+  }
+  return std::nullopt;
+}
+
 PackOptions options_from(const Json& plan) {
   const Json& found = plan.at("options");
   PackOptions options;
@@ -114,7 +120,12 @@ PackOptions options_from(const Json& plan) {
     options.tiled.insert(by_name<Format>(name.get<std::string>(), static_cast<std::size_t>(Format::index32)));
   }
   for (const Json& name : found.at("never_tiled")) options.never_tiled.insert(by_name<Role>(name.get<std::string>(), kRoles));
-  if (found.contains("bundles")) options.bundles = BundleOptions{found.at("bundles").get<std::string>() == kTwoPhases};
+  if (found.contains("bundles")) {
+    const std::string name = found.at("bundles").get<std::string>();
+    const std::optional<BundleForm> form = form_by_name(name);
+    if (!form) throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
+    options.bundles = BundleOptions{*form};
+  }
   return options;
 }
 
@@ -145,10 +156,12 @@ PackOptions pack_options_of(std::string_view layout) {
   PackOptions options;
   if (layout == "tiled") return options;
   options.tiled.clear();
-  if (layout == "bundles" || layout == "bundles_two_phase") {
-    options.bundles = BundleOptions{layout == "bundles_two_phase"};
+  if (const std::optional<BundleForm> form = form_by_name(layout)) {
+    options.bundles = BundleOptions{*form};
   } else if (layout != "rows") {
-    throw ConfigError(fmt::format("layout \"{}\" is unknown (expected rows, tiled, bundles or bundles_two_phase)", layout));
+    std::vector<std::string_view> known{"rows", "tiled"};
+    for (const BundleForm known_form : kBundleForms) known.push_back(to_string(known_form));
+    throw ConfigError(fmt::format("layout \"{}\" is unknown (expected {})", layout, fmt::join(known, ", ")));
   }
   return options;
 }
@@ -177,17 +190,20 @@ Format bundle_format(Format gate, Format up, Format down) {
 
 PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
   if (!options.order.empty() && !options.bundles) {
-    throw ConfigError("an order of neurons is one of bundles (expected layout bundles or bundles_two_phase)");
+    throw ConfigError("an order of neurons is one of bundles (expected layout auto, bundles, bundles_two_phase, scales_inline or scales_resident)");
   }
   PackPlan plan;
   plan.options = options;
   plan.config = config_from_gguf(gguf);
-  plan.weights = weights_of(plan.config, options.bundles);
-  for (Weight& weight : plan.weights) {
+  plan.weights = weights_of(plan.config, options.bundles.has_value());
+  for (std::size_t i = 0; i < plan.weights.size(); ++i) {
+    Weight& weight = plan.weights[i];
     if (weight.role == Role::ffn_bundle) {
       const auto source = [&](Role role) { return gguf.find_tensor(tensor_name(role, weight.layer, plan.config.experts > 0)); };
       const auto& of = plan.sources.emplace_back(std::array{source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down)});
-      weight.format = bundle_format(of[0]->format, of[1]->format, of[2]->format);
+      const std::size_t scales = set_form(plan.weights, i, options.bundles->form, bundle_format(of[0]->format, of[1]->format, of[2]->format));
+      plan.sources.resize(plan.sources.size() + scales);  // they come from the same tensors
+      i += scales;
       continue;
     }
     const TensorInfo* tensor = gguf.find_tensor(weight.name);

@@ -88,11 +88,14 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
   OutputFile file(path);
   file.write(plan.header);
   SectionWriter out(file);
+  std::vector<std::byte> scales;  // of the bundles that were written last
   for (std::size_t i = 0; i < plan.weights.size(); ++i) {
     const Weight& weight = plan.weights[i];
     VITRO_CHECK(out.position() == weight.extent.offset, "the packed file does not follow its plan");
     if (weight.role == Role::ffn_bundle) {
-      write_bundles(gguf, plan.sources[i], weight, plan.options.order, out);
+      scales = write_bundles(gguf, plan.sources[i], weight, plan.options.order, out);
+    } else if (weight.role == Role::ffn_scales) {
+      out.write(scales);
     } else if (weight.role == Role::predictor_out && !plan.options.order.empty()) {
       copy_rows_in_order(gguf, *plan.sources[i][0], weight, plan.options.order, out);
     } else if (is_vector(weight.role)) {
@@ -139,7 +142,7 @@ std::string packed_path(const Gguf& gguf, const PackOptions& options, const std:
   hash.add(source.string());
   for (const Format format : options.tiled) hash.add(static_cast<std::uint64_t>(format));
   for (const Role role : options.never_tiled) hash.add(0x100 + static_cast<std::uint64_t>(role));
-  if (options.bundles) hash.add(std::uint64_t{options.bundles->two_phases ? 0x201u : 0x200u});
+  if (options.bundles) hash.add(0x200 + static_cast<std::uint64_t>(options.bundles->form));
   for (const auto& ids : options.order.all()) hash.add(std::as_bytes(std::span(ids)));
   return (std::filesystem::path(cache_dir) / fmt::format("{}-{}.vpacked", source.stem().string(), hash.hex())).string();
 }

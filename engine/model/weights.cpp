@@ -28,6 +28,7 @@ std::string_view to_string(Role role) {
     case Role::ffn_down: return "ffn_down";
     case Role::router: return "router";
     case Role::ffn_bundle: return "ffn_bundle";
+    case Role::ffn_scales: return "ffn_scales";
     case Role::predictor_in: return "predictor_in";
     case Role::predictor_out: return "predictor_out";
   }
@@ -39,7 +40,7 @@ bool is_of_model(Role role) {
 }
 
 bool is_ffn(Role role) {
-  return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down || role == Role::ffn_bundle;
+  return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down || role == Role::ffn_bundle || role == Role::ffn_scales;
 }
 
 bool is_predictor(Role role) { return role == Role::predictor_in || role == Role::predictor_out; }
@@ -69,6 +70,7 @@ std::string tensor_name(Role role, int layer, bool experts) {
     case Role::attn_v_bias: return of_layer("attn_v.bias");
     case Role::router: return of_layer("ffn_gate_inp.weight");
     case Role::ffn_bundle: return of_layer("ffn_bundle");
+    case Role::ffn_scales: return of_layer("ffn_scales");
     case Role::predictor_in: return of_layer("fc1.weight");
     case Role::predictor_out: return of_layer("fc2.weight");
     case Role::ffn_gate:
@@ -80,7 +82,7 @@ std::string tensor_name(Role role, int layer, bool experts) {
 
 BundleLayout Weight::bundles() const {
   VITRO_CHECK(role == Role::ffn_bundle, "only bundles have their layout");
-  return bundle_layout(format, rows, columns, two_phases);
+  return bundle_layout(format == Format::q4_nibbles ? Format::q4_0 : format, rows, columns, form);
 }
 
 Bytes Weight::stored_bytes() const {
@@ -121,7 +123,7 @@ Bytes WeightStore::ffn_bytes() const {
   return total;
 }
 
-std::vector<Weight> weights_of(const ModelConfig& c, std::optional<BundleOptions> bundles) {
+std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
   std::vector<Weight> out;
   const bool moe = c.experts > 0;
   const auto add = [&](Role role, int layer, std::uint32_t rows, std::uint32_t columns, std::uint32_t experts = 1) {
@@ -150,7 +152,6 @@ std::vector<Weight> weights_of(const ModelConfig& c, std::optional<BundleOptions
     }
     if (bundles) {
       add(Role::ffn_bundle, layer, c.ffn, c.width, experts);
-      out.back().two_phases = bundles->two_phases;
       continue;
     }
     add(Role::ffn_gate, layer, c.ffn, c.width, experts);
@@ -162,12 +163,31 @@ std::vector<Weight> weights_of(const ModelConfig& c, std::optional<BundleOptions
   return out;
 }
 
+std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm form, Format ffn) {
+  Weight& bundles = weights[i];
+  bundles.form = resolve(form, ffn);
+  bundles.format = bundle_layout(ffn, bundles.rows, bundles.columns, bundles.form).format;
+  if (bundles.format != Format::q4_nibbles) return 0;
+  Weight scales;
+  scales.role = Role::ffn_scales;
+  scales.layer = bundles.layer;
+  scales.name = tensor_name(scales.role, scales.layer, false);
+  scales.rows = 3 * bundles.rows;
+  scales.columns = bundles.columns / static_cast<std::uint32_t>(kBlock);
+  scales.experts = bundles.experts;
+  scales.format = Format::f16;
+  weights.insert(weights.begin() + static_cast<std::ptrdiff_t>(i) + 1, std::move(scales));
+  return 1;
+}
+
 WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleOptions> bundles) {
-  std::vector<Weight> weights = weights_of(config, bundles);
+  std::vector<Weight> weights = weights_of(config, bundles.has_value());
   Bytes position = 0;
-  for (Weight& weight : weights) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].role == Role::ffn_bundle) set_form(weights, i, bundles->form, matrices);
+    Weight& weight = weights[i];
     const bool plain = is_vector(weight.role) || weight.role == Role::router;
-    weight.format = plain ? Format::f32 : matrices;
+    if (weight.role != Role::ffn_bundle && weight.role != Role::ffn_scales) weight.format = plain ? Format::f32 : matrices;
     if (weight.columns % block_elements(weight.format) != 0) {
       throw ConfigError(fmt::format("{}: rows of {} elements are not whole {} blocks of {} (choose another format or width)", weight.name,
                                     weight.columns, to_string(weight.format), block_elements(weight.format)));

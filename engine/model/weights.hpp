@@ -17,6 +17,7 @@ enum class Role : std::uint8_t {
   ffn_norm, ffn_gate, ffn_up, ffn_down,                // with experts: one matrix per expert, one after the other
   router,
   ffn_bundle,                                          // gate, up and down neuron by neuron, in place of the three
+  ffn_scales,                                          // of bundles of nibbles: those of all gate rows, then up, then down
   // Which neurons fire: scores = out relu(in x) (PowerInfer's fc1 and fc2), rows of `out` in the order of the neurons.
   predictor_in, predictor_out,
 };
@@ -24,10 +25,10 @@ inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::predictor_o
 std::string_view to_string(Role role);
 
 // The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
-// Bundles exist in packed files alone: "blk.3.ffn_bundle".
+// Bundles and their scales exist in packed files alone: "blk.3.ffn_bundle", "blk.3.ffn_scales".
 std::string tensor_name(Role role, int layer, bool experts);
 bool is_of_model(Role role);  // stored once, with layer -1, whichever layer uses it
-bool is_ffn(Role role);       // gate, up, down or their bundles
+bool is_ffn(Role role);       // gate, up, down, or their bundles and scales
 bool is_predictor(Role role);
 bool is_vector(Role role);  // norms, biases and factors: one row, always f32 in a packed file
 
@@ -35,11 +36,12 @@ struct Weight {
   std::string name;              // as in the GGUF file: "blk.3.ffn_up.weight"
   Role role{};
   std::int16_t layer = -1;
-  std::uint32_t rows = 0, columns = 0;  // N, K; a vector has rows = 1; bundles: neurons, and the width of each of three rows
+  // N, K; a vector has rows = 1; bundles: neurons, and the width of each of three rows; their scales: 3 * neurons, width / 32
+  std::uint32_t rows = 0, columns = 0;
   std::uint32_t experts = 1;            // matrices in this tensor
   Format format = Format::f32;
   Layout layout = Layout::rows;
-  bool two_phases = false;       // bundles only
+  BundleForm form = BundleForm::one_read;  // bundles only
   Extent extent;                 // page-aligned offset in the packed file; length is that of all experts
 
   Bytes matrix_bytes() const { return extent.length / experts; }
@@ -59,7 +61,7 @@ class WeightStore {
   const Weight* find(Role role, int layer = -1) const;
   const std::vector<Weight>& all() const { return weights_; }  // in file order
   Bytes total_bytes() const;
-  Bytes ffn_bytes() const;  // gate, up and down of all layers and experts; of bundles with their padding
+  Bytes ffn_bytes() const;  // gate, up and down of all layers and experts; of bundles with their padding and scales
 
  private:
   std::vector<Weight> weights_;
@@ -67,8 +69,13 @@ class WeightStore {
 };
 
 // Every weight that the configuration asks for, in the order of a pass over the model, without format and extent. With
-// `bundles` one ffn_bundle stands where gate, up and down would.
-std::vector<Weight> weights_of(const ModelConfig& config, std::optional<BundleOptions> bundles = {});
+// `bundles` one ffn_bundle stands where gate, up and down would, still without its form.
+std::vector<Weight> weights_of(const ModelConfig& config, bool bundles = false);
+
+// Gives bundles their form, once the format of the FFN is known: `weights[i]`'s format becomes that of its rows, and when it
+// is q4_nibbles the scales are inserted behind it. Returns how many weights it inserted. Throws ConfigError when the form is
+// not one for this format.
+std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm form, Format ffn);
 
 // Weights that never existed, for shape-only models: vectors and the router are f32, all matrices have the format
 // `matrices` (also the embeddings), each tensor starts on a page. Layout::tiled where the format and shape have such a

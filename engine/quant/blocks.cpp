@@ -108,6 +108,7 @@ std::size_t block_elements(Format format) {
     case Format::bf16:
     case Format::index32: return 1;
     case Format::q4_0:
+    case Format::q4_nibbles:
     case Format::q8_0: return kBlock;
     case Format::q4_k:
     case Format::q5_k:
@@ -123,6 +124,7 @@ std::size_t block_bytes(Format format) {
     case Format::f16:
     case Format::bf16: return 2;
     case Format::q4_0: return 18;
+    case Format::q4_nibbles: return 16;
     case Format::q8_0: return 34;
     case Format::q4_k: return 144;
     case Format::q5_k: return 176;
@@ -154,6 +156,24 @@ void dequantise_row(Format format, const std::byte* in, float* out, std::size_t 
       case Format::q6_k: dequantise_q6_k(in, out); break;
       default: VITRO_CHECK(false, "not a weight format");
     }
+  }
+}
+
+void split_q4_0(const std::byte* row, std::size_t n, std::byte* nibbles, std::byte* scales) {
+  VITRO_CHECK(n % kBlock == 0, "a row has to be whole blocks");
+  for (std::size_t b = 0; b < n / kBlock; ++b, row += 18) {
+    std::memcpy(scales + 2 * b, row, 2);
+    std::memcpy(nibbles + 16 * b, row + 2, 16);
+  }
+}
+
+void dequantise_nibbles(const std::byte* nibbles, const std::byte* scales, float* out, std::size_t n) {
+  VITRO_CHECK(n % kBlock == 0, "a row has to be whole blocks");
+  for (std::size_t b = 0; b < n / kBlock; ++b) {
+    std::byte block[18];
+    std::memcpy(block, scales + 2 * b, 2);
+    std::memcpy(block + 2, nibbles + 16 * b, 16);
+    dequantise_q4_0(block, out + kBlock * b);
   }
 }
 

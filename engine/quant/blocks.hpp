@@ -11,7 +11,7 @@
 
 namespace vitro {
 
-inline constexpr std::size_t kBlock = 32;        // elements of a q4_0 or q8_0 block
+inline constexpr std::size_t kBlock = 32;        // elements of a q4_0 or q8_0 block, and of 16 bytes of q4_nibbles
 inline constexpr std::size_t kSuperBlock = 256;  // elements of a q4_k, q5_k or q6_k block
 
 std::size_t block_elements(Format format);  // 1 for plain formats
@@ -21,9 +21,14 @@ std::size_t block_bytes(Format format);
 Bytes row_bytes(Format format, std::uint64_t columns);
 
 // Writes n floats. Each is the exact product that the format defines, rounded once per operation in the format's own
-// order, so every target gives the same bits. Requires: n is a multiple of block_elements; format is not index32.
-// `in` needs no alignment.
+// order, so every target gives the same bits. Requires: n is a multiple of block_elements; format is neither index32 nor
+// q4_nibbles. `in` needs no alignment.
 void dequantise_row(Format format, const std::byte* in, float* out, std::size_t n);
+
+// A row of q4_0 as nibbles [n / 2 bytes] and its scales [n / 32 halves], and the bits that dequantise_row() makes of the two
+// together. Requires: n is a multiple of 32. Neither side needs alignment.
+void split_q4_0(const std::byte* row, std::size_t n, std::byte* nibbles, std::byte* scales);
+void dequantise_nibbles(const std::byte* nibbles, const std::byte* scales, float* out, std::size_t n);
 
 // Formats f32, f16, bf16, q8_0, q4_0: bit-equal to the `gguf` Python package (0.19) for finite input.
 // Requires: can_quantise(format), n a multiple of block_elements.

@@ -7,14 +7,16 @@ import typer
 from . import api, terminal
 from .errors import ConfigError
 
-LAYOUTS = ("rows", "tiled", "bundles", "bundles_two_phase")
+LAYOUTS = ("auto", "scales_resident", "scales_inline", "bundles", "bundles_two_phase", "rows", "tiled")
 
 
 def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] = None,
          target: Annotated[Optional[Path], typer.Argument(metavar="OUT.vpack")] = None,
-         layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. tiled: for int8 activations. "
-                                             "bundles: Gate, Up and Down of one neuron side by side; with two_phase Gate in pages "
-                                             "of its own.")] = "bundles",
+         layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. rows, tiled (for int8 activations); "
+                                             "or Gate, Up and Down of one neuron side by side: bundles in one read, two_phase with Gate in "
+                                             "pages of its own, scales_inline 4-bit rows in two phases side by side, scales_resident 4-bit "
+                                             "rows without their scales, which stay in DRAM. auto: scales_resident for q4_0, else "
+                                             "bundles.")] = "auto",
          order: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Hot neurons first, as a recording (vitro profile) "
                                                        "or PowerInfer's gpuidx file says.")] = None,
          verify: Annotated[bool, typer.Option("--verify", help="Read the file and check every byte of it; alone with a packed file, "
@@ -24,7 +26,9 @@ def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] 
 
     Examples:
 
-        vitro pack model.gguf model.vpack --layout bundles_two_phase
+        vitro pack model.gguf model.vpack
+
+        vitro pack model.q4_0.gguf model.vpack --layout scales_inline
 
         vitro pack model.gguf model.vpack --layout bundles --order model.generated.gpuidx --verify
 

@@ -8,6 +8,7 @@ namespace {
 void add_weighted(const KernelSet& set, Format stored, const RowGroup& group, std::size_t width, const float* p, float* y) {
   if (stored == Format::f16) return set.placed_weighted_f16(group.rows<Half>(width), p, y);
   if (stored == Format::q4_0) return set.placed_weighted_q4_0(group.rows<std::byte>(width), p, y);
+  if (stored == Format::q4_nibbles) return set.placed_weighted_nibbles(group.rows<std::byte>(width), group.scales, p, y);
   set.placed_weighted_f32(group.rows<float>(width), p, y);
 }
 
@@ -26,7 +27,8 @@ void accumulate(const KernelSet& set, const KernelCall& call) {
     }
     return false;
   };
-  const bool as_stored = w.format == Format::f32 || w.format == Format::f16 || w.format == Format::q4_0;
+  const bool as_stored = w.format == Format::f32 || w.format == Format::f16 || w.format == Format::q4_0 ||
+                         w.format == Format::q4_nibbles;
   for_each_row_group(call, as_stored, fires, [&](const RowGroup& group) {
     for (std::size_t b = 0; b < batch; ++b) {
       RowGroup firing;
@@ -34,6 +36,7 @@ void accumulate(const KernelSet& set, const KernelCall& call) {
       for (std::size_t i = 0; i < group.count; ++i) {
         p[firing.count] = weights[b * neurons + group.ids[i]];
         firing.data[firing.count] = group.data[i];
+        firing.scales[firing.count] = group.scales[i];
         firing.count += p[firing.count] != 0;
       }
       add_weighted(set, as_stored ? w.format : Format::f32, firing, width, p, y + b * width);

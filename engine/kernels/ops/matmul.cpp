@@ -55,21 +55,34 @@ void transpose(const std::byte* const (&from)[4], std::byte* to, std::size_t to_
   for (std::size_t j = 0; j < 4; ++j) std::memcpy(to + j * to_stride, &column[j], sizeof column[j]);
 }
 
-// Rows in file order, made into a group of Layout::tiled: 4-byte units of each row go to that row's lane. The same place
-// in the rows of the group after this one is requested from memory meanwhile.
-void interleave(const std::byte* const* rows, const std::byte* const* next, std::size_t block_bytes, std::size_t blocks, std::byte* tile) {
+// A row of blocks in file order: its quants and its scales, and how far each is from block to block.
+struct BlockRow {
+  const std::byte *quants = nullptr, *scales = nullptr;
+};
+struct BlockForm {
+  std::size_t quant_bytes, quant_step, scale_step;
+};
+
+// Such rows, made into a group of Layout::tiled: 4-byte units of each row go to that row's lane. The same place in the rows
+// of the group after this one is requested from memory meanwhile.
+void interleave(const BlockRow* rows, const BlockRow* next, BlockForm form, std::size_t blocks, std::byte* tile) {
   constexpr std::size_t kUnitBytes = 4, kLine = kTileRows * kUnitBytes;
-  const std::size_t blocks_per_line = std::max<std::size_t>(1, 64 / block_bytes);
-  for (std::size_t b = 0; b < blocks; ++b, tile += kTileRows * block_bytes) {
+  const bool apart = form.quant_step == form.quant_bytes;
+  const std::size_t blocks_per_line = std::max<std::size_t>(1, 64 / form.quant_step), scales_per_line = 64 / form.scale_step;
+  for (std::size_t b = 0; b < blocks; ++b, tile += kTileRows * (2 + form.quant_bytes)) {
     if (b % blocks_per_line == 0) {
-      for (std::size_t r = 0; r < kTileRows; ++r) __builtin_prefetch(next[r] + b * block_bytes, 0, 2);
+      for (std::size_t r = 0; r < kTileRows; ++r) __builtin_prefetch(next[r].quants + b * form.quant_step, 0, 2);
     }
-    for (std::size_t r = 0; r < kTileRows; ++r) std::memcpy(tile + 2 * r, rows[r] + b * block_bytes, 2);
-    for (std::size_t at = 2; at < block_bytes; at += sizeof(Units)) {
-      std::byte* lines = tile + 2 * kTileRows + (at - 2) / kUnitBytes * kLine;
+    if (apart && b % scales_per_line == 0) {
+      for (std::size_t r = 0; r < kTileRows; ++r) __builtin_prefetch(next[r].scales + b * form.scale_step, 0, 2);
+    }
+    for (std::size_t r = 0; r < kTileRows; ++r) std::memcpy(tile + 2 * r, rows[r].scales + b * form.scale_step, 2);
+    for (std::size_t at = 0; at < form.quant_bytes; at += sizeof(Units)) {
+      std::byte* lines = tile + 2 * kTileRows + at / kUnitBytes * kLine;
+      const std::size_t from = b * form.quant_step + at;
       for (std::size_t r = 0; r < kTileRows; r += 4) {
-        const std::size_t from = b * block_bytes + at;
-        transpose({rows[r] + from, rows[r + 1] + from, rows[r + 2] + from, rows[r + 3] + from}, lines + r * kUnitBytes, kLine);
+        transpose({rows[r].quants + from, rows[r + 1].quants + from, rows[r + 2].quants + from, rows[r + 3].quants + from},
+                  lines + r * kUnitBytes, kLine);
       }
     }
   }
@@ -82,7 +95,8 @@ class Int8Matmul {
         shape_(shape),
         y_(call.out[0].as<float>()),
         x_(quantise(set, call.in[1].as<float>(), shape)),
-        multiply_(w_.format == Format::q4_0 ? set.tiles_q4_0 : set.tiles_q8_0),
+        multiply_(w_.format == Format::q8_0 ? set.tiles_q8_0 : set.tiles_q4_0),
+        scales_(scales_of(call)),
         stride_(row_bytes(w_.format, shape.k)) {}
 
   // Whole groups go straight to the output; cut ones at either end by way of a group of their own.
@@ -106,7 +120,8 @@ class Int8Matmul {
   // request meanwhile.
   void add_row(std::uint32_t row, Bytes at) {
     ids_[waiting_] = row;
-    data_[waiting_++] = w_.data() + at;
+    const std::byte* begin = w_.data() + at;
+    data_[waiting_++] = scales_ != nullptr ? BlockRow{begin, scales_->data() + row * scale_row_bytes(w_)} : BlockRow{begin + 2, begin};
     if (waiting_ == 2 * kTileRows) multiply_rows(kTileRows);
   }
 
@@ -118,8 +133,10 @@ class Int8Matmul {
   // The first `count` of the waiting rows.
   void multiply_rows(std::uint32_t count) {
     for (std::uint32_t r = waiting_; r < 2 * kTileRows; ++r) data_[r] = data_[0];  // lanes that nobody reads
-    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * stride_);
-    interleave(data_, data_ + kTileRows, block_bytes(w_.format), shape_.k / kBlock, tile);
+    const std::size_t block = block_bytes(w_.format);
+    const BlockForm form = scales_ != nullptr ? BlockForm{block, block, 2} : BlockForm{block - 2, block, block};
+    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * (shape_.k / kBlock) * (2 + form.quant_bytes));
+    interleave(data_, data_ + kTileRows, form, shape_.k / kBlock, tile);
     multiply_(tile, 1, x_, partial(), kTileRows);
     for (std::uint32_t r = 0; r < count; ++r) store(ids_[r], r);
     waiting_ -= count;
@@ -137,9 +154,10 @@ class Int8Matmul {
   float* y_;
   Int8Rows x_;
   decltype(KernelSet::tiles_q4_0) multiply_;
+  const View* scales_;
   Bytes stride_;
   std::uint32_t waiting_ = 0, ids_[2 * kTileRows] = {};
-  const std::byte* data_[2 * kTileRows] = {};
+  BlockRow data_[2 * kTileRows] = {};
 };
 
 void matmul_int8(const KernelSet& set, const KernelCall& call, Shape shape) {
@@ -154,8 +172,8 @@ void matmul_int8(const KernelSet& set, const KernelCall& call, Shape shape) {
 void matmul(const KernelSet& set, const KernelCall& call) {
   const Shape shape{call.in[0].shape[0], call.in[0].shape[1], call.in[1].shape[0]};
   call.variant == variant::kInt8 ? matmul_int8(set, call, shape) : matmul_float(set, call, shape);
-  if (call.in.size() < 3) return;
-  const float* bias = call.in[2].as<float>();
+  if (bias_of(call) == nullptr) return;
+  const float* bias = bias_of(call)->as<float>();
   for_each_run(call, shape.n, [&](Range run) {
     for (std::size_t b = 0; b < shape.batch; ++b) {
       float* y = call.out[0].as<float>() + b * shape.n;

@@ -5,13 +5,14 @@
 
 namespace vitro::ops {
 
-// Up to kMost rows: their numbers in the matrix, and where each begins.
+// Up to kMost rows: their numbers in the matrix, where each begins, and where its scales do if they stand apart.
 struct RowGroup {
   static constexpr std::size_t kMost = 64;
   static constexpr std::size_t kDequantised = 8;  // of these, which live in scratch
   std::size_t count = 0;
   std::uint32_t ids[kMost];
   const std::byte* data[kMost];
+  const Half* scales[kMost];
 
   template <class T>
   PlacedRows<T> rows(std::size_t columns) const {
@@ -25,6 +26,7 @@ template <class Wanted, class Use>
 void for_each_row_group(const KernelCall& call, bool as_stored, Wanted wanted, Use use) {
   const View& w = call.in[0];
   const std::size_t k = columns(w), most = as_stored ? RowGroup::kMost : RowGroup::kDequantised;
+  const View* scales = scales_of(call);
   float* floats = as_stored ? nullptr : scratch<float>(Scratch::a, most * k);
   RowGroup group;
   for_each_row(call, [&](std::uint32_t row, Bytes at) {
@@ -32,11 +34,16 @@ void for_each_row_group(const KernelCall& call, bool as_stored, Wanted wanted, U
     const std::byte* data = w.data() + at;
     if (!as_stored) {
       float* copy = floats + group.count * k;
-      dequantise_row(w.format, data, copy, k);
+      if (scales != nullptr) {
+        dequantise_nibbles(data, scales->data() + row * scale_row_bytes(w), copy, k);
+      } else {
+        dequantise_row(w.format, data, copy, k);
+      }
       data = reinterpret_cast<const std::byte*>(copy);
     }
     group.ids[group.count] = row;
     group.data[group.count] = data;
+    if (scales != nullptr) group.scales[group.count] = scales->as<Half>() + row * (k / kBlock);
     if (++group.count < most) return;
     use(std::as_const(group));
     group.count = 0;

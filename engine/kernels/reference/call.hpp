@@ -27,6 +27,17 @@ class Reference {
     dequantise_row(v.format, v.data() + at, values.data(), n);
     return Eigen::Map<Eigen::VectorXf>(values.data(), static_cast<Eigen::Index>(n)).cast<double>();
   }
+  // A weight row and, of q4_nibbles, its scales.
+  Vector read_weights(std::size_t row, Bytes at) {
+    const View& w = in(0);
+    const View* scales = scales_of(call_);
+    if (scales == nullptr) return read_at(w, at, columns(w));
+    std::vector<float> values(columns(w));
+    touch(w, row_bytes(w.format, values.size()));
+    touch(*scales, scale_row_bytes(w));
+    dequantise_nibbles(w.data() + at, scales->data() + row * scale_row_bytes(w), values.data(), values.size());
+    return Eigen::Map<Eigen::VectorXf>(values.data(), static_cast<Eigen::Index>(values.size())).cast<double>();
+  }
   std::uint32_t index(const View& v, std::size_t i, std::size_t bound) {
     touch(v, 4);
     const std::uint32_t value = v.as<std::uint32_t>()[i];

@@ -58,7 +58,7 @@ void Reference::for_each_weight_row(F f) {
   for_each_row(call_, [&](std::uint32_t row, Bytes at) {
     if (at != end) ++tally_.row_runs;
     end = at + row_bytes(w.format, columns(w));
-    f(row, read_at(w, at, columns(w)));
+    f(row, read_weights(row, at));
   });
 }
 
@@ -71,8 +71,8 @@ void Reference::matmul() {
   }
   for_each_weight_row([&](std::size_t row, const Vector& w) {
     if (call_.variant != variant::kInt8 && in(0).format != Format::f32) tally_.conversions += k;
-    const bool biased = call_.in.size() > 2;
-    const double bias = biased ? read(in(2), row, 1)[0] : 0;
+    const bool biased = bias_of(call_) != nullptr;
+    const double bias = biased ? read(*bias_of(call_), row, 1)[0] : 0;
     for (std::size_t b = 0; b < batch; ++b) {
       write(out(), b * n + row, Vector::Constant(1, w.dot(x.col(static_cast<Eigen::Index>(b))) + bias));
       tally_.macs += k;

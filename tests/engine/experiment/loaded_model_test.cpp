@@ -53,22 +53,22 @@ TEST_F(LoadedModelTest, the_cache_makes_the_layout_that_the_engine_asks_for) {
   engine_.bundles = true;
   const LoadedModel one = load(kModel, "");
   EXPECT_TRUE(has_bundles(one));
-  engine_.two_phases = true;
+  engine_.bundle_form = BundleForm::two_phases;
   const LoadedModel two = load(kModel, "");
-  EXPECT_TRUE(two.packed->store(FileId{}).get(Role::ffn_bundle, 0).two_phases);
+  EXPECT_TRUE(two.packed->store(FileId{}).get(Role::ffn_bundle, 0).form == BundleForm::two_phases);
   EXPECT_NE(one.packed->path, two.packed->path);
   EXPECT_TRUE(load(kModel, "").packed->reused);
 }
 
 TEST_F(LoadedModelTest, shapes_alone_have_bundles_too) {
-  engine_.bundles = engine_.two_phases = true;
+  engine_.bundles = true;
   const Node shape = parse_json(R"({"format": "q4_0", "shape": {"family": "llama", "name": "tiny", "layers": 1, "width": 4096,
       "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 64, "context": 64, "norm_eps": 1e-5, "activation": "relu",
       "rope_base": 10000}})",
                                 "shape.json");
   const LoadedModel model = load_model({.gguf = "", .pack = "", .shape = shape}, engine_, "");
   const WeightStore store = phantom_weights(model.config, model.phantom_format, FileId{}, model.phantom_bundles);
-  EXPECT_EQ(store.ffn_bytes(), 14336 * 12 * KiB);
+  EXPECT_EQ(store.ffn_bytes(), 14336 * (8 * KiB + 3 * 256));
 }
 
 TEST_F(LoadedModelTest, a_named_pack_is_used_as_it_is) {
@@ -85,9 +85,9 @@ TEST_F(LoadedModelTest, a_pack_that_the_engine_can_not_run_is_refused) {
   engine_.matmul = variant::kInt8;
   EXPECT_EQ(refusal(kModel, packed("tiled")), "");
   engine_.bundles = true;
-  EXPECT_NE(refusal(kModel, packed("rows")).find("holds no neuron bundles (expected layout bundles)"), std::string::npos);
-  engine_.two_phases = true;
-  EXPECT_NE(refusal(kModel, packed("bundles")).find("holds bundles for one read (expected layout bundles_two_phase)"), std::string::npos);
+  EXPECT_NE(refusal(kModel, packed("rows")).find("holds no neuron bundles (expected layout auto)"), std::string::npos);
+  engine_.bundle_form = BundleForm::two_phases;
+  EXPECT_NE(refusal(kModel, packed("bundles")).find("holds an FFN in layout bundles (expected layout bundles_two_phase"), std::string::npos);
 }
 
 TEST_F(LoadedModelTest, a_pack_of_another_model_or_a_damaged_one_is_refused) {

@@ -81,7 +81,8 @@ class Bench {
  public:
   explicit Bench(const Scene& setup) : setup_(setup), machine_(spec(setup), gate, spans) {
     const FileId file = machine_.machine().storage.open_phantom(GiB).value_or_throw();
-    const BundleLayout layout = bundle_layout(Format::f16, setup.neurons, setup.width, setup.two_phases);
+    const BundleForm form = setup.two_phases ? BundleForm::two_phases : BundleForm::one_read;
+    const BundleLayout layout = bundle_layout(Format::f16, setup.neurons, setup.width, form);
     std::vector<Weight> weights;
     for (std::uint32_t layer = 0; layer < setup.layers; ++layer) {
       Weight weight;
@@ -90,12 +91,12 @@ class Bench {
       weight.layer = static_cast<std::int16_t>(layer);
       weight.rows = setup.neurons, weight.columns = setup.width;
       weight.format = Format::f16;
+      weight.form = form;
       weight.extent = {file, layer * layout.bytes(), layout.bytes()};
       weights.push_back(std::move(weight));
     }
     weights_ = WeightStore(std::move(weights));
     NeuronStoreOptions options;
-    options.two_phases = setup.two_phases;
     options.ffn_in_dram = setup.in_dram;
     options.staging = setup.staging;
     store.emplace(machine_.machine(), weights_, options);

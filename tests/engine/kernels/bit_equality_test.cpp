@@ -1,5 +1,6 @@
 // A variant is a numeric contract: every set of this machine gives the bits of the portable one, and the portable one
 // gives the bits that are written here, on every instruction set.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -117,6 +118,33 @@ TEST(BitEquality, accumulate_of_every_format_with_long_rows) {
       call.out = {make_view({3, 768, 0}, Format::f32)};
       expect_equal_bits(call, std::string(to_string(format)) + " " + std::to_string(n));
       expect_equal_bits(placed(rng, call), std::string(to_string(format)) + " in places " + std::to_string(n));
+    }
+  }
+}
+
+// Where the scales stand is no part of the numbers: tokens do not depend on the layout.
+TEST(BitEquality, q4_0_with_its_scales_apart_gives_the_bits_of_q4_0) {
+  Rng rng(13);
+  for (const Op op : {Op::matmul, Op::accumulate}) {
+    for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kReference}) {
+      for (const std::uint32_t n : {1u, 9u, 16u, 37u, 131u}) {
+        for (const std::uint32_t k : {32u, 544u, 1056u}) {
+          KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, id, {n, k, 3}, n % 2 == 1, 4 * rng.below(9));
+          if (op == Op::accumulate) {
+            call.op = op;
+            call.in = {call.in[0], floats(rng, {3, n, 0})};
+            call.out = {make_view({3, k, 0}, Format::f32)};
+          }
+          call.slice = {n / 8, ~0u};
+          const KernelCall apart = with_scales_apart(call);
+          const std::string what = fmt::format("{} {} {} x {}", to_string(op), variant::name(id), n, k);
+          for (const KernelSet* set : kernel_sets()) {
+            const Answer expected = answer(kPortableSet, call);
+            EXPECT_TRUE(answer(*set, apart) == expected) << set->name << ": " << what;
+            EXPECT_TRUE(answer(*set, placed(rng, apart)) == expected) << set->name << " in places: " << what;
+          }
+        }
+      }
     }
   }
 }

@@ -134,6 +134,20 @@ View indices(const std::vector<std::uint32_t>& values, std::array<std::uint32_t,
   return view;
 }
 
+KernelCall with_scales_apart(const KernelCall& call) {
+  KernelCall out = call;
+  const View& w = call.in[0];
+  const std::uint32_t rows = w.shape[0], k = w.shape[1];
+  out.in[0] = make_view(w.shape, Format::q4_nibbles, w.offset % 64);
+  View scales = make_view({rows, k / 32, 0}, Format::f16, 2);
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    split_q4_0(w.data() + r * row_bytes(Format::q4_0, k), k, out.in[0].data() + r * row_bytes(Format::q4_nibbles, k),
+               scales.data() + r * scale_row_bytes(w));
+  }
+  out.in.insert(out.in.begin() + 2, std::move(scales));
+  return out;
+}
+
 KernelCall with_own_output(const KernelCall& call) {
   KernelCall copy = call;
   for (View& out : copy.out) {

@@ -21,6 +21,9 @@ View weights(Rng& rng, std::uint32_t rows, std::uint32_t columns, Format format,
 View floats(Rng& rng, std::array<std::uint32_t, 3> shape, double scale = 1, Bytes skew = 0);
 View indices(const std::vector<std::uint32_t>& values, std::array<std::uint32_t, 3> shape);
 
+// Of a matmul or an accumulate of q4_0 in rows: the same weights as nibbles and scales apart.
+KernelCall with_scales_apart(const KernelCall& call);
+
 // The same call with outputs of its own (copies of the present bytes), so that implementations can be compared.
 KernelCall with_own_output(const KernelCall& call);
 std::vector<std::byte> bytes_of(const View& view);

@@ -108,6 +108,28 @@ TEST(Contract, a_broken_select_or_accumulate_is_named) {
   EXPECT_THAT(message_of(sum), HasSubstr("only matmul takes a tiled operand"));
 }
 
+TEST(Contract, nibbles_need_their_scales_and_nothing_else_takes_any) {
+  Rng rng(5);
+  const KernelCall apart = with_scales_apart(matmul_call(rng, Format::q4_0, Layout::rows, variant::kFloat, {8, 64, 1}, true));
+  const auto changed = [&](const std::function<void(KernelCall&)>& change) {
+    KernelCall call = apart;
+    change(call);
+    return message_of(call);
+  };
+  EXPECT_EQ(changed([](KernelCall&) {}), "accepted");
+  EXPECT_EQ(changed([](KernelCall& c) { c.in.resize(2); }), "matmul: 2 inputs (expected 3 to 4)");
+  EXPECT_EQ(changed([](KernelCall& c) { c.in[2].format = Format::f32; }), "matmul: operand scales is f32 [8, 2]: expected f16");
+  EXPECT_EQ(changed([](KernelCall& c) { c.in[2].shape[1] = 1; }), "matmul: operand scales is f16 [8, 1]: dimension 1 has to be 2");
+  EXPECT_EQ(changed([](KernelCall& c) { c.in[0].format = Format::q4_0; }),
+            "matmul: 4 inputs (expected 2 to 3)");
+  KernelCall q4_0 = matmul_call(rng, Format::q4_0, Layout::rows, variant::kFloat, {8, 64, 1}, true);
+  q4_0.in.push_back(q4_0.in[2]);
+  EXPECT_EQ(message_of(q4_0), "matmul: 4 inputs (expected 2 to 3)");
+  KernelCall embed = random_call(rng, Op::embed, variant::kFloat);
+  embed.in[0] = apart.in[0];
+  EXPECT_THAT(message_of(embed), HasSubstr("operand table is q4_nibbles [8, 64]: expected weights"));
+}
+
 TEST(Contract, positions_have_to_be_inside_the_block_table_and_the_pool) {
   Rng rng(3);
   KernelCall call = random_call(rng, Op::attention, variant::kFloat);
@@ -164,6 +186,8 @@ TEST(Variants, names_lead_back_and_layouts_are_those_of_the_header) {
   EXPECT_FALSE(variant::supports(variant::kInt8, Format::f16, Layout::rows));
   EXPECT_FALSE(variant::supports(variant::kFloat, Format::q4_0, Layout::tiled));
   EXPECT_TRUE(variant::supports(variant::kFloat, Format::q6_k, Layout::rows));
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::rows));
+  EXPECT_FALSE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::tiled));
 }
 
 }  // namespace

@@ -157,6 +157,29 @@ TEST(Count, of_a_small_matmul_by_hand) {
   EXPECT_EQ(counts.row_runs, 1u);
 }
 
+// The same two rows: 2 x 32 bytes of nibbles and 2 x 4 of scales. The reference reads as many.
+TEST(Count, scales_apart_are_read_for_the_rows_that_are_named) {
+  Rng rng(22);
+  KernelCall call = with_scales_apart(matmul_call(rng, Format::q4_0, Layout::rows, variant::kInt8, {5, 64, 3}, true));
+  call.slice = {1, 2};
+  const WorkCounts counts = count(call);
+  EXPECT_EQ(counts.read[0], 2u * 32 + 2 * 4 + 3 * 64 * 4 + 2 * 4);
+  EXPECT_EQ(counts.row_runs, 1u);
+  WorkCounts tally;
+  run_reference(call, &tally);
+  EXPECT_EQ(tally.read, counts.read);
+  EXPECT_EQ(tally.elementwise, counts.elementwise);
+  KernelCall sum;
+  sum.op = Op::accumulate;
+  sum.variant = variant::kFloat;
+  sum.in = {call.in[0], floats(rng, {1, 5, 0}), call.in[2]};
+  sum.out = {make_view({1, 64, 0}, Format::f32)};
+  WorkCounts other;
+  run_reference(sum, &other);
+  EXPECT_EQ(count(sum).read, other.read);
+  EXPECT_EQ(count(sum).read[0], 5u * 36 + 5 * 4);
+}
+
 // By hand: rows 4, 5, 6 and 9 of 64 halves (128 bytes, 2 units); 4 and 5 stand together, then 9 and 6 behind them but the
 // other way round: bytes 0-256, 384-512 (6), 256-384 (9).
 TEST(Count, places_make_the_runs) {

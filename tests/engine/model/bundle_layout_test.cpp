@@ -6,7 +6,7 @@ namespace vitro {
 namespace {
 
 TEST(BundleLayout, fp16_bundles_at_width_4096_are_one_read_of_24_kib) {  // PowerInfer-2, section 4.4
-  const BundleLayout layout = bundle_layout(Format::f16, 14336, 4096, false);
+  const BundleLayout layout = bundle_layout(Format::f16, 14336, 4096, BundleForm::one_read);
   EXPECT_EQ(layout.block, 24 * KiB);
   EXPECT_EQ(layout.per_block, 1u);
   EXPECT_EQ(layout.first_part, 0u);
@@ -16,17 +16,48 @@ TEST(BundleLayout, fp16_bundles_at_width_4096_are_one_read_of_24_kib) {  // Powe
 }
 
 TEST(BundleLayout, four_bit_bundles_at_width_4096_are_8_kib_in_one_read_and_4_and_8_in_two) {
-  const BundleLayout one = bundle_layout(Format::q4_0, 100, 4096, false);
+  const BundleLayout one = bundle_layout(Format::q4_0, 100, 4096, BundleForm::one_read);
   EXPECT_EQ(one.up, 2304u);
   EXPECT_EQ(one.block, 8 * KiB);
-  const BundleLayout two = bundle_layout(Format::q4_0, 100, 4096, true);
+  const BundleLayout two = bundle_layout(Format::q4_0, 100, 4096, BundleForm::two_phases);
   EXPECT_EQ(two.first_part, 4 * KiB);
   EXPECT_EQ(two.up, two.first_part);
   EXPECT_EQ(two.block, 12 * KiB);
 }
 
+// PowerInfer-2, sections 4.4 and 7.2.3: 4 + 4 KiB, either way.
+TEST(BundleLayout, the_forms_for_4_bits_load_4_and_4_kib_at_width_4096) {
+  const BundleLayout resident = bundle_layout(Format::q4_0, 100, 4096, BundleForm::scales_resident);
+  EXPECT_EQ(resident.format, Format::q4_nibbles);
+  EXPECT_EQ(resident.first_part, 4 * KiB);  // 2 KiB of them nibbles
+  EXPECT_EQ(resident.up, 4 * KiB);
+  EXPECT_EQ(resident.down, 6 * KiB);
+  EXPECT_EQ(resident.block, 8 * KiB);
+  const BundleLayout inside = bundle_layout(Format::q4_0, 100, 4096, BundleForm::scales_inline);
+  EXPECT_EQ(inside.format, Format::q4_0);
+  EXPECT_EQ(inside.first_part, 4 * KiB);
+  EXPECT_EQ(inside.up, 2304u);  // begins in the first page
+  EXPECT_EQ(inside.block, 8 * KiB);
+}
+
+TEST(BundleLayout, other_widths_are_read_in_whole_pages) {
+  const BundleLayout wide = bundle_layout(Format::q4_0, 100, 5120, BundleForm::scales_resident);  // rows of 2560 bytes
+  EXPECT_EQ(wide.first_part, 4 * KiB);
+  EXPECT_EQ(wide.block, 12 * KiB);
+  const BundleLayout narrow = bundle_layout(Format::q4_0, 100, 2048, BundleForm::scales_resident);  // bundles of 3 KiB
+  EXPECT_EQ(narrow.block, 4 * KiB);
+  EXPECT_EQ(narrow.first_part, 0u);
+}
+
+TEST(BundleLayout, automatic_keeps_the_scales_of_4_bits_in_dram_and_reads_others_at_once) {
+  EXPECT_EQ(resolve(BundleForm::automatic, Format::q4_0), BundleForm::scales_resident);
+  EXPECT_EQ(resolve(BundleForm::automatic, Format::f16), BundleForm::one_read);
+  EXPECT_NE(message_of([] { resolve(BundleForm::scales_inline, Format::f16); }).find("layout scales_inline: is for 4-bit weights"),
+            std::string::npos);
+}
+
 TEST(BundleLayout, bundles_under_a_page_share_a_block_and_are_read_in_one) {
-  const BundleLayout layout = bundle_layout(Format::f16, 7, 288, true);  // rows of 576 bytes, bundles of 1728
+  const BundleLayout layout = bundle_layout(Format::f16, 7, 288, BundleForm::two_phases);  // rows of 576 bytes, bundles of 1728
   EXPECT_EQ(layout.per_block, 2u);
   EXPECT_EQ(layout.block, 4 * KiB);
   EXPECT_EQ(layout.first_part, 0u);
@@ -38,9 +69,10 @@ TEST(BundleLayout, bundles_under_a_page_share_a_block_and_are_read_in_one) {
 TEST(BundleLayout, rows_start_in_place_units_and_do_not_overlap) {
   for (const Format format : {Format::f32, Format::f16, Format::q8_0, Format::q4_0}) {
     for (const std::uint32_t width : {32u, 96u, 288u, 2048u, 3584u, 4096u, 5120u}) {
-      for (const bool two_phases : {false, true}) {
-        const BundleLayout layout = bundle_layout(format, 10, width, two_phases);
-        const Bytes row = row_bytes(format, width);
+      for (const BundleForm form : kBundleForms) {
+        if (format != Format::q4_0 && (form == BundleForm::scales_inline || form == BundleForm::scales_resident)) continue;
+        const BundleLayout layout = bundle_layout(format, 10, width, form);
+        const Bytes row = row_bytes(layout.format, width);
         EXPECT_GE(layout.up, layout.gate + row);
         EXPECT_GE(layout.down, layout.up + row);
         EXPECT_GE(layout.bundle, layout.down + row);
@@ -49,7 +81,8 @@ TEST(BundleLayout, rows_start_in_place_units_and_do_not_overlap) {
         for (const Bytes at : {layout.gate, layout.up, layout.down, layout.bundle}) EXPECT_EQ(at % kPlaceUnit, 0u);
         if (layout.first_part > 0) {
           EXPECT_EQ(layout.first_part % kPageSize, 0u);
-          EXPECT_EQ(layout.up, layout.first_part);
+          EXPECT_GE(layout.first_part, row);
+          EXPECT_LT(layout.first_part, layout.block);
         }
       }
     }
@@ -57,7 +90,7 @@ TEST(BundleLayout, rows_start_in_place_units_and_do_not_overlap) {
 }
 
 TEST(BundleLayout, a_width_of_no_whole_blocks_is_refused) {
-  EXPECT_NE(message_of([] { bundle_layout(Format::q4_0, 10, 100, false); }).find("rows of 100 elements are not whole q4_0 blocks of 32"),
+  EXPECT_NE(message_of([] { bundle_layout(Format::q4_0, 10, 100, BundleForm::one_read); }).find("rows of 100 elements are not whole q4_0 blocks of 32"),
             std::string::npos);
 }
 

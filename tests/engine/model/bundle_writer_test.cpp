@@ -90,7 +90,7 @@ TEST(Bundles, plain_formats_keep_every_bit) {
     for (const bool two_phases : {false, true}) {
       Fixture f;
       f.model.matrices = format;
-      expect_bit_equal(f, {.bundles = BundleOptions{two_phases}});
+      expect_bit_equal(f, {.bundles = BundleOptions{two_phases ? BundleForm::two_phases : BundleForm::one_read}});
     }
   }
 }
@@ -99,8 +99,8 @@ TEST(Bundles, wide_rows_have_blocks_of_their_own_in_both_phases) {
   for (const bool two_phases : {false, true}) {
     Fixture f;
     f.model.config.width = 1024, f.model.config.head_dim = f.model.config.rope.dims = 256, f.model.config.ffn = 64;
-    expect_bit_equal(f, {.bundles = BundleOptions{two_phases}});
-    EXPECT_EQ(f.packed({.bundles = BundleOptions{two_phases}}).store(FileId{}).get(Role::ffn_bundle, 0).bundles().first_part,
+    expect_bit_equal(f, {.bundles = BundleOptions{two_phases ? BundleForm::two_phases : BundleForm::one_read}});
+    EXPECT_EQ(f.packed({.bundles = BundleOptions{two_phases ? BundleForm::two_phases : BundleForm::one_read}}).store(FileId{}).get(Role::ffn_bundle, 0).bundles().first_part,
               two_phases ? 4 * KiB : 0);
   }
 }
@@ -108,13 +108,13 @@ TEST(Bundles, wide_rows_have_blocks_of_their_own_in_both_phases) {
 TEST(Bundles, experts_and_orders_move_whole_neurons) {
   Fixture f;
   f.model.config.experts = 3, f.model.config.experts_used = 2;
-  expect_bit_equal(f, {.bundles = BundleOptions{}});
+  expect_bit_equal(f, {.bundles = BundleOptions{BundleForm::one_read}});
   std::vector<std::vector<std::uint32_t>> places;
   for (std::uint32_t i = 0; i < f.model.config.layers * 3; ++i) {
     auto& ids = places.emplace_back(f.model.config.ffn);
     for (std::uint32_t p = 0; p < ids.size(); ++p) ids[p] = (p * 5 + i) % f.model.config.ffn;  // 5 and 96 have no common factor
   }
-  expect_bit_equal(f, {.bundles = BundleOptions{}, .order = NeuronOrder(places, f.model.config, "test")});
+  expect_bit_equal(f, {.bundles = BundleOptions{BundleForm::one_read}, .order = NeuronOrder(places, f.model.config, "test")});
 }
 
 // Blocks that run along the other axis: each element may move by what one more quantisation costs, and no more.
@@ -145,7 +145,7 @@ TEST(Bundles, a_down_in_blocks_is_quantised_anew_within_a_step) {
   for (const auto& [format, steps] : {std::pair{Format::q8_0, 0.57f}, {Format::q4_0, 1.01f}}) {
     Fixture f;
     f.model.matrices = format;
-    const PackedModel packed = f.packed({.tiled = {}, .bundles = BundleOptions{}});
+    const PackedModel packed = f.packed({.tiled = {}, .bundles = BundleOptions{BundleForm::one_read}});
     const Gguf gguf = f.gguf();
     const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 1);
     EXPECT_EQ(w.format, format);
@@ -159,7 +159,7 @@ TEST(Bundles, a_down_in_blocks_is_quantised_anew_within_a_step) {
 TEST(Bundles, small_groups_of_columns_give_the_same_bytes) {
   Fixture f;
   f.model.matrices = Format::q8_0;
-  const PackedModel packed = f.packed({.bundles = BundleOptions{}});
+  const PackedModel packed = f.packed({.bundles = BundleOptions{BundleForm::one_read}});
   const Gguf gguf = f.gguf();
   const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
   const auto source = [&](Role role) { return gguf.find_tensor(tensor_name(role, 0, false)); };
@@ -186,7 +186,7 @@ TEST(Bundles, k_quants_become_q8_0_and_mixed_formats_the_widest) {
   EXPECT_EQ(bundle_format(Format::q4_0, Format::q4_0, Format::q4_0), Format::q4_0);
   const ScratchFolder folder;
   const Gguf gguf = Gguf::open(embedded("stories-reglu-3m.q4_k_s.gguf"));
-  const PackedModel packed = pack(gguf, {.bundles = BundleOptions{}}, folder.str());
+  const PackedModel packed = pack(gguf, {.bundles = BundleOptions{BundleForm::one_read}}, folder.str());
   const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
   EXPECT_EQ(w.format, Format::q8_0);
   const std::vector<float> gate = tensor_values(gguf, w, Role::ffn_gate);
@@ -202,7 +202,7 @@ TEST(Bundles, values_that_the_format_can_not_hold_are_named) {
   const Bytes at = Gguf::open(f.folder / "m.gguf").find_tensor("blk.1.ffn_down.weight")->offset;
   bytes[at] = '\x00', bytes[at + 1] = '\x7c';  // the scale of its first block: infinity
   write_file(f.folder / "m.gguf", bytes);
-  const std::string message = message_of([&] { pack(f.gguf(), {.bundles = BundleOptions{}}, f.folder / "cache"); });
+  const std::string message = message_of([&] { pack(f.gguf(), {.bundles = BundleOptions{BundleForm::one_read}}, f.folder / "cache"); });
   EXPECT_NE(message.find("blk.1.ffn_down.weight: neuron 0, element 0 is"), std::string::npos) << message;
 }
 

@@ -41,11 +41,11 @@ TEST(Weights, extents_start_on_pages_and_do_not_overlap) {
 TEST(Weights, bundles_stand_for_gate_up_and_down) {
   SmallModel model;
   model.config.experts = 4, model.config.experts_used = 2;
-  for (const bool two_phases : {false, true}) {
-    const WeightStore store = phantom_weights(model.config, Format::q8_0, FileId{9}, BundleOptions{two_phases});
+  for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases}) {
+    const WeightStore store = phantom_weights(model.config, Format::q8_0, FileId{9}, BundleOptions{form});
     const Weight& w = store.get(Role::ffn_bundle, 1);
     EXPECT_EQ(w.name, "blk.1.ffn_bundle");
-    EXPECT_EQ(w.two_phases, two_phases);
+    EXPECT_EQ(w.form, form);
     EXPECT_EQ(w.layout, Layout::rows);
     EXPECT_EQ(w.experts, 4u);
     EXPECT_EQ(w.matrix_bytes(), w.bundles().bytes());
