@@ -87,29 +87,32 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
 }
 
 Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
-                       std::uint32_t vocab) {
+                       std::uint32_t step_rows, std::uint32_t vocab) {
   Likelihood out;
   for (std::size_t begin = 0; begin < tokens.size(); begin += chunk) {
     const std::size_t end = std::min(tokens.size(), begin + chunk);
     const std::uint32_t sequence = model->kv().create();
-    StepInput step;
-    step.choose = false;
-    const auto add = [&](std::int32_t token) {
-      const auto position = static_cast<std::uint32_t>(step.rows.size());
-      step.rows.push_back({sequence, position});
-      step.tokens.push_back(token);
-      step.sampled.push_back(position);
-    };
-    if (bos) add(*bos);
-    for (std::size_t i = begin; i + 1 < end; ++i) add(tokens[i]);
-    const auto rows = static_cast<std::uint32_t>(step.rows.size());
-    if (rows > 0) co_await model->step(std::move(step));
-    const float* logits = model->logits();
+    std::vector<std::int32_t> given;
+    if (bos) given.push_back(*bos);
+    given.insert(given.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end - 1));
     const std::size_t first = bos ? begin : begin + 1;
-    for (std::uint32_t r = 0; r < rows; ++r) {
-      const float* row = logits + std::size_t(r) * vocab;
-      out.nll += log_sum_exp(row, vocab) - row[tokens[first + r]];
-      ++out.tokens;
+    for (std::uint32_t done = 0; done < given.size();) {
+      const std::uint32_t rows = std::min(step_rows, static_cast<std::uint32_t>(given.size()) - done);
+      StepInput step;
+      step.choose = false;
+      for (std::uint32_t r = 0; r < rows; ++r) {
+        step.rows.push_back({sequence, done + r});
+        step.tokens.push_back(given[done + r]);
+        step.sampled.push_back(r);
+      }
+      co_await model->step(std::move(step));
+      const float* logits = model->logits();
+      for (std::uint32_t r = 0; r < rows; ++r) {
+        const float* row = logits + std::size_t(r) * vocab;
+        out.nll += log_sum_exp(row, vocab) - row[tokens[first + done + r]];
+        ++out.tokens;
+      }
+      done += rows;
     }
     model->kv().release(sequence);
   }

@@ -78,7 +78,9 @@ void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine,
   options.max_rows = limits.max_rows * std::max(config.experts_used, 1u);
   options.matmul = engine.matmul;
   options.activation = config.activation;
-  options.threshold = clusters.threshold.value_or(0);
+  if (!config.firing_thresholds.empty()) options.thresholds = config.firing_thresholds;
+  if (clusters.threshold) options.thresholds = {*clusters.threshold};
+  options.measure = clusters.measure;
 
   NeuronStoreOptions store;
   store.eviction = clusters.eviction;
@@ -89,7 +91,10 @@ void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine,
   auto residency = std::make_unique<ClusterResidency>(machine, weights, std::move(store), io_core->caps().id, predicts);
   std::unique_ptr<Predictor> predictor;
   if (predicts) {
-    PredictorOptions predictor_options{options.pipeline.units, options.max_rows, engine.matmul, config.predictor_threshold, true};
+    PredictorOptions predictor_options{options.pipeline.units, options.max_rows, engine.matmul, config.predictor_thresholds, {}, true};
+    predictor_options.relu = config.predictor_relu;
+    const bool rectified = config.activation == Activation::relu || config.activation == Activation::relu_squared;
+    if (!config.predictor_relu && !rectified) predictor_options.activation = config.activation;
     predictor = std::make_unique<Predictor>(machine, weights, *residency, std::move(predictor_options));
   }
   std::unique_ptr<HotRegion> hot;

@@ -1,6 +1,7 @@
 // Residency: how the weights of a model come into DRAM, and who pays for it. A policy: the same code on every machine.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/machine/machine.hpp"
@@ -52,6 +53,16 @@ class Residency {
 
   struct Stats {
     std::uint64_t hits = 0, misses = 0;  // in units of this policy's choice (pages, neurons)
+    // Neurons that a predictor named, those of them that fired, and all that fired where that was measured.
+    std::uint64_t predicted = 0, predicted_firing = 0, firing = 0;
+
+    std::optional<double> precision() const { return share(predicted_firing, predicted); }
+    std::optional<double> recall() const { return share(predicted_firing, firing); }
+
+   private:
+    static std::optional<double> share(std::uint64_t part, std::uint64_t whole) {
+      return whole == 0 ? std::nullopt : std::optional(static_cast<double>(part) / static_cast<double>(whole));
+    }
   };
   virtual Stats stats() const = 0;
 };

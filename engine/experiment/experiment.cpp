@@ -29,6 +29,7 @@ ClusterConfig read_clusters(Reader reader) {
   clusters.dense_rows = static_cast<std::uint32_t>(reader.integer("dense_rows", 1, 1 << 20, clusters.dense_rows));
   if (reader.has("threshold")) clusters.threshold = static_cast<float>(reader.number("threshold", 0, 1e6));
   clusters.predictors = reader.boolean("predictors", true);
+  clusters.measure = reader.boolean("measure", false);
   reader.finish();
   return clusters;
 }

@@ -61,6 +61,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["io_share"] = optional_number(machine.io_share);
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
   metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
+  metrics["predictor_recall"] = optional_number(record.stats.recall());
+  metrics["predictor_precision"] = optional_number(record.stats.precision());
   metrics["dram_bandwidth_gb_per_s"] = optional_number(machine.dram_bandwidth_gb_per_s);
   metrics["energy_j_per_token"] = machine.energy_j && decoded > 0 ? Json(*machine.energy_j / decoded) : Json(nullptr);
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);

@@ -13,6 +13,7 @@
 #include "engine/experiment/report.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "traces/draw.hpp"
+#include "traces/input_sampler.hpp"
 #include "traces/perfetto_trace.hpp"
 #include "traces/recorder.hpp"
 #include "traces/replay.hpp"
@@ -49,6 +50,7 @@ struct Run {
   Run(const Experiment& e, const SessionOptions& options, const MachineFactory& machines, bool traced)
       : experiment(e), model(load_model(e.model, e.engine, options.cache_dir)), function(make_function(e)) {
     if (!e.engine.record.empty()) recorder = std::make_unique<RecordingFunction>(*function);
+    if (!options.ffn_inputs.empty()) sampler = std::make_unique<InputSampler>(*function, options.ffn_input_rows);
     if (traced) perfetto = std::make_unique<PerfettoTrace>("vitro " + e.machine);
     MachineRequest request;
     request.kind = e.machine;
@@ -58,7 +60,8 @@ struct Run {
     request.dram_budget = e.memory.budget;
     request.phantom = !e.engine.numerics();
     request.seed = e.workload.seed;
-    host = machines(request, recorder ? static_cast<Function&>(*recorder) : *function, trace());
+    Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
+    host = machines(request, outermost, trace());
     Machine& m = host->machine();
     if (recorder) recording_storage = std::make_unique<RecordingStorage>(m.storage, reads);
     machine.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});
@@ -75,6 +78,7 @@ struct Run {
   LoadedModel model;
   std::unique_ptr<Function> function;
   std::unique_ptr<RecordingFunction> recorder;
+  std::unique_ptr<InputSampler> sampler;
   NullTrace null_trace;
   std::unique_ptr<PerfettoTrace> perfetto;
   std::unique_ptr<MachineHost> host;
@@ -124,9 +128,9 @@ Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, Ru
 }
 
 Task<void> score_into(Policy* policy, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
-                      std::uint32_t vocab, Likelihood* out) {
+                      std::uint32_t step_rows, std::uint32_t vocab, Likelihood* out) {
   co_await policy->residency->load();
-  *out = co_await score(policy->transformer.get(), std::move(tokens), bos, chunk, vocab);
+  *out = co_await score(policy->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab);
 }
 
 }  // namespace
@@ -188,14 +192,16 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   const std::optional<std::int32_t> bos = tokenizer.add_bos() ? tokenizer.bos() : std::nullopt;
   const std::uint32_t context = std::min(run.model.config.context == 0 ? 512u : run.model.config.context, 512u);
   PolicyLimits limits;
-  limits.max_rows = limits.max_sampled = limits.max_position = context;
+  limits.max_position = context;
+  limits.max_rows = limits.max_sampled = std::min(context, experiment.engine.prefill_chunk);
   limits.max_tokens = context + experiment.engine.kv_block_tokens;
   Policy policy = run.make_policy(limits);
   Likelihood likelihood;
-  run.host->run(score_into(&policy, tokenizer.encode(text), bos, context - 1, run.model.config.vocab, &likelihood));
+  run.host->run(score_into(&policy, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood));
   save_recording(run);
+  if (run.sampler) run.sampler->save(options.ffn_inputs);
   if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
-  return {likelihood.nll, likelihood.tokens};
+  return {likelihood.nll, likelihood.tokens, policy.residency->stats()};
 }
 
 }  // namespace vitro

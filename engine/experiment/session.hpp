@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "engine/decode/residency.hpp"
 #include "engine/experiment/experiment.hpp"
 #include "engine/experiment/machines.hpp"
 
@@ -14,6 +15,9 @@ struct SessionOptions {
   std::string out_dir;    // trace.json, decisions.jsonl and result.json go there; empty: nothing is written
   std::string cache_dir;  // packed models
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // decode steps
+  // A folder for what the FFNs are given (traces/input_sampler.hpp), and how many rows of each; empty: none are kept.
+  std::string ffn_inputs;
+  std::size_t ffn_input_rows = 0;
 };
 
 // Throws ConfigError before anything has run or been written, RunError when the run failed.
@@ -25,9 +29,11 @@ std::string to_text(const nlohmann::ordered_json& result, int indent = -1);
 struct PerplexityResult {
   double nll = 0;  // mean over tokens, natural logarithm
   std::uint64_t tokens = 0;
+  Residency::Stats stats;
 };
 // Protocol: the text is tokenised as one string, cut into consecutive chunks of `context - 1` tokens, each preceded by
-// BOS when the model uses one, every token of a chunk scored.
+// BOS when the model uses one, every token of a chunk scored, in steps of engine.prefill_chunk tokens. With 1 each token is
+// computed as in decoding: sparsely, when the policy does.
 PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,
                                     const MachineFactory& machines);
 

@@ -74,8 +74,12 @@ void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::ui
 }
 
 // Of each group those that the units compute: predicted, or all behind the hot ones.
-Task<std::vector<IndexList>> ClusterFfn::cold_neurons(const Step* step) {
-  if (predictor_ && !step->every_neuron) co_return co_await predictor_->predict(step->layer, &step->groups, step->hot);
+Task<std::vector<IndexList>> ClusterFfn::cold_neurons(Step* step) {
+  if (predictor_ && !step->every_neuron) {
+    std::vector<IndexList> predicted = co_await predictor_->predict(step->layer, &step->groups, step->hot);
+    if (!options_.measure) co_return predicted;
+    step->predicted = std::move(predicted);
+  }
   std::vector<IndexList> neurons;
   for (const std::uint32_t hot : step->hot) {
     neurons.push_back(hot == 0 ? all_neurons_
@@ -133,6 +137,7 @@ Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
   calls.gate = [this, step](const Cluster& cluster) { return gate_calls(*step, cluster); };
   calls.rest = [this, step](const Cluster& cluster) { return rest_calls(*step, cluster); };
   co_await pipeline_.run(&step->clusters, std::move(calls), step->every_neuron);
+  if (predictor_ && !step->every_neuron) count_predictions(*step);
 }
 
 // As many partial sums as each group of a step with so many rows may have.
@@ -189,6 +194,24 @@ IndexList ClusterFfn::places(const Step& step, const Cluster& cluster, const Ind
   return out;
 }
 
+// Of a cluster's active neurons, those that the step goes on with.
+IndexList ClusterFfn::computed(const Step& step, const Cluster& cluster) const {
+  if (step.predicted.empty()) return cluster.active;
+  const std::vector<std::uint32_t>& predicted = *step.predicted[cluster.group];
+  auto both = std::make_shared<std::vector<std::uint32_t>>();
+  std::set_intersection(cluster.active->begin(), cluster.active->end(), predicted.begin(), predicted.end(), std::back_inserter(*both));
+  return both;
+}
+
+void ClusterFfn::count_predictions(const Step& step) {
+  for (const Cluster& cluster : step.clusters) {
+    if (step.predicted.empty()) predictions_.predicted += cluster.neurons->size();
+    if (!step.predicted.empty()) predictions_.firing += cluster.active->size();
+    predictions_.predicted_firing += computed(step, cluster)->size();
+  }
+  for (const IndexList& predicted : step.predicted) predictions_.predicted += predicted->size();
+}
+
 Chain ClusterFfn::gate_calls(const Step& step, const Cluster& cluster) const {
   KernelCall gate = call(step, cluster, Op::matmul);
   if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) gate.variant = options_.matmul;
@@ -203,32 +226,34 @@ Chain ClusterFfn::gate_calls(const Step& step, const Cluster& cluster) const {
   KernelCall select = call(step, cluster, Op::select);
   select.rows = cluster.neurons;
   select.in = {wide(gate_, step, cluster)};
-  select.params = {options_.threshold, static_cast<float>(options_.activation), static_cast<float>(SelectOf::gate)};
+  const std::vector<float>& thresholds = options_.thresholds;
+  const float threshold = thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(step.layer)];
+  select.params = {threshold, static_cast<float>(options_.activation), static_cast<float>(SelectOf::gate)};
   chain.push_back(std::move(select));
   return chain;
 }
 
 Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
   Chain chain;
-  const IndexList at = places(step, cluster, cluster.active);
-  if (!cluster.active->empty()) {
+  const IndexList active = computed(step, cluster), at = places(step, cluster, active);
+  if (!active->empty()) {
     KernelCall up = call(step, cluster, Op::matmul);
     if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) up.variant = options_.matmul;
-    up.rows = cluster.active;
+    up.rows = active;
     up.places = at;
     up.in = {store_.view(NeuronStore::Matrix::up), step.groups[cluster.group].x};
     store_.add_scales(up, NeuronStore::Matrix::up, step.layer, up.expert);
     up.out = {wide(up_, step, cluster)};
     chain.push_back(std::move(up));
     KernelCall glu = call(step, cluster, Op::glu);
-    glu.rows = cluster.active;
+    glu.rows = active;
     glu.in = {wide(gate_, step, cluster), wide(up_, step, cluster)};
     glu.out = {wide(hidden_, step, cluster)};
     glu.params = {static_cast<float>(options_.activation)};
     chain.push_back(std::move(glu));
   }
   KernelCall down = call(step, cluster, Op::accumulate);
-  down.rows = cluster.active;
+  down.rows = active;
   down.places = at;
   down.in = {store_.view(NeuronStore::Matrix::down), wide(hidden_, step, cluster)};
   store_.add_scales(down, NeuronStore::Matrix::down, step.layer, down.expert);

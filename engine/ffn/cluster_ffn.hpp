@@ -22,7 +22,14 @@ struct ClusterFfnOptions {
   Bytes partials = 16 * MiB;         // most that partial sums may take
   VariantId matmul{};
   Activation activation = Activation::relu;
-  float threshold = 0;  // a neuron is active when |act(gate)| is above it
+  std::vector<float> thresholds{0};  // a neuron is active when |act(gate)| is above that of its layer; one entry: for all
+  bool measure = false;              // every gate is computed, and those are dropped that the predictor left out
+};
+
+// What became of the predictor's guesses, in cold neurons of a step (those that fire for any of its rows).
+struct PredictionStats {
+  std::uint64_t predicted = 0, predicted_firing = 0;
+  std::uint64_t firing = 0;  // predicted or not; only known when measured
 };
 
 class ClusterFfn final : public FfnBlock {
@@ -39,6 +46,7 @@ class ClusterFfn final : public FfnBlock {
     return pipeline_.stats().seam_calls + seam_calls_ + (predictor_ ? predictor_->seam_calls() : 0) + (hot_ ? hot_->seam_calls() : 0);
   }
   const PipelineStats& stats() const { return pipeline_.stats(); }
+  const PredictionStats& predictions() const { return predictions_; }
 
  private:
   struct Step {
@@ -46,13 +54,16 @@ class ClusterFfn final : public FfnBlock {
     std::vector<FfnGroup> groups;
     std::vector<Cluster> clusters;
     std::vector<std::uint32_t> first_row;  // of each group in the wide buffers
+    std::vector<IndexList> predicted;      // by group, when measured
     std::uint32_t partials = 0;            // most of each group
     std::vector<std::uint32_t> hot;        // neurons of each group that the hot region computes, from 0 on
     bool every_neuron = false;
   };
   bool dense(std::uint32_t rows, std::size_t groups) const { return rows >= options_.dense_rows * groups; }
   void plan(Step& step, const std::vector<IndexList>& neurons, std::uint32_t rows);
-  Task<std::vector<IndexList>> cold_neurons(const Step* step);
+  Task<std::vector<IndexList>> cold_neurons(Step* step);
+  IndexList computed(const Step& step, const Cluster& cluster) const;
+  void count_predictions(const Step& step);
   void choose_hot(Step& step);
   Task<void> run_cold(Step* step, std::uint32_t rows, bool planned);
   std::uint32_t most_partials(std::uint32_t rows) const;
@@ -74,6 +85,7 @@ class ClusterFfn final : public FfnBlock {
   std::map<std::int16_t, std::unique_ptr<Step>> ahead_;  // layers whose neurons are being read
   Lease gate_, up_, hidden_, partials_;                  // [max_rows, neurons] x 3, partial sums
   std::uint64_t seam_calls_ = 0;
+  PredictionStats predictions_;
 };
 
 }  // namespace vitro

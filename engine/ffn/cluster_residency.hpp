@@ -18,7 +18,10 @@ class ClusterResidency final : public DenseResidency {
     co_await DenseResidency::load();
     co_await store_.load(io_core_);
   }
-  Stats stats() const override { return {ffn_->stats().hits, ffn_->stats().misses}; }
+  Stats stats() const override {
+    const PredictionStats& p = ffn_->predictions();
+    return {ffn_->stats().hits, ffn_->stats().misses, p.predicted, p.predicted_firing, p.firing};
+  }
 
  private:
   NeuronStore store_;

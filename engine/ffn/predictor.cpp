@@ -130,7 +130,9 @@ Chain Predictor::score_calls(std::int16_t layer, const std::vector<FfnGroup>& gr
     select.variant = variant::kFloat;
     select.in = {scores};
     select.out.clear();
-    select.params = {options_.threshold, -1, static_cast<float>(SelectOf::predictor)};
+    const std::vector<float>& thresholds = options_.thresholds;
+    select.params = {thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(layer)],
+                     options_.activation ? static_cast<float>(*options_.activation) : -1.0f, static_cast<float>(SelectOf::predictor)};
     chain.push_back(std::move(select));
   }
   return chain;

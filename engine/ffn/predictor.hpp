@@ -1,8 +1,11 @@
 // Which neurons will fire, before their Gate rows are read: the Pred stage of PowerInfer-2, section 4.3. A predictor of low
 // rank as PowerInfer's: scores = out relu(in x), or without the relu where it approximates the Gate matrix itself.
 #pragma once
+#include <optional>
+
 #include "engine/decode/ffn_block.hpp"
 #include "engine/decode/residency.hpp"
+#include "engine/kernels/contract.hpp"
 #include "engine/machine/machine.hpp"
 
 namespace vitro {
@@ -11,8 +14,11 @@ struct PredictorOptions {
   std::vector<ComputeUnit*> units;
   std::uint32_t max_rows = 1;
   VariantId matmul{};
-  float threshold = 0;  // a neuron is predicted to fire when its score is above it
-  bool relu = true;     // between the two matrices
+  // A neuron is predicted to fire when its score, or |act(score)| with an activation, is above that of its layer. One entry:
+  // for all layers.
+  std::vector<float> thresholds{0};
+  std::optional<Activation> activation;
+  bool relu = true;  // between the two matrices
 };
 
 class Predictor {

@@ -18,7 +18,7 @@ std::string_view to_string(BundleForm form) {
   return "?";
 }
 
-BundleForm resolve(BundleForm form, Format format) {
+BundleForm resolved_form(BundleForm form, Format format) {
   if (form == BundleForm::automatic) return format == Format::q4_0 ? BundleForm::scales_resident : BundleForm::one_read;
   if ((form == BundleForm::scales_inline || form == BundleForm::scales_resident) && format != Format::q4_0) {
     throw ConfigError(fmt::format("layout {}: is for 4-bit weights, but the FFN's are {} (expected q4_0, as vitro quantize --scheme q4_0 "
@@ -32,7 +32,7 @@ BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t w
     throw ConfigError(fmt::format("neuron bundles: rows of {} elements are not whole {} blocks of {} (choose another format or width)",
                                   width, to_string(format), block_elements(format)));
   }
-  form = resolve(form, format);
+  form = resolved_form(form, format);
   const Format stored = form == BundleForm::scales_resident ? Format::q4_nibbles : format;
   const Bytes row = round_up(row_bytes(stored, width), kPlaceUnit);
   BundleLayout layout{.format = stored, .neurons = neurons, .width = width, .up = row, .down = 2 * row, .bundle = 3 * row};

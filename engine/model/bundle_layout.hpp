@@ -48,6 +48,6 @@ struct BundleLayout {
 BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t width, BundleForm form);
 
 // What `automatic` means for weights of this format; any other form is itself. Throws ConfigError as bundle_layout() does.
-BundleForm resolve(BundleForm form, Format format);
+BundleForm resolved_form(BundleForm form, Format format);
 
 }  // namespace vitro

@@ -136,6 +136,8 @@ std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const Te
   const bool apart = layout.format == Format::q4_nibbles;
   const Format format = apart ? Format::q4_0 : layout.format;
   RowReader gate(gguf, *sources[0], format), up(gguf, *sources[1], format);
+  const bool by_neuron = sources[2]->name == down_by_neuron_name(bundles.layer);
+  RowReader down_rows(gguf, *sources[2], format);
   ColumnReader down(gguf, *sources[2], format, layout.width);
   const Bytes scale_row = apart ? layout.width / kBlock * 2 : 0;
   std::vector<std::byte> scales(3 * Bytes{layout.neurons} * bundles.experts * scale_row);
@@ -150,7 +152,7 @@ std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const Te
     const Ids places = order.empty() ? Ids(as_in_file) : order.of(static_cast<std::uint32_t>(bundles.layer), expert);
     const std::uint64_t first_row = std::uint64_t{expert} * layout.neurons;
     for (std::uint32_t place = 0; place < layout.neurons; ++place) {
-      if (place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));
+      if (!by_neuron && place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));
       std::byte* bundle = block.data() + layout.within_block(place);
       // store(where the row goes): the row itself, or its nibbles while its scales go to theirs.
       const auto put = [&](std::uint32_t matrix, Bytes at, auto store) {
@@ -161,7 +163,8 @@ std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const Te
       };
       put(0, layout.gate, [&](std::byte* to) { gate.store(first_row, places[place], to); });
       put(1, layout.up, [&](std::byte* to) { up.store(first_row, places[place], to); });
-      put(2, layout.down, [&](std::byte* to) { down.store(place % group, to); });
+      put(2, layout.down,
+          [&](std::byte* to) { by_neuron ? down_rows.store(first_row, places[place], to) : down.store(place % group, to); });
       if (layout.block_of(place + 1) != layout.block_of(place) || place + 1 == layout.neurons) {
         out.write(block);
         std::fill(block.begin(), block.end(), std::byte{0});
@@ -169,6 +172,20 @@ std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const Te
     }
   }
   return scales;
+}
+
+void write_transposed(const Gguf& gguf, const TensorInfo& source, const Weight& weight, SectionWriter& out, Bytes transpose_bytes) {
+  ColumnReader columns(gguf, source, weight.format, weight.columns);
+  std::vector<std::uint32_t> ids(weight.rows);
+  std::iota(ids.begin(), ids.end(), 0u);
+  const Bytes step = block_elements(source.format);
+  const Bytes group = std::max(step, transpose_bytes / columns.bytes_per_neuron() / step * step);
+  std::vector<std::byte> row(row_bytes(weight.format, weight.columns));
+  for (std::uint32_t r = 0; r < weight.rows; ++r) {
+    if (r % group == 0) columns.load(0, Ids(ids).subspan(r, std::min<std::size_t>(group, weight.rows - r)));
+    columns.store(r % group, row.data());
+    out.write(row);
+  }
 }
 
 }  // namespace vitro

@@ -12,10 +12,15 @@ namespace vitro {
 inline constexpr Bytes kTransposeBytes = 64 * MiB;
 
 // Writes the bundles of all experts of one layer. Rows that keep their format keep their bits; others, and a Down in blocks
-// (whose blocks run along the other axis), are dequantised and quantised anew. sources: gate, up, down.
-// Returns the bytes of the layer's Role::ffn_scales, none when the scales lie in the rows: an eighth of what was written.
+// (whose blocks run along the other axis), are dequantised and quantised anew. sources: gate, up, down; a Down that is
+// stored by neurons (down_by_neuron_name) has rows like the others.
+// Returns the bytes of the layer's Role::ffn_scales, none when the scales lie in the rows: an eighth of the nibbles.
 // Throws ConfigError for values that the bundles' format can not hold.
 std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles, const NeuronOrder& order,
                    SectionWriter& out, Bytes transpose_bytes = kTransposeBytes);
+
+// Writes the columns of `source` as the rows of `weight`.
+void write_transposed(const Gguf& gguf, const TensorInfo& source, const Weight& weight, SectionWriter& out,
+                      Bytes transpose_bytes = kTransposeBytes);
 
 }  // namespace vitro

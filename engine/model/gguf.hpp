@@ -49,6 +49,7 @@ std::optional<Format> format_of_gguf_type(std::uint32_t id);
 
 class Gguf {
  public:
+  // Also reads PowerInfer's sparse models: the same layout under the magic PWRI (github.com/SJTU-IPADS/PowerInfer).
   // Throws ConfigError naming file and byte offset when anything is wrong with the header, RunError when reading fails.
   static Gguf open(const std::string& path);
   // The same for files of int32 tensors alone (Format::index32), such as PowerInfer's neuron indices, magic PWRI. A tensor of
@@ -59,6 +60,7 @@ class Gguf {
   Bytes file_size() const { return file_.size(); }
   Bytes data_offset() const { return data_offset_; }  // also the length of everything before the tensors
   std::uint64_t alignment() const { return alignment_; }
+  bool powerinfer() const { return powerinfer_; }
 
   // Keys, in file order. The getters throw ConfigError naming file and key when the value has another type or lies
   // outside [min, max]; those without `otherwise` also when it is absent.
@@ -97,6 +99,7 @@ class Gguf {
   std::map<std::string, std::size_t, std::less<>> value_index_, tensor_index_;
   Bytes data_offset_ = 0;
   std::uint64_t alignment_ = 32;
+  bool powerinfer_ = false;
 };
 
 }  // namespace vitro

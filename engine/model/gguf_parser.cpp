@@ -103,7 +103,7 @@ class GgufParser {
   void run() {
     const auto magic = in_.number<std::uint32_t>("the magic number");
     const bool powerinfer = magic == kPowerInferMagic;
-    if (powerinfer && !indices_) in_.fail(0, "a PowerInfer file (magic PWRI); only plain GGUF is read");
+    out_.powerinfer_ = powerinfer;
     if (magic != kMagic && !powerinfer) in_.fail(0, "not a GGUF file (the first four bytes are not \"GGUF\")");
     const auto version = in_.number<std::uint32_t>("the version");
     if (version == 0x02000000 || version == 0x03000000) in_.fail(4, "a big-endian GGUF file; only little-endian is read");

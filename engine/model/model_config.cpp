@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "engine/base/config.hpp"
@@ -33,6 +34,17 @@ const Family& family_of(const Gguf& gguf) {
     if (family.architecture == architecture) return family;
   }
   gguf.fail("general.architecture", fmt::format("\"{}\" is not supported (expected llama or qwen2)", architecture));
+}
+
+constexpr std::string_view kPredictorThresholds = "vitro.predictor.thresholds", kFiringThresholds = "vitro.feed_forward.thresholds";
+
+std::vector<float> by_layer(const Gguf& gguf, std::string_view key, std::uint32_t layers) {
+  std::vector<float> values = gguf.floats(key);
+  if (values.size() != layers) gguf.fail(key, fmt::format("{} thresholds for {} layers", values.size(), layers));
+  for (const float value : values) {
+    if (!std::isfinite(value)) gguf.fail(key, "a threshold is not finite");
+  }
+  return values;
 }
 
 // Rules that hold for every source of a configuration; `fail(key, problem)` reports in that source's words.
@@ -66,11 +78,14 @@ void read_rope(const Gguf& gguf, const std::string& prefix, ModelConfig& c) {
 void check_tensors(const Gguf& gguf, const ModelConfig& config) {
   std::set<std::string, std::less<>> expected;
   for (const Weight& weight : weights_of(config)) {
-    expected.insert(weight.name);
     const TensorInfo* tensor = gguf.find_tensor(weight.name);
+    const TensorInfo* by_neuron = weight.role == Role::ffn_down ? gguf.find_tensor(down_by_neuron_name(weight.layer)) : nullptr;
+    const bool transposed = tensor == nullptr && by_neuron != nullptr;
+    if (transposed) tensor = by_neuron;
+    expected.insert(transposed ? by_neuron->name : weight.name);
     if (tensor == nullptr) gguf.fail(weight.name, "the tensor is missing");
-    std::vector<std::uint64_t> dims{weight.columns};
-    if (!is_vector(weight.role)) dims.push_back(weight.rows);
+    std::vector<std::uint64_t> dims{transposed ? weight.rows : weight.columns};
+    if (!is_vector(weight.role)) dims.push_back(transposed ? weight.columns : weight.rows);
     if (weight.experts > 1 || tensor->dims.size() == 3) dims.push_back(weight.experts);
     if (tensor->dims != dims) {
       gguf.fail(weight.name,
@@ -128,7 +143,8 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   }
   c.window = size_or("attention.sliding_window", 0, kMaxContext, 0);
   c.norm_eps = static_cast<float>(gguf.number(prefix + "attention.layer_norm_rms_epsilon", 0, 1));
-  const std::string activation = gguf.text("vitro.feed_forward.activation", "silu");
+  // PowerInfer's own format says nothing: it is for models with relu alone.
+  const std::string activation = gguf.text("vitro.feed_forward.activation", gguf.powerinfer() ? "relu" : "silu");
   const auto known = std::find_if(kActivations.begin(), kActivations.end(), [&](const auto& entry) { return entry.first == activation; });
   if (known == kActivations.end()) {
     gguf.fail("vitro.feed_forward.activation", fmt::format("\"{}\" (expected silu, relu, relu_squared or gelu)", activation));
@@ -139,8 +155,14 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
       gguf.fail("blk.0.fc1.weight", fmt::format("{} rows (expected up to {})", predictor->rows(), kMaxWidth));
     }
     c.predictor_rank = static_cast<std::uint32_t>(predictor->rows());
-    c.predictor_threshold = static_cast<float>(gguf.number("powerinfer.sparse_threshold", -1e6, 1e6));
+    if (gguf.has(kPredictorThresholds)) {
+      c.predictor_thresholds = by_layer(gguf, kPredictorThresholds, c.layers);
+    } else {
+      c.predictor_thresholds = {static_cast<float>(gguf.number("powerinfer.sparse_threshold", -1e6, 1e6))};
+    }
+    c.predictor_relu = gguf.boolean("vitro.predictor.relu", true);
   }
+  if (gguf.has(kFiringThresholds)) c.firing_thresholds = by_layer(gguf, kFiringThresholds, c.layers);
   c.rope.style = family.style;
   read_rope(gguf, prefix, c);
 

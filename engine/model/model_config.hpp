@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/kernels/contract.hpp"
 #include "engine/machine/kernel_call.hpp"
@@ -35,7 +36,13 @@ struct ModelConfig {
   float norm_eps = 1e-5f;
   Activation activation = Activation::silu;
   std::uint32_t predictor_rank = 0;  // of the predictors of firing neurons; 0: the model has none
-  float predictor_threshold = 0;     // a neuron counts as firing when its score is above it
+  // A neuron is predicted to fire when its score is above the threshold of its layer (one for all: one entry).
+  std::vector<float> predictor_thresholds{0};
+  // PowerInfer's have a relu between their two matrices. Without it they approximate the Gate matrix, so the scores are
+  // gates, and stand for |act(score)| unless the activation is a relu.
+  bool predictor_relu = true;
+  // |act(gate)| above which a neuron is worth computing, by layer; empty: 0. For activations that are never quite zero: CATS.
+  std::vector<float> firing_thresholds;
   RopeConfig rope;
 
   std::uint32_t kv_width() const { return kv_heads * head_dim; }

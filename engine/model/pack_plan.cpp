@@ -188,6 +188,12 @@ Format bundle_format(Format gate, Format up, Format down) {
   return widest;
 }
 
+// Of a matrix that is stored the other way round: blocks run along the other axis, so they are made anew.
+Format transposed_format(Format format, std::uint32_t columns) {
+  const Format stored = can_quantise(format) ? format : Format::q8_0;
+  return columns % block_elements(stored) == 0 ? stored : Format::f16;
+}
+
 PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
   if (!options.order.empty() && !options.bundles) {
     throw ConfigError("an order of neurons is one of bundles (expected layout auto, bundles, bundles_two_phase, scales_inline or scales_resident)");
@@ -199,7 +205,10 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
   for (std::size_t i = 0; i < plan.weights.size(); ++i) {
     Weight& weight = plan.weights[i];
     if (weight.role == Role::ffn_bundle) {
-      const auto source = [&](Role role) { return gguf.find_tensor(tensor_name(role, weight.layer, plan.config.experts > 0)); };
+      const auto source = [&](Role role) {
+        const TensorInfo* found = gguf.find_tensor(tensor_name(role, weight.layer, plan.config.experts > 0));
+        return found != nullptr ? found : gguf.find_tensor(down_by_neuron_name(weight.layer));
+      };
       const auto& of = plan.sources.emplace_back(std::array{source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down)});
       const std::size_t scales = set_form(plan.weights, i, options.bundles->form, bundle_format(of[0]->format, of[1]->format, of[2]->format));
       plan.sources.resize(plan.sources.size() + scales);  // they come from the same tensors
@@ -207,9 +216,12 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
       continue;
     }
     const TensorInfo* tensor = gguf.find_tensor(weight.name);
+    const bool transposed = tensor == nullptr;  // of the tensors that a model has, Down alone may be
+    if (transposed) tensor = gguf.find_tensor(down_by_neuron_name(weight.layer));
     plan.sources.push_back({tensor});
     weight.format = is_vector(weight.role) ? Format::f32 : tensor->format;
-    const bool tile = options.tiled.contains(weight.format) && !options.never_tiled.contains(weight.role) &&
+    if (transposed) weight.format = transposed_format(weight.format, weight.columns);
+    const bool tile = !transposed && options.tiled.contains(weight.format) && !options.never_tiled.contains(weight.role) &&
                       weight.role != Role::token_embedding && weight.role != Role::predictor_out && can_tile(weight.format, weight.rows);
     weight.layout = tile ? Layout::tiled : Layout::rows;
   }

@@ -42,6 +42,7 @@ nlohmann::ordered_json source_identity(const Gguf& gguf);
 // The format in which the three rows of a bundle are stored: the widest of the three that holds them all. Formats that we do
 // not quantise into (K-quants) count as q8_0, since a transposed Down has to be quantised anew; f16 with bf16 makes f32.
 Format bundle_format(Format gate, Format up, Format down);
+Format transposed_format(Format format, std::uint32_t columns);
 
 // The header of a packed file, read without its model.
 struct PackHeader {

@@ -100,6 +100,8 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
       copy_rows_in_order(gguf, *plan.sources[i][0], weight, plan.options.order, out);
     } else if (is_vector(weight.role)) {
       copy_vector(gguf, *plan.sources[i][0], out);
+    } else if (weight.role == Role::ffn_down && plan.sources[i][0]->name != weight.name) {
+      write_transposed(gguf, *plan.sources[i][0], weight, out);
     } else if (weight.layout == Layout::tiled) {
       copy_tiled(gguf, *plan.sources[i][0], out);
     } else {

@@ -16,6 +16,8 @@ struct QuantizeScheme {
   Format matrices;        // of every matrix but those below
   Format embeddings;      // of token_embd and output: they touch every token, so they keep more bits
   int file_type;          // general.file_type of the result, as other tools number it
+  // Matrices hold, exactly in `matrices`, the values of npu_int4.hpp with this share of outliers; none: another scheme.
+  std::optional<double> int4_outliers{};
 };
 const std::vector<QuantizeScheme>& quantize_schemes();
 

@@ -80,6 +80,8 @@ std::string tensor_name(Role role, int layer, bool experts) {
   }
 }
 
+std::string down_by_neuron_name(int layer) { return fmt::format("blk.{}.ffn_down_t.weight", layer); }
+
 BundleLayout Weight::bundles() const {
   VITRO_CHECK(role == Role::ffn_bundle, "only bundles have their layout");
   return bundle_layout(format == Format::q4_nibbles ? Format::q4_0 : format, rows, columns, form);
@@ -165,7 +167,7 @@ std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
 
 std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm form, Format ffn) {
   Weight& bundles = weights[i];
-  bundles.form = resolve(form, ffn);
+  bundles.form = resolved_form(form, ffn);
   bundles.format = bundle_layout(ffn, bundles.rows, bundles.columns, bundles.form).format;
   if (bundles.format != Format::q4_nibbles) return 0;
   Weight scales;

@@ -27,6 +27,8 @@ std::string_view to_string(Role role);
 // The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
 // Bundles and their scales exist in packed files alone: "blk.3.ffn_bundle", "blk.3.ffn_scales".
 std::string tensor_name(Role role, int layer, bool experts);
+// PowerInfer's files store Down by neurons, [ffn, width], under this name.
+std::string down_by_neuron_name(int layer);
 bool is_of_model(Role role);  // stored once, with layer -1, whichever layer uses it
 bool is_ffn(Role role);       // gate, up, down, or their bundles and scales
 bool is_predictor(Role role);

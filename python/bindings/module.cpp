@@ -22,6 +22,8 @@
 #include "engine/kernels/kernel_set.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/model/gguf.hpp"
+#include "engine/model/gguf_extend.hpp"
+#include "engine/model/gguf_writer.hpp"
 #include "engine/model/operator_graph.hpp"
 #include "engine/model/packed_file.hpp"
 #include "engine/model/pretokeniser.hpp"
@@ -95,15 +97,37 @@ std::string replay_reads(const std::string& recording, const std::string& machin
   return replay_io(replay, sim::make_machine).dump();
 }
 
-std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides) {
+std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides,
+                       const std::string& ffn_inputs, std::size_t ffn_input_rows) {
   Node root = Node::map({{"experiment", Node::scalar("perplexity")},
                          {"machine", Node::scalar("host")},
                          {"workload", Node::map({{"prompt_tokens", Node::scalar("1")}})}});
   std::vector<std::string> all{"model=" + model};
   all.insert(all.end(), overrides.begin(), overrides.end());
   const Experiment experiment = read_experiment(compose_experiment(root, std::filesystem::current_path().string(), all, ""));
-  const PerplexityResult result = measure_perplexity(experiment, read_text(text_path), session_options(""), sim::make_machine);
-  return Json{{"nll", result.nll}, {"perplexity", std::exp(result.nll)}, {"tokens", result.tokens}}.dump();
+  SessionOptions options = session_options("");
+  options.ffn_inputs = ffn_inputs;
+  options.ffn_input_rows = ffn_input_rows;
+  const PerplexityResult result = measure_perplexity(experiment, read_text(text_path), options, sim::make_machine);
+  Json out{{"nll", result.nll}, {"perplexity", std::exp(result.nll)}, {"tokens", result.tokens}};
+  if (const auto recall = result.stats.recall()) out["predictor_recall"] = *recall;
+  if (const auto precision = result.stats.precision()) out["predictor_precision"] = *precision;
+  return out.dump();
+}
+
+// `spec`: {"floats": {key: [...]}, "booleans": {key: ...}, "tensors": [{"name", "dims", "format", "file"}, ...]}.
+void extend(const std::string& src, const std::string& dst, const std::string& spec) {
+  const Json added = Json::parse(spec);
+  std::vector<std::pair<std::string, GgufValue>> values;
+  for (const auto& [key, list] : added.at("floats").items()) values.emplace_back(key, gguf_array(std::span<const float>(list.get<std::vector<float>>())));
+  for (const auto& [key, value] : added.at("booleans").items()) values.emplace_back(key, value.get<bool>());
+  std::vector<AddedTensor> tensors;
+  for (const Json& tensor : added.at("tensors")) {
+    const Format format = tensor.at("format").get<std::string>() == "f32" ? Format::f32 : Format::f16;
+    tensors.push_back({tensor.at("name").get<std::string>(), tensor.at("dims").get<std::vector<std::uint64_t>>(), format,
+                       tensor.at("file").get<std::string>()});
+  }
+  extend_gguf(src, dst, std::move(values), tensors);
 }
 
 std::vector<std::int32_t> tokenize(const std::string& model, const py::bytes& text) {
@@ -337,7 +361,9 @@ PYBIND11_MODULE(_vitro, m) {
         py::arg("models") = py::list());
   m.def("load_device", &load_device, py::arg("path"));
   m.def("device_parameters", &device_parameters, py::arg("device"), py::arg("models") = py::list());
-  m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), free_gil);
+  m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), py::arg("ffn_inputs") = "",
+        py::arg("ffn_input_rows") = 0, free_gil);
+  m.def("extend_gguf", &extend, py::arg("src"), py::arg("dst"), py::arg("spec"), free_gil);
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);
   m.def("characterize_probe", &characterize_probe, py::arg("device"), py::arg("probe"), py::arg("args"), free_gil);

@@ -8,7 +8,7 @@ import typer
 
 from . import __version__, _native, api, process, terminal
 from .errors import ConfigError, VitroError
-from .model_cli import make_model, profile, workload
+from .model_cli import make_model, predictors, profile, workload
 from .pack_cli import pack
 from .trace_cli import trace_app
 
@@ -19,6 +19,7 @@ app.command()(pack)
 app.command()(profile)
 app.command()(make_model)
 app.command()(workload)
+app.command()(predictors)
 
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]

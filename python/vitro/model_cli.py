@@ -1,4 +1,4 @@
-"""`vitro make-model`, `vitro profile` and `vitro workload`: models with known sparsity, and the sparsity of models and draws."""
+"""`vitro make-model`, `profile`, `workload` and `predictors`: known sparsity, that of models and draws, and guesses at it."""
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Optional
@@ -7,6 +7,7 @@ import typer
 
 from . import api, terminal
 from .make_model import PRESETS, make_model as write_model, spec_with
+from .predictors import Options, make_predictors
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
@@ -90,6 +91,35 @@ def workload(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
     terminal.table("", [">sequences", ">neurons that fire for one", ">with a chance of a half or more"],
                    [(row["sequences"], f"{row['firing']:.2%}", f"{row['hot']:.2%}") for row in found["batches"]])
     terminal.table("", [">neurons cached (LRU)", ">hits"], [(f"{row['neurons']:.0%}", f"{row['hits']:.2%}") for row in found["caches"]])
+
+
+def predictors(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
+               out: Annotated[Path, typer.Option("-o", "--out", metavar="OUT.gguf", help="The model and what was added.")],
+               rank: Annotated[int, typer.Option(min=0, max=1 << 14, help="Of the predictors; 0: thresholds alone.")] = Options.rank,
+               recall: Annotated[float, typer.Option(min=0.5, max=1, help="Share of the firing neurons that a predictor is to name.")]
+               = Options.recall,
+               sparsity: Annotated[Optional[float], typer.Option(min=0, max=0.99, help="For SiLU and GELU: share of activations that "
+                                                                 "are left out as too small, 0.5 unless given.")] = None,
+               rows: Annotated[int, typer.Option(min=64, max=1 << 20, help="Tokens of the text to learn from.")] = Options.rows,
+               as_json: Json = False):
+    """Build predictors of firing neurons from a model's Gate weights, with thresholds calibrated on a text.
+
+    Examples:
+
+        vitro predictors model.gguf text.txt -o model.pred.gguf
+
+        vitro predictors mistral.gguf text.txt -o mistral.cats.gguf --rank 256 --sparsity 0.5
+
+        vitro perplexity model.pred.gguf other.txt --set engine.policy=neuron_cluster --set engine.prefill_chunk=1
+    """
+    with terminal.progress("predictors") as report:
+        layers = make_predictors(model, text, out, Options(rank, recall, sparsity, rows), report)
+    if as_json:
+        terminal.print_json({"path": str(out), "layers": layers})
+        return
+    terminal.table(f"{out}: measured on the last quarter of the text", ["layer", ">active", ">above", ">recall", ">precision"],
+                   [(row["layer"], f"{row['active']:.1%}", terminal.number(row["threshold"]),
+                     *("" if row[key] is None else f"{row[key]:.1%}" for key in ("recall", "precision"))) for row in layers])
 
 
 def _reached(model):

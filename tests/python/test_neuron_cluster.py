@@ -10,6 +10,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 MODELS = CONFIGS / "models" / "embedded"
 REFERENCE = json.loads((MODELS / "reference.json").read_text())
 RELU, MIXTURE = "stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"
+Q4 = "stories-reglu-3m.q4_0.gguf"
 
 
 def experiment(model, machine, share, clusters=None, engine=None, **workload):
@@ -44,6 +45,33 @@ def test_batches_and_both_layouts_agree_with_the_dense_policy():
     wanted = vitro.run(experiment(MODELS / RELU, "sim", 100, engine={"policy": "dense", "clusters": {}}, batch=3))["tokens"]
     for layout in ("bundles", "bundles_two_phase"):
         assert vitro.run(experiment(MODELS / RELU, "sim", 50, engine={"layout": layout}, batch=3))["tokens"] == wanted
+
+
+@pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("activations", ["float", "int8"])
+def test_where_the_scales_of_4_bit_neurons_stand_changes_no_token(machine, activations):
+    engine = {"activations": activations}
+    tokens, regions = {}, {}
+    for layout in ("bundles", "scales_inline", "scales_resident", "auto"):
+        result = vitro.run(experiment(MODELS / Q4, machine, 40, engine=engine | {"layout": layout}))
+        tokens[layout], regions[layout] = result["tokens"], result["peak_memory"]
+    assert len({tuple(ids) for ids in tokens.values()}) == 1
+    assert "scales" not in regions["scales_inline"] and regions["auto"] == regions["scales_resident"]
+    layers, width, ffn = 4, 256, 768
+    assert layers * 3 * ffn * width // 32 * 2 <= regions["auto"]["scales"] < layers * (3 * ffn * width // 32 * 2 + 4096)
+
+
+def test_a_layout_for_4_bits_refuses_other_formats(native):
+    with pytest.raises(vitro.ConfigError, match="layout scales_resident: is for 4-bit weights, but the FFN's are f16"):
+        vitro.run(experiment(MODELS / RELU, "host", 50, engine={"layout": "scales_resident"}))
+
+
+def test_the_4_bit_pack_of_another_layout_is_refused(native, tmp_path):
+    assert native("pack", MODELS / Q4, "inline.vpack", "--layout", "scales_inline", "--verify").code == 0
+    run = experiment(MODELS / Q4, "host", 50, engine={"layout": "scales_resident"})
+    run["model"]["pack"] = str(tmp_path / "inline.vpack")
+    with pytest.raises(vitro.ConfigError, match="holds an FFN in layout scales_inline .expected layout scales_resident"):
+        vitro.run(run)
 
 
 def test_host_and_simulation_decide_alike(tmp_path):

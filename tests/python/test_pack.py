@@ -110,7 +110,7 @@ def write_gpuidx(path, hot):
 
 
 def test_hot_neurons_come_first(native, tmp_path):
-    plain = native("pack", REGLU, "plain.vpack", "--json").json
+    plain = native("pack", REGLU, "plain.vpack", "--layout", "bundles", "--json").json
     bundles = [tensor for tensor in plain["tensors"] if tensor["role"] == "ffn_bundle"]
     neurons = bundles[0]["rows"]
     write_gpuidx(tmp_path / "m.gpuidx", [{"neurons": neurons, "hot": [7, neurons - 1]} for _ in bundles])

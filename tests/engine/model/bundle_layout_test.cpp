@@ -50,9 +50,9 @@ TEST(BundleLayout, other_widths_are_read_in_whole_pages) {
 }
 
 TEST(BundleLayout, automatic_keeps_the_scales_of_4_bits_in_dram_and_reads_others_at_once) {
-  EXPECT_EQ(resolve(BundleForm::automatic, Format::q4_0), BundleForm::scales_resident);
-  EXPECT_EQ(resolve(BundleForm::automatic, Format::f16), BundleForm::one_read);
-  EXPECT_NE(message_of([] { resolve(BundleForm::scales_inline, Format::f16); }).find("layout scales_inline: is for 4-bit weights"),
+  EXPECT_EQ(resolved_form(BundleForm::automatic, Format::q4_0), BundleForm::scales_resident);
+  EXPECT_EQ(resolved_form(BundleForm::automatic, Format::f16), BundleForm::one_read);
+  EXPECT_NE(message_of([] { resolved_form(BundleForm::scales_inline, Format::f16); }).find("layout scales_inline: is for 4-bit weights"),
             std::string::npos);
 }
 

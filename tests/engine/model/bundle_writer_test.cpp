@@ -87,21 +87,21 @@ void expect_bit_equal(Fixture& f, const PackOptions& options) {
 
 TEST(Bundles, plain_formats_keep_every_bit) {
   for (const Format format : {Format::f16, Format::f32, Format::bf16}) {
-    for (const bool two_phases : {false, true}) {
+    for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases}) {
       Fixture f;
       f.model.matrices = format;
-      expect_bit_equal(f, {.bundles = BundleOptions{two_phases ? BundleForm::two_phases : BundleForm::one_read}});
+      expect_bit_equal(f, {.bundles = BundleOptions{form}});
     }
   }
 }
 
 TEST(Bundles, wide_rows_have_blocks_of_their_own_in_both_phases) {
-  for (const bool two_phases : {false, true}) {
+  for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases}) {
     Fixture f;
     f.model.config.width = 1024, f.model.config.head_dim = f.model.config.rope.dims = 256, f.model.config.ffn = 64;
-    expect_bit_equal(f, {.bundles = BundleOptions{two_phases ? BundleForm::two_phases : BundleForm::one_read}});
-    EXPECT_EQ(f.packed({.bundles = BundleOptions{two_phases ? BundleForm::two_phases : BundleForm::one_read}}).store(FileId{}).get(Role::ffn_bundle, 0).bundles().first_part,
-              two_phases ? 4 * KiB : 0);
+    expect_bit_equal(f, {.bundles = BundleOptions{form}});
+    const PackedModel packed = f.packed({.bundles = BundleOptions{form}});
+    EXPECT_EQ(packed.store(FileId{}).get(Role::ffn_bundle, 0).bundles().first_part, form == BundleForm::two_phases ? 4 * KiB : 0);
   }
 }
 
@@ -204,6 +204,102 @@ TEST(Bundles, values_that_the_format_can_not_hold_are_named) {
   write_file(f.folder / "m.gguf", bytes);
   const std::string message = message_of([&] { pack(f.gguf(), {.bundles = BundleOptions{BundleForm::one_read}}, f.folder / "cache"); });
   EXPECT_NE(message.find("blk.1.ffn_down.weight: neuron 0, element 0 is"), std::string::npos) << message;
+}
+
+// Nibbles and scales put together again are the rows that the other layout holds, in any order of neurons.
+TEST(Bundles, resident_scales_and_nibbles_make_the_rows_of_q4_0) {
+  Fixture f;
+  f.model.matrices = Format::q4_0;
+  f.model.config.experts = 3, f.model.config.experts_used = 2;
+  std::vector<std::vector<std::uint32_t>> places(std::size_t{f.model.config.layers} * 3);
+  for (auto& ids : places) {
+    for (std::uint32_t id = f.model.config.ffn; id-- > 0;) ids.push_back(id);
+  }
+  const NeuronOrder order(places, f.model.config, "test");
+  const PackedModel inside = f.packed({.bundles = BundleOptions{BundleForm::scales_inline}, .order = order});
+  const PackedModel apart = f.packed({.bundles = BundleOptions{}, .order = order});
+  const WeightStore all = apart.store(FileId{});
+  const std::uint32_t neurons = f.model.config.ffn, width = f.model.config.width;
+  for (const int layer : {0, 1}) {
+    const Weight &w = all.get(Role::ffn_bundle, layer), &scales = all.get(Role::ffn_scales, layer);
+    const WeightStore others = inside.store(FileId{});
+    const Weight& whole = others.get(Role::ffn_bundle, layer);
+    EXPECT_EQ(w.format, Format::q4_nibbles);
+    EXPECT_EQ(scales.extent.length, Bytes{3} * 3 * neurons * width / 32 * 2);
+    for (std::uint32_t e = 0; e < 3; ++e) {
+      for (std::uint32_t place = 0; place < neurons; ++place) {
+        const BundleLayout a = w.bundles(), b = whole.bundles();
+        const std::pair<Bytes, Bytes> rows[] = {{a.gate, b.gate}, {a.up, b.up}, {a.down, b.down}};
+        for (std::uint32_t m = 0; m < 3; ++m) {
+          std::vector<std::byte> of_row(width / 32 * 2), split_scales(of_row.size()), nibbles(width / 2);
+          const Bytes row = (Bytes{m} * neurons + place) * of_row.size();
+          InputFile(apart.path).read_at(scales.extent.offset + e * scales.matrix_bytes() + row, of_row);
+          split_q4_0(row_at(inside, whole, e, place, rows[m].second).data(), width, nibbles.data(), split_scales.data());
+          ASSERT_EQ(of_row, split_scales) << layer << " " << e << " " << place << " " << m;
+          ASSERT_EQ(row_at(apart, w, e, place, rows[m].first), nibbles) << layer << " " << e << " " << place << " " << m;
+        }
+      }
+    }
+  }
+}
+
+// A file of PowerInfer: Down by neurons, predictors, and its own magic. The same numbers in either direction.
+struct PowerInferFixture : Fixture {
+  PowerInferFixture() {
+    model.config.predictor_rank = 32;
+    model.extra = {{"powerinfer.sparse_threshold", 0.25f}};
+    model.change = [](std::vector<Weight>& weights) {
+      for (Weight& w : weights) {
+        if (w.role != Role::ffn_down) continue;
+        w.name = down_by_neuron_name(w.layer);
+        std::swap(w.rows, w.columns);
+      }
+    };
+  }
+  Gguf sparse() {
+    model.write(folder / "m.gguf");
+    std::string bytes = read_file(folder / "m.gguf");
+    write_file(folder / "m.gguf", bytes.replace(0, 4, "PWRI"));
+    return gguf();
+  }
+};
+
+TEST(Bundles, a_down_by_neurons_is_taken_row_by_row) {
+  PowerInferFixture f;
+  const Gguf gguf = f.sparse();
+  EXPECT_EQ(config_from_gguf(gguf).activation, Activation::relu);
+  EXPECT_EQ(config_from_gguf(gguf).predictor_thresholds, std::vector<float>{0.25f});
+  const PackedModel packed = pack(gguf, {.bundles = BundleOptions{}}, f.folder / "cache");
+  const WeightStore store = packed.store(FileId{});
+  const Weight& w = store.get(Role::ffn_bundle, 1);
+  const TensorInfo& down = *gguf.find_tensor("blk.1.ffn_down_t.weight");
+  std::vector<std::byte> raw(row_bytes(down.format, down.columns()));
+  for (const std::uint32_t neuron : {0u, 41u, 95u}) {
+    gguf.read(down, neuron * raw.size(), raw);
+    EXPECT_EQ(row_at(packed, w, 0, neuron, w.bundles().down), raw);
+  }
+}
+
+TEST(Bundles, a_down_by_neurons_is_turned_for_whole_matrices) {
+  for (const Bytes memory : {kTransposeBytes, Bytes{1}}) {
+    PowerInferFixture f;
+    const Gguf gguf = f.sparse();
+    const PackPlan plan = make_plan(gguf, {});
+    const WeightStore store(plan.weights);
+    const Weight& w = store.get(Role::ffn_down, 1);
+    EXPECT_EQ(w.rows, f.model.config.width);
+    OutputFile file(f.folder / "down");
+    SectionWriter out(file);
+    write_transposed(gguf, *gguf.find_tensor("blk.1.ffn_down_t.weight"), w, out, memory);
+    out.end_section();
+    file.commit();
+    std::vector<std::byte> raw(w.payload_bytes());
+    gguf.read(*gguf.find_tensor("blk.1.ffn_down_t.weight"), 0, raw);
+    const std::string turned = read_file(f.folder / "down");
+    for (const auto& [r, c] : {std::pair{0u, 0u}, {5u, 17u}, {63u, 95u}}) {
+      EXPECT_EQ(std::memcmp(turned.data() + 2 * (r * w.columns + c), raw.data() + 2 * (c * w.rows + r), 2), 0) << r << " " << c;
+    }
+  }
 }
 
 }  // namespace

@@ -82,6 +82,24 @@ struct Bad {
   std::string expected;
 };
 
+TEST(ModelConfig, thresholds_may_differ_by_layer) {
+  ScratchFolder folder;
+  SmallModel model;
+  model.config.predictor_rank = 32;
+  const std::vector<float> predictor{-0.5f, 0.25f}, firing{0.125f, 1.5f};
+  model.extra = {{"vitro.predictor.thresholds", gguf_array(std::span(predictor))},
+                 {"vitro.predictor.relu", false},
+                 {"vitro.feed_forward.thresholds", gguf_array(std::span(firing))}};
+  model.write(folder / "m.gguf");
+  const ModelConfig config = config_from_gguf(Gguf::open(folder / "m.gguf"));
+  EXPECT_EQ(config.predictor_thresholds, predictor);
+  EXPECT_FALSE(config.predictor_relu);
+  EXPECT_EQ(config.firing_thresholds, firing);
+  model.extra[2].second = gguf_array(std::span(firing).first(1));
+  model.write(folder / "m.gguf");
+  EXPECT_NE(message_of([&] { config_from_gguf(Gguf::open(folder / "m.gguf")); }).find("1 thresholds for 2 layers"), std::string::npos);
+}
+
 TEST(ModelConfig, wrong_metadata_is_refused_by_key) {
   const std::vector<Bad> cases{
       {"general.architecture", std::string("gpt2"), "general.architecture"},

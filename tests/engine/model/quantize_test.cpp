@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+#include <tuple>
 
 #include "engine/model/tokenizer.hpp"
 #include "tests/engine/model/support.hpp"
@@ -45,6 +47,25 @@ TEST(Quantize, q4_0_keeps_vectors_routers_and_embeddings_finer) {
   }
   const Gguf f16 = Gguf::open(embedded("stories-moe-6m.f16.gguf"));
   EXPECT_EQ(Tokenizer::from_gguf(gguf)->encode("Once upon a time"), Tokenizer::from_gguf(f16)->encode("Once upon a time"));
+}
+
+TEST(Quantize, channels_of_int4_hold_few_values_and_outliers_their_own) {
+  const ScratchFolder folder;
+  for (const auto& [scheme, finest, coarsest] : {std::tuple{"npu_int4_channel", 0u, 15u}, {"npu_int4_outliers", 16u, 18u}}) {
+    quantize(embedded("stories-reglu-3m.f16.gguf"), folder / "q.gguf", scheme);
+    const Gguf gguf = Gguf::open(folder / "q.gguf");
+    EXPECT_EQ(gguf.find_tensor("token_embd.weight")->format, Format::q8_0);
+    const TensorInfo& gate = *gguf.find_tensor("blk.1.ffn_gate.weight");
+    ASSERT_EQ(gate.format, Format::f32);
+    std::vector<float> row(gate.columns());
+    std::size_t most = 0;
+    for (std::uint64_t r = 0; r < gate.rows(); ++r) {
+      gguf.read(gate, r * row.size() * 4, std::as_writable_bytes(std::span(row)));
+      most = std::max(most, std::set<float>(row.begin(), row.end()).size());
+    }
+    EXPECT_GE(most, finest) << scheme;
+    EXPECT_LE(most, coarsest) << scheme;  // 15 levels, and the 3 of 256 that are outliers
+  }
 }
 
 TEST(Quantize, a_quantised_file_can_be_quantised_again) {

@@ -57,6 +57,20 @@ TEST(Weights, bundles_stand_for_gate_up_and_down) {
   }
 }
 
+// The scales of 4-bit neurons stand behind their bundles and are a ninth of the weights' bytes.
+TEST(Weights, automatic_bundles_of_q4_0_have_their_scales_beside_them) {
+  const SmallModel model;
+  const WeightStore store = phantom_weights(model.config, Format::q4_0, FileId{9}, BundleOptions{});
+  const Weight &w = store.get(Role::ffn_bundle, 1), &scales = store.get(Role::ffn_scales, 1);
+  EXPECT_EQ(w.form, BundleForm::scales_resident);
+  EXPECT_EQ(w.payload_bytes(), 3 * 96 * 32u);
+  EXPECT_EQ(scales.name, "blk.1.ffn_scales");
+  EXPECT_EQ(scales.payload_bytes(), 3 * 96 * 4u);
+  EXPECT_EQ(scales.extent.offset, w.extent.offset + w.extent.length);
+  EXPECT_EQ(store.ffn_bytes(), 2 * (w.extent.length + scales.extent.length));
+  EXPECT_EQ(phantom_weights(model.config, Format::q4_0, FileId{9}, BundleOptions{BundleForm::scales_inline}).find(Role::ffn_scales, 1), nullptr);
+}
+
 TEST(Weights, a_format_that_does_not_fit_the_rows_is_refused) {
   const std::string message = message_of([] { phantom_weights(SmallModel().config, Format::q4_k, FileId{}); });
   EXPECT_NE(message.find("token_embd.weight: rows of 64 elements are not whole q4_k blocks of 256"), std::string::npos) << message;

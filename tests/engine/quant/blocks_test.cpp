@@ -101,5 +101,17 @@ TEST(Blocks, blocks_too_small_for_a_scale_become_zero) {
   }
 }
 
+TEST(Blocks, nibbles_and_scales_apart_are_the_values_of_q4_0) {
+  std::vector<float> values(96), whole(96), apart(96);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i * i)) * static_cast<float>(1 + i / 32);
+  std::vector<std::byte> row(row_bytes(Format::q4_0, 96)), nibbles(row_bytes(Format::q4_nibbles, 96)), scales(6);
+  quantise_row(Format::q4_0, values.data(), row.data(), 96);
+  split_q4_0(row.data(), 96, nibbles.data(), scales.data());
+  dequantise_row(Format::q4_0, row.data(), whole.data(), 96);
+  dequantise_nibbles(nibbles.data(), scales.data(), apart.data(), 96);
+  EXPECT_EQ(whole, apart);
+  EXPECT_NE(whole[0], 0);
+}
+
 }  // namespace
 }  // namespace vitro
