@@ -38,7 +38,8 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   }
   if (engine.bundles && !found) refuse("no neuron bundles", fmt::format("layout {}", to_string(engine.bundle_form)));
   if (engine.bundles && engine.bundle_form != BundleForm::automatic && found != engine.bundle_form) {
-    refuse(fmt::format("an FFN in layout {}", to_string(*found)), fmt::format("layout {}, as engine.layout says", to_string(engine.bundle_form)));
+    refuse(fmt::format("an FFN in layout {}", to_string(*found)),
+           fmt::format("layout {}, as engine.layout says", to_string(engine.bundle_form)));
   }
 }
 

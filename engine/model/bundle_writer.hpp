@@ -16,8 +16,8 @@ inline constexpr Bytes kTransposeBytes = 64 * MiB;
 // stored by neurons (down_by_neuron_name) has rows like the others.
 // Returns the bytes of the layer's Role::ffn_scales, none when the scales lie in the rows: an eighth of the nibbles.
 // Throws ConfigError for values that the bundles' format can not hold.
-std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles, const NeuronOrder& order,
-                   SectionWriter& out, Bytes transpose_bytes = kTransposeBytes);
+std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles,
+                                     const NeuronOrder& order, SectionWriter& out, Bytes transpose_bytes = kTransposeBytes);
 
 // Writes the columns of `source` as the rows of `weight`.
 void write_transposed(const Gguf& gguf, const TensorInfo& source, const Weight& weight, SectionWriter& out,

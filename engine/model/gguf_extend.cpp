@@ -57,7 +57,9 @@ void extend_gguf(const std::string& in_path, const std::string& out_path, std::v
     std::uint64_t elements = 1;
     for (const std::uint64_t d : tensor.dims) elements *= d;
     const Bytes size = row_bytes(tensor.format, elements);
-    if (file.size() != size) throw ConfigError(fmt::format("{}: {} bytes for tensor {} (expected {})", tensor.file, file.size(), tensor.name, size));
+    if (file.size() != size) {
+      throw ConfigError(fmt::format("{}: {} bytes for tensor {} (expected {})", tensor.file, file.size(), tensor.name, size));
+    }
     copy(size, out, [&](Bytes at, std::span<std::byte> into) { file.read_at(at, into); });
   }
   out.commit();

@@ -196,7 +196,7 @@ Format transposed_format(Format format, std::uint32_t columns) {
 
 PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
   if (!options.order.empty() && !options.bundles) {
-    throw ConfigError("an order of neurons is one of bundles (expected layout auto, bundles, bundles_two_phase, scales_inline or scales_resident)");
+    throw ConfigError("an order of neurons is one of bundles (expected layout auto, or another of bundles)");
   }
   PackPlan plan;
   plan.options = options;
@@ -210,7 +210,8 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
         return found != nullptr ? found : gguf.find_tensor(down_by_neuron_name(weight.layer));
       };
       const auto& of = plan.sources.emplace_back(std::array{source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down)});
-      const std::size_t scales = set_form(plan.weights, i, options.bundles->form, bundle_format(of[0]->format, of[1]->format, of[2]->format));
+      const Format ffn = bundle_format(of[0]->format, of[1]->format, of[2]->format);
+      const std::size_t scales = set_form(plan.weights, i, options.bundles->form, ffn);
       plan.sources.resize(plan.sources.size() + scales);  // they come from the same tensors
       i += scales;
       continue;

@@ -119,7 +119,10 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
 void extend(const std::string& src, const std::string& dst, const std::string& spec) {
   const Json added = Json::parse(spec);
   std::vector<std::pair<std::string, GgufValue>> values;
-  for (const auto& [key, list] : added.at("floats").items()) values.emplace_back(key, gguf_array(std::span<const float>(list.get<std::vector<float>>())));
+  for (const auto& [key, list] : added.at("floats").items()) {
+    const auto numbers = list.get<std::vector<float>>();
+    values.emplace_back(key, gguf_array(std::span(numbers)));
+  }
   for (const auto& [key, value] : added.at("booleans").items()) values.emplace_back(key, value.get<bool>());
   std::vector<AddedTensor> tensors;
   for (const Json& tensor : added.at("tensors")) {

@@ -87,7 +87,7 @@ TEST_F(LoadedModelTest, a_pack_that_the_engine_can_not_run_is_refused) {
   engine_.bundles = true;
   EXPECT_NE(refusal(kModel, packed("rows")).find("holds no neuron bundles (expected layout auto)"), std::string::npos);
   engine_.bundle_form = BundleForm::two_phases;
-  EXPECT_NE(refusal(kModel, packed("bundles")).find("holds an FFN in layout bundles (expected layout bundles_two_phase"), std::string::npos);
+  EXPECT_NE(refusal(kModel, packed("bundles")).find("an FFN in layout bundles (expected layout bundles_two_phase"), std::string::npos);
 }
 
 TEST_F(LoadedModelTest, a_pack_of_another_model_or_a_damaged_one_is_refused) {

@@ -90,8 +90,8 @@ TEST(BundleLayout, rows_start_in_place_units_and_do_not_overlap) {
 }
 
 TEST(BundleLayout, a_width_of_no_whole_blocks_is_refused) {
-  EXPECT_NE(message_of([] { bundle_layout(Format::q4_0, 10, 100, BundleForm::one_read); }).find("rows of 100 elements are not whole q4_0 blocks of 32"),
-            std::string::npos);
+  const std::string message = message_of([] { bundle_layout(Format::q4_0, 10, 100, BundleForm::one_read); });
+  EXPECT_NE(message.find("rows of 100 elements are not whole q4_0 blocks of 32"), std::string::npos);
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ TEST(Weights, automatic_bundles_of_q4_0_have_their_scales_beside_them) {
   EXPECT_EQ(scales.payload_bytes(), 3 * 96 * 4u);
   EXPECT_EQ(scales.extent.offset, w.extent.offset + w.extent.length);
   EXPECT_EQ(store.ffn_bytes(), 2 * (w.extent.length + scales.extent.length));
-  EXPECT_EQ(phantom_weights(model.config, Format::q4_0, FileId{9}, BundleOptions{BundleForm::scales_inline}).find(Role::ffn_scales, 1), nullptr);
+  const WeightStore inside = phantom_weights(model.config, Format::q4_0, FileId{9}, BundleOptions{BundleForm::scales_inline});
+  EXPECT_EQ(inside.find(Role::ffn_scales, 1), nullptr);
 }
 
 TEST(Weights, a_format_that_does_not_fit_the_rows_is_refused) {
