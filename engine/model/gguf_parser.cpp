@@ -213,6 +213,7 @@ class GgufParser {
     }
     const auto type = in_.number<std::uint32_t>("a tensor type");
     const auto format = format_of(type);
+    if (!format && out_.powerinfer_ && (type == kInt32 || type == kOldInt32)) bad("int32: a PowerInfer index of neurons, not a model");
     if (!format) {
       bad(fmt::format("type {} is not supported (expected {})", type,
                       indices_ ? "I32" : "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K or Q6_K"));
