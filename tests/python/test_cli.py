@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
-            ["trace", "summary"], ["trace", "diff"], ["demo"], ["workload"]]
+            ["trace", "summary"], ["trace", "diff"], ["demo"], ["workload"], ["predictors"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)

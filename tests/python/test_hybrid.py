@@ -47,6 +47,16 @@ def test_no_split_changes_a_token(hybrid):
     assert result["tokens"] == case["ids"][:12]
 
 
+@pytest.mark.parametrize("machine", ["host", "sim"])
+def test_hot_neurons_find_their_scales_wherever_they_stand(machine):
+    tokens = []
+    for layout in ("scales_inline", "scales_resident"):
+        run = experiment("stories-reglu-3m.q4_0.gguf", machine, 75)
+        run["engine"]["layout"] = layout
+        tokens.append(vitro.run(run)["tokens"])
+    assert tokens[0] == tokens[1]
+
+
 def test_the_hot_region_shrinks_when_sequences_end(tmp_path):
     """Best-of-N: as sequences end, fewer neurons are worth the accelerator's while, and their blocks stay as cold ones."""
     lengths = {"output_tokens": 24, "batch": 4, "stop_at_eos": True, "sampling": {"temperature": 1.0}, "seed": 5}
