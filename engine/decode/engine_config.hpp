@@ -16,7 +16,8 @@ struct Sampling {
 
 enum class FunctionKind : std::uint8_t { compute, replay, draw };
 
-// `engine.clusters:` of the neuron-cluster policy; engine/ffn says what each means.
+// `engine.clusters:` of the policies that work neuron by neuron; engine/ffn says what each means, and
+// engine/ffn/cluster_policy.hpp what each of them starts from.
 struct ClusterConfig {
   std::string pipeline = "cluster", eviction = "lru";
   std::uint32_t neurons = 64;  // most of one cluster
@@ -26,6 +27,10 @@ struct ClusterConfig {
   std::uint32_t dense_rows = 16;
   float threshold = 0;
   bool predictors = true;  // those of the model, if it has any; else every gate is computed
+  bool bundle = true;      // Gate, Up and Down of a neuron side by side in flash; else matrix by matrix
+  bool cache = true;       // false: no neuron stays in DRAM, each that fires is read
+  std::uint32_t window = 0;   // of the eviction "window", in tokens; 0: as long as the budget allows
+  bool report_bound = false;  // metrics.belady_hit_rate
 };
 
 // `engine.hybrid:` of the neuron-cluster policy: an accelerator beside the cores (PowerInfer-2, section 4.1).

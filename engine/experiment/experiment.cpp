@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "engine/ffn/cluster_policy.hpp"
 #include "engine/ffn/eviction.hpp"
 #include "engine/kernels/variants.hpp"
 
@@ -17,9 +18,9 @@ VariantId read_variant(Reader& reader) {
   return variant::by_name(activations);
 }
 
-ClusterConfig read_clusters(Reader reader) {
-  ClusterConfig clusters;
-  clusters.pipeline = reader.choice("pipeline", {"none", "matrix", "cluster"}, clusters.pipeline);
+ClusterConfig read_clusters(Reader reader, const ClusterFamily& family) {
+  ClusterConfig clusters = family.defaults;
+  clusters.pipeline = reader.choice("pipeline", family.pipelines, clusters.pipeline);
   const std::vector<std::string_view> evictions = eviction_names();
   clusters.eviction = reader.choice("eviction", std::vector<std::string>(evictions.begin(), evictions.end()), clusters.eviction);
   clusters.neurons = static_cast<std::uint32_t>(reader.integer("neurons", 1, 1 << 20, clusters.neurons));
@@ -29,6 +30,13 @@ ClusterConfig read_clusters(Reader reader) {
   clusters.dense_rows = static_cast<std::uint32_t>(reader.integer("dense_rows", 1, 1 << 20, clusters.dense_rows));
   clusters.threshold = static_cast<float>(reader.number("threshold", 0, 1e6, 0));
   clusters.predictors = reader.boolean("predictors", true);
+  clusters.bundle = reader.boolean("bundle", clusters.bundle);
+  clusters.cache = reader.boolean("cache", clusters.cache);
+  clusters.window = static_cast<std::uint32_t>(reader.integer("window", 0, 1 << 20, clusters.window));
+  if (clusters.window > 0 && clusters.eviction != "window") {
+    reader.fail("window", fmt::format("does not go with {}: {}", reader.name_of("eviction"), clusters.eviction));
+  }
+  clusters.report_bound = reader.boolean("report_bound", false);
   reader.finish();
   return clusters;
 }
@@ -73,6 +81,9 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     }
     if (engine.units.empty()) reader.fail("units", "is empty (expected names such as cpu0)");
   }
+  // Policies of one accelerator: its usual name.
+  if (engine.units.empty() && engine.policy == "qnn") engine.units = {"npu"};
+  if (engine.units.empty() && engine.policy == "gpu_dense") engine.units = {"gpu"};
   engine.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
   engine.kernels = reader.text("kernels", "auto");
   engine.matmul = read_variant(reader);
@@ -86,12 +97,22 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   }
   const std::string layout = reader.choice("layout", {"auto", "rows", "bundles", "bundles_two_phase"}, "auto");
   engine.two_phases = layout == "bundles_two_phase";
-  engine.bundles = engine.two_phases || layout == "bundles" || (layout == "auto" && engine.policy == "neuron_cluster");
-  if (engine.bundles != (engine.policy == "neuron_cluster")) {
+  const ClusterFamily* family = find_cluster_family(engine.policy);
+  engine.bundles = engine.two_phases || layout == "bundles" || (layout == "auto" && family != nullptr);
+  if (engine.bundles != (family != nullptr) || (engine.two_phases && !family->two_phases)) {
     reader.fail("layout", fmt::format("does not go with engine.policy: {}", engine.policy));
   }
-  if (std::optional<Reader> clusters = reader.optional_child("clusters")) engine.clusters = read_clusters(std::move(*clusters));
-  if (std::optional<Reader> hybrid = reader.optional_child("hybrid")) engine.hybrid = read_hybrid(std::move(*hybrid));
+  if (family != nullptr) engine.clusters = family->defaults;
+  if (std::optional<Reader> clusters = reader.optional_child("clusters")) {
+    engine.clusters = read_clusters(std::move(*clusters), family != nullptr ? *family : cluster_families().front());
+  }
+  if (std::optional<Reader> hybrid = reader.optional_child("hybrid")) {
+    engine.hybrid = read_hybrid(std::move(*hybrid));
+    // The hot region reads whole clusters, and takes what others have to give up.
+    if (family == nullptr || !family->hybrid || !engine.clusters.bundle || engine.clusters.eviction == "none") {
+      reader.fail("hybrid", "goes with engine.policy: neuron_cluster, bundles, and an eviction");
+    }
+  }
   const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
   engine.record = reader.text("record", "");

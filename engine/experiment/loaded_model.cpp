@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 
 std::optional<BundleOptions> bundles_of(const EngineConfig& engine) {
-  return engine.bundles ? std::optional(BundleOptions{engine.two_phases}) : std::nullopt;
+  return engine.bundles ? std::optional(BundleOptions{engine.two_phases, !engine.clusters.bundle}) : std::nullopt;
 }
 
 PackOptions pack_options(const EngineConfig& engine) {
@@ -31,15 +31,18 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   };
   std::optional<BundleOptions> found;
   for (const Weight& weight : packed.weights) {
-    if (weight.role == Role::ffn_bundle) found = BundleOptions{weight.two_phases};
+    if (weight.role == Role::ffn_bundle) found = weight.bundling;
     if (weight.layout == Layout::tiled && engine.matmul != variant::kInt8) {
       refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
     }
   }
-  if (engine.bundles && found != bundles_of(engine)) {
-    refuse(!found ? "no neuron bundles" : found->two_phases ? "bundles for two phases" : "bundles for one read",
-           engine.two_phases ? "layout bundles_two_phase" : "layout bundles");
+  if (!engine.bundles || found == bundles_of(engine)) return;
+  if (found && found->apart == engine.clusters.bundle) {
+    refuse(found->apart ? "neurons whose matrices lie apart" : "neurons whose matrices lie side by side",
+           fmt::format("engine.clusters.bundle: {}", !found->apart));
   }
+  refuse(!found ? "no neuron bundles" : found->two_phases ? "bundles for two phases" : "bundles for one read",
+         engine.two_phases ? "layout bundles_two_phase" : "layout bundles");
 }
 
 }  // namespace

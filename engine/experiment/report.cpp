@@ -61,6 +61,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["io_share"] = optional_number(machine.io_share);
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
   metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
+  if (experiment.engine.clusters.report_bound) metrics["belady_hit_rate"] = optional_number(record.hit_rate_bound);
   metrics["dram_bandwidth_gb_per_s"] = optional_number(machine.dram_bandwidth_gb_per_s);
   metrics["energy_j_per_token"] = machine.energy_j && decoded > 0 ? Json(*machine.energy_j / decoded) : Json(nullptr);
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);

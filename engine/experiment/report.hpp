@@ -1,6 +1,7 @@
 // Turns what was measured into the fields of `vitro.result/1` (docs/results.md).
 #pragma once
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "engine/decode/generator.hpp"
 #include "engine/decode/residency.hpp"
@@ -15,6 +16,7 @@ struct RunRecord {
   Bytes load_bytes = 0, prefill_bytes = 0;
   StorageTotals totals;
   Residency::Stats prefill_stats, stats;
+  std::optional<double> hit_rate_bound;
   GenerationResult generation;
   Budget budget;
   std::uint64_t seam_calls = 0;

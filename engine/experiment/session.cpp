@@ -111,6 +111,7 @@ Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, Ru
   request.on_first_token = [&machine, policy, record] {
     record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
     record->prefill_stats = policy->residency->stats();
+    policy->residency->decode_begins();
     trace_memory(machine);
   };
   request.on_step = [&machine, progress = std::move(request.on_step)](std::uint64_t done, std::uint64_t total) {
@@ -121,6 +122,7 @@ Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, Ru
   record->generation = co_await generate(&machine, policy->transformer.get(), std::move(request));
   record->totals = machine.storage.totals();
   record->stats = policy->residency->stats();
+  record->hit_rate_bound = policy->residency->hit_rate_bound();
 }
 
 Task<void> score_into(Policy* policy, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,

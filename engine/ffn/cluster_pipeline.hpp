@@ -38,6 +38,7 @@ class ClusterPipeline {
     std::vector<ComputeUnit*> dense_units;  // of steps that compute every neuron; empty: the same
     UnitId io_core{};
     std::uint32_t io_depth = 8;
+    std::vector<std::uint32_t>* accesses = nullptr;  // every block that hit or missed, in that order; null: not kept
   };
   ClusterPipeline(Machine& machine, GraphCache& graphs, NeuronStore& store, Options options);
 

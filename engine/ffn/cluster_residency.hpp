@@ -20,10 +20,17 @@ class ClusterResidency final : public DenseResidency {
   }
   Stats stats() const override { return {ffn_->stats().hits, ffn_->stats().misses}; }
 
+  // Where the pipeline is to note what it accesses, so that there will be a bound.
+  std::vector<std::uint32_t>* keep_accesses();
+  void decode_begins() override;
+  std::optional<double> hit_rate_bound() const override;
+
  private:
   NeuronStore store_;
   UnitId io_core_;
   const ClusterFfn* ffn_ = nullptr;
+  bool keeps_accesses_ = false;
+  std::vector<std::uint32_t> accesses_, resident_;  // since decode began; what was in DRAM then
 };
 
 }  // namespace vitro

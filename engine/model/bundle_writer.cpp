@@ -140,19 +140,24 @@ void write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sou
   // Whole blocks, and where it can be whole blocks of the source's columns, which are then decoded once.
   const Bytes step = std::lcm(Bytes{layout.per_block}, Bytes{block_elements(sources[2]->format)});
   const Bytes group = std::max(step, transpose_bytes / down.bytes_per_neuron() / step * step);
-  std::vector<std::byte> block(layout.block);
+  const auto holds = [&](std::uint32_t stripe, std::uint32_t matrix) { return layout.stripes == 1 || stripe == matrix; };
+  std::vector<std::byte> piece(layout.piece());
   for (std::uint32_t expert = 0; expert < bundles.experts; ++expert) {
     const Ids places = order.empty() ? Ids(as_in_file) : order.of(static_cast<std::uint32_t>(bundles.layer), expert);
     const std::uint64_t first_row = std::uint64_t{expert} * layout.neurons;
-    for (std::uint32_t place = 0; place < layout.neurons; ++place) {
-      if (place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));
-      std::byte* bundle = block.data() + layout.within_block(place);
-      gate.store(first_row, places[place], bundle + layout.gate);
-      up.store(first_row, places[place], bundle + layout.up);
-      down.store(place % group, bundle + layout.down);
-      if (layout.block_of(place + 1) != layout.block_of(place) || place + 1 == layout.neurons) {
-        out.write(block);
-        std::fill(block.begin(), block.end(), std::byte{0});
+    for (std::uint32_t stripe = 0; stripe < layout.stripes; ++stripe) {
+      for (std::uint32_t place = 0; place < layout.neurons; ++place) {
+        std::byte* bundle = piece.data() + layout.within_block(place);
+        if (holds(stripe, 0)) gate.store(first_row, places[place], bundle + layout.gate);
+        if (holds(stripe, 1)) up.store(first_row, places[place], bundle + layout.up);
+        if (holds(stripe, 2)) {
+          if (place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));
+          down.store(place % group, bundle + layout.down);
+        }
+        if (layout.block_of(place + 1) != layout.block_of(place) || place + 1 == layout.neurons) {
+          out.write(piece);
+          std::fill(piece.begin(), piece.end(), std::byte{0});
+        }
       }
     }
   }

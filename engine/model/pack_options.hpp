@@ -18,8 +18,9 @@ struct PackOptions {
   NeuronOrder order{};                     // of the bundles' neurons; requires bundles
 };
 
-// `--layout` of the command line: rows, tiled, bundles or bundles_two_phase. With bundles the other
+// `--layout` of the command line: rows, tiled, bundles, bundles_two_phase, apart or apart_two_phase. With bundles the other
 // matrices stay in rows, which every numeric contract reads. Throws ConfigError for other names.
 PackOptions pack_options_of(std::string_view layout);
+std::string_view layout_name(const BundleOptions& bundles);  // the name that stands for it there
 
 }  // namespace vitro

@@ -22,7 +22,16 @@ constexpr std::string_view kMagic = "VITROPAK";
 constexpr std::uint32_t kVersion = 2;
 constexpr Bytes kChunk = MiB;
 constexpr Bytes kMaxPlan = 64 * MiB;  // thousands of layers; more is damage, and would only be memory
-constexpr std::string_view kOneRead = "one_read", kTwoPhases = "two_phases";
+
+// Ways to store bundles, as a plan and as the command line name them.
+struct Bundling {
+  std::string_view name, layout;
+  BundleOptions options;
+};
+constexpr Bundling kBundlings[] = {{"one_read", "bundles", {}},
+                                   {"two_phases", "bundles_two_phase", {.two_phases = true}},
+                                   {"apart", "apart", {.apart = true}},
+                                   {"apart_two_phases", "apart_two_phase", {.two_phases = true, .apart = true}}};
 
 // First bytes of the file; the plan (JSON text) follows, then zeros up to the first page of weights.
 struct Preamble {
@@ -74,7 +83,9 @@ Json describe_options(const PackOptions& options) {
   for (const Format format : options.tiled) tiled.push_back(to_string(format));
   for (const Role role : options.never_tiled) never.push_back(to_string(role));
   Json out{{"tiled", tiled}, {"never_tiled", never}};
-  if (options.bundles) out["bundles"] = options.bundles->two_phases ? kTwoPhases : kOneRead;
+  for (const Bundling& bundling : kBundlings) {
+    if (options.bundles == bundling.options) out["bundles"] = bundling.name;
+  }
   if (!options.order.empty()) out["order"] = order_hash(options.order);
   return out;
 }
@@ -114,7 +125,11 @@ PackOptions options_from(const Json& plan) {
     options.tiled.insert(by_name<Format>(name.get<std::string>(), static_cast<std::size_t>(Format::index32)));
   }
   for (const Json& name : found.at("never_tiled")) options.never_tiled.insert(by_name<Role>(name.get<std::string>(), kRoles));
-  if (found.contains("bundles")) options.bundles = BundleOptions{found.at("bundles").get<std::string>() == kTwoPhases};
+  if (!found.contains("bundles")) return options;
+  const auto name = found.at("bundles").get<std::string>();
+  const auto bundling = std::ranges::find(kBundlings, name, &Bundling::name);
+  if (bundling == std::end(kBundlings)) throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
+  options.bundles = bundling->options;
   return options;
 }
 
@@ -145,13 +160,17 @@ PackOptions pack_options_of(std::string_view layout) {
   PackOptions options;
   if (layout == "tiled") return options;
   options.tiled.clear();
-  if (layout == "bundles" || layout == "bundles_two_phase") {
-    options.bundles = BundleOptions{layout == "bundles_two_phase"};
-  } else if (layout != "rows") {
-    throw ConfigError(fmt::format("layout \"{}\" is unknown (expected rows, tiled, bundles or bundles_two_phase)", layout));
+  if (layout == "rows") return options;
+  const auto bundling = std::ranges::find(kBundlings, layout, &Bundling::layout);
+  if (bundling == std::end(kBundlings)) {
+    throw ConfigError(fmt::format("layout \"{}\" is unknown (expected rows, tiled, bundles, bundles_two_phase, apart or "
+                                  "apart_two_phase)", layout));
   }
+  options.bundles = bundling->options;
   return options;
 }
+
+std::string_view layout_name(const BundleOptions& bundles) { return std::ranges::find(kBundlings, bundles, &Bundling::options)->layout; }
 
 nlohmann::ordered_json source_identity(const Gguf& gguf) {
   struct stat info{};

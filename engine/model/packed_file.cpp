@@ -139,7 +139,7 @@ std::string packed_path(const Gguf& gguf, const PackOptions& options, const std:
   hash.add(source.string());
   for (const Format format : options.tiled) hash.add(static_cast<std::uint64_t>(format));
   for (const Role role : options.never_tiled) hash.add(0x100 + static_cast<std::uint64_t>(role));
-  if (options.bundles) hash.add(std::uint64_t{options.bundles->two_phases ? 0x201u : 0x200u});
+  if (options.bundles) hash.add(0x200u + std::uint64_t{options.bundles->two_phases} + 2 * std::uint64_t{options.bundles->apart});
   for (const auto& ids : options.order.all()) hash.add(std::as_bytes(std::span(ids)));
   return (std::filesystem::path(cache_dir) / fmt::format("{}-{}.vpacked", source.stem().string(), hash.hex())).string();
 }

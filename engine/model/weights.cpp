@@ -80,7 +80,7 @@ std::string tensor_name(Role role, int layer, bool experts) {
 
 BundleLayout Weight::bundles() const {
   VITRO_CHECK(role == Role::ffn_bundle, "only bundles have their layout");
-  return bundle_layout(format, rows, columns, two_phases);
+  return bundle_layout(format, rows, columns, bundling);
 }
 
 Bytes Weight::stored_bytes() const {
@@ -150,7 +150,7 @@ std::vector<Weight> weights_of(const ModelConfig& c, std::optional<BundleOptions
     }
     if (bundles) {
       add(Role::ffn_bundle, layer, c.ffn, c.width, experts);
-      out.back().two_phases = bundles->two_phases;
+      out.back().bundling = *bundles;
       continue;
     }
     add(Role::ffn_gate, layer, c.ffn, c.width, experts);

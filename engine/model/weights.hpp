@@ -39,7 +39,7 @@ struct Weight {
   std::uint32_t experts = 1;            // matrices in this tensor
   Format format = Format::f32;
   Layout layout = Layout::rows;
-  bool two_phases = false;       // bundles only
+  BundleOptions bundling;        // bundles only
   Extent extent;                 // page-aligned offset in the packed file; length is that of all experts
 
   Bytes matrix_bytes() const { return extent.length / experts; }

@@ -203,7 +203,7 @@ std::string pack_model(const std::string& src, const std::string& dst, const std
              {"weight_bytes", w.payload_bytes()}};
     if (w.role == Role::ffn_bundle) {
       const BundleLayout bundles = w.bundles();
-      row["layout"] = w.two_phases ? "bundles_two_phase" : "bundles";
+      row["layout"] = layout_name(w.bundling);
       row["block_bytes"] = bundles.block;
       row["bundles_per_block"] = bundles.per_block;
       row["first_part_bytes"] = bundles.first_part;

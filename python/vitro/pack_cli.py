@@ -7,14 +7,14 @@ import typer
 from . import api, terminal
 from .errors import ConfigError
 
-LAYOUTS = ("rows", "tiled", "bundles", "bundles_two_phase")
+LAYOUTS = ("rows", "tiled", "bundles", "bundles_two_phase", "apart", "apart_two_phase")
 
 
 def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] = None,
          target: Annotated[Optional[Path], typer.Argument(metavar="OUT.vpack")] = None,
          layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. tiled: for int8 activations. "
                                              "bundles: Gate, Up and Down of one neuron side by side; with two_phase Gate in pages "
-                                             "of its own.")] = "bundles",
+                                             "of its own. apart: neuron by neuron, but matrix after matrix.")] = "bundles",
          order: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Hot neurons first, as a recording (vitro profile) "
                                                        "or PowerInfer's gpuidx file says.")] = None,
          verify: Annotated[bool, typer.Option("--verify", help="Read the file and check every byte of it; alone with a packed file, "

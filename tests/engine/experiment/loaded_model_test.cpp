@@ -55,7 +55,7 @@ TEST_F(LoadedModelTest, the_cache_makes_the_layout_that_the_engine_asks_for) {
   EXPECT_TRUE(has_bundles(one));
   engine_.two_phases = true;
   const LoadedModel two = load(kModel, "");
-  EXPECT_TRUE(two.packed->store(FileId{}).get(Role::ffn_bundle, 0).two_phases);
+  EXPECT_TRUE(two.packed->store(FileId{}).get(Role::ffn_bundle, 0).bundling.two_phases);
   EXPECT_NE(one.packed->path, two.packed->path);
   EXPECT_TRUE(load(kModel, "").packed->reused);
 }

@@ -1,5 +1,6 @@
 #include "engine/model/bundle_writer.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -10,13 +11,16 @@
 namespace vitro {
 namespace {
 
-// One row of a bundle of a packed model, as it lies in the file.
-std::vector<std::byte> row_at(const PackedModel& packed, const Weight& bundles, std::uint32_t expert, std::uint32_t place, Bytes offset) {
+// One row of a bundle of a packed model, as it lies in the file. matrix: 0 is Gate, 1 Up, 2 Down.
+std::vector<std::byte> row_at(const PackedModel& packed, const Weight& bundles, std::uint32_t expert, std::uint32_t place,
+                              std::size_t matrix) {
   const BundleLayout layout = bundles.bundles();
   std::vector<std::byte> out(row_bytes(layout.format, layout.width));
+  const Bytes row = std::array{layout.gate, layout.up, layout.down}[matrix];
+  const Bytes stripe = layout.stripes == 1 ? 0 : matrix * layout.blocks() * layout.piece();
   InputFile(packed.path)
-      .read_at(bundles.extent.offset + expert * bundles.matrix_bytes() + layout.block_of(place) * layout.block +
-                   layout.within_block(place) + offset,
+      .read_at(bundles.extent.offset + expert * bundles.matrix_bytes() + stripe + layout.block_of(place) * layout.piece() +
+                   layout.within_block(place) + row,
                out);
   return out;
 }
@@ -65,7 +69,6 @@ void expect_bit_equal(Fixture& f, const PackOptions& options) {
     const std::size_t element = block_bytes(w.format);
     const auto gate = tensor_bytes(gguf, w, Role::ffn_gate), up = tensor_bytes(gguf, w, Role::ffn_up),
                down = tensor_bytes(gguf, w, Role::ffn_down);
-    const BundleLayout layout = w.bundles();
     for (std::uint32_t e = 0; e < w.experts; ++e) {
       for (std::uint32_t place = 0; place < neurons; ++place) {
         const std::uint32_t id = packed.order.empty() ? place : packed.order.of(layer, e)[place];
@@ -73,9 +76,9 @@ void expect_bit_equal(Fixture& f, const PackOptions& options) {
           const auto first = matrix.begin() + static_cast<std::ptrdiff_t>((std::size_t{e} * neurons + id) * width * element);
           return std::vector<std::byte>(first, first + static_cast<std::ptrdiff_t>(width * element));
         };
-        ASSERT_EQ(row_at(packed, w, e, place, layout.gate), row_of(gate)) << w.name << " " << e << " " << place;
-        ASSERT_EQ(row_at(packed, w, e, place, layout.up), row_of(up));
-        const auto column = row_at(packed, w, e, place, layout.down);
+        ASSERT_EQ(row_at(packed, w, e, place, 0), row_of(gate)) << w.name << " " << e << " " << place;
+        ASSERT_EQ(row_at(packed, w, e, place, 1), row_of(up));
+        const auto column = row_at(packed, w, e, place, 2);
         for (std::uint32_t r = 0; r < width; ++r) {
           const std::size_t source = ((std::size_t{e} * width + r) * neurons + id) * element;
           ASSERT_EQ(std::memcmp(column.data() + r * element, down.data() + source, element), 0) << "element " << r << " of " << place;
@@ -91,6 +94,7 @@ TEST(Bundles, plain_formats_keep_every_bit) {
       Fixture f;
       f.model.matrices = format;
       expect_bit_equal(f, {.bundles = BundleOptions{two_phases}});
+      expect_bit_equal(f, {.bundles = BundleOptions{two_phases, true}});
     }
   }
 }
@@ -115,6 +119,7 @@ TEST(Bundles, experts_and_orders_move_whole_neurons) {
     for (std::uint32_t p = 0; p < ids.size(); ++p) ids[p] = (p * 5 + i) % f.model.config.ffn;  // 5 and 96 have no common factor
   }
   expect_bit_equal(f, {.bundles = BundleOptions{}, .order = NeuronOrder(places, f.model.config, "test")});
+  expect_bit_equal(f, {.bundles = BundleOptions{.apart = true}, .order = NeuronOrder(places, f.model.config, "test")});
 }
 
 // Blocks that run along the other axis: each element may move by what one more quantisation costs, and no more.
@@ -126,7 +131,7 @@ void expect_near(const Fixture& f, const PackedModel& packed, const Gguf& gguf, 
   const float levels = w.format == Format::q8_0 ? 127 : 8;
   bool differs = false;
   for (std::uint32_t i = 0; i < neurons; ++i) {
-    const std::vector<float> got = values_of(w.format, row_at(packed, w, 0, i, w.bundles().down));
+    const std::vector<float> got = values_of(w.format, row_at(packed, w, 0, i, 2));
     for (std::uint32_t block = 0; block < width; block += kBlock) {
       float largest = 0;
       for (std::uint32_t r = block; r < block + kBlock; ++r) largest = std::max(largest, std::abs(down[r * neurons + i]));
@@ -152,7 +157,7 @@ TEST(Bundles, a_down_in_blocks_is_quantised_anew_within_a_step) {
     expect_near(f, packed, gguf, steps);
     const auto gate = tensor_bytes(gguf, w, Role::ffn_gate);
     const Bytes row = row_bytes(format, f.model.config.width);
-    EXPECT_EQ(std::memcmp(row_at(packed, w, 0, 5, w.bundles().gate).data(), gate.data() + 5 * row, row), 0);
+    EXPECT_EQ(std::memcmp(row_at(packed, w, 0, 5, 0).data(), gate.data() + 5 * row, row), 0);
   }
 }
 
@@ -190,7 +195,7 @@ TEST(Bundles, k_quants_become_q8_0_and_mixed_formats_the_widest) {
   const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
   EXPECT_EQ(w.format, Format::q8_0);
   const std::vector<float> gate = tensor_values(gguf, w, Role::ffn_gate);
-  const std::vector<float> row = values_of(w.format, row_at(packed, w, 0, 3, w.bundles().gate));
+  const std::vector<float> row = values_of(w.format, row_at(packed, w, 0, 3, 0));
   for (std::uint32_t k = 0; k < w.columns; ++k) EXPECT_NEAR(row[k], gate[3 * w.columns + k], 0.02);
 }
 

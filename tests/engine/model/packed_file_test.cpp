@@ -163,7 +163,7 @@ TEST(PackedFile, a_pack_made_by_hand_brings_layout_and_order_along) {
   pack_to(gguf, {.bundles = BundleOptions{true}, .order = order}, folder / "m.vpack");
   const PackedModel opened = open_packed(folder / "m.vpack", gguf, folder / "notes");
   EXPECT_EQ(opened.order.all(), order.all());
-  EXPECT_TRUE(opened.store(FileId{}).get(Role::ffn_bundle, 0).two_phases);
+  EXPECT_TRUE(opened.store(FileId{}).get(Role::ffn_bundle, 0).bundling.two_phases);
   EXPECT_EQ(opened.size, std::filesystem::file_size(folder / "m.vpack"));
   EXPECT_NE(message_of([&] { pack_to(gguf, {.order = order}, folder / "x"); }).find("an order of neurons is one of bundles"),
             std::string::npos);
@@ -184,7 +184,8 @@ TEST(PackedFile, a_pack_of_another_model_is_refused) {
   std::filesystem::last_write_time(folder / "a.gguf", std::filesystem::last_write_time(folder / "a.gguf") + std::chrono::seconds(1));
   EXPECT_NE(refusal(folder / "a.gguf").find("made from another state of \"a.gguf\""), std::string::npos) << refusal(folder / "a.gguf");
   EXPECT_NE(message_of([&] { pack_to(Gguf::open(folder / "a.gguf"), {}, folder / "a.gguf"); }).find("one file"), std::string::npos);
-  EXPECT_NE(message_of([] { pack_options_of("columns"); }).find("expected rows, tiled, bundles or bundles_two_phase"), std::string::npos);
+  const std::string unknown = message_of([] { pack_options_of("columns"); });
+  EXPECT_NE(unknown.find("expected rows, tiled, bundles, bundles_two_phase, apart or apart_two_phase"), std::string::npos);
 }
 
 TEST(PackedFile, a_file_found_whole_is_not_read_again_until_it_changes) {

@@ -45,7 +45,7 @@ TEST(Weights, bundles_stand_for_gate_up_and_down) {
     const WeightStore store = phantom_weights(model.config, Format::q8_0, FileId{9}, BundleOptions{two_phases});
     const Weight& w = store.get(Role::ffn_bundle, 1);
     EXPECT_EQ(w.name, "blk.1.ffn_bundle");
-    EXPECT_EQ(w.two_phases, two_phases);
+    EXPECT_EQ(w.bundling.two_phases, two_phases);
     EXPECT_EQ(w.layout, Layout::rows);
     EXPECT_EQ(w.experts, 4u);
     EXPECT_EQ(w.matrix_bytes(), w.bundles().bytes());
