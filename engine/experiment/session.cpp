@@ -11,6 +11,7 @@
 #include "engine/decode/policies.hpp"
 #include "engine/experiment/loaded_model.hpp"
 #include "engine/experiment/report.hpp"
+#include "engine/host/machine_state.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "traces/draw.hpp"
 #include "traces/perfetto_trace.hpp"
@@ -155,6 +156,8 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
 
   RunRecord record;
   record.prompt_tokens = prompt;
+  std::optional<StateSampler> sampler;
+  if (experiment.machine == "host") sampler.emplace();
   {
     Policy policy = run.make_policy(limits);
     run.host->run(generate_into(&run, &policy, std::move(request), &record));
@@ -165,6 +168,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   const Picoseconds begin = generation.step_times.empty() ? generation.begin : generation.first_token;
   const MachineReport machine = run.host->report(begin, generation.end);
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
+  if (sampler) result["machine_state"] = describe(sampler->stop());
 
   save_recording(run);
   if (!options.out_dir.empty()) {
