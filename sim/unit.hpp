@@ -27,7 +27,7 @@ class SimUnit final : public ComputeUnit {
     Meter& meter;
     PowerMeter* power;  // null: the device file has no power block
     const CountFunction& count;
-    ReuseTracker& reuse;
+    ReuseTracker* reuse;  // null: no processor prices what is read again
     const std::vector<std::unique_ptr<SimUnit>>& units;  // of the machine, this one among them; complete before the first call
     bool check_operands = false;
   };

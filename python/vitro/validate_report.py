@@ -19,8 +19,8 @@ def write_report(answer, folder):
                *({"label": label, "number": True, "edge": i == 0} for i, label in enumerate(SHOWN.values())),
                {"label": "host again", "number": True, "edge": True}, {"label": "decisions"}, {"label": "traces"}]
     cells = [[_name(row), number(row["host"]["decode_tokens_per_s"]), number(row["sim"]["decode_tokens_per_s"]), _band(row),
-              *(_percent(flatten(row["relative_error"])[name]) for name in SHOWN), _percent(row["host_against_host"], sign=False), _equal(row),
-              _links(row)] for row in rows]
+              *(_percent(flatten(row["relative_error"])[name]) for name in SHOWN), _percent(row["host_against_host"], sign=False),
+              _equal(row), _links(row)] for row in rows]
     checks = [{"ok": bound["holds"], "text": f"{bound['bound']}: {_said(bound['measured'])} (limit {_said(bound['limit'])})"}
               for bound in s["bounds"]]
     cards = [{"label": "Decode, mean error", "value": _percent(s["mape_decode"], sign=False), "kind": "sim"},
