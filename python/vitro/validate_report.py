@@ -30,12 +30,11 @@ def write_report(answer, folder):
              {"label": "Ordered alike", "value": _percent(s["rank_agreement"], sign=False),
               "note": f"of {s['pairs']} pairs that differ by over 10 %"},
              {"label": "Inside the band", "value": _percent(s["inside_band"], sign=False)}]
-    notes = [s["why"]] if s["why"] else []
-    notes += [f"{row['id']}: {note}" for row in answer["rows"] for note in row["notes"]]
+    notes = [f"{row['id']}: {note}" for row in answer["rows"] for note in row["notes"]]
     made = answer.get("calibration") or {}
     return report.render(
         Path(folder) / "report.html", kicker="vitro validate", title=f"{answer['suite']}: predicted and measured",
-        checks=checks, cards=cards,
+        checks=checks, cards=cards, lede=s["why"],
         figures=[report.picture("Decode speed", scatter(answer["rows"], "decode_tokens_per_s", "tokens/s"),
                                 "On the line the prediction is right. Bars: the prediction's error band, and the range of the real runs."),
                  report.picture("P90 latency", scatter(answer["rows"], "token_latency_ms.p90", "ms"))],
