@@ -12,7 +12,8 @@ _UNITS = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2 ** 10, "
 def beyond_calibration(result):
     """-> notes: what of the run lies outside the ranges that the calibration covered. Empty for a device without one."""
     experiment = result.get("experiment_resolved") or {}
-    covers = ((experiment.get("device") or {}).get("calibration") or {}).get("covers")
+    device = experiment.get("device")
+    covers = (device.get("calibration") or {}).get("covers") if isinstance(device, dict) else None
     if not covers:
         return []
     engine, workload = experiment.get("engine") or {}, experiment.get("workload") or {}
