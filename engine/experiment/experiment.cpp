@@ -184,6 +184,9 @@ Experiment read_experiment(const Node& root) {
   if (const Node* device = reader.raw("device")) experiment.device = *device;
   if (experiment.machine == "sim" && experiment.device.is_null()) reader.fail("device", "is missing: a simulation needs a device file");
   experiment.model = read_model(reader.child("model"));
+  if (experiment.model.shape && experiment.model.shape->find("profile") != nullptr) {  // the model's own; engine.profile replaces it
+    experiment.profile = read_profile(Reader(*experiment.model.shape->find("profile"), "model.profile"));
+  }
   if (std::optional<Reader> engine = reader.optional_child("engine")) {
     experiment.engine = read_engine(std::move(*engine), experiment.profile);
   } else {

@@ -63,7 +63,7 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     for (const Format candidate : {Format::f16, Format::q8_0, Format::q4_0}) {
       if (format == to_string(candidate)) model.phantom_format = candidate;
     }
-    reader.ignore("description");
+    for (const char* key : {"description", "profile", "provenance"}) reader.ignore(key);
     Reader shape = reader.child("shape");
     model.config = config_from_node(shape);
     model.name = model.config.name;

@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "run": ".api", "resolve": ".api", "perplexity": ".api", "tokenize": ".api", "quantize": ".api", "replay_io": ".api",
     "Device": ".device", "DramModel": ".device_models", "StorageModel": ".device_models", "Param": ".device_models",
-    "Result": ".result", "sweep": ".grid", "load_trace": ".trace", "Trace": ".trace", "diff_decisions": ".trace",
+    "reproduce": ".reproduce_paper", "Result": ".result", "sweep": ".grid", "load_trace": ".trace", "Trace": ".trace", "diff_decisions": ".trace",
 }
 __all__ = ["ConfigError", "RunError", "VitroError", "plot", *_LAZY]
 

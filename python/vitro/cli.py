@@ -12,6 +12,7 @@ from .calibrate import command as calibrate
 from .errors import ConfigError, VitroError
 from .model_cli import make_model, profile, workload
 from .pack_cli import pack
+from .reproduce_cli import reproduce
 from .trace_cli import trace_app
 from .validate import command as validate
 
@@ -25,6 +26,7 @@ app.command()(workload)
 app.command("calibrate")(calibrate)
 app.command("validate")(validate)
 app.command("bundle")(bundle)
+app.command()(reproduce)
 
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
