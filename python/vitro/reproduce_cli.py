@@ -28,3 +28,7 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="NAME", help="A folder 
         terminal.print_json(answer)
     else:
         reproducing.show(answer)
+    failed = [run for run in answer["runs"] if run["failed"]]
+    if failed:
+        terminal.say(f"vitro: {len(failed)} of {len(answer['runs'])} runs failed; the first one ({failed[0]['run']}): {failed[0]['error']}")
+        raise typer.Exit(1)

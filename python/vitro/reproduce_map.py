@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import catalog
-from .characterize import _load as load_yaml
-from .characterize import leaves_of
+from .characterize import leaves_of, load_yaml
 from .errors import ConfigError
 from .reproduce_formula import parse, runs_of
 
@@ -70,7 +69,8 @@ def load(paper, folder=None):
     for unknown in [key for key in answers if key not in published]:
         raise ConfigError(f"{path}: entries.{unknown}: is no result of figures.yaml")
     questions = tuple(question for key, answer in answers.items() for question in _questions(published[key], answer, path))
-    checks = tuple(_question(key, {"id": key}, None, None, answer, answer.get("holds"), path) for key, answer in tree.get("checks", {}).items())
+    checks = tuple(_question(key, {"id": key}, None, None, answer, answer.get("holds"), path)
+                   for key, answer in tree.get("checks", {}).items())
     made = Map(path, (path.parent / tree["experiment"]).resolve(), tree["parts"], questions, checks)
     for question in (*questions, *checks):
         for _, runs in question.runs:

@@ -9,8 +9,8 @@ import re
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from . import api, catalog, process, reproduce_map, terminal
-from .characterize import BOUND_WITHIN, _error as relative_error, _figure as figure_text, _is_range as is_range
-from .errors import ConfigError, VitroError
+from .characterize import BOUND_WITHIN, figure_text, is_range, relative_error
+from .errors import ConfigError, RunError
 from .reproduce_formula import Missing
 from .result import flatten
 
@@ -31,8 +31,8 @@ def reproduce(paper="pi2", *, only=None, jobs=None, diagnose=False, folder=None,
     if only and not questions and not checks:
         raise ConfigError(f'--only: "{only}" is neither a result nor a check of {paper}')
     runs = Runs(mapped, jobs or os.cpu_count() or 1, progress)
-    runs.execute([(words, end, {}) for question in (*questions, *checks) for words in words_of(question)
-                  for end in ("", *(_ENDS if question in questions else ()))])
+    runs.execute([(words, end, {}) for question in questions for words in words_of(question) for end in ("", *_ENDS)]
+                 + [(words, "", {}) for check in checks for words in words_of(check)])
     rows = [_row(question, runs) for question in questions]
     if diagnose:
         _diagnose(questions, rows, runs)
@@ -104,8 +104,10 @@ class Runs:
     def _run(self, overrides):
         try:
             return api.run(self.mapped.experiment, overrides=overrides).data
-        except VitroError as failure:
+        except ConfigError as failure:  # such as a memory budget that is too small: nothing to measure
             return {"error": str(failure)}
+        except RunError as failure:
+            return {"error": str(failure), "failed": True}
 
     def result(self, words, end="", more=None):
         digest = self.requests[_key(words, end, more or {})]
@@ -117,7 +119,7 @@ class Runs:
     def about(self):
         """What ran, for readers of the JSON: name, hash of the events, seconds."""
         return [{"run": self.names[digest], "event_hash": result.get("event_hash"), "wall_s": result.get("wall_s"),
-                 "error": result.get("error")} for digest, result in self.results.items()]
+                 "error": result.get("error"), "failed": result.get("failed", False)} for digest, result in self.results.items()]
 
 
 def band(model, end):
