@@ -10,7 +10,7 @@ from .characterize import leaves_of, load_yaml
 from .errors import ConfigError
 from .reproduce_formula import parse, runs_of
 
-KINDS = ("system_result", "ablation")
+KINDS = ("system_result", "ablation")  # each needs an answer; workload statistics that are outcomes may have one
 FOLDS = ("mean", "min", "max", "straight_to")
 _PATHS = ("device", "model", "engine", "workload")
 _KEYS = {"runs", "formula", "each", "fold", "relation", "within", "points", "read_as", "why", "diagnosis", "not_modelled", "holds"}
@@ -62,9 +62,9 @@ def load(paper, folder=None):
     tree = load_yaml(path)
     figures = load_yaml(path.parent / tree["figures"])
     published = {entry["id"]: entry for entry in [*figures["entries"], *figures["reserved"]]
-                 if entry["id"].startswith(f"{paper}_") and entry["kind"] in KINDS}
+                 if entry["id"].startswith(f"{paper}_") and (entry["kind"] in KINDS or entry.get("use") == "check")}
     answers = tree["entries"]
-    for missing in [key for key in published if key not in answers]:
+    for missing in [key for key, entry in published.items() if key not in answers and entry["kind"] in KINDS]:
         raise ConfigError(f"{path}: entries.{missing}: is missing (expected an answer to every result of the paper)")
     for unknown in [key for key in answers if key not in published]:
         raise ConfigError(f"{path}: entries.{unknown}: is no result of figures.yaml")

@@ -204,7 +204,7 @@ def _row(question, runs):
             "ok" if _holds(question, relation, simulated) else "off"
     row = {"id": question.id, "expected": question.expected, "simulated": simulated, "unit": question.entry["unit"],
            "relative_error": None if None in (question.expected, simulated) else relative_error(question.expected, simulated),
-           "source": question.entry["source"], "status": status, "relation": relation}
+           "source": question.entry["source"], "status": status, "relation": relation, "kind": question.entry["kind"]}
     if simulated is not None and any(runs.has_band(words) for words in words_of(question)):
         ends = [value for value in (_value(question, runs, end)[0] for end in _ENDS) if value is not None]
         row |= {"low": min([*ends, simulated]), "high": max([*ends, simulated])}
@@ -244,7 +244,8 @@ def _check(check, runs):
 
 
 def _summary(rows, checks):
-    counts = {status: sum(row["status"] == status for row in rows) for status in STATUSES}
+    results = [row for row in rows if row["kind"] in reproduce_map.KINDS]
+    counts = {status: sum(row["status"] == status for row in results) for status in STATUSES}
     scored = counts["ok"] + counts["off"] + counts["not modelled"]
     return counts | {"scored": scored, "ok_share": counts["ok"] / scored if scored else None,
                      "checks": len(checks), "checks_held": sum(check["holds"] is True for check in checks),
