@@ -155,7 +155,7 @@ def _value(question, runs, end="", more=None):
             if "error" in result:
                 raise Missing(f"{words}: {result['error']}")
             if (shortfall := _shortfall(result)) is not None:
-                short.add(f"{words}: {shortfall}")
+                short.add(shortfall)
             found = flatten({**result, **result["metrics"]}).get(key)
             if not isinstance(found, (int, float)):
                 raise Missing(f"{words}: {key} is not measured")
