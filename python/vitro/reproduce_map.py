@@ -38,12 +38,14 @@ class Map:
 
     def overrides(self, words):
         """A run's words -> the overrides that they stand for; later words win."""
-        merged = {}
-        for word in words.split():
+        given = words.split()
+        for word in given:
             if word not in self.parts:
                 raise ConfigError(f'{self.path}: "{words}": "{word}" is not one of the parts ({", ".join(self.parts)})')
-            for key, value in self.parts[word].items():
-                merged.pop(key, None)  # to the end: an override of a whole part has to come before those inside it
+        merged = {}
+        for part in [*given, *(key for key in self.parts if " " in key and set(key.split()) <= set(given))]:
+            for key, value in sorted(self.parts[part].items(), key=lambda item: "." in item[0]):  # a whole before what lies in it
+                merged = {name: kept for name, kept in merged.items() if name != key and not name.startswith(f"{key}.")}
                 merged[key] = str((self.path.parent / value).resolve()) if key in _PATHS and str(value).endswith(".yaml") else value
         return merged
 

@@ -72,7 +72,8 @@ def persistence(tokens=160):
     while high - low > 0.5:
         middle = (low + high) / 2
         rate = vitro.run(HERE / "decode.yaml", overrides={
-            "engine": str(HERE.parents[2] / "configs" / "engines" / "powerinfer2-cpu.yaml"), "engine.clusters.pipeline": "none",
+            "engine": str(HERE.parents[2] / "configs" / "engines" / "powerinfer2_cpu.yaml"), "engine.clusters.pipeline": "none",
+            "engine.numerics": "false",
             "memory.ffn_in_dram": "50%", "model.profile.persistence": f"{middle}%", "workload.prompt_tokens": 16,
             "workload.output_tokens": tokens,
         }).metrics["cache_hit_rate"]
