@@ -118,8 +118,8 @@ class Runs:
 
     def about(self):
         """What ran, for readers of the JSON: name, hash of the events, seconds."""
-        return [{"run": self.names[digest], "event_hash": result.get("event_hash"), "wall_s": result.get("wall_s"),
-                 "error": result.get("error"), "failed": result.get("failed", False)} for digest, result in self.results.items()]
+        return [{"run": name, **{key: self.results[digest].get(key) for key in ("event_hash", "wall_s", "error")},
+                 "failed": self.results[digest].get("failed", False)} for digest, name in self.names.items()]
 
 
 def band(model, end):

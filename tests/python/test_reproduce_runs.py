@@ -95,6 +95,14 @@ def test_a_run_that_many_rows_want_runs_once(toy):
     assert len((toy / "runs.log").read_text().splitlines()) == 3  # dense, mmap, host
 
 
+def test_later_words_win_and_a_whole_part_takes_back_what_lay_in_it(toy):
+    parts = {"dense": {"workload.output_tokens": 9, "engine.policy": "dense"}, "host": {"workload": {"output_tokens": 3}},
+             "dense host": {"engine.policy": "mmap"}, "mmap": {}, "magic": {}}
+    mapped = reproducing.reproduce_map.load("toy", write(toy, {"parts": parts}))
+    assert mapped.overrides("dense host") == {"workload": {"output_tokens": 3}, "engine.policy": "mmap"}
+    assert mapped.overrides("host dense")["workload.output_tokens"] == 9 and mapped.overrides("dense")["engine.policy"] == "dense"
+
+
 def test_only_takes_one_result_with_all_its_numbers(toy):
     answer = reproducing.reproduce("toy", folder=write(toy), only="toy_wait")
     assert set(rows_of(answer)) == {"toy_wait.mean", "toy_wait.p99"} and not answer["checks"]
@@ -168,7 +176,7 @@ SMALL = {
     "engine": {"policy": "neuron_cluster", "threads": 2, "activations": "int8", "numerics": False},
     "workload": {"prompt_tokens": 4, "output_tokens": 6, "stop_at_eos": False}, "memory": {"ffn_in_dram": "50%"}}
 SMALL_MAP = {"parts": {name: {} for name in ("dense", "mmap", "host")} | {
-    "magic": {"engine.hybrid": {"unit": "npu", "splits": [{"batch": 1}]}}}}
+    "magic": {"engine.hybrid": {"unit": "npu", "prefill": False, "splits": [{"batch": 1}]}}}}
 
 
 def test_real_runs_are_deterministic_and_move_with_the_band(native, tmp_path):
