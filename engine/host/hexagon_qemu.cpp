@@ -122,6 +122,8 @@ class QemuTransport final : public HexagonTransport {
     return false;
   }
 
+  int process() const override { return pid_; }
+
   void stop() override {
     if (pid_ < 0) return;
     ::kill(pid_, SIGKILL);

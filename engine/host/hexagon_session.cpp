@@ -174,6 +174,8 @@ Status HexagonSession::wait(std::uint32_t sequence) {
       },
       [&]() -> Status {
         if (!transport_->alive()) return fail("it died");
+        const std::uint32_t answered = response_.sequence;
+        if (answered != sequence && answered != sequence - 1) return fail("it answered a request that nobody made");
         if (response_.progress != progress) {
           progress = response_.progress;
           give_up = Clock::now() + limits_.progress;
