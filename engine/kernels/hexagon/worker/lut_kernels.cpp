@@ -46,6 +46,7 @@ void linear(const unsigned char* panel, const uint16_t* tables, const int32_t* s
     HVX_VectorPair even = Q6_Ww_vmpy_VhVh(Q6_V_lo_W(plane), one), odd = Q6_Ww_vmpy_VhVh(Q6_V_hi_W(plane), one);
 #pragma unroll
     for (uint32_t i = 1; i < kBits; ++i) {
+      __asm__ volatile("" : : : "memory");  // one plane's indices at a time: 32 registers hold no more without spilling
       plane = plane_sums<kBits>(w + i, first, second);
       even = Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(plane), splat_half(1 << i));
       odd = Q6_Ww_vmpyacc_WwVhVh(odd, Q6_V_hi_W(plane), splat_half(1 << i));
