@@ -95,14 +95,15 @@ def prices(executed, static):
         dots[form] = {"packets_per_weight": one - each, "packets_per_mac": each + accumulate}
     planes = {f"w{bits}": {"packets_per_mac": per_weight(executed, f"lut w{bits}", "hvx_lut_linear") + accumulate} for bits in (1, 2, 3, 4)}
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
+    to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": {"packets_per_weight": static["qf_dequantise_q4"]}}
     return {
         "hmx": {"dma": {
-            "float": {"f16": {"packets_per_weight": 0}, "q8_0": {"packets_per_weight": static["qf_dequantise_q8"]},
-                      "q4_0": {"packets_per_weight": static["qf_dequantise_q4"]}},
+            "float": {"f16": {"packets_per_weight": 0}} | to_tiles,
+            "int8": to_tiles,  # of a product with many rows, which HVX alone would take twenty times as long for
             "fused": {"w4": once["dequantise_fused"]},
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
-        "hvx": {"dma": {"int8": dots, "lut": planes | {"q4_0": planes["w4"]}}}}
+        "hvx": {"dma": {"dots": dots, "lut": planes | {"q4_0": planes["w4"]}}}}
 
 
 def versions():
