@@ -14,8 +14,7 @@ OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
 }
 
 bool OffloadUnit::takes(const KernelCall& call) const {
-  return call.op == Op::matmul && call.layer >= 0 && call.rows == nullptr && call.places == nullptr &&
-         !refused_.contains(shape_of(call));
+  return call.op == Op::matmul && call.layer >= 0 && call.rows == nullptr && call.places == nullptr && !refused_.contains(shape_of(call));
 }
 
 void OffloadUnit::submit(const Chain& chain, Completion<RunResult>& done) { scope_.spawn(run(&chain, &done)); }

@@ -79,9 +79,10 @@ class QemuTransport final : public HexagonTransport {
         outbound_("vitro-hexagon-out", options.outbound),
         counts_("vitro-hexagon-packets", sizeof(packet_table)) {
     if (worker_.empty() || !std::filesystem::exists(worker_)) {
-      throw ConfigError(fmt::format("engine.units: hexagon needs its worker program, which {} (expected clang-19 and lld-19 when vitro is "
-                                    "built: ./vitro test installs them)",
-                                    worker_.empty() ? "this build lacks" : "is not at " + worker_));
+      throw ConfigError(
+          fmt::format("engine.units: hexagon needs its worker program, which {} (expected clang-19 and lld-19 when vitro is "
+                      "built: ./vitro test installs them)",
+                      worker_.empty() ? "this build lacks" : "is not at " + worker_));
     }
     if (emulator_.empty()) throw ConfigError("engine.units: hexagon needs qemu-hexagon on the PATH (Debian: qemu-user)");
     if (!counter_.empty() && !std::filesystem::exists(counter_)) counter_.clear();
@@ -127,8 +128,7 @@ class QemuTransport final : public HexagonTransport {
   void stop() override {
     if (pid_ < 0) return;
     ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
     pid_ = -1;
   }
 

@@ -5,8 +5,8 @@
 namespace vitro {
 
 struct QemuHexagonOptions {
-  std::string worker;   // program; empty: the one that this build made
-  std::string counter;  // TCG plugin that counts packets; empty: the one that this build made, if any
+  std::string worker;                        // program; empty: the one that this build made
+  std::string counter;                       // TCG plugin that counts packets; empty: the one that this build made, if any
   Bytes inbound = GiB, outbound = 64 * MiB;  // address space: pages appear when they are touched
 };
 

@@ -83,7 +83,8 @@ Result<std::uint32_t> HexagonSession::place(Bytes size) {
   const Bytes end = transport_->inbound().size() - transport_->inbound().size() / kScratchShare;
   const Bytes wanted = round_up(size, kVectorBytes);
   if (wanted > end - placed_) {
-    return Status{Code::over_budget, fmt::format("hexagon: {} more do not fit into a session of {}", format_bytes(size), format_bytes(end))};
+    return Status{Code::over_budget,
+                  fmt::format("hexagon: {} more do not fit into a session of {}", format_bytes(size), format_bytes(end))};
   }
   const std::uint32_t at = placed_;
   placed_ += static_cast<std::uint32_t>(wanted);

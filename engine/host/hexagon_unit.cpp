@@ -14,9 +14,7 @@ namespace {
 using hexagon::Int8Block;
 using hexagon::Kind;
 
-bool overlap(const View& a, const View& b) {
-  return a.data() < b.data() + view_bytes(b) && b.data() < a.data() + view_bytes(a);
-}
+bool overlap(const View& a, const View& b) { return a.data() < b.data() + view_bytes(b) && b.data() < a.data() + view_bytes(a); }
 
 std::string why_not(const KernelCall& call) {
   if (call.op != Op::matmul) return fmt::format("{} is not among its operators", to_string(call.op));

@@ -45,7 +45,8 @@ Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uin
   kernel.op.bits = bits;
   kernel.op.out_bytes = batch * kRows * 4;
   const Format format = kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0;
-  kernel.in[0] = kind == Kind::matmul_lut ? hexagon::lut_panels_bytes(bits, kRows, kColumns) : hexagon::panels_bytes(format, kRows, kColumns);
+  kernel.in[0] =
+      kind == Kind::matmul_lut ? hexagon::lut_panels_bytes(bits, kRows, kColumns) : hexagon::panels_bytes(format, kRows, kColumns);
   kernel.in[1] = batch * (kColumns / hexagon::kBlockColumns) * sizeof(hexagon::Int8Block);
   return kernel;
 }

@@ -16,7 +16,10 @@ Bytes scales_bytes(std::uint32_t columns) { return round_up(Bytes{columns} / kBl
 class Blocks {
  public:
   explicit Blocks(const View& view)
-      : data_(view.data()), tiled_(view.layout == Layout::tiled), block_(block_bytes(view.format)), row_(row_bytes(view.format, columns(view))) {}
+      : data_(view.data()),
+        tiled_(view.layout == Layout::tiled),
+        block_(block_bytes(view.format)),
+        row_(row_bytes(view.format, columns(view))) {}
 
   std::uint32_t units() const { return static_cast<std::uint32_t>((block_ - kScaleBytes) / kUnitBytes); }
   const std::byte* scale(std::uint32_t row, std::uint32_t b) const {

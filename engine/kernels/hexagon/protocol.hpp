@@ -10,26 +10,26 @@
 namespace vitro::hexagon {
 
 inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 1;
-inline constexpr uint32_t kMostOperators = 256;                       // of a request
-inline constexpr uint32_t kArenaStart = 32 * 1024;                    // in inbound: behind request and operators
-inline constexpr uint32_t kResultsStart = 4096;                       // in outbound: behind the response
-inline constexpr uint32_t kVectorBytes = 128;                         // of HVX: operands are aligned to it
-inline constexpr uint32_t kPanelRows = 32, kLutPanelRows = 128;       // rows that share a panel of weights (panels.hpp)
-inline constexpr uint32_t kBlockColumns = 32;                         // columns that share a scale
+inline constexpr uint32_t kMostOperators = 256;                  // of a request
+inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
+inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
+inline constexpr uint32_t kVectorBytes = 128;                    // of HVX: operands are aligned to it
+inline constexpr uint32_t kPanelRows = 32, kLutPanelRows = 128;  // rows that share a panel of weights (panels.hpp)
+inline constexpr uint32_t kBlockColumns = 32;                    // columns that share a scale
 
 // What `operands` of an Operator mean. in: offsets into inbound, out: into outbound, all multiples of kVectorBytes.
 enum class Kind : uint32_t {
   none,
-  matmul_q8_0,     // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
-  matmul_q4_0,     // the same
-  matmul_lut,      // the same with bit-serial panels of `bits` planes; w = q - zero
-  lut_precompute,  // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
-  dequantise,      // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
+  matmul_q8_0,       // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
+  matmul_q4_0,       // the same
+  matmul_lut,        // the same with bit-serial panels of `bits` planes; w = q - zero
+  lut_precompute,    // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
+  dequantise,        // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
   dequantise_fused,  // in: nibbles, fp16 tables [rows / 32][16];      out: fp16: the table of a group holds its scaled values
-  unpack,          // ablation, no table: in: nibbles;                 out: int16 q - 8, what a conversion would start from
-  scatter,         // ablation, conventional layout: in: nibbles, halfword offsets; out: fp16, scattered into tiles
-  copy,            // ablation, nothing but the bytes: in: nibbles;    out: the same
-  exp_table,       // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
+  unpack,            // ablation, no table: in: nibbles;                 out: int16 q - 8, what a conversion would start from
+  scatter,           // ablation, conventional layout: in: nibbles, halfword offsets; out: fp16, scattered into tiles
+  copy,              // ablation, nothing but the bytes: in: nibbles;    out: the same
+  exp_table,         // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
 };
 
 struct Operator {
@@ -54,7 +54,7 @@ struct Request {
   uint32_t magic, version;
   uint32_t inbound_bytes, outbound_bytes;
   uint32_t count, stop;
-  uint32_t checksum;           // of count, sequence and operators
+  uint32_t checksum;  // of count, sequence and operators
   uint32_t reserved[24];
   volatile uint32_t sequence;  // written last
   Operator operators[kMostOperators];
@@ -72,7 +72,6 @@ struct Response {
   uint32_t sums[kMostOperators];
 };
 static_assert(sizeof(Response) <= kResultsStart);
-
 
 // A step is a bijection of either argument: one wrong word is always seen, several but for one time in 2^32.
 inline uint32_t checksum_words(uint32_t seed, const uint32_t* words, uint32_t count) {

@@ -43,8 +43,7 @@ class FaultyTransport final : public HexagonTransport {
     posted_ = request().sequence;
     if (!take(Fault::die_computing, posted_)) return;
     const std::uint32_t before = response().progress;
-    while (response().progress == before && response().sequence != posted_) {
-    }
+    while (response().progress == before && response().sequence != posted_) {}
     ::kill(process(), SIGSTOP);
     finished_first = response().sequence == posted_;
     ::kill(process(), SIGKILL);

@@ -76,8 +76,8 @@ extern "C" {
   }
 }
 
-[[gnu::noinline]] void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, const int32_t* sums, uint32_t bits,
-                                      uint32_t zero, uint32_t blocks, int32_t* dots) {
+[[gnu::noinline]] void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, const int32_t* sums, uint32_t bits, uint32_t zero,
+                                      uint32_t blocks, int32_t* dots) {
   switch (bits) {
     case 1:
       return linear<1>(panel, tables, sums, zero, blocks, dots);

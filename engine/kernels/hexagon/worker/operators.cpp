@@ -18,9 +18,7 @@ int32_t sums[kMostBlocks];
 constexpr uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
 constexpr uint32_t vectors_of(uint32_t nibbles) { return nibbles / kSuperGroup; }
 
-bool is_product(const Operator& op) {
-  return op.kind == Kind::matmul_q8_0 || op.kind == Kind::matmul_q4_0 || op.kind == Kind::matmul_lut;
-}
+bool is_product(const Operator& op) { return op.kind == Kind::matmul_q8_0 || op.kind == Kind::matmul_q4_0 || op.kind == Kind::matmul_lut; }
 
 // Bytes of the inputs, and of the result. False for operators that do not exist, or have impossible shapes.
 bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {

@@ -64,7 +64,7 @@ extern "C" {
 [[gnu::noinline]] void hvx_unpack(const unsigned char* nibbles, uint32_t vectors, int16_t* q) {
   const HVX_Vector mask = splat(0x0f0f0f0f), eight = splat(0x08080808);
   HVX_Vector* out = vectors_at(q);
-  for (const HVX_Vector *in = vectors_at(nibbles), *end = in + vectors; in != end; ++in, out += 4) {
+  for (const HVX_Vector* in = vectors_at(nibbles), *end = in + vectors; in != end; ++in, out += 4) {
     const HVX_Vector low = Q6_Vb_vsub_VbVb(Q6_V_vand_VV(*in, mask), eight);
     const HVX_Vector high = Q6_Vb_vsub_VbVb(Q6_V_vand_VV(high_nibbles(*in), mask), eight);
     const HVX_VectorPair a = Q6_Wh_vsxt_Vb(low), b = Q6_Wh_vsxt_Vb(high);

@@ -43,7 +43,8 @@ TEST_P(Product, has_the_bits_of_the_cpu) {
     KernelCall call = matmul_call(rng, format, layout, variant::kInt8, shape);
     cpu.execute(call);
     const Range all{0, shape.n};
-    std::vector<std::byte> panels(planes ? hexagon::lut_panels_bytes(4, shape.n, shape.k) : hexagon::panels_bytes(format, shape.n, shape.k));
+    std::vector<std::byte> panels(planes ? hexagon::lut_panels_bytes(4, shape.n, shape.k)
+                                         : hexagon::panels_bytes(format, shape.n, shape.k));
     if (planes) {
       hexagon::pack_lut_panels(call.in[0], all, panels.data());
     } else {

@@ -44,8 +44,10 @@ TEST(HexagonTables, dequantise_gives_values_and_scales_in_order) {
       scales[g] = static_cast<std::uint16_t>(rng.below(0x7c00));
       placed[g / 64 * 64 + hexagon::super_group_scale(g % 64)] = scales[g];
     }
-    const auto out = worker.in(0, w.packed).in(1, placed).in(2, in_vector(table)).run<std::uint16_t>(
-        hexagon_op(Kind::dequantise, kWeights), 2 * kWeights);
+    const auto out = worker.in(0, w.packed)
+                         .in(1, placed)
+                         .in(2, in_vector(table))
+                         .run<std::uint16_t>(hexagon_op(Kind::dequantise, kWeights), 2 * kWeights);
     for (std::uint32_t i = 0; i < kWeights; ++i) {
       ASSERT_EQ(out[i], table[w.codes[i]]) << i;
       ASSERT_EQ(out[kWeights + i], scales[i / 32]) << i;
@@ -101,7 +103,8 @@ TEST(HexagonTables, exp_is_a_gather_of_the_table) {
   const Halves table = lut::exp2_table();
   Halves x;
   for (std::uint32_t bits = 0x8000; bits < 0x10000; ++bits) x.push_back(static_cast<std::uint16_t>(bits));  // every x <= 0
-  const auto y = worker.in(0, x).in(1, table).run<std::uint16_t>(hexagon_op(Kind::exp_table, static_cast<std::uint32_t>(x.size())), x.size());
+  const auto y =
+      worker.in(0, x).in(1, table).run<std::uint16_t>(hexagon_op(Kind::exp_table, static_cast<std::uint32_t>(x.size())), x.size());
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], table[x[i] & 0x7fff]) << i;
 }
 

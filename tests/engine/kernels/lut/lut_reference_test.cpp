@@ -46,9 +46,9 @@ TEST(LutReference, look_ups_are_the_dot_product) {
 TEST(LutReference, the_exp_table_is_within_half_an_fp16_step) {
   const auto table = exp2_table();
   ASSERT_EQ(table.size(), 32768u);
-  EXPECT_EQ(table[0], 0x3c00);              // 2^0
-  EXPECT_EQ(table[0x3c00], 0x3800);         // 2^-1
-  EXPECT_EQ(table[0x7c00], 0);              // 2^-inf
+  EXPECT_EQ(table[0], 0x3c00);       // 2^0
+  EXPECT_EQ(table[0x3c00], 0x3800);  // 2^-1
+  EXPECT_EQ(table[0x7c00], 0);       // 2^-inf
   for (std::uint16_t bits = 0; bits < 0x7c00; ++bits) {
     const double exact = std::exp2(static_cast<double>(half_to_float(static_cast<std::uint16_t>(bits | 0x8000))));
     const double step = std::max(std::ldexp(1.0, std::ilogb(exact) - 10), 0x1p-24);
