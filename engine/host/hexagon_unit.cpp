@@ -78,7 +78,8 @@ Task<Result<Graph>> HexagonUnit::load(GraphSpec spec) {
   const std::scoped_lock lock(session_mutex_);
   for (const KernelCall& call : spec.calls) {
     std::string why = why_not(call);
-    if (why.empty() && call.in[0].data() == nullptr) why = "the weights have no bytes";
+    // What is bound at launch may be other bytes each time.
+    if (why.empty() && (!call.in[0].memory || call.in[0].data() == nullptr)) why = "it packs weights when a graph is loaded, here are none";
     if (!why.empty()) co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", why)};
     Result<Placed> weights = place(call);
     if (!weights.ok()) co_return weights.status();

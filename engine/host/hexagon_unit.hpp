@@ -24,7 +24,8 @@ struct HexagonOptions {
   bool bit_serial = false;  // q4_0 by table look-up (T-MAN 4.3) in place of multiply-adds: the same bits, other kernels
 };
 
-// Takes graphs of matmuls in the int8 contract (q8_0 and q4_0, dense rows, no bias); load() answers unsupported_shape to any
+// Takes graphs of matmuls in the int8 contract (q8_0 and q4_0, dense rows, no bias, weights named in the spec and unchanged from
+// then on); load() answers unsupported_shape to any
 // other, and a policy runs those elsewhere. Weights are packed into the session when their graph is loaded, once, and stay
 // until the unit ends: over_budget when they do not fit.
 // A worker that is lost twice is replaced by `function` on this unit's own thread: the same bits, and a note in the report.
