@@ -164,7 +164,7 @@ void HexagonUnit::run(const Chain& chain, const Loaded& graph) {
 std::size_t HexagonUnit::run_request(const Chain& chain, const Loaded& graph, std::size_t first) {
   session_.clear_scratch();
   std::vector<hexagon::Operator> operators;
-  std::map<const std::byte*, std::uint32_t> activations;
+  std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t>, std::uint32_t> activations;  // by place and shape
   Bytes results = 0;
   for (std::size_t i = first; i < chain.size() && operators.size() < hexagon::kMostOperators; ++i) {
     const KernelCall& call = chain[i];
@@ -176,18 +176,20 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const Loaded& graph, st
     op.rows = sliced(call, weights.shape[0]).count;
     op.columns = columns(weights);
     op.batch = x.shape[0];
-    op.out_bytes = op.batch * op.rows * static_cast<std::uint32_t>(sizeof(float));
+    const Bytes out_bytes = Bytes{op.batch} * op.rows * sizeof(float);
+    results += round_up(out_bytes, hexagon::kVectorBytes);
+    if (results > session_.most_results()) break;
+    op.out_bytes = static_cast<std::uint32_t>(out_bytes);
     op.bits = 4;
     op.zero = 8;
-    results += round_up(op.out_bytes, hexagon::kVectorBytes);
-    if (results > session_.most_results()) break;
     op.in[0] = graph.weights[i].at;
-    if (!activations.contains(x.data())) {
+    const std::tuple key{x.data(), op.batch, op.columns};
+    if (!activations.contains(key)) {
       Result<std::uint32_t> at = place_activations(x);
       if (!at.ok()) break;
-      activations[x.data()] = at.value();
+      activations[key] = at.value();
     }
-    op.in[1] = activations[x.data()];
+    op.in[1] = activations[key];
     operators.push_back(op);
   }
   if (operators.empty()) return 0;

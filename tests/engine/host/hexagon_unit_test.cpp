@@ -120,6 +120,31 @@ TEST_F(HexagonUnitTest, a_chain_may_feed_itself_and_share_inputs) {
   EXPECT_THAT(counts, testing::Contains(std::pair<std::string, std::uint64_t>{"hexagon_requests", 2}));  // the third waits for the first
 }
 
+// Views of one buffer that begin at the same place are not the same input.
+TEST_F(HexagonUnitTest, tells_inputs_of_other_shapes_apart) {
+  VITRO_NEEDS_HEXAGON();
+  const View wide = view({2, 64, 0}, Format::f32);
+  View narrow = wide;
+  narrow.shape = {1, 32, 0};
+  const KernelCall first = product(view({32, 64, 0}, Format::q8_0), wide), second = product(view({32, 32, 0}, Format::q8_0), narrow);
+  const auto a = on_the_core(first), b = on_the_core(second);
+  Chain chain;
+  for (const KernelCall& call : {first, second}) chain.push_back(call);
+  EXPECT_TRUE(launch(std::move(chain)).ok());
+  EXPECT_EQ(floats(first.out[0]), a);
+  EXPECT_EQ(floats(second.out[0]), b);
+}
+
+// 1 MiB of results is all that this session holds: larger products are the core's.
+TEST_F(HexagonUnitTest, results_that_do_not_fit_are_computed_by_the_core) {
+  VITRO_NEEDS_HEXAGON();
+  const KernelCall large = product(view({1024, 32, 0}, Format::q8_0), view({300, 32, 0}, Format::f32));
+  const auto expected = on_the_core(large);
+  EXPECT_TRUE(launch(Chain(1, large)).ok());
+  EXPECT_EQ(floats(large.out[0]), expected);
+  EXPECT_THAT(host_->report({}, {}).notes, testing::Contains(HasSubstr("1 operators ran on the CPU instead")));
+}
+
 TEST_F(HexagonUnitTest, writes_its_slice_and_nothing_else) {
   VITRO_NEEDS_HEXAGON();
   KernelCall call = product(view({96, 64, 0}, Format::q8_0), view({2, 64, 0}, Format::f32));
