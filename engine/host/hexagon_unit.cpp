@@ -80,7 +80,10 @@ Task<Result<Graph>> HexagonUnit::load(GraphSpec spec) {
     std::string why = why_not(call);
     // What is bound at launch may be other bytes each time.
     if (why.empty() && (!call.in[0].memory || call.in[0].data() == nullptr)) why = "it packs weights when a graph is loaded, here are none";
-    if (!why.empty()) co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", why)};
+    if (!why.empty()) {
+      if (first_refusal_.empty()) first_refusal_ = why;
+      co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", why)};
+    }
     Result<Placed> weights = place(call);
     if (!weights.ok()) co_return weights.status();
     loaded.weights.push_back(weights.value());
@@ -100,6 +103,7 @@ std::vector<std::string> HexagonUnit::notes() {
   const std::scoped_lock lock(session_mutex_);
   std::vector<std::string> notes = session_.notes();
   notes.insert(notes.begin(), fmt::format("hexagon: {}, {} operators in {} requests", session_.transport().name(), operators_, requests_));
+  if (!first_refusal_.empty()) notes.push_back(fmt::format("hexagon: graphs were refused, the first one since {}", first_refusal_));
   if (by_cpu_ > 0) notes.push_back(fmt::format("hexagon: {} operators ran on the CPU instead", by_cpu_));
   return notes;
 }

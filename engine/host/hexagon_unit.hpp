@@ -91,6 +91,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 0;
   std::uint64_t operators_ = 0, requests_ = 0, by_cpu_ = 0;
+  std::string first_refusal_;
 
   std::atomic<int> in_flight_ = 0;
   std::mutex mutex_;

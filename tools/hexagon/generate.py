@@ -99,7 +99,7 @@ def prices(executed, static):
     return {
         "hmx": {"dma": {
             "float": {"f16": {"packets_per_weight": 0}} | to_tiles,
-            "int8": to_tiles,  # of a product with many rows, which HVX alone would take twenty times as long for
+            "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
             "fused": {"w4": once["dequantise_fused"]},
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},

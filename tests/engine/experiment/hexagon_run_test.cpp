@@ -99,6 +99,7 @@ TEST_F(HexagonRun, what_it_lacks_stays_on_the_core) {
   const Json result = run("hexagon", "f16", {}, false, "float");
   EXPECT_EQ(result["tokens"], run("cpu0", "f16", {}, false, "float")["tokens"]);
   EXPECT_EQ(result["counts"]["hexagon_operators"], 0);
+  EXPECT_THAT(result["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("refused, the first one since it computes with int8")));
 }
 
 TEST_F(HexagonRun, only_the_dense_policy_offloads) {
