@@ -38,7 +38,7 @@ class HexagonRun : public testing::Test {
         options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_qemu_hexagon(), faults); };
         options.hexagon.bit_serial = bit_serial;
         const bool hangs = std::any_of(faults.begin(), faults.end(), [](const auto& fault) { return fault.second == Fault::hang; });
-        if (hangs) options.hexagon.limits.progress = std::chrono::milliseconds(500);
+        if (hangs) options.hexagon.limits.progress = std::chrono::milliseconds(2000);
       }
       return make_host_machine(options, function, trace);
     };

@@ -47,7 +47,7 @@ struct Bench {
 
 class OneFault : public testing::TestWithParam<Fault> {
  protected:
-  static int patience() { return GetParam() == Fault::hang ? 500 : 5000; }
+  static int patience() { return GetParam() == Fault::hang ? 2000 : 5000; }
 };
 
 TEST_P(OneFault, costs_a_restart_and_nothing_else) {
