@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/decode/mmap_residency.hpp"
+#include "engine/decode/offload_unit.hpp"
 #include "engine/decode/stream_residency.hpp"
 #include "engine/ffn/cluster_policy.hpp"
 
@@ -34,13 +35,33 @@ std::vector<ComputeUnit*> select_units(const Machine& machine, const EngineConfi
     }
     if (std::find(units.begin(), units.end(), *found) != units.end())
       throw ConfigError(fmt::format("engine.units: \"{}\" is named twice", name));
-    if ((*found)->caps().static_graphs && engine.policy != "qnn") {
+    if ((*found)->caps().static_graphs && engine.policy != "qnn" && engine.policy != "dense") {
       throw ConfigError(
           fmt::format("engine.units: {} runs loaded graphs only, and the {} policy makes none (expected cores)", name, engine.policy));
     }
     units.push_back(*found);
   }
   return units;
+}
+
+// The dense policy's units. An accelerator among them takes the products of the one core beside it, which `offload` then stands for.
+std::vector<ComputeUnit*> dense_units(Machine& machine, std::vector<ComputeUnit*> units, std::unique_ptr<ComputeUnit>& offload) {
+  const auto first = std::stable_partition(units.begin(), units.end(), [](const ComputeUnit* unit) { return !unit->caps().static_graphs; });
+  const std::vector<ComputeUnit*> accelerators(first, units.end());
+  units.erase(first, units.end());
+  if (accelerators.empty()) return units;
+  const std::string& name = accelerators.front()->caps().name;
+  if (accelerators.size() > 1) {
+    throw ConfigError(fmt::format("engine.units: {} and {} (expected one accelerator)", name, accelerators[1]->caps().name));
+  }
+  if (units.empty() && machine.units.front()->caps().name.starts_with("cpu")) units.push_back(machine.units.front());
+  if (units.empty()) throw ConfigError(fmt::format("engine.units: {} alone (expected a core beside it, such as cpu0)", name));
+  if (units.size() > 1) {
+    throw ConfigError(fmt::format("engine.units: {} cores beside {} (expected one: the policy splits operators, not rows, between them)",
+                                  units.size(), name));
+  }
+  offload = std::make_unique<OffloadUnit>(machine, *units.front(), *accelerators.front());
+  return {offload.get()};
 }
 
 // What the engine keeps beside weights and activations: names, extents and page records. Charged so that the budget is
@@ -121,6 +142,7 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
 
   TransformerOptions options;
   options.units = select_units(machine, engine);
+  if (engine.policy == "dense") options.units = dense_units(machine, std::move(options.units), policy.offload);
   if (const HybridConfig& hybrid = engine.hybrid; !hybrid.unit.empty()) {
     options.accelerator.unit = unit_named(machine, hybrid.unit, "engine.hybrid.unit");
     options.units.push_back(options.accelerator.unit);

@@ -74,7 +74,8 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   engine.policy = reader.text("policy", "dense");
   if (reader.has("units")) {
     if (reader.has("threads")) reader.fail("threads", "is given beside engine.units (expected one of the two)");
-    for (const Node& unit : reader.list("units")) {
+    const Node& units = *reader.raw("units");
+    for (const Node& unit : units.is_scalar() ? std::vector<Node>{units} : reader.list("units")) {
       if (!unit.is_scalar())
         fail_at(unit.origin(), reader.name_of("units"), "holds something that is no unit name (expected names such as cpu0)");
       engine.units.push_back(unit.text());
