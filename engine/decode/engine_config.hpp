@@ -25,6 +25,7 @@ struct ClusterConfig {
   std::uint32_t io_depth = 8;
   Bytes staging = 4 * MiB;
   std::uint32_t dense_rows = 16;
+  bool keep_silent = true;  // blocks that a predictor named stay, whether a neuron of theirs fired or not
   float threshold = 0;
   bool predictors = true;  // those of the model, if it has any; else every gate is computed
   bool bundle = true;      // Gate, Up and Down of a neuron side by side in flash; else matrix by matrix

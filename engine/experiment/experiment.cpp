@@ -32,6 +32,7 @@ ClusterConfig read_clusters(Reader reader, const ClusterFamily& family) {
   clusters.predictors = reader.boolean("predictors", true);
   clusters.bundle = reader.boolean("bundle", clusters.bundle);
   clusters.cache = reader.boolean("cache", clusters.cache);
+  clusters.keep_silent = reader.choice("keep", {"named", "fired"}, "named") == "named";
   clusters.window = static_cast<std::uint32_t>(reader.integer("window", 0, 1 << 20, clusters.window));
   if (clusters.window > 0 && clusters.eviction != "window") {
     reader.fail("window", fmt::format("does not go with {}: {}", reader.name_of("eviction"), clusters.eviction));

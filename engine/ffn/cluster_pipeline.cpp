@@ -254,19 +254,22 @@ std::vector<bool> ClusterPipeline::active_blocks(const Cluster& cluster) const {
 void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
   NeuronCache& cache = store_.cache();
   const std::vector<bool> active = active_blocks(cluster);
+  // Of a block that is read in two phases a silent neuron leaves its Gate row alone: it can not stay.
+  const bool keeps_silent = options_.keep_silent && store_.layout().first_part == 0;
   std::uint32_t hits = 0, misses = 0;
   auto load = cluster.loads.begin();
   for (std::size_t b = 0; b < cluster.blocks.size(); ++b) {
     const std::uint32_t block = cluster.blocks[b];
     const bool loaded = load != cluster.loads.end() && load->block == block;
+    const bool used = active[b] || keeps_silent;
     if (!loaded) {
-      if (!active[b]) continue;
+      if (!used) continue;
       ++hits;
       if (options_.accesses != nullptr && !layer.every_neuron) options_.accesses->push_back(block);
       if (!layer.every_neuron) cache.touch(block);
       continue;
     }
-    if (!active[b]) {
+    if (!used) {
       cache.give_back(std::exchange(load->slot, NeuronCache::kNone));
     } else {
       ++misses;

@@ -106,6 +106,8 @@ ClusterParts make_cluster_policy(Machine& machine, GraphCache& graphs, const Eng
     PredictorOptions predictor_options{options.pipeline.units, options.max_rows, engine.matmul, config.predictor_threshold, true};
     predictor = std::make_unique<Predictor>(machine, weights, *residency, std::move(predictor_options));
   }
+  // Without predictors every block is computed for every token: to keep them all would keep none until its next turn.
+  options.pipeline.keep_silent = predicts && clusters.keep_silent;
   std::unique_ptr<HotRegion> hot;
   options.dense_neurons = options.cluster_neurons;
   if (ComputeUnit* unit = setup.accelerator; unit != nullptr) {
