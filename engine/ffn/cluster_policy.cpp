@@ -113,7 +113,9 @@ ClusterParts make_cluster_policy(Machine& machine, GraphCache& graphs, const Eng
   if (ComputeUnit* unit = setup.accelerator; unit != nullptr) {
     // Two requests under way, so that the next one is there when one ends.
     if (engine.hybrid.prefill) options.pipeline.dense_units = {unit, unit};
-    options.dense_neurons = engine.hybrid.cluster;
+    // One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging room can hold it: the other half is being read.
+    const NeuronStore& neurons = residency->store();
+    options.dense_neurons = std::max(engine.hybrid.cluster, neurons.staging_blocks() / 2 * neurons.layout().per_block);
     hot = std::make_unique<HotRegion>(machine, graphs, residency->store(), hot_options(engine, options, config, unit));
   }
   auto ffn = std::make_unique<ClusterFfn>(machine, graphs, residency->store(), std::move(predictor), std::move(hot), std::move(options));
