@@ -1,4 +1,4 @@
-"""tools/hexagon/generate.py: the committed packets are those of the kernels in this tree, and the simulated phone runs on them."""
+"""tools/hexagon/packet_costs.py: the committed packets are those of the kernels in this tree, and the simulated phone runs on them."""
 import shutil
 import sys
 
@@ -7,13 +7,13 @@ import yaml
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools" / "hexagon"))
-import generate  # noqa: E402
+import packet_costs  # noqa: E402
 
 COMMITTED = ROOT / "configs" / "kernels" / "hexagon-v75.yaml"
 TOOL = ROOT / "build" / "release" / "tools" / "hexagon" / "hexagon-costs"
 
 needs_tools = pytest.mark.skipif(
-    not all(map(shutil.which, (generate.COMPILER, generate.DISASSEMBLER, generate.EMULATOR, "ld.lld-19"))) or not TOOL.exists(),
+    not all(map(shutil.which, (packet_costs.COMPILER, packet_costs.DISASSEMBLER, packet_costs.EMULATOR, "ld.lld-19"))) or not TOOL.exists(),
     reason="needs clang-19, lld-19, llvm-19, qemu-hexagon and a build")
 
 
@@ -30,11 +30,11 @@ def changed_tree(tmp_path, file, old, new):
 
 @needs_tools
 def test_the_committed_packets_are_those_of_the_kernels_as_they_are():
-    if generate.versions() not in COMMITTED.read_text():
-        pytest.skip(f"the committed packets were counted with other versions than {generate.versions()}")
-    if not generate.fixed_addresses():
+    if packet_costs.versions() not in COMMITTED.read_text():
+        pytest.skip(f"the committed packets were counted with other versions than {packet_costs.versions()}")
+    if not packet_costs.fixed_addresses():
         pytest.skip("the compiler's choices depend on addresses, which this machine randomises")
-    assert generate.document(TOOL, ROOT) == COMMITTED.read_text()
+    assert packet_costs.document(TOOL, ROOT) == COMMITTED.read_text()
 
 
 def test_the_table_holds_what_the_models_ask_for():
@@ -61,9 +61,9 @@ def test_loops_are_counted_by_packets():
       10: 00 80 00 28   28008000   \tv2 = v1 }  :endloop0
       14: 00 c0 9f 52   529fc000 { \tjumpr r31 }
 """
-    assert generate.loops(text) == {"one": 2}
+    assert packet_costs.loops(text) == {"one": 2}
     with pytest.raises(SystemExit, match="more than one loop"):
-        generate.loops(text + text.replace("00000000 <one>:", ""))
+        packet_costs.loops(text + text.replace("00000000 <one>:", ""))
 
 
 PHONE_RUN = """
@@ -98,7 +98,7 @@ def test_a_changed_kernel_changes_the_simulated_phone(tmp_path, native):
     (tmp_path / "slow").mkdir()
     (tmp_path / "fast").mkdir()
     slow = tmp_path / "slow.yaml"
-    slow.write_text(generate.document(TOOL, root))
+    slow.write_text(packet_costs.document(TOOL, root))
     before, after = (yaml.safe_load(path.read_text())["kernels"]["hmx"]["dma"]["float"]["q4_0"] for path in (COMMITTED, slow))
     assert after["packets_per_weight"] > 1.5 * before["packets_per_weight"]
     fast_run = native("run", phone(tmp_path / "fast", COMMITTED), "--json").json
@@ -111,7 +111,7 @@ def test_a_changed_kernel_changes_the_simulated_phone(tmp_path, native):
 def test_a_changed_integer_kernel_executes_other_packets(tmp_path):
     root = changed_tree(tmp_path, "worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
                         'asm volatile("nop"); const HVX_Vector quants = w[j];')
-    worker = generate.build_worker(root, tmp_path)
-    weights, packets = generate.executed_packets(TOOL, worker)["q8_0 batch 1"]
+    worker = packet_costs.build_worker(root, tmp_path)
+    weights, packets = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["dots"]["q8_0"]
     assert packets["hvx_dots_q8_0"] / weights > committed["packets_per_weight"] + committed["packets_per_mac"] - 12 / 2048

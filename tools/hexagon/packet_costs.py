@@ -1,6 +1,6 @@
 """The kernel table of the Hexagon models, from the kernels themselves.
 
-    python tools/hexagon/generate.py [--tool build/release/tools/hexagon/hexagon-costs] [--root .] [--out configs/kernels/hexagon-v75.yaml]
+    python tools/hexagon/packet_costs.py [--tool build/release/tools/hexagon/hexagon-costs] [--root .] [--out configs/kernels/hexagon-v75.yaml]
 
 Integer stages are priced by the packets that they execute under qemu-hexagon, as the emulator's plug-in counts them. Stages
 in qfloat, which the emulator can not run, are priced by the packets in their compiled loop times the trips that it makes.
@@ -122,7 +122,7 @@ def document(tool, root):
     with tempfile.TemporaryDirectory() as folder:
         executed = executed_packets(tool, build_worker(root, folder))
         static, trips = static_packets(root, folder)
-    lines = ["# Written by tools/hexagon/generate.py from the compiled kernels: do not edit, run it again (docs/hexagon.md).",
+    lines = ["# Written by tools/hexagon/packet_costs.py from the compiled kernels: do not edit, run it again (docs/hexagon.md).",
              "# The `npu:` part of a device file takes it by `include:`. By unit, path, then variant and weight format.",
              "kernels:", "  kind: derived",
              '  source: "packets of the HVX kernels of engine/kernels/hexagon: executed for integers, static times trips for qfloat; '
