@@ -30,9 +30,14 @@ struct Work {
   Bytes tcm_bytes = 0;             // read from and written to the unit's own memory
   std::uint64_t macs = 0;          // multiply-adds on weights and KV
   std::uint64_t elementwise = 0;   // other arithmetic, scalar operations
+  bool has_own_rate = false;       // without multiply-adds: `kernel` is the table's entry for the operator itself
   std::uint64_t lookups = 0, conversions = 0;
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
   std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values
+  // Of the bytes read, those of the operand that outlives a step (weights, keys and values), and what has moved since a call
+  // read them last: through this unit, and through all units. Never read before: kNever.
+  static constexpr Bytes kNever = ~Bytes{0};
+  Bytes reused_bytes = 0, moved_here = kNever, moved_anywhere = kNever;
 };
 
 // What it costs to hand work over, apart from the work.

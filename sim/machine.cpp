@@ -59,6 +59,7 @@ class SimMachine final : public MachineHost {
   Meter meter_;
   std::optional<PowerMeter> power_;
   BudgetedMemory memory_;
+  std::optional<ReuseTracker> reuse_;
   std::vector<std::unique_ptr<SimUnit>> units_;
   std::optional<SimClock> clock_;
   std::optional<SimStorage> storage_;
@@ -75,6 +76,9 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
       policy_core_(options.policy_core),
       meter_(soc_.processors().size()),
       memory_(options.memory_limits.value_or(device_limits()), options.phantom) {
+  for (const Processor& processor : soc_.processors()) {
+    if (processor.params->tables().contains("reuse_bandwidth")) reuse_.emplace(unit_names_.size());
+  }
   for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model, meter_, cores_.size()));
   Core& policy_core = core_named(options.policy_core, "policy_core");
   if (policy_core.model().clock().value == 0) throw ConfigError(fmt::format("policy_core: \"{}\" is no CPU core", options.policy_core));
@@ -100,8 +104,8 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.session_limit = hand_off.session_limit;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, count_, units_,
-                                                        options.check_operands}));
+                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, count_,
+                                                        reuse_ ? &*reuse_ : nullptr, units_, options.check_operands}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);

@@ -59,7 +59,8 @@ Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry)
     power_.emplace(*reader);
     reader->finish();
   }
-  root.ignore("plugins");  // whoever made the registry has read them
+  root.ignore("plugins");      // whoever made the registry has read them
+  root.ignore("calibration");  // what a measured file says of its own making, for those who read results
   root.finish();
 }
 

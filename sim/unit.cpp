@@ -130,7 +130,14 @@ void SimUnit::begin_call() {
   call_began_ = s_.executor.device_now();
   const KernelCall& call = (*jobs_.front().chain)[call_];
   if (jobs_.front().on_cpu) return fallback_.run(call, [this] { end_call(); });
-  run_on_model(work_.build(call), [this] { end_call(); });
+  hw::Work work = work_.build(call);
+  if (s_.reuse != nullptr) {
+    const Bytes bytes = work.read_bytes + work.written_bytes;
+    const ReuseTracker::Distance since = s_.reuse->begin(call, static_cast<std::size_t>(caps_.id), bytes);
+    work.moved_here = since.here;
+    work.moved_anywhere = since.anywhere;
+  }
+  run_on_model(work, [this] { end_call(); });
 }
 
 void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {

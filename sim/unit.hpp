@@ -13,6 +13,7 @@
 #include "sim/executor.hpp"
 #include "sim/operand_check.hpp"
 #include "sim/power_meter.hpp"
+#include "sim/reuse.hpp"
 #include "sim/work.hpp"
 
 namespace vitro::sim {
@@ -26,6 +27,7 @@ class SimUnit final : public ComputeUnit {
     Meter& meter;
     PowerMeter* power;  // null: the device file has no power block
     const CountFunction& count;
+    ReuseTracker* reuse;  // null: no processor prices what is read again
     const std::vector<std::unique_ptr<SimUnit>>& units;  // of the machine, this one among them; complete before the first call
     bool check_operands = false;
   };

@@ -54,6 +54,16 @@ Bytes recent_operand_bytes(const KernelCall& call) {
   return sum;
 }
 
+// What a product or attention reads beside the operand that outlives the step.
+Bytes young_bytes(const KernelCall& call) {
+  const std::size_t old = call.op == Op::attention ? 1 : 0;
+  Bytes sum = 0;
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    if (i != old) sum += view_bytes(call.in[i]);
+  }
+  return sum;
+}
+
 // The rows of a batch stand sequence by sequence.
 std::uint32_t rows_per_sequence(const Batch& batch) {
   if (!batch || batch->empty()) return 1;
@@ -62,23 +72,51 @@ std::uint32_t rows_per_sequence(const Batch& batch) {
   return static_cast<std::uint32_t>(batch->size()) / sequences;
 }
 
+// What a table may price apart; empty for the rest.
+std::string_view own_kind(const KernelCall& call) {
+  if (call.op == Op::accumulate || call.op == Op::attention) return to_string(call.op);
+  const bool untiled = call.op == Op::matmul && call.variant == variant::kInt8 && call.in[0].layout == Layout::rows;
+  return untiled ? "rows" : "";
+}
+
 }  // namespace
 
-const hw::KernelPrice& WorkBuilder::price(VariantId variant, Format format) {
+const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
+  const Format format = priced_format(call);
+  const Layout layout = call.in.empty() ? Layout::rows : call.in[0].layout;
   for (const Known& known : known_) {
-    if (known.variant == variant && known.format == format) return known.price;
+    if (known.variant == call.variant && known.format == format && known.op == call.op && known.layout == layout) return known.price;
   }
   // Operators without variants (attention) follow the float contract.
-  const std::string_view name = variant::name(variant == VariantId::none ? variant::kFloat : variant);
-  known_.push_back({variant, format, model_.kernel(name, to_string(format))});
-  if (!known_.back().price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
+  const std::string_view name = variant::name(call.variant == VariantId::none ? variant::kFloat : call.variant);
+  hw::KernelPrice price;
+  if (const std::string_view kind = own_kind(call); !kind.empty()) {
+    price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
+  }
+  if (!price.from_table) price = model_.kernel(name, to_string(format));
+  known_.push_back({call.variant, format, call.op, layout, price});
+  if (!price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
   return known_.back().price;
+}
+
+const hw::KernelPrice& WorkBuilder::operator_price(Op op) {
+  for (const auto& [known, price] : operators_) {
+    if (known == op) return price;
+  }
+  operators_.emplace_back(op, model_.kernel("op", to_string(op)));
+  return operators_.back().second;
 }
 
 hw::Work WorkBuilder::build(const KernelCall& call) {
   const WorkCounts counts = count_(call);
   hw::Work work;
-  if (counts.macs > 0) work.kernel = price(call.variant, priced_format(call)).id;
+  if (counts.macs > 0) {
+    work.kernel = price(call).id;
+  } else if (counts.elementwise > 0) {
+    const hw::KernelPrice& own = operator_price(call.op);
+    work.kernel = own.id;
+    work.has_own_rate = own.from_table;
+  }
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
   if (call.op == Op::matmul) {
     const View& weights = call.in[0];
@@ -99,6 +137,10 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   }
   if (call.op == Op::attention) work.sequence_rows = rows_per_sequence(call.batch);
   work.read_bytes = dram_bytes(counts.read);
+  // Weights, keys and values; the rest of what a product or attention reads is as young as the call before.
+  if (call.op == Op::matmul || call.op == Op::accumulate || call.op == Op::attention) {
+    work.reused_bytes = work.read_bytes - std::min(work.read_bytes, young_bytes(call));
+  }
   work.written_bytes = dram_bytes(counts.written);
   // A slice reads less than its operands hold: never more than what is read beside the weights.
   work.recent_read_bytes = std::min(recent_operand_bytes(call), work.read_bytes - std::min(work.read_bytes, work.weight_bytes));

@@ -12,7 +12,9 @@ namespace vitro::sim {
 
 using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 
-// One per unit: looks the kernel's rate up once per (variant, weight format) and remembers what had none.
+// One per unit: looks the kernel's rate up once per (variant, weight format) and remembers what had none. A table may price an
+// operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "float.q4_0.accumulate",
+// "float.f32.attention"; and "op.rope" and its like in elementwise operations per cycle.
 class WorkBuilder {
  public:
   WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count)
@@ -25,14 +27,18 @@ class WorkBuilder {
   struct Known {
     VariantId variant{};
     Format format{};
+    Op op{};
+    Layout layout{};
     hw::KernelPrice price;
   };
-  const hw::KernelPrice& price(VariantId variant, Format format);
+  const hw::KernelPrice& price(const KernelCall& call);
+  const hw::KernelPrice& operator_price(Op op);
 
   hw::ComputeModel& model_;
   std::string core_class_;
   const CountFunction& count_;
   std::vector<Known> known_;
+  std::vector<std::pair<Op, hw::KernelPrice>> operators_;
   std::set<std::string> unpriced_;
 };
 

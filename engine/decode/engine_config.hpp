@@ -17,7 +17,8 @@ struct Sampling {
 
 enum class FunctionKind : std::uint8_t { compute, replay, draw };
 
-// `engine.clusters:` of the neuron-cluster policy; engine/ffn says what each means.
+// `engine.clusters:` of the policies that work neuron by neuron; engine/ffn says what each means, and
+// engine/ffn/cluster_policy.hpp what each of them starts from.
 struct ClusterConfig {
   std::string pipeline = "cluster", eviction = "lru";
   std::uint32_t neurons = 64;  // most of one cluster
@@ -28,6 +29,12 @@ struct ClusterConfig {
   std::optional<float> threshold;  // |act(gate)| above which a neuron is active; none: the model's own by layer, else 0
   bool predictors = true;          // those of the model, if it has any; else every gate is computed
   bool measure = false;            // computes every gate beside the predictor, to know its recall and precision
+  bool keep_silent = true;         // blocks that a predictor named stay, whether a neuron of theirs fired or not
+  bool bundle = true;              // Gate, Up and Down of a neuron side by side in flash; else matrix by matrix
+  bool two_phases = true;          // Up and Down only after Gate, where the layout has first parts; else whole blocks
+  bool cache = true;               // false: no neuron stays in DRAM, each that fires is read
+  std::uint32_t window = 0;        // of the eviction "window", in tokens; 0: as long as the budget allows
+  bool report_bound = false;       // metrics.belady_hit_rate
 };
 
 // `engine.hybrid:` of the neuron-cluster policy: an accelerator beside the cores (PowerInfer-2, section 4.1).
@@ -53,8 +60,8 @@ struct EngineConfig {
   std::string kernels = "auto";  // kernel set of the host CPU
   VariantId matmul;              // numeric contract of matrix products
   bool repack = true;            // tiled layouts where the variant can use them
-  bool bundles = false;          // the FFN neuron by neuron (engine/model/bundle_layout.hpp)
-  BundleForm bundle_form = BundleForm::automatic;
+  // The FFN neuron by neuron, and how it lies in flash; none: whole matrices.
+  std::optional<BundleForm> bundles;
   Format kv_format = Format::f32;
   std::uint32_t kv_block_tokens = 16;
   std::uint32_t prefill_chunk = 128;

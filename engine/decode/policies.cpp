@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "engine/decode/mmap_residency.hpp"
-#include "engine/ffn/cluster_residency.hpp"
+#include "engine/decode/offload_unit.hpp"
+#include "engine/decode/stream_residency.hpp"
+#include "engine/ffn/cluster_policy.hpp"
 
 namespace vitro {
 namespace {
@@ -33,13 +35,33 @@ std::vector<ComputeUnit*> select_units(const Machine& machine, const EngineConfi
     }
     if (std::find(units.begin(), units.end(), *found) != units.end())
       throw ConfigError(fmt::format("engine.units: \"{}\" is named twice", name));
-    if ((*found)->caps().static_graphs) {
+    if ((*found)->caps().static_graphs && engine.policy != "qnn" && engine.policy != "dense") {
       throw ConfigError(
           fmt::format("engine.units: {} runs loaded graphs only, and the {} policy makes none (expected cores)", name, engine.policy));
     }
     units.push_back(*found);
   }
   return units;
+}
+
+// The dense policy's units. An accelerator among them takes the products of the one core beside it, which `offload` then stands for.
+std::vector<ComputeUnit*> dense_units(Machine& machine, std::vector<ComputeUnit*> units, std::unique_ptr<ComputeUnit>& offload) {
+  const auto first = std::stable_partition(units.begin(), units.end(), [](const ComputeUnit* unit) { return !unit->caps().static_graphs; });
+  const std::vector<ComputeUnit*> accelerators(first, units.end());
+  units.erase(first, units.end());
+  if (accelerators.empty()) return units;
+  const std::string& name = accelerators.front()->caps().name;
+  if (accelerators.size() > 1) {
+    throw ConfigError(fmt::format("engine.units: {} and {} (expected one accelerator)", name, accelerators[1]->caps().name));
+  }
+  if (units.empty() && machine.units.front()->caps().name.starts_with("cpu")) units.push_back(machine.units.front());
+  if (units.empty()) throw ConfigError(fmt::format("engine.units: {} alone (expected a core beside it, such as cpu0)", name));
+  if (units.size() > 1) {
+    throw ConfigError(fmt::format("engine.units: {} cores beside {} (expected one: the policy splits operators, not rows, between them)",
+                                  units.size(), name));
+  }
+  offload = std::make_unique<OffloadUnit>(machine, *units.front(), *accelerators.front());
+  return {offload.get()};
 }
 
 // What the engine keeps beside weights and activations: names, extents and page records. Charged so that the budget is
@@ -61,74 +83,18 @@ ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::st
   throw ConfigError(fmt::format("{}: there is no \"{}\" on this machine", key, name));
 }
 
-void make_clusters(Policy& policy, Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& config,
-                   const WeightStore& weights, const PolicyLimits& limits) {
-  const ClusterConfig& clusters = engine.clusters;
-  ClusterFfnOptions options;
-  options.pipeline.units = select_units(machine, engine);
-  options.pipeline.kind = clusters.pipeline == "none"     ? PipelineKind::none
-                          : clusters.pipeline == "matrix" ? PipelineKind::matrix
-                                                          : PipelineKind::cluster;
-  const ComputeUnit* io_core =
-      clusters.io_core.empty() ? options.pipeline.units.back() : unit_named(machine, clusters.io_core, "engine.clusters.io_core");
-  options.pipeline.io_core = io_core->caps().id;
-  options.pipeline.io_depth = clusters.io_depth;
-  options.cluster_neurons = clusters.neurons;
-  options.dense_rows = clusters.dense_rows;
-  options.max_rows = limits.max_rows * std::max(config.experts_used, 1u);
-  options.matmul = engine.matmul;
-  options.activation = config.activation;
-  if (!config.firing_thresholds.empty()) options.thresholds = config.firing_thresholds;
-  if (clusters.threshold) options.thresholds = {*clusters.threshold};
-  options.measure = clusters.measure;
-
-  NeuronStoreOptions store;
-  store.eviction = clusters.eviction;
-  store.ffn_in_dram = memory.ffn_in_dram;
-  store.staging = clusters.staging;
-  store.keep_free = kv_bytes(config, engine, limits.max_tokens);
-  const bool predicts = clusters.predictors && config.predictor_rank > 0;
-  auto residency = std::make_unique<ClusterResidency>(machine, weights, std::move(store), io_core->caps().id, predicts);
-  std::unique_ptr<Predictor> predictor;
-  if (predicts) {
-    PredictorOptions predictor_options{options.pipeline.units, options.max_rows, engine.matmul, config.predictor_thresholds, {}, true};
-    predictor_options.relu = config.predictor_relu;
-    const bool rectified = config.activation == Activation::relu || config.activation == Activation::relu_squared;
-    if (!config.predictor_relu && !rectified) predictor_options.activation = config.activation;
-    predictor = std::make_unique<Predictor>(machine, weights, *residency, std::move(predictor_options));
-  }
-  std::unique_ptr<HotRegion> hot;
-  if (const HybridConfig& hybrid = engine.hybrid; !hybrid.unit.empty()) {
-    ComputeUnit* unit = unit_named(machine, hybrid.unit, "engine.hybrid.unit");
-    // Two requests under way, so that the next one is there when one ends.
-    if (hybrid.prefill) options.pipeline.dense_units = {unit, unit};
-    HotRegionOptions hot_options;
-    hot_options.unit = unit;
-    for (const HybridConfig::Split& split : hybrid.splits) hot_options.splits.push_back({split.batch, split.hot});
-    hot_options.cluster_neurons = hybrid.cluster;
-    hot_options.in_dram = hybrid.in_dram;
-    hot_options.max_rows = std::min(options.max_rows, options.dense_rows * std::max(config.experts_used, 1u));
-    hot_options.io_core = options.pipeline.io_core;
-    hot_options.io_depth = clusters.io_depth;
-    hot_options.matmul = engine.matmul;
-    hot_options.activation = config.activation;
-    hot = std::make_unique<HotRegion>(machine, *policy.graphs, residency->store(), std::move(hot_options));
-  }
-  options.dense_neurons = engine.hybrid.unit.empty() ? options.cluster_neurons : engine.hybrid.cluster;
-  auto ffn =
-      std::make_unique<ClusterFfn>(machine, *policy.graphs, residency->store(), std::move(predictor), std::move(hot), std::move(options));
-  residency->counts(*ffn);
-  policy.residency = std::move(residency);
-  policy.ffn = std::move(ffn);
-}
-
 }  // namespace
 
 const std::vector<PolicyInfo>& policies() {
-  static const std::vector<PolicyInfo> kPolicies{
-      {"dense", "all weights in DRAM, every matrix computed whole, split over the chosen units"},
-      {"mmap", "weights paged in on demand (4 KiB, LRU, read-ahead); a fault blocks the core that computes, as in llama.cpp"},
-      {"neuron_cluster", "FFNs neuron by neuron: what fires is computed, cached and read in clusters that overlap (PowerInfer-2)"}};
+  static const std::vector<PolicyInfo> kPolicies = [] {
+    std::vector<PolicyInfo> all{
+        {"dense", "all weights in DRAM, every matrix computed whole, split over the chosen units"},
+        {"mmap", "weights paged in on demand (4 KiB, LRU, read-ahead); a fault blocks the core that computes, as in llama.cpp"},
+        {"qnn", "dense matrices on the NPU as graphs; FFNs that do not fit are read matrix by matrix before they are computed"},
+        {"gpu_dense", "dense matrices on the GPU, all weights in DRAM, as MLC-LLM"}};
+    for (const ClusterFamily& family : cluster_families()) all.push_back({family.policy, family.description});
+    return all;
+  }();
   return kPolicies;
 }
 
@@ -140,22 +106,34 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   if (!runtime.ok()) throw ConfigError("memory.budget: " + runtime.status().message);
   policy.runtime = std::move(runtime).value();
 
-  if ((engine.policy == "dense" || engine.policy == "mmap") && weights.find(Role::ffn_bundle, 0) != nullptr) {
-    throw ConfigError(
-        fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
-                    "or tiled)",
-                    engine.policy));
+  if (find_cluster_family(engine.policy) == nullptr && weights.find(Role::ffn_bundle, 0) != nullptr) {
+    throw ConfigError(fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
+                                  "or tiled)", engine.policy));
   }
-  if (engine.policy == "dense") {
+  if (engine.policy == "dense" || engine.policy == "gpu_dense") {
     if (memory.ffn_in_dram.value_or(1) < 1) {
-      throw ConfigError("memory.ffn_in_dram: the dense policy keeps all weights in DRAM (expected 100%, or engine.policy: mmap)");
+      throw ConfigError(fmt::format("memory.ffn_in_dram: the {} policy keeps all weights in DRAM (expected 100%, or engine.policy: mmap)",
+                                    engine.policy));
     }
     policy.residency = std::make_unique<DenseResidency>(machine, weights);
   } else if (engine.policy == "mmap") {
     policy.residency = std::make_unique<MmapResidency>(
         machine, weights, MmapOptions{engine.read_ahead, memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens)});
-  } else if (engine.policy == "neuron_cluster") {
-    make_clusters(policy, machine, engine, memory, config, weights, limits);
+  } else if (engine.policy == "qnn") {
+    if (engine.units.size() != 1) throw ConfigError("engine.units: the qnn policy computes on one unit (expected one name)");
+    policy.residency = std::make_unique<StreamResidency>(
+        machine, weights,
+        StreamOptions{memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens), machine.units.front()->caps().id});
+  } else if (find_cluster_family(engine.policy) != nullptr) {
+    ClusterSetup setup{select_units(machine, engine)};
+    const std::string &io_core = engine.clusters.io_core, &accelerator = engine.hybrid.unit;
+    setup.io_core = io_core.empty() ? setup.units.back() : unit_named(machine, io_core, "engine.clusters.io_core");
+    if (!accelerator.empty()) setup.accelerator = unit_named(machine, accelerator, "engine.hybrid.unit");
+    setup.max_rows = limits.max_rows;
+    setup.keep_free = kv_bytes(config, engine, limits.max_tokens);
+    ClusterParts parts = make_cluster_policy(machine, *policy.graphs, engine, memory, config, weights, std::move(setup));
+    policy.residency = std::move(parts.residency);
+    policy.ffn = std::move(parts.ffn);
   } else {
     std::vector<std::string_view> names;
     for (const PolicyInfo& info : policies()) names.push_back(info.name);
@@ -164,6 +142,7 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
 
   TransformerOptions options;
   options.units = select_units(machine, engine);
+  if (engine.policy == "dense") options.units = dense_units(machine, std::move(options.units), policy.offload);
   if (const HybridConfig& hybrid = engine.hybrid; !hybrid.unit.empty()) {
     options.accelerator.unit = unit_named(machine, hybrid.unit, "engine.hybrid.unit");
     options.units.push_back(options.accelerator.unit);

@@ -21,6 +21,7 @@ struct PolicyLimits {
 // A residency and the transformer that runs over it. Lives on one machine and dies before it.
 struct Policy {
   std::unique_ptr<GraphCache> graphs;
+  std::unique_ptr<ComputeUnit> offload;  // null: no accelerator takes part
   std::unique_ptr<Residency> residency;
   std::unique_ptr<FfnBlock> ffn;  // null: the transformer's phases carry out FFNs as well
   std::unique_ptr<Transformer> transformer;

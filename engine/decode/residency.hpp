@@ -65,6 +65,11 @@ class Residency {
     }
   };
   virtual Stats stats() const = 0;
+
+  // The prompt is through. What follows is what hit_rate_bound() speaks of: the most of its accesses that any choice of what
+  // stays could have served from DRAM; none when the policy has no such choice or was not asked to keep account.
+  virtual void decode_begins() {}
+  virtual std::optional<double> hit_rate_bound() const { return std::nullopt; }
 };
 
 // All weights in DRAM, read once in large sequential requests; but for neuron bundles and their scales, which an FfnBlock keeps.
@@ -82,9 +87,10 @@ class DenseResidency : public Residency {
   void done(std::size_t, std::size_t) override {}
   Stats stats() const override { return {}; }
 
- private:
-  bool is_kept(const Weight& weight) const;
+ protected:
+  virtual bool is_kept(const Weight& weight) const;
 
+ private:
   Machine& machine_;
   const WeightStore& weights_;
   bool predictors_;

@@ -158,6 +158,19 @@ void Transformer::prepare_ffn(std::int16_t layer, const StepContext& context) {
   ffn_->prepare(layer, static_cast<std::uint32_t>(context.rows->size()));
 }
 
+namespace {
+
+// What a phase costs its planner: it builds each call anew for every step.
+std::uint32_t calls_in(const UnitQueues& queues) {
+  std::size_t calls = 0;
+  for (const std::vector<WorkItem>& queue : queues) {
+    for (const WorkItem& item : queue) calls += item.calls.size();
+  }
+  return static_cast<std::uint32_t>(calls);
+}
+
+}  // namespace
+
 Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
   co_await extend(&input);
@@ -199,7 +212,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
         options_.accelerator.shares(options_.units.size(), phase.block, static_cast<std::uint32_t>(context->rows->size()));
     UnitQueues queues = builder_.build(phase, *context, shares);
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
-    machine_.clock.charge(PolicyWork::plan_step, 1);
+    machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), options_.units);
     take_routing(outcomes, *context);
     for (const Outcome& outcome : outcomes) {

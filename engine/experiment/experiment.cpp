@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "engine/ffn/cluster_policy.hpp"
 #include "engine/ffn/eviction.hpp"
 #include "engine/kernels/variants.hpp"
 
@@ -17,9 +18,9 @@ VariantId read_variant(Reader& reader) {
   return variant::by_name(activations);
 }
 
-ClusterConfig read_clusters(Reader reader) {
-  ClusterConfig clusters;
-  clusters.pipeline = reader.choice("pipeline", {"none", "matrix", "cluster"}, clusters.pipeline);
+ClusterConfig read_clusters(Reader reader, const ClusterFamily& family) {
+  ClusterConfig clusters = family.defaults;
+  clusters.pipeline = reader.choice("pipeline", family.pipelines, clusters.pipeline);
   const std::vector<std::string_view> evictions = eviction_names();
   clusters.eviction = reader.choice("eviction", std::vector<std::string>(evictions.begin(), evictions.end()), clusters.eviction);
   clusters.neurons = static_cast<std::uint32_t>(reader.integer("neurons", 1, 1 << 20, clusters.neurons));
@@ -30,6 +31,16 @@ ClusterConfig read_clusters(Reader reader) {
   if (reader.has("threshold")) clusters.threshold = static_cast<float>(reader.number("threshold", 0, 1e6));
   clusters.predictors = reader.boolean("predictors", true);
   clusters.measure = reader.boolean("measure", false);
+  clusters.bundle = reader.boolean("bundle", clusters.bundle);
+  clusters.two_phases = reader.boolean("two_phases", clusters.two_phases);
+  if (clusters.two_phases && !family.two_phases) reader.fail("two_phases", fmt::format("is nothing that {} has", family.policy));
+  clusters.cache = reader.boolean("cache", clusters.cache);
+  clusters.keep_silent = reader.choice("keep", {"named", "fired"}, "named") == "named";
+  clusters.window = static_cast<std::uint32_t>(reader.integer("window", 0, 1 << 20, clusters.window));
+  if (clusters.window > 0 && clusters.eviction != "window") {
+    reader.fail("window", fmt::format("does not go with {}: {}", reader.name_of("eviction"), clusters.eviction));
+  }
+  clusters.report_bound = reader.boolean("report_bound", false);
   reader.finish();
   return clusters;
 }
@@ -62,18 +73,44 @@ HybridConfig read_hybrid(Reader reader) {
   return hybrid;
 }
 
+// What `layout` means for the policy: none for whole matrices.
+std::optional<BundleForm> read_bundles(Reader& reader, const EngineConfig& engine, const ClusterFamily* family) {
+  // Matrices that lie apart are what engine.clusters.bundle: false makes of bundles, and no layout of their own here.
+  std::vector<std::string> layouts{"rows"};
+  for (const BundleForm form : kBundleForms) {
+    if (!lies_apart(form)) layouts.emplace_back(to_string(form));
+  }
+  const std::string layout = reader.choice("layout", layouts, "auto");
+  if (layout == "auto" && family == nullptr) return std::nullopt;
+  const std::optional<BundleForm> form = form_by_name(layout);
+  const bool one_read = form == BundleForm::automatic || form == BundleForm::one_read;
+  if (form.has_value() != (family != nullptr) || (form && !one_read && !family->two_phases)) {
+    reader.fail("layout", fmt::format("{} does not go with engine.policy: {}", layout, engine.policy));
+  }
+  if (!form) return form;
+  if (engine.clusters.bundle) return family->two_phases ? form : BundleForm::one_read;
+  if (one_read) return BundleForm::apart;
+  if (form == BundleForm::two_phases) return BundleForm::apart_two_phases;
+  reader.fail("layout", fmt::format("{} does not go with engine.clusters.bundle: false (expected auto, bundles or bundles_two_phase)",
+                                    layout));
+}
+
 EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   EngineConfig engine;
   engine.policy = reader.text("policy", "dense");
   if (reader.has("units")) {
     if (reader.has("threads")) reader.fail("threads", "is given beside engine.units (expected one of the two)");
-    for (const Node& unit : reader.list("units")) {
+    const Node& units = *reader.raw("units");
+    for (const Node& unit : units.is_scalar() ? std::vector<Node>{units} : reader.list("units")) {
       if (!unit.is_scalar())
         fail_at(unit.origin(), reader.name_of("units"), "holds something that is no unit name (expected names such as cpu0)");
       engine.units.push_back(unit.text());
     }
     if (engine.units.empty()) reader.fail("units", "is empty (expected names such as cpu0)");
   }
+  // Policies of one accelerator: its usual name.
+  if (engine.units.empty() && engine.policy == "qnn") engine.units = {"npu"};
+  if (engine.units.empty() && engine.policy == "gpu_dense") engine.units = {"gpu"};
   engine.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
   engine.kernels = reader.text("kernels", "auto");
   engine.matmul = read_variant(reader);
@@ -85,18 +122,19 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   if (engine.read_ahead < kPageSize || engine.read_ahead % kPageSize != 0) {
     reader.fail("read_ahead", fmt::format("{} bytes (expected a multiple of {} bytes, such as 128 KiB)", engine.read_ahead, kPageSize));
   }
-  std::vector<std::string> layouts{"rows"};
-  for (const BundleForm form : kBundleForms) layouts.emplace_back(to_string(form));
-  const std::string layout = reader.choice("layout", layouts, "auto");
-  engine.bundles = layout != "rows" && (layout != "auto" || engine.policy == "neuron_cluster");
-  for (const BundleForm form : kBundleForms) {
-    if (layout == to_string(form)) engine.bundle_form = form;
+  const ClusterFamily* family = find_cluster_family(engine.policy);
+  if (family != nullptr) engine.clusters = family->defaults;
+  if (std::optional<Reader> clusters = reader.optional_child("clusters")) {
+    engine.clusters = read_clusters(std::move(*clusters), family != nullptr ? *family : cluster_families().front());
   }
-  if (engine.bundles != (engine.policy == "neuron_cluster")) {
-    reader.fail("layout", fmt::format("does not go with engine.policy: {}", engine.policy));
+  engine.bundles = read_bundles(reader, engine, family);
+  if (std::optional<Reader> hybrid = reader.optional_child("hybrid")) {
+    engine.hybrid = read_hybrid(std::move(*hybrid));
+    // The hot region reads whole clusters, and takes what others have to give up.
+    if (family == nullptr || !family->hybrid || !engine.clusters.bundle || engine.clusters.eviction == "none") {
+      reader.fail("hybrid", "goes with engine.policy: neuron_cluster, bundles, and an eviction");
+    }
   }
-  if (std::optional<Reader> clusters = reader.optional_child("clusters")) engine.clusters = read_clusters(std::move(*clusters));
-  if (std::optional<Reader> hybrid = reader.optional_child("hybrid")) engine.hybrid = read_hybrid(std::move(*hybrid));
   const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
   engine.record = reader.text("record", "");
@@ -168,6 +206,9 @@ Experiment read_experiment(const Node& root) {
   if (const Node* device = reader.raw("device")) experiment.device = *device;
   if (experiment.machine == "sim" && experiment.device.is_null()) reader.fail("device", "is missing: a simulation needs a device file");
   experiment.model = read_model(reader.child("model"));
+  if (experiment.model.shape && experiment.model.shape->find("profile") != nullptr) {  // the model's own; engine.profile replaces it
+    experiment.profile = read_profile(Reader(*experiment.model.shape->find("profile"), "model.profile"));
+  }
   if (std::optional<Reader> engine = reader.optional_child("engine")) {
     experiment.engine = read_engine(std::move(*engine), experiment.profile);
   } else {

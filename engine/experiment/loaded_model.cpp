@@ -12,15 +12,11 @@ namespace {
 
 constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 
-std::optional<BundleOptions> bundles_of(const EngineConfig& engine) {
-  return engine.bundles ? std::optional(BundleOptions{engine.bundle_form}) : std::nullopt;
-}
-
 PackOptions pack_options(const EngineConfig& engine) {
   PackOptions options;
   // Tiles serve the int8 contract alone; the float one reads rows.
   if (!engine.repack || engine.matmul != variant::kInt8) options.tiled.clear();
-  options.bundles = bundles_of(engine);
+  options.bundles = engine.bundles;
   return options;
 }
 
@@ -36,11 +32,14 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
       refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
     }
   }
-  if (engine.bundles && !found) refuse("no neuron bundles", fmt::format("layout {}", to_string(engine.bundle_form)));
-  if (engine.bundles && engine.bundle_form != BundleForm::automatic && found != engine.bundle_form) {
-    refuse(fmt::format("an FFN in layout {}", to_string(*found)),
-           fmt::format("layout {}, as engine.layout says", to_string(engine.bundle_form)));
+  if (!engine.bundles || found == engine.bundles) return;
+  const std::string expected = fmt::format("layout {}", to_string(*engine.bundles));
+  if (!found) refuse("no neuron bundles", expected);
+  if (lies_apart(*found) == engine.clusters.bundle) {
+    refuse(lies_apart(*found) ? "neurons whose matrices lie apart" : "neurons whose matrices lie side by side",
+           fmt::format("engine.clusters.bundle: {}", !lies_apart(*found)));
   }
+  if (engine.bundles != BundleForm::automatic) refuse(fmt::format("an FFN in layout {}", to_string(*found)), expected);
 }
 
 }  // namespace
@@ -61,11 +60,11 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     for (const Format candidate : {Format::f16, Format::q8_0, Format::q4_0}) {
       if (format == to_string(candidate)) model.phantom_format = candidate;
     }
-    reader.ignore("description");
+    for (const char* key : {"description", "profile", "provenance"}) reader.ignore(key);
     Reader shape = reader.child("shape");
     model.config = config_from_node(shape);
     model.name = model.config.name;
-    model.phantom_bundles = bundles_of(engine);
+    model.phantom_bundles = engine.bundles;
     reader.finish();
     return model;
   }

@@ -19,7 +19,7 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;  // null: a shape-only model
   std::optional<PackedModel> packed;     // none: a shape-only model
   Format phantom_format = Format::q4_0;  // of a shape-only model's matrices
-  std::optional<BundleOptions> phantom_bundles;
+  std::optional<BundleForm> phantom_bundles;
 
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.
   WeightStore open(Storage& storage) const;

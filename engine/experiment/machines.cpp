@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "engine/host/hexagon_qemu.hpp"
 #include "engine/host/host_machine.hpp"
 
 namespace vitro {
@@ -9,8 +12,9 @@ namespace vitro {
 std::unique_ptr<MachineHost> make_host(const MachineRequest& request, Function& function, TraceSink& trace) {
   if (request.kind != "host") throw ConfigError("machine: this build has no simulator (expected machine: host)");
   HostOptions options;
-  options.units = request.units.empty() ? request.threads : 0;
   options.unit_names = request.units;
+  if (std::erase(options.unit_names, "hexagon") > 0) options.hexagon.transport = [] { return make_qemu_hexagon(); };
+  options.units = options.unit_names.empty() ? request.threads : 0;
   const auto installed = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Bytes>(::sysconf(_SC_PAGE_SIZE));
   options.memory_limits = {request.dram_budget.value_or(installed), 0, 0, 0};
   options.phantom = request.phantom;

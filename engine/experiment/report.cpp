@@ -45,6 +45,21 @@ Json latency_summary(std::vector<Picoseconds> times, double scale) {
           {"p99", percentile(0.99)}};
 }
 
+Json describe(const MachineStates& states) {
+  const auto by_cpu = [](const std::map<int, std::uint64_t>& values) {
+    Json out = Json::object();
+    for (const auto& [cpu, value] : values) out["cpu" + std::to_string(cpu)] = value;
+    return out;
+  };
+  Json samples = Json::array();
+  for (const MachineState& state : states.samples) {
+    samples.push_back(
+        {{"at_s", to_seconds(state.at)}, {"clock_khz", by_cpu(state.clock)}, {"cap_khz", by_cpu(state.cap)}, {"celsius", state.celsius}});
+  }
+  const std::string throttled = states.throttled();
+  return {{"top_khz", by_cpu(states.top)}, {"throttled", throttled.empty() ? Json(nullptr) : Json(throttled)}, {"samples", samples}};
+}
+
 Json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record, const MachineReport& machine,
                  const StorageCaps& storage) {
   const GenerationResult& g = record.generation;
@@ -63,6 +78,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
   metrics["predictor_recall"] = optional_number(record.stats.recall());
   metrics["predictor_precision"] = optional_number(record.stats.precision());
+  if (experiment.engine.clusters.report_bound) metrics["belady_hit_rate"] = optional_number(record.hit_rate_bound);
   metrics["dram_bandwidth_gb_per_s"] = optional_number(machine.dram_bandwidth_gb_per_s);
   metrics["energy_j_per_token"] = machine.energy_j && decoded > 0 ? Json(*machine.energy_j / decoded) : Json(nullptr);
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);

@@ -1,10 +1,12 @@
 // Turns what was measured into the fields of `vitro.result/1` (docs/results.md).
 #pragma once
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "engine/decode/generator.hpp"
 #include "engine/decode/residency.hpp"
 #include "engine/experiment/loaded_model.hpp"
+#include "engine/host/machine_state.hpp"
 #include "engine/machine/machine.hpp"
 
 namespace vitro {
@@ -15,6 +17,7 @@ struct RunRecord {
   Bytes load_bytes = 0, prefill_bytes = 0;
   StorageTotals totals;
   Residency::Stats prefill_stats, stats;
+  std::optional<double> hit_rate_bound;
   GenerationResult generation;
   Budget budget;
   std::uint64_t seam_calls = 0;
@@ -22,6 +25,9 @@ struct RunRecord {
 
 // {"mean", "p50", "p90", "p99"} by nearest rank, in seconds times `scale`; nulls when there is nothing to sum up.
 nlohmann::ordered_json latency_summary(std::vector<Picoseconds> times, double scale);
+
+// {"top_khz", "throttled", "samples": [{"at_s", "clock_khz", "cap_khz", "celsius"}]}; CPUs and zones by name, none where they are hidden.
+nlohmann::ordered_json describe(const MachineStates& states);
 
 // A metric that does not apply is null, never 0.
 nlohmann::ordered_json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record,

@@ -11,6 +11,7 @@
 #include "engine/decode/policies.hpp"
 #include "engine/experiment/loaded_model.hpp"
 #include "engine/experiment/report.hpp"
+#include "engine/host/machine_state.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "traces/draw.hpp"
 #include "traces/input_sampler.hpp"
@@ -115,6 +116,7 @@ Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, Ru
   request.on_first_token = [&machine, policy, record] {
     record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
     record->prefill_stats = policy->residency->stats();
+    policy->residency->decode_begins();
     trace_memory(machine);
   };
   request.on_step = [&machine, progress = std::move(request.on_step)](std::uint64_t done, std::uint64_t total) {
@@ -125,6 +127,7 @@ Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, Ru
   record->generation = co_await generate(&machine, policy->transformer.get(), std::move(request));
   record->totals = machine.storage.totals();
   record->stats = policy->residency->stats();
+  record->hit_rate_bound = policy->residency->hit_rate_bound();
 }
 
 Task<void> score_into(Policy* policy, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
@@ -157,6 +160,8 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
 
   RunRecord record;
   record.prompt_tokens = prompt;
+  std::optional<StateSampler> sampler;
+  if (experiment.machine == "host") sampler.emplace();
   {
     Policy policy = run.make_policy(limits);
     run.host->run(generate_into(&run, &policy, std::move(request), &record));
@@ -167,6 +172,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   const Picoseconds begin = generation.step_times.empty() ? generation.begin : generation.first_token;
   const MachineReport machine = run.host->report(begin, generation.end);
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
+  if (sampler) result["machine_state"] = describe(sampler->stop());
 
   save_recording(run);
   if (!options.out_dir.empty()) {

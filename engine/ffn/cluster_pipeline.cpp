@@ -21,7 +21,8 @@ ClusterPipeline::Layer& ClusterPipeline::begin(std::vector<Cluster>* clusters, b
   std::size_t loads = 0;
   for (const Cluster& cluster : *clusters) loads += cluster.loads.size();
   if (layers_.size() == 1 || layers_.front()->next_load == layers_.front()->clusters->size()) start_loads(layer);
-  const std::size_t lanes = std::min<std::size_t>(options_.io_depth, 2 * loads);
+  const std::size_t parts = std::max(2u, store_.layout().stripes);  // reads that a block may take
+  const std::size_t lanes = std::min<std::size_t>(options_.io_depth, parts * loads);
   for (std::size_t lane = 0; lane < lanes; ++lane) layer.scope.spawn(guarded(read(&layer), &layer.scope));
   return layer;
 }
@@ -202,24 +203,26 @@ void ClusterPipeline::start_loads(Layer& layer) {
   }
 }
 
-// One read per run of blocks that lie side by side in flash and in the arena, when they are read whole.
+// One read per run of pieces that lie side by side in flash and in the arena, when they are read whole.
 void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, Bytes offset, Bytes length) {
-  const Bytes block = store_.layout().block, most = std::max(machine_.storage.caps().max_transfer, block);
-  const BlockLoad* last = nullptr;
-  for (const BlockLoad& load : cluster.loads) {
-    if (load.slot == NeuronCache::kNone) continue;
-    const bool joins = last != nullptr && length == block && load.block == last->block + 1 && load.slot == last->slot + 1 &&
-                       layer.reads.back().from.length + block <= most;
-    last = &load;
-    if (joins) {
-      layer.reads.back().from.length += block;
-      continue;
+  const Bytes piece = store_.layout().piece(), most = std::max(machine_.storage.caps().max_transfer, piece);
+  for (Bytes stripe = offset / piece; stripe * piece < offset + length; ++stripe) {
+    const Bytes begin = std::max(offset, stripe * piece), bytes = std::min(offset + length, (stripe + 1) * piece) - begin;
+    const BlockLoad* last = nullptr;
+    for (const BlockLoad& load : cluster.loads) {
+      if (load.slot == NeuronCache::kNone) continue;
+      const bool joins = last != nullptr && bytes == piece && load.block == last->block + 1 && load.slot == last->slot + 1 &&
+                         layer.reads.back().from.length + piece <= most;
+      last = &load;
+      if (joins) {
+        layer.reads.back().from.length += piece;
+        continue;
+      }
+      const NeuronStore::Piece at = store_.piece_of(load.block, load.slot, static_cast<std::uint32_t>(stripe));
+      const Bytes skipped = begin - stripe * piece;
+      layer.reads.push_back({&cluster, {at.from.file, at.from.offset + skipped, bytes}, at.into + skipped});
+      ++cluster.reads_left;
     }
-    Extent from = store_.extent_of(load.block);
-    from.offset += offset;
-    from.length = length;
-    layer.reads.push_back({&cluster, from, store_.offset_of(load.slot) + offset});
-    ++cluster.reads_left;
   }
 }
 
@@ -251,21 +254,26 @@ std::vector<bool> ClusterPipeline::active_blocks(const Cluster& cluster) const {
 void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
   NeuronCache& cache = store_.cache();
   const std::vector<bool> active = active_blocks(cluster);
+  // Of a block that is read in two phases a silent neuron leaves its Gate row alone: it can not stay.
+  const bool keeps_silent = options_.keep_silent && store_.layout().first_part == 0;
   std::uint32_t hits = 0, misses = 0;
   auto load = cluster.loads.begin();
   for (std::size_t b = 0; b < cluster.blocks.size(); ++b) {
     const std::uint32_t block = cluster.blocks[b];
     const bool loaded = load != cluster.loads.end() && load->block == block;
+    const bool used = active[b] || keeps_silent;
     if (!loaded) {
-      if (!active[b]) continue;
+      if (!used) continue;
       ++hits;
+      if (options_.accesses != nullptr && !layer.every_neuron) options_.accesses->push_back(block);
       if (!layer.every_neuron) cache.touch(block);
       continue;
     }
-    if (!active[b]) {
+    if (!used) {
       cache.give_back(std::exchange(load->slot, NeuronCache::kNone));
     } else {
       ++misses;
+      if (options_.accesses != nullptr && !layer.every_neuron) options_.accesses->push_back(block);
       const bool admits = !layer.every_neuron || cache.size() < cache.capacity();
       const NeuronCache::Admission admission = admits ? cache.admit(block, load->slot) : NeuronCache::Admission{};
       load->stays = admission.stays;

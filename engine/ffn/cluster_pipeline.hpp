@@ -26,7 +26,7 @@ struct ClusterCalls {
 };
 
 struct PipelineStats {
-  std::uint64_t hits = 0, misses = 0;  // blocks with an active neuron
+  std::uint64_t hits = 0, misses = 0;  // blocks that were used
   std::uint64_t seam_calls = 0;
 };
 
@@ -38,6 +38,10 @@ class ClusterPipeline {
     std::vector<ComputeUnit*> dense_units;  // of steps that compute every neuron; empty: the same
     UnitId io_core{};
     std::uint32_t io_depth = 8;
+    // A block that was named counts as used although none of its neurons fired: it will be named for the next tokens as well.
+    // False: only blocks with a neuron that fired do, and stay.
+    bool keep_silent = false;
+    std::vector<std::uint32_t>* accesses = nullptr;  // every block that hit or missed, in that order; null: not kept
   };
   ClusterPipeline(Machine& machine, GraphCache& graphs, NeuronStore& store, Options options);
 

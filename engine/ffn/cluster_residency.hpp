@@ -23,10 +23,17 @@ class ClusterResidency final : public DenseResidency {
     return {ffn_->stats().hits, ffn_->stats().misses, p.predicted, p.predicted_firing, p.firing};
   }
 
+  // Where the pipeline is to note what it accesses, so that there will be a bound.
+  std::vector<std::uint32_t>* keep_accesses();
+  void decode_begins() override;
+  std::optional<double> hit_rate_bound() const override;
+
  private:
   NeuronStore store_;
   UnitId io_core_;
   const ClusterFfn* ffn_ = nullptr;
+  bool keeps_accesses_ = false;
+  std::vector<std::uint32_t> accesses_, resident_;  // since decode began; what was in DRAM then
 };
 
 }  // namespace vitro

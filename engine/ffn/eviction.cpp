@@ -4,14 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <tuple>
 #include <unordered_map>
 
 #include "engine/base/check.hpp"
-#include "engine/base/status.hpp"
 #include "engine/base/recency_list.hpp"
+#include "engine/base/status.hpp"
 
 namespace vitro {
 namespace {
@@ -108,18 +107,60 @@ class Arc final : public Eviction {
   std::uint32_t capacity_, target_ = 0;
 };
 
+class Window final : public Eviction {
+ public:
+  explicit Window(const EvictionOptions& options) : list_(options.blocks), last_(options.blocks), window_(options.window) {}
+  void insert(std::uint32_t block) override {
+    list_.push_newest(block);
+    last_[block] = token_;
+  }
+  void touch(std::uint32_t block) override {
+    list_.erase(block);
+    insert(block);
+  }
+  void erase(std::uint32_t block) override { list_.erase(block); }
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return list_.oldest_without(held); }
+  std::vector<std::uint32_t> next_token() override {
+    ++token_;
+    std::vector<std::uint32_t> left;
+    if (window_ == 0) return left;
+    list_.oldest_without([&](std::uint32_t block) {
+      const bool goes = last_[block] + window_ < token_;
+      if (goes) left.push_back(block);
+      return goes;
+    });
+    return left;
+  }
+
+ private:
+  RecencyList list_;
+  std::vector<std::uint64_t> last_;  // token of the last use; ascends along the list
+  std::uint64_t token_ = 1;
+  std::uint32_t window_;
+};
+
+class None final : public Eviction {
+ public:
+  void insert(std::uint32_t) override {}
+  void touch(std::uint32_t) override {}
+  void erase(std::uint32_t) override {}
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>&) override { return std::nullopt; }
+};
+
 }  // namespace
 
-std::vector<std::string_view> eviction_names() { return {"lru", "lfu", "arc"}; }
+std::vector<std::string_view> eviction_names() { return {"lru", "lfu", "arc", "window", "none"}; }
 
-std::unique_ptr<Eviction> make_eviction(std::string_view name, std::uint32_t blocks, std::uint32_t capacity) {
-  if (name == "lru") return std::make_unique<Lru>(blocks);
-  if (name == "lfu") return std::make_unique<Lfu>(blocks);
-  if (name == "arc") return std::make_unique<Arc>(blocks, capacity);
+std::unique_ptr<Eviction> make_eviction(std::string_view name, const EvictionOptions& options) {
+  if (name == "lru") return std::make_unique<Lru>(options.blocks);
+  if (name == "lfu") return std::make_unique<Lfu>(options.blocks);
+  if (name == "arc") return std::make_unique<Arc>(options.blocks, options.capacity);
+  if (name == "window") return std::make_unique<Window>(options);
+  if (name == "none") return std::make_unique<None>();
   throw ConfigError(fmt::format("eviction: \"{}\" is not known (expected one of: {})", name, fmt::join(eviction_names(), ", ")));
 }
 
-std::uint64_t belady_hits(std::span<const std::uint32_t> accesses, std::uint32_t capacity) {
+std::uint64_t belady_hits(std::span<const std::uint32_t> accesses, std::uint32_t capacity, std::span<const std::uint32_t> resident) {
   constexpr std::size_t kNever = ~std::size_t{0};
   std::vector<std::size_t> next(accesses.size(), kNever);
   std::unordered_map<std::uint32_t, std::size_t> seen;
@@ -127,22 +168,29 @@ std::uint64_t belady_hits(std::span<const std::uint32_t> accesses, std::uint32_t
     if (const auto later = seen.find(accesses[i]); later != seen.end()) next[i] = later->second;
     seen[accesses[i]] = i;
   }
-  std::map<std::uint32_t, std::size_t> resident;            // block to its next use
+  std::unordered_map<std::uint32_t, std::size_t> held;      // block to its next use
   std::set<std::pair<std::size_t, std::uint32_t>> by_next;  // the same, latest last
+  const auto take = [&](std::uint32_t block, std::size_t use) {
+    held[block] = use;
+    by_next.insert({use, block});
+  };
+  for (const std::uint32_t block : resident) {
+    const auto use = seen.find(block);
+    take(block, use == seen.end() ? kNever : use->second);
+  }
+  VITRO_CHECK(held.size() <= capacity, "more blocks than there is room for");
   std::uint64_t hits = 0;
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     const std::uint32_t block = accesses[i];
-    if (const auto found = resident.find(block); found != resident.end()) {
+    if (const auto found = held.find(block); found != held.end()) {
       ++hits;
       by_next.erase({found->second, block});
-    } else if (resident.size() == capacity) {
-      if (capacity == 0) continue;
-      const auto last = std::prev(by_next.end());
-      resident.erase(last->second);
-      by_next.erase(last);
     }
-    resident[block] = next[i];
-    by_next.insert({next[i], block});
+    take(block, next[i]);
+    if (held.size() <= capacity) continue;
+    const auto last = std::prev(by_next.end());
+    held.erase(last->second);
+    by_next.erase(last);
   }
   return hits;
 }

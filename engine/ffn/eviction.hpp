@@ -19,16 +19,26 @@ class Eviction {
   virtual void erase(std::uint32_t block) = 0;   // Requires: resident
   // The resident block that should go, of those that `held` does not hold back; none when it holds all of them back.
   virtual std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) = 0;
+  // A token is through. Returns the resident blocks that should go although there is room, oldest first.
+  virtual std::vector<std::uint32_t> next_token() { return {}; }
+};
+
+struct EvictionOptions {
+  std::uint32_t blocks = 0;    // numbers are below it
+  std::uint32_t capacity = 0;  // how many are resident at most
+  std::uint32_t window = 0;    // of "window", in tokens; 0: as long as there is room
 };
 
 // "lru": least recently used (PowerInfer-2, section 4.2). "lfu": least frequently used since it came, ties by recency.
 // "arc": recency and frequency in balance, steered by hits on blocks that just went (Megiddo and Modha, FAST 2003).
-// Throws ConfigError for another name. `blocks`: numbers are below it; `capacity`: how many are resident at most.
-std::unique_ptr<Eviction> make_eviction(std::string_view name, std::uint32_t blocks, std::uint32_t capacity);
+// "window": what was used within the last tokens ("LLM in a flash", arXiv 2312.11514, windowing); a block leaves with the token
+// that last used it, or before it when there is no room. "none": what came first stays, and nothing goes for what comes later.
+// Throws ConfigError for another name.
+std::unique_ptr<Eviction> make_eviction(std::string_view name, const EvictionOptions& options);
 std::vector<std::string_view> eviction_names();
 
 // The bound that no policy beats: how many of `accesses` hit a cache of `capacity` blocks that always gives up what is used
-// again last (Belady 1966). A block is loaded on every miss.
-std::uint64_t belady_hits(std::span<const std::uint32_t> accesses, std::uint32_t capacity);
+// again last (Belady 1966), the newcomer itself included. `resident`: what it holds at the beginning; at most `capacity`.
+std::uint64_t belady_hits(std::span<const std::uint32_t> accesses, std::uint32_t capacity, std::span<const std::uint32_t> resident = {});
 
 }  // namespace vitro

@@ -6,7 +6,8 @@
 
 namespace vitro {
 
-NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction)
+NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction,
+                         std::uint32_t window)
     : capacity_(capacity),
       staging_(staging),
       free_count_(capacity + staging),
@@ -14,7 +15,7 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
       pinned_(blocks),
       free_(capacity + staging),
       hot_(blocks),
-      eviction_(make_eviction(eviction, blocks, capacity)) {
+      eviction_(make_eviction(eviction, {blocks, capacity, window})) {
   VITRO_CHECK(staging > 0, "blocks on their way need room");
 }
 
@@ -59,15 +60,33 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
     admission.stays = victim.has_value();
     if (!victim) return admission;
     admission.evicted = *victim;
-    eviction_->erase(*victim);
-    give_back(std::exchange(slots_[*victim], kNone));
-    --size_;
+    drop(*victim);
   }
   eviction_->insert(block);
   slots_[block] = slot;
   ++size_;
   pin(block);
   return admission;
+}
+
+std::vector<std::uint32_t> NeuronCache::resident_blocks() const {
+  std::vector<std::uint32_t> blocks;
+  for (std::uint32_t block = 0; block < slots_.size(); ++block) {
+    if (resident(block)) blocks.push_back(block);
+  }
+  return blocks;
+}
+
+std::vector<std::uint32_t> NeuronCache::next_token() {
+  std::vector<std::uint32_t> left = eviction_->next_token();
+  for (const std::uint32_t block : left) drop(block);
+  return left;
+}
+
+void NeuronCache::drop(std::uint32_t block) {
+  eviction_->erase(block);
+  give_back(std::exchange(slots_[block], kNone));
+  --size_;
 }
 
 }  // namespace vitro

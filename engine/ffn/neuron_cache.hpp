@@ -16,10 +16,12 @@ class NeuronCache {
   static constexpr std::uint32_t kNone = ~0u;
 
   // capacity: blocks that may stay. Slots: capacity + staging, so that blocks on their way have a place as well.
-  NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction);
+  // window: of that eviction (EvictionOptions).
+  NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction, std::uint32_t window = 0);
 
   std::uint32_t slot_of(std::uint32_t block) const { return slots_[block]; }  // kNone: not resident
   bool resident(std::uint32_t block) const { return slots_[block] != kNone; }
+  std::vector<std::uint32_t> resident_blocks() const;  // ascending
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t blocks() const { return static_cast<std::uint32_t>(slots_.size()); }
   std::uint32_t size() const { return size_; }
@@ -50,7 +52,12 @@ class NeuronCache {
   };
   Admission admit(std::uint32_t block, std::uint32_t slot);
 
+  // A token is through: what the eviction no longer wants leaves. Returns those blocks. Requires: nothing is pinned.
+  std::vector<std::uint32_t> next_token();
+
  private:
+  void drop(std::uint32_t block);
+
   std::uint32_t capacity_, staging_, size_ = 0, free_count_ = 0;
   std::vector<std::uint32_t> slots_;   // by block
   std::vector<std::uint64_t> pinned_;  // epoch of the last pin

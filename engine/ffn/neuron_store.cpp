@@ -47,6 +47,7 @@ NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronSto
     }
   }
   VITRO_CHECK(!ffns_.empty(), "the file holds no neuron bundles");
+  if (!options_.two_phases) layout_.first_part = 0;
   staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / layout_.block, 2));
 }
 
@@ -78,12 +79,12 @@ Task<void> NeuronStore::load(UnitId issuer) {
     room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(ffns_.size() * layout_.bytes())));
   }
   const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.block, blocks));
-  cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction);
+  cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window);
   arena_ = machine_.memory.lease(cache_->slots() * layout_.block, Placement::dram, Region::cold).value_or_throw();
 
   // The same share of every FFN; the colder neurons of a share come first, so that LRU gives them up first.
   Fill fill;
-  const Bytes step = std::max(machine_.storage.caps().max_transfer / layout_.block, Bytes{1}) * layout_.block;
+  const Bytes step = std::max(machine_.storage.caps().max_transfer / layout_.piece(), Bytes{1}) * layout_.piece();
   const auto ffns = static_cast<std::uint32_t>(ffns_.size());
   for (std::uint32_t f = 0; f < ffns; ++f) {
     const std::uint32_t count = capacity / ffns + (f < capacity % ffns ? 1 : 0);
@@ -91,9 +92,12 @@ Task<void> NeuronStore::load(UnitId issuer) {
     const std::uint32_t first_slot = cache_->take_slot(), first_block = f * layout_.blocks();
     for (std::uint32_t i = 1; i < count; ++i) cache_->take_slot();
     for (std::uint32_t i = count; i-- > 0;) cache_->admit(first_block + i, first_slot + i);
-    for (Bytes at = 0; at < count * layout_.block; at += step) {
-      const Bytes length = std::min(step, count * layout_.block - at);
-      fill.reads.push_back({{ffns_[f].file, ffns_[f].offset + at, length}, offset_of(first_slot) + at});
+    for (std::uint32_t stripe = 0; stripe < layout_.stripes; ++stripe) {
+      const Piece first = piece_of(first_block, first_slot, stripe);
+      for (Bytes at = 0; at < count * layout_.piece(); at += step) {
+        const Bytes length = std::min(step, count * layout_.piece() - at);
+        fill.reads.push_back({{first.from.file, first.from.offset + at, length}, first.into + at});
+      }
     }
     machine_.trace.decision("load", fmt::format("{} and the next {}", describe(first_block), count - 1), "cold");
   }
@@ -112,14 +116,21 @@ std::uint32_t NeuronStore::block_of(std::int16_t layer, std::int16_t expert, std
 }
 
 Extent NeuronStore::extent_of(std::uint32_t block) const {
+  VITRO_CHECK(layout_.stripes == 1, "a block that lies in three places has no extent");
+  return piece_of(block, 0).from;
+}
+
+NeuronStore::Piece NeuronStore::piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe) const {
   const Extent& ffn = ffns_[block / layout_.blocks()];
-  return {ffn.file, ffn.offset + block % layout_.blocks() * layout_.block, layout_.block};
+  const Bytes piece = layout_.piece(), at = stripe * layout_.blocks() + block % layout_.blocks();
+  return {{ffn.file, ffn.offset + at * piece, piece}, stripe_offset(stripe) + offset_of(slot)};
 }
 
 View NeuronStore::view(Matrix matrix) const {
   View view;
   view.memory = arena_;
   view.offset = matrix == Matrix::gate ? layout_.gate : matrix == Matrix::up ? layout_.up : layout_.down;
+  if (layout_.stripes > 1) view.offset += stripe_offset(static_cast<std::uint32_t>(matrix));
   view.shape = {layout_.neurons, layout_.width, 0};
   view.format = layout_.format;
   return view;

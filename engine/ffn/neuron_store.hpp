@@ -14,6 +14,8 @@ namespace vitro {
 
 struct NeuronStoreOptions {
   std::string eviction = "lru";
+  std::uint32_t window = 0;           // of that eviction
+  bool two_phases = true;             // false: blocks are read whole, also where the layout has first parts
   std::optional<double> ffn_in_dram;  // share of the bundles' bytes that may stay; else what the budget leaves
   Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache
   Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
@@ -31,6 +33,7 @@ class NeuronStore {
 
   const BundleLayout& layout() const { return layout_; }
   NeuronCache& cache() { return *cache_; }
+  const NeuronCache& cache() const { return *cache_; }
   std::uint32_t neurons() const { return layout_.neurons; }
   std::uint32_t staging_blocks() const { return staging_blocks_; }
 
@@ -40,8 +43,15 @@ class NeuronStore {
   std::uint32_t ffn_of(std::int16_t layer, std::int16_t expert) const;
 
   std::uint32_t block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const;
-  Extent extent_of(std::uint32_t block) const;                                // in flash, the whole block
-  Bytes offset_of(std::uint32_t slot) const { return slot * layout_.block; }  // in the arena
+  Extent extent_of(std::uint32_t block) const;                                // in flash, the whole block; Requires: one stripe
+  Bytes offset_of(std::uint32_t slot) const { return slot * layout_.piece(); }  // in the arena, from where a stripe begins
+  // A part of a block that lies in one piece, both in flash and, for the block in `slot`, in the arena. Stripe: of
+  // BundleLayout; those of consecutive blocks follow each other in flash, those of consecutive slots in the arena.
+  struct Piece {
+    Extent from;
+    Bytes into = 0;
+  };
+  Piece piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe = 0) const;
   const Lease& arena() const { return arena_; }
 
   enum class Matrix : std::uint8_t { gate, up, down };
@@ -58,6 +68,7 @@ class NeuronStore {
 
  private:
   Task<void> load_scales(UnitId issuer);
+  Bytes stripe_offset(std::uint32_t stripe) const { return stripe * cache_->slots() * layout_.piece(); }
 
   Machine& machine_;
   NeuronStoreOptions options_;

@@ -54,7 +54,7 @@ std::vector<UnitCaps> choose_units(const HostOptions& options, const std::vector
 class HostMachine final : public MachineHost {
  public:
   HostMachine(const HostOptions& options, std::vector<UnitCaps> caps, std::size_t cores, Function& function, TraceSink& trace)
-      : activity_(caps.size()), memory_(options.memory_limits, options.phantom) {
+      : activity_(caps.size() + (options.hexagon.transport ? 1 : 0)), memory_(options.memory_limits, options.phantom) {
     std::unique_ptr<IoBackend> backend;
     std::string why = "not compiled in";
 #ifdef VITRO_HAVE_URING
@@ -80,6 +80,12 @@ class HostMachine final : public MachineHost {
       pointers.push_back(units_.back().get());
       if (!units_.back()->pinned()) notes_.push_back(fmt::format("{} could not be pinned to CPU {}", caps[i].name, caps[i].os_cpu));
     }
+    if (options.hexagon.transport) {
+      const std::size_t index = units_.size();
+      hexagon_ = std::make_unique<HexagonUnit>(UnitId(index), index, options.hexagon, executor_, function, trace, activity_);
+      executor_.add(*hexagon_);
+      pointers.push_back(hexagon_.get());
+    }
     executor_.set_spin(options.spin, *units_[0]);
     machine_.emplace(Machine{executor_, executor_, std::move(pointers), *storage_, memory_, trace, options.seed});
   }
@@ -97,6 +103,7 @@ class HostMachine final : public MachineHost {
     report.notes = notes_;
     report.notes.insert(report.notes.begin(), "storage: " + storage_->caps().path);
     report.notes.insert(report.notes.end(), storage_->notes().begin(), storage_->notes().end());
+    if (hexagon_) report_hexagon(report);
     if (begin >= end) return report;
     report.io_share = activity_.io_share(begin, end);
     std::vector<std::size_t> all;
@@ -106,12 +113,27 @@ class HostMachine final : public MachineHost {
   }
 
  private:
+  void report_hexagon(MachineReport& report) {
+    const std::vector<std::string> notes = hexagon_->notes();
+    report.notes.insert(report.notes.end(), notes.begin(), notes.end());
+    std::uint64_t packets = 0, vector_packets = 0;
+    for (const PacketCount& count : hexagon_->packets()) {
+      packets += count.packets;
+      vector_packets += count.vector_packets;
+    }
+    report.counts.insert(report.counts.end(), {{"hexagon_operators", hexagon_->operators()},
+                                               {"hexagon_requests", hexagon_->requests()},
+                                               {"hexagon_packets", packets},
+                                               {"hexagon_hvx_packets", vector_packets}});
+  }
+
   // In the order of dependence: workers and backend go first, while the executor that they post to still lives.
   HostExecutor executor_;
   Activity activity_;
   BudgetedMemory memory_;
   std::optional<HostStorage> storage_;
   std::vector<std::unique_ptr<HostUnit>> units_;
+  std::unique_ptr<HexagonUnit> hexagon_;
   std::optional<Machine> machine_;
   std::vector<std::string> notes_;
 };

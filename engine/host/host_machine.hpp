@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/host/hexagon_unit.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/machine.hpp"
 
@@ -25,6 +26,7 @@ struct HostOptions {
   // How long idle threads poll before they sleep. It saves the wake-up of a hand-off and keeps cores busy meanwhile
   // (docs/machine-host.md has the measurements). The policy thread and the worker on its CPU never spin against each other.
   Picoseconds spin{20'000'000};  // 20 us
+  HexagonOptions hexagon;  // with a transport: the machine has a unit "hexagon" behind its cores
   std::uint64_t seed = 0;
 };
 

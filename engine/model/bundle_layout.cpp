@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
 
@@ -12,10 +14,19 @@ std::string_view to_string(BundleForm form) {
     case BundleForm::automatic: return "auto";
     case BundleForm::one_read: return "bundles";
     case BundleForm::two_phases: return "bundles_two_phase";
+    case BundleForm::apart: return "apart";
+    case BundleForm::apart_two_phases: return "apart_two_phase";
     case BundleForm::scales_inline: return "scales_inline";
     case BundleForm::scales_resident: return "scales_resident";
   }
   return "?";
+}
+
+std::optional<BundleForm> form_by_name(std::string_view name) {
+  for (const BundleForm form : kBundleForms) {
+    if (to_string(form) == name) return form;
+  }
+  return std::nullopt;
 }
 
 BundleForm resolved_form(BundleForm form, Format format) {
@@ -36,7 +47,15 @@ BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t w
   const Format stored = form == BundleForm::scales_resident ? Format::q4_nibbles : format;
   const Bytes row = round_up(row_bytes(stored, width), kPlaceUnit);
   BundleLayout layout{.format = stored, .neurons = neurons, .width = width, .up = row, .down = 2 * row, .bundle = 3 * row};
-  if (layout.bundle <= kPageSize) {
+  if (lies_apart(form)) {
+    layout.stripes = 3;
+    layout.up = layout.down = 0;
+    layout.per_block = static_cast<std::uint32_t>(std::max<Bytes>(kPageSize / row, 1));
+    layout.bundle = row;
+    const Bytes piece = round_up(layout.per_block * row, kPageSize);
+    layout.block = layout.stripes * piece;
+    if (form == BundleForm::apart_two_phases) layout.first_part = piece;
+  } else if (layout.bundle <= kPageSize) {
     layout.per_block = static_cast<std::uint32_t>(kPageSize / layout.bundle);
     layout.block = kPageSize;
   } else if (form == BundleForm::one_read || form == BundleForm::scales_inline) {

@@ -1,6 +1,7 @@
 // How the three FFN matrices lie in flash neuron by neuron: Gate row, Up row and Down column of one neuron side by side,
 // because they are needed together (PowerInfer-2, section 4.4). Bytes only; engine/ffn decides what to load.
 #pragma once
+#include <optional>
 #include <string_view>
 
 #include "engine/machine/kernel_call.hpp"
@@ -8,21 +9,23 @@
 namespace vitro {
 
 enum class BundleForm : std::uint8_t {
-  automatic,        // scales_resident for q4_0, else one_read
-  one_read,         // one large read per bundle: 24 KiB for f16 at width 4096
-  two_phases,       // Gate in pages of its own, so that Up and Down can be left in flash where it turns out to be zero
-  scales_inline,    // q4_0 rows side by side: the pages that Gate ends in come first, 4 + 4 KiB at width 4096 (section 4.4)
-  scales_resident,  // nibbles alone in flash, as two_phases; the scales of all neurons stay in DRAM (section 7.2.3 counts them)
+  automatic,         // scales_resident for q4_0, else one_read
+  one_read,          // one large read per bundle: 24 KiB for f16 at width 4096
+  two_phases,        // Gate in pages of its own, so that Up and Down can be left in flash where it turns out to be zero
+  apart,             // matrix by matrix, as they are without bundles: a neuron takes three reads (the baseline of section 7.5)
+  apart_two_phases,  // the same, Gate before Up and Down
+  scales_inline,     // q4_0 rows side by side: the pages that Gate ends in come first, 4 + 4 KiB at width 4096 (section 4.4)
+  scales_resident,   // nibbles alone in flash, as two_phases; the scales of all neurons stay in DRAM (section 7.2.3 counts them)
 };
-// As `engine.layout` and `vitro pack --layout` call them: auto, bundles, bundles_two_phase, scales_inline, scales_resident.
-std::string_view to_string(BundleForm form);
-inline constexpr BundleForm kBundleForms[] = {BundleForm::automatic, BundleForm::one_read, BundleForm::two_phases,
-                                              BundleForm::scales_inline, BundleForm::scales_resident};
+inline constexpr BundleForm kBundleForms[] = {
+    BundleForm::automatic,        BundleForm::one_read,      BundleForm::two_phases,     BundleForm::apart,
+    BundleForm::apart_two_phases, BundleForm::scales_inline, BundleForm::scales_resident};
 
-struct BundleOptions {
-  BundleForm form = BundleForm::automatic;
-  friend bool operator==(const BundleOptions&, const BundleOptions&) = default;
-};
+// As `vitro pack --layout`, a pack's plan and `engine.layout` call them: auto, bundles, bundles_two_phase, apart,
+// apart_two_phase, scales_inline, scales_resident.
+std::string_view to_string(BundleForm form);
+std::optional<BundleForm> form_by_name(std::string_view name);  // none: no form has it
+constexpr bool lies_apart(BundleForm form) { return form == BundleForm::apart || form == BundleForm::apart_two_phases; }
 
 struct BundleLayout {
   Format format = Format::f16;  // of the rows in the blocks: q4_nibbles when the scales are resident
@@ -35,15 +38,20 @@ struct BundleLayout {
   // Loading in two phases: a block's first `first_part` bytes hold the whole Gate row, the rest what is missing of Up and
   // Down. 0: in one read.
   Bytes first_part = 0;
+  // 3 when the matrices lie apart: first the Gate rows of all blocks, then all Up rows, then all Down columns. A block is then
+  // made of three pieces of equal size, and the offsets of its rows are within their pieces.
+  std::uint32_t stripes = 1;
 
   std::uint32_t blocks() const { return (neurons + per_block - 1) / per_block; }
+  Bytes piece() const { return block / stripes; }
   Bytes bytes() const { return Bytes{blocks()} * block; }
   std::uint32_t block_of(std::uint32_t neuron) const { return neuron / per_block; }
   // From the start of the neuron's block to its bundle.
   Bytes within_block(std::uint32_t neuron) const { return neuron % per_block * bundle; }
 };
 
-// `format`: of the weights as a model has them (q4_0, not q4_nibbles). Bundles of a page or less are always read in one.
+// `format`: of the weights as a model has them (q4_0, not q4_nibbles). Bundles of a page or less are always read in one; matrices
+// apart have each row in whole pages, or as many rows as one page holds.
 // Throws ConfigError when a row is no whole number of the format's blocks, or when a form for 4 bits meets another format.
 BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t width, BundleForm form);
 

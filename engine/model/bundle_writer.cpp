@@ -133,13 +133,13 @@ class ColumnReader {
 std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles,
                                      const NeuronOrder& order, SectionWriter& out, Bytes transpose_bytes) {
   const BundleLayout layout = bundles.bundles();
-  const bool apart = layout.format == Format::q4_nibbles;
-  const Format format = apart ? Format::q4_0 : layout.format;
+  const bool split = layout.format == Format::q4_nibbles;
+  const Format format = split ? Format::q4_0 : layout.format;
   RowReader gate(gguf, *sources[0], format), up(gguf, *sources[1], format);
   const bool by_neuron = sources[2]->name == down_by_neuron_name(bundles.layer);
   RowReader down_rows(gguf, *sources[2], format);
   ColumnReader down(gguf, *sources[2], format, layout.width);
-  const Bytes scale_row = apart ? layout.width / kBlock * 2 : 0;
+  const Bytes scale_row = split ? layout.width / kBlock * 2 : 0;
   std::vector<std::byte> scales(3 * Bytes{layout.neurons} * bundles.experts * scale_row);
   std::vector<std::byte> row(row_bytes(format, layout.width));
   std::vector<std::uint32_t> as_in_file(layout.neurons);
@@ -147,27 +147,32 @@ std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const Te
   // Whole blocks, and where it can be whole blocks of the source's columns, which are then decoded once.
   const Bytes step = std::lcm(Bytes{layout.per_block}, Bytes{block_elements(sources[2]->format)});
   const Bytes group = std::max(step, transpose_bytes / down.bytes_per_neuron() / step * step);
-  std::vector<std::byte> block(layout.block);
+  std::vector<std::byte> piece(layout.piece());
   for (std::uint32_t expert = 0; expert < bundles.experts; ++expert) {
     const Ids places = order.empty() ? Ids(as_in_file) : order.of(static_cast<std::uint32_t>(bundles.layer), expert);
     const std::uint64_t first_row = std::uint64_t{expert} * layout.neurons;
-    for (std::uint32_t place = 0; place < layout.neurons; ++place) {
-      if (!by_neuron && place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));
-      std::byte* bundle = block.data() + layout.within_block(place);
-      // store(where the row goes): the row itself, or its nibbles while its scales go to theirs.
-      const auto put = [&](std::uint32_t matrix, Bytes at, auto store) {
-        if (!apart) return store(bundle + at);
-        store(row.data());
-        const Bytes rows_before = (Bytes{expert} * 3 + matrix) * layout.neurons + place;
-        split_q4_0(row.data(), layout.width, bundle + at, scales.data() + rows_before * scale_row);
-      };
-      put(0, layout.gate, [&](std::byte* to) { gate.store(first_row, places[place], to); });
-      put(1, layout.up, [&](std::byte* to) { up.store(first_row, places[place], to); });
-      put(2, layout.down,
-          [&](std::byte* to) { by_neuron ? down_rows.store(first_row, places[place], to) : down.store(place % group, to); });
-      if (layout.block_of(place + 1) != layout.block_of(place) || place + 1 == layout.neurons) {
-        out.write(block);
-        std::fill(block.begin(), block.end(), std::byte{0});
+    for (std::uint32_t stripe = 0; stripe < layout.stripes; ++stripe) {
+      for (std::uint32_t place = 0; place < layout.neurons; ++place) {
+        std::byte* bundle = piece.data() + layout.within_block(place);
+        // store(where the row goes): the row itself, or its nibbles while its scales go to theirs.
+        const auto put = [&](std::uint32_t matrix, Bytes at, auto store) {
+          if (layout.stripes > 1 && stripe != matrix) return;
+          if (!split) return store(bundle + at);
+          store(row.data());
+          const Bytes rows_before = (Bytes{expert} * 3 + matrix) * layout.neurons + place;
+          split_q4_0(row.data(), layout.width, bundle + at, scales.data() + rows_before * scale_row);
+        };
+        put(0, layout.gate, [&](std::byte* to) { gate.store(first_row, places[place], to); });
+        put(1, layout.up, [&](std::byte* to) { up.store(first_row, places[place], to); });
+        put(2, layout.down, [&](std::byte* to) {
+          if (by_neuron) return down_rows.store(first_row, places[place], to);
+          if (place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));
+          down.store(place % group, to);
+        });
+        if (layout.block_of(place + 1) != layout.block_of(place) || place + 1 == layout.neurons) {
+          out.write(piece);
+          std::fill(piece.begin(), piece.end(), std::byte{0});
+        }
       }
     }
   }

@@ -14,7 +14,7 @@ struct PackOptions {
   // embedding always stays Layout::rows: it is read row by row.
   std::set<Format> tiled{Format::q4_0, Format::q8_0};
   std::set<Role> never_tiled{};            // roles that stay Layout::rows although their format could be tiled
-  std::optional<BundleOptions> bundles{};  // the FFN neuron by neuron, instead of as three matrices
+  std::optional<BundleForm> bundles{};     // the FFN neuron by neuron, instead of as three matrices
   NeuronOrder order{};                     // of the bundles' neurons; requires bundles
 };
 

@@ -73,7 +73,7 @@ Json describe_options(const PackOptions& options) {
   for (const Format format : options.tiled) tiled.push_back(to_string(format));
   for (const Role role : options.never_tiled) never.push_back(to_string(role));
   Json out{{"tiled", tiled}, {"never_tiled", never}};
-  if (options.bundles) out["bundles"] = to_string(options.bundles->form);
+  if (options.bundles) out["bundles"] = to_string(*options.bundles);
   if (!options.order.empty()) out["order"] = order_hash(options.order);
   return out;
 }
@@ -105,13 +105,6 @@ T by_name(std::string_view name, std::size_t count) {
   throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
 }
 
-std::optional<BundleForm> form_by_name(std::string_view name) {
-  for (const BundleForm form : kBundleForms) {
-    if (to_string(form) == name) return form;
-  }
-  return std::nullopt;
-}
-
 PackOptions options_from(const Json& plan) {
   const Json& found = plan.at("options");
   PackOptions options;
@@ -120,12 +113,10 @@ PackOptions options_from(const Json& plan) {
     options.tiled.insert(by_name<Format>(name.get<std::string>(), static_cast<std::size_t>(Format::index32)));
   }
   for (const Json& name : found.at("never_tiled")) options.never_tiled.insert(by_name<Role>(name.get<std::string>(), kRoles));
-  if (found.contains("bundles")) {
-    const std::string name = found.at("bundles").get<std::string>();
-    const std::optional<BundleForm> form = form_by_name(name);
-    if (!form) throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
-    options.bundles = BundleOptions{*form};
-  }
+  if (!found.contains("bundles")) return options;
+  const auto name = found.at("bundles").get<std::string>();
+  options.bundles = form_by_name(name);
+  if (!options.bundles) throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
   return options;
 }
 
@@ -156,11 +147,11 @@ PackOptions pack_options_of(std::string_view layout) {
   PackOptions options;
   if (layout == "tiled") return options;
   options.tiled.clear();
-  if (const std::optional<BundleForm> form = form_by_name(layout)) {
-    options.bundles = BundleOptions{*form};
-  } else if (layout != "rows") {
+  if (layout == "rows") return options;
+  options.bundles = form_by_name(layout);
+  if (!options.bundles) {
     std::vector<std::string_view> known{"rows", "tiled"};
-    for (const BundleForm known_form : kBundleForms) known.push_back(to_string(known_form));
+    for (const BundleForm form : kBundleForms) known.push_back(to_string(form));
     throw ConfigError(fmt::format("layout \"{}\" is unknown (expected {})", layout, fmt::join(known, ", ")));
   }
   return options;
@@ -211,7 +202,7 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
       };
       const auto& of = plan.sources.emplace_back(std::array{source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down)});
       const Format ffn = bundle_format(of[0]->format, of[1]->format, of[2]->format);
-      const std::size_t scales = set_form(plan.weights, i, options.bundles->form, ffn);
+      const std::size_t scales = set_form(plan.weights, i, *options.bundles, ffn);
       plan.sources.resize(plan.sources.size() + scales);  // they come from the same tensors
       i += scales;
       continue;

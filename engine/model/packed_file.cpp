@@ -144,7 +144,7 @@ std::string packed_path(const Gguf& gguf, const PackOptions& options, const std:
   hash.add(source.string());
   for (const Format format : options.tiled) hash.add(static_cast<std::uint64_t>(format));
   for (const Role role : options.never_tiled) hash.add(0x100 + static_cast<std::uint64_t>(role));
-  if (options.bundles) hash.add(0x200 + static_cast<std::uint64_t>(options.bundles->form));
+  if (options.bundles) hash.add(0x200 + static_cast<std::uint64_t>(*options.bundles));
   for (const auto& ids : options.order.all()) hash.add(std::as_bytes(std::span(ids)));
   return (std::filesystem::path(cache_dir) / fmt::format("{}-{}.vpacked", source.stem().string(), hash.hex())).string();
 }

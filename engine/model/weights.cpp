@@ -182,11 +182,11 @@ std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm for
   return 1;
 }
 
-WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleOptions> bundles) {
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles) {
   std::vector<Weight> weights = weights_of(config, bundles.has_value());
   Bytes position = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i].role == Role::ffn_bundle) set_form(weights, i, bundles->form, matrices);
+    if (weights[i].role == Role::ffn_bundle) set_form(weights, i, *bundles, matrices);
     Weight& weight = weights[i];
     const bool plain = is_vector(weight.role) || weight.role == Role::router;
     if (weight.role != Role::ffn_bundle && weight.role != Role::ffn_scales) weight.format = plain ? Format::f32 : matrices;

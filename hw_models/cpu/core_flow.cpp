@@ -1,5 +1,7 @@
 #include "hw_models/cpu/core_flow.hpp"
 
+#include <algorithm>
+
 namespace vitro::hw {
 namespace {
 
@@ -25,6 +27,12 @@ std::vector<ParamSpec> FlowCore::params() {
   return all;
 }
 
+std::vector<std::string> FlowCore::tables() {
+  std::vector<std::string> all = CorePrices::tables();
+  all.push_back("reuse_bandwidth");
+  return all;
+}
+
 FlowCore::FlowCore(const Site& site, const Params& params)
     : context_(site.context),
       dram_(*site.dram),
@@ -34,7 +42,8 @@ FlowCore::FlowCore(const Site& site, const Params& params)
       full_clock_(clock_.value),
       cache_(params.bytes("cache")),
       call_overhead_(params.time("call_overhead")),
-      prices_(params) {
+      prices_(params),
+      reuse_(params.table("reuse_bandwidth")) {
   hand_off_.wake_up = params.time("wake_up");
   hand_off_.spin = params.time("spin");
   hand_off_.hand_back = params.time("hand_back");
@@ -47,9 +56,14 @@ void FlowCore::submit(const Work& work, Callback done) {
   stolen_ = Picoseconds(0);
   done_ = done;
   const bool fits = work.recent_read_bytes + work.recent_written_bytes <= cache_;
-  const Bytes read = work.read_bytes - (fits ? work.recent_read_bytes : 0);
+  Bytes read = work.read_bytes - (fits ? work.recent_read_bytes : 0);
   const Bytes written = work.written_bytes - (fits ? work.recent_written_bytes : 0);
-  traffic_ = {port_, read + written, written, from_seconds(prices_.cycles(work) / clock_.value)};
+  double pace = prices_.cycles(work) / clock_.value;
+  if (const std::optional<ReuseCurve::Cost> again = reuse_.cost(work)) {
+    pace = std::max(pace, again->seconds);
+    if (again->cached) read -= std::min(read, work.reused_bytes);
+  }
+  traffic_ = {port_, read + written, written, from_seconds(pace)};
   if (traffic_.length == 0) {
     context_.at(context_.now() + call_overhead_ + traffic_.pace, {device_, kEnd}, [this] { end_call(); });
   } else if (call_overhead_.count() == 0) {
@@ -78,7 +92,7 @@ void FlowCore::preempt(Picoseconds duration) {
 
 void register_cpu(Registry& registry) {
   registry.add(Entry<ComputeModel>{"core.flow", "CPU core: the longer of arithmetic and memory traffic, plus a cost per call",
-                                   FlowCore::params(), CorePrices::tables(),
+                                   FlowCore::params(), FlowCore::tables(),
                                    [](const Site& site, const Params& params) { return std::make_unique<FlowCore>(site, params); }});
 }
 

@@ -1,10 +1,12 @@
 // A CPU core at flow fidelity: a call takes the longer of its arithmetic and its memory traffic, which the DRAM model
 // shares out, plus a fixed cost per call. Of caches it knows one thing: activations that fit `cache` as a whole are still
-// there from the call that wrote them, and stay there for the one that reads them. Weights and KV come from DRAM.
+// there from the call that wrote them, and stay there for the one that reads them. Weights and KV come from DRAM, unless
+// `reuse_bandwidth` says how fast the core reads what it has read before, by how much has moved in between.
 #pragma once
 #include <vector>
 
 #include "hw_models/compute.hpp"
+#include "hw_models/cpu/reuse_curve.hpp"
 #include "hw_models/cpu/core_prices.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
@@ -15,6 +17,7 @@ class FlowCore final : public ComputeModel {
  public:
   FlowCore(const Site& site, const Params& params);
   static std::vector<ParamSpec> params();
+  static std::vector<std::string> tables();
 
   const HandOff& hand_off() const override { return hand_off_; }
   KernelPrice kernel(std::string_view variant, std::string_view format) override { return prices_.find(variant, format); }
@@ -37,6 +40,7 @@ class FlowCore final : public ComputeModel {
   HandOff hand_off_;
   Picoseconds call_overhead_;
   CorePrices prices_;
+  ReuseCurve reuse_;
 
   bool busy_ = false;
   DramRequest traffic_;

@@ -1,5 +1,7 @@
 #include "hw_models/cpu/core_prices.hpp"
 
+#include <utility>
+
 namespace vitro::hw {
 namespace {
 
@@ -21,13 +23,19 @@ const std::vector<ParamSpec>& CorePrices::params() {
 }
 
 const std::vector<std::string>& CorePrices::tables() {
-  static const std::vector<std::string> kTables = {"macs_per_cycle", "macs_per_cycle_batch", "cycles_per_conversion"};
+  static const std::vector<std::string> kTables = {"macs_per_cycle", "macs_per_cycle_batch", "macs_per_cycle_batch_4",
+                                               "macs_per_cycle_batch_8", "macs_per_cycle_batch_16", "macs_per_cycle_batch_64",
+                                               "cycles_per_conversion"};
   return kTables;
 }
 
 CorePrices::CorePrices(const Params& params)
     : one_(params.table("macs_per_cycle"), params.positive("macs_per_cycle_otherwise"), params.word("kernel_set")),
       batch_(params.table("macs_per_cycle_batch"), params.word("kernel_set")),
+      more_{KernelTable(params.table("macs_per_cycle_batch_4"), params.word("kernel_set")),
+            KernelTable(params.table("macs_per_cycle_batch_8"), params.word("kernel_set")),
+            KernelTable(params.table("macs_per_cycle_batch_16"), params.word("kernel_set")),
+            KernelTable(params.table("macs_per_cycle_batch_64"), params.word("kernel_set"))},
       conversions_(params.table("cycles_per_conversion"), params.word("kernel_set")),
       elementwise_per_cycle_(params.positive("elementwise_per_cycle")),
       conversions_per_cycle_(params.positive("conversions_per_cycle")),
@@ -36,11 +44,36 @@ CorePrices::CorePrices(const Params& params)
 
 KernelPrice CorePrices::find(std::string_view variant, std::string_view format) {
   const KernelPrice price = one_.find(variant, format);
-  VITRO_CHECK(batch_.find(variant, format) == price.id && conversions_.find(variant, format) == price.id, "tables that number unlike");
+  bool alike = batch_.find(variant, format) == price.id && conversions_.find(variant, format) == price.id;
+  for (KernelTable& table : more_) alike = table.find(variant, format) == price.id && alike;
+  VITRO_CHECK(alike, "tables that number unlike");
   return price;
 }
 
+// The time that a weight takes with all its rows is linear between the measured numbers of rows, and goes on beyond them.
+// None where only passes of two rows are priced.
+std::optional<double> CorePrices::measured_product(const Work& work) const {
+  if (work.columns == 0 || work.rows == 0) return std::nullopt;
+  struct Point {
+    double rows, cycles_per_weight;
+  };
+  const std::pair<const KernelTable*, double> tables[] = {{&batch_, 2}, {&more_[0], 4}, {&more_[1], 8}, {&more_[2], 16}, {&more_[3], 64}};
+  std::array<Point, 6> points{{{1, one_.time(1, work.kernel)}}};
+  for (std::size_t i = 0; i < std::size(tables); ++i) {
+    const std::optional<double> rate = tables[i].first->at(work.kernel);
+    if (!rate || *rate <= 0) return std::nullopt;
+    points[i + 1] = {tables[i].second, tables[i].second / *rate};
+  }
+  std::size_t i = 1;
+  while (i + 1 < points.size() && work.rows > points[i].rows) ++i;
+  const Point &low = points[i - 1], &high = points[i];
+  const double share = (work.rows - low.rows) / (high.rows - low.rows);
+  const double weights = static_cast<double>(work.macs) / work.rows;
+  return weights * (low.cycles_per_weight + share * (high.cycles_per_weight - low.cycles_per_weight));
+}
+
 double CorePrices::product(const Work& work) const {
+  if (const std::optional<double> cycles = measured_product(work)) return *cycles;
   const auto macs = static_cast<double>(work.macs);
   // Attention's rows meet keys of their own, and weighted rows are added to one result, one at a time.
   const bool passes = work.columns > 0 && !work.transposed && work.rows >= kRowsPerPass;
@@ -59,7 +92,10 @@ double CorePrices::conversions(const Work& work) const {
 }
 
 double CorePrices::cycles(const Work& work) const {
-  return (work.macs > 0 ? product(work) : 0) + conversions(work) + static_cast<double>(work.elementwise) / elementwise_per_cycle_ +
+  // An operator without products may have a rate of its own, "op.rope".
+  const double own = work.macs == 0 && work.has_own_rate ? 1 / one_.time(1, work.kernel) : 0;
+  const double elementwise = static_cast<double>(work.elementwise) / (own > 0 ? own : elementwise_per_cycle_);
+  return (work.macs > 0 ? product(work) : 0) + conversions(work) + elementwise +
          static_cast<double>(work.lookups) / lookups_per_cycle_ + work.row_runs * cycles_per_run_;
 }
 

@@ -1,5 +1,7 @@
 // CorePrices: the cycles that a core needs for the arithmetic of a call. docs/cpu.md says where the tables come from.
 #pragma once
+#include <array>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -22,10 +24,12 @@ class CorePrices {
 
  private:
   double product(const Work& work) const;
+  std::optional<double> measured_product(const Work& work) const;
   double conversions(const Work& work) const;
 
   KernelRates one_;          // multiply-adds per cycle where a single activation row meets the weights
   KernelTable batch_;        // the same where a pass takes several; what it lacks is priced by one_
+  std::array<KernelTable, 4> more_;  // multiply-adds per cycle with 4, 8, 16 and 64 rows, where they were measured
   KernelTable conversions_;  // cycles per converted element within a product
   double elementwise_per_cycle_, conversions_per_cycle_, lookups_per_cycle_, cycles_per_run_;
 };

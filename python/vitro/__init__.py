@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 # Loaded on first use: the command line must start at once, and a run's process needs neither pandas nor matplotlib.
 _LAZY = {
     "run": ".api", "resolve": ".api", "perplexity": ".api", "tokenize": ".api", "quantize": ".api", "replay_io": ".api",
+    "reproduce": ".reproduce_paper",
     "Device": ".device", "DramModel": ".device_models", "StorageModel": ".device_models", "Param": ".device_models",
     "Result": ".result", "sweep": ".grid", "load_trace": ".trace", "Trace": ".trace", "diff_decisions": ".trace",
 }

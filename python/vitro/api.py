@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from . import _native, process
+from . import _native, process, validity
 from .errors import ConfigError
 from .result import Result
 
@@ -25,6 +25,8 @@ def run(experiment, *, overrides=None, machine=None, device=None, models=(), out
     answer = process.call("run", source, name, is_path, changes, machine, None if out is None else str(out), progress=progress,
                           models=models)
     answer["wall_s"] = round(time.perf_counter() - began, 6)  # the native side never looks at a wall clock for this
+    if answer.get("machine") == "sim":
+        answer.setdefault("notes", []).extend(validity.beyond_calibration(answer))
     if out is not None:
         (out / "result.json").write_text(json.dumps(answer, indent=2) + "\n")
     return Result(answer, out)

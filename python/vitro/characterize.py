@@ -28,9 +28,9 @@ _UNITS = {"GB/s": 1e9, "MB/s": 1e6, "GFLOPS": 1e9, "TFLOPS": 1e12, "tokens/s": 1
 def load_figures(folder=None):
     """-> ({id: entry of a hardware figure}, {id: how it is answered})."""
     folder = Path(folder or catalog.root() / "experiments" / "papers")
-    tree = _load(folder / "figures.yaml")
+    tree = load_yaml(folder / "figures.yaml")
     figures = {entry["id"]: entry for entry in [*tree["entries"], *tree["reserved"]] if entry["kind"] in KINDS}
-    answers = _load(folder / "map.yaml")["entries"]
+    answers = load_yaml(folder / "map.yaml")["entries"]
     for key in [key for key, answer in answers.items() if "leaves" in answer]:
         _split(key, figures, answers)
     return figures, answers
@@ -83,7 +83,7 @@ def own_answers(device, published):
             return [filled(item) for item in value]
         return {"$cores": classes, "$fastest": classes[0] if classes else ""}.get(value, value) if isinstance(value, str) else value
 
-    own = _load(catalog.root() / "experiments" / "papers" / "map.yaml")["own"]
+    own = load_yaml(catalog.root() / "experiments" / "papers" / "map.yaml")["own"]
     return {key: {**answer, "class": "unpublished", "args": {name: filled(value) for name, value in answer["args"].items()}}
             for key, answer in own.items() if answer["part"] not in published and ("needs" not in answer or device.get(answer["needs"]))}
 
@@ -147,15 +147,15 @@ def rows_of(figure, answer, value):
 def leaves_of(value, suffix=""):
     if isinstance(value, dict):
         return [leaf for key, inner in value.items() for leaf in leaves_of(inner, f"{suffix}.{key}")]
-    if value is None or _is_range(value) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+    if value is None or is_range(value) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
         return [(suffix, value)]
     return []  # names and sets have nothing to be measured by
 
 
 def _row(figure, answer, suffix, expected, value, status=None):
     simulated = None if value is None else value / answer.get("si", _UNITS.get(figure["unit"]))
-    relation = "range" if _is_range(expected) else answer.get("relation", "=")
-    error = None if None in (expected, simulated) else _error(expected, simulated)
+    relation = "range" if is_range(expected) else answer.get("relation", "=")
+    error = None if None in (expected, simulated) else relative_error(expected, simulated)
     why = "; ".join(filter(None, [f"read as: {answer['read_as']}" if "read_as" in answer else None, answer.get("why")]))
     if answer["class"] == "elsewhere":
         why = f"an outcome of a policy: {why}"
@@ -173,9 +173,9 @@ def _status(kind, relation, expected, error):
     return "ok" if holds[relation] else "off"
 
 
-def _error(expected, simulated):
+def relative_error(expected, simulated):
     """Relative to the published value; of a range, to the nearer end, and 0 inside."""
-    if not _is_range(expected):
+    if not is_range(expected):
         return (simulated - expected) / expected
     low, high = expected
     end = min(max(simulated, low), high)
@@ -196,7 +196,7 @@ def _given(name, expected, unit, parameter, device):
     stated = parameter_of(device, parameter)
     stated = stated.get("value") if isinstance(stated, dict) else stated
     number, _, own_unit = str(stated).partition(" ")
-    low, high = expected if _is_range(expected) else (expected, expected)
+    low, high = expected if is_range(expected) else (expected, expected)
     agrees = stated is not None and low <= float(number) <= high and own_unit in ("", unit)
     return {"id": name, "parameter": parameter, "expected": expected, "unit": unit, "stated": stated, "agrees": agrees}
 
@@ -215,7 +215,7 @@ def parameter_of(device, dotted):
 def show(answer):
     """Tables for reading: what was measured, then what was not."""
     shown = [row for row in answer["rows"] if row["simulated"] is not None]
-    cells = [(row["id"], _figure(row), terminal.number(row["simulated"], 4), row["unit"],
+    cells = [(row["id"], figure_text(row), terminal.number(row["simulated"], 4), row["unit"],
               "–" if row["relative_error"] is None else f"{row['relative_error']:+.1%}", row["status"], row["why"]) for row in shown]
     counts = {status: sum(row["status"] == status for row in answer["rows"])
               for status in ("ok", "off", "contradictory", "not modelled", "unpublished")}
@@ -234,7 +234,7 @@ def show(answer):
                        [(row["id"], row["parameter"], f"{row['low']:+.1%}", f"{row['high']:+.1%}") for row in answer["sensitivity"]])
 
 
-def _figure(row):
+def figure_text(row):
     if row["relation"] == "range":
         return "{:g} to {:g}".format(*row["expected"])
     if row["expected"] is None:
@@ -242,7 +242,7 @@ def _figure(row):
     return ("" if row["relation"] == "=" else row["relation"] + " ") + terminal.number(row["expected"], 4)
 
 
-def _is_range(value):
+def is_range(value):
     return isinstance(value, list) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value) and value[0] < value[1]
 
 
@@ -251,7 +251,7 @@ def request_key(*request):
     return json.dumps(request, sort_keys=True)
 
 
-def _load(path):
+def load_yaml(path):
     try:
         return yaml.safe_load(Path(path).read_text())
     except yaml.YAMLError as error:

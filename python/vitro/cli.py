@@ -6,11 +6,15 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import __version__, _native, api, process, terminal
+from . import __version__, _native, api, process, terminal, validity
+from .bundle import command as bundle
+from .calibrate import command as calibrate
 from .errors import ConfigError, VitroError
 from .model_cli import make_model, predictors, profile, workload
 from .pack_cli import pack
+from .reproduce_cli import reproduce
 from .trace_cli import trace_app
+from .validate import command as validate
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True, pretty_exceptions_enable=False,
                   context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,6 +24,10 @@ app.command()(profile)
 app.command()(make_model)
 app.command()(workload)
 app.command()(predictors)
+app.command("calibrate")(calibrate)
+app.command("validate")(validate)
+app.command("bundle")(bundle)
+app.command()(reproduce)
 
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
@@ -73,6 +81,8 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                                                     "report.html.")] = None,
         resolve: Annotated[bool, typer.Option("--resolve", help="Print the experiment as resolved, for vitro-device, and run "
                                               "nothing.")] = False,
+        band: Annotated[bool, typer.Option("--band", help="Sim on a calibrated device: two more runs give each metric an error "
+                                           "band.")] = False,
         plugins: Plugins = None, as_json: Json = False):
     """Run one experiment.
 
@@ -91,6 +101,8 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
         return
     with terminal.progress(experiment.stem) as report:
         result = api.run(experiment, overrides=sets, machine=machine, out=out, progress=report)
+    if band:
+        result = validity.with_band(result)
     judged = result.expectations
     if as_json:
         terminal.print_json(result.data)
@@ -109,6 +121,8 @@ def _print_run(result, judged):
     from .result import flatten
     rows = [(name, terminal.number(value)) for name, value in flatten(result.metrics).items() if not isinstance(value, list)]
     terminal.table(f"{result['experiment']} on {result.machine}", ["metric", ">value"], rows)
+    if (speed := (result.get("prediction_band") or {}).get("decode_tokens_per_s")) is not None:
+        print(f"error band of decode: {terminal.number(speed[0])} to {terminal.number(speed[1])} tokens/s")
     if result.text:
         print(result.text.strip())
     for note in result.get("notes", []):

@@ -7,7 +7,7 @@ import typer
 from . import api, terminal
 from .errors import ConfigError
 
-LAYOUTS = ("auto", "scales_resident", "scales_inline", "bundles", "bundles_two_phase", "rows", "tiled")
+LAYOUTS = ("auto", "scales_resident", "scales_inline", "bundles", "bundles_two_phase", "apart", "apart_two_phase", "rows", "tiled")
 
 
 def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] = None,
@@ -15,8 +15,8 @@ def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] 
          layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. rows, tiled (for int8 activations); "
                                              "or Gate, Up and Down of one neuron side by side: bundles in one read, two_phase with Gate in "
                                              "pages of its own, scales_inline 4-bit rows in two phases side by side, scales_resident 4-bit "
-                                             "rows without their scales, which stay in DRAM. auto: scales_resident for q4_0, else "
-                                             "bundles.")] = "auto",
+                                             "rows without their scales, which stay in DRAM; or apart: neuron by neuron, but matrix after "
+                                             "matrix. auto: scales_resident for q4_0, else bundles.")] = "auto",
          order: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Hot neurons first, as a recording (vitro profile) "
                                                        "or PowerInfer's gpuidx file says.")] = None,
          verify: Annotated[bool, typer.Option("--verify", help="Read the file and check every byte of it; alone with a packed file, "

@@ -66,6 +66,33 @@ def test_a_layout_for_4_bits_refuses_other_formats(native):
         vitro.run(experiment(MODELS / RELU, "host", 50, engine={"layout": "scales_resident"}))
 
 
+@pytest.mark.parametrize("layout", ["scales_resident", "scales_inline"])
+def test_layouts_of_side_by_side_refuse_matrices_apart(layout):
+    with pytest.raises(vitro.ConfigError, match=f"engine.layout: {layout} does not go with engine.clusters.bundle: false"):
+        vitro.run(experiment(MODELS / Q4, "host", 50, {"bundle": False}, {"layout": layout}))
+
+
+@pytest.mark.parametrize("layout", ["auto", "bundles_two_phase"])
+def test_4_bit_neurons_apart_give_the_tokens_of_bundles(layout):
+    wanted = vitro.run(experiment(MODELS / Q4, "sim", 40, engine={"layout": "bundles"}))
+    apart = vitro.run(experiment(MODELS / Q4, "sim", 40, {"bundle": False}, {"layout": layout}))
+    assert apart["tokens"] == wanted["tokens"] and "scales" not in apart["peak_memory"]
+
+
+@pytest.mark.parametrize("layout", ["scales_resident", "scales_inline"])
+def test_4_bit_neurons_of_8_kib_can_be_read_whole(layout):
+    shape = {"family": "llama", "name": "wide", "layers": 1, "width": 4096, "heads": 32, "kv_heads": 8, "ffn": 2048, "vocab": 512,
+             "context": 64, "norm_eps": 1e-5, "activation": "relu", "rope_base": 10000, "predictor_rank": 64}
+    profile = {"fraction": "20%", "predictor": {"recall": 1, "precision": 0.5}}
+    read = {}
+    for two_phases in (True, False):
+        run = experiment(None, "sim", 0, {"two_phases": two_phases}, {"layout": layout, "numerics": False, "profile": profile})
+        run["model"], run["workload"] = {"format": "q4_0", "shape": shape}, {"prompt_tokens": 4, "output_tokens": 6}
+        read[two_phases] = vitro.run(run)["metrics"]["flash_bytes_read"]["decode"]
+    assert read[False] % 8192 == 0
+    assert read[True] == pytest.approx(0.75 * read[False], rel=0.05), "half of what is predicted does not fire: 4 of its 8 KiB stay"
+
+
 def test_the_4_bit_pack_of_another_layout_is_refused(native, tmp_path):
     assert native("pack", MODELS / Q4, "inline.vpack", "--layout", "scales_inline", "--verify").code == 0
     run = experiment(MODELS / Q4, "host", 50, engine={"layout": "scales_resident"})

@@ -15,7 +15,7 @@ QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
 @pytest.mark.parametrize("args, part", [
     (["pack"], "MODEL.gguf and OUT.vpack"),
     (["pack", "m.gguf"], "--verify FILE.vpack"),
-    (["pack", "m.gguf", "out", "--layout", "columns"], "scales_inline, bundles, bundles_two_phase, rows, tiled"),
+    (["pack", "m.gguf", "out", "--layout", "columns"], "bundles_two_phase, apart, apart_two_phase, rows, tiled"),
     (["pack", "nowhere.gguf", "out"], "nowhere.gguf: no such file"),
     (["pack", "--verify", "nowhere.vpack"], "nowhere.vpack: no such file"),
 ])

@@ -87,10 +87,16 @@ TEST(Cpu, a_barrier_costs_submissions_one_wake_up_and_one_hand_back) {
 class FixedModel final : public hw::ComputeModel {
  public:
   const hw::HandOff& hand_off() const override { return hand_off_; }
-  hw::KernelPrice kernel(std::string_view, std::string_view) override { return {}; }
+  hw::KernelPrice kernel(std::string_view variant, std::string_view format) override {
+    asked.push_back(std::string(variant) + "." + std::string(format));
+    return {0, asked.back() == priced};
+  }
   void submit(const hw::Work&, hw::Callback) override {}
   void preempt(Picoseconds) override {}
   Hertz clock() const override { return {1e9}; }
+
+  std::string priced;  // the one entry of its table
+  std::vector<std::string> asked;
 
  private:
   hw::HandOff hand_off_;
@@ -123,6 +129,26 @@ TEST(Work, activations_are_recent_and_weights_are_not) {
 
   call.out[0] = view_of(simulation.machine(), {4, 64, 0}, Format::f32, Region::kv);
   EXPECT_EQ(builder.build(call).recent_written_bytes, 0u);
+}
+
+TEST(Work, a_table_may_price_an_operator_apart_from_its_format) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  model.priced = "int8.q8_0.rows";
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall call;
+  call.op = Op::matmul;
+  call.variant = variant::kInt8;
+  call.in.push_back(view_of(simulation.machine(), {64, 32, 0}, Format::q8_0, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {1, 32, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {1, 64, 0}, Format::f32, Region::activation));
+  EXPECT_EQ(builder.build(call).reused_bytes, 64u * 34);
+  EXPECT_EQ(model.asked, std::vector<std::string>{"int8.q8_0.rows"});
+  call.in[0].layout = Layout::tiled;
+  builder.build(call);
+  EXPECT_EQ(model.asked.back(), "int8.q8_0");  // not there either, and the result says so
+  EXPECT_EQ(builder.unpriced(), std::set<std::string>{"int8.q8_0 on big"});
 }
 
 TEST(Work, a_slice_is_never_more_recent_than_what_it_reads) {

@@ -50,10 +50,10 @@ bool has_bundles(const LoadedModel& model) { return model.packed->store(FileId{}
 
 TEST_F(LoadedModelTest, the_cache_makes_the_layout_that_the_engine_asks_for) {
   EXPECT_FALSE(has_bundles(load(kModel, "")));
-  engine_.bundles = true;
+  engine_.bundles = BundleForm::automatic;
   const LoadedModel one = load(kModel, "");
   EXPECT_TRUE(has_bundles(one));
-  engine_.bundle_form = BundleForm::two_phases;
+  engine_.bundles = BundleForm::two_phases;
   const LoadedModel two = load(kModel, "");
   EXPECT_TRUE(two.packed->store(FileId{}).get(Role::ffn_bundle, 0).form == BundleForm::two_phases);
   EXPECT_NE(one.packed->path, two.packed->path);
@@ -61,7 +61,7 @@ TEST_F(LoadedModelTest, the_cache_makes_the_layout_that_the_engine_asks_for) {
 }
 
 TEST_F(LoadedModelTest, shapes_alone_have_bundles_too) {
-  engine_.bundles = true;
+  engine_.bundles = BundleForm::automatic;
   const Node shape = parse_json(R"({"format": "q4_0", "shape": {"family": "llama", "name": "tiny", "layers": 1, "width": 4096,
       "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 64, "context": 64, "norm_eps": 1e-5, "activation": "relu",
       "rope_base": 10000}})",
@@ -76,7 +76,7 @@ TEST_F(LoadedModelTest, a_named_pack_is_used_as_it_is) {
   const LoadedModel model = load(kModel, path);
   EXPECT_EQ(model.packed->path, path);
   EXPECT_TRUE(has_bundles(model));
-  engine_.bundles = true;
+  engine_.bundles = BundleForm::automatic;
   EXPECT_EQ(refusal(kModel, path), "");
 }
 
@@ -84,9 +84,9 @@ TEST_F(LoadedModelTest, a_pack_that_the_engine_can_not_run_is_refused) {
   EXPECT_NE(refusal(kModel, packed("tiled")).find("holds tiled matrices (expected engine.activations: int8"), std::string::npos);
   engine_.matmul = variant::kInt8;
   EXPECT_EQ(refusal(kModel, packed("tiled")), "");
-  engine_.bundles = true;
+  engine_.bundles = BundleForm::automatic;
   EXPECT_NE(refusal(kModel, packed("rows")).find("holds no neuron bundles (expected layout auto)"), std::string::npos);
-  engine_.bundle_form = BundleForm::two_phases;
+  engine_.bundles = BundleForm::two_phases;
   EXPECT_NE(refusal(kModel, packed("bundles")).find("an FFN in layout bundles (expected layout bundles_two_phase"), std::string::npos);
 }
 

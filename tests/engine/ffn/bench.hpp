@@ -60,7 +60,10 @@ struct Scene {
   std::uint32_t neurons = 8, width = 4096, layers = 1, units = 4;
   double in_dram = 0.5;
   Bytes staging = 16 * 24 * KiB;
-  bool two_phases = false;
+  BundleForm form = BundleForm::one_read;
+  bool two_phases = true;  // where the form has them
+  std::string eviction = "lru";
+  std::uint32_t window = 0;
   std::uint32_t cluster_neurons = 1;
   PipelineKind kind = PipelineKind::cluster;
   Picoseconds compute = kUnit, read = kUnit;
@@ -81,8 +84,7 @@ class Bench {
  public:
   explicit Bench(const Scene& setup) : setup_(setup), machine_(spec(setup), gate, spans) {
     const FileId file = machine_.machine().storage.open_phantom(GiB).value_or_throw();
-    const BundleForm form = setup.two_phases ? BundleForm::two_phases : BundleForm::one_read;
-    const BundleLayout layout = bundle_layout(Format::f16, setup.neurons, setup.width, form);
+    const BundleLayout layout = bundle_layout(Format::f16, setup.neurons, setup.width, setup.form);
     std::vector<Weight> weights;
     for (std::uint32_t layer = 0; layer < setup.layers; ++layer) {
       Weight weight;
@@ -91,7 +93,7 @@ class Bench {
       weight.layer = static_cast<std::int16_t>(layer);
       weight.rows = setup.neurons, weight.columns = setup.width;
       weight.format = Format::f16;
-      weight.form = form;
+      weight.form = setup.form;
       weight.extent = {file, layer * layout.bytes(), layout.bytes()};
       weights.push_back(std::move(weight));
     }
@@ -99,6 +101,9 @@ class Bench {
     NeuronStoreOptions options;
     options.ffn_in_dram = setup.in_dram;
     options.staging = setup.staging;
+    options.eviction = setup.eviction;
+    options.window = setup.window;
+    options.two_phases = setup.two_phases;
     store.emplace(machine_.machine(), weights_, options);
     machine_.run(store->load(UnitId(setup.units)));
     ClusterPipeline::Options pipeline_options;

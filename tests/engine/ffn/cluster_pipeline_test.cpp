@@ -1,5 +1,7 @@
 #include "engine/ffn/cluster_pipeline.hpp"
 
+#include <map>
+
 #include "tests/engine/ffn/bench.hpp"
 
 namespace vitro {
@@ -24,7 +26,7 @@ TEST(ClusterPipeline, storage_and_computing_overlap_only_with_a_pipeline) {
   Scene setup;
   setup.neurons = 64;
   setup.cluster_neurons = 4;
-  setup.two_phases = true;
+  setup.form = BundleForm::two_phases;
   setup.in_dram = 0.25;
   setup.staging = 12 * 24 * KiB;  // several waves
   setup.kind = PipelineKind::none;
@@ -40,12 +42,58 @@ TEST(ClusterPipeline, up_and_down_are_read_only_where_the_gate_is_not_zero) {
   setup.neurons = 32;
   setup.in_dram = 0;
   for (const bool two_phases : {false, true}) {
-    setup.two_phases = two_phases;
+    setup.form = two_phases ? BundleForm::two_phases : BundleForm::one_read;
     Bench bench(setup);
     bench.gate.fires = [](std::uint32_t neuron) { return neuron % 4 == 0; };
     const BundleLayout& layout = bench.store->layout();
     const Bytes whole = 32 * layout.block, gates = 32 * layout.first_part, rest = 8 * (layout.block - layout.first_part);
     EXPECT_EQ(bench.layer(0, range(32)).bytes_read, two_phases ? gates + rest : whole);
+  }
+}
+
+TEST(ClusterPipeline, blocks_for_two_phases_can_be_read_whole) {
+  for (const BundleForm form : {BundleForm::two_phases, BundleForm::apart_two_phases}) {
+    Scene setup;
+    setup.neurons = 32;
+    setup.in_dram = 0;
+    setup.form = form;
+    setup.two_phases = false;
+    std::size_t reads = 0;
+    setup.fault = [&](const ReadRequest&) { return ++reads, Status{}; };
+    Bench bench(setup);
+    bench.gate.fires = [](std::uint32_t) { return false; };
+    std::vector<std::uint32_t> every_other;
+    for (std::uint32_t n = 0; n < 32; n += 2) every_other.push_back(n);
+    EXPECT_EQ(bench.layer(0, every_other).bytes_read, 16 * bench.store->layout().block);
+    EXPECT_EQ(reads, lies_apart(form) ? 48u : 16u);
+  }
+}
+
+TEST(ClusterPipeline, matrices_apart_cost_three_reads_where_bundles_cost_one) {
+  Scene setup;
+  setup.neurons = 32;
+  setup.in_dram = 0;
+  std::vector<std::uint32_t> every_other;
+  for (std::uint32_t n = 0; n < 32; n += 2) every_other.push_back(n);
+  for (const bool apart : {false, true}) {
+    setup.form = apart ? BundleForm::apart : BundleForm::one_read;
+    std::map<std::uint64_t, Bytes> reads;
+    setup.fault = [&](const ReadRequest& r) { return reads[r.from.offset] = r.from.length, Status{}; };
+    Bench bench(setup);
+    EXPECT_EQ(bench.layer(0, every_other).bytes_read, 16 * 24 * KiB);
+    EXPECT_EQ(reads.size(), apart ? 48u : 16u);
+    const Bytes third = apart ? (32 + 2) * 8 * KiB : 2 * 24 * KiB;  // the Up row of neuron 2, behind all Gate rows; its bundle
+    EXPECT_EQ(reads[third], apart ? 8 * KiB : 24 * KiB);
+    EXPECT_EQ(bench.store->cache().free_slots(), bench.store->staging_blocks());
+    // Neighbours in flash and in the arena still make one read of each matrix.
+    reads.clear();
+    EXPECT_EQ(Bench(setup).layer(0, range(8)).bytes_read, 8 * 24 * KiB);
+    EXPECT_EQ(reads.size(), apart ? 24u : 8u) << "one block makes a cluster here";
+    setup.cluster_neurons = 8;
+    reads.clear();
+    Bench(setup).layer(0, range(8));
+    EXPECT_EQ(reads.size(), apart ? 3u : 1u);
+    setup.cluster_neurons = 1;
   }
 }
 
@@ -129,7 +177,7 @@ TEST(ClusterPipeline, decisions_do_not_depend_on_timing) {
     setup.neurons = 48;
     setup.layers = 3;
     setup.cluster_neurons = 3;
-    setup.two_phases = true;
+    setup.form = BundleForm::two_phases;
     setup.in_dram = 0.3;
     setup.units = 1 + rng.next() % 5;
     setup.io_depth = 1 + rng.next() % 9;

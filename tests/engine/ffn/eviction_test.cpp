@@ -14,9 +14,11 @@ namespace {
 
 const auto kNoneHeld = [](std::uint32_t) { return false; };
 
-// Runs a policy over accesses, loading on every miss; returns the hits.
+std::unique_ptr<Eviction> eviction_of(std::string_view name, std::uint32_t blocks) { return make_eviction(name, {blocks, blocks}); }
+
+// Runs a policy over accesses, loading on every miss that it gives something up for; returns the hits.
 std::uint64_t hits_of(std::string_view name, const std::vector<std::uint32_t>& accesses, std::uint32_t blocks, std::uint32_t capacity) {
-  const std::unique_ptr<Eviction> eviction = make_eviction(name, blocks, capacity);
+  const std::unique_ptr<Eviction> eviction = make_eviction(name, {blocks, capacity});
   std::vector<bool> resident(blocks);
   std::uint32_t size = 0;
   std::uint64_t hits = 0;
@@ -27,10 +29,11 @@ std::uint64_t hits_of(std::string_view name, const std::vector<std::uint32_t>& a
       continue;
     }
     if (size == capacity) {
-      const std::uint32_t victim = eviction->victim(kNoneHeld).value();
-      EXPECT_TRUE(resident[victim]);
-      resident[victim] = false;
-      eviction->erase(victim);
+      const std::optional<std::uint32_t> victim = eviction->victim(kNoneHeld);
+      if (!victim) continue;
+      EXPECT_TRUE(resident[*victim]);
+      resident[*victim] = false;
+      eviction->erase(*victim);
       --size;
     }
     eviction->insert(block);
@@ -60,7 +63,7 @@ std::uint64_t best_hits(const std::vector<std::uint32_t>& accesses, std::size_t 
     held.push_back(block);
     return best_hits(accesses, at + 1, held, capacity);
   }
-  std::uint64_t best = 0;
+  std::uint64_t best = best_hits(accesses, at + 1, held, capacity);  // the newcomer goes itself
   for (std::uint32_t& slot : held) {
     const std::uint32_t gone = std::exchange(slot, block);
     best = std::max(best, best_hits(accesses, at + 1, held, capacity));
@@ -70,7 +73,7 @@ std::uint64_t best_hits(const std::vector<std::uint32_t>& accesses, std::size_t 
 }
 
 TEST(Eviction, lru_gives_up_the_least_recently_used_that_is_not_held_back) {
-  const auto lru = make_eviction("lru", 4, 4);
+  const auto lru = eviction_of("lru", 4);
   for (const std::uint32_t block : {0u, 1u, 2u, 3u}) lru->insert(block);
   lru->touch(0);
   EXPECT_EQ(lru->victim(kNoneHeld), 1u);
@@ -81,7 +84,7 @@ TEST(Eviction, lru_gives_up_the_least_recently_used_that_is_not_held_back) {
 }
 
 TEST(Eviction, lfu_counts_uses_and_breaks_ties_by_recency) {
-  const auto lfu = make_eviction("lfu", 4, 4);
+  const auto lfu = eviction_of("lfu", 4);
   for (const std::uint32_t block : {0u, 1u, 2u}) lfu->insert(block);
   lfu->touch(0);
   lfu->touch(0);
@@ -121,6 +124,40 @@ TEST(Eviction, belady_is_the_best_that_any_choice_of_victims_reaches) {
   EXPECT_EQ(belady_hits(std::vector<std::uint32_t>{1, 1, 1}, 0), 0u);
 }
 
+TEST(Eviction, belady_knows_what_is_resident_at_the_beginning) {
+  const std::vector<std::uint32_t> accesses{1, 2, 1, 2}, resident{2, 7};
+  EXPECT_EQ(belady_hits(accesses, 2), 2u);
+  EXPECT_EQ(belady_hits(accesses, 2, resident), 3u) << "7 goes for 1";
+  EXPECT_EQ(belady_hits(accesses, 1, std::vector<std::uint32_t>{2}), 2u) << "1 does not stay";
+}
+
+TEST(Eviction, a_window_lets_go_what_was_not_used_in_its_tokens) {
+  const auto window = make_eviction("window", {4, 4, 2});
+  for (const std::uint32_t block : {0u, 1u, 2u}) window->insert(block);
+  EXPECT_TRUE(window->next_token().empty());
+  window->touch(1);
+  EXPECT_TRUE(window->next_token().empty()) << "two tokens are in the window";
+  window->touch(2);
+  EXPECT_EQ(window->next_token(), std::vector<std::uint32_t>{0});
+  window->erase(0);
+  EXPECT_EQ(window->victim(kNoneHeld), 1u) << "without room the oldest goes before its time";
+  EXPECT_EQ(window->next_token(), std::vector<std::uint32_t>{1});
+}
+
+TEST(Eviction, a_window_without_length_is_least_recently_used) {
+  const std::vector<std::uint32_t> accesses = skewed_accesses(3, 60, 2000);
+  EXPECT_EQ(hits_of("window", accesses, 60, 15), hits_of("lru", accesses, 60, 15));
+  const auto window = make_eviction("window", {4, 4, 0});
+  window->insert(3);
+  for (int token = 0; token < 100; ++token) EXPECT_TRUE(window->next_token().empty());
+}
+
+TEST(Eviction, none_gives_nothing_up) {
+  const auto none = eviction_of("none", 4);
+  none->insert(1);
+  EXPECT_EQ(none->victim(kNoneHeld), std::nullopt);
+}
+
 TEST(Eviction, lru_agrees_with_a_list_that_is_searched) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     const std::vector<std::uint32_t> accesses = skewed_accesses(seed, 60, 2000);
@@ -142,10 +179,10 @@ TEST(Eviction, lru_agrees_with_a_list_that_is_searched) {
 
 TEST(Eviction, an_unknown_name_is_refused_with_the_known_ones) {
   try {
-    make_eviction("random", 1, 1);
+    eviction_of("random", 1);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, lfu, arc)");
+    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, lfu, arc, window, none)");
   }
 }
 

@@ -46,6 +46,20 @@ TEST(NeuronCache, without_capacity_nothing_stays) {
   EXPECT_EQ(cache.size(), 0u);
 }
 
+TEST(NeuronCache, what_a_window_leaves_behind_gives_its_slot_back) {
+  NeuronCache cache(4, 2, 1, "window", 1);
+  const std::uint32_t slot = cache.take_slot();
+  cache.admit(3, slot);
+  cache.admit(1, cache.take_slot());
+  cache.unpin_all();
+  EXPECT_TRUE(cache.next_token().empty());
+  cache.touch(1);
+  EXPECT_EQ(cache.next_token(), std::vector<std::uint32_t>{3});
+  EXPECT_EQ(cache.resident_blocks(), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(cache.free_slots(), 2u);
+  EXPECT_EQ(cache.take_slot(), slot);
+}
+
 TEST(NeuronCache, slots_are_given_out_next_to_each_other) {
   NeuronCache cache(8, 4, 4, "lru");
   std::uint32_t slot = cache.take_slot();

@@ -56,6 +56,21 @@ TEST(BundleLayout, automatic_keeps_the_scales_of_4_bits_in_dram_and_reads_others
             std::string::npos);
 }
 
+TEST(BundleLayout, matrices_apart_take_whole_pages_each) {
+  const BundleLayout wide = bundle_layout(Format::f16, 100, 4096, BundleForm::apart);
+  EXPECT_EQ(wide.stripes, 3u);
+  EXPECT_EQ(wide.piece(), 8 * KiB);
+  EXPECT_EQ(wide.bytes(), 100 * 24 * KiB);
+  const BundleLayout four_bit = bundle_layout(Format::q4_0, 100, 4096, BundleForm::apart_two_phases);
+  EXPECT_EQ(four_bit.piece(), 4 * KiB);
+  EXPECT_EQ(four_bit.first_part, four_bit.piece()) << "Gate alone";
+  const BundleLayout narrow = bundle_layout(Format::f16, 100, 288, BundleForm::apart);
+  EXPECT_EQ(narrow.per_block, 7u) << "rows of 576 bytes share a page";
+  EXPECT_EQ(narrow.block, 12 * KiB);
+  EXPECT_EQ(narrow.within_block(8), 576u);
+  for (const BundleLayout& layout : {wide, four_bit, narrow}) EXPECT_EQ(layout.gate + layout.up + layout.down, 0u);
+}
+
 TEST(BundleLayout, bundles_under_a_page_share_a_block_and_are_read_in_one) {
   const BundleLayout layout = bundle_layout(Format::f16, 7, 288, BundleForm::two_phases);  // rows of 576 bytes, bundles of 1728
   EXPECT_EQ(layout.per_block, 2u);
@@ -70,6 +85,7 @@ TEST(BundleLayout, rows_start_in_place_units_and_do_not_overlap) {
   for (const Format format : {Format::f32, Format::f16, Format::q8_0, Format::q4_0}) {
     for (const std::uint32_t width : {32u, 96u, 288u, 2048u, 3584u, 4096u, 5120u}) {
       for (const BundleForm form : kBundleForms) {
+        if (lies_apart(form)) continue;  // one row in a bundle
         if (format != Format::q4_0 && (form == BundleForm::scales_inline || form == BundleForm::scales_resident)) continue;
         const BundleLayout layout = bundle_layout(format, 10, width, form);
         const Bytes row = row_bytes(layout.format, width);

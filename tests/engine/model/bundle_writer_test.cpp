@@ -1,5 +1,6 @@
 #include "engine/model/bundle_writer.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -10,13 +11,16 @@
 namespace vitro {
 namespace {
 
-// One row of a bundle of a packed model, as it lies in the file.
-std::vector<std::byte> row_at(const PackedModel& packed, const Weight& bundles, std::uint32_t expert, std::uint32_t place, Bytes offset) {
+// One row of a bundle of a packed model, as it lies in the file. matrix: 0 is Gate, 1 Up, 2 Down.
+std::vector<std::byte> row_at(const PackedModel& packed, const Weight& bundles, std::uint32_t expert, std::uint32_t place,
+                              std::size_t matrix) {
   const BundleLayout layout = bundles.bundles();
   std::vector<std::byte> out(row_bytes(layout.format, layout.width));
+  const Bytes row = std::array{layout.gate, layout.up, layout.down}[matrix];
+  const Bytes stripe = layout.stripes == 1 ? 0 : matrix * layout.blocks() * layout.piece();
   InputFile(packed.path)
-      .read_at(bundles.extent.offset + expert * bundles.matrix_bytes() + layout.block_of(place) * layout.block +
-                   layout.within_block(place) + offset,
+      .read_at(bundles.extent.offset + expert * bundles.matrix_bytes() + stripe + layout.block_of(place) * layout.piece() +
+                   layout.within_block(place) + row,
                out);
   return out;
 }
@@ -65,7 +69,6 @@ void expect_bit_equal(Fixture& f, const PackOptions& options) {
     const std::size_t element = block_bytes(w.format);
     const auto gate = tensor_bytes(gguf, w, Role::ffn_gate), up = tensor_bytes(gguf, w, Role::ffn_up),
                down = tensor_bytes(gguf, w, Role::ffn_down);
-    const BundleLayout layout = w.bundles();
     for (std::uint32_t e = 0; e < w.experts; ++e) {
       for (std::uint32_t place = 0; place < neurons; ++place) {
         const std::uint32_t id = packed.order.empty() ? place : packed.order.of(layer, e)[place];
@@ -73,9 +76,9 @@ void expect_bit_equal(Fixture& f, const PackOptions& options) {
           const auto first = matrix.begin() + static_cast<std::ptrdiff_t>((std::size_t{e} * neurons + id) * width * element);
           return std::vector<std::byte>(first, first + static_cast<std::ptrdiff_t>(width * element));
         };
-        ASSERT_EQ(row_at(packed, w, e, place, layout.gate), row_of(gate)) << w.name << " " << e << " " << place;
-        ASSERT_EQ(row_at(packed, w, e, place, layout.up), row_of(up));
-        const auto column = row_at(packed, w, e, place, layout.down);
+        ASSERT_EQ(row_at(packed, w, e, place, 0), row_of(gate)) << w.name << " " << e << " " << place;
+        ASSERT_EQ(row_at(packed, w, e, place, 1), row_of(up));
+        const auto column = row_at(packed, w, e, place, 2);
         for (std::uint32_t r = 0; r < width; ++r) {
           const std::size_t source = ((std::size_t{e} * width + r) * neurons + id) * element;
           ASSERT_EQ(std::memcmp(column.data() + r * element, down.data() + source, element), 0) << "element " << r << " of " << place;
@@ -87,10 +90,10 @@ void expect_bit_equal(Fixture& f, const PackOptions& options) {
 
 TEST(Bundles, plain_formats_keep_every_bit) {
   for (const Format format : {Format::f16, Format::f32, Format::bf16}) {
-    for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases}) {
+    for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases, BundleForm::apart, BundleForm::apart_two_phases}) {
       Fixture f;
       f.model.matrices = format;
-      expect_bit_equal(f, {.bundles = BundleOptions{form}});
+      expect_bit_equal(f, {.bundles = form});
     }
   }
 }
@@ -99,8 +102,8 @@ TEST(Bundles, wide_rows_have_blocks_of_their_own_in_both_phases) {
   for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases}) {
     Fixture f;
     f.model.config.width = 1024, f.model.config.head_dim = f.model.config.rope.dims = 256, f.model.config.ffn = 64;
-    expect_bit_equal(f, {.bundles = BundleOptions{form}});
-    const PackedModel packed = f.packed({.bundles = BundleOptions{form}});
+    expect_bit_equal(f, {.bundles = form});
+    const PackedModel packed = f.packed({.bundles = form});
     EXPECT_EQ(packed.store(FileId{}).get(Role::ffn_bundle, 0).bundles().first_part, form == BundleForm::two_phases ? 4 * KiB : 0);
   }
 }
@@ -108,13 +111,14 @@ TEST(Bundles, wide_rows_have_blocks_of_their_own_in_both_phases) {
 TEST(Bundles, experts_and_orders_move_whole_neurons) {
   Fixture f;
   f.model.config.experts = 3, f.model.config.experts_used = 2;
-  expect_bit_equal(f, {.bundles = BundleOptions{BundleForm::one_read}});
+  expect_bit_equal(f, {.bundles = BundleForm::one_read});
   std::vector<std::vector<std::uint32_t>> places;
   for (std::uint32_t i = 0; i < f.model.config.layers * 3; ++i) {
     auto& ids = places.emplace_back(f.model.config.ffn);
     for (std::uint32_t p = 0; p < ids.size(); ++p) ids[p] = (p * 5 + i) % f.model.config.ffn;  // 5 and 96 have no common factor
   }
-  expect_bit_equal(f, {.bundles = BundleOptions{BundleForm::one_read}, .order = NeuronOrder(places, f.model.config, "test")});
+  expect_bit_equal(f, {.bundles = BundleForm::one_read, .order = NeuronOrder(places, f.model.config, "test")});
+  expect_bit_equal(f, {.bundles = BundleForm::apart, .order = NeuronOrder(places, f.model.config, "test")});
 }
 
 // Blocks that run along the other axis: each element may move by what one more quantisation costs, and no more.
@@ -126,7 +130,7 @@ void expect_near(const Fixture& f, const PackedModel& packed, const Gguf& gguf, 
   const float levels = w.format == Format::q8_0 ? 127 : 8;
   bool differs = false;
   for (std::uint32_t i = 0; i < neurons; ++i) {
-    const std::vector<float> got = values_of(w.format, row_at(packed, w, 0, i, w.bundles().down));
+    const std::vector<float> got = values_of(w.format, row_at(packed, w, 0, i, 2));
     for (std::uint32_t block = 0; block < width; block += kBlock) {
       float largest = 0;
       for (std::uint32_t r = block; r < block + kBlock; ++r) largest = std::max(largest, std::abs(down[r * neurons + i]));
@@ -145,21 +149,21 @@ TEST(Bundles, a_down_in_blocks_is_quantised_anew_within_a_step) {
   for (const auto& [format, steps] : {std::pair{Format::q8_0, 0.57f}, {Format::q4_0, 1.01f}}) {
     Fixture f;
     f.model.matrices = format;
-    const PackedModel packed = f.packed({.tiled = {}, .bundles = BundleOptions{BundleForm::one_read}});
+    const PackedModel packed = f.packed({.tiled = {}, .bundles = BundleForm::one_read});
     const Gguf gguf = f.gguf();
     const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 1);
     EXPECT_EQ(w.format, format);
     expect_near(f, packed, gguf, steps);
     const auto gate = tensor_bytes(gguf, w, Role::ffn_gate);
     const Bytes row = row_bytes(format, f.model.config.width);
-    EXPECT_EQ(std::memcmp(row_at(packed, w, 0, 5, w.bundles().gate).data(), gate.data() + 5 * row, row), 0);
+    EXPECT_EQ(std::memcmp(row_at(packed, w, 0, 5, 0).data(), gate.data() + 5 * row, row), 0);
   }
 }
 
 TEST(Bundles, small_groups_of_columns_give_the_same_bytes) {
   Fixture f;
   f.model.matrices = Format::q8_0;
-  const PackedModel packed = f.packed({.bundles = BundleOptions{BundleForm::one_read}});
+  const PackedModel packed = f.packed({.bundles = BundleForm::one_read});
   const Gguf gguf = f.gguf();
   const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
   const auto source = [&](Role role) { return gguf.find_tensor(tensor_name(role, 0, false)); };
@@ -186,11 +190,11 @@ TEST(Bundles, k_quants_become_q8_0_and_mixed_formats_the_widest) {
   EXPECT_EQ(bundle_format(Format::q4_0, Format::q4_0, Format::q4_0), Format::q4_0);
   const ScratchFolder folder;
   const Gguf gguf = Gguf::open(embedded("stories-reglu-3m.q4_k_s.gguf"));
-  const PackedModel packed = pack(gguf, {.bundles = BundleOptions{BundleForm::one_read}}, folder.str());
+  const PackedModel packed = pack(gguf, {.bundles = BundleForm::one_read}, folder.str());
   const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 0);
   EXPECT_EQ(w.format, Format::q8_0);
   const std::vector<float> gate = tensor_values(gguf, w, Role::ffn_gate);
-  const std::vector<float> row = values_of(w.format, row_at(packed, w, 0, 3, w.bundles().gate));
+  const std::vector<float> row = values_of(w.format, row_at(packed, w, 0, 3, 0));
   for (std::uint32_t k = 0; k < w.columns; ++k) EXPECT_NEAR(row[k], gate[3 * w.columns + k], 0.02);
 }
 
@@ -202,7 +206,7 @@ TEST(Bundles, values_that_the_format_can_not_hold_are_named) {
   const Bytes at = Gguf::open(f.folder / "m.gguf").find_tensor("blk.1.ffn_down.weight")->offset;
   bytes[at] = '\x00', bytes[at + 1] = '\x7c';  // the scale of its first block: infinity
   write_file(f.folder / "m.gguf", bytes);
-  const std::string message = message_of([&] { pack(f.gguf(), {.bundles = BundleOptions{BundleForm::one_read}}, f.folder / "cache"); });
+  const std::string message = message_of([&] { pack(f.gguf(), {.bundles = BundleForm::one_read}, f.folder / "cache"); });
   EXPECT_NE(message.find("blk.1.ffn_down.weight: neuron 0, element 0 is"), std::string::npos) << message;
 }
 
@@ -216,8 +220,8 @@ TEST(Bundles, resident_scales_and_nibbles_make_the_rows_of_q4_0) {
     for (std::uint32_t id = f.model.config.ffn; id-- > 0;) ids.push_back(id);
   }
   const NeuronOrder order(places, f.model.config, "test");
-  const PackedModel inside = f.packed({.bundles = BundleOptions{BundleForm::scales_inline}, .order = order});
-  const PackedModel apart = f.packed({.bundles = BundleOptions{}, .order = order});
+  const PackedModel inside = f.packed({.bundles = BundleForm::scales_inline, .order = order});
+  const PackedModel apart = f.packed({.bundles = BundleForm::automatic, .order = order});
   const WeightStore all = apart.store(FileId{});
   const std::uint32_t neurons = f.model.config.ffn, width = f.model.config.width;
   for (const int layer : {0, 1}) {
@@ -228,15 +232,13 @@ TEST(Bundles, resident_scales_and_nibbles_make_the_rows_of_q4_0) {
     EXPECT_EQ(scales.extent.length, Bytes{3} * 3 * neurons * width / 32 * 2);
     for (std::uint32_t e = 0; e < 3; ++e) {
       for (std::uint32_t place = 0; place < neurons; ++place) {
-        const BundleLayout a = w.bundles(), b = whole.bundles();
-        const std::pair<Bytes, Bytes> rows[] = {{a.gate, b.gate}, {a.up, b.up}, {a.down, b.down}};
         for (std::uint32_t m = 0; m < 3; ++m) {
           std::vector<std::byte> of_row(width / 32 * 2), split_scales(of_row.size()), nibbles(width / 2);
           const Bytes row = (Bytes{m} * neurons + place) * of_row.size();
           InputFile(apart.path).read_at(scales.extent.offset + e * scales.matrix_bytes() + row, of_row);
-          split_q4_0(row_at(inside, whole, e, place, rows[m].second).data(), width, nibbles.data(), split_scales.data());
+          split_q4_0(row_at(inside, whole, e, place, m).data(), width, nibbles.data(), split_scales.data());
           ASSERT_EQ(of_row, split_scales) << layer << " " << e << " " << place << " " << m;
-          ASSERT_EQ(row_at(apart, w, e, place, rows[m].first), nibbles) << layer << " " << e << " " << place << " " << m;
+          ASSERT_EQ(row_at(apart, w, e, place, m), nibbles) << layer << " " << e << " " << place << " " << m;
         }
       }
     }
@@ -269,14 +271,14 @@ TEST(Bundles, a_down_by_neurons_is_taken_row_by_row) {
   const Gguf gguf = f.sparse();
   EXPECT_EQ(config_from_gguf(gguf).activation, Activation::relu);
   EXPECT_EQ(config_from_gguf(gguf).predictor_thresholds, std::vector<float>{0.25f});
-  const PackedModel packed = pack(gguf, {.bundles = BundleOptions{}}, f.folder / "cache");
+  const PackedModel packed = pack(gguf, {.bundles = BundleForm::automatic}, f.folder / "cache");
   const WeightStore store = packed.store(FileId{});
   const Weight& w = store.get(Role::ffn_bundle, 1);
   const TensorInfo& down = *gguf.find_tensor("blk.1.ffn_down_t.weight");
   std::vector<std::byte> raw(row_bytes(down.format, down.columns()));
   for (const std::uint32_t neuron : {0u, 41u, 95u}) {
     gguf.read(down, neuron * raw.size(), raw);
-    EXPECT_EQ(row_at(packed, w, 0, neuron, w.bundles().down), raw);
+    EXPECT_EQ(row_at(packed, w, 0, neuron, 2), raw);
   }
 }
 

@@ -121,7 +121,7 @@ TEST(PackedFile, no_flipped_bit_goes_unnoticed) {
   SmallModel().write(folder / "m.gguf");
   const Gguf gguf = Gguf::open(folder / "m.gguf");
   const std::string path = folder / "m.vpack";
-  pack_to(gguf, {.bundles = BundleOptions{BundleForm::one_read}}, path);
+  pack_to(gguf, {.bundles = BundleForm::one_read}, path);
   EXPECT_NO_THROW(verify_packed(path));
   const std::string whole = read_file(path);
   for (std::size_t at = 0; at < whole.size(); at += at < 64 ? 1 : 499) {
@@ -160,7 +160,7 @@ TEST(PackedFile, a_pack_made_by_hand_brings_layout_and_order_along) {
   std::vector<std::uint32_t> backwards(model.config.ffn);
   for (std::uint32_t i = 0; i < model.config.ffn; ++i) backwards[i] = model.config.ffn - 1 - i;
   const NeuronOrder order({backwards, backwards}, model.config, "test");
-  pack_to(gguf, {.bundles = BundleOptions{BundleForm::two_phases}, .order = order}, folder / "m.vpack");
+  pack_to(gguf, {.bundles = BundleForm::two_phases, .order = order}, folder / "m.vpack");
   const PackedModel opened = open_packed(folder / "m.vpack", gguf, folder / "notes");
   EXPECT_EQ(opened.order.all(), order.all());
   EXPECT_TRUE(opened.store(FileId{}).get(Role::ffn_bundle, 0).form == BundleForm::two_phases);
@@ -185,7 +185,7 @@ TEST(PackedFile, a_pack_of_another_model_is_refused) {
   EXPECT_NE(refusal(folder / "a.gguf").find("made from another state of \"a.gguf\""), std::string::npos) << refusal(folder / "a.gguf");
   EXPECT_NE(message_of([&] { pack_to(Gguf::open(folder / "a.gguf"), {}, folder / "a.gguf"); }).find("one file"), std::string::npos);
   const std::string unknown = message_of([] { pack_options_of("columns"); });
-  EXPECT_NE(unknown.find("rows, tiled, auto, bundles, bundles_two_phase, scales_inline"), std::string::npos);
+  EXPECT_NE(unknown.find("rows, tiled, auto, bundles, bundles_two_phase, apart, apart_two_phase, scales_inline"), std::string::npos);
 }
 
 TEST(PackedFile, a_file_found_whole_is_not_read_again_until_it_changes) {

@@ -42,7 +42,7 @@ TEST(Weights, bundles_stand_for_gate_up_and_down) {
   SmallModel model;
   model.config.experts = 4, model.config.experts_used = 2;
   for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases}) {
-    const WeightStore store = phantom_weights(model.config, Format::q8_0, FileId{9}, BundleOptions{form});
+    const WeightStore store = phantom_weights(model.config, Format::q8_0, FileId{9}, form);
     const Weight& w = store.get(Role::ffn_bundle, 1);
     EXPECT_EQ(w.name, "blk.1.ffn_bundle");
     EXPECT_EQ(w.form, form);
@@ -60,7 +60,7 @@ TEST(Weights, bundles_stand_for_gate_up_and_down) {
 // The scales of 4-bit neurons stand behind their bundles and are a ninth of the weights' bytes.
 TEST(Weights, automatic_bundles_of_q4_0_have_their_scales_beside_them) {
   const SmallModel model;
-  const WeightStore store = phantom_weights(model.config, Format::q4_0, FileId{9}, BundleOptions{});
+  const WeightStore store = phantom_weights(model.config, Format::q4_0, FileId{9}, BundleForm::automatic);
   const Weight &w = store.get(Role::ffn_bundle, 1), &scales = store.get(Role::ffn_scales, 1);
   EXPECT_EQ(w.form, BundleForm::scales_resident);
   EXPECT_EQ(w.payload_bytes(), 3 * 96 * 32u);
@@ -68,7 +68,7 @@ TEST(Weights, automatic_bundles_of_q4_0_have_their_scales_beside_them) {
   EXPECT_EQ(scales.payload_bytes(), 3 * 96 * 4u);
   EXPECT_EQ(scales.extent.offset, w.extent.offset + w.extent.length);
   EXPECT_EQ(store.ffn_bytes(), 2 * (w.extent.length + scales.extent.length));
-  const WeightStore inside = phantom_weights(model.config, Format::q4_0, FileId{9}, BundleOptions{BundleForm::scales_inline});
+  const WeightStore inside = phantom_weights(model.config, Format::q4_0, FileId{9}, BundleForm::scales_inline);
   EXPECT_EQ(inside.find(Role::ffn_scales, 1), nullptr);
 }
 

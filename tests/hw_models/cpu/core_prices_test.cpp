@@ -25,6 +25,30 @@ TEST(CorePrices, without_a_batch_rate_a_batch_costs_as_much_per_row) {
   EXPECT_EQ(core.run(core.product("int8", "q4_0", 64, 8000)), 2 * kUs);
 }
 
+// Cycles per weight: 1/4 alone, 1/4 for 2 rows, then 1/8 more for each row.
+const char* const kMeasured =
+    "macs_per_cycle: {int8: {q4_0: 4}}, macs_per_cycle_batch: {int8: {q4_0: 8}}, macs_per_cycle_batch_4: {int8: {q4_0: 8}}, "
+    "macs_per_cycle_batch_8: {int8: {q4_0: 8}}, macs_per_cycle_batch_16: {int8: {q4_0: 8}}, macs_per_cycle_batch_64: {int8: {q4_0: 8}}";
+
+TEST(CorePrices, measured_batches_are_joined_by_straight_lines) {
+  TestCore core(kMeasured);
+  EXPECT_EQ(core.run(core.product("int8", "q4_0", 1, 8000)), 2 * kUs);
+  EXPECT_EQ(core.run(core.product("int8", "q4_0", 2, 2 * 8000)), 2 * kUs);
+  EXPECT_EQ(core.run(core.product("int8", "q4_0", 3, 3 * 8000)), 3 * kUs);
+  EXPECT_EQ(core.run(core.product("int8", "q4_0", 64, 64 * 8000)), 64 * kUs);
+  EXPECT_EQ(core.run(core.product("int8", "q4_0", 128, 128 * 8000)), 128 * kUs);
+}
+
+TEST(CorePrices, an_operator_may_have_a_rate_of_its_own) {
+  TestCore core("macs_per_cycle: {op: {rope: 4}}");
+  Work rope;
+  rope.elementwise = 8000;
+  rope.kernel = core.model->kernel("op", "rope").id;
+  EXPECT_EQ(core.run(rope), 8 * kUs);
+  rope.has_own_rate = true;
+  EXPECT_EQ(core.run(rope), 2 * kUs);
+}
+
 TEST(CorePrices, rows_that_share_no_weights_are_no_batch) {
   TestCore core(kTables);
   Work attention = core.product("int8", "q4_0", 64, 8000);

@@ -1,0 +1,93 @@
+#include "engine/decode/offload_unit.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace vitro {
+
+OffloadUnit::OffloadUnit(Machine& machine, ComputeUnit& core, ComputeUnit& accelerator)
+    : machine_(machine), core_(core), accelerator_(accelerator), scope_(machine.executor) {}
+
+OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
+  return {call.in[0].memory.id(), call.in[0].offset, call.slice.first, call.slice.count, call.in[1].shape[0]};
+}
+
+bool OffloadUnit::takes(const KernelCall& call) const {
+  return call.op == Op::matmul && call.layer >= 0 && call.rows == nullptr && call.places == nullptr && !refused_.contains(shape_of(call));
+}
+
+void OffloadUnit::submit(const Chain& chain, Completion<RunResult>& done) { scope_.spawn(run(&chain, &done)); }
+
+void OffloadUnit::submit(const Graph&, const Bindings&, Completion<RunResult>& done) {
+  RunResult result;
+  result.status = {Code::unsupported_shape, "a core that offloads runs chains only"};
+  done.complete(std::move(result));
+}
+
+Task<void> OffloadUnit::run(const Chain* chain, Completion<RunResult>* done) {
+  RunResult all;
+  try {
+    for (std::size_t begin = 0, end = 0; begin < chain->size() && all.status.ok(); begin = end) {
+      const bool offload = takes((*chain)[begin]);
+      // A graph is one step's work on one batch: the rows that are sampled are another one.
+      while (end < chain->size() && takes((*chain)[end]) == offload && (!offload || (*chain)[end].batch == (*chain)[begin].batch)) ++end;
+      Chain part(chain->begin() + static_cast<std::ptrdiff_t>(begin), chain->begin() + static_cast<std::ptrdiff_t>(end));
+      co_await run_part(std::move(part), offload, &all);
+    }
+  } catch (...) {
+    all.error = std::current_exception();
+  }
+  done->complete(std::move(all));
+}
+
+Task<void> OffloadUnit::run_part(Chain part, bool offload, RunResult* all) {
+  if (offload) co_return co_await run_offloaded(std::move(part), all);
+  RunResult result = co_await core_.run(std::move(part));
+  if (!result.status.ok()) all->status = std::move(result.status);
+  std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(all->outcomes));
+}
+
+Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
+  std::vector<Shape> key;
+  for (const KernelCall& call : part) key.push_back(shape_of(call));
+  auto loaded = graphs_.find(key);
+  if (loaded == graphs_.end()) {
+    GraphSpec spec;
+    spec.name = fmt::format("layer {} products", part.front().layer);
+    spec.built = true;  // shapes are known when a model is installed
+    spec.calls = part;
+    std::uint8_t slot = 0;
+    for (KernelCall& call : spec.calls) {
+      call.in[1].slot = ++slot;
+      call.out[0].slot = ++slot;
+      call.in[1].memory = call.out[0].memory = {};
+    }
+    const Result<Graph> graph = co_await accelerator_.load(std::move(spec));
+    if (graph.ok()) {
+      loaded = graphs_.emplace(key, graph.value()).first;
+    } else if (part.size() == 1) {
+      refused_.insert(key.front());
+      machine_.trace.decision("keep on core", fmt::format("layer {} matmul", part.front().layer), graph.status().message);
+    } else {
+      for (const KernelCall& call : part) {
+        const bool offload = takes(call);
+        Chain alone(1, call);
+        co_await run_part(std::move(alone), offload, all);
+      }
+      co_return;
+    }
+  }
+  if (loaded == graphs_.end()) co_return co_await run_part(std::move(part), false, all);
+  Bindings bindings;
+  bindings.batch = part.front().batch;
+  for (KernelCall& call : part) {
+    bindings.views.push_back(call.in[1]);
+    bindings.views.push_back(call.out[0]);
+  }
+  machine_.clock.charge(PolicyWork::submit, 1);
+  RunResult result = co_await accelerator_.launch(loaded->second, std::move(bindings));
+  if (!result.status.ok()) all->status = std::move(result.status);
+}
+
+}  // namespace vitro

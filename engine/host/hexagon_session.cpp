@@ -1,0 +1,188 @@
+#include "engine/host/hexagon_session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "engine/host/thread_placement.hpp"
+
+namespace vitro {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using hexagon::kVectorBytes;
+
+constexpr Bytes kScratchShare = 8;  // of inbound, at its end
+
+template <class T>
+T& first_of(std::span<std::byte> region) {
+  return *reinterpret_cast<T*>(region.data());
+}
+
+// Polls without sleeping for a while, then between short sleeps. `done` ends it, `check` is asked now and then.
+template <class Done, class Check>
+Status poll(std::chrono::microseconds spin, Done done, Check check) {
+  const Clock::time_point begin = Clock::now();
+  for (std::uint32_t looks = 1;; ++looks) {
+    if (done()) return {};
+    const bool sleeps = Clock::now() - begin > spin;
+    if (sleeps) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    } else {
+      pause_cpu();
+    }
+    if (looks % (sleeps ? 32 : 4096) != 0) continue;
+    if (Status status = check(); !status.ok()) return status;
+  }
+}
+
+}  // namespace
+
+HexagonSession::HexagonSession(std::unique_ptr<HexagonTransport> transport, HexagonLimits limits)
+    : transport_(std::move(transport)),
+      limits_(limits),
+      request_(first_of<hexagon::Request>(transport_->inbound())),
+      response_(first_of<hexagon::Response>(transport_->outbound())),
+      placed_(hexagon::kArenaStart),
+      restarts_left_(limits.restarts) {
+  request_.magic = hexagon::kMagic;
+  request_.version = hexagon::kVersion;
+  request_.inbound_bytes = static_cast<std::uint32_t>(transport_->inbound().size());
+  request_.outbound_bytes = static_cast<std::uint32_t>(transport_->outbound().size());
+  transport_->clean(&request_, sizeof request_);
+  if (Status status = start(); !status.ok()) {
+    usable_ = false;
+    notes_.push_back(fmt::format("hexagon: the worker did not start ({}): its work runs on the CPU", status.message));
+  }
+}
+
+HexagonSession::~HexagonSession() { transport_->stop(); }
+
+Status HexagonSession::start() {
+  response_.ready = 0;
+  response_.sequence = request_.sequence;  // nothing is outstanding for a new worker
+  transport_->clean(&response_, sizeof response_);
+  if (Status status = transport_->start(); !status.ok()) return status;
+  const Clock::time_point give_up = Clock::now() + limits_.start;
+  return poll(
+      limits_.spin,
+      [this] {
+        transport_->invalidate(&response_, sizeof response_);
+        return response_.ready == hexagon::kMagic;
+      },
+      [&]() -> Status {
+        if (!transport_->alive()) return fail("it ended before it was ready");
+        return Clock::now() < give_up ? Status{} : fail("it was not ready in time");
+      });
+}
+
+Result<std::uint32_t> HexagonSession::place(Bytes size) {
+  const Bytes end = transport_->inbound().size() - transport_->inbound().size() / kScratchShare;
+  const Bytes wanted = round_up(size, kVectorBytes);
+  if (wanted > end - placed_) {
+    return Status{Code::over_budget,
+                  fmt::format("hexagon: {} more do not fit into a session of {}", format_bytes(size), format_bytes(end))};
+  }
+  const std::uint32_t at = placed_;
+  placed_ += static_cast<std::uint32_t>(wanted);
+  return at;
+}
+
+Result<std::uint32_t> HexagonSession::scratch(Bytes size) {
+  const Bytes all = transport_->inbound().size(), room = round_down(all / kScratchShare, kVectorBytes);
+  const Bytes wanted = round_up(size, kVectorBytes);
+  if (wanted > room - scratch_) return Status{Code::over_budget, "hexagon: a request's activations do not fit into the session"};
+  const auto at = static_cast<std::uint32_t>(round_down(all, kVectorBytes) - room + scratch_);
+  scratch_ += static_cast<std::uint32_t>(wanted);
+  return at;
+}
+
+Result<HexagonSession::Results> HexagonSession::run(std::vector<hexagon::Operator> operators) {
+  VITRO_CHECK(!operators.empty() && operators.size() <= hexagon::kMostOperators, "a request of no operators, or of too many");
+  Bytes end = hexagon::kResultsStart;
+  for (hexagon::Operator& op : operators) {
+    op.out = static_cast<std::uint32_t>(end);
+    end = round_up(end + op.out_bytes, kVectorBytes);
+  }
+  VITRO_CHECK(end <= transport_->outbound().size(), "a request with more results than its region holds");
+  while (usable_) {
+    Result<Results> results = attempt(operators);
+    if (results.ok() || results.status().code == Code::unsupported_shape) return results;
+    transport_->stop();
+    const std::string why = results.status().message;
+    if (restarts_left_-- > 0) {
+      Status status = start();
+      notes_.push_back(fmt::format("hexagon: the worker was started again: {}", why));
+      if (status.ok()) continue;
+      notes_.push_back(fmt::format("hexagon: it did not come back: {}", status.message));
+      transport_->stop();
+    }
+    usable_ = false;
+    notes_.push_back(fmt::format("hexagon: the worker was given up, its work runs on the CPU: {}", why));
+  }
+  return fail("the worker was given up");
+}
+
+// Of a response only copies are looked at, each word once: a worker that runs wild may still be writing.
+Result<HexagonSession::Results> HexagonSession::attempt(const std::vector<hexagon::Operator>& operators) {
+  const auto count = static_cast<std::uint32_t>(operators.size());
+  const std::uint32_t sequence = request_.sequence + 1;
+  std::copy(operators.begin(), operators.end(), request_.operators);
+  request_.count = count;
+  request_.checksum = hexagon::request_sum(request_, sequence);
+  transport_->clean(&request_, sizeof request_);
+  std::atomic_thread_fence(std::memory_order_release);
+  request_.sequence = sequence;
+  transport_->clean(&request_, sizeof request_);
+
+  if (Status status = wait(sequence); !status.ok()) return status;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  hexagon::Response answer;
+  std::memcpy(static_cast<void*>(&answer), static_cast<const void*>(&response_), sizeof answer);
+  const auto kind = static_cast<hexagon::Answer>(answer.answer);
+  const bool done = kind == hexagon::Answer::done;
+  if (answer.checksum != hexagon::response_sum(answer, sequence, done ? count : 0)) return fail("its answer was damaged");
+  if (kind == hexagon::Answer::bad_operator && answer.where < count) {
+    return Status{Code::unsupported_shape, fmt::format("hexagon: the worker refuses operator {} of a request", answer.where)};
+  }
+  if (!done) return fail("it received a damaged request");
+
+  Results results(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::byte* from = transport_->outbound().data() + operators[i].out;
+    transport_->invalidate(from, operators[i].out_bytes);
+    results[i].resize(operators[i].out_bytes / sizeof(std::uint32_t));
+    std::memcpy(results[i].data(), from, operators[i].out_bytes);
+    const auto words = static_cast<std::uint32_t>(results[i].size());
+    if (hexagon::checksum_words(hexagon::seed_of(sequence, i), results[i].data(), words) != answer.sums[i]) {
+      return fail(fmt::format("result {} of {} was damaged", i + 1, count));
+    }
+  }
+  return results;
+}
+
+Status HexagonSession::wait(std::uint32_t sequence) {
+  std::uint32_t progress = response_.progress;
+  Clock::time_point give_up = Clock::now() + limits_.progress;
+  return poll(
+      limits_.spin,
+      [&] {
+        transport_->invalidate(&response_, sizeof response_);
+        return response_.sequence == sequence;
+      },
+      [&]() -> Status {
+        if (!transport_->alive()) return fail("it died");
+        const std::uint32_t answered = response_.sequence;
+        if (answered != sequence && answered != sequence - 1) return fail("it answered a request that nobody made");
+        if (response_.progress != progress) {
+          progress = response_.progress;
+          give_up = Clock::now() + limits_.progress;
+        }
+        return Clock::now() < give_up ? Status{} : fail(fmt::format("no progress in {} ms", limits_.progress.count()));
+      });
+}
+
+}  // namespace vitro

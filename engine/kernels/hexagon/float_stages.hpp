@@ -1,0 +1,125 @@
+// The stages that a phone computes in qfloat, written over an instruction set `I`: HVX of V68 and later
+// (worker/hvx_float.hpp), which the emulator can not run, and a software model of it (qfloat_model.hpp), which tests run.
+// The compiled HVX form is what their price is counted from (docs/hexagon.md).
+//
+// I has: Vector (128 bytes), Pair {lo, hi}; look_up<table>(indices, tables), high_nibbles, mask, splat_half, splat, add_half,
+// add_word, interleave_halves (element i and i + 32 side by side), widen_bytes (with sign, even bytes in lo and odd ones in
+// hi); and in qfloat Q16, Q32, PairQ32: multiply(hf, hf) -> Q16, multiply(Q16, hf), subtract_half(hf, hf) -> Q16,
+// to_half(Q16); multiply_wide(hf, hf) -> PairQ32 of even and odd elements; subtract(sf, sf) -> Q32, from_float(sf),
+// multiply(Q32, Q32), add(Q32, Q32), to_float(Q32).
+#pragma once
+#include <stdint.h>
+
+namespace vitro::hexagon {
+
+// Super-groups of 4-bit weights to fp16, eight at a time with one vector of scales: look-up of the value, broadcast of the
+// scales by look-up, one product (TTS-NPU 5.2.2). `indices`: the broadcast's, for four super-groups.
+template <class I, int kGroup>
+[[gnu::always_inline]] inline void dequantise_group(const typename I::Vector& in, const typename I::Vector& scales,
+                                                    const typename I::Vector* indices, const typename I::Vector& values,
+                                                    typename I::Vector* __restrict out) {
+  constexpr int kFirst = kGroup / 4 * 2;  // of the scales' tables
+  const auto low = I::template look_up<0>(in, values), high = I::template look_up<0>(I::high_nibbles(in), values);
+  const auto s = I::template look_up<kFirst>(indices[kGroup % 4], scales), t = I::template look_up<kFirst + 1>(indices[kGroup % 4], scales);
+  out[0] = I::to_half(I::multiply(low.lo, s.lo));
+  out[1] = I::to_half(I::multiply(low.hi, s.hi));
+  out[2] = I::to_half(I::multiply(high.lo, t.lo));
+  out[3] = I::to_half(I::multiply(high.hi, t.hi));
+}
+
+template <class I>
+[[gnu::always_inline]] inline void dequantise_q4(const typename I::Vector* in, const typename I::Vector* scales,
+                                                 const typename I::Vector* indices, const typename I::Vector& values, uint32_t vectors,
+                                                 typename I::Vector* __restrict out) {
+  const typename I::Vector places[4] = {indices[0], indices[1], indices[2], indices[3]}, codes = values;
+  for (uint32_t v = 0; v < vectors; v += 8, ++scales, in += 8, out += 32) {
+    const typename I::Vector eight = *scales;
+    dequantise_group<I, 0>(in[0], eight, places, codes, out);
+    dequantise_group<I, 1>(in[1], eight, places, codes, out + 4);
+    dequantise_group<I, 2>(in[2], eight, places, codes, out + 8);
+    dequantise_group<I, 3>(in[3], eight, places, codes, out + 12);
+    dequantise_group<I, 4>(in[4], eight, places, codes, out + 16);
+    dequantise_group<I, 5>(in[5], eight, places, codes, out + 20);
+    dequantise_group<I, 6>(in[6], eight, places, codes, out + 24);
+    dequantise_group<I, 7>(in[7], eight, places, codes, out + 28);
+  }
+}
+
+// 128 8-bit weights to fp16. 1536 + q is a half whose last bit counts ones, so adding q to its bits converts it; taking 1536
+// off again is exact. Elements 0 .. 63 stand in the even bytes, the others in the odd ones. Vector b of `in` has its four scales in table b
+// % 4 of the vector of scales, at entries 0 .. 3.
+template <class I, int kTable>
+[[gnu::always_inline]] inline void dequantise_bytes(const typename I::Vector& in, const typename I::Vector& scales,
+                                                    const typename I::Vector& indices, typename I::Vector* __restrict out) {
+  constexpr int kMagic = 0x6600;
+  const auto magic = I::splat_half(kMagic);
+  const auto q = I::widen_bytes(in);
+  const auto s = I::template look_up<kTable>(indices, scales);
+  out[0] = I::to_half(I::multiply(I::subtract_half(I::add_half(q.lo, magic), magic), s.lo));
+  out[1] = I::to_half(I::multiply(I::subtract_half(I::add_half(q.hi, magic), magic), s.hi));
+}
+
+template <class I>
+[[gnu::always_inline]] inline void dequantise_q8(const typename I::Vector* in, const typename I::Vector* scales,
+                                                 const typename I::Vector& indices, uint32_t vectors, typename I::Vector* __restrict out) {
+  const typename I::Vector places = indices;
+  for (uint32_t v = 0; v < vectors; v += 4, ++scales, in += 4, out += 8) {
+    const typename I::Vector sixteen = *scales;
+    dequantise_bytes<I, 0>(in[0], sixteen, places, out);
+    dequantise_bytes<I, 1>(in[1], sixteen, places, out + 2);
+    dequantise_bytes<I, 2>(in[2], sixteen, places, out + 4);
+    dequantise_bytes<I, 3>(in[3], sixteen, places, out + 6);
+  }
+}
+
+// Ablation: 4-bit weights to fp16 without a table of values. 1024 + q by setting bits, 1032 taken off again.
+template <class I, int kGroup>
+[[gnu::always_inline]] inline void convert_group(const typename I::Vector& in, const typename I::Vector& scales,
+                                                 const typename I::Vector* indices, typename I::Vector* __restrict out) {
+  constexpr int kFirst = kGroup / 4 * 2, kBits = 0x6400, kMagic = 0x6408;
+  const auto bits = I::splat_half(kBits), magic = I::splat_half(kMagic), mask = I::splat_half(0x0f0f);
+  const auto low = I::widen_bytes(I::mask(in, mask)), high = I::widen_bytes(I::mask(I::high_nibbles(in), mask));
+  const auto s = I::template look_up<kFirst>(indices[kGroup % 4], scales), t = I::template look_up<kFirst + 1>(indices[kGroup % 4], scales);
+  out[0] = I::to_half(I::multiply(I::subtract_half(I::add_half(low.lo, bits), magic), s.lo));
+  out[1] = I::to_half(I::multiply(I::subtract_half(I::add_half(low.hi, bits), magic), s.hi));
+  out[2] = I::to_half(I::multiply(I::subtract_half(I::add_half(high.lo, bits), magic), t.lo));
+  out[3] = I::to_half(I::multiply(I::subtract_half(I::add_half(high.hi, bits), magic), t.hi));
+}
+
+template <class I>
+[[gnu::always_inline]] inline void convert_q4(const typename I::Vector* in, const typename I::Vector* scales,
+                                              const typename I::Vector* indices, uint32_t vectors, typename I::Vector* __restrict out) {
+  const typename I::Vector places[4] = {indices[0], indices[1], indices[2], indices[3]};
+  for (uint32_t v = 0; v < vectors; v += 8, ++scales, in += 8, out += 32) {
+    const typename I::Vector eight = *scales;
+    convert_group<I, 0>(in[0], eight, places, out);
+    convert_group<I, 1>(in[1], eight, places, out + 4);
+    convert_group<I, 2>(in[2], eight, places, out + 8);
+    convert_group<I, 3>(in[3], eight, places, out + 12);
+    convert_group<I, 4>(in[4], eight, places, out + 16);
+    convert_group<I, 5>(in[5], eight, places, out + 20);
+    convert_group<I, 6>(in[6], eight, places, out + 24);
+    convert_group<I, 7>(in[7], eight, places, out + 28);
+  }
+}
+
+// A panel's rows from its integer dot products: acc += dot * (d_w * d_x) over blocks ascending, two at a time. The dot
+// products are below 2^22, so adding them to the bits of 1.5 * 2^23 converts them.
+// dots: [pairs][2]; scales: [pairs], rows of both blocks; x_scales: float32 [pairs][2]. Requires: pairs > 0.
+template <class I>
+[[gnu::always_inline]] inline typename I::Vector accumulate(const typename I::Vector* dots, const typename I::Vector* scales,
+                                                            const int32_t* x_scales, uint32_t pairs) {
+  constexpr int kOne = 0x3c00, kMagic = 0x4b400000;
+  const auto magic = I::splat(kMagic);
+  const auto one = I::splat_half(kOne);
+  auto acc = I::from_float(I::splat(0));
+  for (uint32_t p = 0; p < pairs; ++p, dots += 2, x_scales += 2) {
+    const auto weights = I::multiply_wide(I::interleave_halves(scales[p]), one);
+    const auto a = I::subtract(I::add_word(dots[0], magic), magic), b = I::subtract(I::add_word(dots[1], magic), magic);
+    acc = I::add(acc, I::multiply(a, I::multiply(weights.lo, I::from_float(I::splat(x_scales[0])))));
+    acc = I::add(acc, I::multiply(b, I::multiply(weights.hi, I::from_float(I::splat(x_scales[1])))));
+  }
+  return I::to_float(acc);
+}
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,95 @@
+// What the CPU and the Hexagon worker say to each other: plain words at fixed places, so that one header serves both compilers.
+//
+// Two shared regions. `inbound` is written by the CPU and mapped read-only by the worker: request, operators, weights and
+// activations. A worker that runs wild can not damage them. `outbound` is the worker's: response and results. The CPU takes
+// a result only when its checksum, which carries the request's sequence number, fits. All numbers are little-endian.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace vitro::hexagon {
+
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 1;
+inline constexpr uint32_t kMostOperators = 256;                  // of a request
+inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
+inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
+inline constexpr uint32_t kVectorBytes = 128;                    // of HVX: operands are aligned to it
+inline constexpr uint32_t kPanelRows = 32, kLutPanelRows = 128;  // rows that share a panel of weights (panels.hpp)
+inline constexpr uint32_t kBlockColumns = 32;                    // columns that share a scale
+
+// What `operands` of an Operator mean. in: offsets into inbound, out: into outbound, all multiples of kVectorBytes.
+enum class Kind : uint32_t {
+  none,
+  matmul_q8_0,       // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
+  matmul_q4_0,       // the same
+  matmul_lut,        // the same with bit-serial panels of `bits` planes; w = q - zero
+  lut_precompute,    // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
+  dequantise,        // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
+  dequantise_fused,  // in: nibbles, fp16 tables [rows / 32][16];      out: fp16: the table of a group holds its scaled values
+  unpack,            // ablation, no table: in: nibbles;                 out: int16 q - 8, what a conversion would start from
+  scatter,           // ablation, conventional layout: in: nibbles, halfword offsets; out: fp16, scattered into tiles
+  copy,              // ablation, nothing but the bytes: in: nibbles;    out: the same
+  exp_table,         // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
+};
+
+struct Operator {
+  Kind kind;
+  uint32_t rows, columns, batch;
+  uint32_t in[3], out;
+  uint32_t out_bytes;
+  uint32_t bits, zero;  // matmul_lut
+  uint32_t reserved[5];
+};
+static_assert(sizeof(Operator) == 64);
+
+// 32 activations as the int8 contract wants them (engine/kernels/variants.hpp).
+struct Int8Block {
+  int8_t quants[32];
+  float scale;
+  int32_t sum;  // of quants
+};
+static_assert(sizeof(Int8Block) == 40);
+
+struct Request {
+  uint32_t magic, version;
+  uint32_t inbound_bytes, outbound_bytes;
+  uint32_t count, stop;
+  uint32_t checksum;  // of count, sequence and operators
+  uint32_t reserved[24];
+  volatile uint32_t sequence;  // written last
+  Operator operators[kMostOperators];
+};
+static_assert(sizeof(Request) <= kArenaStart);
+
+enum class Answer : uint32_t { done, bad_request, bad_operator };
+
+struct Response {
+  volatile uint32_t ready;     // kMagic once the worker waits for requests
+  volatile uint32_t progress;  // grows while it computes: what tells slow from hung
+  uint32_t answer, where;      // of the request; the operator that was refused
+  uint32_t checksum;           // of answer, where, sequence and sums
+  volatile uint32_t sequence;  // of the request answered; written last
+  uint32_t sums[kMostOperators];
+};
+static_assert(sizeof(Response) <= kResultsStart);
+
+// A step is a bijection of either argument: one wrong word is always seen, several but for one time in 2^32.
+inline uint32_t checksum_words(uint32_t seed, const uint32_t* words, uint32_t count) {
+  uint32_t sum = 0x811c9dc5u ^ seed;
+  for (uint32_t i = 0; i < count; ++i) sum = (sum ^ words[i]) * 0x01000193u;
+  return sum;
+}
+
+// Seeds of the sums, so that an answer to another request or another operator never fits.
+inline uint32_t seed_of(uint32_t sequence, uint32_t index) { return sequence * 0x9e3779b9u + index * 0x85ebca6bu; }
+
+inline uint32_t request_sum(const Request& request, uint32_t sequence) {
+  const auto* words = reinterpret_cast<const uint32_t*>(request.operators);
+  return checksum_words(seed_of(sequence, request.count), words, request.count * (sizeof(Operator) / 4));
+}
+
+inline uint32_t response_sum(const Response& response, uint32_t sequence, uint32_t count) {
+  return checksum_words(seed_of(sequence, response.answer ^ response.where << 8), response.sums, count);
+}
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,32 @@
+// HVX kernels. Names that begin with hvx_ are integer stages, bit-exact everywhere, and what the packet counter counts;
+// float_ is the stage that a phone does in qfloat and this worker does in IEEE scalars (docs/lut-kernels.md).
+// Pointers are aligned to kVectorBytes. Counts are per panel; see panels.hpp for the layouts.
+#pragma once
+#include "engine/kernels/hexagon/protocol.hpp"
+
+namespace vitro::hexagon {
+
+// dots[m][b][row] = sum over the block of w * x, for `batch` <= kBatchTogether activation rows x[m] of `blocks` blocks each.
+inline constexpr uint32_t kBatchTogether = 4;
+extern "C" void hvx_dots_q8_0(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, uint32_t batch, uint32_t blocks,
+                              int32_t* dots);
+extern "C" void hvx_dots_q4_0(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, uint32_t batch, uint32_t blocks,
+                              int32_t* dots);
+// y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc). `rows` <= panel_rows are stored.
+extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, const Int8Block* x, uint32_t blocks, uint32_t panel_rows,
+                                 uint32_t rows, float* y);
+
+// Bit-serial matrix-vector product by table look-up (T-MAN 4.3), split as Precompute, Linear and Finalize.
+extern "C" void hvx_lut_precompute(const int8_t* x, uint32_t groups, uint16_t* tables);
+extern "C" void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, const int32_t* sums, uint32_t bits, uint32_t zero,
+                               uint32_t blocks, int32_t* dots);
+
+extern "C" void hvx_dequantise(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* q,
+                               uint16_t* spread);
+extern "C" void hvx_dequantise_fused(const unsigned char* nibbles, const uint16_t* tables, uint32_t vectors, uint16_t* w);
+extern "C" void hvx_unpack(const unsigned char* nibbles, uint32_t vectors, int16_t* q);
+extern "C" void hvx_scatter(const unsigned char* nibbles, const uint16_t* table, const uint16_t* offsets, uint32_t vectors, uint16_t* w);
+extern "C" void hvx_copy(const unsigned char* from, uint32_t vectors, unsigned char* to);
+extern "C" void hvx_exp(const uint16_t* x, const uint16_t* table, uint32_t vectors, uint16_t* y);
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,69 @@
+#include "engine/kernels/lut/lut_reference.hpp"
+
+#include <cmath>
+
+#include "engine/quant/float16.hpp"
+
+namespace vitro::lut {
+
+std::vector<std::int16_t> precompute(const std::int8_t* x, std::size_t columns) {
+  std::vector<std::int16_t> tables(columns / kGroup * kEntries);
+  for (std::size_t g = 0; g < columns / kGroup; ++g) {
+    for (std::size_t e = 0; e < kEntries; ++e) {
+      int sum = 0;
+      for (std::size_t j = 0; j < kGroup; ++j) sum += (e >> j & 1) != 0 ? x[g * kGroup + j] : -x[g * kGroup + j];
+      tables[g * kEntries + e] = static_cast<std::int16_t>(sum);
+    }
+  }
+  return tables;
+}
+
+std::vector<std::int32_t> linear(const std::int16_t* tables, const std::int32_t* sums, const std::uint8_t* q, std::size_t rows,
+                                 std::size_t columns, unsigned bits, std::int32_t zero, std::size_t block) {
+  const std::size_t blocks = columns / block;
+  std::vector<std::int32_t> out(rows * blocks);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      std::int32_t weighted = 0;
+      for (unsigned i = 0; i < bits; ++i) {
+        std::int16_t plane = 0;  // 64 entries of at most 508 fit
+        for (std::size_t c = b * block; c < (b + 1) * block; c += kGroup) {
+          std::size_t index = 0;
+          for (std::size_t j = 0; j < kGroup; ++j) index |= static_cast<std::size_t>(q[r * columns + c + j] >> i & 1) << j;
+          plane = static_cast<std::int16_t>(plane + tables[c / kGroup * kEntries + index]);
+        }
+        weighted += plane * (1 << i);
+      }
+      out[r * blocks + b] = (weighted + ((1 << bits) - 1 - 2 * zero) * sums[b]) / 2;  // even, so exact
+    }
+  }
+  return out;
+}
+
+std::vector<std::int32_t> dots(const std::int8_t* x, const std::uint8_t* q, std::size_t rows, std::size_t columns, std::int32_t zero,
+                               std::size_t block) {
+  std::vector<std::int32_t> out(rows * (columns / block));
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns / block * block; ++c) {
+      out[r * (columns / block) + c / block] += (q[r * columns + c] - zero) * x[c];
+    }
+  }
+  return out;
+}
+
+std::vector<std::uint16_t> exp2_table() {
+  std::vector<std::uint16_t> table(32768);
+  for (std::uint32_t bits = 0; bits < table.size(); ++bits) {
+    const float x = half_to_float(static_cast<std::uint16_t>(bits | 0x8000u));
+    table[bits] = float_to_half(static_cast<float>(std::exp2(static_cast<double>(x))));
+  }
+  return table;
+}
+
+std::vector<std::uint16_t> code_table(const float (&values)[kEntries]) {
+  std::vector<std::uint16_t> table;
+  for (const float value : values) table.push_back(float_to_half(value));
+  return table;
+}
+
+}  // namespace vitro::lut

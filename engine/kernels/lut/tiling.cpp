@@ -1,0 +1,86 @@
+#include "engine/kernels/lut/tiling.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "engine/base/check.hpp"
+
+namespace vitro::lut {
+namespace {
+
+constexpr std::uint32_t kIndexBits = 8, kHalfBytes = 2, kFloatBytes = 4;
+
+// Columns that an index covers: a table of 2^g entries has all signed sums of g activations.
+std::uint32_t group_columns(LookUpInstruction look_up) { return static_cast<std::uint32_t>(std::bit_width(look_up.entries)) - 1; }
+
+std::uint32_t columns_per_register(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits) {
+  return limits.vector_bytes * 8 / (look_up.entries * value_bits) * group_columns(look_up);
+}
+
+// A plane's sums, the sums over planes (twice as wide), packed indices and shifted ones, and what a look-up returns. A vector of
+// byte indices finds that many values of `value_bits`.
+std::uint32_t other_registers(std::uint32_t value_bits) {
+  const std::uint32_t sums = value_bits / kIndexBits;
+  return sums + 2 * sums + 2 + sums;
+}
+
+// Fills in sizes; false when they do not fit.
+bool fits(const TilingLimits& limits, LowBitFormat format, Tiling& t) {
+  const Bytes cells = Bytes{t.rows} * t.columns;
+  t.weights = cells * format.bits / 8 + cells / format.group * kHalfBytes;
+  t.dequantised = cells * kHalfBytes;
+  t.activations = Bytes{t.columns} * t.tokens * kHalfBytes;
+  t.results = Bytes{t.rows} * t.tokens * kFloatBytes;
+  t.spill = Bytes{t.rows} * kFloatBytes;
+  t.tcm = limits.reserved + limits.threads * (limits.buffers * (t.weights + t.dequantised + t.activations + t.results) + t.spill);
+  return t.tcm <= limits.tcm;
+}
+
+}  // namespace
+
+std::uint32_t equivalent_madds(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits) {
+  const std::uint32_t indices = limits.vector_bytes * 8 / kIndexBits;
+  return indices * look_up.entry_bits / value_bits * group_columns(look_up);
+}
+
+std::optional<Tiling> search_tiling(const TilingLimits& limits, LowBitFormat format, std::uint32_t value_bits) {
+  if (format.bits < 1 || format.bits > 4) throw ConfigError(fmt::format("{} bits have no bit planes (expected 1 to 4)", format.bits));
+  if (format.group == 0 || limits.activation_group % format.group != 0) {
+    throw ConfigError(fmt::format("groups of {} do not fit into the activations' groups of {}", format.group, limits.activation_group));
+  }
+  Tiling best;
+  best.look_up = equivalent_madds(limits, kVlut16, value_bits) >= equivalent_madds(limits, kVlut32, value_bits) ? kVlut16 : kVlut32;
+  best.other_registers = other_registers(value_bits);
+  const std::uint32_t per_register = columns_per_register(limits, best.look_up, value_bits);
+  if (per_register == 0 || best.other_registers >= limits.registers) return {};
+  for (std::uint32_t tables = limits.registers - best.other_registers; tables > 0; --tables) {
+    Tiling t = best;
+    t.table_registers = tables;
+    t.columns = tables * per_register;
+    // Whole groups of weights, within one group of activations, and whole tiles of the matrix unit.
+    if (t.columns % format.group != 0 || limits.activation_group % t.columns != 0 || t.columns % limits.mma != 0) continue;
+    t.mma_depth_steps = t.columns / limits.mma;
+    for (t.rows = limits.max_rows / limits.vector_bytes * limits.vector_bytes; t.rows > 0; t.rows -= limits.vector_bytes) {
+      if (t.rows % limits.mma != 0) continue;
+      t.decode_row_steps = t.rows / limits.vector_bytes;
+      t.mma_row_steps = t.rows / limits.mma;
+      for (t.tokens = limits.max_tokens / limits.mma * limits.mma; t.tokens > 0; t.tokens -= limits.mma) {
+        if (fits(limits, format, t)) return t;
+      }
+    }
+  }
+  return {};
+}
+
+std::string describe(const Tiling& t) {
+  return fmt::format(
+      "{}: {} registers of tables and {} others; tile of {} rows x {} columns, {} tokens in prefill\n"
+      "decode: {} vectors of rows per table; prefill: {} x {} matrix tiles\n"
+      "per thread and buffer: {} weights, {} dequantised, {} activations, {} results; {} spilled sums; {} of TCM in all",
+      t.look_up.name, t.table_registers, t.other_registers, t.rows, t.columns, t.tokens, t.decode_row_steps, t.mma_row_steps,
+      t.mma_depth_steps, format_bytes(t.weights), format_bytes(t.dequantised), format_bytes(t.activations), format_bytes(t.results),
+      format_bytes(t.spill), format_bytes(t.tcm));
+}
+
+}  // namespace vitro::lut

@@ -1,0 +1,107 @@
+"""Derives the activation profiles of configs/models/ from PowerInfer-2's workload figures, and prints them.
+
+    python experiments/papers/pi2/calibrate.py [--hit-rate]
+
+Three steps, each from figures that figures.yaml marks `use: input` or `calibrate`; no speed enters.
+  fraction     activated parameters, less attention and head, over the FFN parameters that a token may touch
+  skew         the largest at which under 1 % of the neurons are highly activated at batch 1, where "highly" is the frequency that
+               75 % of them reach at batch 32
+  persistence  by bisection, until the cache of Bamboo-7B hits as often as the paper says (--hit-rate: simulates, minutes)
+"""
+import argparse
+import json
+from pathlib import Path
+
+import vitro
+import yaml
+
+HERE = Path(__file__).resolve().parent
+MODELS = HERE.parents[2] / "configs" / "models"
+
+
+def figure(name):
+    tree = yaml.safe_load((HERE.parent / "figures.yaml").read_text())
+    entry = next(entry for entry in tree["entries"] if entry["id"] == name)
+    if entry.get("use") not in ("input", "calibrate"):
+        raise SystemExit(f"{name} may not set a parameter")
+    return entry["value"]
+
+
+def fraction(shape, activated):
+    """Of the FFN neurons that a token may touch, the share that makes `activated` parameters with attention and head."""
+    head = shape["width"] // shape["heads"]
+    attention = shape["layers"] * 2 * shape["width"] * head * (shape["heads"] + shape["kv_heads"])
+    reachable = shape["layers"] * 3 * shape["width"] * shape["ffn"] * shape.get("experts_used", 1)
+    return (activated - attention - shape["width"] * shape["vocab"]) / reachable
+
+
+def frequency(mean, skew, rank):
+    """p(rank), 0 < rank <= 1, of a power law capped at 1 with that mean (traces/draw.hpp)."""
+    def average(scale):
+        cap = min(1.0, scale ** (1 / skew))
+        return cap + scale / (1 - skew) * (1 - cap ** (1 - skew))
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if average(middle) < mean else (low, middle)
+    return min(1.0, high * rank ** -skew)
+
+
+def skew(mean):
+    few, many = figure("pi2_hot_share_batch1") / 100, figure("pi2_hot_share_batch32") / 100
+
+    def hottest_is_below_level(value):
+        level = 1 - (1 - frequency(mean, value, many)) ** 32
+        return frequency(mean, value, few) <= level
+    low, high = 0.01, 0.99
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if hottest_is_below_level(middle) else (low, middle)
+    return low
+
+
+def predictor_rank(shape):
+    """From the bytes of all predictors at 4.5 bits per weight; whole blocks of 32."""
+    per_rank = shape["layers"] * (shape["width"] + shape["ffn"] * shape["experts"]) * 4.5 / 8
+    return round(figure("pi2_mem7gb_predictors") * 1e9 / per_rank / 32) * 32
+
+
+def persistence(tokens=160):
+    """Percent. The cache sees the paper's ablation step: cores alone, no pipeline."""
+    wanted, low, high = figure("pi2_bamboo_cache_hit_rate") / 100, 50.0, 100.0
+    while high - low > 0.5:
+        middle = (low + high) / 2
+        rate = vitro.run(HERE / "decode.yaml", overrides={
+            "engine": str(HERE.parents[2] / "configs" / "engines" / "powerinfer2_cpu.yaml"), "engine.clusters.pipeline": "none",
+            "engine.numerics": "false",
+            "memory.ffn_in_dram": "50%", "model.profile.persistence": f"{middle}%", "workload.prompt_tokens": 16,
+            "workload.output_tokens": tokens,
+        }).metrics["cache_hit_rate"]
+        print(f"persistence {middle:.1f} %: hit rate {rate:.4f}", flush=True)
+        low, high = (middle, high) if rate < wanted else (low, middle)
+    return (low + high) / 2
+
+
+def fractions(shapes):
+    """{model: shape} -> {model: share of the neurons that fire}; of sparse Qwen2 no source speaks, so it is taken as Bamboo."""
+    activated = figure("pi2_mixtral_activated_params") * 1e9
+    bamboo = fraction(shapes["bamboo-7b"], activated)
+    return {"bamboo-7b": bamboo, "qwen2-7b-sparse": bamboo, "mistral-7b-silu": 1 - figure("pi2_silu_sparsity") / 100,
+            "llama-13b-sparse": fraction(shapes["llama-13b-sparse"], activated * figure("pi2_llama13b_vs_bamboo_activated")),
+            "turbosparse-mixtral-47b": fraction(shapes["turbosparse-mixtral-47b"], activated)}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hit-rate", action="store_true")
+    arguments = parser.parse_args()
+    shapes = {path.stem: yaml.safe_load(path.read_text())["shape"] for path in MODELS.glob("*.yaml")}
+    found = fractions(shapes)
+    print(json.dumps({"fraction": found, "skew": skew(found["bamboo-7b"]),
+                      "predictor_rank": predictor_rank(shapes["turbosparse-mixtral-47b"])}, indent=2))
+    if arguments.hit_rate:
+        print(f"persistence: {persistence():.1f} %")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+#include "probe.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/config.hpp"
+#include "engine/host/host_machine.hpp"
+#include "engine/host/probe.hpp"
+#include "engine/host/probe_memory.hpp"
+#include "engine/kernels/compute_function.hpp"
+#include "engine/kernels/variants.hpp"
+#include "sim/machines.hpp"
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Format kFormats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,
+                               Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k};
+constexpr Op kOps[] = {Op::matmul, Op::accumulate, Op::attention, Op::rms_norm, Op::glu, Op::add, Op::rope};
+
+// What is simulated is not computed.
+class NoFunction final : public Function {
+ public:
+  Outcome execute(const KernelCall&) override { return {}; }
+};
+
+template <class Names>
+auto named(Reader& reader, std::string_view key, const Names& values, std::string_view fallback) {
+  std::vector<std::string> names;
+  for (const auto value : values) names.emplace_back(to_string(value));
+  const std::string chosen = reader.choice(key, names, fallback);
+  for (const auto value : values) {
+    if (to_string(value) == chosen) return value;
+  }
+  throw ConfigError("probe: unreachable choice");
+}
+
+std::uint32_t number(Reader& reader, std::string_view key, std::int64_t fallback) {
+  return static_cast<std::uint32_t>(reader.integer(key, 0, std::int64_t{1} << 31, fallback));
+}
+Bytes bytes(Reader& reader, std::string_view key, Bytes fallback) {
+  return static_cast<Bytes>(reader.quantity(key, Dimension::bytes, static_cast<double>(fallback)));
+}
+Picoseconds time(Reader& reader, std::string_view key) { return from_seconds(reader.quantity(key, Dimension::time, 0)); }
+
+// The machine that a probe asks for: {machine: sim, device: {...}} or {machine: host}, and its units.
+struct Bench {
+  explicit Bench(Reader& reader) {
+    const bool sim = reader.choice("machine", {"host", "sim"}, "host") == "sim";
+    std::vector<std::string> units;
+    if (reader.has("units")) {
+      for (const Node& unit : reader.list("units")) units.push_back(unit.text());
+    }
+    if (sim) {
+      function = std::make_unique<NoFunction>();
+      MachineRequest request;
+      request.kind = "sim";
+      if (const Node* device = reader.raw("device")) request.device = *device;
+      request.units = units;
+      request.phantom = true;
+      host = sim::make_machine(request, *function, trace);
+      reader.ignore("buffered");
+      reader.ignore("spin");
+      return;
+    }
+    function = std::make_unique<ComputeFunction>();
+    HostOptions options;
+    options.units = units.empty() ? 1 : 0;
+    options.unit_names = units;
+    options.memory_limits = {32 * GiB, 0, 0, 0};
+    options.direct_io = !reader.boolean("buffered", false);
+    options.spin = from_seconds(reader.quantity("spin", Dimension::time, to_seconds(options.spin)));
+    reader.ignore("device");
+    host = make_host_machine(options, *function, trace);
+  }
+
+  std::unique_ptr<Function> function;
+  NullTrace trace;
+  std::unique_ptr<MachineHost> host;
+};
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+Json kernel(Reader& reader) {
+  KernelProbe probe;
+  probe.shape.op = named(reader, "op", kOps, "matmul");
+  probe.shape.variant = variant::by_name(reader.choice("variant", {"float", "int8"}, "float"));
+  probe.shape.format = named(reader, "format", kFormats, "f32");
+  probe.shape.layout = reader.choice("layout", {"rows", "tiled"}, "rows") == "tiled" ? Layout::tiled : Layout::rows;
+  probe.shape.rows = number(reader, "rows", 0);
+  probe.shape.columns = number(reader, "columns", 0);
+  probe.shape.batch = number(reader, "batch", 1);
+  probe.shape.context = number(reader, "context", 0);
+  probe.shape.scattered = reader.boolean("scattered", false);
+  probe.working_set = bytes(reader, "working_set", 0);
+  probe.flush_rows = number(reader, "flush_rows", 0);
+  probe.rounds = std::max(1u, number(reader, "rounds", 1));
+  probe.repetitions = number(reader, "repetitions", 5);
+  Bench bench(reader);
+  reader.finish();
+  const KernelTimes times = probe_kernel(*bench.host, probe);
+  const auto dram = static_cast<std::size_t>(Placement::dram);
+  return {{"samples", times.seconds},
+          {"macs", times.counts.macs},
+          {"elementwise", times.counts.elementwise},
+          {"conversions", times.counts.conversions},
+          {"read_bytes", times.counts.read[dram]},
+          {"written_bytes", times.counts.written[dram]},
+          {"row_runs", times.counts.row_runs},
+          {"working_set", times.working_set}};
+}
+
+Json hand_off(Reader& reader) {
+  HandOffProbe probe;
+  probe.gap = time(reader, "gap");
+  probe.rounds = std::max(1u, number(reader, "rounds", 200));
+  probe.skip = number(reader, "skip", 0);
+  Bench bench(reader);
+  reader.finish();
+  return {{"samples", probe_hand_off(*bench.host, probe)}};
+}
+
+Json storage(Reader& reader) {
+  StorageProbe probe;
+  probe.file = reader.text("file", "");
+  probe.block = bytes(reader, "block", probe.block);
+  probe.range = bytes(reader, "range", probe.range);
+  probe.pattern = reader.choice("pattern", {"random", "sequential"}, "random") == "random" ? Pattern::random : Pattern::sequential;
+  probe.depth = number(reader, "depth", 1);
+  probe.reads = number(reader, "reads", 1000);
+  probe.seed = number(reader, "seed", 1);
+  Bench bench(reader);
+  reader.finish();
+  const double before = cpu_seconds();
+  StorageTimes times = probe_storage(*bench.host, probe);
+  const double spent = cpu_seconds() - before;
+  std::sort(times.latencies.begin(), times.latencies.end());
+  const auto at = [&](double share) {
+    return times.latencies[static_cast<std::size_t>(share * static_cast<double>(times.latencies.size() - 1))];
+  };
+  return {{"seconds", times.seconds},
+          {"bytes_per_second", static_cast<double>(probe.block) * probe.reads / times.seconds},
+          {"seconds_per_read", times.seconds / probe.reads},
+          {"latency", {{"p10", at(0.1)}, {"p50", at(0.5)}, {"p90", at(0.9)}, {"p99", at(0.99)}}},
+          {"cpu_seconds_per_read", spent / probe.reads},
+          {"path", bench.host->machine().storage.caps().path}};
+}
+
+Json reads(Reader& reader) {
+  ReadProbe probe;
+  probe.bytes = bytes(reader, "bytes", GiB);
+  probe.stride = bytes(reader, "stride", 0);
+  probe.threads = number(reader, "threads", 1);
+  probe.repetitions = number(reader, "repetitions", 5);
+  reader.finish();
+  return {{"samples", probe_reads(probe)}};
+}
+
+Json load_latency(Reader& reader) {
+  const Bytes size = bytes(reader, "bytes", GiB);
+  const std::uint32_t repetitions = number(reader, "repetitions", 5);
+  reader.finish();
+  return {{"samples", probe_load_latency(size, repetitions)}};
+}
+
+Json plain(Reader& reader, std::vector<double> (*probe)(std::uint32_t)) {
+  const std::uint32_t repetitions = number(reader, "repetitions", 5);
+  reader.finish();
+  return {{"samples", probe(repetitions)}};
+}
+
+}  // namespace
+
+std::string run_probe_text(const std::string& kind, const std::string& args) {
+  const Node node = parse_json(args, "probe " + kind);
+  Reader reader(node, "");
+  Json answer;
+  if (kind == "kernel") {
+    answer = kernel(reader);
+  } else if (kind == "hand_off") {
+    answer = hand_off(reader);
+  } else if (kind == "storage") {
+    answer = storage(reader);
+  } else if (kind == "reads") {
+    answer = reads(reader);
+  } else if (kind == "load_latency") {
+    answer = load_latency(reader);
+  } else if (kind == "clock") {
+    answer = plain(reader, probe_clock);
+  } else if (kind == "call_building") {
+    answer = plain(reader, probe_call_building);
+  } else {
+    throw ConfigError(
+        fmt::format("probe: \"{}\" is not known (expected kernel, hand_off, storage, reads, load_latency, clock or "
+                    "call_building)",
+                    kind));
+  }
+  return answer.dump();
+}
+
+}  // namespace vitro

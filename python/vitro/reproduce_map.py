@@ -1,0 +1,112 @@
+"""The map of a reproduction, experiments/papers/<paper>/map.yaml: which runs and which formula answer a published result.
+
+docs/reproduce.md says what the file may hold. Here it is read, checked and made into one Question per row.
+"""
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import catalog
+from .characterize import leaves_of, load_yaml
+from .errors import ConfigError
+from .reproduce_formula import parse, runs_of
+
+KINDS = ("system_result", "ablation")  # each needs an answer; workload statistics that are outcomes may have one
+FOLDS = ("mean", "min", "max", "straight_to")
+_PATHS = ("device", "model", "engine", "workload")
+_KEYS = {"runs", "formula", "each", "fold", "relation", "within", "points", "read_as", "why", "diagnosis", "not_modelled", "holds"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One row: for each item of `each` a set of named runs; the formula over each, then the fold over all."""
+    id: str
+    entry: dict  # of figures.yaml; of a check its own
+    expected: object = None
+    status: str | None = None  # reserved, contradictory; None: to be judged
+    formula: object = None
+    runs: tuple = ()  # of (item, {name: words}), one per item of `each`
+    answer: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Map:
+    path: Path
+    experiment: Path
+    parts: dict
+    questions: tuple
+    checks: tuple
+
+    def overrides(self, words):
+        """A run's words -> the overrides that they stand for; later words win."""
+        given = words.split()
+        for word in given:
+            if word not in self.parts:
+                raise ConfigError(f'{self.path}: "{words}": "{word}" is not one of the parts ({", ".join(self.parts)})')
+        merged = {}
+        for part in [*given, *(key for key in self.parts if " " in key and set(key.split()) <= set(given))]:
+            for key, value in sorted(self.parts[part].items(), key=lambda item: "." in item[0]):  # a whole before what lies in it
+                merged = {name: kept for name, kept in merged.items() if name != key and not name.startswith(f"{key}.")}
+                merged[key] = str((self.path.parent / value).resolve()) if key in _PATHS and str(value).endswith(".yaml") else value
+        return merged
+
+
+def papers():
+    return sorted(path.parent.name for path in (catalog.root() / "experiments" / "papers").glob("*/map.yaml"))
+
+
+def load(paper, folder=None):
+    """-> Map. folder: of map.yaml, instead of the paper's own."""
+    if folder is None:
+        if paper not in papers():
+            raise ConfigError(f'--paper: there is no "{paper}" (there is {", ".join(papers())})')
+        folder = catalog.root() / "experiments" / "papers" / paper
+    path = Path(folder) / "map.yaml"
+    tree = load_yaml(path)
+    figures = load_yaml(path.parent / tree["figures"])
+    published = {entry["id"]: entry for entry in [*figures["entries"], *figures["reserved"]]
+                 if entry["id"].startswith(f"{paper}_") and (entry["kind"] in KINDS or entry.get("use") == "check")}
+    answers = tree["entries"]
+    for missing in [key for key, entry in published.items() if key not in answers and entry["kind"] in KINDS]:
+        raise ConfigError(f"{path}: entries.{missing}: is missing (expected an answer to every result of the paper)")
+    for unknown in [key for key in answers if key not in published]:
+        raise ConfigError(f"{path}: entries.{unknown}: is no result of figures.yaml")
+    questions = tuple(question for key, answer in answers.items() for question in _questions(published[key], answer, path))
+    checks = tuple(_question(key, {"id": key}, None, None, answer, answer.get("holds"), path)
+                   for key, answer in tree.get("checks", {}).items())
+    made = Map(path, (path.parent / tree["experiment"]).resolve(), tree["parts"], questions, checks)
+    for question in (*questions, *checks):
+        for _, runs in question.runs:
+            for words in runs.values():
+                made.overrides(words)
+    return made
+
+
+def _questions(figure, answer, path):
+    """One per numeric leaf of the figure."""
+    reserved = figure.get("status") == "reserved"
+    if reserved:
+        leaves = [(f".{leaf}", None) for leaf in figure.get("leaves", [])] or [("", None)]
+    else:
+        leaves = leaves_of(figure["value"])
+    status = "reserved" if reserved else "contradictory" if figure.get("verdict") == "contradictory" else None
+    for suffix, expected in leaves:
+        formula = answer.get("formula")
+        text = formula.get(suffix[1:]) if isinstance(formula, dict) else formula
+        yield _question(figure["id"] + suffix, figure, expected, status, answer, text, path)
+
+
+def _question(name, entry, expected, status, answer, text, path):
+    where = f"{path}: {name}"
+    for key in answer.keys() - _KEYS:
+        raise ConfigError(f"{where}: {key}: is not known (expected one of: {', '.join(sorted(_KEYS))})")
+    if text is None:
+        if "not_modelled" not in answer:
+            raise ConfigError(f"{where}: has neither a formula nor a reason (not_modelled)")
+        return Question(name, entry, expected, status, answer=answer)
+    if answer.get("fold", "mean") not in FOLDS or ("fold" in answer) != ("each" in answer):
+        raise ConfigError(f"{where}: fold: goes with each, and is one of {', '.join(FOLDS)}")
+    for run in sorted(runs_of(str(text)) - answer.get("runs", {}).keys()):
+        raise ConfigError(f'{where}: "{text}": there is no run "{run}"')
+    runs = tuple((item, {key: words.replace("{}", str(item)) for key, words in answer.get("runs", {}).items()})
+                 for item in answer.get("each", [""]))
+    return Question(name, entry, expected, status, parse(str(text), where), runs, answer)

@@ -1,0 +1,287 @@
+"""`vitro validate`: the same experiments for real and in simulation, and how far the two are apart (docs/validate.md).
+
+The simulator repeats itself to the last digit, so it runs once; the machine runs several times, in rounds over the whole
+suite, so that a drift hits all experiments alike.
+"""
+import json
+import statistics
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from . import _native, ablation, api, terminal, validity
+from .errors import ConfigError, RunError
+from .result import flatten
+from .trace import diff_decisions
+from .validate_suite import load
+
+METRICS = ("decode_tokens_per_s", "prefill_tokens_per_s", "token_latency_ms.p50", "token_latency_ms.p90", "token_latency_ms.p99",
+           "flash_bytes_read.prefill", "flash_bytes_read.decode")
+SHARES = ("io_share", "cache_hit_rate")  # compared by difference: either may be 0
+NOISE_LIMIT = 0.10  # host against host: above it the machine was too noisy to conclude anything
+APART = 0.10        # pairs that differ by more on host have to be ordered alike
+
+
+def validate(suite, device, *, runs=5, out=None, host_results=None, with_band=True, progress=None):
+    """-> {"schema", "suite", "rows", "summary"}. device: a path or a tree. out: a folder for traces and results.
+    host_results: a folder of results from elsewhere (`vitro bundle`), in place of runs on this machine."""
+    tree = device if isinstance(device, dict) else _native.call("load_device", api.existing(device))
+    out = Path(out) if out else None
+    given = read_host_results(host_results) if host_results else None
+    if given is not None and not any(case.id in given for case in suite.cases):
+        raise ConfigError(f"--host-results: {host_results}: holds no result of this suite (expected results of {suite.cases[0].id} and "
+                          "its like)")
+    cases = [case for case in suite.cases if given is None or case.id in given]
+    runners = [_Runner(case, tree, out, None if given is None else given[case.id]) for case in cases]
+    rounds = 1 + (0 if given else runs)
+    for turn in range(rounds):
+        for done, runner in enumerate(runners):
+            runner.turn(turn, with_band)
+            if progress:
+                progress(turn * len(runners) + done + 1, rounds * len(runners))
+    rows = [runner.row() for runner in runners]
+    return {"schema": "vitro.validate/1", "suite": suite.name, "device": tree.get("name"),
+            "calibration": {key: (tree.get("calibration") or {}).get(key) for key in ("date", "cpu", "kernel", "quick")},
+            "rows": rows, "summary": summary(rows, suite)}
+
+
+class _Runner:
+    def __init__(self, case, device, out, given):
+        self.case, self.device, self.out = case, device, out
+        self.host = [run for run in given or [] if run.out.name != "traced"]
+        self.given = given
+        self.sim, self.corners = None, {}
+
+    def turn(self, turn, with_band):
+        """Round 0 simulates, and runs for real once with a trace: that warms caches and does not count."""
+        if turn == 0:
+            self.sim = self._run("sim", self.device, self._folder("sim"))
+            if with_band:
+                for sign in (1, -1):
+                    self.corners[sign] = self._run("sim", validity.corner(self.device, sign), None).metrics
+            if self.given is None:
+                self.traced = self._run("host", None, self._folder("host"))
+        else:
+            self.host.append(self._run("host", None, None))
+
+    def _run(self, machine, device, folder):
+        overrides = dict(self.case.point)
+        experiment = self.case.experiment | ({"device": device} if device else {})
+        try:
+            return api.run(experiment, overrides=overrides, machine=machine, out=folder)
+        except RunError as error:
+            raise RunError(f"{self.case.id} on {machine}: {error}") from None
+
+    def _folder(self, machine):
+        import tempfile
+        if self.out is None:
+            self._kept = getattr(self, "_kept", None) or tempfile.TemporaryDirectory()
+            return Path(self._kept.name) / machine
+        return self.out / self.case.id / machine
+
+    def row(self):
+        runs = [flatten(run.metrics) for run in self.host]
+        host = {name: _median([run.get(name) for run in runs]) for name in (*METRICS, *SHARES)}
+        sim = {name: flatten(self.sim.metrics).get(name) for name in (*METRICS, *SHARES)}
+        answer = {"id": self.case.id, "host": nested(host), "sim": nested(sim),
+                  "relative_error": nested({name: _relative(sim[name], host[name]) for name in METRICS}),
+                  "difference": {name: None if None in (sim[name], host[name]) else sim[name] - host[name] for name in SHARES},
+                  "host_runs": [run.get("decode_tokens_per_s") for run in runs], "group": list(self.case.group()),
+                  "host_against_host": noise([run.get("decode_tokens_per_s") for run in runs]),
+                  "tokens_equal": all(run.get(name) == self.sim.get(name) for run in self.host for name in ("tokens", "sequences")),
+                  "bytes_equal": all(sim[name] == run.get(name) for run in runs for name in METRICS if "bytes" in name),
+                  "decisions": self._decisions(),
+                  "notes": [note for note in self.sim.get("notes", []) if "calibration" in note] + throttled(self.host)}
+        if self.corners:
+            answer["band"] = validity.band(self.sim.metrics, self.corners[1], self.corners[-1])
+        if self.out:
+            answer["traces"] = {machine: f"{self.case.id}/{machine}/trace.json" for machine in ("host", "sim")
+                                if (self.out / self.case.id / machine / "trace.json").exists()}
+        return answer
+
+    def _decisions(self):
+        folders = [run.out for run in self.given] if self.given is not None else [self._folder("host")]
+        host = next((folder for folder in folders if (folder / "decisions.jsonl").exists()), None)
+        if host is None:
+            return None
+        found = diff_decisions(host, self._folder("sim"), limit=1)
+        return {"equal": found["equal"], "count": found["count"], "first": found["hunks"][:1]}
+
+
+def nested(flat):
+    """{"a.b": 1} -> {"a": {"b": 1}}: metrics as a result has them."""
+    tree = {}
+    for name, value in flat.items():
+        *path, leaf = name.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        node[leaf] = value
+    return tree
+
+
+def read_host_results(folder):
+    """-> {id: [Result]} of DIR/<any>/<any>/result.json, by the experiment that each names. A folder "traced" holds a run that
+    does not count, and its decisions."""
+    from .result import Result
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError(f"--host-results: {folder} is no folder")
+    found = {}
+    for path in sorted(folder.glob("*/**/result.json")):
+        try:
+            data = json.loads(path.read_text())
+            machine = data["machine"]
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise ConfigError(f"{path}: is no result of vitro (expected schema vitro.result/1)") from None
+        if machine != "host":
+            continue
+        found.setdefault(data.get("experiment"), []).append(Result(data, path.parent))
+    return found
+
+
+def noise(values):
+    """How far a run is from the median of the others, mean over the runs: the error that the machine makes in predicting itself."""
+    values = [value for value in values if value]
+    if len(values) < 2:
+        return None
+    others = [statistics.median(values[:i] + values[i + 1:]) for i in range(len(values))]
+    return statistics.fmean(abs(value / other - 1) for value, other in zip(values, others))
+
+
+def throttled(runs):
+    """What the results themselves say of clocks that the system held down."""
+    said = [(run.get("machine_state") or {}).get("throttled") for run in runs]
+    return [f"throttled: {text}" for text in dict.fromkeys(filter(None, said))]
+
+
+def summary(rows, suite):
+    def mape(name):
+        errors = [flatten(row["relative_error"])[name] for row in rows]
+        errors = [abs(error) for error in errors if error is not None]
+        return statistics.fmean(errors) if errors else None
+
+    against = [row["host_against_host"] for row in rows if row["host_against_host"] is not None]
+    floor = statistics.fmean(against) if against else None
+    agreement, pairs = rank_agreement(rows)
+    inside = [row["band"]["decode_tokens_per_s"][0] <= row["host"]["decode_tokens_per_s"] <= row["band"]["decode_tokens_per_s"][1]
+              for row in rows if "decode_tokens_per_s" in row.get("band", {}) and row["host"]["decode_tokens_per_s"]]
+    answer = {"n": len(rows), "mape_decode": mape("decode_tokens_per_s"), "mape_prefill": mape("prefill_tokens_per_s"),
+              "mape_p90": mape("token_latency_ms.p90"), "rank_agreement": agreement, "pairs": pairs, "host_against_host": floor,
+              "inside_band": sum(inside) / len(inside) if inside else None,
+              "tokens_equal": all(row["tokens_equal"] for row in rows), "bytes_equal": all(row["bytes_equal"] for row in rows),
+              "decisions_equal": all(row["decisions"]["equal"] for row in rows if row["decisions"]),
+              "conclusive": floor is not None and floor <= NOISE_LIMIT}
+    answer["why"] = None if answer["conclusive"] else (
+        "one run of each experiment says nothing of the machine's noise" if floor is None else
+        f"refused: host against host {floor:.1%} is above {NOISE_LIMIT:.0%}, the machine was too noisy")
+    answer["bounds"] = [_judged(key, bound, answer, floor) for key, bound in suite.bounds.items()]
+    return answer
+
+
+def rank_agreement(rows):
+    """-> (share, number) of pairs with one model and prompt that differ by over APART on host and that sim orders alike."""
+    alike = pairs = 0
+    for i, a in enumerate(rows):
+        for b in rows[i + 1:]:
+            speeds = [row[side]["decode_tokens_per_s"] for side in ("host", "sim") for row in (a, b)]
+            if a["group"] != b["group"] or not all(speeds) or max(speeds[:2]) <= (1 + APART) * min(speeds[:2]):
+                continue
+            pairs += 1
+            alike += (speeds[0] < speeds[1]) == (speeds[2] < speeds[3])
+    return (alike / pairs if pairs else None), pairs
+
+
+def _judged(key, bound, answer, floor):
+    measured = answer[key]
+    if isinstance(bound, bool):
+        return {"bound": key, "measured": measured, "limit": bound, "holds": measured is bound}
+    limit = float(str(bound).rstrip("%")) / (100 if str(bound).endswith("%") else 1)
+    if key == "mape_decode" and floor is not None:
+        limit = max(limit, 2 * floor)  # nothing can be predicted better than it repeats itself
+    holds = measured is not None and (measured >= limit if key == "rank_agreement" else measured <= limit)
+    return {"bound": key, "measured": measured, "limit": limit, "holds": holds}
+
+
+def _median(values):
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
+def _relative(sim, host):
+    if sim is None or host is None:
+        return None
+    return sim / host - 1 if host else (0.0 if sim == 0 else None)
+
+
+def show(answer):
+    from .terminal import number
+    worst = sorted(answer["rows"], key=lambda row: -abs(row["relative_error"]["decode_tokens_per_s"] or 0))
+    cells = [(row["id"], number(row["host"]["decode_tokens_per_s"]), number(row["sim"]["decode_tokens_per_s"]),
+              *("–" if error is None else f"{error:+.1%}" for error in map(
+                  flatten(row["relative_error"]).get, ("decode_tokens_per_s", "prefill_tokens_per_s", "token_latency_ms.p90"))),
+              "–" if row["host_against_host"] is None else f"{row['host_against_host']:.1%}",
+              "equal" if row["tokens_equal"] and row["bytes_equal"] and (row["decisions"] or {"equal": True})["equal"] else "differs")
+             for row in worst]
+    s = answer["summary"]
+    percent = lambda value: "–" if value is None else f"{value:.1%}"
+    terminal.table(f"{answer['suite']}: host and {answer['device']}",
+                   ["experiment", ">host tokens/s", ">sim", ">decode", ">prefill", ">P90", ">host again", "decisions"], cells,
+                   caption=f"decode {percent(s['mape_decode'])} off in the mean, P90 {percent(s['mape_p90'])}, host against host "
+                   f"{percent(s['host_against_host'])}, {percent(s['rank_agreement'])} of {s['pairs']} pairs ordered alike, "
+                   f"{percent(s['inside_band'])} inside the band")
+    for row in answer["rows"]:
+        for note in row["notes"]:
+            print(f"note: {row['id']}: {note}")
+    if s["why"]:
+        print(s["why"])
+    for bound in s["bounds"]:
+        if not bound["holds"]:
+            print(f"does not hold: {bound['bound']} is {bound['measured']}, expected {bound['limit']}")
+
+
+def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
+            device: Annotated[Path, typer.Option(metavar="DEVICE.yaml", help="Written by `vitro calibrate` on this machine.")],
+            out: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Folder for report.html, validate.json and traces.")] = None,
+            host_results: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Results from another machine (vitro bundle), "
+                                                                 "in place of runs here.")] = None,
+            runs: Annotated[int, typer.Option(min=1, help="Real runs of each experiment; the median counts.")] = 5,
+            only: Annotated[Optional[str], typer.Option(metavar="TEXT", help="Experiments whose id contains this.")] = None,
+            record: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Keep the outcome for later judgements, without "
+                                                           "weights and traces.")] = None,
+            as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
+    """Run a suite on this machine and on its simulation, and compare them. Exit code 1 when a bound of the suite does not hold.
+
+    Examples:
+
+        vitro validate experiments/validation/small.yaml --device host.yaml
+
+        vitro validate experiments/validation/suite.yaml --device host.yaml --out out/validate
+
+        vitro validate experiments/validation/suite.yaml --device phone.yaml --host-results results/
+    """
+    with terminal.progress("models") as report:
+        wanted = load(suite, make=True, progress=report)
+    if only:
+        kept = [case for case in wanted.cases if only in case.id]
+        if not kept:
+            raise ConfigError(f'--only: no experiment of {suite} contains "{only}"')
+        wanted = type(wanted)(wanted.name, kept, {key: value for key, value in wanted.bounds.items() if key.endswith("_equal")})
+    with terminal.progress(wanted.name) as report:
+        answer = validate(wanted, device, runs=runs, out=out, host_results=host_results, progress=report)
+    if out:
+        from .validate_report import write_report
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "validate.json").write_text(json.dumps(answer, indent=1) + "\n")
+        page = write_report(answer, out)
+    if record:
+        ablation.record(answer, wanted.cases, device, record)
+    if as_json:
+        terminal.print_json(answer)
+    else:
+        show(answer)
+        if out:
+            print(f"report: {page}")
+    if not all(bound["holds"] for bound in answer["summary"]["bounds"]):
+        raise typer.Exit(1)

@@ -1,0 +1,121 @@
+// Whole runs with the products on a Hexagon: the CPU's tokens, whatever happens to the worker in the middle of one.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/experiment/session.hpp"
+#include "engine/host/host_machine.hpp"
+#include "tests/engine/host/hexagon_faults.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
+
+namespace vitro::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::Contains;
+using testing::HasSubstr;
+
+class HexagonRun : public testing::Test {
+ protected:
+  HexagonRun() : cache_(std::filesystem::temp_directory_path() / ("vitro_hexagon_" + std::to_string(::getpid()))) {}
+  ~HexagonRun() override { std::filesystem::remove_all(cache_); }
+
+  // Faults by the number of the request; a token of this model makes 16.
+  Json run(const std::string& units, const std::string& model, std::map<std::uint32_t, Fault> faults = {}, bool bit_serial = false,
+           const std::string& activations = "int8") {
+    Json root = {{"experiment", "e"},
+                 {"machine", "host"},
+                 {"model", {{"gguf", VITRO_SOURCE_DIR "/configs/models/embedded/stories-reglu-3m." + model + ".gguf"}}},
+                 {"engine", {{"units", units}, {"activations", activations}}},
+                 {"workload", {{"prompt", "Once upon a time"}, {"output_tokens", 8}}}};
+    const MachineFactory machines = [&](const MachineRequest& request, Function& function, TraceSink& trace) {
+      HostOptions options;
+      options.units = 1;
+      options.spin = {};
+      if (request.units.front() == "hexagon") {
+        options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_qemu_hexagon(), faults); };
+        options.hexagon.bit_serial = bit_serial;
+        const bool hangs = std::any_of(faults.begin(), faults.end(), [](const auto& fault) { return fault.second == Fault::hang; });
+        if (hangs) options.hexagon.limits.progress = std::chrono::milliseconds(2000);
+      }
+      return make_host_machine(options, function, trace);
+    };
+    return run_experiment(read_experiment(parse_json(root.dump(), "e.json")), {"", cache_.string(), nullptr}, machines);
+  }
+  std::filesystem::path cache_;
+};
+
+TEST_F(HexagonRun, has_the_tokens_of_the_cpu_and_executes_hvx_packets) {
+  VITRO_NEEDS_HEXAGON();
+  for (const char* model : {"q8_0", "q4_0"}) {
+    const Json cpu = run("cpu0", model), hexagon = run("hexagon", model);
+    ASSERT_EQ(cpu["tokens"].size(), 8u);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << model;
+    // 7 products in each of 4 layers, for the prompt and each token but the last.
+    EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7) << model;
+    EXPECT_EQ(hexagon["counts"]["hexagon_requests"], 8 * 4 * 4) << model;  // q k v, output, gate up, down
+    EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000) << model;
+    EXPECT_GT(hexagon["counts"]["hexagon_packets"], hexagon["counts"]["hexagon_hvx_packets"]) << model;
+  }
+}
+
+TEST_F(HexagonRun, table_look_ups_have_the_same_tokens) {
+  VITRO_NEEDS_HEXAGON();
+  const Json cpu = run("cpu0", "q4_0"), dots = run("hexagon", "q4_0"), planes = run("hexagon", "q4_0", {}, true);
+  EXPECT_EQ(planes["tokens"], cpu["tokens"]);
+  EXPECT_NE(planes["counts"]["hexagon_hvx_packets"], dots["counts"]["hexagon_hvx_packets"]);
+}
+
+TEST_F(HexagonRun, a_fault_within_a_token_costs_a_restart) {
+  VITRO_NEEDS_HEXAGON();
+  const Json expected = run("cpu0", "q8_0")["tokens"];
+  for (const Fault fault : {Fault::die, Fault::hang, Fault::corrupt_result, Fault::wrong_sequence}) {
+    const Json result = run("hexagon", "q8_0", {{42, fault}});
+    EXPECT_EQ(result["tokens"], expected);
+    EXPECT_EQ(result["counts"]["hexagon_operators"], 8 * 4 * 7);
+    EXPECT_THAT(result["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("started again")));
+  }
+}
+
+TEST_F(HexagonRun, a_second_fault_moves_the_run_to_the_cpu_with_a_note) {
+  VITRO_NEEDS_HEXAGON();
+  const Json expected = run("cpu0", "q8_0")["tokens"];
+  for (const auto& [first, second] : {std::pair{Fault::die, Fault::corrupt_result}, {Fault::corrupt_sum, Fault::die}}) {
+    const Json result = run("hexagon", "q8_0", {{42, first}, {57, second}});
+    EXPECT_EQ(result["tokens"], expected);
+    EXPECT_LT(result["counts"]["hexagon_operators"], 8 * 4 * 7);
+    EXPECT_GT(result["counts"]["hexagon_operators"], 40);
+    const auto notes = result["notes"].get<std::vector<std::string>>();
+    EXPECT_THAT(notes, Contains(HasSubstr("given up")));
+    EXPECT_THAT(notes, Contains(HasSubstr("ran on the CPU instead")));
+  }
+}
+
+// Operators that the unit lacks go to the core one by one: here all of them, since the weights are float16.
+TEST_F(HexagonRun, what_it_lacks_stays_on_the_core) {
+  VITRO_NEEDS_HEXAGON();
+  const Json result = run("hexagon", "f16", {}, false, "float");
+  EXPECT_EQ(result["tokens"], run("cpu0", "f16", {}, false, "float")["tokens"]);
+  EXPECT_EQ(result["counts"]["hexagon_operators"], 0);
+  EXPECT_THAT(result["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("refused, the first one since it computes with int8")));
+}
+
+TEST_F(HexagonRun, only_the_dense_policy_offloads) {
+  Json root = {{"experiment", "e"},
+               {"machine", "host"},
+               {"model", {{"gguf", VITRO_SOURCE_DIR "/configs/models/embedded/stories-reglu-3m.q8_0.gguf"}}},
+               {"engine", {{"units", {"cpu0", "hexagon"}}, {"policy", "mmap"}}},
+               {"workload", {{"prompt", "Once"}, {"output_tokens", 2}}}};
+  VITRO_NEEDS_HEXAGON();
+  try {
+    run_experiment(read_experiment(parse_json(root.dump(), "e.json")), {"", cache_.string(), nullptr}, make_host);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("engine.units: hexagon runs loaded graphs only"));
+  }
+}
+
+}  // namespace
+}  // namespace vitro::test

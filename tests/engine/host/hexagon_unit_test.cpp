@@ -1,0 +1,185 @@
+// The Hexagon as a unit of the host machine: what it loads, what it refuses, and what a launch computes.
+#include "engine/host/hexagon_unit.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "engine/base/rng.hpp"
+#include "engine/host/host_machine.hpp"
+#include "engine/kernels/compute_function.hpp"
+#include "engine/kernels/variants.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
+
+namespace vitro::test {
+namespace {
+
+using testing::HasSubstr;
+
+class HexagonUnitTest : public testing::Test {
+ protected:
+  HexagonUnitTest() : function_(ComputeOptions{"portable"}) {
+    if (!have_qemu_hexagon()) return;
+    HostOptions options;
+    options.units = 1;
+    options.hexagon.transport = [] { return make_qemu_hexagon({{}, {}, 4 * MiB, MiB}); };
+    host_ = make_host_machine(options, function_, trace_);
+  }
+
+  ComputeUnit& unit() { return *host_->machine().units.back(); }
+
+  View view(std::array<std::uint32_t, 3> shape, Format format) {
+    View view;
+    view.shape = shape;
+    view.format = format;
+    view.memory = host_->machine().memory.lease(view_bytes(view), Placement::dram, Region::fixed).value_or_throw();
+    Rng rng(view.memory.id());
+    std::vector<float> row(columns(view));
+    for (std::uint64_t r = 0; r < elements(view) / row.size(); ++r) {
+      for (float& x : row) x = static_cast<float>(rng.normal());
+      quantise_row(format, row.data(), view.data() + r * row_bytes(format, row.size()), row.size());
+    }
+    return view;
+  }
+
+  KernelCall product(View weights, View x) {
+    KernelCall call;
+    call.op = Op::matmul;
+    call.variant = variant::kInt8;
+    call.layer = 0;
+    call.out = {view({x.shape[0], weights.shape[0], 0}, Format::f32)};
+    call.in = {std::move(weights), std::move(x)};
+    return call;
+  }
+
+  // Loads the calls as a graph with everything in it, and launches it.
+  static Task<void> run(ComputeUnit* unit, Chain calls, Status* status) {
+    GraphSpec spec;
+    spec.name = "test";
+    spec.calls = std::move(calls);
+    const Result<Graph> graph = co_await unit->load(std::move(spec));
+    if (!graph.ok()) {
+      *status = graph.status();
+      co_return;
+    }
+    Bindings bindings;
+    const RunResult result = co_await unit->launch(graph.value(), std::move(bindings));
+    *status = result.status;
+    unit->unload(graph.value());
+  }
+  static Task<void> run_chain(ComputeUnit* unit, Chain calls, Status* status) {
+    const RunResult result = co_await unit->run(std::move(calls));
+    *status = result.status;
+  }
+
+  Status launch(Chain calls) {
+    Status status;
+    host_->run(run(&unit(), std::move(calls), &status));
+    return status;
+  }
+
+  // What the core computes, in a fresh output.
+  std::vector<float> on_the_core(KernelCall call) {
+    call.out[0] = view(call.out[0].shape, Format::f32);
+    std::memset(call.out[0].data(), 0, view_bytes(call.out[0]));
+    function_.execute(call);
+    return floats(call.out[0]);
+  }
+  static std::vector<float> floats(const View& v) { return {v.as<float>(), v.as<float>() + elements(v)}; }
+
+  ComputeFunction function_;
+  NullTrace trace_;
+  std::unique_ptr<MachineHost> host_;
+};
+
+TEST_F(HexagonUnitTest, stands_behind_the_cores_and_runs_graphs_alone) {
+  VITRO_NEEDS_HEXAGON();
+  EXPECT_EQ(host_->machine().units.size(), 2u);
+  EXPECT_EQ(unit().caps().name, "hexagon");
+  EXPECT_TRUE(unit().caps().static_graphs);
+  Status status;
+  Chain chain(1, product(view({32, 32, 0}, Format::q8_0), view({1, 32, 0}, Format::f32)));
+  host_->run(run_chain(&unit(), std::move(chain), &status));
+  EXPECT_EQ(status.code, Code::unsupported_shape);
+}
+
+TEST_F(HexagonUnitTest, a_chain_may_feed_itself_and_share_inputs) {
+  VITRO_NEEDS_HEXAGON();
+  const View x = view({3, 64, 0}, Format::f32);
+  KernelCall first = product(view({96, 64, 0}, Format::q8_0), x), second = product(view({64, 64, 0}, Format::q4_0), x);
+  KernelCall third = product(view({32, 96, 0}, Format::q4_0), first.out[0]);
+  const auto a = on_the_core(first), b = on_the_core(second);
+  Chain chain;
+  for (const KernelCall& call : {first, second, third}) chain.push_back(call);
+  EXPECT_TRUE(launch(std::move(chain)).ok());
+  EXPECT_EQ(floats(first.out[0]), a);
+  EXPECT_EQ(floats(second.out[0]), b);
+  EXPECT_EQ(floats(third.out[0]), on_the_core(third));
+  const auto counts = host_->report({}, {}).counts;
+  EXPECT_THAT(counts, testing::Contains(std::pair<std::string, std::uint64_t>{"hexagon_operators", 3}));
+  EXPECT_THAT(counts, testing::Contains(std::pair<std::string, std::uint64_t>{"hexagon_requests", 2}));  // the third waits for the first
+}
+
+// Views of one buffer that begin at the same place are not the same input.
+TEST_F(HexagonUnitTest, tells_inputs_of_other_shapes_apart) {
+  VITRO_NEEDS_HEXAGON();
+  const View wide = view({2, 64, 0}, Format::f32);
+  View narrow = wide;
+  narrow.shape = {1, 32, 0};
+  const KernelCall first = product(view({32, 64, 0}, Format::q8_0), wide), second = product(view({32, 32, 0}, Format::q8_0), narrow);
+  const auto a = on_the_core(first), b = on_the_core(second);
+  Chain chain;
+  for (const KernelCall& call : {first, second}) chain.push_back(call);
+  EXPECT_TRUE(launch(std::move(chain)).ok());
+  EXPECT_EQ(floats(first.out[0]), a);
+  EXPECT_EQ(floats(second.out[0]), b);
+}
+
+// 1 MiB of results is all that this session holds: larger products are the core's.
+TEST_F(HexagonUnitTest, results_that_do_not_fit_are_computed_by_the_core) {
+  VITRO_NEEDS_HEXAGON();
+  const KernelCall large = product(view({1024, 32, 0}, Format::q8_0), view({300, 32, 0}, Format::f32));
+  const auto expected = on_the_core(large);
+  EXPECT_TRUE(launch(Chain(1, large)).ok());
+  EXPECT_EQ(floats(large.out[0]), expected);
+  EXPECT_THAT(host_->report({}, {}).notes, testing::Contains(HasSubstr("1 operators ran on the CPU instead")));
+}
+
+TEST_F(HexagonUnitTest, writes_its_slice_and_nothing_else) {
+  VITRO_NEEDS_HEXAGON();
+  KernelCall call = product(view({96, 64, 0}, Format::q8_0), view({2, 64, 0}, Format::f32));
+  call.slice = {48, 32};
+  std::memset(call.out[0].data(), 0, view_bytes(call.out[0]));
+  const auto expected = on_the_core(call);
+  EXPECT_TRUE(launch(Chain(1, call)).ok());
+  EXPECT_EQ(floats(call.out[0]), expected);
+}
+
+TEST_F(HexagonUnitTest, says_what_it_can_not_load) {
+  VITRO_NEEDS_HEXAGON();
+  const KernelCall good = product(view({32, 64, 0}, Format::q8_0), view({1, 64, 0}, Format::f32));
+  const auto refused = [&](auto change, const char* why) {
+    KernelCall call = good;
+    change(call);
+    const Status status = launch(Chain(1, call));
+    EXPECT_EQ(status.code, Code::unsupported_shape) << why;
+    EXPECT_THAT(status.message, HasSubstr(why));
+  };
+  refused([](KernelCall& call) { call.op = Op::add; }, "add is not among its operators");
+  refused([](KernelCall& call) { call.variant = variant::kFloat; }, "int8 activations only");
+  refused([&](KernelCall& call) { call.in.push_back(view({32, 0, 0}, Format::f32)); }, "no bias");
+  refused([](KernelCall& call) { call.rows = std::make_shared<const std::vector<std::uint32_t>>(1, 3); }, "dense rows only");
+  refused([&](KernelCall& call) { call.in[0] = view({32, 64, 0}, Format::f16); }, "no kernel for f16");
+  refused([](KernelCall& call) { call.in[0].memory = {}; }, "packs weights when a graph is loaded");
+  EXPECT_TRUE(launch(Chain(1, good)).ok());
+}
+
+TEST_F(HexagonUnitTest, a_full_session_is_over_budget_and_weights_take_room_once) {
+  VITRO_NEEDS_HEXAGON();
+  const View large = view({1024, 2048, 0}, Format::q8_0), x = view({1, 2048, 0}, Format::f32);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(launch(Chain(1, product(large, x))).ok());
+  EXPECT_EQ(launch(Chain(1, product(view({1024, 2048, 0}, Format::q8_0), x))).code, Code::over_budget);
+}
+
+}  // namespace
+}  // namespace vitro::test

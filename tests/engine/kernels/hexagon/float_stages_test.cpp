@@ -1,0 +1,129 @@
+// The stages that a phone computes in qfloat, run on the software model: their error bounds hold however qfloat rounds.
+#include "engine/kernels/hexagon/float_stages.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "engine/base/rng.hpp"
+#include "engine/kernels/hexagon/panels.hpp"
+#include "engine/kernels/hexagon/qfloat_model.hpp"
+#include "engine/kernels/lut/lut_reference.hpp"
+
+namespace vitro::test {
+namespace {
+
+using hexagon::QfloatModel;
+using hexagon::QfloatRounding;
+
+constexpr double kHalfStep = 0x1p-10, kSubnormal = 0x1p-24;  // of a faithfully rounded fp16, relative and at the bottom
+constexpr double kQ32Step = 0x1p-23;
+
+template <class I>
+class FloatStages : public testing::Test {
+ protected:
+  using Vector = typename I::Vector;
+
+  static std::uint16_t draw_scale(Rng& rng) { return float_to_half(static_cast<float>(rng.below(2000) + 1) * 0x1p-14f); }
+
+  // For super-group k of four: word 4 k + e / 1 of the scales' tables, as worker/table_kernels.cpp builds them.
+  static std::vector<Vector> broadcast() {
+    std::vector<Vector> indices(4);
+    for (unsigned k = 0; k < 4; ++k) {
+      for (unsigned i = 0; i < 128; ++i) indices[k].byte[i] = static_cast<unsigned char>(4 * k + 2 * (i % 2) + i / 64);
+    }
+    return indices;
+  }
+
+  static void expect_close(double got, double exact, std::size_t i) {
+    ASSERT_NEAR(got, exact, std::abs(exact) * kHalfStep + kSubnormal) << i;
+  }
+};
+
+using Models = testing::Types<QfloatModel<QfloatRounding::nearest>, QfloatModel<QfloatRounding::down>>;
+TYPED_TEST_SUITE(FloatStages, Models);
+
+// By table and by conversion: the same weights.
+TYPED_TEST(FloatStages, four_bit_weights_get_their_scales) {
+  using I = TypeParam;
+  using Vector = typename I::Vector;
+  Rng rng(1);
+  constexpr std::uint32_t kVectors = 16, kWeights = kVectors * 256;
+  std::vector<std::uint8_t> codes(kWeights);
+  for (auto& code : codes) code = static_cast<std::uint8_t>(rng.below(16));
+  std::vector<Vector> in(kVectors), scales(kVectors / 8), table(1), out(kVectors * 4), converted(kVectors * 4);
+  std::vector<std::uint16_t> drawn(kWeights / 32);
+  for (std::uint32_t v = 0; v < kVectors; ++v) hexagon::pack_super_group(&codes[v * 256], reinterpret_cast<std::byte*>(in[v].byte));
+  for (std::uint32_t g = 0; g < drawn.size(); ++g) {
+    drawn[g] = this->draw_scale(rng);
+    std::memcpy(scales[g / 64].byte + 2 * hexagon::super_group_scale(g % 64), &drawn[g], 2);
+  }
+  const auto values = lut::code_table(lut::kQ4Values);
+  for (std::uint32_t e = 0; e < 16; ++e) std::memcpy(table[0].byte + 2 * hexagon::table_place(0, e), &values[e], 2);
+  const auto indices = this->broadcast();
+  hexagon::dequantise_q4<I>(in.data(), scales.data(), indices.data(), table[0], kVectors, out.data());
+  hexagon::convert_q4<I>(in.data(), scales.data(), indices.data(), kVectors, converted.data());
+  for (std::uint32_t i = 0; i < kWeights; ++i) {
+    const double exact = (codes[i] - 8.0) * static_cast<double>(half_to_float(drawn[i / 32]));
+    this->expect_close(I::hf(out[i / 64], i % 64), exact, i);
+    this->expect_close(I::hf(converted[i / 64], i % 64), exact, i);
+    if (std::is_same_v<I, QfloatModel<QfloatRounding::nearest>>) {
+      ASSERT_EQ(I::half(out[i / 64], i % 64) & 0x7fff, float_to_half(static_cast<float>(exact)) & 0x7fff) << i;
+    }
+  }
+}
+
+TYPED_TEST(FloatStages, eight_bit_weights_get_their_scales) {
+  using I = TypeParam;
+  using Vector = typename I::Vector;
+  Rng rng(2);
+  constexpr std::uint32_t kVectors = 8, kWeights = kVectors * 128;
+  std::vector<Vector> in(kVectors), scales(kVectors / 4), out(kVectors * 2);
+  std::vector<std::int8_t> q(kWeights);
+  std::vector<std::uint16_t> drawn(kWeights / 32);
+  for (std::uint32_t i = 0; i < kWeights; ++i) {
+    q[i] = static_cast<std::int8_t>(static_cast<int>(rng.below(256)) - 128);
+    in[i / 128].byte[2 * (i % 64) + i % 128 / 64] = static_cast<unsigned char>(q[i]);
+  }
+  for (std::uint32_t g = 0; g < drawn.size(); ++g) {
+    drawn[g] = this->draw_scale(rng);
+    std::memcpy(scales[g / 16].byte + 2 * hexagon::table_place(g / 4 % 4, g % 4), &drawn[g], 2);
+  }
+  hexagon::dequantise_q8<I>(in.data(), scales.data(), this->broadcast()[0], kVectors, out.data());
+  for (std::uint32_t i = 0; i < kWeights; ++i) {
+    this->expect_close(I::hf(out[i / 64], i % 64), q[i] * static_cast<double>(half_to_float(drawn[i / 32])), i);
+  }
+}
+
+// The int8 contract adds the same terms in the same order; each term is rounded twice here, each sum once.
+TYPED_TEST(FloatStages, a_panel_accumulates_within_its_bound) {
+  using I = TypeParam;
+  using Vector = typename I::Vector;
+  Rng rng(3);
+  constexpr std::uint32_t kPairs = 24, kBlocks = 2 * kPairs;
+  std::vector<Vector> dots(kBlocks), scales(kPairs);
+  std::vector<std::int32_t> x_scales(kBlocks);
+  double exact[32] = {}, magnitude[32] = {};
+  for (std::uint32_t b = 0; b < kBlocks; ++b) {
+    const float dx = static_cast<float>(rng.below(100000) + 1) * 0x1p-20f;
+    std::memcpy(&x_scales[b], &dx, sizeof dx);
+    for (std::uint32_t row = 0; row < 32; ++row) {
+      const std::int32_t most = 32 * 128 * 127, dot = static_cast<std::int32_t>(rng.below(2u * most + 1)) - most;
+      const std::uint16_t dw = this->draw_scale(rng);
+      std::memcpy(dots[b].byte + 4 * row, &dot, 4);
+      std::memcpy(scales[b / 2].byte + 2 * (row + b % 2 * 32), &dw, 2);
+      const double term = dot * (static_cast<double>(half_to_float(dw)) * static_cast<double>(dx));
+      exact[row] += term;
+      magnitude[row] += std::abs(term);
+    }
+  }
+  const Vector y = hexagon::accumulate<I>(dots.data(), scales.data(), x_scales.data(), kPairs);
+  constexpr double kRoundings = kBlocks + 2;
+  for (std::uint32_t row = 0; row < 32; ++row) {
+    ASSERT_NEAR(I::sf(y, row), exact[row], magnitude[row] * kRoundings * kQ32Step / (1 - kRoundings * kQ32Step)) << row;
+    ASSERT_NE(exact[row], 0);
+  }
+}
+
+}  // namespace
+}  // namespace vitro::test

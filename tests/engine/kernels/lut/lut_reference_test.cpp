@@ -1,0 +1,60 @@
+#include "engine/kernels/lut/lut_reference.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/base/rng.hpp"
+#include "engine/quant/float16.hpp"
+
+namespace vitro::lut {
+namespace {
+
+TEST(LutReference, opposite_entries_are_opposite_numbers) {
+  const std::int8_t x[8] = {127, -127, 5, 0, 127, 127, 127, 127};
+  const auto tables = precompute(x, 8);
+  EXPECT_EQ(tables[15], 127 - 127 + 5);
+  EXPECT_EQ(tables[1], 127 + 127 - 5);
+  EXPECT_EQ(tables[16 + 15], 508);
+  for (std::size_t g = 0; g < 2; ++g) {
+    for (std::size_t e = 0; e < kEntries; ++e) EXPECT_EQ(tables[g * 16 + e], -tables[g * 16 + 15 - e]);
+  }
+}
+
+TEST(LutReference, look_ups_are_the_dot_product) {
+  Rng rng(1);
+  constexpr std::size_t kRows = 9, kColumns = 512;
+  for (unsigned bits = 1; bits <= 4; ++bits) {
+    for (const std::size_t block : {4u, 32u, 64u, 128u, 256u}) {
+      std::vector<std::int8_t> x(kColumns);
+      for (auto& v : x) v = static_cast<std::int8_t>(rng.below(2) == 0 ? 127 : -127);  // the most that a sum of 16 bits has to hold
+      std::vector<std::uint8_t> q(kRows * kColumns);
+      for (std::size_t i = 0; i < q.size(); ++i) {
+        q[i] = static_cast<std::uint8_t>(i < kColumns ? (x[i] > 0 ? (1u << bits) - 1 : 0) : rng.below(1u << bits));
+      }
+      std::vector<std::int32_t> sums(kColumns / block);
+      for (std::size_t i = 0; i < kColumns; ++i) sums[i / block] += x[i];
+      for (const std::int32_t zero : {0, 1, 8, 15}) {
+        EXPECT_EQ(linear(precompute(x.data(), kColumns).data(), sums.data(), q.data(), kRows, kColumns, bits, zero, block),
+                  dots(x.data(), q.data(), kRows, kColumns, zero, block))
+            << bits << " bits, blocks of " << block << ", zero " << zero;
+      }
+    }
+  }
+}
+
+TEST(LutReference, the_exp_table_is_within_half_an_fp16_step) {
+  const auto table = exp2_table();
+  ASSERT_EQ(table.size(), 32768u);
+  EXPECT_EQ(table[0], 0x3c00);       // 2^0
+  EXPECT_EQ(table[0x3c00], 0x3800);  // 2^-1
+  EXPECT_EQ(table[0x7c00], 0);       // 2^-inf
+  for (std::uint16_t bits = 0; bits < 0x7c00; ++bits) {
+    const double exact = std::exp2(static_cast<double>(half_to_float(static_cast<std::uint16_t>(bits | 0x8000))));
+    const double step = std::max(std::ldexp(1.0, std::ilogb(exact) - 10), 0x1p-24);
+    ASSERT_NEAR(half_to_float(table[bits]), exact, step * (0.5 + 0x1p-12)) << bits;
+  }
+}
+
+}  // namespace
+}  // namespace vitro::lut

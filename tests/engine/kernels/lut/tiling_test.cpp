@@ -1,0 +1,79 @@
+#include "engine/kernels/lut/tiling.hpp"
+
+#include <gmock/gmock.h>
+
+#include "engine/base/check.hpp"
+
+namespace vitro::lut {
+namespace {
+
+TEST(Tiling, a_look_up_stands_for_the_published_multiply_adds) {  // T-MAN Table 1
+  const TilingLimits limits;
+  EXPECT_EQ(equivalent_madds(limits, kVlut16, 8), 1024u);
+  EXPECT_EQ(equivalent_madds(limits, kVlut16, 16), 512u);
+  EXPECT_EQ(equivalent_madds(limits, kVlut32, 8), 640u);
+  EXPECT_EQ(equivalent_madds(limits, kVlut32, 16), 320u);
+}
+
+TEST(Tiling, sixteen_registers_of_tables_make_a_k_tile_of_256) {  // T-MAN 4.3
+  for (const std::uint32_t bits : {2u, 4u}) {
+    for (const std::uint32_t group : {64u, 128u}) {
+      const auto tiling = search_tiling({}, {bits, group});
+      ASSERT_TRUE(tiling);
+      EXPECT_EQ(tiling->look_up.name, "VLUT16");
+      EXPECT_EQ(tiling->table_registers, 16u);
+      EXPECT_EQ(tiling->columns, 256u);
+    }
+  }
+}
+
+TEST(Tiling, keeps_every_limit) {
+  for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
+    for (const Bytes tcm : {Bytes{512 * KiB}, Bytes{2 * MiB}, Bytes{8 * MiB}}) {
+      for (const std::uint32_t registers : {16u, 24u, 32u}) {
+        TilingLimits limits;
+        limits.tcm = tcm;
+        limits.registers = registers;
+        const auto t = search_tiling(limits, {bits, 64});
+        ASSERT_TRUE(t);
+        EXPECT_LE(t->table_registers + t->other_registers, registers);
+        EXPECT_EQ(t->rows, t->decode_row_steps * limits.vector_bytes);  // one layout for both phases
+        EXPECT_EQ(t->rows, t->mma_row_steps * limits.mma);
+        EXPECT_EQ(t->columns, t->mma_depth_steps * limits.mma);
+        EXPECT_EQ(t->columns % 64, 0u);
+        EXPECT_EQ(limits.activation_group % t->columns, 0u);
+        EXPECT_LE(t->tcm, tcm);
+        EXPECT_EQ(t->tcm, limits.reserved + 4 * (2 * (t->weights + t->dequantised + t->activations + t->results) + t->spill));
+      }
+    }
+  }
+}
+
+TEST(Tiling, less_room_costs_rows_before_tables) {
+  TilingLimits small;
+  small.tcm = MiB;
+  const auto large = search_tiling({}, {4, 64}), less = search_tiling(small, {4, 64});
+  EXPECT_EQ(less->table_registers, large->table_registers);
+  EXPECT_LT(less->rows, large->rows);
+  TilingLimits few;
+  few.registers = 18;
+  EXPECT_LT(search_tiling(few, {4, 64})->columns, large->columns);
+}
+
+TEST(Tiling, says_when_nothing_fits) {
+  TilingLimits limits;
+  limits.tcm = 128 * KiB;
+  EXPECT_FALSE(search_tiling(limits, {4, 64}));
+  limits = {};
+  limits.registers = 8;
+  EXPECT_FALSE(search_tiling(limits, {4, 64}));
+  EXPECT_THROW(search_tiling({}, {5, 64}), ConfigError);
+  EXPECT_THROW(search_tiling({}, {4, 96}), ConfigError);
+}
+
+TEST(Tiling, prints_its_choice) {
+  EXPECT_THAT(describe(*search_tiling({}, {2, 128})), testing::HasSubstr("VLUT16: 16 registers of tables"));
+}
+
+}  // namespace
+}  // namespace vitro::lut

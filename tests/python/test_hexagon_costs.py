@@ -1,0 +1,117 @@
+"""tools/hexagon/packet_costs.py: the committed packets are those of the kernels in this tree, and the simulated phone runs on them."""
+import shutil
+import sys
+
+import pytest
+import yaml
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tools" / "hexagon"))
+import packet_costs  # noqa: E402
+
+COMMITTED = ROOT / "configs" / "kernels" / "hexagon-v75.yaml"
+TOOL = ROOT / "build" / "release" / "tools" / "hexagon" / "hexagon-costs"
+
+needs_tools = pytest.mark.skipif(
+    not all(map(shutil.which, (packet_costs.COMPILER, packet_costs.DISASSEMBLER, packet_costs.EMULATOR, "ld.lld-19"))) or not TOOL.exists(),
+    reason="needs clang-19, lld-19, llvm-19, qemu-hexagon and a build")
+
+
+def changed_tree(tmp_path, file, old, new):
+    """A copy of the kernels with one thing changed."""
+    for folder in ("engine/kernels/hexagon", "engine/quant"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    source = tmp_path / "engine/kernels/hexagon" / file
+    text = source.read_text()
+    assert text.count(old) == 1
+    source.write_text(text.replace(old, new))
+    return tmp_path
+
+
+@needs_tools
+def test_the_committed_packets_are_those_of_the_kernels_as_they_are():
+    if packet_costs.versions() not in COMMITTED.read_text():
+        pytest.skip(f"the committed packets were counted with other versions than {packet_costs.versions()}")
+    if not packet_costs.fixed_addresses():
+        pytest.skip("the compiler's choices depend on addresses, which this machine randomises")
+    assert packet_costs.document(TOOL, ROOT) == COMMITTED.read_text()
+
+
+def test_the_table_holds_what_the_models_ask_for():
+    table = yaml.safe_load(COMMITTED.read_text())["kernels"]
+    assert table["kind"] == "derived" and "packets" in table["source"]
+    tiles = table["hmx"]["dma"]
+    for variant in ("float", "int8"):
+        assert tiles[variant]["q8_0"]["packets_per_weight"] > tiles[variant]["q4_0"]["packets_per_weight"] > 0
+    # What the papers' ablations rank: copying, fused tables, tables and scales, conversion.
+    ranked = [tiles["copy"]["q4_0"], tiles["fused"]["w4"], tiles["float"]["q4_0"], tiles["convert"]["q4_0"]]
+    assert ranked == sorted(ranked, key=lambda kernel: kernel["packets_per_weight"])
+    planes = table["hvx"]["dma"]["lut"]
+    packets = [planes[f"w{bits}"]["packets_per_mac"] for bits in (1, 2, 3, 4)]
+    assert packets == sorted(packets) and packets[3] < 4 * packets[0]
+
+
+def test_loops_are_counted_by_packets():
+    text = """
+00000000 <one>:
+       0: 00 40 00 78   78004000 { \tloop0(0x8,r3)
+       4: 00 c0 00 7f   7f00c000   \tnop }
+       8: 00 c0 00 28   2800c000 { \tv0 = vmem(r0+#0x0) }
+       c: 00 40 00 28   28004000 { \tv1 = vmem(r0+#0x1)
+      10: 00 80 00 28   28008000   \tv2 = v1 }  :endloop0
+      14: 00 c0 9f 52   529fc000 { \tjumpr r31 }
+"""
+    assert packet_costs.loops(text) == {"one": 2}
+    with pytest.raises(SystemExit, match="more than one loop"):
+        packet_costs.loops(text + text.replace("00000000 <one>:", ""))
+
+
+PHONE_RUN = """
+experiment: counted
+machine: sim
+device: {device}
+model: {{gguf: {model}}}
+engine: {{policy: dense, units: [cpu0, npu], activations: float}}
+workload: {{prompt: "Once upon a time", output_tokens: 8}}
+"""
+
+
+def phone(tmp_path, table):
+    """The phone with another kernel table: include it where the preset would."""
+    text = (ROOT / "configs/npu/hexagon_v75.yaml").read_text()
+    assert text.count("include: ../kernels/hexagon-v75.yaml") == 1
+    (tmp_path / "npu.yaml").write_text(text.replace("../kernels/hexagon-v75.yaml", str(table)))
+    device = (ROOT / "configs/devices/oneplus12.yaml").read_text()
+    assert device.count("include: ../npu/hexagon_v75.yaml") == 1
+    device = device.replace("../npu/hexagon_v75.yaml", str(tmp_path / "npu.yaml")).replace("../", f"{ROOT}/configs/")
+    (tmp_path / "phone.yaml").write_text(device)
+    model = ROOT / "configs/models/embedded/stories-reglu-3m.q4_0.gguf"
+    (tmp_path / "run.yaml").write_text(PHONE_RUN.format(device=tmp_path / "phone.yaml", model=model))
+    return tmp_path / "run.yaml"
+
+
+@needs_tools
+def test_a_changed_kernel_changes_the_simulated_phone(tmp_path, native):
+    """Instructions that do nothing, in each super-group: a dearer kernel, and later tokens."""
+    begin = "  const auto low = I::template look_up<0>(in, values), high ="
+    root = changed_tree(tmp_path / "tree", "float_stages.hpp", begin, 'asm volatile("nop");' * 6 + begin)
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "fast").mkdir()
+    slow = tmp_path / "slow.yaml"
+    slow.write_text(packet_costs.document(TOOL, root))
+    before, after = (yaml.safe_load(path.read_text())["kernels"]["hmx"]["dma"]["float"]["q4_0"] for path in (COMMITTED, slow))
+    assert after["packets_per_weight"] > 1.5 * before["packets_per_weight"]
+    fast_run = native("run", phone(tmp_path / "fast", COMMITTED), "--json").json
+    slow_run = native("run", phone(tmp_path / "slow", slow), "--json").json
+    assert fast_run["tokens"] == slow_run["tokens"]
+    assert slow_run["metrics"]["decode_tokens_per_s"] < fast_run["metrics"]["decode_tokens_per_s"]
+
+
+@needs_tools
+def test_a_changed_integer_kernel_executes_other_packets(tmp_path):
+    root = changed_tree(tmp_path, "worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
+                        'asm volatile("nop"); const HVX_Vector quants = w[j];')
+    worker = packet_costs.build_worker(root, tmp_path)
+    weights, packets = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
+    committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["dots"]["q8_0"]
+    assert packets["hvx_dots_q8_0"] / weights > committed["packets_per_weight"] + committed["packets_per_mac"] - 12 / 2048

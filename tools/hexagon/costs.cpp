@@ -1,0 +1,114 @@
+// Runs each kernel of a Hexagon worker in the emulator and prints how many packets its functions executed, as JSON.
+//
+//   hexagon-costs [WORKER]      WORKER: another one than this build's
+//
+// Kernels compute on zeros: none of them branches on data.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "engine/host/hexagon_qemu.hpp"
+#include "engine/host/hexagon_session.hpp"
+#include "engine/kernels/hexagon/panels.hpp"
+
+namespace vitro {
+namespace {
+
+using hexagon::Kind;
+using Json = nlohmann::ordered_json;
+using Counts = std::map<std::string, std::uint64_t>;
+
+constexpr std::uint32_t kRows = 512, kColumns = 1024;  // of products: whole panels of either kind
+constexpr std::uint32_t kWeights = 1 << 15;            // of conversions: what one scatter can reach
+
+Counts executed(HexagonSession& session) {
+  Counts counts;
+  for (const PacketCount& count : session.transport().packets()) counts[count.function] = count.packets;
+  if (counts.empty()) throw RunError("nothing counts packets here: the emulator's plug-in is missing");
+  return counts;
+}
+
+struct Kernel {
+  std::string name;
+  hexagon::Operator op{};
+  std::array<Bytes, 3> in{};
+};
+
+Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uint32_t bits) {
+  Kernel kernel{name, {}, {}};
+  kernel.op.kind = kind;
+  kernel.op.rows = kRows;
+  kernel.op.columns = kColumns;
+  kernel.op.batch = batch;
+  kernel.op.bits = bits;
+  kernel.op.out_bytes = batch * kRows * 4;
+  const Format format = kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0;
+  kernel.in[0] =
+      kind == Kind::matmul_lut ? hexagon::lut_panels_bytes(bits, kRows, kColumns) : hexagon::panels_bytes(format, kRows, kColumns);
+  kernel.in[1] = batch * (kColumns / hexagon::kBlockColumns) * sizeof(hexagon::Int8Block);
+  return kernel;
+}
+
+Kernel conversion(const std::string& name, Kind kind, std::array<Bytes, 3> in, Bytes out) {
+  Kernel kernel{name, {}, in};
+  kernel.op.kind = kind;
+  kernel.op.rows = kWeights;
+  kernel.op.out_bytes = static_cast<std::uint32_t>(out);
+  return kernel;
+}
+
+std::vector<Kernel> kernels() {
+  std::vector<Kernel> all;
+  for (const std::uint32_t batch : {1u, 4u}) {
+    all.push_back(product(fmt::format("q8_0 batch {}", batch), Kind::matmul_q8_0, batch, 8));
+    all.push_back(product(fmt::format("q4_0 batch {}", batch), Kind::matmul_q4_0, batch, 4));
+  }
+  for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) all.push_back(product(fmt::format("lut w{}", bits), Kind::matmul_lut, 1, bits));
+  constexpr Bytes kHalf = kWeights / 2, kDouble = 2 * kWeights;
+  all.push_back(conversion("dequantise", Kind::dequantise, {kHalf, kWeights / 16, 128}, 2 * kDouble));
+  all.push_back(conversion("dequantise_fused", Kind::dequantise_fused, {kHalf, kWeights / 4, 0}, kDouble));
+  all.push_back(conversion("unpack", Kind::unpack, {kHalf, 0, 0}, kDouble));
+  all.push_back(conversion("scatter", Kind::scatter, {kHalf, kDouble, 128}, kDouble));
+  all.push_back(conversion("copy", Kind::copy, {kHalf, 0, 0}, kHalf));
+  all.push_back(conversion("exp", Kind::exp_table, {kDouble, 65536, 0}, kDouble));
+  return all;
+}
+
+Json measure(HexagonSession& session, Kernel kernel) {
+  session.clear_scratch();
+  for (std::size_t i = 0; i < kernel.in.size(); ++i) {
+    if (kernel.in[i] > 0) kernel.op.in[i] = session.scratch(kernel.in[i]).value_or_throw();
+  }
+  const Counts before = executed(session);
+  static_cast<void>(session.run({kernel.op}).value_or_throw());
+  Json functions = Json::object();
+  for (const auto& [function, packets] : executed(session)) {
+    const auto old = before.find(function);
+    const std::uint64_t more = packets - (old == before.end() ? 0 : old->second);
+    if (function.starts_with("hvx_") && more > 0) functions[function] = more;
+  }
+  const std::uint64_t weights = std::uint64_t{kernel.op.rows} * std::max(kernel.op.columns, 1u);
+  return {{"kernel", kernel.name}, {"weights", weights}, {"columns", kernel.op.columns}, {"packets", functions}};
+}
+
+int run(const std::string& worker) {
+  HexagonSession session(make_qemu_hexagon({worker, {}, 64 * MiB, 8 * MiB}));
+  Json all = Json::array();
+  for (const Kernel& kernel : kernels()) all.push_back(measure(session, kernel));
+  std::puts(all.dump(1).c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace vitro
+
+int main(int argc, char** argv) {
+  try {
+    return vitro::run(argc > 1 ? argv[1] : "");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "hexagon-costs: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,154 @@
+"""The kernel table of the Hexagon models, from the kernels themselves.
+
+    python tools/hexagon/packet_costs.py [--tool build/release/tools/hexagon/hexagon-costs] [--root .] [--out configs/kernels/hexagon-v75.yaml]
+
+Integer stages are priced by the packets that they execute under qemu-hexagon, as the emulator's plug-in counts them. Stages
+in qfloat, which the emulator can not run, are priced by the packets in their compiled loop times the trips that it makes.
+docs/hexagon.md has the assumptions. --root: the tree whose engine/kernels/hexagon is compiled and run.
+"""
+import argparse
+import functools
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILER, DISASSEMBLER, EMULATOR = "clang++-19", "llvm-objdump-19", "qemu-hexagon"
+COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "-std=c++20", "-O2", "-ffreestanding", "-fno-builtin",
+          "-fno-exceptions", "-fno-rtti"]
+# As cmake/hexagon.cmake builds the worker; V73 is the newest that clang 19 compiles for.
+WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
+FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
+WORKER_FILES = ("dot_kernels", "lut_kernels", "main", "operators", "system", "table_kernels")
+
+# Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
+TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048}
+
+
+@functools.cache
+def fixed_addresses():
+    """The compiler orders some choices by addresses: without randomised ones it gives the same code each time."""
+    prefix = ["setarch", "-R"]
+    return prefix if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL).returncode == 0 else []
+
+
+def compile_with(flags, sources, root, out):
+    subprocess.run([*fixed_addresses(), COMPILER, *flags, "-I", root, *sources, "-o", out], check=True)
+    return out
+
+
+def build_worker(root, folder):
+    sources = [root / "engine/kernels/hexagon/worker" / f"{name}.cpp" for name in WORKER_FILES]
+    return compile_with(WORKER, sources, root, Path(folder) / "worker")
+
+
+def loops(disassembly):
+    """-> {function: packets of its hardware loop}. A packet begins at a brace; :endloop0 ends the loop that loop0 began."""
+    found, function, starts, packets = {}, None, None, []
+    for line in disassembly.splitlines():
+        if match := re.match(r"[0-9a-f]+ <(\w+)>:", line):
+            function, starts, packets = match.group(1), None, []
+        match = re.match(r"\s*([0-9a-f]+):(?:\s[0-9a-f]{2})+\s+[0-9a-f]{8}\s(.*)", line)
+        if not match:
+            continue
+        if "{" in match.group(2):
+            packets.append(int(match.group(1), 16))
+        if begun := re.search(r"loop0\((?:##)?0x([0-9a-f]+)", line):
+            starts = int(begun.group(1), 16)
+        if ":endloop0" in line:
+            if function in found:
+                raise SystemExit(f"{function} has more than one loop: which one is hot?")
+            found[function] = sum(1 for packet in packets if packet >= starts)
+    return found
+
+
+def static_packets(root, folder):
+    """-> {kernel: packets per weight or multiply-add} of the qfloat kernels."""
+    code = compile_with(FLOAT, [root / "engine/kernels/hexagon/worker/float_kernels.cpp"], root, Path(folder) / "float.o")
+    text = subprocess.run([DISASSEMBLER, "-d", "--mcpu=hexagonv73", code], check=True, capture_output=True, text=True).stdout
+    found = loops(text)
+    if set(found) != set(TRIP):
+        raise SystemExit(f"expected loops of {sorted(TRIP)}, found {sorted(found)}")
+    return {kernel: found[kernel] / TRIP[kernel] for kernel in TRIP}, found
+
+
+def executed_packets(tool, worker):
+    """-> {kernel: (weights, {function: packets})} of one run of each kernel."""
+    out = subprocess.run([tool, worker], check=True, capture_output=True, text=True).stdout
+    return {entry["kernel"]: (entry["weights"], entry["packets"]) for entry in json.loads(out)}
+
+
+def per_weight(executed, kernel, function):
+    weights, packets = executed[kernel]
+    return packets[function] / weights
+
+
+def prices(executed, static):
+    """The table: {unit: {path: {variant: {format: {quantity: packets}}}}}."""
+    accumulate = static["qf_accumulate"]
+    dots = {}
+    for form in ("q8_0", "q4_0"):
+        one, four = (per_weight(executed, f"{form} batch {batch}", f"hvx_dots_{form}") for batch in (1, 4))
+        each = (four - one) / 3  # of one more row of activations; the rest is done once per weight
+        dots[form] = {"packets_per_weight": one - each, "packets_per_mac": each + accumulate}
+    planes = {f"w{bits}": {"packets_per_mac": per_weight(executed, f"lut w{bits}", "hvx_lut_linear") + accumulate} for bits in (1, 2, 3, 4)}
+    once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
+    to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": {"packets_per_weight": static["qf_dequantise_q4"]}}
+    return {
+        "hmx": {"dma": {
+            "float": {"f16": {"packets_per_weight": 0}} | to_tiles,
+            "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
+            "fused": {"w4": once["dequantise_fused"]},
+            "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
+            "copy": {"q4_0": once["copy"]}}},
+        "hvx": {"dma": {"dots": dots, "lut": planes | {"q4_0": planes["w4"]}}}}
+
+
+def versions():
+    clang = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout.split("version ")[1].split()[0]
+    qemu = subprocess.run([EMULATOR, "--version"], capture_output=True, text=True, check=True).stdout.split("version ")[1].split()[0]
+    return f"clang {clang}, qemu-hexagon {qemu}"
+
+
+def flow(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
+    return f"{value:.4g}"
+
+
+def document(tool, root):
+    with tempfile.TemporaryDirectory() as folder:
+        executed = executed_packets(tool, build_worker(root, folder))
+        static, trips = static_packets(root, folder)
+    lines = ["# Written by tools/hexagon/packet_costs.py from the compiled kernels: do not edit, run it again (docs/hexagon.md).",
+             "# The `npu:` part of a device file takes it by `include:`. By unit, path, then variant and weight format.",
+             "kernels:", "  kind: derived",
+             '  source: "packets of the HVX kernels of engine/kernels/hexagon: executed for integers, static times trips for qfloat; '
+             f'{versions()}"']
+    for unit, paths in prices(executed, static).items():
+        for path, variants in paths.items():
+            lines += [f"  {unit}:", f"    {path}:"]
+            lines += [f"      {variant}: {flow(formats)}" for variant, formats in variants.items()]
+    lines.append("# Executed packets:")
+    for kernel, (weights, packets) in executed.items():
+        each = ", ".join(f"{function} {count}" for function, count in packets.items())
+        lines.append(f"#   {kernel}, {weights} weights or elements: {each}")
+    lines.append("# Packets of a trip through a loop in qfloat, and what it serves:")
+    lines += [f"#   {kernel}: {trips[kernel]} for {TRIP[kernel]}" for kernel in TRIP]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", type=Path, default=ROOT / "build/release/tools/hexagon/hexagon-costs", help="built by CMake")
+    parser.add_argument("--root", type=Path, default=ROOT)
+    parser.add_argument("--out", type=Path, default=ROOT / "configs/kernels/hexagon-v75.yaml")
+    options = parser.parse_args()
+    options.out.write_text(document(options.tool, options.root))
+    print(f"{options.out}: {len(options.out.read_text().splitlines())} lines")
+
+
+if __name__ == "__main__":
+    main()
