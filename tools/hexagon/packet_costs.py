@@ -1,6 +1,7 @@
 """The kernel table of the Hexagon models, from the kernels themselves.
 
-    python tools/hexagon/packet_costs.py [--tool build/release/tools/hexagon/hexagon-costs] [--root .] [--out configs/kernels/hexagon-v75.yaml]
+    python tools/hexagon/packet_costs.py [--tool build/release/tools/hexagon/hexagon-costs] [--root .]
+                                          [--out configs/kernels/hexagon-v75.yaml]
 
 Integer stages are priced by the packets that they execute under qemu-hexagon, as the emulator's plug-in counts them. Stages
 in qfloat, which the emulator can not run, are priced by the packets in their compiled loop times the trips that it makes.
