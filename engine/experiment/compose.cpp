@@ -6,6 +6,7 @@
 
 #include "engine/base/path.hpp"
 #include "engine/experiment/experiment.hpp"
+#include "engine/experiment/plan.hpp"
 
 namespace vitro {
 namespace {
@@ -21,7 +22,7 @@ std::string directory_of(const std::string& path) { return fs::path(path).parent
 
 // Files that a part may name, by dotted key within the part.
 constexpr std::pair<std::string_view, std::string_view> kPaths[] = {
-    {"model", "gguf"}, {"model", "pack"}, {"engine", "replay"}, {"engine", "record"}};
+    {"model", "gguf"}, {"model", "pack"}, {"engine", "replay"}, {"engine", "record"}, {"engine", "plan"}};
 
 void resolve_paths(std::string_view key, Node& part, const std::string& base) {
   for (const auto& [section, name] : kPaths) {
@@ -111,6 +112,7 @@ Node compose_experiment(const Node& root, const std::string& base_directory, con
   }
   if (!machine.empty()) out.set("machine", Node::scalar(machine));
   gather_plugins(out);
+  apply_plan(out);
   return out;
 }
 

@@ -144,6 +144,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     engine.function = engine.replay.empty() ? FunctionKind::draw : FunctionKind::replay;
   if (std::optional<Reader> drawn = reader.optional_child("profile")) profile = read_profile(std::move(*drawn));
   if (engine.function == FunctionKind::replay && engine.replay.empty()) reader.fail("replay", "is missing: engine.function is replay");
+  reader.ignore("plan");  // its keys were put in place when the experiment was composed
   reader.ignore("name");
   reader.ignore("description");
   reader.finish();

@@ -106,18 +106,6 @@ void put_between(std::vector<Chain>& chains, const std::vector<Chain>& others) {
   }
 }
 
-void add(WorkCounts& sum, const WorkCounts& more) {
-  for (std::size_t i = 0; i < kPlacements; ++i) {
-    sum.read[i] += more.read[i];
-    sum.written[i] += more.written[i];
-  }
-  sum.macs += more.macs;
-  sum.elementwise += more.elementwise;
-  sum.lookups += more.lookups;
-  sum.conversions += more.conversions;
-  sum.row_runs += more.row_runs;
-}
-
 }  // namespace
 
 KernelTimes probe_kernel(MachineHost& host, const KernelProbe& probe) {

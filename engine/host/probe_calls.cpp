@@ -158,6 +158,18 @@ void check(const CallShape& s, std::size_t units) {
 
 }  // namespace
 
+void add(WorkCounts& sum, const WorkCounts& more) {
+  for (std::size_t i = 0; i < kPlacements; ++i) {
+    sum.read[i] += more.read[i];
+    sum.written[i] += more.written[i];
+  }
+  sum.macs += more.macs;
+  sum.elementwise += more.elementwise;
+  sum.lookups += more.lookups;
+  sum.conversions += more.conversions;
+  sum.row_runs += more.row_runs;
+}
+
 Bytes operand_bytes(const CallShape& s) {
   if (is_product(s.op)) return s.rows * row_bytes(s.format, s.columns);
   if (s.op != Op::attention) return 0;

@@ -29,6 +29,7 @@
 #include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
+#include "plan.hpp"
 #include "probe.hpp"
 #include "python_models.hpp"
 #include "sim/bench.hpp"
@@ -386,6 +387,8 @@ PYBIND11_MODULE(_vitro, m) {
     for (const QuantizeScheme& scheme : quantize_schemes()) out.emplace_back(scheme.name, scheme.what);
     return out;
   });
+  m.def("plan_facts", &plan_facts_text, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("plan_profile", &plan_profile_text, py::arg("request"), free_gil);
   m.def("probe", &run_probe_text, py::arg("kind"), py::arg("args"), free_gil);
   m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), py::arg("root") = "", free_gil);
   m.def("bench_run", &bench_run, py::arg("path"), py::arg("name"), py::arg("overrides"), free_gil);

@@ -9,6 +9,7 @@
 #include "engine/host/host_machine.hpp"
 #include "engine/host/probe.hpp"
 #include "engine/host/probe_memory.hpp"
+#include "engine/host/probe_phase.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/variants.hpp"
 #include "sim/machines.hpp"
@@ -90,17 +91,23 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+CallShape read_shape(Reader& reader) {
+  CallShape shape;
+  shape.op = named(reader, "op", kOps, "matmul");
+  shape.variant = variant::by_name(reader.choice("variant", {"float", "int8"}, "float"));
+  shape.format = named(reader, "format", kFormats, "f32");
+  shape.layout = reader.choice("layout", {"rows", "tiled"}, "rows") == "tiled" ? Layout::tiled : Layout::rows;
+  shape.rows = number(reader, "rows", 0);
+  shape.columns = number(reader, "columns", 0);
+  shape.batch = number(reader, "batch", 1);
+  shape.context = number(reader, "context", 0);
+  shape.scattered = reader.boolean("scattered", false);
+  return shape;
+}
+
 Json kernel(Reader& reader) {
   KernelProbe probe;
-  probe.shape.op = named(reader, "op", kOps, "matmul");
-  probe.shape.variant = variant::by_name(reader.choice("variant", {"float", "int8"}, "float"));
-  probe.shape.format = named(reader, "format", kFormats, "f32");
-  probe.shape.layout = reader.choice("layout", {"rows", "tiled"}, "rows") == "tiled" ? Layout::tiled : Layout::rows;
-  probe.shape.rows = number(reader, "rows", 0);
-  probe.shape.columns = number(reader, "columns", 0);
-  probe.shape.batch = number(reader, "batch", 1);
-  probe.shape.context = number(reader, "context", 0);
-  probe.shape.scattered = reader.boolean("scattered", false);
+  probe.shape = read_shape(reader);
   probe.working_set = bytes(reader, "working_set", 0);
   probe.flush_rows = number(reader, "flush_rows", 0);
   probe.rounds = std::max(1u, number(reader, "rounds", 1));
@@ -117,6 +124,35 @@ Json kernel(Reader& reader) {
           {"written_bytes", times.counts.written[dram]},
           {"row_runs", times.counts.row_runs},
           {"working_set", times.working_set}};
+}
+
+// `units` names all units of the machine; each of `parts` its own.
+Json phase(Reader& reader) {
+  const std::uint32_t repetitions = std::max(1u, number(reader, "repetitions", 5));
+  const std::vector<Node> nodes = reader.list("parts");
+  Bench bench(reader);
+  reader.finish();
+  const std::vector<ComputeUnit*>& units = bench.host->machine().units;
+  std::vector<PhasePart> parts;
+  for (const Node& node : nodes) {
+    Reader part(node, "parts");
+    parts.push_back({read_shape(part), {}, std::max(1u, number(part, "copies", 1))});
+    for (const Node& name : part.list("units")) {
+      const auto found = std::ranges::find(units, name.text(), [](const ComputeUnit* unit) { return unit->caps().name; });
+      if (found == units.end()) part.fail("units", "names none of the machine's units");
+      parts.back().units.push_back(static_cast<std::size_t>(found - units.begin()));
+    }
+    if (parts.back().units.empty()) part.fail("units", "is empty");
+    part.finish();
+  }
+  if (parts.empty()) reader.fail("parts", "is empty");
+  const PhaseTimes times = probe_phase(*bench.host, parts, repetitions);
+  Json answer{{"parts", Json::array()}};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    answer["parts"].push_back(
+        {{"samples", times.seconds[i]}, {"read_bytes", times.counts[i].read[static_cast<std::size_t>(Placement::dram)]}});
+  }
+  return answer;
 }
 
 Json hand_off(Reader& reader) {
@@ -186,6 +222,8 @@ std::string run_probe_text(const std::string& kind, const std::string& args) {
   Json answer;
   if (kind == "kernel") {
     answer = kernel(reader);
+  } else if (kind == "phase") {
+    answer = phase(reader);
   } else if (kind == "hand_off") {
     answer = hand_off(reader);
   } else if (kind == "storage") {
@@ -200,7 +238,7 @@ std::string run_probe_text(const std::string& kind, const std::string& args) {
     answer = plain(reader, probe_call_building);
   } else {
     throw ConfigError(
-        fmt::format("probe: \"{}\" is not known (expected kernel, hand_off, storage, reads, load_latency, clock or "
+        fmt::format("probe: \"{}\" is not known (expected kernel, phase, hand_off, storage, reads, load_latency, clock or "
                     "call_building)",
                     kind));
   }

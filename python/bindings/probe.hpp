@@ -4,7 +4,7 @@
 
 namespace vitro {
 
-// kind: "kernel", "hand_off", "storage" (these also on machine: sim, with `device`), "reads", "load_latency", "clock",
+// kind: "kernel", "phase", "hand_off", "storage" (these also on machine: sim, with `device`), "reads", "load_latency", "clock",
 // "call_building" (the real machine alone). Throws ConfigError for unknown kinds and keys. Once per process where it simulates.
 std::string run_probe_text(const std::string& kind, const std::string& args);
 

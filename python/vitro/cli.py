@@ -12,6 +12,7 @@ from .calibrate import command as calibrate
 from .errors import ConfigError, VitroError
 from .model_cli import make_model, predictors, profile, workload
 from .pack_cli import pack
+from .plan_cli import plan
 from .reproduce_cli import reproduce
 from .trace_cli import trace_app
 from .validate import command as validate
@@ -20,6 +21,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_
                   context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(trace_app, name="trace")
 app.command()(pack)
+app.command()(plan)
 app.command()(profile)
 app.command()(make_model)
 app.command()(workload)

@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include "engine/experiment/experiment.hpp"
+#include "engine/experiment/plan.hpp"
+#include "engine/model/gguf.hpp"
+#include "engine/model/pack_plan.hpp"
+#include "engine/quant/blocks.hpp"
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Shapes {
+  ModelConfig config;
+  std::vector<Weight> weights;
+};
+
+Shapes shapes_of(const Node& model, const BundleOptions& bundles) {
+  if (const Node* path = model.find("gguf")) {
+    PackOptions options;
+    options.bundles = bundles;
+    PackPlan plan = make_plan(Gguf::open(path->text()), options);
+    return {std::move(plan.config), std::move(plan.weights)};
+  }
+  Reader reader(model, "model");
+  Format format = Format::q4_0;
+  const std::string name = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0");
+  for (const Format candidate : {Format::f16, Format::q8_0, Format::q4_0}) {
+    if (name == to_string(candidate)) format = candidate;
+  }
+  Reader shape = reader.child("shape");
+  ModelConfig config = config_from_node(shape);
+  const WeightStore store = phantom_weights(config, format, FileId{}, bundles);
+  return {std::move(config), store.all()};
+}
+
+Json layout_row(const BundleLayout& layout) {
+  return {{"block", layout.block},
+          {"per_block", layout.per_block},
+          {"blocks", layout.blocks()},
+          {"first_part", layout.first_part},
+          {"row", row_bytes(layout.format, layout.width)}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json plan_facts(const Node& experiment) {
+  const Node *device = experiment.find("device"), *model = experiment.find("model");
+  if (model == nullptr || !model->is_map()) fail_at(experiment.origin(), "model", "is missing");
+  const Shapes shapes = shapes_of(*model, {});
+  const ModelConfig& c = shapes.config;
+  Json formats = Json::object();
+  Bytes fixed = 0, ffn = 0;
+  for (const Weight& weight : shapes.weights) {
+    (is_ffn(weight.role) ? ffn : fixed) += weight.stored_bytes();
+    formats[std::string(to_string(weight.role))] = to_string(weight.format);
+  }
+  Json layouts = Json::object();
+  for (const bool two_phases : {false, true}) {
+    for (const Weight& weight : shapes_of(*model, {two_phases, false}).weights) {
+      if (weight.role == Role::ffn_bundle) layouts[std::string(layout_name(weight.bundling))] = layout_row(weight.bundles());
+    }
+  }
+  Json out{{"model",
+            {{"name", c.name},
+             {"fingerprint", model_fingerprint(*model)},
+             {"layers", c.layers},
+             {"width", c.width},
+             {"heads", c.heads},
+             {"kv_heads", c.kv_heads},
+             {"head_dim", c.head_dim},
+             {"ffn", c.ffn},
+             {"vocab", c.vocab},
+             {"context", c.context},
+             {"experts", c.experts},
+             {"experts_used", c.experts_used},
+             {"predictor_rank", c.predictor_rank}}},
+           {"formats", formats},
+           {"layouts", layouts},
+           {"fixed_bytes", fixed},
+           {"ffn_bytes", ffn}};
+  if (const Node* path = model->find("gguf")) out["model"]["gguf_bytes"] = source_identity(Gguf::open(path->text())).at("bytes");
+  if (device != nullptr && !device->is_null()) out["device"] = {{"fingerprint", device_fingerprint(*device)}};
+  return out;
+}
+
+}  // namespace vitro

@@ -1,0 +1,45 @@
+// What an offline planner may know of a workload: how often neurons fire together at a batch size, and how long after their last
+// use they are used again. From it follows what a cache of any size over any part of the neurons misses (Denning's working
+// sets), so no cache and no run is simulated.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "traces/draw_profile.hpp"
+#include "traces/recording.hpp"
+
+namespace vitro {
+
+struct ReuseRequest {
+  std::uint32_t neurons = 0, per_block = 1;  // of one FFN; neurons that are cached together
+  std::uint32_t buckets = 64;                // runs of neurons, in the order of the file
+  std::uint32_t tokens = 192;                // of each sequence; the first half fills the histories
+  std::vector<std::uint32_t> batches{1, 2, 3, 4};
+  bool predicts = true;     // else every gate is looked at
+  bool keep_named = true;   // a block that is named counts as used; else only one with a neuron that fires
+  double chance = 1;        // that a token uses the FFN at all: the share of experts that a router takes
+  std::uint64_t seed = 1;
+};
+
+// Means over the steps of a batch; a step is a token of every sequence.
+struct ReuseBucket {
+  std::uint32_t first = 0, neurons = 0, blocks = 0;
+  double named = 0, fired = 0;     // neurons, by at least one row
+  double named_blocks = 0;         // with a neuron that is named
+  std::vector<double> reuse;       // [d]: of named_blocks those that were used last d steps before, d >= 1; [0]: longer ago
+  std::vector<double> used_within;  // [d]: blocks that were used within the last d steps
+};
+struct BatchReuse {
+  std::uint32_t batch = 1;
+  double rows = 1;  // of a step that use the FFN
+  std::vector<ReuseBucket> buckets;
+};
+
+// One FFN of a drawn workload.
+std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer, std::int16_t expert, const ReuseRequest& request);
+// The mean over all FFNs of a recording, whose predictor is perfect. hottest_first: the file is packed in its order. Sequences of
+// a batch are stretches of it. Throws ConfigError when it is too short for the largest batch, or of another model.
+std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first, ReuseRequest request);
+
+}  // namespace vitro

@@ -1,0 +1,75 @@
+#include "plan.hpp"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/experiment/experiment.hpp"
+#include "engine/experiment/plan.hpp"
+#include "engine/experiment/plan_profile.hpp"
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json rows_of(const std::vector<BatchReuse>& batches) {
+  Json out = Json::array();
+  for (const BatchReuse& batch : batches) {
+    Json buckets = Json::array();
+    for (const ReuseBucket& b : batch.buckets) {
+      buckets.push_back({{"first", b.first},
+                         {"neurons", b.neurons},
+                         {"blocks", b.blocks},
+                         {"named", b.named},
+                         {"fired", b.fired},
+                         {"named_blocks", b.named_blocks},
+                         {"reuse", b.reuse},
+                         {"used_within", b.used_within}});
+    }
+    out.push_back({{"batch", batch.batch}, {"rows", batch.rows}, {"buckets", std::move(buckets)}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string plan_facts_text(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
+  const Node tree = is_path ? load_experiment(source, overrides, "")
+                            : compose_experiment(parse_yaml(source, name), std::filesystem::current_path().string(), overrides, "");
+  Json out = plan_facts(tree);
+  out["experiment"] = Json::parse(tree.to_json());
+  return out.dump();
+}
+
+std::string plan_profile_text(const std::string& text) {
+  const Node node = parse_json(text, "profile");
+  Reader reader(node, "");
+  ReuseRequest request;
+  const auto number = [&](const char* key, std::int64_t otherwise) {
+    return static_cast<std::uint32_t>(reader.integer(key, 1, std::int64_t{1} << 31, otherwise));
+  };
+  request.neurons = number("neurons", 0);
+  request.per_block = number("per_block", 1);
+  request.buckets = number("buckets", request.buckets);
+  request.tokens = number("tokens", request.tokens);
+  request.predicts = reader.boolean("predicts", true);
+  request.keep_named = reader.boolean("keep_named", true);
+  request.chance = reader.number("chance", 0, 1, 1);
+  request.seed = number("seed", 1);
+  request.batches.clear();
+  for (const Node& batch : reader.list("batches")) request.batches.push_back(static_cast<std::uint32_t>(std::stoul(batch.text())));
+  Json out = Json::array();
+  if (reader.has("recording")) {
+    out.push_back(rows_of(reuse_of(Recording::load(reader.text("recording")), reader.boolean("hottest_first", false), request)));
+    reader.finish();
+    return out.dump();
+  }
+  const DrawProfile profile = read_profile(reader.child("profile"));
+  for (const Node& layer : reader.list("layers")) {
+    out.push_back(rows_of(reuse_of(profile, static_cast<std::int16_t>(std::stoi(layer.text())), request.chance < 1 ? 0 : -1, request)));
+  }
+  reader.finish();
+  return out.dump();
+}
+
+}  // namespace vitro

@@ -1,0 +1,261 @@
+"""The offline planner (PowerInfer-2, section 5): which neurons, heads and cores do what, from probes and a profile alone.
+
+`make_plan` -> the plan as a dict, as plan_text writes it and `engine.plan` reads it.
+"""
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+
+from . import _native, plan_workload
+from .errors import ConfigError
+from .plan_balance import Balance, Memory, best
+from .plan_probes import Bench, Device, in_parallel
+from .units import parse_bytes, parse_share
+
+VERSION = 1
+BATCHES = plan_workload.BATCHES
+PREFILL_ROWS = 64
+MIB = 2 ** 20
+LARGEST_STAGING = 64 * MIB
+CONTEXT = 256            # positions that attention is balanced for, unless the model has fewer
+
+
+def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelerator=None, machine="sim", hottest_first=False,
+              storage_file=None, progress=None):
+    """model, device: paths. profile: a recording, or a file with `profile:` or `engine.profile`; none: the model file's own.
+    overrides: memory.* and engine.* as a run has them. accelerator: its name, "" for none; None: npu where the device has one."""
+    source = {"experiment": "plan", "model": str(Path(model).absolute()), "device": str(Path(device).absolute()), "engine": {}}
+    facts = _native.call("plan_facts", json.dumps(source), "<plan>", False, list(overrides))
+    tree = facts["experiment"]
+    engine, device_tree = tree.get("engine") or {}, tree["device"]
+    draws, recording, source_of_profile = _profile(profile, tree)
+    workload = plan_workload.load(facts, layout="bundles", profile=draws, recording=recording, hottest_first=hottest_first,
+                                  keep=(engine.get("clusters") or {}).get("keep", "named"))
+    classes = _core_classes(device_tree, machine)
+    if accelerator is None:
+        accelerator = "npu" if machine == "sim" and "npu" in device_tree else ""
+    bench = Bench(machine=machine, device=device_tree, file=storage_file)
+    form = facts["formats"]["ffn_bundle"]
+    variant = engine.get("activations", "int8" if form in ("q4_0", "q8_0") else "float")
+    memory = _memory(tree, facts, machine)
+    range_bytes = max(64 * MIB, min(int((1 - memory.share) * memory.ffn) or 2 ** 30, 8 * 2 ** 30))
+    if storage_file:
+        range_bytes = min(range_bytes, os.path.getsize(storage_file))
+    settings = {"accelerator": accelerator, "variant": variant, "kv_format": engine.get("kv_format", "f32"),
+                "context": min(CONTEXT, facts["model"]["context"] or CONTEXT), "range_bytes": range_bytes}
+    planner = _Planner(facts, bench, workload, memory, classes, settings, progress or (lambda done, total: None))
+    planner.choose_cores(cores)
+    planner.choose_reading()
+    planner.choose_clusters()
+    planner.choose_splits()
+    return planner.result(device_tree, machine, source_of_profile)
+
+
+class _Planner:
+    def __init__(self, facts, bench, workload, memory, classes, settings, progress):
+        self.facts, self.bench, self.workload, self.memory, self.classes = facts, bench, workload, memory, classes
+        self.settings, self.progress, self.model = settings, progress, facts["model"]
+        self.layout, self.io_depth, self.cluster = "bundles", 32, 64
+        self.why, self.table = {}, {}
+
+    def _device(self, cores, io_core, batches):
+        return Device(self.bench, self.facts, cores=cores, io_core=io_core, batches=batches, **self.settings)
+
+    def _balance(self, device, memory=None):
+        return Balance(device, self.workload, memory or self.memory, layout=self.layout, io_depth=self.io_depth,
+                       cluster_neurons=self.cluster)
+
+    def choose_cores(self, given):
+        """Sets of cores, fastest classes first, judged by what one layer takes on cores alone at batch 1; one core issues reads."""
+        every = [core for _, names in self.classes for core in names]
+        sets = [list(given)] if given else _core_sets(self.classes)
+        for core in given or ():
+            if core not in every:
+                raise ConfigError(f'--cores: "{core}" is no core of this device (there are {", ".join(every)})')
+        alone = self.settings | {"accelerator": ""}
+        candidates = []
+        for cores in sets:
+            for io_core in dict.fromkeys([every[0], cores[0]]):
+                device = Device(self.bench, self.facts, cores=cores, io_core=io_core, batches=(1,), **alone)
+                balance = self._balance(device)
+                candidates.append((balance.ffn(1, 0).total + balance.attention(1, 0).total, cores, io_core))
+                self.progress(len(candidates), 2 * len(sets) + 8)
+        seconds, self.cores, self.io_core = min(candidates, key=lambda candidate: candidate[0])
+        told = "; ".join(f"{'+'.join(cores)}, reads by {io}: {_ms(time)}" for time, cores, io in sorted(candidates, key=lambda c: c[0]))
+        self.why["units"] = f"one layer at batch 1 on cores alone, by the cores that compute: {told}"
+        four = {core: self.bench.issue(core, self.io_depth)
+                for core in dict.fromkeys([names[0] for _, names in self.classes] + [self.io_core])}
+        rates = ", ".join(f"{core} {1e-3 / seconds:.0f} thousand/s" for core, seconds in four.items())
+        computing = "computes as well" if self.io_core in self.cores else "not needed for computing"
+        self.why["io_core"] = f"4 KiB reads that each core issues, over 64 MiB: {rates}; {self.io_core} {computing}"
+
+    def choose_reading(self):
+        """Depth: the least within 2 % of the best rate. Layout: what a neuron that is missing costs."""
+        block = self.facts["layouts"]["bundles"]["block"]
+        rates = {depth: 1 / self.bench.read(self.io_core, block, depth=depth, range_bytes=self.settings["range_bytes"])[0]
+                 for depth in (1, 2, 4, 8, 16, 32)}
+        self.io_depth = min(depth for depth, rate in rates.items() if rate >= 0.98 * max(rates.values()))
+        self.why["io_depth"] = f"random reads of {block} B by depth, MB/s: " + ", ".join(
+            f"{depth}: {rate * block * 1e-6:.0f}" for depth, rate in rates.items())
+        device = self._device(self.cores, self.io_core, ())
+        reuse = self.workload.batches[1]
+        fired = reuse.cold(0, "fired") / max(1e-9, reuse.cold(0, "named"))
+        costs = {}
+        for layout in self.facts["layouts"]:
+            self.layout = layout
+            costs[layout] = self._balance(device).read_seconds(1, fired)
+        self.layout = min(costs, key=lambda layout: (costs[layout], layout != "bundles"))
+        sizes = self.facts["layouts"]
+        self.why["layout"] = f"a missing neuron of which {fired:.0%} fire once their gate is known: " + ", ".join(
+            f"{layout} {cost * 1e6:.1f} us ({_phases(sizes[layout])})" for layout, cost in costs.items())
+
+    def choose_clusters(self):
+        """Many small clusters cost hand-offs, few large ones leave cores idle at the end."""
+        device = self.device = self._device(self.cores, self.io_core, BATCHES)
+        if self.settings["accelerator"]:
+            self.prefill = {units: self._prefill_seconds(units) for units in (tuple(self.cores), (self.settings["accelerator"],))}
+        named, cores = self.workload.batches[1].cold(0, "named"), len(self.cores)
+        work = device.core[1]["gate"](named) + device.core[1]["down"](named)
+        costs = {size: 2 * device.submit * named / size / cores + work * min(1.0, size * cores / max(named, 1)) / 2
+                 for size in (16, 32, 64, 128, 256)}
+        self.cluster = min(costs, key=costs.get)
+        self.why["neurons"] = "hand-offs and idle cores at the end of a layer by neurons in a cluster, ms: " + ", ".join(
+            f"{size}: {1e3 * cost:.3f}" for size, cost in costs.items())
+        unit = math.lcm(32, self.facts["layouts"][self.layout]["per_block"])
+        self.hot_cluster = min(self.model["ffn"], max(unit, self.model["ffn"] // 64 // unit * unit))
+        block = self.facts["layouts"][self.layout]["block"]
+        per_block = self.facts["layouts"][self.layout]["per_block"]
+        self.why["cluster"] = (f"a 64th of an FFN, so that shares are fine, in tiles of 32 and whole blocks; "
+                               f"{self.hot_cluster // per_block * block // 1024} KiB of sequential reading each")
+        self._choose_staging()
+
+    def _choose_staging(self):
+        block = self.facts["layouts"][self.layout]["block"]
+        balance, layers = self._balance(self.device), self.model["layers"]
+        missing = int((1 - self.memory.share) * self.memory.ffn / layers)
+        least = 2 * self.io_depth * block
+        fits = int(min(self.prefill.values()) * balance.sequential) if self.settings["accelerator"] else 0
+        self.staging = -(-max(least, min(missing, fits, LARGEST_STAGING)) // MIB) * MIB
+        self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB; a prefill reads ahead while a layer of {PREFILL_ROWS} rows "
+                               f"computes: at most {fits / MIB:.1f} MiB of the {missing / MIB:.1f} MiB that a layer misses")
+        firing = {rows: _firing_of(self.workload.batches[1], rows) for rows in (8, 16, 32)}
+        self.dense_rows = next((rows for rows, share in firing.items() if share >= 0.75), 32)
+        self.why["dense_rows"] = "share of the neurons that fire for at least one of the rows, if rows were independent: " + ", ".join(
+            f"{rows}: {share:.0%}" for rows, share in firing.items()) + "; from three quarters on all are computed"
+
+    def _prefill_seconds(self, units):
+        """One layer's FFN and attention, all neurons, for a prefill of PREFILL_ROWS rows on these units alone."""
+        curves = self.device._unit_curves(list(units), PREFILL_ROWS)
+        model = self.model
+        used = max(1, model["experts"])
+        rows = 2 * (model["heads"] + model["kv_heads"]) * model["head_dim"]
+        return used * (2 * curves["gate"](model["ffn"]) + curves["down"](model["ffn"])) + curves["dense"](rows) + curves["attention"]
+
+    def choose_splits(self):
+        """For each batch size the shares at which accelerator and cores meet."""
+        balance, model, self.splits = self._balance(self.device), self.model, []
+        self.balance = balance
+        grains = [hot * self.hot_cluster for hot in range(model["ffn"] // self.hot_cluster + 1)]
+        most = int(self.memory.share * self.facts["layouts"][self.layout]["blocks"]) * self.facts["layouts"][self.layout]["per_block"]
+        hot_choices = [hot for hot in grains if hot <= most] if self.settings["accelerator"] else [0]
+        heads = [head / model["kv_heads"] for head in range(model["kv_heads"] + 1)] if self.settings["accelerator"] else [0.0]
+        shares = [tenth / 20 for tenth in range(21)] if self.settings["accelerator"] else [0.0]
+        before = 0
+        for batch in BATCHES:
+            attention, attention_times, _ = best(heads, lambda share: balance.attention(batch, share))
+            head, head_times, _ = best(shares, lambda share: balance.head(batch, share))
+            hot, times, timed = best(hot_choices, lambda neurons: balance.ffn(batch, neurons))
+            wanted = hot
+            while hot > before and before and not balance.growth(batch, before, hot, attention_times.total)[1]:
+                hot -= self.hot_cluster
+            if hot != wanted:
+                times = dict(timed)[hot]
+            self.table[batch] = timed
+            self.splits.append({"batch": batch, "hot": hot, "wanted": wanted, "before": before, "times": times, "attention": attention,
+                                "attention_times": attention_times, "head": head, "head_times": head_times,
+                                "growth": balance.growth(batch, before, hot, attention_times.total)[0]})
+            before = hot
+
+    def result(self, device_tree, machine, source_of_profile):
+        from .plan_text import as_tree
+        return as_tree(self, device_tree, machine, source_of_profile)
+
+
+def _profile(path, tree):
+    """-> (drawn profile, recording, what to say of it)."""
+    if path is not None:
+        path = Path(path)
+        if not path.is_file():
+            raise ConfigError(f"--profile: {path} is no file")
+        content = path.read_bytes()
+        about = {"file": path.name, "fingerprint": hashlib.sha256(content).hexdigest()[:16]}
+        if content[:4] == b"VTRC":
+            return None, path, {"kind": "recording"} | about
+        found = _native.call("load_device", str(path))  # any YAML file, as a tree
+        found = found.get("profile") or (found.get("engine") or {}).get("profile") if isinstance(found, dict) else None
+        if not found:
+            raise ConfigError(f"--profile: {path} has no profile (expected a recording by `vitro profile`, or a file with `profile:` or "
+                              "`engine: {profile: ...}`)")
+        return found, None, {"kind": "statistics"} | about
+    found = tree["model"].get("profile") or (tree.get("engine") or {}).get("profile")
+    if not found:
+        raise ConfigError("--profile is missing: the model says nothing of how often its neurons fire (expected a recording by "
+                          "`vitro profile`, or a file with `profile:`)")
+    return found, None, {"kind": "statistics", "file": "the model's own",
+                         "fingerprint": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]}
+
+
+def _core_classes(device_tree, machine):
+    """[(class, [names])], fastest first, as both machines number them."""
+    if machine == "host":
+        return [("core", [f"cpu{i}" for i in range(len(os.sched_getaffinity(0)))])]
+    classes, first = [], 0
+    for cluster in (device_tree.get("cpu") or {}).get("clusters", []):
+        count = cluster["cores"]
+        count = int(count["value"] if isinstance(count, dict) else count)
+        classes.append((cluster.get("class", "core"), [f"cpu{first + i}" for i in range(count)]))
+        first += count
+    return classes
+
+
+def _core_sets(classes):
+    """Without and with the fastest cores, down to each class: the slowest ones compute only beside all others."""
+    sets = []
+    for end in range(1, len(classes) + 1):
+        for begin in range(0, 2 if end > 1 else 1):
+            sets.append([core for _, names in classes[begin:end] for core in names])
+    if len(classes) == 1 and len(classes[0][1]) > 1:
+        sets.append(classes[0][1][1:])  # one is left for reading
+    return sets
+
+
+def _memory(tree, facts, machine):
+    memory, ffn, fixed = tree.get("memory") or {}, facts["ffn_bytes"], facts["fixed_bytes"]
+    if memory.get("ffn_in_dram") is not None:
+        return Memory(parse_share(memory["ffn_in_dram"], "memory.ffn_in_dram"), ffn, fixed, f"memory.ffn_in_dram: {memory['ffn_in_dram']}")
+    budget, name = memory.get("budget"), "memory.budget"
+    if budget is None and machine == "sim":
+        budget, name = ((tree["device"].get("dram") or {}).get("available") or {}).get("value"), "what the device says is available"
+    if budget is None:
+        return Memory(1.0, ffn, fixed, "no limit given")
+    room = parse_bytes(budget, name) - fixed - LARGEST_STAGING
+    if room < 0:
+        raise ConfigError(f"{name}: {budget} is less than the {fixed / MIB:.0f} MiB of weights that are no FFN, and staging")
+    return Memory(min(1.0, room / ffn), ffn, fixed, f"{name}: {budget}, less {fixed / MIB:.0f} MiB of other weights and staging")
+
+
+def _firing_of(batch, rows):
+    """Share of the neurons that at least one of `rows` rows fires."""
+    return sum(bucket["neurons"] * (1 - (1 - min(1.0, bucket["fired"] / bucket["neurons"])) ** rows)
+               for bucket in batch.buckets) / batch.neurons
+
+
+def _phases(layout):
+    first = layout["first_part"]
+    return f"{first} B and then {layout['block'] - first} B" if first else f"{layout['block']} B"
+
+
+def _ms(seconds):
+    return f"{1e3 * seconds:.2f} ms"

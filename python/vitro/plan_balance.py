@@ -1,0 +1,135 @@
+"""How long a layer takes when an accelerator has some of it: two sides that meet, one memory, one queue of reads.
+
+Nothing here simulates a run. Times are those of probes (plan_probes), numbers of neurons those of the profile (plan_workload).
+"""
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What of DRAM the FFNs have, in bytes of all layers."""
+    share: float      # of the FFN bytes that may stay
+    ffn: int          # bytes of all FFNs, padding included
+    fixed: int        # bytes of everything else that stays
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of one layer or of the head, in seconds. total: what they make together."""
+    total: float
+    accelerator: float = 0.0
+    cores: float = 0.0
+    reads: float = 0.0
+    memory: float = 0.0
+    missing: float = 0.0  # blocks read for a step, of one layer
+
+
+class Balance:
+    def __init__(self, device, workload, memory, *, layout, io_depth, cluster_neurons):
+        self.device, self.workload, self.memory = device, workload, memory
+        self.layout = device.facts["layouts"][layout]
+        self.io_depth, self.cluster_neurons = io_depth, cluster_neurons
+        self.model = device.facts["model"]
+        self.experts = max(1, self.model["experts"])
+        self.read_s, _ = self._read(self.layout["block"])
+        self.first_s = self._read(self.layout["first_part"])[0] if self.layout["first_part"] else 0.0
+        self.rest_s = self._read(self.layout["block"] - self.layout["first_part"])[0] if self.layout["first_part"] else 0.0
+        self.latency = device.bench.read(device.io_core, self.layout["block"], depth=1, range_bytes=device.range_bytes)[1]
+        self.issue_s = device.bench.issue(device.io_core, self.io_depth)
+        self.sequential = self._sequential()
+
+    def _read(self, size):
+        return self.device.bench.read(self.device.io_core, size, depth=self.io_depth, range_bytes=self.device.range_bytes)
+
+    def _sequential(self):
+        size = 512 * 1024
+        return size / self.device.bench.read(self.device.io_core, size, depth=self.io_depth, pattern="sequential",
+                                             range_bytes=self.device.range_bytes)[0]
+
+    def cold_blocks(self, hot):
+        """Room for cold blocks in one FFN when the first `hot` neurons of each stay."""
+        blocks = self.layout["blocks"]
+        return max(0.0, self.memory.share * blocks - hot / self.layout["per_block"])
+
+    def read_seconds(self, missing, fired_share):
+        """Of a queue kept full; in two phases Up and Down only of those whose gate fires."""
+        if self.layout["first_part"]:
+            return missing * (self.first_s + fired_share * self.rest_s)
+        return missing * self.read_s
+
+    def ffn(self, batch, hot):
+        """Times of the FFN of one layer with `hot` neurons of each FFN on the accelerator."""
+        device, workload, neurons = self.device, self.workload.batches[batch], self.model["ffn"]
+        core, row = device.core[batch], self.layout["row"]
+        named, fired = workload.cold(hot, "named"), workload.cold(hot, "fired")
+        used = self._used(batch)                      # FFNs of the layer that a step uses
+        missing = self.experts * workload.misses(hot, self.cold_blocks(hot))
+        named, fired = named * self.experts, fired * self.experts
+        accelerator = 0.0
+        if hot:
+            fast = device.fast[batch]
+            accelerator = used * (device.launch + 2 * fast["gate"](hot) + fast["down"](hot))
+        predict, bytes_predicted = 0.0, 0
+        if "scores" in core:
+            predict = 2 * device.wake + used * (core["rank"](self.model["predictor_rank"]) + core["scores"](neurons - hot))
+            bytes_predicted = used * self.model["predictor_rank"] * (self.model["width"] + neurons - hot) * row / self.model["width"]
+        clusters = -(-named // self.cluster_neurons)
+        work = core["gate"](named) + core["gate"](fired) + core["down"](fired) + 2 * clusters * device.submit / len(device.cores)
+        work += device.wake                           # adding up
+        reads = self.read_seconds(missing, fired / named if named else 0.0)
+        if device.io_core in device.cores:            # issuing takes that core's time
+            work += missing * self.issue_s / len(device.cores)
+        cores = predict + work
+        memory = 0.0
+        if hot and device.bandwidth:
+            memory = (3 * hot * used * row + bytes_predicted + (named + 2 * fired) * row) / device.bandwidth
+        tail = self.latency if missing > 0.5 else 0.0
+        return Times(max(accelerator, predict + max(work, reads) + tail, memory), accelerator, cores, reads, memory, missing)
+
+    def _used(self, batch):
+        """FFNs of a layer that at least one row of a step uses."""
+        if not self.model["experts"]:
+            return 1.0
+        return self.experts * (1 - (1 - self.model["experts_used"] / self.experts) ** batch)
+
+    def attention(self, batch, share):
+        """Of one layer: projections and attention, `share` of the heads on the accelerator."""
+        device, model = self.device, self.model
+        inner = model["heads"] * model["head_dim"]
+        rows = inner + 2 * model["kv_heads"] * model["head_dim"] + model["width"]
+        core = device.core[batch]
+        cores = 2 * device.wake + core["dense"](rows * (1 - share)) + (1 - share) * core["attention"] / len(device.cores)
+        accelerator = 0.0
+        if share > 0:
+            fast = device.fast[batch]
+            accelerator = 2 * device.launch + fast["dense"](rows * share) + share * fast["attention"]
+        return self._meet(accelerator, cores, rows)
+
+    def head(self, batch, share):
+        device, rows = self.device, self.model["vocab"]
+        cores = device.wake + device.core[batch]["head"](rows * (1 - share))
+        accelerator = device.launch + device.fast[batch]["head"](rows * share) if share > 0 else 0.0
+        return self._meet(accelerator, cores, rows)
+
+    def _meet(self, accelerator, cores, rows):
+        memory = rows * self.layout["row"] / self.device.bandwidth if accelerator and self.device.bandwidth else 0.0
+        return Times(max(accelerator, cores, memory), accelerator, cores, 0.0, memory)
+
+    def growth(self, batch, before, hot, attention_s):
+        """Seconds of reading when a step of `batch` rows begins with `before` neurons hot and wants `hot`, for one layer, and
+        whether that fits behind its attention."""
+        missing = self.experts * self.workload.batches[batch].missing(before, hot, before, self.cold_blocks(before))
+        seconds = missing * self.layout["block"] / self.sequential
+        return seconds, seconds <= attention_s
+
+    def step(self, ffn, attention, head):
+        """Seconds of one step of all rows."""
+        return self.model["layers"] * (ffn.total + attention.total) + head.total
+
+
+def best(candidates, time):
+    """The candidate with the least time; of those within a thousandth of it the smallest one."""
+    timed = [(candidate, time(candidate)) for candidate in sorted(candidates)]
+    least = min(times.total for _, times in timed)
+    return next((candidate, times, timed) for candidate, times in timed if times.total <= 1.001 * least)

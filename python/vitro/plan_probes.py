@@ -1,0 +1,158 @@
+"""The device as a planner sees it: times of kernels by number of rows, of reads by size, all from probes through the seam."""
+import json
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+
+from . import process
+
+MIB = 2 ** 20
+PROBE_HEAD = 64       # elements of a head in the attention probe
+TILE_ROWS = 32
+HOST_SET = 512 * MIB  # rotated over on a real machine, whose last-level cache would answer otherwise
+SIM_COPIES = 4
+NEAR = 64 * MIB      # a range of flash whose addresses the device has at hand (UFS 4.0: 128 MB, PowerInfer-2, 2.3.2)
+
+
+class Curve:
+    """Seconds over a number of rows: straight lines through probed points, the outer ones prolonged."""
+
+    def __init__(self, points):
+        self.points = sorted(points)
+
+    def __call__(self, rows):
+        if rows <= 0:
+            return 0.0
+        points = self.points
+        if len(points) == 1:
+            return points[0][1] * rows / points[0][0]
+        at = next((i for i in range(1, len(points) - 1) if rows <= points[i][0]), len(points) - 1)
+        (x0, y0), (x1, y1) = points[at - 1], points[at]
+        return max(0.0, y0 + (y1 - y0) * (rows - x0) / (x1 - x0))
+
+
+class Bench:
+    """Probes of one machine. Every number is asked for once."""
+
+    def __init__(self, *, machine, device, file=None):
+        self.base = {"machine": machine} | ({"device": device} if machine == "sim" else {})
+        self.machine, self.file, self.asked = machine, file, {}
+
+    def ask(self, kind, **args):
+        if self.machine == "host" and kind == "storage":
+            args |= {"file": str(self.file)}
+        key = kind + json.dumps(args, sort_keys=True)
+        if key not in self.asked:
+            self.asked[key] = process.call("probe", kind, json.dumps(self.base | args))
+        return self.asked[key]
+
+    def phase(self, *parts):
+        """-> ([seconds of each part], bytes read by all of them)."""
+        units = list(dict.fromkeys(unit for part in parts for unit in part["units"]))
+        answer = self.ask("phase", units=units, parts=list(parts), repetitions=1 if self.machine == "sim" else 5)["parts"]
+        return [statistics.median(part["samples"]) for part in answer], sum(part["read_bytes"] for part in answer)
+
+    def copies(self, operand_bytes):
+        return SIM_COPIES if self.machine == "sim" else max(1, -(-HOST_SET // operand_bytes))
+
+    def product(self, units, rows, columns, *, form, variant, batch=1, op="matmul", scattered=False, copies=None):
+        """One part of a phase: rows are rounded up to what the units can share."""
+        grain = TILE_ROWS * len(units)
+        rows = -(-rows // grain) * grain
+        tiled = variant == "int8" and op == "matmul" and not scattered and form in ("q4_0", "q8_0")
+        size = rows * columns * (4 if form == "f32" else 2)
+        return {"op": op, "units": units, "variant": variant, "format": form, "rows": rows, "columns": columns, "batch": batch,
+                "scattered": scattered, "layout": "tiled" if tiled else "rows", "copies": copies or self.copies(size)}
+
+    def curve(self, units, most, columns, **shape):
+        """Seconds of one product by its rows, at a 32nd, a quarter and all of `most`."""
+        parts = [self.product(units, max(1, most // part), columns, **shape) for part in (32, 4, 1)]
+        parts = {part["rows"]: part for part in parts}
+        return Curve([(rows, self.phase(part)[0][0] / part["copies"]) for rows, part in parts.items()])
+
+    def attention(self, unit, *, heads, head_dim, context, form, batch):
+        """Seconds of attention over all heads on one unit."""
+        rows = max(1, heads * head_dim // PROBE_HEAD)
+        return self.phase({"op": "attention", "units": [unit], "format": form, "rows": rows, "context": context, "batch": batch})[0][0]
+
+    def hand_off(self, units):
+        return statistics.median(self.ask("hand_off", units=units, rounds=20)["samples"])
+
+    def read(self, core, block, *, depth, pattern="random", range_bytes=2 ** 30):
+        """-> (seconds for each read of a full queue, median latency)."""
+        answer = self.ask("storage", units=[core], block=f"{block} B", depth=depth, reads=max(96, 8 * depth), pattern=pattern,
+                          range=f"{range_bytes // block * block} B")
+        return answer["seconds_per_read"], answer["latency"]["p50"]
+
+    def issue(self, core, depth):
+        """Seconds that a core spends on a read, at most: small reads of a range that the device has at hand."""
+        return self.read(core, 4096, depth=depth, range_bytes=NEAR)[0]
+
+    def shared_bandwidth(self, cores, accelerator, rows, columns, *, form, variant):
+        """Bytes per second that the cores reach, and together with the accelerator: matrices that last for the same time."""
+        def rate(sets):
+            # Longer for the faster one, so that all are busy to the end.
+            alone = [self.phase(self.product(units, rows, columns, form=form, variant=variant, scattered=True))[0][0] for units in sets]
+            parts = [self.product(units, rows, columns, form=form, variant=variant, scattered=True,
+                                  copies=max(1, round(SIM_COPIES * max(alone) / time))) for units, time in zip(sets, alone)]
+            seconds, moved = self.phase(*parts)
+            return moved / max(seconds)
+        return rate([cores]), rate([cores, [accelerator]]) if accelerator else None
+
+
+class Device:
+    """Curves of one choice of cores, for every batch size; what the times of a plan are made of."""
+
+    def __init__(self, bench, facts, *, cores, accelerator, io_core, variant, kv_format, batches, context, range_bytes):
+        self.bench, self.facts, self.cores, self.accelerator, self.io_core = bench, facts, cores, accelerator, io_core
+        self.variant, self.kv_format, self.context, self.range_bytes = variant, kv_format, context, range_bytes
+        self.model, self.formats = facts["model"], facts["formats"]
+        self.core, self.fast = {}, {}
+        for batch in batches:
+            self.core[batch] = self._unit_curves(cores, batch)
+            if accelerator:
+                self.fast[batch] = self._unit_curves([accelerator], batch)
+        self.submit = bench.hand_off(cores[:1])
+        self.wake = bench.hand_off(cores)
+        self.launch = 0.0
+        if accelerator:
+            tiny = bench.product([accelerator], TILE_ROWS, self.model["width"], form=self.formats["ffn_bundle"],
+                                 variant=self.variant_for("ffn_bundle"), scattered=self.scatters, copies=1)
+            more = tiny | {"copies": 2}
+            once, twice = bench.phase(tiny)[0][0], bench.phase(more)[0][0]
+            self.launch = max(0.0, 2 * once - twice)
+        self.core_bandwidth, self.bandwidth = bench.shared_bandwidth(
+            cores, accelerator, self.model["ffn"], self.model["width"], form=self.formats["ffn_bundle"],
+            variant=self.variant_for("ffn_bundle")) if self.scatters else (None, None)
+
+    @property
+    def scatters(self):
+        """Rows that are whole cache lines can be placed one by one; shorter ones are probed side by side."""
+        return self.facts["layouts"]["bundles"]["row"] % 64 == 0
+
+    def variant_for(self, role):
+        return self.variant if self.variant != "int8" or self.formats.get(role) in ("q4_0", "q8_0") else "float"
+
+    def _unit_curves(self, units, batch):
+        bench, model, formats = self.bench, self.model, self.formats
+        width, scattered = model["width"], self.scatters
+        bundle = {"form": formats["ffn_bundle"], "batch": batch, "scattered": scattered}
+        curves = {"gate": bench.curve(units, model["ffn"], width, variant=self.variant_for("ffn_bundle"), **bundle),
+                  "down": bench.curve(units, model["ffn"], width, variant="float", op="accumulate", **bundle),
+                  "dense": bench.curve(units, 2 * width, width, form=formats["attn_q"], variant=self.variant_for("attn_q"), batch=batch)}
+        head = "output" if "output" in formats else "token_embedding"
+        curves["head"] = bench.curve(units, model["vocab"], width, form=formats[head], variant=self.variant_for(head), batch=batch)
+        curves["attention"] = bench.attention(units[-1], heads=model["kv_heads"], head_dim=model["head_dim"], context=self.context,
+                                              form=self.kv_format, batch=batch)
+        if model["predictor_rank"] and units == self.cores:
+            rank = model["predictor_rank"]
+            curves["rank"] = bench.curve(units, rank, width, form=formats["predictor_in"], variant=self.variant_for("predictor_in"),
+                                         batch=batch)
+            curves["scores"] = bench.curve(units, model["ffn"], rank, form=formats["predictor_out"],
+                                           variant=self.variant_for("predictor_out"), batch=batch)
+        return curves
+
+
+def in_parallel(calls):
+    """Fills the bench's answers on two threads; each probe is a process of its own."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda call: call(), calls))

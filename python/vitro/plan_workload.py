@@ -1,0 +1,109 @@
+"""The workload as a planner sees it: which neurons fire at which batch size, and what a cache of any size would miss."""
+import json
+from bisect import bisect_right
+
+from . import _native
+
+BATCHES = (1, 2, 3, 4)
+TOKENS = 192
+LIKELY = 0.5  # a neuron that fires in more than half of the steps is called hot in the classification
+
+
+class Workload:
+    """Mean FFN of a model. All numbers are per FFN and step, where experts count with the share of steps that use them."""
+
+    def __init__(self, layers):
+        """layers: as the engine's plan_profile answers, one entry per layer that was drawn; alike in shape."""
+        self.batches = {}
+        for index, batch in enumerate(layers[0]):
+            self.batches[batch["batch"]] = BatchWorkload([layer[index] for layer in layers])
+
+
+class BatchWorkload:
+    def __init__(self, layers):
+        self.rows = _mean(layer["rows"] for layer in layers)
+        self.buckets = []
+        for parts in zip(*(layer["buckets"] for layer in layers)):
+            mean = {key: _mean(part[key] for part in parts) for key in ("named", "fired", "named_blocks")}
+            series = {key: [_mean(values) for values in zip(*(part[key] for part in parts))] for key in ("reuse", "used_within")}
+            self.buckets.append({key: parts[0][key] for key in ("first", "neurons", "blocks")} | mean | series)
+        self.neurons = sum(bucket["neurons"] for bucket in self.buckets)
+        self.blocks = sum(bucket["blocks"] for bucket in self.buckets)
+
+    def _cold(self, hot):
+        """-> [(bucket, the share of it that lies behind the first `hot` neurons)]."""
+        for bucket in self.buckets:
+            share = min(1.0, max(0.0, (bucket["first"] + bucket["neurons"] - hot) / bucket["neurons"]))
+            if share > 0:
+                yield bucket, share
+
+    def cold(self, hot, key):
+        """Sum of `named`, `fired` or `named_blocks` over the neurons behind the first `hot`."""
+        return sum(share * bucket[key] for bucket, share in self._cold(hot))
+
+    def reach(self, hot, capacity):
+        """How many steps back a cache of `capacity` blocks for the cold neurons remembers -> (steps, share of the next, share of
+        what was not used for so long that stays all the same)."""
+        cold = list(self._cold(hot))
+        longest = len(self.buckets[0]["used_within"]) - 1
+        sizes = [sum(share * bucket["used_within"][d] for bucket, share in cold) for d in range(longest + 1)]
+        steps = max(0, bisect_right(sizes, capacity) - 1)
+        if steps >= longest:
+            all_blocks = sum(share * bucket["blocks"] for bucket, share in cold)
+            rest = all_blocks - sizes[-1]
+            return longest, 0.0, min(1.0, (capacity - sizes[-1]) / rest) if rest > 1e-9 else 1.0
+        gap = sizes[steps + 1] - sizes[steps]
+        return steps, (capacity - sizes[steps]) / gap if gap > 0 else 0.0, 0.0
+
+    def misses(self, hot, capacity):
+        """Blocks read for a step, with room for `capacity` blocks of cold neurons, least recently used ones going first."""
+        steps, part, older = self.reach(hot, capacity)
+        missed = 0.0
+        for bucket, share in self._cold(hot):
+            reuse = bucket["reuse"]
+            hits = sum(reuse[1:steps + 1]) + (part * reuse[steps + 1] if steps + 1 < len(reuse) else 0.0) + older * reuse[0]
+            missed += share * max(0.0, bucket["named_blocks"] - hits)
+        return missed
+
+    def missing(self, first, end, hot, capacity):
+        """Of the blocks of neurons first to end, those not in such a cache: what a growing hot region has to read."""
+        steps, part, older = self.reach(hot, capacity)
+        total = 0.0
+        for bucket in self.buckets:
+            low, high = max(first, bucket["first"]), min(end, bucket["first"] + bucket["neurons"])
+            if high <= low:
+                continue
+            within = bucket["used_within"]
+            there = within[steps] + (part * (within[steps + 1] - within[steps]) if steps + 1 < len(within) else 0.0)
+            there += older * (bucket["blocks"] - within[-1])
+            total += (high - low) / bucket["neurons"] * max(0.0, bucket["blocks"] - there)
+        return total
+
+    def classes(self):
+        """{"firing": mean share that fires in a step, "hot": share that fires in most of the steps that use the FFN}."""
+        use = min(1.0, self.rows) or 1.0
+        hot = sum(bucket["neurons"] for bucket in self.buckets if bucket["fired"] / bucket["neurons"] > LIKELY * use)
+        return {"firing": sum(bucket["fired"] for bucket in self.buckets) / self.neurons, "hot": hot / self.neurons}
+
+
+def load(facts, *, layout, profile=None, recording=None, hottest_first=False, keep="named", seed=1):
+    """profile: a dict as `engine.profile` has it; or recording: a path."""
+    model = facts["model"]
+    predicts = model["predictor_rank"] > 0
+    keep_named = predicts and keep == "named" and facts["layouts"][layout]["first_part"] == 0  # as the engine keeps them
+    request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": TOKENS, "batches": list(BATCHES),
+               "predicts": predicts, "keep_named": keep_named, "seed": seed}
+    if recording is not None:
+        request |= {"recording": str(recording), "hottest_first": hottest_first}
+    else:
+        different = len(profile["layers"]) if isinstance(profile.get("layers"), list) else 1
+        last = model["layers"] - 1
+        layers = sorted({0, last // 3, 2 * last // 3, last}) if different > 1 else [0]
+        chance = model["experts_used"] / model["experts"] if model["experts"] else 1.0
+        request |= {"profile": profile, "chance": chance, "layers": layers}
+    return Workload(_native.call("plan_profile", json.dumps(request)))
+
+
+def _mean(values):
+    values = list(values)
+    return sum(values) / len(values)
