@@ -51,9 +51,9 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
   const Shapes shapes = shapes_of(*model, {});
   const ModelConfig& c = shapes.config;
   Json formats = Json::object();
-  Bytes fixed = 0, ffn = 0;
+  Bytes fixed = 0;
   for (const Weight& weight : shapes.weights) {
-    (is_ffn(weight.role) ? ffn : fixed) += weight.stored_bytes();
+    if (!is_ffn(weight.role)) fixed += weight.stored_bytes();
     formats[std::string(to_string(weight.role))] = to_string(weight.format);
   }
   Json layouts = Json::object();
@@ -78,8 +78,7 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
              {"predictor_rank", c.predictor_rank}}},
            {"formats", formats},
            {"layouts", layouts},
-           {"fixed_bytes", fixed},
-           {"ffn_bytes", ffn}};
+           {"fixed_bytes", fixed}};
   if (const Node* path = model->find("gguf")) out["model"]["gguf_bytes"] = source_identity(Gguf::open(path->text())).at("bytes");
   if (device != nullptr && !device->is_null()) out["device"] = {{"fingerprint", device_fingerprint(*device)}};
   return out;

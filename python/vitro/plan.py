@@ -11,7 +11,7 @@ from pathlib import Path
 from . import _native, plan_workload
 from .errors import ConfigError
 from .plan_balance import Balance, Memory, best
-from .plan_probes import Bench, Device, in_parallel
+from .plan_probes import Bench, Device
 from .units import parse_bytes, parse_share
 
 VERSION = 1
@@ -31,21 +31,26 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     tree = facts["experiment"]
     engine, device_tree = tree.get("engine") or {}, tree["device"]
     draws, recording, source_of_profile = _profile(profile, tree)
-    workload = plan_workload.load(facts, layout="bundles", profile=draws, recording=recording, hottest_first=hottest_first,
-                                  keep=(engine.get("clusters") or {}).get("keep", "named"))
-    classes = _core_classes(device_tree, machine)
+    keep = (engine.get("clusters") or {}).get("keep", "named")
+
+    def assume(layout):
+        """What the profile and the memory come to when neurons lie like this."""
+        return (plan_workload.load(facts, layout=layout, profile=draws, recording=recording, hottest_first=hottest_first, keep=keep),
+                _memory(tree, facts, machine, layout))
+
     if accelerator is None:
         accelerator = "npu" if machine == "sim" and "npu" in device_tree else ""
+    classes = _core_classes(device_tree, machine, accelerator)
     bench = Bench(machine=machine, device=device_tree, file=storage_file)
     form = facts["formats"]["ffn_bundle"]
     variant = engine.get("activations", "int8" if form in ("q4_0", "q8_0") else "float")
-    memory = _memory(tree, facts, machine)
+    memory = assume("bundles")[1]
     range_bytes = max(64 * MIB, min(int((1 - memory.share) * memory.ffn) or 2 ** 30, 8 * 2 ** 30))
     if storage_file:
         range_bytes = min(range_bytes, os.path.getsize(storage_file))
     settings = {"accelerator": accelerator, "variant": variant, "kv_format": engine.get("kv_format", "f32"),
                 "context": min(CONTEXT, facts["model"]["context"] or CONTEXT), "range_bytes": range_bytes}
-    planner = _Planner(facts, bench, workload, memory, classes, settings, progress or (lambda done, total: None))
+    planner = _Planner(facts, bench, assume, classes, settings, progress or (lambda done, total: None))
     planner.choose_cores(cores)
     planner.choose_reading()
     planner.choose_clusters()
@@ -54,17 +59,18 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
 
 
 class _Planner:
-    def __init__(self, facts, bench, workload, memory, classes, settings, progress):
-        self.facts, self.bench, self.workload, self.memory, self.classes = facts, bench, workload, memory, classes
+    def __init__(self, facts, bench, assume, classes, settings, progress):
+        self.facts, self.bench, self.assume, self.classes = facts, bench, assume, classes
         self.settings, self.progress, self.model = settings, progress, facts["model"]
         self.layout, self.io_depth, self.cluster = "bundles", 32, 64
+        self.workload, self.memory = assume(self.layout)
         self.why, self.table = {}, {}
 
     def _device(self, cores, io_core, batches):
         return Device(self.bench, self.facts, cores=cores, io_core=io_core, batches=batches, **self.settings)
 
-    def _balance(self, device, memory=None):
-        return Balance(device, self.workload, memory or self.memory, layout=self.layout, io_depth=self.io_depth,
+    def _balance(self, device):
+        return Balance(device, self.workload, self.memory, layout=self.layout, io_depth=self.io_depth,
                        cluster_neurons=self.cluster)
 
     def choose_cores(self, given):
@@ -107,6 +113,7 @@ class _Planner:
             self.layout = layout
             costs[layout] = self._balance(device).read_seconds(1, fired)
         self.layout = min(costs, key=lambda layout: (costs[layout], layout != "bundles"))
+        self.workload, self.memory = self.assume(self.layout)
         sizes = self.facts["layouts"]
         self.why["layout"] = f"a missing neuron of which {fired:.0%} fire once their gate is known: " + ", ".join(
             f"{layout} {cost * 1e6:.1f} us ({_phases(sizes[layout])})" for layout, cost in costs.items())
@@ -140,6 +147,13 @@ class _Planner:
         self.staging = -(-max(least, min(missing, fits, LARGEST_STAGING)) // MIB) * MIB
         self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB; a prefill reads ahead while a layer of {PREFILL_ROWS} rows "
                                f"computes: at most {fits / MIB:.1f} MiB of the {missing / MIB:.1f} MiB that a layer misses")
+        self.chunk = 128
+        self.why["prefill_chunk"] = "the engine's own: the cores do prefills"
+        if self.settings["accelerator"]:
+            reading, rate = missing / balance.sequential, min(self.prefill.values()) / PREFILL_ROWS
+            self.chunk = next((rows for rows in (128, 256, 512) if rows * rate >= reading), 512)
+            self.why["prefill_chunk"] = (f"every chunk reads what a layer misses, {_ms(reading)}, while {PREFILL_ROWS} rows of it take "
+                                         f"{_ms(rate * PREFILL_ROWS)} to compute")
         firing = {rows: _firing_of(self.workload.batches[1], rows) for rows in (8, 16, 32)}
         self.dense_rows = next((rows for rows, share in firing.items() if share >= 0.75), 32)
         self.why["dense_rows"] = "share of the neurons that fire for at least one of the rows, if rows were independent: " + ", ".join(
@@ -207,17 +221,18 @@ def _profile(path, tree):
                          "fingerprint": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]}
 
 
-def _core_classes(device_tree, machine):
-    """[(class, [names])], fastest first, as both machines number them."""
+def _core_classes(device_tree, machine, accelerator):
+    """[(class, [names])], fastest first, as both machines number them; a core may stand in for an accelerator."""
     if machine == "host":
-        return [("core", [f"cpu{i}" for i in range(len(os.sched_getaffinity(0)))])]
+        return [("core", [name for name in map("cpu{}".format, range(len(os.sched_getaffinity(0)))) if name != accelerator])]
     classes, first = [], 0
     for cluster in (device_tree.get("cpu") or {}).get("clusters", []):
         count = cluster["cores"]
         count = int(count["value"] if isinstance(count, dict) else count)
-        classes.append((cluster.get("class", "core"), [f"cpu{first + i}" for i in range(count)]))
+        names = [name for name in map("cpu{}".format, range(first, first + count)) if name != accelerator]
+        classes.append((cluster.get("class", "core"), names))
         first += count
-    return classes
+    return [(name, cores) for name, cores in classes if cores]
 
 
 def _core_sets(classes):
@@ -231,8 +246,9 @@ def _core_sets(classes):
     return sets
 
 
-def _memory(tree, facts, machine):
-    memory, ffn, fixed = tree.get("memory") or {}, facts["ffn_bytes"], facts["fixed_bytes"]
+def _memory(tree, facts, machine, layout):
+    memory, model, bundles, fixed = tree.get("memory") or {}, facts["model"], facts["layouts"][layout], facts["fixed_bytes"]
+    ffn = model["layers"] * max(1, model["experts"]) * bundles["blocks"] * bundles["block"]
     if memory.get("ffn_in_dram") is not None:
         return Memory(parse_share(memory["ffn_in_dram"], "memory.ffn_in_dram"), ffn, fixed, f"memory.ffn_in_dram: {memory['ffn_in_dram']}")
     budget, name = memory.get("budget"), "memory.budget"

@@ -61,14 +61,14 @@ class Balance:
     def ffn(self, batch, hot):
         """Times of the FFN of one layer with `hot` neurons of each FFN on the accelerator."""
         device, workload, neurons = self.device, self.workload.batches[batch], self.model["ffn"]
-        core, row = device.core[batch], self.layout["row"]
+        core, row = device.core[self._rows(batch)], self.layout["row"]
         named, fired = workload.cold(hot, "named"), workload.cold(hot, "fired")
         used = self._used(batch)                      # FFNs of the layer that a step uses
         missing = self.experts * workload.misses(hot, self.cold_blocks(hot))
         named, fired = named * self.experts, fired * self.experts
         accelerator = 0.0
         if hot:
-            fast = device.fast[batch]
+            fast = device.fast[self._rows(batch)]
             accelerator = used * (device.launch + 2 * fast["gate"](hot) + fast["down"](hot))
         predict, bytes_predicted = 0.0, 0
         if "scores" in core:
@@ -92,6 +92,12 @@ class Balance:
         if not self.model["experts"]:
             return 1.0
         return self.experts * (1 - (1 - self.model["experts_used"] / self.experts) ** batch)
+
+    def _rows(self, batch):
+        """Of an FFN that is used: experts share them out."""
+        if not self.model["experts"]:
+            return batch
+        return max(1, round(batch * self.model["experts_used"] / self._used(batch)))
 
     def attention(self, batch, share):
         """Of one layer: projections and attention, `share` of the heads on the accelerator."""

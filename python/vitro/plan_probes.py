@@ -1,7 +1,6 @@
 """The device as a planner sees it: times of kernels by number of rows, of reads by size, all from probes through the seam."""
 import json
 import statistics
-from concurrent.futures import ThreadPoolExecutor
 
 from . import process
 
@@ -150,9 +149,3 @@ class Device:
             curves["scores"] = bench.curve(units, model["ffn"], rank, form=formats["predictor_out"],
                                            variant=self.variant_for("predictor_out"), batch=batch)
         return curves
-
-
-def in_parallel(calls):
-    """Fills the bench's answers on two threads; each probe is a process of its own."""
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda call: call(), calls))

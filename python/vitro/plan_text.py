@@ -7,7 +7,7 @@ MIB = 2 ** 20
 def as_tree(planner, device_tree, machine, profile):
     """-> the plan. `engine` is what a run takes: {value, why} stands for the value."""
     facts, model = planner.facts, planner.model
-    hot_bytes = max(split["hot"] for split in planner.splits) / model["ffn"] * facts["ffn_bytes"]
+    hot_bytes = max(split["hot"] for split in planner.splits) / model["ffn"] * planner.memory.ffn
     return {
         "vitro_plan": 1,
         "device": {"name": device_tree.get("name", ""), "fingerprint": facts["device"]["fingerprint"], "probed": machine},
@@ -15,8 +15,8 @@ def as_tree(planner, device_tree, machine, profile):
                   **{key: model[key] for key in ("layers", "width", "ffn", "experts", "predictor_rank") if model[key]},
                   **({"gguf_bytes": model["gguf_bytes"]} if "gguf_bytes" in model else {})},
         "profile": profile,
-        "memory": {"ffn_in_dram": _share(planner.memory.share), "why": planner.memory.why, "fixed": _mib(facts["fixed_bytes"]),
-                   "hot": _mib(hot_bytes), "ffn": _mib(facts["ffn_bytes"])},
+        "memory": {"ffn_in_dram": _share(planner.memory.share), "why": planner.memory.why, "fixed": _mib(planner.memory.fixed),
+                   "hot": _mib(hot_bytes), "ffn": _mib(planner.memory.ffn)},
         "neurons": [_class_row(planner, split) for split in planner.splits] + [_prefill_row(planner)],
         "graphs": _graphs(planner),
         "predicted": [_predicted_row(planner, split) for split in planner.splits],
@@ -32,6 +32,7 @@ def _engine(planner):
         "layout": _with(planner.layout, why["layout"]),
         "activations": _with(settings["variant"], f"{planner.facts['formats']['ffn_bundle']} weights"),
         "units": _with(planner.cores, why["units"]),
+        "prefill_chunk": _with(planner.chunk, why["prefill_chunk"]),
         "clusters": {
             "pipeline": "cluster",
             "io_core": _with(planner.io_core, why["io_core"]),

@@ -1,0 +1,111 @@
+#include "engine/experiment/plan_profile.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/check.hpp"
+
+namespace vitro {
+namespace {
+
+// Neuron 0 fires for every token, neuron 1 for every second one, neuron 2 never, neuron 3 for the first one alone.
+Recording recording(std::uint32_t tokens) {
+  Recording out;
+  for (std::uint32_t t = 0; t < tokens; ++t) {
+    FiredNeurons& fired = out.fired[{0, -1, {0, t}}];
+    fired.cover(0, 4);
+    fired.add({0});
+    if (t % 2 == 0) fired.add({0, 1});
+    if (t == 0) fired.add({0, 1, 3});
+  }
+  return out;
+}
+
+ReuseRequest request() {
+  ReuseRequest request;
+  request.neurons = 4;
+  request.buckets = 4;
+  request.tokens = 16;
+  request.batches = {1};
+  return request;
+}
+
+TEST(PlanProfile, a_use_is_counted_by_the_steps_since_the_one_before) {
+  const std::vector<BatchReuse> found = reuse_of(recording(16), false, request());
+  ASSERT_EQ(found.size(), 1u);
+  const std::vector<ReuseBucket>& b = found[0].buckets;
+  ASSERT_EQ(b.size(), 4u);
+  EXPECT_DOUBLE_EQ(b[0].fired, 1);
+  EXPECT_DOUBLE_EQ(b[0].reuse[1], 1);
+  EXPECT_DOUBLE_EQ(b[1].fired, 0.5);
+  EXPECT_DOUBLE_EQ(b[1].reuse[2], 0.5);
+  EXPECT_DOUBLE_EQ(b[1].reuse[1], 0);
+  EXPECT_DOUBLE_EQ(b[2].named, 0);
+}
+
+TEST(PlanProfile, a_window_holds_what_was_used_within_it) {
+  const std::vector<ReuseBucket> b = reuse_of(recording(16), false, request())[0].buckets;
+  EXPECT_DOUBLE_EQ(b[0].used_within[1], 1);
+  EXPECT_DOUBLE_EQ(b[1].used_within[1], 0.5);
+  EXPECT_DOUBLE_EQ(b[1].used_within[2], 1);
+  EXPECT_DOUBLE_EQ(b[3].used_within[8], 0);
+}
+
+TEST(PlanProfile, without_predictors_every_gate_is_looked_at) {
+  ReuseRequest all = request();
+  all.predicts = false;
+  all.keep_named = false;
+  const std::vector<ReuseBucket> b = reuse_of(recording(16), false, all)[0].buckets;
+  EXPECT_DOUBLE_EQ(b[2].named, 1);
+  EXPECT_DOUBLE_EQ(b[2].reuse[0], 1);  // was never used
+  EXPECT_DOUBLE_EQ(b[1].reuse[1], 0.5);
+  EXPECT_DOUBLE_EQ(b[1].reuse[2], 0.5);
+}
+
+TEST(PlanProfile, sequences_of_a_batch_are_stretches_of_the_recording) {
+  ReuseRequest two = request();
+  two.batches = {2};
+  const std::vector<BatchReuse> found = reuse_of(recording(32), false, two);
+  EXPECT_DOUBLE_EQ(found[0].rows, 2);
+  EXPECT_DOUBLE_EQ(found[0].buckets[1].fired, 0.5);  // both have it for the same tokens
+  EXPECT_THROW(reuse_of(recording(7), false, two), ConfigError);
+}
+
+TEST(PlanProfile, a_pack_in_order_of_heat_moves_neurons) {
+  Recording swapped;
+  for (std::uint32_t t = 0; t < 16; ++t) {
+    FiredNeurons& fired = swapped.fired[{0, -1, {0, t}}];
+    fired.cover(0, 4);
+    fired.add({3});
+  }
+  EXPECT_DOUBLE_EQ(reuse_of(swapped, false, request())[0].buckets[3].fired, 1);
+  EXPECT_DOUBLE_EQ(reuse_of(swapped, true, request())[0].buckets[0].fired, 1);
+}
+
+TEST(PlanProfile, more_sequences_fire_more_neurons) {
+  DrawProfile profile;
+  profile.layers[0].fraction = 0.2;
+  ReuseRequest drawn = request();
+  drawn.neurons = 512;
+  drawn.batches = {1, 4};
+  drawn.tokens = 32;
+  const std::vector<BatchReuse> found = reuse_of(profile, 0, -1, drawn);
+  const auto fired = [](const BatchReuse& batch) {
+    double sum = 0;
+    for (const ReuseBucket& bucket : batch.buckets) sum += bucket.fired;
+    return sum / 512;
+  };
+  EXPECT_NEAR(fired(found[0]), 0.2, 0.03);
+  EXPECT_NEAR(fired(found[1]), 1 - 0.8 * 0.8 * 0.8 * 0.8, 0.05);
+}
+
+TEST(PlanProfile, experts_that_are_rarely_chosen_are_rarely_used) {
+  DrawProfile profile;
+  ReuseRequest drawn = request();
+  drawn.neurons = 64;
+  drawn.tokens = 400;
+  drawn.chance = 0.25;
+  EXPECT_NEAR(reuse_of(profile, 0, 0, drawn)[0].rows, 0.25, 0.08);
+}
+
+}  // namespace
+}  // namespace vitro
