@@ -6,20 +6,17 @@ import hashlib
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from . import _native, plan_workload
 from .errors import ConfigError
 from .plan_balance import Balance, Memory, best
 from .plan_probes import Bench, Device
+from .plan_settings import BATCHES, CONTEXT, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH
 from .units import parse_bytes, parse_share
 
-VERSION = 1
-BATCHES = plan_workload.BATCHES
-PREFILL_ROWS = 64
 MIB = 2 ** 20
-LARGEST_STAGING = 64 * MIB
-CONTEXT = 256            # positions that attention is balanced for, unless the model has fewer
 
 
 def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelerator=None, machine="sim", hottest_first=False,
@@ -44,8 +41,9 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     bench = Bench(machine=machine, device=device_tree, file=storage_file)
     form = facts["formats"]["ffn_bundle"]
     variant = engine.get("activations", "int8" if form in ("q4_0", "q8_0") else "float")
-    memory = assume("bundles")[1]
-    range_bytes = max(64 * MIB, min(int((1 - memory.share) * memory.ffn) or 2 ** 30, 8 * 2 ** 30))
+    # The reads of a layer lie within its FFN, whose addresses the device soon has at hand.
+    bundles = facts["layouts"]["bundles"]
+    range_bytes = max(16 * MIB, bundles["blocks"] * bundles["block"] * max(1, facts["model"]["experts_used"]))
     if storage_file:
         range_bytes = min(range_bytes, os.path.getsize(storage_file))
     settings = {"accelerator": accelerator, "variant": variant, "kv_format": engine.get("kv_format", "f32"),
@@ -83,13 +81,13 @@ class _Planner:
         alone = self.settings | {"accelerator": ""}
         candidates = []
         for cores in sets:
-            for io_core in dict.fromkeys([every[0], cores[0]]):
+            for io_core in dict.fromkeys([*(names[0] for _, names in self.classes), cores[-1]]):
                 device = Device(self.bench, self.facts, cores=cores, io_core=io_core, batches=(1,), **alone)
                 balance = self._balance(device)
                 candidates.append((balance.ffn(1, 0).total + balance.attention(1, 0).total, cores, io_core))
-                self.progress(len(candidates), 2 * len(sets) + 8)
+                self.progress(len(candidates), 4 * len(sets))
         seconds, self.cores, self.io_core = min(candidates, key=lambda candidate: candidate[0])
-        told = "; ".join(f"{'+'.join(cores)}, reads by {io}: {_ms(time)}" for time, cores, io in sorted(candidates, key=lambda c: c[0]))
+        told = "; ".join(f"{'+'.join(cores)}, reads by {io}: {_ms(time)}" for time, cores, io in sorted(candidates, key=lambda c: c[0])[:6])
         self.why["units"] = f"one layer at batch 1 on cores alone, by the cores that compute: {told}"
         four = {core: self.bench.issue(core, self.io_depth)
                 for core in dict.fromkeys([names[0] for _, names in self.classes] + [self.io_core])}
@@ -111,7 +109,7 @@ class _Planner:
         costs = {}
         for layout in self.facts["layouts"]:
             self.layout = layout
-            costs[layout] = self._balance(device).read_seconds(1, fired)
+            costs[layout] = self._balance(device).reads([(1, 1e6)], fired)[0]
         self.layout = min(costs, key=lambda layout: (costs[layout], layout != "bundles"))
         self.workload, self.memory = self.assume(self.layout)
         sizes = self.facts["layouts"]
@@ -180,16 +178,20 @@ class _Planner:
         for batch in BATCHES:
             attention, attention_times, _ = best(heads, lambda share: balance.attention(batch, share))
             head, head_times, _ = best(shares, lambda share: balance.head(batch, share))
-            hot, times, timed = best(hot_choices, lambda neurons: balance.ffn(batch, neurons))
-            wanted = hot
-            while hot > before and before and not balance.growth(batch, before, hot, attention_times.total)[1]:
-                hot -= self.hot_cluster
-            if hot != wanted:
-                times = dict(timed)[hot]
+            wanted, _, timed = best(hot_choices, lambda neurons: balance.ffn(batch, neurons))
+
+            def with_growth(neurons):
+                """What does not fit behind attention when the batch grows is shared out over the steps that it will last."""
+                waits = max(0.0, balance.growth(batch, before, neurons) - attention_times.total) if before else 0.0
+                return replace(times_of[neurons], total=times_of[neurons].total + waits / STEPS_OF_A_BATCH)
+
+            times_of = dict(timed)
+            hot = best(hot_choices, with_growth)[0]
+            times = times_of[hot]
             self.table[batch] = timed
             self.splits.append({"batch": batch, "hot": hot, "wanted": wanted, "before": before, "times": times, "attention": attention,
                                 "attention_times": attention_times, "head": head, "head_times": head_times,
-                                "growth": balance.growth(batch, before, hot, attention_times.total)[0]})
+                                "growth": balance.growth(batch, before, hot)})
             before = hot
 
     def result(self, device_tree, machine, source_of_profile):

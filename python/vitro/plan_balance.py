@@ -4,6 +4,10 @@ Nothing here simulates a run. Times are those of probes (plan_probes), numbers o
 """
 from dataclasses import dataclass
 
+from .plan_probes import Curve
+
+POLICY_CORE = "cpu0"  # where decisions are made, on both machines
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -32,9 +36,11 @@ class Balance:
         self.io_depth, self.cluster_neurons = io_depth, cluster_neurons
         self.model = device.facts["model"]
         self.experts = max(1, self.model["experts"])
-        self.read_s, _ = self._read(self.layout["block"])
-        self.first_s = self._read(self.layout["first_part"])[0] if self.layout["first_part"] else 0.0
-        self.rest_s = self._read(self.layout["block"] - self.layout["first_part"])[0] if self.layout["first_part"] else 0.0
+        block, first = self.layout["block"], self.layout["first_part"]
+        # Seconds by the number of blocks of a read: neighbours that are missing are read together. Two phases read single ones.
+        self.read_s = Curve([(blocks, self._read(blocks * block)[0]) for blocks in ((1,) if first else (1, 2, 4, 16))])
+        self.first_s = self._read(first)[0] if first else 0.0
+        self.rest_s = self._read(block - first)[0] if first else 0.0
         self.latency = device.bench.read(device.io_core, self.layout["block"], depth=1, range_bytes=device.range_bytes)[1]
         self.issue_s = device.bench.issue(device.io_core, self.io_depth)
         self.sequential = self._sequential()
@@ -52,11 +58,20 @@ class Balance:
         blocks = self.layout["blocks"]
         return max(0.0, self.memory.share * blocks - hot / self.layout["per_block"])
 
-    def read_seconds(self, missing, fired_share):
-        """Of a queue kept full; in two phases Up and Down only of those whose gate fires."""
+    def reads(self, missed, fired_share):
+        """-> (seconds of a queue kept full, reads) for [(blocks that miss, blocks there)]. With a share p missing, 1/(1 - p) blocks
+        in a row do, up to those of a cluster; in two phases Up and Down are read only of those whose gate fires."""
         if self.layout["first_part"]:
-            return missing * (self.first_s + fired_share * self.rest_s)
-        return missing * self.read_s
+            missing = sum(blocks for blocks, _ in missed)
+            return missing * (self.first_s + fired_share * self.rest_s), missing * (1 + fired_share)
+        seconds = reads = 0.0
+        for missing, blocks in missed:
+            if missing <= 0:
+                continue
+            run = min(1 / max(1e-6, 1 - missing / blocks), max(1.0, self.cluster_neurons / self.layout["per_block"]))
+            seconds += missing / run * self.read_s(run)
+            reads += missing / run
+        return seconds, reads
 
     def ffn(self, batch, hot):
         """Times of the FFN of one layer with `hot` neurons of each FFN on the accelerator."""
@@ -64,7 +79,7 @@ class Balance:
         core, row = device.core[self._rows(batch)], self.layout["row"]
         named, fired = workload.cold(hot, "named"), workload.cold(hot, "fired")
         used = self._used(batch)                      # FFNs of the layer that a step uses
-        missing = self.experts * workload.misses(hot, self.cold_blocks(hot))
+        missed = workload.misses(hot, self.cold_blocks(hot))
         named, fired = named * self.experts, fired * self.experts
         accelerator = 0.0
         if hot:
@@ -77,9 +92,12 @@ class Balance:
         clusters = -(-named // self.cluster_neurons)
         work = core["gate"](named) + core["gate"](fired) + core["down"](fired) + 2 * clusters * device.submit / len(device.cores)
         work += device.wake                           # adding up
-        reads = self.read_seconds(missing, fired / named if named else 0.0)
-        if device.io_core in device.cores:            # issuing takes that core's time
-            work += missing * self.issue_s / len(device.cores)
+        reads, count = (self.experts * part for part in self.reads(missed, fired / named if named else 0.0))
+        missing = self.experts * sum(blocks for blocks, _ in missed)
+        if device.io_core == POLICY_CORE:             # nothing is handed out while it issues
+            work += count * self.issue_s
+        elif device.io_core in device.cores:          # issuing takes that core's time
+            work += count * self.issue_s / len(device.cores)
         cores = predict + work
         memory = 0.0
         if hot and device.bandwidth:
@@ -122,12 +140,10 @@ class Balance:
         memory = rows * self.layout["row"] / self.device.bandwidth if accelerator and self.device.bandwidth else 0.0
         return Times(max(accelerator, cores, memory), accelerator, cores, 0.0, memory)
 
-    def growth(self, batch, before, hot, attention_s):
-        """Seconds of reading when a step of `batch` rows begins with `before` neurons hot and wants `hot`, for one layer, and
-        whether that fits behind its attention."""
+    def growth(self, batch, before, hot):
+        """Seconds of reading, of one layer, when `before` neurons are hot and a step of `batch` rows wants `hot` of them."""
         missing = self.experts * self.workload.batches[batch].missing(before, hot, before, self.cold_blocks(before))
-        seconds = missing * self.layout["block"] / self.sequential
-        return seconds, seconds <= attention_s
+        return missing * self.layout["block"] / self.sequential
 
     def step(self, ffn, attention, head):
         """Seconds of one step of all rows."""

@@ -1,6 +1,8 @@
 """A plan as a tree, and the tree as YAML that people read: each number with its reason beside it."""
 import json
 
+from .plan_settings import STEPS_OF_A_BATCH
+
 MIB = 2 ** 20
 
 
@@ -59,8 +61,8 @@ def _split(planner, split):
     own, name = planner.model["ffn"], planner.settings["accelerator"]
     bound = ""
     if split["hot"] != split["wanted"]:
-        bound = (f"; {_share(split['wanted'] / own)} would balance better, but what it adds to batch {split['batch'] - 1} takes longer to read "
-                 f"than the attention before it")
+        bound = (f"; {_share(split['wanted'] / own)} would balance better, but what it adds to batch {split['batch'] - 1} does not fit behind "
+                 f"attention and would not pay within {STEPS_OF_A_BATCH} steps")
     elif split["hot"] + planner.hot_cluster > planner.memory.share * own:
         bound = "; DRAM holds no more"
     return {"batch": split["batch"],

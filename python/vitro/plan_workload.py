@@ -3,9 +3,8 @@ import json
 from bisect import bisect_right
 
 from . import _native
+from .plan_settings import BATCHES, PROFILE_TOKENS
 
-BATCHES = (1, 2, 3, 4)
-TOKENS = 192
 LIKELY = 0.5  # a neuron that fires in more than half of the steps is called hot in the classification
 
 
@@ -42,40 +41,37 @@ class BatchWorkload:
         return sum(share * bucket[key] for bucket, share in self._cold(hot))
 
     def reach(self, hot, capacity):
-        """How many steps back a cache of `capacity` blocks for the cold neurons remembers -> (steps, share of the next, share of
-        what was not used for so long that stays all the same)."""
+        """How many steps back a least-recently-used cache of `capacity` blocks for the cold neurons remembers -> (steps, the share
+        that stays all the same of what was not used for longer than the profile looks back)."""
         cold = list(self._cold(hot))
         longest = len(self.buckets[0]["used_within"]) - 1
         sizes = [sum(share * bucket["used_within"][d] for bucket, share in cold) for d in range(longest + 1)]
-        steps = max(0, bisect_right(sizes, capacity) - 1)
-        if steps >= longest:
-            all_blocks = sum(share * bucket["blocks"] for bucket, share in cold)
-            rest = all_blocks - sizes[-1]
-            return longest, 0.0, min(1.0, (capacity - sizes[-1]) / rest) if rest > 1e-9 else 1.0
-        gap = sizes[steps + 1] - sizes[steps]
-        return steps, (capacity - sizes[steps]) / gap if gap > 0 else 0.0, 0.0
+        steps = max(0, bisect_right(sizes, capacity + 1e-9) - 1)
+        rest = sum(share * bucket["blocks"] for bucket, share in cold) - sizes[-1]
+        if steps < longest:
+            return steps, 0.0
+        return steps, min(1.0, (capacity - sizes[-1]) / rest) if rest > 1e-9 else 1.0
 
     def misses(self, hot, capacity):
-        """Blocks read for a step, with room for `capacity` blocks of cold neurons, least recently used ones going first."""
-        steps, part, older = self.reach(hot, capacity)
-        missed = 0.0
+        """What a step reads with room for `capacity` blocks of cold neurons -> [(blocks that miss, blocks there)], bucket by
+        bucket. Between two uses d steps apart a cache sees what d steps use: they hit when that fits."""
+        steps, older = self.reach(hot, capacity)
+        missed = []
         for bucket, share in self._cold(hot):
-            reuse = bucket["reuse"]
-            hits = sum(reuse[1:steps + 1]) + (part * reuse[steps + 1] if steps + 1 < len(reuse) else 0.0) + older * reuse[0]
-            missed += share * max(0.0, bucket["named_blocks"] - hits)
+            hits = sum(bucket["reuse"][1:steps + 1]) + older * bucket["reuse"][0]
+            missed.append((share * max(0.0, bucket["named_blocks"] - hits), share * bucket["blocks"]))
         return missed
 
     def missing(self, first, end, hot, capacity):
         """Of the blocks of neurons first to end, those not in such a cache: what a growing hot region has to read."""
-        steps, part, older = self.reach(hot, capacity)
+        steps, older = self.reach(hot, capacity)
         total = 0.0
         for bucket in self.buckets:
             low, high = max(first, bucket["first"]), min(end, bucket["first"] + bucket["neurons"])
             if high <= low:
                 continue
             within = bucket["used_within"]
-            there = within[steps] + (part * (within[steps + 1] - within[steps]) if steps + 1 < len(within) else 0.0)
-            there += older * (bucket["blocks"] - within[-1])
+            there = within[steps] + older * (bucket["blocks"] - within[-1])
             total += (high - low) / bucket["neurons"] * max(0.0, bucket["blocks"] - there)
         return total
 
@@ -91,7 +87,7 @@ def load(facts, *, layout, profile=None, recording=None, hottest_first=False, ke
     model = facts["model"]
     predicts = model["predictor_rank"] > 0
     keep_named = predicts and keep == "named" and facts["layouts"][layout]["first_part"] == 0  # as the engine keeps them
-    request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": TOKENS, "batches": list(BATCHES),
+    request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": PROFILE_TOKENS, "batches": list(BATCHES),
                "predicts": predicts, "keep_named": keep_named, "seed": seed}
     if recording is not None:
         request |= {"recording": str(recording), "hottest_first": hottest_first}
