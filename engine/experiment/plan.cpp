@@ -46,8 +46,9 @@ Node merged(const Node& under, const Node& over) {
 void check_fingerprint(Reader plan, std::string_view what, const std::string& found, const std::string& name) {
   const std::string own = plan.text("fingerprint");
   if (own == found) return;
-  plan.fail("fingerprint", fmt::format("\"{}\" is that of {}; this experiment's {} is {} with fingerprint {} (expected a plan made for it by "
-                                       "`vitro plan`)", own, name_of(&plan.node()), what, name, found));
+  plan.fail("fingerprint", fmt::format("\"{}\" is that of {}; this experiment's {} is {} with fingerprint {} (expected a plan made for "
+                                       "it by `vitro plan`)",
+                                       own, name_of(&plan.node()), what, name, found));
 }
 
 double quantity_or(const Node* node, Dimension dimension, double otherwise) {
@@ -63,15 +64,17 @@ void check_memory(Reader plan, const Node& experiment) {
   const Node *budget = experiment.find_path("memory.budget"), *share = experiment.find_path("memory.ffn_in_dram");
   const auto has = static_cast<Bytes>(quantity_or(budget, Dimension::bytes, 1e18));
   if (has < fixed + hot) {
-    plan.fail("fixed", fmt::format("{} and {} of hot neurons do not fit into memory.budget: {} (expected {} or more, or a plan made for less)",
-                                   format_bytes(fixed), format_bytes(hot), budget->text(), format_bytes(fixed + hot)));
+    plan.fail("fixed",
+              fmt::format("{} and {} of hot neurons do not fit into memory.budget: {} (expected {} or more, or a plan made for less)",
+                          format_bytes(fixed), format_bytes(hot), budget->text(), format_bytes(fixed + hot)));
   }
   // A page of slack: shares are written with a few digits.
   const double bytes = quantity_or(share, Dimension::ratio, 1) * static_cast<double>(ffn);
   if (bytes + static_cast<double>(kPageSize) < static_cast<double>(hot)) {
-    plan.fail("hot", fmt::format("{} of hot neurons do not fit into memory.ffn_in_dram: {} of {} (expected {:.1f}% or more, or a plan made for "
-                                 "less)", format_bytes(hot), share->text(), format_bytes(ffn),
-                                 100.0 * static_cast<double>(hot) / static_cast<double>(ffn)));
+    plan.fail("hot", fmt::format(
+                         "{} of hot neurons do not fit into memory.ffn_in_dram: {} of {} (expected {:.1f}% or more, or a plan made for "
+                         "less)",
+                         format_bytes(hot), share->text(), format_bytes(ffn), 100.0 * static_cast<double>(hot) / static_cast<double>(ffn)));
   }
 }
 

@@ -14,6 +14,7 @@
 namespace vitro {
 namespace {
 
+using StepsOf = std::function<std::uint32_t(std::uint32_t batch)>;
 using Ids = std::vector<std::uint32_t>;
 constexpr std::uint64_t kUseStream = 0x706c616e;
 
@@ -91,7 +92,7 @@ Ids united_ids(const std::vector<Ids>& parts) {
   return all;
 }
 
-std::vector<BatchReuse> count(const Source& source, const ReuseRequest& request, const std::function<std::uint32_t(std::uint32_t)>& steps_of) {
+std::vector<BatchReuse> count(const Source& source, const ReuseRequest& request, const StepsOf& steps_of) {
   std::vector<BatchReuse> out;
   for (const std::uint32_t batch : request.batches) {
     const std::uint32_t steps = steps_of(batch);
@@ -190,7 +191,8 @@ std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first_
   for (auto& [at, index] : order) index = next++;
   const std::uint32_t largest = *std::max_element(request.batches.begin(), request.batches.end());
   if (order.size() / largest < 4) {
-    throw ConfigError(fmt::format("the recording has {} tokens (expected {} or more, for batches of {})", order.size(), 4 * largest, largest));
+    throw ConfigError(
+        fmt::format("the recording has {} tokens (expected {} or more, for batches of {})", order.size(), 4 * largest, largest));
   }
   const Ids every = all_of(request.neurons);
   std::vector<BatchReuse> sum;

@@ -16,18 +16,18 @@ struct ReuseRequest {
   std::uint32_t buckets = 64;                // runs of neurons, in the order of the file
   std::uint32_t tokens = 192;                // of each sequence; the first half fills the histories
   std::vector<std::uint32_t> batches{1, 2, 3, 4};
-  bool predicts = true;     // else every gate is looked at
-  bool keep_named = true;   // a block that is named counts as used; else only one with a neuron that fires
-  double chance = 1;        // that a token uses the FFN at all: the share of experts that a router takes
+  bool predicts = true;    // else every gate is looked at
+  bool keep_named = true;  // a block that is named counts as used; else only one with a neuron that fires
+  double chance = 1;       // that a token uses the FFN at all: the share of experts that a router takes
   std::uint64_t seed = 1;
 };
 
 // Means over the steps of a batch; a step is a token of every sequence.
 struct ReuseBucket {
   std::uint32_t first = 0, neurons = 0, blocks = 0;
-  double named = 0, fired = 0;     // neurons, by at least one row
-  double named_blocks = 0;         // with a neuron that is named
-  std::vector<double> reuse;       // [d]: of named_blocks those that were used last d steps before, d >= 1; [0]: longer ago
+  double named = 0, fired = 0;      // neurons, by at least one row
+  double named_blocks = 0;          // with a neuron that is named
+  std::vector<double> reuse;        // [d]: of named_blocks those that were used last d steps before, d >= 1; [0]: longer ago
   std::vector<double> used_within;  // [d]: blocks that were used within the last d steps
 };
 struct BatchReuse {

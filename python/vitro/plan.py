@@ -2,7 +2,6 @@
 
 `make_plan` -> the plan as a dict, as plan_text writes it and `engine.plan` reads it.
 """
-import hashlib
 import json
 import math
 import os
@@ -11,10 +10,10 @@ from pathlib import Path
 
 from . import _native, plan_workload
 from .errors import ConfigError
-from .plan_balance import Balance, Memory, best
+from .plan_balance import Balance, best
+from .plan_inputs import core_classes, core_sets, memory_of, profile_of
 from .plan_probes import Bench, Device
 from .plan_settings import BATCHES, CONTEXT, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH
-from .units import parse_bytes, parse_share
 
 MIB = 2 ** 20
 
@@ -27,17 +26,17 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     facts = _native.call("plan_facts", json.dumps(source), "<plan>", False, list(overrides))
     tree = facts["experiment"]
     engine, device_tree = tree.get("engine") or {}, tree["device"]
-    draws, recording, source_of_profile = _profile(profile, tree)
+    draws, recording, source_of_profile = profile_of(profile, tree)
     keep = (engine.get("clusters") or {}).get("keep", "named")
 
     def assume(layout):
         """What the profile and the memory come to when neurons lie like this."""
         return (plan_workload.load(facts, layout=layout, profile=draws, recording=recording, hottest_first=hottest_first, keep=keep),
-                _memory(tree, facts, machine, layout))
+                memory_of(tree, facts, machine, layout))
 
     if accelerator is None:
         accelerator = "npu" if machine == "sim" and "npu" in device_tree else ""
-    classes = _core_classes(device_tree, machine, accelerator)
+    classes = core_classes(device_tree, machine, accelerator)
     bench = Bench(machine=machine, device=device_tree, file=storage_file)
     form = facts["formats"]["ffn_bundle"]
     variant = engine.get("activations", "int8" if form in ("q4_0", "q8_0") else "float")
@@ -74,7 +73,7 @@ class _Planner:
     def choose_cores(self, given):
         """Sets of cores, fastest classes first, judged by what one layer takes on cores alone at batch 1; one core issues reads."""
         every = [core for _, names in self.classes for core in names]
-        sets = [list(given)] if given else _core_sets(self.classes)
+        sets = [list(given)] if given else core_sets(self.classes)
         for core in given or ():
             if core not in every:
                 raise ConfigError(f'--cores: "{core}" is no core of this device (there are {", ".join(every)})')
@@ -143,8 +142,9 @@ class _Planner:
         least = 2 * self.io_depth * block
         fits = int(min(self.prefill.values()) * balance.sequential) if self.settings["accelerator"] else 0
         self.staging = -(-max(least, min(missing, fits, LARGEST_STAGING)) // MIB) * MIB
-        self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB; a prefill reads ahead while a layer of {PREFILL_ROWS} rows "
-                               f"computes: at most {fits / MIB:.1f} MiB of the {missing / MIB:.1f} MiB that a layer misses")
+        self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB; a prefill reads ahead while a layer of "
+                               f"{PREFILL_ROWS} rows computes: at most {fits / MIB:.1f} MiB of the {missing / MIB:.1f} MiB that "
+                               "a layer misses")
         self.chunk = 128
         self.why["prefill_chunk"] = "the engine's own: the cores do prefills"
         if self.settings["accelerator"]:
@@ -159,7 +159,7 @@ class _Planner:
 
     def _prefill_seconds(self, units):
         """One layer's FFN and attention, all neurons, for a prefill of PREFILL_ROWS rows on these units alone."""
-        curves = self.device._unit_curves(list(units), PREFILL_ROWS)
+        curves = self.device.unit_curves(list(units), PREFILL_ROWS)
         model = self.model
         used = max(1, model["experts"])
         rows = 2 * (model["heads"] + model["kv_heads"]) * model["head_dim"]
@@ -197,71 +197,6 @@ class _Planner:
     def result(self, device_tree, machine, source_of_profile):
         from .plan_text import as_tree
         return as_tree(self, device_tree, machine, source_of_profile)
-
-
-def _profile(path, tree):
-    """-> (drawn profile, recording, what to say of it)."""
-    if path is not None:
-        path = Path(path)
-        if not path.is_file():
-            raise ConfigError(f"--profile: {path} is no file")
-        content = path.read_bytes()
-        about = {"file": path.name, "fingerprint": hashlib.sha256(content).hexdigest()[:16]}
-        if content[:4] == b"VTRC":
-            return None, path, {"kind": "recording"} | about
-        found = _native.call("load_device", str(path))  # any YAML file, as a tree
-        found = found.get("profile") or (found.get("engine") or {}).get("profile") if isinstance(found, dict) else None
-        if not found:
-            raise ConfigError(f"--profile: {path} has no profile (expected a recording by `vitro profile`, or a file with `profile:` or "
-                              "`engine: {profile: ...}`)")
-        return found, None, {"kind": "statistics"} | about
-    found = tree["model"].get("profile") or (tree.get("engine") or {}).get("profile")
-    if not found:
-        raise ConfigError("--profile is missing: the model says nothing of how often its neurons fire (expected a recording by "
-                          "`vitro profile`, or a file with `profile:`)")
-    return found, None, {"kind": "statistics", "file": "the model's own",
-                         "fingerprint": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]}
-
-
-def _core_classes(device_tree, machine, accelerator):
-    """[(class, [names])], fastest first, as both machines number them; a core may stand in for an accelerator."""
-    if machine == "host":
-        return [("core", [name for name in map("cpu{}".format, range(len(os.sched_getaffinity(0)))) if name != accelerator])]
-    classes, first = [], 0
-    for cluster in (device_tree.get("cpu") or {}).get("clusters", []):
-        count = cluster["cores"]
-        count = int(count["value"] if isinstance(count, dict) else count)
-        names = [name for name in map("cpu{}".format, range(first, first + count)) if name != accelerator]
-        classes.append((cluster.get("class", "core"), names))
-        first += count
-    return [(name, cores) for name, cores in classes if cores]
-
-
-def _core_sets(classes):
-    """Without and with the fastest cores, down to each class: the slowest ones compute only beside all others."""
-    sets = []
-    for end in range(1, len(classes) + 1):
-        for begin in range(0, 2 if end > 1 else 1):
-            sets.append([core for _, names in classes[begin:end] for core in names])
-    if len(classes) == 1 and len(classes[0][1]) > 1:
-        sets.append(classes[0][1][1:])  # one is left for reading
-    return sets
-
-
-def _memory(tree, facts, machine, layout):
-    memory, model, bundles, fixed = tree.get("memory") or {}, facts["model"], facts["layouts"][layout], facts["fixed_bytes"]
-    ffn = model["layers"] * max(1, model["experts"]) * bundles["blocks"] * bundles["block"]
-    if memory.get("ffn_in_dram") is not None:
-        return Memory(parse_share(memory["ffn_in_dram"], "memory.ffn_in_dram"), ffn, fixed, f"memory.ffn_in_dram: {memory['ffn_in_dram']}")
-    budget, name = memory.get("budget"), "memory.budget"
-    if budget is None and machine == "sim":
-        budget, name = ((tree["device"].get("dram") or {}).get("available") or {}).get("value"), "what the device says is available"
-    if budget is None:
-        return Memory(1.0, ffn, fixed, "no limit given")
-    room = parse_bytes(budget, name) - fixed - LARGEST_STAGING
-    if room < 0:
-        raise ConfigError(f"{name}: {budget} is less than the {fixed / MIB:.0f} MiB of weights that are no FFN, and staging")
-    return Memory(min(1.0, room / ffn), ffn, fixed, f"{name}: {budget}, less {fixed / MIB:.0f} MiB of other weights and staging")
 
 
 def _firing_of(batch, rows):

@@ -16,7 +16,8 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
          profile: Annotated[Optional[Path], typer.Option(metavar="P", help="A recording by `vitro profile`, or a YAML file with `profile:` "
                                                          "or `engine.profile`. Without one: the model file's own.")] = None,
          sets: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="memory.* and engine.* as in a run.")] = None,
-         cores: Annotated[Optional[str], typer.Option(metavar="cpu0,cpu1,...", help="Cores that compute; else the planner chooses.")] = None,
+         cores: Annotated[Optional[str], typer.Option(metavar="cpu0,cpu1,...", help="Cores that compute; else the planner "
+                                                      "chooses.")] = None,
          accelerator: Annotated[Optional[str], typer.Option(metavar="UNIT", help='Its name; "none" for cores alone. On sim npu where there '
                                                             "is one.")] = None,
          machine: Annotated[str, typer.Option(help="sim: probe the device's models. host: probe this machine, which the device file "

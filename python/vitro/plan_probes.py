@@ -107,9 +107,9 @@ class Device:
         self.model, self.formats = facts["model"], facts["formats"]
         self.core, self.fast = {}, {}
         for batch in batches:
-            self.core[batch] = self._unit_curves(cores, batch)
+            self.core[batch] = self.unit_curves(cores, batch)
             if accelerator:
-                self.fast[batch] = self._unit_curves([accelerator], batch)
+                self.fast[batch] = self.unit_curves([accelerator], batch)
         self.submit = bench.hand_off(cores[:1])
         self.wake = bench.hand_off(cores)
         self.launch = 0.0
@@ -131,7 +131,7 @@ class Device:
     def variant_for(self, role):
         return self.variant if self.variant != "int8" or self.formats.get(role) in ("q4_0", "q8_0") else "float"
 
-    def _unit_curves(self, units, batch):
+    def unit_curves(self, units, batch):
         bench, model, formats = self.bench, self.model, self.formats
         width, scattered = model["width"], self.scatters
         bundle = {"form": formats["ffn_bundle"], "batch": batch, "scattered": scattered}

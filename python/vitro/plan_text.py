@@ -61,8 +61,8 @@ def _split(planner, split):
     own, name = planner.model["ffn"], planner.settings["accelerator"]
     bound = ""
     if split["hot"] != split["wanted"]:
-        bound = (f"; {_share(split['wanted'] / own)} would balance better, but what it adds to batch {split['batch'] - 1} does not fit behind "
-                 f"attention and would not pay within {STEPS_OF_A_BATCH} steps")
+        bound = (f"; {_share(split['wanted'] / own)} would balance better, but what it adds to batch {split['batch'] - 1} does not fit "
+                 f"behind attention and would not pay within {STEPS_OF_A_BATCH} steps")
     elif split["hot"] + planner.hot_cluster > planner.memory.share * own:
         bound = "; DRAM holds no more"
     return {"batch": split["batch"],
@@ -174,6 +174,6 @@ def _is_quantity(text):
 
 
 def text_of(plan):
-    head = ("# An execution plan (docs/planner.md): `engine: {plan: THIS FILE}` in an experiment runs it. Times are of one layer unless said\n"
-            "# otherwise, predicted from probes of the device and the profile; nothing was simulated or run to choose.\n")
+    head = ("# An execution plan (docs/planner.md): `engine: {plan: THIS FILE}` in an experiment runs it. Times are of one layer unless\n"
+            "# said otherwise, predicted from probes of the device and the profile; nothing was simulated or run to choose.\n")
     return head + write(plan) + "\n"

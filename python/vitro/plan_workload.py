@@ -87,8 +87,8 @@ def load(facts, *, layout, profile=None, recording=None, hottest_first=False, ke
     model = facts["model"]
     predicts = model["predictor_rank"] > 0
     keep_named = predicts and keep == "named" and facts["layouts"][layout]["first_part"] == 0  # as the engine keeps them
-    request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": PROFILE_TOKENS, "batches": list(BATCHES),
-               "predicts": predicts, "keep_named": keep_named, "seed": seed}
+    request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": PROFILE_TOKENS,
+               "batches": list(BATCHES), "predicts": predicts, "keep_named": keep_named, "seed": seed}
     if recording is not None:
         request |= {"recording": str(recording), "hottest_first": hottest_first}
     else:

@@ -13,8 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModel = "format: q4_0\nshape: {family: llama, name: tiny, layers: 2, width: 256, heads: 4, kv_heads: 4, ffn: 512, "
-                               "vocab: 320, context: 128, norm_eps: 1e-5, activation: relu, rope_base: 10000}\n";
+constexpr const char* kModel =
+    "format: q4_0\nshape: {family: llama, name: tiny, layers: 2, width: 256, heads: 4, kv_heads: 4, ffn: 512, "
+    "vocab: 320, context: 128, norm_eps: 1e-5, activation: relu, rope_base: 10000}\n";
 
 class PlanTest : public testing::Test {
  protected:

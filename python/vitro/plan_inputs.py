@@ -1,0 +1,94 @@
+"""What a plan is made from: the profile that was named, the cores of a device, and the memory that FFNs have."""
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from . import _native, validity
+from .errors import ConfigError
+from .plan_balance import Memory
+from .plan_settings import LARGEST_STAGING
+
+MIB = 2 ** 20
+
+
+def profile_of(path, tree):
+    """-> (drawn profile, recording, what to say of it)."""
+    if path is not None:
+        path = Path(path)
+        if not path.is_file():
+            raise ConfigError(f"--profile: {path} is no file")
+        content = path.read_bytes()
+        about = {"file": path.name, "fingerprint": hashlib.sha256(content).hexdigest()[:16]}
+        if content[:4] == b"VTRC":
+            return None, path, {"kind": "recording"} | about
+        found = _native.call("load_device", str(path))  # any YAML file, as a tree
+        found = found.get("profile") or (found.get("engine") or {}).get("profile") if isinstance(found, dict) else None
+        if not found:
+            raise ConfigError(f"--profile: {path} has no profile (expected a recording by `vitro profile`, or a file with `profile:` or "
+                              "`engine: {profile: ...}`)")
+        return found, None, {"kind": "statistics"} | about
+    found = tree["model"].get("profile") or (tree.get("engine") or {}).get("profile")
+    if not found:
+        raise ConfigError("--profile is missing: the model says nothing of how often its neurons fire (expected a recording by "
+                          "`vitro profile`, or a file with `profile:`)")
+    return found, None, {"kind": "statistics", "file": "the model's own",
+                         "fingerprint": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]}
+
+
+def core_classes(device_tree, machine, accelerator):
+    """[(class, [names])], fastest first, as both machines number them; a core may stand in for an accelerator."""
+    if machine == "host":
+        return [("core", [name for name in map("cpu{}".format, range(len(os.sched_getaffinity(0)))) if name != accelerator])]
+    classes, first = [], 0
+    for cluster in (device_tree.get("cpu") or {}).get("clusters", []):
+        count = cluster["cores"]
+        count = int(count["value"] if isinstance(count, dict) else count)
+        names = [name for name in map("cpu{}".format, range(first, first + count)) if name != accelerator]
+        classes.append((cluster.get("class", "core"), names))
+        first += count
+    return [(name, cores) for name, cores in classes if cores]
+
+
+def core_sets(classes):
+    """Without and with the fastest cores, down to each class: the slowest ones compute only beside all others."""
+    sets = []
+    for end in range(1, len(classes) + 1):
+        for begin in range(0, 2 if end > 1 else 1):
+            sets.append([core for _, names in classes[begin:end] for core in names])
+    if len(classes) == 1 and len(classes[0][1]) > 1:
+        sets.append(classes[0][1][1:])  # one is left for reading
+    return sets
+
+
+def memory_of(tree, facts, machine, layout):
+    memory, model, bundles, fixed = tree.get("memory") or {}, facts["model"], facts["layouts"][layout], facts["fixed_bytes"]
+    ffn = model["layers"] * max(1, model["experts"]) * bundles["blocks"] * bundles["block"]
+    if memory.get("ffn_in_dram") is not None:
+        return Memory(_share(memory["ffn_in_dram"]), ffn, fixed, f"memory.ffn_in_dram: {memory['ffn_in_dram']}")
+    budget, name = memory.get("budget"), "memory.budget"
+    if budget is None and machine == "sim":
+        budget, name = ((tree["device"].get("dram") or {}).get("available") or {}).get("value"), "what the device says is available"
+    if budget is None:
+        return Memory(1.0, ffn, fixed, "no limit given")
+    room = _bytes(budget, name) - fixed - LARGEST_STAGING
+    if room < 0:
+        raise ConfigError(f"{name}: {budget} is less than the {fixed / MIB:.0f} MiB of weights that are no FFN, and staging")
+    return Memory(min(1.0, room / ffn), ffn, fixed, f"{name}: {budget}, less {fixed / MIB:.0f} MiB of other weights and staging")
+
+
+def _bytes(text, key):
+    size = validity.quantity(text)
+    if size is None:
+        raise ConfigError(f'{key}: "{text}" is no size (expected bytes with a unit, such as 6 GiB)')
+    return size
+
+
+def _share(text):
+    try:
+        share = float(str(text).rstrip("% ")) / (100 if str(text).endswith("%") else 1)
+    except ValueError:
+        share = -1
+    if not 0 <= share <= 1:
+        raise ConfigError(f'memory.ffn_in_dram: "{text}" is no share (expected 0% to 100%)')
+    return share
