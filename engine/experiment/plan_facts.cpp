@@ -16,7 +16,7 @@ struct Shapes {
   std::vector<Weight> weights;
 };
 
-Shapes shapes_of(const Node& model, const BundleOptions& bundles) {
+Shapes shapes_of(const Node& model, BundleForm bundles) {
   if (const Node* path = model.find("gguf")) {
     PackOptions options;
     options.bundles = bundles;
@@ -48,7 +48,7 @@ Json layout_row(const BundleLayout& layout) {
 nlohmann::ordered_json plan_facts(const Node& experiment) {
   const Node *device = experiment.find("device"), *model = experiment.find("model");
   if (model == nullptr || !model->is_map()) fail_at(experiment.origin(), "model", "is missing");
-  const Shapes shapes = shapes_of(*model, {});
+  const Shapes shapes = shapes_of(*model, BundleForm::one_read);
   const ModelConfig& c = shapes.config;
   Json formats = Json::object();
   Bytes fixed = 0;
@@ -57,9 +57,9 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
     formats[std::string(to_string(weight.role))] = to_string(weight.format);
   }
   Json layouts = Json::object();
-  for (const bool two_phases : {false, true}) {
-    for (const Weight& weight : shapes_of(*model, {two_phases, false}).weights) {
-      if (weight.role == Role::ffn_bundle) layouts[std::string(layout_name(weight.bundling))] = layout_row(weight.bundles());
+  for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases}) {
+    for (const Weight& weight : shapes_of(*model, form).weights) {
+      if (weight.role == Role::ffn_bundle) layouts[std::string(to_string(form))] = layout_row(weight.bundles());
     }
   }
   Json out{{"model",
