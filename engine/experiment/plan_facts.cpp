@@ -57,10 +57,18 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
     formats[std::string(to_string(weight.role))] = to_string(weight.format);
   }
   Json layouts = Json::object();
-  for (const BundleForm form : {BundleForm::one_read, BundleForm::two_phases}) {
+  std::vector<BundleForm> forms{BundleForm::one_read, BundleForm::two_phases};
+  if (formats["ffn_bundle"] == to_string(Format::q4_0)) {
+    forms.insert(forms.end(), {BundleForm::scales_inline, BundleForm::scales_resident});
+  }
+  for (const BundleForm form : forms) {
+    Json& row = layouts[std::string(to_string(form))];
+    Bytes scales = 0;
     for (const Weight& weight : shapes_of(*model, form).weights) {
-      if (weight.role == Role::ffn_bundle) layouts[std::string(to_string(form))] = layout_row(weight.bundles());
+      if (weight.role == Role::ffn_bundle) row = layout_row(weight.bundles());
+      if (weight.role == Role::ffn_scales) scales += weight.stored_bytes();
     }
+    row["resident"] = scales;  // beside the blocks, always in DRAM
   }
   Json out{{"model",
             {{"name", c.name},

@@ -33,6 +33,7 @@ class Balance:
     def __init__(self, device, workload, memory, *, layout, io_depth, cluster_neurons):
         self.device, self.workload, self.memory = device, workload, memory
         self.layout = device.facts["layouts"][layout]
+        self.row = device.facts["layouts"]["bundles"]["row"]  # scales included, wherever they lie
         self.io_depth, self.cluster_neurons = io_depth, cluster_neurons
         self.model = device.facts["model"]
         self.experts = max(1, self.model["experts"])
@@ -76,7 +77,7 @@ class Balance:
     def ffn(self, batch, hot):
         """Times of the FFN of one layer with `hot` neurons of each FFN on the accelerator."""
         device, workload, neurons = self.device, self.workload.batches[batch], self.model["ffn"]
-        core, row = device.core[self._rows(batch)], self.layout["row"]
+        core, row = device.core[self._rows(batch)], self.row
         named, fired = workload.cold(hot, "named"), workload.cold(hot, "fired")
         used = self._used(batch)                      # FFNs of the layer that a step uses
         missed = workload.misses(hot, self.cold_blocks(hot))
@@ -137,7 +138,7 @@ class Balance:
         return self._meet(accelerator, cores, rows)
 
     def _meet(self, accelerator, cores, rows):
-        memory = rows * self.layout["row"] / self.device.bandwidth if accelerator and self.device.bandwidth else 0.0
+        memory = rows * self.row / self.device.bandwidth if accelerator and self.device.bandwidth else 0.0
         return Times(max(accelerator, cores, memory), accelerator, cores, 0.0, memory)
 
     def growth(self, batch, before, hot):
