@@ -42,7 +42,7 @@ HotRegionOptions hot_options(const EngineConfig& engine, const ClusterFfnOptions
   for (const HybridConfig::Split& split : engine.hybrid.splits) options.splits.push_back({split.batch, split.hot});
   options.cluster_neurons = engine.hybrid.cluster;
   options.in_dram = engine.hybrid.in_dram;
-  options.max_rows = std::min(ffn.max_rows, ffn.dense_rows * std::max(config.experts_used, 1u));
+  options.max_rows = std::min(ffn.max_rows, ffn.dense_rows * std::max(config.experts, 1u));  // a step beyond is dense
   options.io_core = ffn.pipeline.io_core;
   options.io_depth = engine.clusters.io_depth;
   options.matmul = engine.matmul;

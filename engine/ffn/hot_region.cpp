@@ -215,6 +215,7 @@ Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32
   while (ffns_[f].reads > 0) co_await read_done_.changed();
   if (!error_.empty()) throw RunError(error_);
   Ffn& ffn = ffns_[f];
+  VITRO_CHECK(first_row + group->rows->size() <= options_.max_rows, "a step beyond the limits of the hot region");
   const IndexList& rows = rows_[ffn.hot];
   if (ffn.places == nullptr) {
     auto places = std::make_shared<std::vector<std::uint32_t>>();

@@ -38,6 +38,14 @@ def test_tokens_are_those_of_memory(model, share, machine):
     assert result["tokens"] == case["ids"][:12]
 
 
+def test_a_prompt_whose_rows_spread_over_experts_is_computed_sparsely():
+    """Twenty rows with two experts each are more than a dense FFN would take as sparse, and too few for each of many experts."""
+    prompt = "One day a little girl named Lily went to the park with her red ball and a big brown dog"
+    in_memory = experiment(MIXTURE, "sim", 100, prompt=prompt)
+    in_memory["engine"] = {"policy": "dense", "units": ["cpu0"]}
+    assert vitro.run(experiment(MIXTURE, "sim", 75, prompt=prompt))["tokens"] == vitro.run(in_memory)["tokens"]
+
+
 @pytest.mark.parametrize("hybrid", [{"prefill": False}, {"in_dram": "10%"}, {"cluster": 1}, {"cluster": 512},
                                     {"splits": [{"batch": 1, "hot": "100%", "attention": "100%", "head": "100%"}]},
                                     {"splits": [{"batch": 1, "hot": "0%", "attention": "33%"}]}])
