@@ -28,12 +28,12 @@ def realtime():
         raise ConfigError("--realtime: this user may not schedule in real time (expected root, or a limit `rtprio` above 0)") from None
 
 
-def call(function, *args, progress=None, models=()):
+def call(function, *args, progress=None, models=(), env=None):
     """Runs `_native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
-    models: classes of device models (device_models.py) that the function gets besides."""
+    models: classes of device models (device_models.py) that the function gets besides. env: variables over the caller's own."""
     request = {"call": [function, *args]} | ({"models": device_models.packed(models)} if models else {})
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
+    env = os.environ | (env or {}) | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
                         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:
         env["VITRO_PROGRESS"] = "1"
