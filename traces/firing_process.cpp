@@ -1,5 +1,6 @@
 #include "traces/firing_process.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/check.hpp"
@@ -8,7 +9,7 @@
 namespace vitro {
 namespace {
 
-enum Purpose : std::uint64_t { kFresh = 1, kStretch, kRepeat, kPhase };
+enum Purpose : std::uint64_t { kFresh = 1, kStretch, kRepeat, kPhase, kThin, kMore };
 
 // A band's ranks lie within this factor of its first: most of what the skips land on is kept.
 constexpr double kBandWidth = 2;
@@ -41,21 +42,47 @@ FiringProcess::FiringProcess(std::vector<double> probability, double persistence
   }
 }
 
-// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on).
-template <class Dice, class Fires>
-void FiringProcess::cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, Fires fires) const {
+// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on). Of those landed on, chance(rank)
+// out of `highest` stay.
+template <class Dice, class Chance, class Fires>
+void FiringProcess::cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double highest,
+                          Chance chance, Fires fires) const {
   for (std::uint64_t rank = first; rank < band.end; rank += step) {
     const double skipped = std::floor(std::log(1 - dice.roll()) * skip);
     if (!(skipped * step < static_cast<double>(band.end - rank))) return;
     rank += static_cast<std::uint64_t>(skipped) * step;
-    if (dice.roll() * band.highest < probability_[rank]) fires(static_cast<std::uint32_t>(rank));
+    if (dice.roll() * highest < chance(rank)) fires(static_cast<std::uint32_t>(rank));
   }
 }
 
-void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks) const {
+void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks,
+                         double activity) const {
+  const std::size_t before = ranks.size();
+  draw_usual(stream, position, kept, ranks);
+  if (activity < 1) {
+    const std::uint64_t coins = draw_of(stream ^ kThin, position);
+    const auto silent = [&](std::uint32_t rank) { return to_unit(draw_of(coins, rank)) >= activity; };
+    ranks.erase(std::remove_if(ranks.begin() + static_cast<std::ptrdiff_t>(before), ranks.end(), silent), ranks.end());
+  } else if (activity > 1) {
+    // Of those that would be silent, so many that both together fire with min(1, activity p).
+    const auto added = [&](double p) { return p * activity >= 1 ? 1.0 : p * (activity - 1) / (1 - p); };
+    Dice dice(draw_of(stream ^ kMore, position));
+    for (const Band& band : bands_) {
+      const double highest = added(band.highest);
+      cross(
+          dice, band, band.first, 1, 1 / std::log1p(-highest), highest, [&](std::size_t rank) { return added(probability_[rank]); },
+          [&](std::uint32_t rank) { ranks.push_back(rank); });
+    }
+  }
+}
+
+void FiringProcess::draw_usual(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks) const {
+  const auto usual = [this](std::size_t rank) { return probability_[rank]; };
   if (persistence_ < 1) {
     Dice dice(draw_of(stream ^ kFresh, position));
-    for (const Band& band : bands_) cross(dice, band, band.first, 1, band.skip_fresh, [&](std::uint32_t rank) { ranks.push_back(rank); });
+    for (const Band& band : bands_) {
+      cross(dice, band, band.first, 1, band.skip_fresh, band.highest, usual, [&](std::uint32_t rank) { ranks.push_back(rank); });
+    }
   }
   if (persistence_ == 0) return;
   if (kept.of_ != this || kept.stream_ != stream) {
@@ -74,7 +101,7 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
       Dice dice(draw_of(stream ^ kStretch, number * stretch_ + residue));
       for (const Band& band : bands_) {
         const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
-        cross(dice, band, first, stretch_, band.skip_kept, [&](std::uint32_t rank) { firing.push_back(rank); });
+        cross(dice, band, first, stretch_, band.skip_kept, band.highest, usual, [&](std::uint32_t rank) { firing.push_back(rank); });
       }
     }
     for (const std::uint32_t rank : firing) {

@@ -38,8 +38,9 @@ class FiringProcess {
     std::vector<std::vector<std::uint32_t>> ranks_;  // that fire
   };
 
-  // Appends the ranks that fire at a position, in any order; one may come twice. A pure function of stream and position.
-  void draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks) const;
+  // Appends the ranks that fire at a position, in any order; one may come twice. A pure function of stream, position and activity:
+  // at an activity of a, a rank of probability p fires with min(1, a p). Less thins out what would fire, more adds fresh draws.
+  void draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks, double activity = 1) const;
 
  private:
   struct Band {
@@ -49,8 +50,10 @@ class FiringProcess {
   };
 
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  template <class Dice, class Fires>
-  void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, Fires fires) const;
+  template <class Dice, class Chance, class Fires>
+  void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double highest,
+             Chance chance, Fires fires) const;
+  void draw_usual(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks) const;
 
   const std::vector<double> probability_;
   const double persistence_;

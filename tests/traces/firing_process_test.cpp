@@ -80,6 +80,32 @@ TEST(FiringProcess, what_is_kept_changes_nothing) {
   }
 }
 
+// Two positions in one stretch: what is added at the busy one is drawn anew, what is left at the quiet one fired anyway.
+TEST(FiringProcess, activity_multiplies_every_probability) {
+  const FiringProcess process(power_law(2000, 3, 0.6), 0.9, 8);
+  for (const double activity : {0.5, 0.8, 1.2, 2.0}) {
+    FiringProcess::Stretches kept;
+    std::vector<double> count(2000);
+    for (std::uint64_t position = 0; position < 2000; ++position) {
+      Ranks usual = drawn(process, 7, position, kept), ranks;
+      process.draw(7, position, kept, ranks, activity);
+      std::sort(ranks.begin(), ranks.end());
+      ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+      const Ranks &most = activity < 1 ? usual : ranks, &least = activity < 1 ? ranks : usual;
+      ASSERT_TRUE(std::includes(most.begin(), most.end(), least.begin(), least.end()));
+      for (const std::uint32_t rank : ranks) ++count[rank];
+    }
+    for (std::uint32_t first = 0; first < 2000; first += 200) {
+      double fired = 0, expected = 0;
+      for (std::uint32_t r = first; r < first + 200; ++r) {
+        fired += count[r] / 2000;
+        expected += std::min(1.0, activity * process.probability()[r]);
+      }
+      EXPECT_NEAR(fired / expected, 1, 0.03) << "ranks from " << first << ", activity " << activity;
+    }
+  }
+}
+
 TEST(FiringProcess, nothing_fires_that_can_not) {
   const auto of = [](std::vector<double> probability) {
     FiringProcess::Stretches kept;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/base/check.hpp"
 #include "traces/draw.hpp"
 
@@ -30,6 +32,25 @@ TEST(FiringStatistics, counts_shares_and_repeats_computed_by_hand) {
   EXPECT_EQ(layers[1].active, 0);
   const std::vector<std::uint32_t> order = hottest_first(layers[0]);
   EXPECT_EQ((std::vector<std::uint32_t>{order[0], order[1], order[2]}), (std::vector<std::uint32_t>{2, 3, 1}));
+}
+
+// Three tokens of two layers: 3 + 1, 1 + 1 and 2 + 4 firing neurons.
+TEST(FiringStatistics, how_tokens_differ_computed_by_hand) {
+  Recording recording;
+  recording.fired[{0, -1, {0, 0}}] = fired({1, 2, 3});
+  recording.fired[{0, -1, {0, 1}}] = fired({2});
+  recording.fired[{0, -1, {0, 2}}] = fired({2, 4});
+  recording.fired[{1, -1, {0, 0}}] = fired({0});
+  recording.fired[{1, -1, {0, 1}}] = fired({1});
+  recording.fired[{1, -1, {0, 2}}] = fired({1, 2, 3, 4});
+  const TokenFiring found = token_statistics(recording);
+  EXPECT_EQ(found.tokens, 3u);
+  EXPECT_NEAR(found.spread, std::sqrt(8.0 / 3) / 4, 1e-12) << "of 4, 2 and 6";
+  EXPECT_NEAR(found.layers_alike, 0, 1e-12) << "of 3, 1, 2 and 1, 1, 4";
+  EXPECT_NEAR(found.lasting, -1, 1e-12) << "4, 2 before 2, 6";
+  EXPECT_NEAR(found.fresh, (1.0 / 2 + 4.0 / 6) / 2, 1e-12);
+  EXPECT_NEAR(found.fresh_spread, 1.5 / 2.5, 1e-12) << "of 1 and 4";
+  EXPECT_EQ(token_statistics(Recording{}).spread, 0);
 }
 
 TEST(FiringStatistics, a_drawn_profile_comes_back) {
