@@ -19,8 +19,22 @@ namespace vitro {
 namespace {
 
 // First part of every key: draws for different purposes never share bits.
-enum Purpose : std::uint64_t { kNeuron = 1, kNeuronRank, kExpert, kExpertRank, kToken, kPhase, kRepeat, kStretch, kMiss, kAlarm, kTask, kActivity };
+enum Purpose : std::uint64_t {
+  kNeuron = 1,
+  kNeuronRank,
+  kExpert,
+  kExpertRank,
+  kToken,
+  kPhase,
+  kRepeat,
+  kStretch,
+  kMiss,
+  kAlarm,
+  kTask,
+  kActivity
+};
 
+constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
 constexpr std::size_t kKept = 512;        // answers: a layer's truth and guesses for a batch
 constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
 
@@ -87,8 +101,9 @@ std::shared_ptr<const DrawFunction::Ffn> DrawFunction::ffn(std::int16_t layer, s
   std::shared_ptr<const Firing>& firing = firings_[{index, neurons}];
   if (firing == nullptr) {
     const std::vector<double> curve = firing_curve(profile_.layers[index], neurons);
-    firing = std::make_shared<Firing>(Firing{{curve, profile_.persistence, profile_.stretch},
-                                             {false_alarms(curve, profile_.predictor), profile_.persistence, profile_.stretch}});
+    const double most = profile_.activity_spread > 0 ? kMostActive : 1;
+    firing = std::make_shared<Firing>(Firing{{curve, profile_.persistence, profile_.stretch, most},
+                                             {false_alarms(curve, profile_.predictor), profile_.persistence, profile_.stretch, most}});
   }
   made->firing = firing;
   return ffns_.emplace(key, std::move(made)).first->second;  // another thread's is the same
@@ -122,7 +137,7 @@ double DrawFunction::activity(SeqPos at) const {
   const std::uint64_t own = mix(seed_, {kActivity, at.sequence, at.position});
   const double radius = std::sqrt(-2 * std::log(1 - to_unit(own))), angle = to_unit(scramble(own));
   const double variance = std::log1p(profile_.activity_spread * profile_.activity_spread);
-  return std::exp(std::sqrt(variance) * radius * std::cos(2 * std::numbers::pi * angle) - variance / 2);
+  return std::min(kMostActive, std::exp(std::sqrt(variance) * radius * std::cos(2 * std::numbers::pi * angle) - variance / 2));
 }
 
 std::vector<double> DrawFunction::firing_probability(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const {

@@ -130,15 +130,19 @@ TokenFiring token_statistics(const Recording& recording) {
   out.fresh_spread = spread_of(fresh);
   out.fresh = fresh.empty() ? 0 : fresh_share / static_cast<double>(fresh.size());
   out.lasting = correlation(last, now);
-  double alike = 0, pairs = 0;
+  double alike = 0, shared = 0, pairs = 0;
   for (auto a = by_ffn.begin(); a != by_ffn.end(); ++a) {
     for (auto b = std::next(a); b != by_ffn.end(); ++b) {
       if (a->second.size() != b->second.size()) continue;  // experts: not the same tokens
+      const double means = mean_of(a->second) * mean_of(b->second);
       alike += correlation(a->second, b->second);
+      shared += means == 0 ? 0 : covariance(a->second, b->second) / means;
       ++pairs;
     }
   }
-  out.layers_alike = pairs == 0 ? 0 : alike / pairs;
+  if (pairs == 0) return out;
+  out.layers_alike = alike / pairs;
+  out.shared = std::sqrt(std::max(0.0, shared / pairs));
   return out;
 }
 

@@ -23,7 +23,8 @@ std::vector<LayerFiring> firing_statistics(const Recording& recording, std::uint
 struct TokenFiring {
   std::uint64_t tokens = 0;
   double spread = 0;        // standard deviation over mean of the number of neurons that fire
-  double layers_alike = 0;  // mean correlation of two FFNs' numbers over tokens; 0 for one FFN
+  double shared = 0;        // the part of it that all FFNs share: root of the mean covariance of two FFNs' numbers, each over its mean
+  double layers_alike = 0;  // mean correlation of two FFNs' numbers; 0 for one FFN, as `shared`
   double lasting = 0;       // correlation with the token before it
   double fresh = 0;         // mean share of a token's firing neurons that did not fire for the token before
   double fresh_spread = 0;  // of the number of those, as `spread`

@@ -165,8 +165,13 @@ std::string firing_of(const std::string& recording, const std::string& model) {
 
 std::string tokens_of(const std::string& recording) {
   const TokenFiring f = token_statistics(Recording::load(recording));
-  return Json{{"tokens", f.tokens}, {"spread", f.spread},          {"layers_alike", f.layers_alike},
-              {"lasting", f.lasting}, {"fresh", f.fresh}, {"fresh_spread", f.fresh_spread}}
+  return Json{{"tokens", f.tokens},
+              {"spread", f.spread},
+              {"shared", f.shared},
+              {"layers_alike", f.layers_alike},
+              {"lasting", f.lasting},
+              {"fresh", f.fresh},
+              {"fresh_spread", f.fresh_spread}}
       .dump();
 }
 

@@ -63,8 +63,8 @@ def profile(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
         terminal.print_json({"path": str(out), "layers": layers, "tokens": tokens})
         return
     _print_firing(layers)
-    print(f"{tokens['tokens']} tokens: the number of firing neurons varies by {tokens['spread']:.1%} (standard deviation; correlation "
-          f"between layers {tokens['layers_alike']:.2f}, with the token before {tokens['lasting']:.2f}); {tokens['fresh']:.1%} of them did "
+    print(f"{tokens['tokens']} tokens: the number of firing neurons varies by {tokens['spread']:.1%} (standard deviation), by "
+          f"{tokens['shared']:.1%} in all layers alike (correlation between layers {tokens['layers_alike']:.2f}, with the token before {tokens['lasting']:.2f}); {tokens['fresh']:.1%} of them did "
           f"not fire for the token before, a number that varies by {tokens['fresh_spread']:.1%}")
 
 
