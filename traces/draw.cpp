@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <numbers>
 #include <numeric>
 
 #include "engine/base/hash.hpp"
@@ -18,8 +19,22 @@ namespace vitro {
 namespace {
 
 // First part of every key: draws for different purposes never share bits.
-enum Purpose : std::uint64_t { kNeuron = 1, kNeuronRank, kExpert, kExpertRank, kToken, kPhase, kRepeat, kStretch, kMiss, kAlarm, kTask };
+enum Purpose : std::uint64_t {
+  kNeuron = 1,
+  kNeuronRank,
+  kExpert,
+  kExpertRank,
+  kToken,
+  kPhase,
+  kRepeat,
+  kStretch,
+  kMiss,
+  kAlarm,
+  kTask,
+  kActivity
+};
 
+constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
 constexpr std::size_t kKept = 512;        // answers: a layer's truth and guesses for a batch
 constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
 
@@ -86,8 +101,9 @@ std::shared_ptr<const DrawFunction::Ffn> DrawFunction::ffn(std::int16_t layer, s
   std::shared_ptr<const Firing>& firing = firings_[{index, neurons}];
   if (firing == nullptr) {
     const std::vector<double> curve = firing_curve(profile_.layers[index], neurons);
-    firing = std::make_shared<Firing>(Firing{{curve, profile_.persistence, profile_.stretch},
-                                             {false_alarms(curve, profile_.predictor), profile_.persistence, profile_.stretch}});
+    const double most = profile_.activity_spread > 0 ? kMostActive : 1;
+    firing = std::make_shared<Firing>(Firing{{curve, profile_.persistence, profile_.stretch, most},
+                                             {false_alarms(curve, profile_.predictor), profile_.persistence, profile_.stretch, most}});
   }
   made->firing = firing;
   return ffns_.emplace(key, std::move(made)).first->second;  // another thread's is the same
@@ -113,6 +129,15 @@ std::vector<std::uint32_t> DrawFunction::neurons_by_rank(std::int16_t layer, std
   shuffle(members, mix(chosen, {kTask, task.value()}));
   for (std::size_t i = 0; i < ranks.size(); ++i) order[ranks[i]] = members[i];
   return order;
+}
+
+// exp(s z - s s / 2) has the mean 1 and, for s s = log(1 + spread spread), the spread; z is normal (Box and Muller).
+double DrawFunction::activity(SeqPos at) const {
+  if (profile_.activity_spread == 0) return 1;
+  const std::uint64_t own = mix(seed_, {kActivity, at.sequence, at.position});
+  const double radius = std::sqrt(-2 * std::log(1 - to_unit(own))), angle = to_unit(scramble(own));
+  const double variance = std::log1p(profile_.activity_spread * profile_.activity_spread);
+  return std::min(kMostActive, std::exp(std::sqrt(variance) * radius * std::cos(2 * std::numbers::pi * angle) - variance / 2));
 }
 
 std::vector<double> DrawFunction::firing_probability(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const {
@@ -158,8 +183,9 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   out->bits.resize((key.neurons + 63) / 64);
   const auto add = [&](std::uint32_t neuron) { out->bits[neuron / 64] |= std::uint64_t{1} << neuron % 64; };
   std::vector<std::uint32_t> ranks;
+  const double active = activity(key.at);
   const auto run = [&](const FiringProcess& process, std::uint64_t of) {
-    process.draw(of, key.at.position, stretches_[of % kStretches], ranks);
+    process.draw(of, key.at.position, stretches_[of % kStretches], ranks, active);
   };
   if (key.guess) {
     Key truth = key;

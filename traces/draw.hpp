@@ -26,7 +26,9 @@ class DrawFunction final : public Function {
   // experts and tokens. select of the gate and glu give the same neurons, select of the predictor these with its errors.
   Outcome execute(const KernelCall& call) override;
 
-  // The probability that each of `neurons` neurons fires for a token: what a planner may know of the workload.
+  // The factor of a position's probabilities (DrawProfile::activity_spread).
+  double activity(SeqPos at) const;
+  // The probability that each of `neurons` neurons fires for a token of usual activity: what a planner may know of the workload.
   std::vector<double> firing_probability(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
   std::vector<double> expert_popularity(std::int16_t layer, std::uint32_t experts) const;  // sums to 1
 

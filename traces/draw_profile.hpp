@@ -35,6 +35,9 @@ struct DrawProfile {
   double persistence = 0;
   double expert_persistence = 0;  // the same for an expert's score
   std::uint32_t stretch = 8;
+  // Tokens differ in how much fires for them: at each position all layers' probabilities are multiplied by a factor of mean 1 and this
+  // standard deviation, log-normal up to twice the mean, drawn anew for every position.
+  double activity_spread = 0;
   // Neurons stand by descending popularity, as in a file packed by frequency: rank = index. Else ranks are drawn.
   bool ordered = false;
   // What is asked of the model ("math"; empty: what the order was made from). Each task orders `task_share` of a layer's neurons,

@@ -1,5 +1,6 @@
 #include "traces/firing_process.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/check.hpp"
@@ -25,37 +26,50 @@ class Dice {
 
 }  // namespace
 
-FiringProcess::FiringProcess(std::vector<double> probability, double persistence, std::uint32_t stretch)
-    : probability_(std::move(probability)), persistence_(persistence), stretch_(stretch) {
-  VITRO_CHECK(stretch_ > 0 && persistence_ >= 0 && persistence_ <= 1, "a firing process out of range");
+FiringProcess::FiringProcess(std::vector<double> probability, double persistence, std::uint32_t stretch, double most)
+    : probability_(std::move(probability)), persistence_(persistence), stretch_(stretch), most_(most) {
+  VITRO_CHECK(stretch_ > 0 && persistence_ >= 0 && persistence_ <= 1 && most_ >= 1, "a firing process out of range");
   for (std::uint32_t r = 0; r < probability_.size() && probability_[r] > 0; ++r) {
     const double p = probability_[r];
     VITRO_CHECK(p <= 1 && (r == 0 || p <= probability_[r - 1]), "probabilities do not fall with the rank");
     if (bands_.empty() || p * kBandWidth < bands_.back().highest) {
-      bands_.push_back({r, r, p, 1 / std::log1p(-p * (1 - persistence_)), 1 / std::log1p(-p)});
+      bands_.push_back({r, r, p, skip_fresh(p), 1 / std::log1p(-std::min(1.0, most_ * p))});
     }
     bands_.back().end = r + 1;
-    // Fresh draws, which do not look at the stretch, fire with p (1 - persistence). Of the rest a rank whose stretch fires takes
-    // what makes it persistence + (1 - persistence) p, as if it had repeated or drawn anew.
-    repeats_.push_back(persistence_ == 0 ? 0 : persistence_ / (1 - p * (1 - persistence_)));
+    repeats_.push_back(repeats(p));
   }
 }
 
-// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on).
+double FiringProcess::skip_fresh(double highest) const { return 1 / std::log1p(-highest * (1 - persistence_)); }
+
+// Fresh draws, which do not look at the stretch, fire with p (1 - persistence). Of the rest a rank whose stretch fires takes what
+// makes it persistence + (1 - persistence) p, as if it had repeated or drawn anew.
+double FiringProcess::repeats(double p) const { return persistence_ == 0 ? 0 : persistence_ / (1 - p * (1 - persistence_)); }
+
+// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on). Tells of those that fire at
+// `activity` also from which one on.
 template <class Dice, class Fires>
-void FiringProcess::cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, Fires fires) const {
+void FiringProcess::cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity,
+                          Fires fires) const {
+  const double highest = std::min(1.0, activity * band.highest);
   for (std::uint64_t rank = first; rank < band.end; rank += step) {
     const double skipped = std::floor(std::log(1 - dice.roll()) * skip);
     if (!(skipped * step < static_cast<double>(band.end - rank))) return;
     rank += static_cast<std::uint64_t>(skipped) * step;
-    if (dice.roll() * band.highest < probability_[rank]) fires(static_cast<std::uint32_t>(rank));
+    const double drawn = dice.roll() * highest;
+    if (drawn < activity * probability_[rank]) fires(static_cast<std::uint32_t>(rank), static_cast<float>(drawn / probability_[rank]));
   }
 }
 
-void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks) const {
+void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks,
+                         double activity) const {
+  VITRO_CHECK(activity > 0 && activity <= most_, "an activity out of range");
   if (persistence_ < 1) {
     Dice dice(draw_of(stream ^ kFresh, position));
-    for (const Band& band : bands_) cross(dice, band, band.first, 1, band.skip_fresh, [&](std::uint32_t rank) { ranks.push_back(rank); });
+    for (const Band& band : bands_) {
+      const double skip = activity == 1 ? band.skip_fresh : skip_fresh(std::min(1.0, activity * band.highest));
+      cross(dice, band, band.first, 1, skip, activity, [&](std::uint32_t rank, float) { ranks.push_back(rank); });
+    }
   }
   if (persistence_ == 0) return;
   if (kept.of_ != this || kept.stream_ != stream) {
@@ -67,18 +81,21 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
   const std::uint64_t phase = draw_of(stream, kPhase) % stretch_, coins = draw_of(stream ^ kRepeat, position);
   for (std::uint32_t residue = 0; residue < stretch_; ++residue) {
     const std::uint64_t number = (position + (residue + phase) % stretch_) / stretch_;
-    std::vector<std::uint32_t>& firing = kept.ranks_[residue];
+    std::vector<Stretches::Rank>& firing = kept.ranks_[residue];
     if (kept.numbers_[residue] != number) {
       kept.numbers_[residue] = number;
       firing.clear();
       Dice dice(draw_of(stream ^ kStretch, number * stretch_ + residue));
       for (const Band& band : bands_) {
         const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
-        cross(dice, band, first, stretch_, band.skip_kept, [&](std::uint32_t rank) { firing.push_back(rank); });
+        cross(dice, band, first, stretch_, band.skip_kept, most_,
+              [&](std::uint32_t rank, float level) { firing.push_back({rank, level}); });
       }
     }
-    for (const std::uint32_t rank : firing) {
-      if (to_unit(draw_of(coins, rank)) < repeats_[rank]) ranks.push_back(rank);
+    for (const auto [rank, level] : firing) {
+      if (most_ > 1 && level >= activity) continue;
+      const double chance = activity == 1 ? repeats_[rank] : repeats(std::min(1.0, activity * probability_[rank]));
+      if (to_unit(draw_of(coins, rank)) < chance) ranks.push_back(rank);
     }
   }
 }

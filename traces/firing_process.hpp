@@ -23,39 +23,48 @@ constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) {
 // lands on is kept by its share of it: what does not fire costs nothing.
 class FiringProcess {
  public:
-  // Requires: probabilities in [0, 1], not rising; persistence in [0, 1]; stretch > 0.
-  FiringProcess(std::vector<double> probability, double persistence, std::uint32_t stretch);
+  // Requires: probabilities in [0, 1], not rising; persistence in [0, 1]; stretch > 0; most >= 1.
+  FiringProcess(std::vector<double> probability, double persistence, std::uint32_t stretch, double most = 1);
 
-  const std::vector<double>& probability() const { return probability_; }  // of a rank, at any position
+  const std::vector<double>& probability() const { return probability_; }  // of a rank, at any position of activity 1
 
   // What the stretches of a stream drew last, so that they are drawn once and not at every position. No answer depends on it.
   // Requires: a process that used it outlives it.
   class Stretches {
     friend class FiringProcess;
+    struct Rank {
+      std::uint32_t rank;
+      float level;  // of activity from which it fires
+    };
     const FiringProcess* of_ = nullptr;
     std::uint64_t stream_ = 0;
-    std::vector<std::uint64_t> numbers_;             // of the stretch, by residue; kNone: not drawn yet
-    std::vector<std::vector<std::uint32_t>> ranks_;  // that fire
+    std::vector<std::uint64_t> numbers_;    // of the stretch, by residue; kNone: not drawn yet
+    std::vector<std::vector<Rank>> ranks_;  // that fire
   };
 
-  // Appends the ranks that fire at a position, in any order; one may come twice. A pure function of stream and position.
-  void draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks) const;
+  // Appends the ranks that fire at a position, in any order; one may come twice. A pure function of stream, position and activity: at an
+  // activity of a, a rank of probability p fires with min(1, a p), and what a stretch fires at one activity it fires at any higher one.
+  // Requires: 0 < activity <= most.
+  void draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks, double activity = 1) const;
 
  private:
   struct Band {
     std::uint32_t first = 0, end = 0;      // ranks
     double highest = 0;                    // probability
-    double skip_fresh = 0, skip_kept = 0;  // 1 / log of not firing
+    double skip_fresh = 0, skip_kept = 0;  // 1 / log of not firing: at activity 1, and at the most
   };
 
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   template <class Dice, class Fires>
-  void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, Fires fires) const;
+  void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity, Fires fires) const;
+  double skip_fresh(double highest) const;
+  double repeats(double p) const;  // the chance to fire because the stretch says so, if it does
 
   const std::vector<double> probability_;
   const double persistence_;
   const std::uint32_t stretch_;
-  std::vector<double> repeats_;  // by rank, the chance to fire because the stretch says so, if it does
+  const double most_;
+  std::vector<double> repeats_;  // by rank, at activity 1
   std::vector<Band> bands_;
 };
 

@@ -22,6 +22,39 @@ std::uint64_t common(const std::vector<std::uint32_t>& a, const std::vector<std:
   return n;
 }
 
+// Keys ascend by layer, expert, sequence and position: the token before stands right before.
+bool follows(const std::pair<const OutcomeKey, FiredNeurons>* before, const OutcomeKey& key) {
+  return before != nullptr && before->first.layer == key.layer && before->first.expert == key.expert &&
+         before->first.at.sequence == key.at.sequence && before->first.at.position + 1 == key.at.position;
+}
+
+struct Counted {
+  double fired = 0, fresh = 0;
+  bool follows = false;
+};
+
+double mean_of(const std::vector<double>& values) {
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// The mean product of distances from the mean.
+double covariance(const std::vector<double>& a, const std::vector<double>& b) {
+  const double mean_a = mean_of(a), mean_b = mean_of(b);
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - mean_a) * (b[i] - mean_b);
+  return a.empty() ? 0 : sum / static_cast<double>(a.size());
+}
+
+double spread_of(const std::vector<double>& values) {
+  const double mean = mean_of(values);
+  return mean == 0 ? 0 : std::sqrt(covariance(values, values)) / mean;
+}
+
+double correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const double both = covariance(a, a) * covariance(b, b);
+  return both == 0 ? 0 : covariance(a, b) / std::sqrt(both);
+}
+
 double share_of_hottest_fifth(std::vector<double> values) {
   std::sort(values.begin(), values.end(), std::greater<>());
   const double all = std::accumulate(values.begin(), values.end(), 0.0);
@@ -46,10 +79,7 @@ std::vector<LayerFiring> firing_statistics(const Recording& recording, std::uint
         throw ConfigError(fmt::format("the recording has neuron {} of {} (expected below {})", id, to_string(key), neurons));
       ++firing.counts[id];
     }
-    // Keys ascend by layer, expert, sequence and position: the token before stands right before.
-    const bool follows = before != nullptr && before->first.layer == key.layer && before->first.expert == key.expert &&
-                         before->first.at.sequence == key.at.sequence && before->first.at.position + 1 == key.at.position;
-    if (follows) {
+    if (follows(before, key)) {
       auto& [repeated, of] = repeats[{key.layer, key.expert}];
       repeated += common(before->second.ids, fired.ids);
       of += fired.ids.size();
@@ -65,6 +95,54 @@ std::vector<LayerFiring> firing_statistics(const Recording& recording, std::uint
     firing.repeated = of == 0 ? 0 : static_cast<double>(repeated) / static_cast<double>(of);
     out.push_back(std::move(firing));
   }
+  return out;
+}
+
+TokenFiring token_statistics(const Recording& recording) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Counted> tokens;
+  std::map<std::pair<std::int16_t, std::int16_t>, std::vector<double>> by_ffn;
+  const std::pair<const OutcomeKey, FiredNeurons>* before = nullptr;
+  for (const auto& entry : recording.fired) {
+    const auto& [key, fired] = entry;
+    Counted& token = tokens[{key.at.sequence, key.at.position}];
+    token.fired += static_cast<double>(fired.ids.size());
+    by_ffn[{key.layer, key.expert}].push_back(static_cast<double>(fired.ids.size()));
+    if (follows(before, key)) {
+      token.follows = true;
+      token.fresh += static_cast<double>(fired.ids.size() - common(before->second.ids, fired.ids));
+    }
+    before = &entry;
+  }
+  TokenFiring out;
+  out.tokens = tokens.size();
+  if (tokens.size() < 2) return out;
+  std::vector<double> fired, fresh, now, last;
+  double fresh_share = 0;
+  for (auto it = tokens.begin(); it != tokens.end(); ++it) {
+    fired.push_back(it->second.fired);
+    if (!it->second.follows) continue;
+    fresh.push_back(it->second.fresh);
+    fresh_share += it->second.fired == 0 ? 0 : it->second.fresh / it->second.fired;
+    const auto earlier = tokens.find({it->first.first, it->first.second - 1});
+    now.push_back(it->second.fired), last.push_back(earlier->second.fired);
+  }
+  out.spread = spread_of(fired);
+  out.fresh_spread = spread_of(fresh);
+  out.fresh = fresh.empty() ? 0 : fresh_share / static_cast<double>(fresh.size());
+  out.lasting = correlation(last, now);
+  double alike = 0, shared = 0, pairs = 0;
+  for (auto a = by_ffn.begin(); a != by_ffn.end(); ++a) {
+    for (auto b = std::next(a); b != by_ffn.end(); ++b) {
+      if (a->second.size() != b->second.size()) continue;  // experts: not the same tokens
+      const double means = mean_of(a->second) * mean_of(b->second);
+      alike += correlation(a->second, b->second);
+      shared += means == 0 ? 0 : covariance(a->second, b->second) / means;
+      ++pairs;
+    }
+  }
+  if (pairs == 0) return out;
+  out.layers_alike = alike / pairs;
+  out.shared = std::sqrt(std::max(0.0, shared / pairs));
   return out;
 }
 

@@ -19,6 +19,19 @@ struct LayerFiring {
 // One entry per layer and expert, ascending. `neurons`: of one FFN; ids of the recording are below it, or ConfigError.
 std::vector<LayerFiring> firing_statistics(const Recording& recording, std::uint32_t neurons);
 
+// How tokens differ, all FFNs of a token taken together; tokens of equal sequence and position in all FFNs of the recording.
+struct TokenFiring {
+  std::uint64_t tokens = 0;
+  double spread = 0;        // standard deviation over mean of the number of neurons that fire
+  double shared = 0;        // the part of it that all FFNs share: root of the mean covariance of two FFNs' numbers, each over its mean
+  double layers_alike = 0;  // mean correlation of two FFNs' numbers; 0 for one FFN, as `shared`
+  double lasting = 0;       // correlation with the token before it
+  double fresh = 0;         // mean share of a token's firing neurons that did not fire for the token before
+  double fresh_spread = 0;  // of the number of those, as `spread`
+};
+// FFNs that not every token uses (experts) are counted where they are used. Zeros for fewer than two tokens.
+TokenFiring token_statistics(const Recording& recording);
+
 // Neuron ids by falling count, ties ascending: the order in which a packed file should store them.
 std::vector<std::uint32_t> hottest_first(const LayerFiring& firing);
 

@@ -78,6 +78,13 @@ void check_memory(Reader plan, const Node& experiment) {
   }
 }
 
+// Splits of the experiment's own would silently undo what the plan is for. Equal ones are a composed experiment's, composed again.
+void check_splits(const Node& own, const Node& chosen) {
+  const Node *given = own.find_path("hybrid.splits"), *planned = chosen.find_path("hybrid.splits");
+  if (given == nullptr || given->is_null() || planned == nullptr || given->to_json() == planned->to_json()) return;
+  fail_at(given->origin(), "engine.hybrid.splits", "is given beside engine.plan, which has splits of its own (expected one of the two)");
+}
+
 }  // namespace
 
 std::string device_fingerprint(const Node& device) {
@@ -122,6 +129,7 @@ void apply_plan(Node& experiment) {
 
   const Node& own = *experiment.find("engine");
   Node chosen = without_reasons(plan.child("engine").node());
+  check_splits(own, chosen);
   // Whoever says `threads` means other units than the plan's.
   if (own.find("threads") != nullptr) chosen.set("units", Node());
   experiment.set("engine", merged(chosen, own));

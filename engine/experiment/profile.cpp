@@ -62,6 +62,7 @@ DrawProfile read_profile(Reader reader) {
   profile.persistence = share(reader, "persistence", 0);
   profile.expert_persistence = share(reader, "expert_persistence", profile.persistence);
   profile.stretch = static_cast<std::uint32_t>(reader.integer("stretch", 1, kMaxStretch, profile.stretch));
+  profile.activity_spread = share(reader, "activity_spread", 0);
   profile.ordered = reader.boolean("ordered", profile.ordered);
   profile.task = reader.text("task", "");
   profile.task_share = share(reader, "task_share", 0);

@@ -165,6 +165,18 @@ std::string firing_of(const std::string& recording, const std::string& model) {
   return rows.dump();
 }
 
+std::string tokens_of(const std::string& recording) {
+  const TokenFiring f = token_statistics(Recording::load(recording));
+  return Json{{"tokens", f.tokens},
+              {"spread", f.spread},
+              {"shared", f.shared},
+              {"layers_alike", f.layers_alike},
+              {"lasting", f.lasting},
+              {"fresh", f.fresh},
+              {"fresh_spread", f.fresh_spread}}
+      .dump();
+}
+
 std::string workload_statistics(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                                 std::uint32_t tokens, std::int16_t layer, std::int16_t expert) {
   const Experiment experiment = compose(source, name, is_path, overrides, "");
@@ -388,6 +400,7 @@ PYBIND11_MODULE(_vitro, m) {
       py::arg("path"), py::arg("reference"), free_gil);
   m.def("pack", &pack_model, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);
   m.def("firing_statistics", &firing_of, py::arg("recording"), py::arg("model"), free_gil);
+  m.def("token_statistics", &tokens_of, py::arg("recording"), free_gil);
   m.def("workload_statistics", &workload_statistics, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"),
         py::arg("tokens"), py::arg("layer"), py::arg("expert"), free_gil);
   m.def("verify_packed", &verify_packed, py::arg("path"), free_gil);

@@ -52,6 +52,16 @@ def firing_statistics(recording, model):
     return _native.call("firing_statistics", existing(recording), existing(model))
 
 
+def token_statistics(recording):
+    """How tokens of a recording differ, all FFNs of a token taken together.
+
+    -> {"tokens", "spread": standard deviation over mean of the number of firing neurons, "shared": the part of it that all FFNs share
+    (engine.profile.activity_spread), "layers_alike": mean correlation of two FFNs' numbers, "lasting": that with the token before, "fresh": share of a token's firing neurons that did
+    not fire for the token before, "fresh_spread": of their number}.
+    """
+    return _native.call("token_statistics", existing(recording))
+
+
 def workload_statistics(experiment, *, overrides=None, tokens=256, layer=0, expert=0):
     """What the activation profile of an experiment comes out as, measured on draws for one FFN of its model.
 

@@ -58,11 +58,14 @@ def profile(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
     """
     with terminal.progress("profile") as report:
         api.perplexity(model, text, overrides={"engine.record": str(out.absolute())}, progress=report)
-    layers = api.firing_statistics(out, model)
+    layers, tokens = api.firing_statistics(out, model), api.token_statistics(out)
     if as_json:
-        terminal.print_json({"path": str(out), "layers": layers})
+        terminal.print_json({"path": str(out), "layers": layers, "tokens": tokens})
         return
     _print_firing(layers)
+    print(f"{tokens['tokens']} tokens: the number of firing neurons varies by {tokens['spread']:.1%} (standard deviation), by "
+          f"{tokens['shared']:.1%} in all layers alike (correlation between layers {tokens['layers_alike']:.2f}, with the token before {tokens['lasting']:.2f}); {tokens['fresh']:.1%} of them did "
+          f"not fire for the token before, a number that varies by {tokens['fresh_spread']:.1%}")
 
 
 def workload(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],

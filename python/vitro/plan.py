@@ -19,10 +19,11 @@ MIB = 2 ** 20
 
 
 def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelerator=None, machine="sim", hottest_first=False,
-              storage_file=None, progress=None):
-    """model, device: paths. profile: a recording, or a file with `profile:` or `engine.profile`; none: the model file's own.
-    overrides: memory.* and engine.* as a run has them. accelerator: its name, "" for none; None: npu where the device has one."""
-    source = {"experiment": "plan", "model": str(Path(model).absolute()), "device": str(Path(device).absolute()), "engine": {}}
+              storage_file=None, progress=None, bench=None):
+    """model, device: paths, or what such files hold. profile: a recording, or a file with `profile:` or `engine.profile`; none: the model file's own.
+    overrides: memory.* and engine.* as a run has them. accelerator: its name, "" for none; None: npu where the device has one.
+    bench: of this machine and device, with what was asked of it before."""
+    source = {"experiment": "plan", "model": _part(model), "device": _part(device), "engine": {}}
     facts = _native.call("plan_facts", json.dumps(source), "<plan>", False, list(overrides))
     tree = facts["experiment"]
     engine, device_tree = tree.get("engine") or {}, tree["device"]
@@ -37,7 +38,7 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     if accelerator is None:
         accelerator = "npu" if machine == "sim" and "npu" in device_tree else ""
     classes = core_classes(device_tree, machine, accelerator)
-    bench = Bench(machine=machine, device=device_tree, file=storage_file)
+    bench = bench or Bench(machine=machine, device=device_tree, file=storage_file)
     form = facts["formats"]["ffn_bundle"]
     variant = engine.get("activations", "int8" if form in ("q4_0", "q8_0") else "float")
     # The reads of a layer lie within its FFN, whose addresses the device soon has at hand.
@@ -53,6 +54,10 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     planner.choose_clusters()
     planner.choose_splits()
     return planner.result(device_tree, machine, source_of_profile)
+
+
+def _part(part):
+    return part if isinstance(part, dict) else str(Path(part).absolute())
 
 
 class _Planner:

@@ -2,7 +2,7 @@
 
 docs/reproduce.md says what the file may hold. Here it is read, checked and made into one Question per row.
 """
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import catalog
@@ -27,6 +27,11 @@ class Question:
     runs: tuple = ()  # of (item, {name: words}), one per item of `each`
     answer: dict = field(default_factory=dict)
 
+    def diagnosed(self):
+        """The same row with the runs that its diagnosis puts in the place of some."""
+        others = self.answer["diagnosis"].get("runs", {})
+        return replace(self, runs=tuple((item, named | _filled(others, item)) for item, named in self.runs))
+
 
 @dataclass(frozen=True)
 class Map:
@@ -38,16 +43,25 @@ class Map:
 
     def overrides(self, words):
         """A run's words -> the overrides that they stand for; later words win."""
+        merged = {}
+        for part in self._parts_of(words):
+            for key, value in sorted(part.items(), key=lambda item: "." in item[0]):  # a whole before what lies in it
+                if key == "plan":
+                    continue
+                merged = {name: kept for name, kept in merged.items() if name != key and not name.startswith(f"{key}.")}
+                merged[key] = str((self.path.parent / value).resolve()) if key in _PATHS and str(value).endswith(".yaml") else value
+        return merged
+
+    def plan(self, words):
+        """Options of the planner for a run that is to have a plan, else None."""
+        return next((part["plan"] for part in reversed(self._parts_of(words)) if "plan" in part), None)
+
+    def _parts_of(self, words):
         given = words.split()
         for word in given:
             if word not in self.parts:
                 raise ConfigError(f'{self.path}: "{words}": "{word}" is not one of the parts ({", ".join(self.parts)})')
-        merged = {}
-        for part in [*given, *(key for key in self.parts if " " in key and set(key.split()) <= set(given))]:
-            for key, value in sorted(self.parts[part].items(), key=lambda item: "." in item[0]):  # a whole before what lies in it
-                merged = {name: kept for name, kept in merged.items() if name != key and not name.startswith(f"{key}.")}
-                merged[key] = str((self.path.parent / value).resolve()) if key in _PATHS and str(value).endswith(".yaml") else value
-        return merged
+        return [self.parts[key] for key in [*given, *(key for key in self.parts if " " in key and set(key.split()) <= set(given))]]
 
 
 def papers():
@@ -75,10 +89,15 @@ def load(paper, folder=None):
                    for key, answer in tree.get("checks", {}).items())
     made = Map(path, (path.parent / tree["experiment"]).resolve(), tree["parts"], questions, checks)
     for question in (*questions, *checks):
-        for _, runs in question.runs:
-            for words in runs.values():
-                made.overrides(words)
+        for variant in (question, question.diagnosed()) if "diagnosis" in question.answer else (question,):
+            for _, runs in variant.runs:
+                for words in runs.values():
+                    made.overrides(words)
     return made
+
+
+def _filled(runs, item):
+    return {key: words.replace("{}", str(item)) for key, words in runs.items()}
 
 
 def _questions(figure, answer, path):
@@ -107,6 +126,9 @@ def _question(name, entry, expected, status, answer, text, path):
         raise ConfigError(f"{where}: fold: goes with each, and is one of {', '.join(FOLDS)}")
     for run in sorted(runs_of(str(text)) - answer.get("runs", {}).keys()):
         raise ConfigError(f'{where}: "{text}": there is no run "{run}"')
-    runs = tuple((item, {key: words.replace("{}", str(item)) for key, words in answer.get("runs", {}).items()})
-                 for item in answer.get("each", [""]))
+    for run in sorted(answer.get("diagnosis", {}).get("runs", {}).keys() - answer.get("runs", {}).keys()):
+        raise ConfigError(f'{where}: diagnosis.runs: there is no run "{run}" to take the place of')
+    if "diagnosis" in answer and (not answer["diagnosis"].keys() & {"runs", "set"} or "shows" not in answer["diagnosis"]):
+        raise ConfigError(f"{where}: diagnosis: changes nothing or shows nothing (expected runs or set, and shows)")
+    runs = tuple((item, _filled(answer.get("runs", {}), item)) for item in answer.get("each", [""]))
     return Question(name, entry, expected, status, parse(str(text), where), runs, answer)

@@ -12,6 +12,7 @@ from . import api, catalog, process, reproduce_map, terminal
 from .characterize import BOUND_WITHIN, figure_text, is_range, relative_error
 from .errors import ConfigError, RunError
 from .reproduce_formula import Missing
+from .reproduce_plans import Plans
 from .result import flatten
 
 WITHIN = 0.15             # speeds, ratios, energy, sizes
@@ -37,7 +38,7 @@ def reproduce(paper="pi2", *, only=None, jobs=None, diagnose=False, folder=None,
     if diagnose:
         _diagnose(questions, rows, runs)
     judged = [_check(check, runs) for check in checks]
-    return {"schema": "vitro.reproduce/1", "paper": paper, "rows": rows, "checks": judged, "summary": _summary(rows, judged),
+    return {"schema": "vitro.reproduce/1", "paper": paper, "rows": rows, "checks": judged, "summary": _summary(questions, rows, judged),
             "runs": runs.about()}
 
 
@@ -56,11 +57,11 @@ class Runs:
         self.mapped, self.jobs, self.progress = mapped, jobs, progress
         self.policies = {row["name"] for row in catalog.rows("policies")}
         self.requests, self.results, self.names = {}, {}, {}  # request -> digest; digest -> result; digest -> words
+        self.plans = Plans()
 
     def execute(self, requests):
         todo = {}
-        for words, end, more in requests:
-            digest, overrides, error = self._resolve(words, end, more)
+        for (words, end, more), (digest, overrides, error) in zip(requests, self._resolve_all(requests)):
             self.requests[_key(words, end, more)] = digest
             if digest is None or digest in self.results:
                 continue
@@ -84,11 +85,20 @@ class Runs:
             raise
         pool.shutdown()
 
+    def _resolve_all(self, requests):
+        """Plans take a while to make, so runs that need one wait beside each other."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(lambda request: self._resolve(*request), requests))
+
     def _resolve(self, words, end, more):
         """-> (digest, overrides, error). No digest: this run has no such end, its model has no band."""
         overrides = self.mapped.overrides(words) | more
+        options = overrides.pop("plan", self.mapped.plan(words))
         try:
             resolved = api.resolve(self.mapped.experiment, overrides=overrides)
+            if options is not None:
+                overrides["engine.plan"] = self.plans.path_for(resolved, options)
+                resolved = api.resolve(self.mapped.experiment, overrides=overrides)
             if end:
                 moved = band(resolved["model"], end)
                 if not moved:
@@ -227,12 +237,13 @@ def _holds(question, relation, simulated):
 
 def _diagnose(questions, rows, runs):
     """Runs again, with what the diagnosis changes, whatever is off and has one."""
-    pairs = [(question, row) for question, row in zip(questions, rows) if row["status"] == "off" and "diagnosis" in question.answer]
-    runs.execute([(words, "", question.answer["diagnosis"]["set"]) for question, _ in pairs for words in words_of(question)])
+    pairs = [(question.diagnosed(), row) for question, row in zip(questions, rows)
+             if row["status"] == "off" and "diagnosis" in question.answer]
+    runs.execute([(words, "", question.answer["diagnosis"].get("set", {})) for question, _ in pairs for words in words_of(question)])
     for question, row in pairs:
         changed = question.answer["diagnosis"]
-        simulated, reason, _ = _value(question, runs, more=changed["set"])
-        row["diagnosis"] = {"set": changed["set"], "simulated": simulated, "shows": changed["shows"], "why": reason,
+        simulated, reason, _ = _value(question, runs, more=changed.get("set", {}))
+        row["diagnosis"] = {**changed, "simulated": simulated, "why": reason,
                             "ok": simulated is not None and _holds(question, row["relation"], simulated)}
 
 
@@ -243,11 +254,13 @@ def _check(check, runs):
             "why": "; ".join(filter(None, [check.answer.get("why"), reason]))}
 
 
-def _summary(rows, checks):
+def _summary(questions, rows, checks):
     results = [row for row in rows if row["kind"] in reproduce_map.KINDS]
     counts = {status: sum(row["status"] == status for row in results) for status in STATUSES}
     scored = counts["ok"] + counts["off"] + counts["not modelled"]
     return counts | {"scored": scored, "ok_share": counts["ok"] / scored if scored else None,
+                     "undiagnosed": sum(row["status"] == "off" and "diagnosis" not in question.answer
+                                        for question, row in zip(questions, rows) if row["kind"] in reproduce_map.KINDS),
                      "checks": len(checks), "checks_held": sum(check["holds"] is True for check in checks),
                      "checks_failed": sum(check["holds"] is False for check in checks)}
 
@@ -266,8 +279,8 @@ def show(answer):
     for row in answer["rows"]:
         if "diagnosis" in row:
             found = row["diagnosis"]
-            print(f"diagnosis of {row['id']}: {terminal.number(found['simulated'], 4)} {row['unit']} with {json.dumps(found['set'])}: "
-                  f"{found['shows']}")
+            changed = json.dumps(found.get("runs", {}) | found.get("set", {}))
+            print(f"diagnosis of {row['id']}: {terminal.number(found['simulated'], 4)} {row['unit']} with {changed}: {found['shows']}")
     if answer["checks"]:
         print()
         verdicts = {True: "holds", False: "does not hold", None: "not modelled"}

@@ -32,6 +32,8 @@ def test_a_profile_says_what_fires_and_orders_a_pack(native):
     layers = answer.json["layers"]
     assert len(layers) == 4 and all(0 < layer["active"] < 1 and layer["tokens"] > 100 for layer in layers)
     assert all(layer["hot_share"] > 0.2 for layer in layers), "a fifth of the neurons does more than a fifth of the work"
+    tokens = answer.json["tokens"]
+    assert tokens["tokens"] == layers[0]["tokens"] and 0 < tokens["spread"] < 1 and 0 < tokens["fresh"] < 1
     packed = native("pack", MODEL, "hot.vpack", "--layout", "bundles", "--order", "fired.vtrc", "--verify", "--json")
     assert packed.code == 0, packed.err
     assert packed.json["ordered"] and packed.json["verified"]

@@ -139,10 +139,21 @@ def test_tokens_of_a_planned_run_are_those_of_memory(recording, tmp_path, native
                   "-o", out, "--json")
     assert made.code == 0, made.err
     assert made.json["profile"]["kind"] == "recording" and made.json["model"]["gguf_bytes"] == RELU.stat().st_size
-    for splits in ({}, {"hybrid": {"splits": [{"batch": 1, "hot": "50%", "attention": "50%"}]}}):
-        result = run_with(out, {"gguf": str(RELU)}, memory={"ffn_in_dram": "75%"}, engine=splits,
+    other = tmp_path / "other.yaml"
+    tree = yaml.safe_load(out.read_text())
+    tree["engine"]["hybrid"]["splits"] = [{"batch": 1, "hot": "50%", "attention": "50%"}]
+    other.write_text(yaml.safe_dump(tree))
+    for planned in (out, other):
+        result = run_with(planned, {"gguf": str(RELU)}, memory={"ffn_in_dram": "75%"},
                           workload={"prompt": case["prompt"], "output_tokens": 12, "stop_at_eos": False})
         assert result["tokens"] == case["ids"][:12]
+
+
+def test_splits_beside_those_of_a_plan_are_refused(plan, model, tmp_path, native):
+    (tmp_path / "model.yaml").write_text(model.read_text())
+    (tmp_path / "plan.yaml").write_text(text_of(plan))
+    assert "engine.hybrid.splits: is given beside engine.plan" in refused(
+        native, tmp_path, "plan.yaml", "engine.hybrid.splits=[{batch: 1, hot: 10%}]")
 
 
 def refused(native, folder, plan_file, *sets):

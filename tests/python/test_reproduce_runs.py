@@ -1,11 +1,12 @@
 """`vitro reproduce` at work: on a map of its own with the stand-in for the engine, and with the real one on a small model."""
 import json
+from pathlib import Path
 
 import pytest
 import vitro
 import yaml
 from conftest import ROOT
-from vitro import catalog
+from vitro import catalog, reproduce_plans
 from vitro import reproduce_paper as reproducing
 from vitro.errors import ConfigError
 
@@ -76,7 +77,7 @@ def test_each_row_has_its_status_and_the_published_value_beside_it(toy):
     assert rows["toy_secret"]["expected"] is None and rows["toy_secret"]["simulated"] > 0
     assert rows["toy_lost"]["simulated"] > 1
     assert answer["summary"] == {"ok": 1, "off": 2, "not modelled": 3, "contradictory": 1, "reserved": 1, "scored": 6, "ok_share": 1 / 6,
-                                 "checks": 3, "checks_held": 1, "checks_failed": 1}
+                                 "undiagnosed": 0, "checks": 3, "checks_held": 1, "checks_failed": 1}
 
 
 def test_what_is_not_there_is_named(toy):
@@ -103,6 +104,27 @@ def test_later_words_win_and_a_whole_part_takes_back_what_lay_in_it(toy):
     assert mapped.overrides("host dense")["workload.output_tokens"] == 9 and mapped.overrides("dense")["engine.policy"] == "dense"
 
 
+def test_a_run_with_a_plan_gets_one_for_its_device_model_and_memory(toy, monkeypatch):
+    made = []
+
+    def plan(model, *, device, overrides, cores, bench, **options):
+        made.append((model, device, overrides, cores, options))
+        return {"vitro_plan": 1, "engine": {"policy": "dense"}}
+    monkeypatch.setattr(reproduce_plans, "make_plan", plan)
+    toy_map = {"parts": {"dense": {"engine.policy": "dense", "plan": {"accelerator": ""}}, "mmap": {}, "magic": {}, "host": {"plan": None}}}
+    mapped = reproducing.reproduce_map.load("toy", write(toy, toy_map))
+    assert mapped.overrides("dense") == {"engine.policy": "dense"} and mapped.plan("dense mmap") == {"accelerator": ""}
+    assert mapped.plan("mmap") is None and mapped.plan("dense host") is None, "later words win"
+    runs = reproducing.Runs(mapped, 1, None)
+    more = {"memory.ffn_in_dram": "50%", "engine.units": ["cpu1"]}
+    seeds = [runs._resolve("dense", "", more | {"workload.output_tokens": tokens})[1]["engine.plan"] for tokens in (1, 2)]
+    assert seeds[0] == seeds[1] and "policy: dense" in Path(seeds[0]).read_text()
+    assert runs._resolve("dense", "", {"memory.ffn_in_dram": "25%"})[1]["engine.plan"] != seeds[0]
+    assert "engine.plan" not in runs._resolve("dense", "", more | {"plan": None})[1], "a diagnosis may do without"
+    assert [call[2:] for call in made] == [(["memory.ffn_in_dram=50%"], ["cpu1"], {"accelerator": ""}),
+                                           (["memory.ffn_in_dram=25%"], None, {"accelerator": ""})]
+
+
 def test_only_takes_one_result_with_all_its_numbers(toy):
     answer = reproducing.reproduce("toy", folder=write(toy), only="toy_wait")
     assert set(rows_of(answer)) == {"toy_wait.mean", "toy_wait.p99"} and not answer["checks"]
@@ -120,6 +142,19 @@ def test_a_diagnosis_is_a_run_of_its_own(toy):
     assert "more memory" in rows["toy_wait.mean"]["why"] and "diagnosis" not in rows["toy_speed"]
 
 
+def test_a_diagnosis_may_change_one_run_of_several(toy):
+    changes = {"parts/slow": {"memory.budget": "5 MiB"},
+               "entries/toy_speed": {"each": ["dense"], "fold": "mean", "runs": {"a": "{}", "b": "dense"},
+                                     "formula": "a.decode_tokens_per_s / b.decode_tokens_per_s",
+                                     "diagnosis": {"runs": {"b": "mmap slow"}, "shows": "b was fast"}}}
+    answer = reproducing.reproduce("toy", folder=write(toy, changes), only="toy_speed", diagnose=True)
+    row = answer["rows"][0]
+    assert row["simulated"] == 1 and row["diagnosis"]["simulated"] > 1 and row["diagnosis"]["runs"] == {"b": "mmap slow"}
+    assert answer["summary"]["undiagnosed"] == 0
+    without = write(toy, {"entries/toy_speed": {"runs": {"a": "mmap"}, "formula": "a.decode_tokens_per_s"}})
+    assert reproducing.reproduce("toy", folder=without, only="toy_speed")["summary"]["undiagnosed"] == 1
+
+
 def test_the_band_of_an_assumed_parameter_is_carried_to_the_rows_that_depend_on_it(toy):
     model = {"profile": {"fraction": "10%"}, "provenance": {"fraction": {"kind": "assumed", "band": "20%", "source": "none"}}}
     rows = rows_of(reproducing.reproduce("toy", folder=write(toy, experiment=EXPERIMENT | {"model": model})))
@@ -134,6 +169,8 @@ def test_the_band_of_an_assumed_parameter_is_carried_to_the_rows_that_depend_on_
     ({"entries/toy_speed/formula": "b.x"}, 'there is no run "b"'),
     ({"entries/toy_speed/formula": "open('x')"}, "expected numbers"),
     ({"entries/toy_secret/fold": "median"}, "fold"),
+    ({"entries/toy_wait/diagnosis": {"runs": {"b": "dense"}, "shows": "x"}}, 'there is no run "b" to take the place of'),
+    ({"entries/toy_wait/diagnosis": {"shows": "x"}}, "changes nothing"),
     ({"entries/toy_nothing": {"runs": {}, "formula": "1"}}, "toy_nothing: is no result"),
     ({"entries/toy_speed": {"runs": {}}}, "neither a formula nor a reason"),
 ])

@@ -12,9 +12,10 @@ namespace {
 
 using Ranks = std::vector<std::uint32_t>;
 
-Ranks drawn(const FiringProcess& process, std::uint64_t stream, std::uint64_t position, FiringProcess::Stretches& kept) {
+Ranks drawn(const FiringProcess& process, std::uint64_t stream, std::uint64_t position, FiringProcess::Stretches& kept,
+            double activity = 1) {
   Ranks ranks;
-  process.draw(stream, position, kept, ranks);
+  process.draw(stream, position, kept, ranks, activity);
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
@@ -77,6 +78,41 @@ TEST(FiringProcess, what_is_kept_changes_nothing) {
     const FiringProcess& asked = rng.below(4) == 0 ? other : process;
     FiringProcess::Stretches fresh;
     ASSERT_EQ(drawn(asked, stream, position, kept), drawn(asked, stream, position, fresh)) << trial;
+  }
+}
+
+TEST(FiringProcess, activity_multiplies_every_probability) {
+  const FiringProcess process(power_law(2000, 3, 0.6), 0.9, 8, 2);
+  for (const double activity : {0.5, 0.8, 1.0, 1.2, 2.0}) {
+    FiringProcess::Stretches kept;
+    std::vector<double> count(2000);
+    for (std::uint64_t position = 0; position < 2000; ++position) {
+      for (const std::uint32_t rank : drawn(process, 7, position, kept, activity)) ++count[rank];
+    }
+    for (std::uint32_t first = 0; first < 2000; first += 200) {
+      double fired = 0, expected = 0;
+      for (std::uint32_t r = first; r < first + 200; ++r) {
+        fired += count[r] / 2000;
+        expected += std::min(1.0, activity * process.probability()[r]);
+      }
+      EXPECT_NEAR(fired / expected, 1, 0.03) << "ranks from " << first << ", activity " << activity;
+    }
+  }
+}
+
+// Without fresh draws a stretch decides alone: of a busy token's neurons those of a quiet one are a part, and another busy one of the
+// same stretch has them all again.
+TEST(FiringProcess, what_a_stretch_fires_for_busy_tokens_comes_back) {
+  const FiringProcess process(power_law(3000, 1, 0.4), 1.0, 8, 2);
+  FiringProcess::Stretches kept;
+  for (std::uint64_t position = 0; position < 20; ++position) {
+    const Ranks quiet = drawn(process, 3, position, kept, 0.7), busy = drawn(process, 3, position, kept, 1.6);
+    EXPECT_TRUE(std::includes(busy.begin(), busy.end(), quiet.begin(), quiet.end()));
+    EXPECT_GT(busy.size(), 2 * quiet.size());
+    const Ranks next = drawn(process, 3, position + 1, kept, 1.6);
+    Ranks common;
+    std::set_intersection(busy.begin(), busy.end(), next.begin(), next.end(), std::back_inserter(common));
+    EXPECT_GT(static_cast<double>(common.size()), 0.82 * static_cast<double>(next.size())) << "an eighth begins a stretch";
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/base/check.hpp"
 #include "traces/draw.hpp"
 
@@ -32,6 +34,26 @@ TEST(FiringStatistics, counts_shares_and_repeats_computed_by_hand) {
   EXPECT_EQ((std::vector<std::uint32_t>{order[0], order[1], order[2]}), (std::vector<std::uint32_t>{2, 3, 1}));
 }
 
+// Three tokens of two layers: 3 + 1, 1 + 1 and 2 + 4 firing neurons.
+TEST(FiringStatistics, how_tokens_differ_computed_by_hand) {
+  Recording recording;
+  recording.fired[{0, -1, {0, 0}}] = fired({1, 2, 3});
+  recording.fired[{0, -1, {0, 1}}] = fired({2});
+  recording.fired[{0, -1, {0, 2}}] = fired({2, 4});
+  recording.fired[{1, -1, {0, 0}}] = fired({0});
+  recording.fired[{1, -1, {0, 1}}] = fired({1});
+  recording.fired[{1, -1, {0, 2}}] = fired({1, 2, 3, 4});
+  const TokenFiring found = token_statistics(recording);
+  EXPECT_EQ(found.tokens, 3u);
+  EXPECT_NEAR(found.spread, std::sqrt(8.0 / 3) / 4, 1e-12) << "of 4, 2 and 6";
+  EXPECT_NEAR(found.layers_alike, 0, 1e-12) << "of 3, 1, 2 and 1, 1, 4";
+  EXPECT_NEAR(found.shared, 0, 1e-6);
+  EXPECT_NEAR(found.lasting, -1, 1e-12) << "4, 2 before 2, 6";
+  EXPECT_NEAR(found.fresh, (1.0 / 2 + 4.0 / 6) / 2, 1e-12);
+  EXPECT_NEAR(found.fresh_spread, 1.5 / 2.5, 1e-12) << "of 1 and 4";
+  EXPECT_EQ(token_statistics(Recording{}).spread, 0);
+}
+
 TEST(FiringStatistics, a_drawn_profile_comes_back) {
   DrawProfile profile;
   profile.layers = {{0.12, 0.7}};
@@ -52,6 +74,32 @@ TEST(FiringStatistics, a_drawn_profile_comes_back) {
   const LayerFiring firing = firing_statistics(recording, 4000).at(0);
   EXPECT_NEAR(firing.active, 0.12, 0.002);
   EXPECT_NEAR(fitted_skew(firing), 0.7, 0.03);
+}
+
+// 600 tokens: the standard error of a spread is 3 % of it.
+TEST(FiringStatistics, the_activity_of_a_drawn_profile_comes_back) {
+  DrawProfile profile;
+  profile.layers = {{0.1, 0.5}, {0.3, 0}, {0.2, 0.3}};
+  profile.activity_spread = 0.2;
+  DrawFunction draw(profile, 6);
+  Recording recording;
+  KernelCall call;
+  call.op = Op::glu;
+  call.report_active = true;
+  call.in.emplace_back();
+  call.in[0].shape = {1, 2000, 0};
+  for (std::uint32_t position = 0; position < 600; ++position) {
+    call.batch = std::make_shared<const std::vector<SeqPos>>(1, SeqPos{0, position});
+    for (call.layer = 0; call.layer < 3; ++call.layer) {
+      FiredNeurons& entry = recording.fired[{call.layer, -1, {0, position}}];
+      entry.cover(0, 2000);
+      entry.add(*std::get<ActiveSet>(draw.execute(call)).rows[0]);
+    }
+  }
+  const TokenFiring found = token_statistics(recording);
+  EXPECT_NEAR(found.shared, 0.2, 0.025);
+  EXPECT_GT(found.layers_alike, 0.8);
+  EXPECT_NEAR(found.lasting, 0, 0.15);
 }
 
 TEST(FiringStatistics, a_neuron_that_the_model_does_not_have_is_refused) {

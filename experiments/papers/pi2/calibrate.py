@@ -2,10 +2,11 @@
 
     python experiments/papers/pi2/calibrate.py [--hit-rate]
 
-Three steps, each from figures that figures.yaml marks `use: input` or `calibrate`; no speed enters.
+Four steps, each from figures that figures.yaml marks `use: input` or `calibrate`; no speed enters.
   fraction     activated parameters, less attention and head, over the FFN parameters that a token may touch
   skew         the largest at which under 1 % of the neurons are highly activated at batch 1, where "highly" is the frequency that
                75 % of them reach at batch 32
+  precision    of the predictors: the share of bundles whose Gate, Up and Down are needed together
   persistence  by bisection, until the cache of Bamboo-7B hits as often as the paper says (--hit-rate: simulates, minutes)
 """
 import argparse
@@ -66,6 +67,10 @@ def predictor_rank(shape):
     return round(figure("pi2_mem7gb_predictors") * 1e9 / per_rank / 32) * 32
 
 
+def precision():
+    return figure("pi2_coactivation_gate_up_down") / 100
+
+
 def persistence(tokens=160):
     """Percent. The cache sees the paper's ablation step: cores alone, no pipeline."""
     wanted, low, high = figure("pi2_bamboo_cache_hit_rate") / 100, 50.0, 100.0
@@ -97,7 +102,7 @@ def main():
     arguments = parser.parse_args()
     shapes = {path.stem: yaml.safe_load(path.read_text())["shape"] for path in MODELS.glob("*.yaml")}
     found = fractions(shapes)
-    print(json.dumps({"fraction": found, "skew": skew(found["bamboo-7b"]),
+    print(json.dumps({"fraction": found, "skew": skew(found["bamboo-7b"]), "precision": precision(),
                       "predictor_rank": predictor_rank(shapes["turbosparse-mixtral-47b"])}, indent=2))
     if arguments.hit_rate:
         print(f"persistence: {persistence():.1f} %")

@@ -74,6 +74,14 @@ TEST_F(PlanTest, keys_of_the_experiment_override_the_plan) {
   EXPECT_EQ(read().engine.threads, 3u);
 }
 
+TEST_F(PlanTest, splits_beside_those_of_the_plan_are_refused_where_they_stand) {
+  experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {unit: npu, splits: [{batch: 1, hot: 50%}]}");
+  const std::string found = error();
+  EXPECT_NE(found.find("e.yaml:5: engine.hybrid.splits: is given beside engine.plan"), std::string::npos) << found;
+  experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {cluster: 128}");
+  EXPECT_DOUBLE_EQ(read().engine.hybrid.splits[0].hot, 0.25) << "other keys are none of its business";
+}
+
 TEST_F(PlanTest, what_was_composed_composes_again) {
   const Node once = load_experiment(path("e.yaml"), {}, "");
   const Node twice = compose_experiment(parse_json(once.to_json(), "resolved.json"), "/", {}, "");

@@ -1,0 +1,47 @@
+"""Plans of a reproduction: runs whose parts have a `plan:` get what `vitro plan` chooses for their device, model and memory."""
+import hashlib
+import json
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from .plan import make_plan
+from .plan_probes import Bench
+from .plan_text import text_of
+
+_DEPENDS = ("activations", "kv_format", "units", "clusters")  # engine keys that a planner looks at, beside device, model and memory
+
+
+class Plans:
+    """One plan per device, model, memory and batch-independent engine keys, each made once. Files live as long as this object."""
+
+    def __init__(self):
+        self._folder = TemporaryDirectory(prefix="vitro-plans-")
+        self._lock = threading.Lock()
+        self._made, self._benches = {}, {}  # by what a plan depends on -> [lock, path]; by device -> [lock, Bench]
+
+    def path_for(self, resolved, options):
+        """resolved: the experiment without its plan; options of make_plan. -> the plan's file."""
+        engine = {key: resolved["engine"][key] for key in _DEPENDS if key in resolved["engine"]}
+        about = {key: resolved.get(key) for key in ("device", "model", "memory")} | {"engine": engine, "options": options}
+        key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+        with self._lock:
+            slot = self._made.setdefault(key, [threading.Lock(), None])
+            device = json.dumps(about["device"], sort_keys=True)
+            bench = self._benches.setdefault(device, [threading.Lock(), Bench(machine="sim", device=about["device"])])
+        with slot[0]:
+            if slot[1] is None:
+                with bench[0]:  # plans of one device ask the same probes: the second one finds the answers
+                    plan = make_plan(about["model"], device=about["device"], overrides=_sets(about), cores=engine.get("units"),
+                                     bench=bench[1], **options)
+                path = Path(self._folder.name) / f"{key}.yaml"
+                path.write_text(text_of(plan))
+                slot[1] = str(path)
+        return slot[1]
+
+
+def _sets(about):
+    """Memory and engine as the planner takes them: KEY=VALUE, the cores apart."""
+    engine = {key: value for key, value in about["engine"].items() if key != "units"}
+    return [f"{part}.{key}={json.dumps(value) if isinstance(value, (dict, list)) else value}"
+            for part, tree in (("memory", about["memory"] or {}), ("engine", engine)) for key, value in tree.items()]
