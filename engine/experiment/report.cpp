@@ -27,6 +27,29 @@ std::string decode_text(const LoadedModel& model, const std::vector<std::int32_t
   return text;
 }
 
+Json describe(const ScalingConfig& config, const ScalingResult& result) {
+  const GenerationResult& times = result.generation;
+  Json out{{"method", to_string(config.method)}};
+  out["scorer"] = config.answer ? Json(nullptr) : Json(to_string(config.scorer.kind));
+  out["chosen"] = result.chosen;
+  out["answer"] = result.samples[result.chosen].answer ? Json(*result.samples[result.chosen].answer) : Json(nullptr);
+  out["latency_ms"] = to_seconds(times.end - times.begin) * 1e3;
+  out["scoring_ms"] = to_seconds(result.scoring) * 1e3;
+  out["rounds"] = result.rounds;
+  out["generated_tokens"] = result.generated;
+  out["generated_tokens_per_s"] = rate(static_cast<double>(result.generated), times.end - times.begin);
+  if (config.answer) out["votes"] = result.votes;
+  out["samples"] = Json::array();
+  for (const Sample& sample : result.samples) {
+    out["samples"].push_back({{"score", optional_number(sample.score)},
+                              {"log_probability", optional_number(sample.log_probability)},
+                              {"answer", sample.answer ? Json(*sample.answer) : Json(nullptr)},
+                              {"tokens", sample.tokens},
+                              {"text", sample.text}});
+  }
+  return out;
+}
+
 }  // namespace
 
 Json latency_summary(std::vector<Picoseconds> times, double scale) {
@@ -99,9 +122,11 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   result["seed"] = experiment.workload.seed;
   result["metrics"] = std::move(metrics);
   result["peak_memory"] = regions(record.budget);
-  result["tokens"] = g.tokens.front();
-  if (g.tokens.size() > 1) result["sequences"] = g.tokens;
-  result["text"] = model.tokenizer ? Json(decode_text(model, g.tokens.front())) : Json(nullptr);
+  const std::vector<std::int32_t>& answer = g.tokens[record.scaling ? record.scaling->chosen : 0];
+  result["tokens"] = answer;
+  if (g.tokens.size() > 1 && !record.scaling) result["sequences"] = g.tokens;
+  result["text"] = model.tokenizer ? Json(decode_text(model, answer)) : Json(nullptr);
+  if (record.scaling) result["scaling"] = describe(*experiment.workload.scaling, *record.scaling);
   result["wall_s"] = nullptr;  // filled in by whoever started the run: policies and models never see a wall clock
   result["simulated_s"] = sim ? Json(to_seconds(g.end)) : Json(nullptr);
   result["event_hash"] = machine.event_hash.empty() ? Json(nullptr) : Json(machine.event_hash);

@@ -1,0 +1,44 @@
+#include "engine/scaling/pattern.hpp"
+
+#include <gtest/gtest.h>
+
+namespace vitro {
+namespace {
+
+Pattern pattern(const std::string& text, bool ignore_case = false) {
+  const Node node = Node::map({});
+  const Reader reader(node, "scorer");
+  return Pattern::read(reader, "patterns", text, ignore_case);
+}
+
+TEST(Pattern, is_searched_for_and_minds_case_unless_told) {
+  EXPECT_TRUE(pattern("\\bdog\\b").occurs_in("a dog."));
+  EXPECT_FALSE(pattern("\\bdog\\b").occurs_in("a dogged Dog"));
+  EXPECT_TRUE(pattern("\\bdog\\b", true).occurs_in("a dogged Dog"));
+}
+
+TEST(Pattern, the_last_match_gives_the_answer) {
+  const Pattern is = pattern("is (\\d+)");
+  EXPECT_EQ(is.groups(), 1u);
+  EXPECT_EQ(is.last_group("one is 1, no, it is 22."), "22");
+  EXPECT_EQ(is.last_group("nothing"), std::nullopt);
+}
+
+TEST(Pattern, what_is_no_expression_is_refused_by_key) {
+  try {
+    pattern("(open");
+    FAIL() << "it was taken";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("scorer.patterns: \"(open\" is no regular expression"), std::string::npos) << error.what();
+  }
+}
+
+// The matcher of libstdc++ takes a stack frame for every character of `.*`.
+TEST(Pattern, a_text_beyond_the_limit_is_refused_and_one_at_the_limit_is_not) {
+  const Pattern any = pattern("a.*b");
+  EXPECT_FALSE(any.occurs_in(std::string(Pattern::kLongest, 'a')));
+  EXPECT_THROW(any.occurs_in(std::string(Pattern::kLongest + 1, 'a')), RunError);
+}
+
+}  // namespace
+}  // namespace vitro
