@@ -11,8 +11,11 @@ namespace vitro {
 Judge::Judge(Machine& machine, const Experiment& experiment, const std::string& cache_dir, ScoreFunction function) {
   const ScalingConfig& scaling = *experiment.workload.scaling;
   if (scaling.method == ScalingMethod::self_consistency) return;
-  if (scaling.scorer.kind == ScorerConfig::Kind::model) return open_reward_model(machine, experiment, cache_dir);
-  scorer_ = make_scorer(scaling.scorer, std::move(function), experiment.workload.seed);
+  if (scaling.scorer.kind == ScorerConfig::Kind::model) {
+    open_reward_model(machine, experiment, cache_dir);
+  } else {
+    scorer_ = make_scorer(scaling.scorer, std::move(function), experiment.workload.seed);
+  }
 }
 
 void Judge::open_reward_model(Machine& machine, const Experiment& experiment, const std::string& cache_dir) {

@@ -227,7 +227,8 @@ ModelConfig config_from_node(Reader& r) {
   c.rope_factors = r.boolean("rope_factors", false);
   c.window = size_or("window", 0, kMaxContext, 0);
   c.norm_eps = static_cast<float>(r.number("norm_eps", 0, 1, 1e-5));
-  const std::string activation = r.choice("activation", {"silu", "relu", "relu_squared", "gelu"}, c.family == "bitnet" ? "relu_squared" : "silu");
+  const std::string activation =
+      r.choice("activation", {"silu", "relu", "relu_squared", "gelu"}, c.family == "bitnet" ? "relu_squared" : "silu");
   for (const auto& [name, value] : kActivations) {
     if (name == activation) c.activation = value;
   }

@@ -32,7 +32,8 @@ RewardModel::RewardModel(Transformer& model, Residency& residency, const Tokeniz
 std::int32_t RewardModel::only_token(std::string_view key, const std::string& text) const {
   const std::vector<std::int32_t> ids = tokenizer_.encode(text);
   if (ids.size() != 1) {
-    throw ConfigError(fmt::format("workload.scaling.scorer.{}: \"{}\" is {} tokens of the reward model (expected one)", key, text, ids.size()));
+    throw ConfigError(
+        fmt::format("workload.scaling.scorer.{}: \"{}\" is {} tokens of the reward model (expected one)", key, text, ids.size()));
   }
   return ids.front();
 }

@@ -10,8 +10,8 @@ namespace {
 using Kind = ScorerConfig::Kind;
 
 constexpr std::array<std::pair<std::string_view, ScalingMethod>, 3> kMethods{{{"best_of_n", ScalingMethod::best_of_n},
-                                                                             {"self_consistency", ScalingMethod::self_consistency},
-                                                                             {"beam_search", ScalingMethod::beam_search}}};
+                                                                              {"self_consistency", ScalingMethod::self_consistency},
+                                                                              {"beam_search", ScalingMethod::beam_search}}};
 constexpr std::array<std::pair<std::string_view, Kind>, 5> kKinds{{{"log_probability", Kind::log_probability},
                                                                    {"regex", Kind::regex},
                                                                    {"model", Kind::model},
@@ -38,12 +38,12 @@ std::string_view name_in(const std::array<std::pair<std::string_view, Value>, n>
   return "?";
 }
 
-std::vector<Pattern> read_patterns(Reader& reader) {
+std::vector<TextPattern> read_patterns(Reader& reader) {
   const bool ignore_case = reader.boolean("ignore_case", false);
-  std::vector<Pattern> patterns;
+  std::vector<TextPattern> patterns;
   for (const Node& node : reader.list("patterns")) {
     if (!node.is_scalar()) fail_at(node.origin(), reader.name_of("patterns"), "holds something that is no text");
-    patterns.push_back(Pattern::read(reader, "patterns", node.text(), ignore_case));
+    patterns.push_back(TextPattern::read(reader, "patterns", node.text(), ignore_case));
   }
   if (patterns.empty()) reader.fail("patterns", "is empty (expected regular expressions)");
   return patterns;
@@ -113,7 +113,7 @@ ScalingConfig read_scaling(Reader reader, bool numerics) {
   if (votes) {
     if (!numerics) reader.fail("method", "self_consistency needs text, and engine.function computes none (expected best_of_n)");
     if (reader.has("scorer")) reader.fail("scorer", "does not go with self_consistency: samples vote");
-    config.answer = Pattern::read(reader, "answer", reader.text("answer"), false);
+    config.answer = TextPattern::read(reader, "answer", reader.text("answer"), false);
     if (config.answer->groups() == 0) reader.fail("answer", "has no group (expected one around the answer, such as \"is (\\d+)\")");
   } else if (std::optional<Reader> scorer = reader.optional_child("scorer")) {
     config.scorer = read_scorer(std::move(*scorer), numerics);

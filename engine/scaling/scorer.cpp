@@ -45,7 +45,8 @@ std::unique_ptr<Scorer> make_scorer(const ScorerConfig& config, ScoreFunction fu
     case Kind::regex:
       return std::make_unique<FunctionScorer>(
           [patterns = config.patterns](const Sample& sample) {
-            const auto found = std::count_if(patterns.begin(), patterns.end(), [&](const Pattern& p) { return p.occurs_in(sample.text); });
+            const auto found =
+                std::count_if(patterns.begin(), patterns.end(), [&](const TextPattern& p) { return p.occurs_in(sample.text); });
             return static_cast<double>(found) / static_cast<double>(patterns.size());
           },
           false);

@@ -11,8 +11,8 @@ namespace vitro {
 // A generated sequence, complete or not. `tokens` are without a stop token.
 struct Sample {
   std::vector<std::int32_t> tokens;
-  std::string text;          // the tokens' pieces; empty for a model without a tokenizer
-  std::uint32_t chosen = 0;  // tokens, the stop token included
+  std::string text;                       // the tokens' pieces; empty for a model without a tokenizer
+  std::uint32_t chosen = 0;               // tokens, the stop token included
   std::optional<double> log_probability;  // sum over all that were chosen, at temperature 1; none unless the scorer wants it
   bool ended = false;                     // by the stop token or the limit of output tokens
   std::optional<double> score;

@@ -25,8 +25,9 @@ py::str text_of(const std::string& bytes) {
 double ask(const Callable& callable, const Sample& sample) {
   const py::gil_scoped_acquire gil;
   try {
-    return callable.function(py::arg("text") = text_of(sample.text), py::arg("tokens") = sample.tokens,
-                             py::arg("log_probability") = sample.log_probability, py::arg("ended") = sample.ended)
+    return callable
+        .function(py::arg("text") = text_of(sample.text), py::arg("tokens") = sample.tokens,
+                  py::arg("log_probability") = sample.log_probability, py::arg("ended") = sample.ended)
         .cast<double>();
   } catch (const py::error_already_set& error) {
     throw RunError(fmt::format("the scorer failed: {}", error.what()));

@@ -30,7 +30,8 @@ TEST(ScalingConfig, reads_every_method) {
   EXPECT_EQ(beams.step_until, ".");
   EXPECT_EQ(beams.step_tokens, 9u);
   EXPECT_EQ(beams.scorer.patterns.size(), 2u);
-  const ScalingConfig votes = read(R"({"method": "self_consistency", "samples": 3, "answer": "is (\\d)"})");
+  const ScalingConfig votes = read(R"({"method": "self_consistency", "samples": 3, "answer": "is (\\d)"
+})");
   EXPECT_EQ(votes.answer->text(), "is (\\d)");
 }
 

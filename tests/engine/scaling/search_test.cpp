@@ -105,20 +105,20 @@ TEST(SelfConsistency, the_answer_that_most_samples_give_wins_and_silence_does_no
   const ScalingResult result =
       run(R"({"method": "self_consistency", "samples": 16, "answer": "named (\\w+)"})", {.prompt = "Once upon a time, there was a girl"}).result;
   std::map<std::string, std::uint32_t> votes;
-  std::size_t silent = 0;
-  for (const Sample& sample : result.samples) {
-    EXPECT_FALSE(sample.score.has_value());
-    silent += !sample.answer;
-    if (sample.answer) ++votes[*sample.answer];
-  }
-  EXPECT_EQ(result.votes, votes);
-  ASSERT_FALSE(votes.empty()) << "no sample names the girl: the test needs another prompt";
-  std::uint32_t most = 0;
-  for (const auto& [answer, count] : votes) most = std::max(most, count);
-  EXPECT_EQ(votes.at(*result.samples[result.chosen].answer), most);
-  for (std::size_t i = 0; i < result.chosen; ++i) {
-    if (result.samples[i].answer) EXPECT_LT(votes.at(*result.samples[i].answer), most) << "an earlier one had as many";
-  }
+std::size_t silent = 0;
+for (const Sample& sample : result.samples) {
+  EXPECT_FALSE(sample.score.has_value());
+  silent += !sample.answer;
+  if (sample.answer) ++votes[*sample.answer];
+}
+EXPECT_EQ(result.votes, votes);
+ASSERT_FALSE(votes.empty()) << "no sample names the girl: the test needs another prompt";
+std::uint32_t most = 0;
+for (const auto& [answer, count] : votes) most = std::max(most, count);
+EXPECT_EQ(votes.at(*result.samples[result.chosen].answer), most);
+for (std::size_t i = 0; i < result.chosen; ++i) {
+  if (result.samples[i].answer) EXPECT_LT(votes.at(*result.samples[i].answer), most) << "an earlier one had as many";
+}
 }
 
 const std::string kBeams = R"({"method": "beam_search", "samples": 8, "width": 2, "step": {"until": ".", "max_tokens": 8},
@@ -138,7 +138,8 @@ TEST(BeamSearch, survivors_are_as_many_as_the_width_and_the_best_comes_first) {
 TEST(BeamSearch, finds_more_likely_texts_than_as_many_samples) {
   double beams = 0, samples = 0;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    const ScalingResult found = run(kBeams, {.seed = seed}).result, all = run(R"({"method": "best_of_n", "samples": 8})", {.seed = seed}).result;
+    const ScalingResult found = run(kBeams, {.seed = seed}).result,
+                        all = run(R"({"method": "best_of_n", "samples": 8})", {.seed = seed}).result;
     beams += *found.samples[0].score;
     samples += *all.samples[all.chosen].score;
   }

@@ -9,10 +9,10 @@
 namespace vitro {
 
 // ECMAScript syntax, as of <regex>. Immutable.
-class Pattern {
+class TextPattern {
  public:
   // Throws ConfigError naming the key when the text is no regular expression.
-  static Pattern read(const Reader& reader, std::string_view key, const std::string& text, bool ignore_case);
+  static TextPattern read(const Reader& reader, std::string_view key, const std::string& text, bool ignore_case);
 
   const std::string& text() const { return text_; }
   std::size_t groups() const { return regex_.mark_count(); }

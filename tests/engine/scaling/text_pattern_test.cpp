@@ -1,30 +1,30 @@
-#include "engine/scaling/pattern.hpp"
+#include "engine/scaling/text_pattern.hpp"
 
 #include <gtest/gtest.h>
 
 namespace vitro {
 namespace {
 
-Pattern pattern(const std::string& text, bool ignore_case = false) {
+TextPattern pattern(const std::string& text, bool ignore_case = false) {
   const Node node = Node::map({});
   const Reader reader(node, "scorer");
-  return Pattern::read(reader, "patterns", text, ignore_case);
+  return TextPattern::read(reader, "patterns", text, ignore_case);
 }
 
-TEST(Pattern, is_searched_for_and_minds_case_unless_told) {
+TEST(TextPattern, is_searched_for_and_minds_case_unless_told) {
   EXPECT_TRUE(pattern("\\bdog\\b").occurs_in("a dog."));
   EXPECT_FALSE(pattern("\\bdog\\b").occurs_in("a dogged Dog"));
   EXPECT_TRUE(pattern("\\bdog\\b", true).occurs_in("a dogged Dog"));
 }
 
-TEST(Pattern, the_last_match_gives_the_answer) {
-  const Pattern is = pattern("is (\\d+)");
+TEST(TextPattern, the_last_match_gives_the_answer) {
+  const TextPattern is = pattern("is (\\d+)");
   EXPECT_EQ(is.groups(), 1u);
   EXPECT_EQ(is.last_group("one is 1, no, it is 22."), "22");
   EXPECT_EQ(is.last_group("nothing"), std::nullopt);
 }
 
-TEST(Pattern, what_is_no_expression_is_refused_by_key) {
+TEST(TextPattern, what_is_no_expression_is_refused_by_key) {
   try {
     pattern("(open");
     FAIL() << "it was taken";
@@ -34,10 +34,10 @@ TEST(Pattern, what_is_no_expression_is_refused_by_key) {
 }
 
 // The matcher of libstdc++ takes a stack frame for every character of `.*`.
-TEST(Pattern, a_text_beyond_the_limit_is_refused_and_one_at_the_limit_is_not) {
-  const Pattern any = pattern("a.*b");
-  EXPECT_FALSE(any.occurs_in(std::string(Pattern::kLongest, 'a')));
-  EXPECT_THROW(any.occurs_in(std::string(Pattern::kLongest + 1, 'a')), RunError);
+TEST(TextPattern, a_text_beyond_the_limit_is_refused_and_one_at_the_limit_is_not) {
+  const TextPattern any = pattern("a.*b");
+  EXPECT_FALSE(any.occurs_in(std::string(TextPattern::kLongest, 'a')));
+  EXPECT_THROW(any.occurs_in(std::string(TextPattern::kLongest + 1, 'a')), RunError);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-#include "engine/scaling/pattern.hpp"
+#include "engine/scaling/text_pattern.hpp"
 
 #include <fmt/format.h>
 
 namespace vitro {
 
-Pattern Pattern::read(const Reader& reader, std::string_view key, const std::string& text, bool ignore_case) {
-  Pattern pattern;
+TextPattern TextPattern::read(const Reader& reader, std::string_view key, const std::string& text, bool ignore_case) {
+  TextPattern pattern;
   pattern.text_ = text;
   try {
     const auto flags = std::regex::ECMAScript | std::regex::optimize;
@@ -16,18 +16,18 @@ Pattern Pattern::read(const Reader& reader, std::string_view key, const std::str
   return pattern;
 }
 
-void Pattern::check(const std::string& text) const {
+void TextPattern::check(const std::string& text) const {
   if (text.size() > kLongest) {
     throw RunError(fmt::format("the pattern \"{}\" meets a text of {} bytes (at most {})", text_, text.size(), kLongest));
   }
 }
 
-bool Pattern::occurs_in(const std::string& text) const {
+bool TextPattern::occurs_in(const std::string& text) const {
   check(text);
   return std::regex_search(text, regex_);
 }
 
-std::optional<std::string> Pattern::last_group(const std::string& text) const {
+std::optional<std::string> TextPattern::last_group(const std::string& text) const {
   check(text);
   std::optional<std::string> found;
   for (std::sregex_iterator match(text.begin(), text.end(), regex_), end; match != end; ++match) found = match->str(1);
