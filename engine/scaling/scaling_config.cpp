@@ -104,7 +104,7 @@ ScalingConfig read_scaling(Reader reader, bool numerics) {
                                 : fmt::format("does not go with {}", to_string(config.method)));
   }
   if (beams) {
-    config.width = static_cast<std::uint32_t>(reader.integer("width", 1, config.samples));
+    config.width = static_cast<std::uint32_t>(reader.integer("width", 1, config.samples, 1));
     if (config.samples % config.width != 0) {
       reader.fail("width", fmt::format("does not divide {}: {}", reader.name_of("samples"), config.samples));
     }

@@ -5,10 +5,15 @@
 namespace vitro {
 
 TextPattern TextPattern::read(const Reader& reader, std::string_view key, const std::string& text, bool ignore_case) {
+  constexpr std::size_t kLongestPattern = 1024;  // it is compiled by recursion
+  if (text.size() > kLongestPattern) {
+    reader.fail(key, fmt::format("has {} characters (expected at most {})", text.size(), kLongestPattern));
+  }
   TextPattern pattern;
   pattern.text_ = text;
   try {
-    const auto flags = std::regex::ECMAScript | std::regex::optimize;
+    // The default matcher of libstdc++ recurses once per character of the text and may take exponential time; this one does not.
+    const auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;
     pattern.regex_ = std::regex(text, ignore_case ? flags | std::regex::icase : flags);
   } catch (const std::regex_error& error) {
     reader.fail(key, fmt::format("\"{}\" is no regular expression ({})", text, error.what()));

@@ -8,7 +8,7 @@
 
 namespace vitro {
 
-// ECMAScript syntax, as of <regex>. Immutable.
+// ECMAScript syntax, as of <regex>, without back-references. Immutable.
 class TextPattern {
  public:
   // Throws ConfigError naming the key when the text is no regular expression.
@@ -17,7 +17,7 @@ class TextPattern {
   const std::string& text() const { return text_; }
   std::size_t groups() const { return regex_.mark_count(); }
 
-  // Both throw RunError on a text of more than kLongest bytes: the standard library's matcher recurses with the text.
+  // Both throw RunError on a text of more than kLongest bytes: time may grow with its square.
   static constexpr std::size_t kLongest = 32 * 1024;
   bool occurs_in(const std::string& text) const;
   // The first group of the last match. Requires: groups() > 0.

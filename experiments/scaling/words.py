@@ -7,10 +7,12 @@ prompt to answer, is simulated for --timed of them. Writes accuracy.png and resu
 docs/test-time-scaling.md.
 """
 import argparse
+import collections
 import itertools
 import json
 import math
 import re
+import sys
 from pathlib import Path
 
 import matplotlib.figure
@@ -22,40 +24,69 @@ SAMPLES = (1, 2, 4, 8, 16)
 PROMPTS = ("Once upon a time, there was a little girl named Lily.", "One day, a boy named Tim went outside.",
            "Once upon a time, there was a big bear.", "Tom and Sue were friends.")
 WORDS = (("dog", "park"), ("happy", "tree"), ("ball", "friend"), ("mom", "smiled"), ("bird", "sad"), ("box", "toy"))
-METHODS = {
-    "Best-of-N, words checked": lambda n: {"method": "best_of_n", "samples": n},
-    "beam search, words checked": lambda n: {"method": "beam_search", "samples": n, "width": max(1, n // 4),
-                                             "step": {"until": ".", "max_tokens": 24}},
-    "Best-of-N, log-probability": lambda n: {"method": "best_of_n", "samples": n},
-}
-COLOURS = dict(zip(METHODS, ("#2f6f9f", "#e0915a", "#aab4bd")))
+CHECKED, LIKELY, BEAMS = "Best-of-N, words checked", "Best-of-N, log-probability", "beam search, words checked"
+COLOURS = {CHECKED: "#2f6f9f", BEAMS: "#e0915a", LIKELY: "#9aa5b1"}
 
 
-def patterns(words):
-    return [rf"\b{word}\b" for word in words]
+def words_in(text, words):
+    return sum(re.search(rf"\b{word}\b", text) is not None for word in words) / len(words)
 
 
 def run(machine, method, samples, task, seed):
     prompt, words = task
-    scorer = {"kind": "log_probability"} if method.endswith("log-probability") else {"kind": "regex", "patterns": patterns(words)}
+    scaling = {"method": "best_of_n", "samples": samples, "scorer": {"kind": "log_probability"}}
+    if method != LIKELY:
+        scaling["scorer"] = {"kind": "regex", "patterns": [rf"\b{word}\b" for word in words]}
+    if method == BEAMS:
+        scaling |= {"method": "beam_search", "width": max(1, samples // 4), "step": {"until": ".", "max_tokens": 24}}
     return vitro.run(HERE / "words.yaml", machine=machine, overrides={
-        "workload.prompt": json.dumps(prompt), "workload.seed": seed, "workload.scaling": METHODS[method](samples) | {"scorer": scorer}})
+        "workload.prompt": json.dumps(prompt), "workload.seed": seed, "workload.scaling": scaling})
 
 
-def measure(method, samples, tasks, seeds, timed):
-    right, latency, tokens = [], [], []
-    for index, (seed, task) in enumerate(itertools.product(range(1, seeds + 1), tasks)):
-        result = run("host", method, samples, task, seed)
-        right.append(all(re.search(pattern, result.text) for pattern in patterns(task[1])))
-        tokens.append(result["scaling"]["generated_tokens"])
-        if index % (len(tasks) * seeds // timed) == 0:
-            simulated = run("sim", method, samples, task, seed)
-            if simulated.tokens != result.tokens:
-                raise SystemExit(f"{method}, N = {samples}, {task}: host and simulated phone disagree")
-            latency.append(simulated["scaling"]["latency_ms"])
-    share = sum(right) / len(right)
-    return {"method": method, "samples": samples, "accuracy": share, "error": math.sqrt(share * (1 - share) / len(right)),
-            "latency_ms": sum(latency) / len(latency), "generated_tokens": sum(tokens) / len(tokens), "tasks": len(right)}
+def answers(task, seed):
+    """{(method, N): (text, tokens that were generated)} on the host. More samples keep the ones before, so that one run of the most
+    samples answers Best-of-N for every N, and a single beam is a single sample (tests/engine/scaling/search_test.cpp)."""
+    found = {}
+    stories = run("host", LIKELY, SAMPLES[-1], task, seed)["scaling"]["samples"]
+    for n in SAMPLES:
+        tokens = sum(len(story["tokens"]) for story in stories[:n])
+        found[CHECKED, n] = max(stories[:n], key=lambda story: words_in(story["text"], task[1]))["text"], tokens
+        found[LIKELY, n] = max(stories[:n], key=lambda story: story["score"])["text"], tokens
+        beams = run("host", BEAMS, n, task, seed) if n > 1 else None
+        found[BEAMS, n] = (beams.text, beams["scaling"]["generated_tokens"]) if beams else found[CHECKED, 1]
+    return found
+
+
+def latencies(task, seed, expected):
+    """{(method, N): ms} on the simulated phone, which has to give the host's answers. The two judges of Best-of-N cost alike."""
+    found = {}
+    for method, n in itertools.product((CHECKED, BEAMS), SAMPLES):
+        simulated = run("sim", method, n, task, seed)
+        if simulated.text != expected[method, n][0]:
+            raise SystemExit(f"{method}, N = {n}, {task}: host and simulated phone disagree")
+        found[method, n] = simulated["scaling"]["latency_ms"]
+    return found | {(LIKELY, n): found[CHECKED, n] for n in SAMPLES}
+
+
+def measure(tasks, seeds, timed):
+    cases = list(itertools.product(range(1, seeds + 1), tasks))
+    right, tokens, times = (collections.defaultdict(list) for _ in range(3))
+    for index, (seed, task) in enumerate(cases):
+        found = answers(task, seed)
+        for key, (text, count) in found.items():
+            right[key].append(words_in(text, task[1]) == 1)
+            tokens[key].append(count)
+        if index % (len(cases) // timed) == 0:
+            for key, ms in latencies(task, seed, found).items():
+                times[key].append(ms)
+        print(f"{index + 1} of {len(cases)}", file=sys.stderr, flush=True)
+    rows = []
+    for method, n in itertools.product(COLOURS, SAMPLES):
+        share = sum(right[method, n]) / len(cases)
+        rows.append({"method": method, "samples": n, "accuracy": share, "error": math.sqrt(share * (1 - share) / len(cases)),
+                     "latency_ms": sum(times[method, n]) / len(times[method, n]),
+                     "generated_tokens": sum(tokens[method, n]) / len(cases), "tasks": len(cases)})
+    return rows
 
 
 def draw(rows, path):
@@ -88,13 +119,11 @@ def main():
     args = parser.parse_args()
     tasks = list(itertools.product(PROMPTS, WORDS))[:args.tasks]
     args.out.mkdir(parents=True, exist_ok=True)
-    rows = []
+    rows = measure(tasks, args.seeds, args.timed)
     print("| method | N | accuracy | latency, ms | tokens |\n|---|---|---|---|---|")
-    for method, samples in itertools.product(METHODS, SAMPLES):
-        row = measure(method, samples, tasks, args.seeds, args.timed)
-        rows.append(row)
-        print(f"| {method} | {samples} | {row['accuracy']:.0%} ± {row['error']:.0%} | {row['latency_ms']:.1f} | "
-              f"{row['generated_tokens']:.0f} |", flush=True)
+    for row in rows:
+        print(f"| {row['method']} | {row['samples']} | {row['accuracy']:.0%} ± {row['error']:.0%} | {row['latency_ms']:.1f} | "
+              f"{row['generated_tokens']:.0f} |")
     (args.out / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
     draw(rows, args.out / "accuracy.png")
     print(f"picture: {args.out / 'accuracy.png'}")

@@ -12,7 +12,7 @@ ScalingConfig read(const std::string& json) {
   return read_scaling(Reader(node, ""), true);
 }
 
-struct Setup {
+struct Case {
   std::uint64_t seed = 1, shuffle = 1;
   std::uint32_t threads = 1;
   std::string prompt = "Once upon a time";
@@ -32,7 +32,7 @@ struct Outcome {
   std::size_t prompt = 0;
 };
 
-Outcome run(const std::string& json, const Setup& setup = {}) {
+Outcome run(const std::string& json, const Case& setup = {}) {
   ScalingRequest request;
   request.config = read(json);
   const std::uint32_t samples = request.config.samples;
@@ -84,7 +84,7 @@ TEST(BestOfN, the_highest_score_is_chosen_and_the_first_of_equals) {
 
 // Whatever ended when, and whatever the timing: blocks of the prompt count once, and each sample owns its tail.
 TEST(BestOfN, memory_counts_the_blocks_of_the_prompt_once) {
-  Setup setup;
+  Case setup;
   while (true) {  // a prompt of two whole blocks and a part of a third
     const Bench bench(limits_of(1, 128));
     if (bench.encode(setup.prompt).size() >= 40) break;
@@ -103,22 +103,23 @@ TEST(BestOfN, memory_counts_the_blocks_of_the_prompt_once) {
 
 TEST(SelfConsistency, the_answer_that_most_samples_give_wins_and_silence_does_not_vote) {
   const ScalingResult result =
-      run(R"({"method": "self_consistency", "samples": 16, "answer": "named (\\w+)"})", {.prompt = "Once upon a time, there was a girl"}).result;
+      run(R"({"method": "self_consistency", "samples": 16, "answer": "named (\\w+)\\b"})", {.prompt = "Once upon a time, there was a girl"})
+          .result;
   std::map<std::string, std::uint32_t> votes;
-std::size_t silent = 0;
-for (const Sample& sample : result.samples) {
-  EXPECT_FALSE(sample.score.has_value());
-  silent += !sample.answer;
-  if (sample.answer) ++votes[*sample.answer];
-}
-EXPECT_EQ(result.votes, votes);
-ASSERT_FALSE(votes.empty()) << "no sample names the girl: the test needs another prompt";
-std::uint32_t most = 0;
-for (const auto& [answer, count] : votes) most = std::max(most, count);
-EXPECT_EQ(votes.at(*result.samples[result.chosen].answer), most);
-for (std::size_t i = 0; i < result.chosen; ++i) {
-  if (result.samples[i].answer) EXPECT_LT(votes.at(*result.samples[i].answer), most) << "an earlier one had as many";
-}
+  std::size_t silent = 0;
+  for (const Sample& sample : result.samples) {
+    EXPECT_FALSE(sample.score.has_value());
+    silent += !sample.answer;
+    if (sample.answer) ++votes[*sample.answer];
+  }
+  EXPECT_EQ(result.votes, votes);
+  ASSERT_FALSE(votes.empty()) << "no sample names the girl: the test needs another prompt";
+  std::uint32_t most = 0;
+  for (const auto& [answer, count] : votes) most = std::max(most, count);
+  EXPECT_EQ(votes.at(*result.samples[result.chosen].answer), most);
+  for (std::size_t i = 0; i < result.chosen; ++i) {
+    if (result.samples[i].answer) EXPECT_LT(votes.at(*result.samples[i].answer), most) << "an earlier one had as many";
+  }
 }
 
 const std::string kBeams = R"({"method": "beam_search", "samples": 8, "width": 2, "step": {"until": ".", "max_tokens": 8},
