@@ -27,17 +27,20 @@ std::string decode_text(const LoadedModel& model, const std::vector<std::int32_t
   return text;
 }
 
+Json scaling_metrics(const ScalingResult& result) {
+  const Picoseconds latency = result.generation.end - result.generation.begin;
+  return {{"latency_ms", to_seconds(latency) * 1e3},
+          {"scoring_ms", to_seconds(result.scoring) * 1e3},
+          {"rounds", result.rounds},
+          {"generated_tokens", result.generated},
+          {"generated_tokens_per_s", rate(static_cast<double>(result.generated), latency)}};
+}
+
 Json describe(const ScalingConfig& config, const ScalingResult& result) {
-  const GenerationResult& times = result.generation;
   Json out{{"method", to_string(config.method)}};
   out["scorer"] = config.answer ? Json(nullptr) : Json(to_string(config.scorer.kind));
   out["chosen"] = result.chosen;
   out["answer"] = result.samples[result.chosen].answer ? Json(*result.samples[result.chosen].answer) : Json(nullptr);
-  out["latency_ms"] = to_seconds(times.end - times.begin) * 1e3;
-  out["scoring_ms"] = to_seconds(result.scoring) * 1e3;
-  out["rounds"] = result.rounds;
-  out["generated_tokens"] = result.generated;
-  out["generated_tokens_per_s"] = rate(static_cast<double>(result.generated), times.end - times.begin);
   if (config.answer) out["votes"] = result.votes;
   out["samples"] = Json::array();
   for (const Sample& sample : result.samples) {
@@ -112,6 +115,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
                                  {"decode", record.totals.bytes_read - record.load_bytes - record.prefill_bytes}};
   metrics["seam_calls_per_token"] =
       g.step_times.empty() ? Json(nullptr) : Json(static_cast<double>(record.seam_calls) / static_cast<double>(g.step_times.size() + 1));
+
+  if (record.scaling) metrics["scaling"] = scaling_metrics(*record.scaling);
 
   Json result;
   result["schema"] = "vitro.result/1";

@@ -54,7 +54,7 @@ def answers(task, seed):
         found[CHECKED, n] = max(stories[:n], key=lambda story: words_in(story["text"], task[1]))["text"], tokens
         found[LIKELY, n] = max(stories[:n], key=lambda story: story["score"])["text"], tokens
         beams = run("host", ["cpu0"], BEAMS, n, task, seed) if n > 1 else None
-        found[BEAMS, n] = (beams.text, beams["scaling"]["generated_tokens"]) if beams else found[CHECKED, 1]
+        found[BEAMS, n] = (beams.text, beams.metric("scaling.generated_tokens")) if beams else found[CHECKED, 1]
     return found
 
 
@@ -65,7 +65,7 @@ def latencies(task, seed, expected):
         simulated = run("sim", UNITS[units], method, n, task, seed)
         if simulated.text != expected[method, n][0]:
             raise SystemExit(f"{method}, N = {n}, {task}: host and simulated phone disagree")
-        found[method, n, units] = simulated["scaling"]["latency_ms"]
+        found[method, n, units] = simulated.metric("scaling.latency_ms")
     return found | {(LIKELY, n, units): found[CHECKED, n, units] for n in SAMPLES for units in UNITS}
 
 

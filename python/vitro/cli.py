@@ -126,8 +126,8 @@ def _print_run(result, judged):
     if (speed := (result.get("prediction_band") or {}).get("decode_tokens_per_s")) is not None:
         print(f"error band of decode: {terminal.number(speed[0])} to {terminal.number(speed[1])} tokens/s")
     if scaled := result.get("scaling"):
-        terminal.table(f"{scaled['method']}: {scaled['generated_tokens']} tokens in {terminal.number(scaled['latency_ms'])} ms, "
-                       "* is chosen", *scaling.rows(scaled))
+        terminal.table(f"{scaled['method']}: {result.metric('scaling.generated_tokens')} tokens in "
+                       f"{terminal.number(result.metric('scaling.latency_ms'))} ms, * is chosen", *scaling.rows(scaled))
     if result.text:
         print(result.text.strip())
     for note in result.get("notes", []):

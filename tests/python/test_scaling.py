@@ -41,8 +41,8 @@ def test_the_chosen_sample_is_the_answer(native):
     best = max(scaling["samples"], key=lambda sample: sample["score"])
     assert scaling["samples"][scaling["chosen"]] == best
     assert (result.tokens, result.text) == (best["tokens"], best["text"])
-    assert scaling["generated_tokens"] >= sum(len(sample["tokens"]) for sample in scaling["samples"])
-    assert scaling["latency_ms"] > 0 and scaling["rounds"] == 1
+    assert result.metric("scaling.generated_tokens") >= sum(len(sample["tokens"]) for sample in scaling["samples"])
+    assert result.metric("scaling.latency_ms") > 0 and result.metric("scaling.rounds") == 1
     assert "sequences" not in result
 
 
@@ -67,7 +67,7 @@ def test_the_simulated_phone_chooses_as_the_host_does(native, scaling):
     assert sim.tokens == host.tokens
     assert sim["event_hash"] == again["event_hash"] and sim["scaling"] == again["scaling"]
     # A reward model is the one judge that takes the machine's time.
-    assert (sim["scaling"]["scoring_ms"] > 0) == (scaling.get("scorer", {}).get("kind") == "model")
+    assert (sim.metric("scaling.scoring_ms") > 0) == (scaling.get("scorer", {}).get("kind") == "model")
 
 
 def test_votes_are_counted(native):
@@ -82,11 +82,10 @@ def test_shapes_alone_scale_with_drawn_scores(native):
     drawn = experiment({"method": "beam_search", "samples": 8, "width": 2, "step": {"max_tokens": 5}}, prompt=None, prompt_tokens=8)
     del drawn["workload"]["prompt"]
     drawn |= {"machine": "sim", "device": str(ONEPLUS12), "model": shapes, "engine": {"numerics": False}}
-    scaling = vitro.run(drawn)["scaling"]
-    assert [len(sample["tokens"]) for sample in scaling["samples"]] == [20, 20]
-    assert scaling["rounds"] == 4
-    # 8 tokens a step of the batch, but a survivor's copies begin together from what is there
-    assert scaling["generated_tokens"] == 8 * 20
+    result = vitro.run(drawn)
+    assert [len(sample["tokens"]) for sample in result["scaling"]["samples"]] == [20, 20]
+    assert result.metric("scaling.rounds") == 4
+    assert result.metric("scaling.generated_tokens") == 8 * 20  # eight at every step, also those of beams that were given up
     with pytest.raises(vitro.ConfigError, match="expected drawn"):
         vitro.run(drawn, overrides={"workload.scaling.scorer": {"kind": "log_probability"}})
 
@@ -136,3 +135,11 @@ workload: {{prompt: "Once upon a time", output_tokens: 20, sampling: {{temperatu
     lines = answer.out.splitlines()
     assert any(line.startswith("self_consistency: ") for line in lines)
     assert sum(line.startswith("*") for line in lines) == 1
+
+
+def test_a_reward_model_is_looked_for_beside_the_experiment(native, tmp_path):
+    (tmp_path / "parts").mkdir()
+    native.write("{prompt: a, sampling: {temperature: 1}, scaling: {method: best_of_n, samples: 2, "
+                 "scorer: {kind: model, gguf: judge.gguf, token: b}}}", "parts/workload.yaml")
+    path = native.write(f"experiment: e\nmachine: host\nmodel: {STORIES}\nworkload: parts/workload.yaml\n")
+    assert vitro.resolve(path)["workload"]["scaling"]["scorer"]["gguf"] == str(tmp_path / "parts" / "judge.gguf")
