@@ -112,7 +112,7 @@ class Search {
       resting.clear();
       std::vector<Sample*> fresh;  // one that has ended keeps the score that it has
       for (Beam& beam : beams) {
-        if (beam.strand || !beam.sample.score) fresh.push_back(&beam.sample);
+        if (!beam.sample.score) fresh.push_back(&beam.sample);
       }
       co_await judge(std::move(fresh), out);
       beams = survivors(std::move(beams));
@@ -142,6 +142,7 @@ class Search {
       if (!beams[b].strand) continue;
       const Strand origin = *beams[b].strand;
       beams[b].strand.reset();
+      beams[b].sample.score.reset();  // it will hold more text, whether it ends or not
       beams[b].step_tokens = 0;
       beams[b].step_text.clear();
       live.push_back({b, origin.sequence, origin.last});

@@ -132,7 +132,10 @@ TEST(BeamSearch, survivors_are_as_many_as_the_width_and_the_best_comes_first) {
   EXPECT_EQ(result.chosen, 0u);
   EXPECT_GE(result.rounds, 3u);  // 24 tokens in steps of 8
   EXPECT_GT(result.generated, 2 * kOutput);
-  for (const Sample& sample : result.samples) EXPECT_TRUE(sample.ended);
+  for (const Sample& sample : result.samples) {
+    EXPECT_TRUE(sample.ended);
+    EXPECT_DOUBLE_EQ(*sample.score, *sample.log_probability / sample.chosen) << "the score of an earlier step";
+  }
 }
 
 // Survivors of a step by likelihood: their mean is above that of samples that nobody chose among.
