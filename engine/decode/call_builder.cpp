@@ -169,6 +169,13 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
     }
     case Op::rms_norm:
       call.in = {in(0)};
+      if (op.split == Split::kv_heads) {  // each head by itself
+        const std::uint32_t heads = op.width / config_.head_dim;
+        const std::uint32_t group = heads / config_.kv_heads;
+        if (slice.count != ~0u) call.slice = {slice.first * group, slice.count * group};
+        call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
+        call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
+      }
       add_weight(op, *op.weight, slice, site, call, item);
       break;
     case Op::matmul: {

@@ -28,61 +28,82 @@ Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequ
   co_return chosen;
 }
 
-double log_sum_exp(const float* logits, std::uint32_t n) {
-  const double top = *std::max_element(logits, logits + n);
-  double sum = 0;
-  for (std::uint32_t i = 0; i < n; ++i) sum += std::exp(logits[i] - top);
-  return top + std::log(sum);
+// Tells of each choice, and sorts the strands by what becomes of them. Requires: chosen from the step that ran last.
+std::vector<Strand> settle(Transformer& model, const std::vector<Strand>& served, const std::vector<std::int32_t>& chosen,
+                           const OnChoice& on_choice, std::vector<Strand>& resting) {
+  const float* logits = model.logits();
+  std::vector<Strand> live;
+  for (std::size_t i = 0; i < served.size(); ++i) {
+    Strand strand = served[i];
+    strand.last = chosen.at(i);
+    switch (on_choice(strand.index, strand.last, logits == nullptr ? nullptr : logits + i * model.vocab())) {
+      case Next::go_on:
+        live.push_back(strand);
+        break;
+      case Next::rest:
+        resting.push_back(strand);
+        break;
+      case Next::end:
+        model.kv().release(strand.sequence);
+    }
+  }
+  return live;
 }
 
 }  // namespace
 
-Task<GenerationResult> generate(Machine* machine, Transformer* model, GenerationRequest request) {
-  struct Live {
-    std::size_t index;
-    std::uint32_t sequence;
-    std::int32_t last;
-  };
-  GenerationResult result;
-  result.tokens.resize(request.sequences);
-  result.begin = machine->clock.now();
+double log_probability(const float* logits, std::uint32_t vocab, std::int32_t token) {
+  const double top = *std::max_element(logits, logits + vocab);
+  double sum = 0;
+  for (std::uint32_t i = 0; i < vocab; ++i) sum += std::exp(logits[i] - top);
+  return logits[token] - (top + std::log(sum));
+}
 
+Task<std::vector<Strand>> begin_strands(Machine* machine, Transformer* model, const GenerationRequest* request, const OnChoice* on_choice,
+                                        GenerationResult* times, std::vector<Strand>* resting) {
+  times->begin = machine->clock.now();
   const std::uint32_t first = model->kv().create();  // forks get the numbers after it
-  std::vector<std::int32_t> chosen = co_await prefill(model, &request, first);
-  result.first_token = machine->clock.now();
-  if (request.on_first_token) request.on_first_token();
+  const std::vector<std::int32_t> chosen = co_await prefill(model, request, first);
+  times->first_token = times->end = machine->clock.now();
+  if (request->on_first_token) request->on_first_token();
+  std::vector<Strand> all{{0, first, 0}};
+  for (std::uint32_t i = 1; i < request->sequences; ++i) all.push_back({i, model->kv().fork(first), 0});
+  co_return settle(*model, all, chosen, *on_choice, *resting);
+}
 
-  std::vector<Live> live;
-  const auto keep = [&](Live next, std::int32_t token) {
-    if (request.stop_token && token == *request.stop_token) return model->kv().release(next.sequence);
-    result.tokens[next.index].push_back(token);
-    if (result.tokens[next.index].size() >= request.output_tokens) return model->kv().release(next.sequence);
-    next.last = token;
-    live.push_back(next);
-  };
-  std::vector<std::uint32_t> forks{first};
-  for (std::uint32_t i = 1; i < request.sequences; ++i) forks.push_back(model->kv().fork(first));
-  for (std::uint32_t i = 0; i < request.sequences; ++i) keep({i, forks[i], 0}, chosen.at(i));
-
-  Picoseconds before = result.first_token;
+Task<void> decode_strands(Machine* machine, Transformer* model, std::vector<Strand> live, const GenerationRequest* request,
+                          const OnChoice* on_choice, GenerationResult* times, std::vector<Strand>* resting) {
+  Picoseconds before = machine->clock.now();
   while (!live.empty()) {
     StepInput step;
-    step.sampling = request.sampling;
-    for (const Live& s : live) {
+    step.sampling = request->sampling;
+    for (const Strand& s : live) {
       step.sampled.push_back(static_cast<std::uint32_t>(step.rows.size()));
       step.rows.push_back({s.sequence, model->kv().length(s.sequence)});
       step.tokens.push_back(s.last);
     }
-    chosen = co_await model->step(std::move(step));
+    const std::vector<std::int32_t> chosen = co_await model->step(std::move(step));
     const Picoseconds now = machine->clock.now();
-    result.step_times.push_back(now - before);
+    times->step_times.push_back(now - before);
     before = now;
-    result.decoded += live.size();
-    if (request.on_step) request.on_step(result.step_times.size(), request.output_tokens - 1);
-    const std::vector<Live> served = std::exchange(live, {});
-    for (std::size_t i = 0; i < served.size(); ++i) keep(served[i], chosen.at(i));
+    times->decoded += live.size();
+    if (request->on_step) request->on_step(times->step_times.size(), request->output_tokens - 1);
+    live = settle(*model, live, chosen, *on_choice, *resting);
   }
-  result.end = machine->clock.now();
+  times->end = machine->clock.now();
+}
+
+Task<GenerationResult> generate(Machine* machine, Transformer* model, GenerationRequest request) {
+  GenerationResult result;
+  result.tokens.resize(request.sequences);
+  const OnChoice on_choice = [&](std::size_t index, std::int32_t token, const float*) {
+    if (request.stop_token && token == *request.stop_token) return Next::end;
+    result.tokens[index].push_back(token);
+    return result.tokens[index].size() >= request.output_tokens ? Next::end : Next::go_on;
+  };
+  std::vector<Strand> none;
+  std::vector<Strand> live = co_await begin_strands(machine, model, &request, &on_choice, &result, &none);
+  co_await decode_strands(machine, model, std::move(live), &request, &on_choice, &result, &none);
   co_return result;
 }
 
@@ -109,8 +130,7 @@ Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std
       co_await model->step(std::move(step));
       const float* logits = model->logits();
       for (std::uint32_t r = 0; r < rows; ++r) {
-        const float* row = logits + std::size_t(r) * vocab;
-        const double nll = log_sum_exp(row, vocab) - row[tokens[first + done + r]];
+        const double nll = -log_probability(logits + std::size_t(r) * vocab, vocab, tokens[first + done + r]);
         out.nll += nll;
         ++out.tokens;
         scored.nll += nll;

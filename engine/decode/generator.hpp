@@ -6,6 +6,19 @@
 
 namespace vitro {
 
+// One sequence of a batch that decodes.
+struct Strand {
+  std::size_t index = 0;       // the caller's own number for it
+  std::uint32_t sequence = 0;  // in the KV cache
+  std::int32_t last = 0;       // chosen, and not in the cache yet
+};
+
+// What becomes of a strand whose next token has been chosen: it decodes on; it keeps its place in the cache and waits; or its
+// blocks return at once.
+enum class Next : std::uint8_t { go_on, rest, end };
+// `logits` [vocab]: what the token was chosen from; null in a phantom run.
+using OnChoice = std::function<Next(std::size_t index, std::int32_t token, const float* logits)>;
+
 struct GenerationRequest {
   std::vector<std::int32_t> prompt;  // with BOS where the model wants one; not empty
   std::uint32_t output_tokens = 1;
@@ -24,9 +37,19 @@ struct GenerationResult {
   std::uint64_t decoded = 0;            // tokens over all sequences in those steps
 };
 
-// Greedy or sampled decoding; draws are a function of seed, sequence and position. Sequences end independently: their
-// KV blocks return at once.
+// Computes the prompt once, forks it, and chooses every sequence's first token. The strands that it leaves are those that go
+// on, by ascending index; what rests is added to `resting`. Requires: the pointers outlive the task; also below.
+Task<std::vector<Strand>> begin_strands(Machine* machine, Transformer* model, const GenerationRequest* request, const OnChoice* on_choice,
+                                        GenerationResult* times, std::vector<Strand>* resting);
+// Decodes until nothing goes on. Draws are a function of seed, sequence and position.
+Task<void> decode_strands(Machine* machine, Transformer* model, std::vector<Strand> live, const GenerationRequest* request,
+                          const OnChoice* on_choice, GenerationResult* times, std::vector<Strand>* resting);
+
+// Greedy or sampled decoding. Sequences end independently: their KV blocks return at once.
 Task<GenerationResult> generate(Machine* machine, Transformer* model, GenerationRequest request);
+
+// log p(token), natural logarithm, of the distribution that `logits` [vocab] stand for at temperature 1.
+double log_probability(const float* logits, std::uint32_t vocab, std::int32_t token);
 
 // Mean negative log-likelihood (natural log) of `tokens`, in chunks of `chunk` tokens, each preceded by `bos` when
 // given, every token of a chunk scored. A step computes at most `step_rows` of them. Requires: numerics.

@@ -41,6 +41,8 @@ class Transformer {
               FfnBlock* ffn, TransformerOptions options);
 
   KvCache& kv() { return kv_; }
+  std::uint32_t vocab() const { return config_.vocab; }
+  std::uint32_t max_rows() const { return options_.max_rows; }
   const OperatorGraph& graph() const { return graph_; }
 
   // Extends the sequences of `input.rows`, computes, and returns the chosen token of each sampled row (none with

@@ -21,8 +21,9 @@ std::string resolve(const std::string& path, const std::string& base) {
 std::string directory_of(const std::string& path) { return fs::path(path).parent_path().string(); }
 
 // Files that a part may name, by dotted key within the part.
-constexpr std::pair<std::string_view, std::string_view> kPaths[] = {
-    {"model", "gguf"}, {"model", "pack"}, {"engine", "replay"}, {"engine", "record"}, {"engine", "plan"}};
+constexpr std::pair<std::string_view, std::string_view> kPaths[] = {{"model", "gguf"},    {"model", "pack"},
+                                                                    {"engine", "replay"}, {"engine", "record"},
+                                                                    {"engine", "plan"},   {"workload", "scaling.scorer.gguf"}};
 
 void resolve_paths(std::string_view key, Node& part, const std::string& base) {
   for (const auto& [section, name] : kPaths) {

@@ -151,7 +151,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   return engine;
 }
 
-Workload read_workload(Reader reader) {
+Workload read_workload(Reader reader, bool numerics) {
   Workload workload;
   if (reader.has("prompt")) workload.prompt = reader.text("prompt");
   workload.prompt_tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
@@ -167,6 +167,14 @@ Workload read_workload(Reader reader) {
     workload.sampling.top_k = static_cast<std::uint32_t>(sampling->integer("top_k", 0, 1 << 20, 0));
     workload.sampling.top_p = static_cast<float>(sampling->number("top_p", 0, 1, 1));
     sampling->finish();
+  }
+  if (std::optional<Reader> scaling = reader.optional_child("scaling")) {
+    if (workload.batch > 1) reader.fail("batch", fmt::format("is given beside {} (expected one of the two)", scaling->path()));
+    workload.scaling = read_scaling(std::move(*scaling), numerics);
+    if (numerics && workload.scaling->samples > 1 && workload.sampling.temperature == 0) {
+      reader.fail("scaling", fmt::format("asks for {} samples, which {} = 0 makes all alike (expected a temperature above 0)",
+                                         workload.scaling->samples, reader.name_of("sampling.temperature")));
+    }
   }
   reader.finish();
   return workload;
@@ -216,7 +224,7 @@ Experiment read_experiment(const Node& root) {
     experiment.engine.matmul = variant::kFloat;
     experiment.engine.read_ahead = 128 * KiB;
   }
-  experiment.workload = read_workload(reader.child("workload"));
+  experiment.workload = read_workload(reader.child("workload"), experiment.engine.numerics());
   // `seed` at the top is the workload's: sweeps over seeds read better so.
   experiment.workload.seed =
       static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, static_cast<std::int64_t>(experiment.workload.seed)));

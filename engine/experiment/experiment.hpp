@@ -7,6 +7,7 @@
 
 #include "engine/base/config.hpp"
 #include "engine/decode/engine_config.hpp"
+#include "engine/scaling/scaling_config.hpp"
 #include "traces/draw.hpp"
 
 namespace vitro {
@@ -19,6 +20,7 @@ struct Workload {
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;
+  std::optional<ScalingConfig> scaling;  // its samples take the place of batch
 };
 
 struct ModelSource {

@@ -27,6 +27,32 @@ std::string decode_text(const LoadedModel& model, const std::vector<std::int32_t
   return text;
 }
 
+Json scaling_metrics(const ScalingResult& result) {
+  const Picoseconds latency = result.generation.end - result.generation.begin;
+  return {{"latency_ms", to_seconds(latency) * 1e3},
+          {"scoring_ms", to_seconds(result.scoring) * 1e3},
+          {"rounds", result.rounds},
+          {"generated_tokens", result.generated},
+          {"generated_tokens_per_s", rate(static_cast<double>(result.generated), latency)}};
+}
+
+Json describe(const ScalingConfig& config, const ScalingResult& result) {
+  Json out{{"method", to_string(config.method)}};
+  out["scorer"] = config.answer ? Json(nullptr) : Json(to_string(config.scorer.kind));
+  out["chosen"] = result.chosen;
+  out["answer"] = result.samples[result.chosen].answer ? Json(*result.samples[result.chosen].answer) : Json(nullptr);
+  if (config.answer) out["votes"] = result.votes;
+  out["samples"] = Json::array();
+  for (const Sample& sample : result.samples) {
+    out["samples"].push_back({{"score", optional_number(sample.score)},
+                              {"log_probability", optional_number(sample.log_probability)},
+                              {"answer", sample.answer ? Json(*sample.answer) : Json(nullptr)},
+                              {"tokens", sample.tokens},
+                              {"text", sample.text}});
+  }
+  return out;
+}
+
 }  // namespace
 
 Json latency_summary(std::vector<Picoseconds> times, double scale) {
@@ -90,6 +116,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["seam_calls_per_token"] =
       g.step_times.empty() ? Json(nullptr) : Json(static_cast<double>(record.seam_calls) / static_cast<double>(g.step_times.size() + 1));
 
+  if (record.scaling) metrics["scaling"] = scaling_metrics(*record.scaling);
+
   Json result;
   result["schema"] = "vitro.result/1";
   result["experiment"] = experiment.name;
@@ -99,9 +127,11 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   result["seed"] = experiment.workload.seed;
   result["metrics"] = std::move(metrics);
   result["peak_memory"] = regions(record.budget);
-  result["tokens"] = g.tokens.front();
-  if (g.tokens.size() > 1) result["sequences"] = g.tokens;
-  result["text"] = model.tokenizer ? Json(decode_text(model, g.tokens.front())) : Json(nullptr);
+  const std::vector<std::int32_t>& answer = g.tokens[record.scaling ? record.scaling->chosen : 0];
+  result["tokens"] = answer;
+  if (g.tokens.size() > 1 && !record.scaling) result["sequences"] = g.tokens;
+  result["text"] = model.tokenizer ? Json(decode_text(model, answer)) : Json(nullptr);
+  if (record.scaling) result["scaling"] = describe(*experiment.workload.scaling, *record.scaling);
   result["wall_s"] = nullptr;  // filled in by whoever started the run: policies and models never see a wall clock
   result["simulated_s"] = sim ? Json(to_seconds(g.end)) : Json(nullptr);
   result["event_hash"] = machine.event_hash.empty() ? Json(nullptr) : Json(machine.event_hash);

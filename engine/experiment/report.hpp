@@ -8,6 +8,7 @@
 #include "engine/experiment/loaded_model.hpp"
 #include "engine/host/machine_state.hpp"
 #include "engine/machine/machine.hpp"
+#include "engine/scaling/search.hpp"
 
 namespace vitro {
 
@@ -19,6 +20,7 @@ struct RunRecord {
   Residency::Stats prefill_stats, stats;
   std::optional<double> hit_rate_bound;
   GenerationResult generation;
+  std::optional<ScalingResult> scaling;
   Budget budget;
   std::uint64_t seam_calls = 0;
 };

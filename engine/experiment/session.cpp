@@ -9,6 +9,7 @@
 #include "engine/base/file.hpp"
 #include "engine/decode/generator.hpp"
 #include "engine/decode/policies.hpp"
+#include "engine/experiment/judge.hpp"
 #include "engine/experiment/loaded_model.hpp"
 #include "engine/experiment/report.hpp"
 #include "engine/host/machine_state.hpp"
@@ -108,9 +109,10 @@ void trace_memory(const Machine& machine) {
   }
 }
 
-Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, RunRecord* record) {
+Task<void> generate_into(Run* run, Policy* policy, Judge* judge, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
   co_await policy->residency->load();
+  if (judge != nullptr && judge->scorer() != nullptr) co_await judge->scorer()->load();
   record->loaded = machine.clock.now();
   record->load_bytes = machine.storage.totals().bytes_read;
   request.on_first_token = [&machine, policy, record] {
@@ -124,7 +126,13 @@ Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, Ru
     if (progress) progress(done, total);
   };
   trace_memory(machine);
-  record->generation = co_await generate(&machine, policy->transformer.get(), std::move(request));
+  if (judge == nullptr) {
+    record->generation = co_await generate(&machine, policy->transformer.get(), std::move(request));
+  } else {
+    ScalingRequest scaling{std::move(request), *run->experiment.workload.scaling, run->model.tokenizer.get(), judge->scorer()};
+    record->scaling = co_await scale(&machine, policy->transformer.get(), std::move(scaling));
+    record->generation = record->scaling->generation;
+  }
   record->totals = machine.storage.totals();
   record->stats = policy->residency->stats();
   record->hit_rate_bound = policy->residency->hit_rate_bound();
@@ -144,7 +152,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   GenerationRequest request;
   request.prompt = prompt_tokens(run.model, workload);
   request.output_tokens = workload.output_tokens;
-  request.sequences = workload.batch;
+  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
   request.prefill_chunk = experiment.engine.prefill_chunk;
   if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();
   request.sampling = workload.sampling;
@@ -152,11 +160,11 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
 
   const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
   PolicyLimits limits;
-  limits.max_rows = std::max(std::min(prompt, request.prefill_chunk), workload.batch);
-  limits.max_sampled = workload.batch;
+  limits.max_rows = std::max(std::min(prompt, request.prefill_chunk), request.sequences);
+  limits.max_sampled = request.sequences;
   limits.max_position = prompt + workload.output_tokens;
   // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
-  limits.max_tokens = prompt + workload.batch * (workload.output_tokens + 2 * experiment.engine.kv_block_tokens);
+  limits.max_tokens = prompt + request.sequences * (workload.output_tokens + 2 * experiment.engine.kv_block_tokens);
 
   RunRecord record;
   record.prompt_tokens = prompt;
@@ -164,8 +172,10 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   if (experiment.machine == "host") sampler.emplace();
   {
     Policy policy = run.make_policy(limits);
-    run.host->run(generate_into(&run, &policy, std::move(request), &record));
-    record.seam_calls = policy.transformer->seam_calls();
+    std::optional<Judge> judge;
+    if (workload.scaling) judge.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
+    run.host->run(generate_into(&run, &policy, judge ? &*judge : nullptr, std::move(request), &record));
+    record.seam_calls = policy.transformer->seam_calls() + (judge ? judge->seam_calls() : 0);
     record.budget = run.host->machine().memory.budget(Placement::dram);
   }
   const GenerationResult& generation = record.generation;

@@ -9,6 +9,7 @@
 #include "engine/decode/residency.hpp"
 #include "engine/experiment/experiment.hpp"
 #include "engine/experiment/machines.hpp"
+#include "engine/scaling/scorer.hpp"
 
 namespace vitro {
 
@@ -19,6 +20,7 @@ struct SessionOptions {
   // A folder for what the FFNs are given (traces/input_sampler.hpp), and how many rows of each; empty: none are kept.
   std::string ffn_inputs;
   std::size_t ffn_input_rows = 0;
+  ScoreFunction scorer;  // of workload.scaling.scorer.kind: python
 };
 
 // Throws ConfigError before anything has run or been written, RunError when the run failed.

@@ -27,6 +27,19 @@ void check_matmul(const Checker& check, const KernelCall& call) {
   }
 }
 
+void check_rms_norm(const Checker& check, const KernelCall& call) {
+  const View &x = call.in[0], &y = call.out[0];
+  check.float_elements(call.in[1], "weight", columns(x));
+  if (x.shape[2] == 0) {
+    check.floats(x, "x", {0, 0});
+    check.floats(y, "y", {x.shape[0], x.shape[1]});
+    return check.no_slice();
+  }
+  check.floats(x, "x", {0, 0, 0});
+  check.floats(y, "y", {x.shape[0], x.shape[1], x.shape[2]});
+  check.slice(x.shape[1]);
+}
+
 void check_rope(const Checker& check, const KernelCall& call) {
   const View& x = check.floats(call.in[0], "x", {0, 0, 0});
   check.floats(call.out[0], "y", {x.shape[0], x.shape[1], x.shape[2]});
@@ -128,7 +141,7 @@ struct Arity {
 };
 constexpr Arity kArity[] = {
     {2, 2, 1},                    // embed
-    {2, 2, 1},                    // rms_norm
+    {2, 2, 1, true},              // rms_norm
     {2, 3, 1, true, true, true},  // matmul
     {1, 2, 1, true},              // rope
     {3, 3, 1, true},              // kv_append
@@ -163,12 +176,8 @@ void check_call(const KernelCall& call) {
       const View& out = check.floats(call.out[0], "y", {0, table.shape[1]});
       return check.index_elements(call.in[1], "tokens", out.shape[0]);
     }
-    case Op::rms_norm: {
-      const View& x = check.floats(call.in[0], "x", {0, 0});
-      check.float_elements(call.in[1], "weight", x.shape[1]);
-      check.floats(call.out[0], "y", {x.shape[0], x.shape[1]});
-      return;
-    }
+    case Op::rms_norm:
+      return check_rms_norm(check, call);
     case Op::matmul:
       return check_matmul(check, call);
     case Op::rope:

@@ -20,7 +20,8 @@ inline SelectOf select_of(const KernelCall& call) { return static_cast<SelectOf>
 namespace contract {
 
 // embed: in {table [V, D] of any Format, Layout::rows; tokens index32 [B]}; out [B, D].
-// rms_norm: in {x [R, D], weight [D]}; out [R, D]; params {eps}. R = shape[0] of x. y = x / sqrt(mean(x^2) + eps) * weight.
+// rms_norm: in {x [R, D] or [R, heads, D], weight [D]}; out as x, may alias it; params {eps}; slice over heads, where there are
+//   heads. Each run of D: y = x / sqrt(mean(x^2) + eps) * weight.
 // matmul: in {W [N, K]; x [R, K]; of W in q4_nibbles its scales f16 [N, K/32]; optional bias f32 [N]}; out [R, N]; slice
 //   over N (a multiple of kTileRows unless it ends at N, for Layout::tiled). Scales stand in row order: places are of W alone.
 // rope: in {x [B, heads, dim]; optional f32 [dims/2] frequency divisors}; out the same view (in place); slice over heads;

@@ -154,12 +154,15 @@ WorkCounts count(const KernelCall& call) {
       c.counts.row_runs = static_cast<std::uint32_t>(rows);
       break;
     }
-    case Op::rms_norm:
-      c.read_all(call.in[0]);
+    case Op::rms_norm: {
+      const View& x = call.in[0];
+      const std::uint64_t n = std::uint64_t{x.shape[0]} * sliced_heads(call, x).count * columns(x);
+      c.read(x, 4 * n);
       c.read_all(call.in[1]);
-      c.write_floats(elements(call.in[0]));
-      c.counts.elementwise = work::kNorm * elements(call.in[0]);
+      c.write_floats(n);
+      c.counts.elementwise = work::kNorm * n;
       break;
+    }
     case Op::matmul:
       matmul(c);
       break;

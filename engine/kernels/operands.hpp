@@ -36,6 +36,11 @@ inline Range sliced(const KernelCall& call, std::uint32_t n) {
   return {call.slice.first, call.slice.count == ~0u ? n - call.slice.first : call.slice.count};
 }
 
+// Heads of an operand [B, heads, dim] that the call computes; one without heads has a single one. Requires: as sliced().
+inline Range sliced_heads(const KernelCall& call, const View& view) {
+  return view.shape[2] == 0 ? Range{0, 1} : sliced(call, view.shape[1]);
+}
+
 // Calls f(Range) for each run of consecutive rows that the call computes: its slice, or call.rows inside the slice.
 template <class F>
 void for_each_run(const KernelCall& call, std::uint32_t n, F f) {

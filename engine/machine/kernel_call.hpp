@@ -40,7 +40,7 @@ inline constexpr std::uint32_t kTileRows = 16;
 // kernels get whole operands and touch only their slice of it. engine/kernels/contract.hpp has the details.
 enum class Op : std::uint8_t {
   embed,      // in: table [V, D], tokens index32 [B]                 out: [B, D]
-  rms_norm,   // in: x [B, D], weight f32 [D]                         out: [B, D]; params: eps
+  rms_norm,   // in: x [B, D] or [B, heads, D] [slice heads], weight  out: as x; params: eps; weight f32 [D]
   matmul,     // in: W [N, K] [slice N], x [B, K], scales?, bias?     out: [B, N]; scales of q4_nibbles, bias f32 [N]
   rope,       // in: x [B, heads*dim] [slice heads], factors f32?     out: x rotated; params: base, rotary dims, style
   kv_append,  // in: k [B, KVH*dim], v, block table [B, blocks]       out: pool [slice KVH]

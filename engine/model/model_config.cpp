@@ -23,17 +23,28 @@ constexpr std::array<std::pair<std::string_view, Activation>, 4> kActivations{
     {{"silu", Activation::silu}, {"relu", Activation::relu}, {"relu_squared", Activation::relu_squared}, {"gelu", Activation::gelu}}};
 
 struct Family {
-  std::string_view architecture;
+  std::string_view architecture;  // as files name it
+  std::string_view name;
   RopeStyle style;  // llama files hold q and k permuted so that the rotation is interleaved
+  bool qk_norm = false, sub_norms = false;
+  std::string_view activation = "silu";
 };
-constexpr std::array<Family, 2> kFamilies{{{"llama", RopeStyle::interleaved}, {"qwen2", RopeStyle::half_split}}};
+// The first BitNets had silu; those that llama.cpp's forks call 25 and b1.58 (BitNet b1.58 2B4T) square a relu.
+constexpr std::array<Family, 6> kFamilies{{{"llama", "llama", RopeStyle::interleaved},
+                                           {"qwen2", "qwen2", RopeStyle::half_split},
+                                           {"qwen3", "qwen3", RopeStyle::half_split, true},
+                                           {"bitnet", "bitnet", RopeStyle::half_split, false, true},
+                                           {"bitnet-25", "bitnet", RopeStyle::half_split, false, true, "relu_squared"},
+                                           {"bitnet-b1.58", "bitnet", RopeStyle::half_split, false, true, "relu_squared"}}};
 
 const Family& family_of(const Gguf& gguf) {
   const std::string& architecture = gguf.text("general.architecture");
   for (const Family& family : kFamilies) {
     if (family.architecture == architecture) return family;
   }
-  gguf.fail("general.architecture", fmt::format("\"{}\" is not supported (expected llama or qwen2)", architecture));
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) names.push_back(family.architecture);
+  gguf.fail("general.architecture", fmt::format("\"{}\" is not supported (expected one of: {})", architecture, fmt::join(names, ", ")));
 }
 
 constexpr std::string_view kPredictorThresholds = "vitro.predictor.thresholds", kFiringThresholds = "vitro.feed_forward.thresholds";
@@ -54,6 +65,7 @@ void check_config(const ModelConfig& c, const Fail& fail) {
   if (c.rope.dims > c.head_dim || c.rope.dims % 2 != 0) {
     fail("rope_dims", fmt::format("{} rotary dimensions (expected an even number up to the head size, {})", c.rope.dims, c.head_dim));
   }
+  if (c.experts > 0 && c.sub_norms) fail("experts", "do not go with a norm before the Down projection");
   if (c.experts > 0 && (c.experts_used == 0 || c.experts_used > c.experts)) {
     fail("experts_used", fmt::format("{} of {} experts used per token", c.experts_used, c.experts));
   }
@@ -144,12 +156,14 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   c.window = size_or("attention.sliding_window", 0, kMaxContext, 0);
   c.norm_eps = static_cast<float>(gguf.number(prefix + "attention.layer_norm_rms_epsilon", 0, 1));
   // PowerInfer's own format says nothing: it is for models with relu alone.
-  const std::string activation = gguf.text("vitro.feed_forward.activation", gguf.powerinfer() ? "relu" : "silu");
+  const std::string activation = gguf.text("vitro.feed_forward.activation", gguf.powerinfer() ? "relu" : family.activation);
   const auto known = std::find_if(kActivations.begin(), kActivations.end(), [&](const auto& entry) { return entry.first == activation; });
   if (known == kActivations.end()) {
     gguf.fail("vitro.feed_forward.activation", fmt::format("\"{}\" (expected silu, relu, relu_squared or gelu)", activation));
   }
   c.activation = known->second;
+  c.qk_norm = family.qk_norm;
+  c.sub_norms = family.sub_norms;
   if (const TensorInfo* predictor = gguf.find_tensor("blk.0.fc1.weight")) {
     if (predictor->rows() > kMaxWidth) {
       gguf.fail("blk.0.fc1.weight", fmt::format("{} rows (expected up to {})", predictor->rows(), kMaxWidth));
@@ -175,11 +189,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   c.tied_embedding = gguf.find_tensor("output.weight") == nullptr;
   c.qkv_bias = gguf.find_tensor("blk.0.attn_q.bias") != nullptr;
 
-  if (family.architecture == "qwen2") {
-    c.family = "qwen2";
-  } else {
-    c.family = c.experts > 0 ? "mixtral" : c.window > 0 ? "mistral" : "llama";
-  }
+  c.family = family.name != "llama" ? family.name : c.experts > 0 ? "mixtral" : c.window > 0 ? "mistral" : "llama";
   check_config(c, [&](std::string_view key, std::string_view problem) { gguf.fail(prefix + std::string(key), problem); });
   check_tensors(gguf, c);
   return c;
@@ -194,7 +204,7 @@ ModelConfig config_from_node(Reader& r) {
         r.integer(key, static_cast<std::int64_t>(min), static_cast<std::int64_t>(max), static_cast<std::int64_t>(otherwise)));
   };
   ModelConfig c;
-  c.family = r.choice("family", {"llama", "mistral", "mixtral", "qwen2"}, "llama");
+  c.family = r.choice("family", {"llama", "mistral", "mixtral", "qwen2", "qwen3", "bitnet"}, "llama");
   c.name = r.text("name", c.family);
   c.layers = size("layers", kMaxLayers);
   c.width = size("width", kMaxWidth);
@@ -212,15 +222,19 @@ ModelConfig config_from_node(Reader& r) {
   c.renormalise_experts = r.boolean("renormalise_experts", true);
   c.tied_embedding = r.boolean("tied_embedding", false);
   c.qkv_bias = r.boolean("qkv_bias", c.family == "qwen2");
+  c.qk_norm = r.boolean("qk_norm", c.family == "qwen3");
+  c.sub_norms = r.boolean("sub_norms", c.family == "bitnet");
   c.rope_factors = r.boolean("rope_factors", false);
   c.window = size_or("window", 0, kMaxContext, 0);
   c.norm_eps = static_cast<float>(r.number("norm_eps", 0, 1, 1e-5));
-  const std::string activation = r.choice("activation", {"silu", "relu", "relu_squared", "gelu"}, "silu");
+  const std::string activation =
+      r.choice("activation", {"silu", "relu", "relu_squared", "gelu"}, c.family == "bitnet" ? "relu_squared" : "silu");
   for (const auto& [name, value] : kActivations) {
     if (name == activation) c.activation = value;
   }
   c.predictor_rank = size_or("predictor_rank", 0, kMaxWidth, 0);
-  c.rope.style = c.family == "qwen2" ? RopeStyle::half_split : RopeStyle::interleaved;
+  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(), [&c](const Family& known) { return known.name == c.family; });
+  c.rope.style = family != kFamilies.end() ? family->style : RopeStyle::interleaved;
   c.rope.base = static_cast<float>(r.number("rope_base", 1, 1e12, 10000));
   c.rope.dims = size_or("rope_dims", 2, kMaxHeadDim, c.head_dim);
   c.rope.position_scale = static_cast<float>(1 / r.number("rope_scale", 1e-3, 1e6, 1));

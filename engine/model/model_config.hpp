@@ -22,7 +22,7 @@ struct RopeConfig {
 
 // Key counts are in heads, sizes in elements.
 struct ModelConfig {
-  std::string family;  // "llama", "mistral", "qwen2", "mixtral"
+  std::string family;  // "llama", "mistral", "mixtral", "qwen2", "qwen3", "bitnet"
   std::string name;
   std::uint32_t layers = 0, width = 0, heads = 0, kv_heads = 0, head_dim = 0;
   std::uint32_t ffn = 0;      // hidden width of the FFN, or of one expert
@@ -31,6 +31,8 @@ struct ModelConfig {
   bool renormalise_experts = true;              // weights of the chosen experts sum to 1 (Mixtral)
   bool tied_embedding = false;
   bool qkv_bias = false;      // qwen2
+  bool qk_norm = false;       // qwen3: an RMS norm of every head of q and of k before they are rotated
+  bool sub_norms = false;     // bitnet: an RMS norm of the inputs of the output and the Down projection
   bool rope_factors = false;  // the file has frequency divisors (Llama 3.1 and later): Role::rope_factors
   std::uint32_t window = 0;   // sliding-window attention; 0: full
   float norm_eps = 1e-5f;
@@ -49,8 +51,9 @@ struct ModelConfig {
   std::uint32_t q_width() const { return heads * head_dim; }
 };
 
-// Reads the metadata of architectures llama (Mistral and Mixtral files included) and qwen2, and checks that every tensor
-// of the model is there, with the shape that the metadata asks for, and that there is no other. Throws ConfigError.
+// Reads the metadata of architectures llama (Mistral and Mixtral files included), qwen2, qwen3, bitnet, bitnet-b1.58 and
+// bitnet-25, and checks that every tensor of the model is there, with the shape that the metadata asks for, and that there is
+// no other. Throws ConfigError.
 ModelConfig config_from_gguf(const Gguf& gguf);
 
 // A model without weights, from `shape:` of configs/models/*.yaml; the keys are the fields above. Throws ConfigError.

@@ -48,8 +48,16 @@ class Builder {
     return id;
   }
 
-  OperatorId norm(OperatorId x, std::string_view name, Role weight) {
-    const OperatorId id = add(Op::rms_norm, name, Split::replicated, "normed", c_.width, {x}, weight);
+  OperatorId norm(OperatorId x, std::string_view name, Role weight) { return norm(x, name, weight, "normed", c_.width); }
+  OperatorId norm(OperatorId x, std::string_view name, Role weight, std::string_view output, std::uint32_t width) {
+    const OperatorId id = add(Op::rms_norm, name, Split::replicated, output, width, {x}, weight);
+    graph_[id].params = {c_.norm_eps};
+    return id;
+  }
+  // Of each head by itself, in place.
+  OperatorId head_norm(OperatorId x, std::string_view name, Role weight) {
+    const std::string output = graph_[x].output;
+    const OperatorId id = add(Op::rms_norm, name, Split::kv_heads, output, graph_[x].width, {x}, weight);
     graph_[id].params = {c_.norm_eps};
     return id;
   }
@@ -76,6 +84,10 @@ class Builder {
       graph_[k].bias = Role::attn_k_bias;
       graph_[v].bias = Role::attn_v_bias;
     }
+    if (c_.qk_norm) {
+      q = head_norm(q, "attn_q_norm", Role::attn_q_norm);
+      k = head_norm(k, "attn_k_norm", Role::attn_k_norm);
+    }
     const RopeConfig& rope = c_.rope;
     const std::array<float, 4> turn{rope.base, static_cast<float>(rope.dims), static_cast<float>(rope.style), rope.position_scale};
     q = add(Op::rope, "rope_q", Split::kv_heads, "q", c_.q_width(), {q});
@@ -84,8 +96,9 @@ class Builder {
     const OperatorId append = add(Op::kv_append, "kv_append", Split::kv_heads, "kv", 0, {k, v});
     const auto layers = static_cast<float>(c_.layers);
     graph_[append].params = {layers};
-    const OperatorId attend = add(Op::attention, "attention", Split::kv_heads, "attended", c_.q_width(), {q, append});
+    OperatorId attend = add(Op::attention, "attention", Split::kv_heads, "attended", c_.q_width(), {q, append});
     graph_[attend].params = {1.0f / std::sqrt(static_cast<float>(c_.head_dim)), static_cast<float>(c_.window), layers};
+    if (c_.sub_norms) attend = norm(attend, "attn_sub_norm", Role::attn_sub_norm, "attended_normed", c_.q_width());
     const OperatorId out = matmul(attend, "attn_output", "projected", c_.width, Role::attn_output);
     return residual(x, out, "attn_residual");
   }
@@ -111,8 +124,9 @@ class Builder {
       boost::add_edge(*route, gate, Operand{1}, graph_);
       boost::add_edge(*route, up, Operand{1}, graph_);
     }
-    const OperatorId glu = add(Op::glu, "ffn_act", Split::rows, "hidden", c_.ffn, {gate, up});
+    OperatorId glu = add(Op::glu, "ffn_act", Split::rows, "hidden", c_.ffn, {gate, up});
     graph_[glu].params = {static_cast<float>(c_.activation)};
+    if (c_.sub_norms) glu = norm(glu, "ffn_sub_norm", Role::ffn_sub_norm, "hidden_normed", c_.ffn);
     return matmul(glu, "ffn_down", output, c_.width, Role::ffn_down);
   }
 

@@ -22,6 +22,10 @@ std::string_view to_string(Role role) {
     case Role::attn_k_bias: return "attn_k_bias";
     case Role::attn_v_bias: return "attn_v_bias";
     case Role::attn_output: return "attn_output";
+    case Role::attn_q_norm: return "attn_q_norm";
+    case Role::attn_k_norm: return "attn_k_norm";
+    case Role::attn_sub_norm: return "attn_sub_norm";
+    case Role::ffn_sub_norm: return "ffn_sub_norm";
     case Role::ffn_norm: return "ffn_norm";
     case Role::ffn_gate: return "ffn_gate";
     case Role::ffn_up: return "ffn_up";
@@ -53,6 +57,10 @@ bool is_vector(Role role) {
     case Role::attn_q_bias:
     case Role::attn_k_bias:
     case Role::attn_v_bias:
+    case Role::attn_q_norm:
+    case Role::attn_k_norm:
+    case Role::attn_sub_norm:
+    case Role::ffn_sub_norm:
     case Role::ffn_norm: return true;
     default: return false;
   }
@@ -126,6 +134,10 @@ Bytes WeightStore::ffn_bytes() const {
 }
 
 std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
+  if (bundles && c.sub_norms) {
+    throw ConfigError("engine.policy: works neuron by neuron, but the model normalises all neurons together before the Down projection "
+                      "(expected dense or mmap)");
+  }
   std::vector<Weight> out;
   const bool moe = c.experts > 0;
   const auto add = [&](Role role, int layer, std::uint32_t rows, std::uint32_t columns, std::uint32_t experts = 1) {
@@ -144,6 +156,11 @@ std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
       add(Role::attn_k_bias, layer, 1, c.kv_width());
       add(Role::attn_v_bias, layer, 1, c.kv_width());
     }
+    if (c.qk_norm) {
+      add(Role::attn_q_norm, layer, 1, c.head_dim);
+      add(Role::attn_k_norm, layer, 1, c.head_dim);
+    }
+    if (c.sub_norms) add(Role::attn_sub_norm, layer, 1, c.q_width());
     add(Role::attn_output, layer, c.width, c.q_width());
     add(Role::ffn_norm, layer, 1, c.width);
     if (moe) add(Role::router, layer, c.experts, c.width);
@@ -158,6 +175,7 @@ std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
     }
     add(Role::ffn_gate, layer, c.ffn, c.width, experts);
     add(Role::ffn_up, layer, c.ffn, c.width, experts);
+    if (c.sub_norms) add(Role::ffn_sub_norm, layer, 1, c.ffn);
     add(Role::ffn_down, layer, c.width, c.ffn, experts);
   }
   add(Role::output_norm, -1, 1, c.width);

@@ -14,6 +14,8 @@ namespace vitro {
 enum class Role : std::uint8_t {
   token_embedding, output_norm, output, rope_factors,  // of the model: layer is -1
   attn_norm, attn_q, attn_k, attn_v, attn_q_bias, attn_k_bias, attn_v_bias, attn_output,
+  attn_q_norm, attn_k_norm,                            // of one head's size, the same for all heads
+  attn_sub_norm, ffn_sub_norm,                         // of what attn_output and ffn_down read
   ffn_norm, ffn_gate, ffn_up, ffn_down,                // with experts: one matrix per expert, one after the other
   router,
   ffn_bundle,                                          // gate, up and down neuron by neuron, in place of the three
@@ -71,7 +73,8 @@ class WeightStore {
 };
 
 // Every weight that the configuration asks for, in the order of a pass over the model, without format and extent. With
-// `bundles` one ffn_bundle stands where gate, up and down would, still without its form.
+// `bundles` one ffn_bundle stands where gate, up and down would, still without its form; ConfigError when the model can not be
+// computed neuron by neuron.
 std::vector<Weight> weights_of(const ModelConfig& config, bool bundles = false);
 
 // Gives bundles their form, once the format of the FFN is known: `weights[i]`'s format becomes that of its rows, and when it

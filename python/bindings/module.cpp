@@ -32,6 +32,7 @@
 #include "plan.hpp"
 #include "probe.hpp"
 #include "python_models.hpp"
+#include "python_scorer.hpp"
 #include "sim/bench.hpp"
 #include "sim/characterize/characterize.hpp"
 #include "sim/characterize/cross_fidelity.hpp"
@@ -79,11 +80,14 @@ std::string resolve(const std::string& source, const std::string& name, bool is_
 }
 
 std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
-                const std::optional<std::string>& machine, const std::optional<std::string>& out_dir, const py::list& models) {
+                const std::optional<std::string>& machine, const std::optional<std::string>& out_dir, const py::list& models,
+                const py::object& scorer) {
   const hw::AddModels add_models = add_python_models(models);
+  SessionOptions options = session_options(out_dir.value_or(""));
+  options.scorer = python_scorer(scorer);
   const py::gil_scoped_release free_gil;
   const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
-  return to_text(run_experiment(experiment, session_options(out_dir.value_or("")), sim::machines_with(add_models)));
+  return to_text(run_experiment(experiment, options, sim::machines_with(add_models)));
 }
 
 std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,
@@ -377,7 +381,7 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
   bind_model_types(m);
   m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
-        py::arg("models") = py::list());
+        py::arg("models") = py::list(), py::arg("scorer") = py::none());
   m.def("load_device", &load_device, py::arg("path"));
   m.def("device_parameters", &device_parameters, py::arg("device"), py::arg("models") = py::list());
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), py::arg("ffn_inputs") = "",

@@ -17,12 +17,12 @@ _LAZY = {
     "Device": ".device", "DramModel": ".device_models", "StorageModel": ".device_models", "Param": ".device_models",
     "Result": ".result", "sweep": ".grid", "load_trace": ".trace", "Trace": ".trace", "diff_decisions": ".trace",
 }
-__all__ = ["ConfigError", "RunError", "VitroError", "plot", *_LAZY]
+__all__ = ["ConfigError", "RunError", "VitroError", "plot", "scaling", *_LAZY]
 
 
 def __getattr__(name):
-    if name == "plot":
-        return import_module(".plot", __name__)
+    if name in ("plot", "scaling"):
+        return import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module 'vitro' has no attribute '{name}'")
     value = getattr(import_module(_LAZY[name], __name__), name)

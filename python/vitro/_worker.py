@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import _native, device_models
+from . import _native, device_models, scaling
 from .errors import ConfigError, RunError
 
 _PR_SET_PDEATHSIG = 1
@@ -19,6 +19,7 @@ def main():
     request = json.load(sys.stdin)
     try:
         more = {"models": device_models.unpacked(request["models"])} if "models" in request else {}
+        more |= {"scorer": scaling.unpacked(request["scorer"])} if "scorer" in request else {}
         reply = {"value": _native.call(*request["call"], **more)}
     except (ConfigError, RunError) as error:
         reply = {"error": type(error).__name__, "message": str(error)}

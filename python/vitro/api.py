@@ -9,21 +9,22 @@ from .errors import ConfigError
 from .result import Result
 
 
-def run(experiment, *, overrides=None, machine=None, device=None, models=(), out=None, progress=None):
+def run(experiment, *, overrides=None, machine=None, device=None, models=(), scorer=None, out=None, progress=None):
     """Runs one experiment in a process of its own and returns its Result.
 
     experiment: a path, a YAML text, or a dict; relative paths inside the latter two resolve from the working directory.
     overrides: {"memory.budget": "6 MiB"} or ["memory.budget=6 MiB"]. machine: "host" or "sim", over the file's own.
     device: a vitro.Device or a path, over the file's own. models: classes of device models (vitro.DramModel ...) that it may name.
+    scorer: a function of a vitro.scaling.Sample that returns a number, for workload.scaling: it takes the place of the scorer there.
     out: a folder for trace.json, decisions.jsonl and result.json. progress: called as progress(done, total).
     """
     source, name, is_path = as_source(experiment)
     if out is not None:
         out = Path(out)  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
-    changes = as_overrides(overrides, device)
+    changes = as_overrides(overrides, device) + (["workload.scaling.scorer={kind: python}"] if scorer is not None else [])
     answer = process.call("run", source, name, is_path, changes, machine, None if out is None else str(out), progress=progress,
-                          models=models)
+                          models=models, scorer=scorer)
     answer["wall_s"] = round(time.perf_counter() - began, 6)  # the native side never looks at a wall clock for this
     if answer.get("machine") == "sim":
         answer.setdefault("notes", []).extend(validity.beyond_calibration(answer))

@@ -6,7 +6,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import __version__, _native, api, process, terminal, validity
+from . import __version__, _native, api, process, scaling, terminal, validity
 from .bundle import command as bundle
 from .calibrate import command as calibrate
 from .errors import ConfigError, VitroError
@@ -129,6 +129,9 @@ def _print_run(result, judged):
     terminal.table(f"{result['experiment']} on {result.machine}", ["metric", ">value"], rows)
     if (speed := (result.get("prediction_band") or {}).get("decode_tokens_per_s")) is not None:
         print(f"error band of decode: {terminal.number(speed[0])} to {terminal.number(speed[1])} tokens/s")
+    if scaled := result.get("scaling"):
+        terminal.table(f"{scaled['method']}: {result.metric('scaling.generated_tokens')} tokens in "
+                       f"{terminal.number(result.metric('scaling.latency_ms'))} ms, * is chosen", *scaling.rows(scaled))
     if result.text:
         print(result.text.strip())
     for note in result.get("notes", []):

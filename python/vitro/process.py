@@ -13,7 +13,7 @@ import sys
 import threading
 from pathlib import Path
 
-from . import device_models
+from . import device_models, scaling
 from .errors import ConfigError, RunError
 
 _running = set()  # children of every thread, so that Ctrl-C in the main one can end them all
@@ -28,10 +28,12 @@ def realtime():
         raise ConfigError("--realtime: this user may not schedule in real time (expected root, or a limit `rtprio` above 0)") from None
 
 
-def call(function, *args, progress=None, models=(), env=None):
+def call(function, *args, progress=None, models=(), scorer=None, env=None):
     """Runs `_native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
-    models: classes of device models (device_models.py) that the function gets besides. env: variables over the caller's own."""
+    models: classes of device models (device_models.py) that the function gets besides. scorer: a callable (scaling.py).
+    env: variables over the caller's own."""
     request = {"call": [function, *args]} | ({"models": device_models.packed(models)} if models else {})
+    request |= {"scorer": scaling.packed(scorer)} if scorer is not None else {}
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     env = os.environ | (env or {}) | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
                         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs

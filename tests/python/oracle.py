@@ -21,6 +21,9 @@ class Shape:
     experts_used: int = 0
     half_split: bool = False
     qkv_bias: bool = False
+    key_length: int = 0  # 0: width / heads
+    qk_norm: bool = False
+    sub_norms: bool = False
     tied: bool = False
     window: int = 0
     rope_base: float = 10000.0
@@ -32,7 +35,7 @@ class Shape:
 
     @property
     def head_dim(self):
-        return self.width // self.heads
+        return self.key_length or self.width // self.heads
 
     @property
     def vocab(self):
@@ -66,11 +69,17 @@ def random_model(shape, seed):
         p = f"blk.{i}."
         vector(p + "attn_norm.weight", shape.width, 1.0)
         vector(p + "ffn_norm.weight", shape.width, 1.0)
-        for name, rows in (("q", shape.width), ("k", kv), ("v", kv)):
+        if shape.qk_norm:
+            vector(p + "attn_q_norm.weight", shape.head_dim, 1.0)
+            vector(p + "attn_k_norm.weight", shape.head_dim, 1.0)
+        if shape.sub_norms:
+            vector(p + "attn_sub_norm.weight", shape.heads * shape.head_dim, 1.0)
+            vector(p + "ffn_sub_norm.weight", shape.ffn, 1.0)
+        for name, rows in (("q", shape.heads * shape.head_dim), ("k", kv), ("v", kv)):
             matrix(f"{p}attn_{name}.weight", rows, shape.width)
             if shape.qkv_bias:
                 vector(f"{p}attn_{name}.bias", rows)
-        matrix(p + "attn_output.weight", shape.width, shape.width)
+        matrix(p + "attn_output.weight", shape.width, shape.heads * shape.head_dim)
         if shape.experts:
             matrix(p + "ffn_gate_inp.weight", shape.experts, shape.width)
             for name, dims in (("gate", (shape.ffn, shape.width)), ("up", (shape.ffn, shape.width)), ("down", (shape.width, shape.ffn))):
@@ -94,6 +103,9 @@ def write_gguf(model, path):
     writer.add_layer_norm_rms_eps(s.eps)
     writer.add_rope_freq_base(s.rope_base)
     writer.add_rope_dimension_count(s.head_dim)
+    if s.key_length:
+        writer.add_key_length(s.key_length)
+        writer.add_value_length(s.key_length)
     writer.add_vocab_size(s.vocab)
     if s.rope_scale != 1.0:
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
@@ -103,7 +115,7 @@ def write_gguf(model, path):
     if s.experts:
         writer.add_expert_count(s.experts)
         writer.add_expert_used_count(s.experts_used)
-    if s.activation:
+    if s.activation and not s.sub_norms:  # bitnet's follows from its architecture
         writer.add_string("vitro.feed_forward.activation", s.activation)
     # One token per byte: any text has exactly one tokenisation.
     types = [gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL] + [gguf.TokenType.BYTE] * 256
@@ -126,6 +138,8 @@ def write_gguf(model, path):
 def _act(name, x):
     if name == "relu":
         return np.maximum(x, 0)
+    if name == "relu_squared":
+        return np.maximum(x, 0) ** 2
     return x / (1 + np.exp(-x))
 
 
@@ -183,18 +197,25 @@ def logits(model, tokens):
         p = f"blk.{i}."
         h = _norm(x, w[p + "attn_norm.weight"], s.eps)
         q, k, v = ((h @ w[f"{p}attn_{n}.weight"].T + w.get(f"{p}attn_{n}.bias", 0)).reshape(t, -1, s.head_dim) for n in "qkv")
+        if s.qk_norm:
+            q, k = _norm(q, w[p + "attn_q_norm.weight"], s.eps), _norm(k, w[p + "attn_k_norm.weight"], s.eps)
         q, k = _rope(s, q, positions, factors), _rope(s, k, positions, factors)
         group = s.heads // s.kv_heads
         k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
         scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(s.head_dim)
         mixed = np.einsum("hij,jhd->ihd", _softmax(np.where(visible, scores, -np.inf)), v).reshape(t, -1)
+        if s.sub_norms:
+            mixed = _norm(mixed, w[p + "attn_sub_norm.weight"], s.eps)
         x = x + mixed @ w[p + "attn_output.weight"].T
         h = _norm(x, w[p + "ffn_norm.weight"], s.eps)
         if s.experts:
             x = x + _experts(s, w, p, h)
         else:
             gate, up, down = (w[f"{p}ffn_{n}.weight"] for n in ("gate", "up", "down"))
-            x = x + (_act(s.activation, h @ gate.T) * (h @ up.T)) @ down.T
+            hidden = _act(s.activation, h @ gate.T) * (h @ up.T)
+            if s.sub_norms:
+                hidden = _norm(hidden, w[p + "ffn_sub_norm.weight"], s.eps)
+            x = x + hidden @ down.T
     return _norm(x, w["output_norm.weight"], s.eps) @ w["token_embd.weight" if s.tied else "output.weight"].T
 
 

@@ -2,6 +2,7 @@
 import oracle
 import pytest
 import vitro
+from conftest import ROOT
 from oracle import Shape
 
 TEXT = "The quick brown fox jumps over the lazy dog, again and again, until the window has moved past its start. 0123456789"
@@ -15,6 +16,9 @@ FAMILIES = {
     "reglu": Shape(activation="relu"),
     "qwen2": Shape(arch="qwen2", half_split=True, qkv_bias=True, rope_base=1000000.0, eps=1e-6),
     "qwen2_tied": Shape(arch="qwen2", half_split=True, qkv_bias=True, tied=True),
+    "qwen3": Shape(arch="qwen3", half_split=True, qk_norm=True, key_length=24, rope_base=1000000.0, eps=1e-6),
+    "bitnet": Shape(arch="bitnet", half_split=True, sub_norms=True),
+    "bitnet_b158": Shape(arch="bitnet-b1.58", half_split=True, sub_norms=True, activation="relu_squared", tied=True, rope_base=500000.0),
     "mixtral": Shape(experts=4, experts_used=2),
     "mixtral_one_expert": Shape(experts=4, experts_used=1),
 }
@@ -36,6 +40,16 @@ def test_likelihood_matches_the_oracle(family):
     result = vitro.perplexity(path, text)
     assert result["tokens"] == len(oracle.tokenize(TEXT))
     assert result["nll"] == pytest.approx(oracle.nll(model, TEXT), abs=1e-4)
+
+
+def test_the_simulated_phone_computes_what_the_host_computes(family):
+    _, path, _ = family
+    experiment = {
+        "experiment": "family", "machine": "sim", "device": str(ROOT / "configs" / "devices" / "oneplus12.yaml"),
+        "model": {"gguf": str(path)}, "engine": {"threads": 3},
+        "workload": {"prompt": "The quick", "output_tokens": 8, "stop_at_eos": False},
+    }
+    assert vitro.run(experiment)["tokens"] == vitro.run(experiment, machine="host", overrides={"engine.threads": 1})["tokens"]
 
 
 @pytest.mark.parametrize("engine", [{"threads": 1}, {"threads": 2}, {"threads": 2, "prefill_chunk": 3}], ids=str)

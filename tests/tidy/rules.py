@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CPP = (".cpp", ".hpp", ".h", ".c", ".cc")
 CODE = (*CPP, ".py", ".cmake", "CMakeLists.txt", ".sh")
 TEXT = (*CODE, ".md", ".yaml", ".yml", ".json", ".toml", ".j2", ".txt", ".ipynb")
-POLICIES = ("engine/attention/", "engine/ffn/", "engine/moe/", "engine/decode/")
+POLICIES = ("engine/attention/", "engine/ffn/", "engine/moe/", "engine/decode/", "engine/scaling/")
 POLICY_MAY_SEE = ("engine/base/", "engine/machine/", "engine/model/", "engine/quant/", "engine/kernels/contract.hpp",
                   "engine/kernels/variants.hpp", *POLICIES)
 # Real time and real randomness live here alone; benchmarks measure, so they may look at the clock.

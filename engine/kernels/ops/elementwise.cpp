@@ -43,13 +43,18 @@ void embed(const KernelSet& set, const KernelCall& call) {
 }
 
 void rms_norm(const KernelSet& set, const KernelCall& call) {
-  const std::size_t rows = call.in[0].shape[0], width = columns(call.in[0]);
-  for (std::size_t r = 0; r < rows; ++r) {
-    const float* x = call.in[0].as<float>() + r * width;
-    float squares = 0;
-    set.dots_f32({x, 1, width, width}, {x, 1, width, width}, &squares, 1);
-    const float scale = 1.0f / std::sqrt(squares / static_cast<float>(width) + call.params[0]);
-    set.scale(x, scale, call.in[1].as<float>(), width, call.out[0].as<float>() + r * width);
+  const View& in = call.in[0];
+  const std::size_t width = columns(in), heads = in.shape[2] == 0 ? 1 : in.shape[1];
+  const Range slice = sliced_heads(call, in);
+  for (std::size_t r = 0; r < in.shape[0]; ++r) {
+    for (std::size_t h = slice.first; h < slice.end(); ++h) {
+      const std::size_t at = (r * heads + h) * width;
+      const float* x = in.as<float>() + at;
+      float squares = 0;
+      set.dots_f32({x, 1, width, width}, {x, 1, width, width}, &squares, 1);
+      const float scale = 1.0f / std::sqrt(squares / static_cast<float>(width) + call.params[0]);
+      set.scale(x, scale, call.in[1].as<float>(), width, call.out[0].as<float>() + at);
+    }
   }
 }
 

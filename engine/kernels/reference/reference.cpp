@@ -19,11 +19,16 @@ void Reference::embed() {
 void Reference::rms_norm() {
   const std::size_t width = columns(out());
   const Vector weight = read(in(1), 0, width);
+  const std::size_t heads = out().shape[2] == 0 ? 1 : out().shape[1];
+  const Range slice = sliced_heads(call_, out());
   for (std::size_t r = 0; r < out().shape[0]; ++r) {
-    const Vector x = read(in(0), r * width, width);
-    const double mean = x.squaredNorm() / static_cast<double>(width);
-    write(out(), r * width, x.cwiseProduct(weight) / std::sqrt(mean + double{call_.params[0]}));
-    tally_.elementwise += work::kNorm * width;
+    for (std::size_t h = slice.first; h < slice.end(); ++h) {
+      const std::size_t at = (r * heads + h) * width;
+      const Vector x = read(in(0), at, width);
+      const double mean = x.squaredNorm() / static_cast<double>(width);
+      write(out(), at, x.cwiseProduct(weight) / std::sqrt(mean + double{call_.params[0]}));
+      tally_.elementwise += work::kNorm * width;
+    }
   }
 }
 

@@ -19,6 +19,14 @@ ModelConfig small(std::uint32_t experts) {
   return c;
 }
 
+// Dense, a mixture, norms of heads, norms before the output and the Down projection.
+std::vector<ModelConfig> families() {
+  std::vector<ModelConfig> all{small(0), small(4), small(0), small(0)};
+  all[2].qk_norm = true;
+  all[3].sub_norms = true;
+  return all;
+}
+
 std::size_t count_operators(const std::vector<Phase>& phases) {
   std::size_t n = 0;
   for (const Phase& phase : phases) {
@@ -28,8 +36,7 @@ std::size_t count_operators(const std::vector<Phase>& phases) {
 }
 
 TEST(Lowering, places_every_operator_once_for_any_number_of_units) {
-  for (const std::uint32_t experts : {0u, 4u}) {
-    const ModelConfig config = small(experts);
+  for (const ModelConfig& config : families()) {
     const OperatorGraph graph = build_graph(config);
     for (std::size_t units = 1; units <= 8; ++units) {
       std::set<OperatorId> seen;
@@ -47,6 +54,13 @@ TEST(Lowering, a_dense_layer_on_several_units_takes_five_phases) {
   const std::vector<Phase> phases = lower(build_graph(config), config, 2);
   // embed; per layer: norm+qkv, rope+append+attention, output+residual, norm+gate+up+act, down+residual; head, sample.
   EXPECT_EQ(phases.size(), 1 + 2 * 5 + 2u);
+}
+
+TEST(Lowering, norms_of_heads_cost_no_phase_and_sub_norms_cost_none_either) {
+  const std::vector<ModelConfig> all = families();
+  EXPECT_EQ(lower(build_graph(all[2]), all[2], 2).size(), 1 + 2 * 5 + 2u);
+  // They stand where the units meet anyway: the Down and the output projection read a whole tensor.
+  EXPECT_EQ(lower(build_graph(all[3]), all[3], 2).size(), 1 + 2 * 5 + 2u);
 }
 
 TEST(Lowering, one_unit_needs_no_barrier_in_a_dense_model) {
@@ -69,8 +83,7 @@ TEST(Lowering, gate_up_and_activation_are_cut_alike) {
 
 // A unit may read a whole tensor only if it was finished before the phase, or if it made its own copy in the phase.
 TEST(Lowering, no_unit_reads_what_another_one_writes_in_the_same_phase) {
-  for (const std::uint32_t experts : {0u, 4u}) {
-    const ModelConfig config = small(experts);
+  for (const ModelConfig& config : families()) {
     const OperatorGraph graph = build_graph(config);
     for (const std::size_t units : {1u, 3u})
       for (const Phase& phase : lower(graph, config, units)) {

@@ -65,8 +65,10 @@ class Bounds {
   }
 
   void rms_norm() {
-    const std::size_t width = columns(call_.in[0]);
+    const std::size_t width = columns(call_.in[0]), heads = call_.in[0].shape[2] == 0 ? 1 : call_.in[0].shape[1];
+    const Range slice = sliced_heads(call_, call_.in[0]);
     for (std::size_t i = 0; i < bound_.size(); ++i) {
+      if (const std::size_t head = i / width % heads; head < slice.first || head >= slice.end()) continue;
       const double y = std::abs(double{call_.in[0].as<float>()[i]} * call_.in[1].as<float>()[i % width]) * inverse_rms(i / width);
       bound_[i] = y * gamma(lane_roundings(width) / 2 + 6);
     }

@@ -144,6 +144,38 @@ TEST(Count, equals_the_tally_of_the_reference) {
   }
 }
 
+// Each head is normalised by itself, those outside the slice are left alone and not counted.
+TEST(Reference, a_norm_of_heads_is_a_norm_of_each_one_in_the_slice) {
+  Rng rng(23);
+  KernelCall call;
+  call.op = Op::rms_norm;
+  call.variant = variant::kFloat;
+  call.in = {floats(rng, {3, 5, 24}), floats(rng, {24, 0, 0})};
+  call.out = {make_view({3, 5, 24}, Format::f32)};
+  call.params = {1e-5f};
+  for (const Slice slice : {Slice{}, Slice{1, 3}, Slice{4, 1}}) {
+    call.slice = slice;
+    for (const KernelSet* set : kernel_sets()) {
+      expect_within_bound(*set, call, "heads");
+      KernelCall computed = with_own_output(call);
+      ComputeFunction({std::string(set->name)}).execute(computed);
+      KernelCall rows = with_own_output(call);  // the same elements as 15 plain rows
+      rows.slice = {};
+      rows.in[0].shape = rows.out[0].shape = {15, 24, 0};
+      ComputeFunction({std::string(set->name)}).execute(rows);
+      for (std::uint32_t i = 0; i < 3 * 5 * 24; ++i) {
+        const std::uint32_t head = i / 24 % 5;
+        const bool inside = head >= slice.first && (slice.count == ~0u || head < slice.first + slice.count);
+        const float* untouched = call.out[0].as<float>();
+        ASSERT_EQ(computed.out[0].as<float>()[i], inside ? rows.out[0].as<float>()[i] : untouched[i]) << set->name << " " << i;
+      }
+    }
+    WorkCounts tally;
+    run_reference(with_own_output(call), &tally);
+    expect_equal_counts(count(call), tally, "heads");
+  }
+}
+
 // By hand: 2 rows of 64 q4_0 weights (2 x 36 bytes), 3 activation rows, a bias.
 TEST(Count, of_a_small_matmul_by_hand) {
   Rng rng(22);

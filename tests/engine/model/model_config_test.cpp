@@ -63,6 +63,39 @@ TEST(ModelConfig, qwen2_has_biases_and_half_split_rotation) {
   EXPECT_EQ(c.rope.style, RopeStyle::half_split);
 }
 
+TEST(ModelConfig, qwen3_has_norms_of_heads_of_their_own_size) {
+  SmallModel model;
+  model.architecture = "qwen3";
+  model.config.qk_norm = true;
+  model.config.head_dim = 24;  // 4 heads: wider than the model
+  model.extra = {{"qwen3.attention.key_length", std::uint32_t{24}}, {"qwen3.attention.value_length", std::uint32_t{24}}};
+  const ModelConfig c = written(model);
+  EXPECT_EQ(c.family, "qwen3");
+  EXPECT_TRUE(c.qk_norm);
+  EXPECT_FALSE(c.qkv_bias);
+  EXPECT_EQ(c.q_width(), 96u);
+  EXPECT_EQ(c.rope.dims, 24u);
+  EXPECT_EQ(c.rope.style, RopeStyle::half_split);
+  model.config.qk_norm = false;
+  EXPECT_NE(message_of([&] { written(model); }).find("attn_q_norm.weight: the tensor is missing"), std::string::npos);
+}
+
+TEST(ModelConfig, bitnet_has_sub_norms_and_its_own_activation) {
+  SmallModel model;
+  model.config.sub_norms = true;
+  const std::vector<std::pair<std::string, Activation>> activations{
+      {"bitnet", Activation::silu}, {"bitnet-25", Activation::relu_squared}, {"bitnet-b1.58", Activation::relu_squared}};
+  for (const auto& [architecture, activation] : activations) {
+    model.architecture = architecture;
+    const ModelConfig c = written(model);
+    EXPECT_EQ(c.family, "bitnet");
+    EXPECT_TRUE(c.sub_norms);
+    EXPECT_EQ(c.activation, activation) << architecture;
+    EXPECT_EQ(c.rope.style, RopeStyle::half_split);
+  }
+  EXPECT_NE(message_of([&] { weights_of(model.config, true); }).find("neuron by neuron"), std::string::npos);
+}
+
 TEST(ModelConfig, rope_variants_and_window_are_read) {
   SmallModel model;
   model.config.rope_factors = true;

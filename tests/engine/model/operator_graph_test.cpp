@@ -66,6 +66,15 @@ TEST(OperatorGraph, families_differ_in_data_only) {
   qwen.qkv_bias = true;
   EXPECT_EQ(find(build_graph(qwen), "blk.0.attn_q")->bias, Role::attn_q_bias);
   EXPECT_FALSE(find(build_graph(small()), "blk.0.attn_q")->bias.has_value());
+  ModelConfig normed = small();
+  normed.qk_norm = true;
+  EXPECT_EQ(find(build_graph(normed), "blk.0.attn_q_norm")->width, normed.q_width());
+  EXPECT_EQ(find(build_graph(normed), "blk.0.attn_k_norm")->width, normed.kv_width());
+  EXPECT_EQ(find(build_graph(small()), "blk.0.attn_q_norm"), nullptr);
+  ModelConfig bitnet = small();
+  bitnet.sub_norms = true;
+  EXPECT_EQ(find(build_graph(bitnet), "blk.1.ffn_sub_norm")->width, bitnet.ffn);
+  EXPECT_EQ(find(build_graph(bitnet), "blk.1.attn_sub_norm")->weight, Role::attn_sub_norm);
   ModelConfig tied = small();
   tied.tied_embedding = true;
   EXPECT_EQ(find(build_graph(tied), "output")->weight, Role::token_embedding);

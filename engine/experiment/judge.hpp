@@ -1,0 +1,27 @@
+// What judges the samples of a run (workload.scaling), with all that it stands on.
+#pragma once
+#include "engine/decode/policies.hpp"
+#include "engine/experiment/loaded_model.hpp"
+#include "engine/scaling/scorer.hpp"
+
+namespace vitro {
+
+class Judge {
+ public:
+  // A reward model computes on the same units as the model, all its weights in DRAM, under the same budget.
+  // `function`: for kind python. Throws ConfigError. The machine outlives it.
+  Judge(Machine& machine, const Experiment& experiment, const std::string& cache_dir, ScoreFunction function);
+
+  Scorer* scorer() { return scorer_.get(); }  // null: samples vote
+  std::uint64_t seam_calls() const { return policy_.transformer == nullptr ? 0 : policy_.transformer->seam_calls(); }
+
+ private:
+  void open_reward_model(Machine& machine, const Experiment& experiment, const std::string& cache_dir);
+
+  LoadedModel model_;  // of a reward model; so are the next two
+  WeightStore weights_;
+  Policy policy_;
+  std::unique_ptr<Scorer> scorer_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,145 @@
+"""Test-time scaling from the outside: experiment keys, results, a Python judge, the command line."""
+import math
+from collections import Counter
+
+import numpy as np
+import oracle
+import pytest
+import vitro
+from conftest import ROOT
+
+STORIES = ROOT / "configs" / "models" / "embedded" / "stories-reglu-3m.f16.gguf"
+MIXTURE = ROOT / "configs" / "models" / "embedded" / "stories-moe-6m.f16.gguf"
+ONEPLUS12 = ROOT / "configs" / "devices" / "oneplus12.yaml"
+
+
+def experiment(scaling, **workload):
+    return {"experiment": "scaled", "machine": "host", "model": {"gguf": str(STORIES)}, "engine": {"threads": 1},
+            "workload": {"prompt": "Once upon a time", "output_tokens": 20, "sampling": {"temperature": 1}, "scaling": scaling, **workload}}
+
+
+BEST_OF_4 = {"method": "best_of_n", "samples": 4}
+
+
+def test_log_probabilities_are_those_of_the_oracle(native, tmp_path):
+    model = oracle.random_model(oracle.Shape(), seed=5)
+    oracle.write_gguf(model, tmp_path / "m.gguf")
+    scaled = experiment(BEST_OF_4, prompt="The quick", output_tokens=6, stop_at_eos=False)
+    scaled["model"] = {"gguf": str(tmp_path / "m.gguf")}
+    prompt = [1] + oracle.tokenize("The quick")
+    for sample in vitro.run(scaled)["scaling"]["samples"]:
+        rows = oracle.logits(model, prompt + sample["tokens"])[len(prompt) - 1:-1]
+        chosen = rows[np.arange(6), sample["tokens"]]
+        expected = (chosen - np.log(np.exp(rows).sum(-1))).sum()
+        assert sample["log_probability"] == pytest.approx(expected, abs=1e-3)
+        assert sample["score"] == pytest.approx(expected / 6, abs=2e-4)
+
+
+def test_the_chosen_sample_is_the_answer(native):
+    result = vitro.run(experiment(BEST_OF_4))
+    scaling = result["scaling"]
+    best = max(scaling["samples"], key=lambda sample: sample["score"])
+    assert scaling["samples"][scaling["chosen"]] == best
+    assert (result.tokens, result.text) == (best["tokens"], best["text"])
+    assert result.metric("scaling.generated_tokens") >= sum(len(sample["tokens"]) for sample in scaling["samples"])
+    assert result.metric("scaling.latency_ms") > 0 and result.metric("scaling.rounds") == 1
+    assert "sequences" not in result
+
+
+def test_samples_are_the_sequences_of_a_plain_batch(native):
+    plain = experiment(None, batch=4)
+    del plain["workload"]["scaling"]
+    assert vitro.run(plain)["sequences"] == [sample["tokens"] for sample in vitro.run(experiment(BEST_OF_4))["scaling"]["samples"]]
+
+
+@pytest.mark.parametrize("scaling", [
+    BEST_OF_4 | {"scorer": {"kind": "regex", "patterns": ["girl", "happy"]}},
+    {"method": "beam_search", "samples": 4, "width": 2, "step": {"until": ".", "max_tokens": 6}},
+    {"method": "self_consistency", "samples": 4, "answer": "was (a|the) "},
+    BEST_OF_4 | {"scorer": {"kind": "model", "gguf": str(MIXTURE), "token": "He", "against": "She"}},
+], ids=lambda s: s.get("scorer", {}).get("kind", s["method"]))
+def test_the_simulated_phone_chooses_as_the_host_does(native, scaling):
+    host = vitro.run(experiment(scaling))
+    sim = vitro.run(experiment(scaling) | {"device": str(ONEPLUS12)}, machine="sim", overrides={"engine.threads": 2})
+    again = vitro.run(experiment(scaling) | {"device": str(ONEPLUS12)}, machine="sim", overrides={"engine.threads": 2})
+    assert [s["tokens"] for s in sim["scaling"]["samples"]] == [s["tokens"] for s in host["scaling"]["samples"]]
+    assert [s["score"] for s in sim["scaling"]["samples"]] == pytest.approx([s["score"] for s in host["scaling"]["samples"]])
+    assert sim.tokens == host.tokens
+    assert sim["event_hash"] == again["event_hash"] and sim["scaling"] == again["scaling"]
+    # A reward model is the one judge that takes the machine's time.
+    assert (sim.metric("scaling.scoring_ms") > 0) == (scaling.get("scorer", {}).get("kind") == "model")
+
+
+def test_votes_are_counted(native):
+    scaling = vitro.run(experiment({"method": "self_consistency", "samples": 8, "answer": "(girl|boy|dog)"}, output_tokens=40))["scaling"]
+    votes = Counter(sample["answer"] for sample in scaling["samples"] if sample["answer"])
+    assert scaling["votes"] == dict(votes)
+    assert votes[scaling["answer"]] == max(votes.values())
+
+
+def test_shapes_alone_scale_with_drawn_scores(native):
+    shapes = {"format": "q4_0", "shape": {"layers": 2, "width": 256, "heads": 4, "ffn": 512, "vocab": 512, "context": 128}}
+    drawn = experiment({"method": "beam_search", "samples": 8, "width": 2, "step": {"max_tokens": 5}}, prompt=None, prompt_tokens=8)
+    del drawn["workload"]["prompt"]
+    drawn |= {"machine": "sim", "device": str(ONEPLUS12), "model": shapes, "engine": {"numerics": False}}
+    result = vitro.run(drawn)
+    assert [len(sample["tokens"]) for sample in result["scaling"]["samples"]] == [20, 20]
+    assert result.metric("scaling.rounds") == 4
+    assert result.metric("scaling.generated_tokens") == 8 * 20  # eight at every step, also those of beams that were given up
+    with pytest.raises(vitro.ConfigError, match="expected drawn"):
+        vitro.run(drawn, overrides={"workload.scaling.scorer": {"kind": "log_probability"}})
+
+
+def test_a_python_callable_judges(native):
+    asked = vitro.run(experiment(BEST_OF_4), scorer=lambda sample: -len(sample.text) if sample.ended else 0)
+    texts = [sample["text"] for sample in asked["scaling"]["samples"]]
+    assert asked.text == min(texts, key=len)
+    assert asked["scaling"]["scorer"] == "python"
+
+    def fails(sample):
+        raise ValueError("no idea")
+
+    with pytest.raises(vitro.RunError, match="no idea"):
+        vitro.run(experiment(BEST_OF_4), scorer=fails)
+    with pytest.raises(vitro.RunError, match="not a number"):
+        vitro.run(experiment(BEST_OF_4), scorer=lambda sample: math.nan)
+    with pytest.raises(vitro.ConfigError, match="not callable"):
+        vitro.run(experiment(BEST_OF_4), scorer=3)
+    with pytest.raises(vitro.ConfigError, match="needs a callable"):
+        vitro.run(experiment(BEST_OF_4 | {"scorer": {"kind": "python"}}))
+
+
+@pytest.mark.parametrize("workload, says", [
+    ({"batch": 2}, "workload.batch"),
+    ({"sampling": {"temperature": 0}}, "temperature"),
+    ({"scaling": BEST_OF_4 | {"scorer": {"kind": "model", "gguf": "none.gguf", "token": "a"}}}, "none.gguf"),
+    ({"scaling": BEST_OF_4 | {"scorer": {"kind": "model", "gguf": str(MIXTURE), "token": "a long text"}}}, "expected one"),
+])
+def test_what_can_not_be_is_refused(native, workload, says):
+    scaled = experiment(BEST_OF_4)
+    scaled["workload"] |= workload
+    with pytest.raises(vitro.ConfigError, match=says):
+        vitro.run(scaled)
+
+
+def test_the_command_line_shows_the_samples(native):
+    scaling = "{method: self_consistency, samples: 4, answer: '(girl|boy)'}"
+    path = native.write(f"""
+experiment: scaled
+machine: host
+model: {STORIES}
+workload: {{prompt: "Once upon a time", output_tokens: 20, sampling: {{temperature: 1}}, scaling: {scaling}}}
+""")
+    answer = native("run", path)
+    assert answer.code == 0, answer.err
+    lines = answer.out.splitlines()
+    assert any(line.startswith("self_consistency: ") for line in lines)
+    assert sum(line.startswith("*") for line in lines) == 1
+
+
+def test_a_reward_model_is_looked_for_beside_the_experiment(native, tmp_path):
+    (tmp_path / "parts").mkdir()
+    native.write("{prompt: a, sampling: {temperature: 1}, scaling: {method: best_of_n, samples: 2, "
+                 "scorer: {kind: model, gguf: judge.gguf, token: b}}}", "parts/workload.yaml")
+    path = native.write(f"experiment: e\nmachine: host\nmodel: {STORIES}\nworkload: parts/workload.yaml\n")
+    assert vitro.resolve(path)["workload"]["scaling"]["scorer"]["gguf"] == str(tmp_path / "parts" / "judge.gguf")
