@@ -73,6 +73,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["prefill_tokens_per_s"] = rate(record.prompt_tokens, g.first_token - g.begin);
   metrics["ttft_ms"] = to_seconds(g.first_token - g.begin) * 1e3;
   metrics["token_latency_ms"] = latency_summary(g.step_times, 1e3);
+  if (!record.product_times.empty()) metrics["product_us"] = latency_summary(record.product_times, 1e6);
   metrics["io_share"] = optional_number(machine.io_share);
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
   metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
