@@ -21,6 +21,7 @@ struct RunRecord {
   std::optional<double> hit_rate_bound;
   GenerationResult generation;
   std::optional<ScalingResult> scaling;
+  std::vector<Picoseconds> product_times;  // of workload.products
   Budget budget;
   std::uint64_t seam_calls = 0;
 };
