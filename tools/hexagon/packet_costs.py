@@ -6,6 +6,20 @@
 Integer stages are priced by the packets that they execute under qemu-hexagon, as the emulator's plug-in counts them. Stages
 in qfloat, which the emulator can not run, are priced by the packets in their compiled loop times the trips that it makes.
 docs/hexagon.md has the assumptions. --root: the tree whose engine/kernels/hexagon is compiled and run.
+
+Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
+  hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
+  hmx.dma.fused.w{1..4}g{32,64,128}[z]   packets_per_weight      two-level dequantisation (T-MAN 4.1): planes to nibbles, nibbles to
+                                                                 fp16 by a group's own table; fused.w4: nibbles, no planes
+  hmx.dma.convert.q4_0, copy.q4_0        packets_per_weight      ablations
+  hvx.dma.dots.{q8_0,q4_0}               packets_per_weight, packets_per_mac
+  hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z], and w{1..4} as w{1..4}g32
+                     packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
+                     packets_per_mac         Linear: per multiply-add, planes widened and added up
+                     packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales
+  hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
+                     packets_per_element     row maximum, subtraction, exp, sum in float32
+                     gathers_per_element     vgather instructions among them, which wait for memory
 """
 import argparse
 import functools
