@@ -91,8 +91,8 @@ std::optional<BundleForm> read_bundles(Reader& reader, const EngineConfig& engin
   if (engine.clusters.bundle) return family->two_phases ? form : BundleForm::one_read;
   if (one_read) return BundleForm::apart;
   if (form == BundleForm::two_phases) return BundleForm::apart_two_phases;
-  reader.fail("layout", fmt::format("{} does not go with engine.clusters.bundle: false (expected auto, bundles or bundles_two_phase)",
-                                    layout));
+  reader.fail("layout",
+              fmt::format("{} does not go with engine.clusters.bundle: false (expected auto, bundles or bundles_two_phase)", layout));
 }
 
 EngineConfig read_engine(Reader reader, DrawProfile& profile) {
@@ -114,6 +114,12 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   engine.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
   engine.kernels = reader.text("kernels", "auto");
   engine.matmul = read_variant(reader);
+  // 4-bit weights on a matrix unit for fp16: a contract of its own, which the CPU has, too.
+  if (engine.kernels == "hmx_q4") {
+    if (reader.has("activations")) reader.fail("activations", "is given beside engine.kernels: hmx_q4, whose activations are fp16");
+    engine.matmul = variant::kHmx;
+    engine.kernels = "auto";
+  }
   engine.repack = reader.boolean("repack", true);
   engine.kv_format = reader.choice("kv_format", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;
   engine.kv_block_tokens = static_cast<std::uint32_t>(reader.integer("kv_block_tokens", 1, 4096, 16));

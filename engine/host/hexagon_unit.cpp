@@ -5,25 +5,11 @@
 #include <cstring>
 
 #include "engine/host/thread_placement.hpp"
-#include "engine/kernels/kernel_set.hpp"
-#include "engine/kernels/variants.hpp"
 
 namespace vitro {
 namespace {
 
-using hexagon::Int8Block;
-using hexagon::Kind;
-
 bool overlap(const View& a, const View& b) { return a.data() < b.data() + view_bytes(b) && b.data() < a.data() + view_bytes(a); }
-
-std::string why_not(const KernelCall& call) {
-  if (call.op != Op::matmul) return fmt::format("{} is not among its operators", to_string(call.op));
-  if (call.variant != variant::kInt8) return "it computes with int8 activations only";
-  if (call.in.size() > 2) return "it adds no bias";
-  if (call.rows != nullptr || call.places != nullptr) return "it computes dense rows only";
-  if (!hexagon::can_pack(call.in[0])) return fmt::format("it has no kernel for {} of this shape", to_string(call.in[0].format));
-  return {};
-}
 
 }  // namespace
 
@@ -58,32 +44,27 @@ HexagonUnit::~HexagonUnit() {
 }
 
 Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
+  const Result<hexagon::ProductForm> form = hexagon::product_form(call, bit_serial_);
+  if (!form.ok()) {
+    if (first_refusal_.empty()) first_refusal_ = form.status().message;
+    return Status{form.status().code, fmt::format("hexagon: {}", form.status().message)};
+  }
   const View& weights = call.in[0];
   const Range rows = sliced(call, weights.shape[0]);
-  const WeightKey key{weights.memory.id(), weights.offset, rows.first, rows.count};
+  const WeightKey key{weights.memory.id(), weights.offset, rows.first, rows.count, form.value().kind};
   if (const auto found = placed_.find(key); found != placed_.end()) return found->second;
-  const bool planes = bit_serial_ && hexagon::can_pack_lut(weights);
-  const std::uint32_t k = columns(weights);
-  const Bytes size = planes ? hexagon::lut_panels_bytes(4, rows.count, k) : hexagon::panels_bytes(weights.format, rows.count, k);
+  const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));
   Result<std::uint32_t> at = session_.place(size);
   if (!at.ok()) return at.status();
-  (planes ? static_cast<void (*)(const View&, Range, std::byte*)>(hexagon::pack_lut_panels) : hexagon::pack_panels)(
-      weights, rows, session_.at(at.value()));
+  hexagon::pack_weights(form.value(), weights, rows, session_.at(at.value()));
   session_.written(at.value(), size);
-  return placed_[key] = {at.value(), planes};
+  return placed_[key] = {at.value(), form.value()};
 }
 
 Task<Result<Graph>> HexagonUnit::load(GraphSpec spec) {
   Loaded loaded;
   const std::scoped_lock lock(session_mutex_);
   for (const KernelCall& call : spec.calls) {
-    std::string why = why_not(call);
-    // What is bound at launch may be other bytes each time.
-    if (why.empty() && (!call.in[0].memory || call.in[0].data() == nullptr)) why = "it packs weights when a graph is loaded, here are none";
-    if (!why.empty()) {
-      if (first_refusal_.empty()) first_refusal_ = why;
-      co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", why)};
-    }
     Result<Placed> weights = place(call);
     if (!weights.ok()) co_return weights.status();
     loaded.weights.push_back(weights.value());
@@ -168,7 +149,8 @@ void HexagonUnit::run(const Chain& chain, const Loaded& graph) {
 std::size_t HexagonUnit::run_request(const Chain& chain, const Loaded& graph, std::size_t first) {
   session_.clear_scratch();
   std::vector<hexagon::Operator> operators;
-  std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t>, std::uint32_t> activations;  // by place and shape
+  std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t, std::uint32_t>, PlacedInput>
+      activations;  // by place, shape, encoding
   Bytes results = 0;
   for (std::size_t i = first; i < chain.size() && operators.size() < hexagon::kMostOperators; ++i) {
     const KernelCall& call = chain[i];
@@ -176,7 +158,8 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const Loaded& graph, st
     const auto depends = [&](const KernelCall& earlier) { return overlap(earlier.out[0], x); };
     if (std::any_of(chain.begin() + static_cast<std::ptrdiff_t>(first), chain.begin() + static_cast<std::ptrdiff_t>(i), depends)) break;
     hexagon::Operator op{};
-    op.kind = graph.weights[i].bit_serial ? Kind::matmul_lut : weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0;
+    const hexagon::ProductForm& form = graph.weights[i].form;
+    op.kind = form.kind;
     op.rows = sliced(call, weights.shape[0]).count;
     op.columns = columns(weights);
     op.batch = x.shape[0];
@@ -184,16 +167,19 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const Loaded& graph, st
     results += round_up(out_bytes, hexagon::kVectorBytes);
     if (results > session_.most_results()) break;
     op.out_bytes = static_cast<std::uint32_t>(out_bytes);
-    op.bits = 4;
-    op.zero = 8;
+    op.bits = form.planes.bits;
+    op.group = form.planes.group;
+    op.zero = form.planes.zero;
+    op.zeros = form.planes.zeros;
     op.in[0] = graph.weights[i].at;
-    const std::tuple key{x.data(), op.batch, op.columns};
+    const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
     if (!activations.contains(key)) {
-      Result<std::uint32_t> at = place_activations(x);
+      Result<PlacedInput> at = place_activations(form, x);
       if (!at.ok()) break;
       activations[key] = at.value();
     }
-    op.in[1] = activations[key];
+    op.in[1] = activations[key].first;
+    op.in[2] = activations[key].second;
     operators.push_back(op);
   }
   if (operators.empty()) return 0;
@@ -212,26 +198,16 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const Loaded& graph, st
   return operators.size();
 }
 
-// Quantised here, by the same code as on a core: once for all products of a request that have the same input.
-Result<std::uint32_t> HexagonUnit::place_activations(const View& x) {
-  const std::uint32_t batch = x.shape[0], blocks = columns(x) / kBlock;
-  const Bytes size = Bytes{batch} * blocks * sizeof(Int8Block);
-  const Result<std::uint32_t> at = session_.scratch(size);
-  if (!at.ok()) return at;
-  std::vector<std::int8_t> quants(std::size_t{blocks} * kBlock);
-  std::vector<float> scales(blocks);
-  std::vector<std::int32_t> corrections(blocks);
-  auto* out = reinterpret_cast<Int8Block*>(session_.at(at.value()));
-  for (std::uint32_t m = 0; m < batch; ++m) {
-    kernel_set("auto").quantise(x.as<float>() + std::size_t{m} * columns(x), blocks, 1, quants.data(), scales.data(), corrections.data());
-    for (std::uint32_t b = 0; b < blocks; ++b, ++out) {
-      std::memcpy(out->quants, quants.data() + b * kBlock, kBlock);
-      out->scale = scales[b];
-      out->sum = corrections[b] / -8;
-    }
-  }
-  session_.written(at.value(), size);
-  return at;
+// Once for all products of a request that have the same input.
+Result<HexagonUnit::PlacedInput> HexagonUnit::place_activations(const hexagon::ProductForm& form, const View& x) {
+  const hexagon::ActivationBytes size = hexagon::activations_bytes(form, x.shape[0], columns(x));
+  const Result<std::uint32_t> first = session_.scratch(size.first), second = session_.scratch(size.second);
+  if (!first.ok()) return first.status();
+  if (!second.ok()) return second.status();
+  hexagon::write_activations(form, x, session_.at(first.value()), session_.at(second.value()));
+  session_.written(first.value(), size.first);
+  session_.written(second.value(), size.second);
+  return PlacedInput{first.value(), second.value()};
 }
 
 }  // namespace vitro

@@ -8,9 +8,9 @@
 #include <thread>
 #include <tuple>
 
+#include "engine/host/hexagon_operands.hpp"
 #include "engine/host/hexagon_session.hpp"
 #include "engine/host/host_executor.hpp"
-#include "engine/kernels/hexagon/panels.hpp"
 #include "engine/machine/activity.hpp"
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
@@ -24,12 +24,11 @@ struct HexagonOptions {
   bool bit_serial = false;  // q4_0 by table look-up (T-MAN 4.3) in place of multiply-adds: the same bits, other kernels
 };
 
-// Takes graphs of matmuls in the int8 contract (q8_0 and q4_0, dense rows, no bias, weights named in the spec and unchanged from
-// then on); load() answers unsupported_shape to any
-// other, and a policy runs those elsewhere. Weights are packed into the session when their graph is loaded, once, and stay
-// until the unit ends: over_budget when they do not fit.
-// A worker that is lost twice is replaced by `function` on this unit's own thread: the same bits, and a note in the report.
-// submit(), load() and unload() belong to the policy thread.
+// Takes graphs of matmuls in the int8 contract (q8_0, q4_0 and group formats) and in the hmx contract (q4_0): dense rows, no bias, weights
+// named in the spec and unchanged from then on. load() answers unsupported_shape to any other, and a policy runs those elsewhere. Weights
+// are packed into the session when their graph is loaded, once, and stay until the unit ends: over_budget when they do not fit. A worker
+// that is lost twice is replaced by `function` on this unit's own thread: the same bits, and a note in the report. submit(), load() and
+// unload() belong to the policy thread.
 class HexagonUnit final : public ComputeUnit, public Device {
  public:
   HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function, TraceSink& trace,
@@ -55,7 +54,10 @@ class HexagonUnit final : public ComputeUnit, public Device {
  private:
   struct Placed {
     std::uint32_t at = 0;  // in the session
-    bool bit_serial = false;
+    hexagon::ProductForm form;
+  };
+  struct PlacedInput {
+    std::uint32_t first = 0, second = 0;
   };
   struct Loaded {
     GraphSpec spec;
@@ -66,15 +68,15 @@ class HexagonUnit final : public ComputeUnit, public Device {
     const Loaded* graph = nullptr;
     Completion<RunResult>* done = nullptr;
   };
-  // Lease, offset, slice: what bytes a panel was made from.
-  using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t>;
+  // Lease, offset, slice: what bytes a panel was made from, and for which operator.
+  using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t, hexagon::Kind>;
 
   Result<Placed> place(const KernelCall& call);
   void work();
   void execute(Job job);
   void run(const Chain& chain, const Loaded& graph);
   std::size_t run_request(const Chain& chain, const Loaded& graph, std::size_t first);
-  Result<std::uint32_t> place_activations(const View& x);
+  Result<PlacedInput> place_activations(const hexagon::ProductForm& form, const View& x);
 
   UnitCaps caps_;
   const std::size_t index_;

@@ -5,8 +5,8 @@
 // odd ones, 32 keys each. What belongs to a row (maximum, sum, rescaling) is a vector, too, with the row's value in all lanes of its
 // parity: rotations by whole words reduce both rows at once and leave the result where it is needed.
 //
-// Beyond float_stages.hpp, I has: exclusive_or, sign_halves (all bits of a lane are its sign), max_half (signed), min_bits (unsigned halves),
-// shift_half<n>, shift_word<n> (to the left), rotate(Vector, bytes), rotate(Q32, bytes), gather(out, table, byte offsets),
+// Beyond float_stages.hpp, I has: exclusive_or, sign_halves (all bits of a lane are its sign), max_half (signed), min_bits (unsigned
+// halves), shift_half<n>, shift_word<n> (to the left), rotate(Vector, bytes), rotate(Q32, bytes), gather(out, table, byte offsets),
 // where_not_above(bits, limit, v): v where bits <= limit as unsigned halves, else 0; add_half_float(hf, hf) -> Q16, add(Q16, hf),
 // subtract(Q32, Q32), narrow(PairQ32): halves, lo in the even lanes.
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kTilePairs = kTile / 2;           // vectors of a tile: pairs of rows
-inline constexpr uint16_t kLowestHalf = 0xfbff;         // -65504, in place of minus infinity, which qfloat may not have
+inline constexpr uint32_t kTilePairs = kTile / 2;         // vectors of a tile: pairs of rows
+inline constexpr uint16_t kLowestHalf = 0xfbff;           // -65504, in place of minus infinity, which qfloat may not have
 inline constexpr uint32_t kMostDepth = 8, kMostStep = 8;  // tiles: of a head's dimension, and of the keys of one step
 
 // Bits of halves so that signed integers compare as their values do; its own inverse.
@@ -47,7 +47,7 @@ struct ExpByTable {
 struct ExpByHalf {
   template <class I>
   [[gnu::always_inline]] static inline void exp(const typename I::Vector& x, const uint16_t*, typename I::Vector* out) {
-    constexpr int kMinus14 = 0xcb00, kMagic = 0x6600;  // 1536 + k has k in its last bits
+    constexpr int kMinus14 = 0xcb00, kMagic = 0x6600;                   // 1536 + k has k in its last bits
     constexpr int kTerms[] = {0x20ed, 0x2b1b, 0x33b0, 0x398c, 0x3c00};  // (ln 2)^n / n!, n = 4 .. 0
     const auto magic = I::splat_half(kMagic);
     const auto clamped = I::min_bits(x, I::splat_half(kMinus14));
@@ -124,10 +124,11 @@ template <class I>
   return I::narrow({I::multiply(wide.lo, I::from_float(I::splat(even))), I::multiply(wide.hi, I::from_float(I::splat(odd)))});
 }
 
-// 1 / x rounded to float32, for a positive half. The scalar core has an approximation and Newton's steps; this is long division,
-// which gives the same bits everywhere.
+// 1 / x rounded to float32, for a finite half that is not negative. The scalar core has an approximation and Newton's steps; this is long
+// division, which gives the same bits everywhere.
 inline float reciprocal(uint16_t x) {
   uint32_t sig = x & 0x3ffu, exponent = x >> 10 & 31;
+  if (sig == 0 && exponent == 0) return __builtin_inff();
   if (exponent == 0) {
     exponent = 1;
     while (sig < 1024) {
@@ -163,9 +164,9 @@ struct AttentionShape {
 // What the kernel keeps in TCM.
 template <class V>
 struct AttentionScratch {
-  V q[kMostDepth * kTilePairs], k[kMostDepth * kTilePairs];         // tiles of Q, and of K transposed
-  V s[kMostStep * kTilePairs], p[(1 + kMostStep) * kTilePairs];     // P stands behind the diagonal of what is kept
-  V w[(1 + kMostStep) * kTilePairs], o[kMostDepth * kTilePairs];    // output so far, above a column of V's tiles
+  V q[kMostDepth * kTilePairs], k[kMostDepth * kTilePairs];       // tiles of Q, and of K transposed
+  V s[kMostStep * kTilePairs], p[(1 + kMostStep) * kTilePairs];   // P stands behind the diagonal of what is kept
+  V w[(1 + kMostStep) * kTilePairs], o[kMostDepth * kTilePairs];  // output so far, above a column of V's tiles
   V top[kTilePairs], sum[kTilePairs], kept[kTilePairs];
 };
 

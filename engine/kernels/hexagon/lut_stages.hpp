@@ -48,7 +48,8 @@ template <class I, Zeros kZeros>
     typename I::Vector dots[4];
     block_dots<I, kZeros>(weighted, zeros, factor, x[1], dots);
     const auto scale = I::from_float(I::splat(x[0]));
-    const auto first = I::multiply_wide(I::interleave_halves(scales[0]), one), second = I::multiply_wide(I::interleave_halves(scales[1]), one);
+    const auto first = I::multiply_wide(I::interleave_halves(scales[0]), one),
+               second = I::multiply_wide(I::interleave_halves(scales[1]), one);
     const typename I::Q32 weights[4] = {first.lo, first.hi, second.lo, second.hi};
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {

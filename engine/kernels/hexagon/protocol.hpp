@@ -47,7 +47,8 @@ struct Operator {
   uint32_t out_bytes;
   uint32_t bits, zero, group;  // matmul_lut: planes, zero point, columns that share a scale: 32, 64 or 128
   Zeros zeros;
-  uint32_t reserved[3];
+  uint32_t tile_groups;  // matmul_hmx: 1 when scales are those of tile groups
+  uint32_t reserved[2];
 };
 static_assert(sizeof(Operator) == 64);
 

@@ -33,7 +33,8 @@ void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const
 }
 
 // Finalize of bit-serial products.
-void qf_lut_finalize(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks, HVX_Vector* y) {
+void qf_lut_finalize(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
+                     HVX_Vector* y) {
   lut_finalize<Hvx, Zeros::same>(weighted, nullptr, scales, x, factor, blocks, y);
 }
 void qf_lut_finalize_zeros(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x, int32_t factor,
@@ -45,14 +46,14 @@ void qf_lut_finalize_signs(const HVX_Vector* weighted, const HVX_Vector* scales,
 }
 
 // Two-level dequantisation; `z`: with zero points of blocks. Groups of 128 cost what groups of 64 do, but for half the scales.
-#define VITRO_LUT_DEQUANTISE(bits, group)                                                                                              \
-  void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,               \
-                                           const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                               \
-    lut_dequantise<Hvx, bits, group, Zeros::same>(planes, nullptr, scales, *repack, *values, blocks, out);                             \
-  }                                                                                                                                    \
-  void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, const HVX_Vector* zeros, const HVX_Vector* scales,             \
-                                              const HVX_Vector* repack, const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {  \
-    lut_dequantise<Hvx, bits, group, Zeros::of_blocks>(planes, zeros, scales, *repack, *values, blocks, out);                          \
+#define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
+  void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \
+                                           const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                              \
+    lut_dequantise<Hvx, bits, group, Zeros::same>(planes, nullptr, scales, *repack, *values, blocks, out);                            \
+  }                                                                                                                                   \
+  void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, const HVX_Vector* zeros, const HVX_Vector* scales,            \
+                                              const HVX_Vector* repack, const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) { \
+    lut_dequantise<Hvx, bits, group, Zeros::of_blocks>(planes, zeros, scales, *repack, *values, blocks, out);                         \
   }
 #define VITRO_LUT_DEQUANTISE_GROUPS(bits) VITRO_LUT_DEQUANTISE(bits, 32) VITRO_LUT_DEQUANTISE(bits, 64)
 VITRO_LUT_DEQUANTISE_GROUPS(1)

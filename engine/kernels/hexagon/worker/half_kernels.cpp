@@ -11,7 +11,8 @@ struct Magnitude {
   HVX_Vector significand, exponent;
 };
 Magnitude magnitude(HVX_Vector words) {
-  const HVX_Vector one = splat(1), field = Q6_V_vand_VV(Q6_Vuw_vlsr_VuwR(words, 10), splat(31)), fraction = Q6_V_vand_VV(words, splat(0x3ff));
+  const HVX_Vector one = splat(1), field = Q6_V_vand_VV(Q6_Vuw_vlsr_VuwR(words, 10), splat(31)),
+                   fraction = Q6_V_vand_VV(words, splat(0x3ff));
   const HVX_VectorPred normal = Q6_Q_vcmp_gt_VwVw(field, Q6_V_vzero());
   return {Q6_V_vmux_QVV(normal, Q6_V_vor_VV(fraction, splat(0x400)), fraction), Q6_Vw_vmax_VwVw(field, one)};
 }
@@ -21,7 +22,7 @@ HVX_Vector product(HVX_Vector a, HVX_Vector b) {
   const Magnitude x = magnitude(a), y = magnitude(b);
   const HVX_Vector one = splat(1), zero = Q6_V_vzero();
   const HVX_Vector exact = Q6_V_lo_W(Q6_Wuw_vmpy_VuhVuh(x.significand, y.significand));  // below 2^22, in even halves
-  const HVX_Vector zeros = Q6_Vuw_vcl0_Vuw(exact), top = Q6_Vw_vasl_VwVw(exact, zeros);    // leading one at bit 31
+  const HVX_Vector zeros = Q6_Vuw_vcl0_Vuw(exact), top = Q6_Vw_vasl_VwVw(exact, zeros);  // leading one at bit 31
   // exact * 2^(ex + ey - 50); the exponent field of its leading bit, before rounding, may be 0 or less: then more bits go.
   const HVX_Vector field = Q6_Vw_vsub_VwVw(Q6_Vw_vadd_VwVw(x.exponent, y.exponent), Q6_Vw_vadd_VwVw(zeros, splat(50 - 31 - 15)));
   const HVX_Vector missing = Q6_Vw_vmax_VwVw(Q6_Vw_vsub_VwVw(one, field), zero);
@@ -33,7 +34,8 @@ HVX_Vector product(HVX_Vector a, HVX_Vector b) {
   const HVX_Vector odd = Q6_V_vand_VV(Q6_Vuw_vlsr_VuwR(kept, 1), one);
   const HVX_Vector rounded = Q6_Vuw_vlsr_VuwR(Q6_Vw_vadd_VwVw(kept, Q6_V_vor_VV(sticky, odd)), 1);
   const HVX_Vector bits = Q6_Vw_vadd_VwVw(rounded, Q6_Vw_vasl_VwR(Q6_Vw_vmax_VwVw(Q6_Vw_vsub_VwVw(field, one), zero), 10));
-  const HVX_Vector finite = Q6_V_vmux_QVV(Q6_Q_vcmp_eq_VwVw(exact, zero), zero, Q6_Vw_vmin_VwVw(bits, splat(0x7c00)));
+  const HVX_VectorPred none = Q6_Q_or_QQ(Q6_Q_vcmp_eq_VwVw(exact, zero), Q6_Q_vcmp_gt_VwVw(missing, splat(11)));  // below half a step
+  const HVX_Vector finite = Q6_V_vmux_QVV(none, zero, Q6_Vw_vmin_VwVw(bits, splat(0x7c00)));
   return Q6_V_vor_VV(finite, Q6_V_vand_VV(Q6_V_vxor_VV(a, b), splat(0x8000)));
 }
 

@@ -116,8 +116,8 @@ extern "C" {
   }
 }
 
-[[gnu::noinline]] void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const BlockScale* x, int32_t factor,
-                                        uint32_t blocks, int32_t* dots) {
+[[gnu::noinline]] void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const BlockScale* x,
+                                        int32_t factor, uint32_t blocks, int32_t* dots) {
   if (form == Zeros::same) return finalize<Zeros::same>(weighted, zeros, x, factor, blocks, dots);
   if (form == Zeros::of_blocks) return finalize<Zeros::of_blocks>(weighted, zeros, x, factor, blocks, dots);
   return finalize<Zeros::signs>(weighted, zeros, x, factor, blocks, dots);

@@ -36,8 +36,12 @@ struct LutPanel {
         planes(op.columns / 8 * op.bits * kLutPanelRows) {}
   uint32_t bytes() const { return scales + zeros + planes; }
 };
-// A strip of tiles: scales of 32 columns, each twice, per tile; then nibbles.
-uint32_t strip_bytes(uint32_t tiles) { return tiles * (kVectorBytes + kTileElements / 2); }
+// A strip of tiles (panels.hpp): a vector of scales per tile, or per pair of tiles whose groups are tile groups; then nibbles.
+uint32_t strip_scales(const Operator& op) { return op.tile_groups != 0 ? (op.columns / kTile + 1) / 2 : op.columns / kTile; }
+uint32_t strip_bytes(const Operator& op) {
+  const uint32_t vectors = strip_scales(op), tiles = op.tile_groups != 0 ? 2 * vectors : vectors;
+  return vectors * kVectorBytes + tiles * (kTileElements / 2);
+}
 
 // Bytes of the inputs, and of the result. False for operators that do not exist, or have impossible shapes.
 bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
@@ -56,7 +60,7 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       return true;
     }
     if (op.kind == Kind::matmul_hmx) {
-      in[0] = (rows + kTile - 1) / kTile * strip_bytes(static_cast<uint32_t>(blocks));
+      in[0] = (rows + kTile - 1) / kTile * strip_bytes(op);
       in[1] = (op.batch + kTile - 1) / kTile * uint64_t{kTile} * columns * 2;
       in[2] = kVectorBytes;
       return true;
@@ -164,17 +168,30 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
   }
 }
 
+// Tile groups, in pieces that scratch holds: the scales spread out are as many halves as the weights.
+void dequantise_tiles(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* out) {
+  for (uint32_t v = 0; v < vectors; v += 8, nibbles += 8 * kVectorBytes, scales += 64, out += 8 * kSuperGroup) {
+    hvx_dequantise(nibbles, scales, table, 8, out, spread);
+    float_scale(out, spread, 1, 32);
+  }
+}
+
 // A strip of weights is made ready once and meets all rows of the batch, 32 at a time.
 void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const uint32_t tiles = op.columns / kTile;
+  const uint32_t tiles = op.columns / kTile, vectors = strip_scales(op), nibbles = strip_bytes(op) / kVectorBytes - vectors;
   const auto* x = reinterpret_cast<const uint16_t*>(r.inbound + op.in[1]);
   const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   for (uint32_t first = 0; first < op.rows; first += kTile) {
-    const unsigned char* scales = r.inbound + op.in[0] + first / kTile * strip_bytes(tiles);
+    const unsigned char* begin = r.inbound + op.in[0] + first / kTile * strip_bytes(op);
+    const auto* scales = reinterpret_cast<const uint16_t*>(begin);
     const uint32_t columns = op.rows - first < kTile ? op.rows - first : kTile;
-    hvx_values(scales + tiles * kVectorBytes, values, tiles * (kTileElements / kSuperGroup), strip);
-    float_scale(strip, reinterpret_cast<const uint16_t*>(scales), kTilePairs, tiles * kTilePairs);
+    if (op.tile_groups != 0) {
+      dequantise_tiles(begin + vectors * kVectorBytes, scales, values, nibbles, strip);
+    } else {
+      hvx_values(begin + vectors * kVectorBytes, values, nibbles, strip);
+      float_scale(strip, scales, kTilePairs, tiles * kTilePairs);
+    }
     for (uint32_t m = 0; m < op.batch; m += kTile) {
       const uint32_t rows = op.batch - m < kTile ? op.batch - m : kTile;
       hmx.clear(rows);
@@ -189,14 +206,6 @@ void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progres
         for (uint32_t c = 0; c < columns; ++c) y[(m + i) * op.rows + first + c] = half_value(out[tile_place(i, c)]);
       }
     }
-  }
-}
-
-// In pieces that scratch holds: the scales spread out are as many halves as the weights.
-void dequantise_tiles(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* out) {
-  for (uint32_t v = 0; v < vectors; v += 8, nibbles += 8 * kVectorBytes, scales += 64, out += 8 * kSuperGroup) {
-    hvx_dequantise(nibbles, scales, table, 8, out, spread);
-    float_scale(out, spread, 1, 32);
   }
 }
 
