@@ -104,7 +104,7 @@ std::uint32_t encoding(const ProductForm& form) {
 ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, std::uint32_t columns) {
   if (form.kind == Kind::matmul_hmx) return {Bytes{round_up(batch, kTile)} * columns * 2, kVectorBytes};
   if (form.kind == Kind::matmul_lut) {
-    return {Bytes{batch} * columns, Bytes{batch} * (columns / form.planes.group) * sizeof(BlockScale)};
+    return {Bytes{batch} * columns, Bytes{batch} * (columns / form.planes.group) * sizeof(ActivationScale)};
   }
   return {Bytes{batch} * (columns / kBlock) * sizeof(Int8Block), 0};
 }
@@ -120,7 +120,7 @@ void write_activations(const ProductForm& form, const View& x, std::byte* first,
   const std::uint32_t k = columns(x), group = apart ? form.planes.group : static_cast<std::uint32_t>(kBlock);
   Quantised row;
   auto* blocks = reinterpret_cast<Int8Block*>(first);
-  auto* scales = reinterpret_cast<BlockScale*>(second);
+  auto* scales = reinterpret_cast<ActivationScale*>(second);
   for (std::uint32_t m = 0; m < x.shape[0]; ++m) {
     quantise(x.as<float>() + std::size_t{m} * k, k, group, row);
     if (apart) std::memcpy(first + std::size_t{m} * k, row.quants.data(), k);

@@ -22,7 +22,7 @@ enum class Kind : uint32_t {
   none,
   matmul_q8_0,       // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
   matmul_q4_0,       // the same
-  matmul_lut,        // in: bit-serial panels, x int8 [batch][columns], BlockScale[batch][columns / group];  out: the same
+  matmul_lut,        // in: bit-serial panels, x int8 [batch][columns], ActivationScale[batch][columns / group];  out: the same
   matmul_hmx,        // in: tile strips of q4_0, x fp16 in tiles [batch / 32][columns / 32], value table fp16 [64];  out: the same
   lut_precompute,    // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
   dequantise,        // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
@@ -61,7 +61,7 @@ struct Int8Block {
 static_assert(sizeof(Int8Block) == 40);
 
 // The same for blocks of any size, beside their quants.
-struct BlockScale {
+struct ActivationScale {
   float scale;
   int32_t sum;
 };

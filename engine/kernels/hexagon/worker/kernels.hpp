@@ -22,7 +22,7 @@ extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, co
 extern "C" void hvx_lut_precompute(const int8_t* x, uint32_t groups, uint16_t* tables);
 extern "C" void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, uint32_t bits, uint32_t group, uint32_t blocks,
                                int32_t* weighted);
-extern "C" void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const BlockScale* x, int32_t factor,
+extern "C" void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const ActivationScale* x, int32_t factor,
                                  uint32_t blocks, int32_t* dots);
 
 extern "C" void hvx_dequantise(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* q,

@@ -56,7 +56,7 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1)) return false;
       in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * LutPanel(op).bytes();
       in[1] = op.batch * columns;
-      in[2] = uint64_t{op.batch} * lut_blocks(op) * sizeof(BlockScale);
+      in[2] = uint64_t{op.batch} * lut_blocks(op) * sizeof(ActivationScale);
       return true;
     }
     if (op.kind == Kind::matmul_hmx) {
@@ -152,7 +152,7 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
   const uint32_t blocks = lut_blocks(op);
   const int32_t factor = (1 << op.bits) - 1 - (op.zeros == Zeros::same ? 2 * static_cast<int32_t>(op.zero) : 0);
   const auto* quants = reinterpret_cast<const int8_t*>(r.inbound + op.in[1]);
-  const auto* x = reinterpret_cast<const BlockScale*>(r.inbound + op.in[2]);
+  const auto* x = reinterpret_cast<const ActivationScale*>(r.inbound + op.in[2]);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   for (uint32_t m = 0; m < op.batch; ++m, quants += op.columns, x += blocks) {
     hvx_lut_precompute(quants, op.columns / 4, tables);
@@ -161,7 +161,7 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
       const uint32_t rows = op.rows - first < kLutPanelRows ? op.rows - first : kLutPanelRows;
       hvx_lut_linear(panel + size.scales + size.zeros, tables, op.bits, op.group, blocks, weighted);
       hvx_lut_finalize(weighted, panel + size.scales, op.zeros, x, factor, blocks, dots);
-      float_accumulate(dots, reinterpret_cast<const uint16_t*>(panel), &x->scale, sizeof(BlockScale) / sizeof(float), blocks, kLutPanelRows,
+      float_accumulate(dots, reinterpret_cast<const uint16_t*>(panel), &x->scale, sizeof(ActivationScale) / sizeof(float), blocks, kLutPanelRows,
                        rows, y + m * op.rows + first);
       progress = progress + 1;
     }

@@ -106,7 +106,7 @@ TEST(HexagonProduct, bit_planes_of_every_form_are_exact) {
   for (const hexagon::PlaneForm& form : forms) {
     const GroupCase c(rng, form, kRows, kColumns);
     const std::uint32_t blocks = kColumns / form.group;
-    std::vector<hexagon::BlockScale> scales(blocks);
+    std::vector<hexagon::ActivationScale> scales(blocks);
     for (std::uint32_t b = 0; b < blocks; ++b) {
       scales[b] = {b % 2 == 0 ? 1.0f : 0.5f, 0};
       for (std::uint32_t i = 0; i < form.group; ++i) scales[b].sum += c.x[b * form.group + i];
