@@ -32,6 +32,9 @@ struct Work {
   std::uint64_t elementwise = 0;   // other arithmetic, scalar operations
   bool has_own_rate = false;       // without multiply-adds: `kernel` is the table's entry for the operator itself
   std::uint64_t lookups = 0, conversions = 0;
+  std::uint32_t group = 0;          // weights that share a scale; 0: not said
+  std::uint64_t table_inputs = 0;   // activations that look-up tables are made of in this call
+  Bytes table_bytes = 0;            // of a product: tables that the unit's own memory holds meanwhile, whoever made them
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
   std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values
   // Of the bytes read, those of the operand that outlives a step (weights, keys and values), and what has moved since a call

@@ -27,10 +27,18 @@ class EventLoop final : public Context {
     name.add(stream);
     return streams_.try_emplace(std::string(stream), mix(seed_, {name.value()})).first->second;
   }
-  bool tracing() const override { return false; }
+  bool tracing() const override { return spans_ != nullptr; }
   Track track(std::string_view, std::string_view) override { return {}; }
-  void span(Track, Picoseconds, Picoseconds, std::string_view) override {}
+  void span(Track, Picoseconds begin, Picoseconds end, std::string_view name) override {
+    if (spans_ != nullptr) spans_->push_back({begin, end, std::string(name)});
+  }
   void counter(Track, double) override {}
+
+  struct Span {
+    Picoseconds begin, end;
+    std::string name;
+  };
+  void trace_into(std::vector<Span>* spans) { spans_ = spans; }  // which outlives the loop, or the next call
 
   bool empty() const { return events_.empty(); }
   Picoseconds next() const { return events_.front().when; }  // Requires: not empty()
@@ -55,6 +63,7 @@ class EventLoop final : public Context {
   static bool later(const Event& a, const Event& b) { return a.when != b.when ? a.when > b.when : a.sequence > b.sequence; }
 
   std::uint64_t seed_;
+  std::vector<Span>* spans_ = nullptr;
   Picoseconds now_{0};
   std::vector<Event> events_;
   std::uint64_t sequence_ = 0;

@@ -17,6 +17,7 @@ hw::Work share_of(hw::Work work, std::uint64_t n) {
   cut(work.elementwise);
   cut(work.lookups);
   cut(work.conversions);
+  cut(work.table_inputs);
   cut(work.row_runs);
   return work;
 }

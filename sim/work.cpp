@@ -11,9 +11,12 @@
 namespace vitro::sim {
 namespace {
 
+constexpr Bytes kTableBytes = 8;  // per activation: 16 sums of 16 bits for four of them (T-MAN 4.3)
+
 // The operand whose format decides the rate: the weights, or the keys and values.
 Format priced_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
+  if (call.op == Op::precompute) return static_cast<Format>(call.params[0]);
   if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;  // the same loops, which take the scales from elsewhere
   return call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
 }
@@ -85,16 +88,21 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
   const Format format = priced_format(call);
   const Layout layout = call.in.empty() ? Layout::rows : call.in[0].layout;
   for (const Known& known : known_) {
-    if (known.variant == call.variant && known.format == format && known.op == call.op && known.layout == layout) return known.price;
+    if (known.variant == call.variant && known.format == format && known.op == call.op && known.layout == layout &&
+        known.method == call.method) {
+      return known.price;
+    }
   }
   // Operators without variants (attention) follow the float contract.
-  const std::string_view name = variant::name(call.variant == VariantId::none ? variant::kFloat : call.variant);
+  const std::string_view name = call.method != Method::automatic  ? to_string(call.method)
+                                : call.variant == VariantId::none ? variant::name(variant::kFloat)
+                                                                  : variant::name(call.variant);
   hw::KernelPrice price;
   if (const std::string_view kind = own_kind(call); !kind.empty()) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
   if (!price.from_table) price = model_.kernel(name, to_string(format));
-  known_.push_back({call.variant, format, call.op, layout, price});
+  known_.push_back({call.variant, format, call.op, layout, call.method, price});
   if (!price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
   return known_.back().price;
 }
@@ -107,10 +115,22 @@ const hw::KernelPrice& WorkBuilder::operator_price(Op op) {
   return operators_.back().second;
 }
 
+// Look-ups need no weight converted; tables stay in the unit from `precompute` to the last product that reads them.
+void WorkBuilder::price_tables(const KernelCall& call, hw::Work& work) const {
+  const View& x = call.in[call.op == Op::matmul ? 1 : 0];
+  work.conversions = work.elementwise = 0;
+  if (!call.precomputed) work.table_inputs = elements(x);
+  if (call.op != Op::matmul) return;
+  work.table_bytes = kTableBytes * elements(x);
+  if (!call.precomputed) return;
+  work.read_bytes -= std::min(work.read_bytes, view_bytes(x));
+  work.recent_read_bytes = 0;
+}
+
 hw::Work WorkBuilder::build(const KernelCall& call) {
   const WorkCounts counts = count_(call);
   hw::Work work;
-  if (counts.macs > 0) {
+  if (counts.macs > 0 || call.op == Op::precompute) {
     work.kernel = price(call).id;
   } else if (counts.elementwise > 0) {
     const hw::KernelPrice& own = operator_price(call.op);
@@ -151,6 +171,8 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.lookups = counts.lookups;
   work.conversions = counts.conversions;
   work.row_runs = counts.row_runs;
+  if (call.op == Op::matmul) work.group = static_cast<std::uint32_t>(block_elements(priced_format(call)));
+  if (call.method == Method::lut) price_tables(call, work);
   return work;
 }
 

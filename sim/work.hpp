@@ -14,7 +14,8 @@ using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 
 // One per unit: looks the kernel's rate up once per (variant, weight format) and remembers what had none. A table may price an
 // operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "float.q4_0.accumulate",
-// "float.f32.attention"; and "op.rope" and its like in elementwise operations per cycle.
+// "float.f32.attention"; and "lut.w4g64" for products that the call has carried out that way; and "op.rope" and its like in elementwise
+// operations per cycle.
 class WorkBuilder {
  public:
   WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count)
@@ -29,10 +30,12 @@ class WorkBuilder {
     Format format{};
     Op op{};
     Layout layout{};
+    Method method{};
     hw::KernelPrice price;
   };
   const hw::KernelPrice& price(const KernelCall& call);
   const hw::KernelPrice& operator_price(Op op);
+  void price_tables(const KernelCall& call, hw::Work& work) const;
 
   hw::ComputeModel& model_;
   std::string core_class_;

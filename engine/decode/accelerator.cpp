@@ -9,10 +9,10 @@ const Accelerator::Split& Accelerator::split(std::uint32_t rows) const {
   return found == splits.end() ? splits.back() : *found;
 }
 
-Shares Accelerator::shares(std::size_t units, BlockKind kind, std::uint32_t rows) const {
+Shares Accelerator::shares(std::size_t units, BlockKind kind, std::uint32_t rows, bool heads) const {
   if (unit == nullptr) return Shares(units, 1.0);
   const Split& split = this->split(rows);
-  const double own = kind == BlockKind::attention ? split.attention
+  const double own = kind == BlockKind::attention ? (heads ? split.heads.value_or(split.attention) : split.attention)
                      : kind == BlockKind::ffn     ? split.ffn
                      : kind == BlockKind::head    ? split.head
                                                   : 0;

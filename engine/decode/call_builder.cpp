@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro {
 namespace {
@@ -22,12 +23,7 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const
   UnitQueues queues(shares.size());
   for (std::size_t unit = 0; unit < shares.size(); ++unit) {
     Site site{unit, &phase, &step, nullptr};
-    bool own_work = unit == 0;  // a unit without a slice of its own need not replicate anything
-    for (const OperatorGroup& group : phase.groups) {
-      own_work = own_work || ((group.split == Split::rows || group.split == Split::kv_heads) &&
-                              share_of(group.extent, group.grain, unit, shares).count > 0);
-    }
-    if (!own_work) continue;
+    if (!has_own_work(unit, phase, shares)) continue;
     for (const OperatorGroup& group : phase.groups) {
       if (group.rows == RowSet::sampled && step.sampled->empty()) continue;
       if (!step.choose && graph_[group.operators.front()].op == Op::sample) continue;
@@ -43,6 +39,51 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const
     }
   }
   return queues;
+}
+
+// A unit without a slice of its own need not replicate anything, but for the first one: it does what is not shared out, and its copy
+// of a replicated tensor is the one that later phases read.
+bool CallBuilder::has_own_work(std::size_t unit, const Phase& phase, const Shares& shares) const {
+  bool needed = false;
+  for (const OperatorGroup& group : phase.groups) {
+    const bool cut = group.split == Split::rows || group.split == Split::kv_heads;
+    if (cut && share_of(group.extent, group.grain, unit, shares).count > 0) return true;
+    needed = needed || group.split == Split::single;
+    for (const OperatorId id : group.operators) {
+      const auto [first, last] = boost::out_edges(id, graph_);
+      needed =
+          needed || (!cut && std::any_of(first, last, [&](const auto& edge) { return !in_phase(boost::target(edge, graph_), phase); }));
+    }
+  }
+  return unit == 0 && needed;
+}
+
+const Weight& CallBuilder::weight_for(const Operator& op, Role role, const Site& site) const {
+  if (options_.copy.weights != nullptr && options_.copy.unit == site.unit) {
+    if (const Weight* other = options_.copy.weights->find(role, op.layer)) return *other;
+  }
+  return weights_.get(role, op.layer);
+}
+
+bool applies(Method method, Format format) {
+  const bool few_bits = group_format(format).has_value() || format == Format::q4_0;
+  switch (method) {
+    case Method::automatic:
+      return true;
+    case Method::lut:
+    case Method::fused:
+      return few_bits;
+    case Method::native:
+      return format != Format::f32 && format != Format::f16 && format != Format::bf16;
+    default:
+      return few_bits || format == Format::q8_0;
+  }
+}
+
+Method CallBuilder::method_of(const Operator& op, const Site& site) const {
+  if (site.unit >= options_.accelerators.size() || !options_.accelerators[site.unit]) return Method::automatic;
+  const Method method = options_.products.of(batch_of(op, site)->size());
+  return applies(method, weight_for(op, *op.weight, site).format) ? method : Method::automatic;
 }
 
 void CallBuilder::append_group(const OperatorGroup& group, const Site& site, const Shares& shares, std::vector<WorkItem>& queue) const {
@@ -67,7 +108,7 @@ void CallBuilder::append_slices(const OperatorGroup& group, const Site& site, Sl
     const Slice slice = whole ? share : Slice{share.first + done, std::min(step, share.count - done)};
     WorkItem item;
     for (const OperatorId id : group.operators) append_call(id, slice, site, item);
-    queue.push_back(std::move(item));
+    if (!item.calls.empty()) queue.push_back(std::move(item));
     if (whole) return;
   }
 }
@@ -123,11 +164,13 @@ View CallBuilder::input(OperatorId consumer, OperatorId producer, const Site& si
 }
 
 void CallBuilder::add_weight(const Operator& op, Role role, Slice slice, const Site& site, KernelCall& call, WorkItem& item) const {
-  const Weight& weight = weights_.get(role, op.layer);
+  const Weight& weight = weight_for(op, role, site);
   const std::uint32_t expert = site.expert != nullptr ? site.expert->expert : 0;
-  View view = residency_.view(weight, expert);
+  const bool copied = options_.copy.weights != nullptr && options_.copy.weights->find(role, op.layer) == &weight;
+  View view = (copied ? *options_.copy.residency : residency_).view(weight, expert);
   if (weight.rows == 1) view.shape = {weight.columns, 0, 0};
   call.in.push_back(std::move(view));
+  if (copied) return;  // is there for good
   const Bytes matrix = expert * weight.matrix_bytes();
   if (op.op == Op::matmul) {
     const std::uint32_t rows = weight.rows == 1 ? weight.columns : weight.rows;
@@ -151,7 +194,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   call.layer = op.layer;
   call.slice = slice;
   call.params = op.params;
-  call.batch = op.rows == RowSet::sampled ? step.sampled : step.rows;
+  call.batch = batch_of(op, site);
   call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
   if (site.expert != nullptr) call.expert = static_cast<std::int16_t>(site.expert->expert);
 
@@ -172,8 +215,10 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       add_weight(op, *op.weight, slice, site, call, item);
       break;
     case Op::matmul: {
-      const Weight& weight = weights_.get(*op.weight, op.layer);
+      const Weight& weight = weight_for(op, *op.weight, site);
       if (variant::supports(options_.matmul, weight.format, weight.layout)) call.variant = options_.matmul;
+      call.method = method_of(op, site);
+      call.precomputed = call.method == Method::lut && inputs.size() > 1;
       // Rows of one expert have to stand together before its matrices see them; each unit gathers its own copy.
       const bool gathers = site.expert != nullptr && rows > 1 && graph_[inputs[0]].rows == RowSet::all && *op.weight == Role::ffn_gate;
       if (gathers) {
@@ -193,6 +238,12 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       if (op.bias) add_weight(op, *op.bias, slice, site, call, item);
       break;
     }
+    case Op::precompute:
+      call.method = method_of(op, site);
+      if (call.method != Method::lut) return;  // another way to the same products: no tables
+      call.params[0] = static_cast<float>(weight_for(op, *op.weight, site).format);
+      call.in = {in(0)};
+      break;
     case Op::rope: {
       const std::uint32_t heads = op.width / config_.head_dim;
       const std::uint32_t group = heads / config_.kv_heads;

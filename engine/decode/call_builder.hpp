@@ -19,10 +19,23 @@ struct StepContext {
   ExpertPlan experts;  // of the layer at hand
 };
 
+// The weights of layers' products once more, in another form and for one unit (llm.npu, T-MAN 3).
+struct WeightCopy {
+  const WeightStore* weights = nullptr;
+  const Residency* residency = nullptr;
+  std::size_t unit = 0;
+};
+
 struct CallOptions {
   VariantId matmul;  // where the weights' format allows it; kFloat elsewhere
   bool report_active = false;
+  std::vector<bool> accelerators = {};  // by unit: these carry products out by `products`
+  ProductMethods products = {};
+  WeightCopy copy = {};
 };
+
+// Whether a way to carry a product out exists for weights of a format: look-ups and their layout need planes of few bits.
+bool applies(Method method, Format format);
 
 class CallBuilder {
  public:
@@ -48,6 +61,10 @@ class CallBuilder {
   std::pair<std::uint32_t, std::uint32_t> rows_of(const Operator& op, const Site& site) const;
   void add_weight(const Operator& op, Role role, Slice slice, const Site& site, KernelCall& call, WorkItem& item) const;
   bool in_phase(OperatorId id, const Phase& phase) const;
+  bool has_own_work(std::size_t unit, const Phase& phase, const Shares& shares) const;
+  const Weight& weight_for(const Operator& op, Role role, const Site& site) const;
+  Method method_of(const Operator& op, const Site& site) const;
+  Batch batch_of(const Operator& op, const Site& site) const { return op.rows == RowSet::sampled ? site.step->sampled : site.step->rows; }
 
   const OperatorGraph& graph_;
   const ModelConfig& config_;

@@ -53,6 +53,16 @@ struct HybridConfig {
   bool prefill = true;            // whole prefills on the accelerator (section 4.1.1)
 };
 
+// `engine.products:` how an accelerator carries out products, by the rows that they have. Methods that do not apply to a matrix's
+// format (look-up in float16 weights) are left to its variant.
+struct ProductMethods {
+  Method decode = Method::automatic, prefill = Method::automatic;
+  std::uint32_t decode_rows = 1;  // a product with up to so many rows is one of decoding
+  bool share_precompute = true;   // tables are made once for products with the same input (T-MAN 5)
+
+  Method of(std::size_t rows) const { return rows <= decode_rows ? decode : prefill; }
+};
+
 struct EngineConfig {
   std::string policy = "dense";
   std::vector<std::string> units;  // names; empty: `threads` fastest cores
@@ -68,6 +78,9 @@ struct EngineConfig {
   Bytes read_ahead = 0;  // of the mmap policy
   ClusterConfig clusters;
   HybridConfig hybrid;
+  ProductMethods products;
+  double outliers = 0;         // of the llm_npu policy: share of the accelerator's products that cores compute beside it
+  std::uint32_t sessions = 1;  // of an accelerator whose session maps less than the model
   FunctionKind function = FunctionKind::compute;
   std::string record, replay;  // recordings to write, to read
   bool numerics() const { return function == FunctionKind::compute; }

@@ -37,6 +37,8 @@ std::string form_of(const Chain& chain) {
   for (const KernelCall& call : chain) {
     append(form, call.op);
     append(form, call.variant);
+    append(form, call.method);
+    append(form, call.precomputed);
     append(form, call.report_active);
     append(form, call.slice);
     append(form, call.params);

@@ -72,11 +72,12 @@ class Lowering {
 
   void open_phase(OperatorId id) {
     const Operator& op = graph_[id];
-    phases_.push_back({op.layer, op.block, op.rows == RowSet::routed, op.whole_ffn, {}});
+    phases_.push_back({op.layer, op.block, op.rows == RowSet::routed, op.whole_ffn, false, {}});
   }
 
   void place(OperatorId id) {
     const Operator& op = graph_[id];
+    phases_.back().attends = phases_.back().attends || op.op == Op::attention;
     std::vector<OperatorGroup>& groups = phases_.back().groups;
     // Groups of the producers whose slices it follows: they become one.
     std::vector<std::size_t> follows;

@@ -22,6 +22,7 @@ struct Phase {
   BlockKind block{};
   bool routed = false;     // waits for the router's choice
   bool whole_ffn = false;  // its one operator belongs to the FfnBlock
+  bool attends = false;    // heads are shared out in it
   std::vector<OperatorGroup> groups;
 };
 

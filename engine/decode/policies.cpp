@@ -12,6 +12,9 @@
 namespace vitro {
 namespace {
 
+// Policies that give an accelerator whole operators and keep the rest on cores.
+bool beside_cores(std::string_view policy) { return policy == "npu_dense" || policy == "llm_npu"; }
+
 std::vector<ComputeUnit*> select_units(const Machine& machine, const EngineConfig& engine) {
   if (engine.units.empty()) {
     std::vector<ComputeUnit*> cores;
@@ -35,7 +38,7 @@ std::vector<ComputeUnit*> select_units(const Machine& machine, const EngineConfi
     }
     if (std::find(units.begin(), units.end(), *found) != units.end())
       throw ConfigError(fmt::format("engine.units: \"{}\" is named twice", name));
-    if ((*found)->caps().static_graphs && engine.policy != "qnn" && engine.policy != "dense") {
+    if ((*found)->caps().static_graphs && engine.policy != "qnn" && engine.policy != "dense" && !beside_cores(engine.policy)) {
       throw ConfigError(
           fmt::format("engine.units: {} runs loaded graphs only, and the {} policy makes none (expected cores)", name, engine.policy));
     }
@@ -62,6 +65,39 @@ std::vector<ComputeUnit*> dense_units(Machine& machine, std::vector<ComputeUnit*
   }
   offload = std::make_unique<OffloadUnit>(machine, *units.front(), *accelerators.front());
   return {offload.get()};
+}
+
+// Cores, then the one accelerator, and what it takes. npu_dense: all of the layers; the output matrix is left to the cores, since
+// logits are large and a session's address space is not (TTS-NPU 7.2.2). llm_npu: the products of a prompt; attention, what
+// follows the prompt, and the channels with outliers stay on the cores (T-MAN 3).
+void beside_accelerator(const EngineConfig& engine, std::vector<ComputeUnit*> units, TransformerOptions& options) {
+  const auto first = std::stable_partition(units.begin(), units.end(), [](const ComputeUnit* unit) { return !unit->caps().static_graphs; });
+  if (units.end() - first != 1 || first == units.begin()) {
+    throw ConfigError(fmt::format("engine.units: {} and {} for the {} policy (expected cores and one accelerator)", first - units.begin(),
+                                  units.end() - first, engine.policy));
+  }
+  options.accelerator.unit = *first;
+  if (engine.policy == "npu_dense") {
+    options.accelerator.splits = {{~0u, 1, 1, 0}};
+  } else {
+    const double share = 1 - engine.outliers;
+    options.accelerator.splits = {{engine.products.decode_rows, 0, 0, 0}, {~0u, share, share, 0, 0.0}};
+  }
+  options.units = std::move(units);
+}
+
+// Bytes that an accelerator has to map: the weights of layers in its form, and keys and values.
+void check_sessions(const EngineConfig& engine, const ComputeUnit& accelerator, const WeightStore& weights, Bytes kv, bool head) {
+  const Bytes limit = accelerator.caps().session_limit;
+  if (limit == 0) return;
+  Bytes mapped = kv;
+  for (const Weight& weight : weights.all())
+    mapped += weight.layer >= 0 || (head && weight.role != Role::token_embedding) ? weight.extent.length : 0;
+  if (head && weights.find(Role::output) == nullptr) mapped += weights.get(Role::token_embedding).extent.length;
+  if (mapped <= engine.sessions * limit) return;
+  throw ConfigError(fmt::format("engine.sessions: {} of {} map {}, and the weights and the KV cache of {} are {} (expected {} or more)",
+                                engine.sessions, accelerator.caps().name, format_bytes(engine.sessions * limit), accelerator.caps().name,
+                                format_bytes(mapped), (mapped + limit - 1) / limit));
 }
 
 // What the engine keeps beside weights and activations: names, extents and page records. Charged so that the budget is
@@ -91,7 +127,9 @@ const std::vector<PolicyInfo>& policies() {
         {"dense", "all weights in DRAM, every matrix computed whole, split over the chosen units"},
         {"mmap", "weights paged in on demand (4 KiB, LRU, read-ahead); a fault blocks the core that computes, as in llama.cpp"},
         {"qnn", "dense matrices on the NPU as graphs; FFNs that do not fit are read matrix by matrix before they are computed"},
-        {"gpu_dense", "dense matrices on the GPU, all weights in DRAM, as MLC-LLM"}};
+        {"gpu_dense", "dense matrices on the GPU, all weights in DRAM, as MLC-LLM"},
+        {"npu_dense", "layers on the NPU, all weights in DRAM; the output matrix on the cores, as in TTS-NPU"},
+        {"llm_npu", "a prompt's products on the NPU in int8, beside cores that take outliers and attention; decoding on the cores alone"}};
     for (const ClusterFamily& family : cluster_families()) all.push_back({family.policy, family.description});
     return all;
   }();
@@ -99,7 +137,7 @@ const std::vector<PolicyInfo>& policies() {
 }
 
 Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& config,
-                   const WeightStore& weights, const PolicyLimits& limits) {
+                   const WeightStore& weights, const PolicyLimits& limits, const WeightStore* copy) {
   Policy policy;
   policy.graphs = std::make_unique<GraphCache>(machine);
   Result<Lease> runtime = machine.memory.lease(runtime_bytes(config, weights), Placement::dram, Region::runtime);
@@ -107,23 +145,25 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   policy.runtime = std::move(runtime).value();
 
   if (find_cluster_family(engine.policy) == nullptr && weights.find(Role::ffn_bundle, 0) != nullptr) {
-    throw ConfigError(fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
-                                  "or tiled)", engine.policy));
+    throw ConfigError(
+        fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
+                    "or tiled)",
+                    engine.policy));
   }
-  if (engine.policy == "dense" || engine.policy == "gpu_dense") {
+  if (engine.policy == "dense" || engine.policy == "gpu_dense" || beside_cores(engine.policy)) {
     if (memory.ffn_in_dram.value_or(1) < 1) {
       throw ConfigError(fmt::format("memory.ffn_in_dram: the {} policy keeps all weights in DRAM (expected 100%, or engine.policy: mmap)",
                                     engine.policy));
     }
     policy.residency = std::make_unique<DenseResidency>(machine, weights);
+    if (copy != nullptr) policy.copy = std::make_unique<DenseResidency>(machine, *copy);
   } else if (engine.policy == "mmap") {
     policy.residency = std::make_unique<MmapResidency>(
         machine, weights, MmapOptions{engine.read_ahead, memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens)});
   } else if (engine.policy == "qnn") {
     if (engine.units.size() != 1) throw ConfigError("engine.units: the qnn policy computes on one unit (expected one name)");
     policy.residency = std::make_unique<StreamResidency>(
-        machine, weights,
-        StreamOptions{memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens), machine.units.front()->caps().id});
+        machine, weights, StreamOptions{memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens), machine.units.front()->caps().id});
   } else if (find_cluster_family(engine.policy) != nullptr) {
     ClusterSetup setup{select_units(machine, engine)};
     const std::string &io_core = engine.clusters.io_core, &accelerator = engine.hybrid.unit;
@@ -150,6 +190,15 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
       options.accelerator.splits.push_back({split.batch, split.attention, split.hot, split.head});
     if (hybrid.prefill) options.accelerator.splits.push_back({~0u, 1, 1, hybrid.splits.back().head});
   }
+  if (beside_cores(engine.policy)) beside_accelerator(engine, std::move(options.units), options);
+  const Bytes kv = kv_bytes(config, engine, limits.max_tokens);
+  if (engine.policy == "qnn") check_sessions(engine, *options.units.front(), weights, kv, true);
+  if (beside_cores(engine.policy)) {
+    const bool prompts = engine.policy == "llm_npu";  // keys and values stay with the cores
+    check_sessions(engine, *options.accelerator.unit, prompts && copy != nullptr ? *copy : weights, prompts ? 0 : kv, false);
+  }
+  if (policy.copy != nullptr) options.copy = {copy, policy.copy.get(), options.units.size() - 1};
+  options.products = engine.products;
   options.matmul = engine.matmul;
   options.kv_format = engine.kv_format;
   options.kv_block_tokens = engine.kv_block_tokens;

@@ -23,13 +23,15 @@ struct Policy {
   std::unique_ptr<GraphCache> graphs;
   std::unique_ptr<ComputeUnit> offload;  // null: no accelerator takes part
   std::unique_ptr<Residency> residency;
-  std::unique_ptr<FfnBlock> ffn;  // null: the transformer's phases carry out FFNs as well
+  std::unique_ptr<Residency> copy;  // of layers' products in another form; null: there is none
+  std::unique_ptr<FfnBlock> ffn;    // null: the transformer's phases carry out FFNs as well
   std::unique_ptr<Transformer> transformer;
   Lease runtime;  // what the engine itself keeps per model, charged to the budget
 };
 
+// `copy`: the products of layers once more, as the accelerator of the llm_npu policy reads them; null for others.
 // Throws ConfigError for an unknown policy, for units that the machine lacks, and for a budget that is too small.
 Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& config,
-                   const WeightStore& weights, const PolicyLimits& limits);
+                   const WeightStore& weights, const PolicyLimits& limits, const WeightStore* copy = nullptr);
 
 }  // namespace vitro

@@ -6,6 +6,7 @@
 
 #include "engine/base/rng.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/model/precompute_pass.hpp"
 
 namespace vitro {
 namespace {
@@ -25,6 +26,26 @@ BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& opti
   return limits;
 }
 
+// Products by look-up are two operators, the first of which serves all products with one input.
+OperatorGraph graph_of(const ModelConfig& config, const WeightStore& weights, const TransformerOptions& options, bool whole_ffns) {
+  OperatorGraph graph = build_graph(config, whole_ffns);
+  if (options.products.decode != Method::lut && options.products.prefill != Method::lut) return graph;
+  const auto format = [&weights](const Operator& product) { return weights.get(*product.weight, product.layer).format; };
+  graph = with_precompute(graph, [&](const Operator& product) {
+    return product.rows != RowSet::routed && *product.weight != Role::router && applies(Method::lut, format(product));
+  });
+  if (!options.products.share_precompute) return graph;
+  return share_precompute(graph, [&](const Operator& a, const Operator& b) { return format(a) == format(b); });
+}
+
+CallOptions call_options(const TransformerOptions& options) {
+  CallOptions call{options.matmul, options.report_active};
+  for (const ComputeUnit* unit : options.units) call.accelerators.push_back(unit->caps().static_graphs);
+  call.products = options.products;
+  call.copy = options.copy;
+  return call;
+}
+
 void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<Phase>& phases, const TransformerOptions& options) {
   if (!trace.enabled()) return;
   std::vector<std::uint32_t> rows{1};
@@ -35,7 +56,7 @@ void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<
   for (const std::uint32_t up_to : rows) {
     const std::string when = rows.size() == 1 ? "" : fmt::format(", up to {} rows", up_to);
     for (const Phase& phase : phases) {
-      const Shares shares = options.accelerator.shares(options.units.size(), phase.block, up_to);
+      const Shares shares = options.accelerator.shares(options.units.size(), phase.block, up_to, phase.attends);
       for (const OperatorGroup& group : phase.groups) {
         if (group.split != Split::rows && group.split != Split::kv_heads) continue;
         for (std::size_t u = 0; u < shares.size(); ++u) {
@@ -56,12 +77,12 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       config_(config),
       options_(std::move(options)),
       ffn_(ffn),
-      graph_(build_graph(config_, ffn != nullptr)),
+      graph_(graph_of(config_, weights, options_, ffn != nullptr)),
       phases_(lower(graph_, config_, options_.units.size())),
       // A fork may need one partly filled block more than its tokens.
       kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens),
       buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_), options_.units.size()),
-      builder_(graph_, config_, weights, residency, buffers_, kv_, {options_.matmul, options_.report_active}),
+      builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_)),
       runner_(machine, residency, graphs) {
   log_splits(machine_.trace, graph_, phases_, options_);
 }
@@ -209,7 +230,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
       continue;
     }
     const Shares shares =
-        options_.accelerator.shares(options_.units.size(), phase.block, static_cast<std::uint32_t>(context->rows->size()));
+        options_.accelerator.shares(options_.units.size(), phase.block, static_cast<std::uint32_t>(context->rows->size()), phase.attends);
     UnitQueues queues = builder_.build(phase, *context, shares);
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));

@@ -21,6 +21,8 @@ struct TransformerOptions {
   std::uint32_t max_tokens = 1;    // positions over all sequences
   std::uint32_t max_position = 1;  // longest sequence
   bool report_active = false;
+  ProductMethods products;  // of accelerators among the units
+  WeightCopy copy;
 };
 
 struct StepInput {

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "engine/ffn/cluster_policy.hpp"
 #include "engine/ffn/eviction.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/blocks.hpp"
 
 namespace vitro {
 namespace {
@@ -71,6 +73,24 @@ HybridConfig read_hybrid(Reader reader) {
   if (hybrid.splits.empty()) reader.fail("splits", "is empty (expected entries such as {batch: 1, hot: 25%})");
   reader.finish();
   return hybrid;
+}
+
+ProductMethods read_products(Reader reader) {
+  constexpr Method kMethods[] = {Method::automatic, Method::lut,     Method::fused,       Method::convert,
+                                 Method::copy,      Method::scatter, Method::uncoalesced, Method::native};
+  std::vector<std::string> names;
+  for (const Method method : kMethods) names.emplace_back(to_string(method));
+  const auto method_of = [&](const char* key) {
+    const std::string name = reader.choice(key, names, "automatic");
+    return kMethods[std::find(names.begin(), names.end(), name) - names.begin()];
+  };
+  ProductMethods products;
+  products.decode = method_of("decode");
+  products.prefill = method_of("prefill");
+  products.decode_rows = static_cast<std::uint32_t>(reader.integer("decode_rows", 1, 4096, 1));
+  products.share_precompute = reader.boolean("share_precompute", true);
+  reader.finish();
+  return products;
 }
 
 // What `layout` means for the policy: none for whole matrices.
@@ -141,6 +161,12 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
       reader.fail("hybrid", "goes with engine.policy: neuron_cluster, bundles, and an eviction");
     }
   }
+  if (std::optional<Reader> products = reader.optional_child("products")) engine.products = read_products(std::move(*products));
+  if (engine.policy == "llm_npu") {
+    engine.outliers = reader.quantity("outliers", Dimension::ratio, 0);
+    if (engine.outliers < 0 || engine.outliers >= 1) reader.fail("outliers", "is no part of the products (expected 0% to below 100%)");
+  }
+  engine.sessions = static_cast<std::uint32_t>(reader.integer("sessions", 1, 64, 1));
   const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
   engine.record = reader.text("record", "");
@@ -157,8 +183,40 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   return engine;
 }
 
+ProductWorkload read_product_workload(Reader reader) {
+  ProductWorkload products;
+  for (const Node& node : reader.list("shapes")) {
+    Reader shape(node, reader.name_of("shapes"));
+    products.shapes.push_back(
+        {static_cast<std::uint32_t>(shape.integer("columns", 1, 1 << 24)), static_cast<std::uint32_t>(shape.integer("depth", 1, 1 << 24))});
+    shape.finish();
+  }
+  if (products.shapes.empty()) reader.fail("shapes", "is empty (expected entries such as {columns: 4096, depth: 4096})");
+  products.rows = static_cast<std::uint32_t>(reader.integer("rows", 1, 1 << 20, 1));
+  products.repeat = static_cast<std::uint32_t>(reader.integer("repeat", 1, 1 << 20, 1));
+  const std::string name = reader.text("format", "q4_0");
+  const std::optional<Format> format = format_by_name(name);
+  if (!format || *format == Format::index32 || *format == Format::q4_nibbles) {
+    reader.fail("format", fmt::format("\"{}\" is no format of weights (expected one such as f16, q4_0 or w2g64z)", name));
+  }
+  products.format = *format;
+  for (const ProductWorkload::Shape& shape : products.shapes) {
+    if (shape.depth % block_elements(products.format) == 0) continue;
+    reader.fail("shapes", fmt::format("a depth of {} is not a whole number of {} blocks", shape.depth, name));
+  }
+  reader.finish();
+  return products;
+}
+
 Workload read_workload(Reader reader) {
   Workload workload;
+  if (std::optional<Reader> products = reader.optional_child("products")) {
+    workload.products = read_product_workload(std::move(*products));
+    workload.prompt_tokens = 1;
+    workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
+    reader.finish();
+    return workload;
+  }
   if (reader.has("prompt")) workload.prompt = reader.text("prompt");
   workload.prompt_tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
   if (workload.prompt.has_value() == (workload.prompt_tokens > 0)) {

@@ -11,6 +11,18 @@
 
 namespace vitro {
 
+// Products alone, without a model around them: what a paper's kernel benchmarks measure. Each shape once per repetition, with weights
+// of its own, shared out by columns over engine.units.
+struct ProductWorkload {
+  struct Shape {
+    std::uint32_t columns = 0, depth = 0;  // weights are [columns, depth]
+  };
+  std::vector<Shape> shapes;
+  std::uint32_t rows = 1;  // of activations
+  std::uint32_t repeat = 1;
+  Format format = Format::q4_0;
+};
+
 struct Workload {
   std::optional<std::string> prompt;
   std::uint32_t prompt_tokens = 0;  // without a prompt: this many drawn tokens
@@ -19,6 +31,7 @@ struct Workload {
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;
+  std::optional<ProductWorkload> products;  // in place of a prompt
 };
 
 struct ModelSource {

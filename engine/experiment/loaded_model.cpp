@@ -42,27 +42,56 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   if (engine.bundles != BundleForm::automatic) refuse(fmt::format("an FFN in layout {}", to_string(*found)), expected);
 }
 
+Bytes file_size(const WeightStore& weights) {
+  const Weight& last = weights.all().back();
+  return round_up(last.extent.offset + last.extent.length, kPageSize);
+}
+
+Format read_format(Reader& reader, std::string_view key, std::string_view otherwise) {
+  const std::string name = reader.text(key, otherwise);
+  const std::optional<Format> format = format_by_name(name);
+  if (!format || *format == Format::index32 || *format == Format::q4_nibbles) {
+    reader.fail(key, fmt::format("\"{}\" is no format of weights (expected one such as f16, q8_0, q4_0 or w2g64z)", name));
+  }
+  return *format;
+}
+
+// `formats:` of a model without weights: matrices by their role; `head` is the output matrix, or the embedding that serves as one.
+std::map<Role, Format> read_formats(Reader reader, const ModelConfig& config) {
+  std::map<Role, Format> formats;
+  for (std::size_t r = 0; r < kRoles; ++r) {
+    const auto role = static_cast<Role>(r);
+    if (!is_vector(role) && reader.has(to_string(role))) formats[role] = read_format(reader, to_string(role), "");
+  }
+  if (reader.has("head")) formats[config.tied_embedding ? Role::token_embedding : Role::output] = read_format(reader, "head", "");
+  reader.finish();
+  return formats;
+}
+
 }  // namespace
 
 WeightStore LoadedModel::open(Storage& storage) const {
   if (packed) return packed->store(storage.open(packed->path).value_or_throw());
-  const WeightStore shape = phantom_weights(config, phantom_format, FileId{}, phantom_bundles);
-  const Weight& last = shape.all().back();
-  const Bytes size = round_up(last.extent.offset + last.extent.length, kPageSize);
-  return phantom_weights(config, phantom_format, storage.open_phantom(size).value_or_throw(), phantom_bundles);
+  const auto shape = [this](FileId file) { return phantom_weights(config, phantom_format, file, phantom_bundles, phantom_formats); };
+  return shape(storage.open_phantom(file_size(shape(FileId{}))).value_or_throw());
+}
+
+WeightStore LoadedModel::open_int8_copy(Storage& storage) const {
+  if (packed) throw ConfigError("engine.policy: llm_npu keeps weights in two forms, and a GGUF file has one (expected a model of shapes)");
+  return phantom_products(config, Format::q8_0,
+                          storage.open_phantom(file_size(phantom_products(config, Format::q8_0, FileId{}))).value_or_throw());
 }
 
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir) {
   LoadedModel model;
   if (source.shape) {
     Reader reader(*source.shape, "model");
-    const std::string format = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0");
-    for (const Format candidate : {Format::f16, Format::q8_0, Format::q4_0}) {
-      if (format == to_string(candidate)) model.phantom_format = candidate;
-    }
+    model.phantom_format = read_format(reader, "format", "q4_0");
     for (const char* key : {"description", "profile", "provenance"}) reader.ignore(key);
     Reader shape = reader.child("shape");
     model.config = config_from_node(shape);
+    if (std::optional<Reader> formats = reader.optional_child("formats"))
+      model.phantom_formats = read_formats(std::move(*formats), model.config);
     model.name = model.config.name;
     model.phantom_bundles = engine.bundles;
     reader.finish();

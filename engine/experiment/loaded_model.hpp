@@ -1,5 +1,6 @@
 // What a session needs of a model, whether it has weights or only shapes.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,13 +17,16 @@ namespace vitro {
 struct LoadedModel {
   std::string name;
   ModelConfig config;
-  std::unique_ptr<Tokenizer> tokenizer;  // null: a shape-only model
-  std::optional<PackedModel> packed;     // none: a shape-only model
-  Format phantom_format = Format::q4_0;  // of a shape-only model's matrices
+  std::unique_ptr<Tokenizer> tokenizer;    // null: a shape-only model
+  std::optional<PackedModel> packed;       // none: a shape-only model
+  Format phantom_format = Format::q4_0;    // of a shape-only model's matrices
+  std::map<Role, Format> phantom_formats;  // of those that differ
   std::optional<BundleForm> phantom_bundles;
 
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.
   WeightStore open(Storage& storage) const;
+  // The layers' products once more in 8 bits (llm.npu keeps both). Throws ConfigError for a model with weights: it has them once.
+  WeightStore open_int8_copy(Storage& storage) const;
 };
 
 // Throws ConfigError also when `source.pack` was made from another model, is damaged, or has another layout than the engine

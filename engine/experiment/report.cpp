@@ -73,6 +73,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["prefill_tokens_per_s"] = rate(record.prompt_tokens, g.first_token - g.begin);
   metrics["ttft_ms"] = to_seconds(g.first_token - g.begin) * 1e3;
   metrics["token_latency_ms"] = latency_summary(g.step_times, 1e3);
+  if (!record.product_times.empty()) metrics["product_us"] = latency_summary(record.product_times, 1e6);
   metrics["io_share"] = optional_number(machine.io_share);
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
   metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
@@ -81,6 +82,12 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   if (experiment.engine.clusters.report_bound) metrics["belady_hit_rate"] = optional_number(record.hit_rate_bound);
   metrics["dram_bandwidth_gb_per_s"] = optional_number(machine.dram_bandwidth_gb_per_s);
   metrics["energy_j_per_token"] = machine.energy_j && decoded > 0 ? Json(*machine.energy_j / decoded) : Json(nullptr);
+  // Without a second token the window is the prompt.
+  const bool prompt_only = g.step_times.empty();
+  const Picoseconds window = g.end - (prompt_only ? g.begin : g.first_token);
+  metrics["prefill_energy_j_per_token"] =
+      machine.energy_j && prompt_only && record.prompt_tokens > 0 ? Json(*machine.energy_j / record.prompt_tokens) : Json(nullptr);
+  metrics["mean_power_w"] = machine.energy_j ? rate(*machine.energy_j, window) : Json(nullptr);
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);
   metrics["peak_memory_bytes"] = record.budget.peak;
   metrics["load_ms"] = to_seconds(record.loaded) * 1e3;

@@ -19,6 +19,7 @@ struct RunRecord {
   Residency::Stats prefill_stats, stats;
   std::optional<double> hit_rate_bound;
   GenerationResult generation;
+  std::vector<Picoseconds> product_times;  // of workload.products
   Budget budget;
   std::uint64_t seam_calls = 0;
 };

@@ -10,6 +10,7 @@
 #include "engine/decode/generator.hpp"
 #include "engine/decode/policies.hpp"
 #include "engine/experiment/loaded_model.hpp"
+#include "engine/experiment/product_run.hpp"
 #include "engine/experiment/report.hpp"
 #include "engine/host/machine_state.hpp"
 #include "engine/kernels/compute_function.hpp"
@@ -67,12 +68,13 @@ struct Run {
     if (recorder) recording_storage = std::make_unique<RecordingStorage>(m.storage, reads);
     machine.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});
     weights = model.open(machine->storage);
+    if (e.engine.policy == "llm_npu") copy = model.open_int8_copy(machine->storage);
   }
 
   TraceSink& trace() { return perfetto ? static_cast<TraceSink&>(*perfetto) : null_trace; }
 
   Policy make_policy(const PolicyLimits& limits) {
-    return ::vitro::make_policy(*machine, experiment.engine, experiment.memory, model.config, weights, limits);
+    return ::vitro::make_policy(*machine, experiment.engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr);
   }
 
   const Experiment& experiment;
@@ -87,6 +89,7 @@ struct Run {
   std::unique_ptr<RecordingStorage> recording_storage;
   std::optional<Machine> machine;  // the host's, seen through the recorder
   WeightStore weights;
+  std::optional<WeightStore> copy;
 };
 
 void save_recording(Run& run) {
@@ -111,6 +114,7 @@ void trace_memory(const Machine& machine) {
 Task<void> generate_into(Run* run, Policy* policy, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
   co_await policy->residency->load();
+  if (policy->copy != nullptr) co_await policy->copy->load();
   record->loaded = machine.clock.now();
   record->load_bytes = machine.storage.totals().bytes_read;
   request.on_first_token = [&machine, policy, record] {
@@ -136,10 +140,37 @@ Task<void> score_into(Policy* policy, std::vector<std::int32_t> tokens, std::opt
   *out = co_await score(policy->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab);
 }
 
+void write_files(Run& run, const SessionOptions& options, const nlohmann::ordered_json& result) {
+  if (options.out_dir.empty()) return;
+  std::filesystem::create_directories(options.out_dir);
+  run.perfetto->write_json(options.out_dir + "/trace.json");
+  run.perfetto->write_decisions(options.out_dir + "/decisions.jsonl");
+  OutputFile file(options.out_dir + "/result.json");
+  file.write(to_text(result, 2));
+  file.commit();
+}
+
+nlohmann::ordered_json measure_products(Run& run, const SessionOptions& options) {
+  if (run.experiment.engine.numerics()) throw ConfigError("workload.products: has no numbers (expected engine.numerics: false)");
+  ProductTimes times;
+  run.host->run(run_products(&*run.machine, &run.experiment.engine, &*run.experiment.workload.products, &times));
+  RunRecord record;
+  record.generation.tokens.resize(1);
+  record.generation.begin = record.generation.first_token = times.begin;
+  record.generation.end = times.end;
+  record.product_times = std::move(times.each);
+  record.budget = run.host->machine().memory.budget(Placement::dram);
+  nlohmann::ordered_json result =
+      make_result(run.experiment, run.model, record, run.host->report(times.begin, times.end), run.host->machine().storage.caps());
+  write_files(run, options, result);
+  return result;
+}
+
 }  // namespace
 
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
   Run run(experiment, options, machines, !options.out_dir.empty());
+  if (experiment.workload.products) return measure_products(run, options);
   const Workload& workload = experiment.workload;
   GenerationRequest request;
   request.prompt = prompt_tokens(run.model, workload);
@@ -175,14 +206,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   if (sampler) result["machine_state"] = describe(sampler->stop());
 
   save_recording(run);
-  if (!options.out_dir.empty()) {
-    std::filesystem::create_directories(options.out_dir);
-    run.perfetto->write_json(options.out_dir + "/trace.json");
-    run.perfetto->write_decisions(options.out_dir + "/decisions.jsonl");
-    OutputFile file(options.out_dir + "/result.json");
-    file.write(to_text(result, 2));
-    file.commit();
-  }
+  write_files(run, options, result);
   return result;
 }
 

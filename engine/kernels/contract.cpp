@@ -143,6 +143,7 @@ constexpr Arity kArity[] = {
     {1, 1, 1},                    // copy
     {1, 1, 0, true, true},        // select
     {2, 2, 1, true, true, true},  // accumulate
+    {1, 1, 0},                    // precompute
 };
 
 }  // namespace
@@ -205,6 +206,8 @@ void check_call(const KernelCall& call) {
       return check_select(check, call);
     case Op::accumulate:
       return check_accumulate(check, call);
+    case Op::precompute:
+      check.floats(call.in[0], "x", {0, 0});
   }
 }
 

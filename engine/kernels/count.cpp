@@ -220,6 +220,10 @@ WorkCounts count(const KernelCall& call) {
     case Op::accumulate:
       accumulate(c);
       break;
+    case Op::precompute:
+      c.read_all(call.in[0]);
+      c.counts.elementwise = work::kTable * elements(call.in[0]);
+      break;
   }
   return c.counts;
 }

@@ -38,6 +38,21 @@ std::string_view to_string(Op op) {
     case Op::copy: return "copy";
     case Op::select: return "select";
     case Op::accumulate: return "accumulate";
+    case Op::precompute: return "precompute";
+  }
+  return "?";
+}
+
+std::string_view to_string(Method method) {
+  switch (method) {
+    case Method::automatic: return "automatic";
+    case Method::lut: return "lut";
+    case Method::fused: return "fused";
+    case Method::convert: return "convert";
+    case Method::copy: return "copy";
+    case Method::scatter: return "scatter";
+    case Method::uncoalesced: return "uncoalesced";
+    case Method::native: return "native";
   }
   return "?";
 }

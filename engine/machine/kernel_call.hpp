@@ -55,6 +55,7 @@ enum class Op : std::uint8_t {
   copy,       // in: x                                                out: x, converted to the format of the output view
   select,     // in: scores [B, N] [slice N]                          out: -; outcome: active neurons; params: threshold, activation
   accumulate, // in: W transposed [N, D] [slice N], h [B, N], scales? out: [B, D] = sum over n of h_n * W_n
+  precompute, // in: x [B, K]; params: Format of the weights       out: -; tables that the unit keeps for products with this x
 };
 std::string_view to_string(Op op);
 std::string_view to_string(Format format);
@@ -63,6 +64,11 @@ std::optional<Format> format_by_name(std::string_view name);
 // A registered kernel implementation's numeric contract: format and accumulation order, whatever instruction set runs
 // it. Also the key of a device's price table. Names are in engine/kernels/variants.hpp.
 enum class VariantId : std::uint16_t { none = 0 };
+
+// How an accelerator carries a product out, where its price table knows several ways for one format: the table's name of it.
+// The result is the variant's, whatever way is taken. docs/npu.md says what each of them does.
+enum class Method : std::uint8_t { automatic, lut, fused, convert, copy, scatter, uncoalesced, native };
+std::string_view to_string(Method method);
 
 struct View {
   Lease memory;
@@ -101,6 +107,8 @@ struct KernelCall {
   VariantId variant{};
   std::int16_t layer = -1;
   std::int16_t expert = -1;
+  Method method = Method::automatic;  // matmul, precompute
+  bool precomputed = false;    // matmul by look-up: a `precompute` of the same x came before it on this unit
   bool report_active = false;  // glu: return the neurons whose gate is not zero as ActiveSet (for recorders and policies)
   Slice slice;
   IndexList rows;              // matmul, glu, select, accumulate: only these rows of the slice, ascending; null means all

@@ -182,14 +182,20 @@ std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm for
   return 1;
 }
 
-WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles) {
-  std::vector<Weight> weights = weights_of(config, bundles.has_value());
+namespace {
+
+WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, std::optional<BundleForm> bundles,
+                    const std::map<Role, Format>& others) {
   Bytes position = 0;
+  const auto format_of = [&](Role role) {
+    const auto other = others.find(role);
+    return other == others.end() ? matrices : other->second;
+  };
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].role == Role::ffn_bundle) set_form(weights, i, *bundles, matrices);
     Weight& weight = weights[i];
     const bool plain = is_vector(weight.role) || weight.role == Role::router;
-    if (weight.role != Role::ffn_bundle && weight.role != Role::ffn_scales) weight.format = plain ? Format::f32 : matrices;
+    if (weight.role != Role::ffn_bundle && weight.role != Role::ffn_scales) weight.format = plain ? Format::f32 : format_of(weight.role);
     if (weight.columns % block_elements(weight.format) != 0) {
       throw ConfigError(fmt::format("{}: rows of {} elements are not whole {} blocks of {} (choose another format or width)", weight.name,
                                     weight.columns, to_string(weight.format), block_elements(weight.format)));
@@ -200,6 +206,21 @@ WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId f
     position = round_up(position + weight.extent.length, kPageSize);
   }
   return WeightStore(std::move(weights));
+}
+
+}  // namespace
+
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles,
+                            const std::map<Role, Format>& others) {
+  return lay_out(weights_of(config, bundles.has_value()), matrices, file, bundles, others);
+}
+
+WeightStore phantom_products(const ModelConfig& config, Format matrices, FileId file) {
+  std::vector<Weight> weights = weights_of(config);
+  std::erase_if(weights, [](const Weight& w) {
+    return w.layer < 0 || is_vector(w.role) || w.role == Role::router || is_predictor(w.role);
+  });
+  return lay_out(std::move(weights), matrices, file, {}, {});
 }
 
 }  // namespace vitro

@@ -32,7 +32,7 @@ Hexagon::Hexagon(const Site& site, const Params& params)
       full_clock_(parts_.clock),
       full_hmx_clock_(parts_.hmx_clock),
       transport_(params),
-      kernels_(params.table("kernels"), parts_),
+      kernels_(params.table("kernels"), parts_, params.table("more_kernels")),
       call_overhead_(transport_.per_call + from_seconds(parts_.call_cycles / parts_.clock)) {}
 
 void Hexagon::submit(const Work& work, Callback done) {

@@ -78,8 +78,9 @@ bool DetailedHexagon::can_start(Stage stage) const {
   if (next == plan_->at(pass_).groups || next > finished_[stage]) return false;
   if (stage != kIn && next >= finished_[stage - 1]) return false;
   if (stage != kIn && !prepared_) return false;
-  if (stage != kOut && next >= finished_[stage + 1] + kBuffers) return false;  // both buffers behind it are full
-  if (!plan_->at(pass_).in_turn(stage, next, plan_->at(pass_).groups, started_.data())) return false;
+  if (stage != kOut && next >= finished_[stage + 1] + planner_.ahead()) return false;  // both buffers behind it are full
+  if (!plan_->at(pass_).in_turn(stage, next, plan_->at(pass_).groups, started_.data(), planner_.out_behind())) return false;
+  if (planner_.one_by_one() && stage == kIn && finished_[kOut] < next) return false;
   return planner_.time(*plan_, group(next), stage) == 0 || !busy_[unit_of(stage)];
 }
 

@@ -12,6 +12,7 @@ double pass_seconds(const TilePlanner& planner, const TilePlan& plan, const Pass
   const std::uint32_t groups = std::min(pass.groups, kFollowed);
   double full[kStages], last[kStages], end[kStages][kFollowed];
   std::uint32_t next[kStages] = {};
+  const std::uint32_t ahead = planner.ahead();
   for (const Stage stage : {kIn, kVector, kMatrix, kOut}) {
     full[stage] = planner.time(plan, pass.full, stage);
     last[stage] = planner.time(plan, pass.last, stage);
@@ -27,12 +28,14 @@ double pass_seconds(const TilePlanner& planner, const TilePlan& plan, const Pass
     int chosen = -1;
     for (const int s : {kOut, kMatrix, kVector, kIn}) {  // what empties buffers goes first
       const std::uint32_t j = next[s];
-      const bool waits_for_buffer = s != kOut && j >= kBuffers;
-      if (j == groups || (s != kIn && j == next[s - 1]) || (waits_for_buffer && j - kBuffers >= next[s + 1])) continue;
-      if (!pass.in_turn(static_cast<Stage>(s), j, groups, next)) continue;
+      const bool waits_for_buffer = s != kOut && j >= ahead;
+      if (j == groups || (s != kIn && j == next[s - 1]) || (waits_for_buffer && j - ahead >= next[s + 1])) continue;
+      if (!pass.in_turn(static_cast<Stage>(s), j, groups, next, planner.out_behind())) continue;
+      if (planner.one_by_one() && s == kIn && next[kOut] < j) continue;
       double start = s == kIn ? 0 : std::max(prepared, end[s - 1][j]);
       if (j > 0) start = std::max(start, end[s][j - 1]);
-      if (waits_for_buffer) start = std::max(start, end[s + 1][j - kBuffers]);
+      if (waits_for_buffer) start = std::max(start, end[s + 1][j - ahead]);
+      if (planner.one_by_one() && s == kIn && j > 0) start = std::max(start, end[kOut][j - 1]);
       if ((j + 1 == groups ? last : full)[s] > 0) start = std::max(start, free[unit_of[s]]);
       if (chosen < 0 || start < earliest) {
         earliest = start;

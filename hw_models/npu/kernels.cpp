@@ -27,11 +27,15 @@ std::vector<std::string> parts_of(const std::string& key) {
 
 }  // namespace
 
-HexagonKernels::HexagonKernels(const ParamTable& table, const HexagonParameters& parts)
+HexagonKernels::HexagonKernels(const ParamTable& table, const HexagonParameters& parts, const ParamTable& more)
     : threads_(std::min(parts.hvx_threads, parts.scalar_threads)) {
   general_.packets_per_mac = parts.packets_per_mac;
   general_.packets_per_lookup = packets_per_lookup(parts, {16, 16}, 16);
   for (const auto& [key, value] : table.values) read(table, key, value);
+  const std::size_t first = table_.size();
+  for (const auto& [key, value] : more.values) read(more, key, value, first);
+  native_.matrix = true;
+  native_.threads = threads_;
   // Calls without multiply-adds never ask for a price: they have entry 0 and all threads.
   known_.push_back({"", false, general_});
   known_[0].kernel.threads = threads_;
@@ -42,7 +46,7 @@ HexagonKernels::Entry* HexagonKernels::entry(std::vector<Entry>& entries, std::s
   return found == entries.end() ? nullptr : &*found;
 }
 
-void HexagonKernels::read(const ParamTable& table, const std::string& key, double value) {
+void HexagonKernels::read(const ParamTable& table, const std::string& key, double value, std::size_t stands) {
   const std::vector<std::string> parts = parts_of(key);
   if (parts.size() != 5) fail(table, key, "unit.path.variant.format.quantity, such as hmx.dma.float.q4_0.packets_per_weight");
   if (parts[0] != "hmx" && parts[0] != "hvx") fail(table, key, "hmx or hvx first");
@@ -55,6 +59,7 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   start.path = static_cast<Path>(path - std::begin(kPathNames));
   start.threads = threads_;
   Entry* mine = entry(table_, name);
+  if (mine != nullptr && mine < table_.data() + stands) return;
   if (mine == nullptr) mine = &table_.emplace_back(Entry{name, true, start});
   Kernel& kernel = mine->kernel;
   if (kernel.matrix != start.matrix || kernel.path != start.path) fail(table, key, "one unit and path for a variant and format");
@@ -62,8 +67,18 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   const std::string& what = parts[4];
   if (what == "packets_per_weight") {
     kernel.packets_per_weight = value;
+  } else if (what == "gathers_per_weight") {
+    kernel.gathers_per_weight = value;
   } else if (what == "packets_per_lookup") {
     kernel.packets_per_lookup = value;
+  } else if (what == "packets_per_element") {
+    kernel.packets_per_element = value;
+  } else if (what == "gathers_per_element") {
+    kernel.gathers_per_element = value;
+  } else if (what == "packets_per_sum" && !kernel.matrix) {
+    kernel.packets_per_sum = value;
+  } else if (what == "packets_per_activation" && !kernel.matrix) {
+    kernel.packets_per_activation = value;
   } else if (what == "packets_per_mac" && !kernel.matrix) {
     kernel.packets_per_mac = value;
   } else if (what == "bits" && kernel.matrix && (value == 16 || value == 8 || value == 4)) {
@@ -71,7 +86,10 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   } else if (what == "threads" && value >= 1) {
     kernel.threads = std::min(threads_, static_cast<std::uint32_t>(value));
   } else {
-    fail(table, key, "packets_per_weight, packets_per_lookup, threads; packets_per_mac on hvx; bits 16, 8 or 4 on hmx");
+    fail(table, key,
+         "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, threads; packets_per_sum, "
+         "packets_per_activation, "
+         "packets_per_mac on hvx; bits 16, 8 or 4 on hmx");
   }
 }
 
@@ -80,7 +98,9 @@ KernelPrice HexagonKernels::find(std::string_view variant, std::string_view form
   const Entry* mine = entry(known_, name);
   if (mine == nullptr) {
     const Entry* listed = entry(table_, name);
-    mine = &known_.emplace_back(listed != nullptr ? *listed : Entry{name, false, general_});
+    mine = &known_.emplace_back(listed != nullptr     ? *listed
+                                : variant == "native" ? Entry{name, true, native_}
+                                                      : Entry{name, false, general_});
   }
   return {static_cast<std::uint16_t>(mine - known_.data()), mine->from_table};
 }

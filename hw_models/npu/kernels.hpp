@@ -7,10 +7,15 @@
 //     hmx:                                            # or hvx: where the multiply-adds run
 //       dma:                                          # or l2fetch, vector_load: how the weights come in
 //         float: {q4_0: {packets_per_weight: 0.035}}  # variant, format
+// A second table, `more_kernels:`, of the same form adds entries of another source.
 //
 // packets_per_weight  of HVX, to make a weight ready (unpack, scale, permute into tiles)
+// gathers_per_weight  vgather or vscatter instructions among that, each of which waits for TCM (gather_packets)
 // packets_per_mac     of HVX, per multiply-add (hvx alone; default: the general price)
 // packets_per_lookup  of HVX, per table look-up (default: vlut16 on 16-bit entries)
+// packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5)
+// packets_per_activation  of HVX, per activation that tables are made of, where the call makes them (Precompute)
+// packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table")
 // bits                of an HMX operand: 16, 8 or 4 (hmx alone; default 16)
 // threads             HVX threads that share the work (default: all)
 #pragma once
@@ -28,14 +33,17 @@ struct Kernel {
   std::uint32_t threads = 1;
   std::uint32_t bits = 16;
   double packets_per_weight = 0, packets_per_mac = 0, packets_per_lookup = 0;
+  double gathers_per_weight = 0, packets_per_sum = 0, packets_per_activation = 0;
+  double packets_per_element = 0, gathers_per_element = 0;
 };
 
 class HexagonKernels {
  public:
-  // Throws ConfigError on a unit, a path or a quantity that does not exist. `table` may be empty.
-  HexagonKernels(const ParamTable& table, const HexagonParameters& parts);
+  // Throws ConfigError on a unit, a path or a quantity that does not exist. Tables may be empty; an entry of the first one stands.
+  HexagonKernels(const ParamTable& table, const HexagonParameters& parts, const ParamTable& more = {});
 
-  // What the table lacks runs on one HVX thread at the general price.
+  // "native": a vendor's static graph, whose weights HMX takes as they lie: DMA and HMX alone (TTS-NPU 8). Other entries that
+  // the table lacks run on one HVX thread at the general price.
   KernelPrice find(std::string_view variant, std::string_view format);
   // Requires: `id` is from find(), or 0 before the first one.
   const Kernel& operator[](std::uint16_t id) const { return known_.at(id).kernel; }
@@ -47,10 +55,11 @@ class HexagonKernels {
     Kernel kernel;
   };
   Entry* entry(std::vector<Entry>& entries, std::string_view name);
-  void read(const ParamTable& table, const std::string& key, double value);
+  // Entries before `stands` are left as they are.
+  void read(const ParamTable& table, const std::string& key, double value, std::size_t stands = 0);
 
   std::uint32_t threads_;
-  Kernel general_;
+  Kernel general_, native_;
   std::vector<Entry> table_, known_;
 };
 

@@ -40,6 +40,8 @@ constexpr ParamSpec kParams[] = {
     {"l2", Dimension::bytes, "1 MiB", "TTS-NPU 3.1.2, T-MAN 2.3"},
     {"tcm", Dimension::bytes, "", ""},
     {"group", Dimension::bytes, "256 KiB", "a few tile columns; small against TCM, large against a descriptor"},
+    {"buffers", Dimension::none, "2",
+     "T-MAN 4.2: two between stages; 1: a stage waits for the next; 0: a group leaves before the next comes"},
     {"chunk", Dimension::bytes, "64 KiB", "of operators without weights; several fit into L2"},
     {"session_limit", Dimension::bytes, "", ""},
     // ---- prices of what the kernel table does not name
@@ -111,11 +113,15 @@ HexagonParameters::HexagonParameters(const Params& params)
       l2(vectors(params, "l2", vector_bytes)),
       tcm(vectors(params, "tcm", vector_bytes)),
       group(vectors(params, "group", vector_bytes)),
+      buffers(static_cast<std::uint32_t>(params.number("buffers"))),
       chunk(vectors(params, "chunk", vector_bytes)),
       packets_per_mac(params.positive("packets_per_mac_otherwise")),
       packets_per_operation(params.number("packets_per_operation")),
       packets_per_conversion(params.number("packets_per_conversion")),
       packets_per_activation(params.number("packets_per_activation")) {
+  if (params.number("buffers") != buffers || buffers > 2) {
+    throw ConfigError(fmt::format("{}.buffers: \"{:g}\" (expected 0, 1 or 2)", params.path(), params.number("buffers")));
+  }
   if (memory_latency.count() == 0) throw ConfigError(fmt::format("{}.memory_latency: is 0 (expected more)", params.path()));
 }
 

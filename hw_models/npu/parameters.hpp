@@ -40,6 +40,8 @@ struct HexagonParameters {
   BytesPerSecond l2_bandwidth;                        // of all threads together
   Bytes l2 = 0, tcm = 0;
   Bytes group = 0;  // weights of one tile group, at most
+  // Between two stages of the pipeline. 0: a group goes through all stages before the next one comes.
+  std::uint32_t buffers = 0;
   Bytes chunk = 0;  // of operators without weights
 
   // What the kernel table does not name, in packets of one thread.

@@ -16,9 +16,10 @@ Bytes share(Bytes bytes, std::uint64_t part, std::uint64_t whole) {
 
 // What one pass of a product keeps in TCM, apart from what scales with the columns of a group.
 struct Room {
-  Bytes activations = 0, result = 0;
-  Bytes in = 0, ready = 0, out = 0;  // per column, one buffer of two
-  Bytes per_column() const { return 2 * (in + ready + out); }
+  Bytes activations = 0, result = 0, tables = 0;
+  Bytes in = 0, ready = 0, out = 0;  // per column and buffer
+  Bytes spill = 0;                   // per column: sums that do not fit into registers (T-MAN 4.3)
+  Bytes per_column(std::uint32_t buffers) const { return buffers * (in + ready + out) + spill; }
 };
 
 // A result that is small is collected and written once, behind the last group.
@@ -56,6 +57,7 @@ double TilePlanner::tile_cycles(std::uint32_t bits) const {
 double TilePlanner::other_packets(const Work& work, const Kernel& kernel) const {
   return static_cast<double>(work.elementwise) * parts_.packets_per_operation +
          static_cast<double>(work.lookups) * kernel.packets_per_lookup +
+         (work.columns > 0 ? 0 : static_cast<double>(work.table_inputs) * kernel.packets_per_activation) +
          (kernel.matrix ? 0 : static_cast<double>(work.conversions) * parts_.packets_per_conversion);
 }
 
@@ -88,6 +90,8 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
   if (kernel.matrix && activations > 0) {
     pass.prepare = vector_seconds(static_cast<double>(rows) * work.depth * parts_.packets_per_activation, kernel);
   }
+  pass.prepare +=
+      vector_seconds(static_cast<double>(work.table_inputs) * rows / std::max(1u, work.rows) * kernel.packets_per_activation, kernel);
   pass.groups = (work.columns + columns - 1) / columns;
   const auto group = [&](std::uint32_t width) {
     TileGroup g;
@@ -96,14 +100,16 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
     g.in = share(work.weight_bytes, width, work.columns);
     g.rows = std::max(1.0, work.row_runs * part);
     g.out = share(work.written_bytes, std::uint64_t{width} * rows, std::uint64_t{work.columns} * std::max(1u, work.rows));
-    double packets = weights * kernel.packets_per_weight + other_packets(work, kernel) * part * row_part;
+    double packets = weights * (kernel.packets_per_weight + kernel.gathers_per_weight * parts_.gather_packets) +
+                     other_packets(work, kernel) * part * row_part;
     if (kernel.matrix) {
       const auto tiles = [this](double n) { return std::ceil(n / parts_.tile); };
       const double cycles = tiles(work.depth) * tile_cycles(kernel.bits) + parts_.tile_out_cycles;
       g.matrix = tiles(rows) * tiles(width) * cycles / parts_.hmx_clock / parts_.hmx_units;
       if (g.out > 0) packets += static_cast<double>(rows) * width * parts_.packets_per_conversion;
     } else {
-      packets += macs * kernel.packets_per_mac;
+      const double sums = work.group > 0 ? static_cast<double>(rows) * width * std::ceil(static_cast<double>(work.depth) / work.group) : 0;
+      packets += macs * kernel.packets_per_mac + sums * kernel.packets_per_sum;
     }
     g.vector = vector_seconds(packets, kernel);
     return g;
@@ -121,6 +127,8 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
     const Bytes padded = kernel.matrix ? round_up(part, tile) : part;
     Room room;
     room.activations = from_dram ? padded * work.depth * (kernel.matrix ? std::max<Bytes>(1, kernel.bits / 8) : kFloat) : 0;
+    room.tables = share(work.table_bytes, part, rows);
+    if (work.table_bytes > 0) room.spill = part * kFloat;
     room.in = (work.weight_bytes + work.columns - 1) / work.columns;
     if (kernel.matrix && kernel.packets_per_weight > 0) room.ready = Bytes{work.depth} * kernel.bits / 8;
     const Bytes result = share(work.written_bytes, part, rows);
@@ -134,11 +142,11 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   // What comes through L2 must not push the group before out of it.
   const Bytes group = kernel.path == Path::dma ? parts_.group : std::min(parts_.group, parts_.l2 / 2);
   // Buffers are aligned to vectors: a little less than all of TCM can be used.
-  const Bytes free = parts_.tcm - work.tcm_bytes, slack = 8 * parts_.vector_bytes;
+  const Bytes free = parts_.tcm - work.tcm_bytes, slack = 10 * parts_.vector_bytes;
   for (std::uint32_t passes = 1;; ++passes) {
     const auto part = static_cast<std::uint32_t>(round_up((rows + passes - 1) / passes, tile));
     const Room room = room_of(std::min(part, rows));
-    const Bytes per_column = room.per_column(), taken = room.activations + room.result + (per_column > 0 ? slack : 0);
+    const Bytes per_column = room.per_column(ahead()), taken = room.activations + room.result + room.tables + (per_column > 0 ? slack : 0);
     Bytes columns = round_up(work.columns, tile);
     if (per_column > 0) columns = std::min(columns, round_down((free - std::min(free, taken)) / per_column, tile));
     // Weights that nothing has to be done to before HMX takes them are one group.
@@ -149,8 +157,9 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
       const auto width = static_cast<std::uint32_t>(std::min<Bytes>(columns, work.columns));
       plan.pass = product_pass(work, kernel, std::min(part, rows), width);
       plan.last_pass = product_pass(work, kernel, rows - (plan.passes - 1) * part, width);
-      plan.buffers = {room.activations,   room.result,        room.in * width,  room.in * width,
-                      room.ready * width, room.ready * width, room.out * width, room.out * width};
+      const Bytes second = ahead() - 1;  // of two buffers
+      plan.buffers = {room.activations,   room.result, room.in * width,          room.ready * width,          room.out * width,
+                      room.spill * width, room.tables, second * room.in * width, second * room.ready * width, second * room.out * width};
       return plan;
     }
     if (part <= tile) {

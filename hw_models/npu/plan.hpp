@@ -3,6 +3,7 @@
 // same time on different groups, with two buffers between them (T-MAN 4.2). When the activations of all rows do not fit
 // into TCM, rows are split and the weights stream once per part. Other operators are cut into chunks of their operands.
 #pragma once
+#include <algorithm>
 #include <array>
 
 #include "hw_models/npu/kernels.hpp"
@@ -11,10 +12,6 @@ namespace vitro::hw {
 
 enum Stage : std::uint8_t { kIn, kVector, kMatrix, kOut };
 inline constexpr int kStages = 4;
-inline constexpr std::uint32_t kBuffers = 2;  // between two stages
-// The chain of transfers has a fixed order, as software writes it: results of a group go out behind the weights of this many groups
-// later. Whoever came first would make the pipeline stumble: long transfers in, short ones out.
-inline constexpr std::uint32_t kOutBehind = 3;
 
 struct TileGroup {
   Bytes in = 0, out = 0;          // over the memory path
@@ -30,10 +27,12 @@ struct Pass {
   TileGroup full, last;  // all alike but the last
 
   // Whether the order of transfers lets `stage` take group `next`, after `started[s]` groups in each stage and of `count`.
-  bool in_turn(Stage stage, std::uint32_t next, std::uint32_t count, const std::uint32_t* started) const {
-    if (full.out == 0) return true;
-    if (stage == kOut) return next + kOutBehind >= count || started[kIn] > next + kOutBehind;
-    return stage != kIn || next <= kOutBehind || started[kOut] >= next - kOutBehind;
+  // The chain of transfers has a fixed order, as software writes it: results of a group go out behind the weights of `behind`
+  // groups later. Whoever came first would make the pipeline stumble: long transfers in, short ones out.
+  bool in_turn(Stage stage, std::uint32_t next, std::uint32_t count, const std::uint32_t* started, std::uint32_t behind) const {
+    if (full.out == 0 || behind == 0) return true;
+    if (stage == kOut) return next + behind >= count || started[kIn] > next + behind;
+    return stage != kIn || next <= behind || started[kOut] >= next - behind;
   }
 };
 
@@ -42,8 +41,8 @@ struct TilePlan {
   std::uint32_t threads = 1;
   std::uint32_t passes = 1;
   Pass pass, last_pass;
-  std::array<Bytes, 8> buffers{};  // in TCM during a pass; 0: none
-  bool streams = false;            // a product: the buffers above, two of each stage
+  std::array<Bytes, 10> buffers{};  // in TCM during a pass; 0: none
+  bool streams = false;             // a product: the buffers above, as many of each stage as its neighbours have between them
 
   const Pass& at(std::uint32_t index) const { return index + 1 == passes ? last_pass : pass; }
   Bytes read() const;  // of all passes
@@ -61,6 +60,11 @@ class TilePlanner {
   double load_time(const TilePlan& plan, Bytes bytes, double rows) const;  // over the plan's path
   double least_time(const TilePlan& plan, Bytes bytes) const;              // of that, while bytes move
   double control_time(const TilePlan& plan, double rows) const;            // of that, before bytes move
+
+  // How many groups a stage may be ahead of the next one, and results behind weights; whether one group has to leave first.
+  std::uint32_t ahead() const { return std::max(1u, parts_.buffers); }
+  std::uint32_t out_behind() const { return parts_.buffers == 0 ? 0 : parts_.buffers + 1; }
+  bool one_by_one() const { return parts_.buffers == 0; }
 
  private:
   TilePlan product(const Work& work, const Kernel& kernel) const;

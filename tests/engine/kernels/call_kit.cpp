@@ -309,6 +309,9 @@ KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant) {
       random_rows(rng, call, n);
       break;
     }
+    case Op::precompute:
+      call.in = {plain(rows, width)};
+      break;
   }
   return call;
 }

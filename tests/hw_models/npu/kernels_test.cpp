@@ -34,6 +34,23 @@ TEST(HexagonKernels, a_look_up_costs_what_vlut16_does) {
   EXPECT_NEAR(1 / kernels[kernels.find("lut", "q4_0").id].packets_per_lookup, 256, 1e-9);  // 128 of an instruction, two in a packet
 }
 
+TEST(HexagonKernels, a_second_table_adds_entries_and_changes_none) {
+  NpuBench bench(phone());
+  HexagonKernels kernels(table({{"hmx.dma.fused.w4.packets_per_weight", 0.5}}), bench.parts(),
+                         table({{"hmx.dma.fused.w4.packets_per_weight", 9}, {"hmx.dma.fused.w2.packets_per_weight", 0.25}}));
+  EXPECT_EQ(kernels[kernels.find("fused", "w4").id].packets_per_weight, 0.5);
+  EXPECT_EQ(kernels[kernels.find("fused", "w2").id].packets_per_weight, 0.25);
+}
+
+TEST(HexagonKernels, weights_in_the_form_of_the_matrix_unit_need_no_vector_work) {
+  NpuBench bench(phone());
+  HexagonKernels kernels(table({}), bench.parts());
+  const KernelPrice native = kernels.find("native", "w4g128");
+  EXPECT_TRUE(native.from_table);
+  EXPECT_TRUE(kernels[native.id].matrix);
+  EXPECT_EQ(kernels[native.id].packets_per_weight, 0);
+}
+
 TEST(HexagonKernels, mistakes_are_named) {
   NpuBench bench(phone());
   const auto message = [&](const std::string& key, double value = 1) -> std::string {

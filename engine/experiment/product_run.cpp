@@ -1,0 +1,73 @@
+#include "engine/experiment/product_run.hpp"
+
+#include "engine/decode/call_builder.hpp"
+#include "engine/kernels/variants.hpp"
+#include "engine/quant/tiles.hpp"
+
+namespace vitro {
+namespace {
+
+View leased(Machine& machine, std::array<std::uint32_t, 3> shape, Format format, Region region) {
+  View view;
+  view.shape = shape;
+  view.format = format;
+  Result<Lease> lease = machine.memory.lease(shape[0] * row_bytes(format, shape[1]), Placement::dram, region);
+  if (!lease.ok()) throw ConfigError("workload.products: " + lease.status().message);
+  view.memory = std::move(lease).value();
+  return view;
+}
+
+KernelCall product(Machine& machine, const EngineConfig& engine, const ProductWorkload& work, const ProductWorkload::Shape& shape) {
+  std::vector<SeqPos> rows;
+  for (std::uint32_t r = 0; r < work.rows; ++r) rows.push_back({0, r});
+  KernelCall call;
+  call.op = Op::matmul;
+  call.layer = 0;
+  call.batch = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
+  call.in = {leased(machine, {shape.columns, shape.depth, 0}, work.format, Region::fixed),
+             leased(machine, {work.rows, shape.depth, 0}, Format::f32, Region::activation)};
+  call.out = {leased(machine, {work.rows, shape.columns, 0}, Format::f32, Region::activation)};
+  if (engine.matmul == variant::kInt8 && can_tile(work.format, shape.columns)) call.in[0].layout = Layout::tiled;
+  call.variant = variant::supports(engine.matmul, work.format, call.in[0].layout) ? engine.matmul : variant::kFloat;
+  return call;
+}
+
+Task<void> share(GraphCache* graphs, ComputeUnit* unit, KernelCall call) {
+  Chain chain;
+  chain.push_back(std::move(call));
+  const RunResult result = co_await graphs->run(unit, std::move(chain));
+  result.status.or_throw();
+}
+
+Task<void> run_once(Machine* machine, GraphCache* graphs, const EngineConfig* engine, const KernelCall* whole) {
+  TaskScope scope(machine->executor);
+  for (std::size_t u = 0; u < machine->units.size(); ++u) {
+    KernelCall call = *whole;
+    call.slice = share_of(call.in[0].shape[0], kTileRows, u, machine->units.size());
+    if (call.slice.count == 0) continue;
+    const Method method = engine->products.of(call.batch->size());
+    if (machine->units[u]->caps().static_graphs && applies(method, call.in[0].format)) call.method = method;
+    scope.spawn(share(graphs, machine->units[u], std::move(call)));
+  }
+  co_await scope.join();
+}
+
+}  // namespace
+
+Task<void> run_products(Machine* machine, const EngineConfig* engine, const ProductWorkload* work, ProductTimes* times) {
+  GraphCache graphs(*machine);
+  std::vector<KernelCall> calls;
+  for (const ProductWorkload::Shape& shape : work->shapes) calls.push_back(product(*machine, *engine, *work, shape));
+  for (const KernelCall& call : calls) co_await run_once(machine, &graphs, engine, &call);
+  times->begin = machine->clock.now();
+  for (std::uint32_t i = 0; i < work->repeat; ++i) {
+    for (const KernelCall& call : calls) {
+      const Picoseconds before = machine->clock.now();
+      co_await run_once(machine, &graphs, engine, &call);
+      times->each.push_back(machine->clock.now() - before);
+    }
+  }
+  times->end = machine->clock.now();
+}
+
+}  // namespace vitro

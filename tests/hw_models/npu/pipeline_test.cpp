@@ -1,0 +1,141 @@
+// Stages that overlap (T-MAN 4.2), and look-up kernels: tables made once, sums that spill into TCM (T-MAN 4.3, 5).
+#include <gmock/gmock.h>
+
+#include "tests/hw_models/npu/device.hpp"
+
+namespace vitro::hw {
+namespace {
+
+using testing::HasSubstr;
+
+// Time during which a group is in both stages.
+Picoseconds overlap(const std::vector<EventLoop::Span>& spans, std::string_view a, std::string_view b) {
+  Picoseconds sum{0};
+  for (const EventLoop::Span& x : spans) {
+    for (const EventLoop::Span& y : spans) {
+      if (x.name == a && y.name == b) sum += std::max(Picoseconds(0), std::min(x.end, y.end) - std::max(x.begin, y.begin));
+    }
+  }
+  return sum;
+}
+
+struct Traced {
+  explicit Traced(const std::string& changes) {
+    NpuBench bench(phone(changes), "detailed");
+    bench.loop().trace_into(&spans);
+    time = bench.call(product(bench.model(), kQ4, 256, 4096, 4096));
+  }
+  std::vector<EventLoop::Span> spans;
+  Picoseconds time{0};
+};
+
+TEST(Pipeline, stages_overlap_in_the_trace_as_far_as_there_are_buffers) {
+  const Traced two("npu.buffers: 2"), one("npu.buffers: 1"), none("npu.buffers: 0");
+  for (const auto& [a, b] : {std::pair("in", "vector"), std::pair("vector", "matrix")}) {
+    EXPECT_GT(overlap(two.spans, a, b), two.time / 40) << a << " and " << b;
+    EXPECT_EQ(overlap(one.spans, a, b), Picoseconds(0)) << a << " and " << b;
+    EXPECT_EQ(overlap(none.spans, a, b), Picoseconds(0)) << a << " and " << b;
+  }
+  EXPECT_GT(overlap(one.spans, "in", "matrix"), Picoseconds(0));
+  EXPECT_EQ(overlap(none.spans, "in", "matrix"), Picoseconds(0));
+  EXPECT_LT(two.time, one.time);
+  EXPECT_LT(one.time, none.time);
+}
+
+TEST(Pipeline, the_twins_agree_on_fewer_buffers) {
+  for (const std::string buffers : {"npu.buffers: 0", "npu.buffers: 1"}) {
+    for (const std::uint32_t m : {1u, 64u, 512u}) {
+      NpuBench flow(phone(buffers), "flow"), detailed(phone(buffers), "detailed");
+      const double ratio = to_seconds(flow.call(product(flow.model(), kQ4, m, 4096, 4096))) /
+                           to_seconds(detailed.call(product(detailed.model(), kQ4, m, 4096, 4096)));
+      EXPECT_NEAR(ratio, 1, 0.05) << buffers << ", " << m << " rows";
+    }
+  }
+}
+
+TEST(Pipeline, other_numbers_of_buffers_are_refused) {
+  try {
+    NpuBench bench(phone("npu.buffers: 3"));
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("npu.buffers: \"3\" (expected 0, 1 or 2)"));
+  }
+}
+
+const std::string kTables =
+    "npu.kernels: {hvx: {dma: {lut: {w2: {packets_per_mac: 0.001, packets_per_activation: 0.5, packets_per_sum: 0}}}}}";
+
+Work look_up(ComputeModel& model, std::uint32_t m, std::uint32_t n, std::uint32_t k, bool precomputed) {
+  Work work;
+  work.kernel = model.kernel("lut", "w2").id;
+  work.rows = m;
+  work.columns = n;
+  work.depth = k;
+  work.group = 64;
+  work.weight_bytes = Bytes{n} * k / 4;
+  work.read_bytes = work.weight_bytes + (precomputed ? 0 : Bytes{4} * m * k);
+  work.written_bytes = Bytes{4} * m * n;
+  work.macs = std::uint64_t{m} * n * k;
+  work.table_inputs = precomputed ? 0 : std::uint64_t{m} * k;
+  work.table_bytes = Bytes{8} * m * k;
+  work.row_runs = 1;
+  return work;
+}
+
+TEST(LookUp, tables_that_are_there_save_their_making) {
+  const auto seconds = [](bool precomputed) {
+    NpuBench bench(phone(kTables));
+    return to_seconds(bench.call(look_up(bench.model(), 1, 1024, 4096, precomputed)));
+  };
+  EXPECT_NEAR(seconds(false) - seconds(true), 4096 * 0.5 / 4 / 1e9, 2e-7);  // on four threads of 1 GHz, and 16 KiB of activations
+}
+
+TEST(LookUp, making_tables_is_an_operator_of_its_own) {
+  NpuBench bench(phone(kTables));
+  const auto seconds = [&](std::uint64_t inputs) {
+    Work work;
+    work.kernel = bench.model().kernel("lut", "w2").id;
+    work.read_bytes = 4 * 14336;
+    work.table_inputs = inputs;
+    return to_seconds(bench.call(work));
+  };
+  EXPECT_GT(seconds(14336) - seconds(0), 0.5 * 14336 * 0.5 / 4 / 1e9);
+}
+
+TEST(LookUp, every_group_of_columns_ends_in_a_sum) {
+  const auto seconds = [](const std::string& sums) {
+    NpuBench bench(phone("npu.kernels: {hvx: {dma: {lut: {w2: {packets_per_mac: 0.02, packets_per_sum: " + sums + "}}}}}"));
+    return to_seconds(bench.call(look_up(bench.model(), 1, 4096, 4096, true)));
+  };
+  EXPECT_NEAR(seconds("0.5") - seconds("0"), 4096.0 * 4096 / 64 * 0.5 / 4 / 1e9, 2e-6);
+}
+
+TEST(LookUp, tables_and_spilled_sums_take_room_in_tcm) {
+  NpuBench bench(phone(kTables));
+  const TilePlanner planner(bench.parts());
+  Kernel kernel;
+  kernel.threads = 4;
+  Work work = look_up(bench.model(), 1, 4096, 4096, true);
+  const TilePlan plan = planner.plan(work, kernel);
+  const auto held = [](const TilePlan& p) {
+    Bytes sum = 0;
+    for (const Bytes bytes : p.buffers) sum += bytes;
+    return sum;
+  };
+  work.table_bytes = 0;
+  const Bytes columns = plan.pass.full.in / (4096 / 4);
+  EXPECT_EQ(held(plan) - held(planner.plan(work, kernel)), Bytes{8} * 4096 + 4 * columns);
+  work.table_bytes = 9 * MiB;
+  EXPECT_THROW(planner.plan(work, kernel), RunError);
+}
+
+TEST(LookUp, a_scatter_waits_for_tcm_as_a_gather_does) {
+  const auto seconds = [](const std::string& gathers) {
+    NpuBench bench(phone("npu.kernels: {hmx: {dma: {float: {q4_0: {packets_per_weight: 0.06, gathers_per_weight: " + gathers + "}}}}}"));
+    return to_seconds(bench.call(product(bench.model(), kQ4, 1, 4096, 4096)));
+  };
+  EXPECT_NEAR(seconds("0.015625") - seconds("0"), 4096.0 * 4096 * 24 / 64 / 4 / 1e9, 2e-5);
+}
+
+}  // namespace
+}  // namespace vitro::hw

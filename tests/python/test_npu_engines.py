@@ -1,0 +1,114 @@
+"""Engines on the NPU: look-up decoding with shared tables, layers on the NPU with the head on cores, two copies of the weights."""
+import json
+
+import pytest
+import vitro
+from conftest import ROOT
+from vitro.errors import ConfigError, RunError
+
+CONFIGS = ROOT / "configs"
+MODELS = CONFIGS / "models" / "embedded"
+REFERENCE = json.loads((MODELS / "reference.json").read_text())
+
+
+def experiment(engine, model="bitnet-2b", device="oneplus12", **overrides):
+    tree = {"experiment": "npu", "machine": "sim", "device": str(CONFIGS / "devices" / f"{device}.yaml"),
+            "model": str(CONFIGS / "models" / f"{model}.yaml"), "engine": str(CONFIGS / "engines" / f"{engine}.yaml"),
+            "workload": {"prompt_tokens": 32, "output_tokens": 4, "stop_at_eos": False}}
+    return tree, {"engine.numerics": False} | overrides
+
+
+def run(*args, out=None, **more):
+    tree, overrides = experiment(*args, **more)
+    return vitro.run(tree, overrides=overrides, out=out)
+
+
+def calls(folder, op):
+    trace = json.loads((folder / "trace.json").read_text())
+    return [event for event in trace["traceEvents"] if event.get("ph") == "X" and event["name"] == op]
+
+
+def test_shared_tables_are_made_once_and_save_time(tmp_path):
+    small = {"model.shape.layers": 2, "workload.output_tokens": 2}
+    shared = run("tman", out=tmp_path / "shared", **small)
+    apart = run("tman", out=tmp_path / "apart", **small, **{"engine.products.share_precompute": False})
+    # One decode step: q, k and v share, gate and up share; the prompt's products dequantise and need no tables.
+    assert len(calls(tmp_path / "shared", "precompute")) == 2 * 4
+    assert len(calls(tmp_path / "apart", "precompute")) == 2 * 7
+    assert shared.metrics["token_latency_ms"]["mean"] < apart.metrics["token_latency_ms"]["mean"]
+
+
+def test_decoding_by_look_up_beats_dequantisation():
+    assert run("tman").metrics["decode_tokens_per_s"] > run("tman", **{"engine.products.decode": "fused"}).metrics["decode_tokens_per_s"]
+
+
+def test_layers_run_on_the_npu_and_the_head_on_cores(tmp_path):
+    result = run("tts", "qwen2.5-1.5b", out=tmp_path / "run", **{"model.shape.layers": 2, "workload.output_tokens": 2})
+    trace = json.loads((tmp_path / "run" / "trace.json").read_text())
+    names = {(event["pid"], event["tid"]): event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
+    where = {}
+    for event in calls(tmp_path / "run", "matmul"):
+        where.setdefault("layer" in json.dumps(event.get("args", {})), set()).add(names[event["pid"], event["tid"]])
+    assert where[True] == {"npu"}
+    assert where[False] == {"cpu0", "cpu1", "cpu2", "cpu3"}
+    assert result["counts"]["launches"] > 0
+
+
+def test_one_small_session_does_not_hold_three_billion_parameters():
+    run("tts", "qwen2.5-1.5b", device="oneplus_ace3")
+    with pytest.raises((ConfigError, RunError), match="engine.sessions: 1 of npu map 2.00 GiB"):
+        run("tts", "qwen2.5-3b", device="oneplus_ace3")
+    run("tts", "qwen2.5-3b", device="oneplus_ace3", **{"engine.sessions": 2})
+
+
+def test_two_copies_of_eight_billion_weights_run_out_of_memory():
+    assert run("llm_npu", "llama-3.1-8b", **{"model.format": "q4_0"}).metrics["peak_memory_bytes"] > 12e9
+    with pytest.raises((ConfigError, RunError), match="memory"):
+        run("llm_npu", "llama-3.1-8b", device="oneplus13t", **{"model.format": "q4_0"})
+    run("tman", "llama-3.1-8b", device="oneplus13t")
+
+
+def test_llm_npu_leaves_decoding_to_the_cores():
+    at = {tokens: run("llm_npu", **{"model.format": "q4_0", "workload.output_tokens": tokens})["counts"]["launches"] for tokens in (1, 4)}
+    assert at[1] == at[4] > 0
+
+
+def test_outliers_make_the_prompt_slower():
+    few, many = (run("llm_npu", **{"model.format": "q4_0", "engine.outliers": share, "workload.output_tokens": 1}) for share in ("0%", "20%"))
+    assert few.metrics["ttft_ms"] < many.metrics["ttft_ms"]
+
+
+@pytest.mark.parametrize("engine", ["tts", "tman"])
+def test_tokens_do_not_depend_on_who_computes(engine):
+    case = REFERENCE["models"]["stories-reglu-3m.f16.gguf"]["greedy"][0]
+    tree, _ = experiment(engine)
+    tree |= {"model": {"gguf": str(MODELS / "stories-reglu-3m.f16.gguf")},
+             "workload": {"prompt": case["prompt"], "output_tokens": 8, "stop_at_eos": False}}
+    assert vitro.run(tree, overrides={"engine.activations": "float", "engine.kv_format": "f32"})["tokens"] == case["ids"][:8]
+
+
+@pytest.mark.parametrize("changes, part", [
+    ({"engine.units": ["cpu0"]}, "cores and one accelerator"),
+    ({"engine.products.decode": "magic"}, "engine.products.decode"),
+    ({"model.format": "w5g32"}, "model.format: \"w5g32\" is no format of weights"),
+    ({"model.formats": {"heads": "q8_0"}}, "model.formats.heads"),
+    ({"workload": {"products": {"shapes": []}}}, "workload.products.shapes: is empty"),
+    ({"workload": {"products": {"shapes": [{"columns": 32, "depth": 33}]}}}, "33 is not a whole number of q4_0 blocks"),
+])
+def test_mistakes_are_named(changes, part):
+    with pytest.raises(ConfigError, match=part):
+        run("tts", "qwen2.5-1.5b", **changes)
+
+
+def test_products_alone():
+    work = {"workload": {"products": {"rows": 1, "repeat": 2, "format": "w4g64z", "shapes": [{"columns": 4096, "depth": 4096}]}}}
+    result = run("tman", **work)
+    time = result.metrics["product_us"]["mean"]
+    assert time > 4096 * 4096 * 4.375 / 8 / 60e3  # no faster than its bytes by DMA
+    assert result.metrics["decode_tokens_per_s"] is None
+    four = run("llamacpp_cpu", **{"workload": {"products": work["workload"]["products"] | {"format": "q4_0"}}})
+    one = run("llamacpp_cpu", **{"workload": {"products": work["workload"]["products"] | {"format": "q4_0"}}, "engine.units": ["cpu0"]})
+    assert four.metrics["product_us"]["mean"] < one.metrics["product_us"]["mean"]
+    with pytest.raises((ConfigError, RunError), match="has no numbers"):
+        tree, _ = experiment("tman")
+        vitro.run(tree | {"model": {"gguf": str(MODELS / "stories-reglu-3m.f16.gguf")}} | work)
