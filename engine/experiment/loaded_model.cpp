@@ -6,6 +6,7 @@
 
 #include "engine/base/rng.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/blocks.hpp"
 
 namespace vitro {
 namespace {
@@ -80,6 +81,14 @@ WeightStore LoadedModel::open_int8_copy(Storage& storage) const {
   if (packed) throw ConfigError("engine.policy: llm_npu keeps weights in two forms, and a GGUF file has one (expected a model of shapes)");
   return phantom_products(config, Format::q8_0,
                           storage.open_phantom(file_size(phantom_products(config, Format::q8_0, FileId{}))).value_or_throw());
+}
+
+Format matrix_format(Reader& model) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < kFormatCount; ++i) {
+    if (can_quantise(static_cast<Format>(i))) names.emplace_back(to_string(static_cast<Format>(i)));
+  }
+  return *format_by_name(model.choice("format", names, "q4_0"));
 }
 
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir) {

@@ -2,6 +2,7 @@
 
 #include "engine/decode/call_builder.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/blocks.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro {
