@@ -80,7 +80,7 @@ struct EngineConfig {
   HybridConfig hybrid;
   ProductMethods products;
   double outliers = 0;         // of the llm_npu policy: share of the accelerator's products that cores compute beside it
-  std::uint32_t sessions = 1;  // of an accelerator whose session maps less than the model
+  std::uint32_t sessions = 0;  // of an accelerator, each of which maps so much and no more; 0: as many as the model takes
   FunctionKind function = FunctionKind::compute;
   std::string record, replay;  // recordings to write, to read
   bool numerics() const { return function == FunctionKind::compute; }

@@ -89,7 +89,7 @@ void beside_accelerator(const EngineConfig& engine, std::vector<ComputeUnit*> un
 // Bytes that an accelerator has to map: the weights of layers in its form, and keys and values.
 void check_sessions(const EngineConfig& engine, const ComputeUnit& accelerator, const WeightStore& weights, Bytes kv, bool head) {
   const Bytes limit = accelerator.caps().session_limit;
-  if (limit == 0) return;
+  if (limit == 0 || engine.sessions == 0) return;
   Bytes mapped = kv;
   for (const Weight& weight : weights.all())
     mapped += weight.layer >= 0 || (head && weight.role != Role::token_embedding) ? weight.extent.length : 0;

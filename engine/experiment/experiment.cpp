@@ -166,7 +166,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     engine.outliers = reader.quantity("outliers", Dimension::ratio, 0);
     if (engine.outliers < 0 || engine.outliers >= 1) reader.fail("outliers", "is no part of the products (expected 0% to below 100%)");
   }
-  engine.sessions = static_cast<std::uint32_t>(reader.integer("sessions", 1, 64, 1));
+  engine.sessions = static_cast<std::uint32_t>(reader.integer("sessions", 1, 64, 0));
   const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
   engine.record = reader.text("record", "");
