@@ -45,15 +45,13 @@ HexagonUnit::~HexagonUnit() {
 }
 
 Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
-  const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.bit_serial);
-  if (!form.ok()) {
-    if (first_refusal_.empty()) first_refusal_ = form.status().message;
-    return Status{form.status().code, fmt::format("hexagon: {}", form.status().message)};
-  }
   const View& weights = call.in[0];
   const Range rows = sliced(call, weights.shape[0]);
-  const WeightKey key{weights.memory.id(), weights.offset, rows.first, rows.count, form.value().kind};
-  if (const auto found = placed_.find(key); found != placed_.end()) return found->second;
+  const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant};
+  const bool plain = call.op == Op::matmul && weights.memory && call.rows == nullptr && call.in.size() == 2;
+  if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
+  const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.bit_serial);
+  if (!form.ok()) return form.status();
   const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));
   const Result<Placed> room = find_room(size);
   if (!room.ok()) return room.status();
@@ -91,6 +89,10 @@ Task<Result<Graph>> HexagonUnit::load(GraphSpec spec) {
       continue;
     }
     Result<Placed> weights = place(call);
+    if (!weights.ok() && weights.status().code == Code::unsupported_shape) {
+      if (first_refusal_.empty()) first_refusal_ = weights.status().message;
+      co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", weights.status().message)};
+    }
     if (!weights.ok()) co_return weights.status();
     loaded.weights.emplace_back(weights.value());
   }

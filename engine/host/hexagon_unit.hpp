@@ -74,8 +74,8 @@ class HexagonUnit final : public ComputeUnit, public Device {
     const Loaded* graph = nullptr;
     Completion<RunResult>* done = nullptr;
   };
-  // Lease, offset, slice: what bytes a panel was made from, and for which operator.
-  using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t, hexagon::Kind>;
+  // Lease, offset, slice: what bytes a panel was made from; and in which contract.
+  using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t, VariantId>;
 
   Result<Placed> place(const KernelCall& call);
   Result<Placed> find_room(Bytes size);
