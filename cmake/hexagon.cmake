@@ -16,13 +16,13 @@ file(MAKE_DIRECTORY ${folder})
 set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std=c++20 -O2 -ffreestanding -fno-builtin -fno-exceptions
   -fno-rtti -fno-threadsafe-statics -ffp-contract=off -nostdlib -static -fuse-ld=lld -Wall -Wextra -I${PROJECT_SOURCE_DIR})
 set(sources)
-foreach(file dot_kernels lut_kernels main operators system table_kernels)
+foreach(file attention_kernels dot_kernels half_kernels lut_kernels main operators system table_kernels)
   list(APPEND sources ${source}/worker/${file}.cpp)
 endforeach()
-file(GLOB headers CONFIGURE_DEPENDS ${source}/worker/*.hpp)
+file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/worker/*.hpp)
 add_custom_command(OUTPUT ${folder}/vitro-hexagon-worker
   COMMAND ${HEXAGON_CXX} ${flags} ${sources} -o ${folder}/vitro-hexagon-worker
-  DEPENDS ${sources} ${headers} ${source}/protocol.hpp VERBATIM)
+  DEPENDS ${sources} ${headers} VERBATIM)
 
 # Built without the sanitizers of the rest: it lives in the emulator's process.
 add_custom_command(OUTPUT ${folder}/libvitro_packet_counts.so

@@ -134,6 +134,12 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   engine.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
   engine.kernels = reader.text("kernels", "auto");
   engine.matmul = read_variant(reader);
+  // 4-bit weights on a matrix unit for fp16: a contract of its own, which the CPU has, too.
+  if (engine.kernels == "hmx_q4") {
+    if (reader.has("activations")) reader.fail("activations", "is given beside engine.kernels: hmx_q4, whose activations are fp16");
+    engine.matmul = variant::kHmx;
+    engine.kernels = "auto";
+  }
   engine.repack = reader.boolean("repack", true);
   engine.kv_format = reader.choice("kv_format", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;
   engine.kv_block_tokens = static_cast<std::uint32_t>(reader.integer("kv_block_tokens", 1, 4096, 16));

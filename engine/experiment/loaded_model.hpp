@@ -29,7 +29,7 @@ struct LoadedModel {
   WeightStore open_int8_copy(Storage& storage) const;
 };
 
-// The key `format` of a model without weights: of its matrices, any that a matrix can be quantised to. Default: q4_0.
+// The key `format` of a model without weights: of its matrices, any format of weights. Default: q4_0.
 Format matrix_format(Reader& model);
 
 // Throws ConfigError also when `source.pack` was made from another model, is damaged, or has another layout than the engine

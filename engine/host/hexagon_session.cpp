@@ -15,8 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using hexagon::kVectorBytes;
 
-constexpr Bytes kScratchShare = 8;  // of inbound, at its end
-
 template <class T>
 T& first_of(std::span<std::byte> region) {
   return *reinterpret_cast<T*>(region.data());
@@ -80,7 +78,7 @@ Status HexagonSession::start() {
 }
 
 Result<std::uint32_t> HexagonSession::place(Bytes size) {
-  const Bytes end = transport_->inbound().size() - transport_->inbound().size() / kScratchShare;
+  const Bytes end = placed_end();
   const Bytes wanted = round_up(size, kVectorBytes);
   if (wanted > end - placed_) {
     return Status{Code::over_budget,

@@ -26,6 +26,8 @@ class HexagonSession {
 
   // Room for bytes that stay until the session ends (weights), aligned to vectors. Code::over_budget when it is full.
   Result<std::uint32_t> place(Bytes size);
+  // True when an empty session would have so much room.
+  bool holds(Bytes size) { return round_up(size, hexagon::kVectorBytes) <= placed_end() - hexagon::kArenaStart; }
   // Room for what one request needs (activations); all of it is free again after clear_scratch().
   Result<std::uint32_t> scratch(Bytes size);
   void clear_scratch() { scratch_ = 0; }
@@ -43,6 +45,9 @@ class HexagonSession {
   HexagonTransport& transport() { return *transport_; }
 
  private:
+  static constexpr Bytes kScratchShare = 8;  // of inbound, at its end
+  Bytes placed_end() { return transport_->inbound().size() - transport_->inbound().size() / kScratchShare; }
+
   using Results = std::vector<std::vector<std::uint32_t>>;
   Status start();
   Result<Results> attempt(const std::vector<hexagon::Operator>& operators);

@@ -2,46 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/host/thread_placement.hpp"
-#include "engine/kernels/kernel_set.hpp"
-#include "engine/kernels/variants.hpp"
 
 namespace vitro {
 namespace {
 
-using hexagon::Int8Block;
-using hexagon::Kind;
-
 bool overlap(const View& a, const View& b) { return a.data() < b.data() + view_bytes(b) && b.data() < a.data() + view_bytes(a); }
-
-std::string why_not(const KernelCall& call) {
-  if (call.op != Op::matmul) return fmt::format("{} is not among its operators", to_string(call.op));
-  if (call.variant != variant::kInt8) return "it computes with int8 activations only";
-  if (call.in.size() > 2) return "it adds no bias";
-  if (call.rows != nullptr || call.places != nullptr) return "it computes dense rows only";
-  if (!hexagon::can_pack(call.in[0])) return fmt::format("it has no kernel for {} of this shape", to_string(call.in[0].format));
-  return {};
-}
 
 }  // namespace
 
 HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function,
                          TraceSink& trace, Activity& activity)
     : index_(index),
-      bit_serial_(options.bit_serial),
+      options_(options),
       executor_(executor),
       function_(function),
       trace_(trace),
       activity_(activity),
-      track_(trace.track("units", "hexagon")),
-      session_(options.transport(), options.limits) {
+      track_(trace.track("units", "hexagon")) {
+  sessions_.push_back(std::make_unique<HexagonSession>(options.transport(), options.limits));
   caps_.id = id;
   caps_.name = "hexagon";
   caps_.core_class = "npu";
   caps_.static_graphs = true;
-  caps_.session_limit = session_.transport().inbound().size();
+  caps_.session_limit = sessions_.front()->transport().inbound().size();
   thread_ = std::thread([this] {
     become_worker();
     work();
@@ -60,33 +47,54 @@ HexagonUnit::~HexagonUnit() {
 Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   const View& weights = call.in[0];
   const Range rows = sliced(call, weights.shape[0]);
-  const WeightKey key{weights.memory.id(), weights.offset, rows.first, rows.count};
-  if (const auto found = placed_.find(key); found != placed_.end()) return found->second;
-  const bool planes = bit_serial_ && hexagon::can_pack_lut(weights);
-  const std::uint32_t k = columns(weights);
-  const Bytes size = planes ? hexagon::lut_panels_bytes(4, rows.count, k) : hexagon::panels_bytes(weights.format, rows.count, k);
-  Result<std::uint32_t> at = session_.place(size);
-  if (!at.ok()) return at.status();
-  (planes ? static_cast<void (*)(const View&, Range, std::byte*)>(hexagon::pack_lut_panels) : hexagon::pack_panels)(
-      weights, rows, session_.at(at.value()));
-  session_.written(at.value(), size);
-  return placed_[key] = {at.value(), planes};
+  const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant};
+  const bool plain = call.op == Op::matmul && weights.memory && call.rows == nullptr && call.in.size() == 2;
+  if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
+  const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.bit_serial);
+  if (!form.ok()) return form.status();
+  const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));
+  const Result<Placed> room = find_room(size);
+  if (!room.ok()) return room.status();
+  HexagonSession& session = *sessions_[room.value().session];
+  hexagon::pack_weights(form.value(), weights, rows, session.at(room.value().at));
+  session.written(room.value().at, size);
+  return placed_[key] = {room.value().session, room.value().at, form.value()};
+}
+
+// In the first session that has room, else in another one.
+Result<HexagonUnit::Placed> HexagonUnit::find_room(Bytes size) {
+  Status full;
+  for (std::size_t i = 0; i < options_.sessions; ++i) {
+    if (i == sessions_.size()) sessions_.push_back(std::make_unique<HexagonSession>(options_.transport(), options_.limits));
+    const Result<std::uint32_t> at = sessions_[i]->place(size);
+    if (at.ok()) return Placed{i, at.value(), {}};
+    full = at.status();
+    if (i + 1 == sessions_.size() && !sessions_[i]->holds(size)) break;  // nor would an empty one have room
+  }
+  return full;
+}
+
+std::optional<HexagonUnit::Placed> HexagonUnit::placed_at_launch(const KernelCall& call) {
+  if (call.op != Op::matmul || call.in[0].memory.block()->region != Region::fixed) return {};
+  const Result<Placed> placed = place(call);
+  return placed.ok() ? std::optional(placed.value()) : std::nullopt;
 }
 
 Task<Result<Graph>> HexagonUnit::load(GraphSpec spec) {
   Loaded loaded;
   const std::scoped_lock lock(session_mutex_);
   for (const KernelCall& call : spec.calls) {
-    std::string why = why_not(call);
-    // What is bound at launch may be other bytes each time.
-    if (why.empty() && (!call.in[0].memory || call.in[0].data() == nullptr)) why = "it packs weights when a graph is loaded, here are none";
-    if (!why.empty()) {
-      if (first_refusal_.empty()) first_refusal_ = why;
-      co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", why)};
+    if (!call.in.empty() && call.in[0].slot > 0) {
+      loaded.weights.emplace_back();
+      continue;
     }
     Result<Placed> weights = place(call);
+    if (!weights.ok() && weights.status().code == Code::unsupported_shape) {
+      if (first_refusal_.empty()) first_refusal_ = weights.status().message;
+      co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", weights.status().message)};
+    }
     if (!weights.ok()) co_return weights.status();
-    loaded.weights.push_back(weights.value());
+    loaded.weights.emplace_back(weights.value());
   }
   Graph graph{next_graph_++, spec.calls.size() * sizeof(hexagon::Operator)};
   loaded.spec = std::move(spec);
@@ -101,11 +109,24 @@ void HexagonUnit::unload(Graph graph) {
 
 std::vector<std::string> HexagonUnit::notes() {
   const std::scoped_lock lock(session_mutex_);
-  std::vector<std::string> notes = session_.notes();
-  notes.insert(notes.begin(), fmt::format("hexagon: {}, {} operators in {} requests", session_.transport().name(), operators_, requests_));
+  std::vector<std::string> notes{
+      fmt::format("hexagon: {}, {} operators in {} requests", sessions_.front()->transport().name(), operators_, requests_)};
+  if (sessions_.size() > 1) notes.push_back(fmt::format("hexagon: {} sessions", sessions_.size()));
+  for (const auto& session : sessions_) notes.insert(notes.end(), session->notes().begin(), session->notes().end());
   if (!first_refusal_.empty()) notes.push_back(fmt::format("hexagon: graphs were refused, the first one since {}", first_refusal_));
-  if (by_cpu_ > 0) notes.push_back(fmt::format("hexagon: {} operators ran on the CPU instead", by_cpu_));
+  if (lost_ > 0) notes.push_back(fmt::format("hexagon: {} operators ran on the CPU instead", lost_));
+  if (lacking_ > 0) notes.push_back(fmt::format("hexagon: {} operators that it lacks ran on the CPU", lacking_));
   return notes;
+}
+
+std::vector<PacketCount> HexagonUnit::packets() const {
+  const std::scoped_lock lock(session_mutex_);
+  std::vector<PacketCount> all;
+  for (const auto& session : sessions_) {
+    const std::vector<PacketCount> counts = session->transport().packets();
+    all.insert(all.end(), counts.begin(), counts.end());
+  }
+  return all;
 }
 
 void HexagonUnit::submit(const Chain&, Completion<RunResult>& done) {
@@ -142,7 +163,7 @@ void HexagonUnit::execute(Job job) {
   const Picoseconds begin = executor_.now();
   try {
     const std::scoped_lock lock(session_mutex_);
-    run(*job.chain, *job.graph);
+    run(*job.chain, *job.graph, result.outcomes);
   } catch (...) {
     result.error = std::current_exception();
   }
@@ -154,51 +175,64 @@ void HexagonUnit::execute(Job job) {
   in_flight_.fetch_sub(1, std::memory_order_release);
 }
 
-void HexagonUnit::run(const Chain& chain, const Loaded& graph) {
+void HexagonUnit::run(const Chain& chain, const Loaded& graph, std::vector<Outcome>& outcomes) {
+  std::vector<std::optional<Placed>> weights = graph.weights;
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    if (!weights[i]) weights[i] = placed_at_launch(chain[i]);
+  }
   for (std::size_t next = 0; next < chain.size();) {
-    const std::size_t done = session_.usable() ? run_request(chain, graph, next) : 0;
+    const bool mine = weights[next].has_value();
+    const std::size_t done = mine && sessions_[weights[next]->session]->usable() ? run_request(chain, weights, next) : 0;
     next += done;
     if (done > 0) continue;
-    function_.execute(chain[next++]);
-    ++by_cpu_;
+    Outcome outcome = function_.execute(chain[next++]);
+    if (outcome.index() != 0) outcomes.push_back(std::move(outcome));
+    ++(mine ? lost_ : lacking_);
   }
 }
 
 // Runs as many calls as one request holds, from `first` on, and says how many; 0 when the worker has none of them done.
-std::size_t HexagonUnit::run_request(const Chain& chain, const Loaded& graph, std::size_t first) {
-  session_.clear_scratch();
+std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::optional<Placed>>& weights_of, std::size_t first) {
+  HexagonSession& session = *sessions_[weights_of[first]->session];
+  session.clear_scratch();
   std::vector<hexagon::Operator> operators;
-  std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t>, std::uint32_t> activations;  // by place and shape
+  std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t, std::uint32_t>, PlacedInput>
+      activations;  // by place, shape, encoding
   Bytes results = 0;
   for (std::size_t i = first; i < chain.size() && operators.size() < hexagon::kMostOperators; ++i) {
     const KernelCall& call = chain[i];
+    if (!weights_of[i] || weights_of[i]->session != weights_of[first]->session) break;
     const View &weights = call.in[0], &x = call.in[1];
     const auto depends = [&](const KernelCall& earlier) { return overlap(earlier.out[0], x); };
     if (std::any_of(chain.begin() + static_cast<std::ptrdiff_t>(first), chain.begin() + static_cast<std::ptrdiff_t>(i), depends)) break;
     hexagon::Operator op{};
-    op.kind = graph.weights[i].bit_serial ? Kind::matmul_lut : weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0;
+    const hexagon::ProductForm& form = weights_of[i]->form;
+    op.kind = form.kind;
     op.rows = sliced(call, weights.shape[0]).count;
     op.columns = columns(weights);
     op.batch = x.shape[0];
     const Bytes out_bytes = Bytes{op.batch} * op.rows * sizeof(float);
     results += round_up(out_bytes, hexagon::kVectorBytes);
-    if (results > session_.most_results()) break;
+    if (results > session.most_results()) break;
     op.out_bytes = static_cast<std::uint32_t>(out_bytes);
-    op.bits = 4;
-    op.zero = 8;
-    op.in[0] = graph.weights[i].at;
-    const std::tuple key{x.data(), op.batch, op.columns};
+    op.bits = form.planes.bits;
+    op.group = form.planes.group;
+    op.zero = form.planes.zero;
+    op.zeros = form.planes.zeros;
+    op.in[0] = weights_of[i]->at;
+    const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
     if (!activations.contains(key)) {
-      Result<std::uint32_t> at = place_activations(x);
+      Result<PlacedInput> at = place_activations(session, form, x);
       if (!at.ok()) break;
       activations[key] = at.value();
     }
-    op.in[1] = activations[key];
+    op.in[1] = activations[key].first;
+    op.in[2] = activations[key].second;
     operators.push_back(op);
   }
   if (operators.empty()) return 0;
   ++requests_;
-  const Result<std::vector<std::vector<std::uint32_t>>> answers = session_.run(operators);
+  const Result<std::vector<std::vector<std::uint32_t>>> answers = session.run(operators);
   if (!answers.ok()) return 0;
   for (std::size_t i = 0; i < operators.size(); ++i) {
     const KernelCall& call = chain[first + i];
@@ -212,26 +246,16 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const Loaded& graph, st
   return operators.size();
 }
 
-// Quantised here, by the same code as on a core: once for all products of a request that have the same input.
-Result<std::uint32_t> HexagonUnit::place_activations(const View& x) {
-  const std::uint32_t batch = x.shape[0], blocks = columns(x) / kBlock;
-  const Bytes size = Bytes{batch} * blocks * sizeof(Int8Block);
-  const Result<std::uint32_t> at = session_.scratch(size);
-  if (!at.ok()) return at;
-  std::vector<std::int8_t> quants(std::size_t{blocks} * kBlock);
-  std::vector<float> scales(blocks);
-  std::vector<std::int32_t> corrections(blocks);
-  auto* out = reinterpret_cast<Int8Block*>(session_.at(at.value()));
-  for (std::uint32_t m = 0; m < batch; ++m) {
-    kernel_set("auto").quantise(x.as<float>() + std::size_t{m} * columns(x), blocks, 1, quants.data(), scales.data(), corrections.data());
-    for (std::uint32_t b = 0; b < blocks; ++b, ++out) {
-      std::memcpy(out->quants, quants.data() + b * kBlock, kBlock);
-      out->scale = scales[b];
-      out->sum = corrections[b] / -8;
-    }
-  }
-  session_.written(at.value(), size);
-  return at;
+// Once for all products of a request that have the same input.
+Result<HexagonUnit::PlacedInput> HexagonUnit::place_activations(HexagonSession& session, const hexagon::ProductForm& form, const View& x) {
+  const hexagon::ActivationBytes size = hexagon::activations_bytes(form, x.shape[0], columns(x));
+  const Result<std::uint32_t> first = session.scratch(size.first), second = session.scratch(size.second);
+  if (!first.ok()) return first.status();
+  if (!second.ok()) return second.status();
+  hexagon::write_activations(form, x, session.at(first.value()), session.at(second.value()));
+  session.written(first.value(), size.first);
+  session.written(second.value(), size.second);
+  return PlacedInput{first.value(), second.value()};
 }
 
 }  // namespace vitro

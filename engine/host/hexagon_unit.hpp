@@ -5,12 +5,13 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <tuple>
 
+#include "engine/host/hexagon_operands.hpp"
 #include "engine/host/hexagon_session.hpp"
 #include "engine/host/host_executor.hpp"
-#include "engine/kernels/hexagon/panels.hpp"
 #include "engine/machine/activity.hpp"
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
@@ -21,14 +22,17 @@ namespace vitro {
 struct HexagonOptions {
   HexagonTransportFactory transport;  // null: the machine has no Hexagon
   HexagonLimits limits;
-  bool bit_serial = false;  // q4_0 by table look-up (T-MAN 4.3) in place of multiply-adds: the same bits, other kernels
+  std::uint32_t sessions = 4;  // at most: another one opens when weights do not fit into those that are there (TTS-NPU 8)
+  bool bit_serial = false;     // q4_0 by table look-up (T-MAN 4.3) in place of multiply-adds: the same bits, other kernels
 };
 
-// Takes graphs of matmuls in the int8 contract (q8_0 and q4_0, dense rows, no bias, weights named in the spec and unchanged from
-// then on); load() answers unsupported_shape to any
-// other, and a policy runs those elsewhere. Weights are packed into the session when their graph is loaded, once, and stay
-// until the unit ends: over_budget when they do not fit.
-// A worker that is lost twice is replaced by `function` on this unit's own thread: the same bits, and a note in the report.
+// Computes matmuls in the int8 contract (q8_0, q4_0 and group formats) and in the hmx contract (q4_0): dense rows, no bias. Of graphs
+// there are two kinds.
+// Weights named in the spec: they stay unchanged from then on, and are packed into a session at load(), once. Any call that the worker
+// does not compute is answered by unsupported_shape, and a policy runs it elsewhere; over_budget when no session has room.
+// Weights bound at launch: the graph is taken whole. Products whose weights lie in Region::fixed, which nobody writes twice, are packed
+// when they first run; all other calls are computed on this unit's own thread by `function`, one by one.
+// Weights stay until the unit ends. A worker that is lost twice is replaced by `function`, too: the same bits, and a note in the report.
 // submit(), load() and unload() belong to the policy thread.
 class HexagonUnit final : public ComputeUnit, public Device {
  public:
@@ -46,7 +50,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   std::vector<std::string> notes();
   std::uint64_t operators() const { return operators_; }  // that the worker computed
   std::uint64_t requests() const { return requests_; }
-  std::vector<PacketCount> packets() const { return session_.transport().packets(); }
+  std::vector<PacketCount> packets() const;  // of all sessions
 
  protected:
   void submit(const Chain& chain, Completion<RunResult>& done) override;
@@ -54,43 +58,49 @@ class HexagonUnit final : public ComputeUnit, public Device {
 
  private:
   struct Placed {
-    std::uint32_t at = 0;  // in the session
-    bool bit_serial = false;
+    std::size_t session = 0;
+    std::uint32_t at = 0;  // in it
+    hexagon::ProductForm form;
+  };
+  struct PlacedInput {
+    std::uint32_t first = 0, second = 0;
   };
   struct Loaded {
     GraphSpec spec;
-    std::vector<Placed> weights;  // per call
+    std::vector<std::optional<Placed>> weights;  // per call; none: bound at launch
   };
   struct Job {
     std::unique_ptr<Chain> chain;
     const Loaded* graph = nullptr;
     Completion<RunResult>* done = nullptr;
   };
-  // Lease, offset, slice: what bytes a panel was made from.
-  using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t>;
+  // Lease, offset, slice: what bytes a panel was made from; and in which contract.
+  using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t, VariantId>;
 
   Result<Placed> place(const KernelCall& call);
+  Result<Placed> find_room(Bytes size);
+  std::optional<Placed> placed_at_launch(const KernelCall& call);
   void work();
   void execute(Job job);
-  void run(const Chain& chain, const Loaded& graph);
-  std::size_t run_request(const Chain& chain, const Loaded& graph, std::size_t first);
-  Result<std::uint32_t> place_activations(const View& x);
+  void run(const Chain& chain, const Loaded& graph, std::vector<Outcome>& outcomes);
+  std::size_t run_request(const Chain& chain, const std::vector<std::optional<Placed>>& weights, std::size_t first);
+  Result<PlacedInput> place_activations(HexagonSession& session, const hexagon::ProductForm& form, const View& x);
 
   UnitCaps caps_;
   const std::size_t index_;
-  const bool bit_serial_;
+  const HexagonOptions options_;
   HostExecutor& executor_;
   Function& function_;
   TraceSink& trace_;
   Activity& activity_;
   const TrackId track_;
 
-  mutable HexagonSession session_;  // load() and the worker thread take turns: guarded by session_mutex_
-  std::mutex session_mutex_;
+  std::vector<std::unique_ptr<HexagonSession>> sessions_;  // load() and the worker thread take turns: guarded by session_mutex_
+  mutable std::mutex session_mutex_;
   std::map<WeightKey, Placed> placed_;
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 0;
-  std::uint64_t operators_ = 0, requests_ = 0, by_cpu_ = 0;
+  std::uint64_t operators_ = 0, requests_ = 0, lost_ = 0, lacking_ = 0;
   std::string first_refusal_;
 
   std::atomic<int> in_flight_ = 0;

@@ -5,6 +5,7 @@ namespace vitro::variant {
 std::string_view name(VariantId id) {
   if (id == kFloat) return "float";
   if (id == kInt8) return "int8";
+  if (id == kHmx) return "hmx";
   if (id == kReference) return "reference";
   return "none";
 }
@@ -12,12 +13,13 @@ std::string_view name(VariantId id) {
 std::string_view describe(VariantId id) {
   if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
   if (id == kInt8) return "q4_0 and q8_0 weights, activations quantised to int8 in blocks of 32";
+  if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
   if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
   return "";
 }
 
 VariantId by_name(std::string_view text) {
-  for (const VariantId id : {kFloat, kInt8, kReference}) {
+  for (const VariantId id : {kFloat, kInt8, kHmx, kReference}) {
     if (name(id) == text) return id;
   }
   return VariantId::none;
@@ -25,10 +27,10 @@ VariantId by_name(std::string_view text) {
 
 bool supports(VariantId id, Format weights, Layout layout) {
   if (weights == Format::index32) return false;
-  if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none;
+  if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx;
   const bool blocks_of_32 = weights == Format::q4_0 || weights == Format::q8_0;
   if (id == kInt8) return blocks_of_32;
-  if (id == kFloat) return layout == Layout::rows;
+  if (id == kFloat || id == kHmx) return layout == Layout::rows;
   return id == kReference && (layout == Layout::rows || blocks_of_32);
 }
 

@@ -17,10 +17,14 @@ inline constexpr VariantId kFloat{1};
 // Format q8_0 and q4_0, Layout::rows and Layout::tiled; q4_nibbles, Layout::rows.
 inline constexpr VariantId kInt8{2};
 
+// What a matrix unit for fp16 computes (HMX, TTS-NPU 3.1.2): activations and dequantised weights are rounded to fp16, products are
+// exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Layout::rows, every Format but q4_nibbles.
+inline constexpr VariantId kHmx{8};
+
 // Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
 inline constexpr VariantId kReference{3};
 
-std::string_view name(VariantId id);       // "float", "int8", "reference", "none"
+std::string_view name(VariantId id);       // "float", "int8", "hmx", "reference", "none"
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
 bool supports(VariantId id, Format weights, Layout layout);

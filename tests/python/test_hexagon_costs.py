@@ -47,8 +47,18 @@ def test_the_table_holds_what_the_models_ask_for():
     ranked = [tiles["copy"]["q4_0"], tiles["fused"]["w4"], tiles["float"]["q4_0"], tiles["convert"]["q4_0"]]
     assert ranked == sorted(ranked, key=lambda kernel: kernel["packets_per_weight"])
     planes = table["hvx"]["dma"]["lut"]
-    packets = [planes[f"w{bits}"]["packets_per_mac"] for bits in (1, 2, 3, 4)]
-    assert packets == sorted(packets) and packets[3] < 4 * packets[0]
+    for group in (32, 64, 128):
+        packets = [planes[f"w{bits}g{group}z"]["packets_per_mac"] for bits in (1, 2, 3, 4)]
+        assert packets == sorted(packets) and packets[3] < 4 * packets[0]
+        # Zero points are Finalize's; planes do not know them.
+        assert planes[f"w2g{group}z"]["packets_per_mac"] == planes[f"w2g{group}"]["packets_per_mac"]
+        assert planes[f"w2g{group}z"]["packets_per_sum"] > planes[f"w2g{group}"]["packets_per_sum"]
+    # Wider groups widen and finalise less often.
+    assert planes["w2g128"]["packets_per_mac"] < planes["w2g64"]["packets_per_mac"] < planes["w2g32"]["packets_per_mac"]
+    assert len({entry["packets_per_activation"] for entry in planes.values()}) == 1
+    softmax = table["hvx"]["dma"]["softmax"]
+    ways = [softmax[name]["packets_per_element"] for name in ("exp_table", "exp_f16", "exp_f32")]
+    assert ways == sorted(ways) and softmax["exp_table"]["gathers_per_element"] == 1 / 64
 
 
 def test_loops_are_counted_by_packets():
@@ -112,6 +122,6 @@ def test_a_changed_integer_kernel_executes_other_packets(tmp_path):
     root = changed_tree(tmp_path, "worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
                         'asm volatile("nop"); const HVX_Vector quants = w[j];')
     worker = packet_costs.build_worker(root, tmp_path)
-    weights, packets = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
+    weights, packets, _ = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["dots"]["q8_0"]
     assert packets["hvx_dots_q8_0"] / weights > committed["packets_per_weight"] + committed["packets_per_mac"] - 12 / 2048

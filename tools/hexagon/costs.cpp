@@ -36,18 +36,26 @@ struct Kernel {
   std::array<Bytes, 3> in{};
 };
 
-Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uint32_t bits) {
+Kernel product(const std::string& name, Kind kind, std::uint32_t batch) {
   Kernel kernel{name, {}, {}};
   kernel.op.kind = kind;
   kernel.op.rows = kRows;
   kernel.op.columns = kColumns;
   kernel.op.batch = batch;
-  kernel.op.bits = bits;
   kernel.op.out_bytes = batch * kRows * 4;
   const Format format = kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0;
-  kernel.in[0] =
-      kind == Kind::matmul_lut ? hexagon::lut_panels_bytes(bits, kRows, kColumns) : hexagon::panels_bytes(format, kRows, kColumns);
+  kernel.in[0] = hexagon::panels_bytes(format, kRows, kColumns);
   kernel.in[1] = batch * (kColumns / hexagon::kBlockColumns) * sizeof(hexagon::Int8Block);
+  return kernel;
+}
+
+Kernel look_up_product(std::uint32_t bits, std::uint32_t group) {
+  Kernel kernel = product(fmt::format("lut w{}g{}", bits, group), Kind::matmul_lut, 1);
+  const hexagon::PlaneForm form{bits, group, 0, hexagon::Zeros::of_blocks};
+  kernel.op.bits = bits;
+  kernel.op.group = group;
+  kernel.op.zeros = form.zeros;
+  kernel.in = {hexagon::lut_panels_bytes(form, kRows, kColumns), kColumns, kColumns / group * sizeof(hexagon::ActivationScale)};
   return kernel;
 }
 
@@ -62,10 +70,12 @@ Kernel conversion(const std::string& name, Kind kind, std::array<Bytes, 3> in, B
 std::vector<Kernel> kernels() {
   std::vector<Kernel> all;
   for (const std::uint32_t batch : {1u, 4u}) {
-    all.push_back(product(fmt::format("q8_0 batch {}", batch), Kind::matmul_q8_0, batch, 8));
-    all.push_back(product(fmt::format("q4_0 batch {}", batch), Kind::matmul_q4_0, batch, 4));
+    all.push_back(product(fmt::format("q8_0 batch {}", batch), Kind::matmul_q8_0, batch));
+    all.push_back(product(fmt::format("q4_0 batch {}", batch), Kind::matmul_q4_0, batch));
   }
-  for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) all.push_back(product(fmt::format("lut w{}", bits), Kind::matmul_lut, 1, bits));
+  for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
+    for (const std::uint32_t group : {32u, 64u, 128u}) all.push_back(look_up_product(bits, group));
+  }
   constexpr Bytes kHalf = kWeights / 2, kDouble = 2 * kWeights;
   all.push_back(conversion("dequantise", Kind::dequantise, {kHalf, kWeights / 16, 128}, 2 * kDouble));
   all.push_back(conversion("dequantise_fused", Kind::dequantise_fused, {kHalf, kWeights / 4, 0}, kDouble));

@@ -6,6 +6,21 @@
 Integer stages are priced by the packets that they execute under qemu-hexagon, as the emulator's plug-in counts them. Stages
 in qfloat, which the emulator can not run, are priced by the packets in their compiled loop times the trips that it makes.
 docs/hexagon.md has the assumptions. --root: the tree whose engine/kernels/hexagon is compiled and run.
+
+Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
+  hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
+  hmx.dma.fused.w{1..4}g{32,64,128}[z]   packets_per_weight      two-level dequantisation (T-MAN 4.1): planes to codes, codes to fp16
+                                                                 by tables, scales by lanes; fused.w4: nibbles, no planes, by a
+                                                                 table of the group's own
+  hmx.dma.convert.q4_0, copy.q4_0        packets_per_weight      ablations
+  hvx.dma.dots.{q8_0,q4_0}               packets_per_weight, packets_per_mac
+  hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z], and w{1..4} as w{1..4}g32
+                     packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
+                     packets_per_mac         Linear: per multiply-add, planes widened and added up
+                     packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales
+  hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
+                     packets_per_element     row maximum, subtraction, exp, sum in float32
+                     gathers_per_element     vgather instructions among them, which wait for memory
 """
 import argparse
 import functools
@@ -22,10 +37,15 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 # As cmake/hexagon.cmake builds the worker; V73 is the newest that clang 19 compiles for.
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
-WORKER_FILES = ("dot_kernels", "lut_kernels", "main", "operators", "system", "table_kernels")
+WORKER_FILES = ("attention_kernels", "dot_kernels", "half_kernels", "lut_kernels", "main", "operators", "system", "table_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
-TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048}
+TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
+# Sums of a block with 128 rows; weights of a block of 128 rows; elements of a vector of scores.
+TRIP |= {name: 128 for name in ("qf_lut_finalize", "qf_lut_finalize_zeros", "qf_lut_finalize_signs")}
+TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2, 3, 4) for group in (32, 64) for z in ("", "z")}
+TRIP |= {f"qf_softmax_{name}": 64 for name in ("max", "exp_table", "exp_f16", "exp_f32", "sum")}
+FORMATS = [(bits, group, z) for bits in (1, 2, 3, 4) for group in (32, 64, 128) for z in ("", "z")]
 
 
 @functools.cache
@@ -76,13 +96,13 @@ def static_packets(root, folder):
 
 
 def executed_packets(tool, worker):
-    """-> {kernel: (weights, {function: packets})} of one run of each kernel."""
+    """-> {kernel: (weights, {function: packets}, rows)} of one run of each kernel."""
     out = subprocess.run([tool, worker], check=True, capture_output=True, text=True).stdout
-    return {entry["kernel"]: (entry["weights"], entry["packets"]) for entry in json.loads(out)}
+    return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1)) for entry in json.loads(out)}
 
 
 def per_weight(executed, kernel, function):
-    weights, packets = executed[kernel]
+    weights, packets, _ = executed[kernel]
     return packets[function] / weights
 
 
@@ -94,17 +114,34 @@ def prices(executed, static):
         one, four = (per_weight(executed, f"{form} batch {batch}", f"hvx_dots_{form}") for batch in (1, 4))
         each = (four - one) / 3  # of one more row of activations; the rest is done once per weight
         dots[form] = {"packets_per_weight": one - each, "packets_per_mac": each + accumulate}
-    planes = {f"w{bits}": {"packets_per_mac": per_weight(executed, f"lut w{bits}", "hvx_lut_linear") + accumulate} for bits in (1, 2, 3, 4)}
+    precompute = executed["lut w4g64"]
+    columns = precompute[0] / precompute[2]
+
+    def look_up(bits, group, z):
+        finalize = "qf_lut_finalize_zeros" if z else "qf_lut_finalize_signs" if bits == 1 else "qf_lut_finalize"
+        return {"packets_per_activation": precompute[1]["hvx_lut_precompute"] / columns,
+                "packets_per_mac": per_weight(executed, f"lut w{bits}g{group}", "hvx_lut_linear"), "packets_per_sum": static[finalize]}
+
+    lut = {f"w{bits}g{group}{z}": look_up(bits, group, z) for bits, group, z in FORMATS}
+    lut |= {f"w{bits}": look_up(bits, 32, "") for bits in (1, 2, 3, 4)}
+    lut["q4_0"] = lut["w4g32"]
+    # A group of 128 has the loop body of two of 64, but for making its scales ready once in place of twice.
+    two_level = {f"w{bits}g{group}{z}": {"packets_per_weight": static[f"qf_lut_dequantise_w{bits}g{min(group, 64)}{z}"]}
+                 for bits, group, z in FORMATS}
+    passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
+    softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
+    softmax["exp_table"]["gathers_per_element"] = 1 / 64
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
     to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": {"packets_per_weight": static["qf_dequantise_q4"]}}
     return {
         "hmx": {"dma": {
             "float": {"f16": {"packets_per_weight": 0}} | to_tiles,
             "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
-            "fused": {"w4": once["dequantise_fused"]},
+            "hmx": {"q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}},
+            "fused": {"w4": once["dequantise_fused"]} | two_level,
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
-        "hvx": {"dma": {"dots": dots, "lut": planes | {"q4_0": planes["w4"]}}}}
+        "hvx": {"dma": {"dots": dots, "lut": lut, "softmax": softmax}}}
 
 
 def versions():
@@ -131,9 +168,10 @@ def document(tool, root):
     for unit, paths in prices(executed, static).items():
         for path, variants in paths.items():
             lines += [f"  {unit}:", f"    {path}:"]
-            lines += [f"      {variant}: {flow(formats)}" for variant, formats in variants.items()]
+            for variant, formats in variants.items():
+                lines += [f"      {variant}:"] + [f"        {name}: {flow(quantities)}" for name, quantities in formats.items()]
     lines.append("# Executed packets:")
-    for kernel, (weights, packets) in executed.items():
+    for kernel, (weights, packets, _) in executed.items():
         each = ", ".join(f"{function} {count}" for function, count in packets.items())
         lines.append(f"#   {kernel}, {weights} weights or elements: {each}")
     lines.append("# Packets of a trip through a loop in qfloat, and what it serves:")

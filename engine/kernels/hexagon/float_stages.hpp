@@ -45,6 +45,26 @@ template <class I>
   }
 }
 
+// 4-bit weights of ordinary groups, 32 of a column, as tiles of the matrix unit: a tile is as deep as a group, so one vector with the
+// scale of each of its 32 columns twice serves all 16 vectors of the tile. in: [tiles][4]; scales: [tiles]; out: [tiles][16].
+template <class I>
+[[gnu::always_inline]] inline void dequantise_columns_q4(const typename I::Vector* in, const typename I::Vector* scales,
+                                                         const typename I::Vector& values, uint32_t tiles,
+                                                         typename I::Vector* __restrict out) {
+  const typename I::Vector codes = values;
+  for (uint32_t t = 0; t < tiles; ++t, ++scales, in += 4, out += 16) {
+    const typename I::Vector s = *scales;
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      const auto low = I::template look_up<0>(in[v], codes), high = I::template look_up<0>(I::high_nibbles(in[v]), codes);
+      out[4 * v] = I::to_half(I::multiply(low.lo, s));
+      out[4 * v + 1] = I::to_half(I::multiply(low.hi, s));
+      out[4 * v + 2] = I::to_half(I::multiply(high.lo, s));
+      out[4 * v + 3] = I::to_half(I::multiply(high.hi, s));
+    }
+  }
+}
+
 // 128 8-bit weights to fp16. 1536 + q is a half whose last bit counts ones, so adding q to its bits converts it; taking 1536
 // off again is exact. Elements 0 .. 63 stand in the even bytes, the others in the odd ones. Vector b of `in` has its four scales in table b
 // % 4 of the vector of scales, at entries 0 .. 3.

@@ -3,34 +3,52 @@
 // A panel of q8_0 or q4_0 is kPanelRows rows: fp16 scales [blocks][32 rows] (padded to whole vectors), then per block of 32
 // columns, for step j, for each row, 4 bytes: elements 4j .. 4j+3 (q8_0, 8 steps), or the nibble bytes 4j .. 4j+3 of the
 // file's block (q4_0, 4 steps).
-// A bit-serial panel is kLutPanelRows rows: fp16 scales [blocks][128 rows], then per block, for each pair p of groups of four
-// columns, for each bit plane i, 128 bytes. Row r's byte holds bit i of columns 8p .. 8p+3 in its low nibble, of 8p+4 ..
-// 8p+7 in its high one, and stands where the look-ups' widening leaves rows in order (lut_byte()).
+// A bit-serial panel is kLutPanelRows rows: fp16 scales [blocks][128 rows], zero points if blocks have their own, a byte for each in the
+// order of lut_byte(), then per block, for each pair p of groups of four columns, for each bit plane i, 128 bytes. Row r's byte holds bit
+// i of columns 8p .. 8p+3 in its low nibble, of 8p+4 .. 8p+7 in its high one, and stands where the look-ups' widening leaves rows in
+// order (lut_byte()).
+// A strip is kTile rows of the file, which are columns of the matrix unit's weight tiles (hmx.hpp), all tiles of its depth: scales, then
+// 512 bytes of nibbles per tile. Ordinary groups of 32 are a column of a tile each, so a tile has 32 scales, each twice; tile groups
+// (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64, in the order of super_group_scale().
 // Rows behind the last one are zero.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "engine/kernels/hexagon/protocol.hpp"
 #include "engine/kernels/operands.hpp"
 
 namespace vitro::hexagon {
 
-// True for matrices that the worker's int8 kernels take: q8_0 and q4_0, at most 32768 columns, in either Layout.
+// True for matrices that the worker's int8 kernels take as panels: q8_0 and q4_0, at most 32768 columns, in either Layout.
 bool can_pack(const View& weights);
-// As bit planes: q4_0 alone.
-bool can_pack_lut(const View& weights);
-
 Bytes panels_bytes(Format format, std::uint32_t rows, std::uint32_t columns);
-Bytes lut_panels_bytes(std::uint32_t bits, std::uint32_t rows, std::uint32_t columns);
-
-// Rows `rows` of the matrix. `out` has panels_bytes() or lut_panels_bytes(4, ...). Requires: can_pack(), can_pack_lut().
+// Rows `rows` of the matrix. `out` has panels_bytes(). Requires: can_pack().
 void pack_panels(const View& weights, Range rows, std::byte* out);
-void pack_lut_panels(const View& weights, Range rows, std::byte* out);
 
-// Bit-serial panels of any group format: q [rows][columns] below 2^bits, fp16 scales [rows][columns / 32].
-void pack_lut_panels(std::uint32_t bits, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
-                     std::byte* out);
+// Bit-serial weights: what a code of `bits` bits means, and how many columns share a scale.
+struct PlaneForm {
+  std::uint32_t bits = 4, group = kBlockColumns, zero = 0;
+  Zeros zeros = Zeros::same;
+};
+// That of a matrix; none for formats without codes of one to four bits, and for shapes that the worker does not take.
+std::optional<PlaneForm> plane_form(const View& weights);
+Bytes lut_panels_bytes(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns);
+// Requires: plane_form(weights).
+void pack_lut_panels(const View& weights, Range rows, std::byte* out);
+// q: [rows][columns] below 2^bits; scales: fp16 [rows][blocks]; zeros: [rows][blocks], or null unless form.zeros is of_blocks.
+void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
+                     const std::uint8_t* zeros, std::byte* out);
+
+// Strips of q4_0 for the matrix unit; scales are finite.
+bool can_pack_strips(const View& weights);
+Bytes strips_bytes(std::uint32_t rows, std::uint32_t columns, bool tile_groups = false);
+// Requires: can_pack_strips().
+void pack_strips(const View& weights, Range rows, std::byte* out);
+// Quantises rows of floats [rows][columns] as tile groups: permuted first, then rounded group by group as q4_0 is.
+// Requires: columns a multiple of kBlockColumns.
+void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t columns, std::byte* out);
 
 // Where row `row` of a panel stands within the 128 bytes of indices.
 std::uint32_t lut_byte(std::uint32_t row);

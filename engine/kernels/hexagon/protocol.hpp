@@ -9,7 +9,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 1;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 2;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
@@ -22,7 +22,8 @@ enum class Kind : uint32_t {
   none,
   matmul_q8_0,       // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
   matmul_q4_0,       // the same
-  matmul_lut,        // the same with bit-serial panels of `bits` planes; w = q - zero
+  matmul_lut,        // in: bit-serial panels, x int8 [batch][columns], ActivationScale[batch][columns / group];  out: the same
+  matmul_hmx,        // in: tile strips of q4_0, x fp16 in tiles [batch / 32][columns / 32], value table fp16 [64];  out: the same
   lut_precompute,    // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
   dequantise,        // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
   dequantise_fused,  // in: nibbles, fp16 tables [rows / 32][16];      out: fp16: the table of a group holds its scaled values
@@ -30,15 +31,24 @@ enum class Kind : uint32_t {
   scatter,           // ablation, conventional layout: in: nibbles, halfword offsets; out: fp16, scattered into tiles
   copy,              // ablation, nothing but the bytes: in: nibbles;    out: the same
   exp_table,         // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
+  dequantise_tiles,  // in: tile groups: nibbles, fp16 scales, table fp16 [64];  out: fp16 [rows], rounded products
+  attention,         // in: q fp16 [batch][columns], k and v fp16 [2][rows][columns], table fp16 [32768]; bits: tiles of keys in a step;
+                     // out: fp16 [batch][columns] (attention_stages.hpp); batch <= 32, columns: of a head, whole tiles
 };
+
+// What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one
+// bit, a sign: 2q - 1.
+enum class Zeros : uint32_t { same, of_blocks, signs };
 
 struct Operator {
   Kind kind;
   uint32_t rows, columns, batch;
   uint32_t in[3], out;
   uint32_t out_bytes;
-  uint32_t bits, zero;  // matmul_lut
-  uint32_t reserved[5];
+  uint32_t bits, zero, group;  // matmul_lut: planes, zero point, columns that share a scale: 32, 64 or 128
+  Zeros zeros;
+  uint32_t tile_groups;  // matmul_hmx: 1 when scales are those of tile groups
+  uint32_t reserved[2];
 };
 static_assert(sizeof(Operator) == 64);
 
@@ -49,6 +59,12 @@ struct Int8Block {
   int32_t sum;  // of quants
 };
 static_assert(sizeof(Int8Block) == 40);
+
+// The same for blocks of any size, beside their quants.
+struct ActivationScale {
+  float scale;
+  int32_t sum;
+};
 
 struct Request {
   uint32_t magic, version;

@@ -1,9 +1,10 @@
-// A software model of the instruction set of float_stages.hpp, for machines without HVX floats.
+// A software model of the instruction set of float_stages.hpp and attention_stages.hpp, for machines without HVX floats.
 //
 // How qfloat rounds before V79 is not public. Assumed is a significand as wide as that of the IEEE format it stands in for, 11
 // and 24 bits, with a wider exponent. The model rounds every result to that width, to the nearest or downwards (what two's
 // complement does when bits are dropped); code counts as right when its error bound holds for both.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -92,6 +93,57 @@ struct QfloatModel {
   static Vector interleave_halves(const Vector& v) {
     return halves([&](std::size_t i) { return half(v, i / 2 + i % 2 * 32); });
   }
+  static Pair widen_unsigned(const Vector& v) {
+    return {halves([&](std::size_t i) { return v.byte[2 * i]; }), halves([&](std::size_t i) { return v.byte[2 * i + 1]; })};
+  }
+  static Vector exclusive_or(const Vector& a, const Vector& b) {
+    return halves([&](std::size_t i) { return half(a, i) ^ half(b, i); });
+  }
+  static Vector either(const Vector& a, const Vector& b) {
+    return halves([&](std::size_t i) { return half(a, i) | half(b, i); });
+  }
+  static Vector sign_halves(const Vector& v) {
+    return halves([&](std::size_t i) { return lane<std::int16_t>(v, i) >> 15; });
+  }
+  static Vector max_half(const Vector& a, const Vector& b) {
+    return halves([&](std::size_t i) { return std::max(lane<std::int16_t>(a, i), lane<std::int16_t>(b, i)); });
+  }
+  static Vector min_bits(const Vector& a, const Vector& b) {
+    return halves([&](std::size_t i) { return std::min(half(a, i), half(b, i)); });
+  }
+  template <int kBits>
+  static Vector shift_half(const Vector& v) {
+    return halves([&](std::size_t i) { return half(v, i) << kBits; });
+  }
+  template <int kBits>
+  static Vector shift_word(const Vector& v) {
+    return words([&](std::size_t i) { return word(v, i) << kBits; });
+  }
+  static Vector half_of_word(const Vector& v) {
+    return words([&](std::size_t i) { return lane<std::int32_t>(v, i) >> 1; });
+  }
+  static Vector subtract_word(const Vector& a, const Vector& b) {
+    return words([&](std::size_t i) { return word(a, i) - word(b, i); });
+  }
+  static Pair multiply_integers(const Vector& a, const Vector& b) {
+    const auto product = [&](std::size_t i) { return lane<std::int16_t>(a, i) * lane<std::int16_t>(b, i); };
+    return {words([&](std::size_t i) { return product(2 * i); }), words([&](std::size_t i) { return product(2 * i + 1); })};
+  }
+  static Vector rotate(const Vector& v, int bytes) {
+    return make<std::uint8_t, kVectorBytes>([&](std::size_t i) { return v.byte[(i + static_cast<std::size_t>(bytes)) % kVectorBytes]; });
+  }
+  static void gather(Vector* out, const std::uint16_t* table, const Vector& offsets) {
+    *out = halves([&](std::size_t i) { return table[half(offsets, i) / 2]; });
+  }
+  static Vector where_not_above(const Vector& bits, const Vector& limit, const Vector& v) {
+    return halves([&](std::size_t i) { return half(bits, i) > half(limit, i) ? 0 : half(v, i); });
+  }
+  static Vector even_halves(const Vector& a, const Vector& b) {
+    return halves([&](std::size_t i) { return half(i % 2 == 0 ? a : b, i / 2 * 2); });
+  }
+  static Vector odd_halves(const Vector& a, const Vector& b) {
+    return halves([&](std::size_t i) { return half(i % 2 == 0 ? a : b, i / 2 * 2 + 1); });
+  }
   static Pair widen_bytes(const Vector& v) {
     const auto wide = [&](std::size_t byte) { return static_cast<std::int8_t>(v.byte[byte]); };
     return {halves([&](std::size_t i) { return wide(2 * i); }), halves([&](std::size_t i) { return wide(2 * i + 1); })};
@@ -118,6 +170,12 @@ struct QfloatModel {
   static Q16 subtract_half(const Vector& a, const Vector& b) {
     return q16([&](std::size_t i) { return hf(a, i) - hf(b, i); });
   }
+  static Q16 add_half_float(const Vector& a, const Vector& b) {
+    return q16([&](std::size_t i) { return hf(a, i) + hf(b, i); });
+  }
+  static Q16 add(const Q16& a, const Vector& b) {
+    return q16([&](std::size_t i) { return a.lane[i] + hf(b, i); });
+  }
   static Vector to_half(const Q16& a) {
     return halves([&](std::size_t i) { return float_to_half(static_cast<float>(a.lane[i])); });
   }
@@ -128,6 +186,12 @@ struct QfloatModel {
   static Q32 subtract(const Vector& a, const Vector& b) {
     return q32([&](std::size_t i) { return sf(a, i) - sf(b, i); });
   }
+  static Q32 subtract(const Q32& a, const Q32& b) {
+    return q32([&](std::size_t i) { return a.lane[i] - b.lane[i]; });
+  }
+  static Q32 rotate(const Q32& a, int bytes) {
+    return q32([&](std::size_t i) { return a.lane[(i + static_cast<std::size_t>(bytes) / 4) % 32]; });
+  }
   static Q32 from_float(const Vector& a) {
     return q32([&](std::size_t i) { return sf(a, i); });
   }
@@ -136,6 +200,9 @@ struct QfloatModel {
   }
   static Q32 add(const Q32& a, const Q32& b) {
     return q32([&](std::size_t i) { return a.lane[i] + b.lane[i]; });
+  }
+  static Vector narrow(const PairQ32& a) {
+    return halves([&](std::size_t i) { return float_to_half(static_cast<float>(rounded((i % 2 == 0 ? a.lo : a.hi).lane[i / 2], 11))); });
   }
   static Vector to_float(const Q32& a) {
     return make<float, 32>([&](std::size_t i) { return a.lane[i]; });

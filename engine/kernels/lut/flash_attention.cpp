@@ -29,13 +29,12 @@ class QueryTile {
       const float* row = s.data() + r * keys;
       const float top = std::max(top_[r], *std::max_element(row, row + keys));
       const float kept = top_[r] == top ? 1 : exp(rounded(top_[r] - top));  // the first tile has nothing to keep: 2^-inf
-      float total = 0;
-      for (std::size_t i = 0; i < keys; ++i) total += p[i] = exp(rounded(row[i] - top));
-      sum_[r] = rounded(kept * sum_[r] + total);
+      for (std::size_t i = 0; i < keys; ++i) p[i] = exp(rounded(row[i] - top));
+      sum_[r] = rounded(kept * sum_[r] + total(p));
       for (std::size_t d = 0; d < shape_.dim; ++d) {
-        float product = 0;
-        for (std::size_t i = 0; i < keys; ++i) product += p[i] * half_to_float(v[i * shape_.dim + d]);
-        out_[r * shape_.dim + d] = rounded(kept * out_[r * shape_.dim + d] + product);
+        float sum = kept * out_[r * shape_.dim + d];
+        for (std::size_t i = 0; i < keys; ++i) sum += p[i] * half_to_float(v[i * shape_.dim + d]);
+        out_[r * shape_.dim + d] = rounded(sum);
       }
       top_[r] = top;
     }
@@ -43,7 +42,8 @@ class QueryTile {
 
   void finish(Half* out) const {
     for (std::size_t r = 0; r < top_.size(); ++r) {
-      for (std::size_t d = 0; d < shape_.dim; ++d) out[r * shape_.dim + d] = float_to_half(out_[r * shape_.dim + d] / sum_[r]);
+      const float share = 1 / sum_[r];
+      for (std::size_t d = 0; d < shape_.dim; ++d) out[r * shape_.dim + d] = float_to_half(out_[r * shape_.dim + d] * share);
     }
   }
 
@@ -52,6 +52,17 @@ class QueryTile {
   float exp(float x) const {
     if (by_ == ExpBy::exact) return rounded(static_cast<float>(std::exp2(static_cast<double>(x))));
     return half_to_float(table_[float_to_half(x) & 0x7fffu]);
+  }
+
+  // 32 lanes, one key of each tile of HMX in turn; then lanes 16 apart, 8, 4, 2, 1.
+  static float total(const std::vector<float>& p) {
+    constexpr std::size_t kLanes = 32;
+    float lanes[kLanes] = {};
+    for (std::size_t i = 0; i < p.size(); ++i) lanes[i % kLanes] += p[i];
+    for (std::size_t apart = kLanes / 2; apart > 0; apart /= 2) {
+      for (std::size_t i = 0; i < apart; ++i) lanes[i] += lanes[i + apart];
+    }
+    return lanes[0];
   }
 
   const AttentionShape& shape_;

@@ -1,8 +1,9 @@
 // FlashAttention in fp16 with exp by table (TTS-NPU Algorithm 1), in plain C++: the numbers that a phone's NPU would compute.
 //
 // Tiles of queries meet tiles of keys. S = Q K^T, the running maximum m, P = 2^(S - m), the running sum l and the output O are
-// fp16; products accumulate in float32 as HMX does, and so do the row sums of P. log2 e / sqrt(dim) is folded into Q's scale,
-// so exp is a look-up in exp2_table().
+// fp16; products accumulate in float32 as HMX does, keys ascending behind the rescaled output; the row sums of P are float32 in 32
+// lanes. log2 e / sqrt(dim) is folded into Q's scale, so exp is a look-up in exp2_table(). The order of every sum is that of
+// engine/kernels/hexagon/attention_stages.hpp, whose HVX code has these bits.
 #pragma once
 #include <cstddef>
 #include <cstdint>

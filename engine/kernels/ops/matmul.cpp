@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/kernels/hexagon/hmx_matmul.hpp"
 #include "engine/kernels/ops/weight_rows.hpp"
 #include "engine/kernels/variants.hpp"
 
@@ -171,7 +172,11 @@ void matmul_int8(const KernelSet& set, const KernelCall& call, Shape shape) {
 
 void matmul(const KernelSet& set, const KernelCall& call) {
   const Shape shape{call.in[0].shape[0], call.in[0].shape[1], call.in[1].shape[0]};
-  call.variant == variant::kInt8 ? matmul_int8(set, call, shape) : matmul_float(set, call, shape);
+  if (call.variant == variant::kHmx) {
+    hexagon::hmx_matmul(call);
+  } else {
+    call.variant == variant::kInt8 ? matmul_int8(set, call, shape) : matmul_float(set, call, shape);
+  }
   if (bias_of(call) == nullptr) return;
   const float* bias = bias_of(call)->as<float>();
   for_each_run(call, shape.n, [&](Range run) {

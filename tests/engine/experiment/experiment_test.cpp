@@ -43,6 +43,15 @@ TEST(Experiment, an_empty_engine_part_means_the_same_as_none) {
   EXPECT_EQ(e.engine.prefill_chunk, none.engine.prefill_chunk);
 }
 
+TEST(Experiment, the_kernels_of_a_matrix_unit_are_a_contract_of_their_own) {
+  const Experiment e = read_with("engine.kernels", "\"hmx_q4\"");
+  EXPECT_EQ(e.engine.matmul, variant::kHmx);
+  EXPECT_EQ(e.engine.kernels, "auto");
+  EXPECT_NE(error_of("engine", R"({"kernels": "hmx_q4", "activations": "int8"})")
+                .find("engine.activations: is given beside engine.kernels: hmx_q4"),
+            std::string::npos);
+}
+
 TEST(Experiment, quantities_need_units) {
   EXPECT_EQ(read_with("memory.budget", "\"6 MiB\"").memory.budget, 6 * MiB);
   EXPECT_NE(error_of("memory.budget", "6000000").find("memory.budget: \"6000000\" has no unit"), std::string::npos);

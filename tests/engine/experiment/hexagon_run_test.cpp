@@ -25,16 +25,19 @@ class HexagonRun : public testing::Test {
   // Faults by the number of the request; a token of this model makes 16.
   Json run(const std::string& units, const std::string& model, std::map<std::uint32_t, Fault> faults = {}, bool bit_serial = false,
            const std::string& activations = "int8") {
+    return run_engine({{"units", units}, {"activations", activations}}, model, std::move(faults), bit_serial);
+  }
+  Json run_engine(Json engine, const std::string& model, std::map<std::uint32_t, Fault> faults = {}, bool bit_serial = false) {
     Json root = {{"experiment", "e"},
                  {"machine", "host"},
                  {"model", {{"gguf", VITRO_SOURCE_DIR "/configs/models/embedded/stories-reglu-3m." + model + ".gguf"}}},
-                 {"engine", {{"units", units}, {"activations", activations}}},
+                 {"engine", std::move(engine)},
                  {"workload", {{"prompt", "Once upon a time"}, {"output_tokens", 8}}}};
     const MachineFactory machines = [&](const MachineRequest& request, Function& function, TraceSink& trace) {
       HostOptions options;
       options.units = 1;
       options.spin = {};
-      if (request.units.front() == "hexagon") {
+      if (request.units.back() == "hexagon") {
         options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_qemu_hexagon(), faults); };
         options.hexagon.bit_serial = bit_serial;
         const bool hangs = std::any_of(faults.begin(), faults.end(), [](const auto& fault) { return fault.second == Fault::hang; });
@@ -100,6 +103,36 @@ TEST_F(HexagonRun, what_it_lacks_stays_on_the_core) {
   EXPECT_EQ(result["tokens"], run("cpu0", "f16", {}, false, "float")["tokens"]);
   EXPECT_EQ(result["counts"]["hexagon_operators"], 0);
   EXPECT_THAT(result["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("refused, the first one since it computes with int8")));
+}
+
+// Prefill and decode through the matrix unit's interface: HVX makes fp16 tiles of the weights, the model multiplies.
+TEST_F(HexagonRun, the_matrix_unit_has_the_tokens_of_the_cpu_in_its_contract) {
+  VITRO_NEEDS_HEXAGON();
+  const auto run_with = [&](const char* units) { return run_engine({{"units", units}, {"kernels", "hmx_q4"}}, "q4_0"); };
+  const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+  EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000);
+}
+
+// A share of the heads' projections is the Hexagon's, in graphs whose weights are bound at launch; what it lacks (attention, neurons in
+// places) is computed on its own thread. The plan is the same when its worker is lost, so the tokens are, too.
+TEST_F(HexagonRun, a_hybrid_engine_runs_beside_the_cores) {
+  VITRO_NEEDS_HEXAGON();
+  const Json engine = {{"policy", "neuron_cluster"},
+                       {"units", "cpu0"},
+                       {"activations", "int8"},
+                       {"hybrid", {{"unit", "hexagon"}, {"splits", {{{"batch", 1}, {"hot", "25%"}, {"attention", "50%"}}}}}}};
+  const Json with = run_engine(engine, "q8_0"), without = run_engine(engine, "q8_0", {{1, Fault::die}, {2, Fault::die}});
+  ASSERT_EQ(with["tokens"].size(), 8u);
+  EXPECT_EQ(with["tokens"], without["tokens"]);
+  EXPECT_GT(with["counts"]["hexagon_operators"], 8 * 4);
+  EXPECT_GT(with["counts"]["hexagon_hvx_packets"], 1000);
+  EXPECT_EQ(without["counts"]["hexagon_operators"], 0);
+  const auto notes = with["notes"].get<std::vector<std::string>>();
+  EXPECT_THAT(notes, Contains(HasSubstr("that it lacks ran on the CPU")));
+  EXPECT_THAT(without["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("given up")));
 }
 
 TEST_F(HexagonRun, only_the_dense_policy_offloads) {

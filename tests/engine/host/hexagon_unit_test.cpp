@@ -3,12 +3,16 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "engine/base/rng.hpp"
+#include "engine/decode/graph_cache.hpp"
 #include "engine/host/host_machine.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/group_formats.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
@@ -23,6 +27,7 @@ class HexagonUnitTest : public testing::Test {
     HostOptions options;
     options.units = 1;
     options.hexagon.transport = [] { return make_qemu_hexagon({{}, {}, 4 * MiB, MiB}); };
+    options.hexagon.sessions = 2;
     host_ = make_host_machine(options, function_, trace_);
   }
 
@@ -70,6 +75,10 @@ class HexagonUnitTest : public testing::Test {
   static Task<void> run_chain(ComputeUnit* unit, Chain calls, Status* status) {
     const RunResult result = co_await unit->run(std::move(calls));
     *status = result.status;
+  }
+
+  static Task<void> run_cached(GraphCache* graphs, ComputeUnit* unit, Chain calls, RunResult* result) {
+    *result = co_await graphs->run(unit, std::move(calls));
   }
 
   Status launch(Chain calls) {
@@ -166,19 +175,113 @@ TEST_F(HexagonUnitTest, says_what_it_can_not_load) {
     EXPECT_THAT(status.message, HasSubstr(why));
   };
   refused([](KernelCall& call) { call.op = Op::add; }, "add is not among its operators");
-  refused([](KernelCall& call) { call.variant = variant::kFloat; }, "int8 activations only");
+  refused([](KernelCall& call) { call.variant = variant::kFloat; }, "fp16 activations only");
   refused([&](KernelCall& call) { call.in.push_back(view({32, 0, 0}, Format::f32)); }, "no bias");
   refused([](KernelCall& call) { call.rows = std::make_shared<const std::vector<std::uint32_t>>(1, 3); }, "dense rows only");
   refused([&](KernelCall& call) { call.in[0] = view({32, 64, 0}, Format::f16); }, "no kernel for f16");
   refused([](KernelCall& call) { call.in[0].memory = {}; }, "packs weights when a graph is loaded");
+  refused([](KernelCall& call) { call.variant = variant::kHmx; }, "no kernel for q8_0");
   EXPECT_TRUE(launch(Chain(1, good)).ok());
 }
 
-TEST_F(HexagonUnitTest, a_full_session_is_over_budget_and_weights_take_room_once) {
+// A session here has room for 3.5 MiB of weights.
+TEST_F(HexagonUnitTest, a_second_session_opens_when_one_is_too_small) {
   VITRO_NEEDS_HEXAGON();
-  const View large = view({1024, 2048, 0}, Format::q8_0), x = view({1, 2048, 0}, Format::f32);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(launch(Chain(1, product(large, x))).ok());
+  const View x = view({1, 2048, 0}, Format::f32);
+  const KernelCall first = product(view({1024, 2048, 0}, Format::q8_0), x), second = product(view({1024, 2048, 0}, Format::q8_0), x);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(launch(Chain(1, first)).ok());  // its weights take room once
+  EXPECT_THAT(host_->report({}, {}).notes, testing::Not(testing::Contains(HasSubstr("sessions"))));
+  const auto a = on_the_core(first), b = on_the_core(second);
+  EXPECT_TRUE(launch({first, second}).ok());  // one graph over both
+  EXPECT_EQ(floats(first.out[0]), a);
+  EXPECT_EQ(floats(second.out[0]), b);
+  EXPECT_THAT(host_->report({}, {}).notes, testing::Contains(HasSubstr("2 sessions")));
   EXPECT_EQ(launch(Chain(1, product(view({1024, 2048, 0}, Format::q8_0), x))).code, Code::over_budget);
+  EXPECT_TRUE(launch(Chain(1, product(view({64, 2048, 0}, Format::q8_0), x))).ok());  // what fits still does
+}
+
+TEST_F(HexagonUnitTest, a_matrix_larger_than_a_session_opens_none) {
+  VITRO_NEEDS_HEXAGON();
+  const KernelCall call = product(view({4096, 2048, 0}, Format::q8_0), view({1, 2048, 0}, Format::f32));
+  EXPECT_EQ(launch(Chain(1, call)).code, Code::over_budget);
+  EXPECT_THAT(host_->report({}, {}).notes, testing::Not(testing::Contains(HasSubstr("sessions"))));
+}
+
+// What GraphCache makes: all operands bound at launch, operators of every kind.
+TEST_F(HexagonUnitTest, a_graph_bound_at_launch_is_taken_whole) {
+  VITRO_NEEDS_HEXAGON();
+  const View x = view({2, 64, 0}, Format::f32);
+  KernelCall first = product(view({96, 64, 0}, Format::q8_0), x),
+             add = product(view({32, 32, 0}, Format::q8_0), view({2, 32, 0}, Format::f32));
+  add.op = Op::add;
+  add.variant = {};
+  add.in = {first.out[0], first.out[0]};
+  add.out = {view({2, 96, 0}, Format::f32)};
+  KernelCall last = product(view({32, 96, 0}, Format::q4_0), add.out[0]);
+  GraphCache graphs(host_->machine());
+  const auto run = [&] {
+    RunResult result;
+    host_->run(run_cached(&graphs, &unit(), {first, add, last}, &result));
+    EXPECT_TRUE(result.status.ok());
+  };
+  const auto a = on_the_core(first);
+  run();
+  EXPECT_EQ(floats(first.out[0]), a);
+  EXPECT_EQ(floats(add.out[0]), on_the_core(add));
+  EXPECT_EQ(floats(last.out[0]), on_the_core(last));
+  const auto operators = [&] {
+    for (const auto& [name, value] : host_->report({}, {}).counts) {
+      if (name == "hexagon_operators") return value;
+    }
+    return std::uint64_t{0};
+  };
+  EXPECT_EQ(operators(), 2u);
+  EXPECT_THAT(host_->report({}, {}).notes, testing::Contains(HasSubstr("1 operators that it lacks ran on the CPU")));
+
+  // The same graph with other weights, and with weights in memory that is written more than once: never those of before.
+  first.in[0] = view({96, 64, 0}, Format::q8_0);
+  const Lease buffer = host_->machine().memory.lease(view_bytes(last.in[0]), Placement::dram, Region::staging).value_or_throw();
+  for (int seed = 0; seed < 2; ++seed) {
+    const View other = view({32, 96, 0}, Format::q4_0);
+    std::memcpy(buffer.data(), other.data(), view_bytes(other));
+    last.in[0].memory = buffer;
+    run();
+    EXPECT_EQ(floats(first.out[0]), on_the_core(first));
+    EXPECT_EQ(floats(last.out[0]), on_the_core(last));
+  }
+  EXPECT_EQ(operators(), 4u);
+}
+
+// Group formats in the int8 contract, in blocks of the weights' own size; the order and the roundings are the contract's.
+TEST_F(HexagonUnitTest, group_formats_follow_the_int8_contract) {
+  VITRO_NEEDS_HEXAGON();
+  for (std::size_t f = 0; f < kFormatCount; ++f) {
+    const Format format = static_cast<Format>(f);
+    if (!group_format(format)) continue;
+    const std::uint32_t group = group_format(format)->group, k = 256;
+    const KernelCall call = product(view({40, k, 0}, format), view({2, k, 0}, Format::f32));
+    EXPECT_TRUE(launch(Chain(1, call)).ok()) << to_string(format);
+    std::vector<std::uint8_t> codes(k);
+    for (std::uint32_t b = 0; b < 2; ++b) {
+      const float* x = call.in[1].as<float>() + std::size_t{b} * k;
+      for (std::uint32_t row = 0; row < 40; ++row) {
+        const std::byte* w = call.in[0].data() + row * row_bytes(format, k);
+        unpack_codes(format, w, k, codes.data());
+        float acc = 0;
+        for (std::uint32_t first = 0; first < k; first += group) {
+          const BlockScale scale = block_scale(format, w + first / group * block_bytes(format));
+          const float most =
+              std::abs(*std::max_element(x + first, x + first + group, [](float p, float q) { return std::abs(p) < std::abs(q); }));
+          std::int32_t dot = 0;
+          for (std::uint32_t i = first; i < first + group; ++i) {
+            dot += (scale.step * codes[i] - scale.zero) * static_cast<std::int32_t>(std::nearbyint(x[i] * (127 / most)));
+          }
+          acc = std::fma(static_cast<float>(dot), scale.scale * (most / 127), acc);
+        }
+        ASSERT_EQ(call.out[0].as<float>()[b * 40 + row], acc) << to_string(format) << " " << b << " " << row;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Dot products of int8 activations with q8_0 and q4_0 weights: one 32-bit lane per row, four columns per vrmpy.
+#include "engine/kernels/hexagon/half.hpp"
 #include "engine/kernels/hexagon/worker/hvx.hpp"
 #include "engine/kernels/hexagon/worker/kernels.hpp"
 
@@ -57,16 +58,6 @@ void dots_of(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, 
   for (uint32_t m = 0; m < batch; ++m) blocks_of<Form, 1>(panel, x + m * x_stride, x_stride, blocks, dots + m * blocks * kPanelRows);
 }
 
-// Exact: a half has no value that a float lacks.
-float to_float(uint16_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, fraction = half & 0x3ffu;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  return __builtin_bit_cast(float, sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13);
-}
-
 }  // namespace
 
 extern "C" {
@@ -81,13 +72,13 @@ extern "C" {
   dots_of<Q4>(panel, x, x_stride, batch, blocks, dots);
 }
 
-[[gnu::noinline]] void float_accumulate(const int32_t* dots, const uint16_t* scales, const Int8Block* x, uint32_t blocks,
-                                        uint32_t panel_rows, uint32_t rows, float* y) {
+[[gnu::noinline]] void float_accumulate(const int32_t* dots, const uint16_t* scales, const float* x_scales, uint32_t stride,
+                                        uint32_t blocks, uint32_t panel_rows, uint32_t rows, float* y) {
   for (uint32_t row = 0; row < rows; ++row) {
     float acc = 0;
     for (uint32_t b = 0; b < blocks; ++b) {
       const uint32_t at = b * panel_rows + row;
-      acc = __builtin_fmaf(static_cast<float>(dots[at]), to_float(scales[at]) * x[b].scale, acc);
+      acc = __builtin_fmaf(static_cast<float>(dots[at]), half_value(scales[at]) * x_scales[b * stride], acc);
     }
     y[row] = acc;
   }

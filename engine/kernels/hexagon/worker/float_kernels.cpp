@@ -1,6 +1,8 @@
 // The qfloat stages as a phone would run them. Compiled for V75 and never linked: the emulator has no qfloat, so their price
 // is the packets of their loops (docs/hexagon.md).
+#include "engine/kernels/hexagon/attention_stages.hpp"
 #include "engine/kernels/hexagon/float_stages.hpp"
+#include "engine/kernels/hexagon/lut_stages.hpp"
 #include "engine/kernels/hexagon/worker/hvx_float.hpp"
 
 namespace vitro::hexagon {
@@ -20,8 +22,58 @@ void qf_dequantise_q8(const HVX_Vector* in, const HVX_Vector* scales, const HVX_
   dequantise_q8<Hvx>(in, scales, *indices, vectors, out);
 }
 
+// Of dots that are in TCM: 32 rows and two blocks per trip.
 void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32_t* x_scales, uint32_t pairs, HVX_Vector* y) {
   *y = accumulate<Hvx>(dots, scales, x_scales, pairs);
+}
+
+// Ordinary groups of 32 along the depth, in tiles: one vector of scales serves a tile.
+void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* values, uint32_t tiles, HVX_Vector* out) {
+  dequantise_columns_q4<Hvx>(in, scales, *values, tiles, out);
+}
+
+// Finalize of bit-serial products.
+void qf_lut_finalize(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
+                     HVX_Vector* y) {
+  lut_finalize<Hvx, Zeros::same>(weighted, nullptr, scales, x, factor, blocks, y);
+}
+void qf_lut_finalize_zeros(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x, int32_t factor,
+                           uint32_t blocks, HVX_Vector* y) {
+  lut_finalize<Hvx, Zeros::of_blocks>(weighted, zeros, scales, x, factor, blocks, y);
+}
+void qf_lut_finalize_signs(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, uint32_t blocks, HVX_Vector* y) {
+  lut_finalize<Hvx, Zeros::signs>(weighted, nullptr, scales, x, 0, blocks, y);
+}
+
+// Two-level dequantisation; `z`: with zero points of blocks. Groups of 128 cost what groups of 64 do, but for half the scales.
+#define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
+  void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \
+                                           const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                              \
+    lut_dequantise<Hvx, bits, group, Zeros::same>(planes, nullptr, scales, *repack, *values, blocks, out);                            \
+  }                                                                                                                                   \
+  void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, const HVX_Vector* zeros, const HVX_Vector* scales,            \
+                                              const HVX_Vector* repack, const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) { \
+    lut_dequantise<Hvx, bits, group, Zeros::of_blocks>(planes, zeros, scales, *repack, *values, blocks, out);                         \
+  }
+#define VITRO_LUT_DEQUANTISE_GROUPS(bits) VITRO_LUT_DEQUANTISE(bits, 32) VITRO_LUT_DEQUANTISE(bits, 64)
+VITRO_LUT_DEQUANTISE_GROUPS(1)
+VITRO_LUT_DEQUANTISE_GROUPS(2)
+VITRO_LUT_DEQUANTISE_GROUPS(3)
+VITRO_LUT_DEQUANTISE_GROUPS(4)
+
+// Softmax of a pair of rows, scores in tiles: its three passes, the second one in three ways.
+void qf_softmax_max(const HVX_Vector* s, uint32_t count, HVX_Vector* top) { *top = row_max<Hvx>(s, kTilePairs, count, *top); }
+void qf_softmax_exp_table(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, const uint16_t* table, HVX_Vector* p) {
+  row_exp<Hvx, ExpByTable>(s, kTilePairs, count, *top, table, p);
+}
+void qf_softmax_exp_f16(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, HVX_Vector* p) {
+  row_exp<Hvx, ExpByHalf>(s, kTilePairs, count, *top, nullptr, p);
+}
+void qf_softmax_exp_f32(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, HVX_Vector* p) {
+  row_exp<Hvx, ExpByFloat>(s, kTilePairs, count, *top, nullptr, p);
+}
+void qf_softmax_sum(const HVX_Vector* p, uint32_t count, const HVX_Vector* kept, HVX_Vector* sum) {
+  *sum = new_sum<Hvx>(*kept, *sum, row_sum<Hvx>(p, kTilePairs, count));
 }
 
 }  // extern "C"

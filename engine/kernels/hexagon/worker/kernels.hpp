@@ -12,14 +12,18 @@ extern "C" void hvx_dots_q8_0(const unsigned char* panel, const Int8Block* x, ui
                               int32_t* dots);
 extern "C" void hvx_dots_q4_0(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, uint32_t batch, uint32_t blocks,
                               int32_t* dots);
-// y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc). `rows` <= panel_rows are stored.
-extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, const Int8Block* x, uint32_t blocks, uint32_t panel_rows,
-                                 uint32_t rows, float* y);
+// y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc). `rows` <= panel_rows are stored; d_x of block b is x_scales[b *
+// stride].
+extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, const float* x_scales, uint32_t stride, uint32_t blocks,
+                                 uint32_t panel_rows, uint32_t rows, float* y);
 
-// Bit-serial matrix-vector product by table look-up (T-MAN 4.3), split as Precompute, Linear and Finalize.
+// Bit-serial matrix-vector product by table look-up (T-MAN 4.3), split as Precompute, Linear and Finalize (lut_stages.hpp).
+// tables: [columns / 4][16]; weighted: [blocks][128 rows]; factor: 2^bits - 1 - 2 zero.
 extern "C" void hvx_lut_precompute(const int8_t* x, uint32_t groups, uint16_t* tables);
-extern "C" void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, const int32_t* sums, uint32_t bits, uint32_t zero,
-                               uint32_t blocks, int32_t* dots);
+extern "C" void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, uint32_t bits, uint32_t group, uint32_t blocks,
+                               int32_t* weighted);
+extern "C" void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const ActivationScale* x, int32_t factor,
+                                 uint32_t blocks, int32_t* dots);
 
 extern "C" void hvx_dequantise(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* q,
                                uint16_t* spread);
@@ -27,6 +31,14 @@ extern "C" void hvx_dequantise_fused(const unsigned char* nibbles, const uint16_
 extern "C" void hvx_unpack(const unsigned char* nibbles, uint32_t vectors, int16_t* q);
 extern "C" void hvx_scatter(const unsigned char* nibbles, const uint16_t* table, const uint16_t* offsets, uint32_t vectors, uint16_t* w);
 extern "C" void hvx_copy(const unsigned char* from, uint32_t vectors, unsigned char* to);
+// Nibbles to fp16 values, in the order in which they stand; the values times scales: with one scale per element, or with one vector of
+// them for `every` vectors. The product is a qfloat stage on a phone, IEEE halves here.
+extern "C" void hvx_values(const unsigned char* nibbles, const uint16_t* table, uint32_t vectors, uint16_t* q);
+extern "C" void float_scale(uint16_t* q, const uint16_t* scales, uint32_t every, uint32_t vectors);
+// attention_stages.hpp
+struct AttentionShape;
+extern "C" void float_attention(const AttentionShape* shape, const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* table,
+                                uint16_t* out);
 extern "C" void hvx_exp(const uint16_t* x, const uint16_t* table, uint32_t vectors, uint16_t* y);
 
 }  // namespace vitro::hexagon

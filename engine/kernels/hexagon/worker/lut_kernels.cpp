@@ -1,12 +1,11 @@
 // Bit-serial matrix-vector product by table look-up (T-MAN 4.3; the tables are T-MAC's). Four consecutive activations make a
 // table of their 16 signed sums; a nibble of weights, one bit of each of four columns, is the index. Look-ups run over rows.
-#include "engine/kernels/hexagon/worker/hvx.hpp"
+#include "engine/kernels/hexagon/lut_stages.hpp"
+#include "engine/kernels/hexagon/worker/hvx_integers.hpp"
 #include "engine/kernels/hexagon/worker/kernels.hpp"
 
 namespace vitro::hexagon {
 namespace {
-
-constexpr uint32_t kPairs = kBlockColumns / 8;  // of groups of four columns, in a block: one vector of indices each
 
 // Signs of the four activations in entry e = lane % 16: bit j set means plus.
 alignas(kVectorBytes) constinit const struct Signs {
@@ -18,45 +17,72 @@ alignas(kVectorBytes) constinit const struct Signs {
   }
 } kSigns;
 
-// All look-ups of one bit plane of a block: 64 sums of at most 508 leave room in 16 bits, and a block has 8.
-template <uint32_t kBits>
-HVX_VectorPair plane_sums(const HVX_Vector* indices, HVX_Vector first, HVX_Vector second) {
-  HVX_VectorPair acc = look_up<0>(indices[0], first);
-  acc = Q6_Wh_vadd_WhWh(acc, look_up<1>(high_nibbles(indices[0]), first));
-  acc = Q6_Wh_vadd_WhWh(acc, look_up<2>(indices[kBits], first));
-  acc = Q6_Wh_vadd_WhWh(acc, look_up<3>(high_nibbles(indices[kBits]), first));
-  acc = Q6_Wh_vadd_WhWh(acc, look_up<0>(indices[2 * kBits], second));
-  acc = Q6_Wh_vadd_WhWh(acc, look_up<1>(high_nibbles(indices[2 * kBits]), second));
-  acc = Q6_Wh_vadd_WhWh(acc, look_up<2>(indices[3 * kBits], second));
-  return Q6_Wh_vadd_WhWh(acc, look_up<3>(high_nibbles(indices[3 * kBits]), second));
+// Look-ups of one bit plane of a block, added to `acc`: 16 columns per vector of tables.
+template <uint32_t kBits, uint32_t kTables>
+HVX_VectorPair add_plane(HVX_VectorPair acc, const HVX_Vector* indices, const HVX_Vector (&tables)[kTables]) {
+#pragma unroll
+  for (uint32_t t = 0; t < kTables; ++t) {
+    const HVX_Vector first = indices[2 * t * kBits], second = indices[(2 * t + 1) * kBits];
+    acc = Q6_Wh_vadd_WhWh(acc, look_up<0>(first, tables[t]));
+    acc = Q6_Wh_vadd_WhWh(acc, look_up<1>(high_nibbles(first), tables[t]));
+    acc = Q6_Wh_vadd_WhWh(acc, look_up<2>(second, tables[t]));
+    acc = Q6_Wh_vadd_WhWh(acc, look_up<3>(high_nibbles(second), tables[t]));
+  }
+  return acc;
 }
 
-// Finalize, its integer part: q = sum of 2^i (s_i + 1) / 2 over the planes' signs s_i, so
-// sum of (q - zero) x = (sum of 2^i A_i + (2^bits - 1 - 2 zero) sum x) / 2, and the bracket is even.
-template <uint32_t kBits>
-void linear(const unsigned char* panel, const uint16_t* tables, const int32_t* sums, uint32_t zero, uint32_t blocks, int32_t* dots) {
+// How many planes, weighted 1, 2, 4, ..., add up within 16 bits: a table's entry is at most 508.
+constexpr uint32_t planes_together(uint32_t group) {
+  uint32_t planes = 1;
+  while (508u * (group / 4) * ((2u << planes) - 1) <= 32767) ++planes;
+  return planes;
+}
+
+// weighted = sum of 2^i A_i: planes that fit into 16 bits together, by Horner's rule, then widened and weighted together.
+template <uint32_t kBits, uint32_t kGroup>
+void linear(const unsigned char* panel, const uint16_t* tables, uint32_t blocks, int32_t* weighted) {
+  constexpr uint32_t kTables = kGroup / 16, kTogether = planes_together(kGroup);
   const HVX_Vector* w = vectors_at(panel);
   const HVX_Vector* t = vectors_at(tables);
-  HVX_Vector* out = vectors_at(dots);
-  const int32_t factor = (1 << kBits) - 1 - 2 * static_cast<int32_t>(zero);
-  for (uint32_t b = 0; b < blocks; ++b, w += kPairs * kBits, t += 2, out += 4) {
-    const HVX_Vector first = t[0], second = t[1];
-    const HVX_Vector one = splat_half(1);
-    HVX_VectorPair plane = plane_sums<kBits>(w, first, second);
-    HVX_VectorPair even = Q6_Ww_vmpy_VhVh(Q6_V_lo_W(plane), one), odd = Q6_Ww_vmpy_VhVh(Q6_V_hi_W(plane), one);
+  HVX_Vector* out = vectors_at(weighted);
+  for (uint32_t b = 0; b < blocks; ++b, w += kGroup / 8 * kBits, t += kTables, out += 4) {
+    HVX_Vector held[kTables];
 #pragma unroll
-    for (uint32_t i = 1; i < kBits; ++i) {
-      __asm__ volatile("" : : : "memory");  // one plane's indices at a time: 32 registers hold no more without spilling
-      plane = plane_sums<kBits>(w + i, first, second);
-      even = Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(plane), splat_half(1 << i));
-      odd = Q6_Ww_vmpyacc_WwVhVh(odd, Q6_V_hi_W(plane), splat_half(1 << i));
+    for (uint32_t i = 0; i < kTables; ++i) held[i] = t[i];
+    HVX_VectorPair even = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero()), odd = even;
+#pragma unroll
+    for (uint32_t first = 0; first < kBits; first += kTogether) {
+      const uint32_t count = kBits - first < kTogether ? kBits - first : kTogether;
+      HVX_VectorPair sum = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero());
+#pragma unroll
+      for (uint32_t i = count; i-- > 0;) {
+        __asm__ volatile("" : : : "memory");  // one plane's indices at a time: 32 registers hold no more without spilling
+        if (i + 1 < count) sum = Q6_Wh_vadd_WhWh(sum, sum);
+        sum = add_plane<kBits, kTables>(sum, w + first + i, held);
+      }
+      const HVX_Vector weight = splat_half(1 << first);
+      even = first == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_lo_W(sum), weight) : Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(sum), weight);
+      odd = first == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_hi_W(sum), weight) : Q6_Ww_vmpyacc_WwVhVh(odd, Q6_V_hi_W(sum), weight);
     }
-    const HVX_Vector correction = splat(factor * sums[b]);
-    out[0] = Q6_Vw_vasr_VwR(Q6_Vw_vadd_VwVw(Q6_V_lo_W(even), correction), 1);
-    out[1] = Q6_Vw_vasr_VwR(Q6_Vw_vadd_VwVw(Q6_V_hi_W(even), correction), 1);
-    out[2] = Q6_Vw_vasr_VwR(Q6_Vw_vadd_VwVw(Q6_V_lo_W(odd), correction), 1);
-    out[3] = Q6_Vw_vasr_VwR(Q6_Vw_vadd_VwVw(Q6_V_hi_W(odd), correction), 1);
+    out[0] = Q6_V_lo_W(even);
+    out[1] = Q6_V_hi_W(even);
+    out[2] = Q6_V_lo_W(odd);
+    out[3] = Q6_V_hi_W(odd);
   }
+}
+
+template <uint32_t kBits>
+void linear_of(const unsigned char* panel, const uint16_t* tables, uint32_t group, uint32_t blocks, int32_t* weighted) {
+  if (group == 32) return linear<kBits, 32>(panel, tables, blocks, weighted);
+  if (group == 64) return linear<kBits, 64>(panel, tables, blocks, weighted);
+  return linear<kBits, 128>(panel, tables, blocks, weighted);
+}
+
+template <Zeros kZeros>
+void finalize(const int32_t* weighted, const unsigned char* zeros, const ActivationScale* x, int32_t factor, uint32_t blocks, int32_t* dots) {
+  const HVX_Vector *in = vectors_at(weighted), *z = vectors_at(zeros);
+  HVX_Vector* out = vectors_at(dots);
+  for (uint32_t b = 0; b < blocks; ++b, in += 4, ++z, out += 4) block_dots<HvxIntegers, kZeros>(in, z, factor, x[b].sum, out);
 }
 
 }  // namespace
@@ -76,18 +102,25 @@ extern "C" {
   }
 }
 
-[[gnu::noinline]] void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, const int32_t* sums, uint32_t bits, uint32_t zero,
-                                      uint32_t blocks, int32_t* dots) {
+[[gnu::noinline]] void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, uint32_t bits, uint32_t group, uint32_t blocks,
+                                      int32_t* weighted) {
   switch (bits) {
     case 1:
-      return linear<1>(panel, tables, sums, zero, blocks, dots);
+      return linear_of<1>(panel, tables, group, blocks, weighted);
     case 2:
-      return linear<2>(panel, tables, sums, zero, blocks, dots);
+      return linear_of<2>(panel, tables, group, blocks, weighted);
     case 3:
-      return linear<3>(panel, tables, sums, zero, blocks, dots);
+      return linear_of<3>(panel, tables, group, blocks, weighted);
     default:
-      return linear<4>(panel, tables, sums, zero, blocks, dots);
+      return linear_of<4>(panel, tables, group, blocks, weighted);
   }
+}
+
+[[gnu::noinline]] void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const ActivationScale* x,
+                                        int32_t factor, uint32_t blocks, int32_t* dots) {
+  if (form == Zeros::same) return finalize<Zeros::same>(weighted, zeros, x, factor, blocks, dots);
+  if (form == Zeros::of_blocks) return finalize<Zeros::of_blocks>(weighted, zeros, x, factor, blocks, dots);
+  return finalize<Zeros::signs>(weighted, zeros, x, factor, blocks, dots);
 }
 
 }  // extern "C"

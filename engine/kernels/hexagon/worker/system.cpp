@@ -11,6 +11,11 @@ extern "C" void* memcpy(void* to, const void* from, size_t bytes) {
   return to;
 }
 
+// What the compiler calls for copies of structures.
+extern "C" void* __hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void* to, const void* from, size_t bytes) {
+  return memcpy(to, from, bytes);
+}
+
 extern "C" void* memset(void* to, int byte, size_t bytes) {
   auto* t = static_cast<unsigned char*>(to);
   for (size_t i = 0; i < bytes; ++i) t[i] = static_cast<unsigned char>(byte);

@@ -49,6 +49,13 @@ extern "C" {
   }
 }
 
+[[gnu::noinline]] void hvx_values(const unsigned char* nibbles, const uint16_t* table, uint32_t vectors, uint16_t* q) {
+  const HVX_Vector values = *vectors_at(table);
+  const HVX_Vector* in = vectors_at(nibbles);
+  HVX_Vector* out = vectors_at(q);
+  for (uint32_t v = 0; v < vectors; ++v, ++in, out += 4) store(look_up_both<0, 0>(*in, high_nibbles(*in), values), out);
+}
+
 // Groups of 128 with a table of their own (T-MAN 4.1): scale and zero point are in it, nothing is left to multiply.
 [[gnu::noinline]] void hvx_dequantise_fused(const unsigned char* nibbles, const uint16_t* tables, uint32_t vectors, uint16_t* w) {
   const HVX_Vector* in = vectors_at(nibbles);

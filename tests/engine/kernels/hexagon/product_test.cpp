@@ -1,9 +1,8 @@
 // Matrix products by HVX code in qemu-hexagon give the bits of the int8 contract, whatever kernel computes them.
 #include <cmath>
 
+#include "engine/host/hexagon_operands.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/hexagon/panels.hpp"
-#include "engine/kernels/kernel_set.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
@@ -11,24 +10,34 @@
 namespace vitro::test {
 namespace {
 
-using hexagon::Int8Block;
 using hexagon::Kind;
+using hexagon::Zeros;
 
-std::vector<Int8Block> quantised(const View& x) {
-  const std::uint32_t k = columns(x), blocks = k / kBlock;
-  std::vector<Int8Block> out;
-  std::vector<std::int8_t> quants(k);
-  std::vector<float> scales(blocks);
-  std::vector<std::int32_t> corrections(blocks);
-  for (std::uint32_t m = 0; m < x.shape[0]; ++m) {
-    kernel_set("portable").quantise(x.as<float>() + m * k, blocks, 1, quants.data(), scales.data(), corrections.data());
-    for (std::uint32_t b = 0; b < blocks; ++b) {
-      Int8Block block{{}, scales[b], corrections[b] / -8};
-      std::copy_n(quants.begin() + b * kBlock, kBlock, block.quants);
-      out.push_back(block);
-    }
-  }
-  return out;
+// Activations of a call as the unit would write them.
+struct Input {
+  std::vector<std::byte> first, second;
+};
+Input input_of(const hexagon::ProductForm& form, const View& x) {
+  const hexagon::ActivationBytes size = hexagon::activations_bytes(form, x.shape[0], columns(x));
+  Input input{std::vector<std::byte>(size.first), std::vector<std::byte>(size.second)};
+  hexagon::write_activations(form, x, input.first.data(), input.second.data());
+  return input;
+}
+
+std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows, bool bit_serial) {
+  const hexagon::ProductForm form = hexagon::product_form(call, bit_serial).value_or_throw();
+  const std::uint32_t k = columns(call.in[0]), batch = call.in[1].shape[0];
+  std::vector<std::byte> weights(hexagon::weights_bytes(form, rows.count, k));
+  hexagon::pack_weights(form, call.in[0], rows, weights.data());
+  const Input x = input_of(form, call.in[1]);
+  hexagon::Operator op = hexagon_op(form.kind, rows.count, k, batch);
+  op.bits = form.planes.bits;
+  op.group = form.planes.group;
+  op.zero = form.planes.zero;
+  op.zeros = form.planes.zeros;
+  worker.in(0, weights).in(1, x.first);
+  if (!x.second.empty()) worker.in(2, x.second);
+  return worker.run<std::uint32_t>(op, std::size_t{batch} * rows.count);
 }
 
 class Product : public testing::TestWithParam<std::tuple<Format, Layout, bool>> {};
@@ -42,22 +51,7 @@ TEST_P(Product, has_the_bits_of_the_cpu) {
   for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 1}, {208, 96, 5}, {32, 1024, 4}, {1024, 288, 2}}) {
     KernelCall call = matmul_call(rng, format, layout, variant::kInt8, shape);
     cpu.execute(call);
-    const Range all{0, shape.n};
-    std::vector<std::byte> panels(planes ? hexagon::lut_panels_bytes(4, shape.n, shape.k)
-                                         : hexagon::panels_bytes(format, shape.n, shape.k));
-    if (planes) {
-      hexagon::pack_lut_panels(call.in[0], all, panels.data());
-    } else {
-      hexagon::pack_panels(call.in[0], all, panels.data());
-    }
-    hexagon::Operator op = hexagon_op(planes                   ? Kind::matmul_lut
-                                      : format == Format::q8_0 ? Kind::matmul_q8_0
-                                                               : Kind::matmul_q4_0,
-                                      shape.n, shape.k, shape.batch);
-    op.bits = 4;
-    op.zero = 8;
-    worker.in(0, panels).in(1, quantised(call.in[1]));
-    const auto y = worker.run<std::uint32_t>(op, std::size_t{shape.batch} * shape.n);
+    const auto y = run_product(worker, call, {0, shape.n}, planes);
     EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0) << shape.n << " x " << shape.k << " x " << shape.batch;
   }
 }
@@ -73,41 +67,64 @@ TEST(HexagonProduct, a_slice_of_rows_packs_alone) {
   Rng rng(8);
   const KernelCall call = matmul_call(rng, Format::q4_0, Layout::tiled, variant::kInt8, {96, 64, 1});
   ComputeFunction({"portable"}).execute(call);
-  std::vector<std::byte> panels(hexagon::panels_bytes(Format::q4_0, 32, 64));
-  hexagon::pack_panels(call.in[0], {48, 32}, panels.data());
-  worker.in(0, panels).in(1, quantised(call.in[1]));
-  const auto y = worker.run<float>(hexagon_op(Kind::matmul_q4_0, 32, 64), 32);
-  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], call.out[0].as<float>()[48 + i]) << i;
+  const auto y = run_product(worker, call, {48, 32}, false);
+  EXPECT_EQ(std::memcmp(y.data(), call.out[0].as<float>() + 48, 32 * sizeof(float)), 0);
 }
 
-// T-MAN's formats: any number of planes, any zero point. Scales of one make the result the integer itself.
-TEST(HexagonProduct, bit_planes_of_every_width_are_exact) {
+struct GroupCase {
+  hexagon::PlaneForm form;
+  std::vector<std::uint8_t> q, zeros;
+  std::vector<std::int8_t> x;
+
+  GroupCase(Rng& rng, hexagon::PlaneForm f, std::uint32_t rows, std::uint32_t columns)
+      : form(f), q(draw_codes(rng, rows * columns, f.bits)) {
+    for (std::uint32_t i = 0; i < rows * columns / f.group; ++i) zeros.push_back(static_cast<std::uint8_t>(rng.below(1u << f.bits)));
+    for (const auto& block : draw_activations(rng, columns / 32)) x.insert(x.end(), std::begin(block.quants), std::end(block.quants));
+  }
+  std::int32_t weight(std::uint32_t row, std::uint32_t column, std::uint32_t columns) const {
+    const std::int32_t code = q[row * columns + column];
+    if (form.zeros == Zeros::signs) return 2 * code - 1;
+    return code - (form.zeros == Zeros::same ? static_cast<std::int32_t>(form.zero) : zeros[(row * columns + column) / form.group]);
+  }
+};
+
+// T-MAN's formats: any number of planes, group and zero point. Scales of powers of two make every float step exact, so the result is
+// the integer dot products' weighted sum itself.
+TEST(HexagonProduct, bit_planes_of_every_form_are_exact) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;
   Rng rng(9);
-  constexpr std::uint32_t kRows = 160, kColumns = 128, kBlocks = kColumns / 32;
-  for (unsigned bits = 1; bits <= 4; ++bits) {
-    for (const std::uint32_t zero : {0u, 1u, (1u << bits) - 1}) {
-      const auto q = draw_codes(rng, kRows * kColumns, bits);
-      auto x = draw_activations(rng, kBlocks);
-      std::vector<std::int8_t> flat;
-      for (auto& block : x) {
-        block.scale = 1;
-        flat.insert(flat.end(), std::begin(block.quants), std::end(block.quants));
-      }
-      const auto expected = lut::dots(flat.data(), q.data(), kRows, kColumns, static_cast<std::int32_t>(zero), 32);
-      std::vector<std::byte> panels(hexagon::lut_panels_bytes(bits, kRows, kColumns));
-      const std::vector<std::uint16_t> ones(kRows * kBlocks, 0x3c00);
-      hexagon::pack_lut_panels(bits, kRows, kColumns, q.data(), ones.data(), panels.data());
-      hexagon::Operator op = hexagon_op(Kind::matmul_lut, kRows, kColumns);
-      op.bits = bits;
-      op.zero = zero;
-      const auto y = worker.in(0, panels).in(1, x).run<float>(op, kRows);
-      for (std::uint32_t r = 0; r < kRows; ++r) {
-        std::int32_t sum = 0;
-        for (std::uint32_t b = 0; b < kBlocks; ++b) sum += expected[r * kBlocks + b];
-        ASSERT_EQ(y[r], static_cast<float>(sum)) << "bits " << bits << " zero " << zero << " row " << r;
-      }
+  constexpr std::uint32_t kRows = 160, kColumns = 256;
+  std::vector<hexagon::PlaneForm> forms;
+  for (std::uint32_t bits = 1; bits <= 4; ++bits) {
+    for (const std::uint32_t group : {32u, 64u, 128u}) {
+      forms.push_back({bits, group, 0, Zeros::of_blocks});
+      for (const std::uint32_t zero : {0u, 1u, (1u << bits) - 1}) forms.push_back({bits, group, zero, Zeros::same});
+      if (bits == 1) forms.push_back({bits, group, 0, Zeros::signs});
+    }
+  }
+  for (const hexagon::PlaneForm& form : forms) {
+    const GroupCase c(rng, form, kRows, kColumns);
+    const std::uint32_t blocks = kColumns / form.group;
+    std::vector<hexagon::ActivationScale> scales(blocks);
+    for (std::uint32_t b = 0; b < blocks; ++b) {
+      scales[b] = {b % 2 == 0 ? 1.0f : 0.5f, 0};
+      for (std::uint32_t i = 0; i < form.group; ++i) scales[b].sum += c.x[b * form.group + i];
+    }
+    std::vector<std::byte> panels(hexagon::lut_panels_bytes(form, kRows, kColumns));
+    const std::vector<std::uint16_t> twos(kRows * blocks, 0x4000);
+    hexagon::pack_lut_panels(form, kRows, kColumns, c.q.data(), twos.data(), c.zeros.data(), panels.data());
+    hexagon::Operator op = hexagon_op(Kind::matmul_lut, kRows, kColumns);
+    op.bits = form.bits;
+    op.group = form.group;
+    op.zero = form.zero;
+    op.zeros = form.zeros;
+    const auto y = worker.in(0, panels).in(1, c.x).in(2, scales).run<float>(op, kRows);
+    for (std::uint32_t r = 0; r < kRows; ++r) {
+      std::int32_t sum = 0;
+      for (std::uint32_t i = 0; i < kColumns; ++i) sum += c.weight(r, i, kColumns) * c.x[i] * (i / form.group % 2 == 0 ? 2 : 1);
+      ASSERT_EQ(y[r], static_cast<float>(sum)) << "bits " << form.bits << " group " << form.group << " zeros " << int(form.zeros) << " "
+                                               << form.zero << " row " << r;
     }
   }
 }

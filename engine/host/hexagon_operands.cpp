@@ -1,0 +1,139 @@
+#include "engine/host/hexagon_operands.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/kernel_set.hpp"
+#include "engine/kernels/lut/lut_reference.hpp"
+#include "engine/kernels/variants.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+Status refused(std::string why) { return {Code::unsupported_shape, std::move(why)}; }
+
+// A row of activations in blocks of `group`, as the int8 contract defines them.
+struct Quantised {
+  std::vector<std::int8_t> quants;
+  std::vector<float> scales;
+  std::vector<std::int32_t> sums;
+};
+
+void quantise(const float* x, std::uint32_t columns, std::uint32_t group, Quantised& out) {
+  const std::uint32_t blocks = columns / group;
+  out.quants.resize(columns);
+  out.scales.resize(blocks);
+  out.sums.resize(blocks);
+  if (group == kBlock) {
+    kernel_set("auto").quantise(x, blocks, 1, out.quants.data(), out.scales.data(), out.sums.data());
+    for (std::int32_t& sum : out.sums) sum /= -8;
+    return;
+  }
+  for (std::uint32_t b = 0; b < blocks; ++b) {
+    const float* block = x + std::size_t{b} * group;
+    float most = 0;
+    for (std::uint32_t i = 0; i < group; ++i) most = std::max(most, std::abs(block[i]));
+    const bool zero = most < 0x1p-100f;
+    const float inverse = zero ? 0 : 127 / most;
+    out.scales[b] = zero ? 0 : most / 127;
+    out.sums[b] = 0;
+    for (std::uint32_t i = 0; i < group; ++i) {
+      const auto q = static_cast<std::int8_t>(std::nearbyint(block[i] * inverse));
+      out.quants[std::size_t{b} * group + i] = q;
+      out.sums[b] += q;
+    }
+  }
+}
+
+void write_tiles(const View& x, std::byte* out) {
+  const std::uint32_t batch = x.shape[0], k = columns(x), tiles = k / kTile;
+  std::memset(out, 0, Bytes{round_up(batch, kTile)} * k * 2);
+  for (std::uint32_t m = 0; m < batch; ++m) {
+    const float* row = x.as<float>() + std::size_t{m} * k;
+    std::byte* strip = out + std::size_t{m / kTile} * tiles * kTileElements * 2;
+    for (std::uint32_t c = 0; c < k; ++c) {
+      const std::uint16_t bits = float_to_half(row[c]);
+      std::memcpy(strip + (std::size_t{c / kTile} * kTileElements + tile_place(m % kTile, c % kTile)) * 2, &bits, 2);
+    }
+  }
+}
+
+}  // namespace
+
+Result<ProductForm> product_form(const KernelCall& call, bool bit_serial) {
+  if (call.op != Op::matmul) return refused(fmt::format("{} is not among its operators", to_string(call.op)));
+  if (call.variant != variant::kInt8 && call.variant != variant::kHmx) {
+    return refused("it computes with int8 or fp16 activations only");
+  }
+  if (call.in.size() > 2) return refused("it adds no bias");
+  if (call.rows != nullptr || call.places != nullptr) return refused("it computes dense rows only");
+  // What is bound at launch may be other bytes each time.
+  const View& weights = call.in[0];
+  if (!weights.memory || weights.data() == nullptr) return refused("it packs weights when a graph is loaded, here are none");
+  if (call.variant == variant::kHmx) {
+    if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
+  } else {
+    const std::optional<PlaneForm> planes = plane_form(weights);
+    if (planes && (bit_serial || !can_pack(weights))) return ProductForm{Kind::matmul_lut, *planes};
+    if (can_pack(weights)) return ProductForm{weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
+  }
+  return refused(fmt::format("it has no kernel for {} of this shape", to_string(weights.format)));
+}
+
+Bytes weights_bytes(const ProductForm& form, std::uint32_t rows, std::uint32_t columns) {
+  if (form.kind == Kind::matmul_lut) return lut_panels_bytes(form.planes, rows, columns);
+  if (form.kind == Kind::matmul_hmx) return strips_bytes(rows, columns);
+  return panels_bytes(form.kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0, rows, columns);
+}
+
+void pack_weights(const ProductForm& form, const View& weights, Range rows, std::byte* out) {
+  if (form.kind == Kind::matmul_lut) return pack_lut_panels(weights, rows, out);
+  if (form.kind == Kind::matmul_hmx) return pack_strips(weights, rows, out);
+  pack_panels(weights, rows, out);
+}
+
+std::uint32_t encoding(const ProductForm& form) {
+  if (form.kind == Kind::matmul_hmx) return 1;
+  return form.kind == Kind::matmul_lut ? form.planes.group : 0;
+}
+
+ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, std::uint32_t columns) {
+  if (form.kind == Kind::matmul_hmx) return {Bytes{round_up(batch, kTile)} * columns * 2, kVectorBytes};
+  if (form.kind == Kind::matmul_lut) {
+    return {Bytes{batch} * columns, Bytes{batch} * (columns / form.planes.group) * sizeof(ActivationScale)};
+  }
+  return {Bytes{batch} * (columns / kBlock) * sizeof(Int8Block), 0};
+}
+
+void write_activations(const ProductForm& form, const View& x, std::byte* first, std::byte* second) {
+  if (form.kind == Kind::matmul_hmx) {
+    write_tiles(x, first);
+    const std::vector<std::uint16_t> values = lut::code_table(lut::kQ4Values);
+    for (std::uint32_t e = 0; e < values.size(); ++e) std::memcpy(second + 2 * table_place(0, e), &values[e], 2);
+    return;
+  }
+  const bool apart = form.kind == Kind::matmul_lut;
+  const std::uint32_t k = columns(x), group = apart ? form.planes.group : static_cast<std::uint32_t>(kBlock);
+  Quantised row;
+  auto* blocks = reinterpret_cast<Int8Block*>(first);
+  auto* scales = reinterpret_cast<ActivationScale*>(second);
+  for (std::uint32_t m = 0; m < x.shape[0]; ++m) {
+    quantise(x.as<float>() + std::size_t{m} * k, k, group, row);
+    if (apart) std::memcpy(first + std::size_t{m} * k, row.quants.data(), k);
+    for (std::uint32_t b = 0; b < k / group; ++b) {
+      if (apart) {
+        *scales++ = {row.scales[b], row.sums[b]};
+      } else {
+        std::memcpy(blocks->quants, row.quants.data() + std::size_t{b} * kBlock, kBlock);
+        blocks->scale = row.scales[b];
+        (blocks++)->sum = row.sums[b];
+      }
+    }
+  }
+}
+
+}  // namespace vitro::hexagon

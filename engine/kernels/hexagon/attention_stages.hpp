@@ -1,0 +1,255 @@
+// FlashAttention on HVX and HMX with exp by table (TTS-NPU 5.2.1, Algorithm 1), over an instruction set `I` as in float_stages.hpp.
+// engine/kernels/lut/flash_attention.hpp is its oracle; docs/lut-kernels.md has the error bounds.
+//
+// Scores are fp16 tiles as HMX stores them (hmx.hpp), so a vector holds two query rows: row 2i in its even halves, row 2i + 1 in its
+// odd ones, 32 keys each. What belongs to a row (maximum, sum, rescaling) is a vector, too, with the row's value in all lanes of its
+// parity: rotations by whole words reduce both rows at once and leave the result where it is needed.
+//
+// Beyond float_stages.hpp, I has: exclusive_or, sign_halves (all bits of a lane are its sign), max_half (signed), min_bits (unsigned
+// halves), shift_half<n>, shift_word<n> (to the left), rotate(Vector, bytes), rotate(Q32, bytes), gather(out, table, byte offsets),
+// where_not_above(bits, limit, v): v where bits <= limit as unsigned halves, else 0; add_half_float(hf, hf) -> Q16, add(Q16, hf),
+// subtract(Q32, Q32), narrow(PairQ32): halves, lo in the even lanes.
+#pragma once
+#include "engine/kernels/hexagon/hmx.hpp"
+
+namespace vitro::hexagon {
+
+inline constexpr uint32_t kTilePairs = kTile / 2;         // vectors of a tile: pairs of rows
+inline constexpr uint16_t kLowestHalf = 0xfbff;           // -65504, in place of minus infinity, which qfloat may not have
+inline constexpr uint32_t kMostDepth = 8, kMostStep = 8;  // tiles: of a head's dimension, and of the keys of one step
+
+// Bits of halves so that signed integers compare as their values do; its own inverse.
+template <class I>
+[[gnu::always_inline]] inline typename I::Vector ordered(const typename I::Vector& x) {
+  return I::exclusive_or(x, I::mask(I::sign_halves(x), I::splat_half(0x7fff)));
+}
+
+// Line 3 of Algorithm 1 for a pair of rows: the maximum of `before` and of vectors s[0], s[stride], ...
+template <class I>
+[[gnu::always_inline]] inline typename I::Vector row_max(const typename I::Vector* s, uint32_t stride, uint32_t count,
+                                                         const typename I::Vector& before) {
+  auto top = ordered<I>(before);
+  for (uint32_t i = 0; i < count; ++i) top = I::max_half(top, ordered<I>(s[i * stride]));
+#pragma GCC unroll 5
+  for (int bytes = 64; bytes >= 4; bytes /= 2) top = I::max_half(top, I::rotate(top, bytes));
+  return ordered<I>(top);
+}
+
+// How P is made from x = S - m <= 0. By table: bits without the sign, times two, are the offset of 2^x.
+struct ExpByTable {
+  template <class I>
+  [[gnu::always_inline]] static inline void exp(const typename I::Vector& x, const uint16_t* table, typename I::Vector* out) {
+    I::gather(out, table, I::template shift_half<1>(x));
+  }
+};
+
+// Ablation: 2^x = 2^k 2^f with the Taylor polynomial of 2^f, in fp16: degree 4 leaves 4e-5 for |f| <= 1/2. Below 2^-14 it gives 0.
+struct ExpByHalf {
+  template <class I>
+  [[gnu::always_inline]] static inline void exp(const typename I::Vector& x, const uint16_t*, typename I::Vector* out) {
+    constexpr int kMinus14 = 0xcb00, kMagic = 0x6600;                   // 1536 + k has k in its last bits
+    constexpr int kTerms[] = {0x20ed, 0x2b1b, 0x33b0, 0x398c, 0x3c00};  // (ln 2)^n / n!, n = 4 .. 0
+    const auto magic = I::splat_half(kMagic);
+    const auto clamped = I::min_bits(x, I::splat_half(kMinus14));
+    const auto whole = I::to_half(I::add_half_float(clamped, magic));
+    const auto f = I::to_half(I::subtract_half(clamped, I::to_half(I::subtract_half(whole, magic))));
+    auto p = I::add(I::multiply(f, I::splat_half(kTerms[0])), I::splat_half(kTerms[1]));
+#pragma GCC unroll 3
+    for (int n = 2; n < 5; ++n) p = I::add(I::multiply(p, f), I::splat_half(kTerms[n]));
+    const auto power = I::add_half(I::to_half(p), I::template shift_half<10>(whole));
+    *out = I::where_not_above(x, I::splat_half(kMinus14), power);
+  }
+};
+
+// Ablation: the same in float32, degree 6, for 32 keys of a row at a time.
+struct ExpByFloat {
+  template <class I>
+  [[gnu::always_inline]] static inline typename I::Q32 power(const typename I::Q32& x) {
+    constexpr int kMagic = 0x4b400000;  // 1.5 * 2^23
+    // (ln 2)^n / n!, n = 6 .. 0
+    constexpr int kTerms[] = {0x39218489, 0x3aaec3ff, 0x3c1d955b, 0x3d635847, 0x3e75fdf0, 0x3f317218, 0x3f800000};
+    const auto magic = I::splat(kMagic);
+    const auto whole = I::to_float(I::add(x, I::from_float(magic)));
+    const auto f = I::subtract(x, I::subtract(whole, magic));
+    auto p = I::from_float(I::splat(kTerms[0]));
+#pragma GCC unroll 6
+    for (int n = 1; n < 7; ++n) p = I::add(I::multiply(p, f), I::from_float(I::splat(kTerms[n])));
+    return I::from_float(I::add_word(I::to_float(p), I::template shift_word<23>(whole)));
+  }
+  template <class I>
+  [[gnu::always_inline]] static inline void exp(const typename I::Vector& x, const uint16_t*, typename I::Vector* out) {
+    constexpr int kMinus25 = 0xce40, kOne = 0x3c00;
+    const auto wide = I::multiply_wide(I::min_bits(x, I::splat_half(kMinus25)), I::splat_half(kOne));
+    *out = I::narrow({power<I>(wide.lo), power<I>(wide.hi)});
+  }
+};
+
+// Line 4: p = 2^(s - top).
+template <class I, class Exp>
+[[gnu::always_inline]] inline void row_exp(const typename I::Vector* s, uint32_t stride, uint32_t count, const typename I::Vector& top,
+                                           const uint16_t* table, typename I::Vector* p) {
+  for (uint32_t i = 0; i < count; ++i) Exp::template exp<I>(I::to_half(I::subtract_half(s[i * stride], top)), table, p + i * stride);
+}
+
+// Sums of both rows in float32: lane by lane over the vectors, then lanes 16 apart, 8, 4, 2, 1.
+template <class I>
+[[gnu::always_inline]] inline typename I::PairQ32 row_sum(const typename I::Vector* p, uint32_t stride, uint32_t count) {
+  constexpr int kOne = 0x3c00;
+  const auto one = I::splat_half(kOne);
+  typename I::PairQ32 sum = {I::from_float(I::splat(0)), I::from_float(I::splat(0))};
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto wide = I::multiply_wide(p[i * stride], one);
+    sum = {I::add(sum.lo, wide.lo), I::add(sum.hi, wide.hi)};
+  }
+#pragma GCC unroll 5
+  for (int bytes = 64; bytes >= 4; bytes /= 2) {
+    sum = {I::add(sum.lo, I::rotate(sum.lo, bytes)), I::add(sum.hi, I::rotate(sum.hi, bytes))};
+  }
+  return sum;
+}
+
+// Line 5: sum = kept * sum + total.
+template <class I>
+[[gnu::always_inline]] inline typename I::Vector new_sum(const typename I::Vector& kept, const typename I::Vector& sum,
+                                                         const typename I::PairQ32& total) {
+  const auto scaled = I::multiply_wide(kept, sum);
+  return I::narrow({I::add(scaled.lo, total.lo), I::add(scaled.hi, total.hi)});
+}
+
+// The last line: o / sum, as a product with float32 reciprocals of the two rows' sums.
+template <class I>
+[[gnu::always_inline]] inline typename I::Vector divided(const typename I::Vector& o, int32_t even, int32_t odd) {
+  constexpr int kOne = 0x3c00;
+  const auto wide = I::multiply_wide(o, I::splat_half(kOne));
+  return I::narrow({I::multiply(wide.lo, I::from_float(I::splat(even))), I::multiply(wide.hi, I::from_float(I::splat(odd)))});
+}
+
+// 1 / x rounded to float32, for a finite half that is not negative. The scalar core has an approximation and Newton's steps; this is long
+// division, which gives the same bits everywhere.
+inline float reciprocal(uint16_t x) {
+  uint32_t sig = x & 0x3ffu, exponent = x >> 10 & 31;
+  if (sig == 0 && exponent == 0) return __builtin_inff();
+  if (exponent == 0) {
+    exponent = 1;
+    while (sig < 1024) {
+      sig <<= 1;
+      --exponent;  // may wrap below zero; only differences count
+    }
+  } else {
+    sig |= 1024;
+  }
+  // 2^34 / sig has 24 or, for sig = 1024, 25 bits.
+  uint32_t quotient = 0, rest = 1;
+  for (int i = 0; i < 34; ++i) {
+    rest <<= 1;
+    quotient <<= 1;
+    if (rest >= sig) {
+      rest -= sig;
+      quotient |= 1;
+    }
+  }
+  if (2 * rest > sig) ++quotient;  // no ties: sig would have to divide 2^35
+  // x = sig 2^(exponent - 25)
+  const uint32_t scale = 127u + 25 - 34 - exponent;
+  return static_cast<float>(quotient) * __builtin_bit_cast(float, scale << 23);
+}
+
+struct AttentionShape {
+  uint32_t queries;  // of this tile: 1 to 32
+  uint32_t keys;
+  uint32_t depth;  // tiles of a head's dimension: dim = 32 depth
+  uint32_t step;   // tiles of keys that a step takes together
+};
+
+// What the kernel keeps in TCM.
+template <class V>
+struct AttentionScratch {
+  V q[kMostDepth * kTilePairs], k[kMostDepth * kTilePairs];       // tiles of Q, and of K transposed
+  V s[kMostStep * kTilePairs], p[(1 + kMostStep) * kTilePairs];   // P stands behind the diagonal of what is kept
+  V w[(1 + kMostStep) * kTilePairs], o[kMostDepth * kTilePairs];  // output so far, above a column of V's tiles
+  V top[kTilePairs], sum[kTilePairs], kept[kTilePairs];
+};
+
+// Tiles of rows [rows, dim] of fp16 as activations, and transposed as weights; rows behind the last one are zero.
+inline void tiles_of_rows(const uint16_t* x, uint32_t rows, uint32_t depth, uint16_t* tiles) {
+  for (uint32_t t = 0; t < depth; ++t, tiles += kTileElements) {
+    for (uint32_t r = 0; r < kTile; ++r) {
+      for (uint32_t c = 0; c < kTile; ++c) tiles[tile_place(r, c)] = r < rows ? x[r * depth * kTile + t * kTile + c] : 0;
+    }
+  }
+}
+inline void tiles_transposed(const uint16_t* x, uint32_t rows, uint32_t depth, uint16_t* tiles) {
+  for (uint32_t t = 0; t < depth; ++t, tiles += kTileElements) {
+    for (uint32_t c = 0; c < kTile; ++c) {
+      for (uint32_t r = 0; r < kTile; ++r) tiles[tile_place(r, c)] = c < rows ? x[c * depth * kTile + t * kTile + r] : 0;
+    }
+  }
+}
+// One tile of columns [first, first + 32) of x.
+inline void tile_of_columns(const uint16_t* x, uint32_t rows, uint32_t depth, uint32_t first, uint16_t* tile) {
+  for (uint32_t r = 0; r < kTile; ++r) {
+    for (uint32_t c = 0; c < kTile; ++c) tile[tile_place(r, c)] = r < rows ? x[r * depth * kTile + first + c] : 0;
+  }
+}
+
+// q: [queries, dim], multiplied by log2 e / sqrt(dim) already; k, v: [keys, dim]; out: [queries, dim]; all fp16. `table`: 2^x, 32768
+// entries.
+// Requires: queries, keys > 0, depth <= kMostDepth, 0 < step <= kMostStep.
+template <class I, class Hmx>
+void attend(const AttentionShape& shape, const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* table,
+            AttentionScratch<typename I::Vector>& m, Hmx& hmx, uint16_t* out) {
+  const auto halves = [](typename I::Vector* vectors) { return reinterpret_cast<uint16_t*>(vectors); };
+  const uint32_t rows = (shape.queries + 1) / 2 * 2, pairs = rows / 2, row = shape.depth * kTile;
+  tiles_of_rows(q, shape.queries, shape.depth, halves(m.q));
+  for (uint32_t i = 0; i < pairs; ++i) {
+    m.top[i] = I::splat_half(kLowestHalf);
+    m.sum[i] = I::splat_half(0);
+  }
+  for (uint32_t i = 0; i < shape.depth * kTilePairs; ++i) m.o[i] = I::splat_half(0);
+  for (uint32_t first = 0; first < shape.keys; first += shape.step * kTile) {
+    const uint32_t keys = shape.keys - first < shape.step * kTile ? shape.keys - first : shape.step * kTile;
+    const uint32_t tiles = (keys + kTile - 1) / kTile;
+    const auto keys_of = [&](uint32_t t) { return keys - t * kTile < kTile ? keys - t * kTile : kTile; };
+    for (uint32_t t = 0; t < tiles; ++t) {  // line 2
+      uint16_t* s = halves(m.s + t * kTilePairs);
+      tiles_transposed(k + (first + t * kTile) * row, keys_of(t), shape.depth, halves(m.k));
+      hmx.clear(rows);
+      hmx.multiply(halves(m.q), halves(m.k), shape.depth);
+      hmx.store(s);
+      for (uint32_t r = 0; r < rows; ++r) {
+        for (uint32_t c = keys_of(t); c < kTile; ++c) s[tile_place(r, c)] = kLowestHalf;
+      }
+    }
+    for (uint32_t i = 0; i < kTilePairs; ++i) m.p[i] = I::splat_half(0);
+    for (uint32_t i = 0; i < pairs; ++i) {
+      const typename I::Vector before = m.top[i];
+      m.top[i] = row_max<I>(m.s + i, kTilePairs, tiles, before);
+      row_exp<I, ExpByTable>(&before, kTilePairs, 1, m.top[i], table, m.kept + i);
+      row_exp<I, ExpByTable>(m.s + i, kTilePairs, tiles, m.top[i], table, m.p + kTilePairs + i);
+      m.sum[i] = new_sum<I>(m.kept[i], m.sum[i], row_sum<I>(m.p + kTilePairs + i, kTilePairs, tiles));
+      for (uint32_t r = 2 * i; r < 2 * i + 2; ++r) halves(m.p)[tile_place(r, r)] = halves(m.kept + i)[r % 2];
+    }
+    // Line 6 as one product, [diag(kept) P] [O; V]: the rescaled output is in the accumulator's precision.
+    for (uint32_t d = 0; d < shape.depth; ++d) {
+      for (uint32_t i = 0; i < kTilePairs; ++i) m.w[i] = m.o[d * kTilePairs + i];
+      for (uint32_t t = 0; t < tiles; ++t) {
+        tile_of_columns(v + (first + t * kTile) * row, keys_of(t), shape.depth, d * kTile, halves(m.w + (1 + t) * kTilePairs));
+      }
+      hmx.clear(rows);
+      hmx.multiply(halves(m.p), halves(m.w), 1 + tiles);
+      hmx.store(halves(m.o + d * kTilePairs));
+    }
+  }
+  for (uint32_t i = 0; i < pairs; ++i) {
+    const uint16_t* sums = halves(m.sum + i);
+    const auto even = __builtin_bit_cast(int32_t, reciprocal(sums[0])), odd = __builtin_bit_cast(int32_t, reciprocal(sums[1]));
+    for (uint32_t d = 0; d < shape.depth; ++d) {
+      const typename I::Vector done = divided<I>(m.o[d * kTilePairs + i], even, odd);
+      for (uint32_t r = 2 * i; r < 2 * i + 2 && r < shape.queries; ++r) {
+        for (uint32_t c = 0; c < kTile; ++c) out[r * row + d * kTile + c] = reinterpret_cast<const uint16_t*>(&done)[2 * c + r % 2];
+      }
+    }
+  }
+}
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,98 @@
+// Bit-serial panels.
+#include <vector>
+
+#include "engine/kernels/hexagon/panels.hpp"
+#include "engine/kernels/hexagon/weight_blocks.hpp"
+#include "engine/quant/group_formats.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+struct PanelBytes {
+  Bytes scales, zeros, planes;
+  PanelBytes(const PlaneForm& form, std::uint32_t columns)
+      : scales(Bytes{columns} / form.group * kLutPanelRows * kScaleBytes),
+        zeros(form.zeros == Zeros::of_blocks ? scales / kScaleBytes : 0),
+        planes(Bytes{columns} * kLutPanelRows * form.bits / 8) {}
+  Bytes all() const { return scales + zeros + planes; }
+};
+
+// Codes, scales and zero points of a row of a group format.
+void group_codes(const View& weights, std::uint32_t row, std::uint8_t* q, std::uint16_t* scales, std::uint8_t* zeros) {
+  const std::uint32_t k = columns(weights);
+  const std::byte* from = weights.data() + row * row_bytes(weights.format, k);
+  unpack_codes(weights.format, from, k, q);
+  for (std::size_t b = 0; b < k / block_elements(weights.format); ++b) {
+    const BlockScale block = block_scale(weights.format, from + b * block_bytes(weights.format));
+    scales[b] = float_to_half(block.scale);  // exact: it is stored as one
+    zeros[b] = static_cast<std::uint8_t>(block.zero);
+  }
+}
+
+}  // namespace
+
+std::optional<PlaneForm> plane_form(const View& weights) {
+  if (weights.format == Format::q4_0 && can_pack(weights)) return PlaneForm{4, kBlockColumns, 8, Zeros::same};
+  const std::optional<GroupFormat> format = group_format(weights.format);
+  const std::uint32_t k = columns(weights);
+  if (!format || weights.layout != Layout::rows || k == 0 || k % format->group != 0 || k > kMostColumns) return {};
+  if (format->zero_point) return PlaneForm{format->bits, format->group, 0, Zeros::of_blocks};
+  if (format->bits == 1) return PlaneForm{1, format->group, 0, Zeros::signs};
+  return PlaneForm{format->bits, format->group, 1u << (format->bits - 1), Zeros::same};
+}
+
+Bytes lut_panels_bytes(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns) {
+  return (Bytes{rows} + kLutPanelRows - 1) / kLutPanelRows * PanelBytes(form, columns).all();
+}
+
+std::uint32_t lut_byte(std::uint32_t row) {
+  // A pair of halfword results widens into four vectors: rows 0..31 from the even bytes' even halfwords, and so on.
+  constexpr std::uint32_t kOffset[4] = {0, 2, 1, 3};
+  return 4 * (row % 32) + kOffset[row / 32];
+}
+
+void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
+                     const std::uint8_t* zeros, std::byte* out) {
+  const std::uint32_t blocks = columns / form.group;
+  const PanelBytes size(form, columns);
+  std::memset(out, 0, lut_panels_bytes(form, rows, columns));
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    std::byte* panel = out + r / kLutPanelRows * size.all();
+    const std::uint32_t lane = r % kLutPanelRows;
+    for (std::uint32_t b = 0; b < blocks; ++b) {
+      const std::size_t block = std::size_t{r} * blocks + b;
+      std::memcpy(panel + (b * kLutPanelRows + lane) * kScaleBytes, scales + block, kScaleBytes);
+      if (size.zeros > 0) panel[size.scales + b * kLutPanelRows + lut_byte(lane)] = static_cast<std::byte>(zeros[block]);
+    }
+    std::byte* planes = panel + size.scales + size.zeros + lut_byte(lane);
+    for (std::uint32_t c = 0; c < columns; ++c) {
+      const std::uint32_t value = q[std::size_t{r} * columns + c], pair = c / 8, bit = c % 8;
+      for (std::uint32_t i = 0; i < form.bits; ++i) {
+        planes[(pair * form.bits + i) * kLutPanelRows] |= static_cast<std::byte>((value >> i & 1) << bit);
+      }
+    }
+  }
+}
+
+void pack_lut_panels(const View& weights, Range rows, std::byte* out) {
+  const std::optional<PlaneForm> form = plane_form(weights);
+  VITRO_CHECK(form, "a matrix that has no bit planes");
+  const std::uint32_t k = columns(weights), blocks = k / form->group;
+  std::vector<std::uint8_t> q(std::size_t{kLutPanelRows} * k), zeros(std::size_t{kLutPanelRows} * blocks);
+  std::vector<std::uint16_t> scales(std::size_t{kLutPanelRows} * blocks);
+  for (std::uint32_t first = 0; first < rows.count; first += kLutPanelRows, out += lut_panels_bytes(*form, 1, k)) {
+    const std::uint32_t count = std::min(kLutPanelRows, rows.count - first);
+    for (std::uint32_t r = 0; r < count; ++r) {
+      const std::uint32_t row = rows.first + first + r;
+      const std::size_t codes = std::size_t{r} * k, block = std::size_t{r} * blocks;
+      if (weights.format == Format::q4_0) {
+        Blocks(weights).codes(row, k, &q[codes], &scales[block]);
+      } else {
+        group_codes(weights, row, &q[codes], &scales[block], &zeros[block]);
+      }
+    }
+    pack_lut_panels(*form, count, k, q.data(), scales.data(), zeros.data(), out);
+  }
+}
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,139 @@
+// What follows the look-ups of bit-serial weights, over an instruction set as in float_stages.hpp: Finalize of a product (T-MAN 4.3), and
+// two-level dequantisation to tiles of the matrix unit (T-MAN 4.1). Panels and their order of rows: panels.hpp.
+//
+// Beyond float_stages.hpp, I has: widen_unsigned(bytes), half_of_word (shift by one, with sign), subtract_word, multiply_integers(halves)
+// -> words of the even lanes in lo and of the odd ones in hi, either (or), even_halves(a, b): lane 2i of a and lane 2i of b side by side,
+// odd_halves: lanes 2i + 1.
+#pragma once
+#include "engine/kernels/hexagon/protocol.hpp"
+
+namespace vitro::hexagon {
+
+// Dot products of a block with 128 rows, from weighted = sum of 2^i A_i over planes i, A_i = sum of s x with signs s (docs/lut-kernels.md):
+// (weighted + (2^bits - 1 - 2 zero) sum) / 2, where a zero of each row's own is taken off apart. The bracket is even.
+// weighted, out: four vectors; zeros: one vector in the order of lut_byte(). `sum` fits 16 bits.
+template <class I, Zeros kZeros>
+[[gnu::always_inline]] inline void block_dots(const typename I::Vector* weighted, const typename I::Vector* zeros, int32_t factor,
+                                              int32_t sum, typename I::Vector* out) {
+  if constexpr (kZeros == Zeros::signs) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) out[i] = weighted[i];
+  } else {
+    const auto correction = I::splat(factor * sum);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) out[i] = I::half_of_word(I::add_word(weighted[i], correction));
+  }
+  if constexpr (kZeros == Zeros::of_blocks) {
+    const auto wide = I::widen_unsigned(*zeros);
+    const auto each = I::splat_half(sum);
+    const auto even = I::multiply_integers(wide.lo, each), odd = I::multiply_integers(wide.hi, each);
+    out[0] = I::subtract_word(out[0], even.lo);
+    out[1] = I::subtract_word(out[1], even.hi);
+    out[2] = I::subtract_word(out[2], odd.lo);
+    out[3] = I::subtract_word(out[3], odd.hi);
+  }
+}
+
+// Finalize: a panel's rows, acc += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
+// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2]; x: {float32 scale, sum} [blocks].
+template <class I, Zeros kZeros>
+[[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const typename I::Vector* zeros,
+                                                const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
+                                                typename I::Vector* y) {
+  constexpr int kOne = 0x3c00, kMagic = 0x4b400000;
+  const auto magic = I::splat(kMagic);
+  const auto one = I::splat_half(kOne);
+  typename I::Q32 acc[4] = {I::from_float(I::splat(0)), I::from_float(I::splat(0)), I::from_float(I::splat(0)), I::from_float(I::splat(0))};
+  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += 2, x += 2) {
+    typename I::Vector dots[4];
+    block_dots<I, kZeros>(weighted, zeros, factor, x[1], dots);
+    const auto scale = I::from_float(I::splat(x[0]));
+    const auto first = I::multiply_wide(I::interleave_halves(scales[0]), one),
+               second = I::multiply_wide(I::interleave_halves(scales[1]), one);
+    const typename I::Q32 weights[4] = {first.lo, first.hi, second.lo, second.hi};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const auto dot = I::subtract(I::add_word(dots[i], magic), magic);
+      acc[i] = I::add(acc[i], I::multiply(dot, I::multiply(weights[i], scale)));
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) y[i] = I::to_float(acc[i]);
+}
+
+// Tables of the first level, one per plane, as look_up() wants them: entry e of table i has bit j of e at bit 4j + i, so that the planes'
+// entries or'ed are the codes of four columns, a nibble each.
+inline uint16_t repack_entry(uint32_t plane, uint32_t entry) {
+  uint32_t codes = 0;
+  for (uint32_t j = 0; j < 4; ++j) codes |= (entry >> j & 1) << (4 * j + plane);
+  return static_cast<uint16_t>(codes);
+}
+
+template <class I>
+[[gnu::always_inline]] inline typename I::Pair joined(const typename I::Pair& a, const typename I::Pair& b) {
+  return {I::either(a.lo, b.lo), I::either(a.hi, b.hi)};
+}
+
+// Four columns of 128 rows: codes to fp16, times the rows' scales, as words (column, next column) of 32 rows.
+// scales, zeros: fp16 per group of 32 rows, each row's twice. out[g * stride + j]: rows 32g.., columns 2j and 2j + 1.
+template <class I, Zeros kZeros>
+[[gnu::always_inline]] inline void dequantise_columns(const typename I::Pair& codes, const typename I::Vector& values,
+                                                      const typename I::Vector* scales, const typename I::Vector* zeros, uint32_t stride,
+                                                      typename I::Vector* __restrict out) {
+#pragma GCC unroll 2
+  for (uint32_t side = 0; side < 2; ++side) {
+    const auto both = side == 0 ? codes.lo : codes.hi;
+    const auto even = I::template look_up<0>(both, values), odd = I::template look_up<0>(I::high_nibbles(both), values);
+#pragma GCC unroll 4
+    for (uint32_t part = 0; part < 4; ++part) {
+      const auto a = part < 2 ? even.lo : even.hi, b = part < 2 ? odd.lo : odd.hi;
+      const auto q = part % 2 == 0 ? I::even_halves(a, b) : I::odd_halves(a, b);
+      const uint32_t group = 2 * side + part % 2;
+      if constexpr (kZeros == Zeros::of_blocks) {
+        out[group * stride + part / 2] = I::to_half(I::multiply(I::subtract_half(q, zeros[group]), scales[group]));
+      } else {
+        out[group * stride + part / 2] = I::to_half(I::multiply(q, scales[group]));
+      }
+    }
+  }
+}
+
+// Two-level dequantisation of a panel: planes to codes by table, codes to fp16 by table, scales by lanes. Unlike T-MAN's, the second
+// table has no scale in it: lanes are rows here, and each row has its own.
+// planes: [blocks][kGroup / 8][kBits]; values: fp16 of the codes (zero point included unless it is a block's); scales: fp16 [blocks][2];
+// zeros: [blocks], bytes in the order of lut_byte(); out: weight tiles [4 groups of 32 rows][columns / 32], 16 vectors each.
+template <class I, uint32_t kBits, uint32_t kGroup, Zeros kZeros>
+[[gnu::always_inline]] inline void lut_dequantise(const typename I::Vector* planes, const typename I::Vector* zeros,
+                                                  const typename I::Vector* scales, const typename I::Vector& repack,
+                                                  const typename I::Vector& values, uint32_t blocks, typename I::Vector* __restrict out) {
+  const auto tables = repack, codes_to_halves = values;
+  const uint32_t stride = blocks * (kGroup / 2);
+  for (uint32_t b = 0; b < blocks; ++b, planes += kGroup / 8 * kBits, ++zeros, scales += 2, out += kGroup / 2) {
+    const auto first = I::interleave_halves(scales[0]), second = I::interleave_halves(scales[1]);
+    const typename I::Vector s[4] = {I::even_halves(first, first), I::odd_halves(first, first), I::even_halves(second, second),
+                                     I::odd_halves(second, second)};
+    typename I::Vector z[4] = {};
+    if constexpr (kZeros == Zeros::of_blocks) {
+      const auto wide = I::template look_up<0>(*zeros, codes_to_halves);
+      z[0] = I::even_halves(wide.lo, wide.lo);
+      z[1] = I::odd_halves(wide.lo, wide.lo);
+      z[2] = I::even_halves(wide.hi, wide.hi);
+      z[3] = I::odd_halves(wide.hi, wide.hi);
+    }
+#pragma GCC unroll 16
+    for (uint32_t p = 0; p < kGroup / 8; ++p) {
+      const typename I::Vector* plane = planes + p * kBits;
+#pragma GCC unroll 2
+      for (uint32_t half = 0; half < 2; ++half) {
+        const auto bits = [&](uint32_t i) { return half == 0 ? plane[i] : I::high_nibbles(plane[i]); };
+        typename I::Pair codes = I::template look_up<0>(bits(0), tables);
+        if constexpr (kBits > 1) codes = joined<I>(codes, I::template look_up<1>(bits(1), tables));
+        if constexpr (kBits > 2) codes = joined<I>(codes, I::template look_up<2>(bits(2), tables));
+        if constexpr (kBits > 3) codes = joined<I>(codes, I::template look_up<3>(bits(3), tables));
+        dequantise_columns<I, kZeros>(codes, codes_to_halves, s, z, stride, out + p * 4 + half * 2);
+      }
+    }
+  }
+}
+
+}  // namespace vitro::hexagon

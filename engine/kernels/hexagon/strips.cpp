@@ -1,0 +1,90 @@
+// Weights of the matrix unit, in 4 bits.
+#include <vector>
+
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/panels.hpp"
+#include "engine/kernels/hexagon/weight_blocks.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+constexpr Bytes kTileNibbles = kTileElements / 2, kGroupsPerPair = 2 * kTileElements / kBlockColumns;
+
+Bytes strip_bytes(std::uint32_t tiles, bool tile_groups) {
+  return tile_groups ? (Bytes{tiles} + 1) / 2 * (kVectorBytes + 2 * kTileNibbles) : tiles * (kVectorBytes + kTileNibbles);
+}
+
+void pack_tile(const std::uint8_t* codes, std::byte* out) {
+  for (std::uint32_t e = 0; e < kTileElements; e += 2 * kVectorBytes) pack_super_group(codes + e, out + e / 2);
+}
+
+bool finite(const std::byte* scale) {
+  std::uint16_t bits;
+  std::memcpy(&bits, scale, sizeof bits);
+  return (bits & 0x7c00u) != 0x7c00u;
+}
+
+}  // namespace
+
+bool can_pack_strips(const View& weights) {
+  if (weights.format != Format::q4_0 || !can_pack(weights)) return false;
+  const Blocks in(weights);
+  for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
+    for (std::uint32_t b = 0; b < columns(weights) / kBlockColumns; ++b) {
+      if (!finite(in.scale(r, b))) return false;
+    }
+  }
+  return true;
+}
+
+Bytes strips_bytes(std::uint32_t rows, std::uint32_t columns, bool tile_groups) {
+  return (Bytes{rows} + kTile - 1) / kTile * strip_bytes(columns / kTile, tile_groups);
+}
+
+void pack_strips(const View& weights, Range rows, std::byte* out) {
+  const std::uint32_t k = columns(weights), tiles = k / kTile;
+  const Blocks in(weights);
+  std::vector<std::uint8_t> q(k), codes(std::size_t{tiles} * kTileElements);
+  std::vector<std::uint16_t> scales(tiles);
+  std::memset(out, 0, strips_bytes(rows.count, k));
+  for (std::uint32_t first = 0; first < rows.count; first += kTile, out += strip_bytes(tiles, false)) {
+    std::fill(codes.begin(), codes.end(), std::uint8_t{8});  // of rows that are not there: zero
+    for (std::uint32_t n = 0; n < std::min(kTile, rows.count - first); ++n) {
+      in.codes(rows.first + first + n, k, q.data(), scales.data());
+      for (std::uint32_t t = 0; t < tiles; ++t) {
+        for (std::uint32_t twice = 0; twice < 2; ++twice)
+          std::memcpy(out + t * kVectorBytes + (2 * n + twice) * kScaleBytes, &scales[t], 2);
+        for (std::uint32_t r = 0; r < kTile; ++r) codes[t * kTileElements + tile_place(r, n)] = q[t * kTile + r];
+      }
+    }
+    for (std::uint32_t t = 0; t < tiles; ++t) pack_tile(&codes[t * kTileElements], out + tiles * kVectorBytes + t * kTileNibbles);
+  }
+}
+
+void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t columns, std::byte* out) {
+  const std::uint32_t tiles = columns / kTile, pairs = (tiles + 1) / 2;
+  std::memset(out, 0, strips_bytes(rows, columns, true));
+  std::vector<float> tile(kTileElements);
+  std::vector<std::uint8_t> codes(kTileElements);
+  for (std::uint32_t first = 0; first < rows; first += kTile, out += strip_bytes(tiles, true)) {
+    for (std::uint32_t t = 0; t < tiles; ++t) {
+      std::fill(tile.begin(), tile.end(), 0.0f);
+      for (std::uint32_t n = 0; n < std::min(kTile, rows - first); ++n) {
+        for (std::uint32_t r = 0; r < kTile; ++r) tile[tile_place(r, n)] = weights[std::size_t{first + n} * columns + t * kTile + r];
+      }
+      for (std::uint32_t g = 0; g < kGroupsPerPair / 2; ++g) {
+        std::byte block[18];
+        quantise_row(Format::q4_0, &tile[g * kBlockColumns], block, kBlockColumns);
+        const std::uint32_t place = t / 2 * 64 + super_group_scale(t % 2 * 32 + g);
+        std::memcpy(out + place * kScaleBytes, block, kScaleBytes);
+        for (std::uint32_t c = 0; c < kBlockColumns; ++c) {
+          const auto both = std::to_integer<std::uint8_t>(block[kScaleBytes + c % 16]);
+          codes[g * kBlockColumns + c] = c < 16 ? both & 15 : both >> 4;
+        }
+      }
+      pack_tile(codes.data(), out + pairs * kVectorBytes + t * kTileNibbles);
+    }
+  }
+}
+
+}  // namespace vitro::hexagon

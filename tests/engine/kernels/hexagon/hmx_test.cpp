@@ -1,0 +1,238 @@
+// The matrix unit's model, and products on it by the worker: HVX makes the weights ready, the model multiplies.
+#include "engine/kernels/hexagon/hmx.hpp"
+
+#include <cmath>
+
+#include "engine/host/hexagon_operands.hpp"
+#include "engine/kernels/compute_function.hpp"
+#include "engine/kernels/lut/lut_reference.hpp"
+#include "engine/kernels/variants.hpp"
+#include "tests/engine/kernels/call_kit.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
+
+namespace vitro::test {
+namespace {
+
+using hexagon::HmxModel;
+using hexagon::Kind;
+using hexagon::kTile;
+using hexagon::kTileElements;
+using hexagon::tile_place;
+using Halves = std::vector<std::uint16_t>;
+
+double value(std::uint16_t half) { return static_cast<double>(half_to_float(half)); }
+
+Halves draw_halves(Rng& rng, std::size_t n) {
+  Halves out(n);
+  for (auto& x : out) x = float_to_half(static_cast<float>(rng.normal()));
+  return out;
+}
+
+TEST(Half, conversions_are_those_of_the_engine) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    const float x = hexagon::half_value(half);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(half_to_float(half))) << bits;
+  }
+  Rng rng(1);
+  for (int i = 0; i < 200000; ++i) {
+    const float x = std::bit_cast<float>(static_cast<std::uint32_t>(i < 1000 ? 0x33000000u - 500 + i : rng.below(1ull << 32)));
+    ASSERT_EQ(hexagon::half_bits(x), float_to_half(x)) << std::bit_cast<std::uint32_t>(x);
+  }
+}
+
+TEST(Hmx, a_tile_permutes_every_two_rows) {
+  EXPECT_EQ(tile_place(0, 0), 0u);
+  EXPECT_EQ(tile_place(1, 0), 1u);
+  EXPECT_EQ(tile_place(0, 1), 2u);
+  EXPECT_EQ(tile_place(2, 0), 64u);
+  std::vector<bool> seen(kTileElements);
+  for (std::uint32_t i = 0; i < kTileElements; ++i) seen[tile_place(i / kTile, i % kTile)] = true;
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), kTileElements);
+  std::fill(seen.begin(), seen.end(), false);
+  for (std::uint32_t i = 0; i < kTileElements; ++i) seen[hexagon::tile_place_int8(i / kTile, i % kTile)] = true;
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), kTileElements);
+}
+
+// Against double: n products, each sum rounded to float32, the scaled sum to fp16: gamma(n + 1) sum |terms| 2^-24, then 2^-11 and 2^-25.
+TEST(Hmx, fp16_tiles_multiply_within_their_bound) {
+  Rng rng(2);
+  constexpr std::uint32_t kTiles = 3;
+  const Halves x = draw_halves(rng, kTiles * kTileElements), w = draw_halves(rng, kTiles * kTileElements);
+  std::vector<float> scale(kTile), bias(kTile);
+  for (std::uint32_t c = 0; c < kTile; ++c) {
+    scale[c] = static_cast<float>(rng.normal());
+    bias[c] = static_cast<float>(rng.normal());
+  }
+  Halves out(kTileElements);
+  HmxModel hmx;
+  for (const std::uint32_t rows : {kTile, 5u}) {
+    hmx.clear(rows);
+    hmx.multiply(x.data(), w.data(), 2);
+    hmx.multiply(x.data() + 2 * kTileElements, w.data() + 2 * kTileElements, 1);
+    hmx.store(out.data(), {scale.data(), bias.data()});
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      for (std::uint32_t c = 0; c < kTile; ++c) {
+        double exact = 0, magnitude = 0;
+        for (std::uint32_t k = 0; k < kTiles * kTile; ++k) {
+          const std::uint32_t tile = k / kTile * kTileElements;
+          const double term = value(x[tile + tile_place(r, k % kTile)]) * value(w[tile + tile_place(k % kTile, c)]);
+          exact += term;
+          magnitude += std::abs(term);
+        }
+        const double n = kTiles * kTile + 1, gamma = n * 0x1p-24 / (1 - n * 0x1p-24), scaled = exact * scale[c] + bias[c];
+        const double before = gamma * (magnitude * std::abs(scale[c]) + std::abs(bias[c]));
+        ASSERT_NEAR(value(out[tile_place(r, c)]), scaled, before + (std::abs(scaled) + before) * 0x1p-11 + 0x1p-25) << r << " " << c;
+      }
+    }
+  }
+}
+
+TEST(Hmx, int8_tiles_are_exact_until_they_are_stored) {
+  Rng rng(3);
+  std::vector<std::int8_t> x(2 * kTileElements), w(2 * kTileElements);
+  for (auto& v : x) v = static_cast<std::int8_t>(static_cast<int>(rng.below(256)) - 128);
+  for (auto& v : w) v = static_cast<std::int8_t>(static_cast<int>(rng.below(3)) - 1);  // ternary, as BitNet's
+  const std::vector<float> scale(kTile, 0.25f), bias(kTile, 3.0f);
+  Halves out(kTileElements);
+  HmxModel hmx;
+  hmx.clear();
+  hmx.multiply(x.data(), w.data(), 2);
+  hmx.store_int8(out.data(), {scale.data(), bias.data()});
+  for (std::uint32_t r = 0; r < kTile; ++r) {
+    for (std::uint32_t c = 0; c < kTile; ++c) {
+      int sum = 0;
+      for (std::uint32_t k = 0; k < 2 * kTile; ++k) {
+        const std::uint32_t tile = k / kTile * kTileElements;
+        sum += x[tile + hexagon::tile_place_int8(r, k % kTile)] * w[tile + hexagon::tile_place_int8(k % kTile, c)];
+      }
+      ASSERT_EQ(out[tile_place(r, c)], float_to_half(static_cast<float>(sum) * 0.25f + 3.0f)) << r << " " << c;
+    }
+  }
+}
+
+// One operator of the worker: HVX look-ups, products with scales, tiles, the model. The CPU's code of the contract shares nothing with it.
+TEST(HexagonHmx, a_product_has_the_bits_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  ComputeFunction cpu({"portable"});
+  Rng rng(4);
+  for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 3}, {96, 96, 33}, {32, 1056, 2}}) {
+    KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, variant::kHmx, shape);
+    cpu.execute(call);
+    const hexagon::ProductForm form = hexagon::product_form(call, false).value_or_throw();
+    ASSERT_EQ(form.kind, Kind::matmul_hmx);
+    std::vector<std::byte> weights(hexagon::weights_bytes(form, shape.n, shape.k));
+    hexagon::pack_weights(form, call.in[0], {0, shape.n}, weights.data());
+    const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
+    std::vector<std::byte> x(size.first), table(size.second);
+    hexagon::write_activations(form, call.in[1], x.data(), table.data());
+    const auto y = worker.in(0, weights)
+                       .in(1, x)
+                       .in(2, table)
+                       .run<std::uint32_t>(hexagon_op(Kind::matmul_hmx, shape.n, shape.k, shape.batch), std::size_t{shape.batch} * shape.n);
+    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0) << shape.n << " x " << shape.k << " x " << shape.batch;
+  }
+}
+
+TEST(HexagonHmx, the_contract_is_the_product_within_its_bound) {
+  Rng rng(5);
+  const MatmulShape shape{32, 512, 3};
+  for (const Format format : {Format::q4_0, Format::q8_0, Format::f16}) {
+    const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kHmx, shape);
+    ComputeFunction({"portable"}).execute(call);
+    std::vector<float> w(shape.k);
+    for (std::uint32_t n = 0; n < shape.n; ++n) {
+      dequantise_row(format, call.in[0].data() + n * row_bytes(format, shape.k), w.data(), shape.k);
+      for (std::uint32_t b = 0; b < shape.batch; ++b) {
+        double exact = 0, magnitude = 0;
+        for (std::uint32_t k = 0; k < shape.k; ++k) {
+          const double term = double{w[k]} * double{call.in[1].as<float>()[b * shape.k + k]};
+          exact += term;
+          magnitude += std::abs(term);
+        }
+        // Both factors are rounded to fp16 (2^-11 each, 2^-10.9 together), the sums to float32, the result to fp16.
+        const double before = magnitude * (0x1p-10 * 1.01 + shape.k * 0x1p-24) + shape.k * 0x1p-24;
+        ASSERT_NEAR(call.out[0].as<float>()[b * shape.n + n], exact, before + std::abs(exact) * 0x1p-11 + 0x1p-25) << n << " " << b;
+      }
+    }
+  }
+}
+
+// Every product of HVX integers that stands in for qfloat: subnormal, huge, negative and zero operands among them.
+TEST(HexagonHmx, tile_groups_get_their_scales_to_the_bit) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  Rng rng(6);
+  constexpr std::uint32_t kWeights = 16384;
+  const float odd[16] = {0, 1, -1, 1.5, 3.140625f, 0x1p-24f, 0x1.8p-23f, -0x1p-14f, 0x1.ffcp-15f, 65504, 1024, 7, -8, 0.1f, 2047, 0x1p-20f};
+  for (const Halves& table : {lut::code_table(lut::kQ4Values), lut::code_table(odd)}) {
+    const auto codes = draw_codes(rng, kWeights, 4);
+    std::vector<std::byte> packed(kWeights / 2);
+    for (std::uint32_t i = 0; i < kWeights; i += 256) hexagon::pack_super_group(&codes[i], &packed[i / 2]);
+    Halves scales(kWeights / 32), placed(kWeights / 32), vector(64);
+    for (std::uint32_t g = 0; g < scales.size(); ++g) {
+      scales[g] = static_cast<std::uint16_t>(rng.below(0x7c00) | (rng.below(2) << 15));
+      if (g % 8 == 0) scales[g] &= 0x83ff;  // subnormal or zero
+      placed[g / 64 * 64 + hexagon::super_group_scale(g % 64)] = scales[g];
+    }
+    for (std::uint32_t e = 0; e < 16; ++e) vector[hexagon::table_place(0, e)] = table[e];
+    const auto out =
+        worker.in(0, packed).in(1, placed).in(2, vector).run<std::uint16_t>(hexagon_op(Kind::dequantise_tiles, kWeights), kWeights);
+    for (std::uint32_t i = 0; i < kWeights; ++i) {
+      const float exact = half_to_float(table[codes[i]]) * half_to_float(scales[i / 32]);
+      ASSERT_EQ(out[i], float_to_half(exact)) << i << ": " << table[codes[i]] << " * " << scales[i / 32];
+    }
+  }
+}
+
+// The paper's layout: quantised after the permutation, so a group is 2 x 16 of a tile (TTS-NPU 5.1). The worker's product is that of
+// the weights so rounded, and these are as near to the original as q4_0's error allows: half a step of the group's scale.
+TEST(HexagonHmx, tile_groups_multiply_as_they_are_rounded) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  Rng rng(7);
+  for (const MatmulShape shape : {MatmulShape{64, 64, 3}, {40, 96, 1}}) {  // an odd number of tiles and cut strips, too
+    std::vector<float> w(std::size_t{shape.n} * shape.k), rounded(w.size());
+    for (float& v : w) v = static_cast<float>(rng.normal());
+    for (std::uint32_t n = 0; n < shape.n; n += kTile) {
+      for (std::uint32_t t = 0; t < shape.k; t += kTile) {
+        std::vector<float> tile(kTileElements), back(kTileElements);
+        const auto each = [&](auto f) {
+          for (std::uint32_t r = 0; r < kTile; ++r) {
+            for (std::uint32_t c = 0; c < kTile && n + c < shape.n; ++c) f(std::size_t{n + c} * shape.k + t + r, tile_place(r, c));
+          }
+        };
+        each([&](std::size_t from, std::uint32_t to) { tile[to] = w[from]; });
+        for (std::uint32_t g = 0; g < kTileElements; g += 32) {
+          std::byte block[18];
+          quantise_row(Format::q4_0, &tile[g], block, 32);
+          dequantise_row(Format::q4_0, block, &back[g], 32);
+        }
+        each([&](std::size_t to, std::uint32_t from) { rounded[to] = half_to_float(float_to_half(back[from])); });
+      }
+    }
+    std::vector<std::byte> weights(hexagon::strips_bytes(shape.n, shape.k, true));
+    hexagon::pack_tile_groups(w.data(), shape.n, shape.k, weights.data());
+    KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, variant::kHmx, {64, shape.k, shape.batch});  // for its activations
+    const hexagon::ProductForm form{Kind::matmul_hmx, {}};
+    const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
+    std::vector<std::byte> x(size.first), table(size.second);
+    hexagon::write_activations(form, call.in[1], x.data(), table.data());
+    hexagon::Operator op = hexagon_op(Kind::matmul_hmx, shape.n, shape.k, shape.batch);
+    op.tile_groups = 1;
+    const auto y = worker.in(0, weights).in(1, x).in(2, table).run<float>(op, std::size_t{shape.batch} * shape.n);
+    for (std::uint32_t b = 0; b < shape.batch; ++b) {
+      for (std::uint32_t n = 0; n < shape.n; ++n) {
+        float acc = 0;
+        for (std::uint32_t k = 0; k < shape.k; ++k) {
+          acc += half_to_float(float_to_half(call.in[1].as<float>()[b * shape.k + k])) * rounded[std::size_t{n} * shape.k + k];
+        }
+        ASSERT_EQ(y[b * shape.n + n], half_to_float(float_to_half(acc))) << b << " " << n;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vitro::test

@@ -1,0 +1,200 @@
+// What follows the look-ups of bit-serial weights, on the software model: Finalize and two-level dequantisation hold their bounds however
+// qfloat rounds. The integers in them are exact.
+#include "engine/kernels/hexagon/lut_stages.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "engine/base/rng.hpp"
+#include "engine/kernels/hexagon/float_stages.hpp"
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/panels.hpp"
+#include "engine/kernels/hexagon/qfloat_model.hpp"
+#include "engine/kernels/lut/lut_reference.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
+
+namespace vitro::test {
+namespace {
+
+using hexagon::kLutPanelRows;
+using hexagon::kTile;
+using hexagon::PlaneForm;
+using hexagon::QfloatModel;
+using hexagon::QfloatRounding;
+using hexagon::tile_place;
+using hexagon::Zeros;
+
+constexpr double kHalfStep = 0x1p-10, kSubnormal = 0x1p-24, kQ32Step = 0x1p-23;
+
+template <class I>
+class LutStages : public testing::Test {
+ protected:
+  using Vector = typename I::Vector;
+
+  // A panel drawn at random, and what it is made of.
+  struct Panel {
+    PlaneForm form;
+    std::uint32_t columns, blocks;
+    std::vector<std::uint8_t> q, zeros;
+    std::vector<std::uint16_t> scales;
+    std::vector<std::byte> bytes;
+
+    Panel(Rng& rng, PlaneForm f, std::uint32_t k)
+        : form(f),
+          columns(k),
+          blocks(k / f.group),
+          q(draw_codes(rng, kLutPanelRows * k, f.bits)),
+          zeros(draw_codes(rng, kLutPanelRows * blocks, f.bits)) {
+      for (std::uint32_t i = 0; i < kLutPanelRows * blocks; ++i) {
+        scales.push_back(float_to_half(static_cast<float>(rng.below(2000) + 1) * 0x1p-14f));
+      }
+      bytes.resize(hexagon::lut_panels_bytes(form, kLutPanelRows, columns));
+      hexagon::pack_lut_panels(form, kLutPanelRows, columns, q.data(), scales.data(), zeros.data(), bytes.data());
+    }
+    int code(std::uint32_t row, std::uint32_t column) const {
+      const int value = q[row * columns + column];
+      if (form.zeros == Zeros::signs) return 2 * value - 1;
+      return value - static_cast<int>(form.zeros == Zeros::same ? form.zero : zeros[row * blocks + column / form.group]);
+    }
+    double scale(std::uint32_t row, std::uint32_t block) const { return static_cast<double>(half_to_float(scales[row * blocks + block])); }
+  };
+
+  static std::vector<Vector> vectors(const std::byte* from, std::size_t count) {
+    std::vector<Vector> out(count);
+    std::memcpy(out.data(), from, count * sizeof(Vector));
+    return out;
+  }
+
+  template <Zeros kZeros>
+  void finalize(PlaneForm form) {
+    Rng rng(form.bits * 100 + form.group);
+    const Panel p(rng, form, 4 * form.group);
+    std::vector<std::int8_t> x;
+    for (const auto& block : draw_activations(rng, p.columns / 32)) x.insert(x.end(), std::begin(block.quants), std::end(block.quants));
+    std::vector<std::int32_t> words;
+    std::vector<double> x_scales;
+    std::vector<std::int32_t> weighted(p.blocks * kLutPanelRows);
+    for (std::uint32_t b = 0; b < p.blocks; ++b) {
+      const float scale = static_cast<float>(rng.below(100000) + 1) * 0x1p-20f;
+      std::int32_t sum = 0;
+      for (std::uint32_t i = 0; i < form.group; ++i) sum += x[b * form.group + i];
+      words.insert(words.end(), {std::bit_cast<std::int32_t>(scale), sum});
+      x_scales.push_back(double{scale});
+      for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
+        for (std::uint32_t i = 0; i < form.group; ++i) {
+          for (std::uint32_t bit = 0; bit < form.bits; ++bit) {
+            const std::int32_t value = x[b * form.group + i] * (1 << bit);
+            weighted[b * kLutPanelRows + row] += (p.q[row * p.columns + b * form.group + i] >> bit & 1) != 0 ? value : -value;
+          }
+        }
+      }
+    }
+    const auto w = vectors(reinterpret_cast<const std::byte*>(weighted.data()), p.blocks * 4);
+    const auto scales = vectors(p.bytes.data(), p.blocks * 2);
+    const auto zeros =
+        kZeros == Zeros::of_blocks ? vectors(p.bytes.data() + p.blocks * kLutPanelRows * 2, p.blocks) : std::vector<Vector>(1);
+    const int factor = (1 << form.bits) - 1 - (kZeros == Zeros::same ? 2 * static_cast<int>(form.zero) : 0);
+    Vector y[4];
+    hexagon::lut_finalize<I, kZeros>(w.data(), zeros.data(), scales.data(), words.data(), factor, p.blocks, y);
+    for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
+      double exact = 0, magnitude = 0;
+      for (std::uint32_t b = 0; b < p.blocks; ++b) {
+        int dot = 0;
+        for (std::uint32_t i = b * form.group; i < (b + 1) * form.group; ++i) dot += p.code(row, i) * x[i];
+        const double term = dot * p.scale(row, b) * x_scales[b];
+        exact += term;
+        magnitude += std::abs(term);
+      }
+      const double roundings = p.blocks + 2;  // two products per term, then the sums
+      ASSERT_NEAR(I::sf(y[row / 32], row % 32), exact, magnitude * roundings * kQ32Step / (1 - roundings * kQ32Step))
+          << form.bits << " " << form.group << " " << row;
+    }
+  }
+
+  template <std::uint32_t kBits, std::uint32_t kGroup, Zeros kZeros>
+  void dequantise(std::uint32_t zero) {
+    Rng rng(kBits * 1000 + kGroup);
+    const Panel p(rng, {kBits, kGroup, zero, kZeros}, 2 * kGroup);
+    const std::size_t scale_vectors = p.blocks * 2, zero_vectors = kZeros == Zeros::of_blocks ? p.blocks : 0;
+    const auto scales = vectors(p.bytes.data(), scale_vectors);
+    auto zeros = vectors(p.bytes.data() + scale_vectors * 128, zero_vectors);
+    zeros.resize(zero_vectors + 1);
+    const auto planes = vectors(p.bytes.data() + (scale_vectors + zero_vectors) * 128, p.columns / 8 * kBits);
+    std::uint16_t repack[64] = {}, values[64] = {};
+    for (std::uint32_t e = 0; e < 16; ++e) {
+      for (std::uint32_t plane = 0; plane < 4; ++plane) repack[hexagon::table_place(plane, e)] = hexagon::repack_entry(plane, e);
+      const int value = static_cast<int>(e);
+      values[hexagon::table_place(0, e)] = float_to_half(
+          static_cast<float>(kZeros == Zeros::signs ? 2 * value - 1 : value - static_cast<int>(kZeros == Zeros::same ? zero : 0)));
+    }
+    const auto tables = vectors(reinterpret_cast<const std::byte*>(repack), 1),
+               codes = vectors(reinterpret_cast<const std::byte*>(values), 1);
+    std::vector<Vector> out(std::size_t{4} * p.columns / 2);
+    hexagon::lut_dequantise<I, kBits, kGroup, kZeros>(planes.data(), zeros.data(), scales.data(), tables[0], codes[0], p.blocks,
+                                                      out.data());
+    for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
+      for (std::uint32_t column = 0; column < p.columns; ++column) {
+        const std::uint32_t tile = row / kTile * (p.columns / kTile) + column / kTile, place = tile_place(column % kTile, row % kTile);
+        const double exact = p.code(row, column) * p.scale(row, column / kGroup);
+        ASSERT_NEAR(I::hf(out[tile * 16 + place / 64], place % 64), exact, std::abs(exact) * kHalfStep + kSubnormal)
+            << kBits << " " << kGroup << ": " << row << " " << column;
+      }
+    }
+  }
+};
+
+using Models = testing::Types<QfloatModel<QfloatRounding::nearest>, QfloatModel<QfloatRounding::down>>;
+TYPED_TEST_SUITE(LutStages, Models);
+
+TYPED_TEST(LutStages, finalize_sums_blocks_within_its_bound) {
+  for (const std::uint32_t group : {32u, 128u}) {
+    this->template finalize<Zeros::signs>({1, group, 0, Zeros::signs});
+    for (const std::uint32_t bits : {1u, 2u, 4u}) {
+      this->template finalize<Zeros::same>({bits, group, 1u << (bits - 1), Zeros::same});
+      this->template finalize<Zeros::of_blocks>({bits, group, 0, Zeros::of_blocks});
+    }
+  }
+}
+
+TYPED_TEST(LutStages, planes_become_tiles_of_scaled_weights) {
+  this->template dequantise<1, 32, Zeros::signs>(0);
+  this->template dequantise<1, 64, Zeros::of_blocks>(0);
+  this->template dequantise<2, 64, Zeros::same>(2);
+  this->template dequantise<2, 128, Zeros::of_blocks>(0);
+  this->template dequantise<3, 32, Zeros::same>(4);
+  this->template dequantise<4, 64, Zeros::of_blocks>(0);
+  this->template dequantise<4, 128, Zeros::same>(8);
+}
+
+// Ordinary groups of 32 in tiles, as the worker's strips have them.
+TYPED_TEST(LutStages, ordinary_groups_become_tiles) {
+  using I = TypeParam;
+  Rng rng(5);
+  constexpr std::uint32_t kTiles = 3;
+  std::vector<std::uint8_t> codes = draw_codes(rng, kTiles * hexagon::kTileElements, 4);
+  std::vector<typename I::Vector> in(kTiles * 4), scales(kTiles), out(kTiles * 16), table(1);
+  for (std::uint32_t v = 0; v < in.size(); ++v) hexagon::pack_super_group(&codes[v * 256], reinterpret_cast<std::byte*>(in[v].byte));
+  std::vector<std::uint16_t> drawn(kTiles * kTile);
+  for (std::uint32_t i = 0; i < drawn.size(); ++i) {
+    drawn[i] = float_to_half(static_cast<float>(rng.below(2000) + 1) * 0x1p-14f);
+    for (std::uint32_t twice = 0; twice < 2; ++twice) std::memcpy(scales[i / kTile].byte + (2 * (i % kTile) + twice) * 2, &drawn[i], 2);
+  }
+  const auto values = lut::code_table(lut::kQ4Values);
+  for (std::uint32_t e = 0; e < 16; ++e) std::memcpy(table[0].byte + 2 * hexagon::table_place(0, e), &values[e], 2);
+  hexagon::dequantise_columns_q4<I>(in.data(), scales.data(), table[0], kTiles, out.data());
+  for (std::uint32_t t = 0; t < kTiles; ++t) {
+    for (std::uint32_t k = 0; k < kTile; ++k) {
+      for (std::uint32_t n = 0; n < kTile; ++n) {
+        const std::uint32_t place = tile_place(k, n);
+        const double exact = (codes[t * hexagon::kTileElements + place] - 8.0) * static_cast<double>(half_to_float(drawn[t * kTile + n]));
+        ASSERT_NEAR(I::hf(out[t * 16 + place / 64], place % 64), exact, std::abs(exact) * kHalfStep + kSubnormal)
+            << t << " " << k << " " << n;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vitro::test
