@@ -53,11 +53,20 @@ struct HybridConfig {
   bool prefill = true;            // whole prefills on the accelerator (section 4.1.1)
 };
 
+// How cores multiply matrices of integer codes, in the int8 contract: the same bits either way (docs/lut-kernels.md).
+enum class Products : std::uint8_t {
+  automatic,  // look-ups for group formats, dot products for q4_0
+  look_up,    // look-ups for every format that has them
+  dot,        // dot products alone
+};
+
 struct EngineConfig {
   std::string policy = "dense";
   std::vector<std::string> units;  // names; empty: `threads` fastest cores
   std::uint32_t threads = 1;
   std::string kernels = "auto";  // kernel set of the host CPU
+  Products products = Products::automatic;
+  std::uint32_t look_up_bits = 0;  // the model has to have a matrix of such codes in Layout::lut; 0: nothing is asked
   VariantId matmul;              // numeric contract of matrix products
   bool repack = true;            // tiled layouts where the variant can use them
   // The FFN neuron by neuron, and how it lies in flash; none: whole matrices.

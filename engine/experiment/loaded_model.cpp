@@ -3,19 +3,32 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 #include "engine/base/rng.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro {
 namespace {
 
 constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 
+// Of matrices that can lie for look-ups and for dot products: the one that this engine wants.
+Layout layout_for(const EngineConfig& engine, Format format) {
+  if (engine.products == Products::automatic) return group_format(format) ? Layout::lut : Layout::tiled;
+  return engine.products == Products::look_up ? Layout::lut : Layout::tiled;
+}
+
 PackOptions pack_options(const EngineConfig& engine) {
   PackOptions options;
   // Tiles serve the int8 contract alone; the float one reads rows.
-  if (!engine.repack || engine.matmul != variant::kInt8) options.tiled.clear();
+  if (!engine.repack || engine.matmul != variant::kInt8) {
+    options.tiled.clear();
+  } else {
+    options.lut = formats_with(Layout::lut);
+    std::erase_if(options.lut, [&](Format format) { return layout_for(engine, format) != Layout::lut; });
+  }
   options.bundles = engine.bundles;
   return options;
 }
@@ -28,8 +41,14 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   std::optional<BundleForm> found;
   for (const Weight& weight : packed.weights) {
     if (weight.role == Role::ffn_bundle) found = weight.form;
-    if (weight.layout == Layout::tiled && engine.matmul != variant::kInt8) {
+    if (weight.layout != Layout::rows && engine.matmul != variant::kInt8) {
       refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
+    }
+    if (weight.layout == Layout::lut && engine.products == Products::dot) {
+      refuse("matrices for look-ups", "another engine.kernels than dot, or a pack with layout tiled");
+    }
+    if (weight.layout == Layout::tiled && can_lay(Layout::lut, weight.format, weight.rows) && engine.products == Products::look_up) {
+      refuse("matrices for dot products", "engine.kernels: dot, or a pack with layout lut");
     }
   }
   if (!engine.bundles || found == engine.bundles) return;
@@ -42,14 +61,27 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   if (engine.bundles != BundleForm::automatic) refuse(fmt::format("an FFN in layout {}", to_string(*found)), expected);
 }
 
+// engine.kernels: lut_w2 and its like promise that something of this width is looked up.
+void check_look_ups(const std::vector<Weight>& weights, const EngineConfig& engine) {
+  if (engine.look_up_bits == 0) return;
+  std::set<std::string_view> formats;
+  for (const Weight& weight : weights) {
+    if (weight.layout == Layout::lut && code_bits(weight.format) == engine.look_up_bits) return;
+    if (!is_vector(weight.role)) formats.insert(to_string(weight.format));
+  }
+  throw ConfigError(fmt::format("engine.kernels: lut_w{}: the model has no matrix of {}-bit codes in groups of {} rows (expected lut, or a "
+                                "model of such a format; this one is of {})", engine.look_up_bits, engine.look_up_bits, kTileRows,
+                                fmt::join(formats, ", ")));
+}
+
 }  // namespace
 
 WeightStore LoadedModel::open(Storage& storage) const {
   if (packed) return packed->store(storage.open(packed->path).value_or_throw());
-  const WeightStore shape = phantom_weights(config, phantom_format, FileId{}, phantom_bundles);
+  const WeightStore shape = phantom_weights(config, phantom_format, FileId{}, phantom_bundles, phantom_layout);
   const Weight& last = shape.all().back();
   const Bytes size = round_up(last.extent.offset + last.extent.length, kPageSize);
-  return phantom_weights(config, phantom_format, storage.open_phantom(size).value_or_throw(), phantom_bundles);
+  return phantom_weights(config, phantom_format, storage.open_phantom(size).value_or_throw(), phantom_bundles, phantom_layout);
 }
 
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir) {
@@ -65,7 +97,9 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     model.config = config_from_node(shape);
     model.name = model.config.name;
     model.phantom_bundles = engine.bundles;
+    model.phantom_layout = layout_for(engine, model.phantom_format);
     reader.finish();
+    check_look_ups(phantom_weights(model.config, model.phantom_format, FileId{}, model.phantom_bundles, model.phantom_layout).all(), engine);
     return model;
   }
   const Gguf gguf = Gguf::open(source.gguf);
@@ -77,6 +111,7 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     model.packed = open_packed(source.pack, gguf, cache_dir);
     check_layout(*model.packed, engine);
   }
+  check_look_ups(model.packed->weights, engine);
   model.config = model.packed->config;
   return model;
 }

@@ -20,6 +20,7 @@ struct LoadedModel {
   std::optional<PackedModel> packed;     // none: a shape-only model
   Format phantom_format = Format::q4_0;  // of a shape-only model's matrices
   std::optional<BundleForm> phantom_bundles;
+  Layout phantom_layout = Layout::tiled;  // of matrices that have it
 
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.
   WeightStore open(Storage& storage) const;

@@ -21,7 +21,9 @@ enum class Format : std::uint8_t { f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k,
 
 // How the elements of a weight matrix lie in memory. `rows` is the file's own order: each row in one run of blocks.
 // `tiled`: groups of kTileRows rows interleaved block by block, so that one SIMD lane owns one row (docs/kernels.md).
-enum class Layout : std::uint8_t { rows, tiled };
+// `lut`: groups of as many rows, by bit planes, so that a vector of bytes asks tables for 16 rows (docs/lut-kernels.md).
+enum class Layout : std::uint8_t { rows, tiled, lut };
+std::string_view to_string(Layout layout);
 inline constexpr std::uint32_t kTileRows = 16;
 
 // Operand lists are given in the order in which `in` and `out` hold them. B is the number of (sequence, position) rows

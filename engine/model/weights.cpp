@@ -182,7 +182,7 @@ std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm for
   return 1;
 }
 
-WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles) {
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles, Layout layout) {
   std::vector<Weight> weights = weights_of(config, bundles.has_value());
   Bytes position = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -195,7 +195,7 @@ WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId f
                                     weight.columns, to_string(weight.format), block_elements(weight.format)));
     }
     const bool by_row = weight.role == Role::token_embedding || weight.role == Role::ffn_bundle;
-    if (!by_row && can_tile(weight.format, weight.rows)) weight.layout = Layout::tiled;
+    if (!by_row) weight.layout = can_lay(layout, weight.format, weight.rows) ? layout : can_tile(weight.format, weight.rows) ? Layout::tiled : Layout::rows;
     weight.extent = {file, position, weight.stored_bytes()};
     position = round_up(position + weight.extent.length, kPageSize);
   }

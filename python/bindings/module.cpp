@@ -223,7 +223,7 @@ std::string pack_model(const std::string& src, const std::string& dst, const std
              {"role", to_string(w.role)},
              {"layer", w.layer},
              {"format", to_string(w.format)},
-             {"layout", w.layout == Layout::tiled ? "tiled" : "rows"},
+             {"layout", to_string(w.layout)},
              {"rows", w.rows},
              {"columns", w.columns},
              {"experts", w.experts},

@@ -55,6 +55,21 @@ Format random_weight_format(Rng& rng) {
   return formats[rng.below(std::size(formats))];
 }
 
+Format random_int8_format(Rng& rng) {
+  std::vector<Format> formats;
+  for (const Format format : formats_with(Layout::tiled)) formats.push_back(format);
+  // As often as all others together: the formats that most models have.
+  return rng.below(2) == 0 ? (rng.below(2) == 0 ? Format::q4_0 : Format::q8_0) : formats[rng.below(formats.size())];
+}
+
+Layout random_layout(Rng& rng, Format format) {
+  std::vector<Layout> layouts;
+  for (const Layout layout : {Layout::rows, Layout::tiled, Layout::lut}) {
+    if (can_lay(layout, format, kTileRows)) layouts.push_back(layout);
+  }
+  return layouts[rng.below(layouts.size())];
+}
+
 // Pool and block table for positions below 64: every sequence has blocks of its own, in a mixed order.
 void add_pool(Rng& rng, KernelCall& call, std::uint32_t kv_heads, std::uint32_t dim, View& pool, View& table) {
   const std::uint32_t batch = static_cast<std::uint32_t>(call.batch->size()), tokens = 1u << rng.below(5),
@@ -116,9 +131,9 @@ View weights(Rng& rng, std::uint32_t rows, std::uint32_t columns, Format format,
   fill(view, rng, 0.1);
   if (layout == Layout::rows) return view;
   View tiled = make_view({rows, columns, 0}, format, skew);
-  tiled.layout = Layout::tiled;
+  tiled.layout = layout;
   const Bytes group = kTileRows * row_bytes(format, columns);
-  for (Bytes at = 0; at < view_bytes(view); at += group) pack_tile(format, columns, view.data() + at, tiled.data() + at);
+  for (Bytes at = 0; at < view_bytes(view); at += group) pack_tile(format, columns, view.data() + at, tiled.data() + at, layout);
   return tiled;
 }
 
@@ -196,16 +211,16 @@ KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant) {
       break;
     case Op::matmul: {
       const bool int8 = matmul_variant == variant::kInt8;
-      const Format format = int8 ? (rng.below(2) == 0 ? Format::q4_0 : Format::q8_0) : random_weight_format(rng);
-      const Layout layout = int8 && rng.below(2) == 0 ? Layout::tiled : Layout::rows;
+      const Format format = int8 ? random_int8_format(rng) : random_weight_format(rng);
+      const Layout layout = int8 ? random_layout(rng, format) : Layout::rows;
       const std::uint32_t k =
           block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 5) : 3 * width;
-      const std::uint32_t n = layout == Layout::tiled ? kTileRows * between(rng, 1, 4) : between(rng, 1, 70);
+      const std::uint32_t n = layout != Layout::rows ? kTileRows * between(rng, 1, 9) : between(rng, 1, 70);
       const std::uint32_t batch = between(rng, 1, 11);
       const bool bias = rng.below(2) == 0;
       const Bytes skew = 4 * rng.below(9);
       call = matmul_call(rng, format, layout, matmul_variant, {n, k, batch}, bias, skew);
-      random_slice(rng, call, n, layout == Layout::tiled ? kTileRows : 1);
+      random_slice(rng, call, n, layout != Layout::rows ? kTileRows : 1);
       random_rows(rng, call, n);
       break;
     }

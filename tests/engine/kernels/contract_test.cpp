@@ -188,6 +188,13 @@ TEST(Variants, names_lead_back_and_layouts_are_those_of_the_header) {
   EXPECT_TRUE(variant::supports(variant::kFloat, Format::q6_k, Layout::rows));
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::rows));
   EXPECT_FALSE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::tiled));
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::w3g128z, Layout::lut));
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_0, Layout::lut));
+  EXPECT_FALSE(variant::supports(variant::kInt8, Format::q8_0, Layout::lut));
+  EXPECT_FALSE(variant::supports(variant::kFloat, Format::w2g64, Layout::lut));
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::fp4, Layout::tiled));
+  EXPECT_FALSE(variant::supports(variant::kInt8, Format::nf4, Layout::rows));
+  EXPECT_TRUE(variant::supports(variant::kFloat, Format::nf4, Layout::rows));
 }
 
 }  // namespace
