@@ -228,6 +228,7 @@ class Bench {
       }
       rows_.push_back({"memory read (" + best + ") beside " + name + suffix, limit, "GB/s", {}, {}, {}});
       add_row(name + suffix, median(rates), "GB/s", limit, hash_of(parts[0].out[0]));
+      if (subject.scattered) continue;
       const double per_byte = static_cast<double>(block_elements(subject.format)) / static_cast<double>(block_bytes(subject.format));
       add_row(name + suffix + ", weights", median(rates) * per_byte, "Gweights/s", limit * per_byte, hash_of(parts[0].out[0]));
     }

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <numeric>
+#include <vector>
 
 #include "engine/quant/tiles.hpp"
 
@@ -55,11 +56,9 @@ Format random_weight_format(Rng& rng) {
   return formats[rng.below(std::size(formats))];
 }
 
-Format random_int8_format(Rng& rng) {
-  std::vector<Format> formats;
-  for (const Format format : formats_with(Layout::tiled)) formats.push_back(format);
-  // As often as all others together: the formats that most models have.
-  return rng.below(2) == 0 ? (rng.below(2) == 0 ? Format::q4_0 : Format::q8_0) : formats[rng.below(formats.size())];
+Format random_code_format(Rng& rng) {
+  const std::set<Format> formats = formats_with(Layout::tiled);
+  return *std::next(formats.begin(), static_cast<std::ptrdiff_t>(rng.below(formats.size())));
 }
 
 Layout random_layout(Rng& rng, Format format) {
@@ -110,7 +109,7 @@ void fill(const View& view, Rng& rng, double scale) {
   std::vector<float> row(k);
   for (std::size_t r = 0; r < rows; ++r) {
     std::byte* out = view.data() + r * row_bytes(view.format, k);
-    if (can_quantise(view.format)) {
+    if (can_quantise(view.format) && view.format != Format::q4_k) {  // random bytes reach more of its values
       for (float& x : row) x = static_cast<float>(scale * rng.normal());
       quantise_row(view.format, row.data(), out, k);
       continue;
@@ -190,6 +189,18 @@ KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant
   return call;
 }
 
+KernelCall random_code_call(Rng& rng) {
+  const Format format = random_code_format(rng);
+  const Layout layout = random_layout(rng, format);
+  const std::uint32_t grain = layout == Layout::rows ? 1 : kTileRows, n = grain * between(rng, 1, layout == Layout::rows ? 70 : 9);
+  const std::uint32_t k = static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 5), batch = between(rng, 1, 11);
+  const bool bias = rng.below(2) == 0;
+  KernelCall call = matmul_call(rng, format, layout, variant::kInt8, {n, k, batch}, bias, 4 * rng.below(9));
+  random_slice(rng, call, n, grain);
+  random_rows(rng, call, n);
+  return call;
+}
+
 KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant) {
   KernelCall call;
   call.op = op;
@@ -211,16 +222,16 @@ KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant) {
       break;
     case Op::matmul: {
       const bool int8 = matmul_variant == variant::kInt8;
-      const Format format = int8 ? random_int8_format(rng) : random_weight_format(rng);
-      const Layout layout = int8 ? random_layout(rng, format) : Layout::rows;
+      const Format format = int8 ? (rng.below(2) == 0 ? Format::q4_0 : Format::q8_0) : random_weight_format(rng);
+      const Layout layout = int8 && rng.below(2) == 0 ? Layout::tiled : Layout::rows;
       const std::uint32_t k =
           block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 5) : 3 * width;
-      const std::uint32_t n = layout != Layout::rows ? kTileRows * between(rng, 1, 9) : between(rng, 1, 70);
+      const std::uint32_t n = layout == Layout::tiled ? kTileRows * between(rng, 1, 4) : between(rng, 1, 70);
       const std::uint32_t batch = between(rng, 1, 11);
       const bool bias = rng.below(2) == 0;
       const Bytes skew = 4 * rng.below(9);
       call = matmul_call(rng, format, layout, matmul_variant, {n, k, batch}, bias, skew);
-      random_slice(rng, call, n, layout != Layout::rows ? kTileRows : 1);
+      random_slice(rng, call, n, layout == Layout::tiled ? kTileRows : 1);
       random_rows(rng, call, n);
       break;
     }
