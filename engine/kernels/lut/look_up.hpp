@@ -19,6 +19,7 @@
 namespace vitro::look_up {
 
 inline constexpr std::size_t kTableBytes = 256;  // of a chunk of 32 columns
+inline constexpr std::size_t kAheadBytes = 6144;  // from a request to its use, in each of the groups that are read side by side
 using tiles::kLine;
 
 using Sums = std::int16_t __attribute__((vector_size(32)));
@@ -65,17 +66,21 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
   constexpr int kTogether = Chunks < 4 / T::kParts ? Chunks : 4 / T::kParts;  // chunks whose sums fit in bytes: 8 look-ups
   const Int8Rows& x = rows.x;
   const std::size_t head = form.head_bytes(), block = head + Chunks * Bits * kLine;
+  const std::size_t lead = kAheadBytes / block + 1;  // blocks from a request to its use
   const std::byte* tables = rows.tables + row * x.blocks * Chunks * kTableBytes;
   V acc[R];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) acc[r] = V::zero();
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += block) {
     const std::int32_t lost = rows.minima[at] * ((1 << Bits) - 1), sum = x.corrections[at] / -8;
+    // Behind a group's end stands the group beside it, which is read at the same time: what comes next is R - 1 groups further.
+    const std::size_t ahead = (b + lead < x.blocks ? 0 : (R - 1) * tile) + lead * block;
     typename T::Ints ints[R];
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       ints[r] = T::all(lost);
-      for (std::size_t line = 0; line < block; line += kLine) lanes::prefetch(w + r * tile + line, tiles::kPrefetchBytes);
+#pragma GCC unroll 20
+      for (std::size_t line = 0; line < (Chunks * Bits + 1) * kLine; line += kLine) lanes::prefetch(w + r * tile, ahead + line);
     }
     for (int first = 0; first < Chunks; first += kTogether) {
       typename T::PlaneSums sums[R][Bits];

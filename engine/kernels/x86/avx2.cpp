@@ -141,8 +141,8 @@ struct Target {
     return {_mm256_cvtepu8_epi32(half_of(p)), _mm256_cvtepu8_epi32(_mm_srli_si128(half_of(p), 8))};
   }
   static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
-    const __m256i all = _mm256_set1_epi32(x);
-    return {_mm256_sub_epi32(acc.a, _mm256_mullo_epi32(zeros.a, all)), _mm256_sub_epi32(acc.b, _mm256_mullo_epi32(zeros.b, all))};
+    const __m256i all = _mm256_set1_epi16(static_cast<std::int16_t>(x));  // both fit in 16 bits, where products are quicker
+    return {_mm256_sub_epi32(acc.a, _mm256_madd_epi16(zeros.a, all)), _mm256_sub_epi32(acc.b, _mm256_madd_epi16(zeros.b, all))};
   }
   static Ints twice(Ints v) { return {_mm256_slli_epi32(v.a, 1), _mm256_slli_epi32(v.b, 1)}; }
 

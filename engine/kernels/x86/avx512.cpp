@@ -110,8 +110,9 @@ struct Target {
     return _mm512_mask_add_epi8(codes, set, codes, _mm512_set1_epi8(static_cast<char>(1 << plane)));
   }
   static Ints zeros(const std::byte* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  // Both fit in 16 bits, where products are quicker.
   static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
-    return _mm512_sub_epi32(acc, _mm512_mullo_epi32(zeros, _mm512_set1_epi32(x)));
+    return _mm512_sub_epi32(acc, _mm512_madd_epi16(zeros, _mm512_set1_epi16(static_cast<std::int16_t>(x))));
   }
   static Ints twice(Ints v) { return _mm512_slli_epi32(v, 1); }
 
