@@ -77,11 +77,8 @@ class Encoder {
   Encoder(const float* in, std::size_t n) : in_(in), index_(n) {}
 
   // Leaves the codes' indices in index().
-  double encode(const Levels& levels, std::uint16_t half) {
+  void encode(const Levels& levels, std::uint16_t half) {
     const float scale = half_to_float(half), inverse = scale == 0 ? 0 : 1 / scale;
-    std::array<float, kCodes> made{};
-    for (std::size_t k = 0; k < levels.count; ++k) made[k] = scale * levels.value[k];
-    double error = 0;
     for (std::size_t at = 0; at < index_.size(); at += kBlock) {
       std::int32_t nearest[kBlock] = {};
       float x[kBlock];
@@ -90,14 +87,20 @@ class Encoder {
         const float middle = (levels.value[k] + levels.value[k + 1]) / 2;
         for (std::size_t i = 0; i < kBlock; ++i) nearest[i] += x[i] > middle;
       }
-      for (std::size_t i = 0; i < kBlock; ++i) {
-        const auto level = static_cast<std::size_t>(nearest[i]);
-        index_[at + i] = static_cast<std::uint8_t>(level);
-        const double off = double{in_[at + i]} - double{made[level]};
-        error += off * off;
-      }
+      for (std::size_t i = 0; i < kBlock; ++i) index_[at + i] = static_cast<std::uint8_t>(nearest[i]);
     }
-    return error;
+  }
+
+  // Sum of the squared differences that the codes found last leave.
+  double error(const Levels& levels, std::uint16_t half) const {
+    std::array<double, kCodes> made{};
+    for (std::size_t k = 0; k < levels.count; ++k) made[k] = half_to_float(half) * levels.value[k];
+    double sum = 0;
+    for (std::size_t i = 0; i < index_.size(); ++i) {
+      const double off = double{in_[i]} - made[index_[i]];
+      sum += off * off;
+    }
+    return sum;
   }
 
   // The scale of least squares for the codes that were found last; 0 if all of them stand for zero.
@@ -120,7 +123,8 @@ class Encoder {
       half = float_to_half(least_squares(levels));
     }
     if (!std::isfinite(half_to_float(half))) return;
-    if (const double error = encode(levels, half); error < best.error) best = {half, zero, error};
+    encode(levels, half);
+    if (const double squares = error(levels, half); squares < best.error) best = {half, zero, squares};
   }
 
   const std::vector<std::uint8_t>& index() const { return index_; }

@@ -8,6 +8,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/model/quantize.hpp"
 
 namespace vitro {
 namespace {
@@ -71,6 +72,22 @@ TEST_F(LoadedModelTest, shapes_alone_have_bundles_too) {
   EXPECT_EQ(store.ffn_bytes(), 14336 * (8 * KiB + 3 * 256));
 }
 
+TEST_F(LoadedModelTest, shapes_alone_have_any_format_that_matrices_can_be_made_in) {
+  const auto load_shape = [&](const std::string& format) {
+    const Node shape = parse_json(R"({"format": ")" + format + R"(", "shape": {"family": "llama", "name": "tiny", "layers": 1, "width": 256,
+                                  "heads": 4, "kv_heads": 1, "ffn": 640, "vocab": 64, "context": 64, "norm_eps": 1e-5, "activation": "relu",
+                                  "rope_base": 10000}})",
+                                  "shape.json");
+    return load_model({.gguf = "", .pack = "", .shape = shape}, engine_, "");
+  };
+  const LoadedModel model = load_shape("w2g128");
+  const WeightStore store = phantom_weights(model.config, model.phantom_format, FileId{}, std::nullopt);
+  EXPECT_EQ(store.get(Role::ffn_down, 0).extent.length, 256u * 640 / 128 * 34);
+  for (const std::string wrong : {"w5g32", "q4_nibbles", "index32"}) {
+    EXPECT_THROW(load_shape(wrong), ConfigError) << wrong;
+  }
+}
+
 TEST_F(LoadedModelTest, a_named_pack_is_used_as_it_is) {
   const std::string path = packed("bundles");
   const LoadedModel model = load(kModel, path);
@@ -88,6 +105,41 @@ TEST_F(LoadedModelTest, a_pack_that_the_engine_can_not_run_is_refused) {
   EXPECT_NE(refusal(kModel, packed("rows")).find("holds no neuron bundles (expected layout auto)"), std::string::npos);
   engine_.bundles = BundleForm::two_phases;
   EXPECT_NE(refusal(kModel, packed("bundles")).find("an FFN in layout bundles (expected layout bundles_two_phase"), std::string::npos);
+}
+
+TEST_F(LoadedModelTest, matrices_lie_as_the_chosen_products_want_them) {
+  const std::string path = (folder_ / "w2.gguf").string();
+  quantize(kModels + "stories-reglu-3m.f16.gguf", path, "w2g64z");
+  engine_.matmul = variant::kInt8;
+  const auto layout = [&](const std::string& gguf, Products products) {
+    engine_.products = products;
+    const LoadedModel model = load(gguf, "");
+    for (const Weight& weight : model.packed->weights) {
+      if (weight.role == Role::ffn_up) return weight.layout;
+    }
+    return Layout::rows;
+  };
+  const std::string q4_0 = kModels + "stories-reglu-3m.q4_0.gguf";
+  EXPECT_EQ(layout(path, Products::automatic), Layout::lut);
+  EXPECT_EQ(layout(path, Products::dot), Layout::tiled);
+  EXPECT_EQ(layout(q4_0, Products::automatic), Layout::tiled);
+  EXPECT_EQ(layout(q4_0, Products::look_up), Layout::lut);
+  EXPECT_EQ(layout(kModel, Products::look_up), Layout::tiled);  // q8_0 has no bit planes
+
+  engine_.products = Products::look_up;
+  engine_.look_up_bits = 4;
+  EXPECT_EQ(refusal(q4_0, ""), "");
+  const std::string narrow = refusal(path, "");
+  EXPECT_NE(narrow.find("engine.kernels: lut_w4: the model has no matrix of 4-bit codes"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("w2g64z"), std::string::npos) << narrow;
+  engine_.look_up_bits = 0;
+  pack_to(Gguf::open(path), pack_options_of("tiled"), (folder_ / "dot.vpack").string());
+  EXPECT_NE(refusal(path, (folder_ / "dot.vpack").string()).find("holds matrices for dot products (expected engine.kernels: dot"),
+            std::string::npos);
+  engine_.products = Products::dot;
+  EXPECT_EQ(refusal(path, (folder_ / "dot.vpack").string()), "");
+  pack_to(Gguf::open(path), pack_options_of("lut"), (folder_ / "lut.vpack").string());
+  EXPECT_NE(refusal(path, (folder_ / "lut.vpack").string()).find("holds matrices for look-ups"), std::string::npos);
 }
 
 TEST_F(LoadedModelTest, a_pack_of_another_model_or_a_damaged_one_is_refused) {
