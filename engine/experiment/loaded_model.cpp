@@ -70,9 +70,10 @@ void check_look_ups(const std::vector<Weight>& weights, const EngineConfig& engi
     if (weight.layout == Layout::lut && code_bits(weight.format) == engine.look_up_bits) return;
     if (!is_vector(weight.role)) formats.insert(to_string(weight.format));
   }
-  throw ConfigError(fmt::format("engine.kernels: lut_w{}: the model has no matrix of {}-bit codes in groups of {} rows (expected lut, or a "
-                                "model of such a format; this one is of {})", engine.look_up_bits, engine.look_up_bits, kTileRows,
-                                fmt::join(formats, ", ")));
+  throw ConfigError(
+      fmt::format("engine.kernels: lut_w{}: the model has no matrix of {}-bit codes in groups of {} rows (expected lut, or a "
+                  "model of such a format; this one is of {})",
+                  engine.look_up_bits, engine.look_up_bits, kTileRows, fmt::join(formats, ", ")));
 }
 
 }  // namespace
@@ -105,7 +106,8 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     model.phantom_bundles = engine.bundles;
     model.phantom_layout = layout_for(engine, model.phantom_format);
     reader.finish();
-    check_look_ups(phantom_weights(model.config, model.phantom_format, FileId{}, model.phantom_bundles, model.phantom_layout).all(), engine);
+    check_look_ups(phantom_weights(model.config, model.phantom_format, FileId{}, model.phantom_bundles, model.phantom_layout).all(),
+                   engine);
     return model;
   }
   const Gguf gguf = Gguf::open(source.gguf);

@@ -21,7 +21,8 @@ class Checker {
 
   [[noreturn]] void fail(const std::string& problem) const { throw RunError(std::string(to_string(call_.op)) + ": " + problem); }
   [[noreturn]] void fail(const char* operand, const View& view, const std::string& problem) const {
-    fail(std::string("operand ") + operand + " is " + shape_text(view) + (view.layout == Layout::rows ? "" : " " + std::string(to_string(view.layout))) + ": " + problem);
+    fail(std::string("operand ") + operand + " is " + shape_text(view) +
+         (view.layout == Layout::rows ? "" : " " + std::string(to_string(view.layout))) + ": " + problem);
   }
 
   void counts(std::size_t in_min, std::size_t in_max, std::size_t out) const {

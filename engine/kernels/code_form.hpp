@@ -11,12 +11,12 @@ namespace vitro {
 // A weight is d * (step * q - zero), 0 <= q < 2^bits, in blocks of `group` columns that share d and zero.
 struct CodeForm {
   std::uint32_t bits = 0, group = 0;
-  bool zero_point = false;         // each block has its own zero, else it is `zero`
+  bool zero_point = false;  // each block has its own zero, else it is `zero`
   std::int32_t step = 1, zero = 0;
-  std::uint32_t stored_bits = 0;   // of a code in the tiles at hand: `bits`, or 8 where codes are unpacked
+  std::uint32_t stored_bits = 0;  // of a code in the tiles at hand: `bits`, or 8 where codes are unpacked
 
-  std::size_t chunks() const { return group / 32; }                        // of 32 columns, in a block
-  std::size_t head_bytes() const { return zero_point ? 48 : 32; }          // of a block of 16 rows: scales and zero points
+  std::size_t chunks() const { return group / 32; }                // of 32 columns, in a block
+  std::size_t head_bytes() const { return zero_point ? 48 : 32; }  // of a block of 16 rows: scales and zero points
   std::size_t tile_block_bytes() const { return head_bytes() + chunks() * stored_bits * 64; }
 };
 

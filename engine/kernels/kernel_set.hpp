@@ -28,8 +28,8 @@ struct Int8Rows {
 // The same rows as tables of sums (lut/look_up.hpp): of every four activations the 16 sums of a subset, less the least of them.
 struct TableRows {
   Int8Rows x;
-  const std::byte* tables = nullptr;      // [rows, columns / 32, 256]
-  const std::int32_t* minima = nullptr;   // [blocks, rows]: the sum of what was taken off in a block
+  const std::byte* tables = nullptr;     // [rows, columns / 32, 256]
+  const std::int32_t* minima = nullptr;  // [blocks, rows]: the sum of what was taken off in a block
 };
 
 // A matrix for dots(): `count` rows of `columns` elements, `stride` elements apart.
@@ -87,7 +87,7 @@ struct KernelSet {
   // Per block of 32: d = amax / 127, q = round to nearest even of x * (127 / amax); amax below 2^-100 counts as 0.
   // Quants, scale and correction of consecutive blocks are written `stride` blocks apart.
   void (*quantise)(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* corrections);
-  // The same in blocks of `block` activations, a multiple of 16.
+  // The same in blocks of `block` activations: 32, 64 or 128.
   void (*quantise_blocks)(const float* x, std::size_t block, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales,
                           std::int32_t* corrections);
   // `groups` consecutive groups of 16 rows in Layout::tiled. y[b * y_stride + row] = over blocks ascending,

@@ -27,7 +27,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.to_f16 = lanes::convert<V, float, Half>;
   set.to_f32 = lanes::convert<V, Half, float>;
   set.quantise = lanes::quantise<V>;
-  set.quantise_blocks = lanes::quantise_any<V>;
+  set.quantise_blocks = lanes::quantise_blocks<V>;
   set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;
   set.tiles_q8_0 = tiles::multiply<T, tiles::Q8>;
   set.tiles_values = tiles::multiply_values<T>;

@@ -14,7 +14,8 @@ std::string_view name(VariantId id) {
 
 std::string_view describe(VariantId id) {
   if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
-  if (id == kInt8) return "weights that are integers times a scale (q4_0, q8_0, w1g32 to w4g128z, iq4_nl, fp4), activations quantised to int8";
+  if (id == kInt8)
+    return "weights that are integers times a scale (q4_0, q8_0, w1g32 to w4g128z, iq4_nl, fp4), activations quantised to int8";
   if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
   return "";
 }

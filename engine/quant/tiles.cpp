@@ -91,7 +91,8 @@ template <class F>
 void for_each_place(const Codes& form, Layout layout, std::size_t c, std::size_t r, F f) {
   const std::size_t chunk = kTileRows * form.head() + c / kChunk * form.bits * kLine, in_chunk = c % kChunk;
   if (layout == Layout::tiled) {
-    return for_each_field(form.bits, in_chunk, r, [&](std::size_t bits, Field at, unsigned low) { f(bits, chunk + at.byte, at.shift, low); });
+    return for_each_field(form.bits, in_chunk, r,
+                          [&](std::size_t bits, Field at, unsigned low) { f(bits, chunk + at.byte, at.shift, low); });
   }
   for (unsigned i = 0; i < form.bits; ++i) {
     f(std::size_t{1}, chunk + i * kLine + in_chunk / 8 * kTileRows + r, static_cast<unsigned>(in_chunk % 8), i);

@@ -18,7 +18,7 @@
 
 namespace vitro::look_up {
 
-inline constexpr std::size_t kTableBytes = 256;  // of a chunk of 32 columns
+inline constexpr std::size_t kTableBytes = 256;   // of a chunk of 32 columns
 inline constexpr std::size_t kAheadBytes = 6144;  // from a request to its use, in each of the groups that are read side by side
 using tiles::kLine;
 

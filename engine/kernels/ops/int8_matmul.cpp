@@ -20,11 +20,7 @@ Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, std::
   auto* quants = reinterpret_cast<std::int8_t*>(corrections + blocks);
   for (std::size_t b = 0; b < shape.batch; ++b) {
     const float* row = x + b * shape.k;
-    if (block == kBlock) {
-      set.quantise(row, row_blocks, shape.batch, quants + b * block, scales + b, corrections + b);
-    } else {
-      set.quantise_blocks(row, block, row_blocks, shape.batch, quants + b * block, scales + b, corrections + b);
-    }
+    set.quantise_blocks(row, block, row_blocks, shape.batch, quants + b * block, scales + b, corrections + b);
   }
   return {quants, scales, corrections, row_blocks, shape.batch};
 }

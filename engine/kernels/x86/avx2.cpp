@@ -115,7 +115,8 @@ struct Target {
   using Words = std::uint16_t __attribute__((vector_size(32)));
   static __m256i field(__m256i v, int shift, int mask) {
     const Words words = reinterpret_cast<Words>(v);
-    return _mm256_and_si256(reinterpret_cast<__m256i>(shift < 0 ? words << -shift : words >> shift), _mm256_set1_epi8(static_cast<char>(mask)));
+    return _mm256_and_si256(reinterpret_cast<__m256i>(shift < 0 ? words << -shift : words >> shift),
+                            _mm256_set1_epi8(static_cast<char>(mask)));
   }
   static Codes codes(const std::byte* p) { return {load(p), load(p + 32)}; }
   static void store(Codes v, std::byte* p) {
@@ -137,9 +138,7 @@ struct Target {
     const auto weighed = [&](__m256i v) { return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(v, bits), bits), weight); };
     return merge(codes, {weighed(spread.a), weighed(spread.b)});
   }
-  static Ints zeros(const std::byte* p) {
-    return {_mm256_cvtepu8_epi32(half_of(p)), _mm256_cvtepu8_epi32(_mm_srli_si128(half_of(p), 8))};
-  }
+  static Ints zeros(const std::byte* p) { return {_mm256_cvtepu8_epi32(half_of(p)), _mm256_cvtepu8_epi32(_mm_srli_si128(half_of(p), 8))}; }
   static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
     const __m256i all = _mm256_set1_epi16(static_cast<std::int16_t>(x));  // both fit in 16 bits, where products are quicker
     return {_mm256_sub_epi32(acc.a, _mm256_madd_epi16(zeros.a, all)), _mm256_sub_epi32(acc.b, _mm256_madd_epi16(zeros.b, all))};
@@ -168,11 +167,12 @@ struct Target {
   }
   // A row's two lanes add up in 32 bits: 16 hold one lane's sum over all planes, at most 15 * 8 * 508.
   static __m256i widen(__m256i words) {
-    return _mm256_add_epi32(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(words)), _mm256_cvtepu16_epi32(_mm256_extracti128_si256(words, 1)));
+    return _mm256_add_epi32(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(words)),
+                            _mm256_cvtepu16_epi32(_mm256_extracti128_si256(words, 1)));
   }
   template <int Bits>
   static Ints gather(Ints acc, const PlaneSums (&sums)[Bits]) {
-    const __m256i weights = _mm256_set1_epi16(0x1001);  // 1 low + 16 high
+    const __m256i weights = _mm256_set1_epi16(0x1001);       // 1 low + 16 high
     __m256i first = _mm256_setzero_si256(), second = first;  // rows 0 to 7 and 8 to 15, in each lane
 #pragma GCC unroll 4
     for (int i = Bits - 1; i >= 0; --i) {

@@ -93,7 +93,8 @@ struct Target {
   static void store(Codes v, std::byte* p) { _mm512_storeu_si512(p, v); }
   static Codes field(Codes v, int shift, int mask) {
     const Words words = reinterpret_cast<Words>(v);
-    return _mm512_and_si512(reinterpret_cast<Codes>(shift < 0 ? words << -shift : words >> shift), _mm512_set1_epi8(static_cast<char>(mask)));
+    return _mm512_and_si512(reinterpret_cast<Codes>(shift < 0 ? words << -shift : words >> shift),
+                            _mm512_set1_epi8(static_cast<char>(mask)));
   }
   static Codes merge(Codes a, Codes b) { return _mm512_or_si512(a, b); }
   static Codes no_codes() { return _mm512_setzero_si512(); }
