@@ -67,8 +67,8 @@ struct EngineConfig {
   std::string kernels = "auto";  // kernel set of the host CPU
   Products products = Products::automatic;
   std::uint32_t look_up_bits = 0;  // the model has to have a matrix of such codes in Layout::lut; 0: nothing is asked
-  VariantId matmul;                // numeric contract of matrix products
-  bool repack = true;              // tiled layouts where the variant can use them
+  VariantId matmul;              // numeric contract of matrix products
+  bool repack = true;            // tiled layouts where the variant can use them
   // The FFN neuron by neuron, and how it lies in flash; none: whole matrices.
   std::optional<BundleForm> bundles;
   Format kv_format = Format::f32;

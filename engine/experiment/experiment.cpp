@@ -91,8 +91,8 @@ std::optional<BundleForm> read_bundles(Reader& reader, const EngineConfig& engin
   if (engine.clusters.bundle) return family->two_phases ? form : BundleForm::one_read;
   if (one_read) return BundleForm::apart;
   if (form == BundleForm::two_phases) return BundleForm::apart_two_phases;
-  reader.fail("layout",
-              fmt::format("{} does not go with engine.clusters.bundle: false (expected auto, bundles or bundles_two_phase)", layout));
+  reader.fail("layout", fmt::format("{} does not go with engine.clusters.bundle: false (expected auto, bundles or bundles_two_phase)",
+                                    layout));
 }
 
 // engine.kernels may say what products are made of in place of an instruction set; then that is the machine's best.
@@ -106,8 +106,7 @@ void read_products(Reader& reader, EngineConfig& engine) {
   if (wide) engine.look_up_bits = static_cast<std::uint32_t>(name.back() - '0');
   if (engine.matmul != variant::kInt8 || !engine.repack) {
     reader.fail("kernels", fmt::format("{} looks up products of int8 activations in a layout of its own (expected engine.activations: int8 "
-                                       "and no engine.repack: false beside it)",
-                                       name));
+                                       "and no engine.repack: false beside it)", name));
   }
 }
 

@@ -22,50 +22,31 @@ static_assert(!kFormatNames.back().empty(), "a format has no name");
 
 std::string_view to_string(Layout layout) {
   switch (layout) {
-    case Layout::rows:
-      return "rows";
-    case Layout::tiled:
-      return "tiled";
-    case Layout::lut:
-      return "lut";
+    case Layout::rows: return "rows";
+    case Layout::tiled: return "tiled";
+    case Layout::lut: return "lut";
   }
   return "?";
 }
 
 std::string_view to_string(Op op) {
   switch (op) {
-    case Op::embed:
-      return "embed";
-    case Op::rms_norm:
-      return "rms_norm";
-    case Op::matmul:
-      return "matmul";
-    case Op::rope:
-      return "rope";
-    case Op::kv_append:
-      return "kv_append";
-    case Op::attention:
-      return "attention";
-    case Op::glu:
-      return "glu";
-    case Op::add:
-      return "add";
-    case Op::gather:
-      return "gather";
-    case Op::route:
-      return "route";
-    case Op::expert_sum:
-      return "expert_sum";
-    case Op::reduce:
-      return "reduce";
-    case Op::sample:
-      return "sample";
-    case Op::copy:
-      return "copy";
-    case Op::select:
-      return "select";
-    case Op::accumulate:
-      return "accumulate";
+    case Op::embed: return "embed";
+    case Op::rms_norm: return "rms_norm";
+    case Op::matmul: return "matmul";
+    case Op::rope: return "rope";
+    case Op::kv_append: return "kv_append";
+    case Op::attention: return "attention";
+    case Op::glu: return "glu";
+    case Op::add: return "add";
+    case Op::gather: return "gather";
+    case Op::route: return "route";
+    case Op::expert_sum: return "expert_sum";
+    case Op::reduce: return "reduce";
+    case Op::sample: return "sample";
+    case Op::copy: return "copy";
+    case Op::select: return "select";
+    case Op::accumulate: return "accumulate";
   }
   return "?";
 }

@@ -41,22 +41,22 @@ inline constexpr std::uint32_t kTileRows = 16;
 // of the call's batch; activations are float32, row-major. [slice] marks the dimension that KernelCall::slice cuts:
 // kernels get whole operands and touch only their slice of it. engine/kernels/contract.hpp has the details.
 enum class Op : std::uint8_t {
-  embed,       // in: table [V, D], tokens index32 [B]                 out: [B, D]
-  rms_norm,    // in: x [B, D], weight f32 [D]                         out: [B, D]; params: eps
-  matmul,      // in: W [N, K] [slice N], x [B, K], scales?, bias?     out: [B, N]; scales of q4_nibbles, bias f32 [N]
-  rope,        // in: x [B, heads*dim] [slice heads], factors f32?     out: x rotated; params: base, rotary dims, style
-  kv_append,   // in: k [B, KVH*dim], v, block table [B, blocks]       out: pool [slice KVH]
-  attention,   // in: q [B, H*dim], pool, block table [B, blocks]      out: [B, H*dim] [slice KV heads]; params: scale, window
-  glu,         // in: gate [B, N], up [B, N] [slice N]                 out: act(gate) * up; params: activation
-  add,         // in: a [B, N], b [B, N] [slice N]                     out: a + b
-  gather,      // in: x [B, D], index32 [R]                            out: [R, D]
-  route,       // in: logits [B, E]                                    out: -; outcome: experts; params: top-k, renormalise
-  expert_sum,  // in: partial [S, N], then row table, weights          out: [B, N] [slice N]; ascending expert order
-  reduce,      // in: partials [P, B, N] [slice N]                     out: [B, N]; ascending partial order
-  sample,      // in: logits [B, V], uniforms f32 [B]                  out: -; outcome: tokens; params: temperature, k, p
-  copy,        // in: x                                                out: x, converted to the format of the output view
-  select,      // in: scores [B, N] [slice N]                          out: -; outcome: active neurons; params: threshold, activation
-  accumulate,  // in: W transposed [N, D] [slice N], h [B, N], scales? out: [B, D] = sum over n of h_n * W_n
+  embed,      // in: table [V, D], tokens index32 [B]                 out: [B, D]
+  rms_norm,   // in: x [B, D], weight f32 [D]                         out: [B, D]; params: eps
+  matmul,     // in: W [N, K] [slice N], x [B, K], scales?, bias?     out: [B, N]; scales of q4_nibbles, bias f32 [N]
+  rope,       // in: x [B, heads*dim] [slice heads], factors f32?     out: x rotated; params: base, rotary dims, style
+  kv_append,  // in: k [B, KVH*dim], v, block table [B, blocks]       out: pool [slice KVH]
+  attention,  // in: q [B, H*dim], pool, block table [B, blocks]      out: [B, H*dim] [slice KV heads]; params: scale, window
+  glu,        // in: gate [B, N], up [B, N] [slice N]                 out: act(gate) * up; params: activation
+  add,        // in: a [B, N], b [B, N] [slice N]                     out: a + b
+  gather,     // in: x [B, D], index32 [R]                            out: [R, D]
+  route,      // in: logits [B, E]                                    out: -; outcome: experts; params: top-k, renormalise
+  expert_sum, // in: partial [S, N], then row table, weights          out: [B, N] [slice N]; ascending expert order
+  reduce,     // in: partials [P, B, N] [slice N]                     out: [B, N]; ascending partial order
+  sample,     // in: logits [B, V], uniforms f32 [B]                  out: -; outcome: tokens; params: temperature, k, p
+  copy,       // in: x                                                out: x, converted to the format of the output view
+  select,     // in: scores [B, N] [slice N]                          out: -; outcome: active neurons; params: threshold, activation
+  accumulate, // in: W transposed [N, D] [slice N], h [B, N], scales? out: [B, D] = sum over n of h_n * W_n
 };
 std::string_view to_string(Op op);
 std::string_view to_string(Format format);
@@ -105,7 +105,7 @@ struct KernelCall {
   std::int16_t expert = -1;
   bool report_active = false;  // glu: return the neurons whose gate is not zero as ActiveSet (for recorders and policies)
   Slice slice;
-  IndexList rows;  // matmul, glu, select, accumulate: only these rows of the slice, ascending; null means all
+  IndexList rows;              // matmul, glu, select, accumulate: only these rows of the slice, ascending; null means all
   // matmul, accumulate: where each of `rows` lies, in kPlaceUnit from the first operand's offset: neurons in a cache stand
   // in any order. Null: row r lies behind r others. Requires: as many as rows; Layout::rows.
   IndexList places;
@@ -121,7 +121,7 @@ struct WorkCounts {
   std::uint64_t macs = 0;         // multiply-adds on weights and KV
   std::uint64_t elementwise = 0;  // other arithmetic, in scalar operations (exp counts as 8)
   std::uint64_t lookups = 0, conversions = 0;
-  std::uint32_t row_runs = 0;  // contiguous runs of weight bytes
+  std::uint32_t row_runs = 0;     // contiguous runs of weight bytes
 };
 WorkCounts count(const KernelCall& call);  // engine/kernels
 

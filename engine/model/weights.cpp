@@ -10,48 +10,27 @@ namespace vitro {
 
 std::string_view to_string(Role role) {
   switch (role) {
-    case Role::token_embedding:
-      return "token_embedding";
-    case Role::output_norm:
-      return "output_norm";
-    case Role::output:
-      return "output";
-    case Role::rope_factors:
-      return "rope_factors";
-    case Role::attn_norm:
-      return "attn_norm";
-    case Role::attn_q:
-      return "attn_q";
-    case Role::attn_k:
-      return "attn_k";
-    case Role::attn_v:
-      return "attn_v";
-    case Role::attn_q_bias:
-      return "attn_q_bias";
-    case Role::attn_k_bias:
-      return "attn_k_bias";
-    case Role::attn_v_bias:
-      return "attn_v_bias";
-    case Role::attn_output:
-      return "attn_output";
-    case Role::ffn_norm:
-      return "ffn_norm";
-    case Role::ffn_gate:
-      return "ffn_gate";
-    case Role::ffn_up:
-      return "ffn_up";
-    case Role::ffn_down:
-      return "ffn_down";
-    case Role::router:
-      return "router";
-    case Role::ffn_bundle:
-      return "ffn_bundle";
-    case Role::ffn_scales:
-      return "ffn_scales";
-    case Role::predictor_in:
-      return "predictor_in";
-    case Role::predictor_out:
-      return "predictor_out";
+    case Role::token_embedding: return "token_embedding";
+    case Role::output_norm: return "output_norm";
+    case Role::output: return "output";
+    case Role::rope_factors: return "rope_factors";
+    case Role::attn_norm: return "attn_norm";
+    case Role::attn_q: return "attn_q";
+    case Role::attn_k: return "attn_k";
+    case Role::attn_v: return "attn_v";
+    case Role::attn_q_bias: return "attn_q_bias";
+    case Role::attn_k_bias: return "attn_k_bias";
+    case Role::attn_v_bias: return "attn_v_bias";
+    case Role::attn_output: return "attn_output";
+    case Role::ffn_norm: return "ffn_norm";
+    case Role::ffn_gate: return "ffn_gate";
+    case Role::ffn_up: return "ffn_up";
+    case Role::ffn_down: return "ffn_down";
+    case Role::router: return "router";
+    case Role::ffn_bundle: return "ffn_bundle";
+    case Role::ffn_scales: return "ffn_scales";
+    case Role::predictor_in: return "predictor_in";
+    case Role::predictor_out: return "predictor_out";
   }
   return "?";
 }
@@ -74,46 +53,30 @@ bool is_vector(Role role) {
     case Role::attn_q_bias:
     case Role::attn_k_bias:
     case Role::attn_v_bias:
-    case Role::ffn_norm:
-      return true;
-    default:
-      return false;
+    case Role::ffn_norm: return true;
+    default: return false;
   }
 }
 
 std::string tensor_name(Role role, int layer, bool experts) {
   const auto of_layer = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
   switch (role) {
-    case Role::token_embedding:
-      return "token_embd.weight";
-    case Role::output_norm:
-      return "output_norm.weight";
-    case Role::output:
-      return "output.weight";
-    case Role::rope_factors:
-      return "rope_freqs.weight";
-    case Role::attn_q_bias:
-      return of_layer("attn_q.bias");
-    case Role::attn_k_bias:
-      return of_layer("attn_k.bias");
-    case Role::attn_v_bias:
-      return of_layer("attn_v.bias");
-    case Role::router:
-      return of_layer("ffn_gate_inp.weight");
-    case Role::ffn_bundle:
-      return of_layer("ffn_bundle");
-    case Role::ffn_scales:
-      return of_layer("ffn_scales");
-    case Role::predictor_in:
-      return of_layer("fc1.weight");
-    case Role::predictor_out:
-      return of_layer("fc2.weight");
+    case Role::token_embedding: return "token_embd.weight";
+    case Role::output_norm: return "output_norm.weight";
+    case Role::output: return "output.weight";
+    case Role::rope_factors: return "rope_freqs.weight";
+    case Role::attn_q_bias: return of_layer("attn_q.bias");
+    case Role::attn_k_bias: return of_layer("attn_k.bias");
+    case Role::attn_v_bias: return of_layer("attn_v.bias");
+    case Role::router: return of_layer("ffn_gate_inp.weight");
+    case Role::ffn_bundle: return of_layer("ffn_bundle");
+    case Role::ffn_scales: return of_layer("ffn_scales");
+    case Role::predictor_in: return of_layer("fc1.weight");
+    case Role::predictor_out: return of_layer("fc2.weight");
     case Role::ffn_gate:
     case Role::ffn_up:
-    case Role::ffn_down:
-      return of_layer(fmt::format("{}{}.weight", to_string(role), experts ? "_exps" : ""));
-    default:
-      return of_layer(fmt::format("{}.weight", to_string(role)));
+    case Role::ffn_down: return of_layer(fmt::format("{}{}.weight", to_string(role), experts ? "_exps" : ""));
+    default: return of_layer(fmt::format("{}.weight", to_string(role)));
   }
 }
 
@@ -166,12 +129,8 @@ std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
   std::vector<Weight> out;
   const bool moe = c.experts > 0;
   const auto add = [&](Role role, int layer, std::uint32_t rows, std::uint32_t columns, std::uint32_t experts = 1) {
-    out.push_back({.name = tensor_name(role, layer, moe),
-                   .role = role,
-                   .layer = static_cast<std::int16_t>(layer),
-                   .rows = rows,
-                   .columns = columns,
-                   .experts = experts});
+    out.push_back({.name = tensor_name(role, layer, moe), .role = role, .layer = static_cast<std::int16_t>(layer), .rows = rows,
+                   .columns = columns, .experts = experts});
   };
   add(Role::token_embedding, -1, c.vocab, c.width);
   if (c.rope_factors) add(Role::rope_factors, -1, 1, c.rope.dims / 2);
@@ -223,7 +182,8 @@ std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm for
   return 1;
 }
 
-WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles, Layout layout) {
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles,
+                            Layout layout) {
   std::vector<Weight> weights = weights_of(config, bundles.has_value());
   Bytes position = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -236,10 +196,8 @@ WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId f
                                     weight.columns, to_string(weight.format), block_elements(weight.format)));
     }
     const bool by_row = weight.role == Role::token_embedding || weight.role == Role::ffn_bundle;
-    if (!by_row)
-      weight.layout = can_lay(layout, weight.format, weight.rows) ? layout
-                      : can_tile(weight.format, weight.rows)      ? Layout::tiled
-                                                                  : Layout::rows;
+    if (!by_row && can_tile(weight.format, weight.rows)) weight.layout = Layout::tiled;
+    if (!by_row && can_lay(layout, weight.format, weight.rows)) weight.layout = layout;
     weight.extent = {file, position, weight.stored_bytes()};
     position = round_up(position + weight.extent.length, kPageSize);
   }

@@ -265,6 +265,9 @@ std::string list(const std::string& kind, const std::string& root) {
       rows.push_back({{"name", set->name},
                       {"description", std::string("instruction set of this machine") + (set->name == fastest ? ", used by default" : "")}});
     }
+    rows.push_back({{"name", "lut"}, {"description", "int8 products of few-bit codes by look-up, on the fastest instruction set; lut_w1 to "
+                                                     "lut_w4 ask for a matrix of that width"}});
+    rows.push_back({{"name", "dot"}, {"description", "int8 products by dot product alone, on the fastest instruction set"}});
   } else if (kind == "devices") {
     rows = list_devices(root + "/configs/devices");
   } else if (kind == "plugins") {
