@@ -78,8 +78,8 @@ std::uint32_t rows_per_sequence(const Batch& batch) {
 // What a table may price apart; empty for the rest.
 std::string_view own_kind(const KernelCall& call) {
   if (call.op == Op::accumulate || call.op == Op::attention) return to_string(call.op);
-  const bool untiled = call.op == Op::matmul && call.variant == variant::kInt8 && call.in[0].layout == Layout::rows;
-  return untiled ? "rows" : "";
+  const bool integers = call.op == Op::matmul && call.variant == variant::kInt8;
+  return integers && call.in[0].layout != Layout::tiled ? to_string(call.in[0].layout) : "";
 }
 
 }  // namespace

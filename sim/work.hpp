@@ -13,9 +13,9 @@ namespace vitro::sim {
 using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 
 // One per unit: looks the kernel's rate up once per (variant, weight format) and remembers what had none. A table may price an
-// operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "float.q4_0.accumulate",
-// "float.f32.attention"; and "lut.w4g64" for products that the call has carried out that way; and "op.rope" and its like in elementwise
-// operations per cycle.
+// operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "int8.w2g64.lut" for
+// look-ups, "float.q4_0.accumulate", "float.f32.attention"; "lut.w4g64" for products that the call has carried out that way; and
+// "op.rope" and its like in elementwise operations per cycle.
 class WorkBuilder {
  public:
   WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count)

@@ -63,13 +63,22 @@ struct ProductMethods {
   Method of(std::size_t rows) const { return rows <= decode_rows ? decode : prefill; }
 };
 
+// How cores multiply matrices of integer codes, in the int8 contract: the same bits either way (docs/lut-kernels.md).
+enum class CodeProducts : std::uint8_t {
+  automatic,  // look-ups for group formats, dot products for q4_0
+  look_up,    // look-ups for every format that has them
+  dot,        // dot products alone
+};
+
 struct EngineConfig {
   std::string policy = "dense";
   std::vector<std::string> units;  // names; empty: `threads` fastest cores
   std::uint32_t threads = 1;
   std::string kernels = "auto";  // kernel set of the host CPU
-  VariantId matmul;              // numeric contract of matrix products
-  bool repack = true;            // tiled layouts where the variant can use them
+  CodeProducts code_products = CodeProducts::automatic;
+  std::uint32_t look_up_bits = 0;  // the model has to have a matrix of such codes in Layout::lut; 0: nothing is asked
+  VariantId matmul;                // numeric contract of matrix products
+  bool repack = true;              // tiled layouts where the variant can use them
   // The FFN neuron by neuron, and how it lies in flash; none: whole matrices.
   std::optional<BundleForm> bundles;
   Format kv_format = Format::f32;

@@ -115,6 +115,22 @@ std::optional<BundleForm> read_bundles(Reader& reader, const EngineConfig& engin
               fmt::format("{} does not go with engine.clusters.bundle: false (expected auto, bundles or bundles_two_phase)", layout));
 }
 
+// engine.kernels may say what products are made of in place of an instruction set; then that is the machine's best.
+void read_code_products(Reader& reader, EngineConfig& engine) {
+  const std::string name = engine.kernels;
+  const bool wide = name.size() == 6 && name.starts_with("lut_w") && name.back() >= '1' && name.back() <= '4';
+  if (name != "lut" && name != "dot" && !wide) return;
+  engine.kernels = "auto";
+  engine.code_products = name == "dot" ? CodeProducts::dot : CodeProducts::look_up;
+  if (name == "dot") return;
+  if (wide) engine.look_up_bits = static_cast<std::uint32_t>(name.back() - '0');
+  if (engine.matmul != variant::kInt8 || !engine.repack) {
+    reader.fail("kernels", fmt::format("{} looks up products of int8 activations in a layout of its own (expected engine.activations: int8 "
+                                       "and no engine.repack: false beside it)",
+                                       name));
+  }
+}
+
 EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   EngineConfig engine;
   engine.policy = reader.text("policy", "dense");
@@ -141,6 +157,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     engine.kernels = "auto";
   }
   engine.repack = reader.boolean("repack", true);
+  read_code_products(reader, engine);
   engine.kv_format = reader.choice("kv_format", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;
   engine.kv_block_tokens = static_cast<std::uint32_t>(reader.integer("kv_block_tokens", 1, 4096, 16));
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, 128));

@@ -2,21 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "engine/base/rng.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro {
 namespace {
 
 constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 
+// Of matrices that can lie for look-ups and for dot products: the one that this engine wants. Accelerators lay rows out themselves.
+Layout layout_for(const EngineConfig& engine, Format format) {
+  const bool cores =
+      engine.hybrid.unit.empty() && std::ranges::all_of(engine.units, [](const auto& name) { return name.starts_with("cpu"); });
+  if (engine.code_products == CodeProducts::automatic) return group_format(format) && cores ? Layout::lut : Layout::tiled;
+  return engine.code_products == CodeProducts::look_up ? Layout::lut : Layout::tiled;
+}
+
 PackOptions pack_options(const EngineConfig& engine) {
   PackOptions options;
   // Tiles serve the int8 contract alone; the float one reads rows.
-  if (!engine.repack || engine.matmul != variant::kInt8) options.tiled.clear();
+  if (!engine.repack || engine.matmul != variant::kInt8) {
+    options.tiled.clear();
+  } else {
+    options.lut = formats_with(Layout::lut);
+    std::erase_if(options.lut, [&](Format format) { return layout_for(engine, format) != Layout::lut; });
+  }
   options.bundles = engine.bundles;
   return options;
 }
@@ -29,8 +45,15 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   std::optional<BundleForm> found;
   for (const Weight& weight : packed.weights) {
     if (weight.role == Role::ffn_bundle) found = weight.form;
-    if (weight.layout == Layout::tiled && engine.matmul != variant::kInt8) {
+    if (weight.layout != Layout::rows && engine.matmul != variant::kInt8) {
       refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
+    }
+    if (weight.layout == Layout::lut && engine.code_products == CodeProducts::dot) {
+      refuse("matrices for look-ups", "another engine.kernels than dot, or a pack with layout tiled");
+    }
+    if (weight.layout == Layout::tiled && can_lay(Layout::lut, weight.format, weight.rows) &&
+        engine.code_products == CodeProducts::look_up) {
+      refuse("matrices for dot products", "engine.kernels: dot, or a pack with layout lut");
     }
   }
   if (!engine.bundles || found == engine.bundles) return;
@@ -69,12 +92,29 @@ std::map<Role, Format> read_formats(Reader reader, const ModelConfig& config) {
   return formats;
 }
 
+// engine.kernels: lut_w2 and its like promise that something of this width is looked up.
+void check_look_ups(const std::vector<Weight>& weights, const EngineConfig& engine) {
+  if (engine.look_up_bits == 0) return;
+  std::set<std::string_view> formats;
+  for (const Weight& weight : weights) {
+    if (weight.layout == Layout::lut && code_bits(weight.format) == engine.look_up_bits) return;
+    if (!is_vector(weight.role)) formats.insert(to_string(weight.format));
+  }
+  throw ConfigError(
+      fmt::format("engine.kernels: lut_w{}: the model has no matrix of {}-bit codes in groups of {} rows (expected lut, or a "
+                  "model of such a format; this one is of {})",
+                  engine.look_up_bits, engine.look_up_bits, kTileRows, fmt::join(formats, ", ")));
+}
+
 }  // namespace
+
+WeightStore LoadedModel::shapes(FileId file) const {
+  return phantom_weights(config, phantom_format, file, phantom_bundles, phantom_layout, phantom_formats);
+}
 
 WeightStore LoadedModel::open(Storage& storage) const {
   if (packed) return packed->store(storage.open(packed->path).value_or_throw());
-  const auto shape = [this](FileId file) { return phantom_weights(config, phantom_format, file, phantom_bundles, phantom_formats); };
-  return shape(storage.open_phantom(file_size(shape(FileId{}))).value_or_throw());
+  return shapes(storage.open_phantom(file_size(shapes(FileId{}))).value_or_throw());
 }
 
 WeightStore LoadedModel::open_int8_copy(Storage& storage) const {
@@ -97,7 +137,9 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
       model.phantom_formats = read_formats(std::move(*formats), model.config);
     model.name = model.config.name;
     model.phantom_bundles = engine.bundles;
+    model.phantom_layout = layout_for(engine, model.phantom_format);
     reader.finish();
+    check_look_ups(model.shapes(FileId{}).all(), engine);
     return model;
   }
   const Gguf gguf = Gguf::open(source.gguf);
@@ -109,6 +151,7 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     model.packed = open_packed(source.pack, gguf, cache_dir);
     check_layout(*model.packed, engine);
   }
+  check_look_ups(model.packed->weights, engine);
   model.config = model.packed->config;
   return model;
 }

@@ -22,7 +22,10 @@ struct LoadedModel {
   Format phantom_format = Format::q4_0;    // of a shape-only model's matrices
   std::map<Role, Format> phantom_formats;  // of those that differ
   std::optional<BundleForm> phantom_bundles;
+  Layout phantom_layout = Layout::tiled;  // of matrices that have it
 
+  // Weights that never existed, in `file`. Requires: a shape-only model.
+  WeightStore shapes(FileId file) const;
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.
   WeightStore open(Storage& storage) const;
   // The layers' products once more in 8 bits (llm.npu keeps both). Throws ConfigError for a model with weights: it has them once.

@@ -56,8 +56,8 @@ View weights(Memory& memory, const CallShape& shape, std::uint64_t copies) {
       std::fill_n(&rows[r * row], row, std::byte{0x11});
     }
   }
-  if (shape.layout == Layout::tiled) {
-    pack_tile(shape.format, shape.columns, rows.data(), tile.data());
+  if (shape.layout != Layout::rows) {
+    pack_tile(shape.format, shape.columns, rows.data(), tile.data(), shape.layout);
     rows = tile;
   }
   for (Bytes at = 0; at < copies * shape.rows * row; at += group) std::memcpy(view.data() + at, rows.data(), group);

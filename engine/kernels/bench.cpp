@@ -59,12 +59,22 @@ Weights make_weights(Format format, Layout layout, std::uint32_t rows, std::uint
   Rng rng(1);
   std::vector<float> row(columns);
   std::vector<std::byte> group(kTileRows * row_bytes(format, columns));
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    for (float& w : row) w = static_cast<float>(rng.uniform() - 0.5);
-    quantise_row(format, row.data(), &group[r % kTileRows * row_bytes(format, columns)], columns);
-    if (r % kTileRows != kTileRows - 1) continue;
-    std::byte* to = weights.matrix.data() + (r + 1 - kTileRows) * row_bytes(format, columns);
-    layout == Layout::tiled ? pack_tile(format, columns, group.data(), to) : void(std::memcpy(to, group.data(), group.size()));
+  constexpr std::uint32_t kDistinct = 16;  // groups of rows; the others are copies of them
+  for (std::uint32_t g = 0; g < rows / kTileRows; ++g) {
+    std::byte* to = weights.matrix.data() + g * group.size();
+    if (g >= kDistinct) {
+      std::memcpy(to, to - kDistinct * group.size(), group.size());
+      continue;
+    }
+    for (std::uint32_t r = 0; r < kTileRows; ++r) {
+      for (float& w : row) w = static_cast<float>(rng.uniform() - 0.5);
+      quantise_row(format, row.data(), &group[r * row_bytes(format, columns)], columns);
+    }
+    if (layout == Layout::rows) {
+      std::memcpy(to, group.data(), group.size());
+    } else {
+      pack_tile(format, columns, group.data(), to, layout);
+    }
   }
   for (std::size_t i = 1; i < weights.copies; ++i) std::memcpy(weights.copy(i).data(), weights.matrix.data(), weights.bytes);
   return weights;
@@ -84,12 +94,25 @@ class Bench {
   std::vector<BenchRow> run() {
     memory_bound("matvec q4_0", {Format::q4_0, Layout::tiled, variant::kInt8});
     memory_bound("matvec q8_0", {Format::q8_0, Layout::tiled, variant::kInt8});
+    for (const Format format : {Format::w1g64z, Format::w2g64z, Format::w3g64z, Format::w4g64z}) {
+      const Subject look_ups{format, Layout::lut, variant::kInt8}, dots{format, Layout::tiled, variant::kInt8};
+      const std::string name = "matvec " + std::string(to_string(format));
+      memory_bound(name + " look-up", look_ups);
+      memory_bound(name + " dot", dots);
+      against_q4_0(name + " look-up", look_ups);
+      against_q4_0(name + " dot", dots);
+    }
     memory_bound("matvec f16", {Format::f16, Layout::rows, variant::kFloat});
     memory_bound("neurons: matvec f16", {Format::f16, Layout::rows, variant::kFloat, true});
     memory_bound("neurons: matvec q4_0", {Format::q4_0, Layout::rows, variant::kInt8, true});
     memory_bound("neurons: accumulate f16", {Format::f16, Layout::rows, variant::kFloat, true, Op::accumulate});
     memory_bound("neurons: accumulate q4_0", {Format::q4_0, Layout::rows, variant::kFloat, true, Op::accumulate});
     compute_bound("matmul q4_0", {Format::q4_0, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
+    for (const Layout layout : {Layout::lut, Layout::tiled}) {
+      const std::string kind = layout == Layout::lut ? " look-up layout" : " dot layout";
+      compute_bound("matmul w2g64z" + kind, {Format::w2g64z, layout, variant::kInt8}, function_.set().int8_macs);
+      compute_bound("matmul w4g64z" + kind, {Format::w4g64z, layout, variant::kInt8}, function_.set().int8_macs);
+    }
     compute_bound("matmul f16", {Format::f16, Layout::rows, variant::kFloat}, function_.set().float_macs);
     return std::move(rows_);
   }
@@ -205,7 +228,35 @@ class Bench {
       }
       rows_.push_back({"memory read (" + best + ") beside " + name + suffix, limit, "GB/s", {}, {}, {}});
       add_row(name + suffix, median(rates), "GB/s", limit, hash_of(parts[0].out[0]));
+      if (subject.scattered) continue;
+      const double per_byte = static_cast<double>(block_elements(subject.format)) / static_cast<double>(block_bytes(subject.format));
+      add_row(name + suffix + ", weights", median(rates) * per_byte, "Gweights/s", limit * per_byte, hash_of(parts[0].out[0]));
     }
+  }
+
+  // Weights per second beside those of q4_0, the two taking turns on one thread. The limit is the ratio of their bytes per weight:
+  // what both would do if nothing but memory counted.
+  void against_q4_0(const std::string& name, const Subject& subject) {
+    if (!name.starts_with(options_.only)) return;
+    const Subject q4_0{Format::q4_0, Layout::tiled, variant::kInt8};
+    const Subject* subjects[] = {&subject, &q4_0};
+    std::vector<Weights> matrices;
+    std::vector<std::vector<KernelCall>> parts;
+    for (const Subject* s : subjects) {
+      matrices.push_back(weights(*s));
+      parts.push_back(calls(matrices.back(), *s, 1, 1));
+      pass(matrices.back(), parts.back(), matrices.back().copies);
+    }
+    std::vector<double> ratios;
+    for (int i = 0; i < repetitions(); ++i) {
+      double per_matrix[2];
+      for (int s = 0; s < 2; ++s) {
+        per_matrix[s] = seconds([&] { pass(matrices[s], parts[s], matrices[s].copies); }) / static_cast<double>(matrices[s].copies);
+      }
+      ratios.push_back(per_matrix[1] / per_matrix[0]);
+    }
+    add_row(name + ", weights per second over those of q4_0", median(ratios), "x",
+            static_cast<double>(matrices[1].bytes) / static_cast<double>(matrices[0].bytes), hash_of(parts[0][0].out[0]));
   }
 
   // Weight reuse: the batch grows, the weights are read once. Above a batch that hides the reading, the limit is arithmetic.

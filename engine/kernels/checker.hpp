@@ -21,7 +21,8 @@ class Checker {
 
   [[noreturn]] void fail(const std::string& problem) const { throw RunError(std::string(to_string(call_.op)) + ": " + problem); }
   [[noreturn]] void fail(const char* operand, const View& view, const std::string& problem) const {
-    fail(std::string("operand ") + operand + " is " + shape_text(view) + (view.layout == Layout::tiled ? " tiled" : "") + ": " + problem);
+    fail(std::string("operand ") + operand + " is " + shape_text(view) +
+         (view.layout == Layout::rows ? "" : " " + std::string(to_string(view.layout))) + ": " + problem);
   }
 
   void counts(std::size_t in_min, std::size_t in_max, std::size_t out) const {
@@ -45,7 +46,7 @@ class Checker {
     if (columns(v) % block_elements(v.format) != 0) {
       fail(name, v, "rows have to be whole blocks of " + std::to_string(block_elements(v.format)));
     }
-    if (v.layout == Layout::tiled && call_.op != Op::matmul) fail(name, v, "only matmul takes a tiled operand");
+    if (v.layout != Layout::rows && call_.op != Op::matmul) fail(name, v, "only matmul takes a tiled operand");
     if (!v.memory) fail(name, v, "it has no memory");
     const Bytes needed = call_.places != nullptr && &v == &call_.in[0] ? placed_bytes(v, name) : view_bytes(v);
     if (v.offset > v.memory.size() || needed > v.memory.size() - v.offset) {

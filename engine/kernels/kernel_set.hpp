@@ -9,19 +9,27 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/kernels/code_form.hpp"
 #include "engine/kernels/contract.hpp"
 
 namespace vitro {
 
 using Half = std::uint16_t;  // bits of an IEEE binary16
 
-// Rows of activations quantised to int8 in blocks of 32: x is about scale * quant. Block-major, so that the rows of a
-// batch stand side by side where a block of weights meets them.
+// Rows of activations quantised to int8 in blocks as long as the weights': x is about scale * quant. Block-major, so that the
+// rows of a batch stand side by side where a block of weights meets them.
 struct Int8Rows {
-  const std::int8_t* quants = nullptr;        // [blocks, rows, 32]
+  const std::int8_t* quants = nullptr;        // [blocks, rows, columns of a block]
   const float* scales = nullptr;              // [blocks, rows]
   const std::int32_t* corrections = nullptr;  // [blocks, rows]: -8 times the sum of a block's quants, what weights + 8 add too much
   std::size_t blocks = 0, rows = 0;
+};
+
+// The same rows as tables of sums (lut/look_up.hpp): of every four activations the 16 sums of a subset, less the least of them.
+struct TableRows {
+  Int8Rows x;
+  const std::byte* tables = nullptr;     // [rows, columns / 32, 256]
+  const std::int32_t* minima = nullptr;  // [blocks, rows]: the sum of what was taken off in a block
 };
 
 // A matrix for dots(): `count` rows of `columns` elements, `stride` elements apart.
@@ -79,10 +87,23 @@ struct KernelSet {
   // Per block of 32: d = amax / 127, q = round to nearest even of x * (127 / amax); amax below 2^-100 counts as 0.
   // Quants, scale and correction of consecutive blocks are written `stride` blocks apart.
   void (*quantise)(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* corrections);
+  // The same in blocks of `block` activations: 32, 64 or 128.
+  void (*quantise_blocks)(const float* x, std::size_t block, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales,
+                          std::int32_t* corrections);
   // `groups` consecutive groups of 16 rows in Layout::tiled. y[b * y_stride + row] = over blocks ascending,
   // acc = fma(float(dot), d_w * d_x, acc) with the exact int32 dot product of a block.
   void (*tiles_q4_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
   void (*tiles_q8_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
+
+  // Nibbles as q4_0 has them that name one of `values`: acc = fma(float(dot), d_w * factor * d_x, acc).
+  void (*tiles_values)(const ValueTable& values, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
+  // Formats of integer codes, by dot products: groups of 16 rows in Layout::tiled, or unpacked (`form.stored_bits` is 8).
+  void (*code_dots)(const CodeForm& form, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
+  // The same products by look-ups, of groups in Layout::lut.
+  void (*look_ups)(const CodeForm& form, const std::byte* tiles, std::size_t groups, TableRows x, float* y, std::size_t y_stride);
+  void (*tables)(const CodeForm& form, Int8Rows x, std::byte* tables, std::int32_t* minima);
+  // One group in Layout::lut -> one for code_dots, a byte for each code: columns * 16 bytes and the scales and zero points.
+  void (*unpack_planes)(const CodeForm& form, const std::byte* tile, std::size_t blocks, std::byte* unpacked);
 
   // What the hardware bounds, for benchmarks: reading, and multiply-adds of `rounds` rounds in registers, which return
   // their number.

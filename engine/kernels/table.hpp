@@ -1,6 +1,7 @@
 // Builds a target's KernelSet from its T (tiles.hpp), which names its V (lanes.hpp) and its widest register type.
 #pragma once
 #include "engine/kernels/limits.hpp"
+#include "engine/kernels/lut/look_up.hpp"
 #include "engine/kernels/rows.hpp"
 
 namespace vitro {
@@ -26,8 +27,14 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.to_f16 = lanes::convert<V, float, Half>;
   set.to_f32 = lanes::convert<V, Half, float>;
   set.quantise = lanes::quantise<V>;
+  set.quantise_blocks = lanes::quantise_blocks<V>;
   set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;
   set.tiles_q8_0 = tiles::multiply<T, tiles::Q8>;
+  set.tiles_values = tiles::multiply_values<T>;
+  set.code_dots = tiles::code_dots<T>;
+  set.unpack_planes = tiles::unpack_planes<T>;
+  set.tables = look_up::tables<T>;
+  set.look_ups = look_up::multiply<T>;
   set.reads = {{{"one stream", limits::read<T, 1, 0>},
                 {"one stream, prefetch", limits::read<T, 1, 4096>},
                 {"four streams", limits::read<T, 4, 0>},

@@ -1,5 +1,8 @@
 #include "engine/kernels/variants.hpp"
 
+#include "engine/kernels/code_form.hpp"
+#include "engine/quant/tiles.hpp"
+
 namespace vitro::variant {
 
 std::string_view name(VariantId id) {
@@ -12,8 +15,9 @@ std::string_view name(VariantId id) {
 
 std::string_view describe(VariantId id) {
   if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
-  if (id == kInt8) return "q4_0 and q8_0 weights, activations quantised to int8 in blocks of 32";
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
+  if (id == kInt8)
+    return "weights that are integers times a scale (q4_0, q8_0, w1g32 to w4g128z, iq4_nl, fp4), activations quantised to int8";
   if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
   return "";
 }
@@ -28,10 +32,10 @@ VariantId by_name(std::string_view text) {
 bool supports(VariantId id, Format weights, Layout layout) {
   if (weights == Format::index32) return false;
   if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx;
-  const bool blocks_of_32 = weights == Format::q4_0 || weights == Format::q8_0;
-  if (id == kInt8) return blocks_of_32;
+  const bool integers = weights == Format::q8_0 || code_form(weights) || value_table(weights) != nullptr;
+  if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
   if (id == kFloat || id == kHmx) return layout == Layout::rows;
-  return id == kReference && (layout == Layout::rows || blocks_of_32);
+  return id == kReference && can_lay(layout, weights, kTileRows);
 }
 
 }  // namespace vitro::variant

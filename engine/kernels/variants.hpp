@@ -12,9 +12,10 @@ namespace vitro::variant {
 // Layout::rows, every Format.
 inline constexpr VariantId kFloat{1};
 
-// Activations are quantised per call to int8 in blocks of 32 (d = amax / 127 in float32, round to nearest even), integer
-// dot products are exact, and a row adds its blocks in ascending order: acc = fma(float(dot), d_w * d_x, acc).
-// Format q8_0 and q4_0, Layout::rows and Layout::tiled; q4_nibbles, Layout::rows.
+// Activations are quantised per call to int8 in blocks as long as the weights' (d = amax / 127 in float32, round to nearest even),
+// integer dot products are exact, and a row adds its blocks in ascending order: acc = fma(float(dot), d_w * d_x, acc).
+// Formats whose values are d times integers: q8_0, q4_0, the group formats, iq4_nl, and fp4 as d / 2 times twice its values, in
+// every layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows.
 inline constexpr VariantId kInt8{2};
 
 // What a matrix unit for fp16 computes (HMX, TTS-NPU 3.1.2): activations and dequantised weights are rounded to fp16, products are

@@ -20,6 +20,15 @@ static_assert(!kFormatNames.back().empty(), "a format has no name");
 
 }  // namespace
 
+std::string_view to_string(Layout layout) {
+  switch (layout) {
+    case Layout::rows: return "rows";
+    case Layout::tiled: return "tiled";
+    case Layout::lut: return "lut";
+  }
+  return "?";
+}
+
 std::string_view to_string(Op op) {
   switch (op) {
     case Op::embed: return "embed";

@@ -32,7 +32,9 @@ inline constexpr std::size_t kFormatCount = static_cast<std::size_t>(Format::ind
 
 // How the elements of a weight matrix lie in memory. `rows` is the file's own order: each row in one run of blocks.
 // `tiled`: groups of kTileRows rows interleaved block by block, so that one SIMD lane owns one row (docs/kernels.md).
-enum class Layout : std::uint8_t { rows, tiled };
+// `lut`: groups of as many rows, by bit planes, so that a vector of bytes asks tables for 16 rows (docs/lut-kernels.md).
+enum class Layout : std::uint8_t { rows, tiled, lut };
+std::string_view to_string(Layout layout);
 inline constexpr std::uint32_t kTileRows = 16;
 
 // Operand lists are given in the order in which `in` and `out` hold them. B is the number of (sequence, position) rows

@@ -69,10 +69,11 @@ void place(PackPlan& plan, Bytes first) {
 }
 
 Json describe_options(const PackOptions& options) {
-  Json tiled = Json::array(), never = Json::array();
+  Json tiled = Json::array(), lut = Json::array(), never = Json::array();
   for (const Format format : options.tiled) tiled.push_back(to_string(format));
+  for (const Format format : options.lut) lut.push_back(to_string(format));
   for (const Role role : options.never_tiled) never.push_back(to_string(role));
-  Json out{{"tiled", tiled}, {"never_tiled", never}};
+  Json out{{"tiled", tiled}, {"lut", lut}, {"never_tiled", never}};
   if (options.bundles) out["bundles"] = to_string(*options.bundles);
   if (!options.order.empty()) out["order"] = order_hash(options.order);
   return out;
@@ -88,7 +89,7 @@ std::string describe_plan(const PackPlan& plan) {
                        {"columns", w.columns},
                        {"experts", w.experts},
                        {"format", to_string(w.format)},
-                       {"layout", w.layout == Layout::tiled ? "tiled" : "rows"},
+                       {"layout", to_string(w.layout)},
                        {"bytes", w.extent.length}});
   }
   for (const PackSection& s : plan.sections) sections.push_back({{"name", s.name}, {"offset", s.offset}, {"bytes", s.bytes}});
@@ -149,11 +150,15 @@ Format stored_anew(Format format) { return block_elements(format) == 1 || format
 PackOptions pack_options_of(std::string_view layout) {
   PackOptions options;
   if (layout == "tiled") return options;
+  if (layout == "lut") {
+    options.lut = formats_with(Layout::lut);
+    return options;
+  }
   options.tiled.clear();
   if (layout == "rows") return options;
   options.bundles = form_by_name(layout);
   if (!options.bundles) {
-    std::vector<std::string_view> known{"rows", "tiled"};
+    std::vector<std::string_view> known{"rows", "tiled", "lut"};
     for (const BundleForm form : kBundleForms) known.push_back(to_string(form));
     throw ConfigError(fmt::format("layout \"{}\" is unknown (expected {})", layout, fmt::join(known, ", ")));
   }
@@ -215,9 +220,12 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
     plan.sources.push_back({tensor});
     weight.format = is_vector(weight.role) ? Format::f32 : tensor->format;
     if (transposed) weight.format = transposed_format(weight.format, weight.columns);
-    const bool tile = !transposed && options.tiled.contains(weight.format) && !options.never_tiled.contains(weight.role) &&
-                      weight.role != Role::token_embedding && weight.role != Role::predictor_out && can_tile(weight.format, weight.rows);
-    weight.layout = tile ? Layout::tiled : Layout::rows;
+    const bool by_group = !transposed && !options.never_tiled.contains(weight.role) && weight.role != Role::token_embedding &&
+                          weight.role != Role::predictor_out;
+    const auto lies = [&](Layout layout, const std::set<Format>& formats) {
+      return by_group && formats.contains(weight.format) && can_lay(layout, weight.format, weight.rows);
+    };
+    weight.layout = lies(Layout::lut, options.lut) ? Layout::lut : lies(Layout::tiled, options.tiled) ? Layout::tiled : Layout::rows;
   }
   plan.source = source_identity(gguf);
   // The plan names offsets that depend on its own length: settle the header's size first, generously, then fix it.

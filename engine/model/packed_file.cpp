@@ -74,12 +74,12 @@ void copy_rows_in_order(const Gguf& gguf, const TensorInfo& source, const Weight
 }
 
 // Experts follow one another and each has a multiple of kTileRows rows, so groups never straddle two of them.
-void copy_tiled(const Gguf& gguf, const TensorInfo& source, SectionWriter& out) {
+void copy_tiled(const Gguf& gguf, const TensorInfo& source, Layout layout, SectionWriter& out) {
   const Bytes group = kTileRows * row_bytes(source.format, source.columns());
   std::vector<std::byte> rows(group), tile(group);
   for (Bytes at = 0; at < source.size; at += group) {
     gguf.read(source, at, rows);
-    pack_tile(source.format, source.columns(), rows.data(), tile.data());
+    pack_tile(source.format, source.columns(), rows.data(), tile.data(), layout);
     out.write(tile);
   }
 }
@@ -105,8 +105,8 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
       copy_vector(gguf, *plan.sources[i][0], out);
     } else if (weight.role == Role::ffn_down && plan.sources[i][0]->name != weight.name) {
       write_transposed(gguf, *plan.sources[i][0], weight, out);
-    } else if (weight.layout == Layout::tiled) {
-      copy_tiled(gguf, *plan.sources[i][0], out);
+    } else if (weight.layout != Layout::rows) {
+      copy_tiled(gguf, *plan.sources[i][0], weight.layout, out);
     } else {
       copy_rows(gguf, *plan.sources[i][0], out);
     }
@@ -146,6 +146,7 @@ std::string packed_path(const Gguf& gguf, const PackOptions& options, const std:
   Hash hash;
   hash.add(source.string());
   for (const Format format : options.tiled) hash.add(static_cast<std::uint64_t>(format));
+  for (const Format format : options.lut) hash.add(0x300 + static_cast<std::uint64_t>(format));
   for (const Role role : options.never_tiled) hash.add(0x100 + static_cast<std::uint64_t>(role));
   if (options.bundles) hash.add(0x200 + static_cast<std::uint64_t>(*options.bundles));
   for (const auto& ids : options.order.all()) hash.add(std::as_bytes(std::span(ids)));

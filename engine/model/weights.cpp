@@ -202,7 +202,7 @@ std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm for
 
 namespace {
 
-WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, std::optional<BundleForm> bundles,
+WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, std::optional<BundleForm> bundles, Layout layout,
                     const std::map<Role, Format>& others) {
   Bytes position = 0;
   const auto format_of = [&](Role role) {
@@ -220,6 +220,7 @@ WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, s
     }
     const bool by_row = weight.role == Role::token_embedding || weight.role == Role::ffn_bundle;
     if (!by_row && can_tile(weight.format, weight.rows)) weight.layout = Layout::tiled;
+    if (!by_row && can_lay(layout, weight.format, weight.rows)) weight.layout = layout;
     weight.extent = {file, position, weight.stored_bytes()};
     position = round_up(position + weight.extent.length, kPageSize);
   }
@@ -229,8 +230,8 @@ WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, s
 }  // namespace
 
 WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles,
-                            const std::map<Role, Format>& others) {
-  return lay_out(weights_of(config, bundles.has_value()), matrices, file, bundles, others);
+                            Layout layout, const std::map<Role, Format>& others) {
+  return lay_out(weights_of(config, bundles.has_value()), matrices, file, bundles, layout, others);
 }
 
 WeightStore phantom_products(const ModelConfig& config, Format matrices, FileId file) {
@@ -238,7 +239,7 @@ WeightStore phantom_products(const ModelConfig& config, Format matrices, FileId 
   std::erase_if(weights, [](const Weight& w) {
     return w.layer < 0 || is_vector(w.role) || w.role == Role::router || is_predictor(w.role);
   });
-  return lay_out(std::move(weights), matrices, file, {}, {});
+  return lay_out(std::move(weights), matrices, file, {}, Layout::tiled, {});
 }
 
 }  // namespace vitro

@@ -83,11 +83,11 @@ std::vector<Weight> weights_of(const ModelConfig& config, bool bundles = false);
 std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm form, Format ffn);
 
 // Weights that never existed, for shape-only models: vectors and the router are f32, all matrices have the format
-// `matrices` (also the embeddings), each tensor starts on a page. Layout::tiled where the format and shape have such a
-// form, as a packed file would have it. `others`: matrices that have a format of their own. Throws ConfigError when a row is not a
-// whole number of blocks.
+// `matrices` (also the embeddings), each tensor starts on a page. In `layout` where the format and shape have it, else in
+// Layout::tiled or rows, as a packed file would have them. `others`: matrices that have a format of their own. Throws ConfigError when
+// a row is not a whole number of blocks.
 WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles = {},
-                            const std::map<Role, Format>& others = {});
+                            Layout layout = Layout::tiled, const std::map<Role, Format>& others = {});
 
 // The same of the layers' products alone: what an engine keeps twice that has the weights once for each of two processors.
 WeightStore phantom_products(const ModelConfig& config, Format matrices, FileId file);

@@ -1,19 +1,25 @@
 #include "engine/quant/tiles.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro {
 namespace {
 
-constexpr std::size_t kScale = 2, kUnit = 4;
+constexpr std::size_t kScale = 2, kUnit = 4, kLine = kTileRows * kUnit, kChunk = 32, kMostColumns = 128;
 
-// Calls move(offset in the rows, offset in the tile, bytes) for every piece that tiling moves.
+bool has_units(Format format) {
+  return format == Format::q4_0 || format == Format::q8_0 || format == Format::iq4_nl || format == Format::fp4;
+}
+
+// Calls move(offset in the rows, offset in the tile, bytes) for every piece of a layout that only moves bytes.
 template <class Move>
-void for_each_piece(Format format, std::size_t columns, Move move) {
-  VITRO_CHECK(can_tile(format, kTileRows) && columns % kBlock == 0, "this format has no tiled form");
+void for_each_unit(Format format, std::size_t columns, Move move) {
   const std::size_t block = block_bytes(format), blocks = columns / kBlock, row = blocks * block;
   const std::size_t units = (block - kScale) / kUnit;
   for (std::size_t b = 0; b < blocks; ++b) {
@@ -28,20 +34,152 @@ void for_each_piece(Format format, std::size_t columns, Move move) {
   }
 }
 
+// Blocks of codes: where their parts begin, in a row of the file and in a group of 16 rows.
+struct Codes {
+  Format format;
+  std::size_t bits, group, zero_bytes;  // of a row's block
+  std::size_t block() const { return block_bytes(format); }
+  std::size_t head() const { return kScale + zero_bytes; }  // of a row's block: times 16 in a tile
+};
+
+Codes codes_of(Format format) {
+  if (format == Format::q4_0) return {format, 4, kBlock, 0};
+  const GroupFormat group = group_format(format).value();
+  return {format, group.bits, group.group, group.zero_point ? std::size_t{1} : 0};
+}
+
+// Calls f(offset of the block in the rows, offset in the tile, row of the group) for all blocks of a group.
+template <class F>
+void for_each_block(const Codes& form, std::size_t columns, F f) {
+  const std::size_t blocks = columns / form.group;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    for (std::size_t r = 0; r < kTileRows; ++r) f((r * blocks + b) * form.block(), b * kTileRows * form.block(), r);
+  }
+}
+
+// What stands before the codes, either way: move(offset in the rows, offset in the tile, bytes).
+template <class Move>
+void move_head(const Codes& form, std::size_t source, std::size_t tile, std::size_t r, Move move) {
+  move(source, tile + r * kScale, kScale);
+  if (form.zero_bytes != 0) move(source + kScale, tile + kTileRows * kScale + r, 1);
+}
+
+// The byte and lowest bit of a field in Layout::tiled, counted from the codes of a chunk: of column c of row r.
+struct Field {
+  std::size_t byte;
+  unsigned shift;
+};
+Field field(std::size_t bits, std::size_t c, std::size_t r) {
+  const std::size_t quad = c / kUnit;
+  return {quad % bits * kLine + r * kUnit + c % kUnit, static_cast<unsigned>(quad / bits * bits)};
+}
+
+// Calls f(bits of the field, field, lowest bit of the code) for the one or two fields of a code.
+template <class F>
+void for_each_field(std::size_t bits, std::size_t c, std::size_t r, F f) {
+  if (bits != 3) return f(bits, field(bits, c, r), 0u);
+  f(std::size_t{2}, field(2, c, r), 0u);
+  const Field third = field(1, c, r);
+  f(std::size_t{1}, Field{2 * kLine + third.byte, third.shift}, 2u);
+}
+
+void put(std::byte& to, unsigned value, unsigned shift) { to |= static_cast<std::byte>(value << shift); }
+unsigned get(std::byte from, unsigned shift, std::size_t bits) { return std::to_integer<unsigned>(from) >> shift & ((1u << bits) - 1); }
+
+// Calls f(field width, place in a group's block, shift there, lowest bit of the code) for every field of column c.
+template <class F>
+void for_each_place(const Codes& form, Layout layout, std::size_t c, std::size_t r, F f) {
+  const std::size_t chunk = kTileRows * form.head() + c / kChunk * form.bits * kLine, in_chunk = c % kChunk;
+  if (layout == Layout::tiled) {
+    return for_each_field(form.bits, in_chunk, r,
+                          [&](std::size_t bits, Field at, unsigned low) { f(bits, chunk + at.byte, at.shift, low); });
+  }
+  for (unsigned i = 0; i < form.bits; ++i) {
+    f(std::size_t{1}, chunk + i * kLine + in_chunk / 8 * kTileRows + r, static_cast<unsigned>(in_chunk % 8), i);
+  }
+}
+
+void pack_by_code(const Codes& form, std::size_t columns, const std::byte* rows, std::byte* tile, Layout layout) {
+  std::memset(tile, 0, columns / form.group * kTileRows * form.block());
+  std::uint8_t codes[kMostColumns];
+  for_each_block(form, columns, [&](std::size_t source, std::size_t target, std::size_t r) {
+    move_head(form, source, target, r, [&](std::size_t from, std::size_t to, std::size_t n) { std::memcpy(tile + to, rows + from, n); });
+    unpack_codes(form.format, rows + source, form.group, codes);
+    for (std::size_t c = 0; c < form.group; ++c) {
+      for_each_place(form, layout, c, r, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
+        put(tile[target + at], codes[c] >> low & ((1u << bits) - 1), shift);
+      });
+    }
+  });
+}
+
+void unpack_by_code(const Codes& form, std::size_t columns, const std::byte* tile, std::byte* rows, Layout layout) {
+  std::uint8_t codes[kMostColumns];
+  for_each_block(form, columns, [&](std::size_t source, std::size_t target, std::size_t r) {
+    std::uint16_t scale = 0;
+    std::uint8_t zero = 0;
+    std::memcpy(&scale, tile + target + r * kScale, kScale);
+    if (form.zero_bytes != 0) zero = std::to_integer<std::uint8_t>(tile[target + kTileRows * kScale + r]);
+    std::fill_n(codes, form.group, std::uint8_t{0});
+    for (std::size_t c = 0; c < form.group; ++c) {
+      for_each_place(form, layout, c, r, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
+        codes[c] = static_cast<std::uint8_t>(codes[c] | get(tile[target + at], shift, bits) << low);
+      });
+    }
+    pack_codes(form.format, scale, zero, codes, rows + source);
+  });
+}
+
+// A group format in Layout::lut: its own bytes, those of 16 rows side by side.
+template <class Move>
+void for_each_plane_byte(const Codes& form, std::size_t columns, Move move) {
+  for_each_block(form, columns, [&](std::size_t source, std::size_t tile, std::size_t r) {
+    move_head(form, source, tile, r, move);
+    for (std::size_t i = 0; i < form.bits; ++i) {
+      for (std::size_t k = 0; k < form.group / 8; ++k) {
+        move(source + form.head() + i * (form.group / 8) + k,
+             tile + kTileRows * form.head() + (k / kUnit * form.bits + i) * kLine + k % kUnit * kTileRows + r, 1);
+      }
+    }
+  });
+}
+
+void check(Format format, std::size_t columns, Layout layout) {
+  VITRO_CHECK(layout != Layout::rows && can_lay(layout, format, kTileRows) && columns % block_elements(format) == 0,
+              "this format has no such layout");
+}
+
 }  // namespace
 
-bool can_tile(Format format, std::uint64_t rows) {
-  return (format == Format::q4_0 || format == Format::q8_0) && rows > 0 && rows % kTileRows == 0;
+bool can_lay(Layout layout, Format format, std::uint64_t rows) {
+  if (layout == Layout::rows) return true;
+  const bool coded = group_format(format).has_value();
+  const bool known = layout == Layout::tiled ? coded || has_units(format) : coded || format == Format::q4_0;
+  return known && rows > 0 && rows % kTileRows == 0;
 }
 
-void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out) {
-  for_each_piece(format, columns,
-                 [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(tile_out + tile, rows_in + row, n); });
+std::set<Format> formats_with(Layout layout) {
+  std::set<Format> formats;
+  for (std::size_t i = 0; i < kFormatCount; ++i) {
+    if (can_lay(layout, static_cast<Format>(i), kTileRows)) formats.insert(static_cast<Format>(i));
+  }
+  return formats;
 }
 
-void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out) {
-  for_each_piece(format, columns,
-                 [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(rows_out + row, tile_in + tile, n); });
+void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out, Layout layout) {
+  check(format, columns, layout);
+  const auto move = [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(tile_out + tile, rows_in + row, n); };
+  if (layout == Layout::tiled && has_units(format)) return for_each_unit(format, columns, move);
+  if (layout == Layout::lut && format != Format::q4_0) return for_each_plane_byte(codes_of(format), columns, move);
+  pack_by_code(codes_of(format), columns, rows_in, tile_out, layout);
+}
+
+void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out, Layout layout) {
+  check(format, columns, layout);
+  const auto move = [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(rows_out + row, tile_in + tile, n); };
+  if (layout == Layout::tiled && has_units(format)) return for_each_unit(format, columns, move);
+  if (layout == Layout::lut && format != Format::q4_0) return for_each_plane_byte(codes_of(format), columns, move);
+  unpack_by_code(codes_of(format), columns, tile_in, rows_out, layout);
 }
 
 }  // namespace vitro

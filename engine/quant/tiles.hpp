@@ -1,24 +1,35 @@
-// Layout::tiled: 16 rows interleaved so that one SIMD lane (of 32 bits) owns one row and a block needs no shuffles.
+// Layouts of weights in groups of kTileRows rows. A group is a sequence over the blocks of its rows; a block of a group is 16
+// fp16 scales in row order (32 bytes), 16 zero points if the format has them (16 bytes), then the quants of its 16 rows.
 //
-// A group is kTileRows rows. It is a sequence over the K / 32 blocks; a block of a group is 16 fp16 scales in row order
-// (32 bytes), then the quants of its 16 rows in units of 4 bytes:
+// Layout::tiled, for dot products: rows are interleaved so that one SIMD lane (of 32 bits) owns one row and a block needs no
+// shuffles. Quants lie in units of 4 bytes, of 4 consecutive columns (a quad j has columns 4j .. 4j+3):
 //   q8_0: for j in 0..7, for row r in 0..15: elements 4j .. 4j+3 of row r                      (512 bytes, 544 in all)
 //   q4_0: for j in 0..3, for row r in 0..15: bytes 4j .. 4j+3 of row r's 16 nibble bytes, so that byte 4j+i holds
-//         element 4j+i in its low and element 16+4j+i in its high nibble, as in the file         (256 bytes, 288 in all)
+//         element 4j+i in its low and element 16+4j+i in its high nibble, as in the file         (256 bytes, 288 in all);
+//         iq4_nl and fp4 in the same way
+//   groups of 1, 2 or 4 bits: each chunk of 32 columns is `bits` lines of 16 rows x 4 bytes; quad j is field j / bits of line
+//         j % bits, lowest bits first. 3 bits: two lines of the codes' low two bits, then one of their third
+//
+// Layout::lut, for look-ups (groups of 1 to 4 bits, and q4_0): each chunk of 32 columns has a line of 64 bytes for each bit plane i:
+// byte 16 k + r holds bit i of columns 8k .. 8k+7 of row r, the first lowest. These are the bytes of a group format's file.
 #pragma once
 #include <cstddef>
+#include <set>
 
 #include "engine/machine/kernel_call.hpp"
 
 namespace vitro {
 
-// True when rows of this format and count have a tiled form: q4_0 and q8_0, rows a multiple of kTileRows.
-bool can_tile(Format format, std::uint64_t rows);
+// True when rows of this format and count have that layout: rows a multiple of kTileRows, and a format named above.
+// Layout::rows takes everything.
+bool can_lay(Layout layout, Format format, std::uint64_t rows);
+std::set<Format> formats_with(Layout layout);
+inline bool can_tile(Format format, std::uint64_t rows) { return can_lay(Layout::tiled, format, rows); }
 
-// Both sides are kTileRows * row_bytes(format, columns) bytes: tiling moves bytes, it neither adds nor drops any.
-// `rows_in` is kTileRows consecutive rows in file order. Requires: can_tile(format, kTileRows), columns a multiple of 32,
-// no overlap.
-void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out);
-void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out);
+// Both sides are kTileRows * row_bytes(format, columns) bytes: a layout neither adds nor drops bits.
+// `rows_in` is kTileRows consecutive rows in file order. Requires: can_lay(layout, format, kTileRows), layout is not rows, columns
+// are whole blocks, no overlap.
+void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out, Layout layout = Layout::tiled);
+void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out, Layout layout = Layout::tiled);
 
 }  // namespace vitro

@@ -241,7 +241,7 @@ std::string pack_model(const std::string& src, const std::string& dst, const std
              {"role", to_string(w.role)},
              {"layer", w.layer},
              {"format", to_string(w.format)},
-             {"layout", w.layout == Layout::tiled ? "tiled" : "rows"},
+             {"layout", to_string(w.layout)},
              {"rows", w.rows},
              {"columns", w.columns},
              {"experts", w.experts},
@@ -281,6 +281,9 @@ std::string list(const std::string& kind, const std::string& root) {
       rows.push_back({{"name", set->name},
                       {"description", std::string("instruction set of this machine") + (set->name == fastest ? ", used by default" : "")}});
     }
+    rows.push_back({{"name", "lut"}, {"description", "int8 products of few-bit codes by look-up, on the fastest instruction set; lut_w1 to "
+                                                     "lut_w4 ask for a matrix of that width"}});
+    rows.push_back({{"name", "dot"}, {"description", "int8 products by dot product alone, on the fastest instruction set"}});
   } else if (kind == "devices") {
     rows = list_devices(root + "/configs/devices");
   } else if (kind == "plugins") {

@@ -21,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr Format kFormats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,
                                Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k};
+constexpr Layout kLayouts[] = {Layout::rows, Layout::tiled, Layout::lut};
 constexpr Op kOps[] = {Op::matmul, Op::accumulate, Op::attention, Op::rms_norm, Op::glu, Op::add, Op::rope};
 
 // What is simulated is not computed.
@@ -96,7 +97,7 @@ CallShape read_shape(Reader& reader) {
   shape.op = named(reader, "op", kOps, "matmul");
   shape.variant = variant::by_name(reader.choice("variant", {"float", "int8"}, "float"));
   shape.format = named(reader, "format", kFormats, "f32");
-  shape.layout = reader.choice("layout", {"rows", "tiled"}, "rows") == "tiled" ? Layout::tiled : Layout::rows;
+  shape.layout = named(reader, "layout", kLayouts, "rows");
   shape.rows = number(reader, "rows", 0);
   shape.columns = number(reader, "columns", 0);
   shape.batch = number(reader, "batch", 1);

@@ -7,12 +7,13 @@ import typer
 from . import api, terminal
 from .errors import ConfigError
 
-LAYOUTS = ("auto", "scales_resident", "scales_inline", "bundles", "bundles_two_phase", "apart", "apart_two_phase", "rows", "tiled")
+LAYOUTS = ("auto", "scales_resident", "scales_inline", "bundles", "bundles_two_phase", "apart", "apart_two_phase", "rows", "tiled", "lut")
 
 
 def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] = None,
          target: Annotated[Optional[Path], typer.Argument(metavar="OUT.vpack")] = None,
-         layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. rows, tiled (for int8 activations); "
+         layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. rows, tiled (for int8 activations), lut (the "
+                                             "same, by look-up where a format has that); "
                                              "or Gate, Up and Down of one neuron side by side: bundles in one read, two_phase with Gate in "
                                              "pages of its own, scales_inline 4-bit rows in two phases side by side, scales_resident 4-bit "
                                              "rows without their scales, which stay in DRAM; or apart: neuron by neuron, but matrix after "

@@ -147,8 +147,13 @@ TEST(Work, a_table_may_price_an_operator_apart_from_its_format) {
   EXPECT_EQ(model.asked, std::vector<std::string>{"int8.q8_0.rows"});
   call.in[0].layout = Layout::tiled;
   builder.build(call);
-  EXPECT_EQ(model.asked.back(), "int8.q8_0");  // not there either, and the result says so
-  EXPECT_EQ(builder.unpriced(), std::set<std::string>{"int8.q8_0 on big"});
+  EXPECT_EQ(model.asked.back(), "int8.q8_0");
+  call.in[0].format = Format::q4_0;
+  call.in[0].layout = Layout::lut;
+  model.priced = "int8.q4_0.lut";
+  builder.build(call);
+  EXPECT_EQ(model.asked.back(), "int8.q4_0.lut");
+  EXPECT_EQ(builder.unpriced(), std::set<std::string>{"int8.q8_0 on big"});  // not there at all, and the result says so
 }
 
 TEST(Work, a_slice_is_never_more_recent_than_what_it_reads) {

@@ -24,7 +24,7 @@ void accumulate(const KernelSet& set, const KernelCall& call);
 
 // Working memory that grows to the largest call of its thread and is reused: a call allocates nothing once warm.
 // `slot` tells buffers that live at the same time apart. Contents are undefined.
-enum class Scratch : std::uint8_t { a, b, c, d };
+enum class Scratch : std::uint8_t { a, b, c, d, e, f };
 std::byte* scratch_bytes(Scratch slot, std::size_t bytes);
 template <class T>
 T* scratch(Scratch slot, std::size_t count) {

@@ -4,7 +4,7 @@
 namespace vitro::ops {
 
 std::byte* scratch_bytes(Scratch slot, std::size_t bytes) {
-  thread_local AlignedArray<std::byte> buffers[4];
+  thread_local AlignedArray<std::byte> buffers[6];
   AlignedArray<std::byte>& buffer = buffers[static_cast<std::size_t>(slot)];
   if (buffer.size() < bytes) buffer = AlignedArray<std::byte>(bytes + bytes / 2);
   return buffer.data();

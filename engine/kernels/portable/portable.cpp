@@ -119,6 +119,85 @@ struct Target {
   static Vector to_floats(const Ints& v) {
     return Vector::each([&](int i) { return static_cast<float>(v.lane[i]); });
   }
+
+  using ValueRegister = const std::int8_t*;
+  static ValueRegister value_register(const std::int8_t (&values)[16]) { return values; }
+  static NibblePair values(const std::byte* p, ValueRegister table) {
+    NibblePair n;
+    for (int r = 0; r < 16; ++r) {
+      for (int i = 0; i < 4; ++i) {
+        const int both = std::to_integer<int>(p[4 * r + i]);
+        n.low.row[r][i] = table[both & 15];
+        n.high.row[r][i] = table[both >> 4];
+      }
+    }
+    return n;
+  }
+
+  using Codes = Quants;
+  // Of 64 bytes: f(row, column, byte).
+  template <class F>
+  static Codes each(F f) {
+    Codes out;
+    for (int r = 0; r < 16; ++r) {
+      for (int i = 0; i < 4; ++i) out.row[r][i] = static_cast<std::int8_t>(f(r, i));
+    }
+    return out;
+  }
+  static Codes codes(const std::byte* p) { return quants(p); }
+  static void store(const Codes& v, std::byte* p) { std::memcpy(p, v.row, sizeof v.row); }
+  static Codes field(const Codes& v, int shift, int mask) {
+    return each([&](int r, int i) {
+      const int byte = static_cast<std::uint8_t>(v.row[r][i]);
+      return (shift < 0 ? byte << -shift : byte >> shift) & mask;
+    });
+  }
+  static Codes merge(const Codes& v, const Codes& w) {
+    return each([&](int r, int i) { return v.row[r][i] | w.row[r][i]; });
+  }
+  static Codes no_codes() {
+    return each([](int, int) { return 0; });
+  }
+  static Codes spread(const std::byte* p) {
+    return each([&](int r, int) { return std::to_integer<int>(p[r]); });
+  }
+  static Codes add_plane(const Codes& codes, const Codes& spread, int half, int plane) {
+    return each([&](int r, int i) { return codes.row[r][i] | (spread.row[r][i] >> (4 * half + i) & 1) << plane; });
+  }
+  static Ints zeros(const std::byte* p) {
+    Ints v;
+    for (int r = 0; r < 16; ++r) v.lane[r] = std::to_integer<int>(p[r]);
+    return v;
+  }
+  static Ints minus_product(Ints acc, const Ints& zeros, std::int32_t x) {
+    for (int r = 0; r < 16; ++r) acc.lane[r] -= zeros.lane[r] * x;
+    return acc;
+  }
+  static Ints twice(Ints v) {
+    for (auto& lane : v.lane) lane *= 2;
+    return v;
+  }
+
+  static constexpr int kParts = 1;
+  static constexpr int tiles_together(int) { return 1; }
+  using PlaneSums = Ints;
+  using Tables = const std::byte*;
+  static PlaneSums no_sums() { return all(0); }
+  static Tables tables(const std::byte* p, int) { return p; }
+  static void look_up(PlaneSums& sums, const std::byte* line, int, Tables t) {
+    const auto entry = [&](int at) { return std::to_integer<int>(t[at]) + 16 * std::to_integer<int>(t[at + 64]); };
+    for (int at = 0; at < 64; ++at) {
+      const int both = std::to_integer<int>(line[at]), table = at / 16 * 16;
+      sums.lane[at % 16] += entry(table + (both & 15)) + entry(128 + table + (both >> 4));
+    }
+  }
+  template <int Bits>
+  static Ints gather(Ints acc, const PlaneSums (&sums)[Bits]) {
+    for (int i = 0; i < Bits; ++i) {
+      for (int r = 0; r < 16; ++r) acc.lane[r] += sums[i].lane[r] * (1 << i);
+    }
+    return acc;
+  }
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ class Reference {
     tally_.written[static_cast<std::size_t>(v.memory.placement())] += row_bytes(v.format, n);
     quantise_row(v.format, rounded.data(), v.data() + row_bytes(v.format, first), n);
   }
-  // A row in tiles. Groups are visited in place: row r of a group has its units 16 apart.
+  // A row of the call's first operand, which is in groups of rows. They are unpacked one at a time.
   Vector tiled_row(const View& w, std::size_t row);
   // Calls f(row, values) for each weight row that the call names.
   template <class F>
@@ -83,6 +83,8 @@ class Reference {
   const View& out() const { return call_.out[0]; }
   const KernelCall& call_;
   WorkCounts& tally_;
+  std::vector<std::byte> unpacked_;
+  std::size_t unpacked_group_ = ~std::size_t{0};
 };
 
 }  // namespace vitro::reference

@@ -4,6 +4,7 @@
 
 #include "engine/kernels/reference/call.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/tiles.hpp"
 
 namespace vitro::reference {
 
@@ -33,27 +34,22 @@ void Reference::rms_norm() {
 }
 
 Vector Reference::tiled_row(const View& w, std::size_t row) {
-  const std::size_t k = columns(w);
-  const std::size_t block = block_bytes(w.format), units = (block - 2) / 4;
-  std::vector<std::byte> bytes(row_bytes(w.format, k));
-  const std::byte* group = w.data() + row / kTileRows * kTileRows * bytes.size();
-  const std::size_t lane = row % kTileRows;
-  for (std::size_t b = 0; b < k / kBlock; ++b) {
-    const std::byte* from = group + b * kTileRows * block;
-    std::copy_n(from + 2 * lane, 2, &bytes[b * block]);
-    for (std::size_t j = 0; j < units; ++j)
-      std::copy_n(from + 2 * kTileRows + 4 * (j * kTileRows + lane), 4, &bytes[b * block + 2 + 4 * j]);
+  const std::size_t k = columns(w), bytes = row_bytes(w.format, k), group = row / kTileRows;
+  if (group != unpacked_group_) {
+    unpacked_.resize(kTileRows * bytes);
+    unpack_tile(w.format, k, w.data() + group * unpacked_.size(), unpacked_.data(), w.layout);
+    unpacked_group_ = group;
   }
-  touch(w, bytes.size());
+  touch(w, bytes);
   std::vector<float> values(k);
-  dequantise_row(w.format, bytes.data(), values.data(), k);
+  dequantise_row(w.format, &unpacked_[row % kTileRows * bytes], values.data(), k);
   return Eigen::Map<Eigen::VectorXf>(values.data(), static_cast<Eigen::Index>(k)).cast<double>();
 }
 
 template <class F>
 void Reference::for_each_weight_row(F f) {
   const View& w = in(0);
-  if (w.layout == Layout::tiled) {
+  if (w.layout != Layout::rows) {
     return for_each_run(call_, w.shape[0], [&](Range run) {
       ++tally_.row_runs;
       for (std::uint32_t row = run.first; row < run.end(); ++row) f(row, tiled_row(w, row));

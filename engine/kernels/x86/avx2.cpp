@@ -97,6 +97,91 @@ struct Target {
     return {add_dot(acc.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(x, w.a)), add_dot(acc.b, _mm256_abs_epi8(w.b), _mm256_sign_epi8(x, w.b))};
   }
   static Vector to_floats(Ints v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
+
+  using ValueRegister = __m256i;
+  struct QuantPair {
+    Quants low, high;
+  };
+  static ValueRegister value_register(const std::int8_t (&values)[16]) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
+  }
+  static QuantPair values(const std::byte* p, ValueRegister table) {
+    const NibblePair which = nibbles(p);
+    const auto named = [&](const Nibbles& v) { return Quants{_mm256_shuffle_epi8(table, v.a), _mm256_shuffle_epi8(table, v.b)}; };
+    return {named(which.low), named(which.high)};
+  }
+
+  using Codes = Nibbles;
+  using Words = std::uint16_t __attribute__((vector_size(32)));
+  static __m256i field(__m256i v, int shift, int mask) {
+    const Words words = reinterpret_cast<Words>(v);
+    return _mm256_and_si256(reinterpret_cast<__m256i>(shift < 0 ? words << -shift : words >> shift),
+                            _mm256_set1_epi8(static_cast<char>(mask)));
+  }
+  static Codes codes(const std::byte* p) { return {load(p), load(p + 32)}; }
+  static void store(Codes v, std::byte* p) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.a);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), v.b);
+  }
+  static Codes field(Codes v, int shift, int mask) { return {field(v.a, shift, mask), field(v.b, shift, mask)}; }
+  static Codes merge(Codes v, Codes w) { return {_mm256_or_si256(v.a, w.a), _mm256_or_si256(v.b, w.b)}; }
+  static Codes no_codes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static __m128i half_of(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static Codes spread(const std::byte* p) {
+    const __m256i all = _mm256_broadcastsi128_si256(half_of(p));
+    const __m256i first = _mm256_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7);
+    return {_mm256_shuffle_epi8(all, first), _mm256_shuffle_epi8(all, _mm256_add_epi8(first, _mm256_set1_epi8(8)))};
+  }
+  static Codes add_plane(Codes codes, Codes spread, int half, int plane) {
+    const __m256i bits = _mm256_set1_epi32(half == 0 ? 0x08040201 : static_cast<int>(0x80402010));
+    const __m256i weight = _mm256_set1_epi8(static_cast<char>(1 << plane));
+    const auto weighed = [&](__m256i v) { return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(v, bits), bits), weight); };
+    return merge(codes, {weighed(spread.a), weighed(spread.b)});
+  }
+  static Ints zeros(const std::byte* p) { return {_mm256_cvtepu8_epi32(half_of(p)), _mm256_cvtepu8_epi32(_mm_srli_si128(half_of(p), 8))}; }
+  static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
+    const __m256i all = _mm256_set1_epi16(static_cast<std::int16_t>(x));  // both fit in 16 bits, where products are quicker
+    return {_mm256_sub_epi32(acc.a, _mm256_madd_epi16(zeros.a, all)), _mm256_sub_epi32(acc.b, _mm256_madd_epi16(zeros.b, all))};
+  }
+  static Ints twice(Ints v) { return {_mm256_slli_epi32(v.a, 1), _mm256_slli_epi32(v.b, 1)}; }
+
+  // A lane of 128 bits holds 16 rows of one table, so two tables are asked at once.
+  static constexpr int kParts = 2;
+  static constexpr int tiles_together(int bits) { return bits <= 2 ? 2 : 1; }
+  struct PlaneSums {
+    __m256i low, high;
+  };
+  struct Tables {
+    __m256i even_low, even_high, odd_low, odd_high;
+  };
+  static PlaneSums no_sums() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static Tables tables(const std::byte* p, int part) {
+    p += 32 * part;
+    return {load(p), load(p + 64), load(p + 128), load(p + 192)};
+  }
+  static void look_up(PlaneSums& sums, const std::byte* line, int part, const Tables& t) {
+    const __m256i both = load(line + 32 * part), even = field(both, 0, 15), odd = field(both, 4, 15);
+    sums.low = _mm256_add_epi8(sums.low, _mm256_add_epi8(_mm256_shuffle_epi8(t.even_low, even), _mm256_shuffle_epi8(t.odd_low, odd)));
+    sums.high = _mm256_add_epi8(sums.high, _mm256_add_epi8(_mm256_shuffle_epi8(t.even_high, even), _mm256_shuffle_epi8(t.odd_high, odd)));
+    asm("" : "+x"(sums.low), "+x"(sums.high));  // else g++ 12 gathers all additions at the end and spills what they wait for
+  }
+  // A row's two lanes add up in 32 bits: 16 hold one lane's sum over all planes, at most 15 * 8 * 508.
+  static __m256i widen(__m256i words) {
+    return _mm256_add_epi32(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(words)),
+                            _mm256_cvtepu16_epi32(_mm256_extracti128_si256(words, 1)));
+  }
+  template <int Bits>
+  static Ints gather(Ints acc, const PlaneSums (&sums)[Bits]) {
+    const __m256i weights = _mm256_set1_epi16(0x1001);       // 1 low + 16 high
+    __m256i first = _mm256_setzero_si256(), second = first;  // rows 0 to 7 and 8 to 15, in each lane
+#pragma GCC unroll 4
+    for (int i = Bits - 1; i >= 0; --i) {
+      const __m256i low8 = _mm256_unpacklo_epi8(sums[i].low, sums[i].high), high8 = _mm256_unpackhi_epi8(sums[i].low, sums[i].high);
+      first = _mm256_add_epi16(_mm256_add_epi16(first, first), _mm256_maddubs_epi16(low8, weights));
+      second = _mm256_add_epi16(_mm256_add_epi16(second, second), _mm256_maddubs_epi16(high8, weights));
+    }
+    return {_mm256_add_epi32(acc.a, widen(first)), _mm256_add_epi32(acc.b, widen(second))};
+  }
 };
 
 }  // namespace

@@ -76,6 +76,81 @@ struct Target {
     return acc;
   }
   static Vector to_floats(Ints v) { return {_mm512_cvtepi32_ps(v)}; }
+
+  using ValueRegister = __m512i;
+  static ValueRegister value_register(const std::int8_t (&values)[16]) {
+    const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(values));
+    return _mm512_xor_si512(_mm512_broadcast_i32x4(table), _mm512_set1_epi8(-128));
+  }
+  static NibblePair values(const std::byte* p, ValueRegister table) {
+    const NibblePair which = nibbles(p);
+    return {_mm512_shuffle_epi8(table, which.low), _mm512_shuffle_epi8(table, which.high)};
+  }
+
+  using Codes = __m512i;
+  using Words = std::uint16_t __attribute__((vector_size(64)));
+  static Codes codes(const std::byte* p) { return _mm512_loadu_si512(p); }
+  static void store(Codes v, std::byte* p) { _mm512_storeu_si512(p, v); }
+  static Codes field(Codes v, int shift, int mask) {
+    const Words words = reinterpret_cast<Words>(v);
+    return _mm512_and_si512(reinterpret_cast<Codes>(shift < 0 ? words << -shift : words >> shift),
+                            _mm512_set1_epi8(static_cast<char>(mask)));
+  }
+  static Codes merge(Codes a, Codes b) { return _mm512_or_si512(a, b); }
+  static Codes no_codes() { return _mm512_setzero_si512(); }
+  // Each 128-bit lane picks its four rows out of a copy of all 16.
+  static Codes spread(const std::byte* p) {
+    const __m512i four_times = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
+    const __m512i first_row = _mm512_set_epi64(0x0c0c0c0c0c0c0c0c, 0x0c0c0c0c0c0c0c0c, 0x0808080808080808, 0x0808080808080808,
+                                               0x0404040404040404, 0x0404040404040404, 0, 0);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+                               _mm512_add_epi8(four_times, first_row));
+  }
+  static Codes add_plane(Codes codes, Codes spread, int half, int plane) {
+    const __mmask64 set = _mm512_test_epi8_mask(spread, _mm512_set1_epi32(half == 0 ? 0x08040201 : static_cast<int>(0x80402010)));
+    return _mm512_mask_add_epi8(codes, set, codes, _mm512_set1_epi8(static_cast<char>(1 << plane)));
+  }
+  static Ints zeros(const std::byte* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  // Both fit in 16 bits, where products are quicker.
+  static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
+    return _mm512_sub_epi32(acc, _mm512_madd_epi16(zeros, _mm512_set1_epi16(static_cast<std::int16_t>(x))));
+  }
+  static Ints twice(Ints v) { return _mm512_slli_epi32(v, 1); }
+
+  // A lane of 128 bits holds 16 rows of one table, so four tables are asked at once.
+  static constexpr int kParts = 1;
+  static constexpr int tiles_together(int bits) { return bits <= 2 ? 4 : 2; }
+  struct PlaneSums {
+    __m512i low, high;
+  };
+  struct Tables {
+    __m512i even_low, even_high, odd_low, odd_high;
+  };
+  static PlaneSums no_sums() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
+  static Tables tables(const std::byte* p, int) { return {codes(p), codes(p + 64), codes(p + 128), codes(p + 192)}; }
+  static void look_up(PlaneSums& sums, const std::byte* line, int, const Tables& t) {
+    const __m512i both = codes(line), even = field(both, 0, 15), odd = field(both, 4, 15);
+    sums.low = _mm512_add_epi8(sums.low, _mm512_add_epi8(_mm512_shuffle_epi8(t.even_low, even), _mm512_shuffle_epi8(t.odd_low, odd)));
+    sums.high = _mm512_add_epi8(sums.high, _mm512_add_epi8(_mm512_shuffle_epi8(t.even_high, even), _mm512_shuffle_epi8(t.odd_high, odd)));
+    asm("" : "+v"(sums.low), "+v"(sums.high));  // else g++ 12 gathers all additions at the end and spills what they wait for
+  }
+  // The four bytes of a row, one in each lane, come together, where the dot product instruction adds them up.
+  static __m512i by_row(__m512i v) {
+    const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m128i bytes = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, v), _mm512_broadcast_i32x4(bytes));
+  }
+  template <int Bits>
+  static Ints gather(Ints acc, const PlaneSums (&sums)[Bits]) {
+    __m512i high = _mm512_setzero_si512();
+#pragma GCC unroll 4
+    for (int i = 0; i < Bits; ++i) {
+      const __m512i weight = _mm512_set1_epi8(static_cast<char>(1 << i));
+      acc = dot(acc, by_row(sums[i].low), weight);
+      high = dot(high, by_row(sums[i].high), weight);
+    }
+    return _mm512_add_epi32(acc, _mm512_slli_epi32(high, 4));
+  }
 };
 
 }  // namespace

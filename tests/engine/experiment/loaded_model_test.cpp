@@ -8,6 +8,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/model/quantize.hpp"
 
 namespace vitro {
 namespace {
@@ -104,6 +105,41 @@ TEST_F(LoadedModelTest, a_pack_that_the_engine_can_not_run_is_refused) {
   EXPECT_NE(refusal(kModel, packed("rows")).find("holds no neuron bundles (expected layout auto)"), std::string::npos);
   engine_.bundles = BundleForm::two_phases;
   EXPECT_NE(refusal(kModel, packed("bundles")).find("an FFN in layout bundles (expected layout bundles_two_phase"), std::string::npos);
+}
+
+TEST_F(LoadedModelTest, matrices_lie_as_the_chosen_products_want_them) {
+  const std::string path = (folder_ / "w2.gguf").string();
+  quantize(kModels + "stories-reglu-3m.f16.gguf", path, "w2g64z");
+  engine_.matmul = variant::kInt8;
+  const auto layout = [&](const std::string& gguf, CodeProducts products) {
+    engine_.code_products = products;
+    const LoadedModel model = load(gguf, "");
+    for (const Weight& weight : model.packed->weights) {
+      if (weight.role == Role::ffn_up) return weight.layout;
+    }
+    return Layout::rows;
+  };
+  const std::string q4_0 = kModels + "stories-reglu-3m.q4_0.gguf";
+  EXPECT_EQ(layout(path, CodeProducts::automatic), Layout::lut);
+  EXPECT_EQ(layout(path, CodeProducts::dot), Layout::tiled);
+  EXPECT_EQ(layout(q4_0, CodeProducts::automatic), Layout::tiled);
+  EXPECT_EQ(layout(q4_0, CodeProducts::look_up), Layout::lut);
+  EXPECT_EQ(layout(kModel, CodeProducts::look_up), Layout::tiled);  // q8_0 has no bit planes
+
+  engine_.code_products = CodeProducts::look_up;
+  engine_.look_up_bits = 4;
+  EXPECT_EQ(refusal(q4_0, ""), "");
+  const std::string narrow = refusal(path, "");
+  EXPECT_NE(narrow.find("engine.kernels: lut_w4: the model has no matrix of 4-bit codes"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("w2g64z"), std::string::npos) << narrow;
+  engine_.look_up_bits = 0;
+  pack_to(Gguf::open(path), pack_options_of("tiled"), (folder_ / "dot.vpack").string());
+  EXPECT_NE(refusal(path, (folder_ / "dot.vpack").string()).find("holds matrices for dot products (expected engine.kernels: dot"),
+            std::string::npos);
+  engine_.code_products = CodeProducts::dot;
+  EXPECT_EQ(refusal(path, (folder_ / "dot.vpack").string()), "");
+  pack_to(Gguf::open(path), pack_options_of("lut"), (folder_ / "lut.vpack").string());
+  EXPECT_NE(refusal(path, (folder_ / "lut.vpack").string()).find("holds matrices for look-ups"), std::string::npos);
 }
 
 TEST_F(LoadedModelTest, a_pack_of_another_model_or_a_damaged_one_is_refused) {

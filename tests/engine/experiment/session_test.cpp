@@ -11,6 +11,7 @@
 #include "engine/base/rng.hpp"
 #include "engine/experiment/io_replay.hpp"
 #include "engine/machine/virtual_machine.hpp"
+#include "engine/model/quantize.hpp"
 
 namespace vitro {
 namespace {
@@ -66,6 +67,23 @@ class SessionTest : public testing::Test {
   }
   fs::path folder_;
 };
+
+// Look-ups, dot products, and any instruction set: one contract, so one text. Prompts pass in batches, answers row by row.
+TEST_F(SessionTest, tokens_do_not_depend_on_how_products_of_codes_are_made) {
+  for (const auto& [scheme, kernels] : {std::pair{"w2g64z", "lut_w2"}, {"w4g64z", "lut_w4"}, {"w3g32", "lut_w3"}, {"w1g32", "lut_w1"}}) {
+    const std::string path = (folder_ / (std::string(scheme) + ".gguf")).string();
+    quantize(kModels + "stories-reglu-3m.f16.gguf", path, scheme);
+    const auto tokens = [&](const std::string& name, int threads) {
+      Node root = experiment("stories-reglu-3m.f16.gguf",
+                             Json{{"activations", "int8"}, {"kernels", name}, {"threads", threads}, {"prefill_chunk", 3}}.dump());
+      root.set_path("model.gguf", parse_json(Json(path).dump(), "e.json"));
+      return run(root, virtual_machines(static_cast<std::uint64_t>(threads)))["tokens"];
+    };
+    const Json expected = tokens("dot", 1);
+    EXPECT_EQ(expected.size(), 12u);
+    for (const char* name : {"lut", kernels, "auto", "portable"}) EXPECT_EQ(tokens(name, 2), expected) << scheme << " " << name;
+  }
+}
 
 TEST_F(SessionTest, tokens_do_not_depend_on_timing_policy_threads_or_chunks) {
   for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {

@@ -48,6 +48,15 @@ TEST(BitEquality, every_set_equals_portable_on_random_calls) {
   }
 }
 
+TEST(BitEquality, every_set_equals_portable_on_random_products_of_codes) {
+  Rng rng(13);
+  for (int i = 0; i < 400; ++i) {
+    const KernelCall call = random_code_call(rng);
+    expect_equal_bits(call, std::string(to_string(call.in[0].format)) + " " + std::to_string(i));
+    if (call.in[0].layout == Layout::rows) expect_equal_bits(placed(rng, call), "in places " + std::to_string(i));
+  }
+}
+
 TEST(BitEquality, every_matmul_format_with_long_rows_and_batches) {
   Rng rng(8);
   for (const Format format :

@@ -20,8 +20,8 @@ std::vector<double> row_of(const View& view, std::size_t row) {
   const std::size_t k = columns(view), stride = row_bytes(view.format, k);
   std::vector<std::byte> bytes(kTileRows * stride);
   const std::byte* data = view.data() + row * stride;
-  if (view.layout == Layout::tiled) {
-    unpack_tile(view.format, k, view.data() + row / kTileRows * kTileRows * stride, bytes.data());
+  if (view.layout != Layout::rows) {
+    unpack_tile(view.format, k, view.data() + row / kTileRows * kTileRows * stride, bytes.data(), view.layout);
     data = bytes.data() + row % kTileRows * stride;
   }
   std::vector<float> values(k);
@@ -42,7 +42,7 @@ class Bounds {
         const double bias = call_.in.size() > 2 ? std::abs(call_.in[2].as<float>()[row]) : 0;
         for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
           const std::vector<double> x = row_of(call_.in[1], b);
-          bound_[b * n + row] = call_.variant == variant::kInt8 ? int8_dot(w, x) : float_dot(w, x);
+          bound_[b * n + row] = call_.variant == variant::kInt8 ? int8_dot(w, x, block_elements(call_.in[0].format)) : float_dot(w, x);
           bound_[b * n + row] += 2 * kUnit * (bias + magnitude(w, x));  // the bias, and the rounding of the reference itself
         }
       }
@@ -133,11 +133,11 @@ class Bounds {
     return gamma(lane_roundings(w.size())) * magnitude(w, x) + static_cast<double>(w.size()) * 0x1p-149;
   }
   // Half a step of each block's quantisation, its own roundings, then blocks + 2 roundings of what was really summed.
-  static double int8_dot(const std::vector<double>& w, const std::vector<double>& x) {
+  static double int8_dot(const std::vector<double>& w, const std::vector<double>& x, std::size_t block) {
     double bound = 0, summed = 0;
-    for (std::size_t b = 0; b < w.size(); b += kBlock) {
+    for (std::size_t b = 0; b < w.size(); b += block) {
       double amax = 0, weight = 0;
-      for (std::size_t i = b; i < b + kBlock; ++i) {
+      for (std::size_t i = b; i < b + block; ++i) {
         amax = std::max(amax, std::abs(x[i]));
         weight += std::abs(w[i]);
       }
@@ -145,7 +145,7 @@ class Bounds {
       bound += weight * step * (0.5 + 127 * 4 * kUnit);
       summed += weight * amax * (1 + 4 * kUnit);
     }
-    return bound + gamma(static_cast<double>(w.size() / kBlock) + 3) * summed;
+    return bound + gamma(static_cast<double>(w.size() / block) + 3) * summed;
   }
   double inverse_rms(std::size_t row) const {
     const std::vector<double> x = row_of(call_.in[0], row);

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <numeric>
+#include <vector>
 
 #include "engine/quant/tiles.hpp"
 
@@ -53,6 +54,19 @@ Format random_weight_format(Rng& rng) {
   constexpr Format formats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,
                                 Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k};
   return formats[rng.below(std::size(formats))];
+}
+
+Format random_code_format(Rng& rng) {
+  const std::set<Format> formats = formats_with(Layout::tiled);
+  return *std::next(formats.begin(), static_cast<std::ptrdiff_t>(rng.below(formats.size())));
+}
+
+Layout random_layout(Rng& rng, Format format) {
+  std::vector<Layout> layouts;
+  for (const Layout layout : {Layout::rows, Layout::tiled, Layout::lut}) {
+    if (can_lay(layout, format, kTileRows)) layouts.push_back(layout);
+  }
+  return layouts[rng.below(layouts.size())];
 }
 
 // Pool and block table for positions below 64: every sequence has blocks of its own, in a mixed order.
@@ -116,9 +130,9 @@ View weights(Rng& rng, std::uint32_t rows, std::uint32_t columns, Format format,
   fill(view, rng, 0.1);
   if (layout == Layout::rows) return view;
   View tiled = make_view({rows, columns, 0}, format, skew);
-  tiled.layout = Layout::tiled;
+  tiled.layout = layout;
   const Bytes group = kTileRows * row_bytes(format, columns);
-  for (Bytes at = 0; at < view_bytes(view); at += group) pack_tile(format, columns, view.data() + at, tiled.data() + at);
+  for (Bytes at = 0; at < view_bytes(view); at += group) pack_tile(format, columns, view.data() + at, tiled.data() + at, layout);
   return tiled;
 }
 
@@ -172,6 +186,18 @@ KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant
   call.in = {weights(rng, shape.n, shape.k, format, layout, skew), floats(rng, {shape.batch, shape.k, 0}, 1, skew / 4 * 4)};
   if (bias) call.in.push_back(floats(rng, {shape.n, 0, 0}));
   call.out = {make_view({shape.batch, shape.n, 0}, Format::f32, skew / 4 * 4)};
+  return call;
+}
+
+KernelCall random_code_call(Rng& rng) {
+  const Format format = random_code_format(rng);
+  const Layout layout = random_layout(rng, format);
+  const std::uint32_t grain = layout == Layout::rows ? 1 : kTileRows, n = grain * between(rng, 1, layout == Layout::rows ? 70 : 9);
+  const std::uint32_t k = static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 5), batch = between(rng, 1, 11);
+  const bool bias = rng.below(2) == 0;
+  KernelCall call = matmul_call(rng, format, layout, variant::kInt8, {n, k, batch}, bias, 4 * rng.below(9));
+  random_slice(rng, call, n, grain);
+  random_rows(rng, call, n);
   return call;
 }
 

@@ -37,6 +37,9 @@ KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant
 // kFloat. The call passes check_call().
 KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant);
 
+// An int8 matmul of any format that the contract takes, in any layout that the format has.
+KernelCall random_code_call(Rng& rng);
+
 // The same matmul or accumulate with the rows of its weights in random places, some of them side by side, and in memory that
 // holds other rows too. Requires: Layout::rows. A call without a row list gets that of its slice.
 KernelCall placed(Rng& rng, const KernelCall& call);

@@ -120,8 +120,7 @@ TEST(Contract, nibbles_need_their_scales_and_nothing_else_takes_any) {
   EXPECT_EQ(changed([](KernelCall& c) { c.in.resize(2); }), "matmul: 2 inputs (expected 3 to 4)");
   EXPECT_EQ(changed([](KernelCall& c) { c.in[2].format = Format::f32; }), "matmul: operand scales is f32 [8, 2]: expected f16");
   EXPECT_EQ(changed([](KernelCall& c) { c.in[2].shape[1] = 1; }), "matmul: operand scales is f16 [8, 1]: dimension 1 has to be 2");
-  EXPECT_EQ(changed([](KernelCall& c) { c.in[0].format = Format::q4_0; }),
-            "matmul: 4 inputs (expected 2 to 3)");
+  EXPECT_EQ(changed([](KernelCall& c) { c.in[0].format = Format::q4_0; }), "matmul: 4 inputs (expected 2 to 3)");
   KernelCall q4_0 = matmul_call(rng, Format::q4_0, Layout::rows, variant::kFloat, {8, 64, 1}, true);
   q4_0.in.push_back(q4_0.in[2]);
   EXPECT_EQ(message_of(q4_0), "matmul: 4 inputs (expected 2 to 3)");
@@ -188,6 +187,13 @@ TEST(Variants, names_lead_back_and_layouts_are_those_of_the_header) {
   EXPECT_TRUE(variant::supports(variant::kFloat, Format::q6_k, Layout::rows));
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::rows));
   EXPECT_FALSE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::tiled));
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::w3g128z, Layout::lut));
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_0, Layout::lut));
+  EXPECT_FALSE(variant::supports(variant::kInt8, Format::q8_0, Layout::lut));
+  EXPECT_FALSE(variant::supports(variant::kFloat, Format::w2g64, Layout::lut));
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::fp4, Layout::tiled));
+  EXPECT_FALSE(variant::supports(variant::kInt8, Format::nf4, Layout::rows));
+  EXPECT_TRUE(variant::supports(variant::kFloat, Format::nf4, Layout::rows));
 }
 
 }  // namespace

@@ -40,6 +40,14 @@ TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_calls) {
   }
 }
 
+TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_products_of_codes) {
+  Rng rng(21);
+  for (int i = 0; i < 100; ++i) {
+    const KernelCall call = random_code_call(rng);
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::to_string(i));
+  }
+}
+
 TEST(Reference, matmul_bounds_hold_for_long_rows) {
   Rng rng(18);
   for (std::size_t i = 0; i < kFormatCount; ++i) {

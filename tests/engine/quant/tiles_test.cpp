@@ -6,6 +6,7 @@
 
 #include "engine/base/rng.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro {
 namespace {
@@ -44,13 +45,52 @@ TEST(Tiles, q4_0_bytes_lie_where_the_layout_says) {
 }
 
 TEST(Tiles, unpacking_undoes_packing) {
-  for (const Format format : {Format::q4_0, Format::q8_0}) {
-    const auto rows = random_bytes(kTileRows * row_bytes(format, 256));
-    std::vector<std::byte> tile(rows.size()), back(rows.size());
-    pack_tile(format, 256, rows.data(), tile.data());
-    EXPECT_NE(tile, rows);
-    unpack_tile(format, 256, tile.data(), back.data());
-    EXPECT_EQ(back, rows);
+  for (const Layout layout : {Layout::tiled, Layout::lut}) {
+    for (const Format format : formats_with(layout)) {
+      const auto rows = random_bytes(kTileRows * row_bytes(format, 256));
+      std::vector<std::byte> tile(rows.size()), back(rows.size());
+      pack_tile(format, 256, rows.data(), tile.data(), layout);
+      EXPECT_NE(tile, rows);
+      unpack_tile(format, 256, tile.data(), back.data(), layout);
+      EXPECT_EQ(back, rows) << to_string(format) << " " << to_string(layout);
+    }
+  }
+}
+
+unsigned bit(std::byte b, std::size_t i) { return std::to_integer<unsigned>(b) >> i & 1; }
+
+// Each code, scale and zero point stands where the header says, in both layouts.
+TEST(Tiles, codes_lie_where_the_layouts_say) {
+  for (const Format format : formats_with(Layout::lut)) {
+    const std::size_t group = block_elements(format), columns = 2 * group, row = row_bytes(format, columns), bits = code_bits(format);
+    const auto form = group_format(format);
+    const std::size_t zeros = form && form->zero_point ? 16 : 0, block = 16 * block_bytes(format);
+    const auto rows = random_bytes(kTileRows * row);
+    std::vector<std::byte> tiled(rows.size()), lut(rows.size());
+    pack_tile(format, columns, rows.data(), tiled.data(), Layout::tiled);
+    pack_tile(format, columns, rows.data(), lut.data(), Layout::lut);
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      std::vector<std::uint8_t> codes(columns);
+      unpack_codes(format, &rows[r * row], columns, codes.data());
+      for (std::size_t b = 0; b < 2; ++b) {
+        const std::byte* in_file = &rows[r * row + b * block_bytes(format)];
+        for (const auto& tile : {tiled, lut}) {
+          for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(tile[b * block + 2 * r + i], in_file[i]);
+          if (zeros != 0) EXPECT_EQ(tile[b * block + 32 + r], in_file[2]);
+        }
+        for (std::size_t c = 0; c < group; ++c) {
+          const std::size_t chunk = b * block + 32 + zeros + c / 32 * bits * 64, quad = c % 32 / 4;
+          for (std::size_t i = 0; i < bits; ++i) {
+            const unsigned expected = codes[b * group + c] >> i & 1u;
+            ASSERT_EQ(bit(lut[chunk + 64 * i + c % 32 / 8 * 16 + r], c % 8), expected) << to_string(format);
+            const std::size_t width = bits != 3 ? bits : i < 2 ? 2 : 1, lines = bits == 3 && i == 2 ? 128 : 0;
+            const std::size_t in_field = bits == 3 && i == 2 ? 0 : i;
+            ASSERT_EQ(bit(tiled[chunk + lines + quad % width * 64 + 4 * r + c % 4], quad / width * width + in_field), expected)
+                << to_string(format);
+          }
+        }
+      }
+    }
   }
 }
 
@@ -59,6 +99,9 @@ TEST(Tiles, only_block_formats_with_whole_groups_have_tiles) {
   EXPECT_FALSE(can_tile(Format::q4_0, 24));
   EXPECT_FALSE(can_tile(Format::q4_0, 0));
   EXPECT_FALSE(can_tile(Format::f16, 16));
+  EXPECT_FALSE(can_lay(Layout::lut, Format::q8_0, 16));
+  EXPECT_FALSE(can_lay(Layout::lut, Format::w2g64, 24));
+  EXPECT_FALSE(can_tile(Format::nf4, 16));
   EXPECT_FALSE(can_tile(Format::q6_k, 256));
 }
 

@@ -1,0 +1,35 @@
+// Weights as integer codes, as the int8 contract sees them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "engine/machine/kernel_call.hpp"
+
+namespace vitro {
+
+// A weight is d * (step * q - zero), 0 <= q < 2^bits, in blocks of `group` columns that share d and zero.
+struct CodeForm {
+  std::uint32_t bits = 0, group = 0;
+  bool zero_point = false;  // each block has its own zero, else it is `zero`
+  std::int32_t step = 1, zero = 0;
+  std::uint32_t stored_bits = 0;  // of a code in the tiles at hand: `bits`, or 8 where codes are unpacked
+
+  std::size_t chunks() const { return group / 32; }                // of 32 columns, in a block
+  std::size_t head_bytes() const { return zero_point ? 48 : 32; }  // of a block of 16 rows: scales and zero points
+  std::size_t tile_block_bytes() const { return head_bytes() + chunks() * stored_bits * 64; }
+};
+
+// None for other formats. q4_0 is one: 4 bits in groups of 32 with zero 8.
+std::optional<CodeForm> code_form(Format format);
+
+// Of a format whose codes name one of 16 integers: a weight is d * factor * values[q], and the product with `factor`, a power of
+// two, is exact.
+struct ValueTable {
+  std::int8_t values[16] = {};
+  float factor = 1;
+};
+// iq4_nl, and fp4 by halves of its values; nullptr for other formats (nf4's values are no multiples of anything).
+const ValueTable* value_table(Format format);
+
+}  // namespace vitro

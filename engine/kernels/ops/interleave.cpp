@@ -1,0 +1,78 @@
+#include "engine/kernels/ops/interleave.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace vitro::ops {
+namespace {
+
+using Units = std::uint32_t __attribute__((vector_size(16)));
+using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
+
+// 4 x 4 units change places: unit j of row r becomes unit r of row j.
+void transpose(Units (&row)[4]) {
+  const Units low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+  const Units high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7), high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  row[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+  row[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+  row[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+  row[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+}
+
+}  // namespace
+
+void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, std::size_t blocks, std::byte* tile) {
+  constexpr std::size_t kUnitBytes = 4, kLine = kTileRows * kUnitBytes;
+  const bool apart = steps.quant_step == steps.quant_bytes;
+  const std::size_t blocks_per_line = std::max<std::size_t>(1, 64 / steps.quant_step), scales_per_line = 64 / steps.scale_step;
+  for (std::size_t b = 0; b < blocks; ++b, tile += kTileRows * (2 + steps.quant_bytes)) {
+    if (b % blocks_per_line == 0) {
+      for (std::size_t r = 0; r < kTileRows; ++r) __builtin_prefetch(next[r].quants + b * steps.quant_step, 0, 2);
+    }
+    if (apart && b % scales_per_line == 0) {
+      for (std::size_t r = 0; r < kTileRows; ++r) __builtin_prefetch(next[r].scales + b * steps.scale_step, 0, 2);
+    }
+    for (std::size_t r = 0; r < kTileRows; ++r) std::memcpy(tile + 2 * r, rows[r].scales + b * steps.scale_step, 2);
+    for (std::size_t at = 0; at < steps.quant_bytes; at += sizeof(Units)) {
+      std::byte* lines = tile + 2 * kTileRows + at / kUnitBytes * kLine;
+      for (std::size_t r = 0; r < kTileRows; r += 4) {
+        Units unit[4];
+        for (std::size_t i = 0; i < 4; ++i) std::memcpy(&unit[i], rows[r + i].quants + b * steps.quant_step + at, sizeof unit[i]);
+        transpose(unit);
+        for (std::size_t j = 0; j < 4; ++j) std::memcpy(lines + r * kUnitBytes + j * kLine, &unit[j], sizeof unit[j]);
+      }
+    }
+  }
+}
+
+void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile) {
+  const std::size_t head = form.zero_point ? 3 : 2, plane = form.group / 8, block = head + form.bits * plane;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      const std::byte* from = rows[r].scales + b * block;
+      __builtin_prefetch(next[r].scales + b * block, 0, 2);
+      std::memcpy(tile + 2 * r, from, 2);
+      if (form.zero_point) tile[2 * kTileRows + r] = from[2];
+    }
+    tile += form.head_bytes();
+    for (std::size_t c = 0; c < form.chunks(); ++c) {
+      for (std::size_t i = 0; i < form.bits; ++i, tile += 64) {
+        Units unit[4];  // four rows each, then byte k of all
+        for (std::size_t r = 0; r < kTileRows; ++r) {
+          std::uint32_t four;
+          std::memcpy(&four, rows[r].scales + b * block + head + i * plane + 4 * c, sizeof four);
+          unit[r / 4][r % 4] = four;
+        }
+        for (Units& u : unit) {
+          const auto bytes = reinterpret_cast<Bytes16>(u);
+          u = reinterpret_cast<Units>(__builtin_shufflevector(bytes, bytes, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+        }
+        transpose(unit);
+        std::memcpy(tile, unit, sizeof unit);
+      }
+    }
+  }
+}
+
+}  // namespace vitro::ops
