@@ -77,9 +77,15 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
         cross(dice, band, first, stretch_, band.skip_kept, [&](std::uint32_t rank) { firing.push_back(rank); });
       }
     }
+    // Without branches: a coin can not be predicted.
+    const std::size_t before = ranks.size();
+    ranks.resize(before + firing.size());
+    std::uint32_t* end = ranks.data() + before;
     for (const std::uint32_t rank : firing) {
-      if (to_unit(draw_of(coins, rank)) < repeats_[rank]) ranks.push_back(rank);
+      *end = rank;
+      end += to_unit(draw_of(coins, rank)) < repeats_[rank] ? 1 : 0;
     }
+    ranks.resize(static_cast<std::size_t>(end - ranks.data()));
   }
 }
 
