@@ -27,11 +27,12 @@ void Meter::system_work(std::size_t processor, Picoseconds begin, Picoseconds en
   std::deque<Interval>& booked = processors_[processor].booked;
   if (!booked.empty() && booked.back().end == begin) {
     booked.back().end = end;
-    return;
+    return note_edge(processor);
   }
   VITRO_CHECK(booked.empty() || booked.back().end < begin, "system work comes in order");
   booked.push_back({begin, end});
-  next_edge_ = std::min(next_edge_, processors_[processor].next_edge());
+  note_edge(processor);
+  next_edge_ = std::min(next_edge_, edges_[processor]);
 }
 
 void Meter::storage_begins(Picoseconds at) {
@@ -65,9 +66,9 @@ Picoseconds Meter::advance(Picoseconds to) {
     constexpr std::size_t kStorage = ~std::size_t{0};
     std::size_t whose = kStorage;
     Picoseconds first = storage_begins_.empty() ? Picoseconds::max() : storage_begins_.front();
-    for (std::size_t p = 0; p < processors_.size(); ++p) {
-      if (const Picoseconds edge = processors_[p].next_edge(); edge < first) {
-        first = edge;
+    for (std::size_t p = 0; p < edges_.size(); ++p) {
+      if (edges_[p] < first) {
+        first = edges_[p];
         whose = p;
       }
     }
@@ -95,6 +96,7 @@ void Meter::turn(std::size_t index) {
   Processor& processor = processors_[index];
   processor.system = !processor.system;
   if (!processor.system) processor.booked.pop_front();
+  note_edge(index);
   update(index, settled_);
 }
 

@@ -182,9 +182,10 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   auto out = std::make_shared<Drawn>();
   out->bits.resize((key.neurons + 63) / 64);
   const auto add = [&](std::uint32_t neuron) { out->bits[neuron / 64] |= std::uint64_t{1} << neuron % 64; };
-  std::vector<std::uint32_t> ranks;
+  std::vector<std::uint32_t>& ranks = ranks_;
   const double active = activity(key.at);
   const auto run = [&](const FiringProcess& process, std::uint64_t of) {
+    ranks.clear();
     process.draw(of, key.at.position, stretches_[of % kStretches], ranks, active);
   };
   if (key.guess) {
@@ -192,8 +193,12 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
     truth.guess = false;
     const auto fires = drawn(truth);
     const std::uint64_t misses = draw_of(stream(kMiss), key.at.position);
-    for (const std::uint32_t neuron : *fires->ids) {
-      if (to_unit(draw_of(misses, neuron)) < profile_.predictor.recall) add(neuron);
+    if (profile_.predictor.recall == 1) {
+      out->bits = fires->bits;
+    } else {
+      for (const std::uint32_t neuron : *fires->ids) {
+        if (to_unit(draw_of(misses, neuron)) < profile_.predictor.recall) add(neuron);
+      }
     }
     run(known->firing->alarms, stream(kAlarm));
     for (const std::uint32_t rank : ranks) {
@@ -204,7 +209,9 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
     for (const std::uint32_t rank : ranks) add(known->neuron(rank));
   }
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
-  ids->reserve(ranks.size());
+  std::size_t count = 0;
+  for (const std::uint64_t word : out->bits) count += static_cast<std::size_t>(std::popcount(word));
+  ids->reserve(count);
   for (std::uint32_t w = 0; w < out->bits.size(); ++w) {
     for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1)
       ids->push_back(64 * w + static_cast<std::uint32_t>(std::countr_zero(left)));
@@ -225,7 +232,14 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
   if (call.rows == nullptr && first == 0 && end >= neurons) return all->ids;
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
   if (call.rows != nullptr) {
-    std::copy_if(call.rows->begin(), call.rows->end(), std::back_inserter(*ids), [&](std::uint32_t neuron) { return all->has(neuron); });
+    // Without branches: which of the rows fire is as good as random.
+    ids->resize(call.rows->size());
+    std::size_t count = 0;
+    for (const std::uint32_t neuron : *call.rows) {
+      (*ids)[count] = neuron;
+      count += all->has(neuron) ? 1 : 0;
+    }
+    ids->resize(count);
   } else {
     const auto from = std::lower_bound(all->ids->begin(), all->ids->end(), first);
     ids->assign(from, std::lower_bound(from, all->ids->end(), end));

@@ -92,11 +92,17 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
               [&](std::uint32_t rank, float level) { firing.push_back({rank, level}); });
       }
     }
+    // Without branches where all tokens are alike: a coin can not be predicted.
+    const std::size_t before = ranks.size();
+    ranks.resize(before + firing.size());
+    std::uint32_t* end = ranks.data() + before;
     for (const auto [rank, level] : firing) {
-      if (most_ > 1 && level >= activity) continue;
       const double chance = activity == 1 ? repeats_[rank] : repeats(std::min(1.0, activity * probability_[rank]));
-      if (to_unit(draw_of(coins, rank)) < chance) ranks.push_back(rank);
+      const bool reached = most_ <= 1 || level < activity;
+      *end = rank;
+      end += (to_unit(draw_of(coins, rank)) < chance) & reached ? 1 : 0;
     }
+    ranks.resize(static_cast<std::size_t>(end - ranks.data()));
   }
 }
 

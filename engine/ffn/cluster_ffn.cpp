@@ -175,8 +175,8 @@ View ClusterFfn::partial(const Step& step, std::uint32_t group, std::uint32_t in
 }
 
 IndexList ClusterFfn::places(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
-  auto out = std::make_shared<std::vector<std::uint32_t>>();
-  out->reserve(neurons->size());
+  auto out = std::make_shared<std::vector<std::uint32_t>>(neurons->size());
+  std::uint32_t* place = out->data();
   auto load = cluster.loads.begin();
   const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);
   std::uint32_t block = NeuronCache::kNone, slot = NeuronCache::kNone;
@@ -189,7 +189,7 @@ IndexList ClusterFfn::places(const Step& step, const Cluster& cluster, const Ind
       slot = loaded ? load->slot : store_.cache().slot_of(block);
       VITRO_CHECK(slot != NeuronCache::kNone, "a neuron is computed that is not in DRAM");
     }
-    out->push_back(store_.place(neuron, slot));
+    *place++ = store_.place(neuron, slot);
   }
   return out;
 }

@@ -247,14 +247,14 @@ void ClusterPipeline::set_active(Layer& layer, Cluster& cluster, const std::vect
 }
 
 // Of cluster.blocks: those with an active neuron.
-std::vector<bool> ClusterPipeline::active_blocks(const Cluster& cluster) const {
-  std::vector<bool> active(cluster.blocks.size());
+std::vector<std::uint8_t> ClusterPipeline::active_blocks(const Cluster& cluster) const {
+  std::vector<std::uint8_t> active(cluster.blocks.size());
   std::size_t b = 0;
   std::uint32_t base = 0;
   if (!cluster.blocks.empty()) base = cluster.blocks.front() - store_.block_in_ffn(cluster.neurons->front());
   for (const std::uint32_t neuron : *cluster.active) {
     while (cluster.blocks[b] != base + store_.block_in_ffn(neuron)) ++b;
-    active[b] = true;
+    active[b] = 1;
   }
   return active;
 }
@@ -263,7 +263,7 @@ std::vector<bool> ClusterPipeline::active_blocks(const Cluster& cluster) const {
 // neuron once, keeps what fits without evicting anything.
 void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
   NeuronCache& cache = store_.cache();
-  const std::vector<bool> active = active_blocks(cluster);
+  const std::vector<std::uint8_t> active = active_blocks(cluster);
   // Of a block that is read in two phases a silent neuron leaves its Gate row alone: it can not stay.
   const bool keeps_silent = options_.keep_silent && store_.layout().first_part == 0;
   std::uint32_t hits = 0, misses = 0;
@@ -271,7 +271,7 @@ void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
   for (std::size_t b = 0; b < cluster.blocks.size(); ++b) {
     const std::uint32_t block = cluster.blocks[b];
     const bool loaded = load != cluster.loads.end() && load->block == block;
-    const bool used = active[b] || keeps_silent;
+    const bool used = active[b] != 0 || keeps_silent;
     if (!loaded) {
       if (!used) continue;
       ++hits;

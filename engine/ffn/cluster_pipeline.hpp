@@ -94,7 +94,7 @@ class ClusterPipeline {
   void finish(Layer& layer, Cluster& cluster);
   void push_reads(Layer& layer, Cluster& cluster, Bytes offset, Bytes length);
   void set_active(Layer& layer, Cluster& cluster, const std::vector<Outcome>& outcomes) const;
-  std::vector<bool> active_blocks(const Cluster& cluster) const;
+  std::vector<std::uint8_t> active_blocks(const Cluster& cluster) const;
 
   Machine& machine_;
   GraphCache& graphs_;

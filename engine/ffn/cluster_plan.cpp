@@ -9,6 +9,9 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
   NeuronCache& cache = store.cache();
   const std::uint32_t most_loads = std::max(1u, store.staging_blocks() / 2);
   std::vector<Cluster> clusters;
+  std::size_t named = 0;
+  for (const PlannedGroup& group : groups) named += group.neurons->size();
+  clusters.reserve(named / options.cluster_neurons + groups.size());
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     const std::vector<std::uint32_t>& neurons = *groups[g].neurons;
     const std::size_t first = clusters.size();

@@ -43,12 +43,16 @@ Task<std::vector<IndexList>> Predictor::predict(std::int16_t layer, const std::v
     // A unit answers group by group, each for its own share of the neurons; shares ascend.
     std::vector<std::size_t> answered(units);
     for (std::size_t g = 0; g < groups->size(); ++g) {
-      auto all = std::make_shared<std::vector<std::uint32_t>>();
+      std::vector<IndexList> parts;
+      std::size_t count = 0;
       for (std::size_t u = 0; u < units; ++u) {
         if (share_from(first[g], u).count == 0) continue;
-        const IndexList part = united(std::get<ActiveSet>(outcomes[u].at(answered[u]++)).rows);
-        all->insert(all->end(), part->begin(), part->end());
+        parts.push_back(united(std::get<ActiveSet>(outcomes[u].at(answered[u]++)).rows));
+        count += parts.back()->size();
       }
+      auto all = std::make_shared<std::vector<std::uint32_t>>();
+      all->reserve(count);
+      for (const IndexList& part : parts) all->insert(all->end(), part->begin(), part->end());
       predicted.push_back(std::move(all));
     }
   }

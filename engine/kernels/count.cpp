@@ -17,23 +17,28 @@ struct Counter {
   void write_floats(std::uint64_t n) { write(call.out[0], 4 * n); }
 };
 
+// Runs of numbers that follow one another by `step`. Calls name thousands of rows: no branches.
+std::uint32_t runs_of(const std::vector<std::uint32_t>& numbers, std::uint32_t step) {
+  std::uint32_t runs = numbers.empty() ? 0 : 1;
+  for (std::size_t i = 1; i < numbers.size(); ++i) runs += numbers[i] != numbers[i - 1] + step ? 1 : 0;
+  return runs;
+}
+
+// Rows of [0, n) that the call computes.
+std::uint64_t chosen_rows(const KernelCall& call, std::uint32_t n) { return call.rows ? call.rows->size() : sliced(call, n).count; }
+
 // The weight rows that the call names, read once, and the runs in which their bytes stand. Returns their number.
 std::uint64_t weight_rows(Counter& c) {
   const View& w = c.call.in[0];
   const Bytes stride = row_bytes(w.format, w.shape[1]);
-  std::uint64_t rows = 0;
+  const std::uint64_t rows = chosen_rows(c.call, w.shape[0]);
   if (c.call.places != nullptr) {
-    Bytes end = ~Bytes{0};
-    for_each_row(c.call, [&](std::uint32_t, Bytes at) {
-      ++rows;
-      c.counts.row_runs += at != end;
-      end = at + stride;
-    });
+    // Rows that do not end with a unit are never followed by another at once.
+    const bool whole = stride % kPlaceUnit == 0;
+    c.counts.row_runs +=
+        whole ? runs_of(*c.call.places, static_cast<std::uint32_t>(stride / kPlaceUnit)) : static_cast<std::uint32_t>(rows);
   } else {
-    for_each_run(c.call, w.shape[0], [&](Range run) {
-      rows += run.count;
-      ++c.counts.row_runs;
-    });
+    c.counts.row_runs += c.call.rows ? runs_of(*c.call.rows, 1) : (rows > 0 ? 1 : 0);
   }
   c.read(w, rows * stride);
   if (const View* scales = scales_of(c.call)) c.read(*scales, rows * scale_row_bytes(w));
@@ -95,9 +100,7 @@ void attention(Counter& c) {
 }
 
 void glu(Counter& c) {
-  std::uint64_t n = 0;
-  for_each_run(c.call, columns(c.call.in[0]), [&](Range run) { n += run.count; });
-  n *= c.call.in[0].shape[0];
+  const std::uint64_t n = chosen_rows(c.call, columns(c.call.in[0])) * c.call.in[0].shape[0];
   c.read(c.call.in[0], 4 * n);
   c.read(c.call.in[1], 4 * n);
   c.write_floats(n);
@@ -106,9 +109,7 @@ void glu(Counter& c) {
 
 void select(Counter& c) {
   const View& scores = c.call.in[0];
-  std::uint64_t n = 0;
-  for_each_run(c.call, columns(scores), [&](Range run) { n += run.count; });
-  n *= scores.shape[0];
+  const std::uint64_t n = chosen_rows(c.call, columns(scores)) * scores.shape[0];
   c.read(scores, 4 * n);
   c.counts.elementwise = n * work::select(c.call.params[1]);
 }

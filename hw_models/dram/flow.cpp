@@ -157,11 +157,14 @@ void FlowDram::share(std::size_t index, double budget) {
 
 double FlowDram::sustained() {
   uses_.clear();
-  for (std::size_t port = 0; port < ports_.size(); ++port) {
-    for (const std::uint32_t i : ports_[port].flows) {
-      const Flow& flow = slots_[i];
-      uses_.push_back({flow.claim.share, flow.reads, flow.writes, flow.written, port});
-    }
+  const auto add = [this](std::uint32_t slot) {
+    const Flow& flow = slots_[slot];
+    uses_.push_back({flow.claim.share, flow.reads, flow.writes, flow.written, flow.port});
+  };
+  if (crowds_) {  // which looks at all uses of an agent together
+    for (const Port& port : ports_) std::for_each(port.flows.begin(), port.flows.end(), add);
+  } else {
+    std::for_each(flows_.begin(), flows_.end(), add);
   }
   return std::min(ports_[0].cap, efficiency_.sustained(uses_, crowds_));
 }

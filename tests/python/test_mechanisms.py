@@ -12,6 +12,7 @@ DEVICES = ROOT / "configs" / "devices"
 FIGURES, ANSWERS = probing.load_figures(ROOT / "experiments" / "papers")
 SIMULATED = {key: answer for key, answer in ANSWERS.items() if answer["class"] in ("simulated", "bound")}
 assert len(SIMULATED) > 60
+FOLLOWS = 0.02  # what a row that is off moves by
 
 # What a row's entry, or the longest beginning of its name that stands here, is measured without. Tables are replaced as a whole.
 NO_ISSUE = {"ufs.issue_cycles": "0", "ufs.issue_fixed": "0 us"}
@@ -30,7 +31,7 @@ WITHOUT = {
     "mnn_dram_over_flash": {"ufs.link_bandwidth": "40 GB/s"},
     "pi2_ufs4_seq_read_4kb": {"ufs.latency_sequential": "0 us"},
     "pi2_ufs4_rand_read_512kb": {"ufs.latency_random": "0 us", "ufs.media_time": "0 us"},
-    "pi2_ufs4_rand_4kb_range_128mb": {"ufs.map_cache_reach": "0 MiB"},
+    "pi2_ufs4_rand_4kb_range_128mb": {"ufs.map_cache_reach": "0 MiB", "ufs.map_fetches": "1"},
     "pi2_ufs4_rand_4kb_range_512mb": {"ufs.map_cache_reach": "1 GiB"},
     "pi2_ufs_rand4k": NO_ISSUE,
     "pi2_ufs_multicore_io_degradation": {"ufs.issuer_switch": "0 us"},
@@ -58,7 +59,7 @@ WITHOUT = {
     "npumoe_npu_vs_cpu_matmul": {"ane.tflops": "1"},
     "npumoe_table5_serial": SLOW_STREAM,
     "npumoe_table5_parallel": SLOW_STREAM,
-    "npumoe_group_serial_slowdown": {"ane.units": "1"},
+    "npumoe_group_serial_slowdown": {"ane.units": 1},
     "npumoe_table8_gpu_vs_npu_attention.gpu.runtime_ms": {"gpu.attention_macs_per_second": "1e15"},
     "npumoe_table8_gpu_vs_npu_attention.gpu.energy_mj": {"power.active_watts": {"kind": "assumed", "gpu": "0"}},
     "npumoe_table8_gpu_vs_npu_attention.gpu.power_w": {"power.active_watts": {"kind": "assumed", "gpu": "0"}},
@@ -81,7 +82,7 @@ def without(device, changes):
     for name, value in changes.items():
         parent, _, leaf = name.rpartition(".")
         holder = probing.parameter_of(tree, parent)
-        assert leaf in holder or leaf == "units", name  # what is not there can not be removed
+        assert leaf in holder, name  # what is not there can not be removed
         holder[leaf] = {"value": value, "kind": "assumed", "source": "without"} if isinstance(holder.get(leaf), dict) and isinstance(
             value, str) else value
     return json.dumps(sensitivity._numbers(tree))
@@ -116,4 +117,4 @@ def test_without_its_mechanism_the_row_fails(native, key):
         if row["status"] == "ok":
             assert other["status"] == "off", (row, other)
         else:  # what is off for a reason of its own (docs/characterize.md) at least follows its mechanism
-            assert abs(other["simulated"] / row["simulated"] - 1) > probing.WITHIN, (row, other)
+            assert abs(other["simulated"] / row["simulated"] - 1) > FOLLOWS, (row, other)
