@@ -39,8 +39,8 @@ def test_models_that_cut_the_text_differently_are_no_pair():
 @pytest.fixture(scope="module", params=BOTH, ids=lambda path: path.name)
 def rows(request):
     """Each scheme once, by its name."""
-    schemes = ("q4_0", "q4_0_tile", "q4_0_down_q8", "w4g32", "w4g128", "w4_channel", "w3g32", "w3_channel", "w2g32", "w2_channel", "ternary",
-               "w4g32z", "nf4", "iq4_nl", "fp4")
+    schemes = ("q4_0", "q4_0_down_q8", "w4g32", "w4g128", "w4_channel", "w3g32", "w3_channel", "w2g32", "w2_channel", "ternary", "w4g32z",
+               "nf4")
     return {row["scheme"]: row for row in compare(request.param, TEXT, schemes)}
 
 
