@@ -20,6 +20,14 @@ _running = set()  # children of every thread, so that Ctrl-C in the main one can
 _ERRORS = {"ConfigError": ConfigError, "RunError": RunError}
 
 
+def realtime():
+    """Puts this process and the children that it will start before all ordinary ones, so that these do not preempt a measurement."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
+    except PermissionError:
+        raise ConfigError("--realtime: this user may not schedule in real time (expected root, or a limit `rtprio` above 0)") from None
+
+
 def call(function, *args, progress=None, models=(), env=None):
     """Runs `_native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
     models: classes of device models (device_models.py) that the function gets besides. env: variables over the caller's own."""
