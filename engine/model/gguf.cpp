@@ -187,8 +187,9 @@ void Gguf::check_zero_points(const TensorInfo& tensor) const {
     blocks.resize(std::min(most, tensor.size - at));
     read(tensor, at, blocks);
     if (const auto bad = first_bad_zero_point(tensor.format, blocks.data(), blocks.size() / block * group->group)) {
-      fail(tensor.name, fmt::format("damaged: block {} has the zero point {} (expected 0 to {}, the codes of {})", at / block + *bad,
-                                    std::to_integer<unsigned>(blocks[*bad * block + 2]), (1u << group->bits) - 1, to_string(tensor.format)));
+      fail(tensor.name,
+           fmt::format("damaged: block {} has the zero point {} (expected 0 to {}, the codes of {})", at / block + *bad,
+                       std::to_integer<unsigned>(blocks[*bad * block + 2]), (1u << group->bits) - 1, to_string(tensor.format)));
     }
   }
 }

@@ -29,6 +29,7 @@
 #include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
+#include "model_files.hpp"
 #include "plan.hpp"
 #include "probe.hpp"
 #include "python_models.hpp"
@@ -212,55 +213,6 @@ std::string workload_statistics(const std::string& source, const std::string& na
   return out.dump();
 }
 
-// The order that a file asks for: a recording's, hottest first, or that of a neuron index of PowerInfer.
-NeuronOrder read_order(const std::string& path, const ModelConfig& config) {
-  if (!Recording::is_recording(path)) return read_gpuidx(path, config);
-  std::vector<std::vector<std::uint32_t>> places(std::size_t{config.layers} * std::max(config.experts, 1u));
-  for (const LayerFiring& f : firing_statistics(Recording::load(path), config.ffn)) {
-    const auto expert = static_cast<std::size_t>(std::max<int>(f.expert, 0));
-    const std::size_t ffn = static_cast<std::size_t>(f.layer) * std::max(config.experts, 1u) + expert;
-    if (ffn >= places.size()) throw ConfigError(fmt::format("{}: is a recording of another model", path));
-    places[ffn] = hottest_first(f);
-  }
-  // An expert that nobody chose stays as it is.
-  for (auto& ids : places) {
-    for (std::uint32_t id = 0; ids.size() < config.ffn; ++id) ids.push_back(id);
-  }
-  return NeuronOrder(std::move(places), config, path);
-}
-
-// Packs a model by hand and says what lies where. `order`: a recording, a neuron index of PowerInfer, or "".
-std::string pack_model(const std::string& src, const std::string& dst, const std::string& layout, const std::string& order) {
-  const Gguf gguf = Gguf::open(src);
-  PackOptions options = pack_options_of(layout);
-  if (!order.empty()) options.order = read_order(order, config_from_gguf(gguf));
-  const PackedModel packed = pack_to(gguf, options, dst);
-  Json tensors = Json::array();
-  for (const Weight& w : packed.weights) {
-    Json row{{"name", w.name},
-             {"role", to_string(w.role)},
-             {"layer", w.layer},
-             {"format", to_string(w.format)},
-             {"layout", to_string(w.layout)},
-             {"rows", w.rows},
-             {"columns", w.columns},
-             {"experts", w.experts},
-             {"offset", w.extent.offset},
-             {"bytes", round_up(w.extent.length, kPageSize)},
-             {"weight_bytes", w.payload_bytes()}};
-    if (w.role == Role::ffn_bundle) {
-      const BundleLayout bundles = w.bundles();
-      row["layout"] = to_string(w.form);
-      row["block_bytes"] = bundles.block;
-      row["bundles_per_block"] = bundles.per_block;
-      row["first_part_bytes"] = bundles.first_part;
-    }
-    tensors.push_back(std::move(row));
-  }
-  return Json{{"path", packed.path}, {"bytes", packed.size}, {"ordered", !packed.order.empty()}, {"tensors", tensors}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string graph_dot(const std::string& model) {
   std::ostringstream out;
   write_dot(out, build_graph(config_from_gguf(Gguf::open(model))));
@@ -398,14 +350,8 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
-  m.def(
-      "weight_error",
-      [](const std::string& path, const std::string& reference) {
-        const WeightError error = weight_error(path, reference);
-        return Json{{"relative", error.relative}, {"bits_per_weight", error.bits_per_weight}}.dump();
-      },
-      py::arg("path"), py::arg("reference"), free_gil);
-  m.def("pack", &pack_model, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);
+  m.def("weight_error", &weight_error_text, py::arg("path"), py::arg("reference"), free_gil);
+  m.def("pack", &pack_text, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);
   m.def("firing_statistics", &firing_of, py::arg("recording"), py::arg("model"), free_gil);
   m.def("token_statistics", &tokens_of, py::arg("recording"), free_gil);
   m.def("workload_statistics", &workload_statistics, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"),

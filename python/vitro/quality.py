@@ -29,9 +29,9 @@ def paired(answer, against):
 def compare(model, text, schemes=(), *, overrides=None, progress=None):
     """Quantises a model with each scheme (default: all) and scores the text with each.
 
-    -> [{"scheme" (None: the model itself), "bits_per_weight", "relative_error", "nll", "difference", "standard_error"}]; bits and
-    error are of all matrices but embeddings and routers (the root of squared differences over that of squares), the last two
-    of paired() against the model itself.
+    -> [{"scheme" (None: the model itself), "bits_per_weight", "relative_error", "nll", "difference", "standard_error", "chunks"}]; bits
+    and error are of all matrices but embeddings and routers (the root of squared differences over that of squares), difference and its
+    error those of paired() against the model itself. Any two rows can be paired().
     """
     known = [name for name, _ in _native.call("quantize_schemes")]
     schemes = list(schemes) or known
@@ -56,4 +56,4 @@ def _row(scheme, path, model, answer, base):
     error = process.call("weight_error", str(path), str(model))
     pair = paired(answer, base)
     return {"scheme": scheme, "bits_per_weight": error["bits_per_weight"], "relative_error": error["relative"], "nll": answer["nll"],
-            "difference": pair["difference"], "standard_error": pair["standard_error"]}
+            "difference": pair["difference"], "standard_error": pair["standard_error"], "chunks": answer["chunks"]}
