@@ -89,8 +89,9 @@ workload: {{prompt: "Once upon a time", output_tokens: 8}}
 def phone(tmp_path, table):
     """The phone with another kernel table: include it where the preset would."""
     text = (ROOT / "configs/npu/hexagon_v75.yaml").read_text()
-    assert text.count("include: ../kernels/hexagon-v75.yaml") == 1
-    (tmp_path / "npu.yaml").write_text(text.replace("../kernels/hexagon-v75.yaml", str(table)))
+    assert text.count("../kernels/hexagon-v75.yaml") == 1
+    text = text.replace("../kernels/hexagon-v75.yaml", str(table)).replace("../kernels/", f"{ROOT}/configs/kernels/")
+    (tmp_path / "npu.yaml").write_text(text)
     device = (ROOT / "configs/devices/oneplus12.yaml").read_text()
     assert device.count("include: ../npu/hexagon_v75.yaml") == 1
     device = device.replace("../npu/hexagon_v75.yaml", str(tmp_path / "npu.yaml")).replace("../", f"{ROOT}/configs/")
