@@ -3,8 +3,8 @@
     python experiments/scaling/words.py [--out DIR] [--tasks 24] [--seeds 2] [--timed 3]
 
 Accuracy is that of the host, which computes the tokens of the simulated phone (every timed run is held against that); latency, from
-prompt to answer, is simulated for --timed of them, on a core beside the NPU and on two cores. Writes accuracy.png and results.json, and prints the table of
-docs/test-time-scaling.md.
+prompt to answer, is simulated for --timed of them, on a core beside the NPU and on two cores. Writes
+accuracy.png and results.json, and prints the table of docs/test-time-scaling.md.
 """
 import argparse
 import collections
@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import re
+import statistics
 import sys
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def measure(tasks, seeds, timed):
     for method, n in itertools.product(COLOURS, SAMPLES):
         share = sum(right[method, n]) / len(cases)
         rows.append({"method": method, "samples": n, "accuracy": share, "error": math.sqrt(share * (1 - share) / len(cases)),
-                     "latency_ms": {units: sum(times[method, n, units]) / timed for units in UNITS},
+                     "latency_ms": {units: statistics.mean(times[method, n, units]) for units in UNITS},
                      "generated_tokens": sum(tokens[method, n]) / len(cases), "tasks": len(cases)})
     return rows
 

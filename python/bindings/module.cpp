@@ -65,8 +65,8 @@ std::string cache_dir() {
   return std::string(home != nullptr ? home : "/tmp") + "/.cache/vitro";
 }
 
-SessionOptions session_options(const std::string& out_dir) {
-  SessionOptions options{out_dir, cache_dir(), nullptr};
+SessionOptions session_options(const std::string& out_dir, ScoreFunction scorer = {}) {
+  SessionOptions options{.out_dir = out_dir, .cache_dir = cache_dir(), .scorer = std::move(scorer)};
   const char* wanted = std::getenv("VITRO_PROGRESS");
   if (wanted != nullptr && std::string_view(wanted) == "1") {
     options.progress = [](std::uint64_t done, std::uint64_t total) {
@@ -84,8 +84,7 @@ std::string run(const std::string& source, const std::string& name, bool is_path
                 const std::optional<std::string>& machine, const std::optional<std::string>& out_dir, const py::list& models,
                 const py::object& scorer) {
   const hw::AddModels add_models = add_python_models(models);
-  SessionOptions options = session_options(out_dir.value_or(""));
-  options.scorer = python_scorer(scorer);
+  SessionOptions options = session_options(out_dir.value_or(""), python_scorer(scorer));
   const py::gil_scoped_release free_gil;
   const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
   return to_text(run_experiment(experiment, options, sim::machines_with(add_models)));
