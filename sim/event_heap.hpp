@@ -1,4 +1,5 @@
-// The heap of a simulation: (time, order of arrival or a draw). Keys are moved, payloads stay where they are.
+// The heap of a simulation: (time, order of arrival or a draw). Keys are moved, payloads stay where they are. What is due at
+// once, as most coroutines are, stands in a line of its own instead.
 #pragma once
 #include <algorithm>
 #include <coroutine>
@@ -24,10 +25,15 @@ class EventHeap {
     if (shuffle) shuffle_.emplace(*shuffle);
   }
 
-  bool empty() const { return keys_.empty(); }
-  Picoseconds next() const { return Picoseconds(keys_.front().when); }  // Requires: not empty
+  bool empty() const { return keys_.empty() && due_.empty(); }
+  Picoseconds next() const { return due_first() ? due_[next_due_].event.when : Picoseconds(keys_.front().when); }  // Requires: not empty
 
-  void push(const Event& event) {
+  // Requires: `now` does not fall from call to call, and no event is due before the `now` at which it is pushed.
+  void push(const Event& event, Picoseconds now) {
+    if (event.when == now && !shuffle_) {
+      due_.push_back({event, sequence_++});
+      return;
+    }
     std::uint32_t slot = 0;
     if (free_.empty()) {
       slot = static_cast<std::uint32_t>(events_.size());
@@ -42,6 +48,14 @@ class EventHeap {
   }
 
   Event pop() {  // Requires: not empty
+    if (due_first()) {
+      const Event event = due_[next_due_++].event;
+      if (next_due_ == due_.size()) {
+        due_.clear();
+        next_due_ = 0;
+      }
+      return event;
+    }
     const std::uint32_t slot = keys_.front().slot;
     const Key last = keys_.back();
     keys_.pop_back();
@@ -60,6 +74,19 @@ class EventHeap {
     std::uint32_t slot;
     bool operator<(const Key& other) const { return when != other.when ? when < other.when : order < other.order; }
   };
+
+  struct Due {
+    Event event;
+    std::uint64_t order;
+  };
+  // True when the first of the line comes before all of the heap. The line is in order: it only grows at its end, as time does.
+  bool due_first() const {
+    if (due_.empty()) return false;
+    if (keys_.empty()) return true;
+    const Due& first = due_[next_due_];
+    const std::int64_t when = first.event.when.count();
+    return keys_.front().when != when ? when < keys_.front().when : first.order < keys_.front().order;
+  }
 
   void sift_up(const Key& key) {
     std::size_t hole = keys_.size();
@@ -83,6 +110,8 @@ class EventHeap {
     keys_[hole] = key;
   }
 
+  std::vector<Due> due_;  // from next_due_ on; empty when there is none
+  std::size_t next_due_ = 0;
   std::vector<Key> keys_;
   std::vector<Event> events_;
   std::vector<std::uint32_t> free_;

@@ -23,7 +23,7 @@ SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle, const sc_core::sc
 Picoseconds SimExecutor::kernel_time() { return Picoseconds(static_cast<std::int64_t>(sc_core::sc_time_stamp().value())); }
 
 void SimExecutor::push(const Event& event) {
-  heap_.push(event);
+  heap_.push(event, device_now());
   // An earlier notification replaces a later one, so this is right in either order.
   if (!stepping_ && sc_core::sc_is_running()) wake_.notify(to_sc(event.when - kernel_time()));
 }
@@ -53,10 +53,11 @@ void SimExecutor::drain() {
   while (!held_.empty() && !task_->done()) {
     if (policy_free_ > time_) {
       if (!std::exchange(drain_posted_, true)) {
-        heap_.push({policy_free_, kDrain, {}, [this] {
-                      drain_posted_ = false;
-                      drain();
-                    }});
+        const auto resume_held = [this] {
+          drain_posted_ = false;
+          drain();
+        };
+        heap_.push({policy_free_, kDrain, {}, resume_held}, time_);
       }
       return;
     }

@@ -1,6 +1,7 @@
 #include "sim/meter.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace vitro::sim {
 
@@ -30,17 +31,27 @@ void Meter::system_work(std::size_t processor, Picoseconds begin, Picoseconds en
   }
   VITRO_CHECK(booked.empty() || booked.back().end < begin, "system work comes in order");
   booked.push_back({begin, end});
-  if (booked.size() == 1) edges_.push({begin, 0, static_cast<std::uint32_t>(processor)});
+  next_edge_ = std::min(next_edge_, processors_[processor].next_edge());
 }
 
 void Meter::storage_begins(Picoseconds at) {
   ++outstanding_;
-  edges_.push({at, 1});
+  // Mostly the latest so far.
+  auto place = storage_begins_.end();
+  while (place != storage_begins_.begin() && *std::prev(place) > at) --place;
+  storage_begins_.insert(place, at);
+  next_edge_ = std::min(next_edge_, at);
 }
 
 void Meter::storage_ends(Picoseconds at) {
   --outstanding_;
-  edges_.push({at, -1});
+  advance(at);
+  count_storage(-1);
+}
+
+void Meter::count_storage(std::int32_t change) {
+  storage_ += change;
+  io_only_.set(storage_ > 0 && kernels_ == 0, settled_);
 }
 
 void Meter::set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at) {
@@ -50,10 +61,25 @@ void Meter::set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at) 
 }
 
 Picoseconds Meter::advance(Picoseconds to) {
-  while (!edges_.empty() && edges_.top().when <= to) {
-    const Edge edge = edges_.top();
-    edges_.pop();
-    apply(edge);
+  while (next_edge_ <= to) {
+    constexpr std::size_t kStorage = ~std::size_t{0};
+    std::size_t whose = kStorage;
+    Picoseconds first = storage_begins_.empty() ? Picoseconds::max() : storage_begins_.front();
+    for (std::size_t p = 0; p < processors_.size(); ++p) {
+      if (const Picoseconds edge = processors_[p].next_edge(); edge < first) {
+        first = edge;
+        whose = p;
+      }
+    }
+    next_edge_ = first;  // an end may have been moved meanwhile
+    if (first > to) break;
+    settled_ = std::max(settled_, first);
+    if (whose == kStorage) {
+      storage_begins_.pop_front();
+      count_storage(+1);
+    } else {
+      turn(whose);
+    }
   }
   return settled_ = std::max(settled_, to);
 }
@@ -65,32 +91,24 @@ void Meter::settle(Picoseconds at) {
   count_joules(at);
 }
 
-void Meter::apply(const Edge& edge) {
-  if (edge.storage == 0 && processors_[edge.processor].system && processors_[edge.processor].booked.front().end > edge.when) {
-    edges_.push({processors_[edge.processor].booked.front().end, 0, edge.processor});  // it was made longer
-    return;
-  }
-  settled_ = std::max(settled_, edge.when);
-  if (edge.storage == 0) return turn(edge.processor);
-  storage_ += edge.storage;
-  io_only_.set(storage_ > 0 && kernels_ == 0, settled_);
-}
-
-void Meter::turn(std::uint32_t index) {
+void Meter::turn(std::size_t index) {
   Processor& processor = processors_[index];
   processor.system = !processor.system;
   if (!processor.system) processor.booked.pop_front();
-  if (!processor.booked.empty()) edges_.push({processor.system ? processor.booked.front().end : processor.booked.front().begin, 0, index});
   update(index, settled_);
 }
 
 // Watts are summed up anew, in order of processors: no rounding adds up over a long run.
 void Meter::update(std::size_t processor, Picoseconds at) {
   Processor& changed = processors_[processor];
-  changed.busy.set(changed.kernel || changed.system, at);
+  const bool busy = changed.kernel || changed.system;
+  changed.busy.set(busy, at);
   io_only_.set(storage_ > 0 && kernels_ == 0, at);
+  const double draw = busy ? changed.draw.busy : changed.draw.idle;
+  if (draw == draws_[processor]) return;
+  draws_[processor] = draw;
   double watts = 0;
-  for (const Processor& p : processors_) watts += p.kernel || p.system ? p.draw.busy : p.draw.idle;
+  for (const double each : draws_) watts += each;
   if (watts == watts_) return;
   count_joules(at);
   watts_ = watts;

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <deque>
-#include <queue>
 #include <vector>
 
 #include "engine/base/units.hpp"
@@ -34,11 +33,11 @@ class Stopwatch {
   hw::Odometer seconds_;
 };
 
-// System work and storage may be told ahead of the devices' time (the policy's core is booked in advance). A time before what
-// was settled counts as that.
+// System work and the beginning of storage may be told ahead of the devices' time (the policy's core is booked in advance); all
+// else is told when it happens. A time before what was settled counts as that.
 class Meter {
  public:
-  explicit Meter(std::size_t processors) : processors_(processors) {}
+  explicit Meter(std::size_t processors) : processors_(processors), draws_(processors) {}
 
   // From the first call that begins to the end of the last: what a processor is told twice changes nothing.
   void kernel_begins(std::size_t processor, Picoseconds at);
@@ -60,31 +59,30 @@ class Meter {
   std::size_t points() const;  // remembered by all sums together
 
  private:
-  struct Edge {
-    Picoseconds when{0};
-    std::int32_t storage = 0;  // begins: 1, ends: -1; 0: system work of a processor
-    std::uint32_t processor = 0;
-    bool operator>(const Edge& other) const { return when > other.when; }
-  };
   struct Interval {
     Picoseconds begin{0}, end{0};
   };
   struct Processor {
     bool kernel = false;
     bool system = false;
-    std::deque<Interval> booked;  // system work that has not ended, in order and apart; the heap holds the next edge of the first
+    std::deque<Interval> booked;  // system work that has not ended, in order and apart
     hw::PowerDraw draw;
     Stopwatch busy;
+    Picoseconds next_edge() const {  // of its system work
+      return booked.empty() ? Picoseconds::max() : system ? booked.front().end : booked.front().begin;
+    }
   };
 
   Picoseconds advance(Picoseconds to);  // applies what is due; returns the later of `to` and what was settled before
-  void apply(const Edge& edge);
-  void turn(std::uint32_t processor);  // the next edge of its system work
+  void turn(std::size_t processor);     // the next edge of its system work
   void count_joules(Picoseconds at);
+  void count_storage(std::int32_t change);  // now
   void update(std::size_t processor, Picoseconds at);
 
   std::vector<Processor> processors_;
-  std::priority_queue<Edge, std::vector<Edge>, std::greater<>> edges_;
+  std::vector<double> draws_;                   // watts of each processor, as it is
+  std::deque<Picoseconds> storage_begins_;      // ahead of time, in order
+  Picoseconds next_edge_ = Picoseconds::max();  // nothing that was told ahead happens before
   Picoseconds settled_{0};
   std::uint32_t kernels_ = 0, outstanding_ = 0;
   std::int32_t storage_ = 0;

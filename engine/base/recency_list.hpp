@@ -9,43 +9,84 @@
 
 namespace vitro {
 
+// Uses stand in a line, one behind the other, and a block's last one counts. A linked list would touch four distant places
+// for each use of a block among millions; here neighbours that are used together are written together.
 class RecencyList {
  public:
-  explicit RecencyList(std::uint32_t blocks) : links_(blocks) {}
+  explicit RecencyList(std::uint32_t blocks) : last_(blocks, kAbsent) {}
 
-  bool contains(std::uint32_t block) const { return links_[block].newer != kAbsent; }
+  bool contains(std::uint32_t block) const { return last_[block] != kAbsent; }
   std::uint32_t size() const { return size_; }
-  std::uint32_t oldest() const { return oldest_; }  // Requires: size() > 0
+  std::uint32_t oldest() {  // Requires: size() > 0
+    return *oldest_without([](std::uint32_t) { return false; });
+  }
 
   void push_newest(std::uint32_t block) {
     VITRO_CHECK(!contains(block), "a block entered a list twice");
-    links_[block] = {kNone, newest_};
-    (newest_ == kNone ? oldest_ : links_[newest_].newer) = block;
-    newest_ = block;
     ++size_;
+    append(block);
+  }
+  void touch(std::uint32_t block) {  // becomes the newest
+    VITRO_CHECK(contains(block), "a block was used in a list that it was not in");
+    append(block);
   }
   void erase(std::uint32_t block) {
     VITRO_CHECK(contains(block), "a block left a list that it was not in");
-    const Link link = links_[block];
-    (link.newer == kNone ? newest_ : links_[link.newer].older) = link.older;
-    (link.older == kNone ? oldest_ : links_[link.older].newer) = link.newer;
-    links_[block].newer = kAbsent;
+    last_[block] = kAbsent;
     --size_;
   }
-  std::optional<std::uint32_t> oldest_without(const std::function<bool(std::uint32_t)>& held) const {
-    for (std::uint32_t block = oldest_; block != kNone; block = links_[block].newer) {
-      if (!held(block)) return block;
+  // `held` is asked from the oldest on, until it says no.
+  std::optional<std::uint32_t> oldest_without(const std::function<bool(std::uint32_t)>& held) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < passed_.size(); ++i) {
+      const std::uint32_t use = passed_[i], block = uses_[use];
+      if (!counts(use)) continue;
+      passed_[kept++] = use;
+      if (held(block)) continue;
+      passed_.erase(passed_.begin() + static_cast<std::ptrdiff_t>(kept), passed_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return block;
+    }
+    passed_.resize(kept);
+    for (; first_ < uses_.size(); ++first_) {
+      if (!counts(first_)) continue;
+      if (!held(uses_[first_])) return uses_[first_];
+      passed_.push_back(first_);
     }
     return std::nullopt;
   }
 
  private:
-  static constexpr std::uint32_t kNone = ~0u, kAbsent = ~0u - 1;
-  struct Link {  // small: lists of millions of blocks go through the caches
-    std::uint32_t newer = kAbsent, older = kNone;
-  };
-  std::vector<Link> links_;
-  std::uint32_t newest_ = kNone, oldest_ = kNone, size_ = 0;
+  static constexpr std::uint32_t kAbsent = ~0u;
+  static constexpr std::size_t kSpare = 1024;  // uses that no longer count, beside as many as there are blocks in the list
+
+  bool counts(std::uint32_t use) const { return last_[uses_[use]] == use; }
+
+  void append(std::uint32_t block) {
+    if (uses_.size() >= 2 * std::size_t{size_} + kSpare) close_ranks();
+    last_[block] = static_cast<std::uint32_t>(uses_.size());
+    uses_.push_back(block);
+  }
+
+  // Drops the uses that no longer count. Requires: more than half of them do not, so that a use costs O(1) on average.
+  void close_ranks() {
+    std::uint32_t kept = 0;
+    const auto keep = [&](std::uint32_t use) {
+      const std::uint32_t block = uses_[use];
+      if (last_[block] != use) return;
+      last_[block] = kept;
+      uses_[kept++] = block;
+    };
+    for (const std::uint32_t use : passed_) keep(use);
+    for (std::uint32_t use = first_; use < uses_.size(); ++use) keep(use);
+    uses_.resize(kept);
+    passed_.clear();
+    first_ = 0;
+  }
+
+  std::vector<std::uint32_t> uses_;    // blocks
+  std::vector<std::uint32_t> last_;    // by block: its place in uses_
+  std::vector<std::uint32_t> passed_;  // uses before first_ that count: a search passed them because they were held
+  std::uint32_t first_ = 0, size_ = 0;
 };
 
 }  // namespace vitro

@@ -181,7 +181,7 @@ IndexList ClusterFfn::places(const Step& step, const Cluster& cluster, const Ind
   const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);
   std::uint32_t block = NeuronCache::kNone, slot = NeuronCache::kNone;
   for (const std::uint32_t neuron : *neurons) {
-    const std::uint32_t its_block = base + store_.layout().block_of(neuron);
+    const std::uint32_t its_block = base + store_.block_in_ffn(neuron);
     if (its_block != block) {
       block = its_block;
       while (load != cluster.loads.end() && load->block < block) ++load;
@@ -221,6 +221,7 @@ Chain ClusterFfn::gate_calls(const Step& step, const Cluster& cluster) const {
   store_.add_scales(gate, NeuronStore::Matrix::gate, step.layer, gate.expert);
   gate.out = {wide(gate_, step, cluster)};
   Chain chain;
+  chain.reserve(2);
   chain.push_back(std::move(gate));
   if (step.every_neuron) return chain;
   KernelCall select = call(step, cluster, Op::select);
@@ -235,6 +236,7 @@ Chain ClusterFfn::gate_calls(const Step& step, const Cluster& cluster) const {
 
 Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
   Chain chain;
+  chain.reserve(3);
   const IndexList active = computed(step, cluster), at = places(step, cluster, active);
   if (!active->empty()) {
     KernelCall up = call(step, cluster, Op::matmul);

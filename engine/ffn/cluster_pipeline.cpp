@@ -84,7 +84,7 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit) {
       continue;
     }
     const bool gate = cluster->stage == Stage::gate_ready;
-    cluster->stage = gate ? Stage::gate_runs : Stage::rest_runs;
+    enter(*layer, *cluster, gate ? Stage::gate_runs : Stage::rest_runs);
     ++stats_.seam_calls;
     machine_.clock.charge(PolicyWork::plan_step, 1);
     machine_.clock.charge(PolicyWork::submit, 1);
@@ -99,7 +99,11 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit) {
     }
     advance(*layer);
     stages_changed_.notify();
-    if (!layer->reads.empty() || layer->done == layer->clusters->size()) reads_pushed_.notify();
+    if (layer->done == layer->clusters->size() || layers_.size() > 1) {
+      reads_pushed_.notify();
+    } else {
+      reads_pushed_.notify(layer->reads.size());  // all that wait are this layer's, and one is like another
+    }
   }
 }
 
@@ -126,9 +130,15 @@ Task<void> ClusterPipeline::read(Layer* layer) {
       throw RunError(fmt::format("reading neurons ({}): {}", store_.describe(next.cluster->blocks.front()), result.status.message));
     }
     if (--next.cluster->reads_left > 0) continue;
-    next.cluster->stage = next.cluster->stage == Stage::gate_io ? Stage::gate_ready : Stage::rest_ready;
+    enter(*layer, *next.cluster, next.cluster->stage == Stage::gate_io ? Stage::gate_ready : Stage::rest_ready);
     stages_changed_.notify();
   }
+}
+
+void ClusterPipeline::enter(Layer& layer, Cluster& cluster, Stage stage) {
+  const auto ready = [](Stage s) { return s == Stage::gate_ready || s == Stage::rest_ready ? 1 : 0; };
+  layer.ready += ready(stage) - ready(cluster.stage);
+  cluster.stage = stage;
 }
 
 // True when no cluster of the current wave is still before `stage`.
@@ -140,6 +150,7 @@ bool ClusterPipeline::whole_wave_past(const Layer& layer, Stage stage) const {
 // The first cluster whose gate can be computed, so that what it needs of Up and Down is known early; else the first whose
 // Up and Down can.
 Cluster* ClusterPipeline::pick(Layer& layer) const {
+  if (layer.ready == 0) return nullptr;
   const bool in_waves = options_.kind != PipelineKind::cluster;
   const bool gates = options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gate_ready);
   const bool rests = !in_waves || (whole_wave_past(layer, Stage::gated) &&
@@ -191,7 +202,7 @@ void ClusterPipeline::start_loads(Layer& layer) {
     const bool its_wave = options_.kind == PipelineKind::cluster || cluster.wave == layer.wave;
     if (!its_wave || cluster.loads.size() > cache.free_slots()) return;
     if (cluster.loads.empty()) {
-      cluster.stage = Stage::gate_ready;
+      enter(layer, cluster, Stage::gate_ready);
       continue;
     }
     std::uint32_t from = 0;
@@ -238,12 +249,11 @@ void ClusterPipeline::set_active(Layer& layer, Cluster& cluster, const std::vect
 // Of cluster.blocks: those with an active neuron.
 std::vector<bool> ClusterPipeline::active_blocks(const Cluster& cluster) const {
   std::vector<bool> active(cluster.blocks.size());
-  const BundleLayout& layout = store_.layout();
   std::size_t b = 0;
   std::uint32_t base = 0;
-  if (!cluster.blocks.empty()) base = cluster.blocks.front() - layout.block_of(cluster.neurons->front());
+  if (!cluster.blocks.empty()) base = cluster.blocks.front() - store_.block_in_ffn(cluster.neurons->front());
   for (const std::uint32_t neuron : *cluster.active) {
-    while (cluster.blocks[b] != base + layout.block_of(neuron)) ++b;
+    while (cluster.blocks[b] != base + store_.block_in_ffn(neuron)) ++b;
     active[b] = true;
   }
   return active;
@@ -292,10 +302,10 @@ void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
 
 void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {
   const BundleLayout& layout = store_.layout();
-  cluster.stage = Stage::rest_ready;
+  enter(layer, cluster, Stage::rest_ready);
   if (layout.first_part == 0 || layer.every_neuron) return;
   push_reads(layer, cluster, layout.first_part, layout.block - layout.first_part);
-  if (cluster.reads_left > 0) cluster.stage = Stage::rest_io;
+  if (cluster.reads_left > 0) enter(layer, cluster, Stage::rest_io);
 }
 
 void ClusterPipeline::finish(Layer& layer, Cluster& cluster) {

@@ -75,6 +75,7 @@ class ClusterPipeline {
     std::size_t next_load = 0, next_admission = 0, done = 0;
     std::size_t first_left = 0;  // no cluster before it has anything left to do
     std::uint32_t wave = 0;
+    int ready = 0;  // clusters that a unit could take
     std::deque<Read> reads;
     TaskScope scope;
   };
@@ -84,6 +85,7 @@ class ClusterPipeline {
   Task<void> read(Layer* layer);
   Task<void> guarded(Task<void> task, TaskScope* scope);
   Cluster* pick(Layer& layer) const;
+  static void enter(Layer& layer, Cluster& cluster, Stage stage);
   bool whole_wave_past(const Layer& layer, Stage stage) const;
   void advance(Layer& layer);
   void start_loads(Layer& layer);

@@ -7,7 +7,6 @@ namespace vitro {
 std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const std::vector<PlannedGroup>& groups,
                                    const ClusterPlanOptions& options) {
   NeuronCache& cache = store.cache();
-  const BundleLayout& layout = store.layout();
   const std::uint32_t most_loads = std::max(1u, store.staging_blocks() / 2);
   std::vector<Cluster> clusters;
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
@@ -25,7 +24,7 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
     open();
     const std::uint32_t base = store.block_of(layer, groups[g].group->expert, 0);
     for (const std::uint32_t neuron : neurons) {
-      const std::uint32_t block = base + layout.block_of(neuron);
+      const std::uint32_t block = base + store.block_in_ffn(neuron);
       const bool next_block = clusters.back().blocks.empty() || clusters.back().blocks.back() != block;
       const bool loads = next_block && !cache.resident(block);
       // A block belongs to one cluster: it is loaded and admitted once.

@@ -19,10 +19,7 @@ class Lru final : public Eviction {
  public:
   explicit Lru(std::uint32_t blocks) : list_(blocks) {}
   void insert(std::uint32_t block) override { list_.push_newest(block); }
-  void touch(std::uint32_t block) override {
-    list_.erase(block);
-    list_.push_newest(block);
-  }
+  void touch(std::uint32_t block) override { list_.touch(block); }
   void erase(std::uint32_t block) override { list_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return list_.oldest_without(held); }
 
@@ -115,8 +112,8 @@ class Window final : public Eviction {
     last_[block] = token_;
   }
   void touch(std::uint32_t block) override {
-    list_.erase(block);
-    insert(block);
+    list_.touch(block);
+    last_[block] = token_;
   }
   void erase(std::uint32_t block) override { list_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return list_.oldest_without(held); }

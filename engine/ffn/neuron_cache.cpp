@@ -11,8 +11,7 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
     : capacity_(capacity),
       staging_(staging),
       free_count_(capacity + staging),
-      slots_(blocks, kNone),
-      pinned_(blocks),
+      blocks_(blocks),
       free_(capacity + staging),
       hot_(blocks),
       eviction_(make_eviction(eviction, {blocks, capacity, window})) {
@@ -32,6 +31,12 @@ void NeuronCache::give_back(std::uint32_t slot) {
   VITRO_CHECK(!free_.contains(slot), "a slot was given back twice");
   free_.insert(slot);
   ++free_count_;
+}
+
+void NeuronCache::unpin_all() {
+  if (++epoch_ != 0) return;
+  for (Place& place : blocks_) place.pinned = 0;
+  epoch_ = 1;
 }
 
 void NeuronCache::touch(std::uint32_t block) {
@@ -56,14 +61,14 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
   VITRO_CHECK(!resident(block) && !free_.contains(slot), "a block was admitted twice, or from a slot that is not its own");
   Admission admission{capacity_ > 0, kNone};
   if (size_ == capacity_) {
-    const std::optional<std::uint32_t> victim = eviction_->victim([this](std::uint32_t b) { return pinned_[b] == epoch_; });
+    const std::optional<std::uint32_t> victim = eviction_->victim([this](std::uint32_t b) { return blocks_[b].pinned == epoch_; });
     admission.stays = victim.has_value();
     if (!victim) return admission;
     admission.evicted = *victim;
     drop(*victim);
   }
   eviction_->insert(block);
-  slots_[block] = slot;
+  blocks_[block].slot = slot;
   ++size_;
   pin(block);
   return admission;
@@ -71,7 +76,7 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
 
 std::vector<std::uint32_t> NeuronCache::resident_blocks() const {
   std::vector<std::uint32_t> blocks;
-  for (std::uint32_t block = 0; block < slots_.size(); ++block) {
+  for (std::uint32_t block = 0; block < blocks_.size(); ++block) {
     if (resident(block)) blocks.push_back(block);
   }
   return blocks;
@@ -85,7 +90,7 @@ std::vector<std::uint32_t> NeuronCache::next_token() {
 
 void NeuronCache::drop(std::uint32_t block) {
   eviction_->erase(block);
-  give_back(std::exchange(slots_[block], kNone));
+  give_back(std::exchange(blocks_[block].slot, kNone));
   --size_;
 }
 

@@ -19,11 +19,11 @@ class NeuronCache {
   // window: of that eviction (EvictionOptions).
   NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction, std::uint32_t window = 0);
 
-  std::uint32_t slot_of(std::uint32_t block) const { return slots_[block]; }  // kNone: not resident
-  bool resident(std::uint32_t block) const { return slots_[block] != kNone; }
+  std::uint32_t slot_of(std::uint32_t block) const { return blocks_[block].slot; }  // kNone: not resident
+  bool resident(std::uint32_t block) const { return blocks_[block].slot != kNone; }
   std::vector<std::uint32_t> resident_blocks() const;  // ascending
   std::uint32_t capacity() const { return capacity_; }
-  std::uint32_t blocks() const { return static_cast<std::uint32_t>(slots_.size()); }
+  std::uint32_t blocks() const { return static_cast<std::uint32_t>(blocks_.size()); }
   std::uint32_t size() const { return size_; }
   std::uint32_t slots() const { return capacity_ + staging_; }
   std::uint32_t free_slots() const { return free_count_; }
@@ -34,8 +34,8 @@ class NeuronCache {
   void give_back(std::uint32_t slot);
 
   // Pins last until the next unpin_all(): what a layer plans to use is not evicted under it.
-  void pin(std::uint32_t block) { pinned_[block] = epoch_; }
-  void unpin_all() { ++epoch_; }
+  void pin(std::uint32_t block) { blocks_[block].pinned = epoch_; }
+  void unpin_all();
   void touch(std::uint32_t block);
 
   // Hot blocks are not evicted; whoever made them hot decides when they are cold again, and then they count as just used.
@@ -59,9 +59,12 @@ class NeuronCache {
   void drop(std::uint32_t block);
 
   std::uint32_t capacity_, staging_, size_ = 0, free_count_ = 0;
-  std::vector<std::uint32_t> slots_;   // by block
-  std::vector<std::uint64_t> pinned_;  // epoch of the last pin
-  std::uint64_t epoch_ = 1;
+  struct Place {  // what is looked at together lies together
+    std::uint32_t slot = kNone;
+    std::uint32_t pinned = 0;  // epoch of the last pin
+  };
+  std::vector<Place> blocks_;
+  std::uint32_t epoch_ = 1;
   SlotSet free_;
   std::vector<bool> hot_;  // by block
   std::uint32_t hot_size_ = 0;

@@ -48,6 +48,8 @@ NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronSto
   }
   VITRO_CHECK(!ffns_.empty(), "the file holds no neuron bundles");
   if (!options_.two_phases) layout_.first_part = 0;
+  piece_ = layout_.piece();
+  blocks_ = layout_.blocks();
   staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / layout_.block, 2));
 }
 
@@ -55,9 +57,10 @@ Task<void> NeuronStore::load_scales(UnitId issuer) {
   for (const Weight& scales : scales_) {
     Result<Lease> lease = machine_.memory.lease(scales.extent.length, Placement::dram, Region::scales);
     if (!lease.ok()) {
-      throw ConfigError(fmt::format("memory.budget: the scales of all neurons stay in DRAM, {} in all: {} (raise the budget, or take "
-                                    "engine.layout: scales_inline)",
-                                    format_bytes(scales_.size() * scales.extent.length), lease.status().message));
+      throw ConfigError(
+          fmt::format("memory.budget: the scales of all neurons stay in DRAM, {} in all: {} (raise the budget, or take "
+                      "engine.layout: scales_inline)",
+                      format_bytes(scales_.size() * scales.extent.length), lease.status().message));
     }
     scale_leases_.push_back(std::move(lease).value());
     co_await read_weight(&machine_, &scales, scale_leases_.back(), 0, issuer, kLoadDepth);
@@ -112,7 +115,7 @@ std::uint32_t NeuronStore::ffn_of(std::int16_t layer, std::int16_t expert) const
 }
 
 std::uint32_t NeuronStore::block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const {
-  return ffn_of(layer, expert) * layout_.blocks() + layout_.block_of(neuron);
+  return ffn_of(layer, expert) * blocks_ + block_in_ffn(neuron);
 }
 
 Extent NeuronStore::extent_of(std::uint32_t block) const {
@@ -121,9 +124,9 @@ Extent NeuronStore::extent_of(std::uint32_t block) const {
 }
 
 NeuronStore::Piece NeuronStore::piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe) const {
-  const Extent& ffn = ffns_[block / layout_.blocks()];
-  const Bytes piece = layout_.piece(), at = stripe * layout_.blocks() + block % layout_.blocks();
-  return {{ffn.file, ffn.offset + at * piece, piece}, stripe_offset(stripe) + offset_of(slot)};
+  const Extent& ffn = ffns_[block / blocks_];
+  const Bytes at = stripe * blocks_ + block % blocks_;
+  return {{ffn.file, ffn.offset + at * piece_, piece_}, stripe_offset(stripe) + offset_of(slot)};
 }
 
 View NeuronStore::view(Matrix matrix) const {
@@ -146,10 +149,6 @@ void NeuronStore::add_scales(KernelCall& call, Matrix matrix, std::int16_t layer
   const Bytes of_matrix = scales_[l].matrix_bytes() / 3;
   view.offset = (expert < 0 ? 0 : static_cast<Bytes>(expert)) * scales_[l].matrix_bytes() + static_cast<Bytes>(matrix) * of_matrix;
   call.in.push_back(std::move(view));
-}
-
-std::uint32_t NeuronStore::place(std::uint32_t neuron, std::uint32_t slot) const {
-  return static_cast<std::uint32_t>((offset_of(slot) + layout_.within_block(neuron)) / kPlaceUnit);
 }
 
 std::string NeuronStore::describe(std::uint32_t block) const {

@@ -43,8 +43,11 @@ class NeuronStore {
   std::uint32_t ffn_of(std::int16_t layer, std::int16_t expert) const;
 
   std::uint32_t block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const;
-  Extent extent_of(std::uint32_t block) const;                                // in flash, the whole block; Requires: one stripe
-  Bytes offset_of(std::uint32_t slot) const { return slot * layout_.piece(); }  // in the arena, from where a stripe begins
+  Extent extent_of(std::uint32_t block) const;  // in flash, the whole block; Requires: one stripe
+  // Of the blocks of its own FFN. Where a neuron has a block to itself, as it has in large models, nothing is divided: this
+  // and place() are asked of every neuron that is named.
+  std::uint32_t block_in_ffn(std::uint32_t neuron) const { return layout_.per_block == 1 ? neuron : layout_.block_of(neuron); }
+  Bytes offset_of(std::uint32_t slot) const { return slot * piece_; }  // in the arena, from where a stripe begins
   // A part of a block that lies in one piece, both in flash and, for the block in `slot`, in the arena. Stripe: of
   // BundleLayout; those of consecutive blocks follow each other in flash, those of consecutive slots in the arena.
   struct Piece {
@@ -61,18 +64,23 @@ class NeuronStore {
   // two operands that such a call has are there, and no bias.
   void add_scales(KernelCall& call, Matrix matrix, std::int16_t layer, std::int16_t expert) const;
   // Where a neuron lies, for KernelCall::places; `slot` is that of its block.
-  std::uint32_t place(std::uint32_t neuron, std::uint32_t slot) const;
+  std::uint32_t place(std::uint32_t neuron, std::uint32_t slot) const {
+    const Bytes within = layout_.per_block == 1 ? 0 : layout_.within_block(neuron);
+    return static_cast<std::uint32_t>((offset_of(slot) + within) / kPlaceUnit);
+  }
 
   // "layer 3, expert 1, block 7" of a block number.
   std::string describe(std::uint32_t block) const;
 
  private:
   Task<void> load_scales(UnitId issuer);
-  Bytes stripe_offset(std::uint32_t stripe) const { return stripe * cache_->slots() * layout_.piece(); }
+  Bytes stripe_offset(std::uint32_t stripe) const { return stripe * cache_->slots() * piece_; }
 
   Machine& machine_;
   NeuronStoreOptions options_;
   BundleLayout layout_;
+  Bytes piece_ = 0;           // of the layout
+  std::uint32_t blocks_ = 0;  // of one FFN
   std::vector<Extent> ffns_;
   std::uint32_t experts_ = 1, staging_blocks_ = 0;
   std::optional<NeuronCache> cache_;

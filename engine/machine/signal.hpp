@@ -1,7 +1,8 @@
 // Signal: coroutines wait for "something changed" and look again.
 #pragma once
+#include <algorithm>
 #include <coroutine>
-#include <utility>
+#include <cstddef>
 #include <vector>
 
 #include "engine/machine/executor.hpp"
@@ -21,9 +22,12 @@ class Signal {
   };
   Changed changed() { return {*this}; }
 
-  // Everyone who waits now runs when the executor next comes round, in the order in which they came.
-  void notify() {
-    for (const std::coroutine_handle<> waiter : std::exchange(waiters_, {})) executor_.post(waiter);
+  // Everyone who waits now runs when the executor next comes round, in the order in which they came; or the first `most`, where
+  // more would find nothing to do.
+  void notify(std::size_t most = ~std::size_t{0}) {
+    const auto end = waiters_.begin() + static_cast<std::ptrdiff_t>(std::min(most, waiters_.size()));
+    for (auto waiter = waiters_.begin(); waiter != end; ++waiter) executor_.post(*waiter);
+    waiters_.erase(waiters_.begin(), end);
   }
 
  private:

@@ -139,7 +139,7 @@ void FlowDram::share(std::size_t index, double budget) {
   if (!port.changed && port.budget == budget) return;
   port.changed = false;
   port.budget = budget;
-  if (port.wanted * kMargin < budget) {  // everybody gets what he can take
+  if (port.wanted <= budget) {  // everybody gets what he can take
     for (const std::uint32_t i : port.flows) slots_[i].claim.share = slots_[i].limit;
     for (const std::size_t child : port.children) ports_[child].claim.share = ports_[child].claim.demand;
   } else {
@@ -187,28 +187,29 @@ void FlowDram::reshare() {
   share_sustained();
 
   double total = 0;
+  Picoseconds next = Picoseconds::max();
   for (const std::uint32_t slot : flows_) {
     Flow& flow = slots_[slot];
     total += flow.claim.share;
-    if (flow.claim.share == flow.rate) continue;  // its finish stays exact
-    settle(flow);
-    flow.rate = flow.claim.share;
-    // The margin keeps rounding in `limit` from moving an exact pace to the next picosecond.
-    const double picoseconds = std::ceil(flow.remaining / flow.rate * 1e12 - 1e-3);
-    flow.finish = context_.now() + Picoseconds(static_cast<std::int64_t>(picoseconds));
+    if (flow.claim.share != flow.rate) {  // else its finish stays exact
+      settle(flow);
+      flow.rate = flow.claim.share;
+      // The margin keeps rounding in `limit` from moving an exact pace to the next picosecond.
+      const double picoseconds = std::ceil(flow.remaining / flow.rate * 1e12 - 1e-3);
+      flow.finish = context_.now() + Picoseconds(static_cast<std::int64_t>(picoseconds));
+    }
+    next = std::min(next, flow.finish);
   }
   if (total != total_rate_) {
     settle_total();
     total_rate_ = total;
     if (context_.tracing()) context_.counter(track_, total * 1e-9);
   }
-  arm();
+  arm(next);
 }
 
 // One wake-up is enough: a later one re-arms when it fires, so no event is posted per change of rate.
-void FlowDram::arm() {
-  Picoseconds next = Picoseconds::max();
-  for (const std::uint32_t flow : flows_) next = std::min(next, slots_[flow].finish);
+void FlowDram::arm(Picoseconds next) {
   if (next >= armed_) return;
   armed_ = next;
   context_.at(next, label_, [this] { wake(); });
@@ -227,7 +228,11 @@ void FlowDram::wake() {
     leave(slot);
     return true;
   });
-  if (finished_.empty()) return arm();
+  if (finished_.empty()) {
+    Picoseconds next = Picoseconds::max();
+    for (const std::uint32_t flow : flows_) next = std::min(next, slots_[flow].finish);
+    return arm(next);
+  }
   completing_ = true;
   for (Callback& done : finished_) done();
   completing_ = false;

@@ -59,7 +59,7 @@ class FlowDram final : public DramModel {
   double sustained();       // total of the mix that the present shares make
   void settle(Flow& flow);  // accounts for what moved since its rate was set
   void settle_total();
-  void arm();
+  void arm(Picoseconds next);  // for the first completion
 
   Context& context_;
   FlowEfficiency efficiency_;

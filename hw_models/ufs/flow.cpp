@@ -1,13 +1,14 @@
 #include "hw_models/ufs/flow.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "hw_models/ufs/parameters.hpp"
 
 namespace vitro::hw {
 namespace {
 
-enum Kind : std::uint16_t { kDoorbell, kHandled, kMapPage, kMapped, kReady };
+enum Kind : std::uint16_t { kDoorbell, kReadsReady, kWriteReady };
 
 // A sensitivity run varies counts by fractions; the closed forms take what is whole of them.
 std::uint32_t whole_part(const Params& params, std::string_view key) {
@@ -29,7 +30,9 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       latency_sequential_(params.time("latency_sequential")),
       latency_write_(params.time("latency_write")),
       command_overhead_(params.time("command_overhead")),
-      beyond_flash_(params.time("latency_random") - params.time("media_time")),
+      transfer_overhead_(params.time("transfer_overhead")),
+      latency_random_(params.time("latency_random")),
+      beyond_flash_(latency_random_ - params.time("media_time")),
       map_beyond_flash_(params.time("map_cache_miss") - params.time("media_time")),
       link_(rate(params, "link_bandwidth")),
       write_bandwidth_(rate(params, "write_bandwidth")),
@@ -42,7 +45,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
              [this](std::uint32_t command) { enter(command); }),
       controller_(whole_part(params, "controller_cores")),
       flash_({whole_part(params, "media_channels"), whole_part(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
-             rate(params, "media_bandwidth"), link_}),
+              rate(params, "media_bandwidth"), link_}),
       map_(
           params.bytes("map_cache_reach"), whole_part(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
           [this](std::uint32_t command) { read(command); }) {
@@ -70,41 +73,92 @@ void FlowUfs::submit(const IoRequest& request, Callback done) {
   queue_.submit(command, request.issuer);
 }
 
+void FlowUfs::push(Steps& steps, Picoseconds when, Step::What what, std::uint64_t subject) {
+  steps.push_back({when, steps_++, subject, what});
+  std::push_heap(steps.begin(), steps.end(), std::greater<>());
+}
+
+FlowUfs::Step FlowUfs::pop(Steps& steps) {
+  std::pop_heap(steps.begin(), steps.end(), std::greater<>());
+  const Step step = steps.back();
+  steps.pop_back();
+  return step;
+}
+
 void FlowUfs::enter(std::uint32_t command) {
   const IoRequest& request = commands_[command].request;
+  work_off(context_.now());
   const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
-  if (request.write) return ready_at(command, handled + latency_write_);
-  // Data and map page of a stream were fetched ahead, unless it begins with a read that is itself still on its way.
-  if (request.sequential && !random_ends_.contains(request.address)) {
-    map_.pass(request.address);
-    return ready_at(command, handled + latency_sequential_);
+  if (request.write) {
+    context_.at(handled + latency_write_, {device_, kWriteReady}, [this, command] {
+      waiting_writes_.push_back(command);
+      pump_writes();
+    });
+    return;
   }
-  commands_[command].order = ++orders_;
-  random_ends_.insert(request.address + request.length);
-  context_.at(handled, {device_, kHandled}, [this, command] {
-    if (map_.look_up(command, commands_[command].request.address)) read(command);
-  });
+  // Data and map page of a stream were fetched ahead, unless it begins with a read that is itself still on its way.
+  if (request.sequential && std::find(random_ends_.begin(), random_ends_.end(), request.address) == random_ends_.end()) {
+    map_.pass(request.address);
+    push(ready_, handled + latency_sequential_, Step::What::ready, command);
+  } else {
+    commands_[command].order = ++orders_;
+    random_ends_.push_back(request.address + request.length);
+    push(inside_, handled, Step::What::handled, command);
+  }
+  arm();
+}
+
+void FlowUfs::work_off(Picoseconds until) {
+  while (!inside_.empty() && inside_.front().when <= until) {
+    const Step step = pop(inside_);
+    inside_now_ = step.when;
+    const auto command = static_cast<std::uint32_t>(step.subject);
+    if (step.what == Step::What::handled) {
+      if (map_.look_up(command, commands_[command].request.address)) read(command);
+    } else if (step.what == Step::What::map_page) {  // the controller takes up again what waited
+      push(inside_, controller_.serve(step.when, command_overhead_), Step::What::mapped, step.subject);
+    } else {
+      map_.arrived(step.subject);
+    }
+  }
 }
 
 void FlowUfs::fetch_map(std::uint64_t segment) {
-  const Picoseconds here = flash_.read_map(context_.now(), MapCache::die(segment)) + map_beyond_flash_;
-  context_.at(here, {device_, kMapPage}, [this, segment] {
-    const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);  // takes up again what waited
-    context_.at(handled, {device_, kMapped}, [this, segment] { map_.arrived(segment); });
-  });
+  push(inside_, flash_.read_map(inside_now_, MapCache::die(segment)) + map_beyond_flash_, Step::What::map_page, segment);
 }
 
 void FlowUfs::read(std::uint32_t command) {
   const auto& [request, done, order] = commands_[command];
-  ready_at(command, flash_.read(context_.now(), order, request.address, request.length) + beyond_flash_);
+  push(ready_, flash_.read(inside_now_, order, request.address, request.length) + beyond_flash_, Step::What::ready, command);
 }
 
-void FlowUfs::ready_at(std::uint32_t command, Picoseconds when) {
-  context_.at(when, {device_, kReady}, [this, command] {
-    Direction& direction = commands_[command].request.write ? down_ : up_;
-    direction.waiting.push_back(command);
-    pump(direction);
+// The next time at which a read may want an idle link. A busy one looks for itself when it gets free.
+void FlowUfs::arm() {
+  if (up_.busy) return;
+  Picoseconds next = Picoseconds::max();
+  if (!ready_.empty()) next = ready_.front().when;
+  if (!inside_.empty()) next = std::min(next, inside_.front().when + latency_random_);
+  if (next >= armed_) return;
+  armed_ = next;
+  context_.at(next, {device_, kReadsReady}, [this] {
+    if (context_.now() != armed_) return;  // overtaken by an earlier one, which armed again
+    armed_ = Picoseconds::max();
+    pump_reads();
   });
+}
+
+void FlowUfs::pump_reads() {
+  if (up_.busy) return;
+  work_off(context_.now());
+  if (ready_.empty() || ready_.front().when > context_.now()) return arm();
+  start(up_, static_cast<std::uint32_t>(pop(ready_).subject));
+}
+
+void FlowUfs::pump_writes() {
+  if (down_.busy || waiting_writes_.empty()) return;
+  const std::uint32_t command = waiting_writes_.front();
+  waiting_writes_.pop_front();
+  start(down_, command);
 }
 
 // Programming goes on behind the write memory: to SLC while that has room (submit() gives back what was folded while the
@@ -119,14 +173,11 @@ Picoseconds FlowUfs::write_pace(Bytes length) {
   return std::max(transfer_time(length, link_), programmed_ - from_seconds(write_memory_ / rate) - now);
 }
 
-void FlowUfs::pump(Direction& direction) {
-  if (direction.busy || direction.waiting.empty()) return;
-  const std::uint32_t command = direction.waiting.front();
-  direction.waiting.pop_front();
+void FlowUfs::start(Direction& direction, std::uint32_t command) {
   direction.busy = true;
   direction.began = context_.now();
   const IoRequest& request = commands_[command].request;
-  const Picoseconds pace = request.write ? write_pace(request.length) : transfer_time(request.length, link_);
+  const Picoseconds pace = transfer_overhead_ + (request.write ? write_pace(request.length) : transfer_time(request.length, link_));
   dram_.submit({direction.port, request.length, request.write ? 0 : request.length, pace}, [this, command] { finish(command); });
 }
 
@@ -137,11 +188,18 @@ void FlowUfs::finish(std::uint32_t command) {
   Direction& direction = ended.request.write ? down_ : up_;
   direction.moved.add(direction.began, now, static_cast<double>(ended.request.length));
   if (context_.tracing()) context_.span(track_, direction.began, now, ended.request.write ? "write" : "read");
-  direction.busy = false;
-  if (ended.order > 0) random_ends_.erase(random_ends_.find(ended.request.address + ended.request.length));
+  if (ended.order > 0) {
+    *std::find(random_ends_.begin(), random_ends_.end(), ended.request.address + ended.request.length) = random_ends_.back();
+    random_ends_.pop_back();
+  }
   queue_.complete(ended.request.issuer);
   last_end_ = now;
-  pump(direction);
+  direction.busy = false;
+  if (ended.request.write) {
+    pump_writes();
+  } else {
+    pump_reads();
+  }
   Callback done = ended.done;
   done();
 }

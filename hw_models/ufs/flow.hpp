@@ -3,9 +3,11 @@
 // ahead, ufs/flash_timeline.hpp), and then takes its direction of the link as one transfer, which is DMA and shares the
 // DRAM's bandwidth (PowerInfer-2 2.3.2: block size, data range, core and queue effects). The host says which reads are
 // sequential.
+//
+// What happens inside the device is worked off in order of time, but late: when a command comes or the link gets free, and at the
+// latest when data could be ready for an idle link. A read costs the simulation two events, not five.
 #pragma once
 #include <deque>
-#include <set>
 #include <vector>
 
 #include "hw_models/odometer.hpp"
@@ -38,18 +40,32 @@ class FlowUfs final : public StorageModel {
   };
   // One direction of the link, which is full duplex; commands go in the order in which they get ready.
   struct Direction {
-    std::deque<std::uint32_t> waiting;
     bool busy = false;
     PortId port{};  // its DMA's own: a full-duplex link moves both directions at its rate
     Picoseconds began{0};
     Odometer moved;
   };
+  // Something inside the device, or the moment from which a read waits for the link.
+  struct Step {
+    enum class What : std::uint8_t { handled, map_page, mapped, ready };
+    Picoseconds when{0};
+    std::uint64_t sequence = 0;  // of equal times
+    std::uint64_t subject = 0;   // command, or segment of the map
+    What what{};
+    bool operator>(const Step& other) const { return when != other.when ? when > other.when : sequence > other.sequence; }
+  };
+  using Steps = std::vector<Step>;  // a heap, earliest first
 
+  void push(Steps& steps, Picoseconds when, Step::What what, std::uint64_t subject);
+  static Step pop(Steps& steps);
   void enter(std::uint32_t command);
+  void work_off(Picoseconds until);  // what happened inside
   void fetch_map(std::uint64_t segment);
   void read(std::uint32_t command);
-  void ready_at(std::uint32_t command, Picoseconds when);
-  void pump(Direction& direction);
+  void arm();
+  void pump_reads();
+  void pump_writes();
+  void start(Direction& direction, std::uint32_t command);
   void finish(std::uint32_t command);
   Picoseconds write_pace(Bytes length);
 
@@ -59,7 +75,8 @@ class FlowUfs final : public StorageModel {
   Track track_;
   StorageLimits limits_;
   double issue_cycles_;
-  Picoseconds issue_fixed_, latency_sequential_, latency_write_, command_overhead_;
+  Picoseconds issue_fixed_, latency_sequential_, latency_write_, command_overhead_, transfer_overhead_;
+  Picoseconds latency_random_;                   // no read is ready sooner after a step inside
   Picoseconds beyond_flash_, map_beyond_flash_;  // of the latency of a random read and of a map fetch alone, what dies do not spend
   BytesPerSecond link_, write_bandwidth_, write_sustained_, fold_bandwidth_;
   double slc_buffer_, write_memory_;
@@ -68,11 +85,16 @@ class FlowUfs final : public StorageModel {
   FlashTimeline flash_;
   MapFetcher map_;
   std::uint64_t orders_ = 0;
-  std::multiset<std::uint64_t> random_ends_;  // where the random reads in flight end
+  std::vector<std::uint64_t> random_ends_;  // where the random reads in flight end
+  Steps inside_, ready_;                    // what is to come inside; reads that wait for the link, or will
+  Picoseconds inside_now_{0};               // up to which time the inside was worked off
+  std::uint64_t steps_ = 0;
+  Picoseconds armed_ = Picoseconds::max();
 
   std::vector<Command> commands_;
   std::vector<std::uint32_t> free_;
   Direction up_, down_;
+  std::deque<std::uint32_t> waiting_writes_;
   double in_slc_ = 0;                        // bytes that wait for folding
   Picoseconds last_end_{0}, programmed_{0};  // when what was written so far is in flash
 };

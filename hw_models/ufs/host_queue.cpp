@@ -5,6 +5,14 @@
 #include "engine/base/check.hpp"
 
 namespace vitro::hw {
+namespace {
+
+template <class Commands>
+auto of_issuer(Commands& commands, std::uint16_t issuer) {
+  return std::find_if(commands.begin(), commands.end(), [issuer](const auto& entry) { return entry.first == issuer; });
+}
+
+}  // namespace
 
 HostQueue::HostQueue(Context& context, Label label, const Spec& spec, std::function<void(std::uint32_t)> enter)
     : context_(context), label_(label), spec_(spec), enter_(std::move(enter)), queues_(spec.queues) {
@@ -13,7 +21,11 @@ HostQueue::HostQueue(Context& context, Label label, const Spec& spec, std::funct
 
 void HostQueue::submit(std::uint32_t command, std::uint16_t issuer) {
   Queue& queue = queues_[issuer % queues_.size()];
-  ++queue.commands[issuer];
+  if (const auto own = of_issuer(queue.commands, issuer); own != queue.commands.end()) {
+    ++own->second;
+  } else {
+    queue.commands.emplace_back(issuer, 1);
+  }
   if (queue.used < spec_.slots) return admit(queue, {command, issuer});
   queue.waiting.push_back({command, issuer});
 }
@@ -31,7 +43,7 @@ void HostQueue::complete(std::uint16_t issuer) {
   VITRO_CHECK(queue.used > 0, "a command ended that had no slot");
   --queue.used;
   --in_flight_;
-  if (const auto own = queue.commands.find(issuer); --own->second == 0) queue.commands.erase(own);
+  if (const auto own = of_issuer(queue.commands, issuer); --own->second == 0) queue.commands.erase(own);
   if (queue.waiting.empty()) return;
   const Waiting next = queue.waiting.front();
   queue.waiting.pop_front();

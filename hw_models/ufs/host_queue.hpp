@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
+#include <utility>
 #include <vector>
 
 #include "hw_models/context.hpp"
@@ -17,15 +17,15 @@ class HostQueue {
  public:
   struct Spec {
     std::uint32_t queues = 1, slots = 32;  // slots of each queue
-    Picoseconds contention{0};  // per command, while another issuer has some in the same queue
+    Picoseconds contention{0};             // per command, while another issuer has some in the same queue
   };
   // `enter(command)` runs when the device sees the command.
   HostQueue(Context& context, Label label, const Spec& spec, std::function<void(std::uint32_t)> enter);
 
   void submit(std::uint32_t command, std::uint16_t issuer);
-  void complete(std::uint16_t issuer);  // gives back a slot of the issuer's queue
-  std::uint32_t in_flight() const { return in_flight_; }      // commands with a slot
-  std::uint32_t most_in_flight() const { return most_; }      // so far
+  void complete(std::uint16_t issuer);                    // gives back a slot of the issuer's queue
+  std::uint32_t in_flight() const { return in_flight_; }  // commands with a slot
+  std::uint32_t most_in_flight() const { return most_; }  // so far
 
  private:
   struct Waiting {
@@ -35,8 +35,8 @@ class HostQueue {
   struct Queue {
     std::deque<Waiting> waiting;
     std::uint32_t used = 0;
-    Picoseconds free{0};  // when the doorbell is free
-    std::map<std::uint16_t, std::uint32_t> commands;  // by issuer, with and without a slot
+    Picoseconds free{0};                                            // when the doorbell is free
+    std::vector<std::pair<std::uint16_t, std::uint32_t>> commands;  // of each issuer that has some, with and without a slot
   };
   void admit(Queue& queue, Waiting entry);
 

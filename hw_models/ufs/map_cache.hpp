@@ -23,6 +23,7 @@ class MapCache {
   bool misses(std::uint64_t address) {
     if (capacity_ == 0) return true;
     const std::uint64_t segment = address / kSegment;
+    if (!order_.empty() && order_.front() == segment) return false;
     if (const auto found = where_.find(segment); found != where_.end()) {
       order_.splice(order_.begin(), order_, found->second);
       return false;

@@ -8,6 +8,10 @@ from .trace import covered, load_trace
 
 KINDS = ("kernels", "engine", "sim")
 
+# Decoding with half of the FFN neurons in flash: the experiment, and another model for it.
+_OFFLOADED = {"offload_7b": ("benchmarks/offload_7b.yaml", None), "offload_47b": ("benchmarks/offload_47b.yaml", None),
+              "pi2_47b": ("papers/pi2/decode.yaml", "turbosparse-mixtral-47b.yaml")}
+
 
 def rows(kind, *, smoke=False, progress=None):
     """-> [{"name", "value", "unit", "limit", "fraction_of_limit"}]; limit is None where nothing physical bounds the row."""
@@ -57,18 +61,20 @@ def _sim(smoke, progress):
             _row("sim.seam_calls_per_token", calls, "calls", units * phases),
             _row("sim.posts_per_token", per_token["posts"], "posts", (2 * units + 1) * phases),
             _row("sim.memory", long["peak_rss_bytes"] * mib, "MiB", short["peak_rss_bytes"] * mib),
-            *(_offloaded(name, smoke, progress) for name in ("offload_7b", "offload_47b")),
+            *(_offloaded(name, smoke, progress) for name in _OFFLOADED),
             *process.call("bench", "sim", smoke, str(catalog.root()), progress=progress)]
 
 
 def _offloaded(name, smoke, progress):
     """A model with half of its neurons in flash. Loading takes simulated seconds and few events: the rate is that of tokens alone,
     of a long run less a short one."""
-    source = catalog.root() / "experiments" / "benchmarks" / f"{name}.yaml"
+    file, model = _OFFLOADED[name]
+    source = catalog.root() / "experiments" / file
+    other = [f"model={catalog.root() / 'configs' / 'models' / model}"] if model else []
     tokens = 2 if smoke else 32
     simulated, cpu = [], [_cpu_seconds()]
     for count in (tokens, 3 * tokens):
-        run = process.call("bench_run", str(source), source.stem, [f"workload.output_tokens={count}"], progress=progress)
+        run = process.call("bench_run", str(source), source.stem, [*other, f"workload.output_tokens={count}"], progress=progress)
         simulated.append(run["result"]["simulated_s"])
         cpu.append(_cpu_seconds())
     seconds = (cpu[2] - cpu[1]) - (cpu[1] - cpu[0])

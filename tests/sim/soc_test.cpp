@@ -35,6 +35,24 @@ TEST(Soc, wrong_device_files_end_in_one_clear_message) {
   EXPECT_EQ(message_of({"npu="}), "(no error)");
 }
 
+// Models see numbers and names; the file and the line of what they refuse are added for all of them.
+TEST(Soc, what_a_model_refuses_is_named_with_its_line) {
+  const auto message = [](const std::string& block, const std::string& text) -> std::string {
+    Node device = round_device();
+    device.set_path(block, parse_yaml(text, "part.yaml"));
+    try {
+      summarise_device(device);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "(no error)";
+  };
+  EXPECT_THAT(message("npu.kernels", "hmx:\n  dma:\n    float: {f16: {bits: 16}}\n    int8:\n      q4_0: {bits: 12}\n"),
+              HasSubstr("part.yaml:5: npu.kernels.hmx.dma.int8.q4_0.bits: is not known"));
+  EXPECT_THAT(message("npu.kernels", "hxm:\n  dma: {float: {f16: {bits: 16}}}\n"), HasSubstr("part.yaml:2: npu.kernels.hxm.dma"));
+  EXPECT_THAT(message("ufs.max_transfer", "1 KiB"), HasSubstr("part.yaml:1: ufs.max_transfer: must be"));
+}
+
 TEST(Soc, clusters_come_fastest_first) {
   Node device = round_device();
   Node fast = device.find_path("cpu.clusters")->items()[0];
