@@ -146,10 +146,11 @@ class _Planner:
         missing = int((1 - self.memory.share) * self.memory.ffn / layers)
         least = 2 * self.io_depth * block
         fits = int(min(self.prefill.values()) * balance.sequential) if self.settings["accelerator"] else 0
-        self.staging = -(-max(least, min(missing, fits, LARGEST_STAGING)) // MIB) * MIB
+        whole = 2 * block * self.facts["layouts"][self.layout]["blocks"] if self.settings["accelerator"] else 0
+        self.staging = -(-max(least, min(max(whole, min(missing, fits)), LARGEST_STAGING)) // MIB) * MIB
         self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB; a prefill reads ahead while a layer of "
                                f"{PREFILL_ROWS} rows computes: at most {fits / MIB:.1f} MiB of the {missing / MIB:.1f} MiB that "
-                               "a layer misses")
+                               f"a layer misses; its clusters have half of the room, and one FFN as one cluster takes {whole / MIB:.1f} MiB")
         self.chunk = 128
         self.why["prefill_chunk"] = "the engine's own: the cores do prefills"
         if self.settings["accelerator"]:
