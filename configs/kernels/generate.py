@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loops import carried, function_lines, hot_path, multiplies, once_through
+from loops import block_path, carried, function_lines, hot_path, multiplies, once_through
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER, MCA = "aarch64-linux-gnu-g++", "llvm-mca-19"
@@ -50,6 +50,16 @@ LOOPS = {  # kernel: (function for one activation row, for a batch, multiplies, 
 }
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
 DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
+# Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups and those without take
+# the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane, and takes two tables.
+CODE_SET, CODE_COLUMNS, TABLES = "neon-i8mm", 64, {"tbl": 32}
+CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups count once for each plane)
+    "w{bits}.lut": ("look_up::pass<{step}, {bits}, 2, {step}::tiles_together({bits})>", TABLES),
+    "w{bits}": ("tiles::code_pass<{step}, {bits}, 1>", INT_MACS),
+    "w{bits} batch": ("tiles::code_pass<{step}, {bits}, {step}::kBatch>", INT_MACS),
+}
+BITS, GROUPS = (1, 2, 3, 4), (32, 64, 128)
+MAKE_TABLES, CHUNK = "look_up::make_tables<{step}>", 32  # activations of a round, which stores 16 registers
 # LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
 STAND_INS = {"oryon-1": [
     (r"scvtf\s+(v)", r"frintn \1"),
@@ -71,6 +81,10 @@ def compiled(kernel_set):
     for kernel, (function, _, _, batch) in LOOPS.items():
         for name, rows in (("one", "1"), ("batch", batch.format(step=step))):
             pointers[symbol(kernel, name)] = function.format(rows, step=step, space=space)
+    if kernel_set == CODE_SET:
+        pointers |= {code_symbol(kernel, bits): function.format(step=step, bits=bits)
+                     for kernel, (function, _) in CODE_LOOPS.items() for bits in BITS}
+        pointers |= {"make_tables": MAKE_TABLES.format(step=step), "quantise64": "lanes::quantise<Vector, 64>"}
     return functions_of(f"engine/kernels/neon/{source}.cpp", flags, pointers)
 
 
@@ -91,6 +105,10 @@ def functions_of(source, flags, pointers):
 
 def symbol(kernel, name):
     return f"{kernel.replace('.', '_')}_{name}"
+
+
+def code_symbol(kernel, bits):
+    return re.sub(r"\W", "_", kernel.format(bits=bits))
 
 
 # An accumulator that the compiler keeps on the stack: the next round's load needs this round's store.
@@ -139,7 +157,39 @@ def measure(kernel_set, model):
     for name, elements in DEQUANTISERS.items():
         conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", dequantisers()[name], elements, model, notes)
     quantising = conversion(f"{kernel_set} quantise", functions["quantise"], BLOCK, model, notes)
-    return one, batch, conversions | {"int8.q4_0": quantising, "int8.q8_0": quantising}, notes
+    conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising}
+    if kernel_set == CODE_SET:
+        for prices, more in zip((one, batch, conversions), measure_codes(kernel_set, functions, model, notes)):
+            prices |= more
+    return one, batch, conversions, notes
+
+
+def measure_codes(kernel_set, functions, model, notes):
+    """-> the same three of the group formats. Batches of look-ups are dot products of unpacked codes: priced as those of fields."""
+    one, batch, conversions = {}, {}, {}
+    quantising = conversion(f"{kernel_set} quantise", functions["quantise64"], 64, model, notes)
+    path = hot_path(functions["make_tables"], {"str": 1, "st1": 1, "stp": 2}, longest=False)
+    tables = cycles(path, model)
+    notes.append(f"{kernel_set} make_tables, {CHUNK} activations: {len(path)} instructions, {tables:.4g} cycles")
+    for bits in BITS:
+        rates = {}
+        for kernel, (_, macs) in CODE_LOOPS.items():
+            lines = functions[code_symbol(kernel, bits)]
+            planes, together = (bits, 2 if bits <= 2 else 1) if macs is TABLES else (1, 2 if "batch" in kernel else 1)
+            work = together * 16 * CODE_COLUMNS
+            path = block_path(lines, macs, work * planes, longest="batch" not in kernel)
+            if multiplies(path, macs) != work * planes:
+                raise SystemExit(f"{kernel_set} {kernel}: {multiplies(path, macs)} found, {work * planes} expected")
+            taken = cycles(path, model)
+            rates[kernel] = work / taken
+            notes.append(f"{kernel_set} int8.{kernel.format(bits=bits)}, a block: {len(path)} instructions, {work} multiply-adds, "
+                         f"{taken:.4g} cycles")
+        looked_up, alone, several = rates.values()
+        for name in (f"w{bits}g{group}{zero}" for group in GROUPS for zero in ("", "z")):
+            one |= {f"int8.{name}": alone, f"int8.{name}.lut": looked_up}
+            batch |= {f"int8.{name}": several, f"int8.{name}.lut": several}
+            conversions |= {f"int8.{name}": quantising, f"int8.{name}.lut": quantising + tables / CHUNK}
+    return one, batch, conversions
 
 
 def conversion(name, lines, elements, model, notes):
@@ -156,7 +206,7 @@ def table(values, complete):
         rows |= {f"float.{name}": values["float.f32"] for name in DEQUANTISED}
     by_variant = {}
     for kernel, value in rows.items():
-        variant, name = kernel.split(".")
+        variant, name = kernel.split(".", 1)
         by_variant.setdefault(variant, []).append(f"{name}: {value:.4g}")
     return "{" + ", ".join(f"{variant}: {{{', '.join(cells)}}}" for variant, cells in by_variant.items()) + "}"
 

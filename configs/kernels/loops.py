@@ -1,4 +1,5 @@
 """Loops in the assembly of a function: basic blocks, natural loops, the hot path."""
+import functools
 import re
 
 
@@ -96,6 +97,20 @@ def hot_path(lines, macs, longest):
     most = max(multiplies(function.code(path), macs) for paths in loops for path in paths)
     paths = [path for found in loops for path in found if multiplies(function.code(path), macs) == most]
     return function.code((max if longest else min)(paths, key=lambda path: (len(function.code(path)), path)))
+
+
+def block_path(lines, macs, total, longest):
+    """A round of the loop over blocks of weights, whose inner loop over chunks is repeated until it has made `total` of `macs`."""
+    function = Function(lines)
+    pick = functools.partial(max if longest else min, key=lambda path: (len(function.code(path)), path))
+    inner = max(function.innermost(), key=lambda loop: max(multiplies(function.code(path), macs) for path in function.paths(loop)))
+    round_ = pick(function.paths(inner))
+    done, body = multiplies(function.code(round_), macs), function.body(inner)
+    if done == total:
+        return function.code(round_)
+    outer = min((loop for loop in function.loops if body < function.body(loop)), key=lambda loop: len(function.body(loop)))
+    way = pick([path for path in function.paths(outer) if find(path, round_) >= 0])
+    return function.code(repeated(way, round_, total // done))
 
 
 def once_through(lines, elements):

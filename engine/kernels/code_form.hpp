@@ -15,9 +15,10 @@ struct CodeForm {
   std::int32_t step = 1, zero = 0;
   std::uint32_t stored_bits = 0;  // of a code in the tiles at hand: `bits`, or 8 where codes are unpacked
 
-  std::size_t chunks() const { return group / 32; }                // of 32 columns, in a block
-  std::size_t head_bytes() const { return zero_point ? 48 : 32; }  // of a block of 16 rows: scales and zero points
-  std::size_t tile_block_bytes() const { return head_bytes() + chunks() * stored_bits * 64; }
+  // Inlined always: files of several instruction sets use them, and no copy of one may be linked into another.
+  [[gnu::always_inline]] std::size_t chunks() const { return group / 32; }                // of 32 columns, in a block
+  [[gnu::always_inline]] std::size_t head_bytes() const { return zero_point ? 48 : 32; }  // of a block of 16 rows: scales, zero points
+  [[gnu::always_inline]] std::size_t tile_block_bytes() const { return head_bytes() + chunks() * stored_bits * 64; }
 };
 
 // None for other formats. q4_0 is one: 4 bits in groups of 32 with zero 8.

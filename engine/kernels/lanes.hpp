@@ -120,11 +120,11 @@ void convert(const From* x, std::size_t n, To* y) {
       [&](std::size_t i, std::size_t rest) { store_tail(load_tail<V>(x + i, rest), y + i, rest); });
 }
 
-template <class V, std::size_t Block = 32>
+template <class V, int Block = 32>
 void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* corrections) {
   for (std::size_t b = 0; b < blocks; ++b, x += Block, quants += Block * stride, scales += stride, corrections += stride) {
     float amax = 0;
-    for (std::size_t i = 0; i < Block; ++i) {
+    for (int i = 0; i < Block; ++i) {
       const float a = __builtin_fabsf(x[i]);
       amax = amax < a ? a : amax;
     }
@@ -132,10 +132,10 @@ void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_
     const V inverse = V::all(amax > 0 ? 127.0f / amax : 0.0f);
     std::uint32_t bits[Block];
     float shifted[Block];
-    for (std::size_t i = 0; i < Block; i += kLanes) (V::load(x + i) * inverse + V::all(kRoundMagic)).store(shifted + i);
+    for (int i = 0; i < Block; i += 16) (V::load(x + i) * inverse + V::all(kRoundMagic)).store(shifted + i);
     __builtin_memcpy(bits, shifted, sizeof bits);
     std::int32_t sum = 0;
-    for (std::size_t i = 0; i < Block; ++i) {
+    for (int i = 0; i < Block; ++i) {
       quants[i] = static_cast<std::int8_t>(bits[i]);
       sum += quants[i];
     }

@@ -73,7 +73,8 @@ Json describe_options(const PackOptions& options) {
   for (const Format format : options.tiled) tiled.push_back(to_string(format));
   for (const Format format : options.lut) lut.push_back(to_string(format));
   for (const Role role : options.never_tiled) never.push_back(to_string(role));
-  Json out{{"tiled", tiled}, {"lut", lut}, {"never_tiled", never}};
+  Json out{{"tiled", tiled}, {"never_tiled", never}};
+  if (!lut.empty()) out["lut"] = lut;
   if (options.bundles) out["bundles"] = to_string(*options.bundles);
   if (!options.order.empty()) out["order"] = order_hash(options.order);
   return out;
@@ -109,10 +110,13 @@ T by_name(std::string_view name, std::size_t count) {
 PackOptions options_from(const Json& plan) {
   const Json& found = plan.at("options");
   PackOptions options;
-  options.tiled.clear();
-  for (const Json& name : found.at("tiled")) {
-    options.tiled.insert(by_name<Format>(name.get<std::string>(), static_cast<std::size_t>(Format::index32)));
-  }
+  const auto formats = [](const Json& names) {
+    std::set<Format> out;
+    for (const Json& name : names) out.insert(by_name<Format>(name.get<std::string>(), static_cast<std::size_t>(Format::index32)));
+    return out;
+  };
+  options.tiled = formats(found.at("tiled"));
+  if (found.contains("lut")) options.lut = formats(found.at("lut"));
   for (const Json& name : found.at("never_tiled")) options.never_tiled.insert(by_name<Role>(name.get<std::string>(), kRoles));
   if (!found.contains("bundles")) return options;
   const auto name = found.at("bundles").get<std::string>();

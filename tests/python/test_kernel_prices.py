@@ -32,6 +32,11 @@ def same_tools():
         pytest.skip(f"the committed prices were made with other versions than {' and '.join(there)}")
 
 
+def code_names():
+    formats = [f"w{bits}g{group}{zero}" for bits in generate.BITS for group in generate.GROUPS for zero in ("", "z")]
+    return [name + kind for name in formats for kind in ("", ".lut")]
+
+
 def lines_of(text, kernel_set):
     """What a document says of one set; the notes of its loops are comments."""
     return [line for line in text.splitlines() if line.startswith((f"  {kernel_set}:", f"#   {kernel_set} "))]
@@ -42,7 +47,8 @@ def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, c
     committed = (FOLDER / f"cpu-{core}.yaml").read_text()
     again = generate.document(core, ["neon-i8mm"])
     assert lines_of(again, "neon-i8mm") == lines_of(committed, "neon-i8mm")
-    assert len(lines_of(again, "neon-i8mm")) == 3 + 2 * len(generate.LOOPS) + len(generate.DEQUANTISERS) + 1
+    assert len(lines_of(again, "neon-i8mm")) == (
+        3 + 2 * len(generate.LOOPS) + len(generate.DEQUANTISERS) + 1 + 2 + len(generate.BITS) * len(generate.CODE_LOOPS))
 
 
 @pytest.mark.parametrize("core", generate.CORES)
@@ -57,7 +63,9 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
         assert tree[name]["kind"] == generate.CORES[core][1] and generate.CORES[core][0] in tree[name]["source"]
         for kernel_set in generate.SETS:
             rates = tree[name][kernel_set]
-            assert set(rates["int8"]) == {"q4_0", "q8_0"} and set(rates["float"]) == {"f32", "f16", *generate.DEQUANTISED}
+            codes = code_names() if kernel_set == generate.CODE_SET else []
+            assert set(rates["int8"]) == {"q4_0", "q8_0", *codes}
+            assert set(rates["float"]) == {"f32", "f16", *generate.DEQUANTISED}
             assert all(0 < rate < 256 for variant in rates.values() for rate in variant.values())
 
 

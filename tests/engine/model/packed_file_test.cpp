@@ -24,10 +24,12 @@ std::vector<float> values_of(const Gguf& gguf, const TensorInfo& tensor) {
 std::vector<float> values_of(const InputFile& file, const Weight& weight) {
   std::vector<std::byte> raw(weight.extent.length);
   file.read_at(weight.extent.offset, raw);
-  if (weight.layout == Layout::tiled) {
+  if (weight.layout != Layout::rows) {
     const Bytes group = kTileRows * row_bytes(weight.format, weight.columns);
     std::vector<std::byte> rows(raw.size());
-    for (Bytes at = 0; at < raw.size(); at += group) unpack_tile(weight.format, weight.columns, raw.data() + at, rows.data() + at);
+    for (Bytes at = 0; at < raw.size(); at += group) {
+      unpack_tile(weight.format, weight.columns, raw.data() + at, rows.data() + at, weight.layout);
+    }
     raw = std::move(rows);
   }
   std::vector<float> out(std::size_t{weight.rows} * weight.columns * weight.experts);
@@ -72,6 +74,10 @@ TEST(PackedFile, tiles_experts_one_by_one_and_keeps_the_embedding_in_rows) {
   EXPECT_NE(untiled.path, packed.path);
   EXPECT_EQ(untiled.store(FileId{}).get(Role::ffn_up, 1).layout, Layout::rows);
   expect_same_values(gguf, untiled);
+  const PackedModel lut = pack(gguf, pack_options_of("lut"), folder / "cache");
+  EXPECT_NE(lut.path, packed.path);
+  EXPECT_EQ(lut.store(FileId{}).get(Role::ffn_up, 1).layout, Layout::lut);
+  expect_same_values(gguf, lut);
 }
 
 TEST(PackedFile, is_reused_until_source_or_file_changes) {
@@ -185,7 +191,7 @@ TEST(PackedFile, a_pack_of_another_model_is_refused) {
   EXPECT_NE(refusal(folder / "a.gguf").find("made from another state of \"a.gguf\""), std::string::npos) << refusal(folder / "a.gguf");
   EXPECT_NE(message_of([&] { pack_to(Gguf::open(folder / "a.gguf"), {}, folder / "a.gguf"); }).find("one file"), std::string::npos);
   const std::string unknown = message_of([] { pack_options_of("columns"); });
-  EXPECT_NE(unknown.find("rows, tiled, auto, bundles, bundles_two_phase, apart, apart_two_phase, scales_inline"), std::string::npos);
+  EXPECT_NE(unknown.find("rows, tiled, lut, auto, bundles, bundles_two_phase, apart, apart_two_phase, scales_inline"), std::string::npos);
 }
 
 TEST(PackedFile, a_file_found_whole_is_not_read_again_until_it_changes) {
