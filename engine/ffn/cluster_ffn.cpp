@@ -9,6 +9,8 @@
 namespace vitro {
 namespace {
 
+constexpr std::size_t kClustersPerUnit = 8;  // of a step that reads nothing
+
 Task<void> run_chain(ComputeUnit* unit, Chain chain) {
   const RunResult result = co_await unit->run(std::move(chain));
   result.status.or_throw();
@@ -69,6 +71,13 @@ void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::ui
   for (std::size_t g = 0; g < step.groups.size(); ++g) planned.push_back({&step.groups[g], neurons[g]});
   ClusterPlanOptions options;
   options.cluster_neurons = step.every_neuron ? options_.dense_neurons : options_.cluster_neurons;
+  if (!step.every_neuron && store_.cache().holds_all()) {
+    // Small clusters are for reading beside computing; without reads they are hand-offs, of which a few for each unit even out their ends.
+    std::size_t named = 0;
+    for (const IndexList& list : neurons) named += list->size();
+    const std::size_t few = named / (kClustersPerUnit * options_.pipeline.units.size()) + 1;
+    options.cluster_neurons = std::max(options.cluster_neurons, static_cast<std::uint32_t>(few));
+  }
   options.partials = most_partials(rows) - (hot_ ? 1 : 0);
   step.clusters = plan_clusters(store_, step.layer, planned, options);
 }
@@ -253,6 +262,7 @@ Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
     chain.push_back(std::move(glu));
   }
   KernelCall down = call(step, cluster, Op::accumulate);
+  if (variant::adds_in_int8(options_.matmul, store_.layout().format)) down.variant = options_.matmul;
   down.rows = active;
   down.places = at;
   down.in = {store_.view(NeuronStore::Matrix::down), wide(hidden_, step, cluster)};

@@ -45,7 +45,7 @@ class ClusterFfn final : public FfnBlock {
   std::uint64_t seam_calls() const override {
     return pipeline_.stats().seam_calls + seam_calls_ + (predictor_ ? predictor_->seam_calls() : 0) + (hot_ ? hot_->seam_calls() : 0);
   }
-  const PipelineStats& stats() const { return pipeline_.stats(); }
+  PipelineStats stats() const { return pipeline_.stats(); }
   const PredictionStats& predictions() const { return predictions_; }
 
  private:

@@ -100,10 +100,19 @@ void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
 void HotRegion::make_hot(std::uint32_t f, std::uint32_t block, std::uint32_t& after) {
   NeuronCache& cache = store_.cache();
   machine_.clock.charge(PolicyWork::cache_update, 1);
+  if (cache.resident(block) && cache.half(block)) {
+    const Bytes first = store_.layout().first_part;
+    Extent rest = store_.extent_of(block);
+    rest.offset += first;
+    rest.length -= first;
+    reads_.push_back({f, rest, store_.offset_of(cache.slot_of(block)) + first});
+    ++ffns_[f].reads;
+    cache.set_half(block, false);
+  }
   if (!cache.resident(block)) {
     const std::uint32_t slot = cache.take_slot(after);
     after = slot + 1;
-    const NeuronCache::Admission admission = cache.admit(block, slot);
+    const NeuronCache::Admission admission = cache.admit(block, slot, true);
     VITRO_CHECK(admission.stays, "the hot region is larger than the cache");
     if (admission.evicted != NeuronCache::kNone && machine_.trace.enabled()) {
       machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");

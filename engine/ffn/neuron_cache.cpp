@@ -7,7 +7,7 @@
 namespace vitro {
 
 NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction,
-                         std::uint32_t window)
+                         std::uint32_t window, std::uint32_t layers)
     : capacity_(capacity),
       staging_(staging),
       free_count_(capacity + staging),
@@ -15,7 +15,8 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
       pinned_(blocks),
       free_(capacity + staging),
       hot_(blocks),
-      eviction_(make_eviction(eviction, {blocks, capacity, window})) {
+      half_(blocks),
+      eviction_(make_eviction(eviction, {blocks, capacity, window, layers})) {
   VITRO_CHECK(staging > 0, "blocks on their way need room");
 }
 
@@ -52,11 +53,12 @@ void NeuronCache::make_cold(std::uint32_t block) {
   --hot_size_;
 }
 
-NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slot) {
+NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slot, bool must) {
   VITRO_CHECK(!resident(block) && !free_.contains(slot), "a block was admitted twice, or from a slot that is not its own");
   Admission admission{capacity_ > 0, kNone};
   if (size_ == capacity_) {
-    const std::optional<std::uint32_t> victim = eviction_->victim([this](std::uint32_t b) { return pinned_[b] == epoch_; });
+    const auto held = [this](std::uint32_t b) { return pinned_[b] == epoch_; };
+    const std::optional<std::uint32_t> victim = must ? eviction_->victim_at_any_price(held) : eviction_->victim(held);
     admission.stays = victim.has_value();
     if (!victim) return admission;
     admission.evicted = *victim;
@@ -86,6 +88,7 @@ std::vector<std::uint32_t> NeuronCache::next_token() {
 void NeuronCache::drop(std::uint32_t block) {
   eviction_->erase(block);
   give_back(std::exchange(slots_[block], kNone));
+  half_[block] = false;
   --size_;
 }
 

@@ -55,9 +55,10 @@ Task<void> NeuronStore::load_scales(UnitId issuer) {
   for (const Weight& scales : scales_) {
     Result<Lease> lease = machine_.memory.lease(scales.extent.length, Placement::dram, Region::scales);
     if (!lease.ok()) {
-      throw ConfigError(fmt::format("memory.budget: the scales of all neurons stay in DRAM, {} in all: {} (raise the budget, or take "
-                                    "engine.layout: scales_inline)",
-                                    format_bytes(scales_.size() * scales.extent.length), lease.status().message));
+      throw ConfigError(
+          fmt::format("memory.budget: the scales of all neurons stay in DRAM, {} in all: {} (raise the budget, or take "
+                      "engine.layout: scales_inline)",
+                      format_bytes(scales_.size() * scales.extent.length), lease.status().message));
     }
     scale_leases_.push_back(std::move(lease).value());
     co_await read_weight(&machine_, &scales, scale_leases_.back(), 0, issuer, kLoadDepth);
@@ -79,7 +80,8 @@ Task<void> NeuronStore::load(UnitId issuer) {
     room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(ffns_.size() * layout_.bytes())));
   }
   const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.block, blocks));
-  cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window);
+  cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window,
+                 static_cast<std::uint32_t>(ffns_.size()) / experts_);
   arena_ = machine_.memory.lease(cache_->slots() * layout_.block, Placement::dram, Region::cold).value_or_throw();
 
   // The same share of every FFN; the colder neurons of a share come first, so that LRU gives them up first.

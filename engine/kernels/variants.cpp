@@ -32,4 +32,6 @@ bool supports(VariantId id, Format weights, Layout layout) {
   return id == kReference && (layout == Layout::rows || blocks_of_32);
 }
 
+bool adds_in_int8(VariantId id, Format weights) { return id == kInt8 && (weights == Format::q4_0 || weights == Format::q4_nibbles); }
+
 }  // namespace vitro::variant
