@@ -107,8 +107,10 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   policy.runtime = std::move(runtime).value();
 
   if (find_cluster_family(engine.policy) == nullptr && weights.find(Role::ffn_bundle, 0) != nullptr) {
-    throw ConfigError(fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
-                                  "or tiled)", engine.policy));
+    throw ConfigError(
+        fmt::format("engine.policy: {} reads whole matrices, but the FFN is stored as neuron bundles (expected layout rows "
+                    "or tiled)",
+                    engine.policy));
   }
   if (engine.policy == "dense" || engine.policy == "gpu_dense") {
     if (memory.ffn_in_dram.value_or(1) < 1) {
@@ -122,8 +124,7 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   } else if (engine.policy == "qnn") {
     if (engine.units.size() != 1) throw ConfigError("engine.units: the qnn policy computes on one unit (expected one name)");
     policy.residency = std::make_unique<StreamResidency>(
-        machine, weights,
-        StreamOptions{memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens), machine.units.front()->caps().id});
+        machine, weights, StreamOptions{memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens), machine.units.front()->caps().id});
   } else if (find_cluster_family(engine.policy) != nullptr) {
     ClusterSetup setup{select_units(machine, engine)};
     const std::string &io_core = engine.clusters.io_core, &accelerator = engine.hybrid.unit;

@@ -147,6 +147,24 @@ Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
   calls.rest = [this, step](const Cluster& cluster) { return rest_calls(*step, cluster); };
   co_await pipeline_.run(&step->clusters, std::move(calls), step->every_neuron);
   if (predictor_ && !step->every_neuron) count_predictions(*step);
+  if (hot_ && predictor_ && !step->every_neuron && !store_.cache().holds_all()) report_cold(*step);
+}
+
+// To the hot region, which shares the cache with them.
+void ClusterFfn::report_cold(const Step& step) {
+  for (std::uint32_t g = 0; g < step.groups.size(); ++g) {
+    const std::int16_t expert = step.groups[g].expert;
+    const auto [first, count] = hot_->next_cluster(step.layer, expert);
+    HotRegion::ColdUse use;
+    for (const Cluster& cluster : step.clusters) {
+      if (cluster.group != g) continue;
+      use.named += static_cast<std::uint32_t>(cluster.blocks.size());
+      use.hits += static_cast<std::uint32_t>(cluster.blocks.size() - cluster.loads.size());
+      const auto begin = std::ranges::lower_bound(cluster.blocks, first), end = std::ranges::lower_bound(cluster.blocks, first + count);
+      use.near += static_cast<std::uint32_t>(end - begin);
+    }
+    hot_->used_cold(step.layer, expert, static_cast<std::uint32_t>(step.groups[g].rows->size()), use);
+  }
 }
 
 // As many partial sums as each group of a step with so many rows may have.

@@ -64,6 +64,7 @@ class ClusterFfn final : public FfnBlock {
   Task<std::vector<IndexList>> cold_neurons(Step* step);
   IndexList computed(const Step& step, const Cluster& cluster) const;
   void count_predictions(const Step& step);
+  void report_cold(const Step& step);
   void choose_hot(Step& step);
   Task<void> run_cold(Step* step, std::uint32_t rows, bool planned);
   std::uint32_t most_partials(std::uint32_t rows) const;

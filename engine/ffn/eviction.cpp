@@ -49,7 +49,8 @@ class StepLru final : public Eviction {
   std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
     return list_.oldest_without(held);
   }
-  void next_layer() override { ++now_; }
+  // What came before the first layer ran has not been used by any.
+  void next_layer() override { now_ += now_ == 0 ? layers_ : 1; }
 
  private:
   RecencyList list_;

@@ -43,7 +43,7 @@ class NeuronStore {
   std::uint32_t ffn_of(std::int16_t layer, std::int16_t expert) const;
 
   std::uint32_t block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const;
-  Extent extent_of(std::uint32_t block) const;                                // in flash, the whole block; Requires: one stripe
+  Extent extent_of(std::uint32_t block) const;                                  // in flash, the whole block; Requires: one stripe
   Bytes offset_of(std::uint32_t slot) const { return slot * layout_.piece(); }  // in the arena, from where a stripe begins
   // A part of a block that lies in one piece, both in flash and, for the block in `slot`, in the arena. Stripe: of
   // BundleLayout; those of consecutive blocks follow each other in flash, those of consecutive slots in the arena.

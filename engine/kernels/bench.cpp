@@ -89,6 +89,7 @@ class Bench {
     memory_bound("neurons: matvec q4_0", {Format::q4_0, Layout::rows, variant::kInt8, true});
     memory_bound("neurons: accumulate f16", {Format::f16, Layout::rows, variant::kFloat, true, Op::accumulate});
     memory_bound("neurons: accumulate q4_0", {Format::q4_0, Layout::rows, variant::kFloat, true, Op::accumulate});
+    memory_bound("neurons: accumulate q4_0, int8", {Format::q4_0, Layout::rows, variant::kInt8, true, Op::accumulate});
     compute_bound("matmul q4_0", {Format::q4_0, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     compute_bound("matmul f16", {Format::f16, Layout::rows, variant::kFloat}, function_.set().float_macs);
     return std::move(rows_);

@@ -104,9 +104,9 @@ TEST(GraphCache, units_without_static_graphs_run_chains_as_they_are) {
   EXPECT_EQ(bench.function.calls.size(), 1u);
 }
 
-// Each product has weights and activations of 64 B of its own: two of them fit into 300 B.
+// Each product has a page of weights and one of activations of its own: two of them fit into five.
 TEST(GraphCache, what_launches_bind_counts_against_a_session_and_a_full_one_is_followed_by_another) {
-  Bench bench(true, 300);
+  Bench bench(true, 5 * kPageSize);
   Memory& memory = bench.host.machine().memory;
   const std::vector<Chain> three{{product(memory, 0, 1)}, {product(memory, 1, 1)}, {product(memory, 2, 1)}};
   std::vector<Chain> chains{three[0], three[1], three[0], three[1]};
@@ -115,17 +115,17 @@ TEST(GraphCache, what_launches_bind_counts_against_a_session_and_a_full_one_is_f
   chains = {three[2], three[0]};
   bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
   ASSERT_EQ(bench.graphs.notes().size(), 1u);
-  EXPECT_EQ(bench.graphs.notes()[0], "npu: 2 sessions map 384 B, what is in several of them counted for each");
+  EXPECT_EQ(bench.graphs.notes()[0], "npu: 2 sessions map 24.00 KiB, what is in several of them counted for each");
 }
 
 TEST(GraphCache, a_launch_that_no_session_can_map_is_refused_by_name) {
-  Bench bench(true, 100);
+  Bench bench(true, kPageSize);
   std::vector<Chain> chains{{product(bench.host.machine().memory, 3, 1)}};
   try {
     bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
     FAIL() << "no error";
   } catch (const RunError& error) {
-    EXPECT_STREQ(error.what(), "npu: the operands of matmul to matmul of layer 3 are more than the 100 B that a session maps");
+    EXPECT_STREQ(error.what(), "npu: the operands of matmul to matmul of layer 3 are more than the 4.00 KiB that a session maps");
   }
 }
 

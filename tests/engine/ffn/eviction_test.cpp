@@ -107,6 +107,7 @@ TEST(Eviction, step_lru_keeps_what_it_can_of_a_scan_that_is_larger_than_the_cach
 
 TEST(Eviction, step_lru_gives_up_what_its_layer_did_not_use_last_time_unless_the_newcomer_must_stay) {
   NeuronCache cache(8, 2, 4, "step_lru", 0, 2);
+  cache.unpin_all();  // loaded
   cache.admit(0, cache.take_slot());
   cache.unpin_all();  // layer 0
   cache.admit(4, cache.take_slot());
@@ -227,7 +228,7 @@ TEST(Eviction, an_unknown_name_is_refused_with_the_known_ones) {
     eviction_of("random", 1);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, lfu, arc, window, none)");
+    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, step_lru, lfu, arc, window, none)");
   }
 }
 
