@@ -48,6 +48,11 @@ LOOPS = {  # kernel: (function for one activation row, for a batch, multiplies, 
     "int8.q4_0": ("tiles::pass<{step}, {space}Q4, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
     "int8.q8_0": ("tiles::pass<{step}, {space}Q8, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
 }
+SUMS = {  # of weighted rows (accumulate), one activation row at a time: (function, multiplies, multiply-adds of one step)
+    "float.q4_0.accumulate": ("lanes::placed_weighted_q4_0<Vector>", FLOAT_MACS, 32),
+    "int8.q4_0.accumulate": ("coefficients::add_blocks<{step}, lanes::kQ4Bytes>", INT_MACS, 16 * 32),
+}
+COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block of 32 weights
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
 DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
 # Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups and those without take
@@ -75,9 +80,10 @@ BLOCK = 32  # elements that quantise() makes of one round of its outer loop, the
 
 @functools.cache
 def compiled(kernel_set):
-    """-> {name: lines of the function}: both loops of each kernel, and quantise."""
+    """-> {name: lines of the function}: both loops of each kernel, the sums, and what quantises for them."""
     source, flags, space, step = SETS[kernel_set]
-    pointers = {"quantise": "lanes::quantise<Vector>"}
+    pointers = {"quantise": "lanes::quantise<Vector>", "coefficients": f"coefficients::quantise<{step}>"}
+    pointers |= {symbol(kernel, "one"): function.format(step=step) for kernel, (function, _, _) in SUMS.items()}
     for kernel, (function, _, _, batch) in LOOPS.items():
         for name, rows in (("one", "1"), ("batch", batch.format(step=step))):
             pointers[symbol(kernel, name)] = function.format(rows, step=step, space=space)
@@ -141,23 +147,26 @@ def steady(lines, model, aliasing):
 def measure(kernel_set, model):
     """-> (macs per cycle with one row, with a batch, cycles per converted element, one comment per loop)."""
     functions, one, batch, notes = compiled(kernel_set), {}, {}, []
-    for kernel, (_, macs, step, _) in LOOPS.items():
-        for name, into in (("one", one), ("batch", batch)):
-            path = hot_path(functions[symbol(kernel, name)], macs, longest=name == "one")
-            work = multiplies(path, macs)
-            if kernel.startswith("int8"):
-                work -= work % step  # an integer step is whole; nothing else multiplies integers
-            if work == 0 or work % step != 0:
-                raise SystemExit(f"{kernel_set} {kernel}: the loop found has {work} multiply-adds, no multiple of {step}")
-            taken = cycles(path, model)
-            into[kernel] = work / taken
-            notes.append(f"{kernel_set} {kernel}, {'one row' if name == 'one' else f'{work // step} rows'}: {len(path)} instructions, "
-                         f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
-    conversions = {"float.f16": 0}
+    loops = [(kernel, macs, step, name) for kernel, (_, macs, step, _) in LOOPS.items() for name in ("one", "batch")]
+    loops += [(kernel, macs, step, "one") for kernel, (_, macs, step) in SUMS.items()]
+    for kernel, macs, step, name in loops:
+        into = one if name == "one" else batch
+        path = hot_path(functions[symbol(kernel, name)], macs, longest=name == "one")
+        work = multiplies(path, macs)
+        if kernel.startswith("int8"):
+            work -= work % step  # an integer step is whole; nothing else multiplies integers
+        if work == 0 or work % step != 0:
+            raise SystemExit(f"{kernel_set} {kernel}: the loop found has {work} multiply-adds, no multiple of {step}")
+        taken = cycles(path, model)
+        into[kernel] = work / taken
+        notes.append(f"{kernel_set} {kernel}, {'one row' if name == 'one' else f'{work // step} rows'}: {len(path)} instructions, "
+                     f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
+    conversions = {"float.f16": 0, "float.q4_0.accumulate": 0}
     for name, elements in DEQUANTISERS.items():
         conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", dequantisers()[name], elements, model, notes)
     quantising = conversion(f"{kernel_set} quantise", functions["quantise"], BLOCK, model, notes)
-    conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising}
+    weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
+    conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising, "int8.q4_0.accumulate": weighting}
     if kernel_set == CODE_SET:
         for prices, more in zip((one, batch, conversions), measure_codes(kernel_set, functions, model, notes)):
             prices |= more
@@ -222,7 +231,7 @@ def document(core, sets):
     for key, what, at in (("macs_per_cycle", "one activation row", 0), ("macs_per_cycle_batch", "several activation rows", 1)):
         lines += [f"{key}:  # {what}", f"  kind: {kind}", f'  source: "{source}"']
         lines += [f"  {name}: {table(results[name][at], True)}" for name in sets]
-    lines += ["cycles_per_conversion:  # int8: of one activation; float: of one weight (f16: within the loop above, nothing is left)",
+    lines += ["cycles_per_conversion:  # int8: of one activation, or of one coefficient of 32 weights; float: of one weight (0: within the loop above)",
               f"  kind: {kind}", f'  source: "{source}"']
     lines += [f"  {name}: {table(results[name][2], False)}" for name in sets]
     lines += ["# The loops:"] + [f"#   {note}" for name in sets for note in results[name][3]]

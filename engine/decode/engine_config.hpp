@@ -20,7 +20,7 @@ enum class FunctionKind : std::uint8_t { compute, replay, draw };
 // `engine.clusters:` of the policies that work neuron by neuron; engine/ffn says what each means, and
 // engine/ffn/cluster_policy.hpp what each of them starts from.
 struct ClusterConfig {
-  std::string pipeline = "cluster", eviction = "lru";
+  std::string pipeline = "cluster", eviction = "step_lru";
   std::uint32_t neurons = 64;  // most of one cluster
   std::string io_core;         // issues all reads; empty: the last of the units
   std::uint32_t io_depth = 8;

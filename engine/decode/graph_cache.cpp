@@ -112,8 +112,33 @@ Task<Graph> GraphCache::graph_of(ComputeUnit* unit, const Chain* chain) {
 Task<RunResult> GraphCache::run(ComputeUnit* unit, Chain chain) {
   if (!unit->caps().static_graphs) co_return co_await unit->run(std::move(chain));
   const Graph graph = co_await graph_of(unit, &chain);
+  map_operands(unit->caps(), chain);
   Bindings bindings = bindings_of(std::move(chain));
   co_return co_await unit->launch(graph, std::move(bindings));
+}
+
+void GraphCache::map_operands(const UnitCaps& caps, const Chain& chain) {
+  if (caps.session_limit == 0) return;
+  SessionMemory& memory = sessions_.try_emplace(caps.name, caps.session_limit).first->second;
+  const std::size_t before = memory.sessions();
+  if (!memory.place(chain)) {
+    throw RunError(fmt::format("{}: the operands of {} to {} of layer {} are more than the {} that a session maps", caps.name,
+                               to_string(chain.front().op), to_string(chain.back().op), first_layer(chain),
+                               format_bytes(caps.session_limit)));
+  }
+  if (memory.sessions() > before) machine_.trace.decision("session", fmt::format("{}", memory.sessions()), caps.name);
+}
+
+std::vector<std::string> GraphCache::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [unit, memory] : sessions_) {
+    if (memory.sessions() < 2) continue;
+    Bytes mapped = 0;
+    for (std::size_t s = 0; s < memory.sessions(); ++s) mapped += memory.mapped(s);
+    notes.push_back(
+        fmt::format("{}: {} sessions map {}, what is in several of them counted for each", unit, memory.sessions(), format_bytes(mapped)));
+  }
+  return notes;
 }
 
 Task<void> GraphCache::prepare(ComputeUnit* unit, Chain chain) {

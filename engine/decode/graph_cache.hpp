@@ -5,7 +5,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "engine/decode/session_memory.hpp"
 #include "engine/machine/machine.hpp"
 #include "engine/machine/signal.hpp"
 
@@ -17,21 +19,26 @@ class GraphCache {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  // As unit->run(chain). Throws RunError when the unit can not load the graph.
+  // As unit->run(chain). What a launch binds is mapped into a session of the unit, which opens another one when a session is full.
+  // Throws RunError when the unit can not load the graph, or when one launch needs more than a session maps.
   Task<RunResult> run(ComputeUnit* unit, Chain chain);
 
   // Loads the graph of such a chain, so that run() need not wait for it. Operands need shapes, not memory.
   Task<void> prepare(ComputeUnit* unit, Chain chain);
 
   std::size_t graphs() const { return graphs_.size(); }
+  // What bound memory comes to, for results: a line for each unit that needed more than one session.
+  std::vector<std::string> notes() const;
 
  private:
   // None: on its way.
   using Entry = std::optional<Graph>;
   Task<Graph> graph_of(ComputeUnit* unit, const Chain* chain);
+  void map_operands(const UnitCaps& caps, const Chain& chain);
 
   Machine& machine_;
   std::map<std::pair<UnitId, std::string>, Entry> graphs_;
+  std::map<std::string, SessionMemory> sessions_;  // of units whose sessions have a limit, by name
   Signal loaded_;
 };
 

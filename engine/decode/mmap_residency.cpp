@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::uint32_t kLoadDepth = 4;
 
-
 std::uint32_t page_of(Bytes offset) { return static_cast<std::uint32_t>(offset / kPageSize); }
 
 Bytes end_of_file(const WeightStore& weights) {

@@ -199,6 +199,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
 
   RunRecord record;
   record.prompt_tokens = prompt;
+  std::vector<std::string> notes;
   std::optional<StateSampler> sampler;
   if (experiment.machine == "host") sampler.emplace();
   {
@@ -208,10 +209,12 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     run.host->run(generate_into(&run, &policy, judge ? &*judge : nullptr, std::move(request), &record));
     record.seam_calls = policy.transformer->seam_calls() + (judge ? judge->seam_calls() : 0);
     record.budget = run.host->machine().memory.budget(Placement::dram);
+    notes = policy.graphs->notes();
   }
   const GenerationResult& generation = record.generation;
   const Picoseconds begin = generation.step_times.empty() ? generation.begin : generation.first_token;
-  const MachineReport machine = run.host->report(begin, generation.end);
+  MachineReport machine = run.host->report(begin, generation.end);
+  machine.notes.insert(machine.notes.end(), notes.begin(), notes.end());
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
   if (sampler) result["machine_state"] = describe(sampler->stop());
 

@@ -24,6 +24,7 @@ struct Cluster {
   IndexList neurons;                  // those that are computed: predicted, or all; ascending
   std::vector<std::uint32_t> blocks;  // of these neurons, ascending, each once
   std::vector<BlockLoad> loads;       // those of `blocks` that are not resident, in the same order
+  std::vector<BlockLoad> halves;      // those of which only the first part is, likewise
   std::uint32_t wave = 0;             // clusters whose loads fit into the staging slots together
 
   // While it runs.

@@ -9,6 +9,8 @@
 namespace vitro {
 namespace {
 
+constexpr std::size_t kClustersPerUnit = 8;  // of a step that reads nothing
+
 Task<void> run_chain(ComputeUnit* unit, Chain chain) {
   const RunResult result = co_await unit->run(std::move(chain));
   result.status.or_throw();
@@ -69,6 +71,13 @@ void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::ui
   for (std::size_t g = 0; g < step.groups.size(); ++g) planned.push_back({&step.groups[g], neurons[g]});
   ClusterPlanOptions options;
   options.cluster_neurons = step.every_neuron ? options_.dense_neurons : options_.cluster_neurons;
+  if (!step.every_neuron && store_.cache().holds_all()) {
+    // Small clusters are for reading beside computing; without reads they are hand-offs, of which a few for each unit even out their ends.
+    std::size_t named = 0;
+    for (const IndexList& list : neurons) named += list->size();
+    const std::size_t few = named / (kClustersPerUnit * options_.pipeline.units.size()) + 1;
+    options.cluster_neurons = std::max(options.cluster_neurons, static_cast<std::uint32_t>(few));
+  }
   options.partials = most_partials(rows) - (hot_ ? 1 : 0);
   step.clusters = plan_clusters(store_, step.layer, planned, options);
 }
@@ -138,6 +147,24 @@ Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
   calls.rest = [this, step](const Cluster& cluster) { return rest_calls(*step, cluster); };
   co_await pipeline_.run(&step->clusters, std::move(calls), step->every_neuron);
   if (predictor_ && !step->every_neuron) count_predictions(*step);
+  if (hot_ && predictor_ && !step->every_neuron && !store_.cache().holds_all()) report_cold(*step);
+}
+
+// To the hot region, which shares the cache with them.
+void ClusterFfn::report_cold(const Step& step) {
+  for (std::uint32_t g = 0; g < step.groups.size(); ++g) {
+    const std::int16_t expert = step.groups[g].expert;
+    const auto [first, count] = hot_->next_cluster(step.layer, expert);
+    HotRegion::ColdUse use;
+    for (const Cluster& cluster : step.clusters) {
+      if (cluster.group != g) continue;
+      use.named += static_cast<std::uint32_t>(cluster.blocks.size());
+      use.hits += static_cast<std::uint32_t>(cluster.blocks.size() - cluster.loads.size());
+      const auto begin = std::ranges::lower_bound(cluster.blocks, first), end = std::ranges::lower_bound(cluster.blocks, first + count);
+      use.near += static_cast<std::uint32_t>(end - begin);
+    }
+    hot_->used_cold(step.layer, expert, static_cast<std::uint32_t>(step.groups[g].rows->size()), use);
+  }
 }
 
 // As many partial sums as each group of a step with so many rows may have.
@@ -255,6 +282,7 @@ Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
     chain.push_back(std::move(glu));
   }
   KernelCall down = call(step, cluster, Op::accumulate);
+  if (variant::adds_in_int8(options_.matmul, store_.layout().format)) down.variant = options_.matmul;
   down.rows = active;
   down.places = at;
   down.in = {store_.view(NeuronStore::Matrix::down), wide(hidden_, step, cluster)};

@@ -45,7 +45,7 @@ class ClusterFfn final : public FfnBlock {
   std::uint64_t seam_calls() const override {
     return pipeline_.stats().seam_calls + seam_calls_ + (predictor_ ? predictor_->seam_calls() : 0) + (hot_ ? hot_->seam_calls() : 0);
   }
-  const PipelineStats& stats() const { return pipeline_.stats(); }
+  PipelineStats stats() const { return pipeline_.stats(); }
   const PredictionStats& predictions() const { return predictions_; }
 
  private:
@@ -64,6 +64,7 @@ class ClusterFfn final : public FfnBlock {
   Task<std::vector<IndexList>> cold_neurons(Step* step);
   IndexList computed(const Step& step, const Cluster& cluster) const;
   void count_predictions(const Step& step);
+  void report_cold(const Step& step);
   void choose_hot(Step& step);
   Task<void> run_cold(Step* step, std::uint32_t rows, bool planned);
   std::uint32_t most_partials(std::uint32_t rows) const;

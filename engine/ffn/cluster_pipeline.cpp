@@ -11,6 +11,7 @@ ClusterPipeline::ClusterPipeline(Machine& machine, GraphCache& graphs, NeuronSto
       graphs_(graphs),
       store_(store),
       options_(std::move(options)),
+      admission_(machine, store, options_.keep_silent, options_.accesses),
       stages_changed_(machine.executor),
       reads_pushed_(machine.executor) {
   if (options_.dense_units.empty()) options_.dense_units = options_.units;
@@ -19,7 +20,7 @@ ClusterPipeline::ClusterPipeline(Machine& machine, GraphCache& graphs, NeuronSto
 ClusterPipeline::Layer& ClusterPipeline::begin(std::vector<Cluster>* clusters, bool every_neuron) {
   Layer& layer = *layers_.emplace_back(std::make_unique<Layer>(machine_.executor, clusters, every_neuron));
   std::size_t loads = 0;
-  for (const Cluster& cluster : *clusters) loads += cluster.loads.size();
+  for (const Cluster& cluster : *clusters) loads += cluster.loads.size() + cluster.halves.size();
   if (layers_.size() == 1 || layers_.front()->next_load == layers_.front()->clusters->size()) start_loads(layer);
   const std::size_t parts = std::max(2u, store_.layout().stripes);  // reads that a block may take
   const std::size_t lanes = std::min<std::size_t>(options_.io_depth, parts * loads);
@@ -38,8 +39,11 @@ Task<void> ClusterPipeline::run(std::vector<Cluster>* clusters, ClusterCalls cal
   VITRO_CHECK(layer.clusters == clusters, "another layer was read ahead");
   layer.calls = std::move(calls);
   advance(layer);
-  for (ComputeUnit* unit : every_neuron ? options_.dense_units : options_.units)
-    layer.scope.spawn(guarded(compute(&layer, unit), &layer.scope));
+  const std::vector<ComputeUnit*>& units = every_neuron ? options_.dense_units : options_.units;
+  layer.under_way.assign(units.size(), 0);
+  for (std::uint32_t lane = 0; lane < options_.unit_depth; ++lane) {
+    for (std::size_t u = 0; u < units.size(); ++u) layer.scope.spawn(guarded(compute(&layer, units[u], u), &layer.scope));
+  }
   std::exception_ptr error;
   try {
     co_await layer.scope.join();
@@ -76,20 +80,26 @@ Task<void> ClusterPipeline::guarded(Task<void> task, TaskScope* scope) {
   }
 }
 
-Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit) {
+Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t index) {
+  std::vector<std::uint32_t>& under_way = layer->under_way;
   while (layer->done < layer->clusters->size() && !layer->scope.stop_requested()) {
-    Cluster* cluster = pick(*layer);
+    // Nothing waits behind another cluster while a unit has nothing at all to do.
+    const bool in_turn = under_way[index] == 0 || std::ranges::find(under_way, 0u) == under_way.end();
+    Cluster* cluster = in_turn ? pick(*layer) : nullptr;
     if (cluster == nullptr) {
       co_await stages_changed_.changed();
       continue;
     }
     const bool gate = cluster->stage == Stage::gate_ready;
     enter(*layer, *cluster, gate ? Stage::gate_runs : Stage::rest_runs);
-    ++stats_.seam_calls;
+    const bool was_idle = under_way[index]++ == 0;
+    if (options_.unit_depth > 1 && was_idle && std::ranges::find(under_way, 0u) == under_way.end()) stages_changed_.notify();
+    ++seam_calls_;
     machine_.clock.charge(PolicyWork::plan_step, 1);
     machine_.clock.charge(PolicyWork::submit, 1);
     Chain chain = gate ? layer->calls.gate(*cluster) : layer->calls.rest(*cluster);
     const RunResult result = co_await graphs_.run(unit, std::move(chain));
+    --under_way[index];
     result.status.or_throw();
     if (gate) {
       set_active(*layer, *cluster, result.outcomes);
@@ -173,7 +183,7 @@ void ClusterPipeline::advance(Layer& layer) {
     more = false;
     start_loads(layer);
     while (layer.next_admission < clusters.size() && clusters[layer.next_admission].stage == Stage::gated) {
-      admit(layer, clusters[layer.next_admission++]);
+      admission_.admit(clusters[layer.next_admission++], layer.every_neuron);
       more = true;  // slots may be free now
     }
     if (options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gated)) {
@@ -210,18 +220,17 @@ void ClusterPipeline::start_loads(Layer& layer) {
     const BundleLayout& layout = store_.layout();
     const bool gate_alone = layout.first_part > 0 && !layer.every_neuron;
     cluster.stage = Stage::gate_io;
-    push_reads(layer, cluster, 0, gate_alone ? layout.first_part : layout.block);
+    push_reads(layer, cluster, cluster.loads, 0, gate_alone ? layout.first_part : layout.block);
   }
 }
 
 // One read per run of pieces that lie side by side in flash and in the arena, when they are read whole.
-void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, Bytes offset, Bytes length) {
+void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, const std::vector<BlockLoad>& loads, Bytes offset, Bytes length) {
   const Bytes piece = store_.layout().piece(), most = std::max(machine_.storage.caps().max_transfer, piece);
   for (Bytes stripe = offset / piece; stripe * piece < offset + length; ++stripe) {
     const Bytes begin = std::max(offset, stripe * piece), bytes = std::min(offset + length, (stripe + 1) * piece) - begin;
     const BlockLoad* last = nullptr;
-    for (const BlockLoad& load : cluster.loads) {
-      if (load.slot == NeuronCache::kNone) continue;
+    for (const BlockLoad& load : loads) {
       const bool joins = last != nullptr && bytes == piece && load.block == last->block + 1 && load.slot == last->slot + 1 &&
                          layer.reads.back().from.length + piece <= most;
       last = &load;
@@ -246,65 +255,19 @@ void ClusterPipeline::set_active(Layer& layer, Cluster& cluster, const std::vect
   cluster.active = united(std::get<ActiveSet>(outcomes[0]).rows);
 }
 
-// Of cluster.blocks: those with an active neuron.
-std::vector<std::uint8_t> ClusterPipeline::active_blocks(const Cluster& cluster) const {
-  std::vector<std::uint8_t> active(cluster.blocks.size());
-  std::size_t b = 0;
-  std::uint32_t base = 0;
-  if (!cluster.blocks.empty()) base = cluster.blocks.front() - store_.block_in_ffn(cluster.neurons->front());
-  for (const std::uint32_t neuron : *cluster.active) {
-    while (cluster.blocks[b] != base + store_.block_in_ffn(neuron)) ++b;
-    active[b] = 1;
-  }
-  return active;
-}
-
-// What stays: blocks with an active neuron, the least recently used ones going for them. A prefill, which needs every
-// neuron once, keeps what fits without evicting anything.
-void ClusterPipeline::admit(Layer& layer, Cluster& cluster) {
-  NeuronCache& cache = store_.cache();
-  const std::vector<std::uint8_t> active = active_blocks(cluster);
-  // Of a block that is read in two phases a silent neuron leaves its Gate row alone: it can not stay.
-  const bool keeps_silent = options_.keep_silent && store_.layout().first_part == 0;
-  std::uint32_t hits = 0, misses = 0;
-  auto load = cluster.loads.begin();
-  for (std::size_t b = 0; b < cluster.blocks.size(); ++b) {
-    const std::uint32_t block = cluster.blocks[b];
-    const bool loaded = load != cluster.loads.end() && load->block == block;
-    const bool used = active[b] != 0 || keeps_silent;
-    if (!loaded) {
-      if (!used) continue;
-      ++hits;
-      if (options_.accesses != nullptr && !layer.every_neuron) options_.accesses->push_back(block);
-      if (!layer.every_neuron) cache.touch(block);
-      continue;
-    }
-    if (!used) {
-      cache.give_back(std::exchange(load->slot, NeuronCache::kNone));
-    } else {
-      ++misses;
-      if (options_.accesses != nullptr && !layer.every_neuron) options_.accesses->push_back(block);
-      const bool admits = !layer.every_neuron || cache.size() < cache.capacity();
-      const NeuronCache::Admission admission = admits ? cache.admit(block, load->slot) : NeuronCache::Admission{};
-      load->stays = admission.stays;
-      if (machine_.trace.enabled()) {
-        if (admission.evicted != NeuronCache::kNone) machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");
-        machine_.trace.decision("load", store_.describe(block), load->stays ? "cold" : "staging");
-      }
-    }
-    ++load;
-  }
-  stats_.hits += hits;
-  stats_.misses += misses;
-  if (hits > 0) machine_.clock.charge(PolicyWork::cache_lookup, hits);
-  if (misses > 0) machine_.clock.charge(PolicyWork::cache_update, misses);
-}
-
+// What is missing of the blocks with an active neuron: of those that were loaded in two phases, and of those that stayed so.
 void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {
   const BundleLayout& layout = store_.layout();
   enter(layer, cluster, Stage::rest_ready);
-  if (layout.first_part == 0 || layer.every_neuron) return;
-  push_reads(layer, cluster, layout.first_part, layout.block - layout.first_part);
+  if (layout.first_part == 0) return;
+  std::vector<BlockLoad> rest;
+  if (!layer.every_neuron) {
+    std::ranges::copy_if(cluster.loads, std::back_inserter(rest), [&](const BlockLoad& load) {
+      return load.slot != NeuronCache::kNone && !(load.stays && store_.cache().half(load.block));
+    });
+  }
+  std::ranges::copy_if(cluster.halves, std::back_inserter(rest), [&](const BlockLoad& half) { return !store_.cache().half(half.block); });
+  push_reads(layer, cluster, rest, layout.first_part, layout.block - layout.first_part);
   if (cluster.reads_left > 0) enter(layer, cluster, Stage::rest_io);
 }
 

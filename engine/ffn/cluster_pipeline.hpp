@@ -7,6 +7,7 @@
 
 #include "engine/decode/graph_cache.hpp"
 #include "engine/ffn/cluster.hpp"
+#include "engine/ffn/cluster_admission.hpp"
 #include "engine/ffn/neuron_store.hpp"
 #include "engine/machine/signal.hpp"
 #include "engine/machine/task_scope.hpp"
@@ -36,6 +37,7 @@ class ClusterPipeline {
     PipelineKind kind = PipelineKind::cluster;
     std::vector<ComputeUnit*> units;        // of steps that test gates
     std::vector<ComputeUnit*> dense_units;  // of steps that compute every neuron; empty: the same
+    std::uint32_t unit_depth = 1;           // calls under way at each unit: with two, the next one is there when one ends
     UnitId io_core{};
     std::uint32_t io_depth = 8;
     // A block that was named counts as used although none of its neurons fired: it will be named for the next tokens as well.
@@ -57,7 +59,7 @@ class ClusterPipeline {
   // Waits for reads of layers that will not run, after a failure.
   Task<void> settle();
 
-  const PipelineStats& stats() const { return stats_; }
+  PipelineStats stats() const { return {admission_.hits(), admission_.misses(), seam_calls_}; }
 
  private:
   using Stage = Cluster::Stage;
@@ -76,12 +78,13 @@ class ClusterPipeline {
     std::size_t first_left = 0;  // no cluster before it has anything left to do
     std::uint32_t wave = 0;
     int ready = 0;  // clusters that a unit could take
+    std::vector<std::uint32_t> under_way;  // calls, by unit
     std::deque<Read> reads;
     TaskScope scope;
   };
 
   Layer& begin(std::vector<Cluster>* clusters, bool every_neuron);
-  Task<void> compute(Layer* layer, ComputeUnit* unit);
+  Task<void> compute(Layer* layer, ComputeUnit* unit, std::size_t index);
   Task<void> read(Layer* layer);
   Task<void> guarded(Task<void> task, TaskScope* scope);
   Cluster* pick(Layer& layer) const;
@@ -89,20 +92,19 @@ class ClusterPipeline {
   bool whole_wave_past(const Layer& layer, Stage stage) const;
   void advance(Layer& layer);
   void start_loads(Layer& layer);
-  void admit(Layer& layer, Cluster& cluster);
   void start_rest(Layer& layer, Cluster& cluster);
   void finish(Layer& layer, Cluster& cluster);
-  void push_reads(Layer& layer, Cluster& cluster, Bytes offset, Bytes length);
+  void push_reads(Layer& layer, Cluster& cluster, const std::vector<BlockLoad>& loads, Bytes offset, Bytes length);
   void set_active(Layer& layer, Cluster& cluster, const std::vector<Outcome>& outcomes) const;
-  std::vector<std::uint8_t> active_blocks(const Cluster& cluster) const;
 
   Machine& machine_;
   GraphCache& graphs_;
   NeuronStore& store_;
   Options options_;
+  ClusterAdmission admission_;
   std::deque<std::unique_ptr<Layer>> layers_;  // the one in work, then those that are read ahead
   Signal stages_changed_, reads_pushed_;
-  PipelineStats stats_;
+  std::uint64_t seam_calls_ = 0;
 };
 
 }  // namespace vitro

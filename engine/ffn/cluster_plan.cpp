@@ -41,6 +41,7 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
           clusters.back().loads.push_back({block, NeuronCache::kNone, false});
         } else {
           cache.pin(block);
+          if (cache.half(block)) clusters.back().halves.push_back({block, cache.slot_of(block), true});
         }
       }
       members->push_back(neuron);

@@ -87,6 +87,7 @@ ClusterParts make_cluster_policy(Machine& machine, GraphCache& graphs, const Eng
   options.pipeline.kind = pipeline_of(clusters.pipeline);
   options.pipeline.io_core = setup.io_core->caps().id;
   options.pipeline.io_depth = clusters.io_depth;
+  options.pipeline.unit_depth = 2;
   options.cluster_neurons = clusters.neurons;
   options.dense_rows = clusters.dense_rows;
   options.max_rows = setup.max_rows * std::max(config.experts_used, 1u);
@@ -119,8 +120,7 @@ ClusterParts make_cluster_policy(Machine& machine, GraphCache& graphs, const Eng
   std::unique_ptr<HotRegion> hot;
   options.dense_neurons = options.cluster_neurons;
   if (ComputeUnit* unit = setup.accelerator; unit != nullptr) {
-    // Two requests under way, so that the next one is there when one ends.
-    if (engine.hybrid.prefill) options.pipeline.dense_units = {unit, unit};
+    if (engine.hybrid.prefill) options.pipeline.dense_units = {unit};
     // One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging room can hold it: the other half is being read.
     const NeuronStore& neurons = residency->store();
     options.dense_neurons = std::max(engine.hybrid.cluster, neurons.staging_blocks() / 2 * neurons.layout().per_block);

@@ -27,6 +27,34 @@ class Lru final : public Eviction {
   RecencyList list_;
 };
 
+class StepLru final : public Eviction {
+ public:
+  StepLru(std::uint32_t blocks, std::uint32_t layers) : list_(blocks), used_(blocks), layers_(layers) {}
+  void insert(std::uint32_t block) override {
+    list_.push_newest(block);
+    used_[block] = now_;
+  }
+  void touch(std::uint32_t block) override {
+    list_.erase(block);
+    insert(block);
+  }
+  void erase(std::uint32_t block) override { list_.erase(block); }
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
+    const std::optional<std::uint32_t> oldest = list_.oldest_without(held);
+    return oldest && used_[*oldest] + layers_ > now_ ? std::nullopt : oldest;
+  }
+  std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
+    return list_.oldest_without(held);
+  }
+  // What came before the first layer ran has not been used by any.
+  void next_layer() override { now_ += now_ == 0 ? layers_ : 1; }
+
+ private:
+  RecencyList list_;
+  std::vector<std::uint64_t> used_;  // layers that had run when it was used last
+  std::uint64_t layers_, now_ = 0;
+};
+
 class Lfu final : public Eviction {
  public:
   explicit Lfu(std::uint32_t blocks) : uses_(blocks), last_(blocks) {}
@@ -146,10 +174,11 @@ class None final : public Eviction {
 
 }  // namespace
 
-std::vector<std::string_view> eviction_names() { return {"lru", "lfu", "arc", "window", "none"}; }
+std::vector<std::string_view> eviction_names() { return {"lru", "step_lru", "lfu", "arc", "window", "none"}; }
 
 std::unique_ptr<Eviction> make_eviction(std::string_view name, const EvictionOptions& options) {
   if (name == "lru") return std::make_unique<Lru>(options.blocks);
+  if (name == "step_lru") return std::make_unique<StepLru>(options.blocks, options.layers);
   if (name == "lfu") return std::make_unique<Lfu>(options.blocks);
   if (name == "arc") return std::make_unique<Arc>(options.blocks, options.capacity);
   if (name == "window") return std::make_unique<Window>(options);

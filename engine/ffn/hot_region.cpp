@@ -39,7 +39,43 @@ std::uint32_t HotRegion::clusters(std::uint32_t rows) const {
   const double share = found == options_.splits.end() ? options_.splits.back().hot : found->hot;
   const auto wanted = static_cast<std::uint32_t>(share * store_.neurons() / options_.cluster_neurons);
   // Where every FFN is used for every token, the least recently used one is always the next: each gets its part of the region.
-  return store_.experts() > 1 ? std::min(wanted, most_) : std::min(wanted, most_ / static_cast<std::uint32_t>(ffns_.size()));
+  return store_.experts() > 1 ? std::min(wanted, most(rows)) : std::min(wanted, most(rows) / static_cast<std::uint32_t>(ffns_.size()));
+}
+
+std::uint32_t HotRegion::most(std::uint32_t rows) const {
+  const auto limit = fitting_.find(rows);
+  return limit == fitting_.end() ? most_ : std::min(most_, limit->second);
+}
+
+std::pair<std::uint32_t, std::uint32_t> HotRegion::next_cluster(std::int16_t layer, std::int16_t expert) const {
+  const std::uint32_t f = store_.ffn_of(layer, expert), first = ffns_[f].hot * blocks_per_cluster();
+  const std::uint32_t blocks = store_.layout().blocks();
+  return {f * blocks + first, std::min(blocks_per_cluster(), blocks - std::min(first, blocks))};
+}
+
+void HotRegion::used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t rows, const ColdUse& use) {
+  if (layer < last_layer_) judge();
+  last_layer_ = layer;
+  step_rows_ = rows;
+  step_.named += use.named;
+  step_.hits += use.hits;
+  if (ffns_[store_.ffn_of(layer, expert)].hot == 0) return;
+  step_.near += use.near;
+  step_near_ += next_cluster(layer, expert).second;
+}
+
+// A hot block saves a read in as many steps as name it; its last cluster does so at least as often as the cluster behind it. A cold one
+// saves one in as many steps as find it.
+void HotRegion::judge() {
+  const ColdUse step = std::exchange(step_, {});
+  const std::uint32_t near = std::exchange(step_near_, 0), cold = store_.cache().capacity() - store_.cache().hot_size();
+  if (std::exchange(settling_, false) || hot_ == 0 || near == 0 || cold == 0 || step.named <= cold) return;
+  if (std::uint64_t{step.near} * cold >= std::uint64_t{step.hits} * near) return;
+  // Enough for what does not fit, were all of it to become free.
+  const std::uint32_t fewer = (step.named - cold) / blocks_per_cluster() + 1;
+  const std::uint32_t all = store_.experts() > 1 ? 1 : static_cast<std::uint32_t>(ffns_.size());
+  fitting_[step_rows_] = hot_ - std::min(hot_, static_cast<std::uint32_t>(round_up(fewer, all)));
+  settling_ = true;
 }
 
 void HotRegion::start() {
@@ -60,15 +96,15 @@ void HotRegion::prepare(std::int16_t layer, std::int16_t expert, std::uint32_t r
   if (ffns_.empty()) start();
   const std::uint32_t f = store_.ffn_of(layer, expert);
   recency_.splice(recency_.end(), recency_, ffns_[f].recency);
-  set_hot(f, make_room(f, clusters(rows)));
+  set_hot(f, make_room(f, clusters(rows), most(rows)));
   for (std::size_t lane = 0; lane < options_.io_depth && next_read_ + lane < reads_.size(); ++lane) scope_.spawn(read());
   if (expert < 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
 }
 
 // How many clusters of the FFN the region has room for, of those that are wanted. Others go for them, the coldest cluster
 // of whichever was used least recently first.
-std::uint32_t HotRegion::make_room(std::uint32_t ffn, std::uint32_t wanted) {
-  const auto over = [&] { return hot_ - ffns_[ffn].hot + wanted > most_; };
+std::uint32_t HotRegion::make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most) {
+  const auto over = [&] { return hot_ - ffns_[ffn].hot + wanted > most; };
   for (auto victim = recency_.begin(); over() && victim != recency_.end();) {
     if (*victim == ffn || ffns_[*victim].hot == 0) {
       ++victim;
@@ -76,7 +112,7 @@ std::uint32_t HotRegion::make_room(std::uint32_t ffn, std::uint32_t wanted) {
       set_hot(*victim, ffns_[*victim].hot - 1);
     }
   }
-  return over() ? most_ - (hot_ - ffns_[ffn].hot) : wanted;
+  return over() ? most - std::min(most, hot_ - ffns_[ffn].hot) : wanted;
 }
 
 void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
@@ -100,10 +136,19 @@ void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
 void HotRegion::make_hot(std::uint32_t f, std::uint32_t block, std::uint32_t& after) {
   NeuronCache& cache = store_.cache();
   machine_.clock.charge(PolicyWork::cache_update, 1);
+  if (cache.resident(block) && cache.half(block)) {
+    const Bytes first = store_.layout().first_part;
+    Extent rest = store_.extent_of(block);
+    rest.offset += first;
+    rest.length -= first;
+    reads_.push_back({f, rest, store_.offset_of(cache.slot_of(block)) + first});
+    ++ffns_[f].reads;
+    cache.set_half(block, false);
+  }
   if (!cache.resident(block)) {
     const std::uint32_t slot = cache.take_slot(after);
     after = slot + 1;
-    const NeuronCache::Admission admission = cache.admit(block, slot);
+    const NeuronCache::Admission admission = cache.admit(block, slot, true);
     VITRO_CHECK(admission.stays, "the hot region is larger than the cache");
     if (admission.evicted != NeuronCache::kNone && machine_.trace.enabled()) {
       machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");

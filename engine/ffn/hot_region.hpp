@@ -4,8 +4,10 @@
 // (section 4.1.3).
 #pragma once
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/decode/ffn_block.hpp"
@@ -51,6 +53,16 @@ class HotRegion {
   // Requires: prepare() came before, and there are hot neurons. Throws RunError.
   Task<void> run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out);
 
+  // What a step used of the cold blocks of an FFN, `named` of them by the predictor and `hits` found in DRAM; near: those among the named
+  // that stand where the next hot cluster would be. The region shrinks from the next step on when the cold ones of a whole step do not fit
+  // beside it and its coldest clusters are worth less there than cold blocks are.
+  struct ColdUse {
+    std::uint32_t named = 0, near = 0, hits = 0;
+  };
+  void used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t rows, const ColdUse& use);
+  // The cold blocks that would be hot if there was one cluster more: [first, first + count) of the cache's numbering.
+  std::pair<std::uint32_t, std::uint32_t> next_cluster(std::int16_t layer, std::int16_t expert) const;
+
   // Waits for all that prepare() began.
   Task<void> settle();
   std::uint64_t seam_calls() const { return seam_calls_; }
@@ -72,7 +84,9 @@ class HotRegion {
   }
   void start();
   std::uint32_t clusters(std::uint32_t rows) const;
-  std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted);
+  void judge();
+  std::uint32_t most(std::uint32_t rows) const;
+  std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most);
   void set_hot(std::uint32_t ffn, std::uint32_t clusters);
   void make_hot(std::uint32_t ffn, std::uint32_t block, std::uint32_t& after);
   Task<void> read();
@@ -85,7 +99,13 @@ class HotRegion {
   GraphCache& graphs_;
   NeuronStore& store_;
   HotRegionOptions options_;
-  std::uint32_t most_ = 0, hot_ = 0;  // clusters that may be hot, and are
+  std::uint32_t most_ = 0, hot_ = 0;                // clusters that may be hot, and are
+  std::map<std::uint32_t, std::uint32_t> fitting_;  // clusters beside which the cold blocks of steps with so many rows fit, where fewer
+  ColdUse step_;                                    // of the step in work
+  std::uint32_t step_near_ = 0;                     // blocks that ColdUse::near is a part of
+  std::uint32_t step_rows_ = 1;
+  std::int16_t last_layer_ = -1;
+  bool settling_ = false;  // the region has just shrunk: this step is no measure
   std::vector<Ffn> ffns_;
   std::list<std::uint32_t> recency_;  // FFNs, least recently used first
   std::vector<IndexList> rows_;       // 0 to n - 1, by clusters

@@ -7,14 +7,15 @@
 namespace vitro {
 
 NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction,
-                         std::uint32_t window)
+                         std::uint32_t window, std::uint32_t layers)
     : capacity_(capacity),
       staging_(staging),
       free_count_(capacity + staging),
       blocks_(blocks),
       free_(capacity + staging),
       hot_(blocks),
-      eviction_(make_eviction(eviction, {blocks, capacity, window})) {
+      half_(blocks),
+      eviction_(make_eviction(eviction, {blocks, capacity, window, layers})) {
   VITRO_CHECK(staging > 0, "blocks on their way need room");
 }
 
@@ -34,6 +35,7 @@ void NeuronCache::give_back(std::uint32_t slot) {
 }
 
 void NeuronCache::unpin_all() {
+  eviction_->next_layer();
   if (++epoch_ != 0) return;
   for (Place& place : blocks_) place.pinned = 0;
   epoch_ = 1;
@@ -57,11 +59,12 @@ void NeuronCache::make_cold(std::uint32_t block) {
   --hot_size_;
 }
 
-NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slot) {
+NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slot, bool must) {
   VITRO_CHECK(!resident(block) && !free_.contains(slot), "a block was admitted twice, or from a slot that is not its own");
   Admission admission{capacity_ > 0, kNone};
   if (size_ == capacity_) {
-    const std::optional<std::uint32_t> victim = eviction_->victim([this](std::uint32_t b) { return blocks_[b].pinned == epoch_; });
+    const auto held = [this](std::uint32_t b) { return blocks_[b].pinned == epoch_; };
+    const std::optional<std::uint32_t> victim = must ? eviction_->victim_at_any_price(held) : eviction_->victim(held);
     admission.stays = victim.has_value();
     if (!victim) return admission;
     admission.evicted = *victim;
@@ -91,6 +94,7 @@ std::vector<std::uint32_t> NeuronCache::next_token() {
 void NeuronCache::drop(std::uint32_t block) {
   eviction_->erase(block);
   give_back(std::exchange(blocks_[block].slot, kNone));
+  half_[block] = false;
   --size_;
 }
 

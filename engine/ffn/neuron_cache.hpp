@@ -16,8 +16,9 @@ class NeuronCache {
   static constexpr std::uint32_t kNone = ~0u;
 
   // capacity: blocks that may stay. Slots: capacity + staging, so that blocks on their way have a place as well.
-  // window: of that eviction (EvictionOptions).
-  NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction, std::uint32_t window = 0);
+  // window, layers: of that eviction (EvictionOptions).
+  NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction, std::uint32_t window = 0,
+              std::uint32_t layers = 1);
 
   std::uint32_t slot_of(std::uint32_t block) const { return blocks_[block].slot; }  // kNone: not resident
   bool resident(std::uint32_t block) const { return blocks_[block].slot != kNone; }
@@ -26,6 +27,8 @@ class NeuronCache {
   std::uint32_t blocks() const { return static_cast<std::uint32_t>(blocks_.size()); }
   std::uint32_t size() const { return size_; }
   std::uint32_t slots() const { return capacity_ + staging_; }
+  // Every block has its slot for good: nothing will ever be looked for, or go for another.
+  bool holds_all() const { return size_ == slots_.size(); }
   std::uint32_t free_slots() const { return free_count_; }
 
   // A slot for a block on its way, the lowest free one at or behind `from` and else the lowest: blocks that are read
@@ -38,19 +41,23 @@ class NeuronCache {
   void unpin_all();
   void touch(std::uint32_t block);
 
+  // Of a block that is read in two phases the first part alone may be there.
+  bool half(std::uint32_t block) const { return half_[block]; }
+  void set_half(std::uint32_t block, bool half) { half_[block] = half; }  // Requires: resident
+
   // Hot blocks are not evicted; whoever made them hot decides when they are cold again, and then they count as just used.
   bool hot(std::uint32_t block) const { return hot_[block]; }
   std::uint32_t hot_size() const { return hot_size_; }
   void make_hot(std::uint32_t block);   // Requires: resident and cold
   void make_cold(std::uint32_t block);  // Requires: hot
 
-  // The block in `slot` stays. Evicts one if the cache is full, and frees its slot. False: everything in it is pinned (the
-  // block does not stay; the caller gives its slot back after use).
+  // The block in `slot` stays. Evicts one if the cache is full, and frees its slot. False: everything in it is pinned, or worth more
+  // unless the block `must` stay (it does not; the caller gives its slot back after use).
   struct Admission {
     bool stays = false;
     std::uint32_t evicted = kNone;
   };
-  Admission admit(std::uint32_t block, std::uint32_t slot);
+  Admission admit(std::uint32_t block, std::uint32_t slot, bool must = false);
 
   // A token is through: what the eviction no longer wants leaves. Returns those blocks. Requires: nothing is pinned.
   std::vector<std::uint32_t> next_token();
@@ -66,7 +73,7 @@ class NeuronCache {
   std::vector<Place> blocks_;
   std::uint32_t epoch_ = 1;
   SlotSet free_;
-  std::vector<bool> hot_;  // by block
+  std::vector<bool> hot_, half_;  // by block
   std::uint32_t hot_size_ = 0;
   std::unique_ptr<Eviction> eviction_;
 };

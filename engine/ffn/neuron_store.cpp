@@ -82,7 +82,8 @@ Task<void> NeuronStore::load(UnitId issuer) {
     room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(ffns_.size() * layout_.bytes())));
   }
   const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.block, blocks));
-  cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window);
+  cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window,
+                 static_cast<std::uint32_t>(ffns_.size()) / experts_);
   arena_ = machine_.memory.lease(cache_->slots() * layout_.block, Placement::dram, Region::cold).value_or_throw();
 
   // The same share of every FFN; the colder neurons of a share come first, so that LRU gives them up first.

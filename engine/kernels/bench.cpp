@@ -107,6 +107,7 @@ class Bench {
     memory_bound("neurons: matvec q4_0", {Format::q4_0, Layout::rows, variant::kInt8, true});
     memory_bound("neurons: accumulate f16", {Format::f16, Layout::rows, variant::kFloat, true, Op::accumulate});
     memory_bound("neurons: accumulate q4_0", {Format::q4_0, Layout::rows, variant::kFloat, true, Op::accumulate});
+    memory_bound("neurons: accumulate q4_0, int8", {Format::q4_0, Layout::rows, variant::kInt8, true, Op::accumulate});
     compute_bound("matmul q4_0", {Format::q4_0, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     for (const Layout layout : {Layout::lut, Layout::tiled}) {
       const std::string kind = layout == Layout::lut ? " look-up layout" : " dot layout";

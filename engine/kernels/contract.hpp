@@ -51,7 +51,7 @@ namespace contract {
 // accumulate: in {Wt [N, D] of any Format, Layout::rows; h [R, N]; of q4_nibbles the scales f16 [N, D/32]}; out [R, D]; slice
 //   over N (the neurons); params {1: on top of what y holds, 0: from zero}.
 //   y[r] = sum over the named n ascending, one fused multiply-add each, of h[r][n] * Wt[n], dequantised exactly. A neuron
-//   whose h is 0 in a row adds nothing to that row.
+//   whose h is 0 in a row adds nothing to that row. Where variant::adds_in_int8: KernelSet::placed_coefficients_q4_0 over the others.
 
 // Throws RunError naming operator, operand and shape when a call breaks the contract above.
 void check_call(const KernelCall& call);

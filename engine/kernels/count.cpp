@@ -121,7 +121,11 @@ void accumulate(Counter& c) {
   if (c.call.params[0] != 0) c.read(c.call.out[0], 4 * batch * width);
   c.write_floats(batch * width);
   c.counts.macs = rows * width * batch;
-  if (w.format != Format::f32) c.counts.conversions = rows * width;
+  if (variant::adds_in_int8(c.call.variant, w.format)) {
+    c.counts.conversions = rows * batch * (width / 32);  // one coefficient for each block of a row
+  } else if (w.format != Format::f32) {
+    c.counts.conversions = rows * width;
+  }
 }
 
 void expert_sum(Counter& c) {

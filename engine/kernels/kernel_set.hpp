@@ -74,6 +74,11 @@ struct KernelSet {
   void (*placed_weighted_q4_0)(PlacedRows<std::byte> w, const float* p, float* acc);
   // q4_nibbles: row i has its scales at scales[i].
   void (*placed_weighted_nibbles)(PlacedRows<std::byte> w, const Half* const* scales, const float* p, float* acc);
+  // The same with coefficients in int8, 16 rows at a time. Of each block of 32 columns c_i = p[i] * scale of w[i], amax = max |c_i| (below
+  // 2^-100 counts as 0), q_i = round to nearest even of c_i * (127 / amax), and acc = fma(float(sum q_i * quant_i), amax / 127, acc) with
+  // the exact int32 sum.
+  void (*placed_coefficients_q4_0)(PlacedRows<std::byte> w, const float* p, float* acc);
+  void (*placed_coefficients_nibbles)(PlacedRows<std::byte> w, const Half* const* scales, const float* p, float* acc);
 
   // s[i] = exp(s[i] * scale - max_j(s[j] * scale)); returns the sum of these over 16 lanes, as in dots.
   float (*softmax)(float* s, std::size_t n, float scale);

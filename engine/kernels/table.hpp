@@ -1,5 +1,6 @@
 // Builds a target's KernelSet from its T (tiles.hpp), which names its V (lanes.hpp) and its widest register type.
 #pragma once
+#include "engine/kernels/coefficients.hpp"
 #include "engine/kernels/limits.hpp"
 #include "engine/kernels/lut/look_up.hpp"
 #include "engine/kernels/rows.hpp"
@@ -21,6 +22,8 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.placed_weighted_f16 = lanes::placed_weighted<V, Half>;
   set.placed_weighted_q4_0 = lanes::placed_weighted_q4_0<V>;
   set.placed_weighted_nibbles = lanes::placed_weighted_nibbles<V>;
+  set.placed_coefficients_q4_0 = coefficients::q4_0<T>;
+  set.placed_coefficients_nibbles = coefficients::nibbles<T>;
   set.softmax = lanes::softmax<V>;
   set.activate = lanes::activate<V>;
   set.scale = lanes::scale<V>;

@@ -38,4 +38,6 @@ bool supports(VariantId id, Format weights, Layout layout) {
   return id == kReference && can_lay(layout, weights, kTileRows);
 }
 
+bool adds_in_int8(VariantId id, Format weights) { return id == kInt8 && (weights == Format::q4_0 || weights == Format::q4_nibbles); }
+
 }  // namespace vitro::variant

@@ -29,5 +29,8 @@ std::string_view name(VariantId id);       // "float", "int8", "hmx", "reference
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
 bool supports(VariantId id, Format weights, Layout layout);
+// True when accumulate over such weights quantises what it weights rows with, in groups of 16 rows, instead of dequantising the rows:
+// kInt8 over q4_0 and q4_nibbles (KernelSet::placed_coefficients_q4_0). Otherwise it follows the float contract.
+bool adds_in_int8(VariantId id, Format weights);
 
 }  // namespace vitro::variant

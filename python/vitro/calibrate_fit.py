@@ -59,11 +59,11 @@ class Fit:
                 seconds = max(self.of(name) - self.overhead - conversion * COLUMNS * batch, 1e-12)
                 table = {1: "macs_per_cycle", 2: "macs_per_cycle_batch"}.get(batch, f"macs_per_cycle_batch_{batch}")
                 tables[table][key] = ROWS * COLUMNS * batch / seconds / self.clock
-        for form in SUMS:
-            name = f"kernel accumulate {form}"
+        for kernel in SUMS:
+            name = f"kernel accumulate {kernel}"
             used.append(name)
-            tables["macs_per_cycle"][f"float.{form}.accumulate"] = self._rate(name, "macs")
-            tables["cycles_per_conversion"][f"float.{form}.accumulate"] = 0.0
+            tables["macs_per_cycle"][f"{kernel}.accumulate"] = self._rate(name, "macs")
+            tables["cycles_per_conversion"][f"{kernel}.accumulate"] = 0.0
         for form in ("f32", "f16"):
             name = f"kernel attention {form}"
             used.append(name)

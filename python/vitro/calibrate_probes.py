@@ -14,7 +14,7 @@ ROWS, COLUMNS = 192, 1280  # of a small matrix: stays in a second-level cache in
 PRODUCTS = (("float", "f16", "rows"), ("float", "f32", "rows"), ("float", "q4_0", "rows"), ("float", "q8_0", "rows"),
             ("float", "q4_k", "rows"), ("float", "q6_k", "rows"), ("int8", "q4_0", "tiled"), ("int8", "q8_0", "tiled"),
             ("int8", "q4_0", "rows"), ("int8", "q8_0", "rows"))
-SUMS = ("f32", "f16", "q4_0", "q8_0")       # formats of accumulate
+SUMS = ("float.f32", "float.f16", "float.q4_0", "float.q8_0", "int8.q4_0")  # accumulate: variants and formats
 BATCHES = (1, 2, 4, 8, 16, 64)
 STREAMS = (("float", "f16", "rows"), ("int8", "q8_0", "tiled"))  # products that memory bounds, one row
 SETS_MIB = (0.5, 1, 3, 12, 48, 96, 192, 384, 1024)               # over which their weights rotate
@@ -63,8 +63,9 @@ def _plan_kernels(probes, quick):
         if variant == "int8":  # few rows: what remains is the conversion of the activations
             kernel(f"{variant}.{form}.{layout} narrow", 200, op="matmul", variant=variant, format=form, layout=layout, rows=16,
                    columns=COLUMNS)
-    for form in SUMS:
-        kernel(f"accumulate {form}", 20, op="accumulate", variant="float", format=form, rows=ROWS, columns=COLUMNS)
+    for name in SUMS:
+        variant, form = name.split(".")
+        kernel(f"accumulate {name}", 20, op="accumulate", variant=variant, format=form, rows=ROWS, columns=COLUMNS)
     for form, variant in (("f16", "float"), ("q8_0", "int8")):
         for name, scattered in (("scattered", True), ("straight", False)):  # rows in any order are whole cache lines
             kernel(f"{name} {form}", 20, op="matmul", variant=variant, format=form, rows=96, columns=1536 if form == "f16" else 2048,

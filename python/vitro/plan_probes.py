@@ -131,12 +131,16 @@ class Device:
     def variant_for(self, role):
         return self.variant if self.variant != "int8" or self.formats.get(role) in ("q4_0", "q8_0") else "float"
 
+    def variant_of_sums(self, units):
+        """Of Down, by neurons: cores add q4_0 in the contract of the products, accelerators and other formats in float."""
+        return self.variant if units == self.cores and self.formats["ffn_bundle"] == "q4_0" and self.variant == "int8" else "float"
+
     def unit_curves(self, units, batch):
         bench, model, formats = self.bench, self.model, self.formats
         width, scattered = model["width"], self.scatters
         bundle = {"form": formats["ffn_bundle"], "batch": batch, "scattered": scattered}
         curves = {"gate": bench.curve(units, model["ffn"], width, variant=self.variant_for("ffn_bundle"), **bundle),
-                  "down": bench.curve(units, model["ffn"], width, variant="float", op="accumulate", **bundle),
+                  "down": bench.curve(units, model["ffn"], width, variant=self.variant_of_sums(units), op="accumulate", **bundle),
                   "dense": bench.curve(units, 2 * width, width, form=formats["attn_q"], variant=self.variant_for("attn_q"), batch=batch)}
         head = "output" if "output" in formats else "token_embedding"
         curves["head"] = bench.curve(units, model["vocab"], width, form=formats[head], variant=self.variant_for(head), batch=batch)

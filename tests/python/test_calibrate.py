@@ -29,8 +29,8 @@ def measured():
         for batch in BATCHES:
             kernel(f"{variant}.{form}.{layout} x{batch}", ROWS * COLUMNS * batch, COLUMNS * batch * int8)
         kernel(f"{variant}.{form}.{layout} narrow", 16 * COLUMNS, COLUMNS)
-    for form in SUMS:
-        kernel(f"accumulate {form}", ROWS * COLUMNS)
+    for name in SUMS:
+        kernel(f"accumulate {name}", ROWS * COLUMNS)
     for form in ("f16", "q8_0"):
         kernel(f"straight {form}", ROWS * COLUMNS)
         kernel(f"scattered {form}", ROWS * COLUMNS)

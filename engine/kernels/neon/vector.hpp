@@ -76,7 +76,7 @@ struct Tile {
   using V = Vector;
   using Wide = uint8x16_t;
   static constexpr int kBatch = 2;
-  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 0;
+  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 0, kPlacedOffset = 8;
   struct Ints {
     int32x4_t q[4];
   };
@@ -101,6 +101,21 @@ struct Tile {
       const uint8x16_t both = vld1q_u8(reinterpret_cast<const std::uint8_t*>(p) + 16 * i);
       pair.low.q[i] = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), vdupq_n_s8(8));
       pair.high.q[i] = vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(both, 4)), vdupq_n_s8(8));
+    }
+    return pair;
+  }
+  // Not moved down by 8, which is cheaper to put right once for a group of rows.
+  static NibblePair nibbles(const std::byte* const* rows, std::size_t at) {
+    uint8x16_t r[4];
+    for (int i = 0; i < 4; ++i) r[i] = vld1q_u8(reinterpret_cast<const std::uint8_t*>(rows[i] + at));
+    const uint16x8_t low01 = vreinterpretq_u16_u8(vzip1q_u8(r[0], r[1])), high01 = vreinterpretq_u16_u8(vzip2q_u8(r[0], r[1]));
+    const uint16x8_t low23 = vreinterpretq_u16_u8(vzip1q_u8(r[2], r[3])), high23 = vreinterpretq_u16_u8(vzip2q_u8(r[2], r[3]));
+    const uint16x8_t both[4] = {vzip1q_u16(low01, low23), vzip2q_u16(low01, low23), vzip1q_u16(high01, high23), vzip2q_u16(high01, high23)};
+    NibblePair pair;
+    for (int i = 0; i < 4; ++i) {
+      const uint8x16_t bytes = vreinterpretq_u8_u16(both[i]);
+      pair.low.q[i] = vreinterpretq_s8_u8(vandq_u8(bytes, vdupq_n_u8(15)));
+      pair.high.q[i] = vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4));
     }
     return pair;
   }

@@ -76,7 +76,7 @@ struct Target {
   using V = Vector;
   using Wide = std::uint64_t;
   static constexpr int kBatch = 1;
-  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 0;
+  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 0, kPlacedOffset = 0;
   struct Ints {
     std::int32_t lane[16];
   };
@@ -109,6 +109,13 @@ struct Target {
     return n;
   }
   static void opaque(Quants& w) { asm volatile("" : "+m"(w)); }
+  static NibblePair nibbles(const std::byte* const* rows, std::size_t at) {
+    std::byte mixed[64];
+    for (int l = 0; l < 16; ++l) {
+      for (int i = 0; i < 4; ++i) mixed[4 * l + i] = rows[i][at + static_cast<std::size_t>(l)];
+    }
+    return nibbles(mixed);
+  }
   static const std::int8_t* four(const std::int8_t* x) { return x; }
   static Ints dot(Ints acc, const Quants& w, const std::int8_t* x) {
     for (int r = 0; r < 16; ++r) {

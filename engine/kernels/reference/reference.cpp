@@ -89,7 +89,8 @@ void Reference::accumulate() {
     for (std::size_t b = 0; b < batch; ++b) y.col(static_cast<Eigen::Index>(b)) = read(out(), b * width, width);
   }
   for_each_weight_row([&](std::size_t row, const Vector& w) {
-    if (in(0).format != Format::f32) tally_.conversions += width;
+    const bool int8 = variant::adds_in_int8(call_.variant, in(0).format);
+    if (in(0).format != Format::f32) tally_.conversions += int8 ? batch * (width / kBlock) : width;
     for (std::size_t b = 0; b < batch; ++b) {
       tally_.macs += width;
       const double h = read(in(1), b * n + row, 1)[0];

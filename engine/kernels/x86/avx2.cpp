@@ -61,7 +61,7 @@ struct Target {
   static constexpr int kBatch = 2;
   // vpmaddubsw multiplies unsigned by signed and saturates pairs at 16 bits. Nibbles plus 8 can not reach that; int8
   // weights go in as |w| * (x with the sign of w), at most 2 * 128 * 127.
-  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 8;
+  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 8, kPlacedOffset = 8;
   struct Ints {
     __m256i a, b;
   };
@@ -78,10 +78,20 @@ struct Target {
   static __m256i load(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static Ints all(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
   static Quants quants(const std::byte* p) { return {load(p), load(p + 32)}; }
-  static NibblePair nibbles(const std::byte* p) {
-    const __m256i a = load(p), b = load(p + 32), mask = _mm256_set1_epi8(15);
+  static NibblePair nibbles(const std::byte* p) { return halves(load(p), load(p + 32)); }
+  static NibblePair halves(__m256i a, __m256i b) {
+    const __m256i mask = _mm256_set1_epi8(15);
     return {{_mm256_and_si256(a, mask), _mm256_and_si256(b, mask)},
             {_mm256_and_si256(_mm256_srli_epi16(a, 4), mask), _mm256_and_si256(_mm256_srli_epi16(b, 4), mask)}};
+  }
+  static NibblePair nibbles(const std::byte* const* rows, std::size_t at) {
+    __m128i r[4];
+    for (int i = 0; i < 4; ++i) r[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + at));
+    const __m128i low01 = _mm_unpacklo_epi8(r[0], r[1]), low23 = _mm_unpacklo_epi8(r[2], r[3]);
+    const __m128i high01 = _mm_unpackhi_epi8(r[0], r[1]), high23 = _mm_unpackhi_epi8(r[2], r[3]);
+    const __m256i a = _mm256_set_m128i(_mm_unpackhi_epi16(low01, low23), _mm_unpacklo_epi16(low01, low23));
+    const __m256i b = _mm256_set_m128i(_mm_unpackhi_epi16(high01, high23), _mm_unpacklo_epi16(high01, high23));
+    return halves(a, b);
   }
   static __m256i four(const std::int8_t* x) {
     std::int32_t bits;

@@ -51,7 +51,7 @@ struct Target {
   using Wide = __m512i;
   static constexpr int kBatch = 8;
   // vpdpbusd multiplies unsigned by signed: weights are the unsigned side, moved up by these.
-  static constexpr std::int32_t kQuantsOffset = 128, kNibblesOffset = 8;
+  static constexpr std::int32_t kQuantsOffset = 128, kNibblesOffset = 8, kPlacedOffset = 8;
   using Ints = __m512i;
   using Quants = __m512i;
   struct NibblePair {
@@ -60,8 +60,18 @@ struct Target {
 
   static Ints all(std::int32_t x) { return _mm512_set1_epi32(x); }
   static Quants quants(const std::byte* p) { return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128)); }
-  static NibblePair nibbles(const std::byte* p) {
-    const __m512i both = _mm512_loadu_si512(p), mask = _mm512_set1_epi8(15);
+  static NibblePair nibbles(const std::byte* p) { return halves(_mm512_loadu_si512(p)); }
+  static NibblePair nibbles(const std::byte* const* rows, std::size_t at) {
+    const auto load = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + at)); };
+    __m512i v = _mm512_inserti32x4(_mm512_castsi128_si512(load(0)), load(1), 1);
+    v = _mm512_inserti32x4(_mm512_inserti32x4(v, load(2), 2), load(3), 3);
+    // Words of four columns change places between rows, then bytes between columns.
+    v = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
+    const __m128i columns = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return halves(_mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(columns)));
+  }
+  static NibblePair halves(__m512i both) {
+    const __m512i mask = _mm512_set1_epi8(15);
     return {_mm512_and_si512(both, mask), _mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
   }
   static void opaque(Quants& w) { asm volatile("" : "+v"(w)); }

@@ -17,12 +17,14 @@ struct Seen final : public Function {
 };
 
 struct Bench {
-  explicit Bench(bool static_graphs) : host(spec(static_graphs), function, trace), graphs(host.machine()) {}
-  static VirtualMachineSpec spec(bool static_graphs) {
+  explicit Bench(bool static_graphs, Bytes session_limit = 0)
+      : host(spec(static_graphs, session_limit), function, trace), graphs(host.machine()) {}
+  static VirtualMachineSpec spec(bool static_graphs, Bytes session_limit) {
     VirtualMachineSpec spec;
     UnitCaps caps;
     caps.name = "npu";
     caps.static_graphs = static_graphs;
+    caps.session_limit = session_limit;
     spec.units.push_back(caps);
     return spec;
   }
@@ -100,6 +102,31 @@ TEST(GraphCache, units_without_static_graphs_run_chains_as_they_are) {
   bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], std::move(chains)));
   EXPECT_EQ(bench.graphs.graphs(), 0u);
   EXPECT_EQ(bench.function.calls.size(), 1u);
+}
+
+// Each product has a page of weights and one of activations of its own: two of them fit into five.
+TEST(GraphCache, what_launches_bind_counts_against_a_session_and_a_full_one_is_followed_by_another) {
+  Bench bench(true, 5 * kPageSize);
+  Memory& memory = bench.host.machine().memory;
+  const std::vector<Chain> three{{product(memory, 0, 1)}, {product(memory, 1, 1)}, {product(memory, 2, 1)}};
+  std::vector<Chain> chains{three[0], three[1], three[0], three[1]};
+  bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
+  EXPECT_TRUE(bench.graphs.notes().empty()) << "what is mapped already is not mapped again";
+  chains = {three[2], three[0]};
+  bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
+  ASSERT_EQ(bench.graphs.notes().size(), 1u);
+  EXPECT_EQ(bench.graphs.notes()[0], "npu: 2 sessions map 24.00 KiB, what is in several of them counted for each");
+}
+
+TEST(GraphCache, a_launch_that_no_session_can_map_is_refused_by_name) {
+  Bench bench(true, kPageSize);
+  std::vector<Chain> chains{{product(bench.host.machine().memory, 3, 1)}};
+  try {
+    bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
+    FAIL() << "no error";
+  } catch (const RunError& error) {
+    EXPECT_STREQ(error.what(), "npu: the operands of matmul to matmul of layer 3 are more than the 4.00 KiB that a session maps");
+  }
 }
 
 }  // namespace

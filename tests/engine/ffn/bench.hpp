@@ -67,7 +67,8 @@ struct Scene {
   std::uint32_t cluster_neurons = 1;
   PipelineKind kind = PipelineKind::cluster;
   Picoseconds compute = kUnit, read = kUnit;
-  std::uint32_t io_depth = 4;
+  std::uint32_t io_depth = 4, unit_depth = 1;
+  bool keep_silent = false;
   std::optional<std::uint64_t> shuffle;
   std::function<Status(const ReadRequest&)> fault;
 };
@@ -112,6 +113,8 @@ class Bench {
     pipeline_options.units.pop_back();
     pipeline_options.io_core = UnitId(setup.units);
     pipeline_options.io_depth = setup.io_depth;
+    pipeline_options.unit_depth = setup.unit_depth;
+    pipeline_options.keep_silent = setup.keep_silent;
     graphs.emplace(machine_.machine());
     pipeline.emplace(machine_.machine(), *graphs, *store, pipeline_options);
     spans.reads = spans.calls = {};

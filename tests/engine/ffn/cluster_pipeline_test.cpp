@@ -97,6 +97,39 @@ TEST(ClusterPipeline, matrices_apart_cost_three_reads_where_bundles_cost_one) {
   }
 }
 
+// One in four fires. The Gate rows of the others stay: named again they cost nothing, and what fires then costs its second read.
+TEST(ClusterPipeline, a_silent_neuron_keeps_its_gate_row_and_is_read_to_the_end_when_it_fires) {
+  Scene setup;
+  setup.neurons = 32;
+  setup.form = BundleForm::two_phases;
+  setup.in_dram = 0.5;  // neurons 0 to 15 are there at first and go for the others
+  setup.keep_silent = true;
+  Bench bench(setup);
+  const BundleLayout& layout = bench.store->layout();
+  const Bytes gate = layout.first_part, rest = layout.block - layout.first_part;
+  std::vector<std::uint32_t> named = range(32);
+  named.erase(named.begin(), named.begin() + 16);
+  bench.gate.fires = [](std::uint32_t neuron) { return neuron % 4 == 0; };
+  EXPECT_EQ(bench.layer(0, named).bytes_read, 16 * gate + 4 * rest);
+  EXPECT_EQ(bench.layer(0, named).bytes_read, 0u);
+  bench.gate.fires = [](std::uint32_t neuron) { return neuron % 2 == 0; };
+  EXPECT_EQ(bench.layer(0, named).bytes_read, 4 * rest);
+  EXPECT_EQ(bench.layer(0, range(32), true).bytes_read, 16 * layout.block + 8 * rest) << "a prefill computes every neuron";
+  EXPECT_EQ(bench.layer(0, range(32), true).bytes_read, 16 * layout.block);
+}
+
+// Handing out takes no time here, so a queue at each unit gains nothing; it must not cost anything either, by a cluster that waits behind
+// another one while a unit has nothing to do.
+TEST(ClusterPipeline, calls_that_queue_leave_no_unit_without_work) {
+  for (const std::uint32_t depth : {1u, 2u, 3u}) {
+    Scene setup;
+    setup.in_dram = 1;
+    setup.unit_depth = depth;
+    EXPECT_EQ(Bench(setup).layer(0, range(8)).took, 4 * kUnit) << "eight clusters of two calls on four units";
+    EXPECT_EQ(Bench(setup).layer(0, range(4)).took, 2 * kUnit);
+  }
+}
+
 TEST(ClusterPipeline, what_fired_stays_and_what_did_not_leaves_no_trace) {
   Scene setup;
   setup.neurons = 16;
@@ -185,6 +218,8 @@ TEST(ClusterPipeline, decisions_do_not_depend_on_timing) {
     setup.compute = kUnit * static_cast<std::int64_t>(1 + rng.next() % 7);
     setup.read = kUnit * static_cast<std::int64_t>(1 + rng.next() % 7);
     setup.kind = static_cast<PipelineKind>(rng.next() % 3);
+    setup.unit_depth = 1 + seed % 3;
+    setup.keep_silent = true;
     Bench bench(setup);
     Report report;
     for (int step = 0; step < 12; ++step) {

@@ -8,6 +8,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/base/rng.hpp"
+#include "engine/ffn/neuron_cache.hpp"
 
 namespace vitro {
 namespace {
@@ -70,6 +71,51 @@ std::uint64_t best_hits(const std::vector<std::uint32_t>& accesses, std::size_t 
     slot = gone;
   }
   return best;
+}
+
+// Three layers whose steps use blocks 0 to 9, 10 to 19 and 20 to 29, in turn.
+std::uint64_t hits_of_steps(std::string_view name, std::uint32_t capacity, int steps) {
+  NeuronCache cache(30, capacity, 10, name, 0, 3);
+  std::uint64_t hits = 0;
+  for (int step = 0; step < steps; ++step) {
+    for (std::uint32_t layer = 0; layer < 3; ++layer) {
+      for (std::uint32_t block = 10 * layer; block < 10 * layer + 10; ++block) {
+        if (cache.resident(block)) cache.pin(block);
+      }
+      for (std::uint32_t block = 10 * layer; block < 10 * layer + 10; ++block) {
+        if (cache.resident(block)) {
+          ++hits;
+          cache.touch(block);
+          continue;
+        }
+        const std::uint32_t slot = cache.take_slot();
+        if (!cache.admit(block, slot).stays) cache.give_back(slot);
+      }
+      cache.unpin_all();
+    }
+  }
+  return hits;
+}
+
+// 29 of 30 blocks fit: least recently used gives each up just before its turn, but for the ten that the layer in work has pinned.
+TEST(Eviction, step_lru_keeps_what_it_can_of_a_scan_that_is_larger_than_the_cache) {
+  EXPECT_EQ(hits_of_steps("step_lru", 29, 11), 10u * 29);
+  EXPECT_EQ(hits_of_steps("step_lru", 15, 11), 10u * 15);
+  EXPECT_LT(hits_of_steps("lru", 15, 11), 10u);
+  EXPECT_EQ(hits_of_steps("step_lru", 30, 11), hits_of_steps("lru", 30, 11));
+}
+
+TEST(Eviction, step_lru_gives_up_what_its_layer_did_not_use_last_time_unless_the_newcomer_must_stay) {
+  NeuronCache cache(8, 2, 4, "step_lru", 0, 2);
+  cache.unpin_all();  // loaded
+  cache.admit(0, cache.take_slot());
+  cache.unpin_all();  // layer 0
+  cache.admit(4, cache.take_slot());
+  cache.unpin_all();  // layer 1
+  EXPECT_EQ(cache.admit(1, cache.take_slot()).evicted, 0u) << "a step ago, in the layer that is in work again";
+  const std::uint32_t slot = cache.take_slot();
+  EXPECT_FALSE(cache.admit(2, slot).stays) << "4 was used since layer 0 last ran";
+  EXPECT_EQ(cache.admit(2, slot, true).evicted, 4u);
 }
 
 TEST(Eviction, lru_gives_up_the_least_recently_used_that_is_not_held_back) {
@@ -182,7 +228,7 @@ TEST(Eviction, an_unknown_name_is_refused_with_the_known_ones) {
     eviction_of("random", 1);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, lfu, arc, window, none)");
+    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, step_lru, lfu, arc, window, none)");
   }
 }
 

@@ -74,6 +74,26 @@ TEST(HotRegion, a_share_of_the_cache_may_be_kept_for_cold_neurons) {
   EXPECT_EQ(bench.store->cache().hot_size(), 16u);
 }
 
+// 16 of 32 blocks of two layers are there, 8 of them hot in two clusters of 4: 16 slots are left to the cold ones of both. `named` of them
+// are used by a layer, 6 were there, and `near` stand in the cluster behind the hot ones.
+std::uint32_t hot_after_steps_with(std::uint32_t named, std::uint32_t near) {
+  Bench bench(two_layers(0.5));
+  Region region(bench, {{1, 0.25}});
+  for (int step = 0; step < 6; ++step) {
+    region.prepare(1);
+    for (std::int16_t layer = 0; layer < 2; ++layer) region.hot->used_cold(layer, -1, 1, {named, near, 6});
+  }
+  EXPECT_EQ(region.hot->next_cluster(1, -1), std::pair(32 + region.hot->neurons(1, -1), 4u));
+  return region.hot->neurons(0, -1);
+}
+
+TEST(HotRegion, shrinks_when_the_cold_blocks_of_a_step_do_not_fit_beside_it) {
+  EXPECT_EQ(hot_after_steps_with(8, 1), 8u) << "they fit";
+  EXPECT_EQ(hot_after_steps_with(9, 1), 4u) << "two are too many, a cluster of each layer makes room: then 24 slots for 18";
+  EXPECT_EQ(hot_after_steps_with(16, 1), 0u);
+  EXPECT_EQ(hot_after_steps_with(16, 4), 8u) << "every step needs the hot ones, and finds 12 in the 16 cold slots";
+}
+
 TEST(HotRegion, a_read_error_ends_the_step_that_needs_the_neurons) {
   Scene scene = two_layers(0.0);
   Bench bench(scene);

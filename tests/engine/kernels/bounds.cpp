@@ -1,9 +1,11 @@
 #include "tests/engine/kernels/bounds.hpp"
 
 #include <cmath>
+#include <cstring>
 
 #include "engine/kernels/operands.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/float16.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro::test {
@@ -29,6 +31,12 @@ std::vector<double> row_of(const View& view, std::size_t row) {
   return {values.begin(), values.end()};
 }
 
+double scale_of(const View& q4_0, std::size_t row, std::size_t block) {
+  std::uint16_t half;
+  std::memcpy(&half, q4_0.data() + row * row_bytes(q4_0.format, columns(q4_0)) + block * block_bytes(q4_0.format), sizeof half);
+  return half_to_float(half);
+}
+
 class Bounds {
  public:
   explicit Bounds(const KernelCall& call) : call_(call), want_(values_of(call.out[0])), bound_(want_.size(), 0.0) {}
@@ -49,8 +57,38 @@ class Bounds {
     });
   }
 
+  // Of up to 16 rows that fire, and of one block: each coefficient is off by half a step and by the roundings of its making, and the sums
+  // are added with one fused step each.
+  void accumulate_int8() {
+    const View& w = call_.in[0];
+    const std::size_t n = w.shape[0], width = w.shape[1];
+    for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
+      std::vector<std::uint32_t> firing;
+      for_each_row(call_, [&](std::uint32_t row, Bytes) {
+        if (call_.in[1].as<float>()[b * n + row] != 0) firing.push_back(row);
+      });
+      const double steps = std::ceil(static_cast<double>(firing.size()) / 16) + 3;
+      for (std::size_t first = 0; first < firing.size(); first += 16) {
+        const std::vector<std::uint32_t> group(firing.begin() + first, firing.begin() + std::min(first + 16, firing.size()));
+        for (std::size_t block = 0; block < width / kBlock; ++block) {
+          double amax = 0;
+          for (const std::uint32_t row : group)
+            amax = std::max(amax, std::abs(call_.in[1].as<float>()[b * n + row] * scale_of(w, row, block)));
+          const double of_one = amax / 127 * (0.5 + 127 * 5 * kUnit) + gamma(steps) * amax + 0x1p-100;
+          for (const std::uint32_t row : group) {
+            const double scale = scale_of(w, row, block);
+            const std::vector<double> weights = row_of(w, row);
+            for (std::size_t d = block * kBlock; scale != 0 && d < (block + 1) * kBlock; ++d)
+              bound_[b * width + d] += std::abs(weights[d] / scale) * of_one;
+          }
+        }
+      }
+    }
+  }
+
   // Each neuron is one fused step; the bound takes all that the call names, fired or not.
   void accumulate() {
+    if (variant::adds_in_int8(call_.variant, call_.in[0].format)) return accumulate_int8();
     const std::size_t n = call_.in[0].shape[0], width = call_.in[0].shape[1];
     double steps = 0;
     for_each_row(call_, [&](std::uint32_t row, Bytes) {

@@ -61,6 +61,25 @@ TEST(Reference, matmul_bounds_hold_for_long_rows) {
   }
 }
 
+// Every second neuron rests, and groups of sixteen end within the call.
+TEST(Reference, sums_in_int8_stay_within_their_bound_and_make_one_coefficient_for_each_block_of_a_row) {
+  Rng rng(25);
+  for (const std::uint32_t n : {1u, 16u, 37u, 131u}) {
+    KernelCall call;
+    call.op = Op::accumulate;
+    call.variant = variant::kInt8;
+    call.in = {weights(rng, n, 544, Format::q4_0, Layout::rows), floats(rng, {3, n, 0})};
+    for (std::uint32_t i = 0; i < 3 * n; i += 2) call.in[1].as<float>()[i] = 0;
+    call.out = {make_view({3, 544, 0}, Format::f32)};
+    call.slice = {n / 8, ~0u};
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::to_string(n));
+    WorkCounts tally;
+    run_reference(call, &tally);
+    EXPECT_EQ(count(call).conversions, tally.conversions);
+    EXPECT_EQ(tally.conversions, (n - n / 8) * 3 * 17);
+  }
+}
+
 // The two choose from logits whose gaps are far above rounding, so ids are equal; weights agree to rounding.
 TEST(Reference, choices_agree) {
   Rng rng(19);
