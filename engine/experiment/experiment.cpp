@@ -210,7 +210,7 @@ ProductWorkload read_product_workload(Reader reader) {
   }
   if (products.shapes.empty()) reader.fail("shapes", "is empty (expected entries such as {columns: 4096, depth: 4096})");
   products.rows = static_cast<std::uint32_t>(reader.integer("rows", 1, 1 << 20, 1));
-  products.repeat = static_cast<std::uint32_t>(reader.integer("repeat", 1, 1 << 20, 1));
+  products.repeat = static_cast<std::uint32_t>(reader.integer("repeat", 1, 64, 16));
   const std::string name = reader.text("format", "q4_0");
   const std::optional<Format> format = format_by_name(name);
   if (!format || *format == Format::index32 || *format == Format::q4_nibbles) {

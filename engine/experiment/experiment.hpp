@@ -12,15 +12,15 @@
 
 namespace vitro {
 
-// Products alone, without a model around them: what a paper's kernel benchmarks measure. Each shape once per repetition, with weights
-// of its own, shared out by columns over engine.units.
+// Products alone, without a model around them: what a paper's kernel benchmarks measure. Each shape has weights of its own, is shared out
+// by columns over engine.units and repeated within one submission.
 struct ProductWorkload {
   struct Shape {
     std::uint32_t columns = 0, depth = 0;  // weights are [columns, depth]
   };
   std::vector<Shape> shapes;
   std::uint32_t rows = 1;  // of activations
-  std::uint32_t repeat = 1;
+  std::uint32_t repeat = 16;
   Format format = Format::q4_0;
 };
 

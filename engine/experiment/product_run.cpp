@@ -33,14 +33,13 @@ KernelCall product(Machine& machine, const EngineConfig& engine, const ProductWo
   return call;
 }
 
-Task<void> share(GraphCache* graphs, ComputeUnit* unit, KernelCall call) {
-  Chain chain;
-  chain.push_back(std::move(call));
+Task<void> share(GraphCache* graphs, ComputeUnit* unit, KernelCall call, std::uint32_t repeat) {
+  Chain chain(repeat, call);
   const RunResult result = co_await graphs->run(unit, std::move(chain));
   result.status.or_throw();
 }
 
-Task<void> run_once(Machine* machine, GraphCache* graphs, const EngineConfig* engine, const KernelCall* whole) {
+Task<void> run_all(Machine* machine, GraphCache* graphs, const EngineConfig* engine, const KernelCall* whole, std::uint32_t repeat) {
   TaskScope scope(machine->executor);
   for (std::size_t u = 0; u < machine->units.size(); ++u) {
     KernelCall call = *whole;
@@ -48,7 +47,7 @@ Task<void> run_once(Machine* machine, GraphCache* graphs, const EngineConfig* en
     if (call.slice.count == 0) continue;
     const Method method = engine->products.of(call.batch->size());
     if (machine->units[u]->caps().static_graphs && applies(method, call.in[0].format)) call.method = method;
-    scope.spawn(share(graphs, machine->units[u], std::move(call)));
+    scope.spawn(share(graphs, machine->units[u], std::move(call), repeat));
   }
   co_await scope.join();
 }
@@ -59,14 +58,12 @@ Task<void> run_products(Machine* machine, const EngineConfig* engine, const Prod
   GraphCache graphs(*machine);
   std::vector<KernelCall> calls;
   for (const ProductWorkload::Shape& shape : work->shapes) calls.push_back(product(*machine, *engine, *work, shape));
-  for (const KernelCall& call : calls) co_await run_once(machine, &graphs, engine, &call);
+  for (const KernelCall& call : calls) co_await run_all(machine, &graphs, engine, &call, work->repeat);
   times->begin = machine->clock.now();
-  for (std::uint32_t i = 0; i < work->repeat; ++i) {
-    for (const KernelCall& call : calls) {
-      const Picoseconds before = machine->clock.now();
-      co_await run_once(machine, &graphs, engine, &call);
-      times->each.push_back(machine->clock.now() - before);
-    }
+  for (const KernelCall& call : calls) {
+    const Picoseconds before = machine->clock.now();
+    co_await run_all(machine, &graphs, engine, &call, work->repeat);
+    times->each.push_back((machine->clock.now() - before) / work->repeat);
   }
   times->end = machine->clock.now();
 }

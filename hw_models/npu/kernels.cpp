@@ -48,12 +48,13 @@ HexagonKernels::Entry* HexagonKernels::entry(std::vector<Entry>& entries, std::s
 
 void HexagonKernels::read(const ParamTable& table, const std::string& key, double value, std::size_t stands) {
   const std::vector<std::string> parts = parts_of(key);
-  if (parts.size() != 5) fail(table, key, "unit.path.variant.format.quantity, such as hmx.dma.float.q4_0.packets_per_weight");
+  if (parts.size() != 5 && parts.size() != 6)
+    fail(table, key, "unit.path.variant.format.quantity, such as hmx.dma.float.q4_0.packets_per_weight");
   if (parts[0] != "hmx" && parts[0] != "hvx") fail(table, key, "hmx or hvx first");
   const auto path = std::find(std::begin(kPathNames), std::end(kPathNames), parts[1]);
   if (path == std::end(kPathNames)) fail(table, key, "dma, l2fetch or vector_load after the unit");
 
-  const std::string name = parts[2] + "." + parts[3];
+  const std::string name = parts[2] + "." + parts[3] + (parts.size() == 6 ? "." + parts[4] : "");
   Kernel start = general_;
   start.matrix = parts[0] == "hmx";
   start.path = static_cast<Path>(path - std::begin(kPathNames));
@@ -64,7 +65,7 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   Kernel& kernel = mine->kernel;
   if (kernel.matrix != start.matrix || kernel.path != start.path) fail(table, key, "one unit and path for a variant and format");
 
-  const std::string& what = parts[4];
+  const std::string& what = parts.back();
   if (what == "packets_per_weight") {
     kernel.packets_per_weight = value;
   } else if (what == "gathers_per_weight") {

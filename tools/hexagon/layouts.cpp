@@ -1,6 +1,5 @@
-// The layout between TTS-NPU's baseline and its own (section 7.4, "HMX layout"): groups of 32 already lie in the order of HMX tiles, but
-// each with its scale in front, 18 bytes apart. Never linked: configs/kernels/hexagon-v75-layouts.yaml has the packets of its loop,
-// counted as tools/hexagon/packet_costs.py counts its qfloat loops.
+// Dequantisation to fp16 without the layouts and tables of TTS-NPU and T-MAN: what these are compared with. Never linked:
+// configs/kernels/hexagon-v75-layouts.yaml has the packets of the loops, counted as tools/hexagon/packet_costs.py counts its qfloat loops.
 #include "engine/kernels/hexagon/worker/hvx_float.hpp"
 
 namespace vitro::hexagon {
@@ -14,6 +13,7 @@ int scale_at(const unsigned char* block) {
 
 }  // namespace
 
+// TTS-NPU 7.4, "HMX layout": groups of 32 lie in the order of HMX tiles, but each with its scale in front, 18 bytes apart.
 // Four groups a trip, as many as one load brings. `order` brings their 64 bytes of codes to the front.
 extern "C" void qf_uncoalesced_q4(const unsigned char* blocks, const HVX_Vector* values, const HVX_Vector* order, uint32_t trips,
                                   HVX_Vector* __restrict out) {
@@ -29,6 +29,35 @@ extern "C" void qf_uncoalesced_q4(const unsigned char* blocks, const HVX_Vector*
     const HVX_Vector y = Q6_V_vmux_QVV(half, Q6_Vh_vsplat_R(scale_at(blocks + 36)), Q6_Vh_vsplat_R(scale_at(blocks + 54)));
     out[0] = Hvx::to_half(Hvx::multiply(Q6_V_lo_W(q), x));
     out[1] = Hvx::to_half(Hvx::multiply(Q6_V_hi_W(q), y));
+  }
+}
+
+// T-MAN 6.5.1, "ConvertDQ": 4-bit weights in bit planes (bit j of byte k of plane i is bit i of element 8k + j) to codes by shifts and
+// masks, then words, float32, less the zero point, times the scale, and fp16: 1024 weights a trip.
+template <int kBit>
+[[gnu::always_inline]] inline void convert_bit(const HVX_Vector* planes, HVX_Vector zero, HVX_Vector scale, HVX_Vector* __restrict out) {
+  const HVX_Vector one = splat(0x01010101), magic = splat(0x4b000000);  // 2^23: codes are its last bits
+  const auto bit = [&](int plane) { return Q6_Vh_vasl_VhR(Q6_V_vand_VV(Q6_Vub_vlsr_VubR(planes[plane], kBit), one), plane); };
+  const HVX_Vector codes = Q6_V_vor_VV(Q6_V_vor_VV(bit(0), bit(1)), Q6_V_vor_VV(bit(2), bit(3)));
+  const HVX_VectorPair halves = Q6_Wuh_vunpack_Vub(codes);
+  const auto value = [&](HVX_Vector words) {
+    return Q6_Vqf32_vmpy_Vqf32Vqf32(Q6_Vqf32_vsub_VsfVsf(Q6_V_vor_VV(words, magic), zero), scale);
+  };
+  const auto half = [&](HVX_VectorPair words) {
+    return Q6_Vhf_equals_Wqf32(Q6_W_vcombine_VV(value(Q6_V_hi_W(words)), value(Q6_V_lo_W(words))));
+  };
+  out[2 * kBit] = half(Q6_Wuw_vunpack_Vuh(Q6_V_lo_W(halves)));
+  out[2 * kBit + 1] = half(Q6_Wuw_vunpack_Vuh(Q6_V_hi_W(halves)));
+}
+
+extern "C" void qf_convert_planes_w4(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* zeros, uint32_t trips,
+                                     HVX_Vector* __restrict out) {
+  for (uint32_t trip = 0; trip < trips; ++trip, planes += 4, ++scales, ++zeros, out += 16) {
+    const HVX_Vector p[4] = {planes[0], planes[1], planes[2], planes[3]}, zero = *zeros;
+    const HVX_Vector scale = Q6_Vqf32_vadd_VsfVsf(*scales, Q6_V_vzero());
+    convert_bit<0>(p, zero, scale, out), convert_bit<1>(p, zero, scale, out), convert_bit<2>(p, zero, scale, out);
+    convert_bit<3>(p, zero, scale, out), convert_bit<4>(p, zero, scale, out), convert_bit<5>(p, zero, scale, out);
+    convert_bit<6>(p, zero, scale, out), convert_bit<7>(p, zero, scale, out);
   }
 }
 
