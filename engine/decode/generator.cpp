@@ -96,6 +96,7 @@ Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std
     if (bos) given.push_back(*bos);
     given.insert(given.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end - 1));
     const std::size_t first = bos ? begin : begin + 1;
+    Likelihood::Chunk& scored = out.chunks.emplace_back();
     for (std::uint32_t done = 0; done < given.size();) {
       const std::uint32_t rows = std::min(step_rows, static_cast<std::uint32_t>(given.size()) - done);
       StepInput step;
@@ -109,8 +110,11 @@ Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std
       const float* logits = model->logits();
       for (std::uint32_t r = 0; r < rows; ++r) {
         const float* row = logits + std::size_t(r) * vocab;
-        out.nll += log_sum_exp(row, vocab) - row[tokens[first + done + r]];
+        const double nll = log_sum_exp(row, vocab) - row[tokens[first + done + r]];
+        out.nll += nll;
         ++out.tokens;
+        scored.nll += nll;
+        ++scored.tokens;
       }
       done += rows;
     }

@@ -31,8 +31,13 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
 // Mean negative log-likelihood (natural log) of `tokens`, in chunks of `chunk` tokens, each preceded by `bos` when
 // given, every token of a chunk scored. A step computes at most `step_rows` of them. Requires: numerics.
 struct Likelihood {
+  struct Chunk {
+    double nll = 0;  // sum over the chunk
+    std::uint64_t tokens = 0;
+  };
   double nll = 0;
   std::uint64_t tokens = 0;
+  std::vector<Chunk> chunks;
 };
 Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
                        std::uint32_t step_rows, std::uint32_t vocab);

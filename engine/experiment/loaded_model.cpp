@@ -6,6 +6,7 @@
 
 #include "engine/base/rng.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/blocks.hpp"
 
 namespace vitro {
 namespace {
@@ -52,14 +53,19 @@ WeightStore LoadedModel::open(Storage& storage) const {
   return phantom_weights(config, phantom_format, storage.open_phantom(size).value_or_throw(), phantom_bundles);
 }
 
+Format matrix_format(Reader& model) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < kFormatCount; ++i) {
+    if (can_quantise(static_cast<Format>(i))) names.emplace_back(to_string(static_cast<Format>(i)));
+  }
+  return *format_by_name(model.choice("format", names, "q4_0"));
+}
+
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir) {
   LoadedModel model;
   if (source.shape) {
     Reader reader(*source.shape, "model");
-    const std::string format = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0");
-    for (const Format candidate : {Format::f16, Format::q8_0, Format::q4_0}) {
-      if (format == to_string(candidate)) model.phantom_format = candidate;
-    }
+    model.phantom_format = matrix_format(reader);
     for (const char* key : {"description", "profile", "provenance"}) reader.ignore(key);
     Reader shape = reader.child("shape");
     model.config = config_from_node(shape);

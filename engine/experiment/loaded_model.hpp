@@ -25,6 +25,9 @@ struct LoadedModel {
   WeightStore open(Storage& storage) const;
 };
 
+// The key `format` of a model without weights: of its matrices, any that a matrix can be quantised to. Default: q4_0.
+Format matrix_format(Reader& model);
+
 // Throws ConfigError also when `source.pack` was made from another model, is damaged, or has another layout than the engine
 // asks for.
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir);

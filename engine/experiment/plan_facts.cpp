@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "engine/experiment/experiment.hpp"
+#include "engine/experiment/loaded_model.hpp"
 #include "engine/experiment/plan.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/pack_plan.hpp"
@@ -24,11 +25,7 @@ Shapes shapes_of(const Node& model, BundleForm bundles) {
     return {std::move(plan.config), std::move(plan.weights)};
   }
   Reader reader(model, "model");
-  Format format = Format::q4_0;
-  const std::string name = reader.choice("format", {"f16", "q8_0", "q4_0"}, "q4_0");
-  for (const Format candidate : {Format::f16, Format::q8_0, Format::q4_0}) {
-    if (name == to_string(candidate)) format = candidate;
-  }
+  const Format format = matrix_format(reader);
   Reader shape = reader.child("shape");
   ModelConfig config = config_from_node(shape);
   const WeightStore store = phantom_weights(config, format, FileId{}, bundles);

@@ -207,7 +207,7 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   save_recording(run);
   if (run.sampler) run.sampler->save(options.ffn_inputs);
   if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
-  return {likelihood.nll, likelihood.tokens, policy.residency->stats()};
+  return {std::move(likelihood), policy.residency->stats()};
 }
 
 }  // namespace vitro

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "engine/decode/generator.hpp"
 #include "engine/decode/residency.hpp"
 #include "engine/experiment/experiment.hpp"
 #include "engine/experiment/machines.hpp"
@@ -27,8 +28,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
 std::string to_text(const nlohmann::ordered_json& result, int indent = -1);
 
 struct PerplexityResult {
-  double nll = 0;  // mean over tokens, natural logarithm
-  std::uint64_t tokens = 0;
+  Likelihood likelihood;
   Residency::Stats stats;
 };
 // Protocol: the text is tokenised as one string, cut into consecutive chunks of `context - 1` tokens, each preceded by

@@ -2,7 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace vitro {
+namespace {
+
+// In the order of Format.
+// clang-format off
+constexpr std::array<std::string_view, kFormatCount> kFormatNames{
+    "f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q5_k", "q6_k", "q4_nibbles",
+    "w1g32", "w1g64", "w1g128", "w2g32", "w2g64", "w2g128", "w3g32", "w3g64", "w3g128", "w4g32", "w4g64", "w4g128",
+    "w1g32z", "w1g64z", "w1g128z", "w2g32z", "w2g64z", "w2g128z", "w3g32z", "w3g64z", "w3g128z", "w4g32z", "w4g64z", "w4g128z",
+    "iq4_nl", "fp4", "nf4",
+    "index32"};
+// clang-format on
+static_assert(!kFormatNames.back().empty(), "a format has no name");
+
+}  // namespace
 
 std::string_view to_string(Op op) {
   switch (op) {
@@ -27,19 +43,14 @@ std::string_view to_string(Op op) {
 }
 
 std::string_view to_string(Format format) {
-  switch (format) {
-    case Format::f32: return "f32";
-    case Format::f16: return "f16";
-    case Format::bf16: return "bf16";
-    case Format::q4_0: return "q4_0";
-    case Format::q8_0: return "q8_0";
-    case Format::q4_k: return "q4_k";
-    case Format::q5_k: return "q5_k";
-    case Format::q6_k: return "q6_k";
-    case Format::q4_nibbles: return "q4_nibbles";
-    case Format::index32: return "index32";
-  }
-  return "?";
+  const auto at = static_cast<std::size_t>(format);
+  return at < kFormatCount ? kFormatNames[at] : "?";
+}
+
+std::optional<Format> format_by_name(std::string_view name) {
+  const auto* const found = std::ranges::find(kFormatNames, name);
+  if (found == kFormatNames.end()) return std::nullopt;
+  return static_cast<Format>(found - kFormatNames.begin());
 }
 
 std::string describe(const KernelCall& call) {

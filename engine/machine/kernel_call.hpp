@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -17,7 +18,17 @@
 namespace vitro {
 
 // `q4_nibbles`: q4_0 without its scales, 16 bytes per 32 elements; the scales are an operand of their own, f16 [N, K/32].
-enum class Format : std::uint8_t { f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, index32 };
+// `w<bits>g<group>`, with an integer zero point `...z`, and the tables iq4_nl, fp4, nf4: engine/quant/group_formats.hpp.
+// clang-format off
+enum class Format : std::uint8_t {
+  f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles,
+  w1g32, w1g64, w1g128, w2g32, w2g64, w2g128, w3g32, w3g64, w3g128, w4g32, w4g64, w4g128,
+  w1g32z, w1g64z, w1g128z, w2g32z, w2g64z, w2g128z, w3g32z, w3g64z, w3g128z, w4g32z, w4g64z, w4g128z,
+  iq4_nl, fp4, nf4,
+  index32,  // the last
+};
+// clang-format on
+inline constexpr std::size_t kFormatCount = static_cast<std::size_t>(Format::index32) + 1;
 
 // How the elements of a weight matrix lie in memory. `rows` is the file's own order: each row in one run of blocks.
 // `tiled`: groups of kTileRows rows interleaved block by block, so that one SIMD lane owns one row (docs/kernels.md).
@@ -47,6 +58,7 @@ enum class Op : std::uint8_t {
 };
 std::string_view to_string(Op op);
 std::string_view to_string(Format format);
+std::optional<Format> format_by_name(std::string_view name);
 
 // A registered kernel implementation's numeric contract: format and accumulation order, whatever instruction set runs
 // it. Also the key of a device's price table. Names are in engine/kernels/variants.hpp.

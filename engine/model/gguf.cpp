@@ -9,13 +9,19 @@
 #include <limits>
 
 #include "engine/base/check.hpp"
+#include "engine/quant/blocks.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro {
 namespace {
 
-constexpr std::array<std::pair<Format, std::uint32_t>, 8> kTypeIds{{
-    {Format::f32, 0}, {Format::f16, 1}, {Format::q4_0, 2}, {Format::q8_0, 8},
-    {Format::q4_k, 12}, {Format::q5_k, 13}, {Format::q6_k, 14}, {Format::bf16, 30}}};
+constexpr std::array<std::pair<Format, std::uint32_t>, 11> kTypeIds{{
+    {Format::f32, 0}, {Format::f16, 1}, {Format::q4_0, 2}, {Format::q8_0, 8}, {Format::q4_k, 12}, {Format::q5_k, 13},
+    {Format::q6_k, 14}, {Format::iq4_nl, 20}, {Format::bf16, 30},
+    {Format::fp4, kPrivateTypes + 1}, {Format::nf4, kPrivateTypes + 2}}};
+
+// Of a group format: bits, zero point and group in bits of their own.
+constexpr std::uint32_t kBitsUnit = 0x1000, kZeroPoint = 0x800;
 
 template <class T>
 constexpr bool is_number = std::is_arithmetic_v<T> && !std::same_as<T, bool>;
@@ -60,6 +66,9 @@ std::uint64_t TensorInfo::rows() const {
 }
 
 std::uint32_t gguf_type_id(Format format) {
+  if (const auto group = group_format(format)) {
+    return kPrivateTypes + kBitsUnit * group->bits + (group->zero_point ? kZeroPoint : 0) + group->group;
+  }
   for (const auto& [known, id] : kTypeIds) {
     if (known == format) return id;
   }
@@ -69,6 +78,10 @@ std::uint32_t gguf_type_id(Format format) {
 std::optional<Format> format_of_gguf_type(std::uint32_t id) {
   for (const auto& [format, known] : kTypeIds) {
     if (known == id) return format;
+  }
+  if (id < kPrivateTypes || id >= kPrivateTypes + 5 * kBitsUnit) return std::nullopt;
+  for (std::size_t i = 0; i < kFormatCount; ++i) {
+    if (const auto format = static_cast<Format>(i); group_format(format) && gguf_type_id(format) == id) return format;
   }
   return std::nullopt;
 }
@@ -163,6 +176,21 @@ const TensorInfo* Gguf::find_tensor(std::string_view name) const {
 void Gguf::read(const TensorInfo& tensor, Bytes offset, std::span<std::byte> into) const {
   VITRO_CHECK(offset <= tensor.size && into.size() <= tensor.size - offset, "a read past the end of a tensor");
   file_.read_at(tensor.offset + offset, into);
+}
+
+void Gguf::check_zero_points(const TensorInfo& tensor) const {
+  const auto group = group_format(tensor.format);
+  if (!group || !group->zero_point) return;
+  const Bytes block = block_bytes(tensor.format), most = MiB / block * block;
+  std::vector<std::byte> blocks;
+  for (Bytes at = 0; at < tensor.size; at += blocks.size()) {
+    blocks.resize(std::min(most, tensor.size - at));
+    read(tensor, at, blocks);
+    if (const auto bad = first_bad_zero_point(tensor.format, blocks.data(), blocks.size() / block * group->group)) {
+      fail(tensor.name, fmt::format("damaged: block {} has the zero point {} (expected 0 to {}, the codes of {})", at / block + *bad,
+                                    std::to_integer<unsigned>(blocks[*bad * block + 2]), (1u << group->bits) - 1, to_string(tensor.format)));
+    }
+  }
 }
 
 }  // namespace vitro

@@ -43,6 +43,10 @@ struct TensorInfo {
   std::uint64_t rows() const;
 };
 
+// Type ids from here on are our own, for formats that GGUF has none for ("VT" in the upper half, far from the small numbers that
+// ggml and its forks give out): + 1 fp4, + 2 nf4, + 0x1000 * bits + group, and 0x800 more with a zero point, the group formats.
+inline constexpr std::uint32_t kPrivateTypes = 0x56540000;
+
 // The id of a tensor type in a file, and back (nullopt: a type that we do not read).
 std::uint32_t gguf_type_id(Format format);
 std::optional<Format> format_of_gguf_type(std::uint32_t id);
@@ -83,6 +87,9 @@ class Gguf {
   const TensorInfo* find_tensor(std::string_view name) const;
   // Fills `into` from byte `offset` of the tensor. Requires: the range lies inside it.
   void read(const TensorInfo& tensor, Bytes offset, std::span<std::byte> into) const;
+  // Throws ConfigError when a block of the tensor has a zero point that is no code of its format. Reads all of a tensor whose
+  // format has zero points, nothing of others.
+  void check_zero_points(const TensorInfo& tensor) const;
   // Any bytes of the file, for identities. Requires: the range lies inside it.
   void read_raw(Bytes offset, std::span<std::byte> into) const { file_.read_at(offset, into); }
   const InputFile& file() const { return file_; }

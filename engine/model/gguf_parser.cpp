@@ -207,8 +207,8 @@ class GgufParser {
     for (std::uint32_t i = 0; i < dims; ++i) {
       tensor.dims.push_back(in_.number<std::uint64_t>("a dimension"));
       if (tensor.dims.back() == 0 && !indices_) bad("a dimension is zero");
-      // No format stores an element in less than half a byte.
-      if (elements > 0 && tensor.dims.back() > 2 * out_.file_size() / elements) bad("larger than the file");
+      // No format stores an element in less than a bit.
+      if (elements > 0 && tensor.dims.back() > 8 * out_.file_size() / elements) bad("larger than the file");
       elements *= tensor.dims.back();
     }
     const auto type = in_.number<std::uint32_t>("a tensor type");
@@ -216,7 +216,7 @@ class GgufParser {
     if (!format && out_.powerinfer_ && (type == kInt32 || type == kOldInt32)) bad("int32: a PowerInfer index of neurons, not a model");
     if (!format) {
       bad(fmt::format("type {} is not supported (expected {})", type,
-                      indices_ ? "I32" : "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K or Q6_K"));
+                      indices_ ? "I32" : "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL or one of vitro's own"));
     }
     tensor.format = *format;
     if (tensor.columns() % block_elements(*format) != 0) {

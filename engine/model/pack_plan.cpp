@@ -141,6 +141,9 @@ std::vector<PackSection> sections_from(const Json& plan, Bytes header_end, Bytes
   return sections;
 }
 
+// What rows that are made anew are stored in: a second rounding to a few bits would cost more than the first.
+Format stored_anew(Format format) { return block_elements(format) == 1 || format == Format::q4_0 ? format : Format::q8_0; }
+
 }  // namespace
 
 PackOptions pack_options_of(std::string_view layout) {
@@ -169,10 +172,9 @@ nlohmann::ordered_json source_identity(const Gguf& gguf) {
 }
 
 Format bundle_format(Format gate, Format up, Format down) {
-  const auto stored = [](Format format) { return can_quantise(format) ? format : Format::q8_0; };
   const auto bits = [](Format format) { return block_bytes(format) * 8 / block_elements(format); };
-  Format widest = stored(gate);
-  for (const Format format : {stored(up), stored(down)}) {
+  Format widest = stored_anew(gate);
+  for (const Format format : {stored_anew(up), stored_anew(down)}) {
     if (format != widest && bits(format) == bits(widest)) return Format::f32;  // f16 and bf16: neither holds the other
     if (bits(format) > bits(widest)) widest = format;
   }
@@ -181,7 +183,7 @@ Format bundle_format(Format gate, Format up, Format down) {
 
 // Of a matrix that is stored the other way round: blocks run along the other axis, so they are made anew.
 Format transposed_format(Format format, std::uint32_t columns) {
-  const Format stored = can_quantise(format) ? format : Format::q8_0;
+  const Format stored = stored_anew(format);
   return columns % block_elements(stored) == 0 ? stored : Format::f16;
 }
 

@@ -39,8 +39,8 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options);
 // Size, time and header of the file as it is now: a rewritten file has another time, an edited header another hash.
 nlohmann::ordered_json source_identity(const Gguf& gguf);
 
-// The format in which the three rows of a bundle are stored: the widest of the three that holds them all. Formats that we do
-// not quantise into (K-quants) count as q8_0, since a transposed Down has to be quantised anew; f16 with bf16 makes f32.
+// The format in which the three rows of a bundle are stored: the widest of the three that holds them all. Plain formats, q8_0 and
+// q4_0 stand for themselves and all others for q8_0, since a transposed Down has to be quantised anew; f16 with bf16 makes f32.
 Format bundle_format(Format gate, Format up, Format down);
 Format transposed_format(Format format, std::uint32_t columns);
 

@@ -12,6 +12,9 @@
 #include "engine/model/gguf_writer.hpp"
 #include "engine/model/npu_int4.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/code_search.hpp"
+#include "engine/quant/group_formats.hpp"
+#include "engine/quant/hmx_groups.hpp"
 
 namespace vitro {
 namespace {
@@ -28,29 +31,166 @@ const QuantizeScheme& scheme_by_name(std::string_view name) {
 // A router stays as it is: a token that goes to another expert costs more than its bits.
 bool is_matrix(const TensorInfo& tensor) { return tensor.dims.size() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight"); }
 bool is_embedding(const TensorInfo& tensor) { return tensor.name == "token_embd.weight" || tensor.name == "output.weight"; }
+bool is_down(const TensorInfo& tensor) { return tensor.name.find(".ffn_down") != std::string::npos; }
+
+// `wanted`, or the same with a smaller group, whichever has blocks that fill rows of so many columns.
+std::optional<Format> fitting(Format wanted, std::uint64_t columns) {
+  auto group = group_format(wanted);
+  while (columns % block_elements(wanted) != 0) {
+    if (!group || group->group == 32) return std::nullopt;
+    group->group /= 2;
+    wanted = group_format(*group);
+  }
+  return wanted;
+}
 
 Format target_format(const TensorInfo& tensor, const QuantizeScheme& scheme) {
   if (!is_matrix(tensor)) return Format::f32;
-  const Format wanted = is_embedding(tensor) ? scheme.embeddings : scheme.matrices;
-  return tensor.columns() % block_elements(wanted) == 0 ? wanted : tensor.format;
+  Format wanted = is_embedding(tensor) ? scheme.embeddings : scheme.matrices;
+  if (scheme.down && is_down(tensor)) wanted = *scheme.down;
+  return fitting(wanted, tensor.columns()).value_or(tensor.format);
 }
 
-void convert_row(const Gguf& in, const TensorInfo& tensor, std::uint64_t row, Format target, std::optional<double> int4_outliers,
-                 std::vector<float>& values, std::vector<std::byte>& bytes) {
-  const Bytes stride = row_bytes(tensor.format, tensor.columns());
-  bytes.resize(stride);
-  in.read(tensor, row * stride, bytes);
-  if (tensor.format == target && !int4_outliers) return;
-  values.resize(tensor.columns());
-  dequantise_row(tensor.format, bytes.data(), values.data(), values.size());
-  const Format bound = int4_outliers ? Format::f16 : target;  // as its scales have
-  if (const auto k = first_unholdable(bound, values)) {
-    throw ConfigError(fmt::format("{}: {}: row {}, element {} is {}, which {} can not hold", in.path(), tensor.name, row, *k, values[*k],
-                                  to_string(bound)));
+// Rows of one file as floats.
+class RowValues {
+ public:
+  explicit RowValues(const Gguf& in) : in_(in) {}
+  std::span<const float> read(const TensorInfo& tensor, std::uint64_t row) {
+    const Bytes stride = row_bytes(tensor.format, tensor.columns());
+    bytes_.resize(stride);
+    in_.read(tensor, row * stride, bytes_);
+    values_.resize(tensor.columns());
+    dequantise_row(tensor.format, bytes_.data(), values_.data(), values_.size());
+    return values_;
   }
-  if (int4_outliers) round_to_int4_channel(values, *int4_outliers);
-  bytes.resize(row_bytes(target, tensor.columns()));
-  quantise_row(target, values.data(), bytes.data(), values.size());
+
+ private:
+  const Gguf& in_;
+  std::vector<std::byte> bytes_;
+  std::vector<float> values_;
+};
+
+// Turns one tensor into another format, some rows at a time.
+class Converter {
+ public:
+  Converter(const Gguf& in, const TensorInfo& tensor, const QuantizeScheme& scheme)
+      : in_(in), tensor_(tensor), scheme_(scheme), target_(target_format(tensor, scheme)) {
+    const bool plain = !is_matrix(tensor) || is_embedding(tensor) || (scheme.down && is_down(tensor));
+    if (!plain) grain_ = scheme.grain;
+    if (!group_format(target_) && (grain_ == ScaleGrain::channel || grain_ == ScaleGrain::ternary)) grain_ = ScaleGrain::block;
+  }
+
+  void run(GgufWriter& out) {
+    in_.check_zero_points(tensor_);
+    const bool as_it_is = tensor_.format == target_ && grain_ == ScaleGrain::block;
+    const std::uint64_t matrix = tensor_.dims.size() > 1 ? tensor_.dims[1] : 1;  // an expert's rows
+    const std::uint64_t most = grain_ == ScaleGrain::hmx_group ? kHmxGroupRows : 1;
+    for (std::uint64_t first = 0; first < tensor_.rows(); first += matrix) {
+      if (grain_ == ScaleGrain::ternary) find_ternary_scale(first, matrix);
+      for (std::uint64_t row = first; row < first + matrix; row += most) {
+        const std::uint64_t count = std::min(most, first + matrix - row);
+        read(row, count);
+        if (!as_it_is) convert(row, count);
+        out.write(bytes_);
+      }
+    }
+  }
+
+ private:
+  std::uint64_t columns() const { return tensor_.columns(); }
+
+  void read(std::uint64_t row, std::uint64_t count) {
+    const Bytes stride = row_bytes(tensor_.format, columns());
+    bytes_.resize(count * stride);
+    in_.read(tensor_, row * stride, bytes_);
+  }
+
+  void dequantise(std::uint64_t row, std::uint64_t count) {
+    values_.resize(count * columns());
+    dequantise_row(tensor_.format, bytes_.data(), values_.data(), values_.size());
+    const Format bound = grain_ == ScaleGrain::block || grain_ == ScaleGrain::channel ? target_ : Format::f16;  // as its scales have
+    if (const auto k = first_unholdable(bound, values_)) {
+      throw ConfigError(fmt::format("{}: {}: row {}, element {} is {}, which {} can not hold", in_.path(), tensor_.name,
+                                    row + *k / columns(), *k % columns(), values_[*k], to_string(bound)));
+    }
+  }
+
+  void convert(std::uint64_t row, std::uint64_t count) {
+    dequantise(row, count);
+    if (grain_ == ScaleGrain::int4_channel) round_to_int4_channel(values_, scheme_.outliers);
+    if (grain_ == ScaleGrain::hmx_group) round_to_hmx_groups(values_, columns());
+    bytes_.resize(row_bytes(target_, values_.size()));
+    if (grain_ == ScaleGrain::channel) return quantise_codes_together(target_, values_.data(), bytes_.data(), values_.size());
+    if (grain_ == ScaleGrain::ternary) return quantise_ternary(target_, ternary_, values_.data(), bytes_.data(), values_.size());
+    quantise_row(target_, values_.data(), bytes_.data(), values_.size());
+  }
+
+  // The mean magnitude of the matrix, as BitNet b1.58 rounds; its one magnitude where it is ternary already.
+  void find_ternary_scale(std::uint64_t first, std::uint64_t rows) {
+    double sum = 0;
+    float largest = 0;
+    bool ternary = true;
+    for (std::uint64_t row = first; row < first + rows; ++row) {
+      read(row, 1);
+      dequantise(row, 1);
+      for (const float x : values_) {
+        const float magnitude = std::abs(x);
+        sum += double{magnitude};
+        if (magnitude == 0 || magnitude == largest) continue;
+        ternary = ternary && largest == 0;
+        largest = std::max(largest, magnitude);
+      }
+    }
+    ternary_ = ternary ? largest : static_cast<float>(sum / static_cast<double>(rows * columns()));
+  }
+
+  const Gguf& in_;
+  const TensorInfo& tensor_;
+  const QuantizeScheme& scheme_;
+  const Format target_;
+  ScaleGrain grain_ = ScaleGrain::block;
+  float ternary_ = 0;
+  std::vector<float> values_;
+  std::vector<std::byte> bytes_;
+};
+
+std::vector<QuantizeScheme> make_schemes() {
+  const Format q4_0 = Format::q4_0, q8_0 = Format::q8_0, f32 = Format::f32;
+  std::vector<QuantizeScheme> schemes{
+      {"q8_0", "8 bits per weight in blocks of 32 (8.5 with the scale)", q8_0, q8_0, 7},
+      {"q4_0", "4 bits per weight in blocks of 32 (4.5 with the scale); embeddings and output in q8_0, here and below", q4_0, q8_0, 2},
+      {"q4_0_down_q8", "q4_0, with ffn_down in q8_0 (test-time scaling, 7.1)", q4_0, q8_0, std::nullopt, ScaleGrain::block, 0, q8_0},
+      {"q4_0_tile",
+       "q4_0 in groups of 16 outputs x 2 inputs, as a matrix unit's tiles lie (test-time scaling, 5.1), as exact values in f32", f32, q8_0,
+       std::nullopt, ScaleGrain::hmx_group},
+      {"q4_k", "4 bits per weight in blocks of 256 with scales and minima of 6 bits (4.5)", Format::q4_k, q8_0, 14},
+      {"iq4_nl", "codes of 4 bits into GGUF's table, blocks of 32 (4.5 with the scale)", Format::iq4_nl, q8_0, 25},
+      {"nf4", "codes of 4 bits into the quantiles of a normal distribution, blocks of 32 (4.5)", Format::nf4, q8_0},
+      {"fp4", "E2M1 numbers of 4 bits, blocks of 32 (4.5 with the scale)", Format::fp4, q8_0},
+      {"npu_int4_channel", "what an NPU makes of INT4 with one scale per row, as exact values in f32", f32, q8_0, 0,
+       ScaleGrain::int4_channel},
+      {"npu_int4_outliers", "the same with the largest 1 % of each row in INT8 (PowerInfer-2, 7.6)", f32, q8_0, 0, ScaleGrain::int4_channel,
+       kOutlierShare},
+  };
+  for (std::uint32_t bits = 4; bits >= 2; --bits) {
+    schemes.push_back({fmt::format("w{}_channel", bits), fmt::format("{} bits with one scale per row, stored as w{}g128", bits, bits),
+                       group_format({bits, 128, false}), q8_0, std::nullopt, ScaleGrain::channel});
+  }
+  schemes.push_back({"ternary", "-1, 0 and 1 with one scale per matrix (BitNet b1.58), stored as w2g128", Format::w2g128, q8_0,
+                     std::nullopt, ScaleGrain::ternary});
+  for (const bool zero_point : {false, true}) {
+    for (std::uint32_t bits = 4; bits >= 1; --bits) {
+      for (const std::uint32_t group : {32u, 64u, 128u}) {
+        const Format format = group_format({bits, group, zero_point});
+        const double size = 8.0 * static_cast<double>(block_bytes(format)) / group;
+        schemes.push_back({std::string(to_string(format)),
+                           fmt::format("{} bit{} in groups of {}, with a scale{} ({:.4g} per weight)", bits, bits > 1 ? "s" : "", group,
+                                       zero_point ? " and a zero point" : "", size),
+                           format, q8_0});
+      }
+    }
+  }
+  return schemes;
 }
 
 }  // namespace
@@ -59,7 +199,8 @@ std::optional<std::size_t> first_unholdable(Format target, std::span<const float
   constexpr float kLargestHalf = 65504;
   float limit = std::numeric_limits<float>::max();
   if (target == Format::q8_0) limit = kLargestHalf * 127;
-  if (target == Format::q4_0) limit = kLargestHalf * 8;
+  if (target == Format::q4_k) limit = kLargestHalf * 63;  // its minima; scales reach further
+  if (has_codes(target)) limit = largest_codable(target);
   if (target == Format::f16) limit = kLargestHalf;
   for (std::size_t k = 0; k < values.size(); ++k) {
     if (!(std::abs(values[k]) <= limit)) return k;
@@ -68,14 +209,7 @@ std::optional<std::size_t> first_unholdable(Format target, std::span<const float
 }
 
 const std::vector<QuantizeScheme>& quantize_schemes() {
-  static const std::vector<QuantizeScheme> kSchemes{
-      {"q8_0", "8 bits per weight in blocks of 32 (8.5 with the scale)", Format::q8_0, Format::q8_0, 7},
-      {"q4_0", "4 bits per weight in blocks of 32 (4.5 with the scale); embeddings and output in q8_0", Format::q4_0, Format::q8_0, 2},
-      {"npu_int4_channel", "what an NPU makes of INT4 with one scale per row, as exact values in f32; embeddings and output in q8_0",
-       Format::f32, Format::q8_0, 0, 0.0},
-      {"npu_int4_outliers", "the same with the largest 1 % of each row in INT8 (PowerInfer-2, 7.6)", Format::f32, Format::q8_0, 0,
-       kOutlierShare},
-  };
+  static const std::vector<QuantizeScheme> kSchemes = make_schemes();
   return kSchemes;
 }
 
@@ -90,20 +224,35 @@ void quantize(const std::string& in_path, const std::string& out_path, std::stri
     if (key != "general.alignment" && key != "general.file_type" && key != "general.quantization_version") out.add(key, value);
   }
   out.add("general.quantization_version", std::uint32_t{2});
-  out.add("general.file_type", static_cast<std::uint32_t>(scheme.file_type));
+  if (scheme.file_type) out.add("general.file_type", static_cast<std::uint32_t>(*scheme.file_type));
   for (const TensorInfo& tensor : in.tensors()) out.add_tensor(tensor.name, tensor.dims, target_format(tensor, scheme));
+  for (const TensorInfo& tensor : in.tensors()) Converter(in, tensor, scheme).run(out);
+  out.commit();
+}
 
-  std::vector<float> values;
-  std::vector<std::byte> bytes;
-  for (const TensorInfo& tensor : in.tensors()) {
-    const Format target = target_format(tensor, scheme);
-    const bool channels = is_matrix(tensor) && !is_embedding(tensor);
+WeightError weight_error(const std::string& path, const std::string& reference_path) {
+  const Gguf model = Gguf::open(path), reference = Gguf::open(reference_path);
+  double differences = 0, squares = 0;
+  Bytes stored = 0;
+  std::uint64_t weights = 0;
+  RowValues ours(model), theirs(reference);
+  for (const TensorInfo& tensor : reference.tensors()) {
+    if (!is_matrix(tensor) || is_embedding(tensor)) continue;
+    const TensorInfo* same = model.find_tensor(tensor.name);
+    if (same == nullptr || same->dims != tensor.dims) model.fail(tensor.name, fmt::format("is not the matrix that {} has", reference_path));
+    stored += same->size;
+    weights += tensor.rows() * tensor.columns();
     for (std::uint64_t row = 0; row < tensor.rows(); ++row) {
-      convert_row(in, tensor, row, target, channels ? scheme.int4_outliers : std::nullopt, values, bytes);
-      out.write(bytes);
+      const std::span<const float> values = ours.read(*same, row), expected = theirs.read(tensor, row);
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        const double off = double{values[k]} - double{expected[k]};
+        differences += off * off;
+        squares += double{expected[k]} * double{expected[k]};
+      }
     }
   }
-  out.commit();
+  if (weights == 0) throw ConfigError(fmt::format("{}: there are no matrices to compare", reference_path));
+  return {squares == 0 ? 0 : std::sqrt(differences / squares), 8.0 * static_cast<double>(stored) / static_cast<double>(weights)};
 }
 
 }  // namespace vitro

@@ -10,14 +10,24 @@
 
 namespace vitro {
 
+// Which weights share a scale.
+enum class ScaleGrain : std::uint8_t {
+  block,         // those of a block of the format
+  channel,       // those of a row, in every block of which the scale is repeated
+  ternary,       // those of a matrix, whose values are -scale, 0 and scale (BitNet b1.58)
+  int4_channel,  // those of a row: values of npu_int4.hpp, exactly in f32
+  hmx_group,     // those of a group of hmx_groups.hpp: values, exactly in f32
+};
+
 struct QuantizeScheme {
-  std::string_view name;
-  std::string_view what;  // one line for lists
-  Format matrices;        // of every matrix but those below
-  Format embeddings;      // of token_embd and output: they touch every token, so they keep more bits
-  int file_type;          // general.file_type of the result, as other tools number it
-  // Matrices hold, exactly in `matrices`, the values of npu_int4.hpp with this share of outliers; none: another scheme.
-  std::optional<double> int4_outliers{};
+  std::string name;
+  std::string what;              // one line for lists
+  Format matrices;               // of every matrix but those below
+  Format embeddings;             // of token_embd and output: they touch every token, so they keep more bits
+  std::optional<int> file_type;  // general.file_type of the result, as other tools number it; none: they have no number for it
+  ScaleGrain grain = ScaleGrain::block;
+  double outliers = 0;           // of int4_channel: the share of a row's weights that are kept apart
+  std::optional<Format> down{};  // of ffn_down, where it differs from the other matrices
 };
 const std::vector<QuantizeScheme>& quantize_schemes();
 
@@ -25,9 +35,18 @@ const std::vector<QuantizeScheme>& quantize_schemes();
 std::optional<std::size_t> first_unholdable(Format target, std::span<const float> values);
 
 // Writes `out_path` with the matrices of `in_path` (f32, f16, bf16, or already quantised: then dequantised first) in the
-// formats of the scheme. One-dimensional tensors and the router of a mixture become f32; a matrix whose rows are no
-// whole number of blocks keeps its format if it is plain. Streams row by row; nothing is at out_path until all of it is.
+// formats of the scheme. One-dimensional tensors and the router of a mixture become f32. Where the rows of a matrix are no
+// whole number of blocks, a group format gives way to the same with a smaller group; if none fits, or for another format,
+// the matrix keeps the format that it has. Streams row by row; nothing is at out_path until all of it is.
 // Throws ConfigError for an unknown scheme, a bad file, or values that are not finite or too large for the scheme.
 void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme);
+
+// How far the matrices of a model are from those of another one with the same tensors: all but embeddings and routers.
+struct WeightError {
+  double relative = 0;         // root of the squared differences' sum over that of the reference's squares
+  double bits_per_weight = 0;  // as stored
+};
+// Throws ConfigError when a matrix is missing or has another shape.
+WeightError weight_error(const std::string& path, const std::string& reference_path);
 
 }  // namespace vitro

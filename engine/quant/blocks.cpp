@@ -5,6 +5,9 @@
 #include <cstring>
 
 #include "engine/base/check.hpp"
+#include "engine/quant/code_search.hpp"
+#include "engine/quant/group_formats.hpp"
+#include "engine/quant/q4_k.hpp"
 
 namespace vitro {
 namespace {
@@ -102,6 +105,7 @@ void quantise_q4_0(const float* in, std::byte* out) {
 }  // namespace
 
 std::size_t block_elements(Format format) {
+  if (const auto group = group_format(format)) return group->group;
   switch (format) {
     case Format::f32:
     case Format::f16:
@@ -109,28 +113,35 @@ std::size_t block_elements(Format format) {
     case Format::index32: return 1;
     case Format::q4_0:
     case Format::q4_nibbles:
-    case Format::q8_0: return kBlock;
+    case Format::q8_0:
+    case Format::iq4_nl:
+    case Format::fp4:
+    case Format::nf4: return kBlock;
     case Format::q4_k:
     case Format::q5_k:
     case Format::q6_k: return kSuperBlock;
+    default: check_failed("format", __FILE__, __LINE__, "unknown format");
   }
-  check_failed("format", __FILE__, __LINE__, "unknown format");
 }
 
 std::size_t block_bytes(Format format) {
+  if (const auto group = group_format(format)) return 2 + (group->zero_point ? 1 : 0) + group->bits * group->group / 8;
   switch (format) {
     case Format::f32:
     case Format::index32: return 4;
     case Format::f16:
     case Format::bf16: return 2;
-    case Format::q4_0: return 18;
+    case Format::q4_0:
+    case Format::iq4_nl:
+    case Format::fp4:
+    case Format::nf4: return 18;
     case Format::q4_nibbles: return 16;
     case Format::q8_0: return 34;
     case Format::q4_k: return 144;
     case Format::q5_k: return 176;
     case Format::q6_k: return 210;
+    default: check_failed("format", __FILE__, __LINE__, "unknown format");
   }
-  check_failed("format", __FILE__, __LINE__, "unknown format");
 }
 
 Bytes row_bytes(Format format, std::uint64_t columns) {
@@ -144,6 +155,7 @@ void dequantise_row(Format format, const std::byte* in, float* out, std::size_t 
     if (n > 0) std::memcpy(out, in, n * sizeof(float));
     return;
   }
+  if (has_codes(format) && format != Format::q4_0) return dequantise_codes(format, in, out, n);
   const std::size_t step = block_elements(format), bytes = block_bytes(format);
   for (std::size_t i = 0; i < n; i += step, in += bytes, out += step) {
     switch (format) {
@@ -178,12 +190,14 @@ void dequantise_nibbles(const std::byte* nibbles, const std::byte* scales, float
 }
 
 bool can_quantise(Format format) {
-  return format == Format::f32 || format == Format::f16 || format == Format::bf16 || format == Format::q8_0 || format == Format::q4_0;
+  return format == Format::f32 || format == Format::f16 || format == Format::bf16 || format == Format::q8_0 ||
+         format == Format::q4_k || has_codes(format);
 }
 
 void quantise_row(Format format, const float* in, std::byte* out, std::size_t n) {
   VITRO_CHECK(can_quantise(format), "no quantiser for this format");
   VITRO_CHECK(n % block_elements(format) == 0, "a row has to be whole blocks");
+  if (has_codes(format) && format != Format::q4_0) return quantise_codes(format, in, out, n);
   const std::size_t step = block_elements(format), bytes = block_bytes(format);
   for (std::size_t i = 0; i < n; i += step, in += step, out += bytes) {
     switch (format) {
@@ -191,6 +205,7 @@ void quantise_row(Format format, const float* in, std::byte* out, std::size_t n)
       case Format::f16: store16(out, float_to_half(*in)); break;
       case Format::bf16: store16(out, float_to_bfloat(*in)); break;
       case Format::q8_0: quantise_q8_0(in, out); break;
+      case Format::q4_k: quantise_q4_k(in, out); break;
       default: quantise_q4_0(in, out); break;
     }
   }

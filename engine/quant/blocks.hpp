@@ -11,7 +11,7 @@
 
 namespace vitro {
 
-inline constexpr std::size_t kBlock = 32;        // elements of a q4_0 or q8_0 block, and of 16 bytes of q4_nibbles
+inline constexpr std::size_t kBlock = 32;        // elements of a q4_0, q8_0, iq4_nl, fp4 or nf4 block, and of 16 bytes of q4_nibbles
 inline constexpr std::size_t kSuperBlock = 256;  // elements of a q4_k, q5_k or q6_k block
 
 std::size_t block_elements(Format format);  // 1 for plain formats
@@ -30,7 +30,8 @@ void dequantise_row(Format format, const std::byte* in, float* out, std::size_t 
 void split_q4_0(const std::byte* row, std::size_t n, std::byte* nibbles, std::byte* scales);
 void dequantise_nibbles(const std::byte* nibbles, const std::byte* scales, float* out, std::size_t n);
 
-// Formats f32, f16, bf16, q8_0, q4_0: bit-equal to the `gguf` Python package (0.19) for finite input.
+// Formats f32, f16, bf16, q8_0, q4_0: bit-equal to the `gguf` Python package (0.19) for finite input. All other formats of
+// group_formats.hpp: the search of code_search.hpp. q4_k: that of q4_k.hpp.
 // Requires: can_quantise(format), n a multiple of block_elements.
 bool can_quantise(Format format);
 void quantise_row(Format format, const float* in, std::byte* out, std::size_t n);

@@ -30,6 +30,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       latency_sequential_(params.time("latency_sequential")),
       latency_write_(params.time("latency_write")),
       command_overhead_(params.time("command_overhead")),
+      transfer_overhead_(params.time("transfer_overhead")),
       latency_random_(params.time("latency_random")),
       beyond_flash_(latency_random_ - params.time("media_time")),
       map_beyond_flash_(params.time("map_cache_miss") - params.time("media_time")),
@@ -176,7 +177,7 @@ void FlowUfs::start(Direction& direction, std::uint32_t command) {
   direction.busy = true;
   direction.began = context_.now();
   const IoRequest& request = commands_[command].request;
-  const Picoseconds pace = request.write ? write_pace(request.length) : transfer_time(request.length, link_);
+  const Picoseconds pace = transfer_overhead_ + (request.write ? write_pace(request.length) : transfer_time(request.length, link_));
   dram_.submit({direction.port, request.length, request.write ? 0 : request.length, pace}, [this, command] { finish(command); });
 }
 

@@ -75,7 +75,7 @@ class FlowUfs final : public StorageModel {
   Track track_;
   StorageLimits limits_;
   double issue_cycles_;
-  Picoseconds issue_fixed_, latency_sequential_, latency_write_, command_overhead_;
+  Picoseconds issue_fixed_, latency_sequential_, latency_write_, command_overhead_, transfer_overhead_;
   Picoseconds latency_random_;                   // no read is ready sooner after a step inside
   Picoseconds beyond_flash_, map_beyond_flash_;  // of the latency of a random read and of a map fetch alone, what dies do not spend
   BytesPerSecond link_, write_bandwidth_, write_sustained_, fold_bandwidth_;

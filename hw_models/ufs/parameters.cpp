@@ -26,6 +26,7 @@ constexpr ParamSpec kCommon[] = {
 constexpr ParamSpec kFlow[] = {
     {"latency_sequential", Dimension::time, "", ""},  // of a command whose data was read ahead
     {"latency_random", Dimension::time, "", ""},
+    {"transfer_overhead", Dimension::time, "0 us", "commands are handled while data of others cross the link"},
     {"latency_write", Dimension::time, "20 us", "into the device's write memory, order of magnitude"},
     {"map_cache_miss", Dimension::time, "", ""},      // one fetch alone
     {"media_time", Dimension::time, "0 us", "flash that is never the bottleneck of random reads"},  // a die's, for 4 KiB

@@ -111,7 +111,9 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
   options.ffn_inputs = ffn_inputs;
   options.ffn_input_rows = ffn_input_rows;
   const PerplexityResult result = measure_perplexity(experiment, read_text(text_path), options, sim::make_machine);
-  Json out{{"nll", result.nll}, {"perplexity", std::exp(result.nll)}, {"tokens", result.tokens}};
+  const Likelihood& found = result.likelihood;
+  Json out{{"nll", found.nll}, {"perplexity", std::exp(found.nll)}, {"tokens", found.tokens}, {"chunks", Json::array()}};
+  for (const Likelihood::Chunk& chunk : found.chunks) out["chunks"].push_back({{"nll", chunk.nll}, {"tokens", chunk.tokens}});
   if (const auto recall = result.stats.recall()) out["predictor_recall"] = *recall;
   if (const auto precision = result.stats.precision()) out["predictor_precision"] = *precision;
   return out.dump();
@@ -377,6 +379,13 @@ PYBIND11_MODULE(_vitro, m) {
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
+  m.def(
+      "weight_error",
+      [](const std::string& path, const std::string& reference) {
+        const WeightError error = weight_error(path, reference);
+        return Json{{"relative", error.relative}, {"bits_per_weight", error.bits_per_weight}}.dump();
+      },
+      py::arg("path"), py::arg("reference"), free_gil);
   m.def("pack", &pack_model, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);
   m.def("firing_statistics", &firing_of, py::arg("recording"), py::arg("model"), free_gil);
   m.def("workload_statistics", &workload_statistics, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"),

@@ -31,6 +31,7 @@ def without(device, mechanism):
 
     if mechanism == "flash queueing":
         put(tree["ufs"], "command_overhead", "0 us")
+        put(tree["ufs"], "transfer_overhead", "0 us")
         put(tree["ufs"], "link_bandwidth", "1000 GB/s")
         put(tree["ufs"], "media_bandwidth", "1000 GB/s")
         put(tree["ufs"], "media_time", "0 us")
@@ -61,7 +62,7 @@ def recordable(case):
     except ValueError:
         pass
     made = _preset_of(case.gguf)
-    if made is None or policy not in ("dense", "mmap"):  # which neurons fire is in the weights
+    if made is None or policy not in ("dense", "mmap", "qnn"):  # which neurons fire is in the weights
         return None
     return {"model": shape_of(*made), "base": case.base, "set": case.point | {"engine.function": "draw"}}
 

@@ -38,7 +38,7 @@ def resolve(experiment, *, overrides=None):
 
 
 def perplexity(model, text, *, overrides=None, progress=None):
-    """{"nll", "perplexity", "tokens"} of the text file under the model."""
+    """{"nll", "perplexity", "tokens", "chunks": [{"nll": the sum, "tokens"}]} of the text file under the model."""
     return process.call("perplexity", existing(model), existing(text), as_overrides(overrides), progress=progress)
 
 

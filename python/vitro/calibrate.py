@@ -113,7 +113,8 @@ def _storage_shape():
             "queue_depth": Value(64, "", "transfers that the engine's host machine has in flight at most", kind="derived"),
             "queues": Value(1, "", "one ring for all cores of this engine's host machine", kind="derived"),
             "max_transfer": Value(1, "MiB", "transfers of the engine's host machine (docs/machine-host.md)", kind="derived"),
-            "controller_cores": Value(1, "", "command_overhead was measured as a whole", kind="derived"),
+            "command_overhead": Value(0, "us", "part of transfer_overhead: one command is handled and moved after another", kind="derived"),
+            "controller_cores": Value(1, "", "without work", kind="derived"),
             "map_cache_reach": Value(100000, "GB", hidden, kind="assumed"), "map_cache_miss": Value(0, "us", hidden, kind="assumed"),
             "map_fetches": Value(1, "", hidden, kind="assumed"), "media_time": Value(0, "us", "part of latency_random", kind="derived"),
             "media_channels": Value(64, "", "a lane for each read in flight", kind="assumed"),
@@ -150,7 +151,6 @@ def residuals(device, probes, samples, quick):
         asked["repetitions"] = 1
         if kind == "kernel":
             asked.setdefault("units", ["cpu0"])
-            asked["rounds"] = min(args.get("rounds", 1), 3)
         else:
             asked.pop("repetitions")
         if kind == "storage":
@@ -196,6 +196,7 @@ def command(out: Annotated[Path, typer.Option(metavar="DEVICE.yaml", help="The d
             storage: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Folder on the storage to be measured. Default: where "
                                                             "packed models are kept.")] = None,
             quick: Annotated[bool, typer.Option("--quick", help="Under a minute: two passes, less memory, fewer probes.")] = False,
+            realtime: Annotated[bool, typer.Option("--realtime", help="Before all other processes of this machine: needs root.")] = False,
             as_json: Annotated[bool, typer.Option("--json", help="Print what was measured as one JSON object.")] = False):
     """Measure this machine and write it as a device file.
 
@@ -207,6 +208,8 @@ def command(out: Annotated[Path, typer.Option(metavar="DEVICE.yaml", help="The d
     """
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ConfigError(f"--out: {out} is no file in a folder that exists")
+    if realtime:
+        process.realtime()
     with terminal.progress("calibrate") as report:
         device = calibrate(storage=storage, quick=quick, progress=report)
     write(device, out)

@@ -88,6 +88,11 @@ def _plan_memory(probes, quick, cores):
                 "kernel", {"op": "matmul", "variant": variant, "format": form, "layout": layout, "rows": 192, "columns": 1280,
                            "working_set": f"{mib} MiB", "rounds": max(1, int(12 / mib)), "repetitions": 6}, _samples)
     size = "384 MiB" if quick else "1 GiB"
+    for variant, form, layout in STREAMS:
+        units = [f"cpu{core}" for core in range(min(cores, 8))]
+        probes[f"streams {variant}.{form}"] = (
+            "kernel", {"op": "matmul", "variant": variant, "format": form, "layout": layout, "rows": 192 * len(units), "columns": 1280,
+                       "working_set": size, "rounds": 1, "repetitions": 6, "units": units}, _samples)
     for threads in range(1, min(cores, 8) + 1):
         probes[f"reads x{threads}"] = ("reads", {"bytes": size, "threads": threads, "repetitions": 4}, _rates)
     if not quick:

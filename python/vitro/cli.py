@@ -13,6 +13,7 @@ from .errors import ConfigError, VitroError
 from .model_cli import make_model, predictors, profile, workload
 from .pack_cli import pack
 from .plan_cli import plan
+from .quality_cli import perplexity, quality, quantize
 from .reproduce_cli import reproduce
 from .trace_cli import trace_app
 from .validate import command as validate
@@ -20,6 +21,9 @@ from .validate import command as validate
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True, pretty_exceptions_enable=False,
                   context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(trace_app, name="trace")
+app.command()(perplexity)
+app.command()(quantize)
+app.command()(quality)
 app.command()(pack)
 app.command()(plan)
 app.command()(profile)
@@ -172,25 +176,6 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
 
 
 @app.command()
-def perplexity(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
-               sets: Sets = None, as_json: Json = False):
-    """Negative log-likelihood per token and perplexity of a text.
-
-    Examples:
-
-        vitro perplexity configs/models/embedded/stories-reglu-3m.f16.gguf eval.txt
-
-        vitro perplexity model.gguf eval.txt --json
-    """
-    with terminal.progress("perplexity") as report:
-        answer = api.perplexity(model, text, overrides=sets, progress=report)
-    if as_json:
-        terminal.print_json(answer)
-    else:
-        print(f"nll {answer['nll']:.6f} per token, perplexity {answer['perplexity']:.4f}, {answer['tokens']} tokens")
-
-
-@app.command()
 def tokenize(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], as_json: Json = False):
     """Token ids of the text on stdin, without BOS.
 
@@ -236,36 +221,6 @@ def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
         raise VitroError("Graphviz is missing: install the package graphviz, or write a .dot file") from None
     except subprocess.CalledProcessError as error:
         raise VitroError(f"dot could not draw {out} (exit code {error.returncode})") from None
-
-
-@app.command()
-def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")] = None,
-             target: Annotated[Optional[Path], typer.Argument(metavar="OUT.gguf")] = None,
-             scheme: Annotated[Optional[str], typer.Option(metavar="NAME", help="One of those that --list names.")] = None,
-             listing: Annotated[bool, typer.Option("--list", help="List the schemes.")] = False, as_json: Json = False):
-    """Re-quantise a GGUF file.
-
-    Examples:
-
-        vitro quantize --list
-
-        vitro quantize model.f16.gguf model.q4_0.gguf --scheme q4_0
-    """
-    schemes = [{"name": name, "description": text} for name, text in _native.call("quantize_schemes")]
-    if listing:
-        _print_list("schemes", schemes, as_json)
-        return
-    if source is None or target is None or scheme is None:
-        raise ConfigError("quantize needs IN.gguf, OUT.gguf and --scheme NAME (or --list)")
-    if scheme not in [row["name"] for row in schemes]:
-        raise ConfigError(f'--scheme: there is no "{scheme}" (there are {", ".join(row["name"] for row in schemes)})')
-    with terminal.progress("quantize") as report:
-        api.quantize(source, target, scheme, progress=report)
-    sizes = {"source_bytes": source.stat().st_size, "target_bytes": target.stat().st_size}
-    if as_json:
-        terminal.print_json({"target": str(target), "scheme": scheme, **sizes})
-    else:
-        print(f"{target}: {terminal.size(sizes['target_bytes'])} from {terminal.size(sizes['source_bytes'])}")
 
 
 @app.command()
@@ -344,17 +299,10 @@ def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|k
     """
     from . import catalog
     rows = catalog.rows(kind)
-    _print_list(kind, rows, as_json)
+    terminal.named_list(kind, rows, as_json)
     if kind == "devices" and not as_json:
         print()
         terminal.table("where their numbers come from", *catalog.provenance_table(rows))
-
-
-def _print_list(title, rows, as_json):
-    if as_json:
-        terminal.print_json({"rows": rows})
-    else:
-        terminal.table(title, ["name", "description"], [(row["name"], row.get("description", "")) for row in rows])
 
 
 @app.command()

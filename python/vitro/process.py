@@ -20,12 +20,20 @@ _running = set()  # children of every thread, so that Ctrl-C in the main one can
 _ERRORS = {"ConfigError": ConfigError, "RunError": RunError}
 
 
-def call(function, *args, progress=None, models=()):
+def realtime():
+    """Puts this process and the children that it will start before all ordinary ones, so that these do not preempt a measurement."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
+    except PermissionError:
+        raise ConfigError("--realtime: this user may not schedule in real time (expected root, or a limit `rtprio` above 0)") from None
+
+
+def call(function, *args, progress=None, models=(), env=None):
     """Runs `_native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
-    models: classes of device models (device_models.py) that the function gets besides."""
+    models: classes of device models (device_models.py) that the function gets besides. env: variables over the caller's own."""
     request = {"call": [function, *args]} | ({"models": device_models.packed(models)} if models else {})
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
+    env = os.environ | (env or {}) | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
                         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:
         env["VITRO_PROGRESS"] = "1"

@@ -57,6 +57,14 @@ def table(title, columns, rows, *, caption=None):
     print("\n".join(filter(None, [title, *lines, caption])))
 
 
+def named_list(title, rows, as_json):
+    """What there is of a kind: rows with a name and a description."""
+    if as_json:
+        print_json({"rows": rows})
+    else:
+        table(title, ["name", "description"], [(row["name"], row.get("description", "")) for row in rows])
+
+
 def number(value, digits=3):
     """Three significant digits for reading; a missing value is a dash, never 0."""
     if value is None:

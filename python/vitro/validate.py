@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import _native, ablation, api, terminal, validity
+from . import _native, ablation, api, process, terminal, validity
 from .errors import ConfigError, RunError
 from .result import flatten
 from .trace import diff_decisions
@@ -250,6 +250,7 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
             only: Annotated[Optional[str], typer.Option(metavar="TEXT", help="Experiments whose id contains this.")] = None,
             record: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Keep the outcome for later judgements, without "
                                                            "weights and traces.")] = None,
+            realtime: Annotated[bool, typer.Option("--realtime", help="Before all other processes of this machine: needs root.")] = False,
             as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """Run a suite on this machine and on its simulation, and compare them. Exit code 1 when a bound of the suite does not hold.
 
@@ -261,6 +262,8 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
 
         vitro validate experiments/validation/suite.yaml --device phone.yaml --host-results results/
     """
+    if realtime:
+        process.realtime()
     with terminal.progress("models") as report:
         wanted = load(suite, make=True, progress=report)
     if only:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
-            ["trace", "summary"], ["trace", "diff"], ["demo"], ["workload"], ["predictors"]]
+            ["trace", "summary"], ["trace", "diff"], ["demo"], ["workload"], ["predictors"], ["quality"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
@@ -150,7 +150,7 @@ def test_tokenize_reads_bytes_from_stdin(fake):
 
 def test_perplexity(fake):
     answer = fake("perplexity", fake.write(), fake.write("abc", "text"), "--json")
-    assert answer.json == {"nll": 1.5, "perplexity": 4.4817, "tokens": 3}
+    assert answer.json == {"nll": 1.5, "perplexity": 4.4817, "tokens": 3, "chunks": [{"nll": 4.5, "tokens": 3}]}
 
 
 def test_quantize_writes_the_file(fake, tmp_path):

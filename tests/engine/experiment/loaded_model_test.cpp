@@ -71,6 +71,22 @@ TEST_F(LoadedModelTest, shapes_alone_have_bundles_too) {
   EXPECT_EQ(store.ffn_bytes(), 14336 * (8 * KiB + 3 * 256));
 }
 
+TEST_F(LoadedModelTest, shapes_alone_have_any_format_that_matrices_can_be_made_in) {
+  const auto load_shape = [&](const std::string& format) {
+    const Node shape = parse_json(R"({"format": ")" + format + R"(", "shape": {"family": "llama", "name": "tiny", "layers": 1, "width": 256,
+                                  "heads": 4, "kv_heads": 1, "ffn": 640, "vocab": 64, "context": 64, "norm_eps": 1e-5, "activation": "relu",
+                                  "rope_base": 10000}})",
+                                  "shape.json");
+    return load_model({.gguf = "", .pack = "", .shape = shape}, engine_, "");
+  };
+  const LoadedModel model = load_shape("w2g128");
+  const WeightStore store = phantom_weights(model.config, model.phantom_format, FileId{}, std::nullopt);
+  EXPECT_EQ(store.get(Role::ffn_down, 0).extent.length, 256u * 640 / 128 * 34);
+  for (const std::string wrong : {"w5g32", "q4_nibbles", "index32"}) {
+    EXPECT_THROW(load_shape(wrong), ConfigError) << wrong;
+  }
+}
+
 TEST_F(LoadedModelTest, a_named_pack_is_used_as_it_is) {
   const std::string path = packed("bundles");
   const LoadedModel model = load(kModel, path);

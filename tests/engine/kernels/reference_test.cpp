@@ -42,8 +42,9 @@ TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_calls) {
 
 TEST(Reference, matmul_bounds_hold_for_long_rows) {
   Rng rng(18);
-  for (const Format format :
-       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k}) {
+  for (std::size_t i = 0; i < kFormatCount; ++i) {
+    const auto format = static_cast<Format>(i);
+    if (format == Format::q4_nibbles || !variant::supports(variant::kFloat, format, Layout::rows)) continue;
     const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kFloat, {21, 4096, 5}, true);
     for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(format)));
     if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;

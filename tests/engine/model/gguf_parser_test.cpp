@@ -2,7 +2,10 @@
 
 #include <cstring>
 #include <limits>
+#include <set>
 
+#include "engine/model/packed_file.hpp"
+#include "engine/model/quantize.hpp"
 #include "tests/engine/model/support.hpp"
 
 namespace vitro {
@@ -124,6 +127,52 @@ SmallModel tiny_model() {
   model.config.layers = 1, model.config.width = 16, model.config.heads = 2, model.config.kv_heads = 1, model.config.head_dim = 8;
   model.config.ffn = 8, model.config.vocab = 4, model.config.rope.dims = 8;
   return model;
+}
+
+TEST(GgufParser, every_format_of_weights_has_a_type_of_its_own) {
+  std::set<std::uint32_t> ids;
+  for (std::size_t i = 0; i < kFormatCount; ++i) {
+    const auto format = static_cast<Format>(i);
+    if (format == Format::q4_nibbles || format == Format::index32) continue;
+    EXPECT_EQ(format_of_gguf_type(gguf_type_id(format)), format) << to_string(format);
+    EXPECT_TRUE(ids.insert(gguf_type_id(format)).second) << to_string(format);
+  }
+  EXPECT_EQ(gguf_type_id(Format::iq4_nl), 20u);  // these are in files
+  EXPECT_EQ(gguf_type_id(Format::fp4), 0x56540001u);
+  EXPECT_EQ(gguf_type_id(Format::w2g64), 0x56542040u);
+  EXPECT_EQ(gguf_type_id(Format::w4g128z), 0x56544880u);
+  for (const std::uint32_t id : {0x56540000u, 0x56540003u, 0x56542000u, 0x56542060u, 0x56545020u, 0x56550000u, 1000u}) {
+    EXPECT_EQ(format_of_gguf_type(id), std::nullopt) << id;
+  }
+}
+
+TEST(GgufParser, rows_of_groups_are_whole_groups_and_a_bit_per_weight_is_enough) {
+  const std::uint32_t type = gguf_type_id(Format::w1g128);
+  expect_refused(Raw().header(1, 0).tensor("t", {96, 4}, type, 0).data(6), "rows of 96 elements are not whole w1g128 blocks of 128");
+  expect_refused(Raw().header(1, 0).tensor("t", {128, 4}, type, 0).data(4 * 18 - 1), "ends before the data");
+  EXPECT_EQ(open_error(Raw().header(1, 0).tensor("t", {128, 4}, type, 0).data(4 * 18).str()), "");
+  expect_refused(Raw().header(1, 0).tensor("t", {128, 4}, 0x56549999, 0).data(72), "is not supported");
+}
+
+// The second of four blocks says that zero is the code 3 of two.
+TEST(GgufParser, a_zero_point_that_is_no_code_is_refused_where_weights_are_used) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.matrices = Format::w1g32z;
+  model.write(folder / "m.gguf");
+  std::string bytes = read_file(folder / "m.gguf");
+  const Gguf whole = Gguf::open(folder / "m.gguf");
+  const TensorInfo& up = *whole.find_tensor("blk.1.ffn_up.weight");
+  EXPECT_NO_THROW(whole.check_zero_points(up));
+  bytes[up.offset + 7 + 2] = 3;
+  write_file(folder / "bad.gguf", bytes);
+  const std::string said = "bad.gguf: blk.1.ffn_up.weight: damaged: block 1 has the zero point 3 (expected 0 to 1, the codes of w1g32z)";
+  const Gguf bad = Gguf::open(folder / "bad.gguf");
+  EXPECT_NE(message_of([&] { quantize(folder / "bad.gguf", folder / "q.gguf", "q8_0"); }).find(said), std::string::npos);
+  for (const char* layout : {"rows", "bundles"}) {
+    const std::string message = message_of([&] { pack(bad, pack_options_of(layout), folder / "cache"); });
+    EXPECT_NE(message.find(said), std::string::npos) << layout << ": " << message;
+  }
 }
 
 // Whatever prefix of a good file is left: a message, never a crash, and never a file that looks whole.

@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "engine/model/tokenizer.hpp"
+#include "engine/quant/group_formats.hpp"
+#include "engine/quant/hmx_groups.hpp"
 #include "tests/engine/model/support.hpp"
 
 namespace vitro {
@@ -85,6 +87,111 @@ TEST(Quantize, rows_that_are_no_whole_blocks_keep_their_format) {
   const Gguf gguf = Gguf::open(folder / "q.gguf");
   EXPECT_EQ(gguf.find_tensor("blk.0.ffn_down.weight")->format, Format::f16);
   EXPECT_EQ(gguf.find_tensor("blk.0.ffn_up.weight")->format, Format::q4_0);
+}
+
+// What each matrix of a scheme holds, from its blocks.
+std::vector<float> values_of(const Gguf& gguf, const TensorInfo& tensor) {
+  std::vector<float> values(tensor.rows() * tensor.columns());
+  dequantise_row(tensor.format, bytes_of(gguf, tensor).data(), values.data(), values.size());
+  return values;
+}
+
+TEST(Quantize, every_scheme_writes_a_file_that_is_read_back) {
+  const ScratchFolder folder;
+  SmallModel model;  // rows of 256, which all formats fit
+  model.config.layers = 1, model.config.width = 256, model.config.head_dim = 64, model.config.kv_heads = 1, model.config.ffn = 256;
+  model.write(folder / "m.gguf");
+  for (const QuantizeScheme& scheme : quantize_schemes()) {
+    quantize(folder / "m.gguf", folder / "q.gguf", scheme.name);
+    const Gguf gguf = Gguf::open(folder / "q.gguf");
+    for (const TensorInfo& tensor : gguf.tensors()) {
+      const bool down = tensor.name.find("ffn_down") != std::string::npos;
+      const Format expected = tensor.dims.size() == 1              ? Format::f32
+                              : tensor.name == "token_embd.weight" ? scheme.embeddings
+                              : down                               ? scheme.down.value_or(scheme.matrices)
+                                                                   : scheme.matrices;
+      EXPECT_EQ(tensor.format, tensor.name == "output.weight" ? scheme.embeddings : expected) << scheme.name << " " << tensor.name;
+    }
+    const WeightError error = weight_error(folder / "q.gguf", folder / "m.gguf");
+    EXPECT_GT(error.relative, 0) << scheme.name;
+    EXPECT_LT(error.relative, 0.9) << scheme.name;
+  }
+}
+
+TEST(Quantize, a_group_that_does_not_fill_rows_gives_way_to_a_smaller_one) {
+  const ScratchFolder folder;
+  SmallModel model;  // rows of 64 and, in ffn_down, 96
+  model.write(folder / "m.gguf");
+  quantize(folder / "m.gguf", folder / "q.gguf", "w3g128z");
+  const Gguf gguf = Gguf::open(folder / "q.gguf");
+  EXPECT_EQ(gguf.find_tensor("blk.0.ffn_up.weight")->format, Format::w3g64z);
+  EXPECT_EQ(gguf.find_tensor("blk.0.ffn_down.weight")->format, Format::w3g32z);
+}
+
+TEST(Quantize, a_channel_has_one_scale_and_a_ternary_matrix_too) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.config.ffn = 256;
+  model.write(folder / "m.gguf");
+  const auto scales = [&](const Gguf& gguf, const TensorInfo& tensor, std::uint64_t first, std::uint64_t rows) {
+    const std::vector<std::byte> bytes = bytes_of(gguf, tensor);
+    const Bytes block = block_bytes(tensor.format), row = row_bytes(tensor.format, tensor.columns());
+    std::set<float> found;
+    for (Bytes at = first * row; at < (first + rows) * row; at += block) found.insert(block_scale(tensor.format, bytes.data() + at).scale);
+    return found.size();
+  };
+  for (const std::string name : {"w4_channel", "w3_channel", "w2_channel"}) {
+    quantize(folder / "m.gguf", folder / "q.gguf", name);
+    const Gguf gguf = Gguf::open(folder / "q.gguf");
+    const TensorInfo& down = *gguf.find_tensor("blk.1.ffn_down.weight");
+    for (std::uint64_t row = 0; row < down.rows(); ++row) EXPECT_EQ(scales(gguf, down, row, 1), 1u) << name;
+    EXPECT_GT(scales(gguf, down, 0, down.rows()), 1u) << name;
+  }
+  quantize(folder / "m.gguf", folder / "t.gguf", "ternary");
+  const Gguf source = Gguf::open(folder / "m.gguf"), gguf = Gguf::open(folder / "t.gguf");
+  const TensorInfo& down = *gguf.find_tensor("blk.1.ffn_down.weight");
+  EXPECT_EQ(scales(gguf, down, 0, down.rows()), 1u);
+  const std::vector<float> w = values_of(source, *source.find_tensor(down.name)), q = values_of(gguf, down);
+  double mean = 0;
+  for (const float x : w) mean += std::abs(x);
+  mean /= static_cast<double>(w.size());
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    if (std::abs(std::abs(w[i]) / mean - 0.5) < 0x1p-11) continue;  // the scale is rounded to binary16, so halfway is not quite there
+    const double expected = std::abs(w[i]) > mean / 2 ? std::copysign(mean, w[i]) : 0;
+    ASSERT_NEAR(q[i], expected, mean * 0x1p-11) << w[i];
+  }
+}
+
+// A model that was trained with ternary weights loses nothing, whatever share of them is zero.
+TEST(Quantize, a_ternary_matrix_stays_what_it_is) {
+  const ScratchFolder folder;
+  SmallModel().write(folder / "m.gguf");
+  quantize(folder / "m.gguf", folder / "once.gguf", "ternary");
+  quantize(folder / "once.gguf", folder / "twice.gguf", "ternary");
+  EXPECT_EQ(read_file(folder / "once.gguf"), read_file(folder / "twice.gguf"));
+}
+
+TEST(Quantize, tiles_of_an_npu_group_outputs_with_inputs) {
+  const ScratchFolder folder;
+  SmallModel().write(folder / "m.gguf");
+  quantize(folder / "m.gguf", folder / "q.gguf", "q4_0_tile");
+  const Gguf gguf = Gguf::open(folder / "q.gguf"), source = Gguf::open(folder / "m.gguf");
+  const TensorInfo& up = *gguf.find_tensor("blk.0.ffn_up.weight");
+  ASSERT_EQ(up.format, Format::f32);
+  std::vector<float> expected = values_of(source, *source.find_tensor(up.name));
+  round_to_hmx_groups(expected, up.columns());
+  EXPECT_EQ(values_of(gguf, up), expected);
+}
+
+TEST(Quantize, weights_that_are_not_the_references_are_not_compared) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.write(folder / "m.gguf");
+  EXPECT_EQ(weight_error(folder / "m.gguf", folder / "m.gguf").relative, 0);
+  EXPECT_EQ(weight_error(folder / "m.gguf", folder / "m.gguf").bits_per_weight, 16);
+  model.config.ffn = 64;
+  model.write(folder / "other.gguf");
+  EXPECT_NE(message_of([&] { weight_error(folder / "other.gguf", folder / "m.gguf"); }).find("is not the matrix that"), std::string::npos);
 }
 
 TEST(Quantize, bad_requests_leave_nothing_behind) {

@@ -157,6 +157,15 @@ TEST(FlowUfs, the_controller_works_on_one_command_at_a_time) {
   EXPECT_EQ(two.times(), (std::vector{13 * kUs, 14 * kUs, 15 * kUs, 16 * kUs}));
 }
 
+// As behind a hypervisor, where one thread handles a command and copies its data before it takes the next.
+TEST(FlowUfs, what_is_serial_with_a_transfer_adds_to_it) {
+  Ufs ufs("transfer_overhead: 2 us");
+  ufs.warm_up();
+  for (unsigned i = 0; i < 3; ++i) ufs.read(4096 * i);
+  ufs.context.run();
+  EXPECT_EQ(ufs.times(), (std::vector{13 * kUs, 16 * kUs, 19 * kUs}));
+}
+
 // Four fetches of 5 us; reads of one segment share one.
 TEST(FlowUfs, map_fetches_are_few_and_shared) {
   Ufs ufs("map_cache_reach: 4 GiB, map_cache_miss: 5 us, map_fetches: 2, queue_depth: 8");

@@ -1,0 +1,59 @@
+// Weight formats whose elements are codes of one to four bits: the group formats of look-up kernels, q4_0, and the formats
+// whose codes point into a table of 16 values. Kernels and packers read and write blocks through these functions alone.
+//
+// A block of a group format w<bits>g<group>[z] is, little-endian:
+//   d, binary16; with a zero point z, one byte in [0, 2^bits); then `bits` planes of group / 8 bytes:
+//   bit j of byte k of plane i is bit i of the code q of element 8k + j
+// so that a byte of a plane indexes the tables of two groups of four elements (bit-serial look-up: T-MAN, section 4; T-MAC).
+// Values: d (q - z) with a zero point; without one d (q - 2^(bits - 1)), and d (2q - 1) for one bit.
+//
+// A block of iq4_nl, fp4 and nf4 is laid out as one of q4_0: d, then 16 bytes whose low nibbles are the codes of elements 0 to
+// 15 and whose high nibbles those of 16 to 31. Values: d code_table(format)[q].
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "engine/machine/kernel_call.hpp"
+
+namespace vitro {
+
+struct GroupFormat {
+  std::uint32_t bits = 4, group = 32;  // 1 to 4; 32, 64 or 128 elements
+  bool zero_point = false;
+  friend bool operator==(const GroupFormat&, const GroupFormat&) = default;
+};
+std::optional<GroupFormat> group_format(Format format);  // of w1g32 to w4g128z alone
+Format group_format(GroupFormat format);                 // Requires: there is such a format
+
+inline constexpr std::size_t kCodes = 16;  // of four bits
+
+// The values of iq4_nl (GGUF's), fp4 (E2M1) and nf4 (QLoRA's) at scale 1, by code; nullptr for all other formats.
+const std::array<float, kCodes>* code_table(Format format);
+
+bool has_codes(Format format);           // group formats, q4_0, iq4_nl, fp4, nf4
+std::uint32_t code_bits(Format format);  // Requires: has_codes
+
+// What makes a value of a code: scale * (step * q - zero), or scale * code_table[q] where there is a table (step 1, zero 0).
+struct BlockScale {
+  float scale = 0;
+  int step = 1, zero = 0;
+};
+// Requires: has_codes. `block` is block_bytes(format) bytes of any alignment, and so are rows below.
+BlockScale block_scale(Format format, const std::byte* block);
+
+// The n codes of a row, one per byte, in the order of the elements. Requires: has_codes, n a multiple of block_elements.
+void unpack_codes(Format format, const std::byte* row, std::size_t n, std::uint8_t* codes);
+
+// One block of given codes, the opposite of unpack_codes() and block_scale(): `scale` is binary16, `zero` the zero point (0
+// without one). Requires: has_codes, codes below 2^bits.
+void pack_codes(Format format, std::uint16_t scale, std::uint8_t zero, const std::uint8_t* codes, std::byte* block);
+
+// The same contract as dequantise_row(), to which this belongs. Requires: has_codes and not q4_0.
+void dequantise_codes(Format format, const std::byte* in, float* out, std::size_t n);
+
+// The first of a row's blocks whose zero point is no code, as in a damaged file: kernels with look-up tables index by codes.
+std::optional<std::size_t> first_bad_zero_point(Format format, const std::byte* row, std::size_t n);
+
+}  // namespace vitro
