@@ -231,7 +231,8 @@ def document(core, sets):
     for key, what, at in (("macs_per_cycle", "one activation row", 0), ("macs_per_cycle_batch", "several activation rows", 1)):
         lines += [f"{key}:  # {what}", f"  kind: {kind}", f'  source: "{source}"']
         lines += [f"  {name}: {table(results[name][at], True)}" for name in sets]
-    lines += ["cycles_per_conversion:  # int8: of one activation, or of one coefficient of 32 weights; float: of one weight (0: within the loop above)",
+    lines += ["cycles_per_conversion:  # int8: of one activation, or of one coefficient of 32 weights; float: of one weight "
+              "(0: within the loop above)",
               f"  kind: {kind}", f'  source: "{source}"']
     lines += [f"  {name}: {table(results[name][2], False)}" for name in sets]
     lines += ["# The loops:"] + [f"#   {note}" for name in sets for note in results[name][3]]

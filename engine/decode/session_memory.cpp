@@ -2,9 +2,20 @@
 
 #include <algorithm>
 
-#include "engine/kernels/operands.hpp"
+#include "engine/quant/blocks.hpp"
 
 namespace vitro {
+namespace {
+
+std::uint32_t columns(const View& view) { return view.shape[2] != 0 ? view.shape[2] : view.shape[1] != 0 ? view.shape[1] : view.shape[0]; }
+
+Bytes bytes_of(const View& view) {
+  Bytes rows = 1;
+  for (const std::uint32_t dimension : view.shape) rows *= dimension == 0 ? 1 : dimension;
+  return view.shape[0] == 0 ? 0 : rows / columns(view) * row_bytes(view.format, columns(view));
+}
+
+}  // namespace
 
 void SessionMemory::add(const View& view, Bytes offset, Bytes length, std::map<Segment, Bytes>& needed) const {
   for (Bytes s = offset / kSegment; s * kSegment < offset + length; ++s) {
@@ -28,7 +39,7 @@ void SessionMemory::add_places(const KernelCall& call, std::map<Segment, Bytes>&
 std::optional<std::size_t> SessionMemory::place(const Chain& chain) {
   std::map<Segment, Bytes> needed;
   const auto whole = [&](const View& view) {
-    if (view.memory) add(view, view.offset, view_bytes(view), needed);
+    if (view.memory) add(view, view.offset, bytes_of(view), needed);
   };
   for (const KernelCall& call : chain) {
     const bool by_place = call.places != nullptr && call.in[0].memory;
