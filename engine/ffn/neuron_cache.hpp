@@ -28,7 +28,7 @@ class NeuronCache {
   std::uint32_t size() const { return size_; }
   std::uint32_t slots() const { return capacity_ + staging_; }
   // Every block has its slot for good: nothing will ever be looked for, or go for another.
-  bool holds_all() const { return size_ == slots_.size(); }
+  bool holds_all() const { return size_ == blocks_.size(); }
   std::uint32_t free_slots() const { return free_count_; }
 
   // A slot for a block on its way, the lowest free one at or behind `from` and else the lowest: blocks that are read
