@@ -14,7 +14,9 @@ Bytes scales_bytes(std::uint32_t columns) { return round_up(Bytes{columns} / kBl
 
 bool can_pack(const View& weights) {
   const std::uint32_t k = columns(weights);
-  return (weights.format == Format::q8_0 || weights.format == Format::q4_0) && k % kBlockColumns == 0 && k > 0 && k <= kMostColumns;
+  const bool readable = weights.layout == Layout::rows || weights.layout == Layout::tiled;
+  const bool known = weights.format == Format::q8_0 || weights.format == Format::q4_0;
+  return readable && known && k % kBlockColumns == 0 && k > 0 && k <= kMostColumns;
 }
 
 Bytes panels_bytes(Format format, std::uint32_t rows, std::uint32_t columns) {

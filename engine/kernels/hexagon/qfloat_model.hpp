@@ -40,8 +40,9 @@ struct QfloatModel {
     return std::ldexp(kRounding == QfloatRounding::nearest ? std::nearbyint(scaled) : std::floor(scaled), exponent - bits);
   }
 
+  // Loops over lanes are functions of their own: the stages are unrolled for HVX, where an operation is one instruction.
   template <class T, std::size_t kLanes, class F>
-  static Vector make(F f) {
+  [[gnu::noinline]] static Vector make(F f) {
     T lanes[kLanes];
     for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = static_cast<T>(f(i));
     Vector v;
@@ -150,13 +151,13 @@ struct QfloatModel {
   }
 
   template <class F>
-  static Q16 q16(F f) {
+  [[gnu::noinline]] static Q16 q16(F f) {
     Q16 q;
     for (std::size_t i = 0; i < 64; ++i) q.lane[i] = rounded(f(i), 11);
     return q;
   }
   template <class F>
-  static Q32 q32(F f) {
+  [[gnu::noinline]] static Q32 q32(F f) {
     Q32 q;
     for (std::size_t i = 0; i < 32; ++i) q.lane[i] = rounded(f(i), 24);
     return q;

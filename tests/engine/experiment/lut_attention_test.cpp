@@ -79,7 +79,9 @@ class LutAttentionNll : public testing::Test {
     const PerplexityResult result =
         measure_perplexity(read_experiment(parse_json(text, "e.json")), read_text(folder + "eval.txt").substr(0, 6000),
                            {"", cache_.string(), nullptr, "", 0}, machines);
-    if (by) EXPECT_GT(attention->calls, result.likelihood.tokens);
+    if (by) {
+      EXPECT_GT(attention->calls, result.likelihood.tokens);
+    }
     return result.likelihood.nll;
   }
   std::filesystem::path cache_;
