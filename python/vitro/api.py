@@ -57,8 +57,8 @@ def token_statistics(recording):
     """How tokens of a recording differ, all FFNs of a token taken together.
 
     -> {"tokens", "spread": standard deviation over mean of the number of firing neurons, "shared": the part of it that all FFNs share
-    (engine.profile.activity_spread), "layers_alike": mean correlation of two FFNs' numbers, "lasting": that with the token before, "fresh": share of a token's firing neurons that did
-    not fire for the token before, "fresh_spread": of their number}.
+    (engine.profile.activity_spread), "layers_alike": mean correlation of two FFNs' numbers, "lasting": that with the token before,
+    "fresh": share of a token's firing neurons that did not fire for the token before, "fresh_spread": of their number}.
     """
     return _native.call("token_statistics", existing(recording))
 

@@ -64,8 +64,9 @@ def profile(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
         return
     _print_firing(layers)
     print(f"{tokens['tokens']} tokens: the number of firing neurons varies by {tokens['spread']:.1%} (standard deviation), by "
-          f"{tokens['shared']:.1%} in all layers alike (correlation between layers {tokens['layers_alike']:.2f}, with the token before {tokens['lasting']:.2f}); {tokens['fresh']:.1%} of them did "
-          f"not fire for the token before, a number that varies by {tokens['fresh_spread']:.1%}")
+          f"{tokens['shared']:.1%} in all layers alike (correlation between layers {tokens['layers_alike']:.2f}, with the token before "
+          f"{tokens['lasting']:.2f}); {tokens['fresh']:.1%} of them did not fire for the token before, a number that varies by "
+          f"{tokens['fresh_spread']:.1%}")
 
 
 def workload(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],

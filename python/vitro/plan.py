@@ -20,7 +20,8 @@ MIB = 2 ** 20
 
 def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelerator=None, machine="sim", hottest_first=False,
               storage_file=None, progress=None, bench=None):
-    """model, device: paths, or what such files hold. profile: a recording, or a file with `profile:` or `engine.profile`; none: the model file's own.
+    """model, device: paths, or what such files hold. profile: a recording, or a file with `profile:` or `engine.profile`; none: the model
+    file's own.
     overrides: memory.* and engine.* as a run has them. accelerator: its name, "" for none; None: npu where the device has one.
     bench: of this machine and device, with what was asked of it before."""
     source = {"experiment": "plan", "model": _part(model), "device": _part(device), "engine": {}}
@@ -150,7 +151,7 @@ class _Planner:
         self.staging = -(-max(least, min(max(whole, min(missing, fits)), LARGEST_STAGING)) // MIB) * MIB
         self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB; a prefill reads ahead while a layer of "
                                f"{PREFILL_ROWS} rows computes: at most {fits / MIB:.1f} MiB of the {missing / MIB:.1f} MiB that "
-                               f"a layer misses; its clusters have half of the room, and one FFN as one cluster takes {whole / MIB:.1f} MiB")
+                               f"a layer misses; its clusters have half of the room, one FFN in one takes {whole / MIB:.1f} MiB")
         self.chunk = 128
         self.why["prefill_chunk"] = "the engine's own: the cores do prefills"
         if self.settings["accelerator"]:
