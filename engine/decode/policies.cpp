@@ -86,20 +86,18 @@ void beside_accelerator(const EngineConfig& engine, std::vector<ComputeUnit*> un
   options.units = std::move(units);
 }
 
-// What an accelerator has to map: the weights of layers in its form, keys and values, activations. Throws ConfigError when its sessions
-// are too few.
-void check_sessions(const EngineConfig& engine, const ComputeUnit& accelerator, const WeightStore& weights, Bytes others, bool head) {
+// Bytes that an accelerator has to map: the weights of layers in its form, and keys and values.
+void check_sessions(const EngineConfig& engine, const ComputeUnit& accelerator, const WeightStore& weights, Bytes kv, bool head) {
   const Bytes limit = accelerator.caps().session_limit;
   if (limit == 0 || engine.sessions == 0) return;
-  Bytes mapped = others;
+  Bytes mapped = kv;
   for (const Weight& weight : weights.all())
     mapped += weight.layer >= 0 || (head && weight.role != Role::token_embedding) ? weight.extent.length : 0;
   if (head && weights.find(Role::output) == nullptr) mapped += weights.get(Role::token_embedding).extent.length;
   if (mapped <= engine.sessions * limit) return;
-  throw ConfigError(
-      fmt::format("engine.sessions: {} of {} map {}, and weights, KV cache and activations on {} are {} (expected {} or more)",
-                  engine.sessions, accelerator.caps().name, format_bytes(engine.sessions * limit), accelerator.caps().name,
-                  format_bytes(mapped), (mapped + limit - 1) / limit));
+  throw ConfigError(fmt::format("engine.sessions: {} of {} map {}, and the weights and the KV cache of {} are {} (expected {} or more)",
+                                engine.sessions, accelerator.caps().name, format_bytes(engine.sessions * limit), accelerator.caps().name,
+                                format_bytes(mapped), (mapped + limit - 1) / limit));
 }
 
 // What the engine keeps beside weights and activations: names, extents and page records. Charged so that the budget is
@@ -193,9 +191,14 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
     if (hybrid.prefill) options.accelerator.splits.push_back({~0u, 1, 1, hybrid.splits.back().head});
   }
   if (beside_cores(engine.policy)) beside_accelerator(engine, std::move(options.units), options);
+  const Bytes kv = kv_bytes(config, engine, limits.max_tokens);
+  if (engine.policy == "qnn") check_sessions(engine, *options.units.front(), weights, kv, true);
+  if (beside_cores(engine.policy)) {
+    const bool prompts = engine.policy == "llm_npu";  // keys and values stay with the cores
+    check_sessions(engine, *options.accelerator.unit, prompts && copy != nullptr ? *copy : weights, prompts ? 0 : kv, false);
+  }
   if (policy.copy != nullptr) options.copy = {copy, policy.copy.get(), options.units.size() - 1};
   options.products = engine.products;
-  const ComputeUnit* accelerator = engine.policy == "qnn" ? options.units.front() : options.accelerator.unit;
   options.matmul = engine.matmul;
   options.kv_format = engine.kv_format;
   options.kv_block_tokens = engine.kv_block_tokens;
@@ -206,12 +209,6 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   options.report_active = !engine.record.empty();
   policy.transformer =
       std::make_unique<Transformer>(machine, config, weights, *policy.residency, *policy.graphs, policy.ffn.get(), std::move(options));
-  if (engine.policy == "qnn" || beside_cores(engine.policy)) {
-    const bool prompts = engine.policy == "llm_npu";  // keys and values stay with the cores
-    const Bytes kv = prompts ? 0 : kv_bytes(config, engine, limits.max_tokens);
-    const Bytes activations = machine.memory.budget(Placement::dram).region_used[static_cast<std::size_t>(Region::activation)];
-    check_sessions(engine, *accelerator, copy != nullptr ? *copy : weights, kv + activations, engine.policy == "qnn");
-  }
   return policy;
 }
 
