@@ -20,26 +20,30 @@ Picoseconds overlap(const std::vector<EventLoop::Span>& spans, std::string_view 
 }
 
 struct Traced {
-  explicit Traced(const std::string& changes) {
+  explicit Traced(const std::string& changes, std::uint32_t rows = 256) {
     NpuBench bench(phone(changes), "detailed");
     bench.loop().trace_into(&spans);
-    time = bench.call(product(bench.model(), kQ4, 256, 4096, 4096));
+    time = bench.call(product(bench.model(), kQ4, rows, 4096, 4096));
   }
   std::vector<EventLoop::Span> spans;
   Picoseconds time{0};
 };
 
+// Of two neighbours the slower one hides the other: with few rows dequantisation is slower than the DMA engine, with many the
+// matrix unit is the slowest of all.
 TEST(Pipeline, stages_overlap_in_the_trace_as_far_as_there_are_buffers) {
-  const Traced two("npu.buffers: 2"), one("npu.buffers: 1"), none("npu.buffers: 0");
-  for (const auto& [a, b] : {std::pair("in", "vector"), std::pair("vector", "matrix")}) {
-    EXPECT_GT(overlap(two.spans, a, b), two.time / 40) << a << " and " << b;
+  const auto overlaps = [](const char* a, const char* b, std::uint32_t rows) {
+    const Traced two("npu.buffers: 2", rows), one("npu.buffers: 1", rows), none("npu.buffers: 0", rows);
+    EXPECT_GT(overlap(two.spans, a, b), two.time / 10) << a << " and " << b;
     EXPECT_EQ(overlap(one.spans, a, b), Picoseconds(0)) << a << " and " << b;
     EXPECT_EQ(overlap(none.spans, a, b), Picoseconds(0)) << a << " and " << b;
-  }
-  EXPECT_GT(overlap(one.spans, "in", "matrix"), Picoseconds(0));
-  EXPECT_EQ(overlap(none.spans, "in", "matrix"), Picoseconds(0));
-  EXPECT_LT(two.time, one.time);
-  EXPECT_LT(one.time, none.time);
+    EXPECT_LT(two.time, one.time);
+    EXPECT_LT(one.time, none.time);
+  };
+  overlaps("in", "vector", 32);
+  overlaps("vector", "matrix", 256);
+  EXPECT_GT(overlap(Traced("npu.buffers: 1").spans, "in", "matrix"), Picoseconds(0));
+  EXPECT_EQ(overlap(Traced("npu.buffers: 0").spans, "in", "matrix"), Picoseconds(0));
 }
 
 TEST(Pipeline, the_twins_agree_on_fewer_buffers) {
