@@ -20,7 +20,8 @@ struct PackOptions {
 };
 
 // `--layout` of the command line: rows, tiled, lut (tiled where a format has no such layout), or a form of bundles by its
-// name (bundle_layout.hpp). With bundles the other matrices stay in rows, which every numeric contract reads. Throws ConfigError for other names.
+// name (bundle_layout.hpp). With bundles the other matrices stay in rows, which every numeric contract reads.
+// Throws ConfigError for other names.
 PackOptions pack_options_of(std::string_view layout);
 
 }  // namespace vitro

@@ -122,7 +122,8 @@ class Fit:
 
     def _cached_rates(self, size):
         """GB/s of the kernels whose one matrix is at most `size` bytes, and at least half of it."""
-        alone = [*(f"kernel {variant}.{form}.{layout} x1" for variant, form, layout in PRODUCTS), *(f"kernel accumulate {form}" for form in SUMS)]
+        alone = [f"kernel {variant}.{form}.{layout} x1" for variant, form, layout in PRODUCTS]
+        alone += [f"kernel accumulate {form}" for form in SUMS]
         read = {name: self.counts[name].get("read_bytes", 0) for name in alone}
         return [bytes_ / (self.of(name) - self.overhead) / 1e9 for name, bytes_ in read.items() if size / 2 <= bytes_ <= size]
 

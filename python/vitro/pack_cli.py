@@ -12,8 +12,8 @@ LAYOUTS = ("auto", "scales_resident", "scales_inline", "bundles", "bundles_two_p
 
 def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] = None,
          target: Annotated[Optional[Path], typer.Argument(metavar="OUT.vpack")] = None,
-         layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. rows, tiled (for int8 activations), lut (the "
-                                             "same, by look-up where a format has that); "
+         layout: Annotated[str, typer.Option(metavar="|".join(LAYOUTS), help="How matrices lie. rows, tiled (for int8 activations), lut "
+                                             "(the same, by look-up where a format has that); "
                                              "or Gate, Up and Down of one neuron side by side: bundles in one read, two_phase with Gate in "
                                              "pages of its own, scales_inline 4-bit rows in two phases side by side, scales_resident 4-bit "
                                              "rows without their scales, which stay in DRAM; or apart: neuron by neuron, but matrix after "

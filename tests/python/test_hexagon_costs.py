@@ -58,7 +58,7 @@ def test_the_table_holds_what_the_models_ask_for():
     assert len({entry["packets_per_activation"] for entry in planes.values()}) == 1
     softmax = table["hvx"]["dma"]["softmax"]
     ways = [softmax[name]["packets_per_element"] for name in ("exp_table", "exp_f16", "exp_f32")]
-    assert ways == sorted(ways) and softmax["exp_table"]["gathers_per_element"] == 1 / 64
+    assert ways == sorted(ways) and softmax["exp_table"]["gathers_per_element"] == pytest.approx(1 / 64, rel=1e-3)
 
 
 def test_loops_are_counted_by_packets():

@@ -8,7 +8,8 @@ QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
 
 def arguments(model, kernels, machine="host"):
     settings = {"model.gguf": model, "engine.activations": "int8", "engine.kernels": kernels, "workload.output_tokens": 12, "sweep": "{}"}
-    return ["run", QUICKSTART, "--json", "--machine", machine, *(part for item in settings.items() for part in ("--set", "=".join(map(str, item))))]
+    return ["run", QUICKSTART, "--json", "--machine", machine,
+            *(part for item in settings.items() for part in ("--set", "=".join(map(str, item))))]
 
 
 @pytest.mark.parametrize("scheme, kernels", [("w2g64z", "lut_w2"), ("w4g64z", "lut_w4")])

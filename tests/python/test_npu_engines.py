@@ -73,7 +73,8 @@ def test_llm_npu_leaves_decoding_to_the_cores():
 
 
 def test_outliers_make_the_prompt_slower():
-    few, many = (run("llm_npu", **{"model.format": "q4_0", "engine.outliers": share, "workload.output_tokens": 1}) for share in ("0%", "20%"))
+    few, many = (run("llm_npu", **{"model.format": "q4_0", "engine.outliers": share, "workload.output_tokens": 1})
+                 for share in ("0%", "20%"))
     assert few.metrics["ttft_ms"] < many.metrics["ttft_ms"]
 
 

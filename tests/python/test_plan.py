@@ -70,7 +70,9 @@ def test_a_slower_accelerator_gets_less(plan, model, tmp_path):
 
 def test_less_memory_leaves_less_for_hot_neurons(plan, model):
     tight = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=30%"])
-    assert shares(tight)[0] < shares(plan)[0]
+    # A share that memory does not bound may grow, since what stays cold has to be read.
+    bound = [(less, more) for less, more in zip(shares(tight), shares(plan)) if more > 30.001]
+    assert bound and all(less < more for less, more in bound)
     assert max(shares(tight)) <= 30.001
     missing = [float(row["hot"]["why"].split("reads ")[1].split(" of ")[1].split()[0]) for row in tight["engine"]["hybrid"]["splits"]]
     assert missing[0] > 0

@@ -37,15 +37,18 @@ def engine(name):
 
 
 def test_each_engine_has_its_own_mechanisms_and_no_others():
-    looks_up = {name for name in ("tman", "tts", "qnn_w4a16", "qnn_fp16", "llm_npu", "tmac", "bitnet_cpp", "llamacpp_cpu", "llamacpp_opencl")
+    looks_up = {name for name in ("tman", "tts", "qnn_w4a16", "qnn_fp16", "llm_npu", "tmac", "bitnet_cpp", "llamacpp_cpu",
+                               "llamacpp_opencl")
                 if (engine(name).get("products") or {}).get("decode") == "lut"}
     assert looks_up == {"tman"}
     assert engine("llm_npu")["outliers"] != "0%"
     assert all(engine(name)["units"] == ["cpu0", "cpu1", "cpu2", "cpu3"] for name in ("tmac", "bitnet_cpp", "llamacpp_cpu"))
 
 
-@pytest.mark.parametrize("model, parameters", [("bitnet-2b", 2.41e9), ("qwen3-8b", 8.19e9), ("llama-3.1-8b", 8.03e9), ("qwen2.5-1.5b", 1.54e9),
-                                               ("qwen2.5-3b", 3.09e9), ("qwen2.5-7b", 7.62e9), ("llama-3.2-1b", 1.24e9), ("llama-3.2-3b", 3.21e9)])
+@pytest.mark.parametrize("model, parameters", [("bitnet-2b", 2.41e9), ("qwen3-8b", 8.19e9), ("llama-3.1-8b", 8.03e9),
+                                                ("qwen2.5-1.5b", 1.54e9),
+                                               ("qwen2.5-3b", 3.09e9), ("qwen2.5-7b", 7.62e9),
+                                                ("llama-3.2-1b", 1.24e9), ("llama-3.2-3b", 3.21e9)])
 def test_shapes_have_as_many_parameters_as_the_models_are_said_to_have(model, parameters):
     s = yaml.safe_load((ROOT / "configs" / "models" / f"{model}.yaml").read_text())["shape"]
     head = s.get("head_dim", s["width"] // s["heads"])

@@ -98,7 +98,8 @@ def static_packets(root, folder):
 def executed_packets(tool, worker):
     """-> {kernel: (weights, {function: packets}, rows)} of one run of each kernel."""
     out = subprocess.run([tool, worker], check=True, capture_output=True, text=True).stdout
-    return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1)) for entry in json.loads(out)}
+    return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1))
+            for entry in json.loads(out)}
 
 
 def per_weight(executed, kernel, function):

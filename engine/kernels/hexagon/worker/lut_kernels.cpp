@@ -79,7 +79,8 @@ void linear_of(const unsigned char* panel, const uint16_t* tables, uint32_t grou
 }
 
 template <Zeros kZeros>
-void finalize(const int32_t* weighted, const unsigned char* zeros, const ActivationScale* x, int32_t factor, uint32_t blocks, int32_t* dots) {
+void finalize(const int32_t* weighted, const unsigned char* zeros, const ActivationScale* x, int32_t factor, uint32_t blocks,
+              int32_t* dots) {
   const HVX_Vector *in = vectors_at(weighted), *z = vectors_at(zeros);
   HVX_Vector* out = vectors_at(dots);
   for (uint32_t b = 0; b < blocks; ++b, in += 4, ++z, out += 4) block_dots<HvxIntegers, kZeros>(in, z, factor, x[b].sum, out);

@@ -161,8 +161,8 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
       const uint32_t rows = op.rows - first < kLutPanelRows ? op.rows - first : kLutPanelRows;
       hvx_lut_linear(panel + size.scales + size.zeros, tables, op.bits, op.group, blocks, weighted);
       hvx_lut_finalize(weighted, panel + size.scales, op.zeros, x, factor, blocks, dots);
-      float_accumulate(dots, reinterpret_cast<const uint16_t*>(panel), &x->scale, sizeof(ActivationScale) / sizeof(float), blocks, kLutPanelRows,
-                       rows, y + m * op.rows + first);
+      float_accumulate(dots, reinterpret_cast<const uint16_t*>(panel), &x->scale, sizeof(ActivationScale) / sizeof(float), blocks,
+                       kLutPanelRows, rows, y + m * op.rows + first);
       progress = progress + 1;
     }
   }
