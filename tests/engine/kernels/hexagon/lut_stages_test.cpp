@@ -3,6 +3,7 @@
 #include "engine/kernels/hexagon/lut_stages.hpp"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <cmath>
 #include <vector>
@@ -63,7 +64,7 @@ class LutStages : public testing::Test {
 
   static std::vector<Vector> vectors(const std::byte* from, std::size_t count) {
     std::vector<Vector> out(count);
-    std::memcpy(out.data(), from, count * sizeof(Vector));
+    std::copy_n(from, count * sizeof(Vector), reinterpret_cast<std::byte*>(out.data()));  // memcpy must not see the null of no vectors
     return out;
   }
 
