@@ -23,7 +23,7 @@ struct ClusterConfig {
   std::string pipeline = "cluster", eviction = "step_lru";
   std::uint32_t neurons = 64;  // most of one cluster
   std::string io_core;         // issues all reads; empty: the last of the units
-  std::uint32_t io_depth = 8;
+  std::uint32_t io_depth = 0;  // reads in flight; 0: as many as the storage has slots for
   Bytes staging = 4 * MiB;
   std::uint32_t dense_rows = 16;
   std::optional<float> threshold;  // |act(gate)| above which a neuron is active; none: the model's own by layer, else 0

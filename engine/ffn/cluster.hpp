@@ -6,7 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/machine/clock.hpp"
+#include "engine/machine/compute_unit.hpp"
 
 namespace vitro {
 
@@ -33,6 +34,12 @@ struct Cluster {
   std::uint32_t reads_left = 0;
   IndexList active;  // neurons whose gate is not zero for some row
 };
+
+// What the policy pays for a chain that it hands to a unit: each call is built anew.
+inline void charge_hand_off(Clock& clock, const Chain& chain) {
+  clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(chain.size()));
+  clock.charge(PolicyWork::submit, 1);
+}
 
 // Several rows' neurons as one ascending list without repeats.
 inline IndexList united(const std::vector<IndexList>& rows) {

@@ -66,7 +66,6 @@ Task<void> ClusterFfn::settle() {
 }
 
 void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::uint32_t rows) {
-  machine_.clock.charge(PolicyWork::plan_step, 1);
   std::vector<PlannedGroup> planned;
   for (std::size_t g = 0; g < step.groups.size(); ++g) planned.push_back({&step.groups[g], neurons[g]});
   ClusterPlanOptions options;
@@ -208,7 +207,7 @@ Task<void> ClusterFfn::reduce(const Step* step) {
       chain.push_back(std::move(call));
     }
     ++seam_calls_;
-    machine_.clock.charge(PolicyWork::submit, 1);
+    charge_hand_off(machine_.clock, chain);
     scope.spawn(run_chain(options_.pipeline.units[u], std::move(chain)));
   }
   co_await scope.join();

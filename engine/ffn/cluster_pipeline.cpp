@@ -95,9 +95,8 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t
     const bool was_idle = under_way[index]++ == 0;
     if (options_.unit_depth > 1 && was_idle && std::ranges::find(under_way, 0u) == under_way.end()) stages_changed_.notify();
     ++seam_calls_;
-    machine_.clock.charge(PolicyWork::plan_step, 1);
-    machine_.clock.charge(PolicyWork::submit, 1);
     Chain chain = gate ? layer->calls.gate(*cluster) : layer->calls.rest(*cluster);
+    charge_hand_off(machine_.clock, chain);
     const RunResult result = co_await graphs_.run(unit, std::move(chain));
     --under_way[index];
     result.status.or_throw();

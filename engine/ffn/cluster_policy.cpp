@@ -8,16 +8,11 @@
 namespace vitro {
 namespace {
 
-// As many reads as a UFS device has slots for: both systems hand all their reads to asynchronous I/O (PowerInfer-2, section
-// 2.4), and nothing but the device holds them back.
-constexpr std::uint32_t kAsyncDepth = 32;
-
 ClusterConfig llmflash_defaults() {
   ClusterConfig clusters;
   clusters.pipeline = "none";
   clusters.eviction = "window";
   clusters.two_phases = false;
-  clusters.io_depth = kAsyncDepth;
   return clusters;
 }
 
@@ -28,12 +23,17 @@ ClusterConfig powerinfer_defaults() {
   clusters.eviction = "none";
   clusters.bundle = false;
   clusters.two_phases = false;
-  clusters.io_depth = kAsyncDepth;
   return clusters;
 }
 
 PipelineKind pipeline_of(std::string_view name) {
   return name == "none" ? PipelineKind::none : name == "matrix" ? PipelineKind::matrix : PipelineKind::cluster;
+}
+
+// All three systems hand their reads to asynchronous I/O (PowerInfer-2, sections 2.4 and 4.3), so that nothing but the device holds
+// them back unless an experiment does.
+std::uint32_t io_depth(const ClusterConfig& clusters, const Storage& storage) {
+  return clusters.io_depth > 0 ? clusters.io_depth : std::max(1u, storage.caps().queue_depth);
 }
 
 HotRegionOptions hot_options(const EngineConfig& engine, const ClusterFfnOptions& ffn, const ModelConfig& config, ComputeUnit* unit) {
@@ -44,7 +44,7 @@ HotRegionOptions hot_options(const EngineConfig& engine, const ClusterFfnOptions
   options.in_dram = engine.hybrid.in_dram;
   options.max_rows = std::min(ffn.max_rows, ffn.dense_rows * std::max(config.experts, 1u));  // a step beyond is dense
   options.io_core = ffn.pipeline.io_core;
-  options.io_depth = engine.clusters.io_depth;
+  options.io_depth = ffn.pipeline.io_depth;
   options.matmul = engine.matmul;
   options.activation = config.activation;
   return options;
@@ -86,7 +86,7 @@ ClusterParts make_cluster_policy(Machine& machine, GraphCache& graphs, const Eng
   options.pipeline.units = std::move(setup.units);
   options.pipeline.kind = pipeline_of(clusters.pipeline);
   options.pipeline.io_core = setup.io_core->caps().id;
-  options.pipeline.io_depth = clusters.io_depth;
+  options.pipeline.io_depth = io_depth(clusters, machine.storage);
   options.pipeline.unit_depth = 2;
   options.cluster_neurons = clusters.neurons;
   options.dense_rows = clusters.dense_rows;

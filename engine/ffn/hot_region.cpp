@@ -269,9 +269,9 @@ Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32
     }
     ffn.places = std::move(places);
   }
-  ++seam_calls_;
-  machine_.clock.charge(PolicyWork::submit, 1);
   Chain chain = calls(layer, *group, first_row, rows, ffn.places, std::move(out));
+  ++seam_calls_;
+  charge_hand_off(machine_.clock, chain);
   const RunResult result = co_await graphs_.run(options_.unit, std::move(chain));
   result.status.or_throw();
 }

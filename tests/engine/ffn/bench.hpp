@@ -19,6 +19,7 @@ constexpr Picoseconds kUnit{1000};
 class Gate final : public Function {
  public:
   Outcome execute(const KernelCall& call) override {
+    ++calls;
     if (call.op != Op::select) return {};
     ActiveSet active;
     for (std::size_t row = 0; row < call.batch->size(); ++row) {
@@ -31,6 +32,20 @@ class Gate final : public Function {
     return active;
   }
   std::function<bool(std::uint32_t)> fires = [](std::uint32_t) { return true; };
+  std::uint64_t calls = 0;
+};
+
+// A clock that keeps what it was charged.
+class Charges final : public Clock {
+ public:
+  explicit Charges(const Clock& clock) : clock_(clock) {}
+  Picoseconds now() const override { return clock_.now(); }
+  void charge(PolicyWork work, std::uint32_t n) override { charged_[static_cast<std::size_t>(work)] += n; }
+  std::uint64_t of(PolicyWork work) const { return charged_[static_cast<std::size_t>(work)]; }
+
+ private:
+  const Clock& clock_;
+  std::array<std::uint64_t, kPolicyWorks> charged_{};
 };
 
 class Spans final : public TraceSink {
@@ -83,7 +98,7 @@ struct Report {
 
 class Bench {
  public:
-  explicit Bench(const Scene& setup) : setup_(setup), machine_(spec(setup), gate, spans) {
+  explicit Bench(const Scene& setup) : setup_(setup), machine_(spec(setup), gate, spans), charges_(machine_.machine().clock) {
     const FileId file = machine_.machine().storage.open_phantom(GiB).value_or_throw();
     const BundleLayout layout = bundle_layout(Format::f16, setup.neurons, setup.width, setup.form);
     std::vector<Weight> weights;
@@ -116,7 +131,9 @@ class Bench {
     pipeline_options.unit_depth = setup.unit_depth;
     pipeline_options.keep_silent = setup.keep_silent;
     graphs.emplace(machine_.machine());
-    pipeline.emplace(machine_.machine(), *graphs, *store, pipeline_options);
+    Machine& m = machine_.machine();
+    charging_.emplace(Machine{m.executor, charges_, m.units, m.storage, m.memory, m.trace, m.seed});
+    pipeline.emplace(*charging_, *graphs, *store, pipeline_options);
     spans.reads = spans.calls = {};
     spans.log.clear();
   }
@@ -173,6 +190,7 @@ class Bench {
   }
   Machine& machine() { return machine_.machine(); }
   void run(Task<void> task) { machine_.run(std::move(task)); }
+  std::uint64_t charged(PolicyWork work) const { return charges_.of(work); }
 
   Gate gate;
   Spans spans;
@@ -222,6 +240,8 @@ class Bench {
 
   Scene setup_;
   VirtualMachine machine_;
+  Charges charges_;
+  std::optional<Machine> charging_;  // the same machine with that clock
   WeightStore weights_;
 };
 

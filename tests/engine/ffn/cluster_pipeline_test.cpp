@@ -130,6 +130,16 @@ TEST(ClusterPipeline, calls_that_queue_leave_no_unit_without_work) {
   }
 }
 
+TEST(ClusterPipeline, planning_is_charged_for_each_call_and_handing_over_for_each_chain) {
+  Scene setup;
+  setup.cluster_neurons = 2;
+  Bench bench(setup);
+  const Report report = bench.layer(0, range(8));
+  EXPECT_EQ(bench.gate.calls, 4u * 3u) << "product, selection and sum of four clusters";
+  EXPECT_EQ(bench.charged(PolicyWork::plan_step), bench.gate.calls);
+  EXPECT_EQ(bench.charged(PolicyWork::submit), report.stats.seam_calls);
+}
+
 TEST(ClusterPipeline, what_fired_stays_and_what_did_not_leaves_no_trace) {
   Scene setup;
   setup.neurons = 16;
