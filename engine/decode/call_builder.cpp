@@ -271,6 +271,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       call.out = {kv_.pool()};
       break;
     case Op::attention:
+      if (options_.attention != VariantId::none) call.variant = options_.attention;
       call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), kv_.pool(), table};
       call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
       break;

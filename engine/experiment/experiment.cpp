@@ -156,6 +156,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     engine.matmul = variant::kHmx;
     engine.kernels = "auto";
   }
+  if (reader.choice("attention", {"exact", "lut_exp"}, "exact") == "lut_exp") engine.attention = variant::kLutExp;
   engine.repack = reader.boolean("repack", true);
   read_code_products(reader, engine);
   engine.kv_format = reader.choice("kv_format", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;

@@ -64,7 +64,7 @@ void write_tiles(const View& x, std::byte* out) {
 
 }  // namespace
 
-Result<ProductForm> product_form(const KernelCall& call, bool bit_serial) {
+Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) {
   if (call.op != Op::matmul) return refused(fmt::format("{} is not among its operators", to_string(call.op)));
   if (call.variant != variant::kInt8 && call.variant != variant::kHmx) {
     return refused("it computes with int8 or fp16 activations only");
@@ -78,8 +78,12 @@ Result<ProductForm> product_form(const KernelCall& call, bool bit_serial) {
     if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
   } else {
     const std::optional<PlaneForm> planes = plane_form(weights);
-    if (planes && (bit_serial || !can_pack(weights))) return ProductForm{Kind::matmul_lut, *planes};
-    if (can_pack(weights)) return ProductForm{weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
+    const bool dots = can_pack(weights);
+    if (planes && (products == CodeProducts::look_up || (!dots && products != CodeProducts::dot))) {
+      return ProductForm{Kind::matmul_lut, *planes};
+    }
+    if (planes && !dots) return refused(fmt::format("it multiplies {} by look-ups alone", to_string(weights.format)));
+    if (dots) return ProductForm{weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
   }
   return refused(fmt::format("it has no kernel for {} of this shape", to_string(weights.format)));
 }

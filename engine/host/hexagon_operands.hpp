@@ -1,6 +1,7 @@
 // A matmul call in the worker's terms: which operator computes it, how its weights are laid out, and its activations.
 #pragma once
 #include "engine/base/status.hpp"
+#include "engine/kernels/code_form.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 
 namespace vitro::hexagon {
@@ -10,8 +11,8 @@ struct ProductForm {
   PlaneForm planes;  // of matmul_lut
 };
 
-// Code::unsupported_shape, with the reason, for calls that the worker does not compute. bit_serial: q4_0 by look-up, too.
-Result<ProductForm> product_form(const KernelCall& call, bool bit_serial);
+// Code::unsupported_shape, with the reason, for calls that the worker does not compute. Group formats have look-ups alone.
+Result<ProductForm> product_form(const KernelCall& call, CodeProducts products);
 
 Bytes weights_bytes(const ProductForm& form, std::uint32_t rows, std::uint32_t columns);
 void pack_weights(const ProductForm& form, const View& weights, Range rows, std::byte* out);

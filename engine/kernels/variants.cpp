@@ -9,6 +9,7 @@ std::string_view name(VariantId id) {
   if (id == kFloat) return "float";
   if (id == kInt8) return "int8";
   if (id == kHmx) return "hmx";
+  if (id == kLutExp) return "lut_exp";
   if (id == kReference) return "reference";
   return "none";
 }
@@ -18,12 +19,13 @@ std::string_view describe(VariantId id) {
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
   if (id == kInt8)
     return "weights that are integers times a scale (q4_0, q8_0, w1g32 to w4g128z, iq4_nl, fp4), activations quantised to int8";
+  if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
   return "";
 }
 
 VariantId by_name(std::string_view text) {
-  for (const VariantId id : {kFloat, kInt8, kHmx, kReference}) {
+  for (const VariantId id : {kFloat, kInt8, kHmx, kLutExp, kReference}) {
     if (name(id) == text) return id;
   }
   return VariantId::none;

@@ -22,10 +22,14 @@ inline constexpr VariantId kInt8{2};
 // exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Layout::rows, every Format but q4_nibbles.
 inline constexpr VariantId kHmx{8};
 
+// Of attention alone: FlashAttention in fp16 with 2^x by table (TTS-NPU 5.2.1, Algorithm 1), as lut/flash_attention.hpp has it. Queries
+// that share a KV head are a tile, keys pass 128 at a time; q, K and V are rounded to fp16 first, and so is the result.
+inline constexpr VariantId kLutExp{9};
+
 // Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
 inline constexpr VariantId kReference{3};
 
-std::string_view name(VariantId id);       // "float", "int8", "hmx", "reference", "none"
+std::string_view name(VariantId id);       // "float", "int8", "hmx", "lut_exp", "reference", "none"
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
 bool supports(VariantId id, Format weights, Layout layout);

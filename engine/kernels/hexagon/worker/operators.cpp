@@ -73,11 +73,11 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   if (op.kind == Kind::attention) {
     const uint64_t depth = columns / kTile, head = columns * 2;
     in[0] = op.batch * head;
-    in[1] = 2 * rows * head;
+    in[1] = (rows + op.pitch) * head;
     in[2] = 65536;
     out = op.batch * head;
     return columns % kTile == 0 && depth > 0 && depth <= kMostDepth && op.batch > 0 && op.batch <= kTile && op.bits > 0 &&
-           op.bits <= kMostStep && rows <= 1u << 20;
+           op.bits <= kMostStep && rows <= op.pitch && op.pitch <= 1u << 20;
   }
   const uint64_t vectors = rows / kSuperGroup;
   const bool whole = rows % kSuperGroup == 0;
@@ -242,7 +242,7 @@ void run(const Operator& op, const Regions& r, volatile uint32_t& progress) {
       return matmul_hmx(op, r, progress);
     case Kind::attention: {
       const AttentionShape shape{op.batch, op.rows, op.columns / kTile, op.bits};
-      float_attention(&shape, halves(a), halves(b), halves(b) + op.rows * op.columns, halves(c), out_halves);
+      float_attention(&shape, halves(a), halves(b), halves(b) + op.pitch * op.columns, halves(c), out_halves);
       break;
     }
     case Kind::dequantise_tiles:
