@@ -3,7 +3,11 @@
 
 #include <cstdio>
 
+#include "tests/source_path.hpp"
+
 extern "C" __attribute__((visibility("default"))) int sc_main(int, char**) { return 1; }
+
+std::string vitro::test::source_path(std::string_view inside) { return VITRO_SOURCE_DIR "/" + std::string(inside); }
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

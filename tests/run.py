@@ -134,8 +134,9 @@ def pytest():
     report = RESULTS / "pytest.xml"
     report.unlink(missing_ok=True)
     # VITRO_ALL_BUILT: tests of the real extension module must then run, not skip.
-    run = subprocess.run([sys.executable, "-m", "pytest", "--tb=short", f"--junitxml={report}", "tests/tidy", "tests/python"], cwd=ROOT,
-                         env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
+    # By file: what a module's fixtures make is made once.
+    run = subprocess.run([sys.executable, "-m", "pytest", "--tb=short", "-n2", "--dist=loadfile", f"--junitxml={report}", "tests/tidy",
+                          "tests/python"], cwd=ROOT, env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
     tally = junit(report, "pytest") if report.exists() else Tally()
     if run.returncode and tally.failed == 0:
         tally.fail("pytest", tail(run.stdout + run.stderr))

@@ -1,16 +1,15 @@
 """The `vitro` command. Exit codes: 0 done, 1 the run failed or an expectation did not hold, 2 the input was wrong."""
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from . import __version__, _native, api, process, scaling, terminal, validity
+from . import __version__, api, scaling, terminal, validity
 from .bundle import command as bundle
 from .calibrate import command as calibrate
 from .errors import ConfigError, VitroError
-from .model_cli import make_model, predictors, profile, workload
+from .model_cli import graph, make_model, predictors, profile, tokenize, workload
 from .pack_cli import pack
 from .plan_cli import plan
 from .quality_cli import perplexity, quality, quantize
@@ -21,6 +20,8 @@ from .validate import command as validate
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True, pretty_exceptions_enable=False,
                   context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(trace_app, name="trace")
+app.command()(tokenize)
+app.command()(graph)
 app.command()(perplexity)
 app.command()(quantize)
 app.command()(quality)
@@ -176,54 +177,6 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
         raise typer.Exit(1)
     if (frame["status"] == "off").any():
         raise typer.Exit(1)
-
-
-@app.command()
-def tokenize(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], as_json: Json = False):
-    """Token ids of the text on stdin, without BOS.
-
-    Examples:
-
-        echo -n "Once upon a time" | vitro tokenize model.gguf
-
-        vitro tokenize model.gguf --json < story.txt
-    """
-    ids = api.tokenize(model, sys.stdin.buffer.read())
-    if as_json:
-        terminal.print_json({"ids": ids})
-    else:
-        print(*ids)
-
-
-@app.command()
-def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
-          dot_only: Annotated[bool, typer.Option("--dot", help="Print Graphviz text, as without --out.")] = False,
-          out: Annotated[Optional[Path], typer.Option(metavar="FILE", help="A .dot, .svg, .png or .pdf file.")] = None):
-    """The model's operator graph, as Graphviz text or as a picture.
-
-    Examples:
-
-        vitro graph model.gguf --dot > graph.dot
-
-        vitro graph model.gguf --out graph.svg
-    """
-    dot = process.call("graph_dot", api.existing(model))
-    if out is None or dot_only:
-        print(dot)
-        return
-    kind = out.suffix.lstrip(".")
-    if kind not in ("dot", "svg", "png", "pdf"):
-        raise ConfigError(f"{out}: the name has to end in .dot, .svg, .png or .pdf")
-    if kind == "dot":
-        out.write_text(dot)
-        return
-    import subprocess
-    try:
-        subprocess.run(["dot", f"-T{kind}", "-o", str(out)], input=dot.encode(), check=True)
-    except FileNotFoundError:
-        raise VitroError("Graphviz is missing: install the package graphviz, or write a .dot file") from None
-    except subprocess.CalledProcessError as error:
-        raise VitroError(f"dot could not draw {out} (exit code {error.returncode})") from None
 
 
 @app.command()

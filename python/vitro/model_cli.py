@@ -1,11 +1,15 @@
-"""`vitro make-model`, `profile`, `workload` and `predictors`: known sparsity, that of models and draws, and guesses at it."""
+"""`vitro make-model`, `profile`, `workload` and `predictors`: known sparsity, that of models and draws, and guesses at it; `tokenize` and
+`graph`: what a model file says."""
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Optional
 
 import typer
 
-from . import api, terminal
+from . import api, process, terminal
+from .errors import ConfigError, VitroError
 from .make_model import PRESETS, make_model as write_model, spec_with
 from .predictors import Options, make_predictors
 
@@ -140,3 +144,48 @@ def _print_firing(layers):
     terminal.table("", ["layer", "expert", ">tokens", ">active", ">of them in the hottest fifth", ">as for the token before"],
                    [(row["layer"], "" if row["expert"] < 0 else row["expert"], row["tokens"], f"{row['active']:.1%}",
                      f"{row['hot_share']:.1%}", f"{row['repeated']:.1%}") for row in layers])
+
+
+def tokenize(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], as_json: Json = False):
+    """Token ids of the text on stdin, without BOS.
+
+    Examples:
+
+        echo -n "Once upon a time" | vitro tokenize model.gguf
+
+        vitro tokenize model.gguf --json < story.txt
+    """
+    ids = api.tokenize(model, sys.stdin.buffer.read())
+    if as_json:
+        terminal.print_json({"ids": ids})
+    else:
+        print(*ids)
+
+
+def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
+          dot_only: Annotated[bool, typer.Option("--dot", help="Print Graphviz text, as without --out.")] = False,
+          out: Annotated[Optional[Path], typer.Option(metavar="FILE", help="A .dot, .svg, .png or .pdf file.")] = None):
+    """The model's operator graph, as Graphviz text or as a picture.
+
+    Examples:
+
+        vitro graph model.gguf --dot > graph.dot
+
+        vitro graph model.gguf --out graph.svg
+    """
+    dot = process.call("graph_dot", api.existing(model))
+    if out is None or dot_only:
+        print(dot)
+        return
+    kind = out.suffix.lstrip(".")
+    if kind not in ("dot", "svg", "png", "pdf"):
+        raise ConfigError(f"{out}: the name has to end in .dot, .svg, .png or .pdf")
+    if kind == "dot":
+        out.write_text(dot)
+        return
+    try:
+        subprocess.run(["dot", f"-T{kind}", "-o", str(out)], input=dot.encode(), check=True)
+    except FileNotFoundError:
+        raise VitroError("Graphviz is missing: install the package graphviz, or write a .dot file") from None
+    except subprocess.CalledProcessError as error:
+        raise VitroError(f"dot could not draw {out} (exit code {error.returncode})") from None

@@ -7,6 +7,7 @@
 
 #include "sim/characterize/characterize.hpp"
 #include "tests/sim/simulation.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
 Node device(const std::string& name, const Overrides& overrides) {
-  Node node = load_yaml(VITRO_SOURCE_DIR "/configs/devices/" + name + ".yaml");
+  Node node = load_yaml(test::source_path("configs/devices/" + std::string(name) + ".yaml"));
   for (const auto& [key, value] : overrides) node.set_path(key, parse_yaml(value, key));
   return node;
 }

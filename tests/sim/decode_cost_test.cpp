@@ -9,6 +9,7 @@
 #include "engine/experiment/session.hpp"
 #include "sim/machines.hpp"
 #include "tests/sim/simulation.hpp"
+#include "tests/source_path.hpp"
 
 namespace {
 std::size_t live = 0, highest = 0;  // bytes; this binary has one thread
@@ -39,12 +40,13 @@ constexpr int kUnits = 6, kLayers = 4;
 
 Cost decode(int tokens) {
   FreshContext context;
-  const Experiment experiment = read_experiment(compose_experiment(
-      parse_yaml("{experiment: cost, machine: sim, device: " VITRO_SOURCE_DIR "/configs/devices/oneplus12.yaml, model: " VITRO_SOURCE_DIR
-                 "/configs/models/llama-7b-shape.yaml, engine: {units: [cpu0, cpu1, cpu2, cpu3, cpu4, cpu5], numerics: false}, "
-                 "workload: {prompt_tokens: 16, stop_at_eos: false}}",
-                 "cost"),
-      "", {"model.shape.layers=" + std::to_string(kLayers), "workload.output_tokens=" + std::to_string(tokens)}, ""));
+  const Experiment experiment = read_experiment(
+      compose_experiment(parse_yaml("{experiment: cost, machine: sim, device: " + test::source_path("configs/devices/oneplus12.yaml") +
+                                        ", model: " + test::source_path("configs/models/llama-7b-shape.yaml") +
+                                        ", engine: {units: [cpu0, cpu1, cpu2, cpu3, cpu4, cpu5], numerics: false}, "
+                                        "workload: {prompt_tokens: 16, stop_at_eos: false}}",
+                                    "cost"),
+                         "", {"model.shape.layers=" + std::to_string(kLayers), "workload.output_tokens=" + std::to_string(tokens)}, ""));
   highest = live;
   const std::size_t before = live;
   const nlohmann::ordered_json result = run_experiment(experiment, {}, make_machine);

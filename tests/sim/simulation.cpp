@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "tests/source_path.hpp"
+
 namespace vitro::sim {
 namespace {
 
@@ -60,7 +62,7 @@ SimOptions round_options(const std::vector<std::string>& overrides) {
 
 SimOptions oneplus12_options() {
   SimOptions options;
-  options.device = load_yaml(VITRO_SOURCE_DIR "/configs/devices/oneplus12.yaml");
+  options.device = load_yaml(test::source_path("configs/devices/oneplus12.yaml"));
   options.count = test_counts;
   return options;
 }

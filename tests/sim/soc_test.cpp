@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/sim/simulation.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -92,14 +93,14 @@ TEST(Soc, a_block_of_an_accelerator_may_stand_for_several_units) {
 
 TEST(Soc, devices_of_this_project_name_a_source_for_every_number) {
   for (const std::string device : {"oneplus12", "m2_max", "m2_ultra"}) {
-    const DeviceSummary summary = summarise_device(load_yaml(VITRO_SOURCE_DIR "/configs/devices/" + device + ".yaml"));
+    const DeviceSummary summary = summarise_device(load_yaml(test::source_path("configs/devices/" + std::string(device) + ".yaml")));
     EXPECT_EQ(summary.name, device);
     for (const auto& [kind, count] : summary.parameters_by_kind) EXPECT_NE(kind, "default") << device;
   }
 }
 
 TEST(Soc, a_summary_counts_processors_and_parameters_by_provenance) {
-  const DeviceSummary summary = summarise_device(load_yaml(VITRO_SOURCE_DIR "/configs/devices/oneplus12.yaml"));
+  const DeviceSummary summary = summarise_device(load_yaml(test::source_path("configs/devices/oneplus12.yaml")));
   EXPECT_EQ(summary.name, "oneplus12");
   EXPECT_EQ(summary.processors, (std::vector<std::pair<std::string, int>>{{"big", 1}, {"mid", 5}, {"little", 2}, {"npu", 1}, {"gpu", 1}}));
   EXPECT_EQ(summary.dram_capacity, 24'000'000'000u);

@@ -10,6 +10,7 @@
 #include "engine/model/quantize.hpp"
 #include "tests/engine/host/hexagon_faults.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro::test {
 namespace {
@@ -32,7 +33,7 @@ class HexagonRun : public testing::Test {
   Json run_engine(Json engine, const std::string& model, std::map<std::uint32_t, Fault> faults = {}) {
     Json root = {{"experiment", "e"},
                  {"machine", "host"},
-                 {"model", {{"gguf", VITRO_SOURCE_DIR "/configs/models/embedded/stories-reglu-3m." + model + ".gguf"}}},
+                 {"model", {{"gguf", test::source_path("configs/models/embedded/stories-reglu-3m." + model + ".gguf")}}},
                  {"engine", std::move(engine)},
                  {"workload", {{"prompt", "Once upon a time"}, {"output_tokens", 8}}}};
     if (model.front() == '/') root["model"]["gguf"] = model;
@@ -189,7 +190,7 @@ TEST_F(HexagonRun, a_hybrid_engine_looks_up_on_both_sides) {
 TEST_F(HexagonRun, only_the_dense_policy_offloads) {
   Json root = {{"experiment", "e"},
                {"machine", "host"},
-               {"model", {{"gguf", VITRO_SOURCE_DIR "/configs/models/embedded/stories-reglu-3m.q8_0.gguf"}}},
+               {"model", {{"gguf", test::source_path("configs/models/embedded/stories-reglu-3m.q8_0.gguf")}}},
                {"engine", {{"units", {"cpu0", "hexagon"}}, {"policy", "mmap"}}},
                {"workload", {{"prompt", "Once"}, {"output_tokens", 2}}}};
   VITRO_NEEDS_HEXAGON();

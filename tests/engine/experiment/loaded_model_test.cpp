@@ -9,13 +9,14 @@
 #include "engine/base/check.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/model/quantize.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kModels = VITRO_SOURCE_DIR "/configs/models/embedded/";
+const std::string kModels = test::source_path("configs/models/embedded/");
 const std::string kModel = kModels + "stories-reglu-3m.q8_0.gguf";
 
 class LoadedModelTest : public testing::Test {

@@ -11,6 +11,7 @@
 #include "engine/kernels/lut/flash_attention.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/kernels/operands.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro::test {
 namespace {
@@ -65,7 +66,7 @@ class LutAttentionNll : public testing::Test {
   ~LutAttentionNll() override { std::filesystem::remove_all(cache_); }
 
   double nll(std::optional<lut::ExpBy> by) {
-    const std::string folder = VITRO_SOURCE_DIR "/configs/models/embedded/";
+    const std::string folder = test::source_path("configs/models/embedded/");
     const std::string text = R"({"experiment": "e", "machine": "host", "model": {"gguf": ")" + folder +
                              R"(stories-reglu-3m.f16.gguf"}, "workload": {"prompt": "x"}})";
     std::unique_ptr<LutAttention> attention;

@@ -12,6 +12,7 @@
 #include "engine/experiment/io_replay.hpp"
 #include "engine/machine/virtual_machine.hpp"
 #include "engine/model/quantize.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-const std::string kModels = VITRO_SOURCE_DIR "/configs/models/embedded/";
+const std::string kModels = test::source_path("configs/models/embedded/");
 
 // A machine whose units and flash take random times: every seed is another timing of the same decisions.
 struct Timing {

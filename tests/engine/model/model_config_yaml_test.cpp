@@ -2,12 +2,13 @@
 #include "engine/base/config.hpp"
 #include "engine/model/model_config.hpp"
 #include "tests/engine/model/support.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro {
 namespace {
 
 TEST(ModelConfig, shape_only_models_come_from_yaml) {
-  const Node file = load_yaml(VITRO_SOURCE_DIR "/configs/models/llama-7b-shape.yaml");
+  const Node file = load_yaml(test::source_path("configs/models/llama-7b-shape.yaml"));
   Reader reader(file, "");
   Reader shape = reader.child("shape");
   const ModelConfig c = config_from_node(shape);

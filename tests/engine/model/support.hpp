@@ -16,10 +16,11 @@
 #include "engine/model/model_config.hpp"
 #include "engine/model/weights.hpp"
 #include "engine/quant/blocks.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro {
 
-inline std::string embedded(const std::string& name) { return std::string(VITRO_SOURCE_DIR "/configs/models/embedded/") + name; }
+inline std::string embedded(const std::string& name) { return test::source_path("configs/models/embedded/" + name); }
 
 class ScratchFolder {
  public:
@@ -73,12 +74,15 @@ struct SmallModel {
 
   void write(const std::string& path) const {
     const auto u32 = [](std::uint32_t v) { return GgufValue(v); };
-    std::vector<std::pair<std::string, GgufValue>> values{
-        {"general.architecture", architecture}, {"general.name", std::string("small")},
-        {architecture + ".block_count", u32(config.layers)}, {architecture + ".embedding_length", u32(config.width)},
-        {architecture + ".attention.head_count", u32(config.heads)}, {architecture + ".attention.head_count_kv", u32(config.kv_heads)},
-        {architecture + ".feed_forward_length", u32(config.ffn)}, {architecture + ".context_length", u32(config.context)},
-        {architecture + ".attention.layer_norm_rms_epsilon", 1e-5f}};
+    std::vector<std::pair<std::string, GgufValue>> values{{"general.architecture", architecture},
+                                                          {"general.name", std::string("small")},
+                                                          {architecture + ".block_count", u32(config.layers)},
+                                                          {architecture + ".embedding_length", u32(config.width)},
+                                                          {architecture + ".attention.head_count", u32(config.heads)},
+                                                          {architecture + ".attention.head_count_kv", u32(config.kv_heads)},
+                                                          {architecture + ".feed_forward_length", u32(config.ffn)},
+                                                          {architecture + ".context_length", u32(config.context)},
+                                                          {architecture + ".attention.layer_norm_rms_epsilon", 1e-5f}};
     if (config.experts > 0) {
       values.emplace_back(architecture + ".expert_count", u32(config.experts));
       values.emplace_back(architecture + ".expert_used_count", u32(config.experts_used));

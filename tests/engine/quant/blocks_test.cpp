@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/rng.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro {
 namespace {
@@ -21,7 +22,7 @@ struct Record {
 
 // fixture.bin, written by fixture.py from the gguf Python package.
 std::map<std::string, Record> fixture() {
-  std::ifstream in(VITRO_SOURCE_DIR "/tests/engine/quant/fixture.bin", std::ios::binary);
+  std::ifstream in(test::source_path("tests/engine/quant/fixture.bin"), std::ios::binary);
   std::map<std::string, Record> records;
   const auto count = [&] {
     std::uint32_t n = 0;
@@ -40,9 +41,9 @@ std::map<std::string, Record> fixture() {
   return records;
 }
 
-const std::map<std::string, Format> kFormats{{"f16", Format::f16}, {"bf16", Format::bf16}, {"q8_0", Format::q8_0}, {"q4_0", Format::q4_0},
-                                             {"q4_k", Format::q4_k}, {"q5_k", Format::q5_k}, {"q6_k", Format::q6_k},
-                                             {"iq4_nl", Format::iq4_nl}};
+const std::map<std::string, Format> kFormats{{"f16", Format::f16},   {"bf16", Format::bf16},    {"q8_0", Format::q8_0},
+                                             {"q4_0", Format::q4_0}, {"q4_k", Format::q4_k},    {"q5_k", Format::q5_k},
+                                             {"q6_k", Format::q6_k}, {"iq4_nl", Format::iq4_nl}};
 
 TEST(Blocks, agree_with_the_gguf_package_to_the_bit) {
   const auto records = fixture();

@@ -11,10 +11,11 @@
 #include "engine/kernels/variants.hpp"
 #include "engine/machine/virtual_machine.hpp"
 #include "engine/scaling/search.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro {
 
-inline const std::string kStories = VITRO_SOURCE_DIR "/configs/models/embedded/stories-reglu-3m.f16.gguf";
+inline const std::string kStories = test::source_path("configs/models/embedded/stories-reglu-3m.f16.gguf");
 
 inline EngineConfig dense_engine(std::uint32_t threads = 1) {
   EngineConfig engine;

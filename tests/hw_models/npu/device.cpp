@@ -1,9 +1,11 @@
 #include "tests/hw_models/npu/device.hpp"
 
+#include "tests/source_path.hpp"
+
 namespace vitro::hw {
 
 Node phone(const std::string& changes) {
-  Node node = load_yaml(std::string(VITRO_SOURCE_DIR) + "/configs/devices/oneplus12.yaml");
+  Node node = load_yaml(test::source_path("configs/devices/oneplus12.yaml"));
   const Node changed = parse_yaml("{" + changes + "}", "changes");
   for (const auto& [key, value] : changed.entries()) node.set_path(key, value);
   return node;

@@ -4,6 +4,7 @@
 
 #include "tests/hw_models/context.hpp"
 #include "tests/hw_models/npu/device.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro::hw {
 namespace {
@@ -48,7 +49,7 @@ TEST(Transport, graphs_and_sessions_are_as_the_device_says) {
 TEST(Generations, each_is_complete_and_old_ones_map_2_gib) {
   const Node device = phone();
   for (const std::string version : {"v69", "v73", "v75", "v79"}) {
-    const Node npu = load_yaml(std::string(VITRO_SOURCE_DIR) + "/configs/npu/hexagon_" + version + ".yaml");
+    const Node npu = load_yaml(test::source_path("configs/npu/hexagon_" + version + ".yaml"));
     Node other = device;
     other.set("npu", npu);
     for (const char* fidelity : {"flow", "detailed"}) {

@@ -9,6 +9,7 @@
 #include "hw_models/ufs/probe.hpp"
 #include "hw_models/ufs/twins.hpp"
 #include "tests/hw_models/ufs/device.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro::hw {
 namespace {
@@ -20,8 +21,7 @@ INSTANTIATE_TEST_SUITE_P(All, Preset, testing::Values("ufs2_1", "ufs3_1", "ufs4_
 
 double quantity(const std::string& text, const std::string& key) {
   const bool time = text.ends_with("us"), rate = text.ends_with("/s"), bytes = text.ends_with("KiB");
-  const Dimension dimension =
-      time ? Dimension::time : rate ? Dimension::bandwidth : bytes ? Dimension::bytes : Dimension::none;
+  const Dimension dimension = time ? Dimension::time : rate ? Dimension::bandwidth : bytes ? Dimension::bytes : Dimension::none;
   double value = -1;
   EXPECT_TRUE(parse_quantity(text, dimension, value)) << key << ": " << text;
   return value;
@@ -66,8 +66,8 @@ TEST(Twins, part_without_busy_dies_or_crossing_channels) {
 // The two copies of a device's storage, one to compose and one to read, do not drift apart.
 TEST(Devices, have_the_storage_of_their_preset) {
   for (const auto& [device, storage] : {std::pair("oneplus12", "ufs4_0"), {"pc_nvme", "nvme"}}) {
-    const Node tree = load_yaml(fmt::format("{}/configs/devices/{}.yaml", VITRO_SOURCE_DIR, device));
-    EXPECT_EQ(tree.find("ufs")->to_json(), load_yaml(fmt::format("{}/configs/storage/{}.yaml", VITRO_SOURCE_DIR, storage)).to_json());
+    const Node tree = load_yaml(test::source_path("configs/devices/" + std::string(device) + ".yaml"));
+    EXPECT_EQ(tree.find("ufs")->to_json(), load_yaml(test::source_path("configs/storage/" + std::string(storage) + ".yaml")).to_json());
   }
 }
 

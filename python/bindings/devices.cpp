@@ -1,0 +1,107 @@
+// Devices and their probes, and the lists of what there is.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <nlohmann/json.hpp>
+
+#include "describe.hpp"
+#include "engine/base/check.hpp"
+#include "engine/decode/policies.hpp"
+#include "engine/kernels/kernel_set.hpp"
+#include "engine/kernels/variants.hpp"
+#include "module.hpp"
+#include "probe.hpp"
+#include "python_models.hpp"
+#include "sim/characterize/characterize.hpp"
+#include "sim/characterize/cross_fidelity.hpp"
+
+namespace py = pybind11;
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Node device_tree(const std::string& device) { return device.starts_with("{") ? parse_json(device, "device") : load_yaml(device); }
+
+// A device file as a tree of its own: the paths of its plug-ins are absolute.
+std::string load_device(const std::string& path) {
+  Node device = load_yaml(path);
+  std::vector<Node> plugins;
+  for (const hw::PluginRef& ref : hw::plugins_of(device, false)) plugins.push_back(Node::scalar(ref.path, {}, true));
+  if (!plugins.empty()) device.set("plugins", Node::list(std::move(plugins)));
+  return device.to_json();
+}
+
+std::string device_parameters(const std::string& device, const py::list& models) {
+  return describe_parameters(device_tree(device), add_python_models(models)).dump();
+}
+
+// One probe of a device, a path or a JSON text. Once per process: it simulates.
+std::string characterize_probe(const std::string& device, const std::string& probe, const std::string& args) {
+  const sim::ProbeResult result = sim::run_probe(device_tree(device), probe, parse_json(args, probe));
+  Json measures = Json::object();
+  for (const auto& [name, value] : result.measures) measures[name] = value;
+  return Json{{"measures", measures}, {"assumed_parameters", result.assumed_parameters}, {"event_hash", result.event_hash}}.dump();
+}
+
+std::string cross_fidelity_plan(const std::string& device) {
+  const sim::CrossFidelityPlan plan = sim::cross_fidelity_plan(device_tree(device));
+  Json cases = Json::array(), without = Json::array();
+  for (const sim::CrossFidelityCase& c : plan.cases) cases.push_back({c.part, c.name});
+  for (const auto& [part, why] : plan.without_twin) without.push_back({{"part", part}, {"why", why}});
+  return Json{{"cases", cases}, {"without_twin", without}}.dump();
+}
+
+std::string cross_fidelity(const std::string& device, const std::string& part, const std::string& name) {
+  Json rows = Json::array();
+  for (const sim::CrossFidelityRow& row : sim::cross_fidelity(device_tree(device), {part, name})) {
+    rows.push_back({{"id", row.id}, {"unit", row.unit}, {"detailed", row.detailed}, {"other", row.other}, {"reference", row.reference}});
+  }
+  return rows.dump();
+}
+
+std::string list(const std::string& kind, const std::string& root) {
+  Json rows = Json::array();
+  if (kind == "policies") {
+    for (const PolicyInfo& info : policies()) rows.push_back({{"name", info.name}, {"description", info.description}});
+  } else if (kind == "kernels") {
+    for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kHmx, variant::kReference}) {
+      rows.push_back(
+          {{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
+    }
+    const std::string_view fastest = kernel_sets().back()->name;
+    for (const KernelSet* set : kernel_sets()) {
+      rows.push_back({{"name", set->name},
+                      {"description", std::string("instruction set of this machine") + (set->name == fastest ? ", used by default" : "")}});
+    }
+    rows.push_back({{"name", "lut"},
+                    {"description",
+                     "int8 products of few-bit codes by look-up, on the fastest instruction set; lut_w1 to "
+                     "lut_w4 ask for a matrix of that width"}});
+    rows.push_back({{"name", "dot"}, {"description", "int8 products by dot product alone, on the fastest instruction set"}});
+  } else if (kind == "devices") {
+    rows = list_devices(root + "/configs/devices");
+  } else if (kind == "plugins") {
+    rows = list_plugins(root + "/configs/devices");
+  } else {
+    throw ConfigError("list: \"" + kind + "\" is not known (expected devices, models, policies, kernels or plugins)");
+  }
+  return rows.dump();
+}
+
+}  // namespace
+
+void bind_devices(py::module_& m) {
+  const auto free_gil = py::call_guard<py::gil_scoped_release>();
+  bind_model_types(m);
+  m.def("load_device", &load_device, py::arg("path"));
+  m.def("device_parameters", &device_parameters, py::arg("device"), py::arg("models") = py::list());
+  m.def("characterize_probe", &characterize_probe, py::arg("device"), py::arg("probe"), py::arg("args"), free_gil);
+  m.def("cross_fidelity_plan", &cross_fidelity_plan, py::arg("device"), free_gil);
+  m.def("cross_fidelity", &cross_fidelity, py::arg("device"), py::arg("part"), py::arg("name"), free_gil);
+  m.def("probe", &run_probe_text, py::arg("kind"), py::arg("args"), free_gil);
+  m.def("list", &list, py::arg("kind"), py::arg("root") = "");
+}
+
+}  // namespace vitro

@@ -1,0 +1,197 @@
+// Experiments: composed, run, replayed, scored and timed.
+#include <fmt/format.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/file.hpp"
+#include "engine/experiment/io_replay.hpp"
+#include "engine/experiment/loaded_model.hpp"
+#include "engine/experiment/session.hpp"
+#include "engine/host/host_executor.hpp"
+#include "engine/kernels/bench.hpp"
+#include "module.hpp"
+#include "plan.hpp"
+#include "python_models.hpp"
+#include "python_scorer.hpp"
+#include "sim/bench.hpp"
+#include "sim/machines.hpp"
+#include "traces/profile_statistics.hpp"
+
+namespace py = pybind11;
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Experiment compose(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+                   const std::string& machine) {
+  const Node tree = is_path ? load_experiment(source, overrides, machine)
+                            : compose_experiment(parse_yaml(source, name), std::filesystem::current_path().string(), overrides, machine);
+  return read_experiment(tree);
+}
+
+// Packed models are kept between runs, in VITRO_CACHE or the user's cache folder.
+std::string cache_dir() {
+  if (const char* chosen = std::getenv("VITRO_CACHE"); chosen != nullptr && *chosen != '\0') return chosen;
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') return std::string(xdg) + "/vitro";
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr ? home : "/tmp") + "/.cache/vitro";
+}
+
+SessionOptions session_options(const std::string& out_dir, ScoreFunction scorer = {}) {
+  SessionOptions options{.out_dir = out_dir, .cache_dir = cache_dir(), .scorer = std::move(scorer)};
+  const char* wanted = std::getenv("VITRO_PROGRESS");
+  if (wanted != nullptr && std::string_view(wanted) == "1") {
+    options.progress = [](std::uint64_t done, std::uint64_t total) {
+      std::fprintf(stderr, "progress %llu %llu\n", static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
+    };
+  }
+  return options;
+}
+
+std::string resolve(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
+  return compose(source, name, is_path, overrides, "").resolved.to_json();
+}
+
+std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+                const std::optional<std::string>& machine, const std::optional<std::string>& out_dir, const py::list& models,
+                const py::object& scorer) {
+  const hw::AddModels add_models = add_python_models(models);
+  SessionOptions options = session_options(out_dir.value_or(""), python_scorer(scorer));
+  const py::gil_scoped_release free_gil;
+  const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
+  return to_text(run_experiment(experiment, options, sim::machines_with(add_models)));
+}
+
+std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,
+                         std::uint32_t depth, bool paced) {
+  IoReplay replay;
+  replay.recording = recording;
+  replay.machine.kind = machine;
+  if (!device.empty()) replay.machine.device = load_yaml(device);
+  replay.machine.phantom = file.empty();
+  replay.file = file;
+  replay.depth = depth;
+  replay.paced = paced;
+  return replay_io(replay, sim::make_machine).dump();
+}
+
+std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides,
+                       const std::string& ffn_inputs, std::size_t ffn_input_rows) {
+  Node root = Node::map({{"experiment", Node::scalar("perplexity")},
+                         {"machine", Node::scalar("host")},
+                         {"workload", Node::map({{"prompt_tokens", Node::scalar("1")}})}});
+  std::vector<std::string> all{"model=" + model};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  const Experiment experiment = read_experiment(compose_experiment(root, std::filesystem::current_path().string(), all, ""));
+  SessionOptions options = session_options("");
+  options.ffn_inputs = ffn_inputs;
+  options.ffn_input_rows = ffn_input_rows;
+  const PerplexityResult result = measure_perplexity(experiment, read_text(text_path), options, sim::make_machine);
+  const Likelihood& found = result.likelihood;
+  Json out{{"nll", found.nll}, {"perplexity", std::exp(found.nll)}, {"tokens", found.tokens}, {"chunks", Json::array()}};
+  for (const Likelihood::Chunk& chunk : found.chunks) out["chunks"].push_back({{"nll", chunk.nll}, {"tokens", chunk.tokens}});
+  if (const auto recall = result.stats.recall()) out["predictor_recall"] = *recall;
+  if (const auto precision = result.stats.precision()) out["predictor_precision"] = *precision;
+  return out.dump();
+}
+
+std::string workload_statistics(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+                                std::uint32_t tokens, std::int16_t layer, std::int16_t expert) {
+  const Experiment experiment = compose(source, name, is_path, overrides, "");
+  const ModelConfig config = load_model(experiment.model, experiment.engine, session_options("").cache_dir).config;
+  const int experts = static_cast<int>(std::max(config.experts, 1u));
+  if (layer < 0 || layer >= static_cast<int>(config.layers)) {
+    throw ConfigError(fmt::format("layer {}: the model has no such layer (expected 0 to {})", layer, config.layers - 1));
+  }
+  if (expert < 0 || expert >= experts) throw ConfigError(fmt::format("expert {}: expected 0 to {}", expert, experts - 1));
+  StatisticsRequest request;
+  request.seed = experiment.workload.seed;
+  request.layer = layer;
+  request.expert = config.experts > 0 ? expert : std::int16_t{-1};
+  request.neurons = config.ffn;
+  request.tokens = tokens;
+  const ProfileStatistics found = profile_statistics(experiment.profile, request);
+  Json out{{"neurons", config.ffn},
+           {"tokens", tokens},
+           {"fraction", found.fraction},
+           {"repeated", found.repeated},
+           {"named", found.named},
+           {"recall", found.recall},
+           {"coactivation", found.coactivation},
+           {"cold_coactivation", found.cold_coactivation}};
+  for (const auto& c : found.curve)
+    out["curve"].push_back({{"neurons", c.neurons}, {"probability", c.probability}, {"firings", c.firings}});
+  for (const auto& b : found.batches) out["batches"].push_back({{"sequences", b.sequences}, {"firing", b.firing}, {"hot", b.hot}});
+  for (const auto& c : found.caches) out["caches"].push_back({{"neurons", c.neurons}, {"hits", c.hits}});
+  return out.dump();
+}
+
+// Wall time and the highest resident set of this process beside the result: one run per process.
+std::string bench_run(const std::string& source, const std::string& name, const std::vector<std::string>& overrides) {
+  const Experiment experiment = compose(source, name, true, overrides, "");
+  const HostExecutor clock;
+  const Picoseconds begin = clock.now();
+  Json result = run_experiment(experiment, session_options(""), sim::make_machine);
+  const double seconds = to_seconds(clock.now() - begin);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  result.erase("experiment_resolved");
+  return Json{{"result", std::move(result)}, {"wall_s", seconds}, {"peak_rss_bytes", usage.ru_maxrss * 1024}}.dump();
+}
+
+std::string bench(const std::string& kind, bool smoke, const std::string& root) {
+  const HostExecutor clock;
+  std::vector<BenchRow> measured;
+  if (kind == "sim") {
+    const Node device = load_yaml(root + "/configs/devices/oneplus12.yaml");
+    measured = sim::bench_simulation(*device.find("ufs"), smoke, clock);
+  } else if (kind == "kernels") {
+    BenchOptions options;
+    options.smoke = smoke;
+    measured = bench_kernels(options, clock);
+  } else {
+    throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels or sim)");
+  }
+  Json rows = Json::array();
+  for (const BenchRow& row : measured) {
+    const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+    rows.push_back({{"name", row.name},
+                    {"value", row.value},
+                    {"unit", row.unit},
+                    {"limit", number(row.limit)},
+                    {"fraction_of_limit", number(row.fraction_of_limit)}});
+    if (!row.result_hash.empty()) rows.back()["result_hash"] = row.result_hash;
+  }
+  return rows.dump();
+}
+
+}  // namespace
+
+void bind_experiments(py::module_& m) {
+  const auto free_gil = py::call_guard<py::gil_scoped_release>();
+  m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  bind_model_types(m);
+  m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
+        py::arg("models") = py::list(), py::arg("scorer") = py::none());
+  m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
+        py::arg("paced"), free_gil);
+  m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), py::arg("ffn_inputs") = "",
+        py::arg("ffn_input_rows") = 0, free_gil);
+  m.def("workload_statistics", &workload_statistics, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"),
+        py::arg("tokens"), py::arg("layer"), py::arg("expert"), free_gil);
+  m.def("plan_facts", &plan_facts_text, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("plan_profile", &plan_profile_text, py::arg("request"), free_gil);
+  m.def("bench_run", &bench_run, py::arg("path"), py::arg("name"), py::arg("overrides"), free_gil);
+  m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), py::arg("root") = "", free_gil);
+}
+
+}  // namespace vitro
