@@ -86,7 +86,8 @@ Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
       loaded = graphs_.emplace(key, graph.value()).first;
     } else if (part.size() == 1) {
       refused_.insert(key.front());
-      machine_.trace.decision("keep on core", fmt::format("layer {} {}", part.front().layer, to_string(part.front().op)), graph.status().message);
+      machine_.trace.decision("keep on core", fmt::format("layer {} {}", part.front().layer, to_string(part.front().op)),
+                              graph.status().message);
     } else {
       for (const KernelCall& call : part) {
         const bool offload = takes(call);

@@ -9,8 +9,8 @@
 namespace vitro {
 
 // Carries out a chain part by part, in order: runs of dense products with layers' weights, and of attention in the accelerator's own
-// variant, as one graph on the accelerator, the rest as chains on the core. The output matrix stays on the core (TTS-NPU 7.2.2), since it has no layer.
-// Graphs are loaded when they first run, one per batch size; the weights have to stay where they are. What the accelerator
+// variant, as one graph on the accelerator, the rest as chains on the core. The output matrix stays on the core (TTS-NPU 7.2.2), since it
+// has no layer. Graphs are loaded when they first run, one per batch size; the weights have to stay where they are. What the accelerator
 // refuses to load (a format that it lacks, a session that is full) runs on the core from then on, product by product.
 // Lives on the policy thread, and dies when nothing is in flight.
 class OffloadUnit final : public ComputeUnit {

@@ -156,6 +156,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     engine.matmul = variant::kHmx;
     engine.kernels = "auto";
   }
+  if (reader.choice("prefill_activations", {"same", "fp16"}, "same") == "fp16") engine.prefill_matmul = variant::kHmx;
   if (reader.choice("attention", {"exact", "lut_exp"}, "exact") == "lut_exp") engine.attention = variant::kLutExp;
   engine.repack = reader.boolean("repack", true);
   read_code_products(reader, engine);

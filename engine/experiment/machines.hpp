@@ -18,9 +18,9 @@ struct MachineRequest {
   Node device;                     // sim: the SoC
   std::vector<std::string> units;  // names; empty: the `threads` fastest cores
   std::uint32_t threads = 1;
-  std::optional<Bytes> dram_budget;  // none: what the device has
+  std::optional<Bytes> dram_budget;                      // none: what the device has
   CodeProducts code_products = CodeProducts::automatic;  // of an accelerator that lays weights out itself
-  bool phantom = false;              // no bytes behind leases and files
+  bool phantom = false;                                  // no bytes behind leases and files
   std::uint64_t seed = 1;
 };
 // Throws ConfigError for a device or units that do not fit. Function and trace outlive the machine.

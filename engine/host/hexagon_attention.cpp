@@ -24,9 +24,9 @@ std::uint32_t pitch_of(const AttentionCall& attention) { return static_cast<std:
 std::uint16_t* halves(std::byte* at) { return reinterpret_cast<std::uint16_t*>(at); }
 
 // Pieces of a call that go to the worker together.
-class Request {
+class Pieces {
  public:
-  Request(HexagonSession& session, const AttentionCall& attention, std::uint32_t table)
+  Pieces(HexagonSession& session, const AttentionCall& attention, std::uint32_t table)
       : session_(session), attention_(attention), table_(table), pitch_(pitch_of(attention)) {
     session.clear_scratch();
   }
@@ -103,9 +103,8 @@ bool Attention::run(const KernelCall& call) {
     if (piece.tokens.count > known.tokens.count) known = piece;
   }
   for (std::size_t next = 0; next < pieces.size();) {
-    Request request(session_, attention, *table_);
-    for (std::size_t i = next; i < pieces.size() && request.add(pieces[i], widest.at(key_of(pieces[i]))); ++i) {
-    }
+    Pieces request(session_, attention, *table_);
+    for (std::size_t i = next; i < pieces.size() && request.add(pieces[i], widest.at(key_of(pieces[i]))); ++i) {}
     if (request.operators().empty()) return false;
     ++requests_;
     const auto answers = session_.run(request.operators());

@@ -36,8 +36,8 @@ bool supports(VariantId id, Format weights, Layout layout) {
   if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx;
   const bool integers = weights == Format::q8_0 || code_form(weights) || value_table(weights) != nullptr;
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
-  if (id == kFloat || id == kHmx) return layout == Layout::rows;
-  return id == kReference && can_lay(layout, weights, kTileRows);
+  if (id == kFloat) return layout == Layout::rows;
+  return (id == kReference || id == kHmx) && can_lay(layout, weights, kTileRows);
 }
 
 bool adds_in_int8(VariantId id, Format weights) { return id == kInt8 && (weights == Format::q4_0 || weights == Format::q4_nibbles); }

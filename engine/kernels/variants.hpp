@@ -19,7 +19,8 @@ inline constexpr VariantId kFloat{1};
 inline constexpr VariantId kInt8{2};
 
 // What a matrix unit for fp16 computes (HMX, TTS-NPU 3.1.2): activations and dequantised weights are rounded to fp16, products are
-// exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Layout::rows, every Format but q4_nibbles.
+// exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Every layout, every Format but
+// q4_nibbles.
 inline constexpr VariantId kHmx{8};
 
 // Of attention alone: FlashAttention in fp16 with 2^x by table (TTS-NPU 5.2.1, Algorithm 1), as lut/flash_attention.hpp has it. Queries

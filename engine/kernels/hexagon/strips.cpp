@@ -29,17 +29,19 @@ bool finite(const std::byte* scale) {
 
 }  // namespace
 
-bool can_pack_strips(const View& weights) {
-  if (weights.format != Format::q4_0 || !can_pack(weights)) return false;
+bool finite_scales(const View& weights) {
+  const std::size_t blocks = columns(weights) / block_elements(weights.format), step = block_bytes(weights.format);
   FileRows in(weights);
   for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
     const std::byte* row = in[r];
-    for (std::uint32_t b = 0; b < columns(weights) / kBlockColumns; ++b) {
-      if (!finite(row + b * kBlockBytes)) return false;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      if (!finite(row + b * step)) return false;
     }
   }
   return true;
 }
+
+bool can_pack_strips(const View& weights) { return weights.format == Format::q4_0 && can_pack(weights) && finite_scales(weights); }
 
 Bytes strips_bytes(std::uint32_t rows, std::uint32_t columns, bool tile_groups) {
   return (Bytes{rows} + kTile - 1) / kTile * strip_bytes(columns / kTile, tile_groups);

@@ -189,7 +189,7 @@ struct Tile {
   }
 
   // A register holds 16 rows of one table.
-  static constexpr int kParts = 4;
+  static constexpr int kParts = 4, kChunksTogether = 1;
   static constexpr int tiles_together(int bits) { return bits <= 2 ? 2 : 1; }
   struct PlaneSums {
     uint8x16_t low, high;

@@ -156,7 +156,7 @@ struct Target {
   static Ints twice(Ints v) { return {_mm256_slli_epi32(v.a, 1), _mm256_slli_epi32(v.b, 1)}; }
 
   // A lane of 128 bits holds 16 rows of one table, so two tables are asked at once.
-  static constexpr int kParts = 2;
+  static constexpr int kParts = 2, kChunksTogether = 2;
   static constexpr int tiles_together(int bits) { return bits <= 2 ? 2 : 1; }
   struct PlaneSums {
     __m256i low, high;

@@ -54,7 +54,7 @@ class HexagonRun : public testing::Test {
   std::string quantised(const std::string& scheme) {
     std::filesystem::create_directories(cache_);
     const std::string path = (cache_ / (scheme + ".gguf")).string();
-    quantize(VITRO_SOURCE_DIR "/configs/models/embedded/stories-reglu-3m.f16.gguf", path, scheme);
+    quantize(test::source_path("configs/models/embedded/stories-reglu-3m.f16.gguf"), path, scheme);
     return path;
   }
   std::filesystem::path cache_;
@@ -152,6 +152,20 @@ TEST_F(HexagonRun, the_matrix_unit_has_the_tokens_of_the_cpu_in_its_contract) {
   EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000);
 }
 
+// T-MAN's division of labour: prompts through the matrix unit in fp16, answers by look-ups in int8, from one copy of the weights.
+TEST_F(HexagonRun, prompts_in_tiles_and_answers_by_look_up_have_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("w4g64z");
+  const auto run_with = [&](const char* units, const char* prefill) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", "lut_w4"}, {"prefill_activations", prefill}}, model);
+  };
+  const Json cpu = run_with("cpu0", "fp16"), hexagon = run_with("hexagon", "fp16"), same = run_with("hexagon", "same");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+  EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_NE(hexagon["counts"]["hexagon_hvx_packets"], same["counts"]["hexagon_hvx_packets"]);
+}
+
 // A share of the heads' projections is the Hexagon's, in graphs whose weights are bound at launch; what it lacks (attention, neurons in
 // places) is computed on its own thread. The plan is the same when its worker is lost, so the tokens are, too.
 TEST_F(HexagonRun, a_hybrid_engine_runs_beside_the_cores) {
@@ -185,6 +199,28 @@ TEST_F(HexagonRun, a_hybrid_engine_looks_up_on_both_sides) {
   EXPECT_EQ(with["tokens"], without["tokens"]);
   EXPECT_GT(with["counts"]["hexagon_operators"], 8 * 4);
   EXPECT_GT(with["counts"]["hexagon_hvx_packets"], 1000);
+}
+
+// FlashAttention with exp by table is the worker's, in prompts and step by step; its bits are those of the core in the same variant.
+TEST_F(HexagonRun, attention_by_table_has_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  for (const char* kv : {"f32", "f16"}) {
+    const auto run_with = [&](const char* units, std::map<std::uint32_t, Fault> faults = {}, const char* attention = "lut_exp") {
+      const Json engine = {{"units", units}, {"activations", "int8"}, {"attention", attention}, {"kv_format", kv}, {"prefill_chunk", 3}};
+      return run_engine(engine, "q8_0", std::move(faults));
+    };
+    const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
+    ASSERT_EQ(cpu["tokens"].size(), 8u);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+    const int products = run_with("hexagon", {}, "exact")["counts"]["hexagon_operators"];
+    const int attention = hexagon["counts"]["hexagon_operators"].get<int>() - products;
+    EXPECT_EQ(attention % 8, 0);      // 4 layers, 2 KV heads
+    EXPECT_GT(attention / 8, 7 + 3);  // rows: of the prompt, which is more than one chunk, and 7 more
+    EXPECT_EQ(run_with("hexagon", {{42, Fault::corrupt_result}})["tokens"], cpu["tokens"]);
+    const Json lost = run_with("hexagon", {{42, Fault::die}, {43, Fault::die}});
+    EXPECT_EQ(lost["tokens"], cpu["tokens"]);
+    EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("given up")));
+  }
 }
 
 TEST_F(HexagonRun, only_the_dense_policy_offloads) {

@@ -24,7 +24,8 @@ Input input_of(const hexagon::ProductForm& form, const View& x) {
   return input;
 }
 
-std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows, CodeProducts products = CodeProducts::automatic) {
+std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows,
+                                       CodeProducts products = CodeProducts::automatic) {
   const hexagon::ProductForm form = hexagon::product_form(call, products).value_or_throw();
   const std::uint32_t k = columns(call.in[0]), batch = call.in[1].shape[0];
   std::vector<std::byte> weights(hexagon::weights_bytes(form, rows.count, k));
@@ -58,15 +59,16 @@ TEST_P(Product, has_the_bits_of_the_cpu) {
 }
 
 constexpr auto kAutomatic = CodeProducts::automatic, kLookUp = CodeProducts::look_up;
-INSTANTIATE_TEST_SUITE_P(all, Product,
-                         testing::Values(std::tuple{Format::q8_0, Layout::rows, kAutomatic}, std::tuple{Format::q8_0, Layout::tiled, kLookUp},
-                                         std::tuple{Format::q4_0, Layout::rows, kAutomatic}, std::tuple{Format::q4_0, Layout::tiled, kAutomatic},
-                                         std::tuple{Format::q4_0, Layout::lut, kAutomatic}, std::tuple{Format::q4_0, Layout::rows, kLookUp},
-                                         std::tuple{Format::q4_0, Layout::tiled, kLookUp}, std::tuple{Format::q4_0, Layout::lut, kLookUp},
-                                         std::tuple{Format::w1g32, Layout::lut, kLookUp}, std::tuple{Format::w2g64z, Layout::rows, kAutomatic},
-                                         std::tuple{Format::w2g64z, Layout::tiled, kAutomatic}, std::tuple{Format::w2g64z, Layout::lut, kLookUp},
-                                         std::tuple{Format::w3g128, Layout::lut, kLookUp}, std::tuple{Format::w3g128, Layout::tiled, kLookUp},
-                                         std::tuple{Format::w4g128z, Layout::lut, kAutomatic}));
+INSTANTIATE_TEST_SUITE_P(
+    all, Product,
+    testing::Values(std::tuple{Format::q8_0, Layout::rows, kAutomatic}, std::tuple{Format::q8_0, Layout::tiled, kLookUp},
+                    std::tuple{Format::q4_0, Layout::rows, kAutomatic}, std::tuple{Format::q4_0, Layout::tiled, kAutomatic},
+                    std::tuple{Format::q4_0, Layout::lut, kAutomatic}, std::tuple{Format::q4_0, Layout::rows, kLookUp},
+                    std::tuple{Format::q4_0, Layout::tiled, kLookUp}, std::tuple{Format::q4_0, Layout::lut, kLookUp},
+                    std::tuple{Format::w1g32, Layout::lut, kLookUp}, std::tuple{Format::w2g64z, Layout::rows, kAutomatic},
+                    std::tuple{Format::w2g64z, Layout::tiled, kAutomatic}, std::tuple{Format::w2g64z, Layout::lut, kLookUp},
+                    std::tuple{Format::w3g128, Layout::lut, kLookUp}, std::tuple{Format::w3g128, Layout::tiled, kLookUp},
+                    std::tuple{Format::w4g128z, Layout::lut, kAutomatic}));
 
 TEST(HexagonProduct, group_formats_have_look_ups_alone) {
   Rng rng(6);
