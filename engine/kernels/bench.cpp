@@ -35,6 +35,12 @@ class Bench {
       against_q4_0(name + " look-up", look_ups);
       against_q4_0(name + " dot", dots);
     }
+    for (const Format format : {Format::w2g64z, Format::w4g64z}) {
+      const Subject rounded{format, Layout::lut, variant::kInt8Tables};
+      const std::string name = "matvec " + std::string(to_string(format)) + " look-up in int8 tables";
+      memory_bound(name, rounded);
+      against_q4_0(name, rounded);
+    }
     memory_bound("matvec f16", {Format::f16, Layout::rows, variant::kFloat});
     memory_bound("neurons: matvec f16", {Format::f16, Layout::rows, variant::kFloat, true});
     memory_bound("neurons: matvec q4_0", {Format::q4_0, Layout::rows, variant::kInt8, true});

@@ -26,13 +26,15 @@ using tiles::kLine;
 using Sums = std::int16_t __attribute__((vector_size(32)));
 using Bytes = std::uint8_t __attribute__((vector_size(16)));
 
+// All bits of a lane where activation j belongs to entry `lane`.
+inline constexpr Sums kHas[4] = {{0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1},
+                                 {0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1},
+                                 {0, 0, 0, 0, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1, -1, -1},
+                                 {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1}};
+
 // Tables of one row of activations: `chunks` times 32 quants. -> the sum of what was taken off.
 template <class T>
 std::int32_t make_tables(const std::int8_t* x, std::size_t chunks, std::byte* tables) {
-  constexpr Sums kHas[4] = {{0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1},
-                            {0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1},
-                            {0, 0, 0, 0, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1, -1, -1},
-                            {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1}};
   std::int32_t minima = 0;
   for (std::size_t c = 0; c < chunks; ++c, tables += kTableBytes) {
     for (std::size_t g = 0; g < 8; ++g, x += 4) {

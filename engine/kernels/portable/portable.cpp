@@ -209,6 +209,23 @@ struct Target {
     }
     return acc;
   }
+
+  static constexpr int kRoundedChunks = 1;
+  using RoundedSums = Ints;
+  using RoundedTables = const std::byte*;
+  static RoundedSums no_rounded_sums() { return all(0); }
+  static RoundedTables rounded_tables(const std::byte* p, int) { return p; }
+  VITRO_STEP void look_up_rounded(RoundedSums& sums, const std::byte* line, int, RoundedTables t, int plane) {
+    const auto entry = [&](int at) { return static_cast<std::int8_t>(t[at]); };
+    for (int at = 0; at < 64; ++at) {
+      const int both = std::to_integer<int>(line[at]), table = at / 16 * 16;
+      sums.lane[at % 16] += (entry(table + (both & 15)) + entry(64 + table + (both >> 4))) * (1 << plane);
+    }
+  }
+  static Ints gather_rounded(Ints acc, const RoundedSums& sums) {
+    for (int r = 0; r < 16; ++r) acc.lane[r] += sums.lane[r];
+    return acc;
+  }
 };
 
 }  // namespace
