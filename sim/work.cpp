@@ -93,10 +93,11 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
       return known.price;
     }
   }
-  // Operators without variants (attention) follow the float contract.
-  const std::string_view name = call.method != Method::automatic  ? to_string(call.method)
-                                : call.variant == VariantId::none ? variant::name(variant::kFloat)
-                                                                  : variant::name(call.variant);
+  // Attention has one price, whichever way its exponentials are found; so have operators without variants.
+  const bool plain = call.variant == VariantId::none || call.variant == variant::kLutExp;
+  const std::string_view name = call.method != Method::automatic ? to_string(call.method)
+                                : plain                          ? variant::name(variant::kFloat)
+                                                                 : variant::name(call.variant);
   hw::KernelPrice price;
   if (const std::string_view kind = own_kind(call); !kind.empty()) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));

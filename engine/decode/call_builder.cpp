@@ -223,7 +223,9 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       break;
     case Op::matmul: {
       const Weight& weight = weight_for(op, *op.weight, site);
-      if (variant::supports(options_.matmul, weight.format, weight.layout)) call.variant = options_.matmul;
+      const bool prefill = options_.prefill_matmul != VariantId::none && step.rows->size() > options_.products.decode_rows;
+      const VariantId wanted = prefill ? options_.prefill_matmul : options_.matmul;
+      if (variant::supports(wanted, weight.format, weight.layout)) call.variant = wanted;
       call.method = method_of(op, site);
       call.precomputed = call.method == Method::lut && inputs.size() > 1;
       // Rows of one expert have to stand together before its matrices see them; each unit gathers its own copy.
@@ -271,6 +273,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       call.out = {kv_.pool()};
       break;
     case Op::attention:
+      if (options_.attention != VariantId::none) call.variant = options_.attention;
       call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), kv_.pool(), table};
       call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
       break;

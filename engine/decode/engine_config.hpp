@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/kernels/code_form.hpp"
 #include "engine/model/bundle_layout.hpp"
 
 namespace vitro {
@@ -63,13 +63,6 @@ struct ProductMethods {
   Method of(std::size_t rows) const { return rows <= decode_rows ? decode : prefill; }
 };
 
-// How cores multiply matrices of integer codes, in the int8 contract: the same bits either way (docs/lut-kernels.md).
-enum class CodeProducts : std::uint8_t {
-  automatic,  // look-ups for group formats, dot products for q4_0
-  look_up,    // look-ups for every format that has them
-  dot,        // dot products alone
-};
-
 struct EngineConfig {
   std::string policy = "dense";
   std::vector<std::string> units;  // names; empty: `threads` fastest cores
@@ -78,6 +71,8 @@ struct EngineConfig {
   CodeProducts code_products = CodeProducts::automatic;
   std::uint32_t look_up_bits = 0;  // the model has to have a matrix of such codes in Layout::lut; 0: nothing is asked
   VariantId matmul;                // numeric contract of matrix products
+  VariantId prefill_matmul;        // of those with more rows than `products.decode_rows`; none: the same
+  VariantId attention;             // of attention; none: that of the other operators
   bool repack = true;              // tiled layouts where the variant can use them
   // The FFN neuron by neuron, and how it lies in flash; none: whole matrices.
   std::optional<BundleForm> bundles;

@@ -4,17 +4,36 @@
 
 #include <iterator>
 
+#include "engine/kernels/variants.hpp"
+
 namespace vitro {
+namespace {
+
+// Calls f(view) for what a launch binds: of a product its activations and its result, of attention all operands.
+template <class F>
+void for_each_bound(Chain& chain, F f) {
+  for (KernelCall& call : chain) {
+    const bool product = call.op == Op::matmul;
+    for (std::size_t i = product ? 1 : 0; i < (product ? 2 : call.in.size()); ++i) f(call.in[i]);
+    f(call.out[0]);
+  }
+}
+
+}  // namespace
 
 OffloadUnit::OffloadUnit(Machine& machine, ComputeUnit& core, ComputeUnit& accelerator)
     : machine_(machine), core_(core), accelerator_(accelerator), scope_(machine.executor) {}
 
 OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
-  return {call.in[0].memory.id(), call.in[0].offset, call.slice.first, call.slice.count, call.in[1].shape[0]};
+  const bool attends = call.op == Op::attention;
+  const View &kept = call.in[attends ? 1 : 0], &x = call.in[attends ? 0 : 1];
+  return {call.op, call.layer, kept.memory.id(), kept.offset, call.slice.first, call.slice.count, x.shape[0]};
 }
 
 bool OffloadUnit::takes(const KernelCall& call) const {
-  return call.op == Op::matmul && call.layer >= 0 && call.rows == nullptr && call.places == nullptr && !refused_.contains(shape_of(call));
+  const bool product = call.op == Op::matmul && call.layer >= 0 && call.rows == nullptr && call.places == nullptr;
+  const bool attention = call.op == Op::attention && call.variant == variant::kLutExp;
+  return (product || attention) && !refused_.contains(shape_of(call));
 }
 
 void OffloadUnit::submit(const Chain& chain, Completion<RunResult>& done) { scope_.spawn(run(&chain, &done)); }
@@ -58,17 +77,17 @@ Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
     spec.built = true;  // shapes are known when a model is installed
     spec.calls = part;
     std::uint8_t slot = 0;
-    for (KernelCall& call : spec.calls) {
-      call.in[1].slot = ++slot;
-      call.out[0].slot = ++slot;
-      call.in[1].memory = call.out[0].memory = {};
-    }
+    for_each_bound(spec.calls, [&](View& view) {
+      view.slot = ++slot;
+      view.memory = {};
+    });
     const Result<Graph> graph = co_await accelerator_.load(std::move(spec));
     if (graph.ok()) {
       loaded = graphs_.emplace(key, graph.value()).first;
     } else if (part.size() == 1) {
       refused_.insert(key.front());
-      machine_.trace.decision("keep on core", fmt::format("layer {} matmul", part.front().layer), graph.status().message);
+      machine_.trace.decision("keep on core", fmt::format("layer {} {}", part.front().layer, to_string(part.front().op)),
+                              graph.status().message);
     } else {
       for (const KernelCall& call : part) {
         const bool offload = takes(call);
@@ -81,10 +100,7 @@ Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
   if (loaded == graphs_.end()) co_return co_await run_part(std::move(part), false, all);
   Bindings bindings;
   bindings.batch = part.front().batch;
-  for (KernelCall& call : part) {
-    bindings.views.push_back(call.in[1]);
-    bindings.views.push_back(call.out[0]);
-  }
+  for_each_bound(part, [&](const View& view) { bindings.views.push_back(view); });
   machine_.clock.charge(PolicyWork::submit, 1);
   RunResult result = co_await accelerator_.launch(loaded->second, std::move(bindings));
   if (!result.status.ok()) all->status = std::move(result.status);

@@ -8,9 +8,9 @@
 
 namespace vitro {
 
-// Carries out a chain part by part, in order: runs of dense products with layers' weights as one graph on the accelerator,
-// the rest as chains on the core. The output matrix stays on the core (TTS-NPU 7.2.2), since it has no layer.
-// Graphs are loaded when they first run, one per batch size; the weights have to stay where they are. What the accelerator
+// Carries out a chain part by part, in order: runs of dense products with layers' weights, and of attention in the accelerator's own
+// variant, as one graph on the accelerator, the rest as chains on the core. The output matrix stays on the core (TTS-NPU 7.2.2), since it
+// has no layer. Graphs are loaded when they first run, one per batch size; the weights have to stay where they are. What the accelerator
 // refuses to load (a format that it lacks, a session that is full) runs on the core from then on, product by product.
 // Lives on the policy thread, and dies when nothing is in flight.
 class OffloadUnit final : public ComputeUnit {
@@ -27,8 +27,10 @@ class OffloadUnit final : public ComputeUnit {
   void submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) override;
 
  private:
-  // Weights of a product and its number of activation rows: what a graph of fixed shapes is made for.
+  // Weights of a product, or the KV pool, and the number of activation rows: what a graph of fixed shapes is made for.
   struct Shape {
+    Op op{};
+    std::int16_t layer = -1;
     std::uint64_t weights = 0;
     Bytes offset = 0;
     std::uint32_t first = 0, count = 0, rows = 0;

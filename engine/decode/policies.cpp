@@ -200,6 +200,8 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   if (policy.copy != nullptr) options.copy = {copy, policy.copy.get(), options.units.size() - 1};
   options.products = engine.products;
   options.matmul = engine.matmul;
+  options.prefill_matmul = engine.prefill_matmul;
+  options.attention = engine.attention;
   options.kv_format = engine.kv_format;
   options.kv_block_tokens = engine.kv_block_tokens;
   options.max_rows = limits.max_rows;

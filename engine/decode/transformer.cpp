@@ -39,7 +39,7 @@ OperatorGraph graph_of(const ModelConfig& config, const WeightStore& weights, co
 }
 
 CallOptions call_options(const TransformerOptions& options) {
-  CallOptions call{options.matmul, options.report_active};
+  CallOptions call{options.matmul, options.prefill_matmul, options.attention, options.report_active};
   for (const ComputeUnit* unit : options.units) call.accelerators.push_back(unit->caps().static_graphs);
   call.products = options.products;
   call.copy = options.copy;

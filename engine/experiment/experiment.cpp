@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMaxTokens = 1 << 20;
 
 VariantId read_variant(Reader& reader) {
-  const std::string activations = reader.choice("activations", {"float", "int8", "reference"}, "float");
+  const std::string activations = reader.choice("activations", {"float", "int8", "int8_tables", "reference"}, "float");
   return variant::by_name(activations);
 }
 
@@ -122,9 +122,12 @@ void read_code_products(Reader& reader, EngineConfig& engine) {
   if (name != "lut" && name != "dot" && !wide) return;
   engine.kernels = "auto";
   engine.code_products = name == "dot" ? CodeProducts::dot : CodeProducts::look_up;
+  if (name == "dot" && engine.matmul == variant::kInt8Tables) {
+    reader.fail("kernels", "dot never looks up, and engine.activations: int8_tables does nothing else (expected lut, or activations int8)");
+  }
   if (name == "dot") return;
   if (wide) engine.look_up_bits = static_cast<std::uint32_t>(name.back() - '0');
-  if (engine.matmul != variant::kInt8 || !engine.repack) {
+  if ((engine.matmul != variant::kInt8 && engine.matmul != variant::kInt8Tables) || !engine.repack) {
     reader.fail("kernels", fmt::format("{} looks up products of int8 activations in a layout of its own (expected engine.activations: int8 "
                                        "and no engine.repack: false beside it)",
                                        name));
@@ -156,6 +159,8 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     engine.matmul = variant::kHmx;
     engine.kernels = "auto";
   }
+  if (reader.choice("prefill_activations", {"same", "fp16"}, "same") == "fp16") engine.prefill_matmul = variant::kHmx;
+  if (reader.choice("attention", {"exact", "lut_exp"}, "exact") == "lut_exp") engine.attention = variant::kLutExp;
   engine.repack = reader.boolean("repack", true);
   read_code_products(reader, engine);
   engine.kv_format = reader.choice("kv_format", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;

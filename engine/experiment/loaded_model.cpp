@@ -18,6 +18,7 @@ constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 
 // Of matrices that can lie for look-ups and for dot products: the one that this engine wants. Accelerators lay rows out themselves.
 Layout layout_for(const EngineConfig& engine, Format format) {
+  if (engine.matmul == variant::kInt8Tables) return Layout::lut;
   const bool cores =
       engine.hybrid.unit.empty() && std::ranges::all_of(engine.units, [](const auto& name) { return name.starts_with("cpu"); });
   if (engine.code_products == CodeProducts::automatic) return group_format(format) && cores ? Layout::lut : Layout::tiled;
@@ -26,10 +27,9 @@ Layout layout_for(const EngineConfig& engine, Format format) {
 
 PackOptions pack_options(const EngineConfig& engine) {
   PackOptions options;
-  // Tiles serve the int8 contract alone; the float one reads rows.
-  if (!engine.repack || engine.matmul != variant::kInt8) {
-    options.tiled.clear();
-  } else {
+  // Tiles serve the int8 contract alone, look-ups that and its form with rounded tables; the float one reads rows.
+  if (!engine.repack || engine.matmul != variant::kInt8) options.tiled.clear();
+  if (engine.repack && (engine.matmul == variant::kInt8 || engine.matmul == variant::kInt8Tables)) {
     options.lut = formats_with(Layout::lut);
     std::erase_if(options.lut, [&](Format format) { return layout_for(engine, format) != Layout::lut; });
   }
@@ -45,7 +45,8 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   std::optional<BundleForm> found;
   for (const Weight& weight : packed.weights) {
     if (weight.role == Role::ffn_bundle) found = weight.form;
-    if (weight.layout != Layout::rows && engine.matmul != variant::kInt8) {
+    const bool looks_up = weight.layout == Layout::lut && engine.matmul == variant::kInt8Tables;
+    if (weight.layout != Layout::rows && engine.matmul != variant::kInt8 && !looks_up) {
       refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
     }
     if (weight.layout == Layout::lut && engine.code_products == CodeProducts::dot) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/config.hpp"
+#include "engine/kernels/code_form.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/machine.hpp"
 
@@ -17,8 +18,9 @@ struct MachineRequest {
   Node device;                     // sim: the SoC
   std::vector<std::string> units;  // names; empty: the `threads` fastest cores
   std::uint32_t threads = 1;
-  std::optional<Bytes> dram_budget;  // none: what the device has
-  bool phantom = false;              // no bytes behind leases and files
+  std::optional<Bytes> dram_budget;                      // none: what the device has
+  CodeProducts code_products = CodeProducts::automatic;  // of an accelerator that lays weights out itself
+  bool phantom = false;                                  // no bytes behind leases and files
   std::uint64_t seed = 1;
 };
 // Throws ConfigError for a device or units that do not fit. Function and trace outlive the machine.

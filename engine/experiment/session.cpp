@@ -61,6 +61,7 @@ struct Run {
     request.units = units_of(e.engine);
     request.threads = e.engine.threads;
     request.dram_budget = e.memory.budget;
+    request.code_products = e.engine.code_products;
     request.phantom = !e.engine.numerics();
     request.seed = e.workload.seed;
     Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/lut_stages.hpp"
 #include "engine/kernels/kernel_set.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -62,9 +64,27 @@ void write_tiles(const View& x, std::byte* out) {
   }
 }
 
+// What codes stand for; before it, of bit-serial weights, the tables that make codes of bits (lut_stages.hpp).
+void write_code_tables(const ProductForm& form, std::byte* out) {
+  const auto put = [&](std::uint32_t table, std::uint32_t entry, std::uint16_t half) {
+    std::memcpy(out + 2 * table_place(table, entry), &half, sizeof half);
+  };
+  const bool planes = form.bit_serial();
+  if (planes) {
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      for (std::uint32_t e = 0; e < lut::kEntries; ++e) put(i, e, repack_entry(i, e));
+    }
+    out += kVectorBytes;
+  }
+  for (std::uint32_t e = 0; e < lut::kEntries; ++e) {
+    const auto code = static_cast<float>(e), zero = static_cast<float>(planes ? form.planes.zero : 8);
+    put(0, e, float_to_half(planes && form.planes.zeros == Zeros::signs ? 2 * code - 1 : code - zero));
+  }
+}
+
 }  // namespace
 
-Result<ProductForm> product_form(const KernelCall& call, bool bit_serial) {
+Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) {
   if (call.op != Op::matmul) return refused(fmt::format("{} is not among its operators", to_string(call.op)));
   if (call.variant != variant::kInt8 && call.variant != variant::kHmx) {
     return refused("it computes with int8 or fp16 activations only");
@@ -76,33 +96,40 @@ Result<ProductForm> product_form(const KernelCall& call, bool bit_serial) {
   if (!weights.memory || weights.data() == nullptr) return refused("it packs weights when a graph is loaded, here are none");
   if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
+    const std::optional<PlaneForm> planes = group_format(weights.format) ? plane_form(weights) : std::nullopt;
+    if (planes && finite_scales(weights)) return ProductForm{Kind::matmul_hmx_lut, *planes};
   } else {
     const std::optional<PlaneForm> planes = plane_form(weights);
-    if (planes && (bit_serial || !can_pack(weights))) return ProductForm{Kind::matmul_lut, *planes};
-    if (can_pack(weights)) return ProductForm{weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
+    const bool dots = can_pack(weights);
+    if (planes && (products == CodeProducts::look_up || (!dots && products != CodeProducts::dot))) {
+      return ProductForm{Kind::matmul_lut, *planes};
+    }
+    if (planes && !dots) return refused(fmt::format("it multiplies {} by look-ups alone", to_string(weights.format)));
+    if (dots) return ProductForm{weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
   }
   return refused(fmt::format("it has no kernel for {} of this shape", to_string(weights.format)));
 }
 
 Bytes weights_bytes(const ProductForm& form, std::uint32_t rows, std::uint32_t columns) {
-  if (form.kind == Kind::matmul_lut) return lut_panels_bytes(form.planes, rows, columns);
+  if (form.bit_serial()) return lut_panels_bytes(form.planes, rows, columns);
   if (form.kind == Kind::matmul_hmx) return strips_bytes(rows, columns);
   return panels_bytes(form.kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0, rows, columns);
 }
 
 void pack_weights(const ProductForm& form, const View& weights, Range rows, std::byte* out) {
-  if (form.kind == Kind::matmul_lut) return pack_lut_panels(weights, rows, out);
+  if (form.bit_serial()) return pack_lut_panels(weights, rows, out);
   if (form.kind == Kind::matmul_hmx) return pack_strips(weights, rows, out);
   pack_panels(weights, rows, out);
 }
 
 std::uint32_t encoding(const ProductForm& form) {
   if (form.kind == Kind::matmul_hmx) return 1;
+  if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   return form.kind == Kind::matmul_lut ? form.planes.group : 0;
 }
 
 ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, std::uint32_t columns) {
-  if (form.kind == Kind::matmul_hmx) return {Bytes{round_up(batch, kTile)} * columns * 2, kVectorBytes};
+  if (form.in_tiles()) return {Bytes{round_up(batch, kTile)} * columns * 2, form.bit_serial() ? 2 * kVectorBytes : kVectorBytes};
   if (form.kind == Kind::matmul_lut) {
     return {Bytes{batch} * columns, Bytes{batch} * (columns / form.planes.group) * sizeof(ActivationScale)};
   }
@@ -110,11 +137,9 @@ ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, 
 }
 
 void write_activations(const ProductForm& form, const View& x, std::byte* first, std::byte* second) {
-  if (form.kind == Kind::matmul_hmx) {
+  if (form.in_tiles()) {
     write_tiles(x, first);
-    const std::vector<std::uint16_t> values = lut::code_table(lut::kQ4Values);
-    for (std::uint32_t e = 0; e < values.size(); ++e) std::memcpy(second + 2 * table_place(0, e), &values[e], 2);
-    return;
+    return write_code_tables(form, second);
   }
   const bool apart = form.kind == Kind::matmul_lut;
   const std::uint32_t k = columns(x), group = apart ? form.planes.group : static_cast<std::uint32_t>(kBlock);

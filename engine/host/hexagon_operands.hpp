@@ -1,23 +1,28 @@
 // A matmul call in the worker's terms: which operator computes it, how its weights are laid out, and its activations.
 #pragma once
 #include "engine/base/status.hpp"
+#include "engine/kernels/code_form.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 
 namespace vitro::hexagon {
 
 struct ProductForm {
   Kind kind = Kind::none;
-  PlaneForm planes;  // of matmul_lut
+  PlaneForm planes;  // of bit-serial panels
+
+  bool bit_serial() const { return kind == Kind::matmul_lut || kind == Kind::matmul_hmx_lut; }
+  bool in_tiles() const { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut; }  // activations
 };
 
-// Code::unsupported_shape, with the reason, for calls that the worker does not compute. bit_serial: q4_0 by look-up, too.
-Result<ProductForm> product_form(const KernelCall& call, bool bit_serial);
+// Code::unsupported_shape, with the reason, for calls that the worker does not compute. Group formats have look-ups alone.
+Result<ProductForm> product_form(const KernelCall& call, CodeProducts products);
 
 Bytes weights_bytes(const ProductForm& form, std::uint32_t rows, std::uint32_t columns);
 void pack_weights(const ProductForm& form, const View& weights, Range rows, std::byte* out);
 
 // Activations x [batch, columns] become one or two operands: int8 blocks with their scales; int8 and scales apart; or fp16 tiles and
-// the table of values that the weights' codes stand for. Quantised here by the code of the cores, so that both have the same bits.
+// tables for the
+// weights' codes. Quantised here by the code of the cores, so that both have the same bits.
 struct ActivationBytes {
   Bytes first = 0, second = 0;
 };

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/host/thread_placement.hpp"
+#include "engine/kernels/variants.hpp"
 
 namespace vitro {
 namespace {
@@ -24,6 +25,7 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
       activity_(activity),
       track_(trace.track("units", "hexagon")) {
   sessions_.push_back(std::make_unique<HexagonSession>(options.transport(), options.limits));
+  attention_.emplace(*sessions_.front());
   caps_.id = id;
   caps_.name = "hexagon";
   caps_.core_class = "npu";
@@ -50,8 +52,14 @@ Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant};
   const bool plain = call.op == Op::matmul && weights.memory && call.rows == nullptr && call.in.size() == 2;
   if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
-  const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.bit_serial);
+  const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.products);
   if (!form.ok()) return form.status();
+  // Bit-serial panels are the same in both contracts: one copy serves decoding and prompts (T-MAN 4.1).
+  WeightKey other = key;
+  std::get<VariantId>(other) = call.variant == variant::kHmx ? variant::kInt8 : variant::kHmx;
+  if (const auto twin = placed_.find(other); twin != placed_.end() && form.value().bit_serial() && twin->second.form.bit_serial()) {
+    return placed_[key] = {twin->second.session, twin->second.at, form.value()};
+  }
   const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));
   const Result<Placed> room = find_room(size);
   if (!room.ok()) return room.status();
@@ -110,7 +118,7 @@ void HexagonUnit::unload(Graph graph) {
 std::vector<std::string> HexagonUnit::notes() {
   const std::scoped_lock lock(session_mutex_);
   std::vector<std::string> notes{
-      fmt::format("hexagon: {}, {} operators in {} requests", sessions_.front()->transport().name(), operators_, requests_)};
+      fmt::format("hexagon: {}, {} operators in {} requests", sessions_.front()->transport().name(), operators(), requests())};
   if (sessions_.size() > 1) notes.push_back(fmt::format("hexagon: {} sessions", sessions_.size()));
   for (const auto& session : sessions_) notes.insert(notes.end(), session->notes().begin(), session->notes().end());
   if (!first_refusal_.empty()) notes.push_back(fmt::format("hexagon: graphs were refused, the first one since {}", first_refusal_));
@@ -185,9 +193,14 @@ void HexagonUnit::run(const Chain& chain, const Loaded& graph, std::vector<Outco
     const std::size_t done = mine && sessions_[weights[next]->session]->usable() ? run_request(chain, weights, next) : 0;
     next += done;
     if (done > 0) continue;
+    const bool attends = hexagon::Attention::takes(chain[next]);
+    if (attends && sessions_.front()->usable() && attention_->run(chain[next])) {
+      ++next;
+      continue;
+    }
     Outcome outcome = function_.execute(chain[next++]);
     if (outcome.index() != 0) outcomes.push_back(std::move(outcome));
-    ++(mine ? lost_ : lacking_);
+    ++(mine || attends ? lost_ : lacking_);
   }
 }
 

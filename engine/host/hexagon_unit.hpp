@@ -9,6 +9,7 @@
 #include <thread>
 #include <tuple>
 
+#include "engine/host/hexagon_attention.hpp"
 #include "engine/host/hexagon_operands.hpp"
 #include "engine/host/hexagon_session.hpp"
 #include "engine/host/host_executor.hpp"
@@ -23,17 +24,16 @@ struct HexagonOptions {
   HexagonTransportFactory transport;  // null: the machine has no Hexagon
   HexagonLimits limits;
   std::uint32_t sessions = 4;  // at most: another one opens when weights do not fit into those that are there (TTS-NPU 8)
-  bool bit_serial = false;     // q4_0 by table look-up (T-MAN 4.3) in place of multiply-adds: the same bits, other kernels
+  CodeProducts products = CodeProducts::automatic;  // by look-up (T-MAN 4.3) or multiply-adds: the same bits, other kernels
 };
 
-// Computes matmuls in the int8 contract (q8_0, q4_0 and group formats) and in the hmx contract (q4_0): dense rows, no bias. Of graphs
-// there are two kinds.
-// Weights named in the spec: they stay unchanged from then on, and are packed into a session at load(), once. Any call that the worker
-// does not compute is answered by unsupported_shape, and a policy runs it elsewhere; over_budget when no session has room.
-// Weights bound at launch: the graph is taken whole. Products whose weights lie in Region::fixed, which nobody writes twice, are packed
-// when they first run; all other calls are computed on this unit's own thread by `function`, one by one.
-// Weights stay until the unit ends. A worker that is lost twice is replaced by `function`, too: the same bits, and a note in the report.
-// submit(), load() and unload() belong to the policy thread.
+// Computes matmuls in the int8 contract (q8_0, q4_0 and group formats) and in the hmx contract (q4_0 and group formats), dense rows, no
+// bias; and attention in the variant lut_exp. Of graphs there are two kinds. Weights named in the spec: they stay unchanged from then on,
+// and are packed into a session at load(), once. Any call that the worker does not compute is answered by unsupported_shape, and a policy
+// runs it elsewhere; over_budget when no session has room. Weights bound at launch: the graph is taken whole. Products whose weights lie in
+// Region::fixed, which nobody writes twice, are packed when they first run; all other calls are computed on this unit's own thread by
+// `function`, one by one. Weights stay until the unit ends. A worker that is lost twice is replaced by `function`, too: the same bits, and
+// a note in the report. submit(), load() and unload() belong to the policy thread.
 class HexagonUnit final : public ComputeUnit, public Device {
  public:
   HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function, TraceSink& trace,
@@ -48,8 +48,8 @@ class HexagonUnit final : public ComputeUnit, public Device {
 
   // When nothing is in flight.
   std::vector<std::string> notes();
-  std::uint64_t operators() const { return operators_; }  // that the worker computed
-  std::uint64_t requests() const { return requests_; }
+  std::uint64_t operators() const { return operators_ + attention_->operators(); }  // that the worker computed
+  std::uint64_t requests() const { return requests_ + attention_->requests(); }
   std::vector<PacketCount> packets() const;  // of all sessions
 
  protected:
@@ -96,6 +96,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   const TrackId track_;
 
   std::vector<std::unique_ptr<HexagonSession>> sessions_;  // load() and the worker thread take turns: guarded by session_mutex_
+  std::optional<hexagon::Attention> attention_;            // in the first of them
   mutable std::mutex session_mutex_;
   std::map<WeightKey, Placed> placed_;
   std::map<std::uint32_t, Loaded> graphs_;

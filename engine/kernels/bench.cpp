@@ -1,90 +1,23 @@
 #include "engine/kernels/bench.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <thread>
 
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
+#include "engine/kernels/bench_weights.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/operands.hpp"
 #include "engine/kernels/variants.hpp"
-#include "engine/quant/tiles.hpp"
 
 namespace vitro {
 namespace {
 
-// Anonymous memory on huge pages where the system gives them: for the read loops and the kernels alike.
-Lease huge_lease(Bytes size) {
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw RunError("bench: no memory for " + format_bytes(size));
-  madvise(memory, size, MADV_HUGEPAGE);
-  auto* block = new Block{Placement::dram, Region::fixed, size, static_cast<std::byte*>(memory), 0};
-  return Lease(std::shared_ptr<Block>(block, [](Block* b) {
-    munmap(b->data, b->size);
-    delete b;
-  }));
-}
-
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
   return values[values.size() / 2];
-}
-
-// Copies of one matrix, one after the other, more than fit in a cache.
-struct Weights {
-  View matrix;  // the first copy
-  std::size_t copies = 0;
-  Bytes bytes = 0;  // of one copy
-  View copy(std::size_t i) const {
-    View view = matrix;
-    view.offset = i * bytes;
-    return view;
-  }
-};
-
-Weights make_weights(Format format, Layout layout, std::uint32_t rows, std::uint32_t columns, Bytes total) {
-  Weights weights;
-  weights.bytes = rows * row_bytes(format, columns);
-  weights.copies = std::max<std::size_t>(1, (total + weights.bytes - 1) / weights.bytes);
-  weights.matrix.memory = huge_lease(weights.copies * weights.bytes);
-  weights.matrix.shape = {rows, columns, 0};
-  weights.matrix.format = format;
-  weights.matrix.layout = layout;
-  Rng rng(1);
-  std::vector<float> row(columns);
-  std::vector<std::byte> group(kTileRows * row_bytes(format, columns));
-  constexpr std::uint32_t kDistinct = 16;  // groups of rows; the others are copies of them
-  for (std::uint32_t g = 0; g < rows / kTileRows; ++g) {
-    std::byte* to = weights.matrix.data() + g * group.size();
-    if (g >= kDistinct) {
-      std::memcpy(to, to - kDistinct * group.size(), group.size());
-      continue;
-    }
-    for (std::uint32_t r = 0; r < kTileRows; ++r) {
-      for (float& w : row) w = static_cast<float>(rng.uniform() - 0.5);
-      quantise_row(format, row.data(), &group[r * row_bytes(format, columns)], columns);
-    }
-    if (layout == Layout::rows) {
-      std::memcpy(to, group.data(), group.size());
-    } else {
-      pack_tile(format, columns, group.data(), to, layout);
-    }
-  }
-  for (std::size_t i = 1; i < weights.copies; ++i) std::memcpy(weights.copy(i).data(), weights.matrix.data(), weights.bytes);
-  return weights;
-}
-
-View float_view(std::uint32_t rows, std::uint32_t columns) {
-  View view;
-  view.shape = {rows, columns, 0};
-  view.memory = huge_lease(view_bytes(view));
-  return view;
 }
 
 class Bench {
@@ -101,6 +34,12 @@ class Bench {
       memory_bound(name + " dot", dots);
       against_q4_0(name + " look-up", look_ups);
       against_q4_0(name + " dot", dots);
+    }
+    for (const Format format : {Format::w2g64z, Format::w4g64z}) {
+      const Subject rounded{format, Layout::lut, variant::kInt8Tables};
+      const std::string name = "matvec " + std::string(to_string(format)) + " look-up in int8 tables";
+      memory_bound(name, rounded);
+      against_q4_0(name, rounded);
     }
     memory_bound("matvec f16", {Format::f16, Layout::rows, variant::kFloat});
     memory_bound("neurons: matvec f16", {Format::f16, Layout::rows, variant::kFloat, true});
@@ -140,16 +79,17 @@ class Bench {
     part(0);
     for (std::thread& other : others) other.join();
   }
+  static std::string suffix_of(int threads) { return threads == 1 ? ", 1 thread" : ", 2 threads"; }
   std::uint32_t matrix_rows() const { return options_.smoke ? 64 : 14336; }
   std::uint32_t matrix_columns() const { return options_.smoke ? 1024 : 4096; }
   int repetitions() const { return options_.smoke ? 1 : options_.repetitions; }
-  Weights weights(const Subject& subject) const {
-    return make_weights(subject.format, subject.layout, matrix_rows(), matrix_columns(),
-                        options_.smoke ? Bytes{64 * KiB} : options_.weights);
+  BenchWeights weights(const Subject& subject) const {
+    return make_bench_weights(subject.format, subject.layout, matrix_rows(), matrix_columns(),
+                              options_.smoke ? Bytes{64 * KiB} : options_.weights);
   }
 
   // The call cut into shares of its rows, one per thread. An accumulate writes whole outputs, so each share has its own.
-  std::vector<KernelCall> calls(const Weights& weights, const Subject& subject, std::uint32_t batch, int threads) const {
+  std::vector<KernelCall> calls(const BenchWeights& weights, const Subject& subject, std::uint32_t batch, int threads) const {
     const bool sums = subject.op == Op::accumulate;
     KernelCall call;
     call.op = subject.op;
@@ -177,11 +117,11 @@ class Bench {
     }
     return parts;
   }
-  // One pass over all copies: every thread does its part of each.
-  void pass(const Weights& weights, const std::vector<KernelCall>& parts, std::size_t copies) {
+  // One pass over some copies: every thread does its part of each.
+  void pass(const BenchWeights& weights, const std::vector<KernelCall>& parts, std::size_t first, std::size_t copies) {
     on_threads(static_cast<int>(parts.size()), [&](int thread) {
       KernelCall part = parts[static_cast<std::size_t>(thread)];
-      for (std::size_t i = 0; i < copies; ++i) {
+      for (std::size_t i = first; i < first + copies; ++i) {
         part.in[0] = weights.copy(i);
         function_.execute(part);
       }
@@ -196,13 +136,13 @@ class Bench {
   // Kernels whose time is the reading of weights, beside every set's read loops over the same bytes.
   void memory_bound(const std::string& name, const Subject& subject) {
     if (!name.starts_with(options_.only)) return;
-    const Weights w = weights(subject);
+    const BenchWeights w = weights(subject);
     const Bytes total = w.copies * w.bytes;
     for (const int threads : {1, 2}) {
       const std::vector<KernelCall> parts = calls(w, subject, 1, threads);
       std::vector<std::vector<double>> read_rates(kernel_sets().size() * 4);
       std::vector<double> rates;
-      pass(w, parts, w.copies);  // touches every page and warms the scratch
+      pass(w, parts, 0, w.copies);  // touches every page and warms the scratch
       for (int i = 0; i < repetitions(); ++i) {
         std::size_t loop = 0;
         for (const KernelSet* set : kernel_sets()) {
@@ -216,9 +156,9 @@ class Bench {
             read_rates[loop++].push_back(static_cast<double>(total) / time / 1e9);
           }
         }
-        rates.push_back(static_cast<double>(total) / seconds([&] { pass(w, parts, w.copies); }) / 1e9);
+        rates.push_back(static_cast<double>(total) / seconds([&] { pass(w, parts, 0, w.copies); }) / 1e9);
       }
-      const std::string suffix = threads == 1 ? ", 1 thread" : ", 2 threads";
+      const std::string suffix = suffix_of(threads);
       double limit = 0;
       std::string best;
       for (std::size_t i = 0; i < read_rates.size(); ++i) {
@@ -235,46 +175,46 @@ class Bench {
     }
   }
 
-  // Weights per second beside those of q4_0, the two taking turns on one thread. The limit is the ratio of their bytes per weight:
-  // what both would do if nothing but memory counted.
+  // Weights per second beside those of q4_0: the two take turns of a few matrices, out of memory, so that whatever else the machine does
+  // meets both; the median over all pairs. The limit is the ratio of their bytes per weight: what both would do if nothing but memory
+  // counted.
   void against_q4_0(const std::string& name, const Subject& subject) {
     if (!name.starts_with(options_.only)) return;
     const Subject q4_0{Format::q4_0, Layout::tiled, variant::kInt8};
-    const Subject* subjects[] = {&subject, &q4_0};
-    std::vector<Weights> matrices;
-    std::vector<std::vector<KernelCall>> parts;
-    for (const Subject* s : subjects) {
-      matrices.push_back(weights(*s));
-      parts.push_back(calls(matrices.back(), *s, 1, 1));
-      pass(matrices.back(), parts.back(), matrices.back().copies);
-    }
-    std::vector<double> ratios;
-    for (int i = 0; i < repetitions(); ++i) {
-      double per_matrix[2];
-      for (int s = 0; s < 2; ++s) {
-        per_matrix[s] = seconds([&] { pass(matrices[s], parts[s], matrices[s].copies); }) / static_cast<double>(matrices[s].copies);
+    const BenchWeights ours = weights(subject), theirs = weights(q4_0);
+    const std::size_t copies = std::min(ours.copies, theirs.copies);
+    for (const int threads : {1, 2}) {
+      const std::vector<KernelCall> our_parts = calls(ours, subject, 1, threads), their_parts = calls(theirs, q4_0, 1, threads);
+      pass(ours, our_parts, 0, copies);
+      pass(theirs, their_parts, 0, copies);
+      std::vector<double> ratios;
+      for (int i = 0; i < repetitions(); ++i) {
+        for (std::size_t c = 0, turn = 0; c < copies; c += turn) {
+          turn = std::min<std::size_t>(4, copies - c);  // milliseconds, beside which starting a thread is nothing
+          const double us = seconds([&] { pass(ours, our_parts, c, turn); }), them = seconds([&] { pass(theirs, their_parts, c, turn); });
+          ratios.push_back(them / us);
+        }
       }
-      ratios.push_back(per_matrix[1] / per_matrix[0]);
+      add_row(name + ", weights per second over those of q4_0" + suffix_of(threads), median(ratios), "x",
+              static_cast<double>(theirs.bytes) / static_cast<double>(ours.bytes), hash_of(our_parts[0].out[0]));
     }
-    add_row(name + ", weights per second over those of q4_0", median(ratios), "x",
-            static_cast<double>(matrices[1].bytes) / static_cast<double>(matrices[0].bytes), hash_of(parts[0][0].out[0]));
   }
 
   // Weight reuse: the batch grows, the weights are read once. Above a batch that hides the reading, the limit is arithmetic.
   void compute_bound(const std::string& name, const Subject& subject, std::uint64_t (*peak)(std::size_t)) {
     if (!name.starts_with(options_.only)) return;
-    const Weights w = weights(subject);
+    const BenchWeights w = weights(subject);
     const std::size_t copies = std::min<std::size_t>(w.copies, 4);
     for (const std::uint32_t batch : {1u, 4u, 8u, 16u, 64u}) {
       const std::vector<KernelCall> matmul = calls(w, subject, batch, 1);
       const double weights_read = static_cast<double>(copies) * matrix_rows() * matrix_columns();
       std::vector<double> peaks, rates;
-      pass(w, matmul, 1);
+      pass(w, matmul, 0, 1);
       for (int i = 0; i < repetitions(); ++i) {
         std::uint64_t macs = 0;
         const double time = seconds([&] { macs = peak(options_.smoke ? 10 : 3'000'000); });
         peaks.push_back(static_cast<double>(macs) / time / 1e9);
-        rates.push_back(weights_read * batch / seconds([&] { pass(w, matmul, copies); }) / 1e9);
+        rates.push_back(weights_read * batch / seconds([&] { pass(w, matmul, 0, copies); }) / 1e9);
       }
       const double rate = median(rates), gmacs_per_gb = weights_read / (static_cast<double>(copies * w.bytes));
       const std::string suffix = ", batch " + std::to_string(batch);

@@ -1,6 +1,7 @@
 #include "engine/kernels/compute_function.hpp"
 
 #include "engine/base/check.hpp"
+#include "engine/kernels/lut/attention_call.hpp"
 #include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/reference/reference.hpp"
 #include "engine/kernels/variants.hpp"
@@ -36,7 +37,7 @@ Outcome ComputeFunction::execute(const KernelCall& call) {
       ops::kv_append(set_, call);
       break;
     case Op::attention:
-      ops::attention(set_, call);
+      call.variant == variant::kLutExp ? lut::attend(call) : ops::attention(set_, call);
       break;
     case Op::glu:
       return ops::glu(set_, call);

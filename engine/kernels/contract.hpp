@@ -31,7 +31,7 @@ namespace contract {
 // attention: in {q [B, H, dim]; pool; block table}; out [B, H, dim]; slice over KVH (each with its H / KVH query heads);
 //   params {scale, window (0: all), layers in the pool}. Row b sees positions max(0, p - window + 1) .. p of its sequence.
 //   s_i = scale * (16-lane dot of q and k_i); e_i = exp(s_i - max s); y = (sum over i ascending, fused, of e_i v_i) / (16-lane
-//   sum of e_i).
+//   sum of e_i). In the variant kLutExp: variants.hpp.
 // The KV pool: view shape {KVH, block_tokens, dim}, format f32 or f16; bytes [block][layer][K then V][KVH][block_tokens][dim];
 //   the layer is call.layer.
 // glu: in {gate [R, N]; up [R, N]}; out [R, N]; slice over N; params {Activation}. h = act(gate) * up. With report_active,

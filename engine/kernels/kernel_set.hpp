@@ -25,11 +25,12 @@ struct Int8Rows {
   std::size_t blocks = 0, rows = 0;
 };
 
-// The same rows as tables of sums (lut/look_up.hpp): of every four activations the 16 sums of a subset, less the least of them.
+// The same rows as tables of sums: of every four activations the 16 sums of a subset, less the least of them (lut/look_up.hpp); or the
+// 16 signed sums, rounded to bytes (lut/rounded_look_up.hpp).
 struct TableRows {
   Int8Rows x;
-  const std::byte* tables = nullptr;     // [rows, columns / 32, 256]
-  const std::int32_t* minima = nullptr;  // [blocks, rows]: the sum of what was taken off in a block
+  const std::byte* tables = nullptr;     // [rows, columns / 32, 256]; rounded: 128
+  const std::int32_t* minima = nullptr;  // [blocks, rows]: the sum of what was taken off in a block; rounded: the block's largest sum
 };
 
 // A matrix for dots(): `count` rows of `columns` elements, `stride` elements apart.
@@ -107,6 +108,9 @@ struct KernelSet {
   // The same products by look-ups, of groups in Layout::lut.
   void (*look_ups)(const CodeForm& form, const std::byte* tiles, std::size_t groups, TableRows x, float* y, std::size_t y_stride);
   void (*tables)(const CodeForm& form, Int8Rows x, std::byte* tables, std::int32_t* minima);
+  // Products and tables of variant::kInt8Tables.
+  void (*rounded_look_ups)(const CodeForm& form, const std::byte* tiles, std::size_t groups, TableRows x, float* y, std::size_t y_stride);
+  void (*rounded_tables)(const CodeForm& form, Int8Rows x, std::byte* tables, std::int32_t* most);
   // One group in Layout::lut -> one for code_dots, a byte for each code: columns * 16 bytes and the scales and zero points.
   void (*unpack_planes)(const CodeForm& form, const std::byte* tile, std::size_t blocks, std::byte* unpacked);
 

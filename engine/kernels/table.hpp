@@ -2,7 +2,7 @@
 #pragma once
 #include "engine/kernels/coefficients.hpp"
 #include "engine/kernels/limits.hpp"
-#include "engine/kernels/lut/look_up.hpp"
+#include "engine/kernels/lut/rounded_look_up.hpp"
 #include "engine/kernels/rows.hpp"
 
 namespace vitro {
@@ -38,6 +38,8 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.unpack_planes = tiles::unpack_planes<T>;
   set.tables = look_up::tables<T>;
   set.look_ups = look_up::multiply<T>;
+  set.rounded_tables = look_up::rounded_tables<T>;
+  set.rounded_look_ups = look_up::multiply_rounded<T>;
   set.reads = {{{"one stream", limits::read<T, 1, 0>},
                 {"one stream, prefetch", limits::read<T, 1, 4096>},
                 {"four streams", limits::read<T, 4, 0>},

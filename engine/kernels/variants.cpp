@@ -1,6 +1,7 @@
 #include "engine/kernels/variants.hpp"
 
 #include "engine/kernels/code_form.hpp"
+#include "engine/quant/group_formats.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro::variant {
@@ -8,7 +9,9 @@ namespace vitro::variant {
 std::string_view name(VariantId id) {
   if (id == kFloat) return "float";
   if (id == kInt8) return "int8";
+  if (id == kInt8Tables) return "int8_tables";
   if (id == kHmx) return "hmx";
+  if (id == kLutExp) return "lut_exp";
   if (id == kReference) return "reference";
   return "none";
 }
@@ -18,12 +21,14 @@ std::string_view describe(VariantId id) {
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
   if (id == kInt8)
     return "weights that are integers times a scale (q4_0, q8_0, w1g32 to w4g128z, iq4_nl, fp4), activations quantised to int8";
+  if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
+  if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
   if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
   return "";
 }
 
 VariantId by_name(std::string_view text) {
-  for (const VariantId id : {kFloat, kInt8, kHmx, kReference}) {
+  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kHmx, kLutExp, kReference}) {
     if (name(id) == text) return id;
   }
   return VariantId::none;
@@ -34,8 +39,10 @@ bool supports(VariantId id, Format weights, Layout layout) {
   if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx;
   const bool integers = weights == Format::q8_0 || code_form(weights) || value_table(weights) != nullptr;
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
-  if (id == kFloat || id == kHmx) return layout == Layout::rows;
-  return id == kReference && can_lay(layout, weights, kTileRows);
+  if (id == kInt8Tables)
+    return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && group_format(weights)));
+  if (id == kFloat) return layout == Layout::rows;
+  return (id == kReference || id == kHmx) && can_lay(layout, weights, kTileRows);
 }
 
 bool adds_in_int8(VariantId id, Format weights) { return id == kInt8 && (weights == Format::q4_0 || weights == Format::q4_nibbles); }

@@ -18,14 +18,25 @@ inline constexpr VariantId kFloat{1};
 // every layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows.
 inline constexpr VariantId kInt8{2};
 
+// As kInt8, but what look-ups find is rounded (T-MAC): of a block of quants x, the signed sums S of four are rounded to int8 with one unit,
+// e = (S r + 2^14) >> 15 with r = min(32767, floor(127 2^15 / M)), M the largest |S|. With w = sum over planes i of 2^i sum of the e that
+// the bits of plane i find, and sums of x exact: dot = fma(float(w), float(M) / 127 * step / 2, (step (2^bits - 1) - 2 zero) sum / 2), and
+// acc = fma(dot, d_w * d_x, acc). Of the formats of kInt8 those with planes: group formats in Layout::lut or rows, q4_0 in Layout::lut.
+inline constexpr VariantId kInt8Tables{10};
+
 // What a matrix unit for fp16 computes (HMX, TTS-NPU 3.1.2): activations and dequantised weights are rounded to fp16, products are
-// exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Layout::rows, every Format but q4_nibbles.
+// exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Every layout, every Format but
+// q4_nibbles.
 inline constexpr VariantId kHmx{8};
+
+// Of attention alone: FlashAttention in fp16 with 2^x by table (TTS-NPU 5.2.1, Algorithm 1), as lut/flash_attention.hpp has it. Queries
+// that share a KV head are a tile, keys pass 128 at a time; q, K and V are rounded to fp16 first, and so is the result.
+inline constexpr VariantId kLutExp{9};
 
 // Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
 inline constexpr VariantId kReference{3};
 
-std::string_view name(VariantId id);       // "float", "int8", "hmx", "reference", "none"
+std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "hmx", "lut_exp", "reference", "none"
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
 bool supports(VariantId id, Format weights, Layout layout);

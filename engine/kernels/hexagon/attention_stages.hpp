@@ -14,7 +14,6 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kTilePairs = kTile / 2;         // vectors of a tile: pairs of rows
 inline constexpr uint16_t kLowestHalf = 0xfbff;           // -65504, in place of minus infinity, which qfloat may not have
 inline constexpr uint32_t kMostDepth = 8, kMostStep = 8;  // tiles: of a head's dimension, and of the keys of one step
 

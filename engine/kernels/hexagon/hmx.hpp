@@ -14,6 +14,7 @@ namespace vitro::hexagon {
 
 inline constexpr uint32_t kTile = 32;                     // rows, depth and columns
 inline constexpr uint32_t kTileElements = kTile * kTile;  // 2 KiB of fp16: 16 vectors
+inline constexpr uint32_t kTilePairs = kTile / 2;         // vectors of a tile of fp16: pairs of rows
 inline constexpr uint32_t kMostTiles = 32;                // of a load
 
 // Where an element of a tile stands, in elements. fp16: every two rows are permuted, as Fig. 4a has it. int8: every four, so that a

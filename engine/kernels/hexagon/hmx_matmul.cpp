@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "engine/kernels/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 
 namespace vitro::hexagon {
@@ -21,9 +22,8 @@ class Columns {
     round_to_halves(x_.data(), x_.size());
   }
 
-  void add(std::uint32_t row, Bytes at) {
-    const View& w = call_.in[0];
-    dequantise_row(w.format, w.data() + at, row_.data(), k_);
+  void add(std::uint32_t row, const std::byte* data) {
+    dequantise_row(call_.in[0].format, data, row_.data(), k_);
     round_to_halves(row_.data(), k_);
     for (std::size_t k = 0; k < k_; ++k) weights_[k * kTile + count_] = row_[k];
     ids_[count_++] = row;
@@ -54,8 +54,16 @@ class Columns {
 }  // namespace
 
 void hmx_matmul(const KernelCall& call) {
+  const View& w = call.in[0];
   Columns columns(call);
-  for_each_row(call, [&](std::uint32_t row, Bytes at) { columns.add(row, at); });
+  if (w.layout == Layout::rows) {
+    for_each_row(call, [&](std::uint32_t row, Bytes at) { columns.add(row, w.data() + at); });
+  } else {
+    FileRows rows(w);
+    for_each_run(call, w.shape[0], [&](Range run) {
+      for (std::uint32_t row = run.first; row < run.end(); ++row) columns.add(row, rows[row]);
+    });
+  }
   columns.multiply();
 }
 

@@ -1,8 +1,9 @@
 // Bit-serial panels.
+#include <cstring>
 #include <vector>
 
+#include "engine/kernels/file_rows.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
-#include "engine/kernels/hexagon/weight_blocks.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
@@ -17,15 +18,12 @@ struct PanelBytes {
   Bytes all() const { return scales + zeros + planes; }
 };
 
-// Codes, scales and zero points of a row of a group format.
-void group_codes(const View& weights, std::uint32_t row, std::uint8_t* q, std::uint16_t* scales, std::uint8_t* zeros) {
-  const std::uint32_t k = columns(weights);
-  const std::byte* from = weights.data() + row * row_bytes(weights.format, k);
-  unpack_codes(weights.format, from, k, q);
-  for (std::size_t b = 0; b < k / block_elements(weights.format); ++b) {
-    const BlockScale block = block_scale(weights.format, from + b * block_bytes(weights.format));
-    scales[b] = float_to_half(block.scale);  // exact: it is stored as one
-    zeros[b] = static_cast<std::uint8_t>(block.zero);
+// Codes, scales and zero points of a row of `k` columns.
+void row_codes(Format format, const std::byte* row, std::uint32_t k, std::uint8_t* q, std::uint16_t* scales, std::uint8_t* zeros) {
+  unpack_codes(format, row, k, q);
+  for (std::size_t b = 0; b < k / block_elements(format); ++b, row += block_bytes(format)) {
+    std::memcpy(scales + b, row, kScaleBytes);
+    zeros[b] = static_cast<std::uint8_t>(block_scale(format, row).zero);
   }
 }
 
@@ -35,7 +33,7 @@ std::optional<PlaneForm> plane_form(const View& weights) {
   if (weights.format == Format::q4_0 && can_pack(weights)) return PlaneForm{4, kBlockColumns, 8, Zeros::same};
   const std::optional<GroupFormat> format = group_format(weights.format);
   const std::uint32_t k = columns(weights);
-  if (!format || weights.layout != Layout::rows || k == 0 || k % format->group != 0 || k > kMostColumns) return {};
+  if (!format || k == 0 || k % format->group != 0 || k > kMostColumns) return {};
   if (format->zero_point) return PlaneForm{format->bits, format->group, 0, Zeros::of_blocks};
   if (format->bits == 1) return PlaneForm{1, format->group, 0, Zeros::signs};
   return PlaneForm{format->bits, format->group, 1u << (format->bits - 1), Zeros::same};
@@ -80,16 +78,12 @@ void pack_lut_panels(const View& weights, Range rows, std::byte* out) {
   const std::uint32_t k = columns(weights), blocks = k / form->group;
   std::vector<std::uint8_t> q(std::size_t{kLutPanelRows} * k), zeros(std::size_t{kLutPanelRows} * blocks);
   std::vector<std::uint16_t> scales(std::size_t{kLutPanelRows} * blocks);
+  FileRows in(weights);
   for (std::uint32_t first = 0; first < rows.count; first += kLutPanelRows, out += lut_panels_bytes(*form, 1, k)) {
     const std::uint32_t count = std::min(kLutPanelRows, rows.count - first);
     for (std::uint32_t r = 0; r < count; ++r) {
-      const std::uint32_t row = rows.first + first + r;
-      const std::size_t codes = std::size_t{r} * k, block = std::size_t{r} * blocks;
-      if (weights.format == Format::q4_0) {
-        Blocks(weights).codes(row, k, &q[codes], &scales[block]);
-      } else {
-        group_codes(weights, row, &q[codes], &scales[block], &zeros[block]);
-      }
+      const std::size_t block = std::size_t{r} * blocks;
+      row_codes(weights.format, in[rows.first + first + r], k, &q[std::size_t{r} * k], &scales[block], &zeros[block]);
     }
     pack_lut_panels(*form, count, k, q.data(), scales.data(), zeros.data(), out);
   }

@@ -21,7 +21,15 @@
 
 namespace vitro::hexagon {
 
-// True for matrices that the worker's int8 kernels take as panels: q8_0 and q4_0, at most 32768 columns, in file order or tiled.
+inline constexpr std::uint32_t kMostColumns = 32768;  // of the worker's scratch
+inline constexpr std::uint32_t kScaleBytes = 2, kUnitBytes = 4;
+
+// Matrices are read in every layout that they can have (file_rows.hpp).
+
+// True when no block of the matrix, q4_0 or of a group format, has a scale that is infinite or no number.
+bool finite_scales(const View& weights);
+
+// True for matrices that the worker's int8 kernels take as panels: q8_0 and q4_0, at most kMostColumns columns.
 bool can_pack(const View& weights);
 Bytes panels_bytes(Format format, std::uint32_t rows, std::uint32_t columns);
 // Rows `rows` of the matrix. `out` has panels_bytes(). Requires: can_pack().

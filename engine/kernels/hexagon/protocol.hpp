@@ -9,7 +9,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 2;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 3;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
@@ -32,8 +32,9 @@ enum class Kind : uint32_t {
   copy,              // ablation, nothing but the bytes: in: nibbles;    out: the same
   exp_table,         // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
   dequantise_tiles,  // in: tile groups: nibbles, fp16 scales, table fp16 [64];  out: fp16 [rows], rounded products
-  attention,         // in: q fp16 [batch][columns], k and v fp16 [2][rows][columns], table fp16 [32768]; bits: tiles of keys in a step;
-                     // out: fp16 [batch][columns] (attention_stages.hpp); batch <= 32, columns: of a head, whole tiles
+  attention,         // in: q fp16 [batch][columns], k and v fp16 [2][pitch][columns], table fp16 [32768]; bits: tiles of keys in a step;
+                     // out: fp16 [batch][columns] (attention_stages.hpp); batch <= 32, columns: of a head, whole tiles; rows <= pitch
+  matmul_hmx_lut,    // in: bit-serial panels, x as matmul_hmx, two tables fp16 [64] (lut_stages.hpp);  out: f32 [batch][rows]
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one
@@ -45,10 +46,11 @@ struct Operator {
   uint32_t rows, columns, batch;
   uint32_t in[3], out;
   uint32_t out_bytes;
-  uint32_t bits, zero, group;  // matmul_lut: planes, zero point, columns that share a scale: 32, 64 or 128
+  uint32_t bits, zero, group;  // matmul_lut, matmul_hmx_lut: planes, zero point, columns that share a scale: 32, 64 or 128
   Zeros zeros;
   uint32_t tile_groups;  // matmul_hmx: 1 when scales are those of tile groups
-  uint32_t reserved[2];
+  uint32_t pitch;        // attention: rows from the first key to the first value
+  uint32_t reserved;
 };
 static_assert(sizeof(Operator) == 64);
 

@@ -1,13 +1,16 @@
 // Weights of the matrix unit, in 4 bits.
+#include <cstring>
 #include <vector>
 
+#include "engine/kernels/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
-#include "engine/kernels/hexagon/weight_blocks.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
 namespace {
 
+constexpr Bytes kBlockBytes = kScaleBytes + kBlockColumns / 2;  // of q4_0
 constexpr Bytes kTileNibbles = kTileElements / 2, kGroupsPerPair = 2 * kTileElements / kBlockColumns;
 
 Bytes strip_bytes(std::uint32_t tiles, bool tile_groups) {
@@ -26,16 +29,19 @@ bool finite(const std::byte* scale) {
 
 }  // namespace
 
-bool can_pack_strips(const View& weights) {
-  if (weights.format != Format::q4_0 || !can_pack(weights)) return false;
-  const Blocks in(weights);
+bool finite_scales(const View& weights) {
+  const std::size_t blocks = columns(weights) / block_elements(weights.format), step = block_bytes(weights.format);
+  FileRows in(weights);
   for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
-    for (std::uint32_t b = 0; b < columns(weights) / kBlockColumns; ++b) {
-      if (!finite(in.scale(r, b))) return false;
+    const std::byte* row = in[r];
+    for (std::size_t b = 0; b < blocks; ++b) {
+      if (!finite(row + b * step)) return false;
     }
   }
   return true;
 }
+
+bool can_pack_strips(const View& weights) { return weights.format == Format::q4_0 && can_pack(weights) && finite_scales(weights); }
 
 Bytes strips_bytes(std::uint32_t rows, std::uint32_t columns, bool tile_groups) {
   return (Bytes{rows} + kTile - 1) / kTile * strip_bytes(columns / kTile, tile_groups);
@@ -43,17 +49,17 @@ Bytes strips_bytes(std::uint32_t rows, std::uint32_t columns, bool tile_groups) 
 
 void pack_strips(const View& weights, Range rows, std::byte* out) {
   const std::uint32_t k = columns(weights), tiles = k / kTile;
-  const Blocks in(weights);
+  FileRows in(weights);
   std::vector<std::uint8_t> q(k), codes(std::size_t{tiles} * kTileElements);
-  std::vector<std::uint16_t> scales(tiles);
   std::memset(out, 0, strips_bytes(rows.count, k));
   for (std::uint32_t first = 0; first < rows.count; first += kTile, out += strip_bytes(tiles, false)) {
     std::fill(codes.begin(), codes.end(), std::uint8_t{8});  // of rows that are not there: zero
     for (std::uint32_t n = 0; n < std::min(kTile, rows.count - first); ++n) {
-      in.codes(rows.first + first + n, k, q.data(), scales.data());
+      const std::byte* row = in[rows.first + first + n];
+      unpack_codes(weights.format, row, k, q.data());
       for (std::uint32_t t = 0; t < tiles; ++t) {
         for (std::uint32_t twice = 0; twice < 2; ++twice)
-          std::memcpy(out + t * kVectorBytes + (2 * n + twice) * kScaleBytes, &scales[t], 2);
+          std::memcpy(out + t * kVectorBytes + (2 * n + twice) * kScaleBytes, row + t * kBlockBytes, kScaleBytes);
         for (std::uint32_t r = 0; r < kTile; ++r) codes[t * kTileElements + tile_place(r, n)] = q[t * kTile + r];
       }
     }

@@ -16,6 +16,12 @@ constexpr Half kMinusInfinity = 0xfc00;
 
 float rounded(float x) { return half_to_float(float_to_half(x)); }
 
+std::vector<float> values_of(std::span<const Half> halves) {
+  std::vector<float> values(halves.size());
+  std::ranges::transform(halves, values.begin(), half_to_float);
+  return values;
+}
+
 // One tile of queries against all keys.
 class QueryTile {
  public:
@@ -23,7 +29,7 @@ class QueryTile {
       : shape_(shape), table_(table), by_(by), top_(rows, half_to_float(kMinusInfinity)), sum_(rows, 0), out_(rows * shape.dim, 0) {}
 
   // s: [rows, keys of the tile], fp16 values. Lines 3 to 6 of Algorithm 1.
-  void add(const std::vector<float>& s, std::size_t keys, std::span<const Half> v) {
+  void add(const std::vector<float>& s, std::size_t keys, const float* v) {
     std::vector<float> p(keys);
     for (std::size_t r = 0; r < top_.size(); ++r) {
       const float* row = s.data() + r * keys;
@@ -33,7 +39,7 @@ class QueryTile {
       sum_[r] = rounded(kept * sum_[r] + total(p));
       for (std::size_t d = 0; d < shape_.dim; ++d) {
         float sum = kept * out_[r * shape_.dim + d];
-        for (std::size_t i = 0; i < keys; ++i) sum += p[i] * half_to_float(v[i * shape_.dim + d]);
+        for (std::size_t i = 0; i < keys; ++i) sum += p[i] * v[i * shape_.dim + d];
         out_[r * shape_.dim + d] = rounded(sum);
       }
       top_[r] = top;
@@ -78,6 +84,7 @@ std::vector<Half> flash_attention(const AttentionShape& shape, std::span<const H
   VITRO_CHECK(q.size() == shape.queries * shape.dim && k.size() == shape.keys * shape.dim && v.size() == k.size() && shape.keys > 0,
               "attention operands of other shapes");
   const float base2 = scale * std::numbers::log2e_v<float>;
+  const std::vector<float> key_values = values_of(k), values = values_of(v);
   std::vector<Half> out(q.size());
   for (std::size_t first = 0; first < shape.queries; first += shape.query_tile) {
     const std::size_t rows = std::min(shape.query_tile, shape.queries - first);
@@ -90,11 +97,11 @@ std::vector<Half> flash_attention(const AttentionShape& shape, std::span<const H
       for (std::size_t r = 0; r < rows; ++r) {
         for (std::size_t i = 0; i < keys; ++i) {
           float dot = 0;
-          for (std::size_t d = 0; d < shape.dim; ++d) dot += scaled[r * shape.dim + d] * half_to_float(k[(key + i) * shape.dim + d]);
+          for (std::size_t d = 0; d < shape.dim; ++d) dot += scaled[r * shape.dim + d] * key_values[(key + i) * shape.dim + d];
           s[r * keys + i] = rounded(dot);
         }
       }
-      tile.add(s, keys, v.subspan(key * shape.dim, keys * shape.dim));
+      tile.add(s, keys, &values[key * shape.dim]);
     }
     tile.finish(out.data() + first * shape.dim);
   }

@@ -10,6 +10,7 @@
 // T has, beside what code_tiles.hpp asks for:
 //   PlaneSums: bytes of sums of one bit plane; no_sums()
 //   kParts: look_up() deals with 64 / kParts bytes of a line at a time, so a byte of sums gets 2 kParts look-ups from a chunk
+//   kChunksTogether: chunks that add up before gather(), at most 4 / kParts where sums are bytes
 //   Tables: of a part; tables(const std::byte* chunk, part); look_up(PlaneSums&, const std::byte* line, part, Tables)
 //   gather<Bits>(Ints, PlaneSums[Bits]): adds sum over planes i of 2^i (low + 16 high), per row
 //   tiles_together(bits): groups of rows that share the loaded tables
@@ -25,13 +26,15 @@ using tiles::kLine;
 using Sums = std::int16_t __attribute__((vector_size(32)));
 using Bytes = std::uint8_t __attribute__((vector_size(16)));
 
+// All bits of a lane where activation j belongs to entry `lane`.
+inline constexpr Sums kHas[4] = {{0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1},
+                                 {0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1},
+                                 {0, 0, 0, 0, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1, -1, -1},
+                                 {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1}};
+
 // Tables of one row of activations: `chunks` times 32 quants. -> the sum of what was taken off.
 template <class T>
 std::int32_t make_tables(const std::int8_t* x, std::size_t chunks, std::byte* tables) {
-  constexpr Sums kHas[4] = {{0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1},
-                            {0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1},
-                            {0, 0, 0, 0, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1, -1, -1},
-                            {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1}};
   std::int32_t minima = 0;
   for (std::size_t c = 0; c < chunks; ++c, tables += kTableBytes) {
     for (std::size_t g = 0; g < 8; ++g, x += 4) {
@@ -59,15 +62,14 @@ void tables(const CodeForm& form, Int8Rows x, std::byte* out, std::int32_t* mini
   }
 }
 
-// R groups of 16 rows, `tile` bytes apart, times activation row `row`.
-template <class T, int Bits, int Chunks, int R>
+// R groups of 16 rows, `tile` bytes apart, times activation row `row`, `Together` chunks at a time.
+template <class T, int Bits, int Together, int R>
 void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const TableRows& rows, std::size_t row, float* y) {
   using V = typename T::V;
-  constexpr int kTogether = Chunks < 4 / T::kParts ? Chunks : 4 / T::kParts;  // chunks whose sums fit in bytes: 8 look-ups
   const Int8Rows& x = rows.x;
-  const std::size_t head = form.head_bytes(), block = head + Chunks * Bits * kLine;
+  const std::size_t head = form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
   const std::size_t lead = kAheadBytes / block + 1;  // blocks from a request to its use
-  const std::byte* tables = rows.tables + row * x.blocks * Chunks * kTableBytes;
+  const std::byte* tables = rows.tables + row * x.blocks * chunks * kTableBytes;
   V acc[R];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) acc[r] = V::zero();
@@ -79,10 +81,9 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       ints[r] = T::all(lost);
-#pragma GCC unroll 20
-      for (std::size_t line = 0; line < (Chunks * Bits + 1) * kLine; line += kLine) lanes::prefetch(w + r * tile, ahead + line);
+      lanes::prefetch(w + r * tile, ahead);  // scales and zero points, then chunk by chunk
     }
-    for (int first = 0; first < Chunks; first += kTogether) {
+    for (std::size_t first = 0; first < chunks; first += Together) {
       typename T::PlaneSums sums[R][Bits];
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
@@ -90,7 +91,12 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
         for (int i = 0; i < Bits; ++i) sums[r][i] = T::no_sums();
       }
 #pragma GCC unroll 4
-      for (int c = 0; c < kTogether; ++c, tables += kTableBytes) {
+      for (int c = 0; c < Together; ++c, tables += kTableBytes) {
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+          for (int i = 0; i < Bits; ++i) lanes::prefetch(w + r * tile, ahead + kLine + ((first + c) * Bits + i) * kLine);
+        }
 #pragma GCC unroll 4
         for (int part = 0; part < T::kParts; ++part) {
           const auto of_part = T::tables(tables, part);
@@ -119,13 +125,13 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
 }
 
 // Groups of rows meet all activation rows while their bytes are in the nearest caches.
-template <class T, int Bits, int Chunks>
+template <class T, int Bits, int Together>
 void groups_of(const CodeForm& form, const std::byte* tiles, std::size_t groups, const TableRows& x, float* y, std::size_t y_stride) {
   constexpr int kMost = T::tiles_together(Bits);
   const std::size_t tile = x.x.blocks * form.tile_block_bytes();
   const auto some = [&]<int R>(std::size_t g) __attribute__((always_inline)) {
     for (std::size_t m = 0; m < x.x.rows; ++m) {
-      pass<T, Bits, Chunks, R>(form, tiles + g * tile, tile, x, m, y + m * y_stride + g * kTileRows);
+      pass<T, Bits, Together, R>(form, tiles + g * tile, tile, x, m, y + m * y_stride + g * kTileRows);
     }
   };
   std::size_t g = 0;
@@ -135,14 +141,13 @@ void groups_of(const CodeForm& form, const std::byte* tiles, std::size_t groups,
 
 template <class T, int Bits>
 void planes(const CodeForm& form, const std::byte* tiles, std::size_t groups, const TableRows& x, float* y, std::size_t y_stride) {
-  switch (form.chunks()) {
-    case 1:
-      return groups_of<T, Bits, 1>(form, tiles, groups, x, y, y_stride);
-    case 2:
-      return groups_of<T, Bits, 2>(form, tiles, groups, x, y, y_stride);
-    default:
-      return groups_of<T, Bits, 4>(form, tiles, groups, x, y, y_stride);
+  if constexpr (T::kChunksTogether >= 4) {
+    if (form.chunks() == 4) return groups_of<T, Bits, 4>(form, tiles, groups, x, y, y_stride);
   }
+  if constexpr (T::kChunksTogether >= 2) {
+    if (form.chunks() >= 2) return groups_of<T, Bits, 2>(form, tiles, groups, x, y, y_stride);
+  }
+  groups_of<T, Bits, 1>(form, tiles, groups, x, y, y_stride);
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 #include "engine/kernels/lut/lut_reference.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/quant/float16.hpp"
@@ -18,6 +19,22 @@ std::vector<std::int16_t> precompute(const std::int8_t* x, std::size_t columns) 
   return tables;
 }
 
+namespace {
+
+// The entries that a block's bits of plane i find, added up in Sum.
+template <class Sum, class Entry>
+Sum plane_sum(const Entry* tables, const std::uint8_t* q, std::size_t begin, std::size_t end, unsigned i) {
+  Sum sum = 0;
+  for (std::size_t c = begin; c < end; c += kGroup) {
+    std::size_t index = 0;
+    for (std::size_t j = 0; j < kGroup; ++j) index |= static_cast<std::size_t>(q[c + j] >> i & 1) << j;
+    sum = static_cast<Sum>(sum + tables[c / kGroup * kEntries + index]);
+  }
+  return sum;
+}
+
+}  // namespace
+
 std::vector<std::int32_t> linear(const std::int16_t* tables, const std::int32_t* sums, const std::uint8_t* q, std::size_t rows,
                                  std::size_t columns, unsigned bits, std::int32_t zero, std::size_t block) {
   const std::size_t blocks = columns / block;
@@ -25,16 +42,38 @@ std::vector<std::int32_t> linear(const std::int16_t* tables, const std::int32_t*
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t b = 0; b < blocks; ++b) {
       std::int32_t weighted = 0;
-      for (unsigned i = 0; i < bits; ++i) {
-        std::int16_t plane = 0;  // 64 entries of at most 508 fit
-        for (std::size_t c = b * block; c < (b + 1) * block; c += kGroup) {
-          std::size_t index = 0;
-          for (std::size_t j = 0; j < kGroup; ++j) index |= static_cast<std::size_t>(q[r * columns + c + j] >> i & 1) << j;
-          plane = static_cast<std::int16_t>(plane + tables[c / kGroup * kEntries + index]);
-        }
-        weighted += plane * (1 << i);
+      for (unsigned i = 0; i < bits; ++i) {  // 64 entries of at most 508 fit in 16 bits
+        weighted += plane_sum<std::int16_t>(tables, q + r * columns, b * block, (b + 1) * block, i) * (1 << i);
       }
       out[r * blocks + b] = (weighted + ((1 << bits) - 1 - 2 * zero) * sums[b]) / 2;  // even, so exact
+    }
+  }
+  return out;
+}
+
+RoundedTables precompute_rounded(const std::int8_t* x, std::size_t columns, std::size_t block) {
+  const std::vector<std::int16_t> exact = precompute(x, columns);
+  RoundedTables tables{std::vector<std::int8_t>(exact.size()), std::vector<std::int32_t>(columns / block)};
+  const std::size_t entries = block / kGroup * kEntries;
+  for (std::size_t b = 0; b < tables.most.size(); ++b) {
+    for (std::size_t e = b * entries; e < (b + 1) * entries; ++e) tables.most[b] = std::max(tables.most[b], std::int32_t{exact[e]});
+    const std::int32_t factor = tables.most[b] == 0 ? 0 : std::min(32767, (127 << 15) / tables.most[b]);
+    for (std::size_t e = b * entries; e < (b + 1) * entries; ++e) {
+      tables.entries[e] = static_cast<std::int8_t>((exact[e] * factor + (1 << 14)) >> 15);
+    }
+  }
+  return tables;
+}
+
+std::vector<std::int32_t> linear_rounded(const RoundedTables& tables, const std::uint8_t* q, std::size_t rows, std::size_t columns,
+                                         unsigned bits, std::size_t block) {
+  const std::size_t blocks = columns / block;
+  std::vector<std::int32_t> out(rows * blocks);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      for (unsigned i = 0; i < bits; ++i) {
+        out[r * blocks + b] += plane_sum<std::int32_t>(tables.entries.data(), q + r * columns, b * block, (b + 1) * block, i) * (1 << i);
+      }
     }
   }
   return out;

@@ -19,6 +19,17 @@ std::vector<std::int16_t> precompute(const std::int8_t* x, std::size_t columns);
 std::vector<std::int32_t> linear(const std::int16_t* tables, const std::int32_t* sums, const std::uint8_t* q, std::size_t rows,
                                  std::size_t columns, unsigned bits, std::int32_t zero, std::size_t block);
 
+// The tables of variant::kInt8Tables, entries as precompute() has them but rounded, and of each block of `block` columns the largest sum.
+struct RoundedTables {
+  std::vector<std::int8_t> entries;
+  std::vector<std::int32_t> most;
+};
+RoundedTables precompute_rounded(const std::int8_t* x, std::size_t columns, std::size_t block);
+
+// What is found in them: sum over planes of 2^i times the entries, per block [rows][columns / block]. q and bits as in linear().
+std::vector<std::int32_t> linear_rounded(const RoundedTables& tables, const std::uint8_t* q, std::size_t rows, std::size_t columns,
+                                         unsigned bits, std::size_t block);
+
 // The same dot products without tables.
 std::vector<std::int32_t> dots(const std::int8_t* x, const std::uint8_t* q, std::size_t rows, std::size_t columns, std::int32_t zero,
                                std::size_t block);

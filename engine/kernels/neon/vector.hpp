@@ -189,7 +189,7 @@ struct Tile {
   }
 
   // A register holds 16 rows of one table.
-  static constexpr int kParts = 4;
+  static constexpr int kParts = 4, kChunksTogether = 1;
   static constexpr int tiles_together(int bits) { return bits <= 2 ? 2 : 1; }
   struct PlaneSums {
     uint8x16_t low, high;
@@ -221,6 +221,31 @@ struct Tile {
     const auto add = [](int32x4_t a, uint16x4_t b) { return vreinterpretq_s32_u32(vaddw_u16(vreinterpretq_u32_s32(a), b)); };
     return {{add(acc.q[0], vget_low_u16(first)), add(acc.q[1], vget_high_u16(first)), add(acc.q[2], vget_low_u16(second)),
              add(acc.q[3], vget_high_u16(second))}};
+  }
+
+  // Widening multiply-adds weigh what is found: rows 0 to 7, and 8 to 15.
+  static constexpr int kRoundedChunks = 2;
+  struct RoundedSums {
+    int16x8_t first, second;
+  };
+  struct RoundedTables {
+    int8x16_t even, odd;
+  };
+  static RoundedSums no_rounded_sums() { return {vdupq_n_s16(0), vdupq_n_s16(0)}; }
+  static RoundedTables rounded_tables(const std::byte* p, int part) {
+    const auto* bytes = reinterpret_cast<const std::int8_t*>(p) + 16 * part;
+    return {vld1q_s8(bytes), vld1q_s8(bytes + 64)};
+  }
+  static void look_up_rounded(RoundedSums& sums, const std::byte* line, int part, const RoundedTables& t, int plane) {
+    const uint8x16_t both = load(line + 16 * part);
+    const int8x16_t even = vqtbl1q_s8(t.even, vandq_u8(both, vdupq_n_u8(15))), odd = vqtbl1q_s8(t.odd, vshrq_n_u8(both, 4));
+    const int8x8_t weight = vdup_n_s8(static_cast<std::int8_t>(1 << plane));
+    sums.first = vmlal_s8(vmlal_s8(sums.first, vget_low_s8(even), weight), vget_low_s8(odd), weight);
+    sums.second = vmlal_s8(vmlal_s8(sums.second, vget_high_s8(even), weight), vget_high_s8(odd), weight);
+  }
+  static Ints gather_rounded(Ints acc, const RoundedSums& sums) {
+    return {{vaddw_s16(acc.q[0], vget_low_s16(sums.first)), vaddw_s16(acc.q[1], vget_high_s16(sums.first)),
+             vaddw_s16(acc.q[2], vget_low_s16(sums.second)), vaddw_s16(acc.q[3], vget_high_s16(sums.second))}};
   }
 };
 

@@ -5,6 +5,7 @@
 #include "engine/kernels/operands.hpp"
 #include "engine/kernels/ops/interleave.hpp"
 #include "engine/kernels/ops/ops.hpp"
+#include "engine/kernels/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro::ops {
@@ -34,10 +35,11 @@ class Int8Matmul {
         y_(call.out[0].as<float>()),
         x_(quantise(set, call.in[1].as<float>(), shape, block_elements(w_.format))),
         scales_(scales_of(call)),
-        stride_(row_bytes(w_.format, shape.k)) {
+        stride_(row_bytes(w_.format, shape.k)),
+        rounded_(call.variant == variant::kInt8Tables) {
     const bool q4_0_tile = w_.format == Format::q4_0 && w_.layout != Layout::lut;
     if (const auto form = code_form(w_.format); form && !q4_0_tile) form_ = *form;
-    if (w_.layout == Layout::lut && shape.batch <= kMostLookUpRows) make_tables();
+    if (rounded_ || (w_.layout == Layout::lut && shape.batch <= kMostLookUpRows)) make_tables();
   }
 
   // Whole groups go straight to the output; cut ones at either end by way of a group of their own.
@@ -77,13 +79,14 @@ class Int8Matmul {
     const std::size_t bytes = std::size_t{shape_.batch} * shape_.k * 8, sums = x_.blocks * x_.rows;
     auto* tables = scratch<std::byte>(Scratch::e, bytes + sums * sizeof(std::int32_t));
     auto* minima = reinterpret_cast<std::int32_t*>(tables + bytes);
-    set_.tables(form_, x_, tables, minima);
+    (rounded_ ? set_.rounded_tables : set_.tables)(form_, x_, tables, minima);
     tables_ = {x_, tables, minima};
   }
 
   // `groups` groups of 16 rows in the operand's layout.
   void multiply(const std::byte* tiles, std::size_t groups, float* y, std::size_t y_stride) {
     if (!coded()) return multiply_units(tiles, groups, y, y_stride);
+    if (rounded_) return set_.rounded_look_ups(form_, tiles, groups, tables_, y, y_stride);
     if (w_.layout == Layout::tiled) return set_.code_dots(form_, tiles, groups, x_, y, y_stride);
     if (tables_.tables != nullptr) return set_.look_ups(form_, tiles, groups, tables_, y, y_stride);
     for (std::size_t g = 0; g < groups; ++g) multiply_unpacked(tiles + g * kTileRows * stride_, y + g * kTileRows, y_stride);
@@ -110,7 +113,7 @@ class Int8Matmul {
     auto* tile = scratch<std::byte>(Scratch::d, kTileRows * x_.blocks * (scales_ != nullptr ? block + 2 : block));
     if (coded()) {
       interleave_planes(data_, data_ + kTileRows, form_, x_.blocks, tile);
-      multiply_unpacked(tile, partial(), kTileRows);
+      rounded_ ? multiply(tile, 1, partial(), kTileRows) : multiply_unpacked(tile, partial(), kTileRows);
     } else {
       interleave(data_, data_ + kTileRows, steps, x_.blocks, tile);
       multiply_units(tile, 1, partial(), kTileRows);
@@ -135,6 +138,7 @@ class Int8Matmul {
   CodeForm form_;  // of weights that go by it; else 0 bits
   const View* scales_;
   Bytes stride_;
+  bool rounded_;  // variant::kInt8Tables
   std::uint32_t waiting_ = 0, ids_[2 * kTileRows] = {};
   BlockRow data_[2 * kTileRows] = {};
 };

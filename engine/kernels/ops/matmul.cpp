@@ -33,7 +33,7 @@ void matmul(const KernelSet& set, const KernelCall& call) {
   if (call.variant == variant::kHmx) {
     hexagon::hmx_matmul(call);
   } else {
-    call.variant == variant::kInt8 ? matmul_int8(set, call, shape) : matmul_float(set, call, shape);
+    call.variant == variant::kFloat ? matmul_float(set, call, shape) : matmul_int8(set, call, shape);
   }
   if (bias_of(call) == nullptr) return;
   const float* bias = bias_of(call)->as<float>();

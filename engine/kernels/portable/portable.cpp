@@ -9,6 +9,10 @@
 namespace vitro {
 namespace {
 
+// The loops are written for instructions: they unroll many steps, each of which is a loop of its own here. Inlined, these would take longer
+// to compile than everything else in this folder.
+#define VITRO_STEP [[gnu::noinline]] static
+
 struct Vector {
   static constexpr int kRows = 1, kBatch = 1;
   float lane[16];
@@ -26,13 +30,13 @@ struct Vector {
   static Vector load(const float* p) {
     return each([=](int i) { return p[i]; });
   }
-  static Vector load(const Half* p) {
+  VITRO_STEP Vector load(const Half* p) {
     Half halves[16];
     std::memcpy(halves, p, sizeof halves);  // scales of tiles have no alignment
     return each([&](int i) { return half_to_float(halves[i]); });
   }
   void store(float* p) const { std::memcpy(p, lane, sizeof lane); }
-  void store(Half* p) const {
+  [[gnu::noinline]] void store(Half* p) const {
     for (int i = 0; i < 16; ++i) p[i] = float_to_half(lane[i]);
   }
   friend Vector operator+(Vector a, Vector b) {
@@ -47,11 +51,11 @@ struct Vector {
   friend Vector operator/(Vector a, Vector b) {
     return each([&](int i) { return a.lane[i] / b.lane[i]; });
   }
-  friend Vector fma(Vector a, Vector b, Vector c) {
+  [[gnu::noinline]] friend Vector fma(const Vector& a, const Vector& b, const Vector& c) {
     return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
   }
   // The 32 weights of a q4_0 block, 16 bytes of nibbles: scale * (nibble - 8), which no float rounds.
-  static void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
+  VITRO_STEP void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
     const auto weight = [&](int quant, int i) { return scale.lane[i] * static_cast<float>(quant - 8); };
     low = each([&](int i) { return weight(std::to_integer<int>(p[i]) & 15, i); });
     high = each([&](int i) { return weight(std::to_integer<int>(p[i]) >> 4, i); });
@@ -97,7 +101,7 @@ struct Target {
     std::memcpy(q.row, p, sizeof q.row);
     return q;
   }
-  static NibblePair nibbles(const std::byte* p) {
+  VITRO_STEP NibblePair nibbles(const std::byte* p) {
     NibblePair n;
     for (int r = 0; r < 16; ++r) {
       for (int i = 0; i < 4; ++i) {
@@ -109,7 +113,7 @@ struct Target {
     return n;
   }
   static void opaque(Quants& w) { asm volatile("" : "+m"(w)); }
-  static NibblePair nibbles(const std::byte* const* rows, std::size_t at) {
+  VITRO_STEP NibblePair nibbles(const std::byte* const* rows, std::size_t at) {
     std::byte mixed[64];
     for (int l = 0; l < 16; ++l) {
       for (int i = 0; i < 4; ++i) mixed[4 * l + i] = rows[i][at + static_cast<std::size_t>(l)];
@@ -117,7 +121,7 @@ struct Target {
     return nibbles(mixed);
   }
   static const std::int8_t* four(const std::int8_t* x) { return x; }
-  static Ints dot(Ints acc, const Quants& w, const std::int8_t* x) {
+  VITRO_STEP Ints dot(Ints acc, const Quants& w, const std::int8_t* x) {
     for (int r = 0; r < 16; ++r) {
       for (int i = 0; i < 4; ++i) acc.lane[r] += w.row[r][i] * x[i];
     }
@@ -129,7 +133,7 @@ struct Target {
 
   using ValueRegister = const std::int8_t*;
   static ValueRegister value_register(const std::int8_t (&values)[16]) { return values; }
-  static NibblePair values(const std::byte* p, ValueRegister table) {
+  VITRO_STEP NibblePair values(const std::byte* p, ValueRegister table) {
     NibblePair n;
     for (int r = 0; r < 16; ++r) {
       for (int i = 0; i < 4; ++i) {
@@ -153,7 +157,7 @@ struct Target {
   }
   static Codes codes(const std::byte* p) { return quants(p); }
   static void store(const Codes& v, std::byte* p) { std::memcpy(p, v.row, sizeof v.row); }
-  static Codes field(const Codes& v, int shift, int mask) {
+  VITRO_STEP Codes field(const Codes& v, int shift, int mask) {
     return each([&](int r, int i) {
       const int byte = static_cast<std::uint8_t>(v.row[r][i]);
       return (shift < 0 ? byte << -shift : byte >> shift) & mask;
@@ -165,10 +169,10 @@ struct Target {
   static Codes no_codes() {
     return each([](int, int) { return 0; });
   }
-  static Codes spread(const std::byte* p) {
+  VITRO_STEP Codes spread(const std::byte* p) {
     return each([&](int r, int) { return std::to_integer<int>(p[r]); });
   }
-  static Codes add_plane(const Codes& codes, const Codes& spread, int half, int plane) {
+  VITRO_STEP Codes add_plane(const Codes& codes, const Codes& spread, int half, int plane) {
     return each([&](int r, int i) { return codes.row[r][i] | (spread.row[r][i] >> (4 * half + i) & 1) << plane; });
   }
   static Ints zeros(const std::byte* p) {
@@ -176,7 +180,7 @@ struct Target {
     for (int r = 0; r < 16; ++r) v.lane[r] = std::to_integer<int>(p[r]);
     return v;
   }
-  static Ints minus_product(Ints acc, const Ints& zeros, std::int32_t x) {
+  VITRO_STEP Ints minus_product(Ints acc, const Ints& zeros, std::int32_t x) {
     for (int r = 0; r < 16; ++r) acc.lane[r] -= zeros.lane[r] * x;
     return acc;
   }
@@ -185,13 +189,13 @@ struct Target {
     return v;
   }
 
-  static constexpr int kParts = 1;
+  static constexpr int kParts = 1, kChunksTogether = 1;
   static constexpr int tiles_together(int) { return 1; }
   using PlaneSums = Ints;
   using Tables = const std::byte*;
   static PlaneSums no_sums() { return all(0); }
   static Tables tables(const std::byte* p, int) { return p; }
-  static void look_up(PlaneSums& sums, const std::byte* line, int, Tables t) {
+  VITRO_STEP void look_up(PlaneSums& sums, const std::byte* line, int, Tables t) {
     const auto entry = [&](int at) { return std::to_integer<int>(t[at]) + 16 * std::to_integer<int>(t[at + 64]); };
     for (int at = 0; at < 64; ++at) {
       const int both = std::to_integer<int>(line[at]), table = at / 16 * 16;
@@ -203,6 +207,23 @@ struct Target {
     for (int i = 0; i < Bits; ++i) {
       for (int r = 0; r < 16; ++r) acc.lane[r] += sums[i].lane[r] * (1 << i);
     }
+    return acc;
+  }
+
+  static constexpr int kRoundedChunks = 1;
+  using RoundedSums = Ints;
+  using RoundedTables = const std::byte*;
+  static RoundedSums no_rounded_sums() { return all(0); }
+  static RoundedTables rounded_tables(const std::byte* p, int) { return p; }
+  VITRO_STEP void look_up_rounded(RoundedSums& sums, const std::byte* line, int, RoundedTables t, int plane) {
+    const auto entry = [&](int at) { return static_cast<std::int8_t>(t[at]); };
+    for (int at = 0; at < 64; ++at) {
+      const int both = std::to_integer<int>(line[at]), table = at / 16 * 16;
+      sums.lane[at % 16] += (entry(table + (both & 15)) + entry(64 + table + (both >> 4))) * (1 << plane);
+    }
+  }
+  static Ints gather_rounded(Ints acc, const RoundedSums& sums) {
+    for (int r = 0; r < 16; ++r) acc.lane[r] += sums.lane[r];
     return acc;
   }
 };

@@ -156,7 +156,7 @@ struct Target {
   static Ints twice(Ints v) { return {_mm256_slli_epi32(v.a, 1), _mm256_slli_epi32(v.b, 1)}; }
 
   // A lane of 128 bits holds 16 rows of one table, so two tables are asked at once.
-  static constexpr int kParts = 2;
+  static constexpr int kParts = 2, kChunksTogether = 2;
   static constexpr int tiles_together(int bits) { return bits <= 2 ? 2 : 1; }
   struct PlaneSums {
     __m256i low, high;
@@ -191,6 +191,30 @@ struct Target {
       second = _mm256_add_epi16(_mm256_add_epi16(second, second), _mm256_maddubs_epi16(high8, weights));
     }
     return {_mm256_add_epi32(acc.a, widen(first)), _mm256_add_epi32(acc.b, widen(second))};
+  }
+
+  // As AVX-512 has them, two lanes at a time.
+  static constexpr int kRoundedChunks = 4;
+  struct RoundedSums {
+    __m256i first, second;
+  };
+  struct RoundedTables {
+    __m256i even, odd;
+  };
+  static RoundedSums no_rounded_sums() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static RoundedTables rounded_tables(const std::byte* p, int part) { return {load(p + 32 * part), load(p + 64 + 32 * part)}; }
+  static void look_up_rounded(RoundedSums& sums, const std::byte* line, int part, const RoundedTables& t, int plane) {
+    const __m256i both = load(line + 32 * part), weight = _mm256_set1_epi8(static_cast<char>(1 << plane));
+    const __m256i even = _mm256_shuffle_epi8(t.even, field(both, 0, 15)), odd = _mm256_shuffle_epi8(t.odd, field(both, 4, 15));
+    sums.first = _mm256_add_epi16(sums.first, _mm256_maddubs_epi16(weight, _mm256_unpacklo_epi8(even, odd)));
+    sums.second = _mm256_add_epi16(sums.second, _mm256_maddubs_epi16(weight, _mm256_unpackhi_epi8(even, odd)));
+  }
+  static __m256i both_lanes(__m256i halves) {
+    return _mm256_add_epi32(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(halves)),
+                            _mm256_cvtepi16_epi32(_mm256_extracti128_si256(halves, 1)));
+  }
+  static Ints gather_rounded(Ints acc, const RoundedSums& sums) {
+    return {_mm256_add_epi32(acc.a, both_lanes(sums.first)), _mm256_add_epi32(acc.b, both_lanes(sums.second))};
   }
 };
 

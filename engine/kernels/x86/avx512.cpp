@@ -128,7 +128,7 @@ struct Target {
   static Ints twice(Ints v) { return _mm512_slli_epi32(v, 1); }
 
   // A lane of 128 bits holds 16 rows of one table, so four tables are asked at once.
-  static constexpr int kParts = 1;
+  static constexpr int kParts = 1, kChunksTogether = 4;
   static constexpr int tiles_together(int bits) { return bits <= 2 ? 4 : 2; }
   struct PlaneSums {
     __m512i low, high;
@@ -160,6 +160,32 @@ struct Target {
       high = dot(high, by_row(sums[i].high), weight);
     }
     return _mm512_add_epi32(acc, _mm512_slli_epi32(high, 4));
+  }
+
+  // Bytes of the two tables side by side, so that a multiply-add of pairs weighs and widens both: rows 0 to 7 of each lane, and 8 to 15.
+  static constexpr int kRoundedChunks = 4;
+  struct RoundedSums {
+    __m512i first, second;
+  };
+  struct RoundedTables {
+    __m512i even, odd;
+  };
+  static RoundedSums no_rounded_sums() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
+  static RoundedTables rounded_tables(const std::byte* p, int) { return {codes(p), codes(p + 64)}; }
+  static void look_up_rounded(RoundedSums& sums, const std::byte* line, int, const RoundedTables& t, int plane) {
+    const __m512i both = codes(line), weight = _mm512_set1_epi8(static_cast<char>(1 << plane));
+    const __m512i even = _mm512_shuffle_epi8(t.even, field(both, 0, 15)), odd = _mm512_shuffle_epi8(t.odd, field(both, 4, 15));
+    sums.first = _mm512_add_epi16(sums.first, _mm512_maddubs_epi16(weight, _mm512_unpacklo_epi8(even, odd)));
+    sums.second = _mm512_add_epi16(sums.second, _mm512_maddubs_epi16(weight, _mm512_unpackhi_epi8(even, odd)));
+  }
+  template <int Lane>
+  static Ints rows_of_lane(const RoundedSums& sums) {
+    return _mm512_cvtepi16_epi32(
+        _mm256_set_m128i(_mm512_extracti32x4_epi32(sums.second, Lane), _mm512_extracti32x4_epi32(sums.first, Lane)));
+  }
+  static Ints gather_rounded(Ints acc, const RoundedSums& sums) {
+    const Ints low = _mm512_add_epi32(rows_of_lane<0>(sums), rows_of_lane<1>(sums));
+    return _mm512_add_epi32(_mm512_add_epi32(acc, low), _mm512_add_epi32(rows_of_lane<2>(sums), rows_of_lane<3>(sums)));
   }
 };
 

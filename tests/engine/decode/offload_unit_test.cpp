@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/kernels/variants.hpp"
 #include "engine/machine/virtual_machine.hpp"
 
 namespace vitro {
@@ -148,6 +149,21 @@ TEST_F(OffloadUnitTest, the_output_matrix_stays_on_the_core_and_outcomes_come_ba
   EXPECT_EQ(log_, (Log{"picky q8_0 3", "core q8_0 -1", "core sample -1"}));
   ASSERT_EQ(result.outcomes.size(), 1u);
   EXPECT_EQ(std::get<TokenChoice>(result.outcomes[0]).tokens, std::vector<std::int32_t>{7});
+}
+
+// Attention in the accelerator's own variant belongs to it; the cores' own stays with them. The pool and the rows are bound at launch.
+TEST_F(OffloadUnitTest, attention_by_table_is_offloaded) {
+  KernelCall attention = other(Op::attention, 0);
+  attention.batch = batch_;
+  const Lease pool = machine().memory.lease(4096, Placement::dram, Region::kv).value_or_throw();
+  attention.in = {View{x_, 0, {1, 2, 32}}, View{pool, 0, {1, 4, 32}}, View{x_, 1024, {1, 1, 0}, Format::index32}};
+  attention.out = {View{x_, 2048, {1, 2, 32}}};
+  run({other(Op::rope, 0), attention});
+  attention.variant = variant::kLutExp;
+  run({other(Op::rope, 0), attention, product(Format::q8_0, 0)});
+  attention.layer = 1;
+  run({attention});
+  EXPECT_EQ(log_, (Log{"core rope 0", "core attention 0", "core rope 0", "picky attention 0, picky q8_0 0", "picky attention 1"}));
 }
 
 TEST_F(OffloadUnitTest, another_batch_is_another_graph) {

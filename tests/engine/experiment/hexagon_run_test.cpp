@@ -7,6 +7,7 @@
 
 #include "engine/experiment/session.hpp"
 #include "engine/host/host_machine.hpp"
+#include "engine/model/quantize.hpp"
 #include "tests/engine/host/hexagon_faults.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 #include "tests/source_path.hpp"
@@ -24,29 +25,37 @@ class HexagonRun : public testing::Test {
   ~HexagonRun() override { std::filesystem::remove_all(cache_); }
 
   // Faults by the number of the request; a token of this model makes 16.
-  Json run(const std::string& units, const std::string& model, std::map<std::uint32_t, Fault> faults = {}, bool bit_serial = false,
+  Json run(const std::string& units, const std::string& model, std::map<std::uint32_t, Fault> faults = {},
            const std::string& activations = "int8") {
-    return run_engine({{"units", units}, {"activations", activations}}, model, std::move(faults), bit_serial);
+    return run_engine({{"units", units}, {"activations", activations}}, model, std::move(faults));
   }
-  Json run_engine(Json engine, const std::string& model, std::map<std::uint32_t, Fault> faults = {}, bool bit_serial = false) {
+  // `model`: of the embedded files, or the path of another one.
+  Json run_engine(Json engine, const std::string& model, std::map<std::uint32_t, Fault> faults = {}) {
     Json root = {{"experiment", "e"},
                  {"machine", "host"},
                  {"model", {{"gguf", test::source_path("configs/models/embedded/stories-reglu-3m." + model + ".gguf")}}},
                  {"engine", std::move(engine)},
                  {"workload", {{"prompt", "Once upon a time"}, {"output_tokens", 8}}}};
+    if (model.front() == '/') root["model"]["gguf"] = model;
     const MachineFactory machines = [&](const MachineRequest& request, Function& function, TraceSink& trace) {
       HostOptions options;
       options.units = 1;
       options.spin = {};
-      if (request.units.back() == "hexagon") {
+      if (std::ranges::count(request.units, "hexagon") > 0) {
         options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_qemu_hexagon(), faults); };
-        options.hexagon.bit_serial = bit_serial;
+        options.hexagon.products = request.code_products;
         const bool hangs = std::any_of(faults.begin(), faults.end(), [](const auto& fault) { return fault.second == Fault::hang; });
         if (hangs) options.hexagon.limits.progress = std::chrono::milliseconds(2000);
       }
       return make_host_machine(options, function, trace);
     };
     return run_experiment(read_experiment(parse_json(root.dump(), "e.json")), {"", cache_.string(), nullptr}, machines);
+  }
+  std::string quantised(const std::string& scheme) {
+    std::filesystem::create_directories(cache_);
+    const std::string path = (cache_ / (scheme + ".gguf")).string();
+    quantize(test::source_path("configs/models/embedded/stories-reglu-3m.f16.gguf"), path, scheme);
+    return path;
   }
   std::filesystem::path cache_;
 };
@@ -67,9 +76,35 @@ TEST_F(HexagonRun, has_the_tokens_of_the_cpu_and_executes_hvx_packets) {
 
 TEST_F(HexagonRun, table_look_ups_have_the_same_tokens) {
   VITRO_NEEDS_HEXAGON();
-  const Json cpu = run("cpu0", "q4_0"), dots = run("hexagon", "q4_0"), planes = run("hexagon", "q4_0", {}, true);
+  const auto run_with = [&](const char* units, const char* kernels) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", kernels}}, "q4_0");
+  };
+  const Json cpu = run_with("cpu0", "auto"), dots = run_with("hexagon", "dot"), planes = run_with("hexagon", "lut_w4");
+  EXPECT_EQ(dots["tokens"], cpu["tokens"]);
   EXPECT_EQ(planes["tokens"], cpu["tokens"]);
+  EXPECT_EQ(planes["counts"]["hexagon_operators"], 8 * 4 * 7);
   EXPECT_NE(planes["counts"]["hexagon_hvx_packets"], dots["counts"]["hexagon_hvx_packets"]);
+}
+
+// Matrices lie as the cores want them; the worker's panels are made of any layout.
+TEST_F(HexagonRun, group_formats_have_the_tokens_of_the_cpu_whatever_their_layout) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("w2g64z");
+  const auto run_with = [&](const char* units, const char* kernels) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", kernels}}, model);
+  };
+  const Json cpu = run_with("cpu0", "dot");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  for (const char* kernels : {"lut_w2", "auto"}) {
+    const Json hexagon = run_with("hexagon", kernels);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << kernels;
+    EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7) << kernels;
+    EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000) << kernels;
+  }
+  const Json dot = run_with("hexagon", "dot");  // never looks up, so all products stay on the core
+  EXPECT_EQ(dot["tokens"], cpu["tokens"]);
+  EXPECT_EQ(dot["counts"]["hexagon_operators"], 0);
+  EXPECT_THAT(dot["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("it multiplies w2g64z by look-ups alone")));
 }
 
 TEST_F(HexagonRun, a_fault_within_a_token_costs_a_restart) {
@@ -100,8 +135,8 @@ TEST_F(HexagonRun, a_second_fault_moves_the_run_to_the_cpu_with_a_note) {
 // Operators that the unit lacks go to the core one by one: here all of them, since the weights are float16.
 TEST_F(HexagonRun, what_it_lacks_stays_on_the_core) {
   VITRO_NEEDS_HEXAGON();
-  const Json result = run("hexagon", "f16", {}, false, "float");
-  EXPECT_EQ(result["tokens"], run("cpu0", "f16", {}, false, "float")["tokens"]);
+  const Json result = run("hexagon", "f16", {}, "float");
+  EXPECT_EQ(result["tokens"], run("cpu0", "f16", {}, "float")["tokens"]);
   EXPECT_EQ(result["counts"]["hexagon_operators"], 0);
   EXPECT_THAT(result["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("refused, the first one since it computes with int8")));
 }
@@ -115,6 +150,20 @@ TEST_F(HexagonRun, the_matrix_unit_has_the_tokens_of_the_cpu_in_its_contract) {
   EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
   EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7);
   EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000);
+}
+
+// T-MAN's division of labour: prompts through the matrix unit in fp16, answers by look-ups in int8, from one copy of the weights.
+TEST_F(HexagonRun, prompts_in_tiles_and_answers_by_look_up_have_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("w4g64z");
+  const auto run_with = [&](const char* units, const char* prefill) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", "lut_w4"}, {"prefill_activations", prefill}}, model);
+  };
+  const Json cpu = run_with("cpu0", "fp16"), hexagon = run_with("hexagon", "fp16"), same = run_with("hexagon", "same");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+  EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_NE(hexagon["counts"]["hexagon_hvx_packets"], same["counts"]["hexagon_hvx_packets"]);
 }
 
 // A share of the heads' projections is the Hexagon's, in graphs whose weights are bound at launch; what it lacks (attention, neurons in
@@ -134,6 +183,44 @@ TEST_F(HexagonRun, a_hybrid_engine_runs_beside_the_cores) {
   const auto notes = with["notes"].get<std::vector<std::string>>();
   EXPECT_THAT(notes, Contains(HasSubstr("that it lacks ran on the CPU")));
   EXPECT_THAT(without["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("given up")));
+}
+
+// The same with look-ups: attention's matrices lie for the core's look-ups, the Hexagon's share of their rows in panels of its own.
+TEST_F(HexagonRun, a_hybrid_engine_looks_up_on_both_sides) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("w2g64z");
+  const auto run_with = [&](bool hybrid, std::map<std::uint32_t, Fault> faults) {
+    Json engine = {{"policy", "neuron_cluster"}, {"units", "cpu0"}, {"activations", "int8"}, {"kernels", "lut_w2"}};
+    if (hybrid) engine["hybrid"] = {{"unit", "hexagon"}, {"splits", {{{"batch", 1}, {"hot", "25%"}, {"attention", "50%"}}}}};
+    return run_engine(std::move(engine), model, std::move(faults));
+  };
+  const Json with = run_with(true, {}), without = run_with(true, {{1, Fault::die}, {2, Fault::die}});
+  ASSERT_EQ(with["tokens"].size(), 8u);
+  EXPECT_EQ(with["tokens"], without["tokens"]);
+  EXPECT_GT(with["counts"]["hexagon_operators"], 8 * 4);
+  EXPECT_GT(with["counts"]["hexagon_hvx_packets"], 1000);
+}
+
+// FlashAttention with exp by table is the worker's, in prompts and step by step; its bits are those of the core in the same variant.
+TEST_F(HexagonRun, attention_by_table_has_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  for (const char* kv : {"f32", "f16"}) {
+    const auto run_with = [&](const char* units, std::map<std::uint32_t, Fault> faults = {}, const char* attention = "lut_exp") {
+      const Json engine = {{"units", units}, {"activations", "int8"}, {"attention", attention}, {"kv_format", kv}, {"prefill_chunk", 3}};
+      return run_engine(engine, "q8_0", std::move(faults));
+    };
+    const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
+    ASSERT_EQ(cpu["tokens"].size(), 8u);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+    const int products = run_with("hexagon", {}, "exact")["counts"]["hexagon_operators"];
+    const int attention = hexagon["counts"]["hexagon_operators"].get<int>() - products;
+    EXPECT_EQ(attention % 8, 0);      // 4 layers, 2 KV heads
+    EXPECT_GT(attention / 8, 7 + 3);  // rows: of the prompt, which is more than one chunk, and 7 more
+    EXPECT_EQ(run_with("hexagon", {{42, Fault::corrupt_result}})["tokens"], cpu["tokens"]);
+    const Json lost = run_with("hexagon", {{42, Fault::die}, {43, Fault::die}});
+    EXPECT_EQ(lost["tokens"], cpu["tokens"]);
+    EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("given up")));
+  }
 }
 
 TEST_F(HexagonRun, only_the_dense_policy_offloads) {

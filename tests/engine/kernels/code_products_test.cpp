@@ -59,6 +59,39 @@ float product(Format format, const std::byte* row, const Quantised& x, std::size
   return acc;
 }
 
+// The same in the variant with tables of int8; beside it how far it may be from the exact one. An entry is off by half, and by
+// |sum| / 2^15 <= 508 / 2^15 where r was rounded down: times M / 127 for each of block / 4 look-ups and 2^i of plane i. Then floats: three
+// roundings of a dot product, and gamma(blocks + 2) over the blocks.
+struct Rounded {
+  float value = 0;
+  double bound = 0;
+};
+Rounded rounded_product(Format format, const std::byte* row, const Quantised& x, std::size_t columns) {
+  const std::size_t block = block_elements(format), blocks = columns / block;
+  std::vector<std::uint8_t> codes(columns);
+  unpack_codes(format, row, columns, codes.data());
+  const unsigned bits = code_bits(format);
+  const int top = (1 << bits) - 1;
+  const lut::RoundedTables tables = lut::precompute_rounded(x.quants.data(), columns, block);
+  const std::vector<std::int32_t> found = lut::linear_rounded(tables, codes.data(), 1, columns, bits, block);
+  Rounded out;
+  double magnitude = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    std::int32_t sum = 0;
+    for (std::size_t i = b * block; i < (b + 1) * block; ++i) sum += x.quants[i];
+    const BlockScale scale = block_scale(format, row + b * block_bytes(format));
+    const float unit = static_cast<float>(tables.most[b]) / 127.0f * (static_cast<float>(scale.step) * 0.5f);
+    const auto rest = static_cast<float>(scale.step * top * sum - 2 * scale.zero * sum) * 0.5f;
+    const float dot = std::fma(static_cast<float>(found[b]), unit, rest), weight = scale.scale * x.scales[b];
+    out.value = std::fma(dot, weight, out.value);
+    const double size = std::abs(static_cast<double>(found[b]) * unit) + std::abs(rest);
+    out.bound += std::abs(weight) * (unit * top * static_cast<double>(block / 4) * (0.5 + 508.0 / 32768) + 3 * size * 0x1p-24);
+    magnitude += std::abs(weight) * size;
+  }
+  out.bound += 1.01 * static_cast<double>(2 * blocks + 5) * magnitude * 0x1p-24;
+  return out;
+}
+
 // Every code and, where there is one, zero point with equal chance: quantisers make neither.
 void randomise(Rng& rng, const View& w) {
   const std::size_t block = block_elements(w.format);
@@ -99,6 +132,66 @@ void expect_products(const KernelCall& in_rows, const std::string& what) {
       const float* y = call.out[0].as<float>();
       for (std::size_t i = 0; i < expected.size(); ++i) {
         ASSERT_EQ(y[i], expected[i]) << set->name << " " << to_string(w.format) << " " << to_string(layout) << " " << what << " " << i;
+      }
+    }
+  }
+}
+
+TEST(CodeProducts, rounded_tables_equal_their_reference_and_are_near_the_exact_ones) {
+  Rng rng(32);
+  double most = 0;  // of the bound that a product took
+  for (const Format format : code_formats()) {
+    for (const std::uint32_t batch : {1u, 2u, 7u}) {
+      const std::uint32_t n = kTileRows * (1 + static_cast<std::uint32_t>(rng.below(3)));
+      const std::uint32_t k = static_cast<std::uint32_t>(block_elements(format)) * (1 + static_cast<std::uint32_t>(rng.below(5)));
+      KernelCall in_rows = matmul_call(rng, format, Layout::rows, variant::kInt8, {n, k, batch});
+      randomise(rng, in_rows.in[0]);
+      if (batch == 2) std::fill_n(in_rows.in[1].as<float>(), k / 2 + 5, 0.0f);  // a block of zeros, and one with a single sum
+      std::vector<Rounded> expected;
+      for (std::uint32_t b = 0; b < batch; ++b) {
+        const Quantised row = quantise(in_rows.in[1].as<float>() + b * k, k, block_elements(format));
+        for (std::uint32_t r = 0; r < n; ++r) {
+          const std::byte* weights = in_rows.in[0].data() + r * row_bytes(format, k);
+          expected.push_back(rounded_product(format, weights, row, k));
+          const double off = std::abs(double{expected.back().value} - double{product(format, weights, row, k)});
+          ASSERT_LE(off, expected.back().bound) << to_string(format);
+          most = std::max(most, expected.back().bound > 0 ? off / expected.back().bound : 0);
+        }
+      }
+      for (const KernelSet* set : kernel_sets()) {
+        for (const Layout layout : {Layout::rows, Layout::lut}) {
+          KernelCall call = laid(in_rows, layout);
+          call.variant = variant::kInt8Tables;
+          if (!variant::supports(call.variant, format, layout)) continue;  // q4_0 in rows
+          ComputeFunction({std::string(set->name)}).execute(call);
+          for (std::size_t i = 0; i < expected.size(); ++i) {
+            ASSERT_EQ(call.out[0].as<float>()[i], expected[i].value)
+                << set->name << " " << to_string(format) << " " << to_string(layout) << " batch " << batch << " " << i;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(most, 0.05);  // a bound that nothing comes near would hold for anything
+}
+
+// The most that sums of 16 bits have to hold: all entries at their ends, all bits set.
+TEST(CodeProducts, rounded_tables_hold_their_largest_sums) {
+  Rng rng(33);
+  for (const Format format : {Format::w4g128, Format::w4g64z, Format::w1g128, Format::w3g32}) {
+    KernelCall call = matmul_call(rng, format, Layout::rows, variant::kInt8Tables, {16, 256, 1});
+    for (const int sign : {1, -1}) {
+      std::fill_n(call.in[1].as<float>(), 256, static_cast<float>(sign));
+      const std::size_t block = block_elements(format);
+      const std::vector<std::uint8_t> codes(block, static_cast<std::uint8_t>((1u << code_bits(format)) - 1));
+      for (std::size_t b = 0; b < 16 * 256 / block; ++b) {
+        pack_codes(format, 0x3c00, 0, codes.data(), call.in[0].data() + b * block_bytes(format));
+      }
+      const float exact = product(format, call.in[0].data(), quantise(call.in[1].as<float>(), 256, block), 256);
+      for (const KernelSet* set : kernel_sets()) {
+        const KernelCall tiled = laid(call, Layout::lut);
+        ComputeFunction({std::string(set->name)}).execute(tiled);
+        for (std::uint32_t r = 0; r < 16; ++r) ASSERT_NEAR(tiled.out[0].as<float>()[r], exact, 1e-5 * std::abs(exact)) << set->name;
       }
     }
   }

@@ -1,6 +1,6 @@
 // fp16 products as IEEE has them, in HVX integers: what a phone does in one qfloat product and one conversion, which the emulator lacks.
 // Not priced: the compiled qfloat form is (float_kernels.cpp).
-#include "engine/kernels/hexagon/worker/hvx_integers.hpp"
+#include "engine/kernels/hexagon/worker/half_products.hpp"
 #include "engine/kernels/hexagon/worker/kernels.hpp"
 
 namespace vitro::hexagon {
@@ -39,21 +39,36 @@ HVX_Vector product(HVX_Vector a, HVX_Vector b) {
   return Q6_V_vor_VV(finite, Q6_V_vand_VV(Q6_V_vxor_VV(a, b), splat(0x8000)));
 }
 
+alignas(kVectorBytes) uint16_t spread[8 * 2 * kVectorBytes];  // in TCM on a phone
+
 }  // namespace
+
+HVX_Vector half_products(HVX_Vector a, HVX_Vector b) {
+  const HVX_Vector low = splat(0xffff);
+  const HVX_Vector even = product(Q6_V_vand_VV(a, low), Q6_V_vand_VV(b, low));
+  const HVX_Vector odd = product(Q6_Vuw_vlsr_VuwR(a, 16), Q6_Vuw_vlsr_VuwR(b, 16));
+  return Q6_V_vor_VV(even, Q6_Vw_vasl_VwR(odd, 16));
+}
 
 extern "C" [[gnu::noinline]] void float_scale(uint16_t* q, const uint16_t* scales, uint32_t every, uint32_t vectors) {
   HVX_Vector* v = vectors_at(q);
   const HVX_Vector* s = vectors_at(scales);
-  const HVX_Vector low = splat(0xffff);
   for (uint32_t i = 0, left = every; i < vectors; ++i, ++v) {
     const HVX_Vector scale = *s;
     if (--left == 0) {
       left = every;
       ++s;
     }
-    const HVX_Vector even = product(Q6_V_vand_VV(*v, low), Q6_V_vand_VV(scale, low));
-    const HVX_Vector odd = product(Q6_Vuw_vlsr_VuwR(*v, 16), Q6_Vuw_vlsr_VuwR(scale, 16));
-    *v = Q6_V_vor_VV(even, Q6_Vw_vasl_VwR(odd, 16));
+    *v = half_products(*v, scale);
+  }
+}
+
+// In pieces that scratch holds: the scales spread out are as many halves as the weights.
+extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors,
+                                       uint16_t* w) {
+  for (uint32_t v = 0; v < vectors; v += 8, nibbles += 8 * kVectorBytes, scales += 64, w += 8 * 2 * kVectorBytes) {
+    hvx_dequantise(nibbles, scales, table, 8, w, spread);
+    float_scale(w, spread, 1, 32);
   }
 }
 

@@ -35,6 +35,13 @@ extern "C" void hvx_copy(const unsigned char* from, uint32_t vectors, unsigned c
 // them for `every` vectors. The product is a qfloat stage on a phone, IEEE halves here.
 extern "C" void hvx_values(const unsigned char* nibbles, const uint16_t* table, uint32_t vectors, uint16_t* q);
 extern "C" void float_scale(uint16_t* q, const uint16_t* scales, uint32_t every, uint32_t vectors);
+// Tile groups (TTS-NPU 5.1) to fp16; 256 weights per vector. Requires: vectors a multiple of 8.
+extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors,
+                                       uint16_t* w);
+// `blocks` blocks of a bit-serial panel to weight tiles [4][columns / 32] (T-MAN 4.1). tables: the vector of the first level, then that of
+// the values.
+extern "C" void float_lut_tiles(const unsigned char* planes, const unsigned char* zeros, const uint16_t* scales, const uint16_t* tables,
+                                uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles);
 // attention_stages.hpp
 struct AttentionShape;
 extern "C" void float_attention(const AttentionShape* shape, const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* table,

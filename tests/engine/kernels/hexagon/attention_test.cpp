@@ -38,6 +38,7 @@ Halves on_the_worker(HexagonWorker& worker, const AttentionCase& c) {
   hexagon::Operator op =
       hexagon_op(Kind::attention, static_cast<std::uint32_t>(keys), static_cast<std::uint32_t>(dim), static_cast<std::uint32_t>(queries));
   op.bits = static_cast<std::uint32_t>(key_tile / hexagon::kTile);
+  op.pitch = op.rows;
   return worker.in(0, scaled_queries(c)).in(1, kv).in(2, table()).run<std::uint16_t>(op, c.q.size());
 }
 
@@ -60,6 +61,7 @@ TEST(HexagonAttention, impossible_shapes_are_refused) {
   HexagonWorker worker;
   hexagon::Operator good = hexagon_op(Kind::attention, 8, 64, 2);
   good.bits = 1;
+  good.pitch = 8;
   good.out_bytes = 2 * 64 * 2;
   for (int i = 0; i < 3; ++i) good.in[i] = hexagon::kArenaStart;
   EXPECT_TRUE(worker.session().run({good}).ok());
@@ -83,7 +85,8 @@ TEST(HexagonAttention, impossible_shapes_are_refused) {
   EXPECT_TRUE(refused([](auto& op) { op.bits = 0; }));
   EXPECT_TRUE(refused([](auto& op) { op.bits = 9; }));
   EXPECT_TRUE(refused([](auto& op) { op.rows = 0; }));
-  EXPECT_TRUE(refused([](auto& op) { op.rows = 0x40000000; }));
+  EXPECT_TRUE(refused([](auto& op) { op.rows = 9; }));
+  EXPECT_TRUE(refused([](auto& op) { op.rows = op.pitch = 0x40000000; }));
 }
 
 TEST(HexagonAttention, reciprocals_are_rounded_once) {

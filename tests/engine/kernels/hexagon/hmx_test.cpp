@@ -120,7 +120,7 @@ TEST(HexagonHmx, a_product_has_the_bits_of_the_cpu) {
   for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 3}, {96, 96, 33}, {32, 1056, 2}}) {
     KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, variant::kHmx, shape);
     cpu.execute(call);
-    const hexagon::ProductForm form = hexagon::product_form(call, false).value_or_throw();
+    const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::automatic).value_or_throw();
     ASSERT_EQ(form.kind, Kind::matmul_hmx);
     std::vector<std::byte> weights(hexagon::weights_bytes(form, shape.n, shape.k));
     hexagon::pack_weights(form, call.in[0], {0, shape.n}, weights.data());
@@ -135,10 +135,44 @@ TEST(HexagonHmx, a_product_has_the_bits_of_the_cpu) {
   }
 }
 
+// Prompts of a model whose weights lie for look-ups: the same panels, made into tiles in two levels (T-MAN 4.1). The shapes cut panels and
+// strips, fill several batches of 32 rows, and are deeper than the worker's scratch.
+TEST(HexagonHmx, bit_serial_panels_have_the_bits_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  ComputeFunction cpu({"portable"});
+  Rng rng(8);
+  const auto check = [&](Format format, Layout layout, MatmulShape shape) {
+    KernelCall call = matmul_call(rng, format, layout, variant::kHmx, shape);
+    cpu.execute(call);
+    const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::automatic).value_or_throw();
+    ASSERT_EQ(form.kind, Kind::matmul_hmx_lut);
+    std::vector<std::byte> weights(hexagon::weights_bytes(form, shape.n, shape.k));
+    hexagon::pack_weights(form, call.in[0], {0, shape.n}, weights.data());
+    const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
+    std::vector<std::byte> x(size.first), tables(size.second);
+    hexagon::write_activations(form, call.in[1], x.data(), tables.data());
+    hexagon::Operator op = hexagon_op(form.kind, shape.n, shape.k, shape.batch);
+    op.bits = form.planes.bits;
+    op.group = form.planes.group;
+    op.zeros = form.planes.zeros;
+    const auto y = worker.in(0, weights).in(1, x).in(2, tables).run<std::uint32_t>(op, std::size_t{shape.batch} * shape.n);
+    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
+        << to_string(format) << " " << shape.n << " x " << shape.k << " x " << shape.batch;
+  };
+  for (const Format format :
+       {Format::w1g32, Format::w1g64z, Format::w2g64, Format::w2g64z, Format::w3g128, Format::w3g32z, Format::w4g128z, Format::w4g64}) {
+    check(format, Layout::rows, {40, 256, 3});
+  }
+  check(Format::w2g64z, Layout::lut, {176, 192, 35});
+  check(Format::w4g32, Layout::tiled, {48, 96, 2});
+  check(Format::w1g128, Layout::lut, {16, 8192 + 256, 33});
+}
+
 TEST(HexagonHmx, the_contract_is_the_product_within_its_bound) {
   Rng rng(5);
   const MatmulShape shape{32, 512, 3};
-  for (const Format format : {Format::q4_0, Format::q8_0, Format::f16}) {
+  for (const Format format : {Format::q4_0, Format::q8_0, Format::f16, Format::w2g64z}) {
     const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kHmx, shape);
     ComputeFunction({"portable"}).execute(call);
     std::vector<float> w(shape.k);

@@ -3,8 +3,8 @@
 #include "engine/kernels/hexagon/lut_stages.hpp"
 
 #include <gtest/gtest.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -24,8 +24,9 @@ Input input_of(const hexagon::ProductForm& form, const View& x) {
   return input;
 }
 
-std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows, bool bit_serial) {
-  const hexagon::ProductForm form = hexagon::product_form(call, bit_serial).value_or_throw();
+std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows,
+                                       CodeProducts products = CodeProducts::automatic) {
+  const hexagon::ProductForm form = hexagon::product_form(call, products).value_or_throw();
   const std::uint32_t k = columns(call.in[0]), batch = call.in[1].shape[0];
   std::vector<std::byte> weights(hexagon::weights_bytes(form, rows.count, k));
   hexagon::pack_weights(form, call.in[0], rows, weights.data());
@@ -40,26 +41,41 @@ std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& 
   return worker.run<std::uint32_t>(op, std::size_t{batch} * rows.count);
 }
 
-class Product : public testing::TestWithParam<std::tuple<Format, Layout, bool>> {};
+class Product : public testing::TestWithParam<std::tuple<Format, Layout, CodeProducts>> {};
 
 TEST_P(Product, has_the_bits_of_the_cpu) {
   VITRO_NEEDS_HEXAGON();
-  const auto [format, layout, planes] = GetParam();
+  const auto [format, layout, products] = GetParam();
   HexagonWorker worker;
   ComputeFunction cpu({"portable"});
   Rng rng(7);
-  for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 1}, {208, 96, 5}, {32, 1024, 4}, {1024, 288, 2}}) {
+  for (MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 1}, {208, 96, 5}, {32, 1024, 4}, {1024, 288, 2}}) {
+    shape.k = static_cast<std::uint32_t>(round_up(shape.k, block_elements(format)));
     KernelCall call = matmul_call(rng, format, layout, variant::kInt8, shape);
     cpu.execute(call);
-    const auto y = run_product(worker, call, {0, shape.n}, planes);
+    const auto y = run_product(worker, call, {0, shape.n}, products);
     EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0) << shape.n << " x " << shape.k << " x " << shape.batch;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(all, Product,
-                         testing::Values(std::tuple{Format::q8_0, Layout::rows, false}, std::tuple{Format::q8_0, Layout::tiled, false},
-                                         std::tuple{Format::q4_0, Layout::rows, false}, std::tuple{Format::q4_0, Layout::tiled, false},
-                                         std::tuple{Format::q4_0, Layout::rows, true}, std::tuple{Format::q4_0, Layout::tiled, true}));
+constexpr auto kAutomatic = CodeProducts::automatic, kLookUp = CodeProducts::look_up;
+INSTANTIATE_TEST_SUITE_P(
+    all, Product,
+    testing::Values(std::tuple{Format::q8_0, Layout::rows, kAutomatic}, std::tuple{Format::q8_0, Layout::tiled, kLookUp},
+                    std::tuple{Format::q4_0, Layout::rows, kAutomatic}, std::tuple{Format::q4_0, Layout::tiled, kAutomatic},
+                    std::tuple{Format::q4_0, Layout::lut, kAutomatic}, std::tuple{Format::q4_0, Layout::rows, kLookUp},
+                    std::tuple{Format::q4_0, Layout::tiled, kLookUp}, std::tuple{Format::q4_0, Layout::lut, kLookUp},
+                    std::tuple{Format::w1g32, Layout::lut, kLookUp}, std::tuple{Format::w2g64z, Layout::rows, kAutomatic},
+                    std::tuple{Format::w2g64z, Layout::tiled, kAutomatic}, std::tuple{Format::w2g64z, Layout::lut, kLookUp},
+                    std::tuple{Format::w3g128, Layout::lut, kLookUp}, std::tuple{Format::w3g128, Layout::tiled, kLookUp},
+                    std::tuple{Format::w4g128z, Layout::lut, kAutomatic}));
+
+TEST(HexagonProduct, group_formats_have_look_ups_alone) {
+  Rng rng(6);
+  const KernelCall call = matmul_call(rng, Format::w2g64, Layout::lut, variant::kInt8, {32, 64, 1});
+  EXPECT_FALSE(hexagon::product_form(call, CodeProducts::dot).ok());
+  EXPECT_EQ(hexagon::product_form(call, CodeProducts::automatic).value().kind, Kind::matmul_lut);
+}
 
 TEST(HexagonProduct, a_slice_of_rows_packs_alone) {
   VITRO_NEEDS_HEXAGON();
@@ -67,8 +83,10 @@ TEST(HexagonProduct, a_slice_of_rows_packs_alone) {
   Rng rng(8);
   const KernelCall call = matmul_call(rng, Format::q4_0, Layout::tiled, variant::kInt8, {96, 64, 1});
   ComputeFunction({"portable"}).execute(call);
-  const auto y = run_product(worker, call, {48, 32}, false);
-  EXPECT_EQ(std::memcmp(y.data(), call.out[0].as<float>() + 48, 32 * sizeof(float)), 0);
+  for (const CodeProducts products : {CodeProducts::dot, CodeProducts::look_up}) {
+    const auto y = run_product(worker, call, {40, 32}, products);
+    EXPECT_EQ(std::memcmp(y.data(), call.out[0].as<float>() + 40, 32 * sizeof(float)), 0);
+  }
 }
 
 struct GroupCase {

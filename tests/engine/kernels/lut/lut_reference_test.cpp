@@ -21,6 +21,18 @@ TEST(LutReference, opposite_entries_are_opposite_numbers) {
   }
 }
 
+TEST(LutReference, rounded_tables_fill_a_byte) {
+  const std::int8_t x[12] = {127, -127, 5, 0, 127, 127, 127, 127, 0, 0, 0, 0};
+  const RoundedTables one = precompute_rounded(x, 12, 12), each = precompute_rounded(x, 12, 4);
+  EXPECT_EQ(one.most, std::vector<std::int32_t>{508});
+  EXPECT_EQ(each.most, (std::vector<std::int32_t>{259, 508, 0}));
+  EXPECT_EQ(one.entries[16 + 15], 127);
+  EXPECT_EQ(one.entries[16], -127);
+  EXPECT_EQ(one.entries[1 + 4], 65);  // 259 * 127 / 508
+  EXPECT_EQ(each.entries[1 + 4], 127);
+  for (std::size_t e = 32; e < 48; ++e) EXPECT_EQ(each.entries[e], 0);
+}
+
 TEST(LutReference, look_ups_are_the_dot_product) {
   Rng rng(1);
   constexpr std::size_t kRows = 9, kColumns = 512;

@@ -1,0 +1,32 @@
+// Attention by table look-up (variant kLutExp) as operators of the Hexagon worker: one per batch row and KV head.
+#pragma once
+#include <optional>
+
+#include "engine/host/hexagon_session.hpp"
+#include "engine/machine/kernel_call.hpp"
+
+namespace vitro::hexagon {
+
+class Attention {
+ public:
+  explicit Attention(HexagonSession& session) : session_(session) {}
+
+  // True for calls whose heads the worker's tiles hold; all other attention belongs to the cores. Requires: check_call(call) passed.
+  static bool takes(const KernelCall& call);
+
+  // Computes the call, in as many requests as it needs. False when a piece has no room, or the worker was given up: then some of the
+  // output may be there, and a core computes all of it again. Requires: takes(call).
+  bool run(const KernelCall& call);
+
+  std::uint64_t operators() const { return operators_; }  // that the worker computed
+  std::uint64_t requests() const { return requests_; }
+
+ private:
+  bool place_table();
+
+  HexagonSession& session_;
+  std::optional<std::uint32_t> table_;  // of 2^x, in the session
+  std::uint64_t operators_ = 0, requests_ = 0;
+};
+
+}  // namespace vitro::hexagon

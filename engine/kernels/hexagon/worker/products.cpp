@@ -1,0 +1,206 @@
+#include "engine/kernels/hexagon/worker/products.hpp"
+
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/worker/kernels.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+constexpr uint32_t kMostBlocks = 1024;  // of a row, so that the integer results of a panel fit into scratch
+
+// On a phone these are in TCM.
+alignas(kVectorBytes) int32_t dots[kMostBlocks * kLutPanelRows], weighted[kMostBlocks * kLutPanelRows];
+alignas(kVectorBytes) uint16_t tables[kMostBlocks * kBlockColumns / 4 * 16];
+alignas(kVectorBytes) uint16_t strip[kMostBlocks * kTileElements];  // weight tiles: of a strip, or of a panel's rows a part at a time
+HmxModel hmx[kLutPanelRows / kTile];
+
+constexpr uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
+
+// Blocks of a row. Division by a number that is not known beforehand is no instruction here.
+uint32_t lut_blocks(uint32_t group, uint32_t columns) { return columns >> (group == 32 ? 5 : group == 64 ? 6 : 7); }
+uint32_t lut_blocks(const Operator& op) { return lut_blocks(op.group, op.columns); }
+
+// A bit-serial panel (panels.hpp): bytes of its scales, its zero points and its planes.
+struct LutPanel {
+  uint32_t scales, zeros, planes;
+  explicit LutPanel(const Operator& op)
+      : scales(lut_blocks(op) * kLutPanelRows * 2),
+        zeros(op.zeros == Zeros::of_blocks ? scales / 2 : 0),
+        planes(op.columns / 8 * op.bits * kLutPanelRows) {}
+  uint32_t bytes() const { return scales + zeros + planes; }
+};
+// A strip of tiles (panels.hpp): a vector of scales per tile, or per pair of tiles whose groups are tile groups; then nibbles.
+uint32_t strip_scales(const Operator& op) { return op.tile_groups != 0 ? (op.columns / kTile + 1) / 2 : op.columns / kTile; }
+uint32_t strip_bytes(const Operator& op) {
+  const uint32_t vectors = strip_scales(op), tiles = op.tile_groups != 0 ? 2 * vectors : vectors;
+  return vectors * kVectorBytes + tiles * (kTileElements / 2);
+}
+
+void matmul(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const bool q8 = op.kind == Kind::matmul_q8_0;
+  const uint32_t blocks = op.columns / kBlockColumns, scales_bytes = round_up(blocks * kPanelRows * 2, kVectorBytes);
+  const uint32_t panel_bytes = scales_bytes + blocks * kPanelRows * (q8 ? 32 : 16);
+  const auto* x = reinterpret_cast<const Int8Block*>(r.inbound + op.in[1]);
+  auto* y = reinterpret_cast<float*>(r.outbound + op.out);
+  for (uint32_t first = 0; first < op.rows; first += kPanelRows) {
+    const unsigned char* panel = r.inbound + op.in[0] + first / kPanelRows * panel_bytes;
+    const auto* scales = reinterpret_cast<const uint16_t*>(panel);
+    const uint32_t rows = op.rows - first < kPanelRows ? op.rows - first : kPanelRows;
+    for (uint32_t m = 0; m < op.batch; m += kBatchTogether) {
+      const uint32_t batch = op.batch - m < kBatchTogether ? op.batch - m : kBatchTogether;
+      (q8 ? hvx_dots_q8_0 : hvx_dots_q4_0)(panel + scales_bytes, x + m * blocks, blocks, batch, blocks, dots);
+      for (uint32_t i = 0; i < batch; ++i) {
+        float_accumulate(dots + i * blocks * kPanelRows, scales, &x[(m + i) * blocks].scale, sizeof(Int8Block) / sizeof(float), blocks,
+                         kPanelRows, rows, y + (m + i) * op.rows + first);
+      }
+    }
+    progress = progress + 1;
+  }
+}
+
+void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const LutPanel size(op);
+  const uint32_t blocks = lut_blocks(op);
+  const int32_t factor = (1 << op.bits) - 1 - (op.zeros == Zeros::same ? 2 * static_cast<int32_t>(op.zero) : 0);
+  const auto* quants = reinterpret_cast<const int8_t*>(r.inbound + op.in[1]);
+  const auto* x = reinterpret_cast<const ActivationScale*>(r.inbound + op.in[2]);
+  auto* y = reinterpret_cast<float*>(r.outbound + op.out);
+  for (uint32_t m = 0; m < op.batch; ++m, quants += op.columns, x += blocks) {
+    hvx_lut_precompute(quants, op.columns / 4, tables);
+    for (uint32_t first = 0; first < op.rows; first += kLutPanelRows) {
+      const unsigned char* panel = r.inbound + op.in[0] + first / kLutPanelRows * size.bytes();
+      const uint32_t rows = op.rows - first < kLutPanelRows ? op.rows - first : kLutPanelRows;
+      hvx_lut_linear(panel + size.scales + size.zeros, tables, op.bits, op.group, blocks, weighted);
+      hvx_lut_finalize(weighted, panel + size.scales, op.zeros, x, factor, blocks, dots);
+      float_accumulate(dots, reinterpret_cast<const uint16_t*>(panel), &x->scale, sizeof(ActivationScale) / sizeof(float), blocks,
+                       kLutPanelRows, rows, y + m * op.rows + first);
+      progress = progress + 1;
+    }
+  }
+}
+
+// The accumulator's rows of fp16, widened.
+void write_tile(const HmxModel& tile, uint32_t rows, uint32_t columns, float* y, uint32_t stride) {
+  uint16_t out[kTileElements];
+  tile.store(out);
+  for (uint32_t i = 0; i < rows; ++i) {
+    for (uint32_t c = 0; c < columns; ++c) y[i * stride + c] = half_value(out[tile_place(i, c)]);
+  }
+}
+
+// A strip of weights is made ready once and meets all rows of the batch, 32 at a time.
+void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const uint32_t tiles = op.columns / kTile, vectors = strip_scales(op), nibbles = strip_bytes(op) / kVectorBytes - vectors;
+  const auto* x = reinterpret_cast<const uint16_t*>(r.inbound + op.in[1]);
+  const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
+  auto* y = reinterpret_cast<float*>(r.outbound + op.out);
+  for (uint32_t first = 0; first < op.rows; first += kTile) {
+    const unsigned char* begin = r.inbound + op.in[0] + first / kTile * strip_bytes(op);
+    const auto* scales = reinterpret_cast<const uint16_t*>(begin);
+    const uint32_t columns = op.rows - first < kTile ? op.rows - first : kTile;
+    if (op.tile_groups != 0) {
+      float_dequantise_tiles(begin + vectors * kVectorBytes, scales, values, nibbles, strip);
+    } else {
+      hvx_values(begin + vectors * kVectorBytes, values, nibbles, strip);
+      float_scale(strip, scales, kTilePairs, tiles * kTilePairs);
+    }
+    for (uint32_t m = 0; m < op.batch; m += kTile) {
+      const uint32_t rows = op.batch - m < kTile ? op.batch - m : kTile;
+      hmx[0].clear(rows);
+      for (uint32_t t = 0; t < tiles; t += kMostTiles) {
+        const uint32_t count = tiles - t < kMostTiles ? tiles - t : kMostTiles;
+        hmx[0].multiply(x + (m / kTile * tiles + t) * kTileElements, strip + t * kTileElements, count);
+        progress = progress + 1;
+      }
+      write_tile(hmx[0], rows, columns, y + m * op.rows + first, op.rows);
+    }
+  }
+}
+
+// Bit-serial panels against fp16 tiles (T-MAN 4.1: decode's layout, dequantised for the matrix unit). What the scratch holds of a panel is
+// made ready once for the whole batch; of deeper matrices, once for each 32 rows of it.
+void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const LutPanel size(op);
+  const uint32_t blocks = lut_blocks(op), most = lut_blocks(op.group, kMostBlocks * kTileElements / kLutPanelRows);
+  const uint32_t tiles_of_block = op.group / kTile;
+  const auto* x = reinterpret_cast<const uint16_t*>(r.inbound + op.in[1]);
+  const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
+  auto* y = reinterpret_cast<float*>(r.outbound + op.out);
+  for (uint32_t first = 0; first < op.rows; first += kLutPanelRows) {
+    const unsigned char* panel = r.inbound + op.in[0] + first / kLutPanelRows * size.bytes();
+    const uint32_t panel_rows = op.rows - first < kLutPanelRows ? op.rows - first : kLutPanelRows;
+    const uint32_t strips = (panel_rows + kTile - 1) / kTile;
+    for (uint32_t m = 0; m < op.batch; m += kTile) {
+      const uint32_t rows = op.batch - m < kTile ? op.batch - m : kTile;
+      for (uint32_t s = 0; s < strips; ++s) hmx[s].clear(rows);
+      for (uint32_t b = 0; b < blocks; b += most) {
+        const uint32_t count = blocks - b < most ? blocks - b : most, tiles = count * tiles_of_block;
+        if (m == 0 || blocks > most) {
+          float_lut_tiles(panel + size.scales + size.zeros + b * (op.group / 8 * op.bits * kLutPanelRows),
+                          panel + size.scales + b * kLutPanelRows, reinterpret_cast<const uint16_t*>(panel) + b * kLutPanelRows, values,
+                          op.bits, op.group, op.zeros, count, strip);
+          progress = progress + 1;
+        }
+        for (uint32_t s = 0; s < strips; ++s) {
+          for (uint32_t t = 0; t < tiles; t += kMostTiles) {
+            const uint32_t together = tiles - t < kMostTiles ? tiles - t : kMostTiles;
+            hmx[s].multiply(x + (m / kTile * (op.columns / kTile) + b * tiles_of_block + t) * kTileElements,
+                            strip + (s * tiles + t) * kTileElements, together);
+          }
+          progress = progress + 1;
+        }
+      }
+      for (uint32_t s = 0; s < strips; ++s) {
+        const uint32_t columns = panel_rows - s * kTile < kTile ? panel_rows - s * kTile : kTile;
+        write_tile(hmx[s], rows, columns, y + m * op.rows + first + s * kTile, op.rows);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool is_product(Kind kind) {
+  return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || kind == Kind::matmul_lut || kind == Kind::matmul_hmx ||
+         kind == Kind::matmul_hmx_lut;
+}
+
+bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
+  const uint64_t rows = op.rows, columns = op.columns, blocks = columns / kBlockColumns;
+  if (columns == 0 || columns % kBlockColumns != 0 || blocks > kMostBlocks || op.batch == 0 || op.batch > 4096) return false;
+  out = op.batch * rows * sizeof(float);
+  const uint64_t tiles = (op.batch + kTile - 1) / kTile * uint64_t{kTile} * columns * 2;  // of activations
+  switch (op.kind) {
+    case Kind::matmul_lut:
+    case Kind::matmul_hmx_lut: {
+      const bool group = op.group == 32 || op.group == 64 || op.group == 128;
+      if (!group || (columns & (op.group - 1)) != 0 || op.bits < 1 || op.bits > 4 || op.zero > 15) return false;
+      if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1)) return false;
+      const bool planes = op.kind == Kind::matmul_lut;
+      in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * LutPanel(op).bytes();
+      in[1] = planes ? op.batch * columns : tiles;
+      in[2] = planes ? uint64_t{op.batch} * lut_blocks(op) * sizeof(ActivationScale) : 2 * kVectorBytes;
+      return true;
+    }
+    case Kind::matmul_hmx:
+      in[0] = (rows + kTile - 1) / kTile * strip_bytes(op);
+      in[1] = tiles;
+      in[2] = kVectorBytes;
+      return true;
+    default: {
+      const uint64_t scales = round_up(static_cast<uint32_t>(blocks * kPanelRows * 2), kVectorBytes);
+      in[0] = (rows + kPanelRows - 1) / kPanelRows * (scales + blocks * kPanelRows * (op.kind == Kind::matmul_q8_0 ? 32 : 16));
+      in[1] = op.batch * blocks * sizeof(Int8Block);
+      return true;
+    }
+  }
+}
+
+void run_product(const Operator& op, const Regions& regions, volatile uint32_t& progress) {
+  if (op.kind == Kind::matmul_lut) return matmul_lut(op, regions, progress);
+  if (op.kind == Kind::matmul_hmx) return matmul_hmx(op, regions, progress);
+  if (op.kind == Kind::matmul_hmx_lut) return matmul_hmx_lut(op, regions, progress);
+  matmul(op, regions, progress);
+}
+
+}  // namespace vitro::hexagon
