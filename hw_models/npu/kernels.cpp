@@ -72,8 +72,6 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
     kernel.gathers_per_weight = value;
   } else if (what == "packets_per_lookup") {
     kernel.packets_per_lookup = value;
-  } else if (what == "elements_per_bank" && value >= 1) {
-    kernel.elements_per_bank = value;
   } else if (what == "packets_per_element") {
     kernel.packets_per_element = value;
   } else if (what == "gathers_per_element") {
@@ -90,8 +88,8 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
     kernel.threads = std::min(threads_, static_cast<std::uint32_t>(value));
   } else {
     fail(table, key,
-         "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, elements_per_bank (1 or more), "
-         "packets_per_lookup, threads; packets_per_sum, packets_per_activation, "
+         "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, threads; packets_per_sum, "
+         "packets_per_activation, "
          "packets_per_mac on hvx; bits 16, 8 or 4 on hmx");
   }
 }

@@ -12,7 +12,6 @@
 // packets_per_weight  of HVX, to make a weight ready (unpack, scale, permute into tiles)
 // gathers_per_weight  vgather or vscatter instructions that TCM carries out one after the other (gather_packets), beside the packets:
 //                     nobody waits for one of them alone, since results are read after a pass, and a scatter is released after it
-// elements_per_bank   of such an instruction, those that meet in one bank of TCM (default 1)
 // packets_per_mac     of HVX, per multiply-add (hvx alone; default: the general price)
 // packets_per_lookup  of HVX, per table look-up (default: vlut16 on 16-bit entries)
 // packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5)
@@ -37,7 +36,6 @@ struct Kernel {
   double packets_per_weight = 0, packets_per_mac = 0, packets_per_lookup = 0;
   double gathers_per_weight = 0, packets_per_sum = 0, packets_per_activation = 0;
   double packets_per_element = 0, gathers_per_element = 0;
-  double elements_per_bank = 1;
 };
 
 class HexagonKernels {

@@ -19,7 +19,6 @@ constexpr ParamSpec kParams[] = {
     {"hvx_bits", Dimension::none, "1024", "TTS-NPU 3.1.2"},
     {"lookups_per_packet", Dimension::none, "2", "T-MAN Table 1: half a cycle per instruction"},
     {"gather_packets", Dimension::none, "24", "TTS-NPU 5.2.1: the least that a vgather takes"},
-    {"gather_packets_most", Dimension::none, "48", "TTS-NPU 5.2.1: the most that a vgather takes"},
     {"gather_conflict_packets", Dimension::none, "4", "one more access to a bank of TCM, order of magnitude"},
     {"tcm_banks", Dimension::none, "64", "one per halfword of a vector, order of magnitude"},
     // ---- HMX
@@ -95,7 +94,6 @@ HexagonParameters::HexagonParameters(const Params& params)
       vector_bytes(count(params, "hvx_bits") / 8),
       lookups_per_packet(params.positive("lookups_per_packet")),
       gather_packets(params.number("gather_packets")),
-      gather_packets_most(params.number("gather_packets_most")),
       gather_conflict_packets(params.number("gather_conflict_packets")),
       tcm_banks(count(params, "tcm_banks")),
       hmx_clock(params.frequency("hmx_clock").value),

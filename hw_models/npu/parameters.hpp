@@ -1,6 +1,5 @@
 // What a Hexagon NPU is made of, as its block of a device file states it (docs/npu.md). Both fidelities read this one table.
 #pragma once
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -26,7 +25,7 @@ struct HexagonParameters {
   std::uint32_t hvx_threads = 0;
   Bytes vector_bytes = 0;
   double lookups_per_packet = 0;  // vlut instructions that one packet holds
-  double gather_packets = 0, gather_packets_most = 0, gather_conflict_packets = 0;
+  double gather_packets = 0, gather_conflict_packets = 0;
   std::uint32_t tcm_banks = 0;
 
   double hmx_clock = 0;  // hertz
@@ -48,10 +47,6 @@ struct HexagonParameters {
   // What the kernel table does not name, in packets of one thread.
   double packets_per_mac = 0, packets_per_operation = 0, packets_per_conversion = 0, packets_per_activation = 0;
 
-  // Derived: packets from a vgather or vscatter to its end when `together` of its elements want one bank (TTS-NPU 5.2.1).
-  double gather_wait(double together) const {
-    return std::max(gather_packets, std::min(gather_packets_most, gather_packets + (together - 1) * gather_conflict_packets));
-  }
   // Derived: bytes per second that `threads` threads can take in by a path, alone on the DRAM.
   double path_bandwidth(Path path, std::uint32_t threads) const;
 };

@@ -56,8 +56,7 @@ double TilePlanner::tile_cycles(std::uint32_t bits) const {
 
 double TilePlanner::other_packets(const Work& work, const Kernel& kernel) const {
   const auto elements = static_cast<double>(work.elements);
-  const double own = std::max(elements * kernel.packets_per_element,
-                              elements * kernel.gathers_per_element * parts_.gather_wait(kernel.elements_per_bank));
+  const double own = elements * std::max(kernel.packets_per_element, kernel.gathers_per_element * parts_.gather_packets);
   return (work.has_own_rate && own > 0 ? own : static_cast<double>(work.elementwise) * parts_.packets_per_operation) +
          static_cast<double>(work.lookups) * kernel.packets_per_lookup +
          (work.columns > 0 ? 0 : static_cast<double>(work.table_inputs) * kernel.packets_per_activation) +
@@ -104,8 +103,8 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
     g.rows = std::max(1.0, work.row_runs * part);
     g.out = share(work.written_bytes, std::uint64_t{width} * rows, std::uint64_t{work.columns} * std::max(1u, work.rows));
     // TCM works on gathers and scatters while the thread goes on with the next packets.
-    const double waits = kernel.gathers_per_weight * parts_.gather_wait(kernel.elements_per_bank);
-    double packets = weights * std::max(kernel.packets_per_weight, waits) + other_packets(work, kernel) * part * row_part;
+    double packets = weights * std::max(kernel.packets_per_weight, kernel.gathers_per_weight * parts_.gather_packets) +
+                     other_packets(work, kernel) * part * row_part;
     if (kernel.matrix) {
       const auto tiles = [this](double n) { return std::ceil(n / parts_.tile); };
       const double cycles = tiles(work.depth) * tile_cycles(kernel.bits) + parts_.tile_out_cycles;

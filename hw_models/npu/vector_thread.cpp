@@ -35,7 +35,7 @@ void VectorThread::gather(std::span<const std::uint32_t> offsets) {
   std::vector<std::uint32_t> load(parts_.tcm_banks);
   for (const std::uint32_t offset : offsets) ++load[offset / 2 % parts_.tcm_banks];
   const std::uint32_t most = load.empty() ? 0 : *std::max_element(load.begin(), load.end());
-  packets_ += parts_.gather_wait(std::max(1u, most));
+  packets_ += parts_.gather_packets + (most > 1 ? (most - 1) * parts_.gather_conflict_packets : 0);
   slots_ = parts_.vliw_slots;  // whatever comes next needs a packet of its own
 }
 

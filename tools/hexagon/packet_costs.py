@@ -20,8 +20,7 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
                      packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
-                     gathers_per_element     vgather instructions among them, which TCM carries out beside them
-                     elements_per_bank       of their 64 elements, those in the fullest of 64 banks: the mean of random places
+                     gathers_per_element     vgather instructions among them, which wait for memory
 """
 import argparse
 import functools
@@ -132,7 +131,7 @@ def prices(executed, static):
                  for bits, group, z in FORMATS}
     passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
     softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
-    softmax["exp_table"] |= {"gathers_per_element": 1 / 64, "elements_per_bank": 4}
+    softmax["exp_table"]["gathers_per_element"] = 1 / 64
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
     to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": {"packets_per_weight": static["qf_dequantise_q4"]}}
     return {
