@@ -31,6 +31,7 @@ struct Work {
   std::uint64_t macs = 0;          // multiply-adds on weights and KV
   std::uint64_t elementwise = 0;   // other arithmetic, scalar operations
   bool has_own_rate = false;       // without multiply-adds: `kernel` is the table's entry for the operator itself
+  std::uint64_t elements = 0;      // of an operator that the table may price by element (has_own_rate)
   std::uint64_t lookups = 0, conversions = 0;
   std::uint32_t group = 0;          // weights that share a scale; 0: not said
   std::uint64_t table_inputs = 0;   // activations that look-up tables are made of in this call

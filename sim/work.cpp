@@ -133,6 +133,12 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   hw::Work work;
   if (counts.macs > 0 || call.op == Op::precompute) {
     work.kernel = price(call).id;
+  } else if (call.op == Op::softmax) {
+    const auto exponential = static_cast<Exponential>(call.params[0]);
+    const hw::KernelPrice own = model_.kernel("softmax", fmt::format("exp_{}", to_string(exponential)));
+    work.kernel = own.id;
+    work.has_own_rate = own.from_table;
+    work.elements = static_cast<std::uint64_t>(call.params[1]) * elements(call.in[0]);
   } else if (counts.elementwise > 0) {
     const hw::KernelPrice& own = operator_price(call.op);
     work.kernel = own.id;

@@ -64,7 +64,6 @@ CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups coun
     "w{bits} batch": ("tiles::code_pass<{step}, {bits}, {step}::kBatch>", INT_MACS),
 }
 BITS, GROUPS = (1, 2, 3, 4), (32, 64, 128)
-CODE_CORES = ("x2", "x3", "x4", "a720")  # the others have not been run yet: their group formats have no price of their own
 MAKE_TABLES, CHUNK = "look_up::make_tables<{step}>", 32  # activations of a round, which stores 16 registers
 # LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
 STAND_INS = {"oryon-1": [
@@ -145,7 +144,7 @@ def steady(lines, model, aliasing):
     return (total(400) - total(200)) / 200
 
 
-def measure(kernel_set, model, codes):
+def measure(kernel_set, model):
     """-> (macs per cycle with one row, with a batch, cycles per converted element, one comment per loop)."""
     functions, one, batch, notes = compiled(kernel_set), {}, {}, []
     loops = [(kernel, macs, step, name) for kernel, (_, macs, step, _) in LOOPS.items() for name in ("one", "batch")]
@@ -168,7 +167,7 @@ def measure(kernel_set, model, codes):
     quantising = conversion(f"{kernel_set} quantise", functions["quantise"], BLOCK, model, notes)
     weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
     conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising, "int8.q4_0.accumulate": weighting}
-    if codes and kernel_set == CODE_SET:
+    if kernel_set == CODE_SET:
         for prices, more in zip((one, batch, conversions), measure_codes(kernel_set, functions, model, notes)):
             prices |= more
     return one, batch, conversions, notes
@@ -223,7 +222,7 @@ def table(values, complete):
 
 def document(core, sets):
     model, kind, why = CORES[core]
-    results = {name: measure(name, model, core in CODE_CORES) for name in sets}
+    results = {name: measure(name, model) for name in sets}
     version = re.search(r"LLVM version (\S+)", run([MCA, "--version"]))[1]
     compiler = f"{COMPILER} {run([COMPILER, '-dumpfullversion']).strip()}"
     source = f"llvm-mca {version} -mcpu={model} on the loops of engine/kernels/neon, {compiler} -O3; {why}"

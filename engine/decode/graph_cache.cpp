@@ -133,12 +133,16 @@ std::vector<std::string> GraphCache::notes() const {
   std::vector<std::string> notes;
   for (const auto& [unit, memory] : sessions_) {
     if (memory.sessions() < 2) continue;
-    Bytes mapped = 0;
-    for (std::size_t s = 0; s < memory.sessions(); ++s) mapped += memory.mapped(s);
-    notes.push_back(
-        fmt::format("{}: {} sessions map {}, what is in several of them counted for each", unit, memory.sessions(), format_bytes(mapped)));
+    notes.push_back(fmt::format("{}: {} sessions map {}, what is in several of them counted for each", unit, memory.sessions(),
+                                format_bytes(memory.mapped())));
   }
   return notes;
+}
+
+Bytes GraphCache::mapped() const {
+  Bytes mapped = 0;
+  for (const auto& [unit, memory] : sessions_) mapped += memory.mapped();
+  return mapped;
 }
 
 Task<void> GraphCache::prepare(ComputeUnit* unit, Chain chain) {

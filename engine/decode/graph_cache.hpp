@@ -29,6 +29,7 @@ class GraphCache {
   std::size_t graphs() const { return graphs_.size(); }
   // What bound memory comes to, for results: a line for each unit that needed more than one session.
   std::vector<std::string> notes() const;
+  Bytes mapped() const;  // by all sessions of accelerators that have a limit; what is in several of them counts for each
 
  private:
   // None: on its way.

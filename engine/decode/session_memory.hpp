@@ -24,6 +24,11 @@ class SessionMemory {
 
   std::size_t sessions() const { return sessions_.size(); }
   Bytes mapped(std::size_t session) const { return sessions_[session].bytes; }
+  Bytes mapped() const {
+    Bytes sum = 0;
+    for (const Session& session : sessions_) sum += session.bytes;
+    return sum;
+  }
 
  private:
   using Segment = std::pair<std::uint64_t, Bytes>;  // of a block of memory: its id, and which one

@@ -230,10 +230,29 @@ ProductWorkload read_product_workload(Reader reader) {
   return products;
 }
 
+SoftmaxWorkload read_softmax_workload(Reader reader) {
+  constexpr Exponential kExponentials[] = {Exponential::table, Exponential::f16, Exponential::f32};
+  SoftmaxWorkload softmax;
+  softmax.rows = static_cast<std::uint32_t>(reader.integer("rows", 1, 4096, 1));
+  softmax.columns = static_cast<std::uint32_t>(reader.integer("columns", 1, 1 << 20));
+  softmax.repeat = static_cast<std::uint32_t>(reader.integer("repeat", 1, 1 << 20, 1024));
+  std::vector<std::string> names;
+  for (const Exponential exponential : kExponentials) names.emplace_back(to_string(exponential));
+  const std::string name = reader.choice("exp", names, "table");
+  softmax.exponential = kExponentials[std::find(names.begin(), names.end(), name) - names.begin()];
+  reader.finish();
+  return softmax;
+}
+
 Workload read_workload(Reader reader, bool numerics) {
   Workload workload;
-  if (std::optional<Reader> products = reader.optional_child("products")) {
-    workload.products = read_product_workload(std::move(*products));
+  if (reader.has("products") && reader.has("softmax")) reader.fail("softmax", "is given beside workload.products (expected one of the two)");
+  if (reader.has("products") || reader.has("softmax")) {
+    if (std::optional<Reader> products = reader.optional_child("products")) {
+      workload.products = read_product_workload(std::move(*products));
+    } else {
+      workload.softmax = read_softmax_workload(std::move(*reader.optional_child("softmax")));
+    }
     workload.prompt_tokens = 1;
     workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
     reader.finish();

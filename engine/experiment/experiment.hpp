@@ -24,6 +24,13 @@ struct ProductWorkload {
   Format format = Format::q4_0;
 };
 
+// Softmax alone (TTS-NPU 7.4). One call of one unit does it `repeat` times over scores that come in once.
+struct SoftmaxWorkload {
+  std::uint32_t rows = 1, columns = 0;  // [rows, columns]: queries and keys of a head
+  Exponential exponential = Exponential::table;
+  std::uint32_t repeat = 1024;
+};
+
 struct Workload {
   std::optional<std::string> prompt;
   std::uint32_t prompt_tokens = 0;  // without a prompt: this many drawn tokens
@@ -32,8 +39,10 @@ struct Workload {
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;
-  std::optional<ScalingConfig> scaling;     // its samples take the place of batch
-  std::optional<ProductWorkload> products;  // in place of a prompt
+  std::optional<ScalingConfig> scaling;  // its samples take the place of batch
+  // In place of a prompt; at most one of them.
+  std::optional<ProductWorkload> products;
+  std::optional<SoftmaxWorkload> softmax;
 };
 
 struct ModelSource {

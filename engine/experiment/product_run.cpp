@@ -13,7 +13,7 @@ View leased(Machine& machine, std::array<std::uint32_t, 3> shape, Format format,
   view.shape = shape;
   view.format = format;
   Result<Lease> lease = machine.memory.lease(shape[0] * row_bytes(format, shape[1]), Placement::dram, region);
-  if (!lease.ok()) throw ConfigError("workload.products: " + lease.status().message);
+  if (!lease.ok()) throw ConfigError("workload: operands of an operator alone: " + lease.status().message);
   view.memory = std::move(lease).value();
   return view;
 }
@@ -66,6 +66,23 @@ Task<void> run_products(Machine* machine, const EngineConfig* engine, const Prod
     times->each.push_back((machine->clock.now() - before) / work->repeat);
   }
   times->end = machine->clock.now();
+}
+
+Task<void> run_softmax(Machine* machine, const SoftmaxWorkload* work, ProductTimes* times) {
+  GraphCache graphs(*machine);
+  KernelCall call;
+  call.op = Op::softmax;
+  call.layer = 0;
+  call.params = {static_cast<float>(work->exponential), static_cast<float>(work->repeat)};
+  call.batch = std::make_shared<const std::vector<SeqPos>>(work->rows);
+  ComputeUnit* unit = machine->units.back();
+  call.in = {leased(*machine, {work->rows, work->columns, 0}, Format::f32, Region::activation)};
+  call.out = {call.in[0]};
+  co_await share(&graphs, unit, call, 1);
+  times->begin = machine->clock.now();
+  co_await share(&graphs, unit, call, 1);
+  times->end = machine->clock.now();
+  times->each.push_back((times->end - times->begin) / work->repeat);
 }
 
 }  // namespace vitro

@@ -1,4 +1,4 @@
-// `workload.products`: matrix products alone on the units of an experiment, one after the other.
+// `workload.products` and `workload.softmax`: operators alone on the units of an experiment.
 #pragma once
 #include "engine/decode/graph_cache.hpp"
 #include "engine/experiment/experiment.hpp"
@@ -14,5 +14,9 @@ struct ProductTimes {
 // submission, as a kernel benchmark's loop on the device is. All run once before anything is timed, so that graphs are there. Operands are
 // leased, never written: Requires a machine that computes nothing. Throws ConfigError when operands do not fit into memory.
 Task<void> run_products(Machine* machine, const EngineConfig* engine, const ProductWorkload* work, ProductTimes* times);
+
+// On the last unit, where an accelerator stands. Scores come in once for all repetitions and results take their place. Requires and throws
+// as above.
+Task<void> run_softmax(Machine* machine, const SoftmaxWorkload* work, ProductTimes* times);
 
 }  // namespace vitro

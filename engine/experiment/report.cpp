@@ -116,6 +116,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["mean_power_w"] = machine.energy_j ? rate(*machine.energy_j, window) : Json(nullptr);
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);
   metrics["peak_memory_bytes"] = record.budget.peak;
+  metrics["accelerator_mapped_bytes"] = record.accelerator_mapped > 0 ? Json(record.accelerator_mapped) : Json(nullptr);
   metrics["load_ms"] = to_seconds(record.loaded) * 1e3;
   metrics["flash_bytes_read"] = {{"load", record.load_bytes},
                                  {"prefill", record.prefill_bytes},

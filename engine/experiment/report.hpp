@@ -23,6 +23,7 @@ struct RunRecord {
   std::optional<ScalingResult> scaling;
   std::vector<Picoseconds> product_times;  // of workload.products
   Budget budget;
+  Bytes accelerator_mapped = 0;  // by its sessions (GraphCache::mapped)
   std::uint64_t seam_calls = 0;
 };
 

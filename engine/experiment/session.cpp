@@ -159,10 +159,17 @@ void write_files(Run& run, const SessionOptions& options, const nlohmann::ordere
   file.commit();
 }
 
-nlohmann::ordered_json measure_products(Run& run, const SessionOptions& options) {
-  if (run.experiment.engine.numerics()) throw ConfigError("workload.products: has no numbers (expected engine.numerics: false)");
+nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options) {
+  const Workload& workload = run.experiment.workload;
+  if (run.experiment.engine.numerics()) {
+    throw ConfigError(fmt::format("workload.{}: has no numbers (expected engine.numerics: false)", workload.softmax ? "softmax" : "products"));
+  }
   ProductTimes times;
-  run.host->run(run_products(&*run.machine, &run.experiment.engine, &*run.experiment.workload.products, &times));
+  if (workload.softmax) {
+    run.host->run(run_softmax(&*run.machine, &*workload.softmax, &times));
+  } else {
+    run.host->run(run_products(&*run.machine, &run.experiment.engine, &*workload.products, &times));
+  }
   RunRecord record;
   record.generation.tokens.resize(1);
   record.generation.begin = record.generation.first_token = times.begin;
@@ -179,7 +186,7 @@ nlohmann::ordered_json measure_products(Run& run, const SessionOptions& options)
 
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
   Run run(experiment, options, machines, !options.out_dir.empty());
-  if (experiment.workload.products) return measure_products(run, options);
+  if (experiment.workload.products || experiment.workload.softmax) return measure_operators(run, options);
   const Workload& workload = experiment.workload;
   GenerationRequest request;
   request.prompt = prompt_tokens(run.model, workload);
@@ -210,6 +217,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     run.host->run(generate_into(&run, &policy, judge ? &*judge : nullptr, std::move(request), &record));
     record.seam_calls = policy.transformer->seam_calls() + (judge ? judge->seam_calls() : 0);
     record.budget = run.host->machine().memory.budget(Placement::dram);
+    record.accelerator_mapped = policy.graphs->mapped();
     notes = policy.graphs->notes();
   }
   const GenerationResult& generation = record.generation;

@@ -157,6 +157,7 @@ constexpr Arity kArity[] = {
     {1, 1, 0, true, true},        // select
     {2, 2, 1, true, true, true},  // accumulate
     {1, 1, 0},                    // precompute
+    {1, 1, 1},                    // softmax
 };
 
 }  // namespace
@@ -217,6 +218,13 @@ void check_call(const KernelCall& call) {
       return check_accumulate(check, call);
     case Op::precompute:
       check.floats(call.in[0], "x", {0, 0});
+      return;
+    case Op::softmax: {
+      const View& x = check.floats(call.in[0], "x", {0, 0});
+      check.floats(call.out[0], "out", {x.shape[0], x.shape[1]});
+      check.whole(0, "exponential", 0, 2);
+      check.whole(1, "times", 1, 1 << 20);
+    }
   }
 }
 

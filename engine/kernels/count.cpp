@@ -232,6 +232,13 @@ WorkCounts count(const KernelCall& call) {
       c.read_all(call.in[0]);
       c.counts.elementwise = work::kTable * elements(call.in[0]);
       break;
+    case Op::softmax: {
+      const auto times = static_cast<std::uint64_t>(call.params[1]);
+      c.read_all(call.in[0]);
+      c.write_floats(elements(call.in[0]));
+      c.counts.elementwise = times * work::kSoftmax * elements(call.in[0]);
+      break;
+    }
   }
   return c.counts;
 }

@@ -48,6 +48,16 @@ std::string_view to_string(Op op) {
     case Op::select: return "select";
     case Op::accumulate: return "accumulate";
     case Op::precompute: return "precompute";
+    case Op::softmax: return "softmax";
+  }
+  return "?";
+}
+
+std::string_view to_string(Exponential exponential) {
+  switch (exponential) {
+    case Exponential::table: return "table";
+    case Exponential::f16: return "f16";
+    case Exponential::f32: return "f32";
   }
   return "?";
 }

@@ -58,6 +58,7 @@ enum class Op : std::uint8_t {
   select,     // in: scores [B, N] [slice N]                          out: -; outcome: active neurons; params: threshold, activation
   accumulate, // in: W transposed [N, D] [slice N], h [B, N], scales? out: [B, D] = sum over n of h_n * W_n
   precompute, // in: x [B, K]; params: Format of the weights       out: -; tables that the unit keeps for products with this x
+  softmax,    // in: x [B, N]                                      out: [B, N]; params: Exponential, times it is done over
 };
 std::string_view to_string(Op op);
 std::string_view to_string(Format format);
@@ -71,6 +72,11 @@ enum class VariantId : std::uint16_t { none = 0 };
 // The result is the variant's, whatever way is taken. docs/npu.md says what each of them does.
 enum class Method : std::uint8_t { automatic, lut, fused, convert, copy, scatter, uncoalesced, native };
 std::string_view to_string(Method method);
+
+// How an accelerator makes exp of a softmax that stands alone: its price table's name is `softmax.exp_table` and its like
+// (TTS-NPU 5.2.1). Numbers are exp's, whatever way is taken.
+enum class Exponential : std::uint8_t { table, f16, f32 };
+std::string_view to_string(Exponential exponential);
 
 struct View {
   Lease memory;

@@ -10,7 +10,8 @@
 // A format may name one operator: `f16.attention`. A second table, `more_kernels:`, of the same form adds entries of another source.
 //
 // packets_per_weight  of HVX, to make a weight ready (unpack, scale, permute into tiles)
-// gathers_per_weight  vgather or vscatter instructions among that, each of which waits for TCM (gather_packets)
+// gathers_per_weight  vgather or vscatter instructions that TCM carries out one after the other (gather_packets), beside the packets:
+//                     nobody waits for one of them alone, since results are read after a pass, and a scatter is released after it
 // packets_per_mac     of HVX, per multiply-add (hvx alone; default: the general price)
 // packets_per_lookup  of HVX, per table look-up (default: vlut16 on 16-bit entries)
 // packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5)

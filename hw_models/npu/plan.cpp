@@ -55,7 +55,9 @@ double TilePlanner::tile_cycles(std::uint32_t bits) const {
 }
 
 double TilePlanner::other_packets(const Work& work, const Kernel& kernel) const {
-  return static_cast<double>(work.elementwise) * parts_.packets_per_operation +
+  const auto elements = static_cast<double>(work.elements);
+  const double own = elements * std::max(kernel.packets_per_element, kernel.gathers_per_element * parts_.gather_packets);
+  return (work.has_own_rate && own > 0 ? own : static_cast<double>(work.elementwise) * parts_.packets_per_operation) +
          static_cast<double>(work.lookups) * kernel.packets_per_lookup +
          (work.columns > 0 ? 0 : static_cast<double>(work.table_inputs) * kernel.packets_per_activation) +
          (kernel.matrix ? 0 : static_cast<double>(work.conversions) * parts_.packets_per_conversion);
@@ -100,7 +102,8 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
     g.in = share(work.weight_bytes, width, work.columns);
     g.rows = std::max(1.0, work.row_runs * part);
     g.out = share(work.written_bytes, std::uint64_t{width} * rows, std::uint64_t{work.columns} * std::max(1u, work.rows));
-    double packets = weights * (kernel.packets_per_weight + kernel.gathers_per_weight * parts_.gather_packets) +
+    // TCM works on gathers and scatters while the thread goes on with the next packets.
+    double packets = weights * std::max(kernel.packets_per_weight, kernel.gathers_per_weight * parts_.gather_packets) +
                      other_packets(work, kernel) * part * row_part;
     if (kernel.matrix) {
       const auto tiles = [this](double n) { return std::ceil(n / parts_.tile); };

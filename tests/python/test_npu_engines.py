@@ -94,10 +94,34 @@ def test_tokens_do_not_depend_on_who_computes(engine):
     ({"model.formats": {"heads": "q8_0"}}, "model.formats.heads"),
     ({"workload": {"products": {"shapes": []}}}, "workload.products.shapes: is empty"),
     ({"workload": {"products": {"shapes": [{"columns": 32, "depth": 33}]}}}, "33 is not a whole number of q4_0 blocks"),
+    ({"workload": {"softmax": {"columns": 32, "exp": "magic"}}}, "workload.softmax.exp"),
+    ({"workload": {"softmax": {"rows": 4}}}, "workload.softmax.columns"),
+    ({"workload": {"softmax": {"columns": 32}, "products": {"shapes": []}}}, "workload.softmax: is given beside workload.products"),
 ])
 def test_mistakes_are_named(changes, part):
     with pytest.raises(ConfigError, match=part):
         run("tts", "qwen2.5-1.5b", **changes)
+
+
+def test_softmax_alone():
+    def time(exp, engine="tts", **changes):
+        work = {"workload": {"softmax": {"rows": 16, "columns": 4096, "exp": exp}}, "engine.units": ["npu"]}
+        return run(engine, "qwen2.5-1.5b", **work | changes).metrics["product_us"]["mean"]
+    table, half, single = (time(exp) for exp in ("table", "f16", "f32"))
+    assert table < half < single
+    # 43 packets for 64 elements of a polynomial in float32, 5 for maximum and sum; four threads at 1 GHz
+    assert single == pytest.approx(16 * 4096 * 48 / 64 / 4 / 1e3, rel=0.02)
+    # Conflicts in TCM slow the table down, and nothing else.
+    assert time("table", **{"device.npu.gather_packets": 48}) > 1.2 * table
+    assert time("f16", **{"device.npu.gather_packets": 48}) == half
+    assert time("table", "llamacpp_cpu", **{"engine.units": ["cpu0"]}) > single  # any unit can be asked
+
+
+def test_sessions_say_what_they_map():
+    short, long = (run("tts", "qwen2.5-1.5b", **{"workload.prompt_tokens": tokens}).metrics["accelerator_mapped_bytes"] for tokens in (64, 2048))
+    keys = 28 * 2 * 256 * 2  # bytes of a token: layers, keys and values, width, float16
+    assert 1984 * keys * 0.8 < long - short < 1984 * keys * 1.5
+    assert run("llamacpp_cpu").metrics["accelerator_mapped_bytes"] is None
 
 
 def test_products_alone():

@@ -76,6 +76,7 @@ class Reference {
   void reduce();
   Outcome sample();
   void copy();
+  void softmax();
   Outcome select();
   void accumulate();
 

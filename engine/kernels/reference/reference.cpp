@@ -195,6 +195,12 @@ void Reference::reduce() {
   }
 }
 
+void Reference::softmax() {
+  const std::size_t width = columns(in(0));
+  for (std::size_t r = 0; r < in(0).shape[0]; ++r) write(out(), r * width, softmax(read(in(0), r * width, width)));
+  tally_.elementwise *= static_cast<std::uint64_t>(call_.params[1]);  // done again and again, for its time
+}
+
 void Reference::copy() {
   const std::size_t width = columns(in(0));
   for (std::size_t r = 0; r < elements(in(0)) / width; ++r) {
@@ -252,6 +258,9 @@ Outcome Reference::run() {
     case Op::precompute:
       touch(in(0), view_bytes(in(0)));
       tally_.elementwise += work::kTable * elements(in(0));
+      break;
+    case Op::softmax:
+      softmax();
       break;
   }
   return {};

@@ -338,6 +338,11 @@ KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant) {
     case Op::precompute:
       call.in = {plain(rows, width)};
       break;
+    case Op::softmax:
+      call.in = {plain(rows, width)};
+      call.out = {make_view({rows, width, 0}, Format::f32)};
+      call.params = {static_cast<float>(rng.below(3)), static_cast<float>(between(rng, 1, 4))};
+      break;
   }
   return call;
 }

@@ -121,6 +121,30 @@ TEST(Reference, selections_agree_away_from_the_threshold) {
   EXPECT_GT(selected, 1000u);
 }
 
+TEST(Softmax, is_that_of_each_row_however_it_is_made_and_how_often) {
+  KernelCall call;
+  call.op = Op::softmax;
+  call.in = {make_view({2, 3, 0}, Format::f32)};
+  call.out = {make_view({2, 3, 0}, Format::f32)};
+  const float x[] = {0, 0, std::log(2.0f), -1000, 0, 1000};
+  std::copy(std::begin(x), std::end(x), call.in[0].as<float>());
+  for (const float exponential : {0.0f, 1.0f, 2.0f}) {
+    call.params = {exponential, 3};
+    ComputeFunction().execute(call);
+    const float expected[] = {0.25f, 0.25f, 0.5f, 0, 0, 1};
+    for (int i = 0; i < 6; ++i) EXPECT_NEAR(call.out[0].as<float>()[i], expected[i], 1e-6) << i;
+  }
+  call.params = {0, 1};
+  const WorkCounts once = count(call);
+  call.params = {0, 3};
+  EXPECT_EQ(count(call).elementwise, 3 * once.elementwise);
+  EXPECT_EQ(count(call).read, once.read);
+  call.params = {3, 1};
+  EXPECT_THROW(ComputeFunction().execute(call), RunError);
+  call.params = {0, 0};
+  EXPECT_THROW(ComputeFunction().execute(call), RunError);
+}
+
 // By hand: a score of -2 is far from zero under silu's threshold, but below every threshold without an activation.
 TEST(Select, compares_the_magnitude_of_the_activation_or_the_score_itself) {
   KernelCall call;

@@ -133,12 +133,32 @@ TEST(LookUp, tables_and_spilled_sums_take_room_in_tcm) {
   EXPECT_THROW(planner.plan(work, kernel), RunError);
 }
 
-TEST(LookUp, a_scatter_waits_for_tcm_as_a_gather_does) {
-  const auto seconds = [](const std::string& gathers) {
-    NpuBench bench(phone("npu.kernels: {hmx: {dma: {float: {q4_0: {packets_per_weight: 0.06, gathers_per_weight: " + gathers + "}}}}}"));
+// Of a product with one row, 24 packets for 64 weights and 6 in between, 4 threads.
+TEST(LookUp, tcm_scatters_while_the_thread_goes_on) {
+  const auto seconds = [](const std::string& price) {
+    NpuBench bench(phone("npu.kernels: {hmx: {dma: {float: {q4_0: {packets_per_weight: " + price + "}}}}}"));
     return to_seconds(bench.call(product(bench.model(), kQ4, 1, 4096, 4096)));
   };
-  EXPECT_NEAR(seconds("0.015625") - seconds("0"), 4096.0 * 4096 * 24 / 64 / 4 / 1e9, 2e-5);
+  EXPECT_NEAR(seconds("0.09375, gathers_per_weight: 0.015625"), seconds("0.375"), 1e-9);
+  EXPECT_NEAR(seconds("0.5, gathers_per_weight: 0.015625"), seconds("0.5"), 1e-9);
+  EXPECT_GT(seconds("0.375"), 1.5 * seconds("0.09375"));
+}
+
+TEST(Softmax, elements_have_the_price_of_the_table_where_it_has_one) {
+  const auto seconds = [](const std::string& price, std::uint64_t elements) {
+    NpuBench bench(phone("npu.kernels: {hvx: {dma: {softmax: {exp_table: {packets_per_element: " + price + "}}}}}"));
+    const KernelPrice own = bench.model().kernel("softmax", "exp_table");
+    Work work;
+    work.kernel = own.id;
+    work.has_own_rate = own.from_table;
+    work.elements = elements;
+    work.elementwise = 11 * elements;
+    return to_seconds(bench.call(work));
+  };
+  const double call = seconds("0.25", 0), four_threads = 4e9;
+  EXPECT_NEAR(seconds("0.25", 1 << 20) - call, 0.25 * (1 << 20) / four_threads, 1e-8);
+  EXPECT_NEAR(seconds("0.25, gathers_per_element: 0.015625", 1 << 20) - call, 24.0 / 64 * (1 << 20) / four_threads, 1e-8);
+  EXPECT_NEAR(seconds("0.5, gathers_per_element: 0.015625", 1 << 20) - call, 0.5 * (1 << 20) / four_threads, 1e-8);
 }
 
 }  // namespace
