@@ -1,6 +1,7 @@
 // ComputeModel: the contract of everything that computes: a CPU core, an NPU, a GPU. It prices work; it computes nothing.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -52,6 +53,7 @@ struct HandOff {
   Picoseconds build{0};         // of one graph that was not built ahead of time
   Picoseconds load{0};          // one graph, apart from moving its bytes
   Picoseconds switch_graph{0};  // before a launch of another graph than the last
+  double switch_activity = 0;   // share of the unit's dynamic power that it draws meanwhile
   Bytes session_limit = 0;      // bytes that it can map; 0: no limit of its own
   bool static_graphs = false;
   bool fixed_batch = false;  // a graph runs with the batch that it was built for, and with no rows chosen at run time
@@ -76,6 +78,9 @@ class ComputeModel {
   // Calls submitted from now on run at this share of the full clock, and clock() says so; one in progress keeps the clock
   // that it began with. What is clocked apart from the unit (DMA, the link to memory) stays as it is.
   virtual void set_clock_scale(double /*share*/) {}
+  // For a unit whose calls have phases that draw differently: `listener` is told the share of the dynamic power that it draws from
+  // now on, until it is told another; 1 before the first time. Called once, before the first call.
+  virtual void on_activity(std::function<void(double)> /*listener*/) {}
   virtual Hertz clock() const = 0;  // what system work on this unit is priced with; 0: it runs none
 };
 

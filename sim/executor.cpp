@@ -7,7 +7,7 @@
 namespace vitro::sim {
 namespace {
 
-constexpr hw::Label kResume{0, 0}, kDrain{0, 1};
+constexpr hw::Label kResume{0, 0}, kDrain{0, 1}, kResult{0, 2};
 
 sc_core::sc_time to_sc(Picoseconds t) { return sc_core::sc_time::from_value(static_cast<sc_dt::uint64>(t.count())); }
 
@@ -38,14 +38,24 @@ void SimExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) {
   push({std::max(when, device_now()), kResume, handle, {}});
 }
 
+void SimExecutor::post_result(Picoseconds when, std::coroutine_handle<> handle) {
+  ++posts_;
+  push({std::max(when, device_now()), take_in_ ? kResult : kResume, handle, {}});
+}
+
+void SimExecutor::resume(const Event& event) {
+  if (event.label.kind == kResult.kind) take_in_();
+  event.handle.resume();
+}
+
 void SimExecutor::execute(Event& event) {
   ++events_;
   hash_.add(static_cast<std::uint64_t>(event.when.count()));
   hash_.add(static_cast<std::uint64_t>(event.label.device) << 16 | event.label.kind);
   if (!event.handle) return event.action();
-  if (policy_free_ <= time_ && held_.empty()) return event.handle.resume();
+  if (policy_free_ <= time_ && held_.empty()) return resume(event);
   // Kept aside in order: back in the heap, every waiting coroutine would come round at each charge.
-  held_.push_back(event.handle);
+  held_.push_back(event);
   drain();
 }
 
@@ -61,9 +71,9 @@ void SimExecutor::drain() {
       }
       return;
     }
-    const std::coroutine_handle<> handle = held_.front();
+    const Event event = held_.front();
     held_.pop_front();
-    handle.resume();
+    resume(event);
   }
 }
 

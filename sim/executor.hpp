@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <systemc>
 
@@ -27,6 +28,10 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   // Time as policies see it: ahead of the devices' time while the policy's core works off what was charged to it.
   Picoseconds now() const override { return std::max(device_now(), policy_free_); }
   void post_at(Picoseconds when, std::coroutine_handle<> handle) override;
+  // The same for a coroutine that waits for a unit's result, which costs the policy's core something to take in (on_result).
+  void post_result(Picoseconds when, std::coroutine_handle<> handle);
+  // `take_in` runs before such a coroutine is resumed. Nothing: results are free.
+  void on_result(std::function<void()> take_in) { take_in_ = std::move(take_in); }
   // The policy's core is busy until then; coroutines wait.
   void hold_policy_until(Picoseconds when) { policy_free_ = std::max(policy_free_, when); }
 
@@ -47,10 +52,12 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   void step();
   void drain();  // resumes the policy's waiting coroutines while its core is free
   void execute(Event& event);
+  void resume(const Event& event);
 
   EventHeap heap_;
   sc_core::sc_event wake_;
-  std::deque<std::coroutine_handle<>> held_;
+  std::deque<Event> held_;
+  std::function<void()> take_in_;
   bool drain_posted_ = false;
   bool stepping_ = false;
   bool alone_ = false;  // in this simulation

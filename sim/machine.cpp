@@ -21,12 +21,14 @@ class SimClock final : public Clock {
   SimClock(SimExecutor& executor, Core& core, const Soc& soc) : executor_(executor), core_(core), soc_(soc) {}
 
   Picoseconds now() const override { return executor_.now(); }
-  void charge(PolicyWork work, std::uint32_t n) override {
-    const double cycles = soc_.policy_cycles(work) * n;
+  void charge(PolicyWork work, std::uint32_t n) override { occupy(soc_.policy_cycles(work) * n); }
+  void take_in_result() { occupy(soc_.barrier_cycles()); }
+
+ private:
+  void occupy(double cycles) {
     executor_.hold_policy_until(core_.system_work(executor_.now(), from_seconds(cycles / core_.model().clock().value)));
   }
 
- private:
   SimExecutor& executor_;
   Core& core_;
   const Soc& soc_;
@@ -102,15 +104,15 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     }
     caps.static_graphs = hand_off.static_graphs;
     caps.session_limit = hand_off.session_limit;
-    units_.push_back(
-        std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, count_,
-                                                        reuse_ ? &*reuse_ : nullptr, units_, options.check_operands}));
+    units_.push_back(std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
+                                               SimUnit::Surroundings{executor_, function, trace, meter_, power, count_,
+                                                                     reuse_ ? &*reuse_ : nullptr, units_, options.check_operands}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);
   storage_.emplace(soc_.storage(), context_.device("storage"), options.phantom,
                    SimStorage::Surroundings{executor_, trace, meter_, power, units_, policy_core});
+  if (soc_.barrier_cycles() > 0) executor_.on_result([this] { clock_->take_in_result(); });
   machine_.emplace(Machine{executor_, *clock_, std::move(units), *storage_, memory_, trace, options.seed});
 }
 

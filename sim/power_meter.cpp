@@ -8,20 +8,38 @@
 namespace vitro::sim {
 
 PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::Context& context, TraceSink& trace, std::vector<bool> used)
-    : power_(power), soc_(soc), meter_(meter), context_(context), trace_(trace), used_(std::move(used)), clock_share_(used_.size(), 1) {
+    : power_(power),
+      soc_(soc),
+      meter_(meter),
+      context_(context),
+      trace_(trace),
+      used_(std::move(used)),
+      running_(used_.size(), 1),
+      otherwise_(used_.size(), 0),
+      clock_share_(used_.size(), 1) {
   if (power_.thermal() != nullptr) {
     thermal_.emplace(*power_.thermal());
     temperature_track_ = trace_.track("power", "temperature");
     clock_track_ = trace_.track("power", "clock share");
   }
-  for (std::size_t p = 0; p < used_.size(); ++p) set_clock(p);
+  for (std::size_t p = 0; p < used_.size(); ++p) {
+    set_clock(p);
+    soc_.processors()[p].model->on_activity([this, p](double share) { set_activity(p, share, otherwise_[p]); });
+  }
 }
 
 void PowerMeter::set_clock(std::size_t processor) {
   if (!used_[processor]) return;
   const Processor& p = soc_.processors()[processor];
   p.model->set_clock_scale(clock_share_[processor]);
-  meter_.set_draw(processor, power_.draw(p.core_class, clock_share_[processor]), context_.now());
+  set_draw(processor);
+}
+
+void PowerMeter::set_draw(std::size_t processor) {
+  if (!used_[processor]) return;
+  const hw::PowerDraw full = power_.draw(soc_.processors()[processor].core_class, clock_share_[processor]);
+  const double dynamic = full.busy - full.idle;
+  meter_.set_draw(processor, {full.idle + otherwise_[processor] * dynamic, full.idle + running_[processor] * dynamic}, context_.now());
 }
 
 void PowerMeter::cool_or_throttle(std::size_t processor) {

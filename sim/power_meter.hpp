@@ -25,6 +25,12 @@ class PowerMeter {
   void before_call(std::size_t processor) {
     if (thermal_) cool_or_throttle(processor);
   }
+  // Of its dynamic power, what a processor draws from now on while it runs kernels or system work, and what it draws else.
+  void set_activity(std::size_t processor, double running, double otherwise) {
+    running_[processor] = running;
+    otherwise_[processor] = otherwise;
+    set_draw(processor);
+  }
   void dram_written(Bytes bytes) { dram_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
   void flash_written(Bytes bytes) { flash_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
 
@@ -36,6 +42,7 @@ class PowerMeter {
   void heat_up_to(Picoseconds now);
   void cool_or_throttle(std::size_t processor);
   void set_clock(std::size_t processor);
+  void set_draw(std::size_t processor);
 
   const hw::FlowPower& power_;
   Soc& soc_;
@@ -43,6 +50,7 @@ class PowerMeter {
   hw::Context& context_;
   TraceSink& trace_;
   std::vector<bool> used_;
+  std::vector<double> running_, otherwise_;  // shares of dynamic power
   hw::Odometer dram_written_, flash_written_;
 
   std::optional<hw::ThermalNode> thermal_;

@@ -15,6 +15,7 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"cache_update_cycles", Dimension::none, "150", "relinking an entry and a hash-map update"},
     {"plan_step_cycles", Dimension::none, "300", "choosing where one operation goes"},
     {"submit_cycles", Dimension::none, "500", "filling and publishing one request to a unit"},
+    {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
 };
 constexpr std::string_view kPolicyKeys[kPolicyWorks] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles"};
 
@@ -95,6 +96,7 @@ void Soc::build_cpu(Reader& root) {
   Reader reader = root.child("cpu");
   auto cpu = std::make_unique<hw::Params>(reader, kCpuParams);
   for (std::size_t i = 0; i < kPolicyWorks; ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);
+  barrier_cycles_ = cpu->number("barrier_cycles");
   const hw::PortId port = dram_->add_port({"cpu", cpu->bandwidth("bandwidth"), hw::kMemoryController, 1});
   params_.push_back(std::move(cpu));
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "core");

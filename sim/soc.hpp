@@ -45,6 +45,9 @@ class Soc {
   hw::DramModel& dram() { return *dram_; }
   hw::StorageModel& storage() { return *storage_; }
   hw::FlowPower* power() { return power_ ? &*power_ : nullptr; }
+  // Cycles of the policy's core for each unit whose result arrives: a barrier of n units costs n times that, some of it hidden
+  // behind those that still work.
+  double barrier_cycles() const { return barrier_cycles_; }
   // Cycles of the policy's core for one unit of policy work.
   double policy_cycles(PolicyWork work) const { return policy_cycles_[static_cast<std::size_t>(work)]; }
 
@@ -68,6 +71,7 @@ class Soc {
   std::vector<Processor> processors_;
   std::optional<hw::FlowPower> power_;
   std::array<double, kPolicyWorks> policy_cycles_{};
+  double barrier_cycles_ = 0;
   std::vector<std::unique_ptr<hw::Params>> params_;  // models keep references into them
 };
 

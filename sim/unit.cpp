@@ -120,10 +120,14 @@ void SimUnit::begin_job() {
   if (job.chain == nullptr) return job.block();
   call_ = 0;
   result_ = RunResult{};
-  const Picoseconds change = core_.model().hand_off().switch_graph;
+  const hw::HandOff& hand_off = core_.model().hand_off();
   const bool changes = job.graph != 0 && !job.on_cpu && std::exchange(last_graph_, job.graph) != job.graph;
-  if (!changes || change.count() == 0) return begin_call();
-  s_.executor.at(s_.executor.device_now() + change, {device_, kSwitched}, [this] { begin_call(); });
+  if (!changes || hand_off.switch_graph.count() == 0) return begin_call();
+  if (s_.power != nullptr) s_.power->set_activity(core_.processor(), 1, hand_off.switch_activity);
+  s_.executor.at(s_.executor.device_now() + hand_off.switch_graph, {device_, kSwitched}, [this] {
+    if (s_.power != nullptr) s_.power->set_activity(core_.processor(), 1, 0);
+    begin_call();
+  });
 }
 
 void SimUnit::begin_call() {
@@ -178,7 +182,7 @@ void SimUnit::end_job() {
   done.result.emplace(std::move(result_));
   const Picoseconds spin = core_.model().hand_off().spin;
   if (spin.count() > 0) awake_until_ = s_.executor.device_now() + spin;
-  s_.executor.post_at(s_.executor.device_now() + core_.model().hand_off().hand_back, done.waiter);
+  s_.executor.post_result(s_.executor.device_now() + core_.model().hand_off().hand_back, done.waiter);
   start_next();
 }
 

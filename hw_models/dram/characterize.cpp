@@ -14,8 +14,7 @@ namespace vitro::hw {
 namespace {
 
 constexpr Picoseconds kWarmUp{20'000'000}, kWindow{100'000'000}, kTwinWarmUp{15'000'000}, kTwinWindow{30'000'000};
-constexpr Bytes kPlacements[kAllPlacements] = {1024 * MiB, 992 * MiB, 928 * MiB, 864 * MiB, 800 * MiB, 736 * MiB};
-constexpr std::size_t kPlacementsOfCopies = 3;
+constexpr std::uint32_t kPlacementsOfCrowds = 32, kPlacements = 12;
 
 struct Reference {
   const char* id;
@@ -32,8 +31,8 @@ constexpr Reference kReferences[] = {
     {"random_32b_one_outstanding", "mop4", RefreshPolicy::none, true, 0.50, 62.5},
 };
 
-DramProbeResult run(const Node& dram, const char* fidelity, std::vector<DramAgent> agents, Bytes range) {
-  for (DramAgent& agent : agents) agent.range = range;
+DramProbeResult run(const Node& dram, const char* fidelity, std::vector<DramAgent> agents, std::uint32_t placement) {
+  for (DramAgent& agent : agents) agent.placement = placement;
   Registry registry;
   register_dram(registry);
   Node block = dram;
@@ -74,7 +73,7 @@ std::vector<DramReferenceRow> dram_reference_rows() {
   return rows;
 }
 
-std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name, std::size_t placements) {
+std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name, std::uint32_t placements) {
   if (dram.find("part") == nullptr) {
     throw ConfigError("dram.part: is missing: without a part the flow model has no detailed twin (expected for example lpddr5x_8533)");
   }
@@ -84,22 +83,20 @@ std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name, std
   std::vector<DramTwinRow> rows{{"all"}};
   for (const DramAgent& agent : pattern->agents) rows.push_back({agent.name});
   // One agent has nobody to collide with, unless it reads here and writes there.
-  const std::size_t most = pattern->agents.size() > 1 ? std::size(kPlacements) : pattern->agents[0].written > 0 ? kPlacementsOfCopies : 1;
-  placements = std::min(placements, most);
-  for (const Bytes range : std::span(kPlacements).first(placements)) {
-    const DramProbeResult detailed = run(dram, "detailed", pattern->agents, range), flow = run(dram, "flow", pattern->agents, range);
-    const double share = 1.0 / static_cast<double>(placements);
-    rows[0].detailed += share * detailed.gb_per_s;
-    rows[0].flow += share * flow.gb_per_s;
-    for (std::size_t i = 0; i < pattern->agents.size(); ++i) {
-      rows[1 + i].detailed += share * detailed.agents[i].gb_per_s;
-      rows[1 + i].flow += share * flow.agents[i].gb_per_s;
-    }
+  if (pattern->agents.size() == 1 && pattern->agents[0].written == 0) placements = 1;
+  if (placements == 0) placements = pattern->agents.size() > 3 ? kPlacementsOfCrowds : kPlacements;
+  const DramProbeResult flow = run(dram, "flow", pattern->agents, 0);  // which knows no places
+  rows[0].flow = flow.gb_per_s;
+  for (std::size_t i = 0; i < pattern->agents.size(); ++i) rows[1 + i].flow = flow.agents[i].gb_per_s;
+  for (std::uint32_t placement = 0; placement < placements; ++placement) {
+    const DramProbeResult detailed = run(dram, "detailed", pattern->agents, placement);
+    rows[0].detailed += detailed.gb_per_s / placements;
+    for (std::size_t i = 0; i < pattern->agents.size(); ++i) rows[1 + i].detailed += detailed.agents[i].gb_per_s / placements;
   }
   return rows;
 }
 
-std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern, std::size_t placements) {
+std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern, std::uint32_t placements) {
   Node dram = Node::map({});
   for (const auto& [key, value] : {std::pair("capacity", "8 GB"), {"available", "8 GB"}, {"latency", "58 ns"}}) {
     dram.set(key, Node::scalar(value));

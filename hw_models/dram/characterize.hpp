@@ -21,13 +21,12 @@ struct DramTwinRow {
   std::string agent;              // "all": their sum
   double detailed = 0, flow = 0;  // GB/s
 };
-// A pattern of dram_patterns() on both fidelities of a device's memory (the `dram:` block of its file), averaged over at most
-// `placements` of the agents' data: how their banks collide is a matter of luck, and the flow model knows no addresses. The
-// measured bandwidth of the device is left out, since it would hide what differs. Throws ConfigError when the block names no
-// part, without which a flow model has no twin, or the pattern does not exist.
-inline constexpr std::size_t kAllPlacements = 6;
-std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view pattern, std::size_t placements = kAllPlacements);
+// A pattern of dram_patterns() on both fidelities of a device's memory (the `dram:` block of its file); the detailed one is
+// averaged over `placements` of the agents' data (0: as many as their number wants), since how their banks collide is a matter of
+// luck and the flow model knows no addresses. The measured bandwidth of the device is left out: it would hide what differs.
+// Throws ConfigError when the block names no part, without which a flow model has no twin, or the pattern does not exist.
+std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view pattern, std::uint32_t placements = 0);
 // The same for a part alone.
-std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern, std::size_t placements = kAllPlacements);
+std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern, std::uint32_t placements = 0);
 
 }  // namespace vitro::hw

@@ -35,7 +35,7 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
                                                           {"latency_random_ns", &latency_random_ns_},
                                                           {"latency_sequential_ns", &latency_sequential_ns_}};
   const std::tuple<std::string_view, Curve*, bool> curves[] = {
-      {"chunk", &chunks_, true}, {"write_chunk", &write_chunks_, true}, {"turns", &turns_, false}, {"queued", &queued_, false}};
+      {"chunk", &chunks_, true}, {"write_chunk", &write_chunks_, true}, {"queued", &queued_, false}};
   for (const auto& [key, value] : entries) {
     if (value <= 0) throw ConfigError(fmt::format("{}.{}: is 0 (expected more)", name, key));
     const std::size_t dot = std::min(key.find('.'), key.size());
@@ -47,29 +47,32 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
       *scalar->second = value;
     } else if (curve != std::end(curves) && x.size() == 1) {
       std::get<1>(*curve)->emplace_back(std::get<2>(*curve) ? std::log2(x[0]) : x[0], value);
-    } else if (kind == "agents" && x.size() == 2 && x[0] >= 2) {
-      if (agents_.empty() || agents_.back().first != x[0]) agents_.push_back({x[0], {{0, 1}}});
-      agents_.back().second.emplace_back(x[1], value);
+    } else if (x.size() == 2 && ((kind == "agents" && x[0] >= 2) || (kind == "turns" && x[0] >= 1))) {
+      Curves& counts = kind == "agents" ? agents_ : turns_;
+      if (counts.empty() || counts.back().first != x[0]) counts.push_back({x[0], {{0, 1}}});
+      counts.back().second.emplace_back(x[1], value);
     } else if (kind == "strided" && x.size() == 2 && x[0] >= 1 && x[1] >= 1) {
       Curves& strides = power_of_two_in(static_cast<Bytes>(x[1])) > static_cast<Bytes>(x[0]) ? even_ : uneven_;
       if (strides.empty() || strides.back().first != x[0]) strides.push_back({x[0], {}});
       strides.back().second.emplace_back(std::log2(x[1]), value);
     } else {
-      throw ConfigError(
-          fmt::format("{}.{}: unknown (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
-                      "strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns)",
-                      name, key));
+      throw ConfigError(fmt::format(
+          "{}.{}: unknown (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
+          "strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns)",
+          name, key));
     }
   }
   for (const auto& entry : curves) std::sort(std::get<1>(entry)->begin(), std::get<1>(entry)->end());
-  for (Curves* curves : {&agents_, &even_, &uneven_}) {
+  for (Curves* curves : {&agents_, &turns_, &even_, &uneven_}) {
     std::sort(curves->begin(), curves->end());
     for (auto& [x, curve] : *curves) std::sort(curve.begin(), curve.end());
   }
   for (const auto& [count, curve] : agents_) {
     for (const auto& [share, kept] : curve) worst_crowd_ = std::max(worst_crowd_, 1 / kept);
   }
-  for (const auto& [share, kept] : turns_) worst_turn_ = std::max(worst_turn_, 1 / kept);
+  for (const auto& [readers, curve] : turns_) {
+    for (const auto& [share, kept] : curve) worst_turn_ = std::max(worst_turn_, 1 / kept);
+  }
   for (const auto& [load, factor] : queued_) worst_queue_ = std::max(worst_queue_, factor);
 }
 
@@ -132,10 +135,17 @@ double FlowEfficiency::reopened(std::span<const double> rates) {
   return sum > 0 ? 1 - kept * largest / sum : 0;
 }
 
-// What streams keep beside one another, by their number and by how often they find a row closed: as long as few rows have to be
-// opened again, that hides behind the transfers of others. Between two numbers of the table linear.
-double FlowEfficiency::crowd(std::span<const Use> uses) const {
-  if (agents_.empty()) return 1;
+double FlowEfficiency::between_counts(const Curves& curves, std::size_t count, double x) {
+  const auto n = static_cast<double>(count);
+  const auto above = std::lower_bound(curves.begin(), curves.end(), n, [](const auto& curve, double v) { return curve.first < v; });
+  if (above == curves.end()) return at(curves.back().second, x);
+  const double more = at(above->second, x);
+  if (above == curves.begin()) return more;
+  const auto below = std::prev(above);
+  return std::lerp(at(below->second, x), more, (n - below->first) / (above->first - below->first));
+}
+
+std::vector<double> FlowEfficiency::rates_of_readers(std::span<const Use> uses) {
   std::vector<double> rates;
   for (std::size_t i = 0; i < uses.size();) {
     double rate = 0;
@@ -143,14 +153,13 @@ double FlowEfficiency::crowd(std::span<const Use> uses) const {
     for (; i < uses.size() && uses[i].agent == agent; ++i) rate += uses[i].rate * (1 - uses[i].written);
     if (rate > 0) rates.push_back(rate);
   }
-  if (rates.size() < 2) return 1;
-  const double share = reopened(rates), count = static_cast<double>(rates.size());
-  const auto above = std::lower_bound(agents_.begin(), agents_.end(), count, [](const auto& curve, double n) { return curve.first < n; });
-  if (above == agents_.end()) return at(agents_.back().second, share);
-  const double more = at(above->second, share);
-  if (above == agents_.begin()) return more;
-  const auto below = std::prev(above);
-  return std::lerp(at(below->second, share), more, (count - below->first) / (above->first - below->first));
+  return rates;
+}
+
+// What streams keep beside one another, by their number and by how often they find a row closed: as long as few rows have to be
+// opened again, that hides behind the transfers of others.
+double FlowEfficiency::crowd(std::span<const double> rates) const {
+  return agents_.empty() || rates.size() < 2 ? 1 : between_counts(agents_, rates.size(), reopened(rates));
 }
 
 // The time that these uses take: every byte its time on the bus; beyond that what is lost to rows that have to be opened and to
@@ -169,13 +178,14 @@ double FlowEfficiency::sustained(std::span<const Use> uses, bool crowds) const {
   double waiting = 0;
   for (const Use& use : uses) waiting += use.rate * own(use) * std::max(0.0, own(use) - 1);
   const double queued = queued_.empty() || worst == 1 ? 1 : at(queued_, waiting / (worst - 1) / alone);
-  const double crowded = crowds ? 1 / crowd(uses) : 1;
+  const std::vector<double> rates = crowds ? rates_of_readers(uses) : std::vector<double>{};
+  const double crowded = 1 / crowd(rates);
   double time = 0;
   for (const Use& use : uses) {
     const double reads = std::max(crowded, 1 + queued * (1 / use.read - 1)), writes = 1 + queued * (1 / use.write - 1);
     time += use.rate * ((1 - use.written) * reads + use.written * writes);
   }
-  if (written > 0 && !turns_.empty()) time += bytes * (1 / at(turns_, written / bytes) - 1);
+  if (written > 0 && !turns_.empty()) time += bytes * (1 / between_counts(turns_, rates.size(), written / bytes) - 1);
   return sequential_ * bytes / time;
 }
 

@@ -18,8 +18,9 @@ constexpr Bytes kMaxStride = MiB;
 constexpr Bytes kUneven[] = {3, 5, 9, 17, 33, 65, 129, 257};  // times the chunk
 constexpr std::size_t kAgents[] = {2, 3, 5, 8, 16};
 constexpr double kReopened[] = {0.1, 0.3, 0.6, 0.8};
-// Other places for the agents' data: with one alone the total of streams may be off by a tenth, by luck with their banks.
-constexpr Bytes kRanges[] = {1024 * MiB, 960 * MiB, 896 * MiB, 832 * MiB, 768 * MiB, 704 * MiB};
+// Places of the agents' data: with one alone the total of streams may be off by a quarter, by luck with their banks. The more
+// streams, the more luck.
+constexpr std::uint32_t kPlacementsOfCrowds = 32, kPlacements = 12;
 constexpr double kWriterCaps[] = {0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 2};
 constexpr double kWriteShares[] = {0.02, 0.05, 0.1, 0.25, 0.4};
 constexpr double kLoads[] = {0.125, 0.25, 0.375, 0.5, 0.75};  // of what small chunks alone would reach
@@ -41,6 +42,8 @@ class Derivation {
   }
 
  private:
+  using Points = std::vector<std::pair<double, double>>;
+
   static DramAgent stream(Bytes chunk, Bytes stride = 0, double writes = 0) {
     const Bytes request = std::max<Bytes>(chunk, chunk == 0 ? 4 * KiB : 32);
     const auto outstanding = static_cast<std::uint32_t>(std::clamp<Bytes>(32 * KiB / request, 8, 512));
@@ -59,13 +62,13 @@ class Derivation {
   }
   // Mean of measure(result) over several placements.
   template <class Measure>
-  double mean(std::vector<DramAgent> agents, Measure measure) const {
+  double mean(std::vector<DramAgent> agents, Measure measure, std::uint32_t placements = kPlacements) const {
     double sum = 0;
-    for (const Bytes range : kRanges) {
-      for (DramAgent& agent : agents) agent.range = range;
+    for (std::uint32_t placement = 0; placement < placements; ++placement) {
+      for (DramAgent& agent : agents) agent.placement = placement;
       sum += measure(run(agents, kShortWindow));
     }
-    return sum / std::size(kRanges);
+    return sum / placements;
   }
   static double total(const DramProbeResult& result) { return result.gb_per_s; }
 
@@ -92,31 +95,37 @@ class Derivation {
     }
   }
 
-  // One stream without a cap, the others held to a part of its rate, which says how many rows have to be opened again.
   void agents() {
     for (const std::size_t count : kAgents) {
       const auto key = [count](double share) { return fmt::format("agents.{}/{}", count, share); };
       if (!wanted(key(1)) && std::none_of(std::begin(kReopened), std::end(kReopened), [&](double s) { return wanted(key(s)); })) continue;
-      std::vector<DramAgent> agents(count, stream(0));
-      std::vector<std::pair<double, double>> points{{0, 1}};  // reopened, kept
-      const auto measure = [&] {
-        std::vector<double> rates(count);
-        const double kept = mean(agents, [&](const DramProbeResult& r) {
-          for (std::size_t i = 0; i < count; ++i) rates[i] += r.agents[i].gb_per_s;
-          return r.gb_per_s / sequential_;
-        });
-        points.emplace_back(FlowEfficiency::reopened(rates), kept);
-      };
-      for (const double share : kReopened) {
-        const double small = sequential_ * share_of_others(count, share);
-        for (std::size_t i = 1; i < count; ++i) agents[i] = capped(stream(0), small);
-        measure();
-      }
-      std::fill(agents.begin(), agents.end(), stream(0));
-      measure();
+      const Points points = crowd(count);
       for (const double share : kReopened) add(key(share), [&] { return between(points, share); });
       add(key(1), [&] { return points.back().second; });
     }
+  }
+  // Over the share of bytes whose row has to be opened again, what this many streams keep: one without a cap, the others held to a
+  // part of its rate.
+  Points crowd(std::size_t count) const {
+    Points points{{0, 1}};
+    std::vector<DramAgent> agents(count, stream(0));
+    const auto measure = [&] {
+      std::vector<double> rates(count);
+      const auto add_up = [&](const DramProbeResult& r) {
+        for (std::size_t i = 0; i < count; ++i) rates[i] += r.agents[i].gb_per_s;
+        return r.gb_per_s / sequential_;
+      };
+      const double kept = mean(agents, add_up, kPlacementsOfCrowds);
+      points.emplace_back(FlowEfficiency::reopened(rates), kept);
+    };
+    for (const double share : kReopened) {
+      const double small = sequential_ * share_of_others(count, share);
+      for (std::size_t i = 1; i < count; ++i) agents[i] = capped(stream(0), small);
+      measure();
+    }
+    std::fill(agents.begin(), agents.end(), stream(0));
+    measure();
+    return points;
   }
   // Of the total, what each of the others has when together they reopen this share.
   static double share_of_others(std::size_t count, double reopened) {
@@ -128,7 +137,7 @@ class Derivation {
     }
     return low / (1 + low * static_cast<double>(count - 1));
   }
-  static double between(const std::vector<std::pair<double, double>>& points, double x) {
+  static double between(const Points& points, double x) {
     const auto above = std::find_if(points.begin() + 1, points.end() - 1, [x](const auto& p) { return p.first >= x; });
     const auto below = std::prev(above);
     return below->second + (above->second - below->second) * (x - below->first) / (above->first - below->first);
@@ -149,46 +158,79 @@ class Derivation {
     add("queued.1", [] { return 1; });
   }
 
-  // A stream or chunks, and beside it a stream of writes: what is lost beyond the time that each takes alone.
-  // Averaged with requests that do both; beyond some share only those are left, since writes then starve the reads of others.
+  // What one or two streams (or chunks) of reads and a stream of writes lose beyond the time that readers and writes take without
+  // each other. Averaged with a request that does both, alone or beside a stream; beyond some share, where writes starve the reads
+  // of others, only such requests are left.
   void turns() {
     const double writing = run({stream(0, 0, 1)}).gb_per_s;
-    std::vector<std::pair<double, double>> points{{0, 1}};  // share, kept
-    double largest = 0;
-    for (const double share : kWriteShares) largest = wanted(fmt::format("turns.{}", share)) ? share : largest;
+    for (const std::size_t readers : {1, 2}) {
+      const auto key = [readers](double share) { return fmt::format("turns.{}/{}", readers, share); };
+      double largest = 0;
+      for (const double share : kWriteShares) largest = wanted(key(share)) ? share : largest;
+      if (largest > 0) {
+        const Points beside = beside_a_writer(readers, writing, largest), kernels = kernel_and_streams(readers, writing);
+        for (const double share : kWriteShares) add(key(share), [&] { return (between(beside, share) + between(kernels, share)) / 2; });
+      }
+      for (const double share : {0.5, 0.75}) add(key(share), [&] { return kept_by_copies(readers, share, writing); });
+      add(key(1), [] { return 1; });
+    }
+  }
+  Points beside_a_writer(std::size_t readers, double writing, double largest) const {
+    Points points{{0, 1}};  // share, kept
     for (const double cap : kWriterCaps) {
       if (points.back().first >= largest) break;
       double share = 0, kept = 0;
       for (const Bytes chunk : {Bytes{0}, 4 * KiB}) {
-        const double reading = chunk == 0 ? sequential_ : run({stream(chunk)}).gb_per_s;
-        const auto agents = std::vector{stream(chunk), capped(stream(0, 0, 1), cap * sequential_)};
-        kept += mean(agents,
-                     [&](const DramProbeResult& r) {
-                       share += r.agents[1].gb_per_s / r.gb_per_s / (2 * std::size(kRanges));
-                       const double lost = 1 - (r.gb_per_s - r.agents[1].gb_per_s) / reading - r.agents[1].gb_per_s / writing;
-                       return 1 / (1 + lost * sequential_ / r.gb_per_s);
-                     }) /
-                2;
+        std::vector<DramAgent> agents(readers, stream(chunk));
+        const double reading = mean(agents, total);
+        agents.push_back(capped(stream(0, 0, 1), cap * sequential_));
+        kept += mean(agents, [&](const DramProbeResult& r) {
+          const double written = r.agents.back().gb_per_s / r.gb_per_s;
+          share += written / (2 * kPlacements);
+          return kept_of(r.gb_per_s, written, reading, writing) / 2;
+        });
       }
       points.emplace_back(share, kept);
     }
-    add("turns.0", [] { return 1; });
-    for (const double share : kWriteShares) {
-      add(fmt::format("turns.{}", share), [&] { return (between(points, share) + kept_by_copies(share, writing)) / 2; });
-    }
-    for (const double written : {0.5, 0.75}) add(fmt::format("turns.{}", written), [&] { return kept_by_copies(written, writing); });
-    add("turns.1", [] { return 1; });
+    return points;
   }
-  // Requests that write this share of their bytes, far from where they read.
-  double kept_by_copies(double written, double writing) const {
-    DramAgent copy = stream(0);
-    copy.request = 256 * KiB;
-    copy.outstanding = 2;
-    copy.written = written;
-    return mean({copy}, [&](const DramProbeResult& r) {
-      const double lost = 1 - r.gb_per_s * ((1 - written) / sequential_ + written / writing);
-      return 1 / (1 + lost * sequential_ / r.gb_per_s);
-    });
+  // Requests that write a share of their bytes, far from where they read, and streams beside them.
+  Points kernel_and_streams(std::size_t readers, double writing) const {
+    const Points crowded = readers == 1 ? Points{{0, 1}, {1, 1}} : crowd(readers);
+    Points points{{0, 1}};
+    for (const double share_of_all : kWriteShares) {
+      const double written = share_of_all * static_cast<double>(readers);
+      std::vector<DramAgent> agents(readers, stream(0));
+      agents[0] = copy(written);
+      double share = 0;
+      const double kept = mean(agents, [&](const DramProbeResult& r) {
+        std::vector<double> rates;
+        for (const DramAgentResult& agent : r.agents) rates.push_back(agent.gb_per_s);
+        const double writes = rates[0] * written / r.gb_per_s;
+        rates[0] *= 1 - written;
+        share += writes / kPlacements;
+        return kept_of(r.gb_per_s, writes, sequential_ * between(crowded, FlowEfficiency::reopened(rates)), writing);
+      });
+      points.emplace_back(share, kept);
+    }
+    return points;
+  }
+  double kept_by_copies(std::size_t count, double written, double writing) const {
+    const double reading = mean(std::vector(count, stream(0)), total);
+    return mean(std::vector(count, copy(written)),
+                [&](const DramProbeResult& r) { return kept_of(r.gb_per_s, written, reading, writing); });
+  }
+  static DramAgent copy(double written) {
+    DramAgent agent = stream(0);
+    agent.request = 256 * KiB;
+    agent.outstanding = 2;
+    agent.written = written;
+    return agent;
+  }
+  // Of what moves `total` with this share of writes, in terms of a stream's time per byte.
+  double kept_of(double total, double written, double reading, double writing) const {
+    const double lost = 1 - total * ((1 - written) / reading + written / writing);
+    return 1 / (1 + lost * sequential_ / total);
   }
 
   void latencies() {

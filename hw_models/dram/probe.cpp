@@ -14,7 +14,7 @@ class Prober {
     if (agent_.range == 0) agent_.range = GiB;
     // Agents work on memory of their own, on pages that have nothing to do with one another: ranges that begin in the same bank
     // would have all agents in one bank at all times.
-    base_ = index * 2 * agent_.range + round_down(mix(index, {0x6270, agent_.range}) % agent_.range, kPageSize);
+    base_ = index * 2 * agent_.range + round_down(mix(index, {0x6270, agent_.range + agent_.placement}) % agent_.range, kPageSize);
   }
 
   void begin() {

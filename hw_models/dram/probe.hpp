@@ -18,9 +18,10 @@ struct DramAgent {
   Bytes request = 32;             // bytes per request
   std::uint32_t outstanding = 1;  // 1 with 32 bytes at random: a pointer chase
   Bytes chunk = 0, stride = 0;
-  double writes = 0;   // share of the requests, evenly spread
-  double written = 0;  // share of the bytes of the other requests
-  Bytes range = 0;     // random and strided addresses stay below it; 0: 1 GiB
+  double writes = 0;            // share of the requests, evenly spread
+  double written = 0;           // share of the bytes of the other requests
+  Bytes range = 0;              // random and strided addresses stay below it; 0: 1 GiB
+  std::uint32_t placement = 0;  // another number, other places for its data: how banks collide is a matter of luck
 };
 
 struct DramAgentResult {

@@ -39,6 +39,7 @@ def without(device, mechanism):
         for cluster in clusters:
             for name in ("wake_up", "hand_back", "call_overhead"):
                 put(cluster, name, "0 us")
+        put(tree["cpu"], "barrier_cycles", 0)
     elif mechanism == "DRAM sharing":
         for block in (tree["dram"], tree["cpu"]):
             put(block, "bandwidth", "10000 GB/s")

@@ -144,7 +144,8 @@ class Fit:
         """Of the policy's own core, or of another: wake_up, spin, hand_back in seconds."""
         name = "hand_off other core" if other else "hand_off policy's core"
         warm, cold = self.of(f"{name} 0 us") - self.overhead, self.of(f"{name} 200 us") - self.overhead
-        back = max(0.0, warm if other else warm / 2)  # a worker that polls is there at once; beside the policy both have to be woken
+        # A worker that polls is there at once; beside the policy both have to be woken.
+        back = max(0.0, (warm if other else warm / 2) - self.barrier()[0])
         # A core that computes is never idle for long, so beside the policy the wake-up of a busy one counts.
         wake, gap = (cold, "200 us") if other else (warm, "0 us")
         return {"wake_up": self.value(max(0.0, wake - back) * 1e6, "us", f"a call after {gap} of silence", f"{name} {gap}"),
@@ -152,12 +153,27 @@ class Fit:
                               "(docs/machine-host.md)", kind="derived"),
                 "hand_back": self.value(back * 1e6, "us", "a call right after the one before", f"{name} 0 us")}
 
+    def barrier(self):
+        """-> (seconds that each further core adds to a barrier, the probes): 0 with two cores, where it is part of hand_back."""
+        name = next((name for name in self.samples if name.startswith("hand_off ") and name.endswith(" other cores 0 us")), None)
+        if name is None:
+            return 0.0, ()
+        one = "hand_off other core 0 us"
+        return max(0.0, (self.of(name) - self.of(one)) / (int(name.split()[1]) - 1)), (name, one)
+
     def policy(self):
         what = "the dense policy with kernels that do nothing, for each call that it plans"
         return {"plan_step_cycles": self.value(self.of("policy") * self.clock, "", what, "policy"),
                 "submit_cycles": self.value(0.0, "", "part of hand_back and wake_up, which were measured with it", kind="derived"),
+                "barrier_cycles": self.barrier_cycles(),
                 "cache_lookup_cycles": Value(60, "", "one hash probe that hits the second-level cache; not measured", kind="assumed"),
                 "cache_update_cycles": Value(150, "", "relinking an entry and a hash update; not measured", kind="assumed")}
+
+    def barrier_cycles(self):
+        seconds, probes = self.barrier()
+        if not probes:
+            return self.value(0.0, "", "part of hand_back: with two cores nobody else arrives", kind="derived")
+        return self.value(seconds * self.clock, "", "a call to several cores at once, what each further one adds", *probes)
 
     # ---- storage
 

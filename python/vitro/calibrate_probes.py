@@ -106,6 +106,9 @@ def _plan_hand_off(probes, cores):
         probes[f"hand_off policy's core {gap}"] = ("hand_off", {"units": ["cpu0"], "gap": gap}, _samples)
         if cores > 1:
             probes[f"hand_off other core {gap}"] = ("hand_off", {"units": ["cpu0", "cpu1"], "gap": gap, "skip": 1}, _samples)
+    if cores > 2:
+        units = [f"cpu{core}" for core in range(min(cores, 8))]
+        probes[f"hand_off {len(units) - 1} other cores 0 us"] = ("hand_off", {"units": units, "gap": "0 us", "skip": 1}, _samples)
 
 
 def _plan_storage(probes, quick, cores, file, file_bytes):

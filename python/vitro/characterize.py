@@ -167,7 +167,7 @@ def _row(figure, answer, suffix, expected, value, status=None):
 def _status(kind, relation, expected, error):
     if kind in ("contradictory", "unpublished"):
         return kind
-    if expected is None or error is None:
+    if kind == "elsewhere" or expected is None or error is None:
         return "not modelled"
     holds = {"=": abs(error) <= WITHIN, "range": error == 0, "<": error <= BOUND_WITHIN, ">": error >= -BOUND_WITHIN}
     return "ok" if holds[relation] else "off"

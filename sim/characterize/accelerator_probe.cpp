@@ -109,7 +109,8 @@ struct Limit {
   double slowdown = 0;
 };
 
-// Whether a graph stays on the unit shows on the CPU's cores.
+// Whether a graph stays on the unit shows on the CPU's cores, which otherwise take in its result and do nothing else.
+constexpr double kPolicyShare = 0.01;
 Task<void> find_limit(Bench* bench, ComputeUnit* unit, Bytes most, std::uint32_t m, Limit* limit) {
   Machine& machine = bench->machine();
   Bytes low = 0, high = most / MiB + 1;
@@ -123,7 +124,7 @@ Task<void> find_limit(Bench* bench, ComputeUnit* unit, Bytes most, std::uint32_t
     co_await launch_once(unit, graph, &result);
     result.status.or_throw();
     const Picoseconds end = machine.clock.now();
-    const bool on_cpu = bench->report(begin, end).cpu_utilization.value_or(0) > 0;
+    const bool on_cpu = bench->report(begin, end).cpu_utilization.value_or(0) > kPolicyShare;
     (on_cpu ? high : low) = size;
     (on_cpu ? high_seconds : low_seconds) = to_seconds(end - begin) / static_cast<double>(size);
     unit->unload(graph);

@@ -13,14 +13,15 @@ struct Experts {
   Picoseconds begin{0}, end{0};
 };
 
-// One thread of the host, taken in turn.
-struct HostThread {
-  Picoseconds free{0};
-};
-
-Task<void> on_host(Machine* machine, HostThread* host, Picoseconds duration) {
-  host->free = std::max(host->free, machine->clock.now()) + duration;
-  co_await sleep_until(machine->executor, host->free);
+// The host's one thread is that of the policy: its core is busy meanwhile, draws power and takes the results of nobody. In steps of
+// planning, since that is what a policy can ask of its core.
+void on_host(Machine& machine, Picoseconds duration) {
+  const Picoseconds before = machine.clock.now();
+  machine.clock.charge(PolicyWork::plan_step, 1);
+  const Picoseconds step = machine.clock.now() - before;
+  if (step.count() == 0) throw ConfigError("expert_groups: cpu.plan_step_cycles is 0 (expected more: the host's work is counted in them)");
+  const auto steps = static_cast<std::uint32_t>(duration / step);
+  if (steps > 1) machine.clock.charge(PolicyWork::plan_step, steps - 1);
 }
 
 // `group` experts with `capacity` rows each: gate and up, their product, down.
@@ -41,12 +42,12 @@ Chain group_of(Bench& bench, const Experts& e) {
   return chain;
 }
 
-Task<void> run_group(Machine* machine, HostThread* host, ComputeUnit* unit, Graph graph, Picoseconds host_time) {
-  co_await on_host(machine, host, host_time / 2);
+Task<void> run_group(Machine* machine, ComputeUnit* unit, Graph graph, Picoseconds host_time) {
+  on_host(*machine, host_time / 2);
   Bindings bindings;
   const RunResult result = co_await unit->launch(graph, std::move(bindings));
   result.status.or_throw();
-  co_await on_host(machine, host, host_time / 2);
+  on_host(*machine, host_time / 2);
 }
 
 Task<void> run_layer(Bench* bench, std::vector<ComputeUnit*> units, Experts* e) {
@@ -59,10 +60,9 @@ Task<void> run_layer(Bench* bench, std::vector<ComputeUnit*> units, Experts* e) 
     graphs.push_back((co_await units[g % units.size()]->load(std::move(spec))).value_or_throw());
   }
   e->begin = machine.clock.now();
-  HostThread host;
   TaskScope scope(machine.executor);
   for (std::uint32_t g = 0; g < groups; ++g) {
-    Task<void> group = run_group(&machine, &host, units[g % units.size()], graphs[g], e->host * e->tokens / groups);
+    Task<void> group = run_group(&machine, units[g % units.size()], graphs[g], e->host * e->tokens / groups);
     if (e->side_by_side) {
       scope.spawn(std::move(group));
     } else {

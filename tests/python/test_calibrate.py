@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from conftest import ROOT
-from vitro import calibrate, validity
+from vitro import calibrate, process, validity
 from vitro.calibrate_fit import Fit, _line, covered
 from vitro.calibrate_probes import BATCHES, BLOCKS, COLUMNS, FLUSH_ROWS, PRODUCTS, ROWS, SETS_MIB, STREAMS, SUMS, Sample, measure, plan
 
@@ -89,6 +89,24 @@ def test_a_sleeping_worker_is_woken_and_a_polling_one_is_not(device):
     policy, other = device["cpu"]["clusters"]
     assert number(policy["wake_up"]) + number(policy["hand_back"]) == pytest.approx(3, rel=1e-3) and number(policy["spin"]) == 0
     assert number(other["hand_back"]) == pytest.approx(2, rel=1e-3) and number(other["wake_up"]) == pytest.approx(58, rel=1e-3)
+
+
+def test_what_a_further_core_adds_is_the_price_of_a_barrier(measured, device):
+    assert number(device["cpu"]["barrier_cycles"]) == 0 and device["cpu"]["barrier_cycles"]["kind"] == "derived"
+    names = [name for name in plan(quick=True, cores=4, file="-", file_bytes=2 ** 30) if "other cores" in name]
+    assert names == ["hand_off 3 other cores 0 us"]
+    samples = measured[0] | {names[0]: Sample([2e-6 + OVERHEAD + 2 * 0.25e-6])}
+    fit = Fit(samples, measured[1])
+    assert fit.policy()["barrier_cycles"].value == pytest.approx(0.25e-6 * CLOCK)
+    assert fit.hand_off(other=True)["hand_back"].value == pytest.approx(1.75)
+
+
+def test_the_simulated_machine_gives_a_barrier_back(native, device):
+    tree = {key: value for key, value in device.items() if key != "calibration"}
+    tree["cpu"] = tree["cpu"] | {"barrier_cycles": 500, "clusters": [tree["cpu"]["clusters"][0], tree["cpu"]["clusters"][1] | {"cores": 3}]}
+    times = [process.call("probe", "hand_off", json.dumps({"units": [f"cpu{core}" for core in range(cores)], "gap": "0 us", "skip": 1,
+                                                           "rounds": 20, "machine": "sim", "device": tree}))["samples"] for cores in (2, 4)]
+    assert times[1][0] - times[0][0] == pytest.approx(2 * 500 / CLOCK, rel=1e-3)
 
 
 def test_latency_and_pace_of_storage_come_from_lone_reads(device):

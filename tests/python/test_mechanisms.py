@@ -17,7 +17,6 @@ FOLLOWS = 0.02  # what a row that is off moves by
 # What a row's entry, or the longest beginning of its name that stands here, is measured without. Tables are replaced as a whole.
 NO_ISSUE = {"ufs.issue_cycles": "0", "ufs.issue_fixed": "0 us"}
 NO_DMA_LIMIT = {"npu.dma_bandwidth": "1000 GB/s", "dram.bandwidth": "1000 GB/s", "dram.part": "none"}
-NO_PACKED_MACS = {"cpu.clusters.mid.macs_per_cycle_batch": {"kind": "assumed"}}
 NO_LIMIT = {"dram.bandwidth": "1000 GB/s", "dram.part": "none"}
 SLOW_STREAM = {"ane.stream_bandwidth": "6.7 GB/s"}
 WITHOUT = {
@@ -27,8 +26,6 @@ WITHOUT = {
     "mnn_lpddr5x_bw": NO_LIMIT,
     "pi2_ufs_seq_read_intro": {"ufs.link_bandwidth": "40 GB/s"},
     "pi2_ufs4_seq_read_512kb": {"ufs.link_bandwidth": "40 GB/s"},
-    "mnn_ufs4_bw_range": {"ufs.link_bandwidth": "40 GB/s"},
-    "mnn_dram_over_flash": {"ufs.link_bandwidth": "40 GB/s"},
     "pi2_ufs4_seq_read_4kb": {"ufs.latency_sequential": "0 us"},
     "pi2_ufs4_rand_read_512kb": {"ufs.latency_random": "0 us", "ufs.media_time": "0 us"},
     "pi2_ufs4_rand_4kb_range_128mb": {"ufs.map_cache_reach": "0 MiB", "ufs.map_fetches": "1"},
@@ -37,11 +34,7 @@ WITHOUT = {
     "pi2_ufs_multicore_io_degradation": {"ufs.issuer_switch": "0 us"},
     "pi2_nvme_seq_read_intro": {"ufs.link_bandwidth": "40 GB/s"},
     "pi2_nvme_rand_iops_intro": {"ufs.queues": "1"},
-    "pi2_prefill_7b_int4_npu": {"npu.kernels": {"kind": "assumed"}},
-    "pi2_prefill_7b_int4_cpu": NO_PACKED_MACS,
-    "pi2_prefill_7b_int4_gpu": {"gpu.macs_per_second": {"kind": "assumed", "float": {"q4_0": "1e15"}}},
     "pi2_gpu_kernel_useful_share": {"gpu.launch": "0 us"},
-    "mnn_smmla_vs_sdot": NO_PACKED_MACS,
     "tts_hvx_fp16_gflops": {"npu.packets_per_mac_otherwise": "0.001"},
     "tts_hmx_fp16_gflops": {"npu.kernels": {"kind": "assumed"}},
     "tts_hmx_over_hvx": {"npu.kernels": {"kind": "assumed"}},
@@ -58,7 +51,6 @@ WITHOUT = {
     "npumoe_graph_limit_m2ultra": {"ane.graph_limit": "600 MiB"},
     "npumoe_npu_vs_cpu_matmul": {"ane.tflops": "1"},
     "npumoe_table5_serial": SLOW_STREAM,
-    "npumoe_table5_parallel": SLOW_STREAM,
     "npumoe_group_serial_slowdown": {"ane.units": 1},
     "npumoe_table8_gpu_vs_npu_attention.gpu.runtime_ms": {"gpu.attention_macs_per_second": "1e15"},
     "npumoe_table8_gpu_vs_npu_attention.gpu.energy_mj": {"power.active_watts": {"kind": "assumed", "gpu": "0"}},

@@ -84,6 +84,28 @@ TEST(Cpu, a_barrier_costs_submissions_one_wake_up_and_one_hand_back) {
   EXPECT_EQ(time(2, {"cpu.submit_cycles=1000"}) - time(1, {"cpu.submit_cycles=1000"}), 1 * kUs);
 }
 
+Task<void> unequal_parts(Machine* machine, std::vector<std::uint32_t> lengths) {
+  std::vector<Task<void>> parts;
+  for (std::size_t core = 0; core < lengths.size(); ++core) parts.push_back(one_call(machine->units[core], lengths[core]));
+  co_await together(machine, std::move(parts));
+}
+
+// Each part that arrives takes the policy's core for a while; parts that come early do so behind those that still work.
+TEST(Cpu, a_barrier_takes_in_the_result_of_each_part) {
+  const auto time = [](std::vector<std::uint32_t> lengths, const std::string& cycles) {
+    Simulation simulation(round_options({"cpu.barrier_cycles=" + cycles, "core.cores=3"}));
+    simulation.run(unequal_parts(&simulation.machine(), std::move(lengths)));
+    return simulation.now();
+  };
+  EXPECT_EQ(time({10'000, 10'000, 10'000}, "0"), 10 * kUs);
+  for (const int cores : {1, 2, 3}) {
+    EXPECT_EQ(time(std::vector<std::uint32_t>(static_cast<std::size_t>(cores), 10'000), "1000"), (10 + cores) * kUs) << cores;
+  }
+  // The policy shares its core with the first part, which ends that much later; the others wait for nobody.
+  EXPECT_EQ(time({10'000, 2'000, 4'000}, "1000"), (10 + 2 + 1) * kUs);
+  EXPECT_EQ(time({1'000, 4'000, 10'000}, "1000"), (10 + 1) * kUs);
+}
+
 class FixedModel final : public hw::ComputeModel {
  public:
   const hw::HandOff& hand_off() const override { return hand_off_; }

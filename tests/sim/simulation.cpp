@@ -14,6 +14,7 @@ cpu:
   bandwidth: 16 GB/s
   cache_lookup_cycles: 100
   submit_cycles: 1000
+  barrier_cycles: 0
   clusters:
     - class: big
       cores: 2
