@@ -33,17 +33,17 @@ class NoFunction final : public Function {
   Outcome execute(const KernelCall&) override { return {}; }
 };
 
-// Times each call of one operator, between whatever others it stands.
+// Times each call of one operator, between whatever others it stands. Requires: one unit.
 class TimedFunction final : public Function {
  public:
   explicit TimedFunction(Function& inner) : inner_(inner) {}
   Outcome execute(const KernelCall& call) override {
     const Picoseconds begin = clock_.now();
     Outcome outcome = inner_.execute(call);
-    if (call.op == op) seconds.push_back(to_seconds(clock_.now() - begin));
+    if (op && call.op == *op) seconds.push_back(to_seconds(clock_.now() - begin));
     return outcome;
   }
-  Op op{};
+  std::optional<Op> op;  // none: nothing is timed
   std::vector<double> seconds;
 
  private:
@@ -139,7 +139,7 @@ Json kernel(Reader& reader) {
   Bench bench(reader);
   const bool calls = reader.boolean("each_call", false);
   reader.finish();
-  if (bench.timed) bench.timed->op = probe.shape.op;
+  if (calls && bench.timed) bench.timed->op = probe.shape.op;
   KernelTimes times = probe_kernel(*bench.host, probe);
   if (calls && bench.timed) times.seconds = std::move(bench.timed->seconds);
   const auto dram = static_cast<std::size_t>(Placement::dram);
