@@ -79,7 +79,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
       meter_(soc_.processors().size()),
       memory_(options.memory_limits.value_or(device_limits()), options.phantom) {
   for (const Processor& processor : soc_.processors()) {
-    if (processor.params->tables().contains("reuse_bandwidth")) reuse_.emplace(unit_names_.size());
+    if (processor.params->tables().contains("miss_time")) reuse_.emplace(unit_names_.size());
   }
   for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model, meter_, cores_.size()));
   Core& policy_core = core_named(options.policy_core, "policy_core");
@@ -104,9 +104,11 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     }
     caps.static_graphs = hand_off.static_graphs;
     caps.session_limit = hand_off.session_limit;
-    units_.push_back(std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                               SimUnit::Surroundings{executor_, function, trace, meter_, power, count_,
-                                                                     reuse_ ? &*reuse_ : nullptr, units_, options.check_operands}));
+    units_.push_back(
+        std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
+                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, count_,
+                                                        reuse_ ? &*reuse_ : nullptr, units_, policy_core, soc_.policy_wakes(),
+                                                        options.check_operands}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);

@@ -16,8 +16,13 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"plan_step_cycles", Dimension::none, "300", "choosing where one operation goes"},
     {"submit_cycles", Dimension::none, "500", "filling and publishing one request to a unit"},
     {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
+    {"page_fault_cycles", Dimension::none, "0", "the cost of mapping is within that of reading"},
+    {"interrupt_latency", Dimension::time, "0 us", "a policy that wakes at once"},
+    {"interrupt_cost", Dimension::time, "0 us", "a policy that takes no time from calls in progress"},
+    {"switch_cost", Dimension::time, "0 us", "a policy that takes no time from the calls of its own core"},
 };
-constexpr std::string_view kPolicyKeys[kPolicyWorks] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles"};
+constexpr std::string_view kPolicyKeys[kPolicyWorks] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles",
+                                                          "page_fault_cycles"};
 
 // Parameters of a block, unknown keys refused. The caller consumed the keys that are not parameters.
 template <class M>
@@ -97,6 +102,7 @@ void Soc::build_cpu(Reader& root) {
   auto cpu = std::make_unique<hw::Params>(reader, kCpuParams);
   for (std::size_t i = 0; i < kPolicyWorks; ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);
   barrier_cycles_ = cpu->number("barrier_cycles");
+  wakes_ = {cpu->time("interrupt_latency"), cpu->time("interrupt_cost"), cpu->time("switch_cost")};
   const hw::PortId port = dram_->add_port({"cpu", cpu->bandwidth("bandwidth"), hw::kMemoryController, 1});
   params_.push_back(std::move(cpu));
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "core");

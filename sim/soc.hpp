@@ -26,6 +26,13 @@ struct Processor {
   const hw::Params* params = nullptr;
 };
 
+// What it costs to wake the policy on a core that computes: its thread takes the core from a call in progress and gives it back.
+struct PolicyWakes {
+  Picoseconds latency{0};  // until it sees another unit's answer, beside that unit's hand_back
+  Picoseconds cost{0};     // by which the call in progress ends later for it
+  Picoseconds own_cost{0};  // by which the next call begins later after an answer of the core's own unit
+};
+
 // One line of `vitro list devices`.
 struct DeviceSummary {
   std::string name, description;
@@ -51,6 +58,8 @@ class Soc {
   // Cycles of the policy's core for one unit of policy work.
   double policy_cycles(PolicyWork work) const { return policy_cycles_[static_cast<std::size_t>(work)]; }
 
+  PolicyWakes policy_wakes() const { return wakes_; }
+
   // Dotted names of the assumed parameters that were read, without those of processors that are not named in `used`.
   std::vector<std::string> assumed_parameters(const std::vector<std::string>& used) const;
   DeviceSummary summary() const;
@@ -72,6 +81,7 @@ class Soc {
   std::optional<hw::FlowPower> power_;
   std::array<double, kPolicyWorks> policy_cycles_{};
   double barrier_cycles_ = 0;
+  PolicyWakes wakes_;
   std::vector<std::unique_ptr<hw::Params>> params_;  // models keep references into them
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -182,8 +183,18 @@ void SimUnit::end_job() {
   done.result.emplace(std::move(result_));
   const Picoseconds spin = core_.model().hand_off().spin;
   if (spin.count() > 0) awake_until_ = s_.executor.device_now() + spin;
-  s_.executor.post_result(s_.executor.device_now() + core_.model().hand_off().hand_back, done.waiter);
+  s_.executor.post_result(s_.executor.device_now() + core_.model().hand_off().hand_back + wake_policy(), done.waiter);
   start_next();
+}
+
+Picoseconds SimUnit::wake_policy() {
+  const PolicyWakes& wakes = s_.wakes;
+  if (wakes.latency.count() + wakes.cost.count() + wakes.own_cost.count() == 0) return Picoseconds(0);
+  const auto beside = std::ranges::find_if(s_.units, [this](const auto& unit) { return &unit->core_ == &s_.policy_core; });
+  if (beside == s_.units.end() || (*beside)->jobs_.empty() || (*beside)->jobs_.front().chain == nullptr) return Picoseconds(0);
+  const bool own = beside->get() == this;
+  s_.policy_core.system_work(s_.executor.device_now(), own ? wakes.own_cost : wakes.cost);
+  return own ? Picoseconds(0) : wakes.latency;
 }
 
 void SimUnit::release() {

@@ -14,6 +14,7 @@
 #include "sim/operand_check.hpp"
 #include "sim/power_meter.hpp"
 #include "sim/reuse.hpp"
+#include "sim/soc.hpp"
 #include "sim/work.hpp"
 
 namespace vitro::sim {
@@ -29,6 +30,8 @@ class SimUnit final : public ComputeUnit {
     const CountFunction& count;
     ReuseTracker* reuse;                                 // null: no processor prices what is read again
     const std::vector<std::unique_ptr<SimUnit>>& units;  // of the machine, this one among them; complete before the first call
+    Core& policy_core;
+    PolicyWakes wakes;
     bool check_operands = false;
   };
   SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surroundings& surroundings);
@@ -86,6 +89,7 @@ class SimUnit final : public ComputeUnit {
   void note_written();  // what the call that ends has written to DRAM
   void end_call();
   void end_job();
+  Picoseconds wake_policy();  // latency of doing so, beside hand_back
   void reject(Completion<RunResult>& done, std::string why);
   void end_share();
   Status refusal(const GraphSpec& spec) const;             // why the unit can not run it at all

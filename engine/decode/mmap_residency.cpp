@@ -92,6 +92,7 @@ void MmapResidency::plan(const UnitQueues& phase) {
   steps_.clear();
   number_.assign(phase.size(), {});
   std::size_t longest = 0;
+  const Stats before = stats_;
   for (const auto& queue : phase) longest = std::max(longest, queue.size());
   for (std::size_t item = 0; item < longest; ++item) {
     for (std::size_t unit = 0; unit < phase.size(); ++unit) {
@@ -111,6 +112,10 @@ void MmapResidency::plan(const UnitQueues& phase) {
       }
     }
   }
+  if (stats_.hits > before.hits) machine_.clock.charge(PolicyWork::cache_lookup, static_cast<std::uint32_t>(stats_.hits - before.hits));
+  std::size_t loads = 0;
+  for (const Step& step : steps_) loads += step.load.size();
+  if (loads > 0) machine_.clock.charge(PolicyWork::cache_update, static_cast<std::uint32_t>(loads));
 }
 
 void MmapResidency::use_page(std::uint32_t page, std::uint32_t item) {
@@ -169,6 +174,7 @@ Task<void> MmapResidency::fetch(std::size_t unit, std::size_t item, UnitId issue
   for (const auto& [first, count] : runs_of(step.evict)) machine_.memory.decommit(range_, first * kPageSize, count * kPageSize);
   for (const auto& [first, count] : runs_of(step.load, window_)) {
     machine_.memory.commit(range_, first * kPageSize, count * kPageSize).or_throw();
+    machine_.clock.charge(PolicyWork::page_fault, count);
     ReadRequest request;
     request.from = {file_, first * kPageSize, count * kPageSize};
     request.into = range_;

@@ -62,7 +62,10 @@ Bytes next_offset(Reading* reading) {
 
 Task<void> read_lane(Reading* reading, TaskScope* scope) {
   const StorageProbe& probe = reading->probe;
-  const Lease buffer = reading->machine.memory.lease(round_up(probe.block, kPageSize), Placement::dram, Region::staging).value_or_throw();
+  Memory& memory = reading->machine.memory;
+  const Bytes room = round_up(probe.block, kPageSize);
+  const Lease buffer = probe.fresh_pages ? memory.reserve(room, Placement::dram, Region::staging).value_or_throw()
+                                         : memory.lease(room, Placement::dram, Region::staging).value_or_throw();
   while (reading->issued < probe.reads && !scope->stop_requested()) {
     ReadRequest request;
     request.from = {reading->file, next_offset(reading), probe.block};
@@ -70,10 +73,12 @@ Task<void> read_lane(Reading* reading, TaskScope* scope) {
     request.issuer = reading->machine.units.front()->caps().id;
     request.pattern = probe.pattern;
     ++reading->issued;
+    if (probe.fresh_pages) memory.commit(buffer, 0, room).or_throw();
     const Picoseconds begin = reading->machine.clock.now();
     const IoResult result = co_await reading->machine.storage.read(std::move(request));
     result.status.or_throw();
     reading->times.latencies.push_back(to_seconds(reading->machine.clock.now() - begin));
+    if (probe.fresh_pages) memory.decommit(buffer, 0, room);
   }
 }
 

@@ -96,6 +96,14 @@ KernelCall whole_call(Memory& memory, const CallShape& s, std::uint64_t copies) 
       call.out = {leased(memory, Format::f32, s.batch, s.columns)};
       call.params = {static_cast<float>(Activation::silu)};
       break;
+    case Op::select:
+      call.in = {floats(memory, s.batch, s.columns)};
+      call.params = {0, static_cast<float>(Activation::relu), static_cast<float>(SelectOf::gate)};
+      break;
+    case Op::reduce:
+      call.in = {floats(memory, s.rows, s.batch, s.columns)};
+      call.out = {leased(memory, Format::f32, s.batch, s.columns)};
+      break;
     case Op::rope:
       call.in = {floats(memory, s.batch, s.rows, kHeadDim)};
       call.out = {call.in[0]};
@@ -116,9 +124,16 @@ KernelCall whole_call(Memory& memory, const CallShape& s, std::uint64_t copies) 
     }
     default:
       throw ConfigError(
-          fmt::format("probe: {} is not probed (expected matmul, accumulate, attention, rms_norm, glu, add or rope)", to_string(s.op)));
+          fmt::format("probe: {} is not probed (expected matmul, accumulate, attention, rms_norm, glu, add, rope, select or reduce)", to_string(s.op)));
   }
   return call;
+}
+
+// As many of the columns as the shape has rows, evenly spread: a cluster's neurons.
+IndexList spread_rows(const CallShape& s) {
+  std::vector<std::uint32_t> chosen(s.rows);
+  for (std::uint32_t i = 0; i < s.rows; ++i) chosen[i] = static_cast<std::uint32_t>(std::uint64_t{i} * s.columns / s.rows);
+  return std::make_shared<const std::vector<std::uint32_t>>(std::move(chosen));
 }
 
 // Row numbers [first, first + count), and where each lies when the matrix is shuffled.
@@ -189,8 +204,9 @@ std::vector<Chain> make_chains(Memory& memory, const CallShape& shape, std::uint
       call.slice = {static_cast<std::uint32_t>(unit) * share, share};
       if (shape.scattered) scatter(call, shape, call.slice);
     }
+    if ((shape.op == Op::select || shape.op == Op::glu) && shape.rows > 0) call.rows = spread_rows(shape);
     // Sums over rows are whole outputs, and what is not split at all is done by each: outputs of their own.
-    if (unit > 0 && shape.op != Op::matmul && shape.op != Op::rope) {
+    if (unit > 0 && !whole.out.empty() && shape.op != Op::matmul && shape.op != Op::rope) {
       const View& out = whole.out[0];
       call.out = {leased(memory, Format::f32, out.shape[0], out.shape[1], out.shape[2])};
     }

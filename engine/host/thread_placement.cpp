@@ -23,6 +23,15 @@ constexpr std::uint64_t kPolicySliceNs = 100'000;  // the shortest that Linux ac
 // not wait for one of theirs.
 constexpr std::uint64_t kWorkerSliceNs = 400'000;
 
+// Among real-time threads the policy's comes first: one of equal priority would wait until the worker on its CPU has nothing to do.
+void come_first(bool first) {
+  SchedAttr attr;
+  if (::syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != SCHED_FIFO) return;
+  attr.size = sizeof attr;
+  attr.priority += first ? 1 : -1;
+  ::syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 // Linux 6.12 and later take a slice for normal threads, and a waking thread with a shorter slice preempts at once
 // instead of waiting for the running one to use up its own. 0 restores the default; older kernels ignore it.
 void set_slice_ns(std::uint64_t slice_ns) {
@@ -48,9 +57,11 @@ void become_worker() { set_slice_ns(kWorkerSliceNs); }
 PolicyThreadPlacement::PolicyThreadPlacement(int os_cpu) {
   pinned_ = ::pthread_getaffinity_np(::pthread_self(), sizeof before_, &before_) == 0 && pin_thread(::pthread_self(), os_cpu);
   set_slice_ns(kPolicySliceNs);
+  come_first(true);
 }
 
 PolicyThreadPlacement::~PolicyThreadPlacement() {
+  come_first(false);
   set_slice_ns(0);
   if (pinned_) ::pthread_setaffinity_np(::pthread_self(), sizeof before_, &before_);
 }

@@ -20,8 +20,8 @@ inline void pause_cpu() {
 #endif
 }
 
-// While it lives, the calling thread runs on one CPU and is scheduled with a short time slice, so that a wake-up
-// interrupts a compute-bound worker on the same CPU. Restores both.
+// While it lives, the calling thread runs on one CPU and is scheduled with a short time slice, or before other real-time threads of
+// its process, so that a wake-up interrupts a compute-bound worker on the same CPU. Restores all.
 class PolicyThreadPlacement {
  public:
   explicit PolicyThreadPlacement(int os_cpu);

@@ -29,7 +29,7 @@ std::vector<ParamSpec> FlowCore::params() {
 
 std::vector<std::string> FlowCore::tables() {
   std::vector<std::string> all = CorePrices::tables();
-  all.push_back("reuse_bandwidth");
+  all.push_back("miss_time");
   return all;
 }
 
@@ -43,10 +43,16 @@ FlowCore::FlowCore(const Site& site, const Params& params)
       cache_(params.bytes("cache")),
       call_overhead_(params.time("call_overhead")),
       prices_(params),
-      reuse_(params.table("reuse_bandwidth")) {
+      reuse_(params.table("miss_time")) {
   hand_off_.wake_up = params.time("wake_up");
   hand_off_.spin = params.time("spin");
   hand_off_.hand_back = params.time("hand_back");
+}
+
+KernelPrice FlowCore::kernel(std::string_view variant, std::string_view format) {
+  const KernelPrice price = prices_.find(variant, format);
+  reuse_.name(price.id, variant, format);
+  return price;
 }
 
 void FlowCore::submit(const Work& work, Callback done) {
@@ -60,8 +66,8 @@ void FlowCore::submit(const Work& work, Callback done) {
   const Bytes written = work.written_bytes - (fits ? work.recent_written_bytes : 0);
   double pace = prices_.cycles(work) / clock_.value;
   if (const std::optional<ReuseCurve::Cost> again = reuse_.cost(work)) {
-    pace = std::max(pace, again->seconds);
-    if (again->cached) read -= std::min(read, work.reused_bytes);
+    pace += again->seconds;
+    read -= std::min(read, static_cast<Bytes>((1 - again->dram_share) * static_cast<double>(work.reused_bytes)));
   }
   traffic_ = {port_, read + written, written, from_seconds(pace)};
   if (traffic_.length == 0) {

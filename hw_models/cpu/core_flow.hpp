@@ -1,7 +1,7 @@
 // A CPU core at flow fidelity: a call takes the longer of its arithmetic and its memory traffic, which the DRAM model
 // shares out, plus a fixed cost per call. Of caches it knows one thing: activations that fit `cache` as a whole are still
 // there from the call that wrote them, and stay there for the one that reads them. Weights and KV come from DRAM, unless
-// `reuse_bandwidth` says how fast the core reads what it has read before, by how much has moved in between.
+// `miss_time` says what it adds that they left the core's own cache, by how much has moved in between.
 #pragma once
 #include <vector>
 
@@ -20,7 +20,7 @@ class FlowCore final : public ComputeModel {
   static std::vector<std::string> tables();
 
   const HandOff& hand_off() const override { return hand_off_; }
-  KernelPrice kernel(std::string_view variant, std::string_view format) override { return prices_.find(variant, format); }
+  KernelPrice kernel(std::string_view variant, std::string_view format) override;
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds duration) override;
   void set_clock_scale(double share) override { clock_.value = full_clock_ * share; }

@@ -1,7 +1,9 @@
-// ReuseCurve: how fast a core reads weights, keys and values that it has read before. A decoder comes back to them in a loop, so what
-// counts is how much has moved in between (the reuse distance): a cache that holds as much still has them.
+// ReuseCurve: what it adds to a call that its weights, keys and values are no longer in the core's own cache. A decoder comes back to them
+// in a loop, so what counts is how much has moved in between (the reuse distance): a cache that holds as much still has them. The addition
+// does not depend on the arithmetic: loops over one to 64 rows grow by the same time (docs/calibrate.md).
 #pragma once
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "hw_models/compute.hpp"
@@ -12,25 +14,30 @@ namespace vitro::hw {
 class ReuseCurve {
  public:
   struct Cost {
-    double seconds = 0;   // the least time in which the core takes the bytes
-    bool cached = false;  // they do not cross the DRAM bus
+    double seconds = 0;     // beside the arithmetic
+    double dram_share = 0;  // of the bytes, that cross the DRAM bus; the others come from a shared cache
   };
-  // table: GB/s of one core by MiB of reuse distance ("16": 24.1), as a loop over that many bytes measures it. Between its
-  // entries the time per byte is linear in the logarithm of the distance, beyond them constant. Distances up to its entry
-  // "private_cache" (MiB) are what this core has moved, longer ones what all have; beyond "shared_cache" (MiB) the bytes come from
-  // DRAM. Either is 0 when it is missing. Throws ConfigError for a distance that is no number, or a bandwidth of 0.
+  // table: nanoseconds for each line of 64 bytes by MiB of reuse distance ("96": 2.1). Between its entries they are linear in the
+  // logarithm of the distance, beyond the last constant: there all lines come from DRAM, at the first one none. Distances up to its entry
+  // "private_cache" (MiB; 0 when it is missing) are what this core has moved and add nothing, longer ones what all have. Entries that are
+  // no number are kernels ("float.q8_0": 3.1): how much more than the curve each of them is slowed down; 1 for the others.
+  // Throws ConfigError for a time of 0 at the last distance, or a table of kernels alone.
   explicit ReuseCurve(const ParamTable& table);
 
+  // Kernels are told as they are numbered (KernelPrice::id).
+  void name(std::uint16_t id, std::string_view variant, std::string_view format);
   std::optional<Cost> cost(const Work& work) const;  // none without a table, or for a call that reuses nothing
 
  private:
-  double seconds_per_byte(double distance) const;
+  double ns_per_line(double distance) const;
 
   struct Point {
-    double log_distance, seconds_per_byte;
+    double log_distance, ns;
   };
+  const ParamTable& table_;
   std::vector<Point> points_;  // ascending
-  Bytes private_cache_ = 0, shared_cache_ = 0;
+  Bytes private_cache_ = 0;
+  std::vector<double> factors_;  // by kernel
 };
 
 }  // namespace vitro::hw

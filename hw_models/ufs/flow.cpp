@@ -48,7 +48,8 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
               rate(params, "media_bandwidth"), link_}),
       map_(
           params.bytes("map_cache_reach"), whole_part(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
-          [this](std::uint32_t command) { read(command); }) {
+          [this](std::uint32_t command) { read(command); }),
+      together_(params.word("completions") == "together") {
   if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
   if (params.bytes("media_unit") < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
   up_.port = dram_.add_port({"flash reads", link_, site.port});
@@ -200,8 +201,13 @@ void FlowUfs::finish(std::uint32_t command) {
   } else {
     pump_reads();
   }
-  Callback done = ended.done;
-  done();
+  if (ended.request.write || !together_) return Callback(ended.done)();
+  unreported_.push_back(ended.done);
+  if (!up_.busy) report_reads();
+}
+
+void FlowUfs::report_reads() {
+  for (Callback& done : std::exchange(unreported_, {})) done();
 }
 
 }  // namespace vitro::hw

@@ -4,6 +4,9 @@
 // DRAM's bandwidth (PowerInfer-2 2.3.2: block size, data range, core and queue effects). The host says which reads are
 // sequential.
 //
+// A device behind a hypervisor (`completions: together`) works through its queue in one go and reports its reads when nothing is left
+// in it: so much latency for each round of reads, whatever their number.
+//
 // What happens inside the device is worked off in order of time, but late: when a command comes or the link gets free, and at the
 // latest when data could be ready for an idle link. A read costs the simulation two events, not five.
 #pragma once
@@ -67,6 +70,7 @@ class FlowUfs final : public StorageModel {
   void pump_writes();
   void start(Direction& direction, std::uint32_t command);
   void finish(std::uint32_t command);
+  void report_reads();  // those that have ended, when none follows at once
   Picoseconds write_pace(Bytes length);
 
   Context& context_;
@@ -95,6 +99,8 @@ class FlowUfs final : public StorageModel {
   std::vector<std::uint32_t> free_;
   Direction up_, down_;
   std::deque<std::uint32_t> waiting_writes_;
+  bool together_;
+  std::vector<Callback> unreported_;  // reads that have ended
   double in_slc_ = 0;                        // bytes that wait for folding
   Picoseconds last_end_{0}, programmed_{0};  // when what was written so far is in flash
 };

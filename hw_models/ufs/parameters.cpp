@@ -38,6 +38,7 @@ constexpr ParamSpec kFlow[] = {
     {"write_bandwidth_sustained", Dimension::bandwidth, "1 GB/s", "TLC programming, order of magnitude"},
     {"write_memory", Dimension::bytes, "0 B", "writes go at the pace of the flash"},
     {"fold_bandwidth", Dimension::bandwidth, "500 MB/s", "emptying the SLC buffer when the host is quiet, order of magnitude"},
+    {"completions", Dimension::none, "each", "a UFS controller completes each command", "each|together"},
 };
 
 constexpr ParamSpec kDetailed[] = {
@@ -83,7 +84,7 @@ std::vector<ParamSpec> join(const ParamSpec (&own)[N], const ParamSpec (&foreign
   specs.insert(specs.end(), std::begin(own), std::end(own));
   for (const ParamSpec& spec : foreign) {
     if (std::ranges::any_of(own, [&](const ParamSpec& mine) { return mine.key == spec.key; })) continue;
-    specs.push_back({spec.key, spec.dimension, zero_of(spec.dimension), "read at the other fidelity"});
+    specs.push_back(spec.choices.empty() ? ParamSpec{spec.key, spec.dimension, zero_of(spec.dimension), "read at the other fidelity"} : spec);
   }
   return specs;
 }

@@ -7,7 +7,10 @@
 
 #include "engine/base/config.hpp"
 #include "engine/host/host_machine.hpp"
+#include "engine/ffn/cache_probe.hpp"
+#include "engine/host/host_executor.hpp"
 #include "engine/host/probe.hpp"
+#include "engine/host/probe_interrupt.hpp"
 #include "engine/host/probe_memory.hpp"
 #include "engine/host/probe_phase.hpp"
 #include "engine/kernels/compute_function.hpp"
@@ -22,12 +25,30 @@ using Json = nlohmann::ordered_json;
 constexpr Format kFormats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,
                                Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k};
 constexpr Layout kLayouts[] = {Layout::rows, Layout::tiled, Layout::lut};
-constexpr Op kOps[] = {Op::matmul, Op::accumulate, Op::attention, Op::rms_norm, Op::glu, Op::add, Op::rope};
+constexpr Op kOps[] = {Op::matmul, Op::accumulate, Op::attention, Op::rms_norm, Op::glu, Op::add, Op::rope, Op::select, Op::reduce};
 
 // What is simulated is not computed.
 class NoFunction final : public Function {
  public:
   Outcome execute(const KernelCall&) override { return {}; }
+};
+
+// Times each call of one operator, between whatever others it stands. Requires: one unit.
+class TimedFunction final : public Function {
+ public:
+  explicit TimedFunction(Function& inner) : inner_(inner) {}
+  Outcome execute(const KernelCall& call) override {
+    const Picoseconds begin = clock_.now();
+    Outcome outcome = inner_.execute(call);
+    if (op && call.op == *op) seconds.push_back(to_seconds(clock_.now() - begin));
+    return outcome;
+  }
+  std::optional<Op> op;  // none: nothing is timed
+  std::vector<double> seconds;
+
+ private:
+  Function& inner_;
+  HostExecutor clock_;
 };
 
 template <class Names>
@@ -70,6 +91,7 @@ struct Bench {
       return;
     }
     function = std::make_unique<ComputeFunction>();
+    timed.emplace(*function);
     HostOptions options;
     options.units = units.empty() ? 1 : 0;
     options.unit_names = units;
@@ -77,10 +99,11 @@ struct Bench {
     options.direct_io = !reader.boolean("buffered", false);
     options.spin = from_seconds(reader.quantity("spin", Dimension::time, to_seconds(options.spin)));
     reader.ignore("device");
-    host = make_host_machine(options, *function, trace);
+    host = make_host_machine(options, *timed, trace);
   }
 
   std::unique_ptr<Function> function;
+  std::optional<TimedFunction> timed;  // on host
   NullTrace trace;
   std::unique_ptr<MachineHost> host;
 };
@@ -114,8 +137,11 @@ Json kernel(Reader& reader) {
   probe.rounds = std::max(1u, number(reader, "rounds", 1));
   probe.repetitions = number(reader, "repetitions", 5);
   Bench bench(reader);
+  const bool calls = reader.boolean("each_call", false);
   reader.finish();
-  const KernelTimes times = probe_kernel(*bench.host, probe);
+  if (calls && bench.timed) bench.timed->op = probe.shape.op;
+  KernelTimes times = probe_kernel(*bench.host, probe);
+  if (calls && bench.timed) times.seconds = std::move(bench.timed->seconds);
   const auto dram = static_cast<std::size_t>(Placement::dram);
   return {{"samples", times.seconds},
           {"macs", times.counts.macs},
@@ -124,7 +150,8 @@ Json kernel(Reader& reader) {
           {"read_bytes", times.counts.read[dram]},
           {"written_bytes", times.counts.written[dram]},
           {"row_runs", times.counts.row_runs},
-          {"working_set", times.working_set}};
+          {"working_set", times.working_set},
+          {"calls", times.copies * probe.rounds}};
 }
 
 // `units` names all units of the machine; each of `parts` its own.
@@ -166,6 +193,33 @@ Json hand_off(Reader& reader) {
   return {{"samples", probe_hand_off(*bench.host, probe)}};
 }
 
+Json interrupt(Reader& reader) {
+  InterruptProbe probe;
+  probe.work = read_shape(reader);
+  probe.calls = number(reader, "calls", 200);
+  probe.repetitions = number(reader, "repetitions", 10);
+  Bench bench(reader);
+  reader.finish();
+  const InterruptTimes times = probe_interrupts(*bench.host, probe);
+  return {{"alone", times.alone}, {"disturbed", times.disturbed}, {"answers", times.answers}, {"trips", times.trips},
+          {"queued", times.queued}};
+}
+
+Json cache(Reader& reader) {
+  CacheProbe probe;
+  const std::string eviction = reader.text("eviction", std::string(probe.eviction));
+  probe.eviction = eviction;
+  probe.blocks = number(reader, "blocks", 1);
+  probe.layers = number(reader, "layers", 1);
+  probe.capacity = number(reader, "capacity", 1);
+  probe.named = number(reader, "named", 1);
+  probe.steps = number(reader, "steps", 2);
+  reader.finish();
+  const HostExecutor clock;
+  const CacheTimes times = probe_cache(clock, probe);
+  return {{"hit", times.hit}, {"miss", times.miss}, {"hits", times.hits}, {"misses", times.misses}};
+}
+
 Json storage(Reader& reader) {
   StorageProbe probe;
   probe.file = reader.text("file", "");
@@ -175,6 +229,7 @@ Json storage(Reader& reader) {
   probe.depth = number(reader, "depth", 1);
   probe.reads = number(reader, "reads", 1000);
   probe.seed = number(reader, "seed", 1);
+  probe.fresh_pages = reader.boolean("fresh_pages", false);
   Bench bench(reader);
   reader.finish();
   const double before = cpu_seconds();
@@ -227,6 +282,10 @@ std::string run_probe_text(const std::string& kind, const std::string& args) {
     answer = phase(reader);
   } else if (kind == "hand_off") {
     answer = hand_off(reader);
+  } else if (kind == "interrupt") {
+    answer = interrupt(reader);
+  } else if (kind == "cache") {
+    answer = cache(reader);
   } else if (kind == "storage") {
     answer = storage(reader);
   } else if (kind == "reads") {
@@ -239,7 +298,7 @@ std::string run_probe_text(const std::string& kind, const std::string& args) {
     answer = plain(reader, probe_call_building);
   } else {
     throw ConfigError(
-        fmt::format("probe: \"{}\" is not known (expected kernel, phase, hand_off, storage, reads, load_latency, clock or "
+        fmt::format("probe: \"{}\" is not known (expected kernel, phase, hand_off, interrupt, cache, storage, reads, load_latency, clock or "
                     "call_building)",
                     kind));
   }

@@ -16,9 +16,10 @@ import typer
 
 from . import process, terminal
 from .calibrate_fit import Fit, Value, covered
-from .calibrate_probes import GIB, MIB, make_file, measure, plan
+from .calibrate_probes import GIB, MIB, Sample, is_steady, make_file, one_pass, plan
 from .errors import ConfigError
 
+NOT_TIMES = ("storage cpu", "storage pages fresh", "storage pages used")  # but CPU time, which a simulated device does not tell
 STABLE = 0.05  # relative spread over passes that counts as stable
 
 
@@ -41,21 +42,49 @@ def _read(path):
 
 def calibrate(*, storage=None, quick=False, progress=None):
     """-> the device file as a tree, `calibration:` included."""
-    folder = Path(storage) if storage else cache_folder()
-    if not folder.is_dir():
-        raise ConfigError(f"--storage: {folder} is no folder")
-    here = machine()
-    size = 256 * MIB if quick else 2 * GIB
-    file = make_file(folder, size)
-    try:
-        probes = plan(quick=quick, cores=here["cores"], file=file, file_bytes=size)
-        samples, answers, steady = measure(probes, passes=2 if quick else 5, stable=STABLE, progress=progress)
-    finally:
-        file.unlink()
-    path = answers["storage random 4096 x1"]["path"]
-    device = device_tree(Fit(samples, answers), here, quick, samples, steady, path)
-    device["calibration"]["residuals"] = residuals(device, probes, samples, quick)
-    return device
+    with Calibration(storage=storage, quick=quick) as calibration:
+        passes = 2 if quick else 5
+        for turn in range(passes):
+            calibration.one_pass(progress and (lambda done, total: progress(turn * total + done, passes * total)))
+            if is_steady(calibration.samples, STABLE):
+                break
+        return calibration.device()
+
+
+class Calibration:
+    """Passes over all probes, whenever the caller has time for one; a context manager, for its file on the storage."""
+
+    def __init__(self, *, storage=None, quick=False):
+        self.folder = Path(storage) if storage else cache_folder()
+        if not self.folder.is_dir():
+            raise ConfigError(f"--storage: {self.folder} is no folder")
+        self.here, self.quick = machine(), quick
+
+    def __enter__(self):
+        size = 256 * MIB if self.quick else 2 * GIB
+        self.file = make_file(self.folder, size)
+        self.probes = plan(quick=self.quick, cores=self.here["cores"], file=self.file, file_bytes=size)
+        self.samples, self.answers = {name: Sample() for name in self.probes}, {}
+        return self
+
+    def __exit__(self, *_):
+        self.file.unlink()
+
+    def one_pass(self, progress=None):
+        one_pass(self.probes, self.samples, self.answers, progress and (lambda done: progress(done, len(self.probes))))
+
+    def device(self):
+        """What was measured so far, as a device file's tree."""
+        fit = Fit(self.samples, counts_of(self.probes, self.answers))
+        device = device_tree(fit, self.here, self.quick, self.samples, is_steady(self.samples, STABLE),
+                             self.answers["storage random 4096 x1"]["path"])
+        device["calibration"]["residuals"] = residuals(device, self.probes, self.samples, self.quick)
+        return device
+
+
+def counts_of(probes, answers):
+    """What each probe's answer says of its work, and whether it timed each call by itself."""
+    return {name: answers[name] | ({"each_call": True} if probes[name][1].get("each_call") else {}) for name in answers}
 
 
 def cache_folder():
@@ -69,21 +98,20 @@ def cache_folder():
 def device_tree(fit, here, quick, samples, steady, path):
     sizes = "384 MiB" if quick else "1 GiB"
     dram = fit.dram(here["cores"], sizes)
-    _, cached_mib, curve = fit.reuse()
+    misses = fit.misses()
     shared = fit.cores() | {
         "clock": fit.value(fit.clock / 1e9, "GHz", "a chain of dependent additions", "clock"),
         "core_bandwidth": dram.pop("core_bandwidth"), "cluster_bandwidth": dram["bandwidth"],
         "cache": Value(here["private_cache"] / 1024, "KiB", "second-level cache of a core, as the system tells it", kind="spec"),
-        "reuse_bandwidth": dataclasses.replace(curve, value={"private_cache": here["private_cache"] / MIB, "shared_cache": cached_mib}
-                                               | curve.value)}
+        "miss_time": dataclasses.replace(misses, value={"private_cache": here["private_cache"] / MIB} | misses.value)}
     values = {}
     spreads = {}
 
     def block(prefix, entries):
         for name, value in entries.items():
-            if value.kind in ("measured", "derived", "fitted"):
+            if isinstance(value, Value) and value.kind in ("measured", "derived", "fitted"):
                 spreads[f"{prefix}.{name}"] = round(value.spread, 4)
-        return {name: leaf(value) for name, value in entries.items()}
+        return {name: leaf(value) if isinstance(value, Value) else value for name, value in entries.items()}
 
     values["name"] = "host"
     values["description"] = f"{here['cpu']}, {here['cores']} cores, as measured"
@@ -143,12 +171,13 @@ def residuals(device, probes, samples, quick):
     tree = {key: value for key, value in device.items() if key != "calibration"}
     found = {}
     for name, (kind, args, reading) in probes.items():
-        if kind not in ("kernel", "hand_off", "storage") or name == "storage cpu" or args.get("buffered") or "flush_rows" in args:
+        if kind not in ("kernel", "hand_off", "interrupt", "storage") or args.get("buffered") or "flush_rows" in args or name in NOT_TIMES:
             continue
         if quick and not _in_short_list(name):
             continue
         asked = {key: value for key, value in args.items() if key != "file"} | {"machine": "sim", "device": tree}
         asked["repetitions"] = 1
+        asked.pop("fresh_pages", None)
         if kind == "kernel":
             asked.setdefault("units", ["cpu0"])
         else:

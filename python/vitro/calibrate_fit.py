@@ -3,11 +3,13 @@
 A value carries the spread of what it was made from. Times are seconds, rates per second, as the probes have them.
 """
 import math
+import statistics
 from dataclasses import dataclass
 
-from .calibrate_probes import BATCHES, BLOCKS, COLUMNS, MIB, PRODUCTS, ROWS, STREAMS, SUMS
+from .calibrate_probes import BATCHES, BLOCKS, COLUMNS, DEPTHS, FAR_MIB, PRODUCTS, ROWS, STREAMS, SUMS
 
-ELEMENTWISE = ("add", "rms_norm", "glu", "rope")
+ELEMENTWISE = ("add", "rms_norm", "glu", "rope", "select", "reduce")
+LINE = 64
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,15 @@ class Fit:
     def __init__(self, samples, counts):
         self.samples, self.counts = samples, counts
         self.clock = self.of("clock")
-        self.flush = self.of("kernel flush")
-        self.overhead = max(0.0, self.of("kernel nothing") - self.flush)
+        self.overhead = self.of("kernel nothing")
 
     def of(self, name):
         return self.samples[name].median
+
+    def call(self, name):
+        """Seconds of a call beside its overhead and its part of handing the chain over."""
+        chain = 0.0 if "each_call" in self.counts[name] else self.of("hand_off policy's core 0 us") / self.counts[name].get("calls", 1e9)
+        return max(self.of(name) - self.overhead - chain, 1e-9)
 
     def spread(self, *names):
         return max(self.samples[name].spread for name in names)
@@ -56,7 +62,7 @@ class Fit:
             for batch in BATCHES:
                 name = f"{base} x{batch}"
                 used.append(name)
-                seconds = max(self.of(name) - self.overhead - conversion * COLUMNS * batch, 1e-12)
+                seconds = max(self.call(name) - conversion * COLUMNS * batch, 1e-12)
                 table = {1: "macs_per_cycle", 2: "macs_per_cycle_batch"}.get(batch, f"macs_per_cycle_batch_{batch}")
                 tables[table][key] = ROWS * COLUMNS * batch / seconds / self.clock
         for kernel in SUMS:
@@ -76,7 +82,7 @@ class Fit:
         values = {name: Value(table, "", what, spread) for name, table in tables.items()}
         values["macs_per_cycle_otherwise"] = Value(min(tables["macs_per_cycle"][f"{v}.{f}"] for v, f, l in PRODUCTS if v == "float"), "",
                                                    "the slowest format that was measured", spread, "derived")
-        values["elementwise_per_cycle"] = self.value(self._rate("kernel add", "elementwise"), "", "add of 6144 elements", "kernel add")
+        values["elementwise_per_cycle"] = self.value(self._rate("kernel add", "elementwise"), "", "add of 1280 elements", "kernel add")
         values["conversions_per_cycle"] = Value(8, "", "copies between formats; not measured", kind="assumed")
         values["lookups_per_cycle"] = Value(16, "", "no kernel here looks up", kind="assumed")
         values["cycles_per_row_run"] = self._row_runs()
@@ -85,14 +91,13 @@ class Fit:
 
     def _conversion(self, base):
         """Seconds to quantise one activation, from a matrix of few rows: time = columns * (conversion + rows * weight)."""
-        narrow, wide = (self.of(f"{base} {name}") - self.overhead for name in ("narrow", "x1"))
+        narrow, wide = (self.call(f"{base} {name}") for name in ("narrow", "x1"))
         weight = (wide - narrow) / ((ROWS - 16) * COLUMNS)
         return max(0.0, (narrow - 16 * COLUMNS * weight) / COLUMNS)
 
     def _rate(self, name, count):
         """Per cycle. What attention does beside its products is in its rate."""
-        beside = self.flush if name.split()[1] in (*ELEMENTWISE, "attention") else 0.0
-        return self.counts[name][count] / max(self.of(name) - beside - self.overhead, 1e-9) / self.clock
+        return self.counts[name][count] / self.call(name) / self.clock
 
     def _row_runs(self):
         pairs = [(f"kernel scattered {form}", f"kernel straight {form}") for form in ("f16", "q8_0")]
@@ -101,37 +106,36 @@ class Fit:
 
     # ---- memory
 
-    def reuse(self):
-        """-> (curve {MiB: GB/s}, shared cache in MiB, values): reading again, by what was read in between."""
+    def misses(self):
+        """-> a table: what each line of 64 bytes adds to a product that finds its weights beyond the private cache, by how much it reads
+        before it comes round again (mean of two kernels), and how much more than that each kernel is slowed down."""
         sizes = sorted({float(name.split()[2]) for name in self.samples if name.startswith("stream ")})
+
+        def added(variant, form, layout, mib):
+            stream = f"stream {variant}.{form}" + ("" if (variant, form, layout) in STREAMS else f".{layout}") + f" {mib:g} MiB"
+            lines = self.counts[stream]["read_bytes"] / LINE
+            return max(0.0, self.call(stream) - self.call(f"kernel {variant}.{form}.{layout} x1")) / lines * 1e9
+
         curve, spreads = {}, []
         for mib in sizes:
-            names = [f"stream {variant}.{form} {mib:g} MiB" for variant, form, _ in STREAMS]
-            rates = [self.counts[name]["read_bytes"] / (self.of(name) - self.overhead) / 1e9 for name in names]
-            # In the nearest cache arithmetic bounds these two: what it gives is what the fastest kernel on such a matrix gets.
-            curve[f"{mib:g}"] = max([math.exp(sum(map(math.log, rates)) / len(rates)), *self._cached_rates(mib * MIB)])
-            spreads += [self.spread(*names), (max(rates) - min(rates)) / 2 / curve[f"{mib:g}"]]
-        fast, slow = max(curve.values()), curve[f"{sizes[-1]:g}"]
-        border = math.sqrt(fast * slow)
-        cached = [mib for mib in sizes[:-1] if curve[f"{mib:g}"] >= border] if fast > 1.3 * slow else []
-        held = math.sqrt(cached[-1] * sizes[sizes.index(cached[-1]) + 1]) if cached else 0  # the border lies between two sizes
+            times = [added(*kernel, mib) for kernel in STREAMS]
+            curve[f"{mib:g}"] = sum(times) / len(times)
+            spreads += [self.spread(*(f"stream {variant}.{form} {mib:g} MiB" for variant, form, _ in STREAMS))]
+        factors = {}
+        for variant, form, layout in PRODUCTS:
+            key = f"{variant}.{form}" + (".rows" if variant == "int8" and layout == "rows" else "")
+            factors[key] = sum(added(variant, form, layout, mib) for mib in FAR_MIB) / sum(curve[f"{mib:g}"] for mib in FAR_MIB)
         kernels = " and ".join(f"{variant}.{form}" for variant, form, _ in STREAMS)
-        what = (f"{kernels} products over that many MiB, GB/s of one core; private_cache as the system tells it, shared_cache between "
-                "the last loop that reads at cache speed and the next")
-        return curve, held, Value(curve, "", what, max(spreads))
-
-    def _cached_rates(self, size):
-        """GB/s of the kernels whose one matrix is at most `size` bytes, and at least half of it."""
-        alone = [f"kernel {variant}.{form}.{layout} x1" for variant, form, layout in PRODUCTS]
-        alone += [f"kernel accumulate {form}" for form in SUMS]
-        read = {name: self.counts[name].get("read_bytes", 0) for name in alone}
-        return [bytes_ / (self.of(name) - self.overhead) / 1e9 for name, bytes_ in read.items() if size / 2 <= bytes_ <= size]
+        what = (f"{kernels} products over that many MiB beside the same ones in the cache, ns for 64 bytes; kernels: over "
+                f"{' and '.join(map(str, FAR_MIB))} MiB, relative to these")
+        return Value(curve | factors, "", what, max(spreads))
 
     def dram(self, cores, sizes):
         """What the engine's products draw from memory, which may be less than a loop that only reads."""
         streams = [f"streams {variant}.{form}" for variant, form, _ in STREAMS]
         most = max(self.counts[name]["read_bytes"] / self.of(name) for name in streams)
-        one = 1e9 * self.reuse()[0][max(self.reuse()[0], key=float)]
+        far = max((name for name in self.samples if name.startswith("stream float.f16 ")), key=lambda name: float(name.split()[2]))
+        one = max(self.counts[name]["read_bytes"] / self.of(name) for name in (far, far.replace("float.f16", "int8.q8_0")))
         most = max(most, one)
         return {"bandwidth": self.value(most / 1e9, "GB/s", f"products on {min(cores, 8)} cores over {sizes}", *streams),
                 "latency": self.value(self.of("load_latency") * 1e9, "ns", "loads that depend on one another, in random order",
@@ -163,11 +167,25 @@ class Fit:
 
     def policy(self):
         what = "the dense policy with kernels that do nothing, for each call that it plans"
-        return {"plan_step_cycles": self.value(self.of("policy") * self.clock, "", what, "policy"),
-                "submit_cycles": self.value(0.0, "", "part of hand_back and wake_up, which were measured with it", kind="derived"),
-                "barrier_cycles": self.barrier_cycles(),
-                "cache_lookup_cycles": Value(60, "", "one hash probe that hits the second-level cache; not measured", kind="assumed"),
-                "cache_update_cycles": Value(150, "", "relinking an entry and a hash update; not measured", kind="assumed")}
+        pages = 98304 // 4096
+        fault = max(0.0, self.of("storage pages fresh") - self.of("storage pages used")) / pages
+        cache = "bookkeeping of the neuron cache alone: 12 layers of 3000 blocks, half of them there"
+        found = {"plan_step_cycles": self.value(self.of("policy") * self.clock, "", what, "policy"),
+                 "submit_cycles": self.value(0.0, "", "part of hand_back and wake_up, which were measured with it", kind="derived"),
+                 "barrier_cycles": self.barrier_cycles(),
+                 "cache_lookup_cycles": self.value(self.of("cache hit") * self.clock, "", f"{cache}; a block that is", "cache hit"),
+                 "cache_update_cycles": self.value(self.of("cache miss") * self.clock, "", f"{cache}; a block that is not", "cache miss"),
+                 "page_fault_cycles": self.value(fault * self.clock, "", "CPU time of reads to fresh pages beside reads to used ones",
+                                                 "storage pages fresh"),
+                 "switch_cost": self.value(max(0.0, self.of("interrupt queued")) * 1e6, "us", "two calls under way at the policy's core, "
+                                           "beside one chain of them", "interrupt queued")}
+        if self.has("interrupt cost"):
+            idle = self.of("hand_off other core 0 us")
+            found |= {"interrupt_cost": self.value(max(0.0, self.of("interrupt cost")) * 1e6, "us", "a chain at the policy's core while "
+                                                   "another unit answers small calls, beside the chain alone", "interrupt cost"),
+                      "interrupt_latency": self.value(max(0.0, self.of("interrupt latency") - idle) * 1e6, "us", "a small call to another "
+                                                      "unit while the policy's computes, beside one while it rests", "interrupt latency")}
+        return found
 
     def barrier_cycles(self):
         seconds, probes = self.barrier()
@@ -178,23 +196,36 @@ class Fit:
     # ---- storage
 
     def storage(self):
-        """One read at a time gives the latency; many of them the serial time of each, as a device behind a hypervisor has it."""
+        """A round of `depth` reads takes latency + depth * serial time where a device works through its queue in one go, and the longer of
+        the two where it serves side by side. Four reads at a time tell which."""
         issue = self.of("storage cpu")
-        latency, pace = _line({block: self.of(f"storage random {block} x1") for block in BLOCKS})
-        stream_latency, _ = _line({block: self.of(f"storage sequential {block} x1") for block in BLOCKS})
-        serial, serial_pace = _line({block: self.of(f"storage random {block} x32") for block in BLOCKS})
-        deep = [f"storage random {block} x32" for block in BLOCKS]
-        lone = [f"storage random {block} x1" for block in BLOCKS]
-        serial_pace = max(serial_pace, 1e-13)
-        lane = max(pace, serial_pace)  # the model lets a read leave flash and cross the link side by side
-        ones, many = "one random read at a time, 4 to 768 KiB, latency and slope", "32 random reads at a time, 4 to 768 KiB"
-        return {"link_bandwidth": self.value(1 / serial_pace / 1e9, "GB/s", f"{many}, slope", *deep),
-                "transfer_overhead": self.value(serial * 1e6, "us", f"{many}, time of each but for its bytes", *deep),
+        serial_by_block, latencies, together, apart = {}, [], 0.0, 0.0
+        for block in BLOCKS:
+            lone, few, many = (self.of(f"storage random {block} x{depth}") for depth in DEPTHS)
+            latency = max(0.0, (lone - many) / (1 / DEPTHS[0] - 1 / DEPTHS[2]))
+            serial = max(many - latency / DEPTHS[2], 1e-7)
+            together += abs(math.log((serial + latency / DEPTHS[1]) / few))
+            apart += abs(math.log(max(many, lone / DEPTHS[1]) / few))
+            serial_by_block[block] = serial if together <= apart else many
+            latencies.append(lone - serial_by_block[block])
+        if together > apart:
+            serial_by_block = {block: self.of(f"storage random {block} x{DEPTHS[2]}") for block in BLOCKS}
+            latencies = [self.of(f"storage random {block} x1") - serial_by_block[block] for block in BLOCKS]
+        serial, pace = _line(serial_by_block)
+        latency = statistics.median(latencies)
+        stream = statistics.median(self.of(f"storage sequential {block} x1") - serial_by_block[block] for block in BLOCKS)
+        pace = max(pace, 1e-13)
+        names = [f"storage random {block} x{depth}" for block in BLOCKS for depth in DEPTHS]
+        rounds = "1, 4 and 32 random reads at a time, 4 to 768 KiB"
+        return {"link_bandwidth": self.value(1 / pace / 1e9, "GB/s", f"{rounds}: slope of the time that each adds", *names),
+                "transfer_overhead": self.value(serial * 1e6, "us", f"{rounds}: that time, but for the bytes", *names),
                 "issue_fixed": self.value(issue * 1e6, "us", "CPU time per 4 KiB read with 32 at a time", "storage cpu"),
-                "latency_random": self.value(max(0.0, latency - issue - serial) * 1e6, "us", ones, *lone),
-                "latency_sequential": self.value(max(0.0, stream_latency - issue - serial) * 1e6, "us",
-                                                 "one sequential read at a time, likewise", "storage sequential 4096 x1"),
-                "media_bandwidth": self.value(1 / lane / 1e9, "GB/s", ones, *lone)}
+                "latency_random": self.value(max(0.0, latency - issue) * 1e6, "us", f"{rounds}: time of a round, but for what each adds",
+                                             *names),
+                "latency_sequential": self.value(max(0.0, stream - issue) * 1e6, "us", "one sequential read at a time, likewise",
+                                                 "storage sequential 4096 x1"),
+                "media_bandwidth": self.value(1 / pace / 1e9, "GB/s", "no lane of its own was seen", *names, kind="derived"),
+                "completions": "together" if together <= apart else "each"}
 
 
 def _line(seconds_by_block):

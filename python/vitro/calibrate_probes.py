@@ -16,11 +16,17 @@ PRODUCTS = (("float", "f16", "rows"), ("float", "f32", "rows"), ("float", "q4_0"
             ("int8", "q4_0", "rows"), ("int8", "q8_0", "rows"))
 SUMS = ("float.f32", "float.f16", "float.q4_0", "float.q8_0", "int8.q4_0")  # accumulate: variants and formats
 BATCHES = (1, 2, 4, 8, 16, 64)
-STREAMS = (("float", "f16", "rows"), ("int8", "q8_0", "tiled"))  # products that memory bounds, one row
-SETS_MIB = (0.5, 1, 3, 12, 48, 96, 192, 384, 1024)               # over which their weights rotate
+STREAMS = (("float", "f16", "rows"), ("int8", "q8_0", "tiled"))  # products over every distance, one row
+SETS_MIB = (1, 3, 12, 48, 96, 192, 384, 1024)                    # over which their weights rotate
+FAR_MIB = (12, 96)                                               # and those of the other kernels
 FLUSH_ROWS = 64                                                  # of a product between small operators
 BLOCKS = (4096, 20480, 98304, 196608, 786432)                    # bytes of a read
 DEPTHS = (1, 4, 32)
+SMALL = {"nothing": {"op": "add", "columns": 16}, "add": {"op": "add", "columns": 1280}, "rms_norm": {"op": "rms_norm", "columns": 1280},
+         "glu": {"op": "glu", "rows": 12, "columns": 2560}, "rope": {"op": "rope", "rows": 6, "context": 160},
+         "select": {"op": "select", "rows": 48, "columns": 2560}, "reduce": {"op": "reduce", "rows": 6, "columns": 1280},
+         "attention f32": {"op": "attention", "format": "f32", "rows": 2, "context": 160},
+         "attention f16": {"op": "attention", "format": "f16", "rows": 2, "context": 160}}
 
 
 @dataclass
@@ -46,6 +52,9 @@ def plan(*, quick, cores, file, file_bytes):
     _plan_memory(probes, quick, cores)
     _plan_hand_off(probes, cores)
     _plan_storage(probes, quick, cores, file, file_bytes)
+    for what in ("hit", "miss"):
+        probes[f"cache {what}"] = ("cache", {"blocks": 3000, "layers": 12, "capacity": 18000, "named": 900, "steps": 40},
+                                   lambda a, what=what: a[what])
     probes["policy"] = ("policy", {}, lambda answer: answer["seconds_per_call"])
     return probes
 
@@ -57,7 +66,7 @@ def _plan_kernels(probes, quick):
     for variant, form, layout in PRODUCTS:
         slow = form in ("q4_0", "q4_k", "q6_k") and variant == "float"
         for batch in BATCHES:
-            rounds = max(1, (1 if slow else 8) // max(1, batch // 2))
+            rounds = max(2, (12 if slow else 60) // batch)
             kernel(f"{variant}.{form}.{layout} x{batch}", rounds, op="matmul", variant=variant, format=form, layout=layout, rows=ROWS,
                    columns=COLUMNS, batch=batch)
         if variant == "int8":  # few rows: what remains is the conversion of the activations
@@ -71,23 +80,22 @@ def _plan_kernels(probes, quick):
             kernel(f"{name} {form}", 20, op="matmul", variant=variant, format=form, rows=96, columns=1536 if form == "f16" else 2048,
                    scattered=scattered)
     # Small operators stand between products in a model, and find their code and data in no first-level cache.
-    flush = {"op": "matmul", "variant": "float", "format": "f16", "rows": FLUSH_ROWS, "columns": 1280}
-    kernel("flush", 100, **flush)
-    for name, shape in (("nothing", {"op": "add", "columns": 16}), ("add", {"op": "add", "columns": 6144}),
-                        ("rms_norm", {"op": "rms_norm", "columns": 1280}), ("glu", {"op": "glu", "columns": 2560}),
-                        ("rope", {"op": "rope", "rows": 6, "context": 160}),
-                        ("attention f32", {"op": "attention", "format": "f32", "rows": 2, "context": 160}),
-                        ("attention f16", {"op": "attention", "format": "f16", "rows": 2, "context": 160})):
-        kernel(name, 100, flush_rows=FLUSH_ROWS, **shape)
+    for name, shape in SMALL.items():
+        kernel(name, 60, flush_rows=FLUSH_ROWS, each_call=True, **shape)
 
 
 def _plan_memory(probes, quick, cores):
-    sets = [mib for mib in SETS_MIB if not quick or mib in (0.5, 1, 12, 96, 384)]
+    sets = [mib for mib in SETS_MIB if not quick or mib in (1, 12, 96, 384)]
     for variant, form, layout in STREAMS:
         for mib in sets:
             probes[f"stream {variant}.{form} {mib:g} MiB"] = (
                 "kernel", {"op": "matmul", "variant": variant, "format": form, "layout": layout, "rows": 192, "columns": 1280,
                            "working_set": f"{mib} MiB", "rounds": max(1, int(12 / mib)), "repetitions": 6}, _samples)
+    for variant, form, layout in PRODUCTS:
+        for mib in FAR_MIB if (variant, form, layout) not in STREAMS else ():
+            probes[f"stream {variant}.{form}.{layout} {mib} MiB"] = (
+                "kernel", {"op": "matmul", "variant": variant, "format": form, "layout": layout, "rows": 192, "columns": 1280,
+                           "working_set": f"{mib} MiB", "rounds": 1, "repetitions": 5}, _samples)
     size = "384 MiB" if quick else "1 GiB"
     for variant, form, layout in STREAMS:
         units = [f"cpu{core}" for core in range(min(cores, 8))]
@@ -111,6 +119,12 @@ def _plan_hand_off(probes, cores):
         probes[f"hand_off {len(units) - 1} other cores 0 us"] = ("hand_off", {"units": units, "gap": "0 us", "skip": 1}, _samples)
 
 
+    work = {"op": "matmul", "variant": "float", "format": "f16", "rows": 96, "columns": COLUMNS, "calls": 200, "repetitions": 8}
+    units = ["cpu0", "cpu1"][:cores]
+    for name, reading in (("queued", _queued), *((("latency", _trip), ("cost", _interruption)) if cores > 1 else ())):
+        probes[f"interrupt {name}"] = ("interrupt", {"units": units, **work}, reading)
+
+
 def _plan_storage(probes, quick, cores, file, file_bytes):
     def storage(name, reading, **args):
         args = {"file": str(file), "range": f"{file_bytes} B", **args}
@@ -124,6 +138,9 @@ def _plan_storage(probes, quick, cores, file, file_bytes):
                 reads = max(24, min(600 if quick else 2000, (24 if quick else 192) * MIB * min(depth, 4) // block))
                 storage(f"{pattern} {block} x{depth}", lambda a: a["seconds_per_read"], pattern=pattern, block=f"{block} B", depth=depth,
                         reads=reads)
+    for pages in ("fresh", "used"):
+        storage(f"pages {pages}", lambda a: a["cpu_seconds_per_read"], block="98304 B", depth=1, reads=100 if quick else 400,
+                fresh_pages=pages == "fresh")
     storage("cpu", lambda a: a["cpu_seconds_per_read"], block="4096 B", depth=32, reads=4000, spin="0 us")
     if quick:
         return
@@ -136,12 +153,24 @@ def _plan_storage(probes, quick, cores, file, file_bytes):
 
 
 def _samples(answer):
-    """The lower quartile of times: what else goes on in a machine only ever adds to them."""
-    return sorted(answer["samples"])[(len(answer["samples"]) - 1) // 4]
+    """The median, as runs are judged by theirs."""
+    return statistics.median(answer["samples"])
 
 
-def _rates(answer):
-    return sorted(answer["samples"])[3 * (len(answer["samples"]) - 1) // 4]
+_rates = _samples
+
+
+def _queued(answer):
+    """What a call waits beside another of its unit, more than calls of one chain wait for each other."""
+    return statistics.median(answer["queued"]) - statistics.median(answer["alone"]) / 200
+
+
+def _trip(answer):
+    return statistics.median(answer["trips"])
+
+
+def _interruption(answer):
+    return (statistics.median(answer["disturbed"]) - statistics.median(answer["alone"])) / statistics.median(answer["answers"])
 
 
 def ask(kind, args):
@@ -175,22 +204,19 @@ def _ask_policy():
     return {"seconds_per_call": result.metric("token_latency_ms.p50") * 1e-3 / calls}
 
 
-def measure(probes, *, passes, stable, progress=None):
-    """Goes over the plan `passes` times at most, and at least twice; stops when nine of ten numbers have a spread of at most
-    `stable`. -> ({name: Sample}, {name: the last answer}, whether they have)."""
-    samples, answers = {name: Sample() for name in probes}, {}
-    steady = False
-    for turn in range(passes):
-        for done, (name, (kind, args, reading)) in enumerate(probes.items()):
-            answers[name] = ask(kind, args)
-            samples[name].values.append(reading(answers[name]))
-            if progress:
-                progress(turn * len(probes) + done + 1, passes * len(probes))
-        spreads = sorted(sample.spread for sample in samples.values())
-        steady = turn > 0 and spreads[int(0.9 * (len(spreads) - 1))] <= stable
-        if steady:
-            break
-    return samples, answers, steady
+def one_pass(probes, samples, answers, progress=None):
+    """Asks each probe once: adds a value to its sample and keeps its answer."""
+    for done, (name, (kind, args, reading)) in enumerate(probes.items()):
+        answers[name] = ask(kind, args)
+        samples[name].values.append(reading(answers[name]))
+        if progress:
+            progress(done + 1)
+
+
+def is_steady(samples, stable):
+    """Whether nine of ten numbers have a spread of at most `stable`, over two passes or more."""
+    spreads = sorted(sample.spread for sample in samples.values())
+    return len(next(iter(samples.values())).values) > 1 and spreads[int(0.9 * (len(spreads) - 1))] <= stable
 
 
 def make_file(folder, size):

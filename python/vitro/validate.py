@@ -3,6 +3,7 @@
 The simulator repeats itself to the last digit, so it runs once; the machine runs several times, in rounds over the whole
 suite, so that a drift hits all experiments alike.
 """
+import contextlib
 import json
 import statistics
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import _native, ablation, api, process, terminal, validity
+from . import _native, ablation, api, calibrate, process, terminal, validity
 from .errors import ConfigError, RunError
 from .result import flatten
 from .trace import diff_decisions
@@ -23,23 +24,37 @@ NOISE_LIMIT = 0.10  # host against host: above it the machine was too noisy to c
 APART = 0.10        # pairs that differ by more on host have to be ordered alike
 
 
-def validate(suite, device, *, runs=5, out=None, host_results=None, with_band=True, progress=None):
+def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=None, keep_device=None,
+             with_band=True, progress=None):
     """-> {"schema", "suite", "rows", "summary"}. device: a path or a tree. out: a folder for traces and results.
-    host_results: a folder of results from elsewhere (`vitro bundle`), in place of runs on this machine."""
-    tree = device if isinstance(device, dict) else _native.call("load_device", api.existing(device))
+    host_results: a folder of results from elsewhere (`vitro bundle`), or of an earlier validation, in place of runs on this machine.
+    calibration: a Calibration in place of the device; its passes stand between the rounds of real runs, so that both see the machine in
+    the same states; the device file goes to keep_device."""
     out = Path(out) if out else None
     given = read_host_results(host_results) if host_results else None
-    if given is not None and not any(case.id in given for case in suite.cases):
+    kept = read_kept(host_results) if host_results else {}
+    known = None if given is None else {*given, *kept}
+    if known is not None and not any(case.id in known for case in suite.cases):
         raise ConfigError(f"--host-results: {host_results}: holds no result of this suite (expected results of {suite.cases[0].id} and "
                           "its like)")
-    cases = [case for case in suite.cases if given is None or case.id in given]
-    runners = [_Runner(case, tree, out, None if given is None else given[case.id]) for case in cases]
-    rounds = 1 + (0 if given else runs)
-    for turn in range(rounds):
+    cases = [case for case in suite.cases if known is None or case.id in known]
+    runners = [_Runner(case, out, None if known is None else given.get(case.id, []), kept.get(case.id)) for case in cases]
+    rounds = 0 if known is not None else 1 + runs
+
+    def whole(turn, work):
         for done, runner in enumerate(runners):
-            runner.turn(turn, with_band)
+            work(runner)
             if progress:
-                progress(turn * len(runners) + done + 1, rounds * len(runners))
+                progress(turn * len(runners) + done + 1, (rounds + 1) * len(runners))
+
+    for turn in range(rounds):
+        if calibration and turn > 0:
+            calibration.one_pass()
+        whole(turn, lambda runner: runner.run(counts=turn > 0))
+    tree = calibration.device() if calibration else device if isinstance(device, dict) else _native.call("load_device", api.existing(device))
+    if calibration and keep_device:
+        calibrate.write(tree, keep_device)
+    whole(rounds, lambda runner: runner.simulate(tree, with_band))
     rows = [runner.row() for runner in runners]
     return {"schema": "vitro.validate/1", "suite": suite.name, "device": tree.get("name"),
             "calibration": {key: (tree.get("calibration") or {}).get(key) for key in ("date", "cpu", "kernel", "quick")},
@@ -47,23 +62,26 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, with_band=Tr
 
 
 class _Runner:
-    def __init__(self, case, device, out, given):
-        self.case, self.device, self.out = case, device, out
-        self.host = [run for run in given or [] if run.out.name != "traced"]
-        self.given = given
+    """given: results of real runs from elsewhere; kept: the row of an earlier validation, whose real runs count again."""
+
+    def __init__(self, case, out, given=None, kept=None):
+        self.case, self.out = case, out
+        self.host = [run for run in given or [] if run.out.name != "traced"] if kept is None else []
+        self.given, self.kept = given, kept
         self.sim, self.corners = None, {}
 
-    def turn(self, turn, with_band):
-        """Round 0 simulates, and runs for real once with a trace: that warms caches and does not count."""
-        if turn == 0:
-            self.sim = self._run("sim", self.device, self._folder("sim"))
-            if with_band:
-                for sign in (1, -1):
-                    self.corners[sign] = self._run("sim", validity.corner(self.device, sign), None).metrics
-            if self.given is None:
-                self.traced = self._run("host", None, self._folder("host"))
-        else:
+    def run(self, *, counts):
+        """For real. The first run has a trace: it warms caches and does not count."""
+        if counts:
             self.host.append(self._run("host", None, None))
+        else:
+            self._run("host", None, self._folder("host"))
+
+    def simulate(self, device, with_band):
+        self.sim = self._run("sim", device, self._folder("sim"))
+        if with_band:
+            for sign in (1, -1):
+                self.corners[sign] = self._run("sim", validity.corner(device, sign), None).metrics
 
     def _run(self, machine, device, folder):
         overrides = dict(self.case.point)
@@ -82,14 +100,16 @@ class _Runner:
 
     def row(self):
         runs = [flatten(run.metrics) for run in self.host]
+        if self.kept is not None:
+            runs = [flatten(self.kept["host"])]
+        speeds = self.kept["host_runs"] if self.kept is not None else [run.get("decode_tokens_per_s") for run in runs]
         host = {name: _median([run.get(name) for run in runs]) for name in (*METRICS, *SHARES)}
         sim = {name: flatten(self.sim.metrics).get(name) for name in (*METRICS, *SHARES)}
         answer = {"id": self.case.id, "host": nested(host), "sim": nested(sim),
                   "relative_error": nested({name: _relative(sim[name], host[name]) for name in METRICS}),
                   "difference": {name: None if None in (sim[name], host[name]) else sim[name] - host[name] for name in SHARES},
-                  "host_runs": [run.get("decode_tokens_per_s") for run in runs], "group": list(self.case.group()),
-                  "host_against_host": noise([run.get("decode_tokens_per_s") for run in runs]),
-                  "tokens_equal": all(run.get(name) == self.sim.get(name) for run in self.host for name in ("tokens", "sequences")),
+                  "host_runs": speeds, "group": list(self.case.group()), "host_against_host": noise(speeds),
+                  "tokens_equal": self._tokens_equal(),
                   "bytes_equal": all(sim[name] == run.get(name) for run in runs for name in METRICS if "bytes" in name),
                   "decisions": self._decisions(),
                   "notes": [note for note in self.sim.get("notes", []) if "calibration" in note] + throttled(self.host)}
@@ -99,6 +119,12 @@ class _Runner:
             answer["traces"] = {machine: f"{self.case.id}/{machine}/trace.json" for machine in ("host", "sim")
                                 if (self.out / self.case.id / machine / "trace.json").exists()}
         return answer
+
+    def _tokens_equal(self):
+        runs = self.host or self.given or []
+        if not runs and self.kept is not None:
+            return self.kept["tokens_equal"]  # what is decided and generated does not depend on the device
+        return all(run.get(name) == self.sim.get(name) for run in runs for name in ("tokens", "sequences"))
 
     def _decisions(self):
         folders = [run.out for run in self.given] if self.given is not None else [self._folder("host")]
@@ -139,6 +165,17 @@ def read_host_results(folder):
             continue
         found.setdefault(data.get("experiment"), []).append(Result(data, path.parent))
     return found
+
+
+def read_kept(folder):
+    """-> {id: row} of an earlier validation in that folder, if there is one."""
+    path = Path(folder) / "validate.json"
+    if not path.is_file():
+        return {}
+    try:
+        return {row["id"]: row for row in json.loads(path.read_text())["rows"]}
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise ConfigError(f"{path}: is no validation of vitro (expected schema vitro.validate/1)") from None
 
 
 def noise(values):
@@ -250,6 +287,8 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
             only: Annotated[Optional[str], typer.Option(metavar="TEXT", help="Experiments whose id contains this.")] = None,
             record: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Keep the outcome for later judgements, without "
                                                            "weights and traces.")] = None,
+            measure: Annotated[bool, typer.Option("--calibrate", help="Measure the device between the rounds of runs and write it to "
+                                                  "--device, so that both see the machine in the same states.")] = False,
             realtime: Annotated[bool, typer.Option("--realtime", help="Before all other processes of this machine: needs root.")] = False,
             as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """Run a suite on this machine and on its simulation, and compare them. Exit code 1 when a bound of the suite does not hold.
@@ -258,10 +297,12 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
 
         vitro validate experiments/validation/small.yaml --device host.yaml
 
-        vitro validate experiments/validation/suite.yaml --device host.yaml --out out/validate
+        vitro validate experiments/validation/suite.yaml --device host.yaml --calibrate --out out/validate
 
         vitro validate experiments/validation/suite.yaml --device phone.yaml --host-results results/
     """
+    if measure and host_results:
+        raise ConfigError("--calibrate: there are no runs to stand between (expected no --host-results)")
     if realtime:
         process.realtime()
     with terminal.progress("models") as report:
@@ -271,8 +312,10 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
         if not kept:
             raise ConfigError(f'--only: no experiment of {suite} contains "{only}"')
         wanted = type(wanted)(wanted.name, kept, {key: value for key, value in wanted.bounds.items() if key.endswith("_equal")})
-    with terminal.progress(wanted.name) as report:
-        answer = validate(wanted, device, runs=runs, out=out, host_results=host_results, progress=report)
+    with terminal.progress(wanted.name) as report, contextlib.ExitStack() as stack:
+        calibration = stack.enter_context(calibrate.Calibration()) if measure else None
+        answer = validate(wanted, device, runs=runs, out=out, host_results=host_results, calibration=calibration, progress=report,
+                          keep_device=device if measure else None)
     if out:
         from .validate_report import write_report
         out.mkdir(parents=True, exist_ok=True)

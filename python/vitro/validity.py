@@ -71,14 +71,17 @@ def _shift_table(table, share, rate):
     for key, number in table.items():
         if isinstance(number, dict):
             _shift_table(number, share, rate)
-        elif key not in ("kind", "source", "note", "private_cache", "shared_cache"):  # sizes stay
+        elif key not in ("kind", "source", "note", "private_cache"):  # sizes stay
             table[key] = _slower(number, share, rate)
 
 
 def _shift(entry, name, share):
     per_cycle = name.startswith("macs_per") or name.endswith("_per_cycle")
+    if name == "miss_time":  # its kernels are relative to its distances
+        entry.update({key: _slower(number, share, False) for key, number in entry.items() if key.replace(".", "", 1).isdigit()})
+        return None
     if "value" not in entry:
-        return _shift_table(entry, share, per_cycle or name == "reuse_bandwidth")
+        return _shift_table(entry, share, per_cycle)
     number, _, unit = str(entry["value"]).partition(" ")
     if unit in ("GB/s", "MB/s", "GHz", "MHz") or per_cycle:
         moved = _slower(float(number), share, True)

@@ -106,6 +106,35 @@ TEST(Cpu, a_barrier_takes_in_the_result_of_each_part) {
   EXPECT_EQ(time({1'000, 4'000, 10'000}, "1000"), (10 + 1) * kUs);
 }
 
+Task<void> one_after_the_other(ComputeUnit* unit, int calls, double macs) {
+  for (int i = 0; i < calls; ++i) co_await one_call(unit, macs);
+}
+
+// The first core has 100 us of work in one call; the other answers twice in that time.
+TEST(Cpu, a_policy_that_wakes_takes_time_from_the_call_beside_it) {
+  const auto time = [](const std::vector<std::string>& costs) {
+    Simulation simulation(round_options(costs));
+    Machine& machine = simulation.machine();
+    std::vector<Task<void>> parts;
+    parts.push_back(one_call(machine.units[0], 100'000));
+    parts.push_back(one_after_the_other(machine.units[1], 2, 20'000));
+    simulation.run(together(&machine, std::move(parts)));
+    return simulation.now();
+  };
+  EXPECT_EQ(time({}), 100 * kUs);
+  EXPECT_EQ(time({"cpu.interrupt_cost=3 us", "cpu.interrupt_latency=7 us"}), 106 * kUs);
+  EXPECT_EQ(time({"cpu.interrupt_cost=3 us", "cpu.interrupt_latency=80 us"}), 103 * kUs + 37 * kUs);
+}
+
+TEST(Cpu, an_answer_of_the_policys_own_core_delays_what_waits_there) {
+  Simulation simulation(round_options({"cpu.switch_cost=2 us", "cpu.interrupt_cost=9 us"}));
+  Machine& machine = simulation.machine();
+  std::vector<Task<void>> parts;
+  for (int i = 0; i < 2; ++i) parts.push_back(one_call(machine.units[0], 10'000));
+  simulation.run(together(&machine, std::move(parts)));
+  EXPECT_EQ(simulation.now(), 22 * kUs);
+}
+
 class FixedModel final : public hw::ComputeModel {
  public:
   const hw::HandOff& hand_off() const override { return hand_off_; }

@@ -4,6 +4,7 @@
 
 #include "engine/host/host_machine.hpp"
 #include "engine/host/probe_calls.hpp"
+#include "engine/host/probe_interrupt.hpp"
 #include "engine/host/probe_memory.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/variants.hpp"
@@ -96,6 +97,26 @@ TEST(Probe, strides_and_threads_without_cores_are_refused) {
   EXPECT_THROW(probe_reads({MiB, 0, 0, 1}), ConfigError);
   EXPECT_EQ(probe_reads({MiB, 256, 1, 2}).size(), 2u);
   EXPECT_EQ(probe_load_latency(MiB, 2).size(), 2u);
+}
+
+TEST(Probe, interruptions_are_asked_for_while_the_first_unit_computes) {
+  ComputeFunction function;
+  NullTrace trace;
+  InterruptProbe probe;
+  probe.work = product(64, 128);
+  probe.calls = 2000;
+  probe.repetitions = 3;
+  const InterruptTimes alone = probe_interrupts(*machine(function, trace, 1), probe);
+  EXPECT_EQ(alone.alone.size(), 3u);
+  EXPECT_EQ(alone.queued.size(), 3u);
+  EXPECT_TRUE(alone.disturbed.empty());
+  const InterruptTimes both = probe_interrupts(*machine(function, trace, 2), probe);
+  EXPECT_EQ(both.answers.size(), 3u);
+  double answers = 0;
+  for (const double count : both.answers) answers += count;
+  EXPECT_EQ(answers, static_cast<double>(both.trips.size()));
+  probe.calls = 0;
+  EXPECT_THROW(probe_interrupts(*machine(function, trace, 1), probe), ConfigError);
 }
 
 }  // namespace

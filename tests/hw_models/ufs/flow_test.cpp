@@ -239,5 +239,14 @@ TEST(FlowUfs, counts_and_rates_of_zero_are_refused) {
   }
 }
 
+// A round of n reads takes 10 us and n times 1 us, and all are told at its end.
+TEST(FlowUfs, a_device_that_reports_together_pays_its_latency_once_for_a_round) {
+  Ufs ufs("completions: together");
+  ufs.warm_up();
+  for (int i = 0; i < 4; ++i) ufs.read(MiB + 8192 * static_cast<std::uint64_t>(i));
+  ufs.context.run();
+  EXPECT_EQ(ufs.times(), (std::vector<Picoseconds>(4, Picoseconds(14'000'000))));
+}
+
 }  // namespace
 }  // namespace vitro::hw
