@@ -5,6 +5,7 @@ from bisect import bisect_right
 from . import _native
 from .plan_settings import BATCHES, PROFILE_TOKENS
 
+_ROUNDS = 64  # of steps until what stays in a cache that is smaller than one step does not change any more
 LIKELY = 0.5  # a neuron that fires in more than half of the steps is called hot in the classification
 
 
@@ -56,22 +57,40 @@ class BatchWorkload:
         """What a step reads with room for `capacity` blocks of cold neurons -> [(blocks that miss, blocks there)], bucket by
         bucket. Between two uses d steps apart a cache sees what d steps use: they hit when that fits."""
         steps, older = self.reach(hot, capacity)
+        if steps == 0:
+            resident = self._part_of_a_step(hot, capacity)
+            return [(share * bucket["named_blocks"] - held * _again(bucket), share * bucket["blocks"])
+                    for (bucket, share), held in zip(self._cold(hot), resident)]
         missed = []
         for bucket, share in self._cold(hot):
             hits = sum(bucket["reuse"][1:steps + 1]) + older * bucket["reuse"][0]
             missed.append((share * max(0.0, bucket["named_blocks"] - hits), share * bucket["blocks"]))
         return missed
 
+    def _part_of_a_step(self, hot, capacity):
+        """-> blocks of each bucket that stay when those of one step do not fit. Under `step_lru` (engine/ffn/eviction) what the last step
+        used is displaced by nothing but what comes into the place of the silent, hottest first: the point at which both are equal."""
+        cold = list(self._cold(hot))
+        held = [0.0] * len(cold)
+        for _ in range(_ROUNDS):
+            free = capacity - sum(there * _again(bucket) for (bucket, _), there in zip(cold, held))
+            for i, (bucket, share) in enumerate(cold):
+                again = held[i] * _again(bucket)
+                held[i] = again + min(max(0.0, free), max(0.0, share * bucket["named_blocks"] - again))
+                free -= held[i] - again
+        return held
+
     def missing(self, first, end, hot, capacity):
         """Of the blocks of neurons first to end, those not in such a cache: what a growing hot region has to read."""
         steps, older = self.reach(hot, capacity)
+        held = dict(zip((bucket["first"] for bucket, _ in self._cold(hot)), self._part_of_a_step(hot, capacity))) if steps == 0 else {}
         total = 0.0
         for bucket in self.buckets:
             low, high = max(first, bucket["first"]), min(end, bucket["first"] + bucket["neurons"])
             if high <= low:
                 continue
             within = bucket["used_within"]
-            there = within[steps] + older * (bucket["blocks"] - within[-1])
+            there = held.get(bucket["first"], 0.0) if steps == 0 else within[steps] + older * (bucket["blocks"] - within[-1])
             total += (high - low) / bucket["neurons"] * max(0.0, bucket["blocks"] - there)
         return total
 
@@ -86,7 +105,7 @@ def load(facts, *, layout, profile=None, recording=None, hottest_first=False, ke
     """profile: a dict as `engine.profile` has it; or recording: a path."""
     model = facts["model"]
     predicts = model["predictor_rank"] > 0
-    keep_named = predicts and keep == "named" and facts["layouts"][layout]["first_part"] == 0  # as the engine keeps them
+    keep_named = predicts and keep == "named"  # as the engine keeps them, in two phases the Gate row alone
     request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": PROFILE_TOKENS,
                "batches": list(BATCHES), "predicts": predicts, "keep_named": keep_named, "seed": seed}
     if recording is not None:
@@ -98,6 +117,11 @@ def load(facts, *, layout, profile=None, recording=None, hottest_first=False, ke
         chance = model["experts_used"] / model["experts"] if model["experts"] else 1.0
         request |= {"profile": profile, "chance": chance, "layers": layers}
     return Workload(_native.call("plan_profile", json.dumps(request)))
+
+
+def _again(bucket):
+    """Chance that a block of the bucket which was named is named in the next step."""
+    return bucket["reuse"][1] / bucket["named_blocks"] if bucket["named_blocks"] else 0.0
 
 
 def _mean(values):

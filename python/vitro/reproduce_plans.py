@@ -8,14 +8,16 @@ from tempfile import TemporaryDirectory
 from .plan import make_plan
 from .plan_probes import Bench
 from .plan_text import text_of
+from .reproduce_kept import Kept
 
-_DEPENDS = ("activations", "kv_format", "units", "clusters")  # engine keys that a planner looks at, beside device, model and memory
+_DEPENDS = ("activations", "kv_format", "layout", "units", "clusters")  # engine keys that a planner looks at, beside device, model, memory
 
 
 class Plans:
     """One plan per device, model, memory and batch-independent engine keys, each made once. Files live as long as this object."""
 
-    def __init__(self):
+    def __init__(self, kept=None):
+        self._kept = kept or Kept(None)
         self._folder = TemporaryDirectory(prefix="vitro-plans-")
         self._lock = threading.Lock()
         self._made, self._benches = {}, {}  # by what a plan depends on -> [lock, path]; by device -> [lock, Bench]
@@ -31,11 +33,14 @@ class Plans:
             bench = self._benches.setdefault(device, [threading.Lock(), Bench(machine="sim", device=about["device"])])
         with slot[0]:
             if slot[1] is None:
-                with bench[0]:  # plans of one device ask the same probes: the second one finds the answers
-                    plan = make_plan(about["model"], device=about["device"], overrides=_sets(about), cores=engine.get("units"),
-                                     bench=bench[1], **options)
+                text = self._kept.get(f"{key}.plan.yaml")
+                if text is None:
+                    with bench[0]:  # plans of one device ask the same probes: the second one finds the answers
+                        text = text_of(make_plan(about["model"], device=about["device"], overrides=_sets(about), cores=engine.get("units"),
+                                                 bench=bench[1], **options))
+                    self._kept.put(f"{key}.plan.yaml", text)
                 path = Path(self._folder.name) / f"{key}.yaml"
-                path.write_text(text_of(plan))
+                path.write_text(text)
                 slot[1] = str(path)
         return slot[1]
 

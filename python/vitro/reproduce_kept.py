@@ -1,0 +1,45 @@
+"""What a reproduction has run before, in a folder: a second one takes it from there.
+
+A run is known by its resolved experiment and by the program that ran it, so a changed device, model, plan or engine runs again.
+"""
+import hashlib
+import json
+from pathlib import Path
+
+from . import _native
+
+
+class Kept:
+    """folder: None keeps nothing. Safe to share between threads: each entry is a file of its own, put in place whole."""
+
+    def __init__(self, folder):
+        self.folder = None if folder is None else Path(folder) / _program()
+
+    def get(self, name):
+        """The text kept under `name`, else None."""
+        try:
+            return None if self.folder is None else (self.folder / name).read_text()
+        except FileNotFoundError:
+            return None
+
+    def put(self, name, text):
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self.folder / f"{name}.part"
+        unfinished.write_text(text)
+        unfinished.replace(self.folder / name)
+
+    def result(self, digest):
+        """A result or an error of the user's experiment. A file that was damaged is as good as none."""
+        try:
+            found = json.loads(self.get(f"{digest}.json") or "null")
+        except json.JSONDecodeError:
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def _program():
+    """Of all that decides a result beside the experiment: the extension module and the planner."""
+    files = [Path(_native.module().__file__), *sorted(Path(__file__).parent.glob("plan*.py"))]
+    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)).hexdigest()[:16]
