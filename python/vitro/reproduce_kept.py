@@ -1,6 +1,7 @@
 """What a reproduction has run before, in a folder: a second one takes it from there.
 
-A run is known by its resolved experiment and by the program that ran it, so a changed device, model, plan or engine runs again.
+A run is known by its resolved experiment, to which its plan belongs, and by the extension module that ran it, so a changed device, model,
+plan or engine runs again. Plans are known by what they depend on and by the planner, probes by their device.
 """
 import hashlib
 import json
@@ -30,16 +31,22 @@ class Kept:
         unfinished.write_text(text)
         unfinished.replace(self.folder / name)
 
-    def result(self, digest):
-        """A result or an error of the user's experiment. A file that was damaged is as good as none."""
+    def tree(self, name):
+        """The same as an object; a file that was damaged is as good as none."""
         try:
-            found = json.loads(self.get(f"{digest}.json") or "null")
+            found = json.loads(self.get(f"{name}.json") or "null")
         except json.JSONDecodeError:
             return None
         return found if isinstance(found, dict) else None
 
 
+def _hash_of(*paths):
+    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths)).hexdigest()[:16]
+
+
 def _program():
-    """Of all that decides a result beside the experiment: the extension module and the planner."""
-    files = [Path(_native.module().__file__), *sorted(Path(__file__).parent.glob("plan*.py"))]
-    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)).hexdigest()[:16]
+    return _hash_of(Path(_native.module().__file__))
+
+
+def planner():
+    return _hash_of(*sorted(Path(__file__).parent.glob("plan*.py")))

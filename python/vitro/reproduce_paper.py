@@ -70,7 +70,7 @@ class Runs:
             self.names.setdefault(digest, " ".join(filter(None, [words, end])))
             if error:
                 self.results[digest] = {"error": error}
-            elif (known := self.kept.result(digest)) is not None:
+            elif (known := self.kept.tree(digest)) is not None:
                 self.results[digest] = known
             else:
                 todo[digest] = overrides
