@@ -5,7 +5,7 @@ from bisect import bisect_right
 from . import _native
 from .plan_settings import BATCHES, PROFILE_TOKENS
 
-_ROUNDS = 64  # of steps until what stays in a cache that is smaller than one step does not change any more
+_ROUNDS = 32  # of steps until what stays in a cache that is smaller than one step does not change any more
 LIKELY = 0.5  # a neuron that fires in more than half of the steps is called hot in the classification
 
 
@@ -70,20 +70,21 @@ class BatchWorkload:
     def _part_of_a_step(self, hot, capacity):
         """-> blocks of each bucket that stay when those of one step do not fit. Under `step_lru` (engine/ffn/eviction) what the last step
         used is displaced by nothing but what comes into the place of the silent, hottest first: the point at which both are equal."""
-        cold = list(self._cold(hot))
-        held = [0.0] * len(cold)
+        named = [(share * bucket["named_blocks"], _again(bucket)) for bucket, share in self._cold(hot)]
+        held = [0.0] * len(named)
         for _ in range(_ROUNDS):
-            free = capacity - sum(there * _again(bucket) for (bucket, _), there in zip(cold, held))
-            for i, (bucket, share) in enumerate(cold):
-                again = held[i] * _again(bucket)
-                held[i] = again + min(max(0.0, free), max(0.0, share * bucket["named_blocks"] - again))
-                free -= held[i] - again
+            free = capacity - sum(there * again for there, (_, again) in zip(held, named))
+            for i, (wanted, again) in enumerate(named):
+                stays = held[i] * again
+                held[i] = stays + max(0.0, min(free, wanted - stays))
+                free -= held[i] - stays
         return held
 
     def missing(self, first, end, hot, capacity):
         """Of the blocks of neurons first to end, those not in such a cache: what a growing hot region has to read."""
         steps, older = self.reach(hot, capacity)
-        held = dict(zip((bucket["first"] for bucket, _ in self._cold(hot)), self._part_of_a_step(hot, capacity))) if steps == 0 else {}
+        resident = self._part_of_a_step(hot, capacity) if steps == 0 else []
+        held = {bucket["first"]: there / share for (bucket, share), there in zip(self._cold(hot), resident)}
         total = 0.0
         for bucket in self.buckets:
             low, high = max(first, bucket["first"]), min(end, bucket["first"] + bucket["neurons"])
