@@ -50,6 +50,8 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     settings = {"accelerator": accelerator, "variant": variant, "kv_format": engine.get("kv_format", "f32"),
                 "context": min(CONTEXT, facts["model"]["context"] or CONTEXT), "range_bytes": range_bytes}
     planner = _Planner(facts, bench, assume, classes, settings, progress or (lambda done, total: None))
+    if (given := engine.get("layout", "auto")) in facts["layouts"]:
+        planner.layouts = [given]
     planner.choose_cores(cores)
     planner.choose_reading()
     planner.choose_clusters()
@@ -65,6 +67,7 @@ class _Planner:
     def __init__(self, facts, bench, assume, classes, settings, progress):
         self.facts, self.bench, self.assume, self.classes = facts, bench, assume, classes
         self.settings, self.progress, self.model = settings, progress, facts["model"]
+        self.layouts = list(facts["layouts"])  # to choose from
         self.layout, self.io_depth, self.cluster = "bundles", 32, 64
         self.workload, self.memory = assume(self.layout)
         self.why, self.table = {}, {}
@@ -112,7 +115,7 @@ class _Planner:
         reuse = self.workload.batches[1]
         fired = reuse.cold(0, "fired") / max(1e-9, reuse.cold(0, "named"))
         costs = {}
-        for layout in self.facts["layouts"]:
+        for layout in self.layouts:
             self.layout = layout
             costs[layout] = self._balance(device).reads([(1, 1e6)], fired)[0]
         self.layout = min(costs, key=lambda layout: (costs[layout], layout != "bundles"))

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from . import _native
 from .plan_settings import BATCHES, PROFILE_TOKENS
 
+_ROUNDS = 32  # of steps until what stays in a cache that is smaller than one step does not change any more
 LIKELY = 0.5  # a neuron that fires in more than half of the steps is called hot in the classification
 
 
@@ -56,22 +57,41 @@ class BatchWorkload:
         """What a step reads with room for `capacity` blocks of cold neurons -> [(blocks that miss, blocks there)], bucket by
         bucket. Between two uses d steps apart a cache sees what d steps use: they hit when that fits."""
         steps, older = self.reach(hot, capacity)
+        if steps == 0:
+            resident = self._part_of_a_step(hot, capacity)
+            return [(share * bucket["named_blocks"] - held * _again(bucket), share * bucket["blocks"])
+                    for (bucket, share), held in zip(self._cold(hot), resident)]
         missed = []
         for bucket, share in self._cold(hot):
             hits = sum(bucket["reuse"][1:steps + 1]) + older * bucket["reuse"][0]
             missed.append((share * max(0.0, bucket["named_blocks"] - hits), share * bucket["blocks"]))
         return missed
 
+    def _part_of_a_step(self, hot, capacity):
+        """-> blocks of each bucket that stay when those of one step do not fit. Under `step_lru` (engine/ffn/eviction) what the last step
+        used is displaced by nothing but what comes into the place of the silent, hottest first: the point at which both are equal."""
+        named = [(share * bucket["named_blocks"], _again(bucket)) for bucket, share in self._cold(hot)]
+        held = [0.0] * len(named)
+        for _ in range(_ROUNDS):
+            free = capacity - sum(there * again for there, (_, again) in zip(held, named))
+            for i, (wanted, again) in enumerate(named):
+                stays = held[i] * again
+                held[i] = stays + max(0.0, min(free, wanted - stays))
+                free -= held[i] - stays
+        return held
+
     def missing(self, first, end, hot, capacity):
         """Of the blocks of neurons first to end, those not in such a cache: what a growing hot region has to read."""
         steps, older = self.reach(hot, capacity)
+        resident = self._part_of_a_step(hot, capacity) if steps == 0 else []
+        held = {bucket["first"]: there / share for (bucket, share), there in zip(self._cold(hot), resident)}
         total = 0.0
         for bucket in self.buckets:
             low, high = max(first, bucket["first"]), min(end, bucket["first"] + bucket["neurons"])
             if high <= low:
                 continue
             within = bucket["used_within"]
-            there = within[steps] + older * (bucket["blocks"] - within[-1])
+            there = held.get(bucket["first"], 0.0) if steps == 0 else within[steps] + older * (bucket["blocks"] - within[-1])
             total += (high - low) / bucket["neurons"] * max(0.0, bucket["blocks"] - there)
         return total
 
@@ -86,7 +106,7 @@ def load(facts, *, layout, profile=None, recording=None, hottest_first=False, ke
     """profile: a dict as `engine.profile` has it; or recording: a path."""
     model = facts["model"]
     predicts = model["predictor_rank"] > 0
-    keep_named = predicts and keep == "named" and facts["layouts"][layout]["first_part"] == 0  # as the engine keeps them
+    keep_named = predicts and keep == "named"  # as the engine keeps them, in two phases the Gate row alone
     request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": PROFILE_TOKENS,
                "batches": list(BATCHES), "predicts": predicts, "keep_named": keep_named, "seed": seed}
     if recording is not None:
@@ -98,6 +118,11 @@ def load(facts, *, layout, profile=None, recording=None, hottest_first=False, ke
         chance = model["experts_used"] / model["experts"] if model["experts"] else 1.0
         request |= {"profile": profile, "chance": chance, "layers": layers}
     return Workload(_native.call("plan_profile", json.dumps(request)))
+
+
+def _again(bucket):
+    """Chance that a block of the bucket which was named is named in the next step."""
+    return bucket["reuse"][1] / bucket["named_blocks"] if bucket["named_blocks"] else 0.0
 
 
 def _mean(values):

@@ -4,12 +4,15 @@ from typing import Annotated, Optional
 import typer
 
 from . import terminal
+from .errors import ConfigError
 
 
 def reproduce(paper: Annotated[str, typer.Option(metavar="NAME", help="A folder of experiments/papers/.")] = "pi2",
               only: Annotated[Optional[str], typer.Option(metavar="ID", help="One result, all rows of one, or one check.")] = None,
               diagnose: Annotated[bool, typer.Option("--diagnose", help="Also run the diagnosis of each row that is off.")] = False,
               jobs: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time. Default: all cores.")] = None,
+              keep: Annotated[Optional[str], typer.Option(metavar="DIR", help="Keep results there, and take those that are there.")] = None,
+              table: Annotated[Optional[str], typer.Option(metavar="FILE", help="Renew the tables of this page.")] = None,
               as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """A paper's results beside those of the simulated phone. Rows that are off do not make it fail.
 
@@ -19,15 +22,24 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="NAME", help="A folder 
 
         vitro reproduce --paper pi2 --only pi2_t6_bamboo_tps --diagnose
 
+        vitro reproduce --paper pi2 --diagnose --keep out/pi2 --table docs/reproduce.md
+
         vitro reproduce --paper pi2 --json | jq .summary
     """
     from . import reproduce_paper as reproducing
+    from . import reproduce_show as showing
+    if table is not None:
+        if only is not None:
+            raise ConfigError("--table: goes with all rows, not with --only")
+        showing.check_page(paper, table)
     with terminal.progress("reproduce") as report:
-        answer = reproducing.reproduce(paper, only=only, jobs=jobs, diagnose=diagnose, progress=report)
+        answer = reproducing.reproduce(paper, only=only, jobs=jobs, diagnose=diagnose, keep=keep, progress=report)
+    if table is not None:
+        showing.write_tables(answer, table)
     if as_json:
         terminal.print_json(answer)
     else:
-        reproducing.show(answer)
+        showing.show(answer)
     failed = [run for run in answer["runs"] if run["failed"]]
     if failed:
         terminal.say(f"vitro: {len(failed)} of {len(answer['runs'])} runs failed; the first one ({failed[0]['run']}): {failed[0]['error']}")

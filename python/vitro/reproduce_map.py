@@ -28,9 +28,10 @@ class Question:
     answer: dict = field(default_factory=dict)
 
     def diagnosed(self):
-        """The same row with the runs that its diagnosis puts in the place of some."""
-        others = self.answer["diagnosis"].get("runs", {})
-        return replace(self, runs=tuple((item, named | _filled(others, item)) for item, named in self.runs))
+        """The same row with the runs that its diagnosis puts in the place of some, and its formula."""
+        told = self.answer["diagnosis"]
+        formula = parse(str(told["formula"]), self.id) if "formula" in told else self.formula
+        return replace(self, formula=formula, runs=tuple((item, named | _filled(told.get("runs", {}), item)) for item, named in self.runs))
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,9 @@ def _question(name, entry, expected, status, answer, text, path):
         raise ConfigError(f'{where}: "{text}": there is no run "{run}"')
     for run in sorted(answer.get("diagnosis", {}).get("runs", {}).keys() - answer.get("runs", {}).keys()):
         raise ConfigError(f'{where}: diagnosis.runs: there is no run "{run}" to take the place of')
-    if "diagnosis" in answer and (not answer["diagnosis"].keys() & {"runs", "set"} or "shows" not in answer["diagnosis"]):
-        raise ConfigError(f"{where}: diagnosis: changes nothing or shows nothing (expected runs or set, and shows)")
+    if "diagnosis" in answer and (not answer["diagnosis"].keys() & {"runs", "set", "formula"} or "shows" not in answer["diagnosis"]):
+        raise ConfigError(f"{where}: diagnosis: changes nothing or shows nothing (expected runs, set or formula, and shows)")
+    for run in sorted(runs_of(str(answer.get("diagnosis", {}).get("formula", 1))) - answer.get("runs", {}).keys()):
+        raise ConfigError(f'{where}: diagnosis.formula: there is no run "{run}"')
     runs = tuple((item, _filled(answer.get("runs", {}), item)) for item in answer.get("each", [""]))
     return Question(name, entry, expected, status, parse(str(text), where), runs, answer)

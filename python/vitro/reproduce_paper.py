@@ -8,10 +8,11 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from . import api, catalog, process, reproduce_map, terminal
-from .characterize import BOUND_WITHIN, figure_text, is_range, relative_error
+from . import api, catalog, process, reproduce_map
+from .characterize import BOUND_WITHIN, is_range, relative_error
 from .errors import ConfigError, RunError
 from .reproduce_formula import Missing
+from .reproduce_kept import Kept
 from .reproduce_plans import Plans
 from .result import flatten
 
@@ -22,16 +23,17 @@ STATUSES = ("ok", "off", "not modelled", "contradictory", "reserved")
 _ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
 
 
-def reproduce(paper="pi2", *, only=None, jobs=None, diagnose=False, folder=None, progress=None):
+def reproduce(paper="pi2", *, only=None, jobs=None, diagnose=False, keep=None, folder=None, progress=None):
     """-> {"schema": "vitro.reproduce/1", "paper", "rows", "checks", "summary"}; docs/reproduce.md names the fields.
 
     only: an id, of a row, a whole figure or a check. diagnose: also executes the diagnosis of each row that is off.
+    keep: a folder for results, from which equal runs of the same program are taken.
     """
     mapped = reproduce_map.load(paper, folder)
     questions, checks = (_chosen(part, only) for part in (mapped.questions, mapped.checks))
     if only and not questions and not checks:
         raise ConfigError(f'--only: "{only}" is neither a result nor a check of {paper}')
-    runs = Runs(mapped, jobs or os.cpu_count() or 1, progress)
+    runs = Runs(mapped, jobs or os.cpu_count() or 1, progress, Kept(keep))
     runs.execute([(words, end, {}) for question in questions for words in words_of(question) for end in ("", *_ENDS)]
                  + [(words, "", {}) for check in checks for words in words_of(check)])
     rows = [_row(question, runs) for question in questions]
@@ -53,11 +55,11 @@ def _chosen(questions, only):
 class Runs:
     """Results by (words, end of the band, further overrides); equal experiments run once."""
 
-    def __init__(self, mapped, jobs, progress):
-        self.mapped, self.jobs, self.progress = mapped, jobs, progress
+    def __init__(self, mapped, jobs, progress, kept=Kept(None)):
+        self.mapped, self.jobs, self.progress, self.kept = mapped, jobs, progress, kept
         self.policies = {row["name"] for row in catalog.rows("policies")}
         self.requests, self.results, self.names = {}, {}, {}  # request -> digest; digest -> result; digest -> words
-        self.plans = Plans()
+        self.plans = Plans(kept)
 
     def execute(self, requests):
         todo = {}
@@ -68,6 +70,8 @@ class Runs:
             self.names.setdefault(digest, " ".join(filter(None, [words, end])))
             if error:
                 self.results[digest] = {"error": error}
+            elif (known := self.kept.tree(digest)) is not None:
+                self.results[digest] = known
             else:
                 todo[digest] = overrides
         if self.progress:
@@ -76,7 +80,9 @@ class Runs:
         try:
             futures = {pool.submit(self._run, overrides): digest for digest, overrides in todo.items()}
             for done, future in enumerate(as_completed(futures), 1):
-                self.results[futures[future]] = future.result()
+                self.results[futures[future]] = found = future.result()
+                if not found.get("failed"):
+                    self.kept.put(f"{futures[future]}.json", json.dumps(found))
                 if self.progress:
                     self.progress(done, len(todo))
         except BaseException:
@@ -148,6 +154,9 @@ def band(model, end):
 
 
 def _digest(tree):
+    """Of a resolved experiment. A plan's keys are in their places, so where its file lies says nothing."""
+    if isinstance(tree, dict):
+        tree = tree | {"engine": {key: value for key, value in tree["engine"].items() if key != "plan"}}
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -263,26 +272,3 @@ def _summary(questions, rows, checks):
                                         for question, row in zip(questions, rows) if row["kind"] in reproduce_map.KINDS),
                      "checks": len(checks), "checks_held": sum(check["holds"] is True for check in checks),
                      "checks_failed": sum(check["holds"] is False for check in checks)}
-
-
-def show(answer):
-    """Tables for reading: rows, then orderings and signs."""
-    cells = [(row["id"], figure_text(row), terminal.number(row["simulated"], 4),
-              f"{terminal.number(row['low'], 4)} to {terminal.number(row['high'], 4)}" if "low" in row else "", row["unit"],
-              "–" if row["relative_error"] is None else f"{row['relative_error']:+.1%}", row["status"], row["source"], row["why"])
-             for row in answer["rows"]]
-    summary = answer["summary"]
-    share = "" if summary["ok_share"] is None else f"; {summary['ok_share']:.0%} of {summary['scored']} scored rows are ok"
-    terminal.table(f"{answer['paper']}: published and simulated",
-                   ["id", ">published", ">simulated", "band", "unit", ">error", "status", "source", "why"], cells,
-                   caption=", ".join(f"{summary[status]} {status}" for status in STATUSES if summary[status]) + share)
-    for row in answer["rows"]:
-        if "diagnosis" in row:
-            found = row["diagnosis"]
-            changed = json.dumps(found.get("runs", {}) | found.get("set", {}))
-            print(f"diagnosis of {row['id']}: {terminal.number(found['simulated'], 4)} {row['unit']} with {changed}: {found['shows']}")
-    if answer["checks"]:
-        print()
-        verdicts = {True: "holds", False: "does not hold", None: "not modelled"}
-        terminal.table("orderings and signs", ["id", "statement", "verdict", "why"],
-                       [(check["id"], check["statement"], verdicts[check["holds"]], check["why"]) for check in answer["checks"]])

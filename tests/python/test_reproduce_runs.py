@@ -163,6 +163,13 @@ def test_the_band_of_an_assumed_parameter_is_carried_to_the_rows_that_depend_on_
     assert "low" not in rows_of(reproducing.reproduce("toy", folder=write(toy)))["toy_speed"]
 
 
+def test_a_diagnosis_may_count_otherwise(toy):
+    changes = {"entries/toy_energy": {"runs": {"a": "dense"}, "formula": "3 * a.decode_tokens_per_s",
+                                      "diagnosis": {"formula": "a.decode_tokens_per_s", "shows": "one of three"}}}
+    row = reproducing.reproduce("toy", folder=write(toy, changes), only="toy_energy", diagnose=True)["rows"][0]
+    assert row["simulated"] == pytest.approx(3 * row["diagnosis"]["simulated"]) and len((toy / "runs.log").read_text().splitlines()) == 1
+
+
 @pytest.mark.parametrize("changes,expected", [
     ({"entries/toy_speed/formulas": "1"}, "toy_speed: formulas"),
     ({"entries/toy_speed/runs": {"a": "dens"}}, '"dens" is not one of the parts'),
@@ -171,6 +178,7 @@ def test_the_band_of_an_assumed_parameter_is_carried_to_the_rows_that_depend_on_
     ({"entries/toy_secret/fold": "median"}, "fold"),
     ({"entries/toy_wait/diagnosis": {"runs": {"b": "dense"}, "shows": "x"}}, 'there is no run "b" to take the place of'),
     ({"entries/toy_wait/diagnosis": {"shows": "x"}}, "changes nothing"),
+    ({"entries/toy_wait/diagnosis": {"formula": "b.x", "shows": "x"}}, 'diagnosis.formula: there is no run "b"'),
     ({"entries/toy_nothing": {"runs": {}, "formula": "1"}}, "toy_nothing: is no result"),
     ({"entries/toy_speed": {"runs": {}}}, "neither a formula nor a reason"),
 ])

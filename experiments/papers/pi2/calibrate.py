@@ -73,7 +73,7 @@ def precision():
 
 def persistence(tokens=160):
     """Percent. The cache sees the paper's ablation step: cores alone, no pipeline."""
-    wanted, low, high = figure("pi2_bamboo_cache_hit_rate") / 100, 50.0, 100.0
+    wanted, low, high = figure("pi2_bamboo_cache_hit_rate") / 100, 80.0, 100.0
     while high - low > 0.5:
         middle = (low + high) / 2
         rate = vitro.run(HERE / "decode.yaml", overrides={
