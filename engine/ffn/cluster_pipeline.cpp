@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace vitro {
 
@@ -85,26 +86,28 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t
   while (layer->done < layer->clusters->size() && !layer->scope.stop_requested()) {
     // Nothing waits behind another cluster while a unit has nothing at all to do.
     const bool in_turn = under_way[index] == 0 || std::ranges::find(under_way, 0u) == under_way.end();
-    Cluster* cluster = in_turn ? pick(*layer) : nullptr;
-    if (cluster == nullptr) {
+    const std::vector<Cluster*> clusters = in_turn ? take(*layer) : std::vector<Cluster*>();
+    if (clusters.empty()) {
       co_await stages_changed_.changed();
       continue;
     }
-    const bool gate = cluster->stage == Stage::gate_ready;
-    enter(*layer, *cluster, gate ? Stage::gate_runs : Stage::rest_runs);
+    const bool gates = clusters.front()->stage == Stage::gate_runs;
     const bool was_idle = under_way[index]++ == 0;
     if (options_.unit_depth > 1 && was_idle && std::ranges::find(under_way, 0u) == under_way.end()) stages_changed_.notify();
     ++seam_calls_;
-    Chain chain = gate ? layer->calls.gate(*cluster) : layer->calls.rest(*cluster);
+    Chain chain;
+    for (const Cluster* cluster : clusters) {
+      Chain calls = gates ? layer->calls.gate(*cluster) : layer->calls.rest(*cluster);
+      std::move(calls.begin(), calls.end(), std::back_inserter(chain));
+    }
     charge_hand_off(machine_.clock, chain);
     const RunResult result = co_await graphs_.run(unit, std::move(chain));
     --under_way[index];
     result.status.or_throw();
-    if (gate) {
-      set_active(*layer, *cluster, result.outcomes);
-      cluster->stage = Stage::gated;
+    if (gates) {
+      set_active(*layer, clusters, result.outcomes);
     } else {
-      finish(*layer, *cluster);
+      for (Cluster* cluster : clusters) finish(*layer, *cluster);
     }
     advance(*layer);
     stages_changed_.notify();
@@ -173,6 +176,25 @@ Cluster* ClusterPipeline::pick(Layer& layer) const {
     if (rest == nullptr && rests && cluster.stage == Stage::rest_ready && in_turn) rest = &cluster;
   }
   return rest;
+}
+
+// The clusters of one hand-off, which costs a unit as much as computing a small cluster does. Where many are ready at once, as when a
+// queue of reads has come, each unit gets half of its share of them (guided self-scheduling), so that they still end together. A
+// gate that tells what to read is handed over alone, since its outcome comes with the end of the chain; so are clusters of a step
+// that computes every neuron, which are large, and graphs on an accelerator.
+std::vector<Cluster*> ClusterPipeline::take(Layer& layer) const {
+  std::vector<Cluster*> taken;
+  std::size_t most = layer.every_neuron ? 1 : std::max<std::size_t>(1, static_cast<std::size_t>(layer.ready) / (2 * options_.units.size()));
+  while (taken.size() < most) {
+    Cluster* cluster = pick(layer);
+    if (cluster == nullptr) break;
+    const bool gate = cluster->stage == Stage::gate_ready;
+    if (!taken.empty() && gate != (taken.front()->stage == Stage::gate_runs)) break;
+    if (gate && store_.layout().first_part > 0) most = 1;
+    enter(layer, *cluster, gate ? Stage::gate_runs : Stage::rest_runs);
+    taken.push_back(cluster);
+  }
+  return taken;
 }
 
 // Everything that follows from what has just ended, without waiting.
@@ -245,13 +267,12 @@ void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, const std::vect
   }
 }
 
-void ClusterPipeline::set_active(Layer& layer, Cluster& cluster, const std::vector<Outcome>& outcomes) const {
-  if (layer.every_neuron) {
-    cluster.active = cluster.neurons;
-    return;
+void ClusterPipeline::set_active(const Layer& layer, const std::vector<Cluster*>& clusters, const std::vector<Outcome>& outcomes) {
+  VITRO_CHECK(layer.every_neuron || outcomes.size() == clusters.size(), "a gate stage says which neurons are active");
+  for (std::size_t i = 0; i < clusters.size(); ++i) {
+    clusters[i]->active = layer.every_neuron ? clusters[i]->neurons : united(std::get<ActiveSet>(outcomes[i]).rows);
+    clusters[i]->stage = Stage::gated;
   }
-  VITRO_CHECK(outcomes.size() == 1 && std::holds_alternative<ActiveSet>(outcomes[0]), "a gate stage says which neurons are active");
-  cluster.active = united(std::get<ActiveSet>(outcomes[0]).rows);
 }
 
 // What is missing of the blocks with an active neuron: of those that were loaded in two phases, and of those that stayed so.

@@ -88,6 +88,7 @@ class ClusterPipeline {
   Task<void> read(Layer* layer);
   Task<void> guarded(Task<void> task, TaskScope* scope);
   Cluster* pick(Layer& layer) const;
+  std::vector<Cluster*> take(Layer& layer) const;
   static void enter(Layer& layer, Cluster& cluster, Stage stage);
   bool whole_wave_past(const Layer& layer, Stage stage) const;
   void advance(Layer& layer);
@@ -95,7 +96,7 @@ class ClusterPipeline {
   void start_rest(Layer& layer, Cluster& cluster);
   void finish(Layer& layer, Cluster& cluster);
   void push_reads(Layer& layer, Cluster& cluster, const std::vector<BlockLoad>& loads, Bytes offset, Bytes length);
-  void set_active(Layer& layer, Cluster& cluster, const std::vector<Outcome>& outcomes) const;
+  static void set_active(const Layer& layer, const std::vector<Cluster*>& clusters, const std::vector<Outcome>& outcomes);
 
   Machine& machine_;
   GraphCache& graphs_;

@@ -52,6 +52,18 @@ def test_host_and_simulation_decide_alike(policy, tmp_path):
     assert logs[0] == logs[1]
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_as_many_reads_are_in_flight_as_the_storage_has_slots(policy, tmp_path):
+    def most(**overrides):
+        vitro.run(experiment(policy, "sim", 30), overrides=overrides, out=tmp_path)
+        events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+        return max(e["args"]["value"] for e in events if e["ph"] == "C" and e["name"] == "outstanding")
+
+    assert most(**{"device.ufs.queue_depth": 6}) == 6
+    assert most(**{"device.ufs.queue_depth": 12}) == 12
+    assert most(**{"device.ufs.queue_depth": 12, "engine.clusters.io_depth": 7}) == 7
+
+
 # Shapes and a drawn workload: what fires is skewed, half of it as before, the hottest neurons first in the file.
 DRAWN = {"fraction": "10%", "skew": 0.8, "persistence": "50%", "ordered": True, "predictor": {"recall": 0.98, "precision": 0.9}}
 

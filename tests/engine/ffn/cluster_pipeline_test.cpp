@@ -140,6 +140,22 @@ TEST(ClusterPipeline, planning_is_charged_for_each_call_and_handing_over_for_eac
   EXPECT_EQ(bench.charged(PolicyWork::submit), report.stats.seam_calls);
 }
 
+// Eight clusters on one unit. Four Gates together, half of the eight that are ready; then four Gates and four times Up and Down are, so
+// that four of each follow; the last four go as two, one and one. No computing is saved or added by it.
+TEST(ClusterPipeline, clusters_that_have_to_queue_are_handed_over_together) {
+  Scene setup;
+  setup.in_dram = 1;
+  setup.units = 1;
+  const Report together = Bench(setup).layer(0, range(8));
+  EXPECT_EQ(together.stats.seam_calls, 6u);
+  EXPECT_EQ(together.took, 16 * kUnit);
+  setup.form = BundleForm::two_phases;
+  EXPECT_EQ(Bench(setup).layer(0, range(8)).stats.seam_calls, 12u) << "Gates that tell what to read go alone";
+  setup.form = BundleForm::one_read;
+  setup.units = 8;
+  EXPECT_EQ(Bench(setup).layer(0, range(8)).stats.seam_calls, 16u) << "a unit for each";
+}
+
 TEST(ClusterPipeline, what_fired_stays_and_what_did_not_leaves_no_trace) {
   Scene setup;
   setup.neurons = 16;
