@@ -32,7 +32,7 @@ struct Workload {
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;
-  std::optional<ScalingConfig> scaling;     // its samples take the place of batch
+  std::optional<ScalingConfig> scaling;  // its samples take the place of batch
   std::optional<ProductWorkload> products;  // in place of a prompt
 };
 
