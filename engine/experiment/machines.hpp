@@ -18,10 +18,10 @@ struct MachineRequest {
   Node device;                     // sim: the SoC
   std::vector<std::string> units;  // names; empty: the `threads` fastest cores
   std::uint32_t threads = 1;
-  std::optional<Bytes> dram_budget;                      // none: what the device has
-  CodeProducts code_products = CodeProducts::automatic;  // of an accelerator that lays weights out itself
-  bool phantom = false;                                  // no bytes behind leases and files
+  std::optional<Bytes> dram_budget;  // none: what the device has
+  bool phantom = false;              // no bytes behind leases and files
   std::uint64_t seed = 1;
+  CodeProducts code_products = CodeProducts::automatic;  // of an accelerator that lays weights out itself
 };
 // Throws ConfigError for a device or units that do not fit. Function and trace outlive the machine.
 using MachineFactory = std::function<std::unique_ptr<MachineHost>(const MachineRequest&, Function&, TraceSink&)>;

@@ -21,8 +21,8 @@ Bytes weights_bytes(const ProductForm& form, std::uint32_t rows, std::uint32_t c
 void pack_weights(const ProductForm& form, const View& weights, Range rows, std::byte* out);
 
 // Activations x [batch, columns] become one or two operands: int8 blocks with their scales; int8 and scales apart; or fp16 tiles and
-// tables for the
-// weights' codes. Quantised here by the code of the cores, so that both have the same bits.
+// tables
+// for the weights' codes. Quantised here by the code of the cores, so that both have the same bits.
 struct ActivationBytes {
   Bytes first = 0, second = 0;
 };

@@ -28,12 +28,13 @@ struct HexagonOptions {
 };
 
 // Computes matmuls in the int8 contract (q8_0, q4_0 and group formats) and in the hmx contract (q4_0 and group formats), dense rows, no
-// bias; and attention in the variant lut_exp. Of graphs there are two kinds. Weights named in the spec: they stay unchanged from then on,
-// and are packed into a session at load(), once. Any call that the worker does not compute is answered by unsupported_shape, and a policy
-// runs it elsewhere; over_budget when no session has room. Weights bound at launch: the graph is taken whole. Products whose weights lie in
-// Region::fixed, which nobody writes twice, are packed when they first run; all other calls are computed on this unit's own thread by
-// `function`, one by one. Weights stay until the unit ends. A worker that is lost twice is replaced by `function`, too: the same bits, and
-// a note in the report. submit(), load() and unload() belong to the policy thread.
+// bias; and attention in the variant lut_exp. Of graphs there are two kinds.
+// - Weights named in the spec: they stay unchanged from then on, and are packed into a session at load(), once. Any call that the worker
+//   does not compute is answered by unsupported_shape, and a policy runs it elsewhere; over_budget when no session has room.
+// - Weights bound at launch: the graph is taken whole. Products whose weights lie in Region::fixed, which nobody writes twice, are packed
+//   when they first run; all other calls are computed on this unit's own thread by `function`, one by one.
+// Weights stay until the unit ends. A worker that is lost twice is replaced by `function`, too: the same bits, and a note in the report.
+// submit(), load() and unload() belong to the policy thread.
 class HexagonUnit final : public ComputeUnit, public Device {
  public:
   HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function, TraceSink& trace,

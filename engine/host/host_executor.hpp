@@ -60,7 +60,9 @@ class HostExecutor final : public Executor, public Clock {
     Picoseconds when;
     std::uint64_t sequence;
     std::coroutine_handle<> handle;
-    bool operator<(const Event& other) const { return when != other.when ? when > other.when : sequence > other.sequence; }
+    bool operator<(const Event& other) const {
+      return when != other.when ? when > other.when : sequence > other.sequence;
+    }
   };
 
   void drain_inbox();
@@ -82,8 +84,8 @@ class HostExecutor final : public Executor, public Clock {
   Picoseconds seen_{0};  // a recent now(): reading the clock for every event would cost as much as the event
 
   std::mutex mutex_;
-  std::vector<Event> inbox_;          // guarded by mutex_
-  bool asleep_ = false;               // guarded by mutex_
+  std::vector<Event> inbox_;  // guarded by mutex_
+  bool asleep_ = false;       // guarded by mutex_
   std::atomic<bool> posted_ = false;  // something is in the inbox: what a spinning policy thread looks at
 };
 

@@ -64,7 +64,8 @@ class HostMachine final : public MachineHost {
       notes_.push_back(fmt::format("io_uring is not used ({}): pread on threads", options.force_portable_storage ? "as asked" : why));
       backend = make_pread_backend(executor_);
     }
-    const std::string folder = options.scratch_folder.empty() ? std::filesystem::temp_directory_path().string() : options.scratch_folder;
+    const std::string folder =
+        options.scratch_folder.empty() ? std::filesystem::temp_directory_path().string() : options.scratch_folder;
     storage_.emplace(executor_, std::move(backend), options.direct_io, folder, activity_, trace);
     executor_.add(*storage_);
 

@@ -19,14 +19,8 @@ bool page_aligned(const std::byte* pointer) { return reinterpret_cast<std::uintp
 
 HostStorage::HostStorage(HostExecutor& executor, std::unique_ptr<IoBackend> backend, bool direct, std::string scratch_folder,
                          Activity& activity, TraceSink& trace)
-    : executor_(executor),
-      backend_(std::move(backend)),
-      direct_(direct),
-      scratch_folder_(std::move(scratch_folder)),
-      activity_(activity),
-      trace_(trace),
-      track_(trace.track("storage", "flash")),
-      outstanding_track_(trace.track("storage", "outstanding")) {
+    : executor_(executor), backend_(std::move(backend)), direct_(direct), scratch_folder_(std::move(scratch_folder)), activity_(activity),
+      trace_(trace), track_(trace.track("storage", "flash")), outstanding_track_(trace.track("storage", "outstanding")) {
   caps_ = {kPageSize, kMaxTransfer, backend_->queue_depth(), fmt::format("{}{}", backend_->name(), direct_ ? "+O_DIRECT" : "")};
 }
 

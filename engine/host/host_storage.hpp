@@ -47,9 +47,9 @@ class HostStorage final : public Storage, public Device {
   // A transfer and the part of a request that it serves.
   struct Piece : Transfer {
     Operation* operation = nullptr;
-    Bytes first = 0;            // file offset at which the transfer began, before any retry
-    Bytes begin = 0, end = 0;   // file offsets that the request wants of this piece
-    std::byte* user = nullptr;  // where `begin` goes; null in a phantom run
+    Bytes first = 0;                // file offset at which the transfer began, before any retry
+    Bytes begin = 0, end = 0;       // file offsets that the request wants of this piece
+    std::byte* user = nullptr;      // where `begin` goes; null in a phantom run
     std::optional<AlignedArray<std::byte>> bounce;
     int retries = 0;
   };
@@ -61,7 +61,7 @@ class HostStorage final : public Storage, public Device {
     Picoseconds submitted{0};
     std::vector<Piece> pieces;
     std::size_t remaining = 0;
-    Bytes failed_at = ~Bytes{0};  // file offset of the first byte that did not move
+    Bytes failed_at = ~Bytes{0};    // file offset of the first byte that did not move
     Status status;
     std::list<Operation>::iterator self;
   };

@@ -22,7 +22,7 @@ struct Transfer {
 // All members belong to the policy thread.
 class IoBackend {
  public:
-  virtual ~IoBackend() = default;                 // Requires: nothing in flight
+  virtual ~IoBackend() = default;  // Requires: nothing in flight
   virtual std::string_view name() const = 0;      // "io_uring", "pread"
   virtual std::uint32_t queue_depth() const = 0;  // transfers that may be in flight
   virtual void submit(Transfer& transfer) = 0;    // Requires: fewer than queue_depth() in flight

@@ -81,8 +81,8 @@ class PreadBackend final : public IoBackend {
   HostExecutor& executor_;
   std::mutex mutex_;
   std::condition_variable work_available_;
-  std::deque<Transfer*> queue_;        // guarded by mutex_
-  std::vector<Transfer*> finished_;    // guarded by mutex_
+  std::deque<Transfer*> queue_;       // guarded by mutex_
+  std::vector<Transfer*> finished_;   // guarded by mutex_
   bool armed_ = false, stop_ = false;  // guarded by mutex_
   std::vector<std::thread> threads_;
 };

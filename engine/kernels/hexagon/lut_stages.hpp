@@ -98,50 +98,43 @@ template <class I, Zeros kZeros>
   }
 }
 
-// Two-level dequantisation of a block of 128 rows: planes to codes by table, codes to fp16 by table, scales by lanes. Unlike T-MAN's, the
-// second table has no scale in it: lanes are rows here, and each row has its own.
-// planes: [kGroup / 8][kBits]; values: fp16 of the codes (zero point included unless it is a block's); scales: fp16, two vectors; zeros:
-// bytes in the order of lut_byte(); out[g * stride ..]: tiles of rows 32g.., 16 vectors each.
-template <class I, uint32_t kBits, uint32_t kGroup, Zeros kZeros>
-[[gnu::always_inline]] inline void dequantise_block(const typename I::Vector* planes, const typename I::Vector* zeros,
-                                                    const typename I::Vector* scales, const typename I::Vector& tables,
-                                                    const typename I::Vector& codes_to_halves, uint32_t stride,
-                                                    typename I::Vector* __restrict out) {
-  const auto first = I::interleave_halves(scales[0]), second = I::interleave_halves(scales[1]);
-  const typename I::Vector s[4] = {I::even_halves(first, first), I::odd_halves(first, first), I::even_halves(second, second),
-                                   I::odd_halves(second, second)};
-  typename I::Vector z[4] = {};
-  if constexpr (kZeros == Zeros::of_blocks) {
-    const auto wide = I::template look_up<0>(*zeros, codes_to_halves);
-    z[0] = I::even_halves(wide.lo, wide.lo);
-    z[1] = I::odd_halves(wide.lo, wide.lo);
-    z[2] = I::even_halves(wide.hi, wide.hi);
-    z[3] = I::odd_halves(wide.hi, wide.hi);
-  }
-#pragma GCC unroll 16
-  for (uint32_t p = 0; p < kGroup / 8; ++p) {
-    const typename I::Vector* plane = planes + p * kBits;
-#pragma GCC unroll 2
-    for (uint32_t half = 0; half < 2; ++half) {
-      const auto bits = [&](uint32_t i) { return half == 0 ? plane[i] : I::high_nibbles(plane[i]); };
-      typename I::Pair codes = I::template look_up<0>(bits(0), tables);
-      if constexpr (kBits > 1) codes = joined<I>(codes, I::template look_up<1>(bits(1), tables));
-      if constexpr (kBits > 2) codes = joined<I>(codes, I::template look_up<2>(bits(2), tables));
-      if constexpr (kBits > 3) codes = joined<I>(codes, I::template look_up<3>(bits(3), tables));
-      dequantise_columns<I, kZeros>(codes, codes_to_halves, s, z, stride, out + p * 4 + half * 2);
-    }
-  }
-}
-
-// The blocks of a panel, side by side. out: weight tiles [4 groups of 32 rows][columns / 32].
+// Two-level dequantisation of a panel: planes to codes by table, codes to fp16 by table, scales by lanes. Unlike T-MAN's, the second
+// table has no scale in it: lanes are rows here, and each row has its own.
+// planes: [blocks][kGroup / 8][kBits]; values: fp16 of the codes (zero point included unless it is a block's); scales: fp16 [blocks][2];
+// zeros: [blocks], bytes in the order of lut_byte(); out: weight tiles [4 groups of 32 rows][columns / 32], 16 vectors each; `between`:
+// vectors from one group's to the next, 0 for those of `blocks` blocks.
 template <class I, uint32_t kBits, uint32_t kGroup, Zeros kZeros>
 [[gnu::always_inline]] inline void lut_dequantise(const typename I::Vector* planes, const typename I::Vector* zeros,
                                                   const typename I::Vector* scales, const typename I::Vector& repack,
-                                                  const typename I::Vector& values, uint32_t blocks, typename I::Vector* __restrict out) {
+                                                  const typename I::Vector& values, uint32_t blocks, typename I::Vector* __restrict out,
+                                                  uint32_t between = 0) {
   const auto tables = repack, codes_to_halves = values;
-  const uint32_t stride = blocks * (kGroup / 2);
+  const uint32_t stride = between != 0 ? between : blocks * (kGroup / 2);
   for (uint32_t b = 0; b < blocks; ++b, planes += kGroup / 8 * kBits, ++zeros, scales += 2, out += kGroup / 2) {
-    dequantise_block<I, kBits, kGroup, kZeros>(planes, zeros, scales, tables, codes_to_halves, stride, out);
+    const auto first = I::interleave_halves(scales[0]), second = I::interleave_halves(scales[1]);
+    const typename I::Vector s[4] = {I::even_halves(first, first), I::odd_halves(first, first), I::even_halves(second, second),
+                                     I::odd_halves(second, second)};
+    typename I::Vector z[4] = {};
+    if constexpr (kZeros == Zeros::of_blocks) {
+      const auto wide = I::template look_up<0>(*zeros, codes_to_halves);
+      z[0] = I::even_halves(wide.lo, wide.lo);
+      z[1] = I::odd_halves(wide.lo, wide.lo);
+      z[2] = I::even_halves(wide.hi, wide.hi);
+      z[3] = I::odd_halves(wide.hi, wide.hi);
+    }
+#pragma GCC unroll 16
+    for (uint32_t p = 0; p < kGroup / 8; ++p) {
+      const typename I::Vector* plane = planes + p * kBits;
+#pragma GCC unroll 2
+      for (uint32_t half = 0; half < 2; ++half) {
+        const auto bits = [&](uint32_t i) { return half == 0 ? plane[i] : I::high_nibbles(plane[i]); };
+        typename I::Pair codes = I::template look_up<0>(bits(0), tables);
+        if constexpr (kBits > 1) codes = joined<I>(codes, I::template look_up<1>(bits(1), tables));
+        if constexpr (kBits > 2) codes = joined<I>(codes, I::template look_up<2>(bits(2), tables));
+        if constexpr (kBits > 3) codes = joined<I>(codes, I::template look_up<3>(bits(3), tables));
+        dequantise_columns<I, kZeros>(codes, codes_to_halves, s, z, stride, out + p * 4 + half * 2);
+      }
+    }
   }
 }
 

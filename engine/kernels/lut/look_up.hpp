@@ -10,7 +10,8 @@
 // T has, beside what code_tiles.hpp asks for:
 //   PlaneSums: bytes of sums of one bit plane; no_sums()
 //   kParts: look_up() deals with 64 / kParts bytes of a line at a time, so a byte of sums gets 2 kParts look-ups from a chunk
-//   kChunksTogether: chunks that add up before gather(), at most 4 / kParts where sums are bytes
+//   kChunksTogether: chunks that add up before gather(), 1 or 2, at most 4 / kParts where sums are bytes (four of them, unrolled
+//   with four planes, are a quarter slower on AVX-512)
 //   Tables: of a part; tables(const std::byte* chunk, part); look_up(PlaneSums&, const std::byte* line, part, Tables)
 //   gather<Bits>(Ints, PlaneSums[Bits]): adds sum over planes i of 2^i (low + 16 high), per row
 //   tiles_together(bits): groups of rows that share the loaded tables
@@ -141,9 +142,6 @@ void groups_of(const CodeForm& form, const std::byte* tiles, std::size_t groups,
 
 template <class T, int Bits>
 void planes(const CodeForm& form, const std::byte* tiles, std::size_t groups, const TableRows& x, float* y, std::size_t y_stride) {
-  if constexpr (T::kChunksTogether >= 4) {
-    if (form.chunks() == 4) return groups_of<T, Bits, 4>(form, tiles, groups, x, y, y_stride);
-  }
   if constexpr (T::kChunksTogether >= 2) {
     if (form.chunks() >= 2) return groups_of<T, Bits, 2>(form, tiles, groups, x, y, y_stride);
   }

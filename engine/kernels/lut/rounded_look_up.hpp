@@ -17,7 +17,8 @@
 
 namespace vitro::look_up {
 
-inline constexpr std::size_t kRoundedBytes = 128;  // of a chunk of 32 columns
+inline constexpr std::size_t kRoundedBytes = 128;         // of a chunk of 32 columns
+inline constexpr std::size_t kRoundedAheadBytes = 12288;  // from a request to its use: one stream, so further than look_up.hpp's
 using Wide = std::int32_t __attribute__((vector_size(64)));
 using SignedBytes = std::int8_t __attribute__((vector_size(16)));
 
@@ -63,7 +64,7 @@ void rounded_pass(const CodeForm& form, const std::byte* w, const TableRows& row
   const std::byte* tables = rows.tables + row * x.blocks * chunks * kRoundedBytes;
   V acc = V::zero();
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += block) {
-    lanes::prefetch(w, kAheadBytes);
+    lanes::prefetch(w, kRoundedAheadBytes);
     typename T::Ints ints = T::all(0);
     for (std::size_t first = 0; first < chunks; first += T::kRoundedChunks) {
       typename T::RoundedSums sums = T::no_rounded_sums();
@@ -71,7 +72,7 @@ void rounded_pass(const CodeForm& form, const std::byte* w, const TableRows& row
       for (std::size_t c = first; c < end; ++c, tables += kRoundedBytes) {
         const std::byte* lines = w + head + c * Bits * kLine;
 #pragma GCC unroll 4
-        for (int i = 0; i < Bits; ++i) lanes::prefetch(lines + i * kLine, kAheadBytes);
+        for (int i = 0; i < Bits; ++i) lanes::prefetch(lines + i * kLine, kRoundedAheadBytes);
 #pragma GCC unroll 4
         for (int part = 0; part < T::kParts; ++part) {
           const auto of_part = T::rounded_tables(tables, part);

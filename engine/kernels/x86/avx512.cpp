@@ -128,7 +128,7 @@ struct Target {
   static Ints twice(Ints v) { return _mm512_slli_epi32(v, 1); }
 
   // A lane of 128 bits holds 16 rows of one table, so four tables are asked at once.
-  static constexpr int kParts = 1, kChunksTogether = 4;
+  static constexpr int kParts = 1, kChunksTogether = 2;
   static constexpr int tiles_together(int bits) { return bits <= 2 ? 4 : 2; }
   struct PlaneSums {
     __m512i low, high;

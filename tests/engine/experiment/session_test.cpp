@@ -86,6 +86,23 @@ TEST_F(SessionTest, tokens_do_not_depend_on_how_products_of_codes_are_made) {
   }
 }
 
+// Tables of int8 are a contract of their own, and one: any instruction set, any number of threads and any chunks of the prompt.
+TEST_F(SessionTest, tokens_of_rounded_tables_do_not_depend_on_who_looks_them_up) {
+  const std::string path = (folder_ / "w4g32.gguf").string();
+  quantize(kModels + "stories-reglu-3m.f16.gguf", path, "w4g32");
+  const auto tokens = [&](const std::string& kernels, int threads, int chunk) {
+    const Json engine = {{"activations", "int8_tables"}, {"kernels", kernels}, {"threads", threads}, {"prefill_chunk", chunk}};
+    Node root = experiment("stories-reglu-3m.f16.gguf", engine.dump());
+    root.set_path("model.gguf", parse_json(Json(path).dump(), "e.json"));
+    return run(root, virtual_machines(static_cast<std::uint64_t>(threads)))["tokens"];
+  };
+  const Json expected = tokens("portable", 1, 128);
+  EXPECT_EQ(expected.size(), 12u);
+  EXPECT_EQ(tokens("auto", 2, 3), expected);
+  EXPECT_EQ(tokens("lut_w4", 1, 1), expected);
+  EXPECT_THROW(tokens("dot", 1, 1), ConfigError);
+}
+
 TEST_F(SessionTest, tokens_do_not_depend_on_timing_policy_threads_or_chunks) {
   for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
     const Json expected = run(experiment(model, R"({"threads": 1})"), virtual_machines(1))["tokens"];

@@ -21,7 +21,7 @@ void tiles_of(const HVX_Vector* planes, const HVX_Vector* zeros, const HVX_Vecto
   const HVX_Vector repack = tables[0], values = tables[1];
   for (uint32_t b = 0; b < blocks; ++b, ++zeros, scales += 2) {
     for (uint32_t c = 0; c < group; c += kStep, planes += kStep / 8 * kBits, tiles += kStep / 2) {
-      dequantise_block<HvxHalves, kBits, kStep, kZeros>(planes, zeros, scales, repack, values, stride, tiles);
+      lut_dequantise<HvxHalves, kBits, kStep, kZeros>(planes, zeros, scales, repack, values, 1, tiles, stride);
     }
   }
 }
