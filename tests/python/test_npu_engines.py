@@ -118,7 +118,8 @@ def test_softmax_alone():
 
 
 def test_sessions_say_what_they_map():
-    short, long = (run("tts", "qwen2.5-1.5b", **{"workload.prompt_tokens": tokens}).metrics["accelerator_mapped_bytes"] for tokens in (64, 2048))
+    short, long = (run("tts", "qwen2.5-1.5b", **{"workload.prompt_tokens": tokens}).metrics["accelerator_mapped_bytes"]
+                   for tokens in (64, 2048))
     keys = 28 * 2 * 256 * 2  # bytes of a token: layers, keys and values, width, float16
     assert 1984 * keys * 0.8 < long - short < 1984 * keys * 1.5
     assert run("llamacpp_cpu").metrics["accelerator_mapped_bytes"] is None
