@@ -7,6 +7,7 @@
 #include "engine/kernels/operands.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -73,6 +74,12 @@ std::uint32_t rows_per_sequence(const Batch& batch) {
   std::uint32_t sequences = 1;
   for (std::size_t i = 1; i < batch->size(); ++i) sequences += (*batch)[i].sequence != (*batch)[i - 1].sequence;
   return static_cast<std::uint32_t>(batch->size()) / sequences;
+}
+
+// Of `rows` rows as a vendor's graph has them: a scale for each row, whatever groups the format has that stands for it (T-MAN 3).
+Bytes native_bytes(Format format, std::uint64_t rows, std::uint32_t depth) {
+  const std::uint32_t bits = group_format(format) ? code_bits(format) : format == Format::q4_0 ? 4 : format == Format::q8_0 ? 8 : 0;
+  return rows * (bits > 0 ? (Bytes{depth} * bits + 7) / 8 + 2 : row_bytes(format, depth));
 }
 
 // What a table may price apart; empty for the rest.
@@ -180,6 +187,12 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.row_runs = counts.row_runs;
   if (call.op == Op::matmul) work.group = static_cast<std::uint32_t>(block_elements(priced_format(call)));
   if (call.method == Method::lut) price_tables(call, work);
+  if (call.method == Method::native && work.weight_bytes > 0) {
+    const Bytes spared = work.weight_bytes - std::min(work.weight_bytes, native_bytes(call.in[0].format, work.columns, work.depth));
+    work.weight_bytes -= spared;
+    work.read_bytes -= spared;
+    work.reused_bytes -= std::min(spared, work.reused_bytes);
+  }
   return work;
 }
 

@@ -162,7 +162,8 @@ void write_files(Run& run, const SessionOptions& options, const nlohmann::ordere
 nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options) {
   const Workload& workload = run.experiment.workload;
   if (run.experiment.engine.numerics()) {
-    throw ConfigError(fmt::format("workload.{}: has no numbers (expected engine.numerics: false)", workload.softmax ? "softmax" : "products"));
+    throw ConfigError(
+        fmt::format("workload.{}: has no numbers (expected engine.numerics: false)", workload.softmax ? "softmax" : "products"));
   }
   ProductTimes times;
   if (workload.softmax) {

@@ -103,6 +103,14 @@ def test_mistakes_are_named(changes, part):
         run("tts", "qwen2.5-1.5b", **changes)
 
 
+def test_a_vendors_graph_has_no_scales_of_groups():
+    def time(engine, form):
+        work = {"workload": {"products": {"format": form, "shapes": [{"columns": 4096, "depth": 4096}]}}}
+        return run(engine, **work).metrics["product_us"]["mean"]
+    assert time("qnn_w4a16", "w4g32") == time("qnn_w4a16", "w4g128") == time("qnn_w4a16", "q4_0")
+    assert time("tman", "w4g32") > time("tman", "w4g128")
+
+
 def test_softmax_alone():
     def time(exp, engine="tts", **changes):
         work = {"workload": {"softmax": {"rows": 16, "columns": 4096, "exp": exp}}, "engine.units": ["npu"]}
@@ -118,7 +126,8 @@ def test_softmax_alone():
 
 
 def test_sessions_say_what_they_map():
-    short, long = (run("tts", "qwen2.5-1.5b", **{"workload.prompt_tokens": tokens}).metrics["accelerator_mapped_bytes"] for tokens in (64, 2048))
+    short, long = (run("tts", "qwen2.5-1.5b", **{"workload.prompt_tokens": tokens}).metrics["accelerator_mapped_bytes"]
+                   for tokens in (64, 2048))
     keys = 28 * 2 * 256 * 2  # bytes of a token: layers, keys and values, width, float16
     assert 1984 * keys * 0.8 < long - short < 1984 * keys * 1.5
     assert run("llamacpp_cpu").metrics["accelerator_mapped_bytes"] is None
