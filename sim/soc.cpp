@@ -33,6 +33,12 @@ std::unique_ptr<hw::Params> read_params(Reader& reader, const hw::Entry<M>& entr
   return params;
 }
 
+// A device without memory, cores or flash is none. The message says what such a block looks like.
+Reader required(Reader& root, std::string_view key, std::string_view expected) {
+  if (!root.has(key)) root.fail(key, fmt::format("is missing (expected a block such as {})", expected));
+  return root.child(key);
+}
+
 // What a model finds wrong when it is made, it calls by its dotted name alone; file and line are known here.
 template <class M>
 std::unique_ptr<M> make(const hw::Entry<M>& entry, const hw::Site& site, const hw::Params& params, const Node& block) {
@@ -91,14 +97,14 @@ Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry)
 }
 
 void Soc::build_dram(Reader& root) {
-  Reader reader = root.child("dram");
+  Reader reader = required(root, "dram", "dram: {bandwidth: 51 GB/s, capacity: 12 GB, available: 9 GB}");
   const hw::Entry<hw::DramModel>& entry = registry_.dram(reader, "lpddr");
   params_.push_back(read_params(reader, entry));
   dram_ = make(entry, {context_, "dram", nullptr, hw::kMemoryController}, *params_.back(), reader.node());
 }
 
 void Soc::build_cpu(Reader& root) {
-  Reader reader = root.child("cpu");
+  Reader reader = required(root, "cpu", "cpu: {bandwidth: 38 GB/s, clusters: [...]}");
   auto cpu = std::make_unique<hw::Params>(reader, kCpuParams);
   for (std::size_t i = 0; i < kPolicyWorks; ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);
   barrier_cycles_ = cpu->number("barrier_cycles");
@@ -152,7 +158,7 @@ void Soc::build_accelerator(Reader& root, std::string_view name, std::string_vie
 }
 
 void Soc::build_storage(Reader& root) {
-  Reader reader = root.child("ufs");
+  Reader reader = required(root, "ufs", "ufs: {include: ../storage/ufs4_0.yaml}");
   const hw::Entry<hw::StorageModel>& entry = registry_.storage(reader, "ufs");
   params_.push_back(read_params(reader, entry));
   const hw::Params& params = *params_.back();

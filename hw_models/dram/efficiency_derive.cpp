@@ -17,12 +17,13 @@ constexpr Bytes kStridedChunks[] = {64, 256, KiB, 4 * KiB};
 constexpr Bytes kMaxStride = MiB;
 constexpr Bytes kUneven[] = {3, 5, 9, 17, 33, 65, 129, 257};  // times the chunk
 constexpr std::size_t kAgents[] = {2, 3, 5, 8, 16};
-constexpr double kReopened[] = {0.1, 0.3, 0.6, 0.8};
+constexpr double kReopened[] = {0.1, 0.3, 0.6, 0.8, 0.9};
 // Places of the agents' data: with one alone the total of streams may be off by a quarter, by luck with their banks. The more
 // streams, the more luck.
 constexpr std::uint32_t kPlacementsOfCrowds = 32, kPlacements = 12;
 constexpr double kWriterCaps[] = {0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 2};
 constexpr double kWriteShares[] = {0.02, 0.05, 0.1, 0.25, 0.4};
+constexpr double kLesserReader = 1.0 / 3;                     // of a stream's rate: two that read beside a writer are seldom alike
 constexpr double kLoads[] = {0.125, 0.25, 0.375, 0.5, 0.75};  // of what small chunks alone would reach
 constexpr Bytes kSmall = 64;
 
@@ -108,6 +109,7 @@ class Derivation {
   // part of its rate.
   Points crowd(std::size_t count) const {
     Points points{{0, 1}};
+    if (count == 1) return {{0, 1}, {1, 1}};
     std::vector<DramAgent> agents(count, stream(0));
     const auto measure = [&] {
       std::vector<double> rates(count);
@@ -168,35 +170,42 @@ class Derivation {
       double largest = 0;
       for (const double share : kWriteShares) largest = wanted(key(share)) ? share : largest;
       if (largest > 0) {
-        const Points beside = beside_a_writer(readers, writing, largest), kernels = kernel_and_streams(readers, writing);
+        const Points crowded = crowd(readers);
+        const Points beside = beside_a_writer(readers, crowded, writing, largest), kernels = kernel_and_streams(readers, crowded, writing);
         for (const double share : kWriteShares) add(key(share), [&] { return (between(beside, share) + between(kernels, share)) / 2; });
       }
       for (const double share : {0.5, 0.75}) add(key(share), [&] { return kept_by_copies(readers, share, writing); });
       add(key(1), [] { return 1; });
     }
   }
-  Points beside_a_writer(std::size_t readers, double writing, double largest) const {
+  Points beside_a_writer(std::size_t readers, const Points& crowded, double writing, double largest) const {
     Points points{{0, 1}};  // share, kept
     for (const double cap : kWriterCaps) {
       if (points.back().first >= largest) break;
       double share = 0, kept = 0;
       for (const Bytes chunk : {Bytes{0}, 4 * KiB}) {
         std::vector<DramAgent> agents(readers, stream(chunk));
-        const double reading = mean(agents, total);
+        if (chunk == 0) std::fill(agents.begin() + 1, agents.end(), capped(stream(0), kLesserReader * sequential_));
+        const double chunks = chunk == 0 ? 0 : mean(agents, total);
         agents.push_back(capped(stream(0, 0, 1), cap * sequential_));
         kept += mean(agents, [&](const DramProbeResult& r) {
           const double written = r.agents.back().gb_per_s / r.gb_per_s;
           share += written / (2 * kPlacements);
-          return kept_of(r.gb_per_s, written, reading, writing) / 2;
+          return kept_of(r.gb_per_s, written, chunk == 0 ? reading(crowded, r, readers) : chunks, writing) / 2;
         });
       }
       points.emplace_back(share, kept);
     }
     return points;
   }
+  // What the first agents of a run would read without the others, by the shares that they had.
+  double reading(const Points& crowded, const DramProbeResult& result, std::size_t readers, double first_writes = 0) const {
+    std::vector<double> rates;
+    for (std::size_t i = 0; i < readers; ++i) rates.push_back(result.agents[i].gb_per_s * (i == 0 ? 1 - first_writes : 1));
+    return sequential_ * between(crowded, FlowEfficiency::reopened(rates));
+  }
   // Requests that write a share of their bytes, far from where they read, and streams beside them.
-  Points kernel_and_streams(std::size_t readers, double writing) const {
-    const Points crowded = readers == 1 ? Points{{0, 1}, {1, 1}} : crowd(readers);
+  Points kernel_and_streams(std::size_t readers, const Points& crowded, double writing) const {
     Points points{{0, 1}};
     for (const double share_of_all : kWriteShares) {
       const double written = share_of_all * static_cast<double>(readers);
@@ -204,12 +213,9 @@ class Derivation {
       agents[0] = copy(written);
       double share = 0;
       const double kept = mean(agents, [&](const DramProbeResult& r) {
-        std::vector<double> rates;
-        for (const DramAgentResult& agent : r.agents) rates.push_back(agent.gb_per_s);
-        const double writes = rates[0] * written / r.gb_per_s;
-        rates[0] *= 1 - written;
+        const double writes = r.agents[0].gb_per_s * written / r.gb_per_s;
         share += writes / kPlacements;
-        return kept_of(r.gb_per_s, writes, sequential_ * between(crowded, FlowEfficiency::reopened(rates)), writing);
+        return kept_of(r.gb_per_s, writes, reading(crowded, r, readers, written), writing);
       });
       points.emplace_back(share, kept);
     }

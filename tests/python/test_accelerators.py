@@ -1,12 +1,15 @@
 """Apple's devices: published rows come out of simulated requests, and what the device files state was published."""
 import functools
+import json
 
 import pytest
 from conftest import ROOT
+from vitro import _native, sensitivity
 from vitro import characterize as probing
 from vitro.errors import ConfigError, RunError
 
 DEVICES = ROOT / "configs" / "devices"
+_, ANSWERS = probing.load_figures(ROOT / "experiments" / "papers")
 once = functools.cache(lambda: probing.characterize(DEVICES / "m2_ultra.yaml"))
 
 
@@ -39,6 +42,20 @@ def test_nothing_that_the_models_claim_is_off(rows):
 def test_what_contradicts_and_what_a_policy_decides_is_shown_and_says_why(rows):
     shown = [row for row in rows.values() if row["simulated"] is not None and row["status"] in ("contradictory", "not modelled")]
     assert len(shown) == 27 and all("read as" in row["why"] and ";" in row["why"] for row in shown)
+
+
+@pytest.mark.parametrize("change", ["host", "stream", "switch"])
+def test_energy_of_expert_groups_hangs_on_each_of_its_parts(native, rows, change):
+    device = _native.call("load_device", str(DEVICES / "m2_ultra.yaml"))
+    if change == "host":
+        device["power"]["active_watts"]["performance"] = 0
+    else:
+        device["ane"][f"{change}_activity"]["value"] = {"stream": 1, "switch": 0}[change]
+    key = "npumoe_table5_serial.4x32.energy"
+    args = probing.wanted(ANSWERS[key])[0][1]
+    (answer,) = probing.run_probes([(json.dumps(sensitivity._numbers(device)), "expert_groups", args)]).values()
+    assert rows[key]["status"] == "ok"
+    assert abs(1e3 * answer["measures"]["joules_per_token"] / rows[key]["expected"] - 1) > 0.03
 
 
 @pytest.mark.parametrize("leaf", ["1x32", "8x32", "8x64"])
