@@ -165,7 +165,7 @@ class Fit:
                  "submit_cycles": self.value(0.0, "", "part of hand_back and wake_up, which were measured with it", kind="derived"),
                  "cache_lookup_cycles": self.value(self.of("cache hit") * self.clock, "", f"{cache}; a block that is", "cache hit"),
                  "cache_update_cycles": self.value(self.of("cache miss") * self.clock, "", f"{cache}; a block that is not", "cache miss"),
-                 "page_fault_cycles": self.value(fault * self.clock, "", "CPU time of reads to fresh pages beside reads to used ones",
+                 "page_fault_cycles": self.value(fault * self.clock, "", "reads of 96 KiB to fresh pages beside reads to used ones",
                                                  "storage pages fresh"),
                  "switch_cost": self.value(max(0.0, self.of("interrupt queued")) * 1e6, "us", "two calls under way at the policy's core, "
                                            "beside one chain of them", "interrupt queued")}
