@@ -46,7 +46,7 @@ def measured():
         values[f"kernel scattered {form}"] += ROWS * 10 / CLOCK
     values |= {"kernel nothing": OVERHEAD, "clock": CLOCK, "call_building": 2e-7, "load_latency": 9e-8, "policy": 5e-7,
                "cache hit": 3e-8, "cache miss": 5e-8, "interrupt queued": 4e-6, "interrupt cost": 11e-6, "interrupt latency": 15e-6,
-               "reads x1": 8e9, "reads x2": 12e9}
+               "reads x1": 30e9, "reads x2": 40e9}
     counts["kernel nothing"] = {"each_call": True}
     for name in ("attention f32", "attention f16"):
         kernel(name, 100_000)
@@ -68,7 +68,7 @@ def measured():
                 stream(f"stream {variant}.{form}.{layout} {mib} MiB", base, mib, SLOW if (variant, form) == ("float", "q8_0") else 1)
     for variant, form, _ in STREAMS:
         counts[f"streams {variant}.{form}"] = {"read_bytes": 4 * ROWS * COLUMNS}
-        values[f"streams {variant}.{form}"] = 4 * ROWS * COLUMNS / 12e9
+        values[f"streams {variant}.{form}"] = 4 * ROWS * COLUMNS / 40e9
     for core, warm, cold in (("policy's core", OWN, 5e-6), ("other core", OTHER, 60e-6)):
         values |= {f"hand_off {core} 0 us": warm + OVERHEAD, f"hand_off {core} 200 us": cold + OVERHEAD}
     for block in BLOCKS:
