@@ -133,7 +133,7 @@ class Fit:
     def dram(self, cores, sizes):
         """What the engine's products draw from memory, which may be less than a loop that only reads."""
         streams = [f"streams {variant}.{form}" for variant, form, _ in STREAMS]
-        most = max(self.counts[name]["read_bytes"] / self.of(name) for name in streams)
+        most = statistics.geometric_mean(self.counts[name]["read_bytes"] / self.of(name) for name in streams)
         far = max((name for name in self.samples if name.startswith("stream float.f16 ")), key=lambda name: float(name.split()[2]))
         one = max(self.counts[name]["read_bytes"] / self.of(name) for name in (far, far.replace("float.f16", "int8.q8_0")))
         most = max(most, one)
