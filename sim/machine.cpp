@@ -106,9 +106,8 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.session_limit = hand_off.session_limit;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, count_,
-                                                        reuse_ ? &*reuse_ : nullptr, units_, policy_core, soc_.policy_wakes(),
-                                                        options.check_operands}));
+                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, count_, reuse_ ? &*reuse_ : nullptr,
+                                                        units_, policy_core, soc_.policy_wakes(), options.check_operands}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);

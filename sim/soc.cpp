@@ -22,7 +22,7 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"switch_cost", Dimension::time, "0 us", "a policy that takes no time from the calls of its own core"},
 };
 constexpr std::string_view kPolicyKeys[kPolicyWorks] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles",
-                                                          "page_fault_cycles"};
+                                                        "page_fault_cycles"};
 
 // Parameters of a block, unknown keys refused. The caller consumed the keys that are not parameters.
 template <class M>

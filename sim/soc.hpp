@@ -28,8 +28,8 @@ struct Processor {
 
 // What it costs to wake the policy on a core that computes: its thread takes the core from a call in progress and gives it back.
 struct PolicyWakes {
-  Picoseconds latency{0};  // until it sees another unit's answer, beside that unit's hand_back
-  Picoseconds cost{0};     // by which the call in progress ends later for it
+  Picoseconds latency{0};   // until it sees another unit's answer, beside that unit's hand_back
+  Picoseconds cost{0};      // by which the call in progress ends later for it
   Picoseconds own_cost{0};  // by which the next call begins later after an answer of the core's own unit
 };
 

@@ -28,7 +28,7 @@ class SimUnit final : public ComputeUnit {
     Meter& meter;
     PowerMeter* power;  // null: the device file has no power block
     const CountFunction& count;
-    ReuseTracker* reuse;  // null: no processor prices what is read again
+    ReuseTracker* reuse;                                 // null: no processor prices what is read again
     const std::vector<std::unique_ptr<SimUnit>>& units;  // of the machine, this one among them; complete before the first call
     Core& policy_core;
     PolicyWakes wakes;
@@ -43,7 +43,7 @@ class SimUnit final : public ComputeUnit {
 
   Core& core() { return core_; }
   const WorkBuilder& work() const { return work_; }
-  std::vector<std::string> notes() const;  // what a result has to say of this unit: graphs that the CPU ran
+  std::vector<std::string> notes() const;       // what a result has to say of this unit: graphs that the CPU ran
   std::uint64_t runs() const { return runs_; }  // submitted so far
   std::uint64_t launches() const { return launches_; }
 

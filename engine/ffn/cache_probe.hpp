@@ -9,7 +9,7 @@ namespace vitro {
 
 struct CacheProbe {
   std::string_view eviction = "step_lru";
-  std::uint32_t blocks = 1;    // of one layer
+  std::uint32_t blocks = 1;  // of one layer
   std::uint32_t layers = 1;
   std::uint32_t capacity = 1;  // of all
   std::uint32_t named = 1;     // of a layer's blocks in a step, in ascending order, as a predictor names them

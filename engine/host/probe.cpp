@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "engine/base/rng.hpp"
 #include "engine/host/probe_calls.hpp"
@@ -60,12 +62,16 @@ Bytes next_offset(Reading* reading) {
   return block * reading->probe.block;
 }
 
+// Of a lane that reads to fresh pages: enough of them that neighbours in the range are none in memory after a while.
+constexpr std::size_t kWindows = 256;
+
 Task<void> read_lane(Reading* reading, TaskScope* scope) {
   const StorageProbe& probe = reading->probe;
   Memory& memory = reading->machine.memory;
   const Bytes room = round_up(probe.block, kPageSize);
-  const Lease buffer = probe.fresh_pages ? memory.reserve(room, Placement::dram, Region::staging).value_or_throw()
+  const Lease buffer = probe.fresh_pages ? memory.reserve(kWindows * room, Placement::dram, Region::staging).value_or_throw()
                                          : memory.lease(room, Placement::dram, Region::staging).value_or_throw();
+  std::array<bool, kWindows> held{};
   while (reading->issued < probe.reads && !scope->stop_requested()) {
     ReadRequest request;
     request.from = {reading->file, next_offset(reading), probe.block};
@@ -73,12 +79,19 @@ Task<void> read_lane(Reading* reading, TaskScope* scope) {
     request.issuer = reading->machine.units.front()->caps().id;
     request.pattern = probe.pattern;
     ++reading->issued;
-    if (probe.fresh_pages) memory.commit(buffer, 0, room).or_throw();
     const Picoseconds begin = reading->machine.clock.now();
+    if (probe.fresh_pages) {
+      const Bytes gone = reading->rng.below(kWindows), window = reading->rng.below(kWindows);
+      for (const Bytes freed : {gone, window}) {
+        if (std::exchange(held[freed], false)) memory.decommit(buffer, freed * room, room);
+      }
+      memory.commit(buffer, window * room, room).or_throw();
+      held[window] = true;
+      request.into_offset = window * room;
+    }
     const IoResult result = co_await reading->machine.storage.read(std::move(request));
     result.status.or_throw();
     reading->times.latencies.push_back(to_seconds(reading->machine.clock.now() - begin));
-    if (probe.fresh_pages) memory.decommit(buffer, 0, room);
   }
 }
 

@@ -55,7 +55,7 @@ struct StorageProbe {
   Pattern pattern = Pattern::random;
   std::uint32_t depth = 1, reads = 1000;
   std::uint64_t seed = 1;
-  bool fresh_pages = false;  // each read goes to pages that were given back since the last one, as those of a mapping do
+  bool fresh_pages = false;  // each read goes to pages of a larger range that others gave back before, as those of a mapping do
 };
 
 struct StorageTimes {

@@ -123,8 +123,8 @@ KernelCall whole_call(Memory& memory, const CallShape& s, std::uint64_t copies) 
       break;
     }
     default:
-      throw ConfigError(
-          fmt::format("probe: {} is not probed (expected matmul, accumulate, attention, rms_norm, glu, add, rope, select or reduce)", to_string(s.op)));
+      throw ConfigError(fmt::format(
+          "probe: {} is not probed (expected matmul, accumulate, attention, rms_norm, glu, add, rope, select or reduce)", to_string(s.op)));
   }
   return call;
 }

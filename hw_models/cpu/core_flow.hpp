@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "hw_models/compute.hpp"
-#include "hw_models/cpu/reuse_curve.hpp"
 #include "hw_models/cpu/core_prices.hpp"
+#include "hw_models/cpu/reuse_curve.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
 

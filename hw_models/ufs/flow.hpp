@@ -100,7 +100,7 @@ class FlowUfs final : public StorageModel {
   Direction up_, down_;
   std::deque<std::uint32_t> waiting_writes_;
   bool together_;
-  std::vector<Callback> unreported_;  // reads that have ended
+  std::vector<Callback> unreported_;         // reads that have ended
   double in_slc_ = 0;                        // bytes that wait for folding
   Picoseconds last_end_{0}, programmed_{0};  // when what was written so far is in flash
 };

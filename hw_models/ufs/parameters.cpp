@@ -12,12 +12,12 @@ constexpr ParamSpec kCommon[] = {
     {"queue_depth", Dimension::none, "32", "UFS 3.1 and 4.0: 32 slots of one queue"},
     {"queues", Dimension::none, "1", "one command queue (PowerInfer-2 2.3.2)"},
     {"max_transfer", Dimension::bytes, "512 KiB", "one command of the usual driver limits"},
-    {"issue_cycles", Dimension::none, "", ""},       // of the issuing core, per command: submission and completion
-    {"issue_fixed", Dimension::time, "", ""},        // of the same, independent of its clock
-    {"issuer_switch", Dimension::time, "", ""},      // serial time per command while cores share a queue
+    {"issue_cycles", Dimension::none, "", ""},   // of the issuing core, per command: submission and completion
+    {"issue_fixed", Dimension::time, "", ""},    // of the same, independent of its clock
+    {"issuer_switch", Dimension::time, "", ""},  // serial time per command while cores share a queue
     {"command_overhead", Dimension::time, "1 us", "the controller's serial work for one command, order of magnitude"},
     {"controller_cores", Dimension::none, "1", "commands that the controller works on at a time"},
-    {"map_cache_reach", Dimension::bytes, "", ""},   // address space whose map the controller holds
+    {"map_cache_reach", Dimension::bytes, "", ""},  // address space whose map the controller holds
     {"map_fetches", Dimension::none, "1", "map pages that are fetched at a time"},
     {"link_bandwidth", Dimension::bandwidth, "", ""},  // flow: of the transfers; both: of the port to DRAM
     {"slc_buffer", Dimension::bytes, "16 GB", "vendors' turbo write buffers are some tens of GB; not read from this part"},
@@ -28,8 +28,8 @@ constexpr ParamSpec kFlow[] = {
     {"latency_random", Dimension::time, "", ""},
     {"transfer_overhead", Dimension::time, "0 us", "commands are handled while data of others cross the link"},
     {"latency_write", Dimension::time, "20 us", "into the device's write memory, order of magnitude"},
-    {"map_cache_miss", Dimension::time, "", ""},      // one fetch alone
-    {"media_time", Dimension::time, "0 us", "flash that is never the bottleneck of random reads"},  // a die's, for 4 KiB
+    {"map_cache_miss", Dimension::time, "", ""},                                                                   // one fetch alone
+    {"media_time", Dimension::time, "0 us", "flash that is never the bottleneck of random reads"},                 // a die's, for 4 KiB
     {"media_bandwidth", Dimension::bandwidth, "1000 GB/s", "flash that is never the bottleneck of random reads"},  // a channel's
     {"media_channels", Dimension::none, "2", "channels of the detailed model"},
     {"media_dies", Dimension::none, "16", "dies of the detailed model, all channels"},
@@ -70,11 +70,16 @@ constexpr ParamSpec kDetailed[] = {
 
 constexpr std::string_view zero_of(Dimension dimension) {
   switch (dimension) {
-    case Dimension::time: return "0 us";
-    case Dimension::bytes: return "0 B";
-    case Dimension::bandwidth: return "0 GB/s";
-    case Dimension::ratio: return "0%";
-    default: return "0";
+    case Dimension::time:
+      return "0 us";
+    case Dimension::bytes:
+      return "0 B";
+    case Dimension::bandwidth:
+      return "0 GB/s";
+    case Dimension::ratio:
+      return "0%";
+    default:
+      return "0";
   }
 }
 
@@ -84,7 +89,8 @@ std::vector<ParamSpec> join(const ParamSpec (&own)[N], const ParamSpec (&foreign
   specs.insert(specs.end(), std::begin(own), std::end(own));
   for (const ParamSpec& spec : foreign) {
     if (std::ranges::any_of(own, [&](const ParamSpec& mine) { return mine.key == spec.key; })) continue;
-    specs.push_back(spec.choices.empty() ? ParamSpec{spec.key, spec.dimension, zero_of(spec.dimension), "read at the other fidelity"} : spec);
+    specs.push_back(spec.choices.empty() ? ParamSpec{spec.key, spec.dimension, zero_of(spec.dimension), "read at the other fidelity"}
+                                         : spec);
   }
   return specs;
 }

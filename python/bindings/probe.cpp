@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/config.hpp"
-#include "engine/host/host_machine.hpp"
 #include "engine/ffn/cache_probe.hpp"
 #include "engine/host/host_executor.hpp"
+#include "engine/host/host_machine.hpp"
 #include "engine/host/probe.hpp"
 #include "engine/host/probe_interrupt.hpp"
 #include "engine/host/probe_memory.hpp"
@@ -201,8 +201,8 @@ Json interrupt(Reader& reader) {
   Bench bench(reader);
   reader.finish();
   const InterruptTimes times = probe_interrupts(*bench.host, probe);
-  return {{"alone", times.alone}, {"disturbed", times.disturbed}, {"answers", times.answers}, {"trips", times.trips},
-          {"queued", times.queued}};
+  return {
+      {"alone", times.alone}, {"disturbed", times.disturbed}, {"answers", times.answers}, {"trips", times.trips}, {"queued", times.queued}};
 }
 
 Json cache(Reader& reader) {
@@ -297,10 +297,10 @@ std::string run_probe_text(const std::string& kind, const std::string& args) {
   } else if (kind == "call_building") {
     answer = plain(reader, probe_call_building);
   } else {
-    throw ConfigError(
-        fmt::format("probe: \"{}\" is not known (expected kernel, phase, hand_off, interrupt, cache, storage, reads, load_latency, clock or "
-                    "call_building)",
-                    kind));
+    throw ConfigError(fmt::format(
+        "probe: \"{}\" is not known (expected kernel, phase, hand_off, interrupt, cache, storage, reads, load_latency, clock or "
+        "call_building)",
+        kind));
   }
   return answer.dump();
 }

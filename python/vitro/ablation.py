@@ -35,18 +35,21 @@ def without(device, mechanism):
         put(tree["ufs"], "link_bandwidth", "1000 GB/s")
         put(tree["ufs"], "media_bandwidth", "1000 GB/s")
         put(tree["ufs"], "media_time", "0 us")
+        tree["ufs"]["completions"] = "each"
     elif mechanism == "dispatch cost":
         for cluster in clusters:
             for name in ("wake_up", "hand_back", "call_overhead"):
                 put(cluster, name, "0 us")
         put(tree["cpu"], "barrier_cycles", 0)
+        for name in ("interrupt_latency", "interrupt_cost", "switch_cost"):
+            put(tree["cpu"], name, "0 us")
     elif mechanism == "DRAM sharing":
         for block in (tree["dram"], tree["cpu"]):
             put(block, "bandwidth", "10000 GB/s")
         for cluster in clusters:
             put(cluster, "cluster_bandwidth", "10000 GB/s")
     elif mechanism == "policy charge":
-        for name in ("plan_step_cycles", "submit_cycles", "cache_lookup_cycles", "cache_update_cycles"):
+        for name in ("plan_step_cycles", "submit_cycles", "cache_lookup_cycles", "cache_update_cycles", "page_fault_cycles"):
             put(tree["cpu"], name, 0)
         put(tree["ufs"], "issue_fixed", "0 us")
     else:

@@ -19,7 +19,7 @@ from .calibrate_fit import Fit, Value, covered
 from .calibrate_probes import GIB, MIB, Sample, is_steady, make_file, one_pass, plan
 from .errors import ConfigError
 
-NOT_TIMES = ("storage cpu", "storage pages fresh", "storage pages used")  # but CPU time, which a simulated device does not tell
+NOT_TIMES = ("storage cpu", "storage pages fresh")  # CPU time, and page faults, which the policy is charged for
 STABLE = 0.05  # relative spread over passes that counts as stable
 
 

@@ -133,7 +133,7 @@ class Fit:
     def dram(self, cores, sizes):
         """What the engine's products draw from memory, which may be less than a loop that only reads."""
         streams = [f"streams {variant}.{form}" for variant, form, _ in STREAMS]
-        most = max(self.counts[name]["read_bytes"] / self.of(name) for name in streams)
+        most = statistics.geometric_mean(self.counts[name]["read_bytes"] / self.of(name) for name in streams)
         far = max((name for name in self.samples if name.startswith("stream float.f16 ")), key=lambda name: float(name.split()[2]))
         one = max(self.counts[name]["read_bytes"] / self.of(name) for name in (far, far.replace("float.f16", "int8.q8_0")))
         most = max(most, one)
@@ -175,7 +175,7 @@ class Fit:
                  "barrier_cycles": self.barrier_cycles(),
                  "cache_lookup_cycles": self.value(self.of("cache hit") * self.clock, "", f"{cache}; a block that is", "cache hit"),
                  "cache_update_cycles": self.value(self.of("cache miss") * self.clock, "", f"{cache}; a block that is not", "cache miss"),
-                 "page_fault_cycles": self.value(fault * self.clock, "", "CPU time of reads to fresh pages beside reads to used ones",
+                 "page_fault_cycles": self.value(fault * self.clock, "", "reads of 96 KiB to fresh pages beside reads to used ones",
                                                  "storage pages fresh"),
                  "switch_cost": self.value(max(0.0, self.of("interrupt queued")) * 1e6, "us", "two calls under way at the policy's core, "
                                            "beside one chain of them", "interrupt queued")}

@@ -139,7 +139,7 @@ def _plan_storage(probes, quick, cores, file, file_bytes):
                 storage(f"{pattern} {block} x{depth}", lambda a: a["seconds_per_read"], pattern=pattern, block=f"{block} B", depth=depth,
                         reads=reads)
     for pages in ("fresh", "used"):
-        storage(f"pages {pages}", lambda a: a["cpu_seconds_per_read"], block="98304 B", depth=1, reads=100 if quick else 400,
+        storage(f"pages {pages}", lambda a: a["latency"]["p50"], block="98304 B", depth=1, reads=600 if quick else 1500,
                 fresh_pages=pages == "fresh")
     storage("cpu", lambda a: a["cpu_seconds_per_read"], block="4096 B", depth=32, reads=4000, spin="0 us")
     if quick:

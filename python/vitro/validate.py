@@ -5,6 +5,7 @@ suite, so that a drift hits all experiments alike.
 """
 import contextlib
 import json
+import os
 import statistics
 from pathlib import Path
 from typing import Annotated, Optional
@@ -116,8 +117,11 @@ class _Runner:
         if self.corners:
             answer["band"] = validity.band(self.sim.metrics, self.corners[1], self.corners[-1])
         if self.out:
-            answer["traces"] = {machine: f"{self.case.id}/{machine}/trace.json" for machine in ("host", "sim")
-                                if (self.out / self.case.id / machine / "trace.json").exists()}
+            folders = {"host": self._folder("host"), "sim": self._folder("sim")}
+            if self.given:
+                folders["host"] = next((run.out for run in self.given if (run.out / "trace.json").exists()), folders["host"])
+            answer["traces"] = {machine: os.path.relpath(folder / "trace.json", self.out) for machine, folder in folders.items()
+                                if (folder / "trace.json").exists()}
         return answer
 
     def _tokens_equal(self):

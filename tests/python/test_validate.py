@@ -45,6 +45,53 @@ def test_the_small_suite_is_exact_in_all_that_noise_can_not_touch(native, tmp_pa
     assert all(each["traces"]["sim"] in page for each in found["rows"])
 
 
+    # Its real runs count again where only the simulation is new.
+    again = native("validate", SUITES / "small.yaml", "--device", ROOT / "configs/devices/oneplus_ace2.yaml", "--host-results", "out",
+                   "--only", "embedded.q4_0", "--json", "--out", "again")
+    assert again.code == 0, again.out or again.err
+    old = next(each for each in found["rows"] if each["id"] == again.json["rows"][0]["id"])
+    new = again.json["rows"][0]
+    assert new["host"] == old["host"] and new["host_runs"] == old["host_runs"] and new["sim"] != old["sim"]
+    assert new["tokens_equal"] and new["decisions"]["equal"]
+    assert all((tmp_path / "again" / path).exists() for path in new["traces"].values()) and len(new["traces"]) == 2
+
+
+def test_passes_of_the_calibration_stand_between_the_rounds(monkeypatch, tmp_path):
+    said = []
+
+    class Runner:
+        def __init__(self, case, *_):
+            self.id = case
+
+        def run(self, *, counts):
+            said.append((self.id, counts))
+
+        def simulate(self, device, with_band):
+            said.append((self.id, device["name"]))
+
+        def row(self):
+            return row(10, 11)
+
+    class Calibration:
+        def one_pass(self):
+            said.append("pass")
+
+        def device(self):
+            said.append("device")
+            return {"name": "host"}
+
+    monkeypatch.setattr(validate, "_Runner", Runner)
+    answer = validate.validate(validate_suite.Suite("s", ["a", "b"], {}), None, runs=2, calibration=Calibration())
+    once = [("a", True), ("b", True)]
+    assert said == [("a", False), ("b", False), "pass", *once, "pass", *once, "device", ("a", "host"), ("b", "host")]
+    assert answer["device"] == "host"
+
+
+def test_nothing_is_measured_between_runs_that_are_over(native, tmp_path):
+    answer = native("validate", SUITES / "small.yaml", "--device", "host.yaml", "--host-results", tmp_path, "--calibrate")
+    assert answer.code == 2 and "--calibrate" in answer.err
+
+
 def test_the_suite_is_as_wide_as_it_has_to_be():
     suite = validate_suite.load(SUITES / "suite.yaml", make=False)
     assert len(suite.cases) >= 30
