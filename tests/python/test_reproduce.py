@@ -93,8 +93,8 @@ def test_the_profiles_are_what_the_calibration_derives():
     for name, share in found.items():
         assert trees[name]["profile"]["fraction"] == f"{100 * share:.3g}%"
     assert {tree["profile"]["skew"] for tree in trees.values()} == {round(calibrate.skew(found["bamboo-7b"]), 2)}
-    precisions = {name: tree["profile"].get("predictor", {}).get("precision", 1) for name, tree in trees.items()}
-    assert precisions == {name: 1 if "silu" in name else calibrate.precision() for name in trees}
+    precisions = {name: tree["profile"]["predictor"]["precision"] for name, tree in trees.items()}
+    assert set(precisions.values()) == {calibrate.precision()}
     mixtral = trees["turbosparse-mixtral-47b"]["shape"]
     assert mixtral["predictor_rank"] == calibrate.predictor_rank(mixtral)
 
