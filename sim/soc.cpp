@@ -16,13 +16,26 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"plan_step_cycles", Dimension::none, "300", "choosing where one operation goes"},
     {"submit_cycles", Dimension::none, "500", "filling and publishing one request to a unit"},
     {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
-    {"page_fault_cycles", Dimension::none, "0", "the cost of mapping is within that of reading"},
-    {"interrupt_latency", Dimension::time, "0 us", "a policy that wakes at once"},
-    {"interrupt_cost", Dimension::time, "0 us", "a policy that takes no time from calls in progress"},
-    {"switch_cost", Dimension::time, "0 us", "a policy that takes no time from the calls of its own core"},
 };
-constexpr std::string_view kPolicyKeys[kPolicyWorks] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles",
-                                                        "page_fault_cycles"};
+// By PolicyWork, without the last, which is among what waking the policy costs.
+constexpr std::string_view kPolicyKeys[] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles"};
+static_assert(std::size(kPolicyKeys) + 1 == kPolicyWorks);
+
+constexpr std::string_view kWakeCosts = "wake_costs";  // a table, of measured devices alone
+
+double entry(const hw::ParamTable& table, std::string_view key) {
+  const auto found = table.values.find(key);
+  return found == table.values.end() ? 0 : found->second;
+}
+
+void refuse_unknown(const hw::ParamTable& table) {
+  for (const auto& [key, value] : table.values) {
+    if (key != "interrupt_latency_us" && key != "interrupt_cost_us" && key != "switch_cost_us" && key != "page_fault_cycles") {
+      throw ConfigError(fmt::format(
+          "{}.{}: unknown key (expected interrupt_latency_us, interrupt_cost_us, switch_cost_us or page_fault_cycles)", table.name, key));
+    }
+  }
+}
 
 // Parameters of a block, unknown keys refused. The caller consumed the keys that are not parameters.
 template <class M>
@@ -106,9 +119,14 @@ void Soc::build_dram(Reader& root) {
 void Soc::build_cpu(Reader& root) {
   Reader reader = required(root, "cpu", "cpu: {bandwidth: 38 GB/s, clusters: [...]}");
   auto cpu = std::make_unique<hw::Params>(reader, kCpuParams);
-  for (std::size_t i = 0; i < kPolicyWorks; ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);
   barrier_cycles_ = cpu->number("barrier_cycles");
-  wakes_ = {cpu->time("interrupt_latency"), cpu->time("interrupt_cost"), cpu->time("switch_cost")};
+  for (std::size_t i = 0; i < std::size(kPolicyKeys); ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);
+  cpu->add_table(reader, kWakeCosts, false);
+  const hw::ParamTable& costs = cpu->table(kWakeCosts);
+  refuse_unknown(costs);
+  policy_cycles_.back() = entry(costs, "page_fault_cycles");
+  const auto time = [&](std::string_view key) { return from_seconds(entry(costs, key) * 1e-6); };
+  wakes_ = {time("interrupt_latency_us"), time("interrupt_cost_us"), time("switch_cost_us")};
   const hw::PortId port = dram_->add_port({"cpu", cpu->bandwidth("bandwidth"), hw::kMemoryController, 1});
   params_.push_back(std::move(cpu));
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "core");

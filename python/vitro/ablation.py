@@ -41,16 +41,17 @@ def without(device, mechanism):
             for name in ("wake_up", "hand_back", "call_overhead"):
                 put(cluster, name, "0 us")
         put(tree["cpu"], "barrier_cycles", 0)
-        for name in ("interrupt_latency", "interrupt_cost", "switch_cost"):
-            put(tree["cpu"], name, "0 us")
+        for name in ("interrupt_latency_us", "interrupt_cost_us", "switch_cost_us"):
+            tree["cpu"].get("wake_costs", {})[name] = 0
     elif mechanism == "DRAM sharing":
         for block in (tree["dram"], tree["cpu"]):
             put(block, "bandwidth", "10000 GB/s")
         for cluster in clusters:
             put(cluster, "cluster_bandwidth", "10000 GB/s")
     elif mechanism == "policy charge":
-        for name in ("plan_step_cycles", "submit_cycles", "cache_lookup_cycles", "cache_update_cycles", "page_fault_cycles"):
+        for name in ("plan_step_cycles", "submit_cycles", "cache_lookup_cycles", "cache_update_cycles"):
             put(tree["cpu"], name, 0)
+        tree["cpu"].get("wake_costs", {})["page_fault_cycles"] = 0
         put(tree["ufs"], "issue_fixed", "0 us")
     else:
         raise ConfigError(f'"{mechanism}" is no mechanism (expected one of {", ".join(MECHANISMS)})')

@@ -174,18 +174,18 @@ class Fit:
                  "submit_cycles": self.value(0.0, "", "part of hand_back and wake_up, which were measured with it", kind="derived"),
                  "barrier_cycles": self.barrier_cycles(),
                  "cache_lookup_cycles": self.value(self.of("cache hit") * self.clock, "", f"{cache}; a block that is", "cache hit"),
-                 "cache_update_cycles": self.value(self.of("cache miss") * self.clock, "", f"{cache}; a block that is not", "cache miss"),
-                 "page_fault_cycles": self.value(fault * self.clock, "", "reads of 96 KiB to fresh pages beside reads to used ones",
-                                                 "storage pages fresh"),
-                 "switch_cost": self.value(max(0.0, self.of("interrupt queued")) * 1e6, "us", "two calls under way at the policy's core, "
-                                           "beside one chain of them", "interrupt queued")}
+                 "cache_update_cycles": self.value(self.of("cache miss") * self.clock, "", f"{cache}; a block that is not", "cache miss")}
+        wakes = {"page_fault_cycles": fault * self.clock, "switch_cost_us": max(0.0, self.of("interrupt queued")) * 1e6}
+        names = ["storage pages fresh", "interrupt queued"]
         if self.has("interrupt cost"):
             idle = self.of("hand_off other core 0 us")
-            found |= {"interrupt_cost": self.value(max(0.0, self.of("interrupt cost")) * 1e6, "us", "a chain at the policy's core while "
-                                                   "another unit answers small calls, beside the chain alone", "interrupt cost"),
-                      "interrupt_latency": self.value(max(0.0, self.of("interrupt latency") - idle) * 1e6, "us", "a small call to another "
-                                                      "unit while the policy's computes, beside one while it rests", "interrupt latency")}
-        return found
+            wakes |= {"interrupt_cost_us": max(0.0, self.of("interrupt cost")) * 1e6,
+                      "interrupt_latency_us": max(0.0, self.of("interrupt latency") - idle) * 1e6}
+            names += ["interrupt cost", "interrupt latency"]
+        said = ("a page: reads of 96 KiB to fresh pages beside reads to used ones; switch: two calls under way at the policy's core beside one "
+                "chain of them; interrupt: a chain there while another unit answers small calls beside the chain alone, and such a call "
+                "beside one while the core rests")
+        return found | {"wake_costs": self.value(wakes, "", said, *names)}
 
     def barrier_cycles(self):
         seconds, probes = self.barrier()

@@ -110,10 +110,18 @@ Task<void> one_after_the_other(ComputeUnit* unit, int calls, double macs) {
   for (int i = 0; i < calls; ++i) co_await one_call(unit, macs);
 }
 
+SimOptions with_wake_costs(const std::string& costs) {
+  SimOptions options = round_options();
+  options.device.set_path("cpu.wake_costs", parse_yaml("{kind: measured, source: test, " + costs + "}", "test.yaml"));
+  return options;
+}
+
+TEST(Cpu, wake_costs_that_nobody_knows_are_refused) { EXPECT_THROW(Simulation{with_wake_costs("magic: 2")}, ConfigError); }
+
 // The first core has 100 us of work in one call; the other answers twice in that time.
 TEST(Cpu, a_policy_that_wakes_takes_time_from_the_call_beside_it) {
-  const auto time = [](const std::vector<std::string>& costs) {
-    Simulation simulation(round_options(costs));
+  const auto time = [](const std::string& costs) {
+    Simulation simulation(with_wake_costs(costs));
     Machine& machine = simulation.machine();
     std::vector<Task<void>> parts;
     parts.push_back(one_call(machine.units[0], 100'000));
@@ -121,14 +129,13 @@ TEST(Cpu, a_policy_that_wakes_takes_time_from_the_call_beside_it) {
     simulation.run(together(&machine, std::move(parts)));
     return simulation.now();
   };
-  EXPECT_EQ(time({}), 100 * kUs);
-  EXPECT_EQ(time({"cpu.interrupt_cost=3 us", "cpu.interrupt_latency=7 us"}), 106 * kUs);
-  // The second answer comes when the first core rests.
-  EXPECT_EQ(time({"cpu.interrupt_cost=3 us", "cpu.interrupt_latency=80 us"}), (20 + 80 + 20) * kUs);
+  EXPECT_EQ(time("page_fault_cycles: 9"), 100 * kUs);
+  EXPECT_EQ(time("interrupt_cost_us: 3, interrupt_latency_us: 7"), 106 * kUs);
+  EXPECT_EQ(time("interrupt_cost_us: 3, interrupt_latency_us: 80"), 120 * kUs);  // the second one found a core at rest
 }
 
 TEST(Cpu, an_answer_of_the_policys_own_core_delays_what_waits_there) {
-  Simulation simulation(round_options({"cpu.switch_cost=2 us", "cpu.interrupt_cost=9 us"}));
+  Simulation simulation(with_wake_costs("switch_cost_us: 2, interrupt_cost_us: 9"));
   Machine& machine = simulation.machine();
   std::vector<Task<void>> parts;
   for (int i = 0; i < 2; ++i) parts.push_back(one_call(machine.units[0], 10'000));
