@@ -78,7 +78,6 @@ void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::ui
     options.cluster_neurons = std::max(options.cluster_neurons, static_cast<std::uint32_t>(few));
   }
   options.partials = most_partials(rows) - (hot_ ? 1 : 0);
-  options.resident_first = !step.every_neuron;  // a prefill's clusters keep their sizes, which graphs have, and read in runs
   step.clusters = plan_clusters(store_, step.layer, planned, options);
 }
 

@@ -24,8 +24,9 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
       clusters.back().blocks.reserve(members->capacity());
     };
     const auto close = [&] { clusters.back().neurons = std::move(members); };
+    open();
     const std::uint32_t base = store.block_of(layer, groups[g].group->expert, 0);
-    const auto add = [&](std::uint32_t neuron) {
+    for (const std::uint32_t neuron : neurons) {
       const std::uint32_t block = base + store.block_in_ffn(neuron);
       const bool next_block = clusters.back().blocks.empty() || clusters.back().blocks.back() != block;
       const bool loads = next_block && !cache.resident(block);
@@ -44,21 +45,7 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
         }
       }
       members->push_back(neuron);
-    };
-    open();
-    std::vector<std::uint32_t> missing;
-    for (const std::uint32_t neuron : neurons) {
-      if (options.resident_first && !cache.resident(base + store.block_in_ffn(neuron))) {
-        missing.push_back(neuron);
-      } else {
-        add(neuron);
-      }
     }
-    if (!missing.empty() && !members->empty()) {
-      close();
-      open();
-    }
-    for (const std::uint32_t neuron : missing) add(neuron);
     close();
     const auto count = static_cast<std::uint32_t>(clusters.size() - first), partials = std::min(count, options.partials);
     for (std::uint32_t i = 0; i < count; ++i) {

@@ -8,9 +8,6 @@ namespace vitro {
 struct ClusterPlanOptions {
   std::uint32_t cluster_neurons = 64;  // most that one cluster computes
   std::uint32_t partials = ~0u;        // most partial sums of one group: beyond, clusters add to the one before them
-  // Clusters of what is in DRAM, then clusters of what is not: the former are computed while the latter are read (PowerInfer-2, Figure
-  // 6). Else a cluster is a run of neurons, whatever of it is there.
-  bool resident_first = true;
 };
 
 // One group's neurons, ascending: those that the predictor named, or all.
@@ -19,8 +16,8 @@ struct PlannedGroup {
   IndexList neurons;
 };
 
-// In neuron order, group by group and, within one, each of the two kinds. Resident blocks are pinned; nothing is evicted or loaded yet. No
-// cluster loads more than half of the staging slots, so that one can be read while another is computed; a wave loads at most all of them.
+// In neuron order, group by group. Resident blocks are pinned; nothing is evicted or loaded yet. No cluster loads more than
+// half of the staging slots, so that one can be read while another is computed; a wave loads at most all of them.
 std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const std::vector<PlannedGroup>& groups,
                                    const ClusterPlanOptions& options);
 

@@ -34,29 +34,5 @@ TEST(ClusterPlan, loads_of_a_cluster_fit_half_the_staging_slots_and_a_block_belo
   EXPECT_EQ(clusters.back().partial, 2u);
 }
 
-TEST(ClusterPlan, clusters_of_what_is_in_dram_come_before_clusters_of_what_is_not) {
-  Bench bench(Scene{});  // of 8 neurons, 0 to 3 are there; then 6 is read
-  bench.layer(0, {6});   // and goes for 3
-  FfnGroup group;
-  group.rows = std::make_shared<const std::vector<SeqPos>>(1);
-  const IndexList all = std::make_shared<const std::vector<std::uint32_t>>(range(8));
-  ClusterPlanOptions options;
-  options.cluster_neurons = 3;
-  const auto planned = [&] {
-    std::vector<std::vector<std::uint32_t>> neurons;
-    for (const Cluster& cluster : plan_clusters(*bench.store, 0, {{&group, all}}, options)) {
-      neurons.push_back(*cluster.neurons);
-      std::size_t missing = 0;
-      for (const std::uint32_t neuron : *cluster.neurons) missing += bench.store->cache().resident(neuron) ? 0 : 1;
-      EXPECT_EQ(cluster.loads.size(), missing);
-      EXPECT_EQ(cluster.partial, neurons.size() - 1);
-    }
-    return neurons;
-  };
-  EXPECT_EQ(planned(), (std::vector<std::vector<std::uint32_t>>{{0, 1, 2}, {6}, {3, 4, 5}, {7}}));
-  options.resident_first = false;
-  EXPECT_EQ(planned(), (std::vector<std::vector<std::uint32_t>>{{0, 1, 2}, {3, 4, 5}, {6, 7}}));
-}
-
 }  // namespace
 }  // namespace vitro
