@@ -38,7 +38,8 @@ def test_the_simulated_npu_takes_the_same_operators(native):
 
 
 def test_attention_by_table_costs_a_simulated_core_what_attention_costs(native):
-    exact, table = (native(*arguments("q8_0", "cpu0", **{"engine.attention": kind}), "--machine", "sim").json for kind in ("exact", "lut_exp"))
+    exact, table = (native(*arguments("q8_0", "cpu0", **{"engine.attention": kind}), "--machine", "sim").json
+                    for kind in ("exact", "lut_exp"))
     assert table["metrics"]["decode_tokens_per_s"] == exact["metrics"]["decode_tokens_per_s"]
     both = native(*arguments("q8_0", "[cpu0, npu]", **{"engine.attention": "lut_exp"}), "--machine", "sim").json
     assert both["tokens"] == table["tokens"]
