@@ -27,9 +27,9 @@ struct WeightCopy {
 };
 
 struct CallOptions {
-  VariantId matmul;          // where the weights' format allows it; kFloat elsewhere
-  VariantId prefill_matmul;  // of steps with more rows than `products.decode_rows`; none: the same
-  VariantId attention;       // none: as other operators
+  VariantId matmul;            // where the weights' format allows it; kFloat elsewhere
+  VariantId prefill_matmul{};  // of steps with more rows than `products.decode_rows`; none: the same
+  VariantId attention{};       // none: as other operators
   bool report_active = false;
   std::vector<bool> accelerators = {};  // by unit: these carry products out by `products`
   ProductMethods products = {};

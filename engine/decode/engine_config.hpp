@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/kernels/code_form.hpp"
+#include "engine/kernels/variants.hpp"
 #include "engine/model/bundle_layout.hpp"
 
 namespace vitro {
@@ -71,8 +71,8 @@ struct EngineConfig {
   CodeProducts code_products = CodeProducts::automatic;
   std::uint32_t look_up_bits = 0;  // the model has to have a matrix of such codes in Layout::lut; 0: nothing is asked
   VariantId matmul;                // numeric contract of matrix products
-  VariantId prefill_matmul;        // of those with more rows than `products.decode_rows`; none: the same
-  VariantId attention;             // of attention; none: that of the other operators
+  VariantId prefill_matmul{};      // of those with more rows than `products.decode_rows`; none: the same
+  VariantId attention{};           // of attention; none: that of the other operators
   bool repack = true;              // tiled layouts where the variant can use them
   // The FFN neuron by neuron, and how it lies in flash; none: whole matrices.
   std::optional<BundleForm> bundles;

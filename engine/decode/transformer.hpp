@@ -13,7 +13,7 @@ namespace vitro {
 struct TransformerOptions {
   std::vector<ComputeUnit*> units;  // cores, then the accelerator if there is one
   Accelerator accelerator;
-  VariantId matmul, prefill_matmul, attention;  // EngineConfig
+  VariantId matmul{}, prefill_matmul{}, attention{};  // EngineConfig
   Format kv_format = Format::f32;
   std::uint32_t kv_block_tokens = 16;
   std::uint32_t max_rows = 1;  // of one step

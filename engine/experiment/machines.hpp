@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/config.hpp"
-#include "engine/kernels/code_form.hpp"
+#include "engine/kernels/variants.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/machine.hpp"
 

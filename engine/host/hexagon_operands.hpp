@@ -1,8 +1,8 @@
 // A matmul call in the worker's terms: which operator computes it, how its weights are laid out, and its activations.
 #pragma once
 #include "engine/base/status.hpp"
-#include "engine/kernels/code_form.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
+#include "engine/kernels/variants.hpp"
 
 namespace vitro::hexagon {
 

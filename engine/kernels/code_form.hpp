@@ -8,13 +8,6 @@
 
 namespace vitro {
 
-// How products of matrices of integer codes are made, in the int8 contract: the same bits either way (docs/lut-kernels.md).
-enum class CodeProducts : std::uint8_t {
-  automatic,  // look-ups for group formats, dot products for q4_0
-  look_up,    // look-ups for every format that has them
-  dot,        // dot products alone
-};
-
 // A weight is d * (step * q - zero), 0 <= q < 2^bits, in blocks of `group` columns that share d and zero.
 struct CodeForm {
   std::uint32_t bits = 0, group = 0;

@@ -1,9 +1,21 @@
 // The numeric contracts that matrix kernels come in. A variant fixes format handling and accumulation order, so it gives
 // the same bits on every instruction set; docs/kernels.md derives the error bounds.
 #pragma once
+#include <cstdint>
 #include <string_view>
 
 #include "engine/machine/kernel_call.hpp"
+
+namespace vitro {
+
+// How products of matrices of integer codes are made, in the int8 contract: the same bits either way (docs/lut-kernels.md).
+enum class CodeProducts : std::uint8_t {
+  automatic,  // look-ups for group formats, dot products for q4_0
+  look_up,    // look-ups for every format that has them
+  dot,        // dot products alone
+};
+
+}  // namespace vitro
 
 namespace vitro::variant {
 

@@ -179,7 +179,6 @@ std::string bench(const std::string& kind, bool smoke, const std::string& root) 
 void bind_experiments(py::module_& m) {
   const auto free_gil = py::call_guard<py::gil_scoped_release>();
   m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
-  bind_model_types(m);
   m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
         py::arg("models") = py::list(), py::arg("scorer") = py::none());
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),

@@ -37,6 +37,15 @@ def test_the_simulated_npu_takes_the_same_operators(native):
     assert both["counts"]["launches"] == 12 * 4 * 4 and core["counts"]["launches"] == 0
 
 
+def test_attention_by_table_costs_a_simulated_core_what_attention_costs(native):
+    exact, table = (native(*arguments("q8_0", "cpu0", **{"engine.attention": kind}), "--machine", "sim").json
+                    for kind in ("exact", "lut_exp"))
+    assert table["metrics"]["decode_tokens_per_s"] == exact["metrics"]["decode_tokens_per_s"]
+    both = native(*arguments("q8_0", "[cpu0, npu]", **{"engine.attention": "lut_exp"}), "--machine", "sim").json
+    assert both["tokens"] == table["tokens"]
+    assert both["counts"]["launches"] == 12 * 4 * 4  # attention and the product behind it are one graph
+
+
 def test_the_policy_says_what_it_can_not_do(native):
     for units, settings, message in [("[cpu0, cpu1, npu]", {}, "engine.units: 2 cores beside npu (expected one"),
                                      ("npu", {}, "engine.units: npu alone (expected a core beside it, such as cpu0)"),
