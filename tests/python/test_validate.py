@@ -1,6 +1,7 @@
 """`vitro validate`: the small suite on this machine and on a simulated one, and how outcomes are judged. No wall time is asserted."""
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -61,7 +62,7 @@ def test_passes_of_the_calibration_stand_between_the_rounds(monkeypatch, tmp_pat
 
     class Runner:
         def __init__(self, case, *_):
-            self.id = case
+            self.id = case.id
 
         def run(self, *, counts):
             said.append((self.id, counts))
@@ -81,7 +82,7 @@ def test_passes_of_the_calibration_stand_between_the_rounds(monkeypatch, tmp_pat
             return {"name": "host"}
 
     monkeypatch.setattr(validate, "_Runner", Runner)
-    answer = validate.validate(validate_suite.Suite("s", ["a", "b"], {}), None, runs=2, calibration=Calibration())
+    answer = validate.validate(validate_suite.Suite("s", [SimpleNamespace(id="a"), SimpleNamespace(id="b")], {}), None, runs=2, calibration=Calibration())
     once = [("a", True), ("b", True)]
     assert said == [("a", False), ("b", False), "pass", *once, "pass", *once, "device", ("a", "host"), ("b", "host")]
     assert answer["device"] == "host"
