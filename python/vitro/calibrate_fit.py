@@ -173,7 +173,7 @@ class Fit:
                       "interrupt_latency_us": max(0.0, self.of("interrupt latency") - idle) * 1e6}
             names += ["interrupt cost", "interrupt latency"]
         said = ("a page: reads of 96 KiB to fresh pages beside reads to used ones; switch: two calls under way at the policy's core beside "
-                "one chain of them; interrupt: a chain there while another unit answers small calls beside the chain alone, and such a call "
+                "one chain; interrupt: a chain there while another unit answers small calls beside the chain alone, or such a call "
                 "beside one while the core rests")
         return found | {"wake_costs": self.value(wakes, "", said, *names)}
 
