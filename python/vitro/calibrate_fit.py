@@ -173,8 +173,8 @@ class Fit:
         found = {"plan_step_cycles": self.value(self.of("policy") * self.clock, "", what, "policy"),
                  "submit_cycles": self.value(0.0, "", "part of hand_back and wake_up, which were measured with it", kind="derived"),
                  "barrier_cycles": self.barrier_cycles(),
-                 "cache_lookup_cycles": self.value(self.of("cache hit") * self.clock, "", f"{cache}; a block that is", "cache hit"),
-                 "cache_update_cycles": self.value(self.of("cache miss") * self.clock, "", f"{cache}; a block that is not", "cache miss")}
+                 "cache_lookup_cycles": self.value(self.of("cache hit") * self.clock, "", f"{cache}; one that is", "cache hit"),
+                 "cache_update_cycles": self.value(self.of("cache miss") * self.clock, "", f"{cache}; one that is not", "cache miss")}
         wakes = {"page_fault_cycles": fault * self.clock, "switch_cost_us": max(0.0, self.of("interrupt queued")) * 1e6}
         names = ["storage pages fresh", "interrupt queued"]
         if self.has("interrupt cost"):
@@ -182,8 +182,8 @@ class Fit:
             wakes |= {"interrupt_cost_us": max(0.0, self.of("interrupt cost")) * 1e6,
                       "interrupt_latency_us": max(0.0, self.of("interrupt latency") - idle) * 1e6}
             names += ["interrupt cost", "interrupt latency"]
-        said = ("a page: reads of 96 KiB to fresh pages beside reads to used ones; switch: two calls under way at the policy's core beside one "
-                "chain of them; interrupt: a chain there while another unit answers small calls beside the chain alone, and such a call "
+        said = ("a page: reads of 96 KiB to fresh pages beside reads to used ones; switch: two calls under way at the policy's core beside "
+                "one chain; interrupt: a chain there while another unit answers small calls beside the chain alone, or such a call "
                 "beside one while the core rests")
         return found | {"wake_costs": self.value(wakes, "", said, *names)}
 

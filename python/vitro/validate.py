@@ -52,7 +52,10 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=
         if calibration and turn > 0:
             calibration.one_pass()
         whole(turn, lambda runner: runner.run(counts=turn > 0))
-    tree = calibration.device() if calibration else device if isinstance(device, dict) else _native.call("load_device", api.existing(device))
+    if calibration:
+        tree = calibration.device()
+    else:
+        tree = device if isinstance(device, dict) else _native.call("load_device", api.existing(device))
     if calibration and keep_device:
         calibrate.write(tree, keep_device)
     whole(rounds, lambda runner: runner.simulate(tree, with_band))

@@ -82,7 +82,8 @@ def test_passes_of_the_calibration_stand_between_the_rounds(monkeypatch, tmp_pat
             return {"name": "host"}
 
     monkeypatch.setattr(validate, "_Runner", Runner)
-    answer = validate.validate(validate_suite.Suite("s", [SimpleNamespace(id="a"), SimpleNamespace(id="b")], {}), None, runs=2, calibration=Calibration())
+    suite = validate_suite.Suite("s", [SimpleNamespace(id=name) for name in "ab"], {})
+    answer = validate.validate(suite, None, runs=2, calibration=Calibration())
     once = [("a", True), ("b", True)]
     assert said == [("a", False), ("b", False), "pass", *once, "pass", *once, "device", ("a", "host"), ("b", "host")]
     assert answer["device"] == "host"
