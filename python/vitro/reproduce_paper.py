@@ -204,14 +204,15 @@ def _fold(fold, values):
 
 
 def straight_to(points, within=WITHIN):
-    """The largest x such that no point up to it is further than `within` from the straight line through them (least squares)."""
+    """The largest x such that no point up to it is further than `within` from the straight line through them (least squares); 0 when
+    not even the first three lie on one, since two always do."""
     for count in range(len(points), 2, -1):
         xs, ys = zip(*points[:count])
         middle_x, middle_y = sum(xs) / count, sum(ys) / count
         slope = sum((x - middle_x) * (y - middle_y) for x, y in points[:count]) / sum((x - middle_x) ** 2 for x in xs)
         if all(abs(middle_y + slope * (x - middle_x) - y) <= within * y for x, y in points[:count]):
             return xs[-1]
-    return points[0][0]
+    return 0.0
 
 
 def _row(question, runs):
