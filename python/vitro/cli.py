@@ -15,7 +15,7 @@ from .plan_cli import plan
 from .quality_cli import perplexity, quality, quantize
 from .reproduce_cli import reproduce
 from .trace_cli import trace_app
-from .validate import command as validate
+from .validate_cli import command as validate
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True, pretty_exceptions_enable=False,
                   context_settings={"help_option_names": ["-h", "--help"]})

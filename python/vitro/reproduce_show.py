@@ -107,7 +107,7 @@ def _markdown(columns, rows):
 
 
 def check_page(paper, path):
-    """-> the page's text before, between and after its marks. Throws ConfigError when it has none: better before hours of runs than after."""
+    """-> the page's text before, between and after its marks. Throws ConfigError when it has none: better before the runs than after."""
     begin = BEGIN.format(paper=paper)
     try:
         text = Path(path).read_text()

@@ -140,7 +140,6 @@ def test_the_simulated_machine_gives_a_barrier_back(native, device):
     assert times[1][0] - times[0][0] == pytest.approx(2 * 500 / CLOCK, rel=1e-3)
 
 
-def test_latency_and_pace_of_storage_come_from_lone_reads(device):
 def test_latency_and_pace_of_storage_come_from_rounds_of_reads(device):
     flash = device["ufs"]
     assert number(flash["link_bandwidth"]) == pytest.approx(2, rel=1e-3)
