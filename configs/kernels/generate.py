@@ -105,8 +105,8 @@ def functions_of(source, flags, pointers):
     lines = [f'#include "{source}"', "namespace vitro {", "namespace {", 'extern "C" {', *wanted, "}", "}", "}", ""]
     assembly = run([COMPILER, *FLAGS, *flags, "-S", "-fno-asynchronous-unwind-tables", "-x", "c++", "-o", "-", "-"],
                    "\n".join(lines)).splitlines()
-    # GNU's assembler takes `prfm` with any offset and encodes `prfum`; LLVM's wants it written.
-    assembly = [re.sub(r"\bprfm(\s+\w+, \[\w+, -)", r"prfum\1", line) for line in assembly]
+    # GNU's assembler takes `prfm` with a negative offset as `prfum`, for which LLVM's models have no entry; offsets are free.
+    assembly = [re.sub(r"\b(prfm\s+\w+, \[\w+), -\d+]", r"\1]", line) for line in assembly]
     targets = {name: assembly[assembly.index(f"pointer_to_{name}:") + 1].split()[1] for name in pointers}
     return {name: function_lines(assembly, target) for name, target in targets.items()}
 
