@@ -11,7 +11,7 @@
 //   PlaneSums: bytes of sums of one bit plane; no_sums()
 //   kParts: look_up() deals with 64 / kParts bytes of a line at a time, so a byte of sums gets 2 kParts look-ups from a chunk
 //   kChunksTogether: chunks that add up before gather(), 1 or 2, at most 4 / kParts where sums are bytes (four of them, unrolled
-//   with four planes, are a quarter slower on AVX-512)
+//   with four planes, were slower on AVX-512)
 //   Tables: of a part; tables(const std::byte* chunk, part); look_up(PlaneSums&, const std::byte* line, part, Tables)
 //   gather<Bits>(Ints, PlaneSums[Bits]): adds sum over planes i of 2^i (low + 16 high), per row
 //   tiles_together(bits): groups of rows that share the loaded tables
