@@ -145,8 +145,17 @@ std::string Reader::text(std::string_view key, std::string_view otherwise) {
   return value == nullptr ? std::string(otherwise) : scalar_text(key, *value, "text");
 }
 
-std::int64_t Reader::integer(std::string_view key, std::int64_t min, std::int64_t max) {
+std::int64_t Reader::integer(std::string_view key, std::int64_t min, std::int64_t max) { return integer_of(key, require(key), min, max); }
+
+std::vector<std::int64_t> Reader::integers(std::string_view key, std::int64_t min, std::int64_t max) {
   const Node& node = require(key);
+  if (!node.is_list()) return {integer_of(key, node, min, max)};
+  std::vector<std::int64_t> values;
+  for (const Node& item : node.items()) values.push_back(integer_of(key, item, min, max));
+  return values;
+}
+
+std::int64_t Reader::integer_of(std::string_view key, const Node& node, std::int64_t min, std::int64_t max) const {
   const std::string expected = fmt::format("a whole number from {} to {}", min, max);
   const std::string text = scalar_text(key, node, expected);
   std::int64_t value = 0;

@@ -100,6 +100,7 @@ class Reader {
   std::string text(std::string_view key, std::string_view otherwise);
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max);
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max, std::int64_t otherwise);
+  std::vector<std::int64_t> integers(std::string_view key, std::int64_t min, std::int64_t max);  // a list; one number is a list of one
   double number(std::string_view key, double min, double max);
   double number(std::string_view key, double min, double max, double otherwise);
   bool boolean(std::string_view key, bool otherwise);
@@ -123,6 +124,7 @@ class Reader {
   const Node* take(std::string_view key);
   const Node& require(std::string_view key);
   std::string scalar_text(std::string_view key, const Node& node, std::string_view expected) const;
+  std::int64_t integer_of(std::string_view key, const Node& node, std::int64_t min, std::int64_t max) const;
 
   const Node* node_;
   std::string path_;

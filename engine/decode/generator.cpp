@@ -86,6 +86,7 @@ Task<void> decode_strands(Machine* machine, Transformer* model, std::vector<Stra
     const Picoseconds now = machine->clock.now();
     times->step_times.push_back(now - before);
     before = now;
+    times->step_tokens.push_back(static_cast<std::uint32_t>(live.size()));
     times->decoded += live.size();
     if (request->on_step) request->on_step(times->step_times.size(), request->output_tokens - 1);
     live = settle(*model, live, chosen, *on_choice, *resting);
@@ -99,7 +100,8 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
   const OnChoice on_choice = [&](std::size_t index, std::int32_t token, const float*) {
     if (request.stop_token && token == *request.stop_token) return Next::end;
     result.tokens[index].push_back(token);
-    return result.tokens[index].size() >= request.output_tokens ? Next::end : Next::go_on;
+    const std::uint32_t length = request.lengths.empty() ? request.output_tokens : request.lengths.at(index);
+    return result.tokens[index].size() >= length ? Next::end : Next::go_on;
   };
   std::vector<Strand> none;
   std::vector<Strand> live = co_await begin_strands(machine, model, &request, &on_choice, &result, &none);

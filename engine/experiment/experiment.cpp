@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <thread>
 
-#include "engine/experiment/read_operators.hpp"
+#include "engine/experiment/read_workload.hpp"
 #include "engine/ffn/cluster_policy.hpp"
 #include "engine/ffn/eviction.hpp"
 #include "engine/kernels/variants.hpp"
 
 namespace vitro {
 namespace {
-
-constexpr std::int64_t kMaxTokens = 1 << 20;
 
 VariantId read_variant(Reader& reader) {
   const std::string activations = reader.choice("activations", {"float", "int8", "int8_tables", "reference"}, "float");
@@ -203,48 +201,6 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   reader.ignore("description");
   reader.finish();
   return engine;
-}
-
-Workload read_workload(Reader reader, bool numerics) {
-  Workload workload;
-  if (reader.has("products") && reader.has("softmax"))
-    reader.fail("softmax", "is given beside workload.products (expected one of the two)");
-  if (reader.has("products") || reader.has("softmax")) {
-    if (std::optional<Reader> products = reader.optional_child("products")) {
-      workload.products = read_product_workload(std::move(*products));
-    } else {
-      workload.softmax = read_softmax_workload(std::move(*reader.optional_child("softmax")));
-    }
-    workload.prompt_tokens = 1;
-    workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
-    reader.finish();
-    return workload;
-  }
-  if (reader.has("prompt")) workload.prompt = reader.text("prompt");
-  workload.prompt_tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
-  if (workload.prompt.has_value() == (workload.prompt_tokens > 0)) {
-    reader.fail(workload.prompt ? "prompt_tokens" : "prompt", "give exactly one of prompt (text) and prompt_tokens (a count)");
-  }
-  workload.output_tokens = static_cast<std::uint32_t>(reader.integer("output_tokens", 1, kMaxTokens, 32));
-  workload.batch = static_cast<std::uint32_t>(reader.integer("batch", 1, 1024, 1));
-  workload.stop_at_eos = reader.boolean("stop_at_eos", true);
-  workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
-  if (std::optional<Reader> sampling = reader.optional_child("sampling")) {
-    workload.sampling.temperature = static_cast<float>(sampling->number("temperature", 0, 100, 0));
-    workload.sampling.top_k = static_cast<std::uint32_t>(sampling->integer("top_k", 0, 1 << 20, 0));
-    workload.sampling.top_p = static_cast<float>(sampling->number("top_p", 0, 1, 1));
-    sampling->finish();
-  }
-  if (std::optional<Reader> scaling = reader.optional_child("scaling")) {
-    if (workload.batch > 1) reader.fail("batch", fmt::format("is given beside {} (expected one of the two)", scaling->path()));
-    workload.scaling = read_scaling(std::move(*scaling), numerics);
-    if (numerics && workload.scaling->samples > 1 && workload.sampling.temperature == 0) {
-      reader.fail("scaling", fmt::format("asks for {} samples, which {} = 0 makes all alike (expected a temperature above 0)",
-                                         workload.scaling->samples, reader.name_of("sampling.temperature")));
-    }
-  }
-  reader.finish();
-  return workload;
 }
 
 MemoryConfig read_memory(Reader reader) {

@@ -34,8 +34,9 @@ struct SoftmaxWorkload {
 struct Workload {
   std::optional<std::string> prompt;
   std::uint32_t prompt_tokens = 0;  // without a prompt: this many drawn tokens
-  std::uint32_t output_tokens = 32;
-  std::uint32_t batch = 1;  // sequences that share the prompt
+  std::uint32_t output_tokens = 32;    // of the longest sequence
+  std::vector<std::uint32_t> lengths;  // [batch] output tokens of each sequence
+  std::uint32_t batch = 1;             // sequences that share the prompt
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;

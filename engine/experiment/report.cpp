@@ -1,7 +1,11 @@
 #include "engine/experiment/report.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace vitro {
@@ -25,6 +29,25 @@ std::string decode_text(const LoadedModel& model, const std::vector<std::int32_t
   std::string text;
   for (const std::int32_t token : tokens) text += model.tokenizer->piece(token);
   return text;
+}
+
+// Steps and tokens per second while that many sequences decode: {"batch_4": {...}, ...}, the most first.
+Json decode_by_batch(const GenerationResult& generation) {
+  struct Steps {
+    std::uint64_t count = 0;
+    Picoseconds time{0};
+  };
+  std::map<std::uint32_t, Steps, std::greater<>> sizes;
+  for (std::size_t i = 0; i < generation.step_times.size(); ++i) {
+    Steps& steps = sizes[generation.step_tokens[i]];
+    ++steps.count;
+    steps.time += generation.step_times[i];
+  }
+  Json out = Json::object();
+  for (const auto& [size, steps] : sizes) {
+    out[fmt::format("batch_{}", size)] = {{"steps", steps.count}, {"tokens_per_s", rate(static_cast<double>(size * steps.count), steps.time)}};
+  }
+  return out;
 }
 
 Json scaling_metrics(const ScalingResult& result) {
@@ -99,6 +122,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["prefill_tokens_per_s"] = rate(record.prompt_tokens, g.first_token - g.begin);
   metrics["ttft_ms"] = to_seconds(g.first_token - g.begin) * 1e3;
   metrics["token_latency_ms"] = latency_summary(g.step_times, 1e3);
+  if (Json by_batch = decode_by_batch(g); by_batch.size() > 1) metrics["decode_by_batch"] = std::move(by_batch);
   if (!record.product_times.empty()) metrics["product_us"] = latency_summary(record.product_times, 1e6);
   metrics["io_share"] = optional_number(machine.io_share);
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);

@@ -192,6 +192,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   GenerationRequest request;
   request.prompt = prompt_tokens(run.model, workload);
   request.output_tokens = workload.output_tokens;
+  if (!workload.scaling) request.lengths = workload.lengths;
   request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
   request.prefill_chunk = experiment.engine.prefill_chunk;
   if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();

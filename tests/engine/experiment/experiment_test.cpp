@@ -128,6 +128,16 @@ TEST(Experiment, numerics_off_draws_or_replays) {
   EXPECT_EQ(read_with("engine.numerics", "true").engine.function, FunctionKind::compute);
 }
 
+TEST(Experiment, a_list_of_lengths_is_a_batch_whose_sequences_end_one_by_one) {
+  const Workload listed = read_with("workload.output_tokens", "[4, 8, 12]").workload;
+  EXPECT_EQ(listed.lengths, (std::vector<std::uint32_t>{4, 8, 12}));
+  EXPECT_EQ(listed.batch, 3u);
+  EXPECT_EQ(listed.output_tokens, 12u);
+  EXPECT_EQ(read_with("workload.batch", "2").workload.lengths, (std::vector<std::uint32_t>{32, 32}));
+  EXPECT_NE(error_of("workload.output_tokens", "[]").find("0 lengths (expected 1 to 1024)"), std::string::npos);
+  EXPECT_NE(error_of("workload.output_tokens", "[4, 0]").find("\"0\" (expected a whole number from 1"), std::string::npos);
+}
+
 TEST(Experiment, ranges_are_checked) {
   EXPECT_NE(error_of("workload.batch", "0").find("from 1"), std::string::npos);
   EXPECT_NE(error_of("workload.output_tokens", "1.5").find("whole number"), std::string::npos);

@@ -137,6 +137,25 @@ TEST_F(SessionTest, a_batch_of_greedy_sequences_repeats_the_single_one) {
   for (const Json& sequence : result["sequences"]) EXPECT_EQ(sequence, result["tokens"]);
 }
 
+TEST_F(SessionTest, sequences_of_given_lengths_end_one_by_one_with_the_tokens_of_the_longest) {
+  const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"threads": 2, "kv_block_tokens": 16})", R"({"workload.output_tokens": [3, 9, 5]})");
+  const Json result = run(root, virtual_machines(1));
+  const Json longest = result["sequences"][1];
+  for (const auto& [index, length] : {std::pair{0, 3}, {1, 9}, {2, 5}}) {
+    EXPECT_EQ(result["sequences"][index], Json(std::vector<Json>(longest.begin(), longest.begin() + length))) << index;
+  }
+  const Json& by_batch = result["metrics"]["decode_by_batch"];  // the first token of each comes from the prompt
+  ASSERT_EQ(by_batch.size(), 3u);
+  EXPECT_EQ(by_batch["batch_3"]["steps"], 2);
+  EXPECT_EQ(by_batch["batch_2"]["steps"], 2);
+  EXPECT_EQ(by_batch["batch_1"]["steps"], 4);
+  double seconds = 0;
+  for (const auto& [size, steps] : {std::pair{"batch_3", 6.0}, {"batch_2", 4.0}, {"batch_1", 4.0}}) {
+    seconds += steps / by_batch[size]["tokens_per_s"].get<double>();
+  }
+  EXPECT_NEAR(14 / seconds, result["metrics"]["decode_tokens_per_s"].get<double>(), 1e-9 * 14 / seconds);
+}
+
 TEST_F(SessionTest, sampling_depends_on_the_seed_and_on_nothing_else) {
   const auto sample = [&](int seed, const std::string& engine, std::uint64_t timing) {
     Node root = experiment("stories-reglu-3m.f16.gguf", engine,
