@@ -34,7 +34,8 @@ TEST(FlowAne, weights_stream_first_and_then_the_cores_compute) {
 
 TEST(FlowAne, streaming_is_waiting_and_the_rest_is_computing) {
   ModelBench<FlowAne> bench(
-      "{cores: 4, tflops: 0.002, bandwidth: 10 GB/s, stream_bandwidth: 1 GB/s, graph_limit: 1 GB, call_overhead: 1 us, switch_activity: 0.5}");
+      "{cores: 4, tflops: 0.002, bandwidth: 10 GB/s, stream_bandwidth: 1 GB/s, graph_limit: 1 GB, call_overhead: 1 us, "
+      "switch_activity: 0.5}");
   Work work = product(16, 64, 64);
   work.read_bytes = work.weight_bytes = 8192;
   EXPECT_EQ(bench.time_of(work), Picoseconds(1'000'000 + 8'192'000 + 65'536'000));
