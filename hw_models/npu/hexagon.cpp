@@ -47,6 +47,7 @@ void Hexagon::submit(const Work& work, Callback done) {
 }
 
 Picoseconds Hexagon::computed() const {
+  VITRO_CHECK(plan_.pass.groups > 0, "no call has ended");
   return call_overhead_ + from_seconds(pipeline_seconds(planner_, plan_.without_memory()));
 }
 
