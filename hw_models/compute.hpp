@@ -1,7 +1,6 @@
 // ComputeModel: the contract of everything that computes: a CPU core, an NPU, a GPU. It prices work; it computes nothing.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -78,9 +77,9 @@ class ComputeModel {
   // Calls submitted from now on run at this share of the full clock, and clock() says so; one in progress keeps the clock
   // that it began with. What is clocked apart from the unit (DMA, the link to memory) stays as it is.
   virtual void set_clock_scale(double /*share*/) {}
-  // For a unit whose calls have phases that draw differently: `listener` is told the share of the dynamic power that it draws from
-  // now on, until it is told another; 1 before the first time. Called once, before the first call.
-  virtual void on_activity(std::function<void(double)> /*listener*/) {}
+  // The time that the call which ended last would have taken had memory answered at once, system work apart. What it took beyond
+  // that it waited, and drew less (power/power.hpp). A model that does not say never waits. Requires: a call has ended.
+  virtual Picoseconds computed() const { return Picoseconds::max(); }
   virtual Hertz clock() const = 0;  // what system work on this unit is priced with; 0: it runs none
 };
 

@@ -106,7 +106,7 @@ void Meter::update(std::size_t processor, Picoseconds at) {
   const bool busy = changed.kernel || changed.system;
   changed.busy.set(busy, at);
   io_only_.set(storage_ > 0 && kernels_ == 0, at);
-  const double draw = busy ? changed.draw.busy : changed.draw.idle;
+  const double draw = changed.system ? changed.draw.busy : changed.kernel ? changed.draw.stalled : changed.draw.idle;
   if (draw == draws_[processor]) return;
   draws_[processor] = draw;
   double watts = 0;
@@ -121,13 +121,27 @@ void Meter::count_joules(Picoseconds at) {
   watts_since_ = at;
 }
 
+// Evenly: cores compute on what has arrived while more is on its way. System work within a call is not part of `time`, and has
+// drawn all along.
+void Meter::computed(std::size_t processor, Picoseconds begin, Picoseconds end, Picoseconds time) {
+  Processor& p = processors_[processor];
+  const double beyond = p.draw.busy - p.draw.stalled;
+  if (beyond > 0) p.computing.add(begin, end, beyond * to_seconds(std::min(time, end - begin)));
+}
+
+double Meter::joules(Picoseconds begin, Picoseconds end) const {
+  double sum = joules_.sum(begin, end);
+  for (const Processor& p : processors_) sum += p.computing.sum(begin, end);
+  return sum;
+}
+
 double Meter::busy_seconds(std::size_t processor, Picoseconds begin, Picoseconds end) const {
   return processors_[processor].busy.seconds(begin, end);
 }
 
 std::size_t Meter::points() const {
   std::size_t sum = io_only_.points() + joules_.points();
-  for (const Processor& p : processors_) sum += p.busy.points();
+  for (const Processor& p : processors_) sum += p.busy.points() + p.computing.points();
   return sum;
 }
 

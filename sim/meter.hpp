@@ -46,7 +46,9 @@ class Meter {
   void system_work(std::size_t processor, Picoseconds begin, Picoseconds end);
   void storage_begins(Picoseconds at);  // a request is outstanding, from the policy's submission to its completion
   void storage_ends(Picoseconds at);
-  void set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at);  // from now on
+  void set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at);  // from now on; not while it runs a call
+  // Of a call that ended and lasted from `begin` to `end`, it computed for `time`, and waited else. Until it is told, it waited.
+  void computed(std::size_t processor, Picoseconds begin, Picoseconds end, Picoseconds time);
 
   bool runs_kernel(std::size_t processor) const { return processors_[processor].kernel; }
   std::uint32_t storage_outstanding() const { return outstanding_; }  // those that begin later among them
@@ -55,7 +57,7 @@ class Meter {
   void settle(Picoseconds at);
   double io_only_seconds(Picoseconds begin, Picoseconds end) const { return io_only_.seconds(begin, end); }  // and no kernel runs
   double busy_seconds(std::size_t processor, Picoseconds begin, Picoseconds end) const;                      // with kernels or system work
-  double joules(Picoseconds begin, Picoseconds end) const { return joules_.sum(begin, end); }                // of all processors
+  double joules(Picoseconds begin, Picoseconds end) const;                                                   // of all processors
   std::size_t points() const;  // remembered by all sums together
 
  private:
@@ -68,6 +70,7 @@ class Meter {
     std::deque<Interval> booked;  // system work that has not ended, in order and apart
     hw::PowerDraw draw;
     Stopwatch busy;
+    hw::Odometer computing;  // joules beyond those of waiting
     Picoseconds next_edge() const {  // of its system work
       return booked.empty() ? Picoseconds::max() : system ? booked.front().end : booked.front().begin;
     }

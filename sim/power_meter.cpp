@@ -14,7 +14,6 @@ PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::C
       context_(context),
       trace_(trace),
       used_(std::move(used)),
-      running_(used_.size(), 1),
       otherwise_(used_.size(), 0),
       clock_share_(used_.size(), 1) {
   if (power_.thermal() != nullptr) {
@@ -22,10 +21,7 @@ PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::C
     temperature_track_ = trace_.track("power", "temperature");
     clock_track_ = trace_.track("power", "clock share");
   }
-  for (std::size_t p = 0; p < used_.size(); ++p) {
-    set_clock(p);
-    soc_.processors()[p].model->on_activity([this, p](double share) { set_activity(p, share, otherwise_[p]); });
-  }
+  for (std::size_t p = 0; p < used_.size(); ++p) set_clock(p);
 }
 
 void PowerMeter::set_clock(std::size_t processor) {
@@ -37,9 +33,9 @@ void PowerMeter::set_clock(std::size_t processor) {
 
 void PowerMeter::set_draw(std::size_t processor) {
   if (!used_[processor]) return;
-  const hw::PowerDraw full = power_.draw(soc_.processors()[processor].core_class, clock_share_[processor]);
-  const double dynamic = full.busy - full.idle;
-  meter_.set_draw(processor, {full.idle + otherwise_[processor] * dynamic, full.idle + running_[processor] * dynamic}, context_.now());
+  hw::PowerDraw draw = power_.draw(soc_.processors()[processor].core_class, clock_share_[processor]);
+  draw.idle += otherwise_[processor] * (draw.busy - draw.idle);
+  meter_.set_draw(processor, draw, context_.now());
 }
 
 void PowerMeter::cool_or_throttle(std::size_t processor) {

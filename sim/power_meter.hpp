@@ -25,9 +25,8 @@ class PowerMeter {
   void before_call(std::size_t processor) {
     if (thermal_) cool_or_throttle(processor);
   }
-  // Of its dynamic power, what a processor draws from now on while it runs kernels or system work, and what it draws else.
-  void set_activity(std::size_t processor, double running, double otherwise) {
-    running_[processor] = running;
+  // Of its dynamic power, what a processor draws from now on while it runs neither kernels nor system work.
+  void set_activity(std::size_t processor, double otherwise) {
     otherwise_[processor] = otherwise;
     set_draw(processor);
   }
@@ -50,7 +49,7 @@ class PowerMeter {
   hw::Context& context_;
   TraceSink& trace_;
   std::vector<bool> used_;
-  std::vector<double> running_, otherwise_;  // shares of dynamic power
+  std::vector<double> otherwise_;  // shares of dynamic power
   hw::Odometer dram_written_, flash_written_;
 
   std::optional<hw::ThermalNode> thermal_;

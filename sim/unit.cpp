@@ -124,9 +124,9 @@ void SimUnit::begin_job() {
   const hw::HandOff& hand_off = core_.model().hand_off();
   const bool changes = job.graph != 0 && !job.on_cpu && std::exchange(last_graph_, job.graph) != job.graph;
   if (!changes || hand_off.switch_graph.count() == 0) return begin_call();
-  if (s_.power != nullptr) s_.power->set_activity(core_.processor(), 1, hand_off.switch_activity);
+  if (s_.power != nullptr) s_.power->set_activity(core_.processor(), hand_off.switch_activity);
   s_.executor.at(s_.executor.device_now() + hand_off.switch_graph, {device_, kSwitched}, [this] {
-    if (s_.power != nullptr) s_.power->set_activity(core_.processor(), 1, 0);
+    if (s_.power != nullptr) s_.power->set_activity(core_.processor(), 0);
     begin_call();
   });
 }
@@ -152,15 +152,17 @@ void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {
   core_.model().submit(work, done);
 }
 
-void SimUnit::note_written() {
-  if (s_.power != nullptr) s_.power->dram_written(written_);
+void SimUnit::note_call() {
+  if (s_.power == nullptr) return;
+  s_.power->dram_written(written_);
+  s_.meter.computed(core_.processor(), call_began_, s_.executor.device_now(), core_.model().computed());
 }
 
 void SimUnit::end_call() {
   Job& job = jobs_.front();
   const KernelCall& call = (*job.chain)[call_];
   const Picoseconds now = s_.executor.device_now();
-  if (!job.on_cpu) note_written();
+  if (!job.on_cpu) note_call();
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, to_string(call.op), describe(call));
   try {
     if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
@@ -212,7 +214,7 @@ void SimUnit::lend(const hw::Work& work, hw::Callback done) {
 
 void SimUnit::end_share() {
   const Picoseconds now = s_.executor.device_now();
-  note_written();
+  note_call();
   s_.meter.kernel_ends(core_.processor(), now);
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, "share", "of a graph that an accelerator gave back");
   hw::Callback done = jobs_.front().share->done;

@@ -86,7 +86,7 @@ class SimUnit final : public ComputeUnit {
   void begin_job();
   void begin_call();
   void run_on_model(const hw::Work& work, hw::Callback done);
-  void note_written();  // what the call that ends has written to DRAM
+  void note_call();  // that ends: what it has written to DRAM, and for how long it computed
   void end_call();
   void end_job();
   Picoseconds wake_policy();  // latency of doing so, beside hand_back

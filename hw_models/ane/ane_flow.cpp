@@ -12,7 +12,6 @@ constexpr ParamSpec kParams[] = {
     {"tflops", Dimension::none, "", ""},                 // of all cores, float16, two per multiply-add
     {"bandwidth", Dimension::bandwidth, "", ""},         // its port at the DRAM
     {"stream_bandwidth", Dimension::bandwidth, "", ""},  // of weights into the cores
-    {"stream_activity", Dimension::none, "1", "streaming weights draws as much as computing"},
     {"switch_activity", Dimension::none, "0", "making another graph current draws nothing"},
     {"graph_limit", Dimension::bytes, "", ""},  // weights of one graph; above it the CPU runs it
     {"graph_count", Dimension::none, "128", "as many as a Core ML model may enumerate shapes"},
@@ -57,8 +56,7 @@ FlowAne::FlowAne(const Site& site, const Params& params)
       tile_rows_(static_cast<std::uint32_t>(params.positive("attention_rows"))),
       macs_per_second_(params.positive("tflops") / 2 * 1e12),
       elementwise_per_second_(params.positive("elementwise_per_second")),
-      stream_bandwidth_(params.bandwidth("stream_bandwidth").value),
-      stream_activity_(params.number("stream_activity")) {
+      stream_bandwidth_(params.bandwidth("stream_bandwidth").value) {
   hand_off_.wake_up = params.time("dispatch");
   hand_off_.hand_back = params.time("synchronise");
   hand_off_.switch_graph = params.time("switch_graph");
@@ -111,9 +109,7 @@ void FlowAne::submit(const Work& work, Callback done) {
 }
 
 void FlowAne::compute() {
-  activity_(stream_activity_);
   dram_.submit(weights_, [this] {
-    activity_(1);
     dram_.submit(activations_, [this] {
       busy_ = false;
       done_();

@@ -5,8 +5,6 @@
 // `shape_multiple` elements (NPUMoE 3.2), to which every dimension is padded: a narrow product leaves cores idle.
 // Attention reads keys and values once per tile of query rows; its softmax goes through slower element-wise hardware.
 #pragma once
-#include <functional>
-#include <utility>
 #include <vector>
 
 #include "hw_models/compute.hpp"
@@ -26,7 +24,7 @@ class FlowAne final : public ComputeModel {
   std::string objection(std::string_view op, std::string_view format) const override;  // NPUMoE Fig. 4
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
-  void on_activity(std::function<void(double)> listener) override { activity_ = std::move(listener); }
+  Picoseconds computed() const override { return call_overhead_ + activations_.pace; }
   Hertz clock() const override { return {0}; }
 
  private:
@@ -40,8 +38,7 @@ class FlowAne final : public ComputeModel {
   HandOff hand_off_;
   Picoseconds call_overhead_;
   std::uint32_t cores_, multiple_, tile_rows_;
-  double macs_per_second_, elementwise_per_second_, stream_bandwidth_, stream_activity_;
-  std::function<void(double)> activity_ = [](double) {};
+  double macs_per_second_, elementwise_per_second_, stream_bandwidth_;
 
   bool busy_ = false;
   DramRequest weights_, activations_;

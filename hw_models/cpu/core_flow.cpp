@@ -65,6 +65,7 @@ void FlowCore::submit(const Work& work, Callback done) {
   Bytes read = work.read_bytes - (fits ? work.recent_read_bytes : 0);
   const Bytes written = work.written_bytes - (fits ? work.recent_written_bytes : 0);
   double pace = prices_.cycles(work) / clock_.value;
+  computed_ = call_overhead_ + from_seconds(pace);
   if (const std::optional<ReuseCurve::Cost> again = reuse_.cost(work)) {
     pace += again->seconds;
     read -= std::min(read, static_cast<Bytes>((1 - again->dram_share) * static_cast<double>(work.reused_bytes)));

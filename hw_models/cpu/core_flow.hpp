@@ -24,6 +24,7 @@ class FlowCore final : public ComputeModel {
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds duration) override;
   void set_clock_scale(double share) override { clock_.value = full_clock_ * share; }
+  Picoseconds computed() const override { return computed_; }
   Hertz clock() const override { return clock_; }
 
  private:
@@ -44,6 +45,7 @@ class FlowCore final : public ComputeModel {
 
   bool busy_ = false;
   DramRequest traffic_;
+  Picoseconds computed_{0};
   Picoseconds stolen_{0};  // by system work, still to be added to the call in progress
   Callback done_;
 };

@@ -21,6 +21,7 @@ class FlowGpu final : public ComputeModel {
   KernelPrice kernel(std::string_view variant, std::string_view format) override { return rates_.find(variant, format); }
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
+  Picoseconds computed() const override { return kernel_overhead_ + traffic_.pace; }
   Hertz clock() const override { return {0}; }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "hw_models/npu/pipeline.hpp"
+
 namespace vitro::hw {
 namespace {
 
@@ -42,6 +44,11 @@ void Hexagon::submit(const Work& work, Callback done) {
   done_ = done;
   if (call_overhead_.count() == 0) return start(plan_);
   context_.at(context_.now() + call_overhead_, {device_, kStart}, [this] { start(plan_); });
+}
+
+Picoseconds Hexagon::computed() const {
+  VITRO_CHECK(plan_.pass.groups > 0, "no call has ended");
+  return call_overhead_ + from_seconds(pipeline_seconds(planner_, plan_.without_memory()));
 }
 
 // Everything inside the unit goes slower; memory does not.

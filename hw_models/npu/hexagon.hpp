@@ -27,6 +27,7 @@ class Hexagon : public ComputeModel {
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
   void set_clock_scale(double share) override;
+  Picoseconds computed() const override;
   Hertz clock() const override { return {0}; }
 
  protected:

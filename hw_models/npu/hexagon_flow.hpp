@@ -4,10 +4,6 @@
 
 namespace vitro::hw {
 
-// A group starts in a stage when the stage before has it ready, the unit is free, and one of the two buffers behind is empty. The
-// first groups are followed through the stages; then every group takes as long as those did on average.
-double pipeline_seconds(const TilePlanner& planner, const TilePlan& plan);
-
 class FlowHexagon final : public Hexagon {
  public:
   using Hexagon::Hexagon;

@@ -42,6 +42,14 @@ Bytes TilePlan::written() const {
   return (passes - 1) * of(pass) + of(last_pass);
 }
 
+TilePlan TilePlan::without_memory() const {
+  TilePlan rest = *this;
+  for (Pass* each : {&rest.pass, &rest.last_pass}) {
+    each->activations = each->full.in = each->full.out = each->last.in = each->last.out = 0;
+  }
+  return rest;
+}
+
 TilePlan TilePlanner::plan(const Work& work, const Kernel& kernel) const {
   if (work.tcm_bytes > parts_.tcm) {
     throw RunError(

@@ -47,6 +47,7 @@ struct TilePlan {
   const Pass& at(std::uint32_t index) const { return index + 1 == passes ? last_pass : pass; }
   Bytes read() const;  // of all passes
   Bytes written() const;
+  TilePlan without_memory() const;  // its vector and matrix stages alone
 };
 
 class TilePlanner {

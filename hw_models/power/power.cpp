@@ -1,5 +1,7 @@
 #include "hw_models/power/power.hpp"
 
+#include <fmt/format.h>
+
 #include "hw_models/power/thermal.hpp"
 
 namespace vitro::hw {
@@ -18,12 +20,13 @@ Params read_params(Reader& reader) {
   Params params(reader, kParams);
   params.add_table(reader, "active_watts", true);
   params.add_table(reader, "idle_watts", false);
+  params.add_table(reader, "stalled_share", false);
   return params;
 }
 
-double watts_of(const ParamTable& table, std::string_view core_class) {
+double value_of(const ParamTable& table, std::string_view core_class, double otherwise) {
   const auto found = table.values.find(core_class);
-  return found == table.values.end() ? 0 : found->second;
+  return found == table.values.end() ? otherwise : found->second;
 }
 
 }  // namespace
@@ -37,6 +40,9 @@ FlowPower::FlowPower(Reader& reader)
       flash_write_(params_.joules_per_byte("flash_write_byte")),
       voltage_floor_(params_.ratio("voltage_floor")) {
   if (voltage_floor_ > 1) reader.fail("voltage_floor", "is above the voltage at full clock (expected 100% or less)");
+  for (const auto& [core_class, share] : params_.table("stalled_share").values) {
+    if (share > 1) reader.fail("stalled_share", fmt::format("of {} is {:g} (expected a share, 1 or less)", core_class, share));
+  }
   if (std::optional<Reader> thermal = reader.optional_child("thermal")) {
     thermal_ = ThermalNode::read(*thermal);
     thermal->finish();
@@ -45,8 +51,9 @@ FlowPower::FlowPower(Reader& reader)
 
 PowerDraw FlowPower::draw(std::string_view core_class, double clock_share) const {
   const double voltage = voltage_floor_ + (1 - voltage_floor_) * clock_share;
-  const double idle = watts_of(params_.table("idle_watts"), core_class) * voltage;
-  return {idle, idle + watts_of(params_.table("active_watts"), core_class) * clock_share * voltage * voltage};
+  const double idle = value_of(params_.table("idle_watts"), core_class, 0) * voltage;
+  const double dynamic = value_of(params_.table("active_watts"), core_class, 0) * clock_share * voltage * voltage;
+  return {idle, idle + value_of(params_.table("stalled_share"), core_class, 1) * dynamic, idle + dynamic};
 }
 
 std::vector<const Params*> FlowPower::params() const {

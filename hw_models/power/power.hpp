@@ -10,15 +10,17 @@
 namespace vitro::hw {
 
 struct PowerDraw {
-  double idle = 0, busy = 0;  // watts; a busy unit's idle power is part of `busy`
+  double idle = 0, stalled = 0, busy = 0;  // watts; a busy unit's idle power is part of the others
 };
 
 // The law: at a share s of the full clock a unit runs at the voltage V(s) = floor + (1 - floor) s of that at full clock; its
-// dynamic power goes with s V^2 (switching), its static power with V (leakage).
+// dynamic power goes with s V^2 (switching), its static power with V (leakage). While a busy unit waits for memory, it draws
+// `stalled_share` of its dynamic power: clocks and what keeps the order of instructions go on, data paths rest.
 class FlowPower {
  public:
   // Consumes a device file's `power:` block (docs/power.md):
-  // {base: W, dram_byte: J/B, flash_byte: J/B, active_watts: {kind, source, big: 2.5, ...}, idle_watts: {...}, thermal: {...}}.
+  // {base: W, dram_byte: J/B, flash_byte: J/B, active_watts: {kind, source, big: 2.5, ...}, idle_watts: {...},
+  // stalled_share: {big: 0.5, ...}, thermal: {...}}.
   explicit FlowPower(Reader& reader);
 
   PowerDraw draw(std::string_view core_class, double clock_share) const;  // 0 for classes that the file does not name

@@ -49,8 +49,10 @@ def test_energy_of_expert_groups_hangs_on_each_of_its_parts(native, rows, change
     device = _native.call("load_device", str(DEVICES / "m2_ultra.yaml"))
     if change == "host":
         device["power"]["active_watts"]["performance"] = 0
+    elif change == "stream":
+        device["power"]["stalled_share"]["ane"] = 1
     else:
-        device["ane"][f"{change}_activity"]["value"] = {"stream": 1, "switch": 0}[change]
+        device["ane"]["switch_activity"]["value"] = 0
     key = "npumoe_table5_serial.4x32.energy"
     args = probing.wanted(ANSWERS[key])[0][1]
     (answer,) = probing.run_probes([(json.dumps(sensitivity._numbers(device)), "expert_groups", args)]).values()

@@ -29,6 +29,42 @@ TEST(PowerMeter, what_is_used_leaks_and_what_is_not_is_gated) {
   EXPECT_NEAR(joules({"cpu0", "npu"}), (1 + 0.25 + 0.5 + 2) * 100e-6, 1e-12);
 }
 
+// A core of 1 GHz and one multiply-add per cycle, at 10 GB/s and 100 pJ/B: 2 W when it computes, half a watt when it waits.
+TEST(PowerMeter, a_core_draws_less_for_the_time_in_which_it_waits_for_memory) {
+  const auto joules = [](double macs, double bytes) {
+    Simulation simulation(round_options({"power.stalled_share={big: 0.25}"}));
+    simulation.run(run_chain(simulation.machine().units[0], {test_call(macs, bytes)}));
+    EXPECT_EQ(simulation.now(), 2 * kMs);
+    const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+    EXPECT_NEAR(*report.peak_power_w, *report.energy_j / 2e-3, 1e-9);  // evenly over the call
+    return *report.energy_j - 1 * 2e-3 - bytes * 100e-12;
+  };
+  EXPECT_NEAR(joules(2e6, 0), 2 * 2e-3, 1e-12);                    // bound by arithmetic
+  EXPECT_NEAR(joules(2e6, 10e6), 2 * 2e-3, 1e-12);                 // likewise: memory is done before
+  EXPECT_NEAR(joules(0, 20e6), 0.5 * 2e-3, 1e-12);                 // bound by memory
+  EXPECT_NEAR(joules(0.5e6, 20e6), 2 * 0.5e-3 + 0.5 * 1.5e-3, 1e-12);  // a quarter of the time it computes
+}
+
+TEST(PowerMeter, two_cores_that_share_a_bandwidth_wait_longer) {
+  Simulation simulation(round_options({"power.stalled_share={big: 0.25}"}));
+  Machine& machine = simulation.machine();
+  std::vector<Task<void>> parts;
+  for (int i = 0; i < 2; ++i) parts.push_back(run_chain(machine.units[i], {test_call(1e6, 16e6)}));
+  simulation.run(together(&machine, std::move(parts)));
+  ASSERT_EQ(simulation.now(), 2 * kMs);  // 16 GB/s of the CPU, 8 for each
+  const double cores = 2 * (2 * 1e-3 + 0.5 * 1e-3);
+  EXPECT_NEAR(*simulation.host().report(Picoseconds(0), simulation.now()).energy_j, 1 * 2e-3 + 32e6 * 100e-12 + cores, 1e-12);
+}
+
+TEST(PowerMeter, what_it_draws_changes_no_time) {
+  const auto run = [](const char* share) {
+    Simulation simulation(round_options({std::string("power.stalled_share={big: ") + share + "}"}));
+    simulation.run(run_chain(simulation.machine().units[0], {test_call(1e6, 20e6), test_call(3e6, 0)}));
+    return std::pair(simulation.now(), simulation.host().report(Picoseconds(0), simulation.now()).event_hash);
+  };
+  EXPECT_EQ(run("0.1"), run("1"));
+}
+
 TEST(PowerMeter, a_write_costs_the_flash_more_than_a_read) {
   const auto joules = [](const char* per_byte) {
     SimOptions options = round_options({std::string("power.flash_write_byte=") + per_byte});
@@ -92,6 +128,19 @@ TEST(PowerMeter, a_run_that_stays_cold_is_the_run_without_a_thermal_model) {
 TEST(PowerMeter, a_trip_point_above_the_steady_state_never_throttles) {
   EXPECT_EQ(arithmetic(100, hot("trip: 56 degC")).end, 10 * kMs);
   EXPECT_GT(arithmetic(100, hot("trip: 54 degC")).end, 10 * kMs);
+}
+
+// 10 GB/s are 1 W beside the base: 50 degC with a core that waits for half a watt, 65 with one that draws 2 W for it.
+TEST(PowerMeter, a_core_that_waits_for_memory_stays_cooler) {
+  const auto note = [](const std::string& share) {
+    std::vector<std::string> keys = hot("trip: 55 degC");
+    keys.push_back("power.stalled_share={big: " + share + "}");
+    Simulation simulation(round_options(keys));
+    simulation.run(run_chain(simulation.machine().units[0], Chain(100, test_call(0, 1e6))));
+    return simulation.host().report(Picoseconds(0), simulation.now()).notes.front();
+  };
+  EXPECT_THAT(note("0.25"), HasSubstr("50.0 at most; clocks lowered for 0.0 %"));
+  EXPECT_THAT(note("1"), testing::Not(HasSubstr("lowered for 0.0 %")));
 }
 
 TEST(PowerMeter, heat_is_deterministic) {

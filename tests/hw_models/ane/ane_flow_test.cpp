@@ -32,16 +32,14 @@ TEST(FlowAne, weights_stream_first_and_then_the_cores_compute) {
   EXPECT_EQ(time_of(work), Picoseconds(65'536'000 + 8'192'000));
 }
 
-TEST(FlowAne, it_says_when_it_streams_and_when_it_computes) {
+TEST(FlowAne, streaming_is_waiting_and_the_rest_is_computing) {
   ModelBench<FlowAne> bench(
-      "{cores: 4, tflops: 0.002, bandwidth: 10 GB/s, stream_bandwidth: 1 GB/s, graph_limit: 1 GB, "
-      "stream_activity: 0.25, switch_activity: 0.5}");
-  std::vector<double> told;
-  bench.model().on_activity([&told](double share) { told.push_back(share); });
+      "{cores: 4, tflops: 0.002, bandwidth: 10 GB/s, stream_bandwidth: 1 GB/s, graph_limit: 1 GB, call_overhead: 1 us, "
+      "switch_activity: 0.5}");
   Work work = product(16, 64, 64);
   work.read_bytes = work.weight_bytes = 8192;
-  bench.time_of(work);
-  EXPECT_EQ(told, (std::vector<double>{0.25, 1}));
+  EXPECT_EQ(bench.time_of(work), Picoseconds(1'000'000 + 8'192'000 + 65'536'000));
+  EXPECT_EQ(bench.model().computed(), Picoseconds(1'000'000 + 65'536'000));
   EXPECT_EQ(bench.model().hand_off().switch_activity, 0.5);
 }
 

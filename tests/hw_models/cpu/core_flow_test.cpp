@@ -27,6 +27,38 @@ TEST(FlowCore, a_call_that_moves_nothing_takes_its_overhead_and_its_arithmetic) 
   EXPECT_EQ(core.run(work), kUs);
 }
 
+TEST(FlowCore, it_computes_for_its_cycles_and_waits_else) {
+  TestCore core("call_overhead: 300 ns");
+  Work work = bytes(100'000);
+  work.elementwise = 700;
+  EXPECT_EQ(core.run(work), 10 * kUs + 300 * kNs);
+  EXPECT_EQ(core.model->computed(), kUs);
+  work.read_bytes = 0;
+  const Picoseconds bound_by_arithmetic = core.run(work);
+  EXPECT_EQ(core.model->computed(), bound_by_arithmetic);  // it never waits
+}
+
+TEST(FlowCore, system_work_in_the_middle_of_a_call_is_no_part_of_it) {
+  TestCore core;
+  Work work;
+  work.elementwise = 10'000;
+  core.model->submit(work, [] {});
+  core.context.run_until(core.context.now() + 5 * kUs);
+  core.model->preempt(5 * kUs);
+  core.context.run();
+  EXPECT_EQ(core.model->computed(), 10 * kUs);
+}
+
+// What a cache miss adds to a loop is waiting, too.
+TEST(FlowCore, what_the_reuse_curve_adds_is_waiting) {
+  TestCore core("miss_time: {1: 0, 64: 6.4}", "1000 GB/s");
+  Work work = bytes(64'000);
+  work.elementwise = 1000;
+  work.reused_bytes = 64'000;
+  EXPECT_EQ(core.run(work), kUs + 6400 * kNs);
+  EXPECT_EQ(core.model->computed(), kUs);
+}
+
 TEST(FlowCore, activations_that_fit_the_cache_do_not_cross_the_bus) {
   TestCore core("cache: 64 KiB");
   EXPECT_EQ(core.run(bytes(100'000 + 30'000, 20'000, 30'000, 20'000)), 10 * kUs);  // what is left are 100 KB of weights

@@ -28,6 +28,14 @@ TEST(FlowGpu, a_kernel_takes_the_longer_of_arithmetic_and_its_port) {
   EXPECT_EQ(bench.time_of(work), (2 + 20) * kUs);
 }
 
+TEST(FlowGpu, it_computes_for_its_arithmetic_and_waits_else) {
+  ModelBench<FlowGpu> bench(kRound, {"macs_per_second"});
+  Work work = product(10'000, 100'000);
+  work.kernel = bench.model().kernel("float", "q4_0").id;
+  EXPECT_EQ(bench.time_of(work), (2 + 20) * kUs);
+  EXPECT_EQ(bench.model().computed(), (2 + 10) * kUs);
+}
+
 TEST(FlowGpu, the_rate_belongs_to_the_kernel_and_its_format) {
   ModelBench<FlowGpu> bench(kRound, {"macs_per_second"});
   const KernelPrice f16 = bench.model().kernel("float", "f16"), q4 = bench.model().kernel("float", "q4_0");

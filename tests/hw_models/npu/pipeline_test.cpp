@@ -57,6 +57,26 @@ TEST(Pipeline, the_twins_agree_on_fewer_buffers) {
   }
 }
 
+// A product whose operands are in TCM never waits; one row of weights from DRAM waits most of the time, at either fidelity; and memory
+// that is ten times as fast changes the time but not what is computed.
+TEST(Pipeline, what_is_computed_is_what_memory_has_no_part_in) {
+  for (const char* fidelity : {"flow", "detailed"}) {
+    NpuBench bench(phone(), fidelity);
+    const Picoseconds in_tcm = bench.call(product_in_tcm(bench.model(), "float"));
+    EXPECT_EQ(bench.model().computed(), in_tcm) << fidelity;
+    const Picoseconds time = bench.call(product(bench.model(), kF16, 1, 4096, 4096));
+    const Picoseconds computed = bench.model().computed();
+    EXPECT_LT(computed, time / 2) << fidelity;
+    EXPECT_GT(computed, Picoseconds(0));
+    NpuBench fast(phone("npu.dma_bandwidth: 600 GB/s, dram.bandwidth: 596 GB/s"), fidelity);
+    EXPECT_LT(fast.call(product(fast.model(), kF16, 1, 4096, 4096)), time);
+    EXPECT_EQ(fast.model().computed(), computed) << fidelity;
+    const Work prompt = product(bench.model(), kQ4, 512, 4096, 4096);
+    const Picoseconds bound_by_stages = bench.call(prompt);
+    EXPECT_GT(bench.model().computed(), bound_by_stages * 2 / 3) << fidelity;
+  }
+}
+
 TEST(Pipeline, other_numbers_of_buffers_are_refused) {
   try {
     NpuBench bench(phone("npu.buffers: 3"));
