@@ -16,6 +16,7 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"plan_step_cycles", Dimension::none, "300", "choosing where one operation goes"},
     {"submit_cycles", Dimension::none, "500", "filling and publishing one request to a unit"},
     {"copy_cycles", Dimension::none, "18", "64 bytes in and out at 24 GB/s and 3.3 GHz"},
+    {"mapped_page_cycles", Dimension::none, "0", "not measured: pages that come through a mapping cost their core nothing"},
     {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
 };
 // By PolicyWork, without the last, which is among what waking the policy costs.
@@ -122,6 +123,7 @@ void Soc::build_cpu(Reader& root) {
   Reader reader = required(root, "cpu", "cpu: {bandwidth: 38 GB/s, clusters: [...]}");
   auto cpu = std::make_unique<hw::Params>(reader, kCpuParams);
   barrier_cycles_ = cpu->number("barrier_cycles");
+  mapped_page_cycles_ = cpu->number("mapped_page_cycles");
   for (std::size_t i = 0; i < std::size(kPolicyKeys); ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);
   cpu->add_table(reader, kWakeCosts, false);
   const hw::ParamTable& costs = cpu->table(kWakeCosts);
