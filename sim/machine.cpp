@@ -112,7 +112,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
   }
   clock_.emplace(executor_, policy_core, soc_);
   storage_.emplace(soc_.storage(), context_.device("storage"), options.phantom,
-                   SimStorage::Surroundings{executor_, trace, meter_, power, units_, policy_core});
+                   SimStorage::Surroundings{executor_, trace, meter_, power, units_, policy_core, soc_.mapped_page_cycles()});
   if (soc_.barrier_cycles() > 0) executor_.on_result([this] { clock_->take_in_result(); });
   machine_.emplace(Machine{executor_, *clock_, std::move(units), *storage_, memory_, trace, options.seed});
 }

@@ -55,6 +55,7 @@ class Soc {
   // Cycles of the policy's core for each unit whose result arrives: a barrier of n units costs n times that, some of it hidden
   // behind those that still work.
   double barrier_cycles() const { return barrier_cycles_; }
+  double mapped_page_cycles() const { return mapped_page_cycles_; }
   // Cycles of the policy's core for one unit of policy work.
   double policy_cycles(PolicyWork work) const { return policy_cycles_[static_cast<std::size_t>(work)]; }
 
@@ -80,7 +81,7 @@ class Soc {
   std::vector<Processor> processors_;
   std::optional<hw::FlowPower> power_;
   std::array<double, kPolicyWorks> policy_cycles_{};
-  double barrier_cycles_ = 0;
+  double barrier_cycles_ = 0, mapped_page_cycles_ = 0;
   PolicyWakes wakes_;
   std::vector<std::unique_ptr<hw::Params>> params_;  // models keep references into them
 };

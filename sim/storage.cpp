@@ -12,7 +12,7 @@
 namespace vitro::sim {
 namespace {
 
-enum Kind : std::uint16_t { kIssued = 200 };
+enum Kind : std::uint16_t { kIssued = 200, kHandled };
 
 // Issuer number of what an accelerator asks for: the policy's core drives the device for it.
 constexpr std::uint16_t kPolicyIssuer = 0xffff;
@@ -144,7 +144,22 @@ void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer)
   free_.pop_back();
   operations_[index] = operation;
   if (operation.blocked == nullptr) return issue(index, now);
-  operation.blocked->block([this, index] { issue(index, s_.executor.device_now()); });
+  operation.blocked->block([this, index] { fault(index); });
+}
+
+// The operating system's part of bringing pages through a mapping, in the thread that faults: until it is done nothing is asked of the
+// device. The policy, where it shares the core, does not wait for it.
+void SimStorage::fault(std::uint32_t index) {
+  const Operation& operation = operations_[index];
+  const Picoseconds now = s_.executor.device_now();
+  const double cycles = s_.mapped_page_cycles * static_cast<double>(operation.length / kPageSize);
+  if (cycles == 0) return issue(index, now);
+  s_.meter.kernel_begins(operation.core->processor(), now);
+  s_.executor.at(now + from_seconds(cycles / operation.core->model().clock().value), {device_, kHandled}, [this, index] {
+    const Picoseconds handled = s_.executor.device_now();
+    s_.meter.kernel_ends(operations_[index].core->processor(), handled);
+    issue(index, handled);
+  });
 }
 
 void SimStorage::issue(std::uint32_t index, Picoseconds from) {

@@ -22,6 +22,7 @@ class SimStorage final : public Storage {
     PowerMeter* power;  // null: the device file has no power block
     std::vector<std::unique_ptr<SimUnit>>& units;
     Core& policy_core;  // issues what an accelerator asks for
+    double mapped_page_cycles = 0;  // of the core that faults, for each page
   };
   SimStorage(hw::StorageModel& model, std::uint16_t device, bool phantom, const Surroundings& surroundings);
   ~SimStorage() override;
@@ -60,6 +61,7 @@ class SimStorage final : public Storage {
 
   FileId add(File file);
   void start(Operation operation, const Extent& extent, UnitId issuer);
+  void fault(std::uint32_t index);
   void issue(std::uint32_t index, Picoseconds from);
   void enter(std::uint32_t index, std::uint32_t command);
   void end_command(std::uint32_t index);

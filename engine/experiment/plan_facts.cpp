@@ -34,6 +34,7 @@ Shapes shapes_of(const Node& model, BundleForm bundles) {
 
 Json layout_row(const BundleLayout& layout) {
   return {{"block", layout.block},
+          {"kept", layout.kept_block()},  // of a block, in DRAM
           {"per_block", layout.per_block},
           {"blocks", layout.blocks()},
           {"first_part", layout.first_part},

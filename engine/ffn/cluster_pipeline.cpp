@@ -129,13 +129,7 @@ Task<void> ClusterPipeline::read(Layer* layer) {
     layer->reads.pop_front();
     IoResult result;
     for (int attempt = 0; attempt < 2; ++attempt) {
-      ReadRequest request;
-      request.from = next.from;
-      request.into = store_.arena();
-      request.into_offset = next.into;
-      request.issuer = options_.io_core;
-      request.pattern = Pattern::random;
-      result = co_await machine_.storage.read(std::move(request));
+      result = co_await store_.read(next.piece, options_.io_core, Pattern::random);
       if (result.status.ok()) break;
     }
     if (!result.status.ok()) {
@@ -247,21 +241,15 @@ void ClusterPipeline::start_loads(Layer& layer) {
 
 // One read per run of pieces that lie side by side in flash and in the arena, when they are read whole.
 void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, const std::vector<BlockLoad>& loads, Bytes offset, Bytes length) {
-  const Bytes piece = store_.layout().piece(), most = std::max(machine_.storage.caps().max_transfer, piece);
+  const Bytes piece = store_.layout().piece();
   for (Bytes stripe = offset / piece; stripe * piece < offset + length; ++stripe) {
-    const Bytes begin = std::max(offset, stripe * piece), bytes = std::min(offset + length, (stripe + 1) * piece) - begin;
-    const BlockLoad* last = nullptr;
+    const Bytes first_byte = stripe * piece, begin = std::max(offset, first_byte) - first_byte;
+    const Bytes end = std::min(offset + length, first_byte + piece) - first_byte;
+    bool first = true;
     for (const BlockLoad& load : loads) {
-      const bool joins = last != nullptr && bytes == piece && load.block == last->block + 1 && load.slot == last->slot + 1 &&
-                         layer.reads.back().from.length + piece <= most;
-      last = &load;
-      if (joins) {
-        layer.reads.back().from.length += piece;
-        continue;
-      }
-      const NeuronStore::Piece at = store_.piece_of(load.block, load.slot, static_cast<std::uint32_t>(stripe));
-      const Bytes skipped = begin - stripe * piece;
-      layer.reads.push_back({&cluster, {at.from.file, at.from.offset + skipped, bytes}, at.into + skipped});
+      const NeuronStore::Piece next = store_.piece_of(load.block, load.slot, static_cast<std::uint32_t>(stripe), begin, end);
+      if (!std::exchange(first, false) && store_.join(layer.reads.back().piece, next)) continue;
+      layer.reads.push_back({&cluster, next});
       ++cluster.reads_left;
     }
   }

@@ -65,8 +65,7 @@ class ClusterPipeline {
   using Stage = Cluster::Stage;
   struct Read {
     Cluster* cluster = nullptr;
-    Extent from;
-    Bytes into = 0;
+    NeuronStore::Piece piece;
   };
   struct Layer {
     Layer(Executor& executor, std::vector<Cluster>* its_clusters, bool dense)

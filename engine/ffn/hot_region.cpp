@@ -137,11 +137,7 @@ void HotRegion::make_hot(std::uint32_t f, std::uint32_t block, std::uint32_t& af
   NeuronCache& cache = store_.cache();
   machine_.clock.charge(PolicyWork::cache_update, 1);
   if (cache.resident(block) && cache.half(block)) {
-    const Bytes first = store_.layout().first_part;
-    Extent rest = store_.extent_of(block);
-    rest.offset += first;
-    rest.length -= first;
-    reads_.push_back({f, rest, store_.offset_of(cache.slot_of(block)) + first});
+    reads_.push_back({f, store_.piece_of(block, cache.slot_of(block), 0, store_.layout().first_part)});
     ++ffns_[f].reads;
     cache.set_half(block, false);
   }
@@ -153,15 +149,11 @@ void HotRegion::make_hot(std::uint32_t f, std::uint32_t block, std::uint32_t& af
     if (admission.evicted != NeuronCache::kNone && machine_.trace.enabled()) {
       machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");
     }
-    const Extent from = store_.extent_of(block);
-    const Bytes into = store_.offset_of(slot), most = std::max(machine_.storage.caps().max_transfer, from.length);
-    Read* last = reads_.size() > next_read_ ? &reads_.back() : nullptr;
-    const bool joins = last != nullptr && last->ffn == f && last->from.offset + last->from.length == from.offset &&
-                       last->into + last->from.length == into && last->from.length + from.length <= most;
-    if (joins) {
-      last->from.length += from.length;
-    } else {
-      reads_.push_back({f, from, into});
+    VITRO_CHECK(store_.layout().stripes == 1, "a hot block that lies in three places");
+    const NeuronStore::Piece piece = store_.piece_of(block, slot);
+    Read* last = reads_.size() > next_read_ && reads_.back().ffn == f ? &reads_.back() : nullptr;
+    if (last == nullptr || !store_.join(last->piece, piece)) {
+      reads_.push_back({f, piece});
       ++ffns_[f].reads;
     }
   }
@@ -177,13 +169,7 @@ Task<void> HotRegion::read() {
     }
     IoResult result;
     for (int attempt = 0; attempt < 2 && (attempt == 0 || !result.status.ok()); ++attempt) {
-      ReadRequest request;
-      request.from = next.from;
-      request.into = store_.arena();
-      request.into_offset = next.into;
-      request.issuer = options_.io_core;
-      request.pattern = Pattern::sequential;
-      result = co_await machine_.storage.read(std::move(request));
+      result = co_await store_.read(next.piece, options_.io_core, Pattern::sequential);
     }
     if (!result.status.ok()) error_ = fmt::format("reading hot neurons: {}", result.status.message);
     --ffns_[next.ffn].reads;

@@ -76,8 +76,7 @@ class HotRegion {
   };
   struct Read {
     std::uint32_t ffn = 0;
-    Extent from;
-    Bytes into = 0;
+    NeuronStore::Piece piece;
   };
   std::uint32_t blocks_per_cluster() const {
     return (options_.cluster_neurons + store_.layout().per_block - 1) / store_.layout().per_block;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/decode/residency.hpp"
 #include "engine/machine/task_scope.hpp"
@@ -13,20 +14,13 @@ namespace {
 constexpr std::uint32_t kLoadDepth = 4;
 
 struct Fill {
-  std::vector<std::pair<Extent, Bytes>> reads;  // from flash, to an offset in the arena
+  std::vector<NeuronStore::Piece> reads;
   std::size_t next = 0;
 };
 
-Task<void> fill_lane(Machine* machine, Fill* fill, Lease arena, UnitId issuer, TaskScope* scope) {
+Task<void> fill_lane(NeuronStore* store, Fill* fill, UnitId issuer, TaskScope* scope) {
   while (fill->next < fill->reads.size() && !scope->stop_requested()) {
-    const auto& [from, offset] = fill->reads[fill->next++];
-    ReadRequest request;
-    request.from = from;
-    request.into = arena;
-    request.into_offset = offset;
-    request.issuer = issuer;
-    request.pattern = Pattern::sequential;
-    const IoResult result = co_await machine->storage.read(std::move(request));
+    const IoResult result = co_await store->read(fill->reads[fill->next++], issuer, Pattern::sequential);
     if (!result.status.ok()) throw RunError("filling the neuron cache: " + result.status.message);
   }
 }
@@ -50,7 +44,11 @@ NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronSto
   if (!options_.two_phases) layout_.first_part = 0;
   piece_ = layout_.piece();
   blocks_ = layout_.blocks();
+  slot_ = layout_.kept_piece();
   staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / layout_.block, 2));
+  // Where they have padding, blocks on their way leave as much of the staging room to the reads that bring them.
+  const Bytes padding = round_down(staging_blocks_ * (layout_.block - layout_.kept_block()), kPageSize);
+  if (layout_.padded()) landing_bytes_ = std::max(padding, 2 * piece_);
 }
 
 Task<void> NeuronStore::load_scales(UnitId issuer) {
@@ -71,7 +69,7 @@ Task<void> NeuronStore::load(UnitId issuer) {
   co_await load_scales(issuer);
   const auto blocks = static_cast<std::uint32_t>(ffns_.size() * layout_.blocks());
   const Budget& budget = machine_.memory.budget(Placement::dram);
-  const Bytes staging = staging_blocks_ * layout_.block, taken = budget.used + options_.keep_free + staging;
+  const Bytes staging = staging_blocks_ * layout_.kept_block() + landing_bytes_, taken = budget.used + options_.keep_free + staging;
   if (taken > budget.limit) {
     throw ConfigError(
         fmt::format("memory.budget: {} are in use, {} are kept for the KV cache and {} for neurons on their way: more than {}",
@@ -79,16 +77,19 @@ Task<void> NeuronStore::load(UnitId issuer) {
   }
   Bytes room = budget.limit - taken;
   if (options_.ffn_in_dram) {
-    room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(ffns_.size() * layout_.bytes())));
+    room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(blocks * layout_.kept_block())));
   }
-  const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.block, blocks));
+  const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.kept_block(), blocks));
   cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window,
                  static_cast<std::uint32_t>(ffns_.size()) / experts_);
-  arena_ = machine_.memory.lease(cache_->slots() * layout_.block, Placement::dram, Region::cold).value_or_throw();
+  arena_ = machine_.memory.lease(cache_->slots() * layout_.kept_block(), Placement::dram, Region::cold).value_or_throw();
+  if (landing_bytes_ > 0) {
+    landing_lease_ = machine_.memory.lease(landing_bytes_, Placement::dram, Region::staging).value_or_throw();
+    landing_.emplace(machine_.executor, landing_bytes_);
+  }
 
   // The same share of every FFN; the colder neurons of a share come first, so that LRU gives them up first.
   Fill fill;
-  const Bytes step = std::max(machine_.storage.caps().max_transfer / layout_.piece(), Bytes{1}) * layout_.piece();
   const auto ffns = static_cast<std::uint32_t>(ffns_.size());
   for (std::uint32_t f = 0; f < ffns; ++f) {
     const std::uint32_t count = capacity / ffns + (f < capacity % ffns ? 1 : 0);
@@ -97,17 +98,17 @@ Task<void> NeuronStore::load(UnitId issuer) {
     for (std::uint32_t i = 1; i < count; ++i) cache_->take_slot();
     for (std::uint32_t i = count; i-- > 0;) cache_->admit(first_block + i, first_slot + i);
     for (std::uint32_t stripe = 0; stripe < layout_.stripes; ++stripe) {
-      const Piece first = piece_of(first_block, first_slot, stripe);
-      for (Bytes at = 0; at < count * layout_.piece(); at += step) {
-        const Bytes length = std::min(step, count * layout_.piece() - at);
-        fill.reads.push_back({{first.from.file, first.from.offset + at, length}, first.into + at});
+      fill.reads.push_back(piece_of(first_block, first_slot, stripe));
+      for (std::uint32_t i = 1; i < count; ++i) {
+        const Piece next = piece_of(first_block + i, first_slot + i, stripe);
+        if (!join(fill.reads.back(), next)) fill.reads.push_back(next);
       }
     }
     machine_.trace.decision("load", fmt::format("{} and the next {}", describe(first_block), count - 1), "cold");
   }
   cache_->unpin_all();
   TaskScope scope(machine_.executor);
-  for (std::uint32_t lane = 0; lane < kLoadDepth; ++lane) scope.spawn(fill_lane(&machine_, &fill, arena_, issuer, &scope));
+  for (std::uint32_t lane = 0; lane < kLoadDepth; ++lane) scope.spawn(fill_lane(this, &fill, issuer, &scope));
   co_await scope.join();
 }
 
@@ -119,21 +120,65 @@ std::uint32_t NeuronStore::block_of(std::int16_t layer, std::int16_t expert, std
   return ffn_of(layer, expert) * blocks_ + block_in_ffn(neuron);
 }
 
-Extent NeuronStore::extent_of(std::uint32_t block) const {
-  VITRO_CHECK(layout_.stripes == 1, "a block that lies in three places has no extent");
-  return piece_of(block, 0).from;
+NeuronStore::Piece NeuronStore::piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe, Bytes begin, Bytes end) const {
+  const Extent& ffn = ffns_[block / blocks_];
+  const Bytes at = (stripe * blocks_ + block % blocks_) * piece_ + begin, length = (end == 0 ? piece_ : end) - begin;
+  return {{ffn.file, ffn.offset + at, length}, stripe_offset(stripe) + slot * slot_ + layout_.kept_before(begin), begin};
 }
 
-NeuronStore::Piece NeuronStore::piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe) const {
-  const Extent& ffn = ffns_[block / blocks_];
-  const Bytes at = stripe * blocks_ + block % blocks_;
-  return {{ffn.file, ffn.offset + at * piece_, piece_}, stripe_offset(stripe) + offset_of(slot)};
+// Four of them may be under way where reads land beside the arena.
+Bytes NeuronStore::longest_read() const {
+  const Bytes most = machine_.storage.caps().max_transfer;
+  return landing_ ? std::min(most, landing_->size() / kLoadDepth) : most;
+}
+
+bool NeuronStore::join(Piece& piece, const Piece& next) const {
+  const Bytes pieces = piece.from.length / piece_;
+  const bool joins = piece.from.length == pieces * piece_ && next.from.length == piece_ && next.from.file == piece.from.file &&
+                     next.from.offset == piece.from.offset + piece.from.length && next.into == piece.into + pieces * slot_ &&
+                     piece.from.length + piece_ <= longest_read();
+  if (joins) piece.from.length += piece_;
+  return joins;
+}
+
+Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern) {
+  ReadRequest request;
+  request.from = piece.from;
+  request.into = arena_;
+  request.into_offset = piece.into;
+  request.issuer = issuer;
+  request.pattern = pattern;
+  if (!landing_) co_return co_await machine_.storage.read(std::move(request));
+  const Bytes landed = co_await landing_->take(piece.from.length);
+  request.into = landing_lease_;
+  request.into_offset = landed;
+  IoResult result = co_await machine_.storage.read(std::move(request));
+  if (result.status.ok()) keep(piece, landed);
+  landing_->give_back(landed, piece.from.length);
+  co_return result;
+}
+
+// Copies what landed to its place, without the padding.
+void NeuronStore::keep(const Piece& piece, Bytes landed) {
+  Bytes into = piece.into;
+  for (Bytes begin = piece.begin, read = 0; read < piece.from.length; begin = 0) {
+    const Bytes end = std::min(piece_, begin + piece.from.length - read);
+    const auto copy = [&](Bytes from, Bytes to) {
+      if (from >= to) return;
+      if (arena_.data() != nullptr) std::memcpy(arena_.data() + into, landing_lease_.data() + landed + read + (from - begin), to - from);
+      into += to - from;
+    };
+    copy(begin, std::min(end, layout_.gap_begin));
+    copy(std::max(begin, layout_.gap_end), std::min(end, layout_.end));
+    read += end - begin;
+  }
+  machine_.clock.charge(PolicyWork::copy, static_cast<std::uint32_t>((into - piece.into + kPlaceUnit - 1) / kPlaceUnit));
 }
 
 View NeuronStore::view(Matrix matrix) const {
   View view;
   view.memory = arena_;
-  view.offset = matrix == Matrix::gate ? layout_.gate : matrix == Matrix::up ? layout_.up : layout_.down;
+  view.offset = layout_.kept_before(matrix == Matrix::gate ? layout_.gate : matrix == Matrix::up ? layout_.up : layout_.down);
   if (layout_.stripes > 1) view.offset += stripe_offset(static_cast<std::uint32_t>(matrix));
   view.shape = {layout_.neurons, layout_.width, 0};
   view.format = layout_.format;

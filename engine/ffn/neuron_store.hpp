@@ -1,10 +1,12 @@
-// NeuronStore: the FFN neurons of a model, some in DRAM and all in flash. Owns the arena and the cache over it.
+// NeuronStore: the FFN neurons of a model, some in DRAM and all in flash. Owns the arena and the cache over it. Flash is read in whole
+// pages; the arena keeps no padding: where a layout has any, reads land beside the arena and what is not padding is copied to its place.
 #pragma once
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "engine/ffn/cluster.hpp"
+#include "engine/ffn/landing_room.hpp"
 #include "engine/ffn/neuron_cache.hpp"
 #include "engine/machine/machine.hpp"
 #include "engine/model/bundle_layout.hpp"
@@ -16,8 +18,8 @@ struct NeuronStoreOptions {
   std::string eviction = "lru";
   std::uint32_t window = 0;           // of that eviction
   bool two_phases = true;             // false: blocks are read whole, also where the layout has first parts
-  std::optional<double> ffn_in_dram;  // share of the bundles' bytes that may stay; else what the budget leaves
-  Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache
+  std::optional<double> ffn_in_dram;  // share of the neurons that may stay; else what the budget leaves room for
+  Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache: as many as it holds with their padding
   Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
 };
 
@@ -43,18 +45,23 @@ class NeuronStore {
   std::uint32_t ffn_of(std::int16_t layer, std::int16_t expert) const;
 
   std::uint32_t block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const;
-  Extent extent_of(std::uint32_t block) const;  // in flash, the whole block; Requires: one stripe
   // Of the blocks of its own FFN. Where a neuron has a block to itself, as it has in large models, nothing is divided: this
   // and place() are asked of every neuron that is named.
   std::uint32_t block_in_ffn(std::uint32_t neuron) const { return layout_.per_block == 1 ? neuron : layout_.block_of(neuron); }
-  Bytes offset_of(std::uint32_t slot) const { return slot * piece_; }  // in the arena, from where a stripe begins
-  // A part of a block that lies in one piece, both in flash and, for the block in `slot`, in the arena. Stripe: of
-  // BundleLayout; those of consecutive blocks follow each other in flash, those of consecutive slots in the arena.
+
+  // What one read brings: pieces of blocks that follow each other in flash, into slots that follow each other, or a part of one piece.
   struct Piece {
     Extent from;
-    Bytes into = 0;
+    Bytes into = 0;   // in the arena, of the first byte that is kept
+    Bytes begin = 0;  // where `from` begins in its first piece
   };
-  Piece piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe = 0) const;
+  // Bytes [begin, end) of a block's piece; end: 0, all behind `begin`. Stripe: of BundleLayout; those of consecutive blocks follow
+  // each other in flash, those of consecutive slots in the arena.
+  Piece piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe = 0, Bytes begin = 0, Bytes end = 0) const;
+  // Makes `piece` that of the next block as well, when both are whole, lie side by side on both sides, and are not too much for a read.
+  bool join(Piece& piece, const Piece& next) const;
+  // Brings a piece to its place. Requires: nobody uses that place.
+  Task<IoResult> read(Piece piece, UnitId issuer, Pattern pattern);
   const Lease& arena() const { return arena_; }
 
   enum class Matrix : std::uint8_t { gate, up, down };
@@ -66,7 +73,7 @@ class NeuronStore {
   // Where a neuron lies, for KernelCall::places; `slot` is that of its block.
   std::uint32_t place(std::uint32_t neuron, std::uint32_t slot) const {
     const Bytes within = layout_.per_block == 1 ? 0 : layout_.within_block(neuron);
-    return static_cast<std::uint32_t>((offset_of(slot) + within) / kPlaceUnit);
+    return static_cast<std::uint32_t>((slot * slot_ + within) / kPlaceUnit);
   }
 
   // "layer 3, expert 1, block 7" of a block number.
@@ -74,17 +81,23 @@ class NeuronStore {
 
  private:
   Task<void> load_scales(UnitId issuer);
-  Bytes stripe_offset(std::uint32_t stripe) const { return stripe * cache_->slots() * piece_; }
+  Bytes stripe_offset(std::uint32_t stripe) const { return stripe * cache_->slots() * slot_; }
+  Bytes longest_read() const;
+  void keep(const Piece& piece, Bytes landed);
 
   Machine& machine_;
   NeuronStoreOptions options_;
   BundleLayout layout_;
   Bytes piece_ = 0;           // of the layout
+  Bytes slot_ = 0;            // what is kept of a piece
   std::uint32_t blocks_ = 0;  // of one FFN
   std::vector<Extent> ffns_;
   std::uint32_t experts_ = 1, staging_blocks_ = 0;
   std::optional<NeuronCache> cache_;
   Lease arena_;
+  Bytes landing_bytes_ = 0;  // 0: reads go to their places directly
+  std::optional<LandingRoom> landing_;
+  Lease landing_lease_;
   std::vector<Weight> scales_;  // of each layer, and where they are in DRAM; empty when the rows hold them
   std::vector<Lease> scale_leases_;
 };

@@ -66,7 +66,12 @@ BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t w
     layout.up = layout.first_part;
     layout.down = layout.up + row;
     layout.bundle = layout.block = layout.first_part + round_up(2 * row, kPageSize);
+    layout.gap_begin = row;
+    layout.gap_end = layout.first_part;
+    layout.end = layout.down + row;
+    return layout;
   }
+  layout.end = layout.per_block * layout.bundle;
   return layout;
 }
 

@@ -1,6 +1,7 @@
 // How the three FFN matrices lie in flash neuron by neuron: Gate row, Up row and Down column of one neuron side by side,
 // because they are needed together (PowerInfer-2, section 4.4). Bytes only; engine/ffn decides what to load.
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -31,7 +32,7 @@ struct BundleLayout {
   Format format = Format::f16;  // of the rows in the blocks: q4_nibbles when the scales are resident
   std::uint32_t neurons = 0;    // of one FFN, or of one expert
   std::uint32_t width = 0;      // elements of each of the three rows (the model's width)
-  // Offsets of the rows within a bundle, and from one bundle to the next in a block; multiples of kPlaceUnit.
+  // In flash: offsets of the rows within a bundle, and from one bundle to the next in a block; multiples of kPlaceUnit.
   Bytes gate = 0, up = 0, down = 0, bundle = 0;
   std::uint32_t per_block = 1;  // bundles under 4 KiB share a block
   Bytes block = 0;              // a multiple of kPageSize: the unit of I/O and of caching
@@ -41,11 +42,20 @@ struct BundleLayout {
   // 3 when the matrices lie apart: first the Gate rows of all blocks, then all Up rows, then all Down columns. A block is then
   // made of three pieces of equal size, and the offsets of its rows are within their pieces.
   std::uint32_t stripes = 1;
+  // Of the bytes of a piece: those from gap_begin to gap_end, behind a Gate row with pages of its own, and those from `end` on are padding.
+  Bytes gap_begin = 0, gap_end = 0, end = 0;
 
   std::uint32_t blocks() const { return (neurons + per_block - 1) / per_block; }
   Bytes piece() const { return block / stripes; }
   Bytes bytes() const { return Bytes{blocks()} * block; }
   std::uint32_t block_of(std::uint32_t neuron) const { return neuron / per_block; }
+  // In DRAM the padding is left out, so the rows of a bundle lie side by side: what of a piece's first `offset` bytes is no padding.
+  Bytes kept_before(Bytes offset) const {
+    return std::min(offset, gap_begin) + (offset > gap_end ? std::min(offset, end) - gap_end : 0);
+  }
+  Bytes kept_piece() const { return kept_before(piece()); }
+  Bytes kept_block() const { return stripes * kept_piece(); }
+  bool padded() const { return kept_piece() < piece(); }
   // From the start of the neuron's block to its bundle.
   Bytes within_block(std::uint32_t neuron) const { return neuron % per_block * bundle; }
 };

@@ -67,12 +67,12 @@ class Cgroup:
 
 
 @contextlib.contextmanager
-def read_ahead(folder):
-    """The device of `folder` with READ_AHEAD_KB, and what it had before afterwards."""
-    device = os.stat(folder).st_dev
+def read_ahead(path, kib=READ_AHEAD_KB):
+    """The device of `path` with that read-ahead, and what it had before afterwards."""
+    device = os.stat(path).st_dev
     setting = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/queue/read_ahead_kb")
     before = setting.read_text()
-    setting.write_text(str(READ_AHEAD_KB))
+    setting.write_text(str(kib))
     try:
         yield
     finally:

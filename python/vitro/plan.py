@@ -145,12 +145,12 @@ class _Planner:
         self._choose_staging()
 
     def _choose_staging(self):
-        block = self.facts["layouts"][self.layout]["block"]
-        balance, layers = self._balance(self.device), self.model["layers"]
-        missing = int((1 - self.memory.share) * self.memory.ffn / layers)
+        layout, balance = self.facts["layouts"][self.layout], self._balance(self.device)
+        block = layout["block"]
+        missing = int((1 - self.memory.share) * max(1, self.model["experts"]) * layout["blocks"] * block)
         least = 2 * self.io_depth * block
         fits = int(min(self.prefill.values()) * balance.sequential) if self.settings["accelerator"] else 0
-        whole = 2 * block * self.facts["layouts"][self.layout]["blocks"] if self.settings["accelerator"] else 0
+        whole = 2 * block * layout["blocks"] if self.settings["accelerator"] else 0
         self.staging = -(-max(least, min(max(whole, min(missing, fits)), LARGEST_STAGING)) // MIB) * MIB
         self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB; a prefill reads ahead while a layer of "
                                f"{PREFILL_ROWS} rows computes: at most {fits / MIB:.1f} MiB of the {missing / MIB:.1f} MiB that "

@@ -13,7 +13,7 @@ POLICY_CORE = "cpu0"  # where decisions are made, on both machines
 class Memory:
     """What of DRAM the FFNs have, in bytes of all layers."""
     share: float      # of the FFN bytes that may stay
-    ffn: int          # bytes of all FFNs, padding included
+    ffn: int          # bytes of all FFNs in DRAM, where they have no padding
     fixed: int        # bytes of everything else that stays
     why: str = ""
 

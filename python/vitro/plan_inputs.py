@@ -64,7 +64,7 @@ def core_sets(classes):
 def memory_of(tree, facts, machine, layout):
     memory, model, bundles = tree.get("memory") or {}, facts["model"], facts["layouts"][layout]
     fixed = facts["fixed_bytes"] + bundles["resident"]
-    ffn = model["layers"] * max(1, model["experts"]) * bundles["blocks"] * bundles["block"]
+    ffn = model["layers"] * max(1, model["experts"]) * bundles["blocks"] * bundles["kept"]
     if memory.get("ffn_in_dram") is not None:
         return Memory(_share(memory["ffn_in_dram"]), ffn, fixed, f"memory.ffn_in_dram: {memory['ffn_in_dram']}")
     budget, name = memory.get("budget"), "memory.budget"

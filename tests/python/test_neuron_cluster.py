@@ -93,6 +93,34 @@ def test_4_bit_neurons_of_8_kib_can_be_read_whole(layout):
     assert read[True] == pytest.approx(0.75 * read[False], rel=0.05), "half of what is predicted does not fire: 4 of its 8 KiB stay"
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """Models whose neurons are padded in flash, behind Gate and at the end, by layout."""
+    folder = tmp_path_factory.mktemp("wide")
+    made = {"bundles_two_phase": folder / "768.gguf", "scales_resident": folder / "3072.q4_0.gguf"}
+    make_model(spec_with("tiny", layers=2, width=768, ffn=512), made["bundles_two_phase"])
+    make_model(spec_with("tiny", layers=1, width=3072, ffn=256), folder / "3072.gguf")
+    vitro.quantize(folder / "3072.gguf", made["scales_resident"], scheme="q4_0")
+    return made
+
+
+@pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("layout, neurons, kept", [("bundles_two_phase", 2 * 512, 3 * 2 * 768), ("scales_resident", 256, 3 * 3072 // 2)])
+def test_padding_stays_in_flash_and_changes_no_token(wide, machine, layout, neurons, kept):
+    """Neurons of 8 KiB in flash, two reads each, of which DRAM has the `kept` bytes."""
+    runs = {}
+    for share in (25, 50, 75, 100):
+        clusters = {"predictors": False, "staging": "256 KiB"}
+        runs[share] = vitro.run(experiment(wide[layout], machine, share, clusters, {"layout": layout}))
+        metrics, staging = runs[share]["metrics"], 256 * 1024  # blocks on their way, and where they land
+        arena = runs[share]["peak_memory"]["cold"] + runs[share]["peak_memory"]["staging"]
+        assert arena - staging == pytest.approx(neurons * share // 100 * kept, abs=8192)
+        if share < 100:
+            assert 0 < metrics["cache_hit_rate"] < 1
+            assert metrics["flash_bytes_read"]["decode"] % 4096 == 0 and metrics["flash_bytes_read"]["decode"] > 0
+    assert len({tuple(run["tokens"]) for run in runs.values()}) == 1
+
+
 def test_the_4_bit_pack_of_another_layout_is_refused(native, tmp_path):
     assert native("pack", MODELS / Q4, "inline.vpack", "--layout", "scales_inline", "--verify").code == 0
     run = experiment(MODELS / Q4, "host", 50, engine={"layout": "scales_resident"})

@@ -177,6 +177,33 @@ TEST(SimStorage, a_page_fault_keeps_its_core_from_everything_else) {
   EXPECT_DOUBLE_EQ(*report.io_share, 11.0 / 12);  // a core that waits for a page is idle
 }
 
+// 3 pages of 1000 cycles at 1 GHz before the driver is asked; the other core and the policy go on.
+TEST(SimStorage, a_mapped_page_costs_the_core_that_faults_and_no_other) {
+  Picoseconds without{0};
+  for (const bool costs : {false, true}) {
+    Simulation simulation(costs ? round_options({"cpu.mapped_page_cycles=1000"}) : round_options());
+    Machine& machine = simulation.machine();
+    const FileId file = machine.storage.open_phantom(MiB).value_or_throw();
+    std::vector<Picoseconds> ends;
+    simulation.function.effect = [&](const KernelCall&) { ends.push_back(machine.clock.now()); };
+    ReadRequest fault = read_request(machine, file, 0, 3 * 4096, Pattern::random, UnitId{0});
+    ReadRequest read = read_request(machine, file, MiB / 2, 4096, Pattern::random, UnitId{1});
+    fault.blocks_issuer = true;
+    IoResult a, b;
+    std::vector<Task<void>> tasks;
+    tasks.push_back(read_into(&machine, std::move(fault), &a));
+    tasks.push_back(run_chain(machine.units[1], {test_call(2000, 0)}));
+    simulation.run(together(&machine, std::move(tasks)));
+    EXPECT_TRUE(a.status.ok());
+    EXPECT_EQ(ends, (std::vector<Picoseconds>{costs ? 2 * kUs : 3 * kUs})) << "the policy runs while core 0 handles its fault";
+    if (!costs) without = simulation.now();
+    EXPECT_EQ(simulation.now(), without + (costs ? 3 : 0) * kUs);
+    const Picoseconds begin = simulation.now();
+    simulation.run(read_into(&machine, std::move(read), &b));
+    EXPECT_EQ(simulation.now() - begin, 12 * kUs) << "a read that nobody faulted for costs no page";
+  }
+}
+
 TEST(SimStorage, phantom_files_have_timing_and_no_bytes) {
   SimOptions options = round_options();
   options.phantom = true;

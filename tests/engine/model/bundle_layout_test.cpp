@@ -49,6 +49,27 @@ TEST(BundleLayout, other_widths_are_read_in_whole_pages) {
   EXPECT_EQ(narrow.first_part, 0u);
 }
 
+TEST(BundleLayout, dram_keeps_the_rows_and_no_padding) {
+  const auto kept = [](Format format, std::uint32_t width, BundleForm form) {
+    return bundle_layout(format, 100, width, form).kept_block();
+  };
+  EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::scales_resident), 6 * KiB);  // of 8: Gate has 2 KiB of a page
+  EXPECT_EQ(kept(Format::q4_0, 5120, BundleForm::scales_resident), 3 * 2560u);  // of 12 KiB
+  EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::one_read), 3 * 2304u);
+  EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::scales_inline), 3 * 2304u);
+  EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::two_phases), 3 * 2304u);  // of 12 KiB
+  EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::apart), 3 * 2304u);
+  EXPECT_EQ(kept(Format::f16, 288, BundleForm::one_read), 2 * 3 * 576u);  // two bundles of a page
+  EXPECT_EQ(kept(Format::f16, 4096, BundleForm::one_read), 24 * KiB);
+  const BundleLayout layout = bundle_layout(Format::q4_0, 100, 4096, BundleForm::scales_resident);
+  EXPECT_TRUE(layout.padded());
+  EXPECT_EQ(layout.kept_before(layout.up), 2 * KiB);
+  EXPECT_EQ(layout.kept_before(layout.down), 4 * KiB);
+  EXPECT_EQ(layout.kept_before(KiB), KiB);
+  EXPECT_EQ(layout.kept_before(3 * KiB), 2 * KiB) << "in the middle of the padding";
+  EXPECT_FALSE(bundle_layout(Format::f16, 100, 4096, BundleForm::one_read).padded());
+}
+
 TEST(BundleLayout, automatic_keeps_the_scales_of_4_bits_in_dram_and_reads_others_at_once) {
   EXPECT_EQ(resolved_form(BundleForm::automatic, Format::q4_0), BundleForm::scales_resident);
   EXPECT_EQ(resolved_form(BundleForm::automatic, Format::f16), BundleForm::one_read);

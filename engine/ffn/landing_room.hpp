@@ -1,0 +1,28 @@
+// Where reads land whose bytes are not kept as they lie in flash: whole pages of DRAM, taken for one read at a time. Bookkeeping alone.
+#pragma once
+#include <map>
+
+#include "engine/base/units.hpp"
+#include "engine/machine/signal.hpp"
+#include "engine/machine/task.hpp"
+
+namespace vitro {
+
+class LandingRoom {
+ public:
+  LandingRoom(Executor& executor, Bytes size) : size_(round_down(size, kPageSize)), freed_(executor) { free_[0] = size_; }
+
+  Bytes size() const { return size_; }
+
+  // The offset of `bytes` in one piece, rounded up to pages; waits until there are as many. Requires: bytes <= size().
+  Task<Bytes> take(Bytes bytes);
+  // Requires: taken, and not given back before.
+  void give_back(Bytes offset, Bytes bytes);
+
+ private:
+  Bytes size_;
+  std::map<Bytes, Bytes> free_;  // by offset: lengths, no two of them adjacent
+  Signal freed_;
+};
+
+}  // namespace vitro
