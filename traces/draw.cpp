@@ -37,6 +37,7 @@ enum Purpose : std::uint64_t {
 constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
 constexpr std::size_t kKept = 512;        // answers: a layer's truth and guesses for a batch
 constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
+constexpr std::size_t kProbes = 8;        // places that a stream may have
 
 std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
 
@@ -176,6 +177,15 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::drawn(const Key& key) c
   return kept.drawn;
 }
 
+// Two streams that met in one place would be drawn anew for every token.
+FiringProcess::Stretches& DrawFunction::stretches(std::uint64_t stream) const {
+  for (std::size_t probe = 0; probe < kProbes; ++probe) {
+    FiringProcess::Stretches& place = stretches_[(stream + probe) % kStretches];
+    if (place.empty() || place.of(stream)) return place;
+  }
+  return stretches_[stream % kStretches];
+}
+
 std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) const {
   const auto known = ffn(key.layer, key.expert, key.neurons);
   const auto stream = [&](Purpose what) { return mix(seed_, {what, word(key.layer), word(key.expert), key.at.sequence}); };
@@ -186,7 +196,7 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   const double active = activity(key.at);
   const auto run = [&](const FiringProcess& process, std::uint64_t of) {
     ranks.clear();
-    process.draw(of, key.at.position, stretches_[of % kStretches], ranks, active);
+    process.draw(of, key.at.position, stretches(of), ranks, active);
   };
   if (key.guess) {
     Key truth = key;
@@ -211,10 +221,10 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
   std::size_t count = 0;
   for (const std::uint64_t word : out->bits) count += static_cast<std::size_t>(std::popcount(word));
-  ids->reserve(count);
+  ids->resize(count);
+  std::uint32_t* id = ids->data();
   for (std::uint32_t w = 0; w < out->bits.size(); ++w) {
-    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1)
-      ids->push_back(64 * w + static_cast<std::uint32_t>(std::countr_zero(left)));
+    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1) *id++ = 64 * w + static_cast<std::uint32_t>(std::countr_zero(left));
   }
   out->ids = std::move(ids);
   return out;

@@ -35,8 +35,8 @@ class StepLru final : public Eviction {
     used_[block] = now_;
   }
   void touch(std::uint32_t block) override {
-    list_.erase(block);
-    insert(block);
+    list_.touch(block);
+    used_[block] = now_;
   }
   void erase(std::uint32_t block) override { list_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
