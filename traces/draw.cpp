@@ -37,7 +37,6 @@ enum Purpose : std::uint64_t {
 constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
 constexpr std::size_t kKept = 512;        // answers: a layer's truth and guesses for a batch
 constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
-constexpr std::size_t kProbes = 8;        // places that a stream may have
 
 std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
 
@@ -177,15 +176,6 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::drawn(const Key& key) c
   return kept.drawn;
 }
 
-// Two streams that met in one place would be drawn anew for every token.
-FiringProcess::Stretches& DrawFunction::stretches(std::uint64_t stream) const {
-  for (std::size_t probe = 0; probe < kProbes; ++probe) {
-    FiringProcess::Stretches& place = stretches_[(stream + probe) % kStretches];
-    if (place.empty() || place.of(stream)) return place;
-  }
-  return stretches_[stream % kStretches];
-}
-
 std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) const {
   const auto known = ffn(key.layer, key.expert, key.neurons);
   const auto stream = [&](Purpose what) { return mix(seed_, {what, word(key.layer), word(key.expert), key.at.sequence}); };
@@ -196,7 +186,7 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   const double active = activity(key.at);
   const auto run = [&](const FiringProcess& process, std::uint64_t of) {
     ranks.clear();
-    process.draw(of, key.at.position, stretches(of), ranks, active);
+    process.draw(of, key.at.position, stretches_.of(of), ranks, active);
   };
   if (key.guess) {
     Key truth = key;

@@ -46,7 +46,6 @@ class DrawFunction final : public Function {
   std::shared_ptr<const Ffn> ffn(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
   std::shared_ptr<const Drawn> drawn(const Key& key) const;  // both: with drawing_ held
   std::shared_ptr<const Drawn> draw(const Key& key) const;
-  FiringProcess::Stretches& stretches(std::uint64_t stream) const;
   IndexList fired(const KernelCall& call, SeqPos at) const;
   std::vector<std::uint32_t> neurons_by_rank(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
   std::uint64_t expert_draw(std::uint64_t stream, std::uint32_t expert, SeqPos at) const;
@@ -62,9 +61,9 @@ class DrawFunction final : public Function {
     std::shared_ptr<const Drawn> drawn;
   };
   mutable std::mutex drawing_;
-  mutable std::vector<Kept> kept_;                           // by a hash of the key; a newer answer takes the place of an older one
-  mutable std::vector<FiringProcess::Stretches> stretches_;  // likewise, by stream
-  mutable std::vector<std::uint32_t> ranks_;                 // of one draw, kept for its memory
+  mutable std::vector<Kept> kept_;            // by a hash of the key; a newer answer takes the place of an older one
+  mutable StretchTable stretches_;            // likewise, by stream
+  mutable std::vector<std::uint32_t> ranks_;  // of one draw, kept for its memory
 };
 
 }  // namespace vitro

@@ -33,7 +33,7 @@ class FiringProcess {
   class Stretches {
    public:
     bool empty() const { return of_ == nullptr; }
-    bool of(std::uint64_t stream) const { return stream_ == stream; }
+    bool of(std::uint64_t stream) const { return !empty() && stream_ == stream; }
 
    private:
     friend class FiringProcess;
@@ -71,6 +71,25 @@ class FiringProcess {
   const double most_;
   std::vector<double> repeats_;  // by rank, at activity 1
   std::vector<Band> bands_;
+};
+
+// The stretches of many streams, by a hash. Two streams in one place would be drawn anew at each position, so each has several places
+// to choose from; when all are taken, it takes that of another.
+class StretchTable {
+ public:
+  explicit StretchTable(std::size_t places) : places_(places) {}
+
+  FiringProcess::Stretches& of(std::uint64_t stream) {
+    for (std::size_t probe = 0; probe < kProbes; ++probe) {
+      FiringProcess::Stretches& place = places_[(stream + probe) % places_.size()];
+      if (place.empty() || place.of(stream)) return place;
+    }
+    return places_[stream % places_.size()];
+  }
+
+ private:
+  static constexpr std::size_t kProbes = 8;
+  std::vector<FiringProcess::Stretches> places_;
 };
 
 }  // namespace vitro
