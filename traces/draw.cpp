@@ -186,7 +186,7 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   const double active = activity(key.at);
   const auto run = [&](const FiringProcess& process, std::uint64_t of) {
     ranks.clear();
-    process.draw(of, key.at.position, stretches_[of % kStretches], ranks, active);
+    process.draw(of, key.at.position, stretches_.of(of), ranks, active);
   };
   if (key.guess) {
     Key truth = key;
@@ -211,10 +211,10 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
   std::size_t count = 0;
   for (const std::uint64_t word : out->bits) count += static_cast<std::size_t>(std::popcount(word));
-  ids->reserve(count);
+  ids->resize(count);
+  std::uint32_t* id = ids->data();
   for (std::uint32_t w = 0; w < out->bits.size(); ++w) {
-    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1)
-      ids->push_back(64 * w + static_cast<std::uint32_t>(std::countr_zero(left)));
+    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1) *id++ = 64 * w + static_cast<std::uint32_t>(std::countr_zero(left));
   }
   out->ids = std::move(ids);
   return out;

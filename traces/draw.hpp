@@ -61,9 +61,9 @@ class DrawFunction final : public Function {
     std::shared_ptr<const Drawn> drawn;
   };
   mutable std::mutex drawing_;
-  mutable std::vector<Kept> kept_;                           // by a hash of the key; a newer answer takes the place of an older one
-  mutable std::vector<FiringProcess::Stretches> stretches_;  // likewise, by stream
-  mutable std::vector<std::uint32_t> ranks_;                 // of one draw, kept for its memory
+  mutable std::vector<Kept> kept_;            // by a hash of the key; a newer answer takes the place of an older one
+  mutable StretchTable stretches_;            // likewise, by stream
+  mutable std::vector<std::uint32_t> ranks_;  // of one draw, kept for its memory
 };
 
 }  // namespace vitro

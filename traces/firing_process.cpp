@@ -72,38 +72,57 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
     }
   }
   if (persistence_ == 0) return;
+  renew(stream, position, kept);
+  // Without branches where all tokens are alike: a coin can not be predicted.
+  const std::uint64_t coins = draw_of(stream ^ kRepeat, position);
+  const std::size_t before = ranks.size();
+  ranks.resize(before + kept.ranks_.size());
+  std::uint32_t* end = ranks.data() + before;
+  for (std::size_t i = 0; i < kept.ranks_.size(); ++i) {
+    const std::uint32_t rank = kept.ranks_[i];
+    const double chance = activity == 1 ? repeats_[rank] : repeats(std::min(1.0, activity * probability_[rank]));
+    const bool reached = most_ <= 1 || kept.levels_[i] < activity;
+    *end = rank;
+    end += (to_unit(draw_of(coins, rank)) < chance) & reached ? 1 : 0;
+  }
+  ranks.resize(static_cast<std::size_t>(end - ranks.data()));
+}
+
+// Draws the stretches that began since the stream was last asked for, and takes the others over.
+void FiringProcess::renew(std::uint64_t stream, std::uint64_t position, Stretches& kept) const {
   if (kept.of_ != this || kept.stream_ != stream) {
     kept.of_ = this;
     kept.stream_ = stream;
     kept.numbers_.assign(stretch_, kNone);
-    kept.ranks_.resize(stretch_);
+    kept.ends_.assign(stretch_, 0);
   }
-  const std::uint64_t phase = draw_of(stream, kPhase) % stretch_, coins = draw_of(stream ^ kRepeat, position);
+  std::vector<std::uint32_t> ranks;
+  std::vector<float> levels;
+  ranks.reserve(kept.ranks_.size() + kept.ranks_.size() / 8);
+  const std::uint64_t phase = draw_of(stream, kPhase) % stretch_;
+  std::uint32_t first_kept = 0;
   for (std::uint32_t residue = 0; residue < stretch_; ++residue) {
     const std::uint64_t number = (position + (residue + phase) % stretch_) / stretch_;
-    std::vector<Stretches::Rank>& firing = kept.ranks_[residue];
-    if (kept.numbers_[residue] != number) {
+    const std::uint32_t end_kept = kept.ends_[residue];
+    if (kept.numbers_[residue] == number) {
+      ranks.insert(ranks.end(), kept.ranks_.begin() + first_kept, kept.ranks_.begin() + end_kept);
+      if (most_ > 1) levels.insert(levels.end(), kept.levels_.begin() + first_kept, kept.levels_.begin() + end_kept);
+    } else {
       kept.numbers_[residue] = number;
-      firing.clear();
       Dice dice(draw_of(stream ^ kStretch, number * stretch_ + residue));
       for (const Band& band : bands_) {
         const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
-        cross(dice, band, first, stretch_, band.skip_kept, most_,
-              [&](std::uint32_t rank, float level) { firing.push_back({rank, level}); });
+        cross(dice, band, first, stretch_, band.skip_kept, most_, [&](std::uint32_t rank, float level) {
+          ranks.push_back(rank);
+          if (most_ > 1) levels.push_back(level);
+        });
       }
     }
-    // Without branches where all tokens are alike: a coin can not be predicted.
-    const std::size_t before = ranks.size();
-    ranks.resize(before + firing.size());
-    std::uint32_t* end = ranks.data() + before;
-    for (const auto [rank, level] : firing) {
-      const double chance = activity == 1 ? repeats_[rank] : repeats(std::min(1.0, activity * probability_[rank]));
-      const bool reached = most_ <= 1 || level < activity;
-      *end = rank;
-      end += (to_unit(draw_of(coins, rank)) < chance) & reached ? 1 : 0;
-    }
-    ranks.resize(static_cast<std::size_t>(end - ranks.data()));
+    first_kept = end_kept;
+    kept.ends_[residue] = static_cast<std::uint32_t>(ranks.size());
   }
+  kept.ranks_ = std::move(ranks);
+  kept.levels_ = std::move(levels);
 }
 
 }  // namespace vitro

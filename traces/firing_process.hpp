@@ -31,15 +31,19 @@ class FiringProcess {
   // What the stretches of a stream drew last, so that they are drawn once and not at every position. No answer depends on it.
   // Requires: a process that used it outlives it.
   class Stretches {
+   public:
+    bool empty() const { return of_ == nullptr; }
+    bool of(std::uint64_t stream) const { return !empty() && stream_ == stream; }
+
+   private:
     friend class FiringProcess;
-    struct Rank {
-      std::uint32_t rank;
-      float level;  // of activity from which it fires
-    };
     const FiringProcess* of_ = nullptr;
     std::uint64_t stream_ = 0;
-    std::vector<std::uint64_t> numbers_;    // of the stretch, by residue; kNone: not drawn yet
-    std::vector<std::vector<Rank>> ranks_;  // that fire
+    std::vector<std::uint64_t> numbers_;  // of the stretch, by residue; kNone: not drawn yet
+    // Those that fire, residue by residue, in one piece: they are next read a token later, when no cache holds them any more.
+    std::vector<std::uint32_t> ranks_;
+    std::vector<float> levels_;        // of activity from which each fires; empty where all positions have the same
+    std::vector<std::uint32_t> ends_;  // in ranks_, by residue
   };
 
   // Appends the ranks that fire at a position, in any order; one may come twice. A pure function of stream, position and activity: at an
@@ -57,6 +61,7 @@ class FiringProcess {
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   template <class Dice, class Fires>
   void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity, Fires fires) const;
+  void renew(std::uint64_t stream, std::uint64_t position, Stretches& kept) const;
   double skip_fresh(double highest) const;
   double repeats(double p) const;  // the chance to fire because the stretch says so, if it does
 
@@ -66,6 +71,25 @@ class FiringProcess {
   const double most_;
   std::vector<double> repeats_;  // by rank, at activity 1
   std::vector<Band> bands_;
+};
+
+// The stretches of many streams, by a hash. Two streams in one place would be drawn anew at each position, so each has several places
+// to choose from; when all are taken, it takes that of another.
+class StretchTable {
+ public:
+  explicit StretchTable(std::size_t places) : places_(places) {}
+
+  FiringProcess::Stretches& of(std::uint64_t stream) {
+    for (std::size_t probe = 0; probe < kProbes; ++probe) {
+      FiringProcess::Stretches& place = places_[(stream + probe) % places_.size()];
+      if (place.empty() || place.of(stream)) return place;
+    }
+    return places_[stream % places_.size()];
+  }
+
+ private:
+  static constexpr std::size_t kProbes = 8;
+  std::vector<FiringProcess::Stretches> places_;
 };
 
 }  // namespace vitro

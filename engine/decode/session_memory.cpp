@@ -17,47 +17,76 @@ Bytes bytes_of(const View& view) {
 
 }  // namespace
 
-void SessionMemory::add(const View& view, Bytes offset, Bytes length, std::map<Segment, Bytes>& needed) const {
-  for (Bytes s = offset / kSegment; s * kSegment < offset + length; ++s) {
-    needed[{view.memory.id(), s}] = std::min(kSegment, view.memory.size() - s * kSegment);
+bool SessionMemory::Session::holds(const Run& run) const {
+  const auto known = mapped.find(run.memory);
+  if (known == mapped.end()) return false;
+  const std::vector<bool>& segments = known->second;
+  for (Bytes s = run.first; s < run.end; ++s) {
+    if (s >= segments.size() || !segments[s]) return false;
+  }
+  return true;
+}
+
+void SessionMemory::Session::map(const Run& run) {
+  std::vector<bool>& segments = mapped[run.memory];
+  if (segments.size() < run.end) segments.resize(run.end);
+  for (Bytes s = run.first; s < run.end; ++s) {
+    if (!segments[s]) bytes += run.bytes_of(s);
+    segments[s] = true;
   }
 }
 
-void SessionMemory::add_places(const KernelCall& call, std::map<Segment, Bytes>& needed) {
+SessionMemory::Run SessionMemory::run_of(const View& view, Bytes offset, Bytes length) {
+  return {view.memory.id(), view.memory.size(), offset / kSegment, (offset + length + kSegment - 1) / kSegment};
+}
+
+const std::vector<SessionMemory::Run>& SessionMemory::under_places(const KernelCall& call) {
   const View& weights = call.in[0];
   Chosen& chosen = chosen_[{weights.memory.id(), weights.offset, call.layer, call.expert}];
-  if (chosen.places != call.places) {
-    std::map<Segment, Bytes> under;
-    const Bytes row = row_bytes(weights.format, columns(weights));
-    for (const std::uint32_t place : *call.places) add(weights, weights.offset + place * kPlaceUnit, row, under);
-    chosen = {call.places, {}};
-    for (const auto& [segment, bytes] : under) chosen.segments.insert(segment);
+  if (chosen.places == call.places) return chosen.runs;
+  std::vector<bool> under((weights.memory.size() + kSegment - 1) / kSegment);
+  const Bytes row = row_bytes(weights.format, columns(weights));
+  for (const std::uint32_t place : *call.places) {
+    const Run run = run_of(weights, weights.offset + place * kPlaceUnit, row);
+    std::fill(under.begin() + static_cast<std::ptrdiff_t>(run.first), under.begin() + static_cast<std::ptrdiff_t>(run.end), true);
   }
-  for (const Segment& segment : chosen.segments) needed[segment] = std::min(kSegment, weights.memory.size() - segment.second * kSegment);
+  chosen = {call.places, {}};
+  for (Bytes s = 0; s < under.size(); ++s) {
+    if (under[s]) chosen.runs.push_back({weights.memory.id(), weights.memory.size(), s, s + 1});
+  }
+  return chosen.runs;
 }
 
 std::optional<std::size_t> SessionMemory::place(const Chain& chain) {
-  std::map<Segment, Bytes> needed;
+  std::vector<Run> needed;
   const auto whole = [&](const View& view) {
-    if (view.memory) add(view, view.offset, bytes_of(view), needed);
+    if (view.memory) needed.push_back(run_of(view, view.offset, bytes_of(view)));
   };
   for (const KernelCall& call : chain) {
     const bool by_place = call.places != nullptr && call.in[0].memory;
-    if (by_place) add_places(call, needed);
+    if (by_place) {
+      const std::vector<Run>& runs = under_places(call);
+      needed.insert(needed.end(), runs.begin(), runs.end());
+    }
     for (std::size_t i = by_place ? 1 : 0; i < call.in.size(); ++i) whole(call.in[i]);
     for (const View& view : call.out) whole(view);
   }
-  Bytes all = 0;
-  for (const auto& [segment, bytes] : needed) all += bytes;
-  if (all > limit_) return std::nullopt;
+  // What has run once mostly finds all that it needs where it ran.
+  for (std::size_t s = 0; s < sessions_.size(); ++s) {
+    if (std::all_of(needed.begin(), needed.end(), [&](const Run& run) { return sessions_[s].holds(run); })) return s;
+  }
+  const auto bytes_with = [&](Session session) {
+    for (const Run& run : needed) session.map(run);
+    return session.bytes;
+  };
+  if (bytes_with({}) > limit_) return std::nullopt;
 
   // Where least is missing, of the sessions with room for it.
   std::optional<std::size_t> best;
   Bytes least = 0;
   for (std::size_t s = 0; s < sessions_.size(); ++s) {
-    Bytes missing = 0;
-    for (const auto& [segment, bytes] : needed) missing += sessions_[s].segments.contains(segment) ? 0 : bytes;
-    if (sessions_[s].bytes + missing > limit_ || (best && missing >= least)) continue;
+    const Bytes with = bytes_with(sessions_[s]), missing = with - sessions_[s].bytes;
+    if (with > limit_ || (best && missing >= least)) continue;
     best = s;
     least = missing;
   }
@@ -65,10 +94,7 @@ std::optional<std::size_t> SessionMemory::place(const Chain& chain) {
     best = sessions_.size();
     sessions_.emplace_back();
   }
-  Session& session = sessions_[*best];
-  for (const auto& [segment, bytes] : needed) {
-    if (session.segments.insert(segment).second) session.bytes += bytes;
-  }
+  for (const Run& run : needed) sessions_[*best].map(run);
   return best;
 }
 

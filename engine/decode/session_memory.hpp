@@ -2,10 +2,10 @@
 // `limit` bytes can be memory that the host shares with it (3.5 GB of 32-bit addresses on recent Hexagons). All operands of a launch
 // have to be in one session; what does not fit beside the rest goes to another one. Nothing is ever unmapped.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -31,17 +31,24 @@ class SessionMemory {
   }
 
  private:
-  using Segment = std::pair<std::uint64_t, Bytes>;  // of a block of memory: its id, and which one
+  struct Run {  // segments first ... end - 1 of a block of memory
+    std::uint64_t memory = 0;
+    Bytes size = 0;  // of that block
+    Bytes first = 0, end = 0;
+    Bytes bytes_of(Bytes segment) const { return std::min(kSegment, size - segment * kSegment); }
+  };
   struct Session {
-    std::set<Segment> segments;
+    std::map<std::uint64_t, std::vector<bool>> mapped;  // by memory, the segments that are
     Bytes bytes = 0;
+    bool holds(const Run& run) const;
+    void map(const Run& run);
   };
   struct Chosen {  // rows that a call names by their places
     IndexList places;
-    std::set<Segment> segments;
+    std::vector<Run> runs;
   };
-  void add(const View& view, Bytes offset, Bytes length, std::map<Segment, Bytes>& needed) const;
-  void add_places(const KernelCall& call, std::map<Segment, Bytes>& needed);
+  static Run run_of(const View& view, Bytes offset, Bytes length);
+  const std::vector<Run>& under_places(const KernelCall& call);
 
   Bytes limit_;
   std::vector<Session> sessions_;

@@ -4,36 +4,27 @@
 
 namespace vitro {
 
-// Of cluster.blocks: those with an active neuron.
-std::vector<std::uint8_t> ClusterAdmission::active_blocks(const Cluster& cluster) const {
-  std::vector<std::uint8_t> active(cluster.blocks.size());
-  std::size_t b = 0;
-  std::uint32_t base = 0;
-  if (!cluster.blocks.empty()) base = cluster.blocks.front() - store_.block_in_ffn(cluster.neurons->front());
-  for (const std::uint32_t neuron : *cluster.active) {
-    while (cluster.blocks[b] != base + store_.block_in_ffn(neuron)) ++b;
-    active[b] = 1;
-  }
-  return active;
-}
-
 void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
+  if (cluster.blocks.empty()) return;
   NeuronCache& cache = store_.cache();
-  const std::vector<std::uint8_t> active = active_blocks(cluster);
+  const bool counts = accesses_ != nullptr && !every_neuron;
   // In two phases only the Gate rows of what is silent have come.
   const bool two_phases = store_.layout().first_part > 0 && !every_neuron;
   std::uint32_t hits = 0, misses = 0;
   auto load = cluster.loads.begin();
-  for (std::size_t b = 0; b < cluster.blocks.size(); ++b) {
-    const std::uint32_t block = cluster.blocks[b];
+  const std::uint32_t base = cluster.blocks.front() - store_.block_in_ffn(cluster.neurons->front());
+  auto neuron = cluster.active->begin();
+  for (const std::uint32_t block : cluster.blocks) {
+    bool active = false;  // one of its neurons is
+    for (; neuron != cluster.active->end() && base + store_.block_in_ffn(*neuron) == block; ++neuron) active = true;
     const bool loaded = load != cluster.loads.end() && load->block == block;
-    const bool used = active[b] != 0 || keep_silent_;
+    const bool used = active || keep_silent_;
     if (!loaded) {
       if (!used) continue;
-      const bool completed = active[b] != 0 && cache.half(block);
+      const bool completed = active && cache.half(block);
       if (completed) cache.set_half(block, false);
       ++(completed ? misses : hits);
-      if (accesses_ != nullptr && !every_neuron) accesses_->push_back(block);
+      if (counts) accesses_->push_back(block);
       if (!every_neuron && !cache.holds_all()) cache.touch(block);
       continue;
     }
@@ -41,11 +32,11 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
       cache.give_back(std::exchange(load->slot, NeuronCache::kNone));
     } else {
       ++misses;
-      if (accesses_ != nullptr && !every_neuron) accesses_->push_back(block);
+      if (counts) accesses_->push_back(block);
       const bool admits = !every_neuron || cache.size() < cache.capacity();
       const NeuronCache::Admission admission = admits ? cache.admit(block, load->slot) : NeuronCache::Admission{};
       load->stays = admission.stays;
-      if (two_phases && active[b] == 0) {
+      if (two_phases && !active) {
         if (admission.stays)
           cache.set_half(block, true);
         else
@@ -58,6 +49,7 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
     }
     ++load;
   }
+  VITRO_CHECK(neuron == cluster.active->end(), "a neuron is active that the cluster does not have");
   hits_ += hits;
   misses_ += misses;
   if (hits > 0 && !cache.holds_all()) machine_.clock.charge(PolicyWork::cache_lookup, hits);

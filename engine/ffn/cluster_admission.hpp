@@ -24,8 +24,6 @@ class ClusterAdmission {
   std::uint64_t misses() const { return misses_; }
 
  private:
-  std::vector<std::uint8_t> active_blocks(const Cluster& cluster) const;
-
   Machine& machine_;
   NeuronStore& store_;
   bool keep_silent_;

@@ -35,19 +35,25 @@ View ClusterFfn::partial(const Step& step, std::uint32_t group, std::uint32_t in
   return view;
 }
 
+// Of a product with one of the three matrices.
+void ClusterFfn::operands(KernelCall& call, NeuronStore::Matrix matrix, View x) const {
+  call.in.push_back(store_.view(matrix));
+  call.in.push_back(std::move(x));
+  store_.add_scales(call, matrix, call.layer, call.expert);
+}
+
 IndexList ClusterFfn::places(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
   auto out = std::make_shared<std::vector<std::uint32_t>>(neurons->size());
   std::uint32_t* place = out->data();
+  const NeuronCache& cache = store_.cache();
   auto load = cluster.loads.begin();
   const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);
-  std::uint32_t block = NeuronCache::kNone, slot = NeuronCache::kNone;
   for (const std::uint32_t neuron : *neurons) {
-    const std::uint32_t its_block = base + store_.block_in_ffn(neuron);
-    if (its_block != block) {
-      block = its_block;
+    const std::uint32_t block = base + store_.block_in_ffn(neuron);
+    std::uint32_t slot = cache.slot_of(block);
+    if (slot == NeuronCache::kNone) {  // on its way through
       while (load != cluster.loads.end() && load->block < block) ++load;
-      const bool loaded = load != cluster.loads.end() && load->block == block;
-      slot = loaded ? load->slot : store_.cache().slot_of(block);
+      if (load != cluster.loads.end() && load->block == block) slot = load->slot;
       VITRO_CHECK(slot != NeuronCache::kNone, "a neuron is computed that is not in DRAM");
     }
     *place++ = store_.place(neuron, slot);
@@ -64,59 +70,46 @@ IndexList ClusterFfn::computed(const Step& step, const Cluster& cluster) const {
   return both;
 }
 
-Chain ClusterFfn::gate_calls(const Step& step, const Cluster& cluster) const {
-  KernelCall gate = call(step, cluster, Op::matmul);
+void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
+  KernelCall& gate = chain.emplace_back(call(step, cluster, Op::matmul));
   if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) gate.variant = options_.matmul;
   gate.rows = cluster.neurons;
   gate.places = places(step, cluster, cluster.neurons);
-  gate.in = {store_.view(NeuronStore::Matrix::gate), step.groups[cluster.group].x};
-  store_.add_scales(gate, NeuronStore::Matrix::gate, step.layer, gate.expert);
-  gate.out = {wide(gate_, step, cluster)};
-  Chain chain;
-  chain.reserve(2);
-  chain.push_back(std::move(gate));
-  if (step.every_neuron) return chain;
-  KernelCall select = call(step, cluster, Op::select);
+  operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
+  gate.out.push_back(wide(gate_, step, cluster));
+  if (step.every_neuron) return;
+  KernelCall& select = chain.emplace_back(call(step, cluster, Op::select));
   select.rows = cluster.neurons;
-  select.in = {wide(gate_, step, cluster)};
+  select.in.push_back(wide(gate_, step, cluster));
   const std::vector<float>& thresholds = options_.thresholds;
   const float threshold = thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(step.layer)];
   select.params = {threshold, static_cast<float>(options_.activation), static_cast<float>(SelectOf::gate)};
-  chain.push_back(std::move(select));
-  return chain;
 }
 
-Chain ClusterFfn::rest_calls(const Step& step, const Cluster& cluster) const {
-  Chain chain;
-  chain.reserve(3);
+void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
   const IndexList active = computed(step, cluster), at = places(step, cluster, active);
   if (!active->empty()) {
-    KernelCall up = call(step, cluster, Op::matmul);
+    KernelCall& up = chain.emplace_back(call(step, cluster, Op::matmul));
     if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) up.variant = options_.matmul;
     up.rows = active;
     up.places = at;
-    up.in = {store_.view(NeuronStore::Matrix::up), step.groups[cluster.group].x};
-    store_.add_scales(up, NeuronStore::Matrix::up, step.layer, up.expert);
-    up.out = {wide(up_, step, cluster)};
-    chain.push_back(std::move(up));
-    KernelCall glu = call(step, cluster, Op::glu);
+    operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);
+    up.out.push_back(wide(up_, step, cluster));
+    KernelCall& glu = chain.emplace_back(call(step, cluster, Op::glu));
     glu.rows = active;
-    glu.in = {wide(gate_, step, cluster), wide(up_, step, cluster)};
-    glu.out = {wide(hidden_, step, cluster)};
+    glu.in.push_back(wide(gate_, step, cluster));
+    glu.in.push_back(wide(up_, step, cluster));
+    glu.out.push_back(wide(hidden_, step, cluster));
     glu.params = {static_cast<float>(options_.activation)};
-    chain.push_back(std::move(glu));
   }
-  KernelCall down = call(step, cluster, Op::accumulate);
+  KernelCall& down = chain.emplace_back(call(step, cluster, Op::accumulate));
   if (variant::adds_in_int8(options_.matmul, store_.layout().format)) down.variant = options_.matmul;
   down.rows = active;
   down.places = at;
-  down.in = {store_.view(NeuronStore::Matrix::down), wide(hidden_, step, cluster)};
-  store_.add_scales(down, NeuronStore::Matrix::down, step.layer, down.expert);
+  operands(down, NeuronStore::Matrix::down, wide(hidden_, step, cluster));
   // The accelerator's partial sum is the first: its neurons are.
-  down.out = {partial(step, cluster.group, cluster.partial + (step.hot[cluster.group] > 0 ? 1 : 0))};
+  down.out.push_back(partial(step, cluster.group, cluster.partial + (step.hot[cluster.group] > 0 ? 1 : 0)));
   down.params = {cluster.continues ? 1.0f : 0.0f};
-  chain.push_back(std::move(down));
-  return chain;
 }
 
 }  // namespace vitro

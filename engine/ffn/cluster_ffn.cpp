@@ -142,8 +142,8 @@ Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
     plan(*step, neurons, rows);
   }
   ClusterCalls calls;
-  calls.gate = [this, step](const Cluster& cluster) { return gate_calls(*step, cluster); };
-  calls.rest = [this, step](const Cluster& cluster) { return rest_calls(*step, cluster); };
+  calls.gate = [this, step](const Cluster& cluster, Chain& chain) { gate_calls(*step, cluster, chain); };
+  calls.rest = [this, step](const Cluster& cluster, Chain& chain) { rest_calls(*step, cluster, chain); };
   co_await pipeline_.run(&step->clusters, std::move(calls), step->every_neuron);
   if (predictor_ && !step->every_neuron) count_predictions(*step);
   if (hot_ && predictor_ && !step->every_neuron && !store_.cache().holds_all()) report_cold(*step);

@@ -68,9 +68,10 @@ class ClusterFfn final : public FfnBlock {
   void choose_hot(Step& step);
   Task<void> run_cold(Step* step, std::uint32_t rows, bool planned);
   std::uint32_t most_partials(std::uint32_t rows) const;
-  Chain gate_calls(const Step& step, const Cluster& cluster) const;
-  Chain rest_calls(const Step& step, const Cluster& cluster) const;
+  void gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const;
+  void rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const;
   KernelCall call(const Step& step, const Cluster& cluster, Op op) const;
+  void operands(KernelCall& call, NeuronStore::Matrix matrix, View x) const;
   View wide(const Lease& lease, const Step& step, const Cluster& cluster) const;
   View partial(const Step& step, std::uint32_t group, std::uint32_t index) const;
   IndexList places(const Step& step, const Cluster& cluster, const IndexList& neurons) const;

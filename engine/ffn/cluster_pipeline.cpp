@@ -6,6 +6,11 @@
 #include <iterator>
 
 namespace vitro {
+namespace {
+
+constexpr std::size_t kCallsOfStage = 3;  // most of one cluster: Up, activation, Down
+
+}  // namespace
 
 ClusterPipeline::ClusterPipeline(Machine& machine, GraphCache& graphs, NeuronStore& store, Options options)
     : machine_(machine),
@@ -96,10 +101,8 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t
     if (options_.unit_depth > 1 && was_idle && std::ranges::find(under_way, 0u) == under_way.end()) stages_changed_.notify();
     ++seam_calls_;
     Chain chain;
-    for (const Cluster* cluster : clusters) {
-      Chain calls = gates ? layer->calls.gate(*cluster) : layer->calls.rest(*cluster);
-      std::move(calls.begin(), calls.end(), std::back_inserter(chain));
-    }
+    chain.reserve(kCallsOfStage * clusters.size());
+    for (const Cluster* cluster : clusters) (gates ? layer->calls.gate : layer->calls.rest)(*cluster, chain);
     charge_hand_off(machine_.clock, chain);
     const RunResult result = co_await graphs_.run(unit, std::move(chain));
     --under_way[index];

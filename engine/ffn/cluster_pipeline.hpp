@@ -20,10 +20,10 @@ enum class PipelineKind : std::uint8_t {
   cluster,  // a cluster of the next matrix starts as soon as its inputs are there (Figure 6b)
 };
 
-// The calls of a cluster's two computing stages.
+// The calls of a cluster's two computing stages, appended to the chain of one hand-off.
 struct ClusterCalls {
-  std::function<Chain(const Cluster&)> gate;  // GC; its outcome is the ActiveSet
-  std::function<Chain(const Cluster&)> rest;  // UDC, into the cluster's partial sum
+  std::function<void(const Cluster&, Chain&)> gate;  // GC; its outcome is the ActiveSet
+  std::function<void(const Cluster&, Chain&)> rest;  // UDC, into the cluster's partial sum
 };
 
 struct PipelineStats {

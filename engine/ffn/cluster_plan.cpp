@@ -1,6 +1,7 @@
 #include "engine/ffn/cluster_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace vitro {
 
@@ -15,38 +16,38 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     const std::vector<std::uint32_t>& neurons = *groups[g].neurons;
     const std::size_t first = clusters.size();
-    std::shared_ptr<std::vector<std::uint32_t>> members;
+    Cluster* cluster = nullptr;
+    auto begin = neurons.begin();  // of its neurons
     const auto open = [&] {
-      members = std::make_shared<std::vector<std::uint32_t>>();
-      members->reserve(std::min<std::size_t>(options.cluster_neurons, neurons.size()));
-      clusters.emplace_back();
-      clusters.back().group = g;
-      clusters.back().blocks.reserve(members->capacity());
+      cluster = &clusters.emplace_back();
+      cluster->group = g;
+      cluster->blocks.reserve(std::min<std::size_t>(options.cluster_neurons, static_cast<std::size_t>(neurons.end() - begin)));
     };
-    const auto close = [&] { clusters.back().neurons = std::move(members); };
+    const auto close = [&](auto end) {
+      cluster->neurons = std::make_shared<const std::vector<std::uint32_t>>(begin, end);
+      begin = end;
+    };
     open();
     const std::uint32_t base = store.block_of(layer, groups[g].group->expert, 0);
-    for (const std::uint32_t neuron : neurons) {
-      const std::uint32_t block = base + store.block_in_ffn(neuron);
-      const bool next_block = clusters.back().blocks.empty() || clusters.back().blocks.back() != block;
-      const bool loads = next_block && !cache.resident(block);
+    std::uint32_t last = NeuronCache::kNone;
+    for (auto neuron = neurons.begin(); neuron != neurons.end(); ++neuron) {
+      const std::uint32_t block = base + store.block_in_ffn(*neuron);
+      if (std::exchange(last, block) == block) continue;
       // A block belongs to one cluster: it is loaded and admitted once.
-      if (next_block && (members->size() >= options.cluster_neurons || (loads && clusters.back().loads.size() == most_loads))) {
-        close();
+      const bool loads = !cache.resident(block), full = neuron - begin >= static_cast<std::ptrdiff_t>(options.cluster_neurons);
+      if (full || (loads && cluster->loads.size() == most_loads)) {
+        close(neuron);
         open();
       }
-      if (next_block) {
-        clusters.back().blocks.push_back(block);
-        if (loads) {
-          clusters.back().loads.push_back({block, NeuronCache::kNone, false});
-        } else {
-          cache.pin(block);
-          if (cache.half(block)) clusters.back().halves.push_back({block, cache.slot_of(block), true});
-        }
+      cluster->blocks.push_back(block);
+      if (loads) {
+        cluster->loads.push_back({block, NeuronCache::kNone, false});
+      } else {
+        cache.pin(block);
+        if (cache.half(block)) cluster->halves.push_back({block, cache.slot_of(block), true});
       }
-      members->push_back(neuron);
     }
-    close();
+    close(neurons.end());
     const auto count = static_cast<std::uint32_t>(clusters.size() - first), partials = std::min(count, options.partials);
     for (std::uint32_t i = 0; i < count; ++i) {
       Cluster& cluster = clusters[first + i];

@@ -35,8 +35,8 @@ class StepLru final : public Eviction {
     used_[block] = now_;
   }
   void touch(std::uint32_t block) override {
-    list_.erase(block);
-    insert(block);
+    list_.touch(block);
+    used_[block] = now_;
   }
   void erase(std::uint32_t block) override { list_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
@@ -51,8 +51,8 @@ class StepLru final : public Eviction {
 
  private:
   RecencyList list_;
-  std::vector<std::uint64_t> used_;  // layers that had run when it was used last
-  std::uint64_t layers_, now_ = 0;
+  std::vector<std::uint32_t> used_;  // layers that had run when it was used last: enough for a hundred million tokens
+  std::uint32_t layers_, now_ = 0;
 };
 
 class Lfu final : public Eviction {

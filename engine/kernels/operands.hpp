@@ -1,5 +1,6 @@
 // Reading a KernelCall: sizes, slices, row runs and the KV pool's addresses, the same for every implementation.
 #pragma once
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/check.hpp"
@@ -22,8 +23,9 @@ inline std::uint32_t columns(const View& view) {
 
 // Bytes that the view covers. Requires: columns are whole blocks.
 inline Bytes view_bytes(const View& view) {
-  if (elements(view) == 0) return 0;
-  return elements(view) / columns(view) * row_bytes(view.format, columns(view));
+  if (view.shape[0] == 0) return 0;
+  const Bytes rows = view.shape[2] != 0 ? Bytes{view.shape[0]} * std::max(view.shape[1], 1u) : view.shape[1] != 0 ? view.shape[0] : 1;
+  return rows * row_bytes(view.format, columns(view));
 }
 
 struct Range {

@@ -16,6 +16,10 @@ from pathlib import Path
 from . import device_models, scaling
 from .errors import ConfigError, RunError
 
+# A simulation walks over tables of millions of neurons and makes a hundred thousand small objects per token: huge pages, and a cache
+# that holds what a layer frees at once (docs/sim-speed.md).
+_MALLOC = "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=2000:glibc.malloc.tcache_max=16384"
+
 _running = set()  # children of every thread, so that Ctrl-C in the main one can end them all
 _ERRORS = {"ConfigError": ConfigError, "RunError": RunError}
 
@@ -35,8 +39,9 @@ def call(function, *args, progress=None, models=(), scorer=None, env=None):
     request = {"call": [function, *args]} | ({"models": device_models.packed(models)} if models else {})
     request |= {"scorer": scaling.packed(scorer)} if scorer is not None else {}
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | (env or {}) | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
-                        "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
+    env = {"GLIBC_TUNABLES": _MALLOC} | os.environ | (env or {}) | {
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
+        "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:
         env["VITRO_PROGRESS"] = "1"
     child = subprocess.Popen([sys.executable, "-m", "vitro._worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -81,6 +81,21 @@ TEST(FiringProcess, what_is_kept_changes_nothing) {
   }
 }
 
+TEST(StretchTable, streams_keep_their_stretches_until_all_places_are_taken) {
+  const FiringProcess process(power_law(50, 1, 0.4), 0.7, 8);
+  StretchTable table(256);
+  Rng rng(5);
+  std::vector<std::uint64_t> streams(64);
+  for (std::uint64_t& stream : streams) stream = rng.next();
+  for (const std::uint64_t stream : streams) drawn(process, stream, 0, table.of(stream));
+  for (const std::uint64_t stream : streams) EXPECT_TRUE(table.of(stream).of(stream)) << "drawn anew for every token";
+  for (int more = 0; more < 1000; ++more) {
+    const std::uint64_t stream = rng.next();
+    FiringProcess::Stretches fresh;
+    ASSERT_EQ(drawn(process, stream, 3, table.of(stream)), drawn(process, stream, 3, fresh)) << "in another's place";
+  }
+}
+
 TEST(FiringProcess, activity_multiplies_every_probability) {
   const FiringProcess process(power_law(2000, 3, 0.6), 0.9, 8, 2);
   for (const double activity : {0.5, 0.8, 1.0, 1.2, 2.0}) {

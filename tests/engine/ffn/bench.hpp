@@ -146,15 +146,13 @@ class Bench {
     plan.cluster_neurons = setup_.cluster_neurons;
     std::vector<Cluster> clusters = plan_clusters(*store, layer, {{&group, predicted}}, plan);
     ClusterCalls calls;
-    calls.gate = [&](const Cluster& cluster) {
-      Chain chain{call(Op::matmul, group)};
-      if (!every_neuron) {
-        chain.push_back(call(Op::select, group));
-        chain.back().rows = cluster.neurons;
-      }
-      return chain;
+    calls.gate = [&](const Cluster& cluster, Chain& chain) {
+      chain.push_back(call(Op::matmul, group));
+      if (every_neuron) return;
+      chain.push_back(call(Op::select, group));
+      chain.back().rows = cluster.neurons;
     };
-    calls.rest = [&](const Cluster&) { return Chain{call(Op::accumulate, group)}; };
+    calls.rest = [&](const Cluster&, Chain& chain) { chain.push_back(call(Op::accumulate, group)); };
     const Picoseconds began = machine_.machine().clock.now();
     const std::uint64_t read = machine_.machine().storage.totals().bytes_read;
     machine_.run(pipeline->run(&clusters, std::move(calls), every_neuron));
@@ -225,8 +223,8 @@ class Bench {
       FfnGroup group;
       group.rows = std::make_shared<const std::vector<SeqPos>>(1);
       ClusterCalls calls;
-      calls.gate = [group](const Cluster&) { return Chain{call(Op::matmul, group)}; };
-      calls.rest = [group](const Cluster&) { return Chain{call(Op::accumulate, group)}; };
+      calls.gate = [group](const Cluster&, Chain& chain) { chain.push_back(call(Op::matmul, group)); };
+      calls.rest = [group](const Cluster&, Chain& chain) { chain.push_back(call(Op::accumulate, group)); };
       co_await pipeline->run(&(*layers)[i], std::move(calls), true);
     }
     co_await pipeline->settle();
