@@ -7,6 +7,11 @@
 namespace vitro::hw {
 namespace {
 
+Origin origin_of(const Reader& reader, std::string_view key) {
+  const Node* value = reader.node().find(key);
+  return (value != nullptr ? *value : reader.node()).origin();
+}
+
 Param read_word(Reader& reader, const ParamSpec& spec) {
   std::vector<std::string> choices;
   std::istringstream words{std::string(spec.choices)};
@@ -17,12 +22,13 @@ Param read_word(Reader& reader, const ParamSpec& spec) {
           Provenance::spec,
           std::string(spec.source),
           false,
-          reader.choice(spec.key, choices, spec.fallback)};
+          reader.choice(spec.key, choices, spec.fallback),
+          origin_of(reader, spec.key)};
 }
 
 Param read_param(Reader& reader, const ParamSpec& spec) {
   if (!spec.choices.empty()) return read_word(reader, spec);
-  Param param{reader.name_of(spec.key), 0, spec.dimension, Provenance::assumed, {}, false};
+  Param param{reader.name_of(spec.key), 0, spec.dimension, Provenance::assumed, {}, false, {}, origin_of(reader, spec.key)};
   if (!spec.fallback.empty() && !reader.has(spec.key)) {
     reader.ignore(spec.key);
     VITRO_CHECK(parse_quantity(spec.fallback, spec.dimension, param.value), fmt::format("the default of {} does not parse", param.name));
@@ -48,11 +54,17 @@ void flatten(Reader& reader, const std::string& prefix, ParamTable& table) {
       flatten(inner, name, table);
     } else {
       table.values[name] = reader.number(key, 0, 1e18);
+      table.origins[name] = value.origin();
     }
   }
 }
 
 }  // namespace
+
+void ParamTable::fail(std::string_view key, std::string_view problem) const {
+  const auto found = origins.find(key);
+  fail_at(found != origins.end() ? found->second : origin, key.empty() ? name : fmt::format("{}.{}", name, key), problem);
+}
 
 Params::Params(Reader& reader, std::span<const ParamSpec> specs) : path_(reader.path()) {
   for (const ParamSpec& spec : specs) {
@@ -69,6 +81,7 @@ void Params::add_table(Reader& reader, std::string_view key, bool required) {
   Reader inner = reader.child(key);
   ParamTable table;
   table.name = reader.name_of(key);
+  table.origin = origin_of(reader, key);
   table.source = inner.text("source", "the device file names no source");
   const std::string kind = inner.choice("kind", {"spec", "measured", "derived", "scaled", "fitted", "assumed"}, "assumed");
   for (const Provenance p : {Provenance::spec, Provenance::measured, Provenance::derived, Provenance::scaled, Provenance::fitted}) {
@@ -81,7 +94,7 @@ void Params::add_table(Reader& reader, std::string_view key, bool required) {
 
 double Params::positive(std::string_view key) const {
   const double value = number(key);
-  if (value == 0) throw ConfigError(fmt::format("{}.{}: is 0 (expected more)", path_, key));
+  if (value == 0) fail(key, "is 0 (expected more)");
   return value;
 }
 
@@ -91,6 +104,11 @@ const ParamTable& Params::table(std::string_view key) const {
   if (found == tables_.end()) return kNone;
   found->second.read = true;
   return found->second;
+}
+
+void Params::fail(std::string_view key, std::string_view problem) const {
+  const Param& param = find(key);
+  fail_at(param.origin, param.name, problem);
 }
 
 const Param& Params::find(std::string_view key) const {

@@ -29,16 +29,22 @@ struct Param {
   std::string source;
   mutable bool read = false;  // a model asked for it
   std::string word = {};      // of a parameter with choices
+  Origin origin = {};         // of the value, or of the map that lacks it
 };
 
 // A map of numbers under one key that shares one provenance: {kind: ..., source: ..., float: {f16: 16}, int8: {q4_0: 40}}.
 // Keys are flattened with a dot: "int8.q4_0".
 struct ParamTable {
   std::string name;
-  std::map<std::string, double, std::less<>> values;
+  std::map<std::string, double, std::less<>> values = {};
   Provenance kind = Provenance::assumed;
-  std::string source;
+  std::string source = {};
   mutable bool read = false;
+  Origin origin = {};
+  std::map<std::string, Origin, std::less<>> origins = {};  // of `values`
+
+  // Throws ConfigError "file:line: name.key: problem"; without a key, about the table itself.
+  [[noreturn]] void fail(std::string_view key, std::string_view problem) const;
 };
 
 class Params {
@@ -64,6 +70,9 @@ class Params {
   double joules_per_byte(std::string_view key) const { return get(key, Dimension::energy_per_byte); }
   const std::string& word(std::string_view key) const;  // Requires: the spec has choices
   const ParamTable& table(std::string_view key) const;  // empty when the file has none
+
+  // Throws ConfigError "file:line: path.key: problem". Requires: the key is in the specs.
+  [[noreturn]] void fail(std::string_view key, std::string_view problem) const;
 
   const std::string& path() const { return path_; }
   const std::vector<Param>& all() const { return params_; }  // in table order

@@ -34,8 +34,7 @@ double entry(const hw::ParamTable& table, std::string_view key) {
 void refuse_unknown(const hw::ParamTable& table) {
   for (const auto& [key, value] : table.values) {
     if (key != "interrupt_latency_us" && key != "interrupt_cost_us" && key != "switch_cost_us" && key != "page_fault_cycles") {
-      throw ConfigError(fmt::format(
-          "{}.{}: unknown key (expected interrupt_latency_us, interrupt_cost_us, switch_cost_us or page_fault_cycles)", table.name, key));
+      table.fail(key, "unknown key (expected interrupt_latency_us, interrupt_cost_us, switch_cost_us or page_fault_cycles)");
     }
   }
 }
@@ -53,26 +52,6 @@ std::unique_ptr<hw::Params> read_params(Reader& reader, const hw::Entry<M>& entr
 Reader required(Reader& root, std::string_view key, std::string_view expected) {
   if (!root.has(key)) root.fail(key, fmt::format("is missing (expected a block such as {})", expected));
   return root.child(key);
-}
-
-// What a model finds wrong when it is made, it calls by its dotted name alone; file and line are known here.
-template <class M>
-std::unique_ptr<M> make(const hw::Entry<M>& entry, const hw::Site& site, const hw::Params& params, const Node& block) {
-  try {
-    return entry.make(site, params);
-  } catch (const ConfigError& error) {
-    const std::string_view message = error.what();
-    if (!message.starts_with(params.path() + ".")) throw;
-    std::string_view key = message.substr(0, message.find(": "));
-    key.remove_prefix(params.path().size() + 1);
-    const Node* node = &block;
-    for (const Node* inner = node; inner != nullptr && !key.empty();) {
-      inner = inner->find(key.substr(0, key.find('.')));
-      if (inner != nullptr) node = inner;
-      key.remove_prefix(std::min(key.find('.'), key.size() - 1) + 1);
-    }
-    fail_at(node->origin(), {}, message);
-  }
 }
 
 // Context of a device that is only looked at.
@@ -116,7 +95,7 @@ void Soc::build_dram(Reader& root) {
   Reader reader = required(root, "dram", "dram: {bandwidth: 51 GB/s, capacity: 12 GB, available: 9 GB}");
   const hw::Entry<hw::DramModel>& entry = registry_.dram(reader, "lpddr");
   params_.push_back(read_params(reader, entry));
-  dram_ = make(entry, {context_, "dram", nullptr, hw::kMemoryController}, *params_.back(), reader.node());
+  dram_ = entry.make({context_, "dram", nullptr, hw::kMemoryController}, *params_.back());
 }
 
 void Soc::build_cpu(Reader& root) {
@@ -155,7 +134,7 @@ void Soc::build_cpu(Reader& root) {
     for (int i = 0; i < cores; ++i) {
       std::string name = fmt::format("cpu{}", index++);
       const hw::PortId core = dram_->add_port({name, core_cap, cluster, 1});
-      processors_.push_back({name, core_class, make(entry, {context_, name, dram_.get(), core}, params, node), &params});
+      processors_.push_back({name, core_class, entry.make({context_, name, dram_.get(), core}, params), &params});
       const std::size_t last = processors_.size() - 1;
       if (last > 0 && processors_[last].model->clock().value > processors_[last - 1].model->clock().value) {
         inner.fail("clock", "is above that of the cluster before it (expected clusters in descending order of speed)");
@@ -175,7 +154,7 @@ void Soc::build_accelerator(Reader& root, std::string_view name, std::string_vie
   for (int i = 0; i < units; ++i) {
     const std::string unit = units == 1 ? std::string(name) : fmt::format("{}{}", name, i);
     const hw::Site site{context_, unit, dram_.get(), hw::kMemoryController};
-    processors_.push_back({unit, std::string(name), make(entry, site, params, reader.node()), &params});
+    processors_.push_back({unit, std::string(name), entry.make(site, params), &params});
   }
 }
 
@@ -184,7 +163,7 @@ void Soc::build_storage(Reader& root) {
   const hw::Entry<hw::StorageModel>& entry = registry_.storage(reader, "ufs");
   params_.push_back(read_params(reader, entry));
   const hw::Params& params = *params_.back();
-  storage_ = make(entry, {context_, "ufs", dram_.get(), hw::kMemoryController}, params, reader.node());
+  storage_ = entry.make({context_, "ufs", dram_.get(), hw::kMemoryController}, params);
 }
 
 std::vector<std::string> Soc::assumed_parameters(const std::vector<std::string>& used) const {

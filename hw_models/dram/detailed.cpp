@@ -41,11 +41,11 @@ std::unique_ptr<DetailedDram> DetailedDram::make(const Site& site, const Params&
   const DramPart& part = dram_part(params.word("part"));
   ControllerPolicy policy;
   policy.queue = static_cast<std::uint32_t>(params.number("queue"));
-  if (policy.queue < 2) throw ConfigError(params.path() + ".queue: must be 2 or more");
+  if (policy.queue < 2) params.fail("queue", "must be 2 or more");
   const std::string& refresh = params.word("refresh");
   policy.refresh = refresh == "none" ? RefreshPolicy::none : refresh == "all_bank" ? RefreshPolicy::all_bank : RefreshPolicy::per_bank;
   Limits limits{params.bandwidth("bandwidth"), static_cast<std::uint32_t>(params.number("window")), {}};
-  if (limits.window == 0) throw ConfigError(params.path() + ".window: must be 1 or more");
+  if (limits.window == 0) params.fail("window", "must be 1 or more");
   limits.fabric = part.fabric(params.time("latency"));
   return std::make_unique<DetailedDram>(site,
                                         std::make_unique<DramChannels>(site.context, site.context.device("dram channels"), part.timing,

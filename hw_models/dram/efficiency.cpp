@@ -1,7 +1,5 @@
 #include "hw_models/dram/efficiency.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -11,13 +9,12 @@ namespace {
 // Beyond this the order of banks is as good as random, whatever the stride (and the tables end).
 constexpr Bytes kMaxStridedChunk = 4 * KiB;
 
-std::vector<double> numbers(std::string_view text, const std::string& name, const std::string& key) {
+std::vector<double> numbers(std::string_view text, const ParamTable& table, const std::string& key) {
   std::vector<double> result;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('/'), text.size());
     double value = 0;
-    if (!parse_quantity(text.substr(0, end), Dimension::none, value))
-      throw ConfigError(fmt::format("{}.{}: not a number after the dot", name, key));
+    if (!parse_quantity(text.substr(0, end), Dimension::none, value)) table.fail(key, "not a number after the dot");
     result.push_back(value);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -28,7 +25,7 @@ Bytes power_of_two_in(Bytes n) { return n & (~n + 1); }
 
 }  // namespace
 
-FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) : entries_(entries) {
+FlowEfficiency::FlowEfficiency(const Entries& entries, const ParamTable& table) : entries_(entries) {
   const std::pair<std::string_view, double*> scalars[] = {{"sequential", &sequential_},
                                                           {"sequential_write", &sequential_write_},
                                                           {"strided_write", &strided_write_},
@@ -37,10 +34,10 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
   const std::tuple<std::string_view, Curve*, bool> curves[] = {
       {"chunk", &chunks_, true}, {"write_chunk", &write_chunks_, true}, {"queued", &queued_, false}};
   for (const auto& [key, value] : entries) {
-    if (value <= 0) throw ConfigError(fmt::format("{}.{}: is 0 (expected more)", name, key));
+    if (value <= 0) table.fail(key, "is 0 (expected more)");
     const std::size_t dot = std::min(key.find('.'), key.size());
     const std::string_view kind = std::string_view(key).substr(0, dot);
-    const std::vector<double> x = numbers(std::string_view(key).substr(std::min(dot + 1, key.size())), name, key);
+    const std::vector<double> x = numbers(std::string_view(key).substr(std::min(dot + 1, key.size())), table, key);
     const auto scalar = std::find_if(std::begin(scalars), std::end(scalars), [&](const auto& s) { return s.first == kind; });
     const auto curve = std::find_if(std::begin(curves), std::end(curves), [&](const auto& c) { return std::get<0>(c) == kind; });
     if (scalar != std::end(scalars) && x.empty()) {
@@ -56,10 +53,10 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const std::string& name) 
       if (strides.empty() || strides.back().first != x[0]) strides.push_back({x[0], {}});
       strides.back().second.emplace_back(std::log2(x[1]), value);
     } else {
-      throw ConfigError(fmt::format(
-          "{}.{}: unknown (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
-          "strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns)",
-          name, key));
+      table.fail(key,
+                 "unknown (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
+                 "strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, queued.LOAD, latency_random_ns, "
+                 "latency_sequential_ns)");
     }
   }
   for (const auto& entry : curves) std::sort(std::get<1>(entry)->begin(), std::get<1>(entry)->end());

@@ -29,8 +29,8 @@ class FlowEfficiency {
   FlowEfficiency() = default;  // everything at 1, no total of its own
   // Keys: sequential (bytes per second), sequential_write, strided_write (of what strided reads get), chunk.BYTES, write_chunk.BYTES,
   // strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns. Throws
-  // ConfigError on another key; `name` is for the message.
-  FlowEfficiency(const Entries& entries, const std::string& name);
+  // ConfigError on another key; `table` is for the message.
+  FlowEfficiency(const Entries& entries, const ParamTable& table);
 
   bool known() const { return sequential_ > 0; }
   BytesPerSecond sequential() const { return {sequential_}; }

@@ -39,7 +39,7 @@ class Derivation {
     queued();
     turns();
     latencies();
-    return {entries_, std::string(part_.name)};
+    return {entries_, {std::string(part_.name)}};
   }
 
  private:

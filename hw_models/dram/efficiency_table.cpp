@@ -178,7 +178,7 @@ FlowEfficiency derived_flow_efficiency(std::string_view part) {
   VITRO_CHECK(found != std::end(kParts), "no efficiencies were derived for this DRAM part");
   FlowEfficiency::Entries entries;
   for (const Row& row : kRows) entries.emplace_back(row.key, row.values[found - std::begin(kParts)]);
-  return {entries, std::string(part)};
+  return {entries, {std::string(part)}};
 }
 
 }  // namespace vitro::hw

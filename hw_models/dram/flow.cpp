@@ -24,7 +24,7 @@ constexpr double kMargin = 1 + 1e-9;  // for rounding, where demands are compare
 
 FlowEfficiency efficiency_of(const Params& params) {
   const ParamTable& table = params.table("efficiency");
-  if (!table.values.empty()) return {FlowEfficiency::Entries(table.values.begin(), table.values.end()), table.name};
+  if (!table.values.empty()) return {FlowEfficiency::Entries(table.values.begin(), table.values.end()), table};
   return params.word("part") == "none" ? FlowEfficiency() : derived_flow_efficiency(params.word("part"));
 }
 

@@ -10,7 +10,7 @@ namespace vitro::hw {
 namespace {
 
 [[noreturn]] void fail(const ParamTable& table, std::string_view key, std::string_view expected) {
-  throw ConfigError(fmt::format("{}.{}: is not known (expected {})", table.name, key, expected));
+  table.fail(key, fmt::format("is not known (expected {})", expected));
 }
 
 std::vector<std::string> parts_of(const std::string& key) {

@@ -64,19 +64,14 @@ constexpr ParamSpec kParams[] = {
 
 std::uint32_t count(const Params& params, std::string_view key) {
   const double value = params.positive(key);
-  if (value < 1 || value > 1e6) {
-    throw ConfigError(fmt::format("{}.{}: \"{:g}\" is no count (expected 1 to 1000000)", params.path(), key, value));
-  }
+  if (value < 1 || value > 1e6) params.fail(key, fmt::format("\"{:g}\" is no count (expected 1 to 1000000)", value));
   return static_cast<std::uint32_t>(value);
 }
 
 // Of these only whole vectors can be used.
 Bytes vectors(const Params& params, std::string_view key, Bytes vector) {
   const Bytes bytes = round_down(params.bytes(key), vector);
-  if (bytes == 0) {
-    throw ConfigError(
-        fmt::format("{}.{}: \"{}\" does not hold a vector of {} B", params.path(), key, format_bytes(params.bytes(key)), vector));
-  }
+  if (bytes == 0) params.fail(key, fmt::format("\"{}\" does not hold a vector of {} B", format_bytes(params.bytes(key)), vector));
   return bytes;
 }
 
@@ -120,9 +115,9 @@ HexagonParameters::HexagonParameters(const Params& params)
       packets_per_conversion(params.number("packets_per_conversion")),
       packets_per_activation(params.number("packets_per_activation")) {
   if (params.number("buffers") != buffers || buffers > 2) {
-    throw ConfigError(fmt::format("{}.buffers: \"{:g}\" (expected 0, 1 or 2)", params.path(), params.number("buffers")));
+    params.fail("buffers", fmt::format("\"{:g}\" (expected 0, 1 or 2)", params.number("buffers")));
   }
-  if (memory_latency.count() == 0) throw ConfigError(fmt::format("{}.memory_latency: is 0 (expected more)", params.path()));
+  if (memory_latency.count() == 0) params.fail("memory_latency", "is 0 (expected more)");
 }
 
 double HexagonParameters::path_bandwidth(Path path, std::uint32_t threads) const {

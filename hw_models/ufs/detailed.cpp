@@ -18,7 +18,7 @@ NandSpec nand_spec(const Params& params) {
   spec.dies_per_channel = count(params, "dies_per_channel");
   spec.planes = count(params, "planes");
   spec.page = params.bytes("page");
-  if (spec.page == 0 || spec.page % kPageSize != 0) throw ConfigError(params.path() + ".page: must be a multiple of 4 KiB");
+  if (spec.page == 0 || spec.page % kPageSize != 0) params.fail("page", "must be a multiple of 4 KiB");
   spec.read = params.time("read_time");
   spec.erase = params.time("erase_time");
   spec.channel_rate = rate(params, "channel_rate");
@@ -37,12 +37,12 @@ FtlSpec ftl_spec(const Params& params) {
   const std::uint64_t superblock = std::uint64_t{spec.dies} * spec.stripe * count(params, "pages_per_block");
   const std::uint64_t whole = capacity_sectors(params) / superblock;
   if (whole < 4 || whole > (1u << 20) || superblock > (1u << 30)) {
-    throw ConfigError(fmt::format("{}.flash_capacity: makes {} superblocks of {} (expected 4 to 1048576)", params.path(), whole,
-                                  format_bytes(superblock * kPageSize)));
+    params.fail("flash_capacity",
+                fmt::format("makes {} superblocks of {} (expected 4 to 1048576)", whole, format_bytes(superblock * kPageSize)));
   }
   spec.superblock = static_cast<std::uint32_t>(superblock);
   const double filled = params.ratio("filled");
-  if (filled > 1) throw ConfigError(params.path() + ".filled: must be 100% or less");
+  if (filled > 1) params.fail("filled", "must be 100% or less");
   spec.filled = static_cast<std::uint64_t>(static_cast<double>(whole) * filled) * superblock;
   // At least what garbage collection needs to work with.
   const auto spare = std::max<std::uint64_t>(4, static_cast<std::uint64_t>(static_cast<double>(whole) * params.ratio("overprovision")));
@@ -55,7 +55,7 @@ FtlSpec ftl_spec(const Params& params) {
 WriteSpec write_spec(const Params& params) {
   const std::uint32_t memory = static_cast<std::uint32_t>(params.bytes("write_memory") / kPageSize);
   if (memory * kPageSize < params.bytes("max_transfer") + nand_spec(params).stripe() * kPageSize) {
-    throw ConfigError(params.path() + ".write_memory: must hold a command of max_transfer and one page of each plane");
+    params.fail("write_memory", "must hold a command of max_transfer and one page of each plane");
   }
   return {memory, params.time("program_time"), params.time("slc_program_time"), params.time("fold_delay"), 2};
 }
@@ -84,8 +84,8 @@ DetailedUfs::DetailedUfs(const Site& site, const Params& params)
       write_path_(context_, device_, nand_, ftl_, write_spec(params)),
       read_ahead_(count(params, "read_streams"), params.bytes("read_ahead") / kPageSize),
       capacity_(capacity_sectors(params)) {
-  if (!(link_.value > 0)) throw ConfigError(params.path() + ".protocol_efficiency: leaves the link no bandwidth");
-  if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
+  if (!(link_.value > 0)) params.fail("protocol_efficiency", "leaves the link no bandwidth");
+  if (limits_.max_transfer < kPageSize) params.fail("max_transfer", "must be 4 KiB or more");
   up_.port = dram_.add_port({"flash reads", link_, site.port});
   down_.port = dram_.add_port({"flash writes", link_, site.port});
 }

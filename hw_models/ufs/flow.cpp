@@ -13,7 +13,7 @@ enum Kind : std::uint16_t { kDoorbell, kReadsReady, kWriteReady };
 // A sensitivity run varies counts by fractions; the closed forms take what is whole of them.
 std::uint32_t whole_part(const Params& params, std::string_view key) {
   const double value = params.number(key);
-  if (value < 1 || value > 65536) throw ConfigError(params.path() + "." + std::string(key) + ": must be 1 or more");
+  if (value < 1 || value > 65536) params.fail(key, "must be 1 or more");
   return static_cast<std::uint32_t>(value);
 }
 
@@ -50,8 +50,8 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
           params.bytes("map_cache_reach"), whole_part(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
           [this](std::uint32_t command) { read(command); }),
       together_(params.word("completions") == "together") {
-  if (limits_.max_transfer < kPageSize) throw ConfigError(params.path() + ".max_transfer: must be 4 KiB or more");
-  if (params.bytes("media_unit") < kPageSize) throw ConfigError(params.path() + ".media_unit: must be 4 KiB or more");
+  if (limits_.max_transfer < kPageSize) params.fail("max_transfer", "must be 4 KiB or more");
+  if (params.bytes("media_unit") < kPageSize) params.fail("media_unit", "must be 4 KiB or more");
   up_.port = dram_.add_port({"flash reads", link_, site.port});
   down_.port = dram_.add_port({"flash writes", link_, site.port});
 }

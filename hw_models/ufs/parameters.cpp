@@ -103,14 +103,14 @@ std::vector<ParamSpec> detailed_ufs_params() { return join(kDetailed, kFlow); }
 std::uint32_t count(const Params& params, std::string_view key) {
   const double value = params.number(key);
   if (value < 1 || value > 65536 || value != static_cast<std::uint32_t>(value)) {
-    throw ConfigError(fmt::format("{}.{}: {} is no count (expected a whole number from 1 to 65536)", params.path(), key, value));
+    params.fail(key, fmt::format("{} is no count (expected a whole number from 1 to 65536)", value));
   }
   return static_cast<std::uint32_t>(value);
 }
 
 BytesPerSecond rate(const Params& params, std::string_view key) {
   const BytesPerSecond value = params.bandwidth(key);
-  if (!(value.value > 0)) throw ConfigError(fmt::format("{}.{}: 0 (expected more)", params.path(), key));
+  if (!(value.value > 0)) params.fail(key, "0 (expected more)");
   return value;
 }
 

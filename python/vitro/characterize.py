@@ -50,7 +50,7 @@ def _split(key, figures, answers):
 
 def characterize(device, *, only=None, sensitivity=False, progress=None):
     """-> {"schema", "device", "rows", "given"} and, if asked for, "sensitivity": how far each measured row moves when an
-    assumed parameter of the device does. `only`: one of PARTS."""
+    assumed parameter of the device does, and "without_effect": those that move none. `only`: one of PARTS."""
     if only is not None and only not in PARTS:
         raise ConfigError(f'--only: "{only}" is not known (expected one of: {", ".join(PARTS)})')
     path = Path(api.existing(device))
@@ -70,7 +70,7 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
               "given": [row for key in mine if mine[key]["class"] == "given" for row in given_rows(figures[key], mine[key], tree)]}
     if sensitivity:
         from .sensitivity import sensitivities
-        answer["sensitivity"] = sensitivities(tree, str(path), mine, results, progress)
+        answer["sensitivity"], answer["without_effect"] = sensitivities(tree, str(path), mine, results, progress)
     return answer
 
 
@@ -232,6 +232,8 @@ def show(answer):
         print()
         terminal.table("assumed parameters at -20 % and +20 %", ["id", "parameter", ">-20 %", ">+20 %"],
                        [(row["id"], row["parameter"], f"{row['low']:+.1%}", f"{row['high']:+.1%}") for row in answer["sensitivity"]])
+        if answer["without_effect"]:
+            print("no row follows by 0.05 %: " + ", ".join(answer["without_effect"]))
 
 
 def figure_text(row):

@@ -1,15 +1,18 @@
 """How far measured rows move when an assumed parameter of the device does: what the answers hang on."""
 import copy
 import json
+import re
 
 from .characterize import by_leaf, measured, parameter_of, request_key, run_probes, wanted
 
 FACTORS = (0.8, 1.2)
 VISIBLE = 0.0005  # smaller changes are left out
+ENERGY = ("joules", "watts")  # measures that parameters of `power:` can move
 
 
 def sensitivities(device, path, answers, results, progress=None):
-    """-> [{"id", "parameter", "low", "high"}]: relative change of the row at -20 % and +20 %; less than VISIBLE is left out."""
+    """-> ([{"id", "parameter", "low", "high"}], [parameter]): relative change of the row at -20 % and +20 %, less than VISIBLE left
+    out; and the assumed parameters that probes read and no row follows."""
     answers = {row: one for key, answer in answers.items() for row, one in by_leaf(key, answer).items()}
     values = {row: measured(one, lambda probe, args: results[request_key(path, probe, args)]) for row, one in answers.items()}
     cases = []
@@ -17,7 +20,7 @@ def sensitivities(device, path, answers, results, progress=None):
         if values[key] is not None:
             read = {name for probe, args, _ in wanted(answer)
                     for name in results[request_key(path, probe, args)]["assumed_parameters"]}
-            cases += [(key, name) for name in sorted(read) if not name.startswith("power.") and locate(device, name) is not None]
+            cases += [(key, name) for name in sorted(read) if _may_follow(answer, name) and locate(device, name) is not None]
     varied = {(name, factor): scaled(device, name, factor) for _, name in cases for factor in FACTORS}
     answered = run_probes([(varied[name, factor], probe, args) for key, name in cases for factor in FACTORS
                            for probe, args, _ in wanted(answers[key])], progress)
@@ -29,7 +32,13 @@ def sensitivities(device, path, answers, results, progress=None):
 
     rows = [dict(zip(("id", "parameter", "low", "high"), (key, name, *(change(key, name, factor) for factor in FACTORS))))
             for key, name in cases]
-    return sorted((row for row in rows if _largest(row) > VISIBLE), key=lambda row: -_largest(row))
+    moved = sorted((row for row in rows if _largest(row) > VISIBLE), key=lambda row: -_largest(row))
+    return moved, sorted({name for _, name in cases} - {row["parameter"] for row in moved})
+
+
+def _may_follow(answer, name):
+    measures = answer["measure"].values() if isinstance(answer["measure"], dict) else [answer["measure"]]
+    return not name.startswith("power.") or any(measure.startswith(ENERGY) for measure in measures)
 
 
 def _largest(row):
@@ -56,9 +65,9 @@ def scaled(device, name, factor):
 def _times(value, factor):
     if isinstance(value, dict):
         return {key: inner if key in ("kind", "source") else _times(inner, factor) for key, inner in value.items()}
-    number, _, unit = str(value).partition(" ")
+    number, unit = re.fullmatch(r"([-+.\de]+)(.*)", str(value)).groups()
     if unit:
-        return f"{float(number) * factor} {unit}"
+        return f"{float(number) * factor}{unit}"
     # Bare numbers may be counts, and there is nothing below one core or one channel.
     return max(float(number) * factor, min(float(number), 1.0))
 

@@ -54,7 +54,7 @@ TEST(FlowEfficiency, without_the_number_of_readers_writes_beside_two_are_too_che
   for (const auto& entry : table.entries()) {
     if (!entry.first.starts_with("turns.2/")) alone.push_back(entry);
   }
-  const FlowEfficiency without(alone, "alone");
+  const FlowEfficiency without(alone, {"alone"});
   const double rate = table.sequential().value;
   const std::vector<FlowEfficiency::Use> one{{rate, 1, 1, 0.05, 0}}, two{{rate, 1, 1, 0, 0}, {rate, 1, 1, 0.1, 1}};
   EXPECT_EQ(without.sustained(one), table.sustained(one));
@@ -68,7 +68,7 @@ TEST_P(DramTwins, without_the_number_of_streams_five_unequal_ones_are_off) {
   for (const auto& [key, value] : table.entries()) {
     if (!key.starts_with("agents.") || key.starts_with("agents.2/")) pairs.emplace_back(key, value);
   }
-  const FlowEfficiency without(pairs, "pairs");
+  const FlowEfficiency without(pairs, {"pairs"});
   const double small = 0.14 * table.sequential().value;
   const std::vector<FlowEfficiency::Use> uses{
       {4 * small, 1, 1, 0, 0}, {small, 1, 1, 0, 1}, {small, 1, 1, 0, 2}, {small, 1, 1, 0, 3}, {small, 1, 1, 0, 4}};

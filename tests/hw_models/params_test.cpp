@@ -21,6 +21,7 @@ Params read(const std::string& yaml) {
   kept.push_back(std::make_unique<Node>(parse_yaml(yaml, "t.yaml")));
   Reader reader(*kept.back(), "ufs");
   Params params(reader, kSpecs);
+  params.add_table(reader, "prices", false);
   reader.finish();
   return params;
 }
@@ -42,6 +43,31 @@ TEST(Params, provenance_is_kept_and_what_was_read_and_assumed_is_listed) {
   EXPECT_TRUE(params.assumed_and_read().empty());
   EXPECT_EQ(params.number("depth"), 32);
   EXPECT_EQ(params.assumed_and_read(), std::vector<std::string>{"ufs.depth"});
+}
+
+template <class Use>
+std::string message_of_use(Use use) {
+  try {
+    use();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+// A model refuses a value long after the file was read.
+TEST(Params, a_model_that_refuses_a_value_names_file_and_line) {
+  const Params params = read("latency: 3 us\ndepth: 0\nprices:\n  kind: measured\n  source: a bench\n  float:\n    f16: 16\n");
+  EXPECT_EQ(message_of_use([&] { params.positive("depth"); }), "t.yaml:2: ufs.depth: is 0 (expected more)");
+  EXPECT_EQ(message_of_use([&] { params.fail("latency", "is long"); }), "t.yaml:1: ufs.latency: is long");
+  const ParamTable& table = params.table("prices");
+  EXPECT_EQ(message_of_use([&] { table.fail("float.f16", "is dear"); }), "t.yaml:7: ufs.prices.float.f16: is dear");
+  EXPECT_THAT(message_of_use([&] { table.fail("", "has no f32"); }), testing::MatchesRegex("t.yaml:[34]: ufs.prices: has no f32"));
+}
+
+TEST(Params, a_default_that_is_refused_has_the_place_of_its_block) {
+  const Params params = read("{latency: 3 us}");
+  EXPECT_EQ(message_of_use([&] { params.fail("depth", "is too much"); }), "t.yaml:1: ufs.depth: is too much");
 }
 
 TEST(Params, a_plain_value_counts_as_assumed) {

@@ -149,6 +149,29 @@ def test_sensitivity_names_the_assumed_parameter_that_matters(native):
     moved = {(row["id"], row["parameter"]): row for row in answer.json["sensitivity"]}
     rate = moved["pi2_prefill_7b_int4_cpu", "cpu.big.macs_per_cycle_batch"]
     assert rate["low"] < -0.03 < 0.03 < rate["high"]
+    assert "cpu.little.macs_per_cycle_batch" in answer.json["without_effect"]  # the probe runs on big and mid
+
+
+def test_energies_follow_what_units_are_assumed_to_draw_and_times_do_not(native):
+    path = str(DEVICE.with_name("m2_ultra.yaml"))
+    key = "npumoe_table8_gpu_vs_npu_attention"
+    answers = {name: ANSWERS[name] for name in (f"{key}.gpu.runtime_ms", f"{key}.gpu.energy_mj")}
+    results = probing.run_probes([(path, probe, args) for answer in answers.values() for probe, args, _ in probing.wanted(answer)])
+    for result in results.values():
+        assert {"power.active_watts", "power.voltage_floor"} <= set(result["assumed_parameters"])
+        result["assumed_parameters"] = ["power.active_watts", "power.voltage_floor", "gpu.launch"]
+    moved, without_effect = sensitivity.sensitivities(_native.call("load_device", path), path, answers, results)
+    follows = {(row["id"].removeprefix(key + "."), row["parameter"]): row for row in moved}
+    assert follows["gpu.energy_mj", "power.active_watts"]["low"] < -0.15 < 0.15 < follows["gpu.energy_mj", "power.active_watts"]["high"]
+    assert not any(row == "gpu.runtime_ms" and name.startswith("power.") for row, name in follows)
+    assert without_effect == ["power.voltage_floor"]  # the GPU runs at its full clock
+
+
+@pytest.mark.parametrize("value, more", [("60%", "72.0%"), ("20 pJ/B", "24.0 pJ/B"), ("16.5e9", 19.8e9), (1, 1.2),
+                                         ({"a": 5, "source": "b"}, {"a": 6, "source": "b"})])
+def test_a_value_of_any_unit_can_be_moved(value, more):
+    moved = sensitivity._times(value, 1.2)
+    assert moved == (pytest.approx(more) if isinstance(more, float) else more)
 
 
 @pytest.mark.parametrize("text, part", [

@@ -110,6 +110,13 @@ def test_matrix_products_beat_dot_products_by_what_the_kernels_make_of_them(nati
     ("dram: {bandwidth: 60}\n", 'device.yaml:3: dram.bandwidth: "60" has no unit (expected bytes per second'),
     ("dram: {bandwith: 60 GB/s}\n", 'device.yaml:3: dram.bandwith: unknown key (did you mean "bandwidth"?)'),
     ("npu: {include: part.yaml}\n", 'includes itself ('),
+    ("npu:\n  kernels:\n    hmx: {dma: {float: {q4_0: {packets: 1}}}}\n",
+     "device.yaml:5: npu.kernels.hmx.dma.float.q4_0.packets: is not known (expected packets_per_weight, "),
+    ("npu:\n  kernels:\n    hxm: {dma: {float: {q4_0: {bits: 8}}}}\n",
+     "device.yaml:5: npu.kernels.hxm.dma.float.q4_0.bits: is not known (expected hmx or hvx first)"),
+    ("npu:\n  hvx_threads: 0\n", "device.yaml:4: npu.hvx_threads: is 0 (expected more)"),
+    ("dram:\n  efficiency: {sequential: 10e9,\n    chnk: {64: 0.2}}\n",
+     "device.yaml:5: dram.efficiency.chnk.64: unknown (expected sequential, "),
     ("npu: {include: nowhere.yaml}\n", 'device.yaml:3: npu.include: "nowhere.yaml" is no file'),
 ])
 def test_a_wrong_device_ends_in_one_line_and_exit_code_2(native, keys, expected):
