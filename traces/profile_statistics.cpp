@@ -92,6 +92,31 @@ std::vector<ProfileStatistics::Curve> curve_of(std::vector<double> probability, 
 
 }  // namespace
 
+ExpertStatistics expert_statistics(const DrawProfile& profile, std::uint64_t seed, std::int16_t layer, std::uint32_t experts,
+                                   std::uint32_t used, std::uint32_t tokens) {
+  VITRO_CHECK(used <= experts && tokens > 1, "statistics of nothing");
+  DrawFunction function(profile, seed);
+  KernelCall call;
+  call.op = Op::route;
+  call.layer = layer;
+  call.params = {static_cast<float>(used)};
+  call.in.emplace_back();
+  call.in[0].shape = {1, experts, 0};
+  std::vector<SeqPos> positions;
+  for (std::uint32_t position = 0; position < tokens; ++position) positions.push_back({0, position});
+  call.batch = std::make_shared<const std::vector<SeqPos>>(std::move(positions));
+  const auto choices = std::get<std::vector<ExpertChoice>>(function.execute(call));
+  ExpertStatistics out;
+  for (std::size_t t = 1; t < choices.size(); ++t) {
+    const auto &before = choices[t - 1].ids, &now = choices[t].ids;
+    out.shared += std::ranges::find_first_of(now, before) != now.end() ? 1.0 : 0.0;
+    out.same_first += now.front() == before.front() ? 1.0 : 0.0;
+  }
+  out.shared /= tokens - 1;
+  out.same_first /= tokens - 1;
+  return out;
+}
+
 ProfileStatistics profile_statistics(const DrawProfile& profile, const StatisticsRequest& request) {
   VITRO_CHECK(request.neurons > 0 && request.tokens > 0, "statistics of nothing");
   DrawFunction function(profile, request.seed);

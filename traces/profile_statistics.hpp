@@ -48,6 +48,15 @@ struct ProfileStatistics {
   std::vector<Cache> caches;
 };
 
+// What a router chooses for one sequence of a layer, as "Mixtral of Experts" (Jiang et al. 2024, table 5) counts it.
+struct ExpertStatistics {
+  double shared = 0;      // of the tokens after the first: at least one expert is that of the token before, whichever its place
+  double same_first = 0;  // the first choice is the same
+};
+// Requires: used <= experts, tokens > 1.
+ExpertStatistics expert_statistics(const DrawProfile& profile, std::uint64_t seed, std::int16_t layer, std::uint32_t experts,
+                                   std::uint32_t used, std::uint32_t tokens);
+
 // Requires: neurons and tokens > 0. Throws ConfigError when the profile is out of range.
 ProfileStatistics profile_statistics(const DrawProfile& profile, const StatisticsRequest& request);
 

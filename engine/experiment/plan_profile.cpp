@@ -6,7 +6,6 @@
 #include <map>
 
 #include "engine/base/check.hpp"
-#include "engine/base/rng.hpp"
 #include "engine/kernels/contract.hpp"
 #include "traces/draw.hpp"
 #include "traces/firing_statistics.hpp"
@@ -16,7 +15,6 @@ namespace {
 
 using StepsOf = std::function<std::uint32_t(std::uint32_t batch)>;
 using Ids = std::vector<std::uint32_t>;
-constexpr std::uint64_t kUseStream = 0x706c616e;
 
 // Neurons of sequence s at step t: named by the predictor, and firing; ascending. False: the token does not use the FFN.
 using Source = std::function<bool(std::uint32_t s, std::uint32_t t, Ids& named, Ids& fired)>;
@@ -24,7 +22,11 @@ using Source = std::function<bool(std::uint32_t s, std::uint32_t t, Ids& named, 
 class Counter {
  public:
   Counter(const ReuseRequest& request, std::uint32_t steps)
-      : request_(request), half_(steps / 2), blocks_((request.neurons + request.per_block - 1) / request.per_block), last_(blocks_) {
+      : request_(request),
+        half_(steps / 2),
+        blocks_((request.neurons + request.per_block - 1) / request.per_block),
+        last_(blocks_),
+        missing_(request.limits.size()) {
     const std::uint32_t buckets = std::min(request.buckets, blocks_);
     for (std::uint32_t k = 0; k < buckets; ++k) {
       const auto edge = [&](std::uint32_t i) { return static_cast<std::uint32_t>(std::uint64_t{i} * blocks_ / buckets); };
@@ -41,6 +43,9 @@ class Counter {
 
   void step(std::uint32_t t, const Ids& named, const Ids& fired, bool used) {
     const bool counts = t >= half_;
+    if (counts) {
+      for (std::vector<double>& steps : missing_) steps.push_back(0);
+    }
     if (counts && used) {
       std::uint32_t before = ~0u;
       for (const std::uint32_t neuron : named) {
@@ -51,6 +56,10 @@ class Counter {
         bucket.named_blocks += 1;
         const std::uint32_t gap = last_[block] == 0 ? 0 : t + 1 - last_[block];
         bucket.reuse[gap <= half_ ? gap : 0] += 1;
+        for (std::size_t i = 0; i < missing_.size(); ++i) {
+          const auto& [hot, reach] = request_.limits[i];
+          missing_[i].back() += neuron >= hot && (gap == 0 || gap > reach) ? 1 : 0;
+        }
       }
       for (const std::uint32_t neuron : fired) out_[of_block_[neuron / request_.per_block]].fired += 1;
     }
@@ -65,6 +74,8 @@ class Counter {
       if (age <= half_) out_[of_block_[block]].used_within[age] += 1;
     }
   }
+
+  std::vector<std::vector<double>> take_missing() { return std::move(missing_); }
 
   std::vector<ReuseBucket> take() {
     for (ReuseBucket& bucket : out_) {
@@ -81,6 +92,7 @@ class Counter {
   std::vector<std::uint32_t> last_;  // 1 + the step in which a block was used last; 0: never
   std::vector<std::uint32_t> of_block_;
   std::vector<ReuseBucket> out_;
+  std::vector<std::vector<double>> missing_;  // of each limit, by step
   double steps_ = 0;
 };
 
@@ -97,7 +109,7 @@ std::vector<BatchReuse> count(const Source& source, const ReuseRequest& request,
   for (const std::uint32_t batch : request.batches) {
     const std::uint32_t steps = steps_of(batch);
     Counter counter(request, steps);
-    BatchReuse reuse{batch, 0, {}};
+    BatchReuse reuse{batch, 0, {}, {}};
     for (std::uint32_t t = 0; t < steps; ++t) {
       std::vector<Ids> named, fired;
       for (std::uint32_t s = 0; s < batch; ++s) {
@@ -110,6 +122,7 @@ std::vector<BatchReuse> count(const Source& source, const ReuseRequest& request,
       counter.step(t, united_ids(named), united_ids(fired), !named.empty());
     }
     reuse.buckets = counter.take();
+    reuse.missing = counter.take_missing();
     out.push_back(std::move(reuse));
   }
   return out;
@@ -133,18 +146,36 @@ Ids drawn(DrawFunction& function, const ReuseRequest& request, std::int16_t laye
   return *std::get<ActiveSet>(function.execute(call)).rows.at(0);
 }
 
+// Whether the router takes the expert for that token.
+bool uses(DrawFunction& function, const ReuseRequest& request, std::int16_t layer, std::int16_t expert, SeqPos at) {
+  KernelCall call;
+  call.op = Op::route;
+  call.layer = layer;
+  call.params = {static_cast<float>(request.experts_used)};
+  call.in.emplace_back();
+  call.in[0].shape = {1, request.experts, 0};
+  call.batch = std::make_shared<const std::vector<SeqPos>>(1, at);
+  const ExpertChoice choice = std::get<std::vector<ExpertChoice>>(function.execute(call)).at(0);
+  return std::ranges::find(choice.ids, expert) != choice.ids.end();
+}
+
 void add(std::vector<double>& sum, const std::vector<double>& more) {
   sum.resize(std::max(sum.size(), more.size()));
   for (std::size_t i = 0; i < more.size(); ++i) sum[i] += more[i];
 }
 
-void add(std::vector<BatchReuse>& sum, std::vector<BatchReuse> more) {
+// same_steps: of one layer, whose misses a step has together.
+void add(std::vector<BatchReuse>& sum, std::vector<BatchReuse> more, bool same_steps) {
   if (sum.empty()) {
     sum = std::move(more);
     return;
   }
   for (std::size_t b = 0; b < sum.size(); ++b) {
     sum[b].rows += more[b].rows;
+    for (std::size_t i = 0; i < sum[b].missing.size(); ++i) {
+      std::vector<double> &to = sum[b].missing[i], &from = more[b].missing[i];
+      same_steps ? add(to, from) : static_cast<void>(to.insert(to.end(), from.begin(), from.end()));
+    }
     for (std::size_t k = 0; k < sum[b].buckets.size(); ++k) {
       ReuseBucket &to = sum[b].buckets[k], &from = more[b].buckets[k];
       to.named += from.named;
@@ -169,17 +200,23 @@ void divide(std::vector<BatchReuse>& sum, double by) {
 
 }  // namespace
 
-std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer, std::int16_t expert, const ReuseRequest& request) {
+std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer, const ReuseRequest& request) {
   VITRO_CHECK(request.neurons > 0 && request.tokens >= 2, "statistics of nothing");
   DrawFunction function(profile, request.seed);
-  const auto uses = static_cast<std::uint64_t>(std::min(request.chance, 1.0) * static_cast<double>(1 << 24));
-  const Source source = [&](std::uint32_t s, std::uint32_t t, Ids& named, Ids& fired) {
-    if (mix(request.seed, {kUseStream, s, t}) % (1 << 24) >= uses) return false;
-    fired = drawn(function, request, layer, expert, {s, t}, SelectOf::gate);
-    named = request.predicts ? drawn(function, request, layer, expert, {s, t}, SelectOf::predictor) : all_of(request.neurons);
-    return true;
-  };
-  return count(source, request, [&](std::uint32_t) { return request.tokens; });
+  const std::uint32_t ffns = std::max(1u, request.experts);
+  std::vector<BatchReuse> sum;
+  for (std::uint32_t ffn = 0; ffn < ffns; ++ffn) {
+    const auto expert = static_cast<std::int16_t>(request.experts > 0 ? static_cast<int>(ffn) : -1);
+    const Source source = [&](std::uint32_t s, std::uint32_t t, Ids& named, Ids& fired) {
+      if (expert >= 0 && !uses(function, request, layer, expert, {s, t})) return false;
+      fired = drawn(function, request, layer, expert, {s, t}, SelectOf::gate);
+      named = request.predicts ? drawn(function, request, layer, expert, {s, t}, SelectOf::predictor) : all_of(request.neurons);
+      return true;
+    };
+    add(sum, count(source, request, [&](std::uint32_t) { return request.tokens; }), true);
+  }
+  divide(sum, ffns);
+  return sum;
 }
 
 std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first_order, ReuseRequest request) {
@@ -218,7 +255,7 @@ std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first_
     add(sum, count(source, request, [&](std::uint32_t batch) {
           length = std::min(static_cast<std::uint32_t>(order.size() / batch), request.tokens);
           return length;
-        }));
+        }), false);
   }
   divide(sum, static_cast<double>(firing.size()));
   return sum;

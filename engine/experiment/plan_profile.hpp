@@ -18,8 +18,15 @@ struct ReuseRequest {
   std::vector<std::uint32_t> batches{1, 2, 3, 4};
   bool predicts = true;    // else every gate is looked at
   bool keep_named = true;  // a block that is named counts as used; else only one with a neuron that fires
-  double chance = 1;       // that a token uses the FFN at all: the share of experts that a router takes
+  // Of a layer, and those that a router takes for a token; 0: it has one FFN. Drawn as a run draws them, so that an expert's absences
+  // are as long as there.
+  std::uint32_t experts = 0, experts_used = 0;
   std::uint64_t seed = 1;
+  // For each of these every step is counted by itself: what misses behind the first `hot` neurons in a cache that remembers `reach` steps.
+  struct Limit {
+    std::uint32_t hot = 0, reach = 0;
+  };
+  std::vector<Limit> limits;
 };
 
 // Means over the steps of a batch; a step is a token of every sequence.
@@ -34,10 +41,13 @@ struct BatchReuse {
   std::uint32_t batch = 1;
   double rows = 1;  // of a step that use the FFN
   std::vector<ReuseBucket> buckets;
+  // [limit]: blocks of a whole layer by step, all experts together, since an accelerator waits for the reads of one step and not for the
+  // mean of many.
+  std::vector<std::vector<double>> missing;
 };
 
-// One FFN of a drawn workload.
-std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer, std::int16_t expert, const ReuseRequest& request);
+// The mean FFN of a layer of a drawn workload.
+std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer, const ReuseRequest& request);
 // The mean over all FFNs of a recording, whose predictor is perfect. hottest_first: the file is packed in its order. Sequences of
 // a batch are stretches of it. Throws ConfigError when it is too short for the largest batch, or of another model.
 std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first, ReuseRequest request);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "engine/decode/lowering.hpp"
 #include "engine/kernels/variants.hpp"
@@ -10,6 +11,14 @@ namespace vitro {
 namespace {
 
 constexpr std::size_t kClustersPerUnit = 8;  // of a step that reads nothing
+
+std::uint32_t sequences_in(const std::vector<FfnGroup>& groups) {
+  std::set<std::uint32_t> found;
+  for (const FfnGroup& group : groups) {
+    for (const SeqPos& row : *group.rows) found.insert(row.sequence);
+  }
+  return static_cast<std::uint32_t>(found.size());
+}
 
 Task<void> run_chain(ComputeUnit* unit, Chain chain) {
   const RunResult result = co_await unit->run(std::move(chain));
@@ -96,13 +105,14 @@ Task<std::vector<IndexList>> ClusterFfn::cold_neurons(Step* step) {
   co_return neurons;
 }
 
-// What the accelerator takes of each group. For experts this is the first moment at which they are known.
+// What the accelerator takes of each group. For experts this is the first moment at which they are known. A prompt has as many
+// sequences as the steps after it, so it leaves them the region that they want.
 void ClusterFfn::choose_hot(Step& step) {
   step.hot.assign(step.groups.size(), 0);
   if (!hot_ || step.every_neuron) return;
-  for (std::size_t g = 0; g < step.groups.size(); ++g) {
-    const FfnGroup& group = step.groups[g];
-    if (group.expert >= 0) hot_->prepare(step.layer, group.expert, static_cast<std::uint32_t>(group.rows->size()));
+  step.sequences = sequences_in(step.groups);
+  for (const FfnGroup& group : step.groups) {
+    if (group.expert >= 0) hot_->prepare(step.layer, group.expert, step.sequences);
   }
   for (std::size_t g = 0; g < step.groups.size(); ++g) step.hot[g] = hot_->neurons(step.layer, step.groups[g].expert);
 }
@@ -162,7 +172,8 @@ void ClusterFfn::report_cold(const Step& step) {
       const auto begin = std::ranges::lower_bound(cluster.blocks, first), end = std::ranges::lower_bound(cluster.blocks, first + count);
       use.near += static_cast<std::uint32_t>(end - begin);
     }
-    hot_->used_cold(step.layer, expert, static_cast<std::uint32_t>(step.groups[g].rows->size()), use);
+    const auto rows = static_cast<std::uint32_t>(step.groups[g].rows->size());
+    hot_->used_cold(step.layer, expert, expert < 0 ? rows : step.sequences, use);
   }
 }
 

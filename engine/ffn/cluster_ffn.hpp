@@ -57,6 +57,7 @@ class ClusterFfn final : public FfnBlock {
     std::vector<IndexList> predicted;      // by group, when measured
     std::uint32_t partials = 0;            // most of each group
     std::vector<std::uint32_t> hot;        // neurons of each group that the hot region computes, from 0 on
+    std::uint32_t sequences = 0;           // that its rows belong to
     bool every_neuron = false;
   };
   bool dense(std::uint32_t rows, std::size_t groups) const { return rows >= options_.dense_rows * groups; }

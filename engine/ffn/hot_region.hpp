@@ -20,7 +20,7 @@ namespace vitro {
 
 struct HotRegionOptions {
   struct Split {
-    std::uint32_t rows = 1;  // of a step: up to so many
+    std::uint32_t rows = 1;  // of a step: up to so many; of a mixture: sequences
     double hot = 0;          // share of each FFN's neurons
   };
   ComputeUnit* unit = nullptr;
@@ -41,7 +41,8 @@ class HotRegion {
 
   // Makes the first clusters of an FFN hot and the others cold, as a step of `rows` rows wants it; begins to read what is not
   // there, and to load the graph of such steps. Decides at once and returns. When the region is full, clusters of the FFN that
-  // was used least recently go. Requires: the store is loaded, and no other step of the FFN is in flight.
+  // was used least recently go. Rows of a mixture are sequences: what an expert has of them changes from step to step, and a region
+  // that followed it would be read again and again. Requires: the store is loaded, and no other step of the FFN is in flight.
   void prepare(std::int16_t layer, std::int16_t expert, std::uint32_t rows);
 
   // Hot neurons of an FFN, from 0 on.

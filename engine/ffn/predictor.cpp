@@ -7,6 +7,14 @@
 #include "engine/kernels/variants.hpp"
 
 namespace vitro {
+namespace {
+
+// A token alone meets all of its experts with the same x, and the first matrix is theirs together.
+bool same_input(const FfnGroup& a, const FfnGroup& b) {
+  return a.x.memory.block() == b.x.memory.block() && a.x.offset == b.x.offset && a.x.shape == b.x.shape;
+}
+
+}  // namespace
 
 Predictor::Predictor(Machine& machine, const WeightStore& weights, const Residency& residency, PredictorOptions options)
     : machine_(machine),
@@ -94,6 +102,7 @@ Chain Predictor::hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& g
   std::uint32_t first = 0;
   for (const FfnGroup& group : groups) {
     const auto rows = static_cast<std::uint32_t>(group.rows->size());
+    if (&group != &groups.front() && same_input(group, groups.front())) continue;
     const View hidden = buffer(hidden_, first, rows, rank_);
     chain.push_back(product(layer, group, share, residency_.view(weights_.get(Role::predictor_in, layer)), group.x, hidden));
     if (options_.relu) {
@@ -128,7 +137,8 @@ Chain Predictor::score_calls(std::int16_t layer, const std::vector<FfnGroup>& gr
     const View scores = buffer(scores_, first_row, rows, neurons_);
     View weights =
         residency_.view(weights_.get(Role::predictor_out, layer), static_cast<std::uint32_t>(std::max<int>(groups[g].expert, 0)));
-    chain.push_back(product(layer, groups[g], share, std::move(weights), buffer(hidden_, first_row, rows, rank_), scores));
+    const View hidden = buffer(hidden_, same_input(groups[g], groups.front()) ? 0 : first_row, rows, rank_);
+    chain.push_back(product(layer, groups[g], share, std::move(weights), hidden, scores));
     KernelCall select = chain.back();
     select.op = Op::select;
     select.variant = variant::kFloat;

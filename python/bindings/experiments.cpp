@@ -132,6 +132,11 @@ std::string workload_statistics(const std::string& source, const std::string& na
     out["curve"].push_back({{"neurons", c.neurons}, {"probability", c.probability}, {"firings", c.firings}});
   for (const auto& b : found.batches) out["batches"].push_back({{"sequences", b.sequences}, {"firing", b.firing}, {"hot", b.hot}});
   for (const auto& c : found.caches) out["caches"].push_back({{"neurons", c.neurons}, {"hits", c.hits}});
+  if (config.experts > 0) {
+    const ExpertStatistics chosen =
+        expert_statistics(experiment.profile, request.seed, layer, config.experts, config.experts_used, tokens);
+    out["experts"] = {{"shared", chosen.shared}, {"same_first", chosen.same_first}};
+  }
   return out.dump();
 }
 

@@ -26,7 +26,7 @@ Json rows_of(const std::vector<BatchReuse>& batches) {
                          {"reuse", b.reuse},
                          {"used_within", b.used_within}});
     }
-    out.push_back({{"batch", batch.batch}, {"rows", batch.rows}, {"buckets", std::move(buckets)}});
+    out.push_back({{"batch", batch.batch}, {"rows", batch.rows}, {"buckets", std::move(buckets)}, {"missing", batch.missing}});
   }
   return out;
 }
@@ -54,9 +54,17 @@ std::string plan_profile_text(const std::string& text) {
   request.tokens = number("tokens", request.tokens);
   request.predicts = reader.boolean("predicts", true);
   request.keep_named = reader.boolean("keep_named", true);
-  request.chance = reader.number("chance", 0, 1, 1);
+  request.experts = static_cast<std::uint32_t>(reader.integer("experts", 0, 1 << 16, 0));
+  request.experts_used = static_cast<std::uint32_t>(reader.integer("experts_used", 0, request.experts, 0));
   request.seed = number("seed", 1);
   request.batches.clear();
+  const std::vector<Node> none;
+  for (const Node& node : reader.has("limits") ? reader.list("limits") : none) {
+    Reader limit(node, reader.name_of("limits"));
+    const auto bound = [&](const char* key) { return static_cast<std::uint32_t>(limit.integer(key, 0, std::int64_t{1} << 31)); };
+    request.limits.push_back({bound("hot"), bound("reach")});
+    limit.finish();
+  }
   for (const Node& batch : reader.list("batches")) request.batches.push_back(static_cast<std::uint32_t>(std::stoul(batch.text())));
   Json out = Json::array();
   if (reader.has("recording")) {
@@ -66,7 +74,7 @@ std::string plan_profile_text(const std::string& text) {
   }
   const DrawProfile profile = read_profile(reader.child("profile"));
   for (const Node& layer : reader.list("layers")) {
-    out.push_back(rows_of(reuse_of(profile, static_cast<std::int16_t>(std::stoi(layer.text())), request.chance < 1 ? 0 : -1, request)));
+    out.push_back(rows_of(reuse_of(profile, static_cast<std::int16_t>(std::stoi(layer.text())), request)));
   }
   reader.finish();
   return out.dump();

@@ -67,7 +67,8 @@ def workload_statistics(experiment, *, overrides=None, tokens=256, layer=0, expe
     """What the activation profile of an experiment comes out as, measured on draws for one FFN of its model.
 
     -> {"fraction", "repeated", "named", "recall", "coactivation", "cold_coactivation": shares, as docs/traces.md defines them;
-    "curve": [{"neurons", "probability", "firings"}], "batches": [{"sequences", "firing", "hot"}], "caches": [{"neurons", "hits"}]}
+    "curve": [{"neurons", "probability", "firings"}], "batches": [{"sequences", "firing", "hot"}], "caches": [{"neurons", "hits"}],
+    "experts": {"shared", "same_first"}: of a mixture, shares of tokens with an expert of the token before}
     """
     return _native.call("workload_statistics", *as_source(experiment), as_overrides(overrides), tokens, layer, expert)
 

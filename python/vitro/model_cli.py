@@ -98,6 +98,10 @@ def workload(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                    [(f"{row['neurons']:.1%}", f"{row['probability']:.2%}", f"{row['firings']:.1%}") for row in found["curve"]])
     terminal.table("", [">sequences", ">neurons that fire for one", ">with a chance of a half or more"],
                    [(row["sequences"], f"{row['firing']:.2%}", f"{row['hot']:.2%}") for row in found["batches"]])
+    if "experts" in found:
+        terminal.table("", ["of a layer's experts", ">share of tokens"],
+                       [("one at least is the token before's as well", f"{found['experts']['shared']:.2%}"),
+                        ("the first choice is the token before's", f"{found['experts']['same_first']:.2%}")])
     terminal.table("", [">neurons cached (LRU)", ">hits"], [(f"{row['neurons']:.0%}", f"{row['hits']:.2%}") for row in found["caches"]])
 
 

@@ -4,7 +4,6 @@
 """
 import json
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,8 +44,6 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     # The reads of a layer lie within its FFN, whose addresses the device soon has at hand.
     bundles = facts["layouts"]["bundles"]
     range_bytes = max(16 * MIB, bundles["blocks"] * bundles["block"] * max(1, facts["model"]["experts_used"]))
-    if storage_file:
-        range_bytes = min(range_bytes, os.path.getsize(storage_file))
     settings = {"accelerator": accelerator, "variant": variant, "kv_format": engine.get("kv_format", "f32"),
                 "context": min(CONTEXT, facts["model"]["context"] or CONTEXT), "range_bytes": range_bytes}
     planner = _Planner(facts, bench, assume, classes, settings, progress or (lambda done, total: None))
@@ -188,6 +185,8 @@ class _Planner:
         for batch in BATCHES:
             attention, attention_times, _ = best(heads, lambda share: balance.attention(batch, share))
             head, head_times, _ = best(shares, lambda share: balance.head(batch, share))
+            workload = self.workload.batches[batch]
+            workload.count_steps(list(dict.fromkeys((hot, workload.reach(hot, balance.cold_blocks(hot))[0]) for hot in hot_choices)))
             wanted, _, timed = best(hot_choices, lambda neurons: balance.ffn(batch, neurons))
 
             def with_growth(neurons):

@@ -20,12 +20,12 @@ class Memory:
 
 @dataclass(frozen=True)
 class Times:
-    """Of one layer or of the head, in seconds. total: what they make together."""
+    """Of one layer or of the head, in seconds; of each side beside the other. total: what they make together."""
     total: float
     accelerator: float = 0.0
     cores: float = 0.0
     reads: float = 0.0
-    memory: float = 0.0
+    shared: float = 0.0   # in which both sides read from memory at once
     missing: float = 0.0  # blocks read for a step, of one layer
 
 
@@ -88,8 +88,9 @@ class Balance:
             accelerator = used * (device.launch + 2 * fast["gate"](hot) + fast["down"](hot))
         predict, bytes_predicted = 0.0, 0
         if "scores" in core:
-            predict = 2 * device.wake + used * (core["rank"](self.model["predictor_rank"]) + core["scores"](neurons - hot))
-            bytes_predicted = used * self.model["predictor_rank"] * (self.model["width"] + neurons - hot) * row / self.model["width"]
+            rank, inputs = self.model["predictor_rank"], 1 if batch == 1 else used  # a token alone has one input for all its experts
+            predict = 2 * device.wake + inputs * core["rank"](rank) + used * core["scores"](neurons - hot)
+            bytes_predicted = rank * (inputs * self.model["width"] + used * (neurons - hot)) * row / self.model["width"]
         clusters = -(-named // self.cluster_neurons)
         work = core["gate"](named) + core["gate"](fired) + core["down"](fired) + 2 * clusters * device.submit / len(device.cores)
         work += device.wake                           # adding up
@@ -99,12 +100,27 @@ class Balance:
             work += count * self.issue_s
         elif device.io_core in device.cores:          # issuing takes that core's time
             work += count * self.issue_s / len(device.cores)
-        cores = predict + work
-        memory = 0.0
-        if hot and device.bandwidth:
-            memory = (3 * hot * used * row + bytes_predicted + (named + 2 * fired) * row) / device.bandwidth
+        streamed = bytes_predicted + (named + 2 * fired) * row
+        waits, core_waits, shared = self._share_memory(accelerator, 3 * hot * used * row, streamed)
+        accelerator += waits
+        predict += core_waits * bytes_predicted / streamed if streamed else 0.0
+        work += core_waits * (1 - bytes_predicted / streamed) if streamed else 0.0
         tail = self.latency if missing > 0.5 else 0.0
-        return Times(max(accelerator, predict + max(work, reads) + tail, memory), accelerator, cores, reads, memory, missing)
+        steps = workload.unevenness(hot, self.cold_blocks(hot)) if missing > 0.5 else [1.0]
+        total = sum(max(accelerator, predict + max(work, reads * more) + tail) for more in steps) / len(steps)
+        return Times(total, accelerator, predict + work, reads, shared, missing)
+
+    def _share_memory(self, accelerator, fast_bytes, core_bytes):
+        """What the accelerator, which takes so many seconds alone, and the cores lose because they read at the same time: as long as
+        both do, each has what memory gives it beside the other; then the slower side goes on alone. -> (seconds, seconds, for how long)."""
+        if not accelerator or not core_bytes or not self.device.fast_streams:
+            return 0.0, 0.0, 0.0
+        (core_alone, core_beside), (_, fast_beside) = self.device.core_streams, self.device.fast_streams
+        wants = fast_bytes / accelerator              # one that is bound by computing leaves more to the cores
+        slower = max(1.0, wants / fast_beside)
+        core_slower = max(1.0, core_alone / (core_beside + max(0.0, fast_beside - wants)))
+        shared = min(accelerator * slower, core_bytes / core_alone * core_slower)
+        return shared * (1 - 1 / slower), shared * (1 - 1 / core_slower), shared
 
     def _used(self, batch):
         """FFNs of a layer that at least one row of a step uses."""
@@ -129,17 +145,17 @@ class Balance:
         if share > 0:
             fast = device.fast[batch]
             accelerator = 2 * device.launch + fast["dense"](rows * share) + share * fast["attention"]
-        return self._meet(accelerator, cores, rows)
+        return self._meet(accelerator, cores, rows, share)
 
     def head(self, batch, share):
         device, rows = self.device, self.model["vocab"]
         cores = device.wake + device.core[batch]["head"](rows * (1 - share))
         accelerator = device.launch + device.fast[batch]["head"](rows * share) if share > 0 else 0.0
-        return self._meet(accelerator, cores, rows)
+        return self._meet(accelerator, cores, rows, share)
 
-    def _meet(self, accelerator, cores, rows):
-        memory = rows * self.row / self.device.bandwidth if accelerator and self.device.bandwidth else 0.0
-        return Times(max(accelerator, cores, memory), accelerator, cores, 0.0, memory)
+    def _meet(self, accelerator, cores, rows, share):
+        waits, core_waits, shared = self._share_memory(accelerator, rows * share * self.row, rows * (1 - share) * self.row)
+        return Times(max(accelerator + waits, cores + core_waits), accelerator + waits, cores + core_waits, 0.0, shared)
 
     def growth(self, batch, before, hot):
         """Seconds of reading, of one layer, when `before` neurons are hot and a step of `batch` rows wants `hot` of them."""

@@ -24,7 +24,8 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
                                               "describes.")] = "sim",
          hottest_first: Annotated[bool, typer.Option("--hottest-first", help="The run takes a pack made with `vitro pack --order P`; else "
                                                      "neurons lie as in the model.")] = False,
-         storage_file: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Host: a large file to probe reads with.")] = None,
+         storage_file: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Host: a large file to probe reads with. Without one: "
+                                                              "MODEL.gguf.")] = None,
          as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """Choose which neurons, heads and cores do what (PowerInfer-2, section 5), from probes and an activation profile.
 
@@ -41,8 +42,11 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
     for path in (model, device):
         if not path.is_file():
             raise ConfigError(f"{path}: no such file")
-    if machine == "host" and (storage_file is None or not storage_file.is_file()):
-        raise ConfigError("--storage-file: on host there has to be a large file to read from")
+    if machine == "host":
+        storage_file = storage_file or (model if model.suffix == ".gguf" else None)
+        if storage_file is None or not storage_file.is_file():
+            raise ConfigError("--storage-file: on host there has to be a file to read from, as large as what will be read (a model "
+                              "with weights is one itself)")
     for item in sets or ():
         if not item.startswith(("memory.", "engine.")) or "=" not in item:
             raise ConfigError(f'--set: "{item}" is nothing that a plan depends on (expected memory.KEY=VALUE or engine.KEY=VALUE)')

@@ -7,9 +7,10 @@ from pathlib import Path
 from . import _native, validity
 from .errors import ConfigError
 from .plan_balance import Memory
-from .plan_settings import LARGEST_STAGING
+from .plan_settings import BATCHES, LARGEST_STAGING
 
 MIB = 2 ** 20
+RECORDED_TOKENS = 4 * max(BATCHES)  # the least that a recording has to have: each sequence of a batch is a stretch of it
 
 
 def profile_of(path, tree):
@@ -30,8 +31,10 @@ def profile_of(path, tree):
         return found, None, {"kind": "statistics"} | about
     found = tree["model"].get("profile") or (tree.get("engine") or {}).get("profile")
     if not found:
-        raise ConfigError("--profile is missing: the model says nothing of how often its neurons fire (expected a recording by "
-                          "`vitro profile`, or a file with `profile:`)")
+        weights = tree["model"].get("gguf")
+        way = (f"`vitro profile {weights} TEXT -o PROFILE` records it on any text of {RECORDED_TOKENS} tokens or more, and `--profile "
+               "PROFILE` plans with it" if weights else "expected a file with `profile:`, or a model file that has one (docs/traces.md)")
+        raise ConfigError(f"--profile is missing: the model says nothing of how often its neurons fire: {way}")
     return found, None, {"kind": "statistics", "file": "the model's own",
                          "fingerprint": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]}
 

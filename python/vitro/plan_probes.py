@@ -1,5 +1,7 @@
 """The device as a planner sees it: times of kernels by number of rows, of reads by size, all from probes through the seam."""
 import json
+import math
+import os
 import statistics
 
 from . import process
@@ -9,6 +11,7 @@ PROBE_HEAD = 64       # elements of a head in the attention probe
 TILE_ROWS = 32
 HOST_SET = 512 * MIB  # rotated over on a real machine, whose last-level cache would answer otherwise
 SIM_COPIES = 4
+OUTLASTS = 4         # times: how much longer the others read while one side's rate is probed; sharing slows it down by less
 NEAR = 64 * MIB      # a range of flash whose addresses the device has at hand (UFS 4.0: 128 MB, PowerInfer-2, 2.3.2)
 
 
@@ -45,10 +48,10 @@ class Bench:
         return self.asked[key]
 
     def phase(self, *parts):
-        """-> ([seconds of each part], bytes read by all of them)."""
+        """-> ([seconds of each part], [bytes that each reads])."""
         units = list(dict.fromkeys(unit for part in parts for unit in part["units"]))
         answer = self.ask("phase", units=units, parts=list(parts), repetitions=1 if self.machine == "sim" else 5)["parts"]
-        return [statistics.median(part["samples"]) for part in answer], sum(part["read_bytes"] for part in answer)
+        return [statistics.median(part["samples"]) for part in answer], [part["read_bytes"] for part in answer]
 
     def copies(self, operand_bytes):
         return SIM_COPIES if self.machine == "sim" else max(1, -(-HOST_SET // operand_bytes))
@@ -77,7 +80,9 @@ class Bench:
         return statistics.median(self.ask("hand_off", units=units, rounds=20)["samples"])
 
     def read(self, core, block, *, depth, pattern="random", range_bytes=2 ** 30):
-        """-> (seconds for each read of a full queue, median latency)."""
+        """-> (seconds for each read of a full queue, median latency). A file that is smaller than the range is read as a whole."""
+        if self.file:
+            range_bytes = min(range_bytes, os.path.getsize(self.file))
         answer = self.ask("storage", units=[core], block=f"{block} B", depth=depth, reads=max(96, 8 * depth), pattern=pattern,
                           range=f"{range_bytes // block * block} B")
         return answer["seconds_per_read"], answer["latency"]["p50"]
@@ -86,16 +91,14 @@ class Bench:
         """Seconds that a core spends on a read, at most: small reads of a range that the device has at hand."""
         return self.read(core, 4096, depth=depth, range_bytes=NEAR)[0]
 
-    def shared_bandwidth(self, cores, accelerator, rows, columns, *, form, variant):
-        """Bytes per second that the cores reach, and together with the accelerator: matrices that last for the same time."""
-        def rate(sets):
-            # Longer for the faster one, so that all are busy to the end.
-            alone = [self.phase(self.product(units, rows, columns, form=form, variant=variant, scattered=True))[0][0] for units in sets]
-            parts = [self.product(units, rows, columns, form=form, variant=variant, scattered=True,
-                                  copies=max(1, round(SIM_COPIES * max(alone) / time))) for units, time in zip(sets, alone)]
-            seconds, moved = self.phase(*parts)
-            return moved / max(seconds)
-        return rate([cores]), rate([cores, [accelerator]]) if accelerator else None
+    def stream_rates(self, units, others, rows, columns, *, form, variant):
+        """Bytes per second that `units` read alone, and while `others` read for longer than they do."""
+        parts = [self.product(who, rows, columns, form=form, variant=variant, scattered=True) for who in (units, others)]
+        (mine,), (moved,) = self.phase(parts[0])
+        (theirs,), _ = self.phase(parts[1])
+        longer = parts[1] | {"copies": math.ceil(OUTLASTS * parts[1]["copies"] * mine / theirs)}
+        seconds, both = self.phase(parts[0], longer)
+        return moved / mine, both[0] / seconds[0]
 
 
 class Device:
@@ -119,9 +122,11 @@ class Device:
             more = tiny | {"copies": 2}
             once, twice = bench.phase(tiny)[0][0], bench.phase(more)[0][0]
             self.launch = max(0.0, 2 * once - twice)
-        self.core_bandwidth, self.bandwidth = bench.shared_bandwidth(
-            cores, accelerator, self.model["ffn"], self.model["width"], form=self.formats["ffn_bundle"],
-            variant=self.variant_for("ffn_bundle")) if self.scatters else (None, None)
+        self.core_streams = self.fast_streams = None  # bytes per second alone, and beside the other side
+        if accelerator and self.scatters:
+            shape = {"form": self.formats["ffn_bundle"], "variant": self.variant_for("ffn_bundle")}
+            self.core_streams = bench.stream_rates(cores, [accelerator], self.model["ffn"], self.model["width"], **shape)
+            self.fast_streams = bench.stream_rates([accelerator], cores, self.model["ffn"], self.model["width"], **shape)
 
     @property
     def scatters(self):

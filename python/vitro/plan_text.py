@@ -66,11 +66,13 @@ def _split(planner, split):
     elif split["hot"] + planner.hot_cluster > planner.memory.share * own:
         bound = "; DRAM holds no more"
     return {"batch": split["batch"],
-            "hot": _with(_share(split["hot"] / own, up=True), f"{name} {_ms(times.accelerator)}, cores {_ms(times.cores)}, reads "
-                         f"{_ms(times.reads)} of {times.missing:.0f} blocks, memory {_ms(times.memory)}; layer {_ms(times.total)}{bound}"),
-            "attention": _with(_share(split["attention"]), f"{name} {_ms(attention.accelerator)}, cores {_ms(attention.cores)}, memory "
-                               f"{_ms(attention.memory)}"),
-            "head": _with(_share(split["head"]), f"{name} {_ms(head.accelerator)}, cores {_ms(head.cores)}, memory {_ms(head.memory)}")}
+            "hot": _with(_share(split["hot"] / own, up=True), f"{name} {_ms(times.accelerator)}, cores {_ms(times.cores)}, "
+                         f"{_ms(times.shared)} at one memory, reads {_ms(times.reads)} of {times.missing:.0f} blocks; layer "
+                         f"{_ms(times.total)}{bound}"),
+            "attention": _with(_share(split["attention"]), f"{name} {_ms(attention.accelerator)}, cores {_ms(attention.cores)}, "
+                               f"{_ms(attention.shared)} at one memory"),
+            "head": _with(_share(split["head"]), f"{name} {_ms(head.accelerator)}, cores {_ms(head.cores)}, "
+                          f"{_ms(head.shared)} at one memory")}
 
 
 def _class_row(planner, split):
@@ -111,7 +113,7 @@ def _balance_rows(planner, split):
     timed = planner.table[split["batch"]]
     rows = [pair for index, pair in enumerate(timed) if index % max(1, len(timed) // 8) == 0 or pair[0] == split["hot"]]
     return [{"hot": _share(hot / planner.model["ffn"]), "accelerator": _ms(times.accelerator), "cores": _ms(times.cores),
-             "reads": _ms(times.reads), "memory": _ms(times.memory), "layer": _ms(times.total)} for hot, times in rows]
+             "reads": _ms(times.reads), "shared": _ms(times.shared), "layer": _ms(times.total)} for hot, times in rows]
 
 
 def _with(value, why):

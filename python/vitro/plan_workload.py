@@ -6,21 +6,26 @@ from . import _native
 from .plan_settings import BATCHES, PROFILE_TOKENS
 
 _ROUNDS = 32  # of steps until what stays in a cache that is smaller than one step does not change any more
+_RUNS = 32    # of steps that miss about as much
 LIKELY = 0.5  # a neuron that fires in more than half of the steps is called hot in the classification
 
 
 class Workload:
     """Mean FFN of a model. All numbers are per FFN and step, where experts count with the share of steps that use them."""
 
-    def __init__(self, layers):
-        """layers: as the engine's plan_profile answers, one entry per layer that was drawn; alike in shape."""
+    def __init__(self, layers, count=None):
+        """layers: as the engine's plan_profile answers, one entry per layer that was drawn; alike in shape. count(batch, limits): what each
+        step misses, by limit."""
         self.batches = {}
         for index, batch in enumerate(layers[0]):
-            self.batches[batch["batch"]] = BatchWorkload([layer[index] for layer in layers])
+            size = batch["batch"]
+            own = None if count is None else lambda limits, size=size: count(size, limits)
+            self.batches[size] = BatchWorkload([layer[index] for layer in layers], own)
 
 
 class BatchWorkload:
-    def __init__(self, layers):
+    def __init__(self, layers, count=None):
+        self.count, self.counted = count, {}
         self.rows = _mean(layer["rows"] for layer in layers)
         self.buckets = []
         for parts in zip(*(layer["buckets"] for layer in layers)):
@@ -66,6 +71,22 @@ class BatchWorkload:
             hits = sum(bucket["reuse"][1:steps + 1]) + older * bucket["reuse"][0]
             missed.append((share * max(0.0, bucket["named_blocks"] - hits), share * bucket["blocks"]))
         return missed
+
+    def unevenness(self, hot, capacity):
+        """-> what each step misses over what the mean step does, least first: an expert that was away for long misses much at once. An
+        accelerator beside reads waits for those of its own step."""
+        limit = (int(hot), self.reach(hot, capacity)[0])
+        if self.count is None:
+            return [1.0]
+        if limit not in self.counted:
+            self.count_steps([limit])
+        return self.counted[limit]
+
+    def count_steps(self, limits):
+        """Many limits (hot, reach) are counted in one go over the draws."""
+        for limit, steps in zip(limits, self.count(limits) if self.count else ()):
+            mean = sum(steps) / len(steps)
+            self.counted[limit] = _thinned([step / mean for step in sorted(steps)]) if mean > 0 else [1.0]
 
     def _part_of_a_step(self, hot, capacity):
         """-> blocks of each bucket that stay when those of one step do not fit. Under `step_lru` (engine/ffn/eviction) what the last step
@@ -115,14 +136,25 @@ def load(facts, *, layout, profile=None, recording=None, hottest_first=False, ke
         different = len(profile["layers"]) if isinstance(profile.get("layers"), list) else 1
         last = model["layers"] - 1
         layers = sorted({0, last // 3, 2 * last // 3, last}) if different > 1 else [0]
-        chance = model["experts_used"] / model["experts"] if model["experts"] else 1.0
-        request |= {"profile": profile, "chance": chance, "layers": layers}
-    return Workload(_native.call("plan_profile", json.dumps(request)))
+        request |= {"profile": profile, "experts": model["experts"], "experts_used": model["experts_used"], "layers": layers}
+    def count(batch, limits):
+        pairs = [{"hot": hot, "reach": reach} for hot, reach in limits]
+        layers = _native.call("plan_profile", json.dumps(request | {"batches": [batch], "limits": pairs}))
+        return [[step for (only,) in layers for step in only["missing"][i]] for i in range(len(limits))]
+
+    return Workload(_native.call("plan_profile", json.dumps(request)), count)
 
 
 def _again(bucket):
     """Chance that a block of the bucket which was named is named in the next step."""
     return bucket["reuse"][1] / bucket["named_blocks"] if bucket["named_blocks"] else 0.0
+
+
+def _thinned(values):
+    """Means of runs of like ones."""
+    runs = min(_RUNS, len(values))
+    edges = [i * len(values) // runs for i in range(runs + 1)]
+    return [_mean(values[first:end]) for first, end in zip(edges, edges[1:])]
 
 
 def _mean(values):

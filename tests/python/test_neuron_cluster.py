@@ -204,3 +204,17 @@ def test_wrong_settings_end_in_one_message(change, message):
             del part[last]
     with pytest.raises(vitro.ConfigError, match=message):
         vitro.run(wrong)
+
+
+def test_a_token_multiplies_the_predictors_first_matrix_once_for_all_its_experts(tmp_path):
+    shape = {"family": "mixtral", "layers": 2, "width": 256, "heads": 4, "kv_heads": 2, "ffn": 512, "vocab": 512, "context": 64,
+             "norm_eps": 1e-5, "activation": "relu", "experts": 4, "experts_used": 2, "predictor_rank": 96}
+    run = experiment("", "sim", 100, engine={"units": ["cpu0"], "function": "draw"})
+    run["model"] = {"shape": shape, "format": "q4_0", "profile": {"fraction": "20%", "predictor": {"precision": 0.8}}}
+    run["workload"] = {"prompt_tokens": 1, "output_tokens": 4}
+    vitro.run(run, out=tmp_path)
+    spans = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event.get("ph") == "X"]
+    first = [event for event in spans if event["name"] == "matmul" and event["args"]["detail"].endswith("0+96")]
+    scores = [event for event in spans if event["name"] == "matmul" and event["args"]["detail"].endswith("0+512")
+              and "expert" in event["args"]["detail"]]
+    assert len(scores) == 2 * len(first) > 0

@@ -1,5 +1,6 @@
 """Published system results: each is asked with the conditions that the paper states, and judged by what docs/reproduce.md says."""
 import pytest
+import vitro
 import yaml
 from conftest import ROOT
 from vitro import api
@@ -97,6 +98,18 @@ def test_the_profiles_are_what_the_calibration_derives():
     assert set(precisions.values()) == {calibrate.precision()}
     mixtral = trees["turbosparse-mixtral-47b"]["shape"]
     assert mixtral["predictor_rank"] == calibrate.predictor_rank(mixtral)
+    profile = trees["turbosparse-mixtral-47b"]["profile"]
+    assert profile["expert_persistence"] == f"{calibrate.expert_persistence(mixtral, profile['stretch']):.3g}%"
+    assert calibrate.shared_experts(0, 8) == pytest.approx(1 - 15 / 28) and calibrate.shared_experts(1, 8) == pytest.approx(1)
+
+
+def test_drawn_experts_come_back_as_often_as_published(native):
+    """Whole layers of drawn choices, against the law that the calibration inverts and against the figure that it was given."""
+    path = next(path for path in MODELS if path.stem == "turbosparse-mixtral-47b")
+    experiment = {"experiment": "experts", "machine": "sim", "device": str(ROOT / "configs" / "devices" / "oneplus12.yaml"),
+                  "model": str(path), "engine": {"function": "draw"}, "workload": {"prompt_tokens": 4, "output_tokens": 4}}
+    found = [vitro.api.workload_statistics(experiment, tokens=1500, layer=layer)["experts"]["shared"] for layer in (0, 9, 18, 27)]
+    assert sum(found) / len(found) == pytest.approx(0.564, abs=0.02)
 
 
 def test_no_speed_sets_a_parameter():

@@ -40,6 +40,22 @@ TEST(ProfileStatistics, of_equal_neurons_follow_from_the_law) {
   }
 }
 
+// Two of eight without memory: 1 - 6/8 5/7 of the tokens share one, an eighth the first (Jiang et al. 2024, table 5).
+TEST(ProfileStatistics, experts_come_back_by_chance_or_as_they_persist) {
+  DrawProfile profile;
+  profile.stretch = 32;
+  const auto chosen = [&](double persistence) {
+    profile.expert_persistence = persistence;
+    return expert_statistics(profile, 1, 3, 8, 2, 4000);
+  };
+  EXPECT_NEAR(chosen(0).shared, 1 - 15.0 / 28, 0.03);
+  EXPECT_NEAR(chosen(0).same_first, 0.125, 0.02);
+  // Where each score is the same for both tokens with the chance 0.3 and 0.8, 70.0 and 97.2 % of them share an expert.
+  EXPECT_NEAR(chosen(std::sqrt(0.3 * 32 / 31)).shared, 0.700, 0.03);
+  EXPECT_NEAR(chosen(std::sqrt(0.8 * 32 / 31)).shared, 0.972, 0.015);
+  EXPECT_GT(chosen(0.9).same_first, chosen(0.5).same_first);
+}
+
 // PowerInfer-2, section 2.2: highly activated are under 1 % of the neurons at batch 1, and about 75 % at batch 32. Read as
 // "fires with a chance of a half", a curve states both; docs/traces.md says what else that fixes.
 TEST(ProfileStatistics, a_curve_gives_the_hot_shares_that_it_states) {

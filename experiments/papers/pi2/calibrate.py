@@ -2,15 +2,18 @@
 
     python experiments/papers/pi2/calibrate.py [--hit-rate]
 
-Four steps, each from figures that figures.yaml marks `use: input` or `calibrate`; no speed enters.
+Five steps, four of them from figures that figures.yaml marks `use: input` or `calibrate`; no speed enters.
   fraction     activated parameters, less attention and head, over the FFN parameters that a token may touch
   skew         the largest at which under 1 % of the neurons are highly activated at batch 1, where "highly" is the frequency that
                75 % of them reach at batch 32
   precision    of the predictors: the share of bundles whose Gate, Up and Down are needed together
+  expert_persistence  how often consecutive tokens of Mixtral 8x7B have an expert in common, which the law of the draws gives back
   persistence  by bisection, until the cache of Bamboo-7B hits as often as the paper says (--hit-rate: simulates, minutes)
 """
 import argparse
 import json
+from functools import cache
+from math import comb
 from pathlib import Path
 
 import vitro
@@ -71,6 +74,61 @@ def precision():
     return figure("pi2_coactivation_gate_up_down") / 100
 
 
+# Jiang et al. 2024, "Mixtral of Experts" (arXiv 2401.04088), table 5, first or second choice: percent of the tokens that have an expert
+# in common with the token before, at layers 0, 15 and 31 (at random 46 %).
+SHARED_EXPERTS = {"ArXiv": (46.5, 62.3, 52.9), "DM Mathematics": (44.9, 67.0, 44.5), "Github": (49.9, 66.9, 49.2),
+                  "Gutenberg": (49.5, 63.1, 52.2), "PhilPapers": (46.9, 61.9, 51.3), "PubMed Abstracts": (48.6, 61.6, 51.8),
+                  "StackExchange": (48.2, 64.6, 53.6), "Wikipedia (en)": (49.8, 62.1, 51.8)}
+SHARED_AT = (0, 15, 31)
+
+
+def published_share(layers):
+    """The mean over texts and layers; between the layers of the table straight lines."""
+    points = [sum(column) / len(SHARED_EXPERTS) for column in zip(*SHARED_EXPERTS.values())]
+
+    def at(layer):
+        i = 0 if layer <= SHARED_AT[1] else 1
+        return points[i] + (points[i + 1] - points[i]) * (layer - SHARED_AT[i]) / (SHARED_AT[i + 1] - SHARED_AT[i])
+    return sum(map(at, range(layers))) / layers / 100
+
+
+def shared_experts(repeated, experts):
+    """The chance that two tokens' best two of equally popular experts have one in common, when each score is the same for both
+    tokens with the chance `repeated` and drawn anew otherwise (traces/draw.cpp, route)."""
+    return 1 - sum(comb(experts, kept) * repeated ** kept * (1 - repeated) ** (experts - kept) * _nothing_shared(kept, experts - kept)
+                   for kept in range(experts + 1))
+
+
+@cache
+def _nothing_shared(kept, fresh):
+    """Scores in descending order are any order of `kept` common ones, `fresh` of the first token alone and as many of the second's.
+    Each token takes the first two that are its own; a common one that both would take is an expert in common."""
+    def walk(common, first, second, mine, other):
+        """What is left of each kind; mine, other: (taken of its own scores, taken of the common ones) by each token."""
+        open_mine, open_other = sum(mine) < 2, sum(other) < 2
+        if not open_mine and not open_other:
+            return comb(fresh - mine[0], other[0]) / comb(fresh, other[0])  # experts of different scores may still be the same
+        chance = 0.0
+        if common and open_mine != open_other:
+            chance += common * walk(common - 1, first, second, (mine[0], mine[1] + open_mine), (other[0], other[1] + open_other))
+        if first:
+            chance += first * walk(common, first - 1, second, (mine[0] + open_mine, mine[1]), other)
+        if second:
+            chance += second * walk(common, first, second - 1, mine, (other[0] + open_other, other[1]))
+        return chance / (common + first + second)
+    return walk(kept, fresh, fresh, (0, 0), (0, 0))
+
+
+def expert_persistence(shape, stretch):
+    """Percent. Two tokens have a score in common when both repeat that of one stretch."""
+    wanted, low, high = published_share(shape["layers"]), 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        common = shared_experts(middle * middle * (1 - 1 / stretch), shape["experts"])
+        low, high = (middle, high) if common < wanted else (low, middle)
+    return 100 * low
+
+
 def persistence(tokens=160):
     """Percent. The cache sees the paper's ablation step: cores alone, no pipeline."""
     wanted, low, high = figure("pi2_bamboo_cache_hit_rate") / 100, 80.0, 100.0
@@ -102,7 +160,9 @@ def main():
     arguments = parser.parse_args()
     shapes = {path.stem: yaml.safe_load(path.read_text())["shape"] for path in MODELS.glob("*.yaml")}
     found = fractions(shapes)
+    mixtral = yaml.safe_load((MODELS / "turbosparse-mixtral-47b.yaml").read_text())
     print(json.dumps({"fraction": found, "skew": skew(found["bamboo-7b"]), "precision": precision(),
+                      "expert_persistence": expert_persistence(mixtral["shape"], mixtral["profile"]["stretch"]),
                       "predictor_rank": predictor_rank(shapes["turbosparse-mixtral-47b"])}, indent=2))
     if arguments.hit_rate:
         print(f"persistence: {persistence():.1f} %")

@@ -88,7 +88,7 @@ TEST(PlanProfile, more_sequences_fire_more_neurons) {
   drawn.neurons = 512;
   drawn.batches = {1, 4};
   drawn.tokens = 32;
-  const std::vector<BatchReuse> found = reuse_of(profile, 0, -1, drawn);
+  const std::vector<BatchReuse> found = reuse_of(profile, 0, drawn);
   const auto fired = [](const BatchReuse& batch) {
     double sum = 0;
     for (const ReuseBucket& bucket : batch.buckets) sum += bucket.fired;
@@ -98,13 +98,56 @@ TEST(PlanProfile, more_sequences_fire_more_neurons) {
   EXPECT_NEAR(fired(found[1]), 1 - 0.8 * 0.8 * 0.8 * 0.8, 0.05);
 }
 
-TEST(PlanProfile, experts_that_are_rarely_chosen_are_rarely_used) {
-  DrawProfile profile;
+TEST(PlanProfile, what_misses_is_counted_for_every_step) {
+  ReuseRequest limited = request();
+  limited.limits = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {2, 0}};
+  const std::vector<std::vector<double>> missing = reuse_of(recording(16), false, limited)[0].missing;
+  ASSERT_EQ(missing.size(), 5u);
+  EXPECT_EQ(missing[0], (std::vector<double>{2, 1, 2, 1, 2, 1, 2, 1})) << "a cache that remembers nothing";
+  EXPECT_EQ(missing[1], (std::vector<double>{1, 0, 1, 0, 1, 0, 1, 0})) << "neuron 1 was used two steps ago";
+  EXPECT_EQ(missing[2], missing[1]) << "neuron 0 never misses anyway";
+  EXPECT_EQ(missing[3], std::vector<double>(8, 0));
+  EXPECT_EQ(missing[4], std::vector<double>(8, 0)) << "those that fire are hot";
+}
+
+ReuseRequest of_experts(std::uint32_t tokens) {
   ReuseRequest drawn = request();
   drawn.neurons = 64;
-  drawn.tokens = 400;
-  drawn.chance = 0.25;
-  EXPECT_NEAR(reuse_of(profile, 0, 0, drawn)[0].rows, 0.25, 0.08);
+  drawn.buckets = 1;
+  drawn.tokens = tokens;
+  drawn.experts = 8;
+  drawn.experts_used = 2;
+  return drawn;
+}
+
+TEST(PlanProfile, each_token_uses_its_share_of_the_experts) {
+  EXPECT_DOUBLE_EQ(reuse_of(DrawProfile{}, 0, of_experts(64))[0].rows, 0.25) << "two of eight, whichever they are";
+  ReuseRequest batch = of_experts(64);
+  batch.batches = {4};
+  EXPECT_DOUBLE_EQ(reuse_of(DrawProfile{}, 0, batch)[0].rows, 1);
+}
+
+// Every neuron fires whenever its expert is used, so a use is as long ago as the expert's last one.
+TEST(PlanProfile, an_expert_is_away_as_long_as_the_router_leaves_it_out) {
+  DrawProfile profile;
+  profile.layers[0].fraction = 1;
+  const auto at_once = [&](double persistence) {
+    profile.expert_persistence = persistence;
+    const ReuseBucket bucket = reuse_of(profile, 0, of_experts(2000))[0].buckets[0];
+    return bucket.reuse[1] / bucket.named_blocks;
+  };
+  EXPECT_NEAR(at_once(0), 0.25, 0.03) << "without memory: two of eight";
+  EXPECT_GT(at_once(0.95), 0.7);
+}
+
+TEST(PlanProfile, experts_of_a_layer_miss_in_one_step) {
+  DrawProfile profile;
+  profile.layers[0].fraction = 1;
+  ReuseRequest limited = of_experts(64);
+  limited.limits = {{0, 0}, {0, 32}};
+  const std::vector<std::vector<double>> missing = reuse_of(profile, 0, limited)[0].missing;
+  EXPECT_EQ(missing[0], std::vector<double>(32, 128)) << "all neurons of two experts";
+  for (const double step : missing[1]) EXPECT_TRUE(step == 0 || step == 64 || step == 128) << step;
 }
 
 }  // namespace
