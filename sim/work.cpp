@@ -102,7 +102,8 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
   }
   // Attention has one price, whichever way its exponentials are found; so have operators without variants.
   const bool plain = call.variant == VariantId::none || call.variant == variant::kLutExp;
-  const std::string_view name = call.method != Method::automatic ? to_string(call.method)
+  const bool rounded = call.method == Method::lut && call.variant == variant::kInt8Tables;  // another kernel of the same way
+  const std::string_view name = call.method != Method::automatic && !rounded ? to_string(call.method)
                                 : plain                          ? variant::name(variant::kFloat)
                                                                  : variant::name(call.variant);
   hw::KernelPrice price;
