@@ -56,7 +56,8 @@ COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block 
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
 DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
 # Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups and those without take
-# the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact sums take two tables, rounded ones one.
+# the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact sums take two
+# tables, rounded ones one.
 CODE_SET, CODE_COLUMNS, TABLES, ROUNDED = "neon-i8mm", 64, {"tbl": 32}, {"tbl": 64}
 CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups count once for each plane)
     "w{bits}.lut": ("look_up::pass<{step}, {bits}, 2, {step}::tiles_together({bits})>", TABLES),
@@ -66,11 +67,12 @@ CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups coun
 }
 BITS, GROUPS = (1, 2, 3, 4), (32, 64, 128)
 MAKE_TABLES, CHUNK = "look_up::make_tables<{step}>", 32  # activations of a round, which stores 16 registers
-MAKE_ROUNDED, LARGEST = "look_up::make_rounded_tables<{step}>", 64  # the same of rounded ones; activations of a round that finds the largest sum
+MAKE_ROUNDED, LARGEST = "look_up::make_rounded_tables<{step}>", 64  # of rounded ones; activations of a round that finds the largest sum
 # LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
 STAND_INS = {"oryon-1": [
     (r"scvtf\s+(v)", r"frintn \1"),
     (r"(?:dup|mov)\s+d(\d+), (v\d+\.d\[1\])", r"dup v\1.2d, \2"),
+    (r"(?:dup|mov)\s+s(\d+), (v\d+\.s\[\d\])", r"dup v\1.4s, \2"),
     (r"prfm\s+\w+, \[(\w+).*", r"ldr xzr, [\1, xzr]"),
     (r"ldrs?[bh]?\s+([wx]\d+), \[(\w+)(, #?\d+)?\](, #?\d+)?", r"ldr \1, [\2, xzr]"),
     (r"ldrs?[bh]\s+(w\d+), (\[\w+, \w+\])", r"ldr \1, \2"),

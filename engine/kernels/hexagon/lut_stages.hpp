@@ -61,8 +61,8 @@ template <class I, Zeros kZeros>
   for (int i = 0; i < 4; ++i) y[i] = I::to_float(acc[i]);
 }
 
-// Finalize with tables of int8 (worker/kernels.hpp, float_accumulate_rounded()): acc += (weighted unit + (steps sum - 2 zero sum) / 2) * (d_w *
-// d_x). steps: step (2^bits - 1) - 2 zero, of which `zero` is the matrix's. x: RoundedScale [blocks] by words. 2 sum fits 16 bits.
+// Finalize with tables of int8 (worker/kernels.hpp, float_accumulate_rounded()): acc += (weighted unit + (steps sum - 2 zero sum) / 2) *
+// (d_w * d_x). steps: step (2^bits - 1) - 2 zero, of which `zero` is the matrix's. x: RoundedScale [blocks] by words. 2 sum fits 16 bits.
 template <class I, Zeros kZeros>
 [[gnu::always_inline]] inline void lut_finalize_rounded(const typename I::Vector* weighted, const typename I::Vector* zeros,
                                                         const typename I::Vector* scales, const int32_t* x, int32_t steps, uint32_t blocks,

@@ -47,7 +47,7 @@ struct Operator {
   uint32_t rows, columns, batch;
   uint32_t in[3], out;
   uint32_t out_bytes;
-  uint32_t bits, zero, group;  // matmul_lut, matmul_lut_rounded, matmul_hmx_lut: planes, zero point, columns that share a scale: 32, 64 or 128
+  uint32_t bits, zero, group;  // of bit-serial panels: planes, zero point, columns that share a scale: 32, 64 or 128
   Zeros zeros;
   uint32_t tile_groups;  // matmul_hmx: 1 when scales are those of tile groups
   uint32_t pitch;        // attention: rows from the first key to the first value

@@ -1,5 +1,5 @@
-// Bit-serial products by tables of int8 (T-MAC's; variant::kInt8Tables): a byte per entry, so vlut32. What it finds is weighted and widened by
-// one multiplication, while vlut16's halfwords need an addition each and a widening per block.
+// Bit-serial products by tables of int8 (T-MAC's; variant::kInt8Tables): a byte per entry, so vlut32. What it finds is weighted and widened
+// by one multiplication, while vlut16's halfwords need an addition each and a widening per block.
 #include "engine/kernels/hexagon/half.hpp"
 #include "engine/kernels/hexagon/worker/hvx.hpp"
 #include "engine/kernels/hexagon/worker/kernels.hpp"
