@@ -102,7 +102,8 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
   }
   // Attention has one price, whichever way its exponentials are found; so have operators without variants.
   const bool plain = call.variant == VariantId::none || call.variant == variant::kLutExp;
-  const std::string_view name = call.method != Method::automatic ? to_string(call.method)
+  const bool rounded = call.method == Method::lut && call.variant == variant::kInt8Tables;  // another kernel of the same way
+  const std::string_view name = call.method != Method::automatic && !rounded ? to_string(call.method)
                                 : plain                          ? variant::name(variant::kFloat)
                                                                  : variant::name(call.variant);
   hw::KernelPrice price;
@@ -187,6 +188,11 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.row_runs = counts.row_runs;
   if (call.op == Op::matmul) work.group = static_cast<std::uint32_t>(block_elements(priced_format(call)));
   if (call.method == Method::lut) price_tables(call, work);
+  // The variant looks up whatever way is named: a unit that prices tables apart from quantising makes them in this call.
+  if (call.op == Op::matmul && call.method == Method::automatic && call.variant == variant::kInt8Tables) {
+    work.table_inputs = elements(call.in[1]);
+    work.table_bytes = kTableBytes * work.table_inputs;
+  }
   if (call.method == Method::native && work.weight_bytes > 0) {
     const Bytes spared = work.weight_bytes - std::min(work.weight_bytes, native_bytes(call.in[0].format, work.columns, work.depth));
     work.weight_bytes -= spared;

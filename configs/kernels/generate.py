@@ -56,19 +56,23 @@ COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block 
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
 DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
 # Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups and those without take
-# the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane, and takes two tables.
-CODE_SET, CODE_COLUMNS, TABLES = "neon-i8mm", 64, {"tbl": 32}
+# the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact sums take two
+# tables, rounded ones one.
+CODE_SET, CODE_COLUMNS, TABLES, ROUNDED = "neon-i8mm", 64, {"tbl": 32}, {"tbl": 64}
 CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups count once for each plane)
     "w{bits}.lut": ("look_up::pass<{step}, {bits}, 2, {step}::tiles_together({bits})>", TABLES),
     "w{bits}": ("tiles::code_pass<{step}, {bits}, 1>", INT_MACS),
     "w{bits} batch": ("tiles::code_pass<{step}, {bits}, {step}::kBatch>", INT_MACS),
+    "w{bits} tables": ("look_up::rounded_pass<{step}, {bits}>", ROUNDED),
 }
 BITS, GROUPS = (1, 2, 3, 4), (32, 64, 128)
 MAKE_TABLES, CHUNK = "look_up::make_tables<{step}>", 32  # activations of a round, which stores 16 registers
+MAKE_ROUNDED, LARGEST = "look_up::make_rounded_tables<{step}>", 64  # of rounded ones; activations of a round that finds the largest sum
 # LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
 STAND_INS = {"oryon-1": [
     (r"scvtf\s+(v)", r"frintn \1"),
     (r"(?:dup|mov)\s+d(\d+), (v\d+\.d\[1\])", r"dup v\1.2d, \2"),
+    (r"(?:dup|mov)\s+s(\d+), (v\d+\.s\[\d\])", r"dup v\1.4s, \2"),
     (r"prfm\s+\w+, \[(\w+).*", r"ldr xzr, [\1, xzr]"),
     (r"ldrs?[bh]?\s+([wx]\d+), \[(\w+)(, #?\d+)?\](, #?\d+)?", r"ldr \1, [\2, xzr]"),
     (r"ldrs?[bh]\s+(w\d+), (\[\w+, \w+\])", r"ldr \1, \2"),
@@ -90,6 +94,7 @@ def compiled(kernel_set):
     if kernel_set == CODE_SET:
         pointers |= {code_symbol(kernel, bits): function.format(step=step, bits=bits)
                      for kernel, (function, _) in CODE_LOOPS.items() for bits in BITS}
+        pointers |= {"make_rounded": MAKE_ROUNDED.format(step=step)}
         pointers |= {"make_tables": MAKE_TABLES.format(step=step), "quantise64": "lanes::quantise<Vector, 64>"}
     return functions_of(f"engine/kernels/neon/{source}.cpp", flags, pointers)
 
@@ -182,11 +187,12 @@ def measure_codes(kernel_set, functions, model, notes):
     path = hot_path(functions["make_tables"], {"str": 1, "st1": 1, "stp": 2}, longest=False)
     tables = cycles(path, model)
     notes.append(f"{kernel_set} make_tables, {CHUNK} activations: {len(path)} instructions, {tables:.4g} cycles")
+    rounding = measure_rounding(kernel_set, functions["make_rounded"], model, notes)
     for bits in BITS:
         rates = {}
         for kernel, (_, macs) in CODE_LOOPS.items():
             lines = functions[code_symbol(kernel, bits)]
-            planes, together = (bits, 2 if bits <= 2 else 1) if macs is TABLES else (1, 2 if "batch" in kernel else 1)
+            planes, together = (1, 2 if "batch" in kernel else 1) if macs is INT_MACS else (bits, 2 if macs is TABLES and bits <= 2 else 1)
             work = together * 16 * CODE_COLUMNS
             path = block_path(lines, macs, work * planes, longest="batch" not in kernel)
             if multiplies(path, macs) != work * planes:
@@ -195,12 +201,26 @@ def measure_codes(kernel_set, functions, model, notes):
             rates[kernel] = work / taken
             notes.append(f"{kernel_set} int8.{kernel.format(bits=bits)}, a block: {len(path)} instructions, {work} multiply-adds, "
                          f"{taken:.4g} cycles")
-        looked_up, alone, several = rates.values()
+        looked_up, alone, several, rounded = rates.values()
         for name in (f"w{bits}g{group}{zero}" for group in GROUPS for zero in ("", "z")):
             one |= {f"int8.{name}": alone, f"int8.{name}.lut": looked_up}
             batch |= {f"int8.{name}": several, f"int8.{name}.lut": several}
             conversions |= {f"int8.{name}": quantising, f"int8.{name}.lut": quantising + tables / CHUNK}
+            one |= {f"int8_tables.{name}": rounded}
+            batch |= {f"int8_tables.{name}": rounded}  # row by row
+            conversions |= {f"int8_tables.{name}": quantising + rounding}
+    for prices in (one, batch, conversions):
+        prices["int8_tables.q4_0"] = prices["int8_tables.w4g32"]
     return one, batch, conversions
+
+
+def measure_rounding(kernel_set, lines, model, notes):
+    """Cycles per activation to find a block's largest sum and to round its tables."""
+    largest, tables = (hot_path(lines, marks, longest=False) for marks in ({"abs": 1}, {"ins": 1}))
+    each = [cycles(path, model) / activations for path, activations in ((largest, LARGEST), (tables, CHUNK))]
+    notes.append(f"{kernel_set} make_rounded_tables: {len(largest)} instructions for {LARGEST} activations, {len(tables)} for {CHUNK}, "
+                 f"{sum(each):.4g} cycles each")
+    return sum(each)
 
 
 def conversion(name, lines, elements, model, notes):

@@ -251,6 +251,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       call.method = method_of(op, site);
       if (call.method != Method::lut) return;  // another way to the same products: no tables
       call.params[0] = static_cast<float>(weight_for(op, *op.weight, site).format);
+      if (options_.matmul == variant::kInt8Tables) call.variant = options_.matmul;  // which makes other tables
       call.in = {in(0)};
       break;
     case Op::rope: {

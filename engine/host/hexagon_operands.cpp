@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "engine/kernels/hexagon/hmx.hpp"
@@ -51,6 +52,18 @@ void quantise(const float* x, std::uint32_t columns, std::uint32_t group, Quanti
   }
 }
 
+// Of a block with tables of int8 (variant::kInt8Tables).
+RoundedScale rounded_scale(std::span<const std::int8_t> quants, float scale, std::int32_t sum, std::int32_t step) {
+  std::int32_t most = 0;
+  for (std::size_t i = 0; i < quants.size(); i += lut::kGroup) {
+    std::int32_t whole = 0;
+    for (std::size_t j = 0; j < lut::kGroup; ++j) whole += std::abs(std::int32_t{quants[i + j]});
+    most = std::max(most, whole);
+  }
+  const std::int32_t factor = most == 0 ? 0 : std::min(32767, (127 << 15) / most);
+  return {scale, sum, factor, static_cast<float>(most) / 127.0f * (static_cast<float>(step) * 0.5f)};
+}
+
 void write_tiles(const View& x, std::byte* out) {
   const std::uint32_t batch = x.shape[0], k = columns(x), tiles = k / kTile;
   std::memset(out, 0, Bytes{round_up(batch, kTile)} * k * 2);
@@ -86,7 +99,8 @@ void write_code_tables(const ProductForm& form, std::byte* out) {
 
 Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) {
   if (call.op != Op::matmul) return refused(fmt::format("{} is not among its operators", to_string(call.op)));
-  if (call.variant != variant::kInt8 && call.variant != variant::kHmx) {
+  const bool rounded = call.variant == variant::kInt8Tables;
+  if (call.variant != variant::kInt8 && call.variant != variant::kHmx && !rounded) {
     return refused("it computes with int8 or fp16 activations only");
   }
   if (call.in.size() > 2) return refused("it adds no bias");
@@ -94,7 +108,9 @@ Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) 
   // What is bound at launch may be other bytes each time.
   const View& weights = call.in[0];
   if (!weights.memory || weights.data() == nullptr) return refused("it packs weights when a graph is loaded, here are none");
-  if (call.variant == variant::kHmx) {
+  if (rounded) {
+    if (const std::optional<PlaneForm> planes = plane_form(weights)) return ProductForm{Kind::matmul_lut_rounded, *planes};
+  } else if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
     const std::optional<PlaneForm> planes = group_format(weights.format) ? plane_form(weights) : std::nullopt;
     if (planes && finite_scales(weights)) return ProductForm{Kind::matmul_hmx_lut, *planes};
@@ -125,13 +141,16 @@ void pack_weights(const ProductForm& form, const View& weights, Range rows, std:
 std::uint32_t encoding(const ProductForm& form) {
   if (form.kind == Kind::matmul_hmx) return 1;
   if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
-  return form.kind == Kind::matmul_lut ? form.planes.group : 0;
+  if (!form.looks_up()) return 0;
+  const bool rounded = form.kind == Kind::matmul_lut_rounded;  // beside which stands what an entry is worth
+  return form.planes.group + (rounded ? 4096u + (form.planes.zeros == Zeros::signs ? 1 : 0) : 0);
 }
 
 ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, std::uint32_t columns) {
   if (form.in_tiles()) return {Bytes{round_up(batch, kTile)} * columns * 2, form.bit_serial() ? 2 * kVectorBytes : kVectorBytes};
-  if (form.kind == Kind::matmul_lut) {
-    return {Bytes{batch} * columns, Bytes{batch} * (columns / form.planes.group) * sizeof(ActivationScale)};
+  if (form.looks_up()) {
+    const Bytes scale = form.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
+    return {Bytes{batch} * columns, Bytes{batch} * (columns / form.planes.group) * scale};
   }
   return {Bytes{batch} * (columns / kBlock) * sizeof(Int8Block), 0};
 }
@@ -141,19 +160,23 @@ void write_activations(const ProductForm& form, const View& x, std::byte* first,
     write_tiles(x, first);
     return write_code_tables(form, second);
   }
-  const bool apart = form.kind == Kind::matmul_lut;
+  const bool apart = form.looks_up();
   const std::uint32_t k = columns(x), group = apart ? form.planes.group : static_cast<std::uint32_t>(kBlock);
   Quantised row;
   auto* blocks = reinterpret_cast<Int8Block*>(first);
   auto* scales = reinterpret_cast<ActivationScale*>(second);
+  auto* rounded = reinterpret_cast<RoundedScale*>(second);
   for (std::uint32_t m = 0; m < x.shape[0]; ++m) {
     quantise(x.as<float>() + std::size_t{m} * k, k, group, row);
     if (apart) std::memcpy(first + std::size_t{m} * k, row.quants.data(), k);
     for (std::uint32_t b = 0; b < k / group; ++b) {
-      if (apart) {
+      const std::int8_t* quants = row.quants.data() + std::size_t{b} * group;
+      if (form.kind == Kind::matmul_lut_rounded) {
+        *rounded++ = rounded_scale({quants, group}, row.scales[b], row.sums[b], form.planes.zeros == Zeros::signs ? 2 : 1);
+      } else if (apart) {
         *scales++ = {row.scales[b], row.sums[b]};
       } else {
-        std::memcpy(blocks->quants, row.quants.data() + std::size_t{b} * kBlock, kBlock);
+        std::memcpy(blocks->quants, quants, kBlock);
         blocks->scale = row.scales[b];
         (blocks++)->sum = row.sums[b];
       }

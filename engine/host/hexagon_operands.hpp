@@ -10,7 +10,8 @@ struct ProductForm {
   Kind kind = Kind::none;
   PlaneForm planes;  // of bit-serial panels
 
-  bool bit_serial() const { return kind == Kind::matmul_lut || kind == Kind::matmul_hmx_lut; }
+  bool bit_serial() const { return looks_up() || kind == Kind::matmul_hmx_lut; }
+  bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded; }
   bool in_tiles() const { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut; }  // activations
 };
 

@@ -54,11 +54,13 @@ Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
   const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.products);
   if (!form.ok()) return form.status();
-  // Bit-serial panels are the same in both contracts: one copy serves decoding and prompts (T-MAN 4.1).
-  WeightKey other = key;
-  std::get<VariantId>(other) = call.variant == variant::kHmx ? variant::kInt8 : variant::kHmx;
-  if (const auto twin = placed_.find(other); twin != placed_.end() && form.value().bit_serial() && twin->second.form.bit_serial()) {
-    return placed_[key] = {twin->second.session, twin->second.at, form.value()};
+  // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1).
+  for (const VariantId contract : {variant::kInt8, variant::kHmx, variant::kInt8Tables}) {
+    WeightKey other = key;
+    std::get<VariantId>(other) = contract;
+    if (const auto twin = placed_.find(other); twin != placed_.end() && form.value().bit_serial() && twin->second.form.bit_serial()) {
+      return placed_[key] = {twin->second.session, twin->second.at, form.value()};
+    }
   }
   const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));
   const Result<Placed> room = find_room(size);

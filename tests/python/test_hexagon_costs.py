@@ -53,6 +53,13 @@ def test_the_table_holds_what_the_models_ask_for():
         # Zero points are Finalize's; planes do not know them.
         assert planes[f"w2g{group}z"]["packets_per_mac"] == planes[f"w2g{group}"]["packets_per_mac"]
         assert planes[f"w2g{group}z"]["packets_per_sum"] > planes[f"w2g{group}"]["packets_per_sum"]
+    # Bytes: more columns before sums widen, a shift beside a look-up; tables are dearer to make, and the unit costs Finalize a product.
+    rounded = table["hvx"]["dma"]["int8_tables"]
+    assert set(rounded) == set(planes)
+    for name, price in rounded.items():
+        assert price["packets_per_mac"] < planes[name]["packets_per_mac"]
+        assert price["packets_per_activation"] > planes[name]["packets_per_activation"]
+        assert price["packets_per_sum"] > planes[name]["packets_per_sum"]
     # Wider groups widen and finalise less often.
     assert planes["w2g128"]["packets_per_mac"] < planes["w2g64"]["packets_per_mac"] < planes["w2g32"]["packets_per_mac"]
     assert len({entry["packets_per_activation"] for entry in planes.values()}) == 1

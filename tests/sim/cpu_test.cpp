@@ -215,6 +215,31 @@ TEST(Work, a_table_may_price_an_operator_apart_from_its_format) {
   EXPECT_EQ(builder.unpriced(), std::set<std::string>{"int8.q8_0 on big"});  // not there at all, and the result says so
 }
 
+// Tables of int8 are their own kernel, on cores and, whichever way is named, on an NPU; tables are made in the call unless they are there.
+TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  model.priced = "int8_tables.w2g64z";
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall call;
+  call.op = Op::matmul;
+  call.variant = variant::kInt8Tables;
+  call.in.push_back(view_of(simulation.machine(), {64, 64, 0}, Format::w2g64z, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
+  call.in[0].layout = Layout::lut;
+  EXPECT_EQ(builder.build(call).table_inputs, 3u * 64);
+  EXPECT_EQ(model.asked.back(), "int8_tables.w2g64z");
+  call.method = Method::lut;
+  call.precomputed = true;
+  EXPECT_EQ(builder.build(call).table_inputs, 0u);
+  EXPECT_EQ(model.asked.back(), "int8_tables.w2g64z");
+  call.variant = variant::kInt8;
+  builder.build(call);
+  EXPECT_EQ(model.asked.back(), "lut.w2g64z");
+}
+
 TEST(Work, a_slice_is_never_more_recent_than_what_it_reads) {
   Simulation simulation(round_options());
   FixedModel model;

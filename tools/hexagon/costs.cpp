@@ -49,13 +49,15 @@ Kernel product(const std::string& name, Kind kind, std::uint32_t batch) {
   return kernel;
 }
 
-Kernel look_up_product(std::uint32_t bits, std::uint32_t group) {
-  Kernel kernel = product(fmt::format("lut w{}g{}", bits, group), Kind::matmul_lut, 1);
+Kernel look_up_product(std::uint32_t bits, std::uint32_t group, bool rounded) {
+  Kernel kernel = product(fmt::format("{} w{}g{}", rounded ? "rounded" : "lut", bits, group),
+                          rounded ? Kind::matmul_lut_rounded : Kind::matmul_lut, 1);
   const hexagon::PlaneForm form{bits, group, 0, hexagon::Zeros::of_blocks};
   kernel.op.bits = bits;
   kernel.op.group = group;
   kernel.op.zeros = form.zeros;
-  kernel.in = {hexagon::lut_panels_bytes(form, kRows, kColumns), kColumns, kColumns / group * sizeof(hexagon::ActivationScale)};
+  kernel.in = {hexagon::lut_panels_bytes(form, kRows, kColumns), kColumns,
+               kColumns / group * (rounded ? sizeof(hexagon::RoundedScale) : sizeof(hexagon::ActivationScale))};
   return kernel;
 }
 
@@ -73,8 +75,10 @@ std::vector<Kernel> kernels() {
     all.push_back(product(fmt::format("q8_0 batch {}", batch), Kind::matmul_q8_0, batch));
     all.push_back(product(fmt::format("q4_0 batch {}", batch), Kind::matmul_q4_0, batch));
   }
-  for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
-    for (const std::uint32_t group : {32u, 64u, 128u}) all.push_back(look_up_product(bits, group));
+  for (const bool rounded : {false, true}) {
+    for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
+      for (const std::uint32_t group : {32u, 64u, 128u}) all.push_back(look_up_product(bits, group, rounded));
+    }
   }
   constexpr Bytes kHalf = kWeights / 2, kDouble = 2 * kWeights;
   all.push_back(conversion("dequantise", Kind::dequantise, {kHalf, kWeights / 16, 128}, 2 * kDouble));

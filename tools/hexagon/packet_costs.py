@@ -18,6 +18,7 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
                      packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
                      packets_per_mac         Linear: per multiply-add, planes widened and added up
                      packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales
+  hvx.dma.int8_tables.FORMAT             the same with tables of int8 (vlut32)
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
                      gathers_per_element     vgather instructions among them, which wait for memory
@@ -37,13 +38,14 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 # As cmake/hexagon.cmake builds the worker; V73 is the newest that clang 19 compiles for.
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
-WORKER_FILES = ("attention_kernels", "dot_kernels", "half_kernels", "lut_kernels", "main", "operators", "products", "system",
-                "table_kernels", "tile_kernels")
+WORKER_FILES = ("attention_kernels", "dot_kernels", "half_kernels", "lut_kernels", "main", "operators", "products", "rounded_kernels",
+                "system", "table_kernels", "tile_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
 # Sums of a block with 128 rows; weights of a block of 128 rows; elements of a vector of scores.
-TRIP |= {name: 128 for name in ("qf_lut_finalize", "qf_lut_finalize_zeros", "qf_lut_finalize_signs")}
+TRIP |= {name: 128 for name in ("qf_lut_finalize", "qf_lut_finalize_zeros", "qf_lut_finalize_signs", "qf_lut_finalize_rounded",
+                                "qf_lut_finalize_rounded_zeros")}
 TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2, 3, 4) for group in (32, 64) for z in ("", "z")}
 TRIP |= {f"qf_softmax_{name}": 64 for name in ("max", "exp_table", "exp_f16", "exp_f32", "sum")}
 FORMATS = [(bits, group, z) for bits in (1, 2, 3, 4) for group in (32, 64, 128) for z in ("", "z")]
@@ -124,9 +126,18 @@ def prices(executed, static):
         return {"packets_per_activation": precompute[1]["hvx_lut_precompute"] / columns,
                 "packets_per_mac": per_weight(executed, f"lut w{bits}g{group}", "hvx_lut_linear"), "packets_per_sum": static[finalize]}
 
-    lut = {f"w{bits}g{group}{z}": look_up(bits, group, z) for bits, group, z in FORMATS}
-    lut |= {f"w{bits}": look_up(bits, 32, "") for bits in (1, 2, 3, 4)}
-    lut["q4_0"] = lut["w4g32"]
+    def look_up_rounded(bits, group, z):
+        kernel = f"rounded w{bits}g{group}"
+        return {"packets_per_activation": executed[kernel][1]["hvx_lut_precompute_rounded"] / columns,
+                "packets_per_mac": per_weight(executed, kernel, "hvx_lut_linear_rounded"),
+                "packets_per_sum": static["qf_lut_finalize_rounded" + ("_zeros" if z else "")]}
+
+    def all_formats(price):
+        prices = {f"w{bits}g{group}{z}": price(bits, group, z) for bits, group, z in FORMATS}
+        prices |= {f"w{bits}": price(bits, 32, "") for bits in (1, 2, 3, 4)}
+        return prices | {"q4_0": prices["w4g32"]}
+
+    lut, int8_tables = all_formats(look_up), all_formats(look_up_rounded)
     # A group of 128 has the loop body of two of 64, but for making its scales ready once in place of twice.
     two_level = {f"w{bits}g{group}{z}": {"packets_per_weight": static[f"qf_lut_dequantise_w{bits}g{min(group, 64)}{z}"]}
                  for bits, group, z in FORMATS}
@@ -143,7 +154,7 @@ def prices(executed, static):
             "fused": {"w4": once["dequantise_fused"]} | two_level,
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
-        "hvx": {"dma": {"dots": dots, "lut": lut, "softmax": softmax}}}
+        "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "softmax": softmax}}}
 
 
 def versions():

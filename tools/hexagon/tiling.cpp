@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   app.add_option("--value-bits", value_bits, "of a table's entry: 8 or 16")->capture_default_str()->check(CLI::IsMember({8, 16}));
   app.add_option("--tcm-mib", tcm_mib, "on-chip memory")->capture_default_str()->check(CLI::Range(0, 1024));
   app.add_option("--threads", limits.threads, "that work on tiles of their own")->capture_default_str()->check(CLI::Range(1, 64));
+  app.add_option("--decode-rows", limits.decode_rows, "activation rows of a decode step")->capture_default_str()->check(CLI::Range(1, 64));
   app.add_option("--registers", limits.registers, "of vectors")->capture_default_str()->check(CLI::Range(1, 1024));
   try {
     app.parse(argc, argv);

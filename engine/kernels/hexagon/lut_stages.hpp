@@ -61,6 +61,44 @@ template <class I, Zeros kZeros>
   for (int i = 0; i < 4; ++i) y[i] = I::to_float(acc[i]);
 }
 
+// Finalize with tables of int8 (worker/kernels.hpp, float_accumulate_rounded()): acc += (weighted unit + (steps sum - 2 zero sum) / 2) *
+// (d_w * d_x). steps: step (2^bits - 1) - 2 zero, of which `zero` is the matrix's. x: RoundedScale [blocks] by words. 2 sum fits 16 bits.
+template <class I, Zeros kZeros>
+[[gnu::always_inline]] inline void lut_finalize_rounded(const typename I::Vector* weighted, const typename I::Vector* zeros,
+                                                        const typename I::Vector* scales, const int32_t* x, int32_t steps, uint32_t blocks,
+                                                        typename I::Vector* y) {
+  constexpr int kOne = 0x3c00, kMagic = 0x4b400000, kHalf = 0x3f000000;
+  const auto magic = I::splat(kMagic);
+  const auto one = I::splat_half(kOne);
+  const auto half = I::from_float(I::splat(kHalf));
+  typename I::Q32 acc[4] = {I::from_float(I::splat(0)), I::from_float(I::splat(0)), I::from_float(I::splat(0)), I::from_float(I::splat(0))};
+  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += 2, x += 4) {
+    const auto whole = I::splat(steps * x[1]);
+    typename I::Vector rest[4] = {whole, whole, whole, whole};
+    if constexpr (kZeros == Zeros::of_blocks) {
+      const auto wide = I::widen_unsigned(*zeros);
+      const auto twice = I::splat_half(2 * x[1]);
+      const auto even = I::multiply_integers(wide.lo, twice), odd = I::multiply_integers(wide.hi, twice);
+      rest[0] = I::subtract_word(whole, even.lo);
+      rest[1] = I::subtract_word(whole, even.hi);
+      rest[2] = I::subtract_word(whole, odd.lo);
+      rest[3] = I::subtract_word(whole, odd.hi);
+    }
+    const auto scale = I::from_float(I::splat(x[0])), unit = I::from_float(I::splat(x[3]));
+    const auto first = I::multiply_wide(I::interleave_halves(scales[0]), one),
+               second = I::multiply_wide(I::interleave_halves(scales[1]), one);
+    const typename I::Q32 weights[4] = {first.lo, first.hi, second.lo, second.hi};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const auto found = I::multiply(I::subtract(I::add_word(weighted[i], magic), magic), unit);
+      const auto dot = I::add(found, I::multiply(I::subtract(I::add_word(rest[i], magic), magic), half));
+      acc[i] = I::add(acc[i], I::multiply(dot, I::multiply(weights[i], scale)));
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) y[i] = I::to_float(acc[i]);
+}
+
 // Tables of the first level, one per plane, as look_up() wants them: entry e of table i has bit j of e at bit 4j + i, so that the planes'
 // entries or'ed are the codes of four columns, a nibble each.
 inline uint16_t repack_entry(uint32_t plane, uint32_t entry) {

@@ -9,7 +9,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 3;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 4;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
@@ -35,6 +35,7 @@ enum class Kind : uint32_t {
   attention,         // in: q fp16 [batch][columns], k and v fp16 [2][pitch][columns], table fp16 [32768]; bits: tiles of keys in a step;
                      // out: fp16 [batch][columns] (attention_stages.hpp); batch <= 32, columns: of a head, whole tiles; rows <= pitch
   matmul_hmx_lut,    // in: bit-serial panels, x as matmul_hmx, two tables fp16 [64] (lut_stages.hpp);  out: f32 [batch][rows]
+  matmul_lut_rounded,  // as matmul_lut with tables of int8 (variant::kInt8Tables): RoundedScale in place of ActivationScale
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one
@@ -46,7 +47,7 @@ struct Operator {
   uint32_t rows, columns, batch;
   uint32_t in[3], out;
   uint32_t out_bytes;
-  uint32_t bits, zero, group;  // matmul_lut, matmul_hmx_lut: planes, zero point, columns that share a scale: 32, 64 or 128
+  uint32_t bits, zero, group;  // of bit-serial panels: planes, zero point, columns that share a scale: 32, 64 or 128
   Zeros zeros;
   uint32_t tile_groups;  // matmul_hmx: 1 when scales are those of tile groups
   uint32_t pitch;        // attention: rows from the first key to the first value
@@ -66,6 +67,14 @@ static_assert(sizeof(Int8Block) == 40);
 struct ActivationScale {
   float scale;
   int32_t sum;
+};
+
+// And for tables of int8: what rounds their entries, which a DSP without division would be slow to find, and what an entry is worth.
+struct RoundedScale {
+  float scale;
+  int32_t sum;
+  int32_t factor;  // r of variant::kInt8Tables
+  float unit;      // M / 127 * step / 2
 };
 
 struct Request {

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "engine/base/check.hpp"
+#include "engine/kernels/lut/lut_reference.hpp"
 
 namespace vitro::lut {
 namespace {
@@ -14,8 +16,9 @@ constexpr std::uint32_t kIndexBits = 8, kHalfBytes = 2, kFloatBytes = 4;
 // Columns that an index covers: a table of 2^g entries has all signed sums of g activations.
 std::uint32_t group_columns(LookUpInstruction look_up) { return static_cast<std::uint32_t>(std::bit_width(look_up.entries)) - 1; }
 
-std::uint32_t columns_per_register(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits) {
-  return limits.vector_bytes * 8 / (look_up.entries * value_bits) * group_columns(look_up);
+// What an entry holds beside the value of another activation row is no other table. vlut32 has each table twice.
+std::uint32_t columns_per_register(const TilingLimits& limits, LookUpInstruction look_up) {
+  return limits.vector_bytes * 8 / (look_up.entries * look_up.entry_bits) * static_cast<std::uint32_t>(kGroup);
 }
 
 // A plane's sums, the sums over planes (twice as wide), packed indices and shifted ones, and what a look-up returns. A vector of
@@ -44,15 +47,21 @@ std::uint32_t equivalent_madds(const TilingLimits& limits, LookUpInstruction loo
   return indices * look_up.entry_bits / value_bits * group_columns(look_up);
 }
 
+std::uint32_t kernel_madds(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits) {
+  const std::uint32_t madds = limits.vector_bytes * 8 / kIndexBits * static_cast<std::uint32_t>(kGroup);
+  if (look_up.entry_bits < value_bits) return madds * look_up.entry_bits / value_bits;  // a part of a value each
+  return madds * std::min(look_up.entry_bits / value_bits, std::max(1u, limits.decode_rows));
+}
+
 std::optional<Tiling> search_tiling(const TilingLimits& limits, LowBitFormat format, std::uint32_t value_bits) {
   if (format.bits < 1 || format.bits > 4) throw ConfigError(fmt::format("{} bits have no bit planes (expected 1 to 4)", format.bits));
   if (format.group == 0 || limits.activation_group % format.group != 0) {
     throw ConfigError(fmt::format("groups of {} do not fit into the activations' groups of {}", format.group, limits.activation_group));
   }
   Tiling best;
-  best.look_up = equivalent_madds(limits, kVlut16, value_bits) >= equivalent_madds(limits, kVlut32, value_bits) ? kVlut16 : kVlut32;
+  best.look_up = kernel_madds(limits, kVlut16, value_bits) > kernel_madds(limits, kVlut32, value_bits) ? kVlut16 : kVlut32;
   best.other_registers = other_registers(value_bits);
-  const std::uint32_t per_register = columns_per_register(limits, best.look_up, value_bits);
+  const std::uint32_t per_register = columns_per_register(limits, best.look_up);
   if (per_register == 0 || best.other_registers >= limits.registers) return {};
   for (std::uint32_t tables = limits.registers - best.other_registers; tables > 0; --tables) {
     Tiling t = best;

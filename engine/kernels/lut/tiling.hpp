@@ -19,6 +19,7 @@ struct TilingLimits {
   std::uint32_t mma = 32;                           // rows, depth and columns of the matrix unit's tile
   std::uint32_t activation_group = 256;             // columns that share a scale of activations: a K tile may not cross it
   std::uint32_t max_rows = 4096, max_tokens = 256;  // of a tile: no larger one is tried
+  std::uint32_t decode_rows = 1;                    // activation rows of a decode step that a look-up may serve at once
 };
 
 struct LowBitFormat {
@@ -36,6 +37,10 @@ inline constexpr LookUpInstruction kVlut16{"VLUT16", 16, 16}, kVlut32{"VLUT32", 
 // Multiply-adds that one instruction stands for: values found, times the columns that an index covers (T-MAN Table 1).
 std::uint32_t equivalent_madds(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits);
 
+// The same of the kernels here: tables of 16 sums (kGroup columns) whichever instruction finds them, since those of 32 sums cover five
+// columns, which divide no block; and of the values that an entry has room for those that belong to one of `decode_rows`.
+std::uint32_t kernel_madds(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits);
+
 struct Tiling {
   LookUpInstruction look_up = kVlut16;
   std::uint32_t table_registers = 0;                     // K_lut: how many registers hold tables
@@ -48,7 +53,9 @@ struct Tiling {
   Bytes tcm = 0;                                                                // all threads, buffers and what is reserved
 };
 
-// Prefers more tables in registers, then more rows, then more tokens (T-MAN's heuristics). None when not even the smallest tile fits.
+// Prefers more tables in registers, then more rows, then more tokens (T-MAN's heuristics), and of the instructions the one with more
+// kernel_madds(); of equal ones vlut32, beside which a packet has room for the shift of the next indices. None when not even the smallest
+// tile fits.
 // value_bits: of a table's entries, 8 or 16. Throws ConfigError on a format that has no bit planes or no whole groups in a tile.
 std::optional<Tiling> search_tiling(const TilingLimits& limits, LowBitFormat format, std::uint32_t value_bits = 16);
 

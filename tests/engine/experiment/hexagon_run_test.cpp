@@ -107,6 +107,19 @@ TEST_F(HexagonRun, group_formats_have_the_tokens_of_the_cpu_whatever_their_layou
   EXPECT_THAT(dot["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("it multiplies w2g64z by look-ups alone")));
 }
 
+// Tables of int8 are another contract, and again one for cores and worker.
+TEST_F(HexagonRun, rounded_tables_have_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  for (const std::string& model : {std::string("q4_0"), quantised("w2g64z")}) {
+    const auto run_with = [&](const char* units) { return run_engine({{"units", units}, {"activations", "int8_tables"}}, model); };
+    const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
+    ASSERT_EQ(cpu["tokens"].size(), 8u);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << model;
+    EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7) << model;
+    EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000) << model;
+  }
+}
+
 TEST_F(HexagonRun, a_fault_within_a_token_costs_a_restart) {
   VITRO_NEEDS_HEXAGON();
   const Json expected = run("cpu0", "q8_0")["tokens"];

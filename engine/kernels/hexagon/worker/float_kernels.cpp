@@ -45,6 +45,16 @@ void qf_lut_finalize_signs(const HVX_Vector* weighted, const HVX_Vector* scales,
   lut_finalize<Hvx, Zeros::signs>(weighted, nullptr, scales, x, 0, blocks, y);
 }
 
+// The same with tables of int8.
+void qf_lut_finalize_rounded(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t steps, uint32_t blocks,
+                             HVX_Vector* y) {
+  lut_finalize_rounded<Hvx, Zeros::same>(weighted, nullptr, scales, x, steps, blocks, y);
+}
+void qf_lut_finalize_rounded_zeros(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x,
+                                   int32_t steps, uint32_t blocks, HVX_Vector* y) {
+  lut_finalize_rounded<Hvx, Zeros::of_blocks>(weighted, zeros, scales, x, steps, blocks, y);
+}
+
 // Two-level dequantisation; `z`: with zero points of blocks. Groups of 128 cost what groups of 64 do, but for half the scales.
 #define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
   void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \

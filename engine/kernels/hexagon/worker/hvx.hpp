@@ -20,6 +20,12 @@ template <int kTable>
 HVX_VectorPair look_up(HVX_Vector indices, HVX_Vector tables) {
   return Q6_Wh_vlut16_VbVhR_nomatch(indices, tables, kTable / 2 + 2 * (kTable % 2));
 }
+// vlut32: byte by byte, four tables of 32 bytes in a vector; entry e of table t is byte t / 2 of halfword 32 (t % 2) + e. Tables of 16
+// stand there twice, so that it does not matter what the index's fifth bit is.
+template <int kTable>
+HVX_Vector look_up_bytes(HVX_Vector indices, HVX_Vector tables) {
+  return Q6_Vb_vlut32_VbVbR_nomatch(indices, tables, kTable);
+}
 inline HVX_Vector high_nibbles(HVX_Vector bytes) { return Q6_Vuh_vlsr_VuhR(bytes, 4); }  // their own high nibbles are ignored
 
 }  // namespace vitro::hexagon

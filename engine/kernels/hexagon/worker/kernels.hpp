@@ -25,6 +25,15 @@ extern "C" void hvx_lut_linear(const unsigned char* panel, const uint16_t* table
 extern "C" void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const ActivationScale* x, int32_t factor,
                                  uint32_t blocks, int32_t* dots);
 
+// The same with tables of int8: their entries rounded by the factors of x [blocks]; tables: [columns / 16] vectors (hvx.hpp). weighted:
+// [blocks][128 rows], sums over planes of 2^i times what is found. y as float_accumulate() has it, dot = fma(weighted, unit, rest / 2) with
+// rest = steps * sum - 2 zero sum, zeros of blocks in the order of panels.
+extern "C" void hvx_lut_precompute_rounded(const int8_t* x, const RoundedScale* scales, uint32_t group, uint32_t blocks, uint8_t* tables);
+extern "C" void hvx_lut_linear_rounded(const unsigned char* panel, const uint8_t* tables, uint32_t bits, uint32_t group, uint32_t blocks,
+                                       int32_t* weighted);
+extern "C" void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, const unsigned char* zeros, Zeros form,
+                                         const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, float* y);
+
 extern "C" void hvx_dequantise(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* q,
                                uint16_t* spread);
 extern "C" void hvx_dequantise_fused(const unsigned char* nibbles, const uint16_t* tables, uint32_t vectors, uint16_t* w);

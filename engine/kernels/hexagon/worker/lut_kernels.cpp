@@ -3,19 +3,10 @@
 #include "engine/kernels/hexagon/lut_stages.hpp"
 #include "engine/kernels/hexagon/worker/hvx_integers.hpp"
 #include "engine/kernels/hexagon/worker/kernels.hpp"
+#include "engine/kernels/hexagon/worker/signs.hpp"
 
 namespace vitro::hexagon {
 namespace {
-
-// Signs of the four activations in entry e = lane % 16: bit j set means plus.
-alignas(kVectorBytes) constinit const struct Signs {
-  int8_t lane[32][4];
-  constexpr Signs() : lane{} {
-    for (int e = 0; e < 32; ++e) {
-      for (int j = 0; j < 4; ++j) lane[e][j] = (e >> j & 1) != 0 ? 1 : -1;
-    }
-  }
-} kSigns;
 
 // Look-ups of one bit plane of a block, added to `acc`: 16 columns per vector of tables.
 template <uint32_t kBits, uint32_t kTables>

@@ -1,6 +1,7 @@
 // The worker: waits for requests in the mailbox, runs their operators, answers. One thread, no allocation.
 #include "engine/kernels/hexagon/protocol.hpp"
 #include "engine/kernels/hexagon/worker/operators.hpp"
+#include "engine/kernels/hexagon/worker/products.hpp"
 #include "engine/kernels/hexagon/worker/system.hpp"
 
 namespace vitro::hexagon {
@@ -29,6 +30,7 @@ void answer(const Request& request, Response& response, uint32_t sequence, const
     response.answer = static_cast<uint32_t>(Answer::bad_request);
     count = 0;
   }
+  begin_request();
   for (uint32_t i = 0; i < count; ++i) {
     const Operator& op = request.operators[i];
     if (!inside(op, regions)) {

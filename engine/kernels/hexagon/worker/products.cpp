@@ -58,25 +58,50 @@ void matmul(const Operator& op, const Regions& r, volatile uint32_t& progress) {
   }
 }
 
+// Whose tables the scratch holds: products of a request that have the same activations make them once (T-MAN 5).
+struct {
+  Kind kind = Kind::none;
+  uint32_t x, columns, batch;
+} precomputed;
+
+bool holds_tables(const Operator& op) {
+  return precomputed.kind == op.kind && precomputed.x == op.in[1] && precomputed.columns == op.columns && precomputed.batch == op.batch;
+}
+
 void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
   const LutPanel size(op);
+  const bool rounded = op.kind == Kind::matmul_lut_rounded;
   const uint32_t blocks = lut_blocks(op);
-  const int32_t factor = (1 << op.bits) - 1 - (op.zeros == Zeros::same ? 2 * static_cast<int32_t>(op.zero) : 0);
+  const int32_t step = op.zeros == Zeros::signs ? 2 : 1, zero = op.zeros == Zeros::signs ? 1 : static_cast<int32_t>(op.zero);
+  const int32_t factor = step * ((1 << op.bits) - 1) - (op.zeros == Zeros::of_blocks ? 0 : 2 * zero);
   const auto* quants = reinterpret_cast<const int8_t*>(r.inbound + op.in[1]);
   const auto* x = reinterpret_cast<const ActivationScale*>(r.inbound + op.in[2]);
+  const auto* units = reinterpret_cast<const RoundedScale*>(x);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
-  for (uint32_t m = 0; m < op.batch; ++m, quants += op.columns, x += blocks) {
-    hvx_lut_precompute(quants, op.columns / 4, tables);
+  const bool all = op.batch * op.columns <= kMostBlocks * kBlockColumns, made = all && holds_tables(op);
+  for (uint32_t m = 0; m < op.batch; ++m, quants += op.columns, x += blocks, units += blocks) {
+    uint16_t* row = tables + (all ? m * op.columns * 4 : 0);
+    auto* bytes = reinterpret_cast<uint8_t*>(row);
+    if (!made && rounded) hvx_lut_precompute_rounded(quants, units, op.group, blocks, bytes);
+    if (!made && !rounded) hvx_lut_precompute(quants, op.columns / 4, row);
     for (uint32_t first = 0; first < op.rows; first += kLutPanelRows) {
       const unsigned char* panel = r.inbound + op.in[0] + first / kLutPanelRows * size.bytes();
+      const unsigned char *zeros = panel + size.scales, *planes = zeros + size.zeros;
+      const auto* scales = reinterpret_cast<const uint16_t*>(panel);
       const uint32_t rows = op.rows - first < kLutPanelRows ? op.rows - first : kLutPanelRows;
-      hvx_lut_linear(panel + size.scales + size.zeros, tables, op.bits, op.group, blocks, weighted);
-      hvx_lut_finalize(weighted, panel + size.scales, op.zeros, x, factor, blocks, dots);
-      float_accumulate(dots, reinterpret_cast<const uint16_t*>(panel), &x->scale, sizeof(ActivationScale) / sizeof(float), blocks,
-                       kLutPanelRows, rows, y + m * op.rows + first);
+      float* out = y + m * op.rows + first;
+      if (rounded) {
+        hvx_lut_linear_rounded(planes, bytes, op.bits, op.group, blocks, weighted);
+        float_accumulate_rounded(weighted, scales, zeros, op.zeros, units, factor, blocks, rows, out);
+      } else {
+        hvx_lut_linear(planes, row, op.bits, op.group, blocks, weighted);
+        hvx_lut_finalize(weighted, zeros, op.zeros, x, factor, blocks, dots);
+        float_accumulate(dots, scales, &x->scale, sizeof(ActivationScale) / sizeof(float), blocks, kLutPanelRows, rows, out);
+      }
       progress = progress + 1;
     }
   }
+  precomputed = {all ? op.kind : Kind::none, op.in[1], op.columns, op.batch};
 }
 
 // The accumulator's rows of fp16, widened.
@@ -162,7 +187,7 @@ void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& pro
 
 bool is_product(Kind kind) {
   return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || kind == Kind::matmul_lut || kind == Kind::matmul_hmx ||
-         kind == Kind::matmul_hmx_lut;
+         kind == Kind::matmul_hmx_lut || kind == Kind::matmul_lut_rounded;
 }
 
 bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
@@ -172,14 +197,16 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   const uint64_t tiles = (op.batch + kTile - 1) / kTile * uint64_t{kTile} * columns * 2;  // of activations
   switch (op.kind) {
     case Kind::matmul_lut:
+    case Kind::matmul_lut_rounded:
     case Kind::matmul_hmx_lut: {
       const bool group = op.group == 32 || op.group == 64 || op.group == 128;
       if (!group || (columns & (op.group - 1)) != 0 || op.bits < 1 || op.bits > 4 || op.zero > 15) return false;
       if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1)) return false;
-      const bool planes = op.kind == Kind::matmul_lut;
+      const bool planes = op.kind != Kind::matmul_hmx_lut;
+      const uint64_t scale = op.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
       in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * LutPanel(op).bytes();
       in[1] = planes ? op.batch * columns : tiles;
-      in[2] = planes ? uint64_t{op.batch} * lut_blocks(op) * sizeof(ActivationScale) : 2 * kVectorBytes;
+      in[2] = planes ? op.batch * lut_blocks(op) * scale : 2 * kVectorBytes;
       return true;
     }
     case Kind::matmul_hmx:
@@ -196,8 +223,10 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   }
 }
 
+void begin_request() { precomputed.kind = Kind::none; }
+
 void run_product(const Operator& op, const Regions& regions, volatile uint32_t& progress) {
-  if (op.kind == Kind::matmul_lut) return matmul_lut(op, regions, progress);
+  if (op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded) return matmul_lut(op, regions, progress);
   if (op.kind == Kind::matmul_hmx) return matmul_hmx(op, regions, progress);
   if (op.kind == Kind::matmul_hmx_lut) return matmul_hmx_lut(op, regions, progress);
   matmul(op, regions, progress);

@@ -114,6 +114,45 @@ class LutStages : public testing::Test {
     }
   }
 
+  // With tables of int8: weighted sums are drawn, not looked up.
+  template <Zeros kZeros>
+  void finalize_rounded(PlaneForm form) {
+    Rng rng(form.bits * 100 + form.group);
+    const Panel p(rng, form, 4 * form.group);
+    const std::int32_t step = kZeros == Zeros::signs ? 2 : 1, zero = kZeros == Zeros::signs ? 1 : static_cast<std::int32_t>(form.zero);
+    const std::int32_t steps = step * ((1 << form.bits) - 1) - (kZeros == Zeros::of_blocks ? 0 : 2 * zero);
+    std::vector<hexagon::RoundedScale> x(p.blocks);
+    for (auto& block : x) {
+      block = {static_cast<float>(rng.below(100000) + 1) * 0x1p-20f, static_cast<std::int32_t>(rng.below(254 * form.group)), 0,
+               static_cast<float>(rng.below(508) + 1) / 127};
+      block.sum -= 127 * static_cast<std::int32_t>(form.group);
+    }
+    std::vector<std::int32_t> weighted(p.blocks * kLutPanelRows);
+    const std::uint32_t most = 127 * ((1u << form.bits) - 1) * form.group / 4;
+    for (auto& w : weighted) w = static_cast<std::int32_t>(rng.below(2 * most + 1)) - static_cast<std::int32_t>(most);
+    const auto w = vectors(reinterpret_cast<const std::byte*>(weighted.data()), p.blocks * 4);
+    const auto scales = vectors(p.bytes.data(), p.blocks * 2);
+    const auto zeros =
+        kZeros == Zeros::of_blocks ? vectors(p.bytes.data() + p.blocks * kLutPanelRows * 2, p.blocks) : std::vector<Vector>(1);
+    std::vector<std::int32_t> words(p.blocks * 4);
+    std::memcpy(words.data(), x.data(), words.size() * 4);
+    Vector y[4];
+    hexagon::lut_finalize_rounded<I, kZeros>(w.data(), zeros.data(), scales.data(), words.data(), steps, p.blocks, y);
+    for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
+      double exact = 0, magnitude = 0;
+      for (std::uint32_t b = 0; b < p.blocks; ++b) {
+        const std::int32_t own = kZeros == Zeros::of_blocks ? p.zeros[row * p.blocks + b] : 0;
+        const double scale = p.scale(row, b) * double{x[b].scale};
+        const double found = weighted[b * kLutPanelRows + row] * double{x[b].unit}, rest = (steps - 2 * own) * x[b].sum * 0.5;
+        exact += (found + rest) * scale;
+        magnitude += (std::abs(found) + std::abs(rest)) * scale;
+      }
+      const double roundings = p.blocks + 4;  // of the unit's product, their sum and two products with scales, then the sums
+      ASSERT_NEAR(I::sf(y[row / 32], row % 32), exact, magnitude * roundings * kQ32Step / (1 - roundings * kQ32Step))
+          << form.bits << " " << form.group << " " << row;
+    }
+  }
+
   template <std::uint32_t kBits, std::uint32_t kGroup, Zeros kZeros>
   void dequantise(std::uint32_t zero) {
     Rng rng(kBits * 1000 + kGroup);
@@ -155,6 +194,16 @@ TYPED_TEST(LutStages, finalize_sums_blocks_within_its_bound) {
     for (const std::uint32_t bits : {1u, 2u, 4u}) {
       this->template finalize<Zeros::same>({bits, group, 1u << (bits - 1), Zeros::same});
       this->template finalize<Zeros::of_blocks>({bits, group, 0, Zeros::of_blocks});
+    }
+  }
+}
+
+TYPED_TEST(LutStages, finalize_of_rounded_tables_holds_its_bound) {
+  for (const std::uint32_t group : {32u, 128u}) {
+    this->template finalize_rounded<Zeros::signs>({1, group, 0, Zeros::signs});
+    for (const std::uint32_t bits : {2u, 4u}) {
+      this->template finalize_rounded<Zeros::same>({bits, group, 1u << (bits - 1), Zeros::same});
+      this->template finalize_rounded<Zeros::of_blocks>({bits, group, 0, Zeros::of_blocks});
     }
   }
 }

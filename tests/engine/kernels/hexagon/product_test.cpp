@@ -4,6 +4,7 @@
 #include "engine/host/hexagon_operands.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
+#include "engine/quant/group_formats.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 
@@ -69,6 +70,127 @@ INSTANTIATE_TEST_SUITE_P(
                     std::tuple{Format::w2g64z, Layout::tiled, kAutomatic}, std::tuple{Format::w2g64z, Layout::lut, kLookUp},
                     std::tuple{Format::w3g128, Layout::lut, kLookUp}, std::tuple{Format::w3g128, Layout::tiled, kLookUp},
                     std::tuple{Format::w4g128z, Layout::lut, kAutomatic}));
+
+// Tables of int8: what is rounded is rounded alike, so bits are those of the cores in this contract, too.
+TEST(HexagonProduct, rounded_tables_have_the_bits_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  ComputeFunction cpu({"portable"});
+  Rng rng(11);
+  const auto check = [&](Format format, MatmulShape shape) {
+    shape.k = static_cast<std::uint32_t>(round_up(shape.k, block_elements(format)));
+    KernelCall call = matmul_call(rng, format, Layout::lut, variant::kInt8Tables, shape);
+    cpu.execute(call);
+    ASSERT_EQ(hexagon::product_form(call, CodeProducts::automatic).value_or_throw().kind, Kind::matmul_lut_rounded);
+    const auto y = run_product(worker, call, {0, shape.n});
+    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
+        << to_string(format) << " " << shape.n << " x " << shape.k << " x " << shape.batch;
+  };
+  for (std::size_t f = 0; f < kFormatCount; ++f) {
+    const Format format = static_cast<Format>(f);
+    if (group_format(format) || format == Format::q4_0) check(format, {48, 256, 2});
+  }
+  check(Format::w2g64z, {208, 1024, 5});
+  check(Format::w4g128, {32, 4096, 9});  // more activations than the scratch holds tables of
+  check(Format::q4_0, {16, 32, 1});
+}
+
+// The most that an entry, and a sum of 16 bits, can be: all activations and all codes at their ends.
+TEST(HexagonProduct, sums_of_rounded_tables_do_not_overflow) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  constexpr std::uint32_t kRows = 128, kColumns = 256;
+  for (std::uint32_t bits = 1; bits <= 4; ++bits) {
+    for (const std::uint32_t group : {32u, 64u, 128u}) {
+      const hexagon::PlaneForm form{bits, group, 0, Zeros::of_blocks};
+      const std::uint32_t blocks = kColumns / group, most = (1u << bits) - 1;
+      std::vector<std::uint8_t> q(kRows * kColumns), zeros(kRows * blocks, 0);
+      std::vector<std::int8_t> x(kColumns);
+      for (std::uint32_t i = 0; i < kColumns; ++i) x[i] = i % 2 == 0 ? 127 : -127;
+      for (std::uint32_t i = 0; i < q.size(); ++i) q[i] = static_cast<std::uint8_t>((i % 2 == 0) == (i / kColumns % 2 == 0) ? most : 0);
+      const lut::RoundedTables tables = lut::precompute_rounded(x.data(), kColumns, group);
+      const auto expected = lut::linear_rounded(tables, q.data(), kRows, kColumns, bits, group);
+      EXPECT_EQ(static_cast<std::uint32_t>(std::abs(expected[0])), 127 * most * group / 4);
+      // A unit of one and no rest leave the sums of blocks themselves, added up.
+      const std::vector<hexagon::RoundedScale> scales(blocks, {1.0f, 0, (127 << 15) / 508, 1.0f});
+      std::vector<std::byte> panels(hexagon::lut_panels_bytes(form, kRows, kColumns));
+      const std::vector<std::uint16_t> ones(kRows * blocks, 0x3c00);
+      hexagon::pack_lut_panels(form, kRows, kColumns, q.data(), ones.data(), zeros.data(), panels.data());
+      hexagon::Operator op = hexagon_op(Kind::matmul_lut_rounded, kRows, kColumns);
+      op.bits = bits;
+      op.group = group;
+      op.zeros = form.zeros;
+      const auto y = worker.in(0, panels).in(1, x).in(2, scales).run<float>(op, kRows);
+      for (std::uint32_t r = 0; r < kRows; ++r) {
+        std::int32_t sum = 0;
+        for (std::uint32_t b = 0; b < blocks; ++b) sum += expected[r * blocks + b];
+        ASSERT_EQ(y[r], static_cast<float>(sum)) << bits << " bits, group " << group << ", row " << r;
+      }
+    }
+  }
+}
+
+std::uint64_t packets_of(HexagonWorker& worker, const std::string& function) {
+  for (const PacketCount& count : worker.session().transport().packets()) {
+    if (count.function == function) return count.packets;
+  }
+  return 0;
+}
+
+// Q, K and V, or Gate and Up: what one request asks of the same activations makes their tables once (T-MAN 5); the next request makes them
+// again, since other activations may stand in the same place.
+TEST(HexagonProduct, products_of_one_input_share_their_tables) {
+  VITRO_NEEDS_HEXAGON();
+  Rng rng(12);
+  for (const VariantId contract : {variant::kInt8, variant::kInt8Tables}) {
+    HexagonWorker worker;
+    const std::string precompute = contract == variant::kInt8 ? "hvx_lut_precompute" : "hvx_lut_precompute_rounded";
+    KernelCall calls[3] = {matmul_call(rng, Format::w2g64z, Layout::lut, contract, {96, 256, 2}),
+                           matmul_call(rng, Format::w2g64z, Layout::lut, contract, {32, 256, 2}),
+                           matmul_call(rng, Format::w4g64, Layout::lut, contract, {32, 256, 2})};
+    calls[1].in[1] = calls[2].in[1] = calls[0].in[1];  // formats differ, blocks of activations do not
+    KernelCall other = matmul_call(rng, Format::w2g64z, Layout::lut, contract, {96, 256, 2});
+    HexagonSession& session = worker.session();
+    const auto put = [&](const std::vector<std::byte>& bytes) {
+      const std::uint32_t at = session.scratch(bytes.size()).value_or_throw();
+      std::memcpy(session.at(at), bytes.data(), bytes.size());
+      return at;
+    };
+    const auto run = [&](std::span<KernelCall> of) {
+      session.clear_scratch();
+      std::vector<hexagon::Operator> operators;
+      std::uint32_t first = 0, second = 0;
+      for (KernelCall& call : of) {
+        ComputeFunction({"portable"}).execute(call);
+        const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
+        const Input x = input_of(form, call.in[1]);
+        if (operators.empty()) first = put(x.first), second = put(x.second);
+        hexagon::Operator op = hexagon_op(form.kind, call.in[0].shape[0], columns(call.in[0]), call.in[1].shape[0]);
+        std::vector<std::byte> weights(hexagon::weights_bytes(form, op.rows, op.columns));
+        hexagon::pack_weights(form, call.in[0], {0, op.rows}, weights.data());
+        op.bits = form.planes.bits;
+        op.group = form.planes.group;
+        op.zero = form.planes.zero;
+        op.zeros = form.planes.zeros;
+        op.in[0] = put(weights);
+        op.in[1] = first;
+        op.in[2] = second;
+        op.out_bytes = op.batch * op.rows * 4;
+        operators.push_back(op);
+      }
+      const std::uint64_t before = packets_of(worker, precompute);
+      const auto results = session.run(operators).value_or_throw();
+      for (std::size_t i = 0; i < of.size(); ++i) {
+        EXPECT_EQ(std::memcmp(results[i].data(), of[i].out[0].data(), operators[i].out_bytes), 0) << precompute << " " << i;
+      }
+      return packets_of(worker, precompute) - before;
+    };
+    const std::uint64_t one = run({calls, 1}), three = run(calls);
+    EXPECT_GT(one, 0u);
+    EXPECT_EQ(three, one) << precompute;
+    EXPECT_EQ(run({&other, 1}), one) << precompute;
+  }
+}
 
 TEST(HexagonProduct, group_formats_have_look_ups_alone) {
   Rng rng(6);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "engine/base/check.hpp"
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/protocol.hpp"
 
 namespace vitro::lut {
 namespace {
@@ -23,6 +25,38 @@ TEST(Tiling, sixteen_registers_of_tables_make_a_k_tile_of_256) {  // T-MAN 4.3
       EXPECT_EQ(tiling->look_up.name, "VLUT16");
       EXPECT_EQ(tiling->table_registers, 16u);
       EXPECT_EQ(tiling->columns, 256u);
+    }
+  }
+}
+
+// One activation row: 16 bits hold one value that is asked for, so bytes are as good in vlut32, which leaves room for a shift.
+TEST(Tiling, look_ups_are_chosen_by_what_they_find_for_the_rows_at_hand) {
+  EXPECT_EQ(kernel_madds({}, kVlut16, 16), 512u);
+  EXPECT_EQ(kernel_madds({}, kVlut32, 16), 256u);
+  EXPECT_EQ(search_tiling({}, {2, 64}, 16)->look_up.name, "VLUT16");
+  EXPECT_EQ(kernel_madds({}, kVlut16, 8), kernel_madds({}, kVlut32, 8));
+  EXPECT_EQ(search_tiling({}, {2, 64}, 8)->look_up.name, "VLUT32");
+  TilingLimits two;
+  two.decode_rows = 2;
+  EXPECT_EQ(kernel_madds(two, kVlut16, 8), 1024u);
+  EXPECT_EQ(search_tiling(two, {2, 64}, 8)->look_up.name, "VLUT16");
+}
+
+// What the worker's kernels and layouts have fixed divides the tile, whatever is searched: a tile is whole panels, and its columns are
+// whole blocks of whole tables.
+TEST(Tiling, panels_of_the_worker_are_steps_of_the_tile) {
+  const TilingLimits limits;
+  EXPECT_EQ(hexagon::kVectorBytes, limits.vector_bytes);
+  EXPECT_EQ(hexagon::kTile, limits.mma);
+  for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
+    for (const std::uint32_t group : {32u, 64u, 128u}) {
+      for (const std::uint32_t value_bits : {8u, 16u}) {
+        const auto tiling = search_tiling(limits, {bits, group}, value_bits);
+        ASSERT_TRUE(tiling);
+        EXPECT_EQ(tiling->rows % hexagon::kLutPanelRows, 0u);
+        EXPECT_EQ(tiling->columns % group, 0u);
+        EXPECT_EQ(tiling->columns / tiling->table_registers, 16u);  // four tables in a vector, as the kernels have them
+      }
     }
   }
 }

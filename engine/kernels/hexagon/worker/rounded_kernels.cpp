@@ -1,0 +1,108 @@
+// Bit-serial products by tables of int8 (T-MAC's; variant::kInt8Tables): a byte per entry, so vlut32. What it finds is weighted and widened
+// by one multiplication, while vlut16's halfwords need an addition each and a widening per block.
+#include "engine/kernels/hexagon/half.hpp"
+#include "engine/kernels/hexagon/worker/hvx.hpp"
+#include "engine/kernels/hexagon/worker/kernels.hpp"
+#include "engine/kernels/hexagon/worker/signs.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+// Two tables of exact sums, twice each, as halfwords.
+HVX_Vector exact_sums(HVX_Vector signs, const int32_t* words) {
+  return Q6_Vh_vpacke_VwVw(Q6_Vw_vrmpy_VbVb(signs, splat(words[1])), Q6_Vw_vrmpy_VbVb(signs, splat(words[0])));
+}
+
+// Columns of a block whose sums, weighted by planes, fit in 16 bits: an entry is at most 127.
+constexpr uint32_t columns_together(uint32_t bits, uint32_t group) {
+  return 127u * ((1u << bits) - 1) * (group / 4) <= 32767 ? group : group / 2;
+}
+
+template <uint32_t kBits, uint32_t kGroup>
+[[gnu::always_inline]] inline void linear(const unsigned char* panel, const uint8_t* tables, uint32_t blocks, int32_t* weighted) {
+  constexpr uint32_t kTogether = columns_together(kBits, kGroup), kTables = kTogether / 16;
+  const HVX_Vector one = splat_half(1);
+  const HVX_Vector *w = vectors_at(panel), *t = vectors_at(tables);
+  HVX_Vector* out = vectors_at(weighted);
+  for (uint32_t b = 0; b < blocks; ++b, out += 4) {
+    HVX_VectorPair even = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero()), odd = even;
+#pragma unroll
+    for (uint32_t part = 0; part < kGroup / kTogether; ++part) {
+      HVX_VectorPair sum = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero());
+#pragma unroll
+      for (uint32_t i = 0; i < kTables; ++i, ++t, w += 2 * kBits) {
+        const HVX_Vector held = *t;
+#pragma unroll
+        for (uint32_t plane = 0; plane < kBits; ++plane) {
+          const HVX_Vector first = w[plane], second = w[kBits + plane], weight = splat(0x01010101 << plane);
+          sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<0>(first, held));
+          sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<1>(high_nibbles(first), held));
+          sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<2>(second, held));
+          sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<3>(high_nibbles(second), held));
+        }
+      }
+      even = part == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_lo_W(sum), one) : Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(sum), one);
+      odd = part == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_hi_W(sum), one) : Q6_Ww_vmpyacc_WwVhVh(odd, Q6_V_hi_W(sum), one);
+    }
+    out[0] = Q6_V_lo_W(even);
+    out[1] = Q6_V_hi_W(even);
+    out[2] = Q6_V_lo_W(odd);
+    out[3] = Q6_V_hi_W(odd);
+  }
+}
+
+template <uint32_t kBits>
+[[gnu::always_inline]] inline void linear_of(const unsigned char* panel, const uint8_t* tables, uint32_t group, uint32_t blocks,
+                                             int32_t* weighted) {
+  if (group == 32) return linear<kBits, 32>(panel, tables, blocks, weighted);
+  if (group == 64) return linear<kBits, 64>(panel, tables, blocks, weighted);
+  return linear<kBits, 128>(panel, tables, blocks, weighted);
+}
+
+}  // namespace
+
+extern "C" {
+
+// Entries are (sum * factor + 2^14) >> 15: one rounding multiplication.
+[[gnu::noinline]] void hvx_lut_precompute_rounded(const int8_t* x, const RoundedScale* scales, uint32_t group, uint32_t blocks,
+                                                  uint8_t* tables) {
+  const HVX_Vector signs = *vectors_at(&kSigns);
+  const auto* words = reinterpret_cast<const int32_t*>(x);
+  HVX_Vector* out = vectors_at(tables);
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const int32_t factor = scales[b].factor | scales[b].factor << 16;
+    for (uint32_t c = 0; c < group; c += 16, words += 4) {
+      const HVX_Vector low = Q6_Vh_vmpy_VhRh_s1_rnd_sat(exact_sums(signs, words), factor);
+      const HVX_Vector high = Q6_Vh_vmpy_VhRh_s1_rnd_sat(exact_sums(signs, words + 2), factor);
+      *out++ = Q6_Vb_vshuffe_VbVb(high, low);
+    }
+  }
+}
+
+[[gnu::noinline]] void hvx_lut_linear_rounded(const unsigned char* panel, const uint8_t* tables, uint32_t bits, uint32_t group,
+                                              uint32_t blocks, int32_t* weighted) {
+  if (bits == 1) return linear_of<1>(panel, tables, group, blocks, weighted);
+  if (bits == 2) return linear_of<2>(panel, tables, group, blocks, weighted);
+  if (bits == 3) return linear_of<3>(panel, tables, group, blocks, weighted);
+  linear_of<4>(panel, tables, group, blocks, weighted);
+}
+
+[[gnu::noinline]] void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, const unsigned char* zeros, Zeros form,
+                                                const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, float* y) {
+  constexpr uint32_t kOffset[4] = {0, 2, 1, 3};  // of lut_byte()
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t byte = 4 * (row % 32) + kOffset[row / 32];
+    float acc = 0;
+    for (uint32_t b = 0; b < blocks; ++b) {
+      const uint32_t at = b * kLutPanelRows + row;
+      const int32_t zero = form == Zeros::of_blocks ? zeros[b * kLutPanelRows + byte] : 0, rest = (steps - 2 * zero) * x[b].sum;
+      const float dot = __builtin_fmaf(static_cast<float>(weighted[at]), x[b].unit, static_cast<float>(rest) * 0.5f);
+      acc = __builtin_fmaf(dot, half_value(scales[at]) * x[b].scale, acc);
+    }
+    y[row] = acc;
+  }
+}
+
+}  // extern "C"
+
+}  // namespace vitro::hexagon
