@@ -14,9 +14,6 @@ enum Purpose : std::uint64_t { kFresh = 1, kStretch, kRepeat, kPhase };
 // A band's ranks lie within this factor of its first: most of what the skips land on is kept.
 constexpr double kBandWidth = 2;
 
-// to_unit(bits) < chance, as bits >> 11 < below(chance): the product is exact, since 2^53 only moves the exponent.
-std::uint64_t below(double chance) { return static_cast<std::uint64_t>(std::ceil(chance * 0x1.0p53)); }
-
 // A short sequential stream, seeded for one place.
 class Dice {
  public:
@@ -39,7 +36,7 @@ FiringProcess::FiringProcess(std::vector<double> probability, double persistence
       bands_.push_back({r, r, p, skip_fresh(p), 1 / std::log1p(-std::min(1.0, most_ * p))});
     }
     bands_.back().end = r + 1;
-    coins_.push_back({item_of(r), below(repeats(p))});
+    repeats_.push_back(repeats(p));
   }
 }
 
@@ -83,11 +80,10 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
   std::uint32_t* end = ranks.data() + before;
   for (std::size_t i = 0; i < kept.ranks_.size(); ++i) {
     const std::uint32_t rank = kept.ranks_[i];
-    const Coin& coin = coins_[rank];
-    const std::uint64_t fires_below = activity == 1 ? coin.fires_below : below(repeats(std::min(1.0, activity * probability_[rank])));
+    const double chance = activity == 1 ? repeats_[rank] : repeats(std::min(1.0, activity * probability_[rank]));
     const bool reached = most_ <= 1 || kept.levels_[i] < activity;
     *end = rank;
-    end += (scramble(coins ^ coin.item) >> 11 < fires_below) & reached ? 1 : 0;
+    end += (to_unit(draw_of(coins, rank)) < chance) & reached ? 1 : 0;
   }
   ranks.resize(static_cast<std::size_t>(end - ranks.data()));
 }

@@ -12,8 +12,9 @@ constexpr std::uint64_t scramble(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 // A draw for one item of a stream.
-constexpr std::uint64_t item_of(std::uint64_t item) { return scramble(item * 0x9e3779b97f4a7c15u + 0xd1b54a32d192ed03u); }
-constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) { return scramble(stream ^ item_of(item)); }
+constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) {
+  return scramble(stream ^ scramble(item * 0x9e3779b97f4a7c15u + 0xd1b54a32d192ed03u));
+}
 
 // Ranks 0 ... N - 1 by falling probability. With probability `persistence` a rank repeats what it drew for its current stretch of
 // `stretch` positions, else it draws anew; 1/stretch of the ranks begin a stretch at each position.
@@ -68,11 +69,7 @@ class FiringProcess {
   const double persistence_;
   const std::uint32_t stretch_;
   const double most_;
-  struct Coin {  // tossed where a rank's stretch fires
-    std::uint64_t item;         // of draw_of
-    std::uint64_t fires_below;  // at activity 1
-  };
-  std::vector<Coin> coins_;  // by rank
+  std::vector<double> repeats_;  // by rank, at activity 1
   std::vector<Band> bands_;
 };
 
