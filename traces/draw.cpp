@@ -214,7 +214,9 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   ids->resize(count);
   std::uint32_t* id = ids->data();
   for (std::uint32_t w = 0; w < out->bits.size(); ++w) {
-    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1) *id++ = 64 * w + static_cast<std::uint32_t>(std::countr_zero(left));
+    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1) {
+      *id++ = 64 * w + static_cast<std::uint32_t>(std::countr_zero(left));
+    }
   }
   out->ids = std::move(ids);
   return out;

@@ -5,6 +5,7 @@ import sys
 import pytest
 import vitro
 from conftest import EXPERIMENT
+from vitro import process
 
 
 def test_path_text_and_dict_are_the_same_experiment(fake):
@@ -68,6 +69,17 @@ def test_script_without_main_guard(fake, tmp_path):
     script.write_text(f"import vitro\nprint([vitro.run({EXPERIMENT!r}).tokens for _ in range(2)])\n")
     run = subprocess.run([sys.executable, script], env=fake.env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert run.stdout == "[[3, 10, 17, 24, 31, 38], [3, 10, 17, 24, 31, 38]]\n"
+
+
+def test_malloc_is_tuned_unless_the_caller_did_so(tmp_path, monkeypatch):
+    errors = "class ConfigError(Exception): pass\nclass RunError(Exception): pass\n"
+    (tmp_path / "asked.py").write_text(f"import os\n{errors}def tunables(): return os.environ['GLIBC_TUNABLES']\n")
+    monkeypatch.setenv("VITRO_NATIVE_MODULE", "asked")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert "glibc.malloc.hugetlb=1" in process.call("tunables")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")
+    assert process.call("tunables") == "glibc.malloc.arena_max=1"
 
 
 def test_import_is_light():
