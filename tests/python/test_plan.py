@@ -184,6 +184,7 @@ def test_a_plan_is_refused_where_it_does_not_belong(plan, model, tmp_path, nativ
 @pytest.mark.parametrize("args, said", [
     (["--device", "nowhere.yaml"], "nowhere.yaml: no such file"),
     (["--device", str(PHONE), "--machine", "phone"], "neither sim nor host"),
+    (["--device", str(PHONE), "--machine", "host"], "--storage-file: on host there has to be a file"),
     (["--device", str(PHONE), "--set", "workload.batch=2"], "nothing that a plan depends on"),
     (["--device", str(PHONE), "--cores", "cpu9"], "no core of this device"),
     (["--device", str(PHONE), "--set", "memory.budget=64 MiB"], "memory.budget: 64 MiB is less than"),
@@ -196,4 +197,4 @@ def test_what_is_wrong_is_said_in_one_line(args, said, model, native):
 
 def test_a_model_without_a_profile_asks_for_one(native):
     answer = native("plan", RELU, "--device", PHONE, "-o", "plan.yaml")
-    assert answer.code == 2 and "--profile is missing" in answer.err
+    assert answer.code == 2 and "--profile is missing" in answer.err and f"vitro profile {RELU} TEXT" in answer.err
