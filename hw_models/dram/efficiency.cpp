@@ -44,8 +44,8 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const ParamTable& table) 
       *scalar->second = value;
     } else if (curve != std::end(curves) && x.size() == 1) {
       std::get<1>(*curve)->emplace_back(std::get<2>(*curve) ? std::log2(x[0]) : x[0], value);
-    } else if (x.size() == 2 && ((kind == "agents" && x[0] >= 2) || (kind == "turns" && x[0] >= 1))) {
-      Curves& counts = kind == "agents" ? agents_ : turns_;
+    } else if (x.size() == 2 && ((kind == "agents" && x[0] >= 2) || ((kind == "turns" || kind == "copies") && x[0] >= 1))) {
+      Curves& counts = kind == "agents" ? agents_ : kind == "turns" ? turns_ : copies_;
       if (counts.empty() || counts.back().first != x[0]) counts.push_back({x[0], {{0, 1}}});
       counts.back().second.emplace_back(x[1], value);
     } else if (kind == "strided" && x.size() == 2 && x[0] >= 1 && x[1] >= 1) {
@@ -55,20 +55,22 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const ParamTable& table) 
     } else {
       table.fail(key,
                  "unknown (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
-                 "strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, queued.LOAD, latency_random_ns, "
+                 "strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, copies.READERS/SHARE, queued.LOAD, latency_random_ns, "
                  "latency_sequential_ns)");
     }
   }
   for (const auto& entry : curves) std::sort(std::get<1>(entry)->begin(), std::get<1>(entry)->end());
-  for (Curves* curves : {&agents_, &turns_, &even_, &uneven_}) {
+  for (Curves* curves : {&agents_, &turns_, &copies_, &even_, &uneven_}) {
     std::sort(curves->begin(), curves->end());
     for (auto& [x, curve] : *curves) std::sort(curve.begin(), curve.end());
   }
   for (const auto& [count, curve] : agents_) {
     for (const auto& [share, kept] : curve) worst_crowd_ = std::max(worst_crowd_, 1 / kept);
   }
-  for (const auto& [readers, curve] : turns_) {
-    for (const auto& [share, kept] : curve) worst_turn_ = std::max(worst_turn_, 1 / kept);
+  for (const Curves* turns : {&turns_, &copies_}) {
+    for (const auto& [readers, curve] : *turns) {
+      for (const auto& [share, kept] : curve) worst_turn_ = std::max(worst_turn_, 1 / kept);
+    }
   }
   for (const auto& [load, factor] : queued_) worst_queue_ = std::max(worst_queue_, factor);
 }
@@ -159,16 +161,25 @@ double FlowEfficiency::crowd(std::span<const double> rates) const {
   return agents_.empty() || rates.size() < 2 ? 1 : between_counts(agents_, rates.size(), reopened(rates));
 }
 
+// What is kept of the time that readers and writes take without each other. A request that reads and writes is held up in its reads
+// by its own writes, so it costs more than writes that somebody else drains; where both are, in proportion.
+double FlowEfficiency::turned(std::size_t readers, double written, double copied) const {
+  if (turns_.empty()) return 1;
+  const double by_writers = between_counts(turns_, readers, written);
+  return copies_.empty() ? by_writers : std::lerp(by_writers, between_counts(copies_, readers, written), copied);
+}
+
 // The time that these uses take: every byte its time on the bus; beyond that what is lost to rows that have to be opened and to
 // turning the bus around. Opening the rows of small chunks hides behind the transfers of others until the lines that wait for
 // a row fill the queues (`queued`, by the share of time for which such lines keep memory busy); what streams do to each other
 // does not hide.
 double FlowEfficiency::sustained(std::span<const Use> uses, bool crowds) const {
   const auto own = [](const Use& use) { return (1 - use.written) / use.read + use.written / use.write; };
-  double bytes = 0, written = 0, alone = 0, worst = 1;
+  double bytes = 0, written = 0, copied = 0, alone = 0, worst = 1;
   for (const Use& use : uses) {
     bytes += use.rate;
     written += use.rate * use.written;
+    if (use.written < 1) copied += use.rate * use.written;
     alone += use.rate * own(use);
     worst = std::max(worst, own(use));
   }
@@ -182,7 +193,7 @@ double FlowEfficiency::sustained(std::span<const Use> uses, bool crowds) const {
     const double reads = std::max(crowded, 1 + queued * (1 / use.read - 1)), writes = 1 + queued * (1 / use.write - 1);
     time += use.rate * ((1 - use.written) * reads + use.written * writes);
   }
-  if (written > 0 && !turns_.empty()) time += bytes * (1 / between_counts(turns_, rates.size(), written / bytes) - 1);
+  if (written > 0) time += bytes * (1 / turned(rates.size(), written / bytes, copied / written) - 1);
   return sequential_ * bytes / time;
 }
 

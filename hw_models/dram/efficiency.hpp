@@ -28,8 +28,8 @@ class FlowEfficiency {
 
   FlowEfficiency() = default;  // everything at 1, no total of its own
   // Keys: sequential (bytes per second), sequential_write, strided_write (of what strided reads get), chunk.BYTES, write_chunk.BYTES,
-  // strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, queued.LOAD, latency_random_ns, latency_sequential_ns. Throws
-  // ConfigError on another key; `table` is for the message.
+  // strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, copies.READERS/SHARE, queued.LOAD, latency_random_ns,
+  // latency_sequential_ns. Throws ConfigError on another key; `table` is for the message.
   FlowEfficiency(const Entries& entries, const ParamTable& table);
 
   bool known() const { return sequential_ > 0; }
@@ -61,13 +61,14 @@ class FlowEfficiency {
   static double between_counts(const Curves& curves, std::size_t count, double x);
   static std::vector<double> rates_of_readers(std::span<const Use> uses);  // one for each agent that reads
   double crowd(std::span<const double> rates) const;
+  double turned(std::size_t readers, double written, double copied) const;
 
   Entries entries_;
   double sequential_ = 0, sequential_write_ = 1, strided_write_ = 1, latency_random_ns_ = 0, latency_sequential_ns_ = 0;
   Curve chunks_, write_chunks_, queued_;
   double worst_crowd_ = 1, worst_turn_ = 1, worst_queue_ = 1;  // time per byte that these tables can cost
   Curves agents_;                                              // by their number, over reopened()
-  Curves turns_;                                               // by the number of streams that read, over the share of writes
+  Curves turns_, copies_;  // by the number of streams that read, over the share of writes: by requests that write alone, or read too
   Curves even_, uneven_;                                       // strides: multiples of a power of two beyond the chunk, and others
 };
 

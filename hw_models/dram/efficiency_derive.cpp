@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <optional>
 
 #include "hw_models/dram/detailed.hpp"
 #include "hw_models/dram/efficiency.hpp"
@@ -12,20 +14,24 @@ namespace vitro::hw {
 namespace {
 
 constexpr Picoseconds kWarmUp{5'000'000}, kWindow{40'000'000}, kShortWindow{20'000'000};
+// Until the second of two requests of 256 KiB is through, their agent's rate counts too high.
+constexpr Picoseconds kKernelWarmUp{20'000'000};
 constexpr Bytes kChunks[] = {32, 64, 128, 256, 512, KiB, 2 * KiB, 4 * KiB, 8 * KiB, 16 * KiB, 64 * KiB};
 constexpr Bytes kStridedChunks[] = {64, 256, KiB, 4 * KiB};
 constexpr Bytes kMaxStride = MiB;
 constexpr Bytes kUneven[] = {3, 5, 9, 17, 33, 65, 129, 257};  // times the chunk
 constexpr std::size_t kAgents[] = {2, 3, 5, 8, 16};
 constexpr double kReopened[] = {0.1, 0.3, 0.6, 0.8, 0.9};
-// Places of the agents' data: with one alone the total of streams may be off by a quarter, by luck with their banks. The more
-// streams, the more luck.
-constexpr std::uint32_t kPlacementsOfCrowds = 32, kPlacements = 12;
+// Places of the agents' data: with one alone the total of streams may be off by a quarter, by luck with their banks (one standard
+// deviation: 2.5 % of two streams, 4 to 6 % of more). So many bring the error of a mean below 0.8 %, and to half a percent for as many
+// streams as devices have at a time.
+constexpr std::uint32_t kPlacements = 12, kPlacementsOfMany = 32, kPlacementsOfFew = 128;
+constexpr std::size_t kFew = 5;
 constexpr double kWriterCaps[] = {0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 2};
 constexpr double kWriteShares[] = {0.02, 0.05, 0.1, 0.25, 0.4};
-constexpr double kLesserReader = 1.0 / 3;                     // of a stream's rate: two that read beside a writer are seldom alike
+constexpr double kLesserReader = 1.0 / 3;                     // of a stream's rate: what reads beside a writer may be alike or not
 constexpr double kLoads[] = {0.125, 0.25, 0.375, 0.5, 0.75};  // of what small chunks alone would reach
-constexpr Bytes kSmall = 64;
+constexpr Bytes kSmall = 64, kKernelRequest = 256 * KiB;
 
 class Derivation {
  public:
@@ -55,19 +61,20 @@ class Derivation {
     return agent;
   }
 
-  DramProbeResult run(const std::vector<DramAgent>& agents, Picoseconds window = kWindow) const {
+  DramProbeResult run(const std::vector<DramAgent>& agents, Picoseconds warm_up = kWarmUp, Picoseconds window = kWindow) const {
     EventLoop loop;
     auto channels = std::make_unique<DramChannels>(loop, 1, part_.timing, part_.organisation, mapping_, policy_);
     DetailedDram dram({loop, "dram"}, std::move(channels), {});
-    return probe(dram, loop, agents, kWarmUp, window);
+    return probe(dram, loop, agents, warm_up, window);
   }
   // Mean of measure(result) over several placements.
   template <class Measure>
   double mean(std::vector<DramAgent> agents, Measure measure, std::uint32_t placements = kPlacements) const {
+    const bool kernels = agents[0].request == kKernelRequest;
     double sum = 0;
     for (std::uint32_t placement = 0; placement < placements; ++placement) {
       for (DramAgent& agent : agents) agent.placement = placement;
-      sum += measure(run(agents, kShortWindow));
+      sum += measure(kernels ? run(agents, kKernelWarmUp) : run(agents, kWarmUp, kShortWindow));
     }
     return sum / placements;
   }
@@ -99,15 +106,18 @@ class Derivation {
   void agents() {
     for (const std::size_t count : kAgents) {
       const auto key = [count](double share) { return fmt::format("agents.{}/{}", count, share); };
-      if (!wanted(key(1)) && std::none_of(std::begin(kReopened), std::end(kReopened), [&](double s) { return wanted(key(s)); })) continue;
-      const Points points = crowd(count);
+      double largest = 0;
+      for (const double share : kReopened) largest = wanted(key(share)) ? share : largest;
+      if (wanted(key(1))) largest = 1;
+      if (largest == 0) continue;
+      const Points points = crowd(count, largest);
       for (const double share : kReopened) add(key(share), [&] { return between(points, share); });
       add(key(1), [&] { return points.back().second; });
     }
   }
   // Over the share of bytes whose row has to be opened again, what this many streams keep: one without a cap, the others held to a
-  // part of its rate.
-  Points crowd(std::size_t count) const {
+  // part of its rate. At least up to `largest`.
+  Points crowd(std::size_t count, double largest = 1) const {
     Points points{{0, 1}};
     if (count == 1) return {{0, 1}, {1, 1}};
     std::vector<DramAgent> agents(count, stream(0));
@@ -117,10 +127,11 @@ class Derivation {
         for (std::size_t i = 0; i < count; ++i) rates[i] += r.agents[i].gb_per_s;
         return r.gb_per_s / sequential_;
       };
-      const double kept = mean(agents, add_up, kPlacementsOfCrowds);
+      const double kept = mean(agents, add_up, count <= kFew ? kPlacementsOfFew : kPlacementsOfMany);
       points.emplace_back(FlowEfficiency::reopened(rates), kept);
     };
     for (const double share : kReopened) {
+      if (points.back().first >= largest) return points;
       const double small = sequential_ * share_of_others(count, share);
       for (std::size_t i = 1; i < count; ++i) agents[i] = capped(stream(0), small);
       measure();
@@ -160,41 +171,56 @@ class Derivation {
     add("queued.1", [] { return 1; });
   }
 
-  // What one or two streams (or chunks) of reads and a stream of writes lose beyond the time that readers and writes take without
-  // each other. Averaged with a request that does both, alone or beside a stream; beyond some share, where writes starve the reads
-  // of others, only such requests are left.
+  // What one or two readers lose beyond the time that readers and writes take without each other: beside a stream of writes
+  // (`turns`), and when it is a reader who writes (`copies`). Beyond some share, where writes starve the reads of others, only requests
+  // that do both are left.
   void turns() {
     const double writing = run({stream(0, 0, 1)}).gb_per_s;
     for (const std::size_t readers : {1, 2}) {
-      const auto key = [readers](double share) { return fmt::format("turns.{}/{}", readers, share); };
-      double largest = 0;
-      for (const double share : kWriteShares) largest = wanted(key(share)) ? share : largest;
-      if (largest > 0) {
-        const Points crowded = crowd(readers);
-        const Points beside = beside_a_writer(readers, crowded, writing, largest), kernels = kernel_and_streams(readers, crowded, writing);
-        for (const double share : kWriteShares) add(key(share), [&] { return (between(beside, share) + between(kernels, share)) / 2; });
+      std::optional<Points> crowded;
+      std::map<double, double> both_write;
+      for (const std::string_view kind : {"turns", "copies"}) {
+        const auto key = [&](double share) { return fmt::format("{}.{}/{}", kind, readers, share); };
+        double largest = 0;
+        for (const double share : kWriteShares) largest = wanted(key(share)) ? share : largest;
+        if (largest > 0) {
+          if (!crowded) crowded = crowd(readers);
+          const Points points = kind == "turns" ? beside_a_writer(readers, *crowded, writing, largest)
+                                                : kernel_and_streams(readers, *crowded, writing);
+          for (const double share : kWriteShares) add(key(share), [&] { return between(points, share); });
+        }
+        for (const double share : {0.5, 0.75}) {
+          add(key(share), [&] {
+            if (!both_write.contains(share)) both_write[share] = kept_by_copies(readers, share, writing);
+            return both_write[share];
+          });
+        }
+        add(key(1), [] { return 1; });
       }
-      for (const double share : {0.5, 0.75}) add(key(share), [&] { return kept_by_copies(readers, share, writing); });
-      add(key(1), [] { return 1; });
     }
   }
   Points beside_a_writer(std::size_t readers, const Points& crowded, double writing, double largest) const {
+    std::vector<DramAgent> unlike(readers, capped(stream(0), kLesserReader * sequential_));
+    unlike[0] = stream(0);
+    const std::vector<DramAgent> alike(readers, stream(0)), chunks(readers, stream(4 * KiB));
+    const double reading_chunks = mean(chunks, total);
     Points points{{0, 1}};  // share, kept
     for (const double cap : kWriterCaps) {
       if (points.back().first >= largest) break;
       double share = 0, kept = 0;
-      for (const Bytes chunk : {Bytes{0}, 4 * KiB}) {
-        std::vector<DramAgent> agents(readers, stream(chunk));
-        if (chunk == 0) std::fill(agents.begin() + 1, agents.end(), capped(stream(0), kLesserReader * sequential_));
-        const double chunks = chunk == 0 ? 0 : mean(agents, total);
+      const auto beside = [&](std::vector<DramAgent> agents, bool of_chunks = false) {
         agents.push_back(capped(stream(0, 0, 1), cap * sequential_));
         kept += mean(agents, [&](const DramProbeResult& r) {
           const double written = r.agents.back().gb_per_s / r.gb_per_s;
-          share += written / (2 * kPlacements);
-          return kept_of(r.gb_per_s, written, chunk == 0 ? reading(crowded, r, readers) : chunks, writing) / 2;
+          share += written / kPlacements;
+          return kept_of(r.gb_per_s, written, of_chunks ? reading_chunks : reading(crowded, r, readers), writing);
         });
-      }
-      points.emplace_back(share, kept);
+      };
+      beside(alike);
+      if (readers > 1) beside(unlike);
+      beside(chunks, true);
+      const double kinds = readers > 1 ? 3 : 2;
+      points.emplace_back(share / kinds, kept / kinds);
     }
     return points;
   }
@@ -228,7 +254,7 @@ class Derivation {
   }
   static DramAgent copy(double written) {
     DramAgent agent = stream(0);
-    agent.request = 256 * KiB;
+    agent.request = kKernelRequest;
     agent.outstanding = 2;
     agent.written = written;
     return agent;

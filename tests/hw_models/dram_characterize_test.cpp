@@ -52,13 +52,28 @@ TEST(FlowEfficiency, without_the_number_of_readers_writes_beside_two_are_too_che
   const FlowEfficiency table = derived_flow_efficiency("lpddr5_6400");
   FlowEfficiency::Entries alone;
   for (const auto& entry : table.entries()) {
-    if (!entry.first.starts_with("turns.2/")) alone.push_back(entry);
+    if (!entry.first.starts_with("turns.2/") && !entry.first.starts_with("copies.2/")) alone.push_back(entry);
   }
   const FlowEfficiency without(alone, {"alone"});
   const double rate = table.sequential().value;
   const std::vector<FlowEfficiency::Use> one{{rate, 1, 1, 0.05, 0}}, two{{rate, 1, 1, 0, 0}, {rate, 1, 1, 0.1, 1}};
   EXPECT_EQ(without.sustained(one), table.sustained(one));
   EXPECT_GT(without.sustained(two), 1.01 * table.sustained(two));
+}
+
+// A stream beside a kernel that writes what a writer of its own would.
+TEST_P(DramParts, a_kernel_that_reads_and_writes_costs_readers_more_than_a_writer) {
+  const FlowEfficiency table = derived_flow_efficiency(GetParam());
+  FlowEfficiency::Entries rest;
+  for (const auto& entry : table.entries()) {
+    if (!entry.first.starts_with("copies.")) rest.push_back(entry);
+  }
+  const FlowEfficiency without(rest, {"rest"});
+  const double rate = table.sequential().value;
+  const std::vector<FlowEfficiency::Use> kernel{{rate, 1, 1, 0, 0}, {rate, 1, 1, 0.2, 1}};
+  EXPECT_GT(without.sustained(kernel), 1.01 * table.sustained(kernel));
+  const std::vector<FlowEfficiency::Use> writer{{rate, 1, 1, 0, 0}, {rate, 1, 1, 0, 1}, {0.2 * rate, 1, 1, 1, 2}};
+  EXPECT_EQ(without.sustained(writer), table.sustained(writer));
 }
 
 // What several small streams cost a large one: the rates alone do not say it, their number does.
@@ -170,12 +185,13 @@ TEST(DramCharacterize, memory_without_a_part_has_no_twin) {
 // Of the patterns of one agent every sixth entry, and some of each mix: all of them take ten seconds.
 TEST(DramCharacterize, the_committed_efficiencies_are_what_the_derivation_gives) {
   const DramPart& part = dram_part("lpddr5_6400");
-  constexpr std::string_view kMixes[] = {"agents.5/0.3", "queued.0.375", "turns.1/0.02", "turns.2/0.5"};
+  constexpr std::string_view kMixes[] = {"agents.5/0.3", "queued.0.375", "turns.1/0.02", "turns.2/0.5", "copies.1/0.1"};
   FlowEfficiency::Entries committed;
   std::size_t number = 0;
   const FlowEfficiency table = derived_flow_efficiency(part.name);
   for (const auto& entry : table.entries()) {
-    const bool mix = entry.first.starts_with("agents") || entry.first.starts_with("queued") || entry.first.starts_with("turns");
+    const bool mix = entry.first.starts_with("agents") || entry.first.starts_with("queued") || entry.first.starts_with("turns") ||
+                     entry.first.starts_with("copies");
     if (mix ? std::find(std::begin(kMixes), std::end(kMixes), entry.first) != std::end(kMixes) : number++ % 6 == 0)
       committed.push_back(entry);
   }

@@ -29,13 +29,11 @@ def test_the_phones_twins_agree(native, part, some):
     assert all(row["ok"] for row in answer.json["reference"])
 
 
-@pytest.mark.parametrize("memory, off", [("lpddr5_6400", set()), ("lpddr5x_8533", {"mixed_npu_kernel.npu"}), ("m2_lpddr5_6400", set())])
-def test_other_memories_twins_agree(native, memory, off):
-    """Of the row that is off, docs/dram.md says why."""
+@pytest.mark.parametrize("memory", ["lpddr5_6400", "lpddr5x_8533", "m2_lpddr5_6400"])
+def test_other_memories_twins_agree(native, memory):
     answer = native("characterize", variant(native, f"  part: {memory}"), "--cross-fidelity", "--only", "dram", "--json")
     assert answer.code == 0, answer.err
-    assert answer.json["rows"] and {row["id"] for row in answer.json["rows"] if not row["ok"]} <= off
-    assert all(abs(row["relative_difference"]) <= 0.055 for row in answer.json["rows"])
+    assert answer.json["rows"] and not [row["id"] for row in answer.json["rows"] if not row["ok"]]
 
 
 def test_memory_without_a_part_is_named(native):
