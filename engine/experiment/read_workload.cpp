@@ -58,7 +58,8 @@ void read_lengths(Reader& reader, Workload& workload) {
   if (lengths.empty() || lengths.size() > kMaxBatch) {
     reader.fail("output_tokens", fmt::format("has {} lengths (expected 1 to {})", lengths.size(), kMaxBatch));
   }
-  const auto batch = static_cast<std::size_t>(reader.integer("batch", 1, std::int64_t{kMaxBatch}, static_cast<std::int64_t>(lengths.size())));
+  const auto sequences = static_cast<std::int64_t>(lengths.size());
+  const auto batch = static_cast<std::size_t>(reader.integer("batch", 1, std::int64_t{kMaxBatch}, sequences));
   if (lengths.size() == 1) lengths.resize(batch, lengths[0]);
   if (lengths.size() != batch) {
     reader.fail("batch", fmt::format("is {}, where output_tokens has {} lengths (expected one for each sequence)", batch, lengths.size()));

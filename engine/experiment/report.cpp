@@ -45,7 +45,8 @@ Json decode_by_batch(const GenerationResult& generation) {
   }
   Json out = Json::object();
   for (const auto& [size, steps] : sizes) {
-    out[fmt::format("batch_{}", size)] = {{"steps", steps.count}, {"tokens_per_s", rate(static_cast<double>(size * steps.count), steps.time)}};
+    const auto tokens = static_cast<double>(size * steps.count);
+    out[fmt::format("batch_{}", size)] = {{"steps", steps.count}, {"tokens_per_s", rate(tokens, steps.time)}};
   }
   return out;
 }

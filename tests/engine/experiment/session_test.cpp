@@ -138,7 +138,7 @@ TEST_F(SessionTest, a_batch_of_greedy_sequences_repeats_the_single_one) {
 }
 
 TEST_F(SessionTest, sequences_of_given_lengths_end_one_by_one_with_the_tokens_of_the_longest) {
-  const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"threads": 2, "kv_block_tokens": 16})", R"({"workload.output_tokens": [3, 9, 5]})");
+  const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"threads": 2})", R"({"workload.output_tokens": [3, 9, 5]})");
   const Json result = run(root, virtual_machines(1));
   const Json longest = result["sequences"][1];
   for (const auto& [index, length] : {std::pair{0, 3}, {1, 9}, {2, 5}}) {
