@@ -73,7 +73,7 @@ class FlowEfficiency {
 };
 
 using WantedEntry = std::function<bool(std::string_view key)>;
-// The characterisation run: probes of the detailed model. Deterministic; ten seconds or so for all entries, which is what no
+// The characterisation run: probes of the detailed model. Deterministic; minutes for all entries, which is what no
 // `wanted` means.
 FlowEfficiency derive_flow_efficiency(const DramPart& part, std::string_view mapping, const ControllerPolicy& policy,
                                       const WantedEntry& wanted = {});
