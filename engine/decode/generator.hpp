@@ -23,7 +23,7 @@ struct GenerationRequest {
   std::vector<std::int32_t> prompt;  // with BOS where the model wants one; not empty
   std::uint32_t output_tokens = 1;     // of the longest sequence
   std::vector<std::uint32_t> lengths;  // [sequences] of each; empty: all alike
-  std::uint32_t sequences = 1;  // all start from the prompt, which is computed once and forked
+  std::uint32_t sequences = 1;         // all start from the prompt, which is computed once and forked
   std::uint32_t prefill_chunk = 128;
   std::optional<std::int32_t> stop_token;
   Sampling sampling;
@@ -34,9 +34,9 @@ struct GenerationRequest {
 struct GenerationResult {
   std::vector<std::vector<std::int32_t>> tokens;  // per sequence; a stop token is not part of it
   Picoseconds begin{}, first_token{}, end{};
-  std::vector<Picoseconds> step_times;    // of each decode step, after the first token
+  std::vector<Picoseconds> step_times;     // of each decode step, after the first token
   std::vector<std::uint32_t> step_tokens;  // tokens chosen in it: sequences that still decoded
-  std::uint64_t decoded = 0;            // tokens over all sequences in those steps
+  std::uint64_t decoded = 0;               // tokens over all sequences in those steps
 };
 
 // Computes the prompt once, forks it, and chooses every sequence's first token. The strands that it leaves are those that go
