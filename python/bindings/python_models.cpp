@@ -4,11 +4,11 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <optional>
 
 #include "hw_models/odometer.hpp"
+#include "served_model.hpp"
 
 namespace py = pybind11;
 
@@ -21,101 +21,6 @@ struct SeenDramRequest {
   std::string port;
   double cap = 0;  // bytes per second: the least between the port and the memory controller
   hw::DramRequest request;
-};
-
-// Values of one block: times as picoseconds, bytes as whole numbers, the rest as SI floats. Reading one counts as use.
-struct SeenParams {
-  const hw::Params* params;
-  py::object at(const std::string& key) const;
-};
-
-py::object SeenParams::at(const std::string& key) const {
-  const auto& all = params->all();
-  const std::string name = params->path() + "." + key;
-  const auto found = std::find_if(all.begin(), all.end(), [&name](const hw::Param& param) { return param.name == name; });
-  if (found == all.end()) throw py::key_error(key);
-  switch (found->dimension) {
-    case Dimension::time:
-      return py::int_(params->time(key).count());
-    case Dimension::bytes:
-      return py::int_(params->bytes(key));
-    case Dimension::bandwidth:
-      return py::float_(params->bandwidth(key).value);
-    case Dimension::frequency:
-      return py::float_(params->frequency(key).value);
-    case Dimension::ratio:
-      return py::float_(params->ratio(key));
-    default:
-      return py::float_(params->number(key));
-  }
-}
-
-// One class. Its texts outlive the entry's table, which points into them.
-struct ModelClass {
-  py::object type;
-  std::string name;
-  std::deque<std::string> texts;
-
-  ~ModelClass() {
-    const py::gil_scoped_acquire gil;
-    type = py::object();
-  }
-  std::string_view keep(const py::handle& text) { return texts.emplace_back(py::cast<std::string>(text)); }
-};
-using ModelClassPtr = std::shared_ptr<ModelClass>;
-
-[[noreturn]] void explain(const std::string& model, const py::error_already_set& error) {
-  if (error.matches(py::module_::import("vitro.errors").attr("ConfigError"))) throw ConfigError(py::str(error.value()));
-  const py::object lines = py::module_::import("traceback").attr("format_exception")(error.type(), error.value(), error.trace());
-  const auto text = py::cast<std::string>(py::str("").attr("join")(lines));
-  throw RunError(fmt::format("the device model {} failed:\n{}", model, text));
-}
-
-// The Python object behind a model.
-class Served {
- public:
-  Served(const hw::Params& params, ModelClassPtr type) : type_(std::move(type)) {
-    const py::gil_scoped_acquire gil;
-    try {
-      held_.object = type_->type();
-      held_.object.attr("params") = SeenParams{&params};
-      held_.object.attr("setup")();
-      held_.serve = held_.object.attr("serve");
-    } catch (const py::error_already_set& error) {
-      explain(type_->name, error);
-    }
-  }
-
-  // When the model says that the request is served.
-  template <class Request>
-  Picoseconds serve(Picoseconds now, const Request& request) {
-    const py::gil_scoped_acquire gil;
-    try {
-      const py::object answer = held_.serve(now.count(), request);
-      const auto whole = py::reinterpret_steal<py::object>(PyNumber_Index(answer.ptr()));
-      if (!whole) PyErr_Clear();
-      if (!whole || py::cast<std::int64_t>(whole) < now.count()) {
-        throw RunError(
-            fmt::format("the device model {}: serve() returned {} at {} ps (expected a whole number of picoseconds, not before that)",
-                        type_->name, py::cast<std::string>(py::repr(answer)), now.count()));
-      }
-      return Picoseconds(py::cast<std::int64_t>(whole));
-    } catch (const py::error_already_set& error) {
-      explain(type_->name, error);
-    }
-  }
-
- private:
-  struct Held {  // let go with the GIL held, also when the constructor ends in an exception
-    py::object object, serve;
-    ~Held() {
-      const py::gil_scoped_acquire gil;
-      serve = object = py::object();
-    }
-  };
-
-  ModelClassPtr type_;
-  Held held_;
 };
 
 // Of requests on their way: one without a length is free.

@@ -1,0 +1,72 @@
+#include "served_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace py = pybind11;
+
+namespace vitro {
+
+py::object SeenParams::at(const std::string& key) const {
+  const auto& all = params->all();
+  const std::string name = params->path() + "." + key;
+  const auto found = std::find_if(all.begin(), all.end(), [&name](const hw::Param& param) { return param.name == name; });
+  if (found == all.end()) throw py::key_error(key);
+  switch (found->dimension) {
+    case Dimension::time:
+      return py::int_(params->time(key).count());
+    case Dimension::bytes:
+      return py::int_(params->bytes(key));
+    case Dimension::bandwidth:
+      return py::float_(params->bandwidth(key).value);
+    case Dimension::frequency:
+      return py::float_(params->frequency(key).value);
+    case Dimension::ratio:
+      return py::float_(params->ratio(key));
+    default:
+      return py::float_(params->number(key));
+  }
+}
+
+namespace {
+
+// vitro.ConfigError stays one, any other exception of a model is a RunError with the Python traceback.
+[[noreturn]] void explain(const std::string& model, const py::error_already_set& error) {
+  if (error.matches(py::module_::import("vitro.errors").attr("ConfigError"))) throw ConfigError(py::str(error.value()));
+  const py::object lines = py::module_::import("traceback").attr("format_exception")(error.type(), error.value(), error.trace());
+  const auto text = py::cast<std::string>(py::str("").attr("join")(lines));
+  throw RunError(fmt::format("the device model {} failed:\n{}", model, text));
+}
+
+}  // namespace
+
+Served::Served(const hw::Params& params, ModelClassPtr type) : type_(std::move(type)) {
+  const py::gil_scoped_acquire gil;
+  try {
+    held_.object = type_->type();
+    held_.object.attr("params") = SeenParams{&params};
+    held_.object.attr("setup")();
+    held_.serve = held_.object.attr("serve");
+  } catch (const py::error_already_set& error) {
+    explain(type_->name, error);
+  }
+}
+
+Picoseconds Served::answer(Picoseconds now, const py::object& request) {
+  try {
+    const py::object answer = held_.serve(now.count(), request);
+    const auto whole = py::reinterpret_steal<py::object>(PyNumber_Index(answer.ptr()));
+    if (!whole) PyErr_Clear();
+    if (!whole || py::cast<std::int64_t>(whole) < now.count()) {
+      throw RunError(
+          fmt::format("the device model {}: serve() returned {} at {} ps (expected a whole number of picoseconds, not before that)",
+                      type_->name, py::cast<std::string>(py::repr(answer)), now.count()));
+    }
+    return Picoseconds(py::cast<std::int64_t>(whole));
+  } catch (const py::error_already_set& error) {
+    explain(type_->name, error);
+  }
+}
+
+}  // namespace vitro
