@@ -155,9 +155,14 @@ void SimStorage::fault(std::uint32_t index) {
   const double cycles = s_.mapped_page_cycles * static_cast<double>(operation.length / kPageSize);
   if (cycles == 0) return issue(index, now);
   s_.meter.kernel_begins(operation.core->processor(), now);
-  s_.executor.at(now + from_seconds(cycles / operation.core->model().clock().value), {device_, kHandled}, [this, index] {
+  s_.executor.at(now + from_seconds(cycles / operation.core->model().clock().value), {device_, kHandled}, [this, index, now] {
+    const Operation& faulted = operations_[index];
     const Picoseconds handled = s_.executor.device_now();
-    s_.meter.kernel_ends(operations_[index].core->processor(), handled);
+    s_.meter.kernel_ends(faulted.core->processor(), handled);
+    if (s_.trace.enabled()) {
+      s_.trace.span(s_.trace.track("units", faulted.blocked->caps().name), now, handled, "page_fault",
+                    fmt::format("{} pages", faulted.length / kPageSize));
+    }
     issue(index, handled);
   });
 }

@@ -38,7 +38,7 @@ def _axes(rows=1, height=2.6, ratios=None, **options):
 
 
 # The same work has the same colour in every picture.
-_COLORS = _OPERATIONS | {"read": _READ, "write": _WRITE}
+_COLORS = _OPERATIONS | {"page_fault": "#5b6472", "read": _READ, "write": _WRITE}
 
 
 @_styled

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/sim/simulation.hpp"
+#include "tests/sim/span_trace.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -223,30 +224,6 @@ TEST(SimMachine, the_report_names_assumptions_in_use_and_calls_without_a_measure
   EXPECT_THAT(report.assumed_parameters, testing::Not(testing::Contains("cpu.little.wake_up")));
   EXPECT_THAT(report.assumed_parameters, testing::Not(testing::Contains("dram.bandwidth")));
 }
-
-struct Written {
-  Picoseconds begin, end;
-  std::string track, name;
-};
-class SpanTrace final : public TraceSink {
- public:
-  bool enabled() const override { return true; }
-  TrackId track(std::string_view group, std::string_view name) override {
-    tracks_.push_back(std::string(group) + "/" + std::string(name));
-    return TrackId(tracks_.size() - 1);
-  }
-  void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view) override {
-    spans.push_back({begin, end, tracks_[static_cast<std::size_t>(track)], std::string(name)});
-  }
-  void counter(TrackId track, Picoseconds, double value) override { counters[tracks_[static_cast<std::size_t>(track)]].push_back(value); }
-  void decision(std::string_view, std::string_view, std::string_view) override {}
-
-  std::vector<Written> spans;
-  std::map<std::string, std::vector<double>> counters;
-
- private:
-  std::vector<std::string> tracks_;
-};
 
 TEST(SimMachine, traces_units_flash_and_dram) {
   SpanTrace trace;

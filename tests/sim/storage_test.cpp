@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
 #include "tests/sim/simulation.hpp"
+#include "tests/sim/span_trace.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -181,7 +183,8 @@ TEST(SimStorage, a_page_fault_keeps_its_core_from_everything_else) {
 TEST(SimStorage, a_mapped_page_costs_the_core_that_faults_and_no_other) {
   Picoseconds without{0};
   for (const bool costs : {false, true}) {
-    Simulation simulation(costs ? round_options({"cpu.mapped_page_cycles=1000"}) : round_options());
+    SpanTrace trace;
+    Simulation simulation(costs ? round_options({"cpu.mapped_page_cycles=1000"}) : round_options(), &trace);
     Machine& machine = simulation.machine();
     const FileId file = machine.storage.open_phantom(MiB).value_or_throw();
     std::vector<Picoseconds> ends;
@@ -198,6 +201,14 @@ TEST(SimStorage, a_mapped_page_costs_the_core_that_faults_and_no_other) {
     EXPECT_EQ(ends, (std::vector<Picoseconds>{costs ? 2 * kUs : 3 * kUs})) << "the policy runs while core 0 handles its fault";
     if (!costs) without = simulation.now();
     EXPECT_EQ(simulation.now(), without + (costs ? 3 : 0) * kUs);
+    std::vector<Written> faults;
+    std::copy_if(trace.spans.begin(), trace.spans.end(), std::back_inserter(faults),
+                 [](const Written& span) { return span.name == "page_fault"; });
+    ASSERT_EQ(faults.size(), costs ? 1u : 0u);
+    for (const Written& each : faults) {
+      EXPECT_EQ(each.track, "units/cpu0");
+      EXPECT_EQ(each.end - each.begin, 3 * kUs);
+    }
     const Picoseconds begin = simulation.now();
     simulation.run(read_into(&machine, std::move(read), &b));
     EXPECT_EQ(simulation.now() - begin, 12 * kUs) << "a read that nobody faulted for costs no page";
