@@ -1,7 +1,8 @@
 """Sweeps: every point of an experiment's `sweep:`, several at a time, resumable, in one table.
 
 `sweep: {a.b: [1, 2], seed: [1, 2]}` is a grid; a list of such maps is the union of the grids, for combinations that
-are no product: `sweep: [{engine.policy: dense}, {engine.policy: mmap, memory.budget: [4 MiB, 6 MiB]}]`.
+are no product: `sweep: [{engine.policy: dense}, {engine.policy: mmap, memory.budget: [4 MiB, 6 MiB]}]`. The value of a key that takes
+a list is a list within the list: `engine.units: [[cpu0], [cpu0, cpu1]]`.
 """
 import hashlib
 import itertools
@@ -10,6 +11,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+import yaml
+
 from . import __version__, api, process
 from .errors import ConfigError, RunError
 from .result import Result, flatten
@@ -17,17 +20,30 @@ from .result import Result, flatten
 
 def points(sweep):
     """-> list of {key: value}, the last key running fastest; a key that a point lacks keeps the experiment's own value."""
+    return [point for _, point in labelled(sweep)]
+
+
+def labelled(sweep):
+    """-> list of (label, point). No map has a `label:`: all labels are None. Else a label is followed by what its map's lists vary, and a
+    point without one is called by its values."""
     grids = sweep if isinstance(sweep, list) else [sweep]
-    if not grids or not all(isinstance(grid, dict) and grid for grid in grids):
+    if not grids or not all(isinstance(grid, dict) and grid.keys() - {"label"} for grid in grids):
         raise ConfigError("sweep: expected a map from keys to lists of values, or a list of such maps")
     found = []
     for grid in grids:
-        choices = [value if isinstance(value, list) else [value] for value in grid.values()]
-        for key, values in zip(grid, choices):
+        label = grid.get("label")
+        choices = {key: value if isinstance(value, list) else [value] for key, value in grid.items() if key != "label"}
+        if not isinstance(label, (str, type(None))):
+            raise ConfigError(f"sweep.label: {label} (expected a text)")
+        for key, values in choices.items():
             if not values:
                 raise ConfigError(f"sweep.{key}: the list is empty")
-        found += [dict(zip(grid, values)) for values in itertools.product(*choices)]
-    return found
+        varied = [key for key, values in choices.items() if label is None or len(values) > 1]
+        for values in itertools.product(*choices.values()):
+            point = dict(zip(choices, values))
+            told = [f"{key.rpartition('.')[2]} {_cell(point[key])}" for key in varied]
+            found.append((", ".join([label, *told] if label else told), point))
+    return found if any("label" in grid for grid in grids) else [(None, point) for _, point in found]
 
 
 def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overrides=None, machine=None, device=None, models=(),
@@ -45,8 +61,8 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
     base = api.resolve(experiment, overrides=fixed)
     if not base.get("sweep"):
         raise ConfigError(f"{_name(experiment)}: has no `sweep:`")
-    jobs = [_Job(experiment, index, point, fixed + api.as_overrides(point), machine, models)
-            for index, point in enumerate(points(base["sweep"]))]
+    jobs = [_Job(experiment, index, label, point, fixed + api.as_overrides(point), machine, models)
+            for index, (label, point) in enumerate(labelled(base["sweep"]))]
     for job in jobs:  # a typo in the last point must not surface after hours
         job.resolve()
     machines = {job.machine for job in jobs}
@@ -74,9 +90,10 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
 
 
 class _Job:
-    def __init__(self, experiment, index, point, overrides, machine, models):
+    def __init__(self, experiment, index, label, point, overrides, machine, models):
         self.experiment = experiment
         self.index = index
+        self.label = label
         self.point = point
         self.overrides = overrides
         self.machine = machine
@@ -166,7 +183,8 @@ def _table(jobs, answers):
     rows = []
     for job in jobs:
         answer = answers[job.index]
-        row = {"point": job.index, "status": "failed", "machine": job.machine} | {key: job.point.get(key) for key in keys}
+        row = {"point": job.index, "status": "failed", "machine": job.machine}
+        row |= ({} if job.label is None else {"label": job.label}) | {key: _cell(job.point.get(key)) for key in keys}
         if "result" in answer:
             result = Result(answer["result"])
             row["status"] = "off" if any(item["status"] == "off" for item in result.expectations) else "ok"
@@ -182,19 +200,33 @@ def _table(jobs, answers):
     return frame
 
 
+def _cell(value):
+    """Of a key that takes a list or a map: as it would be written in the file."""
+    if isinstance(value, (list, dict)):
+        return yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False).strip()
+    return value
+
+
 def as_records(frame):
     """Rows as plain JSON values: NaN, which JSON lacks, becomes null."""
     return json.loads(frame.to_json(orient="records", double_precision=15))
 
 
+def swept(frame):
+    """The columns that tell points apart: their labels, else the keys that were swept."""
+    if "label" in frame.columns:
+        return ["label"]
+    keys = list(frame.columns[3:])
+    return keys[:next((i for i, key in enumerate(keys) if key in _HEADLINES or key == "error"), len(keys))]
+
+
 def readable(frame):
     """-> (columns, rows) of the few columns that a person looks at first."""
     from .terminal import number
-    keys = list(frame.columns[3:])
-    swept = keys[:next((i for i, key in enumerate(keys) if key in _HEADLINES or key == "error"), len(keys))]
+    keys = swept(frame)
     shown = [key for key in _HEADLINES if key in frame.columns and frame[key].notna().any()]
-    columns = ["point", *swept, *(">" + key for key in shown), "status"]
-    rows = [[row["point"], *("–" if row[key] is None else row[key] for key in swept), *(number(row[key]) for key in shown),
+    columns = ["point", *keys, *(">" + key for key in shown), "status"]
+    rows = [[row["point"], *("–" if row[key] is None else row[key] for key in keys), *(number(row[key]) for key in shown),
              row["status"]] for row in as_records(frame)]
     return columns, rows
 

@@ -262,7 +262,7 @@ def regions(results):
 def series(frame, keys, metric, reading=None):
     """A sweep's metric: a line per combination of the other keys if some key is a number, bars per point otherwise.
 
-    frame: the table of `vitro.sweep`. keys: the swept keys. reading: (label, unit, factor).
+    frame: the table of `vitro.sweep`. keys: the swept keys, or ["label"]. reading: (label, unit, factor).
     """
     label, unit, factor = reading or (metric, "", 1)
     if "bytes" in metric:

@@ -127,12 +127,12 @@ _SWEPT = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", 
 def write_sweep(frame, points, results, base, folder):
     """report.html of a sweep: the table and a picture per headline metric."""
     from . import grid
-    keys = list(dict.fromkeys(key for point in points for key in point))
+    keys = ["label"] if "label" in frame.columns else list(dict.fromkeys(key for point in points for key in point))
     names = [name for name in METRICS if name in frame.columns and frame[name].notna().any()]
     records = grid.as_records(frame)
     rows = [[row["point"], *("–" if row[key] is None else row[key] for key in keys), *(reading(name, row[name]) for name in names),
              row["status"]] for row in records]
-    columns = [{"label": "point", "number": True}, *({"label": key} for key in keys),
+    columns = [{"label": "point", "number": True}, *({"label": key, "kind": "name" if key == "label" else ""} for key in keys),
                *({"label": label_of(name), "number": True, "edge": i == 0} for i, name in enumerate(names)), {"label": "status"}]
     failed = [row for row in records if row["status"] == "failed"]
     checks = [{"ok": not failed, "text": f"{len(records) - len(failed)} of {len(records)} points ran"}]

@@ -28,7 +28,26 @@ def test_a_list_is_a_union_of_grids():
     assert grid.points([{"a": 1}, {"a": 2, "b": [3, 4]}]) == [{"a": 1}, {"a": 2, "b": 3}, {"a": 2, "b": 4}]
 
 
-@pytest.mark.parametrize("wrong", [{}, [], [{}], "a", {"a": []}, [1]])
+def test_labels_name_points_and_lists_within_them_tell_apart():
+    assert grid.labelled({"a": [1, 2]}) == [(None, {"a": 1}), (None, {"a": 2})]
+    assert grid.labelled([{"label": "one", "a.b": 1, "c": [[3, 4], [5]]}, {"a.b": 2}]) == [
+        ("one, c [3, 4]", {"a.b": 1, "c": [3, 4]}), ("one, c [5]", {"a.b": 1, "c": [5]}), ("b 2", {"a.b": 2})]
+    assert grid.points([{"label": "one", "a": 1}]) == [{"a": 1}]
+
+
+def test_labels_stand_for_the_keys_in_tables(fake, tmp_path):
+    swept = "sweep: [{label: the small one, memory.budget: 4 MiB}, {label: others, memory.budget: 6 MiB, seed: [1, 2]}]"
+    written = fake.write(SWEEP.replace("sweep: {memory.budget: [4 MiB, 6 MiB], seed: [1, 2]}", swept))
+    answer = fake("sweep", written, "--out", "o")
+    assert answer.code == 0
+    assert "others, seed 2" in answer.out and "memory.budget" not in answer.out
+    frame = pandas.read_csv(tmp_path / "o/results.csv")
+    assert list(frame["label"]) == ["the small one", "others, seed 1", "others, seed 2"]
+    assert list(frame["memory.budget"]) == ["4 MiB", "6 MiB", "6 MiB"]
+    assert "the small one" in (tmp_path / "o/report.html").read_text()
+
+
+@pytest.mark.parametrize("wrong", [{}, [], [{}], "a", {"a": []}, [1], {"label": "nothing else"}, {"label": ["a", "b"], "c": 1}])
 def test_a_sweep_that_is_none_is_refused(wrong):
     with pytest.raises(vitro.ConfigError):
         grid.points(wrong)
@@ -55,6 +74,14 @@ def test_files(fake, tmp_path):
     assert list(parquet.columns) == list(csv.columns)
     assert list(parquet["decode_tokens_per_s"]) == list(csv["decode_tokens_per_s"])
     assert "</html>" in (tmp_path / "o/report.html").read_text()
+
+
+def test_lists_and_maps_as_values_are_texts_in_the_table(fake, tmp_path):
+    swept = "sweep: [{engine.units: [[cpu0], [cpu0, cpu1]]}, {engine: {policy: mmap}}, {seed: 2}]"
+    frame = vitro.sweep(SWEEP.replace("sweep: {memory.budget: [4 MiB, 6 MiB], seed: [1, 2]}", swept), out=tmp_path / "o")
+    assert list(frame["engine.units"].fillna("")) == ["[cpu0]", "[cpu0, cpu1]", "", ""]
+    assert list(frame["engine"].fillna("")) == ["", "", "{policy: mmap}", ""]
+    assert list(pandas.read_parquet(tmp_path / "o/results.parquet")["engine.units"].fillna("")) == list(frame["engine.units"].fillna(""))
 
 
 def test_resume_runs_only_what_is_missing(fake, tmp_path):
