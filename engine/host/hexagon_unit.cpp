@@ -232,6 +232,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     op.out_bytes = static_cast<std::uint32_t>(out_bytes);
     op.bits = form.planes.bits;
     op.group = form.planes.group;
+    op.tile = form.planes.tile;
     op.zero = form.planes.zero;
     op.zeros = form.planes.zeros;
     op.in[0] = weights_of[i]->at;

@@ -84,11 +84,16 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
     kernel.packets_per_mac = value;
   } else if (what == "bits" && kernel.matrix && (value == 16 || value == 8 || value == 4)) {
     kernel.bits = static_cast<std::uint32_t>(value);
+  } else if (what == "tile_rows" && value >= 1) {
+    kernel.tile_rows = static_cast<std::uint32_t>(value);
+  } else if (what == "tile_columns" && value >= 1) {
+    kernel.tile_columns = static_cast<std::uint32_t>(value);
   } else if (what == "threads" && value >= 1) {
     kernel.threads = std::min(threads_, static_cast<std::uint32_t>(value));
   } else {
     fail(table, key,
-         "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, threads; packets_per_sum, "
+         "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, tile_rows, "
+         "tile_columns, threads; packets_per_sum, "
          "packets_per_activation, "
          "packets_per_mac on hvx; bits 16, 8 or 4 on hmx");
   }

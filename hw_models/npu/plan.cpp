@@ -18,7 +18,8 @@ Bytes share(Bytes bytes, std::uint64_t part, std::uint64_t whole) {
 struct Room {
   Bytes activations = 0, result = 0, tables = 0;
   Bytes in = 0, ready = 0, out = 0;  // per column and buffer
-  Bytes spill = 0;                   // per column: sums that do not fit into registers (T-MAN 4.3)
+  Bytes spill = 0;                   // per column: sums of a group that do not fit into registers (T-MAN 4.3)
+  Bytes sums = 0;                    // of the threads' tiles, from one part of the depth to the next
   Bytes per_column(std::uint32_t buffers) const { return buffers * (in + ready + out) + spill; }
 };
 
@@ -131,7 +132,26 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
   return pass;
 }
 
+// `columns` (rows of the matrix) in the threads' tiles at a time, kernel.tile_columns of the depth. The slowest thread has a vector of rows
+// more than others, whose lanes may be empty.
+Pass TilePlanner::tile_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const {
+  Pass pass = product_pass(work, kernel, rows, work.columns);  // all of it is one group
+  const std::uint32_t lanes = parts_.vector_bytes * kernel.threads;
+  const std::uint64_t steps = (work.columns + columns - 1) / columns, depths = (work.depth + kernel.tile_columns - 1) / kernel.tile_columns;
+  pass.groups = static_cast<std::uint32_t>(steps * depths);
+  TileGroup& all = pass.last;
+  const double lanes_used = static_cast<double>(work.columns) / static_cast<double>(round_up(work.columns, lanes));
+  pass.full = {all.in / pass.groups, all.out / pass.groups, std::max(1.0, all.rows / pass.groups), all.vector / lanes_used / pass.groups, 0};
+  const std::uint64_t before = pass.groups - 1;
+  pass.last = {all.in - before * pass.full.in, all.out - before * pass.full.out, pass.full.rows, pass.full.vector, 0};
+  write_once(pass, parts_.group);
+  return pass;
+}
+
 TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
+  const bool tiled = !kernel.matrix && kernel.tile_rows > 0 && kernel.tile_columns > 0;  // look-ups
+  const std::uint32_t lanes = parts_.vector_bytes * kernel.threads;
+  const double part_of_depth = tiled ? std::min(1.0, static_cast<double>(kernel.tile_columns) / work.depth) : 1;
   const std::uint32_t rows = std::max(1u, work.rows), tile = parts_.tile;
   const bool from_dram = work.read_bytes > work.weight_bytes;
   const auto room_of = [&](std::uint32_t part) {
@@ -140,7 +160,11 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
     room.activations = from_dram ? padded * work.depth * (kernel.matrix ? std::max<Bytes>(1, kernel.bits / 8) : kFloat) : 0;
     room.tables = share(work.table_bytes, part, rows);
     if (work.table_bytes > 0) room.spill = part * kFloat;
-    room.in = (work.weight_bytes + work.columns - 1) / work.columns;
+    if (tiled) {  // of one activation row at a time: blocks before their scales
+      room.spill = kFloat * (kernel.tile_columns / std::max(1u, std::min(work.group, kernel.tile_columns)));
+      room.sums = part * kFloat * std::min(Bytes{kernel.tile_rows} * kernel.threads, round_up(work.columns, lanes));
+    }
+    room.in = static_cast<Bytes>(std::ceil(static_cast<double>(work.weight_bytes) * part_of_depth / work.columns));
     if (kernel.matrix && kernel.packets_per_weight > 0) room.ready = Bytes{work.depth} * kernel.bits / 8;
     const Bytes result = share(work.written_bytes, part, rows);
     if (result <= parts_.group) {
@@ -157,20 +181,33 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   for (std::uint32_t passes = 1;; ++passes) {
     const auto part = static_cast<std::uint32_t>(round_up((rows + passes - 1) / passes, tile));
     const Room room = room_of(std::min(part, rows));
-    const Bytes per_column = room.per_column(ahead()), taken = room.activations + room.result + room.tables + (per_column > 0 ? slack : 0);
+    const Bytes per_column = room.per_column(ahead()), taken = room.activations + room.result + room.tables + room.sums + (per_column > 0 ? slack : 0);
     Bytes columns = round_up(work.columns, tile);
     if (per_column > 0) columns = std::min(columns, round_down((free - std::min(free, taken)) / per_column, tile));
     // Weights that nothing has to be done to before HMX takes them are one group.
     const Bytes streamed = std::max(room.in, room.ready / 4);
     if (streamed > 0) columns = std::min(columns, std::max(round_down(group / streamed, tile), Bytes{tile}));
+    if (tiled && taken + per_column * lanes <= free) columns = std::max(round_down(columns, lanes), Bytes{lanes});
+    if (tiled) columns = std::min(columns, Bytes{kernel.tile_rows} * kernel.threads);
     if (columns >= tile && taken <= free) {
       TilePlan plan{kernel.path, kernel.threads, (rows + part - 1) / part, {}, {}, {}, true};
       const auto width = static_cast<std::uint32_t>(std::min<Bytes>(columns, work.columns));
-      plan.pass = product_pass(work, kernel, std::min(part, rows), width);
-      plan.last_pass = product_pass(work, kernel, rows - (plan.passes - 1) * part, width);
+      const auto pass = [&](std::uint32_t count) {
+        return tiled ? tile_pass(work, kernel, count, width) : product_pass(work, kernel, count, width);
+      };
+      plan.pass = pass(std::min(part, rows));
+      plan.last_pass = pass(rows - (plan.passes - 1) * part);
       const Bytes second = ahead() - 1;  // of two buffers
-      plan.buffers = {room.activations,   room.result, room.in * width,          room.ready * width,          room.out * width,
-                      room.spill * width, room.tables, second * room.in * width, second * room.ready * width, second * room.out * width};
+      plan.buffers = {room.activations,
+                      room.result,
+                      room.in * width,
+                      room.ready * width,
+                      room.out * width,
+                      room.spill * width + room.sums,
+                      room.tables,
+                      second * room.in * width,
+                      second * room.ready * width,
+                      second * room.out * width};
       return plan;
     }
     if (part <= tile) {

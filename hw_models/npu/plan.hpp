@@ -2,6 +2,9 @@
 // by groups of tile columns: in (a memory path), vector (dequantise and permute), matrix (HMX), out; the stages work at the
 // same time on different groups, with two buffers between them (T-MAN 4.2). When the activations of all rows do not fit
 // into TCM, rows are split and the weights stream once per part. Other operators are cut into chunks of their operands.
+// Products by look-up stream tiles of the layout (T-MAN 4.1) instead of whole columns: each thread has rows of its own, in whole vectors,
+// and a part of the depth at a time, for which tables stay in registers. What a group brings is as much of the threads' tiles as one
+// transfer carries.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -71,6 +74,7 @@ class TilePlanner {
   TilePlan product(const Work& work, const Kernel& kernel) const;
   TilePlan chunks(const Work& work, const Kernel& kernel) const;
   Pass product_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
+  Pass tile_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
   double tile_cycles(std::uint32_t bits) const;
   double vector_seconds(double packets, const Kernel& kernel) const { return packets / kernel.threads / parts_.clock; }
   double other_packets(const Work& work, const Kernel& kernel) const;

@@ -1,4 +1,5 @@
 """tools/hexagon/packet_costs.py: the committed packets are those of the kernels in this tree, and the simulated phone runs on them."""
+import re
 import shutil
 import sys
 
@@ -63,9 +64,34 @@ def test_the_table_holds_what_the_models_ask_for():
     # Wider groups widen and finalise less often.
     assert planes["w2g128"]["packets_per_mac"] < planes["w2g64"]["packets_per_mac"] < planes["w2g32"]["packets_per_mac"]
     assert len({entry["packets_per_activation"] for entry in planes.values()}) == 1
+    # One layout: decode by either kind of tables and prefill take the same tile.
+    for name, price in planes.items():
+        tile = {key: price[key] for key in ("tile_rows", "tile_columns")}
+        for other in (rounded[name], tiles["fused"].get(name)):
+            assert other is None or name == "w4" or {key: other[key] for key in tile} == tile
     softmax = table["hvx"]["dma"]["softmax"]
     ways = [softmax[name]["packets_per_element"] for name in ("exp_table", "exp_f16", "exp_f32")]
     assert ways == sorted(ways) and softmax["exp_table"]["gathers_per_element"] == pytest.approx(1 / 64, rel=1e-3)
+
+
+def test_the_tile_that_the_search_chooses_needs_the_fewest_packets():
+    """Of all tiles that were counted, within 3 %: the search knows registers and memory, no packets."""
+    lines = re.findall(r"^#   (?:lut|rounded) (\w+): (.*)$", COMMITTED.read_text(), re.MULTILINE)
+    assert len(lines) == 24
+    for name, counted in lines:
+        packets = [float(entry.split()[-1]) for entry in counted.split(", ")]
+        assert len(packets) >= 4, name
+        assert packets[0] <= 1.03 * min(packets), name
+        assert max(packets) > 1.1 * packets[0], name  # the choice matters
+
+
+@needs_tools
+def test_a_slower_loop_of_the_chosen_tile_is_seen(tmp_path):
+    root = changed_tree(tmp_path, "worker/lut_kernels.cpp", "    const HVX_Vector* w = vectors_at(planes);\n",
+                        '    const HVX_Vector* w = vectors_at(planes);\n' + '    asm volatile("nop");' * 40)
+    executed = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path))
+    committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["lut"]["w2g64"]["packets_per_mac"]
+    assert packet_costs.per_weight(executed, "lut w2g64", "hvx_lut_linear") > 1.1 * committed
 
 
 def test_loops_are_counted_by_packets():
@@ -130,6 +156,6 @@ def test_a_changed_integer_kernel_executes_other_packets(tmp_path):
     root = changed_tree(tmp_path, "worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
                         'asm volatile("nop"); const HVX_Vector quants = w[j];')
     worker = packet_costs.build_worker(root, tmp_path)
-    weights, packets, _ = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
+    weights, packets, *_ = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["dots"]["q8_0"]
     assert packets["hvx_dots_q8_0"] / weights > committed["packets_per_weight"] + committed["packets_per_mac"] - 12 / 2048

@@ -20,7 +20,8 @@ using hexagon::Kind;
 using Json = nlohmann::ordered_json;
 using Counts = std::map<std::string, std::uint64_t>;
 
-constexpr std::uint32_t kRows = 512, kColumns = 1024;  // of products: whole panels of either kind
+constexpr std::uint32_t kRows = 512, kColumns = 1024;  // of products: whole panels
+constexpr std::uint32_t kTileRows = 4096;              // of those by look-up: of a model's matrix, so whole tiles
 constexpr std::uint32_t kWeights = 1 << 15;            // of conversions: what one scatter can reach
 
 Counts executed(HexagonSession& session) {
@@ -36,27 +37,28 @@ struct Kernel {
   std::array<Bytes, 3> in{};
 };
 
-Kernel product(const std::string& name, Kind kind, std::uint32_t batch) {
+Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uint32_t rows = kRows) {
   Kernel kernel{name, {}, {}};
   kernel.op.kind = kind;
-  kernel.op.rows = kRows;
+  kernel.op.rows = rows;
   kernel.op.columns = kColumns;
   kernel.op.batch = batch;
-  kernel.op.out_bytes = batch * kRows * 4;
+  kernel.op.out_bytes = batch * rows * 4;
   const Format format = kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0;
-  kernel.in[0] = hexagon::panels_bytes(format, kRows, kColumns);
+  kernel.in[0] = hexagon::panels_bytes(format, rows, kColumns);
   kernel.in[1] = batch * (kColumns / hexagon::kBlockColumns) * sizeof(hexagon::Int8Block);
   return kernel;
 }
 
-Kernel look_up_product(std::uint32_t bits, std::uint32_t group, bool rounded) {
+Kernel look_up_product(std::uint32_t bits, std::uint32_t group, bool rounded, hexagon::TileShape tile) {
   Kernel kernel = product(fmt::format("{} w{}g{}", rounded ? "rounded" : "lut", bits, group),
-                          rounded ? Kind::matmul_lut_rounded : Kind::matmul_lut, 1);
-  const hexagon::PlaneForm form{bits, group, 0, hexagon::Zeros::of_blocks};
+                          rounded ? Kind::matmul_lut_rounded : Kind::matmul_lut, 1, kTileRows);
+  const hexagon::PlaneForm form{bits, group, 0, hexagon::Zeros::of_blocks, tile};
   kernel.op.bits = bits;
   kernel.op.group = group;
+  kernel.op.tile = tile;
   kernel.op.zeros = form.zeros;
-  kernel.in = {hexagon::lut_panels_bytes(form, kRows, kColumns), kColumns,
+  kernel.in = {hexagon::lut_panels_bytes(form, kTileRows, kColumns), kColumns,
                kColumns / group * (rounded ? sizeof(hexagon::RoundedScale) : sizeof(hexagon::ActivationScale))};
   return kernel;
 }
@@ -77,7 +79,18 @@ std::vector<Kernel> kernels() {
   }
   for (const bool rounded : {false, true}) {
     for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
-      for (const std::uint32_t group : {32u, 64u, 128u}) all.push_back(look_up_product(bits, group, rounded));
+      for (const std::uint32_t group : {32u, 64u, 128u}) {
+        const hexagon::TileShape chosen = hexagon::tile_shape(bits, group, kTileRows);
+        all.push_back(look_up_product(bits, group, rounded, chosen));
+        // What the search could have chosen: one panel for each time that tables are loaded, and fewer tables.
+        for (const std::uint16_t rows : {std::uint16_t{hexagon::kLutPanelRows}, chosen.rows}) {
+          for (const std::uint16_t columns : {32, 64, 128, 256}) {
+            if (columns < group || (rows == chosen.rows && columns == chosen.columns)) continue;
+            all.push_back(look_up_product(bits, group, rounded, {rows, columns}));
+            all.back().name += fmt::format(" {} x {}", rows, columns);
+          }
+        }
+      }
     }
   }
   constexpr Bytes kHalf = kWeights / 2, kDouble = 2 * kWeights;
@@ -104,7 +117,8 @@ Json measure(HexagonSession& session, Kernel kernel) {
     if (function.starts_with("hvx_") && more > 0) functions[function] = more;
   }
   const std::uint64_t weights = std::uint64_t{kernel.op.rows} * std::max(kernel.op.columns, 1u);
-  return {{"kernel", kernel.name}, {"weights", weights}, {"columns", kernel.op.columns}, {"packets", functions}};
+  return {{"kernel", kernel.name}, {"weights", weights}, {"columns", kernel.op.columns}, {"tile", {kernel.op.tile.rows, kernel.op.tile.columns}},
+          {"most_rows", kernel.op.bits == 0 ? 0 : hexagon::tile_shape(kernel.op.bits, kernel.op.group).rows}, {"packets", functions}};
 }
 
 int run(const std::string& worker) {

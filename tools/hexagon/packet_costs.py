@@ -17,7 +17,8 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z], and w{1..4} as w{1..4}g32
                      packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
                      packets_per_mac         Linear: per multiply-add, planes widened and added up
-                     packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales
+                     packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales, spilled sums
+                     tile_rows, tile_columns what the loops take at a time (engine/kernels/lut/tiling.hpp), at most; of fused.w*g* too
   hvx.dma.int8_tables.FORMAT             the same with tables of int8 (vlut32)
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
@@ -43,9 +44,9 @@ WORKER_FILES = ("attention_kernels", "dot_kernels", "half_kernels", "lut_kernels
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
-# Sums of a block with 128 rows; weights of a block of 128 rows; elements of a vector of scores.
-TRIP |= {name: 128 for name in ("qf_lut_finalize", "qf_lut_finalize_zeros", "qf_lut_finalize_signs", "qf_lut_finalize_rounded",
-                                "qf_lut_finalize_rounded_zeros")}
+# Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
+TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros")
+         for group in (32, 64, 128)}
 TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2, 3, 4) for group in (32, 64) for z in ("", "z")}
 TRIP |= {f"qf_softmax_{name}": 64 for name in ("max", "exp_table", "exp_f16", "exp_f32", "sum")}
 FORMATS = [(bits, group, z) for bits in (1, 2, 3, 4) for group in (32, 64, 128) for z in ("", "z")]
@@ -99,14 +100,14 @@ def static_packets(root, folder):
 
 
 def executed_packets(tool, worker):
-    """-> {kernel: (weights, {function: packets}, rows)} of one run of each kernel."""
+    """-> {kernel: (weights, {function: packets}, rows, tile, rows of the largest tile)} of one run of each kernel."""
     out = subprocess.run([tool, worker], check=True, capture_output=True, text=True).stdout
-    return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1))
+    return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1), entry["tile"], entry["most_rows"])
             for entry in json.loads(out)}
 
 
 def per_weight(executed, kernel, function):
-    weights, packets, _ = executed[kernel]
+    weights, packets, *_ = executed[kernel]
     return packets[function] / weights
 
 
@@ -121,16 +122,20 @@ def prices(executed, static):
     precompute = executed["lut w4g64"]
     columns = precompute[0] / precompute[2]
 
+    def tile(kernel):
+        return {"tile_rows": executed[kernel][4], "tile_columns": executed[kernel][3][1]}
+
     def look_up(bits, group, z):
-        finalize = "qf_lut_finalize_zeros" if z else "qf_lut_finalize_signs" if bits == 1 else "qf_lut_finalize"
+        finalize = "qf_lut_finalize" + ("_zeros" if z else "_signs" if bits == 1 else "") + f"_g{group}"
         return {"packets_per_activation": precompute[1]["hvx_lut_precompute"] / columns,
-                "packets_per_mac": per_weight(executed, f"lut w{bits}g{group}", "hvx_lut_linear"), "packets_per_sum": static[finalize]}
+                "packets_per_mac": per_weight(executed, f"lut w{bits}g{group}", "hvx_lut_linear"), "packets_per_sum": static[finalize],
+                **tile(f"lut w{bits}g{group}")}
 
     def look_up_rounded(bits, group, z):
         kernel = f"rounded w{bits}g{group}"
         return {"packets_per_activation": executed[kernel][1]["hvx_lut_precompute_rounded"] / columns,
                 "packets_per_mac": per_weight(executed, kernel, "hvx_lut_linear_rounded"),
-                "packets_per_sum": static["qf_lut_finalize_rounded" + ("_zeros" if z else "")]}
+                "packets_per_sum": static["qf_lut_finalize_rounded" + ("_zeros" if z else "") + f"_g{group}"], **tile(kernel)}
 
     def all_formats(price):
         prices = {f"w{bits}g{group}{z}": price(bits, group, z) for bits, group, z in FORMATS}
@@ -139,7 +144,8 @@ def prices(executed, static):
 
     lut, int8_tables = all_formats(look_up), all_formats(look_up_rounded)
     # A group of 128 has the loop body of two of 64, but for making its scales ready once in place of twice.
-    two_level = {f"w{bits}g{group}{z}": {"packets_per_weight": static[f"qf_lut_dequantise_w{bits}g{min(group, 64)}{z}"]}
+    two_level = {f"w{bits}g{group}{z}": {"packets_per_weight": static[f"qf_lut_dequantise_w{bits}g{min(group, 64)}{z}"],
+                                         **tile(f"lut w{bits}g{group}")}
                  for bits, group, z in FORMATS}
     passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
     softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
@@ -155,6 +161,15 @@ def prices(executed, static):
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
         "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "softmax": softmax}}}
+
+
+def by_tile(executed):
+    """-> {kernel: {tile: packets per multiply-add of Linear}}, the search's choice first."""
+    tiles = {}
+    for kernel, (weights, packets, _, (rows, columns), _) in executed.items():
+        if linear := next((count for function, count in packets.items() if "lut_linear" in function), 0):
+            tiles.setdefault(" ".join(kernel.split()[:2]), {})[f"{rows} x {columns}"] = linear / weights
+    return tiles
 
 
 def versions():
@@ -184,9 +199,14 @@ def document(tool, root):
             for variant, formats in variants.items():
                 lines += [f"      {variant}:"] + [f"        {name}: {flow(quantities)}" for name, quantities in formats.items()]
     lines.append("# Executed packets:")
-    for kernel, (weights, packets, _) in executed.items():
+    for kernel, (weights, packets, *_) in executed.items():
+        if " x " in kernel:
+            continue
         each = ", ".join(f"{function} {count}" for function, count in packets.items())
         lines.append(f"#   {kernel}, {weights} weights or elements: {each}")
+    lines.append("# Packets per multiply-add of Linear by the tile that its loops take (rows x columns), the search's choice first:")
+    lines += [f"#   {kernel}: " + ", ".join(f"{tile} {packets:.4g}" for tile, packets in tiles.items())
+              for kernel, tiles in by_tile(executed).items()]
     lines.append("# Packets of a trip through a loop in qfloat, and what it serves:")
     lines += [f"#   {kernel}: {trips[kernel]} for {TRIP[kernel]}" for kernel in TRIP]
     return "\n".join(lines) + "\n"

@@ -1,9 +1,11 @@
 // Bit-serial panels.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "engine/kernels/file_rows.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
+#include "engine/kernels/lut/tiling.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
@@ -27,16 +29,41 @@ void row_codes(Format format, const std::byte* row, std::uint32_t k, std::uint8_
   }
 }
 
+// Where the part of row `row`'s panel begins that has the tile's columns from `column` on.
+Bytes panel_place(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, std::uint32_t row, std::uint32_t column) {
+  const std::uint32_t first = row / form.tile.rows * form.tile.rows, width = std::min<std::uint32_t>(form.tile.columns, columns - column);
+  const Bytes panels = (std::min<std::uint32_t>(form.tile.rows, rows - first) + kLutPanelRows - 1) / kLutPanelRows;
+  return first / kLutPanelRows * PanelBytes(form, columns).all() + panels * PanelBytes(form, column).all() +
+         (row - first) / kLutPanelRows * PanelBytes(form, width).all();
+}
+
 }  // namespace
 
+TileShape tile_shape(std::uint32_t bits, std::uint32_t group, std::optional<std::uint32_t> rows) {
+  const lut::TilingLimits limits;
+  const std::optional<lut::Tiling> found = lut::search_tiling(limits, {bits, group});
+  VITRO_CHECK(found, "no tile fits in a V75");
+  const std::uint32_t most = rows ? lut::even_rows(limits, *found, *rows) : found->rows;
+  return {static_cast<std::uint16_t>(most), static_cast<std::uint16_t>(found->columns)};
+}
+
 std::optional<PlaneForm> plane_form(const View& weights) {
-  if (weights.format == Format::q4_0 && can_pack(weights)) return PlaneForm{4, kBlockColumns, 8, Zeros::same};
   const std::optional<GroupFormat> format = group_format(weights.format);
   const std::uint32_t k = columns(weights);
-  if (!format || k == 0 || k % format->group != 0 || k > kMostColumns) return {};
-  if (format->zero_point) return PlaneForm{format->bits, format->group, 0, Zeros::of_blocks};
-  if (format->bits == 1) return PlaneForm{1, format->group, 0, Zeros::signs};
-  return PlaneForm{format->bits, format->group, 1u << (format->bits - 1), Zeros::same};
+  PlaneForm form;
+  if (weights.format == Format::q4_0 && can_pack(weights)) {
+    form = {4, kBlockColumns, 8, Zeros::same};
+  } else if (!format || k == 0 || k % format->group != 0 || k > kMostColumns) {
+    return {};
+  } else if (format->zero_point) {
+    form = {format->bits, format->group, 0, Zeros::of_blocks};
+  } else if (format->bits == 1) {
+    form = {1, format->group, 0, Zeros::signs};
+  } else {
+    form = {format->bits, format->group, 1u << (format->bits - 1), Zeros::same};
+  }
+  form.tile = tile_shape(form.bits, form.group, weights.shape[0]);
+  return form;
 }
 
 Bytes lut_panels_bytes(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns) {
@@ -52,21 +79,24 @@ std::uint32_t lut_byte(std::uint32_t row) {
 void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
                      const std::uint8_t* zeros, std::byte* out) {
   const std::uint32_t blocks = columns / form.group;
-  const PanelBytes size(form, columns);
   std::memset(out, 0, lut_panels_bytes(form, rows, columns));
   for (std::uint32_t r = 0; r < rows; ++r) {
-    std::byte* panel = out + r / kLutPanelRows * size.all();
     const std::uint32_t lane = r % kLutPanelRows;
-    for (std::uint32_t b = 0; b < blocks; ++b) {
-      const std::size_t block = std::size_t{r} * blocks + b;
-      std::memcpy(panel + (b * kLutPanelRows + lane) * kScaleBytes, scales + block, kScaleBytes);
-      if (size.zeros > 0) panel[size.scales + b * kLutPanelRows + lut_byte(lane)] = static_cast<std::byte>(zeros[block]);
-    }
-    std::byte* planes = panel + size.scales + size.zeros + lut_byte(lane);
-    for (std::uint32_t c = 0; c < columns; ++c) {
-      const std::uint32_t value = q[std::size_t{r} * columns + c], pair = c / 8, bit = c % 8;
-      for (std::uint32_t i = 0; i < form.bits; ++i) {
-        planes[(pair * form.bits + i) * kLutPanelRows] |= static_cast<std::byte>((value >> i & 1) << bit);
+    for (std::uint32_t c = 0; c < columns; c += form.tile.columns) {
+      const std::uint32_t width = std::min<std::uint32_t>(form.tile.columns, columns - c);
+      const PanelBytes size(form, width);
+      std::byte* panel = out + panel_place(form, rows, columns, r, c);
+      for (std::uint32_t b = 0; b < width / form.group; ++b) {
+        const std::size_t block = std::size_t{r} * blocks + c / form.group + b;
+        std::memcpy(panel + (b * kLutPanelRows + lane) * kScaleBytes, scales + block, kScaleBytes);
+        if (size.zeros > 0) panel[size.scales + b * kLutPanelRows + lut_byte(lane)] = static_cast<std::byte>(zeros[block]);
+      }
+      std::byte* planes = panel + size.scales + size.zeros + lut_byte(lane);
+      for (std::uint32_t j = 0; j < width; ++j) {
+        const std::uint32_t value = q[std::size_t{r} * columns + c + j], pair = j / 8, bit = j % 8;
+        for (std::uint32_t i = 0; i < form.bits; ++i) {
+          planes[(pair * form.bits + i) * kLutPanelRows] |= static_cast<std::byte>((value >> i & 1) << bit);
+        }
       }
     }
   }
@@ -75,12 +105,12 @@ void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t co
 void pack_lut_panels(const View& weights, Range rows, std::byte* out) {
   const std::optional<PlaneForm> form = plane_form(weights);
   VITRO_CHECK(form, "a matrix that has no bit planes");
-  const std::uint32_t k = columns(weights), blocks = k / form->group;
-  std::vector<std::uint8_t> q(std::size_t{kLutPanelRows} * k), zeros(std::size_t{kLutPanelRows} * blocks);
-  std::vector<std::uint16_t> scales(std::size_t{kLutPanelRows} * blocks);
+  const std::uint32_t k = columns(weights), blocks = k / form->group, tile = form->tile.rows;
+  std::vector<std::uint8_t> q(std::size_t{tile} * k), zeros(std::size_t{tile} * blocks);
+  std::vector<std::uint16_t> scales(std::size_t{tile} * blocks);
   FileRows in(weights);
-  for (std::uint32_t first = 0; first < rows.count; first += kLutPanelRows, out += lut_panels_bytes(*form, 1, k)) {
-    const std::uint32_t count = std::min(kLutPanelRows, rows.count - first);
+  for (std::uint32_t first = 0; first < rows.count; first += tile, out += lut_panels_bytes(*form, tile, k)) {
+    const std::uint32_t count = std::min(tile, rows.count - first);
     for (std::uint32_t r = 0; r < count; ++r) {
       const std::size_t block = std::size_t{r} * blocks;
       row_codes(weights.format, in[rows.first + first + r], k, &q[std::size_t{r} * k], &scales[block], &zeros[block]);

@@ -34,8 +34,9 @@ template <class I, Zeros kZeros>
   }
 }
 
-// Finalize: a panel's rows, acc += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
-// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2]; x: {float32 scale, sum} [blocks].
+// Finalize: a panel's rows of a tile, y += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
+// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2]; x: {float32 scale, sum} [blocks]; y: 4 vectors
+// of float32, which between tiles are what T-MAN's spill buffer holds.
 template <class I, Zeros kZeros>
 [[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const typename I::Vector* zeros,
                                                 const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
@@ -43,7 +44,8 @@ template <class I, Zeros kZeros>
   constexpr int kOne = 0x3c00, kMagic = 0x4b400000;
   const auto magic = I::splat(kMagic);
   const auto one = I::splat_half(kOne);
-  typename I::Q32 acc[4] = {I::from_float(I::splat(0)), I::from_float(I::splat(0)), I::from_float(I::splat(0)), I::from_float(I::splat(0))};
+  typename I::Q32 acc[4] = {I::from_float(y[0]), I::from_float(y[1]), I::from_float(y[2]), I::from_float(y[3])};
+#pragma GCC unroll 8
   for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += 2, x += 2) {
     typename I::Vector dots[4];
     block_dots<I, kZeros>(weighted, zeros, factor, x[1], dots);
@@ -61,7 +63,7 @@ template <class I, Zeros kZeros>
   for (int i = 0; i < 4; ++i) y[i] = I::to_float(acc[i]);
 }
 
-// Finalize with tables of int8 (worker/kernels.hpp, float_accumulate_rounded()): acc += (weighted unit + (steps sum - 2 zero sum) / 2) *
+// Finalize with tables of int8 (worker/kernels.hpp, float_accumulate_rounded()): y += (weighted unit + (steps sum - 2 zero sum) / 2) *
 // (d_w * d_x). steps: step (2^bits - 1) - 2 zero, of which `zero` is the matrix's. x: RoundedScale [blocks] by words. 2 sum fits 16 bits.
 template <class I, Zeros kZeros>
 [[gnu::always_inline]] inline void lut_finalize_rounded(const typename I::Vector* weighted, const typename I::Vector* zeros,
@@ -71,7 +73,8 @@ template <class I, Zeros kZeros>
   const auto magic = I::splat(kMagic);
   const auto one = I::splat_half(kOne);
   const auto half = I::from_float(I::splat(kHalf));
-  typename I::Q32 acc[4] = {I::from_float(I::splat(0)), I::from_float(I::splat(0)), I::from_float(I::splat(0)), I::from_float(I::splat(0))};
+  typename I::Q32 acc[4] = {I::from_float(y[0]), I::from_float(y[1]), I::from_float(y[2]), I::from_float(y[3])};
+#pragma GCC unroll 8
   for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += 2, x += 4) {
     const auto whole = I::splat(steps * x[1]);
     typename I::Vector rest[4] = {whole, whole, whole, whole};

@@ -3,10 +3,11 @@
 // A panel of q8_0 or q4_0 is kPanelRows rows: fp16 scales [blocks][32 rows] (padded to whole vectors), then per block of 32
 // columns, for step j, for each row, 4 bytes: elements 4j .. 4j+3 (q8_0, 8 steps), or the nibble bytes 4j .. 4j+3 of the
 // file's block (q4_0, 4 steps).
-// A bit-serial panel is kLutPanelRows rows: fp16 scales [blocks][128 rows], zero points if blocks have their own, a byte for each in the
-// order of lut_byte(), then per block, for each pair p of groups of four columns, for each bit plane i, 128 bytes. Row r's byte holds bit
+// A bit-serial panel is kLutPanelRows rows of a tile's columns: fp16 scales [blocks][128 rows], zero points if blocks have their own, a byte
+// for each in the order of lut_byte(), then per block, for each pair p of groups of four columns, for each bit plane i, 128 bytes. Row r's byte holds bit
 // i of columns 8p .. 8p+3 in its low nibble, of 8p+4 .. 8p+7 in its high one, and stands where the look-ups' widening leaves rows in
-// order (lut_byte()).
+// order (lut_byte()). A tile is panels one after the other; tiles of the same rows follow one another, then those of the next rows. So a
+// tile is one block for the DMA (T-MAN 4.1), the same in prefill and decode.
 // A strip is kTile rows of the file, which are columns of the matrix unit's weight tiles (hmx.hpp), all tiles of its depth: scales, then
 // 512 bytes of nibbles per tile. Ordinary groups of 32 are a column of a tile each, so a tile has 32 scales, each twice; tile groups
 // (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64, in the order of super_group_scale().
@@ -35,11 +36,14 @@ Bytes panels_bytes(Format format, std::uint32_t rows, std::uint32_t columns);
 // Rows `rows` of the matrix. `out` has panels_bytes(). Requires: can_pack().
 void pack_panels(const View& weights, Range rows, std::byte* out);
 
-// Bit-serial weights: what a code of `bits` bits means, and how many columns share a scale.
+// Bit-serial weights: what a code of `bits` bits means, how many columns share a scale, and the tile.
 struct PlaneForm {
   std::uint32_t bits = 4, group = kBlockColumns, zero = 0;
   Zeros zeros = Zeros::same;
+  TileShape tile{kLutPanelRows, kMostTileColumns};
 };
+// The tile that lut::search_tiling() finds for V75, no larger than four threads' parts of a matrix of `rows`, if there is a matrix.
+TileShape tile_shape(std::uint32_t bits, std::uint32_t group, std::optional<std::uint32_t> rows = {});
 // That of a matrix; none for formats without codes of one to four bits, and for shapes that the worker does not take.
 std::optional<PlaneForm> plane_form(const View& weights);
 Bytes lut_panels_bytes(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns);

@@ -9,7 +9,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 4;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 5;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
@@ -42,6 +42,13 @@ enum class Kind : uint32_t {
 // bit, a sign: 2q - 1.
 enum class Zeros : uint32_t { same, of_blocks, signs };
 
+// Rows and columns of a bit-serial matrix that lie together in memory and that a pass of the loops takes; a matrix's last tiles may have
+// less. Rows are whole panels, columns as many as 2, 4, 8 or 16 vectors of tables stand for, in whole blocks (lut/tiling.hpp finds them).
+struct TileShape {
+  uint16_t rows, columns;
+};
+inline constexpr uint32_t kMostTileRows = 4096, kMostTileColumns = 256;
+
 struct Operator {
   Kind kind;
   uint32_t rows, columns, batch;
@@ -51,7 +58,7 @@ struct Operator {
   Zeros zeros;
   uint32_t tile_groups;  // matmul_hmx: 1 when scales are those of tile groups
   uint32_t pitch;        // attention: rows from the first key to the first value
-  uint32_t reserved;
+  TileShape tile;        // of bit-serial panels
 };
 static_assert(sizeof(Operator) == 64);
 

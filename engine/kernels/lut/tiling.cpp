@@ -21,11 +21,12 @@ std::uint32_t columns_per_register(const TilingLimits& limits, LookUpInstruction
   return limits.vector_bytes * 8 / (look_up.entries * look_up.entry_bits) * static_cast<std::uint32_t>(kGroup);
 }
 
-// A plane's sums, the sums over planes (twice as wide), packed indices and shifted ones, and what a look-up returns. A vector of
-// byte indices finds that many values of `value_bits`.
-std::uint32_t other_registers(std::uint32_t value_bits) {
-  const std::uint32_t sums = value_bits / kIndexBits;
-  return sums + 2 * sums + 2 + sums;
+// What the loops keep beside tables, all of vectors of byte indices, so values of 16 bits are two vectors. Packed indices, shifted ones and
+// what a look-up returns; and sums: 16-bit entries have those of each plane, since a table meets all planes before the next one, bytes one
+// of 16 bits, of 32 bits where a block's parts are added up, and the weights of planes.
+std::uint32_t other_registers(std::uint32_t bits, std::uint32_t value_bits) {
+  const std::uint32_t found = value_bits / kIndexBits;
+  return 2 + found + (value_bits > kIndexBits ? bits * found : 2 + 4 + bits);
 }
 
 // Fills in sizes; false when they do not fit.
@@ -35,7 +36,7 @@ bool fits(const TilingLimits& limits, LowBitFormat format, Tiling& t) {
   t.dequantised = cells * kHalfBytes;
   t.activations = Bytes{t.columns} * t.tokens * kHalfBytes;
   t.results = Bytes{t.rows} * t.tokens * kFloatBytes;
-  t.spill = Bytes{t.rows} * kFloatBytes;
+  t.spill = Bytes{t.rows} * kFloatBytes * (1 + t.columns / format.group);  // of rows over tiles, and of the tile's blocks before scales
   t.tcm = limits.reserved + limits.threads * (limits.buffers * (t.weights + t.dequantised + t.activations + t.results) + t.spill);
   return t.tcm <= limits.tcm;
 }
@@ -60,7 +61,7 @@ std::optional<Tiling> search_tiling(const TilingLimits& limits, LowBitFormat for
   }
   Tiling best;
   best.look_up = kernel_madds(limits, kVlut16, value_bits) > kernel_madds(limits, kVlut32, value_bits) ? kVlut16 : kVlut32;
-  best.other_registers = other_registers(value_bits);
+  best.other_registers = other_registers(format.bits, value_bits);
   const std::uint32_t per_register = columns_per_register(limits, best.look_up);
   if (per_register == 0 || best.other_registers >= limits.registers) return {};
   for (std::uint32_t tables = limits.registers - best.other_registers; tables > 0; --tables) {
@@ -80,6 +81,13 @@ std::optional<Tiling> search_tiling(const TilingLimits& limits, LowBitFormat for
     }
   }
   return {};
+}
+
+std::uint32_t even_rows(const TilingLimits& limits, const Tiling& tiling, std::uint32_t rows) {
+  const auto parts = [](std::uint32_t n, std::uint32_t of) { return (n + of - 1) / of; };
+  const std::uint32_t vectors = std::max(1u, parts(parts(rows, limits.vector_bytes), limits.threads));  // of a thread
+  const std::uint32_t tiles = parts(vectors, tiling.decode_row_steps);
+  return parts(vectors, tiles) * limits.vector_bytes;
 }
 
 std::string describe(const Tiling& t) {

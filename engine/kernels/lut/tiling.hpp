@@ -1,5 +1,6 @@
 // The unified tiling of T-MAN 4.1: one layout of weights that serves dequantisation for the matrix unit (prefill) and look-ups on
-// the vector unit (decode), searched under the limits of registers and on-chip memory.
+// the vector unit (decode), searched under the limits of registers and on-chip memory. The Hexagon's panels are packed in it, the worker's
+// loops run by it, and the prices of the simulated NPU name it (docs/lut-kernels.md).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -44,12 +45,12 @@ std::uint32_t kernel_madds(const TilingLimits& limits, LookUpInstruction look_up
 struct Tiling {
   LookUpInstruction look_up = kVlut16;
   std::uint32_t table_registers = 0;                     // K_lut: how many registers hold tables
-  std::uint32_t other_registers = 0;                     // sums of a plane, sums of planes, indices, results of a look-up
+  std::uint32_t other_registers = 0;                     // sums, indices, results of a look-up
   std::uint32_t rows = 0, columns = 0;                   // M and K of a thread's tile, the same in prefill and decode
   std::uint32_t tokens = 0;                              // N of a tile in prefill
   std::uint32_t decode_row_steps = 0;                    // vectors of rows that reuse the tables in registers
   std::uint32_t mma_row_steps = 0, mma_depth_steps = 0;  // tiles of the matrix unit
-  Bytes weights = 0, dequantised = 0, activations = 0, results = 0, spill = 0;  // one buffer of one thread; spill: fp32 sums in decode
+  Bytes weights = 0, dequantised = 0, activations = 0, results = 0, spill = 0;  // one buffer of one thread; spill: sums in decode
   Bytes tcm = 0;                                                                // all threads, buffers and what is reserved
 };
 
@@ -58,6 +59,9 @@ struct Tiling {
 // tile fits.
 // value_bits: of a table's entries, 8 or 16. Throws ConfigError on a format that has no bit planes or no whole groups in a tile.
 std::optional<Tiling> search_tiling(const TilingLimits& limits, LowBitFormat format, std::uint32_t value_bits = 16);
+
+// Rows of a tile of a matrix of `rows`: the tiling's, or less, so that threads have as many rows each as whole vectors allow.
+std::uint32_t even_rows(const TilingLimits& limits, const Tiling& tiling, std::uint32_t rows);
 
 std::string describe(const Tiling& tiling);
 

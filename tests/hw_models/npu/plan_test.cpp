@@ -68,6 +68,36 @@ TEST(TilePlan, less_tcm_means_smaller_tiles_then_more_passes_over_the_weights_th
   }
 }
 
+// Look-ups stream tiles of the layout: a thread has whole vectors of rows, and a part of the depth at a time, for which its tables stay.
+TEST(TilePlan, look_ups_stream_the_tiles_of_their_kernel) {
+  Planned planned;
+  Kernel lut;
+  lut.threads = 4;
+  lut.packets_per_mac = 0.014;
+  lut.tile_rows = 1280;
+  lut.tile_columns = 256;
+  const HexagonParameters& parts = planned.bench.parts();
+  const auto plan = [&](std::uint32_t n, std::uint32_t k) {
+    Work work = product(planned.bench.model(), kQ4, 1, n, k);
+    work.conversions = 0;  // what the kernel takes alone
+    return planned.planner.plan(work, lut);
+  };
+  const TilePlan square = plan(4096, 4096);
+  EXPECT_EQ(square.pass.groups % 16, 0u);  // parts of the depth
+  EXPECT_LE(square.pass.full.in, parts.group);
+  EXPECT_EQ(square.read(), product(planned.bench.model(), kQ4, 1, 4096, 4096).weight_bytes + 4096 * 4);
+  EXPECT_EQ(square.written(), Bytes{4 * 4096});
+  const auto vectors = [&](const TilePlan& p) { return p.pass.full.vector * p.pass.groups * parts.clock; };
+  EXPECT_NEAR(vectors(square), 0.014 * 4096 * 4096 / 4, 1);  // 32 vectors of rows, eight for each thread
+  // A row more is a vector more for one thread, and the others wait for it.
+  EXPECT_NEAR(vectors(plan(4097, 4096)), 0.014 * 9 * 128 * 4096, 1);
+  EXPECT_NEAR(vectors(plan(32, 4096)), 0.014 * 128 * 4096, 1);
+  // A smaller tile is less in a group, however much a transfer could bring.
+  lut.tile_rows = 128;
+  lut.tile_columns = 64;
+  EXPECT_EQ(plan(4096, 4096).pass.groups, 8u * 64u);
+}
+
 TEST(TilePlan, operands_that_lie_in_tcm_take_their_room) {
   Planned planned;
   Work work = product(planned.bench.model(), kQ4, 256, 4096, 4096);

@@ -32,28 +32,22 @@ void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const
   dequantise_columns_q4<Hvx>(in, scales, *values, tiles, out);
 }
 
-// Finalize of bit-serial products.
-void qf_lut_finalize(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
-                     HVX_Vector* y) {
-  lut_finalize<Hvx, Zeros::same>(weighted, nullptr, scales, x, factor, blocks, y);
-}
-void qf_lut_finalize_zeros(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x, int32_t factor,
-                           uint32_t blocks, HVX_Vector* y) {
-  lut_finalize<Hvx, Zeros::of_blocks>(weighted, zeros, scales, x, factor, blocks, y);
-}
-void qf_lut_finalize_signs(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, uint32_t blocks, HVX_Vector* y) {
-  lut_finalize<Hvx, Zeros::signs>(weighted, nullptr, scales, x, 0, blocks, y);
-}
-
-// The same with tables of int8.
-void qf_lut_finalize_rounded(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t steps, uint32_t blocks,
-                             HVX_Vector* y) {
-  lut_finalize_rounded<Hvx, Zeros::same>(weighted, nullptr, scales, x, steps, blocks, y);
-}
-void qf_lut_finalize_rounded_zeros(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x,
-                                   int32_t steps, uint32_t blocks, HVX_Vector* y) {
-  lut_finalize_rounded<Hvx, Zeros::of_blocks>(weighted, zeros, scales, x, steps, blocks, y);
-}
+// Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart.
+#define VITRO_LUT_FINALIZE(name, stage, form, group)                                                                                  \
+  void qf_##name##_g##group(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x,          \
+                            int32_t factor, uint32_t pitch, uint32_t panels, HVX_Vector* y) {                                         \
+    constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                            \
+    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, zeros += pitch, scales += pitch, y += 4) {                         \
+      stage<Hvx, form>(weighted, zeros, scales, x, factor, kBlocks, y);                                                               \
+    }                                                                                                                                 \
+  }
+#define VITRO_LUT_FINALIZE_GROUPS(name, stage, form)                                                                                  \
+  VITRO_LUT_FINALIZE(name, stage, form, 32) VITRO_LUT_FINALIZE(name, stage, form, 64) VITRO_LUT_FINALIZE(name, stage, form, 128)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize, lut_finalize, Zeros::same)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_zeros, lut_finalize, Zeros::of_blocks)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)  // with tables of int8
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded_zeros, lut_finalize_rounded, Zeros::of_blocks)
 
 // Two-level dequantisation; `z`: with zero points of blocks. Groups of 128 cost what groups of 64 do, but for half the scales.
 #define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \

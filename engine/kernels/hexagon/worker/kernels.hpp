@@ -12,27 +12,28 @@ extern "C" void hvx_dots_q8_0(const unsigned char* panel, const Int8Block* x, ui
                               int32_t* dots);
 extern "C" void hvx_dots_q4_0(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, uint32_t batch, uint32_t blocks,
                               int32_t* dots);
-// y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc). `rows` <= panel_rows are stored; d_x of block b is x_scales[b *
-// stride].
+// y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc), from y[row] on if there were `more` blocks before, else from 0.
+// `rows` <= panel_rows are stored; d_x of block b is x_scales[b * stride].
 extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, const float* x_scales, uint32_t stride, uint32_t blocks,
-                                 uint32_t panel_rows, uint32_t rows, float* y);
+                                 uint32_t panel_rows, uint32_t rows, bool more, float* y);
 
 // Bit-serial matrix-vector product by table look-up (T-MAN 4.3), split as Precompute, Linear and Finalize (lut_stages.hpp).
-// tables: [columns / 4][16]; weighted: [blocks][128 rows]; factor: 2^bits - 1 - 2 zero.
+// Linear takes a tile's columns, `count` vectors of tables, of `panels` panels whose planes are `pitch` bytes apart.
+// tables: [columns / 4][16]; weighted: [panels][blocks][128 rows]; factor: 2^bits - 1 - 2 zero.
 extern "C" void hvx_lut_precompute(const int8_t* x, uint32_t groups, uint16_t* tables);
-extern "C" void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, uint32_t bits, uint32_t group, uint32_t blocks,
-                               int32_t* weighted);
+extern "C" void hvx_lut_linear(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint16_t* tables, uint32_t count,
+                               uint32_t bits, uint32_t group, int32_t* weighted);
 extern "C" void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const ActivationScale* x, int32_t factor,
                                  uint32_t blocks, int32_t* dots);
 
 // The same with tables of int8: their entries rounded by the factors of x [blocks]; tables: [columns / 16] vectors (hvx.hpp). weighted:
-// [blocks][128 rows], sums over planes of 2^i times what is found. y as float_accumulate() has it, dot = fma(weighted, unit, rest / 2) with
+// [panels][blocks][128 rows], sums over planes of 2^i times what is found. y as float_accumulate() has it, dot = fma(weighted, unit, rest / 2) with
 // rest = steps * sum - 2 zero sum, zeros of blocks in the order of panels.
 extern "C" void hvx_lut_precompute_rounded(const int8_t* x, const RoundedScale* scales, uint32_t group, uint32_t blocks, uint8_t* tables);
-extern "C" void hvx_lut_linear_rounded(const unsigned char* panel, const uint8_t* tables, uint32_t bits, uint32_t group, uint32_t blocks,
-                                       int32_t* weighted);
+extern "C" void hvx_lut_linear_rounded(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint8_t* tables, uint32_t count,
+                                       uint32_t bits, uint32_t group, int32_t* weighted);
 extern "C" void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, const unsigned char* zeros, Zeros form,
-                                         const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, float* y);
+                                         const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more, float* y);
 
 extern "C" void hvx_dequantise(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* q,
                                uint16_t* spread);

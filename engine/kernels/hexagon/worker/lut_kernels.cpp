@@ -4,23 +4,10 @@
 #include "engine/kernels/hexagon/worker/hvx_integers.hpp"
 #include "engine/kernels/hexagon/worker/kernels.hpp"
 #include "engine/kernels/hexagon/worker/signs.hpp"
+#include "engine/kernels/hexagon/worker/tile_shapes.hpp"
 
 namespace vitro::hexagon {
 namespace {
-
-// Look-ups of one bit plane of a block, added to `acc`: 16 columns per vector of tables.
-template <uint32_t kBits, uint32_t kTables>
-HVX_VectorPair add_plane(HVX_VectorPair acc, const HVX_Vector* indices, const HVX_Vector (&tables)[kTables]) {
-#pragma unroll
-  for (uint32_t t = 0; t < kTables; ++t) {
-    const HVX_Vector first = indices[2 * t * kBits], second = indices[(2 * t + 1) * kBits];
-    acc = Q6_Wh_vadd_WhWh(acc, look_up<0>(first, tables[t]));
-    acc = Q6_Wh_vadd_WhWh(acc, look_up<1>(high_nibbles(first), tables[t]));
-    acc = Q6_Wh_vadd_WhWh(acc, look_up<2>(second, tables[t]));
-    acc = Q6_Wh_vadd_WhWh(acc, look_up<3>(high_nibbles(second), tables[t]));
-  }
-  return acc;
-}
 
 // How many planes, weighted 1, 2, 4, ..., add up within 16 bits: a table's entry is at most 508.
 constexpr uint32_t planes_together(uint32_t group) {
@@ -29,45 +16,67 @@ constexpr uint32_t planes_together(uint32_t group) {
   return planes;
 }
 
-// weighted = sum of 2^i A_i: planes that fit into 16 bits together, by Horner's rule, then widened and weighted together.
-template <uint32_t kBits, uint32_t kGroup>
-void linear(const unsigned char* panel, const uint16_t* tables, uint32_t blocks, int32_t* weighted) {
-  constexpr uint32_t kTables = kGroup / 16, kTogether = planes_together(kGroup);
-  const HVX_Vector* w = vectors_at(panel);
-  const HVX_Vector* t = vectors_at(tables);
-  HVX_Vector* out = vectors_at(weighted);
-  for (uint32_t b = 0; b < blocks; ++b, w += kGroup / 8 * kBits, t += kTables, out += 4) {
-    HVX_Vector held[kTables];
+// Vectors of indices between two barriers: the compiler would look further ahead, and spill what it finds.
+constexpr uint32_t kIndices = 16;
+
+// A tile's columns, kTables vectors of tables in registers, against `panels` panels: weighted = sum of 2^i A_i. A table meets all planes
+// before the next one. Planes that fit into 16 bits together are added by Horner's rule, then widened and weighted.
+template <uint32_t kBits, uint32_t kGroup, uint32_t kTables>
+[[gnu::always_inline]] inline void linear(const unsigned char* planes, uint32_t pitch, uint32_t panels, const HVX_Vector* tables,
+                                          int32_t* weighted, uint32_t row) {
+  constexpr uint32_t kOfBlock = kGroup / kTableColumns, kTogether = planes_together(kGroup);
+  constexpr uint32_t kStep = kIndices / (2 * kBits) > 1 ? kIndices / (2 * kBits) : 1;
+  const HVX_Vector zero = Q6_V_vzero();
+  HVX_Vector held[kTables];
 #pragma unroll
-    for (uint32_t i = 0; i < kTables; ++i) held[i] = t[i];
-    HVX_VectorPair even = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero()), odd = even;
+  for (uint32_t t = 0; t < kTables; ++t) held[t] = tables[t];
+  for (uint32_t p = 0; p < panels; ++p, planes += pitch, weighted += row) {
+    const HVX_Vector* w = vectors_at(planes);
+    HVX_Vector* out = vectors_at(weighted);
 #pragma unroll
-    for (uint32_t first = 0; first < kBits; first += kTogether) {
-      const uint32_t count = kBits - first < kTogether ? kBits - first : kTogether;
-      HVX_VectorPair sum = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero());
+    for (uint32_t b = 0; b < kTables; b += kOfBlock, out += 4) {
+      HVX_VectorPair sums[kBits];
 #pragma unroll
-      for (uint32_t i = count; i-- > 0;) {
-        __asm__ volatile("" : : : "memory");  // one plane's indices at a time: 32 registers hold no more without spilling
-        if (i + 1 < count) sum = Q6_Wh_vadd_WhWh(sum, sum);
-        sum = add_plane<kBits, kTables>(sum, w + first + i, held);
+      for (uint32_t i = 0; i < kBits; ++i) sums[i] = Q6_W_vcombine_VV(zero, zero);
+#pragma unroll
+      for (uint32_t t = 0; t < kOfBlock; ++t, w += 2 * kBits) {
+        if (t % kStep == 0) __asm__ volatile("" : : : "memory");
+#pragma unroll
+        for (uint32_t i = 0; i < kBits; ++i) {
+          const HVX_Vector first = w[i], second = w[kBits + i];
+          HVX_VectorPair sum = sums[i];
+          sum = Q6_Wh_vadd_WhWh(sum, look_up<0>(first, held[b + t]));
+          sum = Q6_Wh_vadd_WhWh(sum, look_up<1>(high_nibbles(first), held[b + t]));
+          sum = Q6_Wh_vadd_WhWh(sum, look_up<2>(second, held[b + t]));
+          sums[i] = Q6_Wh_vadd_WhWh(sum, look_up<3>(high_nibbles(second), held[b + t]));
+        }
       }
-      const HVX_Vector weight = splat_half(1 << first);
-      even = first == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_lo_W(sum), weight) : Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(sum), weight);
-      odd = first == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_hi_W(sum), weight) : Q6_Ww_vmpyacc_WwVhVh(odd, Q6_V_hi_W(sum), weight);
+      HVX_VectorPair even = Q6_W_vcombine_VV(zero, zero), odd = even;
+#pragma unroll
+      for (uint32_t first = 0; first < kBits; first += kTogether) {
+        const uint32_t count = kBits - first < kTogether ? kBits - first : kTogether;
+        HVX_VectorPair sum = sums[first + count - 1];
+#pragma unroll
+        for (uint32_t i = count - 1; i-- > 0;) sum = Q6_Wh_vadd_WhWh(Q6_Wh_vadd_WhWh(sum, sum), sums[first + i]);
+        const HVX_Vector weight = splat_half(1 << first);
+        even = first == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_lo_W(sum), weight) : Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(sum), weight);
+        odd = first == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_hi_W(sum), weight) : Q6_Ww_vmpyacc_WwVhVh(odd, Q6_V_hi_W(sum), weight);
+      }
+      out[0] = Q6_V_lo_W(even);
+      out[1] = Q6_V_hi_W(even);
+      out[2] = Q6_V_lo_W(odd);
+      out[3] = Q6_V_hi_W(odd);
     }
-    out[0] = Q6_V_lo_W(even);
-    out[1] = Q6_V_hi_W(even);
-    out[2] = Q6_V_lo_W(odd);
-    out[3] = Q6_V_hi_W(odd);
   }
 }
 
-template <uint32_t kBits>
-void linear_of(const unsigned char* panel, const uint16_t* tables, uint32_t group, uint32_t blocks, int32_t* weighted) {
-  if (group == 32) return linear<kBits, 32>(panel, tables, blocks, weighted);
-  if (group == 64) return linear<kBits, 64>(panel, tables, blocks, weighted);
-  return linear<kBits, 128>(panel, tables, blocks, weighted);
-}
+template <uint32_t kBits, uint32_t kGroup>
+struct Linear {
+  template <uint32_t kTables>
+  [[gnu::always_inline]] static void run(const TileColumns& c) {
+    linear<kBits, kGroup, kTables>(c.planes, c.pitch, c.panels, vectors_at(c.tables), c.weighted, c.row);
+  }
+};
 
 template <Zeros kZeros>
 void finalize(const int32_t* weighted, const unsigned char* zeros, const ActivationScale* x, int32_t factor, uint32_t blocks,
@@ -94,18 +103,9 @@ extern "C" {
   }
 }
 
-[[gnu::noinline]] void hvx_lut_linear(const unsigned char* panel, const uint16_t* tables, uint32_t bits, uint32_t group, uint32_t blocks,
-                                      int32_t* weighted) {
-  switch (bits) {
-    case 1:
-      return linear_of<1>(panel, tables, group, blocks, weighted);
-    case 2:
-      return linear_of<2>(panel, tables, group, blocks, weighted);
-    case 3:
-      return linear_of<3>(panel, tables, group, blocks, weighted);
-    default:
-      return linear_of<4>(panel, tables, group, blocks, weighted);
-  }
+[[gnu::noinline]] void hvx_lut_linear(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint16_t* tables, uint32_t count,
+                                      uint32_t bits, uint32_t group, int32_t* weighted) {
+  by_bits<Linear>({planes, pitch, panels, reinterpret_cast<const unsigned char*>(tables), weighted, 0}, count, bits, group);
 }
 
 [[gnu::noinline]] void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const ActivationScale* x,

@@ -9,7 +9,8 @@ namespace {
 constexpr uint32_t kMostBlocks = 1024;  // of a row, so that the integer results of a panel fit into scratch
 
 // On a phone these are in TCM.
-alignas(kVectorBytes) int32_t dots[kMostBlocks * kLutPanelRows], weighted[kMostBlocks * kLutPanelRows];
+alignas(kVectorBytes) int32_t dots[kMostBlocks * kLutPanelRows];
+alignas(kVectorBytes) int32_t weighted[kMostTileRows * (kMostTileColumns / kBlockColumns)];  // of a tile
 alignas(kVectorBytes) uint16_t tables[kMostBlocks * kBlockColumns / 4 * 16];
 alignas(kVectorBytes) uint16_t strip[kMostBlocks * kTileElements];  // weight tiles: of a strip, or of a panel's rows a part at a time
 HmxModel hmx[kLutPanelRows / kTile];
@@ -18,17 +19,39 @@ constexpr uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to 
 
 // Blocks of a row. Division by a number that is not known beforehand is no instruction here.
 uint32_t lut_blocks(uint32_t group, uint32_t columns) { return columns >> (group == 32 ? 5 : group == 64 ? 6 : 7); }
-uint32_t lut_blocks(const Operator& op) { return lut_blocks(op.group, op.columns); }
 
-// A bit-serial panel (panels.hpp): bytes of its scales, its zero points and its planes.
+// Bytes of `columns` columns of a bit-serial panel (panels.hpp): of scales, zero points and planes.
 struct LutPanel {
   uint32_t scales, zeros, planes;
-  explicit LutPanel(const Operator& op)
-      : scales(lut_blocks(op) * kLutPanelRows * 2),
+  LutPanel(const Operator& op, uint32_t columns)
+      : scales(lut_blocks(op.group, columns) * kLutPanelRows * 2),
         zeros(op.zeros == Zeros::of_blocks ? scales / 2 : 0),
-        planes(op.columns / 8 * op.bits * kLutPanelRows) {}
+        planes(columns / 8 * op.bits * kLutPanelRows) {}
   uint32_t bytes() const { return scales + zeros + planes; }
 };
+
+// A tile: rows `row` ..., columns `column` ... of a bit-serial matrix, less at its ends.
+struct LutTile {
+  uint32_t row, column, panels, columns;
+  LutPanel size;          // of a panel's part
+  uint32_t begin, rows;  // within the matrix's bytes; of the matrix in the tile
+
+  LutTile(const Operator& op, uint32_t r, uint32_t c)
+      : row(r), column(c), columns(op.columns - c < op.tile.columns ? op.columns - c : op.tile.columns), size(op, columns) {
+    rows = op.rows - row < op.tile.rows ? op.rows - row : op.tile.rows;
+    panels = (rows + kLutPanelRows - 1) / kLutPanelRows;
+    begin = row / kLutPanelRows * LutPanel(op, op.columns).bytes() + panels * LutPanel(op, column).bytes();
+  }
+  const unsigned char* panel(const Regions& r, const Operator& op, uint32_t p) const {
+    return r.inbound + op.in[0] + begin + p * size.bytes();
+  }
+  uint32_t rows_of(uint32_t p) const { return rows - p * kLutPanelRows < kLutPanelRows ? rows - p * kLutPanelRows : kLutPanelRows; }
+};
+bool valid_tile(const Operator& op) {
+  const uint32_t rows = op.tile.rows, columns = op.tile.columns;
+  const bool shape = columns == 32 || columns == 64 || columns == 128 || columns == 256;
+  return shape && columns >= op.group && rows > 0 && rows % kLutPanelRows == 0 && rows <= kMostTileRows;
+}
 // A strip of tiles (panels.hpp): a vector of scales per tile, or per pair of tiles whose groups are tile groups; then nibbles.
 uint32_t strip_scales(const Operator& op) { return op.tile_groups != 0 ? (op.columns / kTile + 1) / 2 : op.columns / kTile; }
 uint32_t strip_bytes(const Operator& op) {
@@ -51,7 +74,7 @@ void matmul(const Operator& op, const Regions& r, volatile uint32_t& progress) {
       (q8 ? hvx_dots_q8_0 : hvx_dots_q4_0)(panel + scales_bytes, x + m * blocks, blocks, batch, blocks, dots);
       for (uint32_t i = 0; i < batch; ++i) {
         float_accumulate(dots + i * blocks * kPanelRows, scales, &x[(m + i) * blocks].scale, sizeof(Int8Block) / sizeof(float), blocks,
-                         kPanelRows, rows, y + (m + i) * op.rows + first);
+                         kPanelRows, rows, false, y + (m + i) * op.rows + first);
       }
     }
     progress = progress + 1;
@@ -68,10 +91,11 @@ bool holds_tables(const Operator& op) {
   return precomputed.kind == op.kind && precomputed.x == op.in[1] && precomputed.columns == op.columns && precomputed.batch == op.batch;
 }
 
+// Tile by tile: tables of its columns stay in registers for all of its panels, and y has the sums of the tiles before (T-MAN 4.3's spill
+// buffer), so blocks add up in ascending order whatever the tile.
 void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const LutPanel size(op);
   const bool rounded = op.kind == Kind::matmul_lut_rounded;
-  const uint32_t blocks = lut_blocks(op);
+  const uint32_t blocks = lut_blocks(op.group, op.columns);
   const int32_t step = op.zeros == Zeros::signs ? 2 : 1, zero = op.zeros == Zeros::signs ? 1 : static_cast<int32_t>(op.zero);
   const int32_t factor = step * ((1 << op.bits) - 1) - (op.zeros == Zeros::of_blocks ? 0 : 2 * zero);
   const auto* quants = reinterpret_cast<const int8_t*>(r.inbound + op.in[1]);
@@ -79,26 +103,36 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
   const auto* units = reinterpret_cast<const RoundedScale*>(x);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   const bool all = op.batch * op.columns <= kMostBlocks * kBlockColumns, made = all && holds_tables(op);
-  for (uint32_t m = 0; m < op.batch; ++m, quants += op.columns, x += blocks, units += blocks) {
-    uint16_t* row = tables + (all ? m * op.columns * 4 : 0);
-    auto* bytes = reinterpret_cast<uint8_t*>(row);
+  for (uint32_t m = 0; m < op.batch; ++m, quants += op.columns, x += blocks, units += blocks, y += op.rows) {
+    uint16_t* table = tables + (all ? m * op.columns * 4 : 0);
+    auto* bytes = reinterpret_cast<uint8_t*>(table);
     if (!made && rounded) hvx_lut_precompute_rounded(quants, units, op.group, blocks, bytes);
-    if (!made && !rounded) hvx_lut_precompute(quants, op.columns / 4, row);
-    for (uint32_t first = 0; first < op.rows; first += kLutPanelRows) {
-      const unsigned char* panel = r.inbound + op.in[0] + first / kLutPanelRows * size.bytes();
-      const unsigned char *zeros = panel + size.scales, *planes = zeros + size.zeros;
-      const auto* scales = reinterpret_cast<const uint16_t*>(panel);
-      const uint32_t rows = op.rows - first < kLutPanelRows ? op.rows - first : kLutPanelRows;
-      float* out = y + m * op.rows + first;
-      if (rounded) {
-        hvx_lut_linear_rounded(planes, bytes, op.bits, op.group, blocks, weighted);
-        float_accumulate_rounded(weighted, scales, zeros, op.zeros, units, factor, blocks, rows, out);
-      } else {
-        hvx_lut_linear(planes, row, op.bits, op.group, blocks, weighted);
-        hvx_lut_finalize(weighted, zeros, op.zeros, x, factor, blocks, dots);
-        float_accumulate(dots, scales, &x->scale, sizeof(ActivationScale) / sizeof(float), blocks, kLutPanelRows, rows, out);
+    if (!made && !rounded) hvx_lut_precompute(quants, op.columns / 4, table);
+    for (uint32_t row = 0; row < op.rows; row += op.tile.rows) {
+      for (uint32_t column = 0; column < op.columns; column += op.tile.columns) {
+        const LutTile tile(op, row, column);
+        const uint32_t of_tile = lut_blocks(op.group, tile.columns), before = lut_blocks(op.group, column), count = tile.columns / 16;
+        const unsigned char* planes = tile.panel(r, op, 0) + tile.size.scales + tile.size.zeros;
+        if (rounded) {
+          hvx_lut_linear_rounded(planes, tile.size.bytes(), tile.panels, bytes + column * 8, count, op.bits, op.group, weighted);
+        } else {
+          hvx_lut_linear(planes, tile.size.bytes(), tile.panels, table + column * 4, count, op.bits, op.group, weighted);
+        }
+        for (uint32_t p = 0; p < tile.panels; ++p) {
+          const unsigned char *panel = tile.panel(r, op, p), *zeros = panel + tile.size.scales;
+          const auto* scales = reinterpret_cast<const uint16_t*>(panel);
+          const int32_t* sums = weighted + p * of_tile * kLutPanelRows;
+          float* out = y + row + p * kLutPanelRows;
+          if (rounded) {
+            float_accumulate_rounded(sums, scales, zeros, op.zeros, units + before, factor, of_tile, tile.rows_of(p), column > 0, out);
+          } else {
+            hvx_lut_finalize(sums, zeros, op.zeros, x + before, factor, of_tile, dots);
+            float_accumulate(dots, scales, &x[before].scale, sizeof(ActivationScale) / sizeof(float), of_tile, kLutPanelRows,
+                             tile.rows_of(p), column > 0, out);
+          }
+          progress = progress + 1;
+        }
       }
-      progress = progress + 1;
     }
   }
   precomputed = {all ? op.kind : Kind::none, op.in[1], op.columns, op.batch};
@@ -142,35 +176,44 @@ void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progres
   }
 }
 
+// The weight tiles of one panel's columns from `column` to `end`, those of one tile of the layout behind those of another.
+void panel_to_tiles(const Operator& op, const Regions& r, uint32_t first, uint32_t column, uint32_t end, const uint16_t* values,
+                    volatile uint32_t& progress) {
+  uint16_t* out = strip;
+  uint32_t row = 0;
+  while (first - row >= op.tile.rows) row += op.tile.rows;  // no division
+  for (; column < end; column += op.tile.columns) {
+    const LutTile tile(op, row, column);
+    const unsigned char *panel = tile.panel(r, op, (first - row) / kLutPanelRows), *zeros = panel + tile.size.scales;
+    float_lut_tiles(zeros + tile.size.zeros, zeros, reinterpret_cast<const uint16_t*>(panel), values, op.bits, op.group, op.zeros,
+                    lut_blocks(op.group, tile.columns), out);
+    out += tile.columns * kLutPanelRows;
+    progress = progress + 1;
+  }
+}
+
 // Bit-serial panels against fp16 tiles (T-MAN 4.1: decode's layout, dequantised for the matrix unit). What the scratch holds of a panel is
 // made ready once for the whole batch; of deeper matrices, once for each 32 rows of it.
 void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const LutPanel size(op);
-  const uint32_t blocks = lut_blocks(op), most = lut_blocks(op.group, kMostBlocks * kTileElements / kLutPanelRows);
-  const uint32_t tiles_of_block = op.group / kTile;
+  constexpr uint32_t kMost = kMostBlocks * kTileElements / kLutPanelRows;  // columns
   const auto* x = reinterpret_cast<const uint16_t*>(r.inbound + op.in[1]);
   const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   for (uint32_t first = 0; first < op.rows; first += kLutPanelRows) {
-    const unsigned char* panel = r.inbound + op.in[0] + first / kLutPanelRows * size.bytes();
     const uint32_t panel_rows = op.rows - first < kLutPanelRows ? op.rows - first : kLutPanelRows;
     const uint32_t strips = (panel_rows + kTile - 1) / kTile;
     for (uint32_t m = 0; m < op.batch; m += kTile) {
       const uint32_t rows = op.batch - m < kTile ? op.batch - m : kTile;
       for (uint32_t s = 0; s < strips; ++s) hmx[s].clear(rows);
-      for (uint32_t b = 0; b < blocks; b += most) {
-        const uint32_t count = blocks - b < most ? blocks - b : most, tiles = count * tiles_of_block;
-        if (m == 0 || blocks > most) {
-          float_lut_tiles(panel + size.scales + size.zeros + b * (op.group / 8 * op.bits * kLutPanelRows),
-                          panel + size.scales + b * kLutPanelRows, reinterpret_cast<const uint16_t*>(panel) + b * kLutPanelRows, values,
-                          op.bits, op.group, op.zeros, count, strip);
-          progress = progress + 1;
-        }
+      for (uint32_t column = 0; column < op.columns; column += kMost) {
+        const uint32_t end = op.columns - column < kMost ? op.columns : column + kMost;
+        if (m == 0 || op.columns > kMost) panel_to_tiles(op, r, first, column, end, values, progress);
         for (uint32_t s = 0; s < strips; ++s) {
-          for (uint32_t t = 0; t < tiles; t += kMostTiles) {
-            const uint32_t together = tiles - t < kMostTiles ? tiles - t : kMostTiles;
-            hmx[s].multiply(x + (m / kTile * (op.columns / kTile) + b * tiles_of_block + t) * kTileElements,
-                            strip + (s * tiles + t) * kTileElements, together);
+          const uint16_t* in = strip;
+          for (uint32_t c = column; c < end; c += op.tile.columns) {
+            const uint32_t tiles = (end - c < op.tile.columns ? end - c : op.tile.columns) / kTile;
+            hmx[s].multiply(x + (m / kTile * (op.columns / kTile) + c / kTile) * kTileElements, in + s * tiles * kTileElements, tiles);
+            in += 4 * tiles * kTileElements;
           }
           progress = progress + 1;
         }
@@ -201,12 +244,12 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
     case Kind::matmul_hmx_lut: {
       const bool group = op.group == 32 || op.group == 64 || op.group == 128;
       if (!group || (columns & (op.group - 1)) != 0 || op.bits < 1 || op.bits > 4 || op.zero > 15) return false;
-      if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1)) return false;
+      if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1) || !valid_tile(op)) return false;
       const bool planes = op.kind != Kind::matmul_hmx_lut;
       const uint64_t scale = op.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
-      in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * LutPanel(op).bytes();
+      in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * LutPanel(op, op.columns).bytes();
       in[1] = planes ? op.batch * columns : tiles;
-      in[2] = planes ? op.batch * lut_blocks(op) * scale : 2 * kVectorBytes;
+      in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes;
       return true;
     }
     case Kind::matmul_hmx:

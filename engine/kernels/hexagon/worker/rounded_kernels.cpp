@@ -4,6 +4,7 @@
 #include "engine/kernels/hexagon/worker/hvx.hpp"
 #include "engine/kernels/hexagon/worker/kernels.hpp"
 #include "engine/kernels/hexagon/worker/signs.hpp"
+#include "engine/kernels/hexagon/worker/tile_shapes.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -18,46 +19,54 @@ constexpr uint32_t columns_together(uint32_t bits, uint32_t group) {
   return 127u * ((1u << bits) - 1) * (group / 4) <= 32767 ? group : group / 2;
 }
 
-template <uint32_t kBits, uint32_t kGroup>
-[[gnu::always_inline]] inline void linear(const unsigned char* panel, const uint8_t* tables, uint32_t blocks, int32_t* weighted) {
-  constexpr uint32_t kTogether = columns_together(kBits, kGroup), kTables = kTogether / 16;
+// As in lut_kernels.cpp: tables in registers against `panels` panels. All planes share two accumulators.
+template <uint32_t kBits, uint32_t kGroup, uint32_t kTables>
+[[gnu::always_inline]] inline void linear(const unsigned char* planes, uint32_t pitch, uint32_t panels, const HVX_Vector* tables,
+                                          int32_t* weighted, uint32_t row) {
+  constexpr uint32_t kTogether = columns_together(kBits, kGroup), kPart = kTogether / kTableColumns, kOfBlock = kGroup / kTableColumns;
   const HVX_Vector one = splat_half(1);
-  const HVX_Vector *w = vectors_at(panel), *t = vectors_at(tables);
-  HVX_Vector* out = vectors_at(weighted);
-  for (uint32_t b = 0; b < blocks; ++b, out += 4) {
-    HVX_VectorPair even = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero()), odd = even;
+  HVX_Vector held[kTables];
 #pragma unroll
-    for (uint32_t part = 0; part < kGroup / kTogether; ++part) {
-      HVX_VectorPair sum = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero());
+  for (uint32_t t = 0; t < kTables; ++t) held[t] = tables[t];
+  for (uint32_t p = 0; p < panels; ++p, planes += pitch, weighted += row) {
+    const HVX_Vector* w = vectors_at(planes);
+    HVX_Vector* out = vectors_at(weighted);
 #pragma unroll
-      for (uint32_t i = 0; i < kTables; ++i, ++t, w += 2 * kBits) {
-        const HVX_Vector held = *t;
+    for (uint32_t b = 0; b < kTables; b += kOfBlock, out += 4) {
+      HVX_VectorPair even = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero()), odd = even;
 #pragma unroll
-        for (uint32_t plane = 0; plane < kBits; ++plane) {
-          const HVX_Vector first = w[plane], second = w[kBits + plane], weight = splat(0x01010101 << plane);
-          sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<0>(first, held));
-          sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<1>(high_nibbles(first), held));
-          sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<2>(second, held));
-          sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<3>(high_nibbles(second), held));
+      for (uint32_t part = 0; part < kOfBlock; part += kPart) {
+        if (kPart < kOfBlock) __asm__ volatile("" : : : "memory");  // the other part's indices would spill
+        HVX_VectorPair sum = Q6_W_vcombine_VV(Q6_V_vzero(), Q6_V_vzero());
+#pragma unroll
+        for (uint32_t t = 0; t < kPart; ++t, w += 2 * kBits) {
+#pragma unroll
+          for (uint32_t plane = 0; plane < kBits; ++plane) {
+            const HVX_Vector first = w[plane], second = w[kBits + plane], weight = splat(0x01010101 << plane), table = held[b + part + t];
+            sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<0>(first, table));
+            sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<1>(high_nibbles(first), table));
+            sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<2>(second, table));
+            sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<3>(high_nibbles(second), table));
+          }
         }
+        even = part == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_lo_W(sum), one) : Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(sum), one);
+        odd = part == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_hi_W(sum), one) : Q6_Ww_vmpyacc_WwVhVh(odd, Q6_V_hi_W(sum), one);
       }
-      even = part == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_lo_W(sum), one) : Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(sum), one);
-      odd = part == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_hi_W(sum), one) : Q6_Ww_vmpyacc_WwVhVh(odd, Q6_V_hi_W(sum), one);
+      out[0] = Q6_V_lo_W(even);
+      out[1] = Q6_V_hi_W(even);
+      out[2] = Q6_V_lo_W(odd);
+      out[3] = Q6_V_hi_W(odd);
     }
-    out[0] = Q6_V_lo_W(even);
-    out[1] = Q6_V_hi_W(even);
-    out[2] = Q6_V_lo_W(odd);
-    out[3] = Q6_V_hi_W(odd);
   }
 }
 
-template <uint32_t kBits>
-[[gnu::always_inline]] inline void linear_of(const unsigned char* panel, const uint8_t* tables, uint32_t group, uint32_t blocks,
-                                             int32_t* weighted) {
-  if (group == 32) return linear<kBits, 32>(panel, tables, blocks, weighted);
-  if (group == 64) return linear<kBits, 64>(panel, tables, blocks, weighted);
-  return linear<kBits, 128>(panel, tables, blocks, weighted);
-}
+template <uint32_t kBits, uint32_t kGroup>
+struct Linear {
+  template <uint32_t kTables>
+  [[gnu::always_inline]] static void run(const TileColumns& c) {
+    linear<kBits, kGroup, kTables>(c.planes, c.pitch, c.panels, vectors_at(c.tables), c.weighted, c.row);
+  }
+};
 
 }  // namespace
 
@@ -79,20 +88,17 @@ extern "C" {
   }
 }
 
-[[gnu::noinline]] void hvx_lut_linear_rounded(const unsigned char* panel, const uint8_t* tables, uint32_t bits, uint32_t group,
-                                              uint32_t blocks, int32_t* weighted) {
-  if (bits == 1) return linear_of<1>(panel, tables, group, blocks, weighted);
-  if (bits == 2) return linear_of<2>(panel, tables, group, blocks, weighted);
-  if (bits == 3) return linear_of<3>(panel, tables, group, blocks, weighted);
-  linear_of<4>(panel, tables, group, blocks, weighted);
+[[gnu::noinline]] void hvx_lut_linear_rounded(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint8_t* tables,
+                                              uint32_t count, uint32_t bits, uint32_t group, int32_t* weighted) {
+  by_bits<Linear>({planes, pitch, panels, tables, weighted, 0}, count, bits, group);
 }
 
 [[gnu::noinline]] void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, const unsigned char* zeros, Zeros form,
-                                                const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, float* y) {
+                                                const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more, float* y) {
   constexpr uint32_t kOffset[4] = {0, 2, 1, 3};  // of lut_byte()
   for (uint32_t row = 0; row < rows; ++row) {
     const uint32_t byte = 4 * (row % 32) + kOffset[row / 32];
-    float acc = 0;
+    float acc = more ? y[row] : 0;
     for (uint32_t b = 0; b < blocks; ++b) {
       const uint32_t at = b * kLutPanelRows + row;
       const int32_t zero = form == Zeros::of_blocks ? zeros[b * kLutPanelRows + byte] : 0, rest = (steps - 2 * zero) * x[b].sum;

@@ -155,6 +155,7 @@ TEST(HexagonHmx, bit_serial_panels_have_the_bits_of_the_cpu) {
     hexagon::Operator op = hexagon_op(form.kind, shape.n, shape.k, shape.batch);
     op.bits = form.planes.bits;
     op.group = form.planes.group;
+    op.tile = form.planes.tile;
     op.zeros = form.planes.zeros;
     const auto y = worker.in(0, weights).in(1, x).in(2, tables).run<std::uint32_t>(op, std::size_t{shape.batch} * shape.n);
     EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
@@ -167,6 +168,7 @@ TEST(HexagonHmx, bit_serial_panels_have_the_bits_of_the_cpu) {
   check(Format::w2g64z, Layout::lut, {176, 192, 35});
   check(Format::w4g32, Layout::tiled, {48, 96, 2});
   check(Format::w1g128, Layout::lut, {16, 8192 + 256, 33});
+  check(Format::w2g32, Layout::lut, {1200, 288, 2});  // several tiles of rows and of columns
 }
 
 TEST(HexagonHmx, the_contract_is_the_product_within_its_bound) {

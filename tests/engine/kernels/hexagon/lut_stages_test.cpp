@@ -42,8 +42,8 @@ class LutStages : public testing::Test {
     std::vector<std::uint16_t> scales;
     std::vector<std::byte> bytes;
 
-    Panel(Rng& rng, PlaneForm f, std::uint32_t k)
-        : form(f),
+    Panel(Rng& rng, PlaneForm f, std::uint32_t k)  // of one tile, as wide as it is
+        : form{f.bits, f.group, f.zero, f.zeros, {kLutPanelRows, static_cast<std::uint16_t>(k)}},
           columns(k),
           blocks(k / f.group),
           q(draw_codes(rng, kLutPanelRows * k, f.bits)),
@@ -97,8 +97,12 @@ class LutStages : public testing::Test {
     const auto zeros =
         kZeros == Zeros::of_blocks ? vectors(p.bytes.data() + p.blocks * kLutPanelRows * 2, p.blocks) : std::vector<Vector>(1);
     const int factor = (1 << form.bits) - 1 - (kZeros == Zeros::same ? 2 * static_cast<int>(form.zero) : 0);
-    Vector y[4];
-    hexagon::lut_finalize<I, kZeros>(w.data(), zeros.data(), scales.data(), words.data(), factor, p.blocks, y);
+    Vector y[4] = {};
+    const std::uint32_t first = p.blocks / 2;  // two tiles
+    const Vector* rest = kZeros == Zeros::of_blocks ? zeros.data() + first : zeros.data();
+    hexagon::lut_finalize<I, kZeros>(w.data(), zeros.data(), scales.data(), words.data(), factor, first, y);
+    hexagon::lut_finalize<I, kZeros>(w.data() + first * 4, rest, scales.data() + first * 2, words.data() + first * 2, factor,
+                                     p.blocks - first, y);
     for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
       double exact = 0, magnitude = 0;
       for (std::uint32_t b = 0; b < p.blocks; ++b) {
@@ -108,7 +112,7 @@ class LutStages : public testing::Test {
         exact += term;
         magnitude += std::abs(term);
       }
-      const double roundings = p.blocks + 2;  // two products per term, then the sums
+      const double roundings = p.blocks + 3;  // two products per term, then the sums, and one between tiles
       ASSERT_NEAR(I::sf(y[row / 32], row % 32), exact, magnitude * roundings * kQ32Step / (1 - roundings * kQ32Step))
           << form.bits << " " << form.group << " " << row;
     }
@@ -136,7 +140,7 @@ class LutStages : public testing::Test {
         kZeros == Zeros::of_blocks ? vectors(p.bytes.data() + p.blocks * kLutPanelRows * 2, p.blocks) : std::vector<Vector>(1);
     std::vector<std::int32_t> words(p.blocks * 4);
     std::memcpy(words.data(), x.data(), words.size() * 4);
-    Vector y[4];
+    Vector y[4] = {};
     hexagon::lut_finalize_rounded<I, kZeros>(w.data(), zeros.data(), scales.data(), words.data(), steps, p.blocks, y);
     for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
       double exact = 0, magnitude = 0;

@@ -25,21 +25,78 @@ Input input_of(const hexagon::ProductForm& form, const View& x) {
   return input;
 }
 
+// As pack_weights() does, in another tile.
+void pack_in(const hexagon::PlaneForm& form, const View& weights, Range rows, std::byte* out) {
+  const std::uint32_t k = columns(weights), blocks = k / form.group;
+  std::vector<std::uint8_t> q(std::size_t{rows.count} * k), zeros(std::size_t{rows.count} * blocks);
+  std::vector<std::uint16_t> scales(std::size_t{rows.count} * blocks);
+  for (std::uint32_t r = 0; r < rows.count; ++r) {
+    const std::byte* row = weights.data() + (rows.first + r) * row_bytes(weights.format, k);
+    unpack_codes(weights.format, row, k, &q[std::size_t{r} * k]);
+    for (std::uint32_t b = 0; b < blocks; ++b, row += block_bytes(weights.format)) {
+      std::memcpy(&scales[std::size_t{r} * blocks + b], row, 2);
+      zeros[std::size_t{r} * blocks + b] = static_cast<std::uint8_t>(block_scale(weights.format, row).zero);
+    }
+  }
+  hexagon::pack_lut_panels(form, rows.count, k, q.data(), scales.data(), zeros.data(), out);
+}
+
 std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows,
-                                       CodeProducts products = CodeProducts::automatic) {
-  const hexagon::ProductForm form = hexagon::product_form(call, products).value_or_throw();
+                                       CodeProducts products = CodeProducts::automatic, std::optional<hexagon::TileShape> tile = {}) {
+  hexagon::ProductForm form = hexagon::product_form(call, products).value_or_throw();
+  if (tile) form.planes.tile = *tile;
   const std::uint32_t k = columns(call.in[0]), batch = call.in[1].shape[0];
   std::vector<std::byte> weights(hexagon::weights_bytes(form, rows.count, k));
-  hexagon::pack_weights(form, call.in[0], rows, weights.data());
+  if (tile) {
+    pack_in(form.planes, call.in[0], rows, weights.data());
+  } else {
+    hexagon::pack_weights(form, call.in[0], rows, weights.data());
+  }
   const Input x = input_of(form, call.in[1]);
   hexagon::Operator op = hexagon_op(form.kind, rows.count, k, batch);
   op.bits = form.planes.bits;
   op.group = form.planes.group;
+  op.tile = form.planes.tile;
   op.zero = form.planes.zero;
   op.zeros = form.planes.zeros;
   worker.in(0, weights).in(1, x.first);
   if (!x.second.empty()) worker.in(2, x.second);
   return worker.run<std::uint32_t>(op, std::size_t{batch} * rows.count);
+}
+
+// Loops, layout and sums are the tile's, results are not: every shape that loops are compiled for, whatever the search would choose,
+// with tiles cut at the matrix's ends.
+TEST(HexagonProduct, tiles_of_every_shape_have_the_bits_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  ComputeFunction cpu({"portable"});
+  Rng rng(13);
+  for (std::size_t f = 0; f < kFormatCount; ++f) {
+    const Format format = static_cast<Format>(f);
+    if (!group_format(format) && format != Format::q4_0) continue;
+    const auto group = static_cast<std::uint32_t>(block_elements(format));
+    for (const VariantId contract : {variant::kInt8, variant::kInt8Tables}) {
+      if (format == Format::q4_0 && contract == variant::kInt8Tables) continue;  // takes no rows; the planes are those of w4g32
+      KernelCall call = matmul_call(rng, format, Layout::rows, contract, {304, 256 + 3 * group, 2});
+      cpu.execute(call);
+      for (const std::uint16_t rows : {128, 256, 1280}) {
+        for (const std::uint16_t columns : {32, 64, 128, 256}) {
+          if (columns < group) continue;
+          const auto y = run_product(worker, call, {0, 304}, CodeProducts::look_up, hexagon::TileShape{rows, columns});
+          EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0) << to_string(format) << " " << rows << " x " << columns;
+        }
+      }
+    }
+  }
+  KernelCall call = matmul_call(rng, Format::w2g64, Layout::rows, variant::kInt8, {304, 448, 1});
+  for (const hexagon::TileShape bad : {hexagon::TileShape{0, 256}, {100, 256}, {8192, 256}, {128, 0}, {128, 32}, {128, 96}, {128, 512}}) {
+    hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
+    hexagon::Operator op = hexagon_op(form.kind, 304, 448);
+    op.bits = form.planes.bits;
+    op.group = form.planes.group;
+    op.tile = bad;
+    EXPECT_THROW(worker.run<float>(op, 304), std::exception) << bad.rows << " x " << bad.columns;
+  }
 }
 
 class Product : public testing::TestWithParam<std::tuple<Format, Layout, CodeProducts>> {};
@@ -119,6 +176,7 @@ TEST(HexagonProduct, sums_of_rounded_tables_do_not_overflow) {
       hexagon::Operator op = hexagon_op(Kind::matmul_lut_rounded, kRows, kColumns);
       op.bits = bits;
       op.group = group;
+      op.tile = form.tile;
       op.zeros = form.zeros;
       const auto y = worker.in(0, panels).in(1, x).in(2, scales).run<float>(op, kRows);
       for (std::uint32_t r = 0; r < kRows; ++r) {
@@ -170,6 +228,7 @@ TEST(HexagonProduct, products_of_one_input_share_their_tables) {
         hexagon::pack_weights(form, call.in[0], {0, op.rows}, weights.data());
         op.bits = form.planes.bits;
         op.group = form.planes.group;
+        op.tile = form.planes.tile;
         op.zero = form.planes.zero;
         op.zeros = form.planes.zeros;
         op.in[0] = put(weights);
@@ -257,6 +316,7 @@ TEST(HexagonProduct, bit_planes_of_every_form_are_exact) {
     hexagon::Operator op = hexagon_op(Kind::matmul_lut, kRows, kColumns);
     op.bits = form.bits;
     op.group = form.group;
+    op.tile = form.tile;
     op.zero = form.zero;
     op.zeros = form.zeros;
     const auto y = worker.in(0, panels).in(1, c.x).in(2, scales).run<float>(op, kRows);

@@ -4,6 +4,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/hexagon/protocol.hpp"
 
 namespace vitro::lut {
@@ -56,6 +57,11 @@ TEST(Tiling, panels_of_the_worker_are_steps_of_the_tile) {
         EXPECT_EQ(tiling->rows % hexagon::kLutPanelRows, 0u);
         EXPECT_EQ(tiling->columns % group, 0u);
         EXPECT_EQ(tiling->columns / tiling->table_registers, 16u);  // four tables in a vector, as the kernels have them
+        EXPECT_LE(tiling->rows, hexagon::kMostTileRows);
+        EXPECT_EQ(tiling->columns, hexagon::kMostTileColumns);  // for which float stages are compiled and priced
+        const hexagon::TileShape packed = hexagon::tile_shape(bits, group);
+        EXPECT_EQ(packed.columns, tiling->columns);  // exact tables, rounded ones and prefill read one layout
+        EXPECT_EQ(packed.rows, search_tiling(limits, {bits, group})->rows);
       }
     }
   }
@@ -81,6 +87,31 @@ TEST(Tiling, keeps_every_limit) {
       }
     }
   }
+}
+
+// Threads of a phone share a matrix by tiles.
+TEST(Tiling, rows_of_a_matrix_are_shared_evenly) {
+  const TilingLimits limits;
+  const auto tiling = *search_tiling(limits, {4, 64});
+  ASSERT_EQ(tiling.rows, 1280u);
+  EXPECT_EQ(even_rows(limits, tiling, 4096), 1024u);
+  EXPECT_EQ(even_rows(limits, tiling, 512), 128u);
+  EXPECT_EQ(even_rows(limits, tiling, 16), 128u);
+  EXPECT_EQ(even_rows(limits, tiling, 14336), 1280u);  // 28 vectors of rows for a thread: three tiles
+  for (std::uint32_t rows = 1; rows < 40000; rows += 97) {
+    const std::uint32_t tile = even_rows(limits, tiling, rows);
+    EXPECT_EQ(tile % limits.vector_bytes, 0u);
+    EXPECT_LE(tile, tiling.rows);
+    EXPECT_GT(tile, 0u);
+  }
+}
+
+// A table meets all planes before the next one, so more planes are more sums, and fewer tables.
+TEST(Tiling, sums_of_planes_take_registers_from_tables) {
+  TilingLimits few;
+  few.registers = 22;
+  EXPECT_EQ(search_tiling(few, {1, 64})->table_registers, 16u);
+  EXPECT_EQ(search_tiling(few, {4, 64})->table_registers, 8u);
 }
 
 TEST(Tiling, less_room_costs_rows_before_tables) {
