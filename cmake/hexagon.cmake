@@ -16,8 +16,8 @@ file(MAKE_DIRECTORY ${folder})
 set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std=c++20 -O2 -ffreestanding -fno-builtin -fno-exceptions
   -fno-rtti -fno-threadsafe-statics -ffp-contract=off -nostdlib -static -fuse-ld=lld -Wall -Wextra -I${PROJECT_SOURCE_DIR})
 set(sources)
-foreach(file attention_kernels dot_kernels half_kernels lut_kernels main operators products rounded_kernels system table_kernels
-        tile_kernels)
+foreach(file attention_kernels dot_kernels half_kernels lut_kernels main operators products rounded_kernels strip_kernels system
+        table_kernels tile_kernels)
   list(APPEND sources ${source}/worker/${file}.cpp)
 endforeach()
 file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/worker/*.hpp)

@@ -13,9 +13,11 @@
 namespace vitro {
 namespace {
 
-VariantId read_variant(Reader& reader) {
-  const std::string activations = reader.choice("activations", {"float", "int8", "int8_tables", "reference"}, "float");
-  return variant::by_name(activations);
+// A Hexagon has no float32 products: beside one, what is not asked for is what its matrix unit takes.
+VariantId read_variant(Reader& reader, const std::vector<std::string>& units) {
+  const char* otherwise = std::ranges::count(units, "hexagon") > 0 ? "fp16" : "float";
+  const std::string activations = reader.choice("activations", {"float", "fp16", "int8", "int8_tables", "reference"}, otherwise);
+  return activations == "fp16" ? variant::kHmx : variant::by_name(activations);
 }
 
 ClusterConfig read_clusters(Reader reader, const ClusterFamily& family) {
@@ -150,7 +152,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   if (engine.units.empty() && engine.policy == "gpu_dense") engine.units = {"gpu"};
   engine.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
   engine.kernels = reader.text("kernels", "auto");
-  engine.matmul = read_variant(reader);
+  engine.matmul = read_variant(reader, engine.units);
   // 4-bit weights on a matrix unit for fp16: a contract of its own, which the CPU has, too.
   if (engine.kernels == "hmx_q4") {
     if (reader.has("activations")) reader.fail("activations", "is given beside engine.kernels: hmx_q4, whose activations are fp16");

@@ -114,6 +114,7 @@ Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) 
     if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
     const std::optional<PlaneForm> planes = group_format(weights.format) ? plane_form(weights) : std::nullopt;
     if (planes && finite_scales(weights)) return ProductForm{Kind::matmul_hmx_lut, *planes};
+    if (can_pack_f16_strips(weights)) return ProductForm{Kind::matmul_hmx_f16, {}};
   } else {
     const std::optional<PlaneForm> planes = plane_form(weights);
     const bool dots = can_pack(weights);
@@ -129,17 +130,19 @@ Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) 
 Bytes weights_bytes(const ProductForm& form, std::uint32_t rows, std::uint32_t columns) {
   if (form.bit_serial()) return lut_panels_bytes(form.planes, rows, columns);
   if (form.kind == Kind::matmul_hmx) return strips_bytes(rows, columns);
+  if (form.kind == Kind::matmul_hmx_f16) return f16_strips_bytes(rows, columns);
   return panels_bytes(form.kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0, rows, columns);
 }
 
 void pack_weights(const ProductForm& form, const View& weights, Range rows, std::byte* out) {
   if (form.bit_serial()) return pack_lut_panels(weights, rows, out);
   if (form.kind == Kind::matmul_hmx) return pack_strips(weights, rows, out);
+  if (form.kind == Kind::matmul_hmx_f16) return pack_f16_strips(weights, rows, out);
   pack_panels(weights, rows, out);
 }
 
 std::uint32_t encoding(const ProductForm& form) {
-  if (form.kind == Kind::matmul_hmx) return 1;
+  if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_f16) return 1;  // one with q4_0's values, the other needs none
   if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (!form.looks_up()) return 0;
   const bool rounded = form.kind == Kind::matmul_lut_rounded;  // beside which stands what an entry is worth

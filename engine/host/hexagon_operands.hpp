@@ -12,7 +12,9 @@ struct ProductForm {
 
   bool bit_serial() const { return looks_up() || kind == Kind::matmul_hmx_lut; }
   bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded; }
-  bool in_tiles() const { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut; }  // activations
+  bool in_tiles() const {  // activations
+    return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_f16;
+  }
 };
 
 // Code::unsupported_shape, with the reason, for calls that the worker does not compute. Group formats have look-ups alone.

@@ -1,4 +1,5 @@
 """engine.units: hexagon on the command line: HVX code in qemu-hexagon, with the tokens of the CPU."""
+import json
 import shutil
 import subprocess
 
@@ -8,6 +9,7 @@ from conftest import ROOT
 MODELS = ROOT / "configs" / "models" / "embedded"
 TOOLS = ROOT / "build" / "release" / "tools" / "hexagon"
 QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
+REFERENCE = json.loads((MODELS / "reference.json").read_text())["models"]["stories-reglu-3m.f16.gguf"]["greedy"][0]
 
 needs_worker = pytest.mark.skipif(not (ROOT / "build/release/hexagon/vitro-hexagon-worker").exists() or not shutil.which("qemu-hexagon"),
                                   reason="needs qemu-hexagon and a worker program")
@@ -28,6 +30,26 @@ def test_quickstart_decodes_with_hvx_code(native, model):
     assert hexagon["counts"]["hexagon_hvx_packets"] > 10000
     assert hexagon["counts"]["hexagon_operators"] == 12 * 4 * 7
     assert any("qemu-hexagon" in note for note in hexagon["notes"])
+
+
+@needs_worker
+def test_the_quickstart_as_it_is_has_the_tokens_of_the_reference(native):
+    """One key beside the file: its float16 weights go through the matrix unit's interface."""
+    answer = native("run", QUICKSTART, "--machine", "host", "--set", "engine.units=hexagon", "--json").json
+    assert answer["tokens"] == REFERENCE["ids"] and answer["text"] == REFERENCE["text"]
+    counts = answer["counts"]
+    assert counts["hexagon_operators"] == 48 * 4 * 7 and counts["hexagon_requests"] == 48 * 4 * 4
+    # HVX makes tiles of all weights in each step: at best 80 packets for 2048.
+    weights = 4 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 768)
+    assert counts["hexagon_packets"] > counts["hexagon_hvx_packets"] > 48 * weights * 80 / 2048
+
+
+def test_the_simulated_npu_takes_the_quickstart_by_the_same_policy(native):
+    """In the contract of the run above: its tokens, one launch per request."""
+    both = native("run", QUICKSTART, "--set", "engine.units=[cpu0, npu]", "--set", "engine.activations=fp16", "--json").json
+    assert both["tokens"] == REFERENCE["ids"]
+    assert both["counts"]["launches"] == 48 * 4 * 4
+    assert "hmx.f16 on npu" not in both["unpriced_calls"]
 
 
 def test_the_simulated_npu_takes_the_same_operators(native):

@@ -11,6 +11,7 @@
 
 #include "engine/host/hexagon_qemu.hpp"
 #include "engine/host/hexagon_session.hpp"
+#include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 
 namespace vitro {
@@ -63,6 +64,12 @@ Kernel look_up_product(std::uint32_t bits, std::uint32_t group, bool rounded, he
   return kernel;
 }
 
+Kernel f16_product() {
+  Kernel kernel = product("f16 tiles", Kind::matmul_hmx_f16, 1);
+  kernel.in = {hexagon::f16_strips_bytes(kRows, kColumns), Bytes{hexagon::kTile} * kColumns * 2, 0};
+  return kernel;
+}
+
 Kernel conversion(const std::string& name, Kind kind, std::array<Bytes, 3> in, Bytes out) {
   Kernel kernel{name, {}, in};
   kernel.op.kind = kind;
@@ -93,6 +100,7 @@ std::vector<Kernel> kernels() {
       }
     }
   }
+  all.push_back(f16_product());
   constexpr Bytes kHalf = kWeights / 2, kDouble = 2 * kWeights;
   all.push_back(conversion("dequantise", Kind::dequantise, {kHalf, kWeights / 16, 128}, 2 * kDouble));
   all.push_back(conversion("dequantise_fused", Kind::dequantise_fused, {kHalf, kWeights / 4, 0}, kDouble));

@@ -9,6 +9,7 @@ docs/hexagon.md has the assumptions. --root: the tree whose engine/kernels/hexag
 
 Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
+  hmx.dma.hmx.f16                        packets_per_weight      rows as the file has them to tiles; float.f16: they lie as tiles
   hmx.dma.fused.w{1..4}g{32,64,128}[z]   packets_per_weight      two-level dequantisation (T-MAN 4.1): planes to codes, codes to fp16
                                                                  by tables, scales by lanes; fused.w4: nibbles, no planes, by a
                                                                  table of the group's own
@@ -28,6 +29,7 @@ import argparse
 import functools
 import json
 import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -40,7 +42,7 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 WORKER_FILES = ("attention_kernels", "dot_kernels", "half_kernels", "lut_kernels", "main", "operators", "products", "rounded_kernels",
-                "system", "table_kernels", "tile_kernels")
+                "strip_kernels", "system", "table_kernels", "tile_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
@@ -59,14 +61,20 @@ def fixed_addresses():
     return prefix if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL).returncode == 0 else []
 
 
-def compile_with(flags, sources, root, out):
-    subprocess.run([*fixed_addresses(), COMPILER, *flags, "-I", root, *sources, "-o", out], check=True)
+def compile_with(flags, names, root, out):
+    """Where the tree and the result lie, and what the environment holds, is nothing that addresses may depend on either."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        tree, result = Path(folder) / "tree", Path(folder) / "result"
+        tree.symlink_to(Path(root).resolve())
+        sources = [tree / f"engine/kernels/hexagon/worker/{name}.cpp" for name in names]
+        command = [*fixed_addresses(), shutil.which(COMPILER), *flags, "-I", tree, *sources, "-o", result]
+        subprocess.run(command, check=True, cwd="/", env={})
+        shutil.move(result, out)
     return out
 
 
 def build_worker(root, folder):
-    sources = [root / "engine/kernels/hexagon/worker" / f"{name}.cpp" for name in WORKER_FILES]
-    return compile_with(WORKER, sources, root, Path(folder) / "worker")
+    return compile_with(WORKER, WORKER_FILES, root, Path(folder) / "worker")
 
 
 def loops(disassembly):
@@ -91,7 +99,7 @@ def loops(disassembly):
 
 def static_packets(root, folder):
     """-> {kernel: packets per weight or multiply-add} of the qfloat kernels."""
-    code = compile_with(FLOAT, [root / "engine/kernels/hexagon/worker/float_kernels.cpp"], root, Path(folder) / "float.o")
+    code = compile_with(FLOAT, ["float_kernels"], root, Path(folder) / "float.o")
     text = subprocess.run([DISASSEMBLER, "-d", "--mcpu=hexagonv73", code], check=True, capture_output=True, text=True).stdout
     found = loops(text)
     if set(found) != set(TRIP):
@@ -156,7 +164,8 @@ def prices(executed, static):
         "hmx": {"dma": {
             "float": {"f16": {"packets_per_weight": 0}} | to_tiles,
             "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
-            "hmx": {"q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}},
+            "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
+                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}},
             "fused": {"w4": once["dequantise_fused"]} | two_level,
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},

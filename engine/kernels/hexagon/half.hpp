@@ -7,12 +7,11 @@ namespace vitro::hexagon {
 
 // Exact: a half has no value that a float lacks.
 inline float half_value(uint16_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, fraction = half & 0x3ffu;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  return __builtin_bit_cast(float, sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13);
+  const uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+  if (magnitude - 0x400u < 0x7800u) return __builtin_bit_cast(float, sign | ((magnitude << 13) + (112u << 23)));  // normal, as most are
+  if (magnitude > 0x3ffu) return __builtin_bit_cast(float, sign | 0x7f800000u | magnitude << 13);
+  const float small = static_cast<float>(magnitude) * 0x1p-24f;
+  return sign != 0 ? -small : small;
 }
 
 // To the nearest, ties to even; too large becomes infinity, a NaN stays one.

@@ -11,7 +11,9 @@
 // A strip is kTile rows of the file, which are columns of the matrix unit's weight tiles (hmx.hpp), all tiles of its depth: scales, then
 // 512 bytes of nibbles per tile. Ordinary groups of 32 are a column of a tile each, so a tile has 32 scales, each twice; tile groups
 // (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64, in the order of super_group_scale().
-// Rows behind the last one are zero.
+// An fp16 strip is the same rows as the file has them, 64 columns of each after the other: a vector is 64 columns of a row, 32 vectors
+// are a pair of tiles. So a DMA that takes blocks of 128 bytes makes it of a matrix in f16, and HVX makes the tiles (strip_kernels.cpp).
+// Rows behind the last one are zero, and so are columns.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -61,6 +63,12 @@ void pack_strips(const View& weights, Range rows, std::byte* out);
 // Quantises rows of floats [rows][columns] as tile groups: permuted first, then rounded group by group as q4_0 is.
 // Requires: columns a multiple of kBlockColumns.
 void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t columns, std::byte* out);
+
+// fp16 strips of any format: what is no f16 is rounded to it here, as the contract `hmx` rounds weights.
+bool can_pack_f16_strips(const View& weights);
+Bytes f16_strips_bytes(std::uint32_t rows, std::uint32_t columns);
+// Requires: can_pack_f16_strips().
+void pack_f16_strips(const View& weights, Range rows, std::byte* out);
 
 // Where row `row` of a panel stands within the 128 bytes of indices.
 std::uint32_t lut_byte(std::uint32_t row);

@@ -1,10 +1,11 @@
-// Weights of the matrix unit, in 4 bits.
+// Weights of the matrix unit, in 4 bits and in fp16.
 #include <cstring>
 #include <vector>
 
 #include "engine/kernels/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
+#include "engine/kernels/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr Bytes kBlockBytes = kScaleBytes + kBlockColumns / 2;  // of q4_0
 constexpr Bytes kTileNibbles = kTileElements / 2, kGroupsPerPair = 2 * kTileElements / kBlockColumns;
+constexpr std::uint32_t kPairColumns = 2 * kTile;  // of fp16: a vector
 
 Bytes strip_bytes(std::uint32_t tiles, bool tile_groups) {
   return tile_groups ? (Bytes{tiles} + 1) / 2 * (kVectorBytes + 2 * kTileNibbles) : tiles * (kVectorBytes + kTileNibbles);
@@ -90,6 +92,29 @@ void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t co
       }
       pack_tile(codes.data(), out + pairs * kVectorBytes + t * kTileNibbles);
     }
+  }
+}
+
+bool can_pack_f16_strips(const View& weights) {
+  const std::uint32_t k = columns(weights);
+  return variant::supports(variant::kHmx, weights.format, weights.layout) && k % kTile == 0 && k > 0 && k <= kMostColumns;
+}
+
+Bytes f16_strips_bytes(std::uint32_t rows, std::uint32_t columns) {
+  return Bytes{round_up(rows, kTile)} * round_up(columns, kPairColumns) * sizeof(std::uint16_t);
+}
+
+void pack_f16_strips(const View& weights, Range rows, std::byte* out) {
+  const std::uint32_t k = columns(weights);
+  FileRows in(weights);
+  std::vector<float> values(k);
+  std::vector<std::uint16_t> halves(round_up(k, kPairColumns));
+  std::memset(out, 0, f16_strips_bytes(rows.count, k));
+  for (std::uint32_t r = 0; r < rows.count; ++r) {
+    dequantise_row(weights.format, in[rows.first + r], values.data(), k);
+    for (std::uint32_t c = 0; c < k; ++c) halves[c] = float_to_half(values[c]);
+    std::byte* vector = out + f16_strips_bytes(kTile, k) * (r / kTile) + r % kTile * kVectorBytes;
+    for (std::uint32_t c = 0; c < k; c += kPairColumns, vector += kTile * kVectorBytes) std::memcpy(vector, &halves[c], kVectorBytes);
   }
 }
 

@@ -52,6 +52,15 @@ TEST(Experiment, the_kernels_of_a_matrix_unit_are_a_contract_of_their_own) {
             std::string::npos);
 }
 
+// A Hexagon multiplies int8 or fp16: what its matrix unit takes is what it gets, unless something else is asked for.
+TEST(Experiment, products_beside_a_hexagon_are_those_of_a_matrix_unit) {
+  EXPECT_EQ(read_with("engine.activations", "\"fp16\"").engine.matmul, variant::kHmx);
+  EXPECT_EQ(read_with("engine.units", "\"hexagon\"").engine.matmul, variant::kHmx);
+  EXPECT_EQ(read_with("engine.units", R"(["cpu0", "npu"])").engine.matmul, variant::kFloat);
+  EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "float"})").engine.matmul, variant::kFloat);
+  EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "int8"})").engine.matmul, variant::kInt8);
+}
+
 TEST(Experiment, quantities_need_units) {
   EXPECT_EQ(read_with("memory.budget", "\"6 MiB\"").memory.budget, 6 * MiB);
   EXPECT_NE(error_of("memory.budget", "6000000").find("memory.budget: \"6000000\" has no unit"), std::string::npos);

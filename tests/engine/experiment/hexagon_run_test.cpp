@@ -165,6 +165,27 @@ TEST_F(HexagonRun, the_matrix_unit_has_the_tokens_of_the_cpu_in_its_contract) {
   EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000);
 }
 
+// Float16 weights with nothing else asked for: HVX makes tiles of rows. Whatever becomes of the worker, the contract is the same, and it is
+// what cores have when they are asked for it.
+TEST_F(HexagonRun, float16_models_run_in_the_matrix_units_contract) {
+  VITRO_NEEDS_HEXAGON();
+  const Json cpu = run_engine({{"units", "cpu0"}, {"activations", "fp16"}}, "f16");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  const auto run_with = [&](std::map<std::uint32_t, Fault> faults) { return run_engine({{"units", "hexagon"}}, "f16", std::move(faults)); };
+  const Json whole = run_with({});
+  EXPECT_EQ(whole["tokens"], cpu["tokens"]);
+  EXPECT_EQ(whole["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_EQ(whole["counts"]["hexagon_requests"], 8 * 4 * 4);
+  EXPECT_GT(whole["counts"]["hexagon_hvx_packets"], 10000);
+  const Json again = run_with({{42, Fault::die_computing}});
+  EXPECT_EQ(again["tokens"], cpu["tokens"]);
+  EXPECT_EQ(again["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_THAT(again["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("started again")));
+  const Json lost = run_with({{42, Fault::die_computing}, {43, Fault::corrupt_result}});
+  EXPECT_EQ(lost["tokens"], cpu["tokens"]);
+  EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("given up")));
+}
+
 // T-MAN's division of labour: prompts through the matrix unit in fp16, answers by look-ups in int8, from one copy of the weights.
 TEST_F(HexagonRun, prompts_in_tiles_and_answers_by_look_up_have_the_tokens_of_the_cpu) {
   VITRO_NEEDS_HEXAGON();

@@ -180,7 +180,12 @@ TEST_F(HexagonUnitTest, says_what_it_can_not_load) {
   refused([](KernelCall& call) { call.rows = std::make_shared<const std::vector<std::uint32_t>>(1, 3); }, "dense rows only");
   refused([&](KernelCall& call) { call.in[0] = view({32, 64, 0}, Format::f16); }, "no kernel for f16");
   refused([](KernelCall& call) { call.in[0].memory = {}; }, "packs weights when a graph is loaded");
-  refused([](KernelCall& call) { call.variant = variant::kHmx; }, "no kernel for q8_0");
+  refused(
+      [&](KernelCall& call) {
+        call = product(view({32, 80, 0}, Format::f16), view({1, 80, 0}, Format::f32));  // no whole tiles
+        call.variant = variant::kHmx;
+      },
+      "no kernel for f16");
   EXPECT_TRUE(launch(Chain(1, good)).ok());
 }
 

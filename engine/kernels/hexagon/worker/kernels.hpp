@@ -52,6 +52,8 @@ extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint1
 // the values.
 extern "C" void float_lut_tiles(const unsigned char* planes, const unsigned char* zeros, const uint16_t* scales, const uint16_t* tables,
                                 uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles);
+// `pairs` pairs of tiles of an fp16 strip (panels.hpp).
+extern "C" void hvx_f16_tiles(const unsigned char* strip, uint32_t pairs, uint16_t* tiles);
 // attention_stages.hpp
 struct AttentionShape;
 extern "C" void float_attention(const AttentionShape* shape, const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* table,

@@ -52,9 +52,11 @@ bool valid_tile(const Operator& op) {
   const bool shape = columns == 32 || columns == 64 || columns == 128 || columns == 256;
   return shape && columns >= op.group && rows > 0 && rows % kLutPanelRows == 0 && rows <= kMostTileRows;
 }
-// A strip of tiles (panels.hpp): a vector of scales per tile, or per pair of tiles whose groups are tile groups; then nibbles.
-uint32_t strip_scales(const Operator& op) { return op.tile_groups != 0 ? (op.columns / kTile + 1) / 2 : op.columns / kTile; }
+// A strip of tiles (panels.hpp): a vector of scales per tile, or per pair of tiles whose groups are tile groups; then nibbles. Or fp16.
+uint32_t tile_pairs(const Operator& op) { return (op.columns / kTile + 1) / 2; }
+uint32_t strip_scales(const Operator& op) { return op.tile_groups != 0 ? tile_pairs(op) : op.columns / kTile; }
 uint32_t strip_bytes(const Operator& op) {
+  if (op.kind == Kind::matmul_hmx_f16) return tile_pairs(op) * kTile * kVectorBytes;
   const uint32_t vectors = strip_scales(op), tiles = op.tile_groups != 0 ? 2 * vectors : vectors;
   return vectors * kVectorBytes + tiles * (kTileElements / 2);
 }
@@ -157,7 +159,9 @@ void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progres
     const unsigned char* begin = r.inbound + op.in[0] + first / kTile * strip_bytes(op);
     const auto* scales = reinterpret_cast<const uint16_t*>(begin);
     const uint32_t columns = op.rows - first < kTile ? op.rows - first : kTile;
-    if (op.tile_groups != 0) {
+    if (op.kind == Kind::matmul_hmx_f16) {
+      hvx_f16_tiles(begin, tile_pairs(op), strip);
+    } else if (op.tile_groups != 0) {
       float_dequantise_tiles(begin + vectors * kVectorBytes, scales, values, nibbles, strip);
     } else {
       hvx_values(begin + vectors * kVectorBytes, values, nibbles, strip);
@@ -230,7 +234,7 @@ void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& pro
 
 bool is_product(Kind kind) {
   return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || kind == Kind::matmul_lut || kind == Kind::matmul_hmx ||
-         kind == Kind::matmul_hmx_lut || kind == Kind::matmul_lut_rounded;
+         kind == Kind::matmul_hmx_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_hmx_f16;
 }
 
 bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
@@ -253,9 +257,10 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       return true;
     }
     case Kind::matmul_hmx:
+    case Kind::matmul_hmx_f16:
       in[0] = (rows + kTile - 1) / kTile * strip_bytes(op);
       in[1] = tiles;
-      in[2] = kVectorBytes;
+      in[2] = op.kind == Kind::matmul_hmx ? kVectorBytes : 0;
       return true;
     default: {
       const uint64_t scales = round_up(static_cast<uint32_t>(blocks * kPanelRows * 2), kVectorBytes);
@@ -270,7 +275,7 @@ void begin_request() { precomputed.kind = Kind::none; }
 
 void run_product(const Operator& op, const Regions& regions, volatile uint32_t& progress) {
   if (op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded) return matmul_lut(op, regions, progress);
-  if (op.kind == Kind::matmul_hmx) return matmul_hmx(op, regions, progress);
+  if (op.kind == Kind::matmul_hmx || op.kind == Kind::matmul_hmx_f16) return matmul_hmx(op, regions, progress);
   if (op.kind == Kind::matmul_hmx_lut) return matmul_hmx_lut(op, regions, progress);
   matmul(op, regions, progress);
 }

@@ -117,11 +117,11 @@ TEST(HexagonHmx, a_product_has_the_bits_of_the_cpu) {
   HexagonWorker worker;
   ComputeFunction cpu({"portable"});
   Rng rng(4);
-  for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 3}, {96, 96, 33}, {32, 1056, 2}}) {
-    KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, variant::kHmx, shape);
+  const auto check = [&](Kind kind, Format format, Layout layout, MatmulShape shape) {
+    KernelCall call = matmul_call(rng, format, layout, variant::kHmx, shape);
     cpu.execute(call);
     const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::automatic).value_or_throw();
-    ASSERT_EQ(form.kind, Kind::matmul_hmx);
+    ASSERT_EQ(form.kind, kind);
     std::vector<std::byte> weights(hexagon::weights_bytes(form, shape.n, shape.k));
     hexagon::pack_weights(form, call.in[0], {0, shape.n}, weights.data());
     const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
@@ -130,9 +130,19 @@ TEST(HexagonHmx, a_product_has_the_bits_of_the_cpu) {
     const auto y = worker.in(0, weights)
                        .in(1, x)
                        .in(2, table)
-                       .run<std::uint32_t>(hexagon_op(Kind::matmul_hmx, shape.n, shape.k, shape.batch), std::size_t{shape.batch} * shape.n);
-    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0) << shape.n << " x " << shape.k << " x " << shape.batch;
+                       .run<std::uint32_t>(hexagon_op(kind, shape.n, shape.k, shape.batch), std::size_t{shape.batch} * shape.n);
+    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
+        << to_string(format) << " " << shape.n << " x " << shape.k << " x " << shape.batch;
+  };
+  for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 3}, {96, 96, 33}, {32, 1056, 2}}) {
+    check(Kind::matmul_hmx, Format::q4_0, Layout::rows, shape);
+    check(Kind::matmul_hmx_f16, Format::f16, Layout::rows, shape);
   }
+  // What has no tiles of its own is rounded to fp16 when it is packed.
+  for (const Format format : {Format::f32, Format::q8_0, Format::q6_k, Format::iq4_nl}) {
+    check(Kind::matmul_hmx_f16, format, Layout::rows, {40, 256, 2});
+  }
+  check(Kind::matmul_hmx_f16, Format::q8_0, Layout::tiled, {48, 96, 2});
 }
 
 // Prompts of a model whose weights lie for look-ups: the same panels, made into tiles in two levels (T-MAN 4.1). The shapes cut panels and
