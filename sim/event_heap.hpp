@@ -74,7 +74,8 @@ class EventHeap {
   static constexpr int kSlotBits = 24;
   struct Key {
     std::int64_t when;
-    std::uint64_t order_and_slot;  // of equal times the order of arrival (for 10^12 events), or a draw; two equal ones are not to be expected
+    // Of equal times the order of arrival, for 10^12 events, or a draw of which two equal ones are not to be expected; and whose key it is.
+    std::uint64_t order_and_slot;
     // One comparison of 128 bits and no branch: which of two keys is less is hard to predict.
     __extension__ using Wide = unsigned __int128;
     Wide wide() const { return Wide{static_cast<std::uint64_t>(when)} << 64 | order_and_slot; }  // times are not negative
