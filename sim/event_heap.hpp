@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/base/check.hpp"
 #include "engine/base/rng.hpp"
 #include "hw_models/context.hpp"
 
@@ -43,8 +44,9 @@ class EventHeap {
       free_.pop_back();
       events_[slot] = event;
     }
-    const std::uint64_t sequence = sequence_++;
-    sift_up({event.when.count(), shuffle_ ? shuffle_->next() : sequence, slot});
+    VITRO_CHECK(slot < 1u << kSlotBits, "more events at a time than a key can name");
+    const std::uint64_t order = shuffle_ ? shuffle_->next() >> kSlotBits : sequence_++;
+    sift_up({event.when.count(), order << kSlotBits | slot});
   }
 
   Event pop() {  // Requires: not empty
@@ -56,7 +58,7 @@ class EventHeap {
       }
       return event;
     }
-    const std::uint32_t slot = keys_.front().slot;
+    const std::uint32_t slot = keys_.front().slot();
     const Key last = keys_.back();
     keys_.pop_back();
     if (!keys_.empty()) sift_down(last);
@@ -68,14 +70,18 @@ class EventHeap {
   // Four children a node: half the levels of a binary heap, and the children lie in one or two cache lines.
   static constexpr std::size_t kChildren = 4;
 
+  // Of 16 bytes, so that four children fill one cache line.
+  static constexpr int kSlotBits = 24;
   struct Key {
     std::int64_t when;
-    std::uint64_t order;  // of equal times: of arrival, or a draw of 64 bits (two equal ones are not to be expected)
-    std::uint32_t slot;
+    // Of equal times the order of arrival, for 10^12 events, or a draw of which two equal ones are not to be expected; and whose key it is.
+    std::uint64_t order_and_slot;
     // One comparison of 128 bits and no branch: which of two keys is less is hard to predict.
     __extension__ using Wide = unsigned __int128;
-    Wide wide() const { return Wide{static_cast<std::uint64_t>(when)} << 64 | order; }  // times are not negative
+    Wide wide() const { return Wide{static_cast<std::uint64_t>(when)} << 64 | order_and_slot; }  // times are not negative
     bool operator<(const Key& other) const { return wide() < other.wide(); }
+    std::uint64_t order() const { return order_and_slot >> kSlotBits; }
+    std::uint32_t slot() const { return order_and_slot & ((1u << kSlotBits) - 1); }
   };
 
   struct Due {
@@ -88,7 +94,7 @@ class EventHeap {
     if (keys_.empty()) return true;
     const Due& first = due_[next_due_];
     const std::int64_t when = first.event.when.count();
-    return keys_.front().when != when ? when < keys_.front().when : first.order < keys_.front().order;
+    return keys_.front().when != when ? when < keys_.front().when : first.order < keys_.front().order();
   }
 
   void sift_up(const Key& key) {

@@ -83,8 +83,8 @@ void SimExecutor::step() {
   stepping_ = true;
   try {
     while (!heap_.empty() && (alone_ || heap_.next() <= time_) && !task_->done()) {
-      time_ = std::max(time_, heap_.next());
       Event event = heap_.pop();
+      time_ = std::max(time_, event.when);
       execute(event);
     }
   } catch (...) {

@@ -48,22 +48,21 @@ bool is_activation(const View& view) {
   return block != nullptr && block->region == Region::activation && block->placement == Placement::dram;
 }
 
-// Operands that the step itself has just made. Where a call reads the KV pool or writes it, that outweighs them: left out.
-Bytes recent_operand_bytes(const KernelCall& call) {
-  if (call.op == Op::attention || call.op == Op::kv_append) return 0;
-  Bytes sum = 0;
-  for (std::size_t i = call.op == Op::matmul ? 1 : 0; i < call.in.size(); ++i) {
-    if (is_activation(call.in[i])) sum += view_bytes(call.in[i]);
-  }
-  return sum;
-}
+struct OperandBytes {
+  Bytes young = 0;   // of what a product or attention reads beside the operand that outlives the step
+  Bytes recent = 0;  // of operands that the step itself has just made; where a call reads the KV pool or writes it, that outweighs them
+};
 
-// What a product or attention reads beside the operand that outlives the step.
-Bytes young_bytes(const KernelCall& call) {
-  const std::size_t old = call.op == Op::attention ? 1 : 0;
-  Bytes sum = 0;
+OperandBytes operand_bytes(const KernelCall& call) {
+  const bool attends = call.op == Op::attention, product = call.op == Op::matmul;
+  const bool has_old = attends || product || call.op == Op::accumulate, has_recent = !attends && call.op != Op::kv_append;
+  OperandBytes sum;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
-    if (i != old) sum += view_bytes(call.in[i]);
+    const bool young = has_old && i != (attends ? 1 : 0), recent = has_recent && !(product && i == 0) && is_activation(call.in[i]);
+    if (!young && !recent) continue;
+    const Bytes bytes = view_bytes(call.in[i]);
+    if (young) sum.young += bytes;
+    if (recent) sum.recent += bytes;
   }
   return sum;
 }
@@ -172,13 +171,14 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   }
   if (call.op == Op::attention) work.sequence_rows = rows_per_sequence(call.batch);
   work.read_bytes = dram_bytes(counts.read);
+  const OperandBytes operands = operand_bytes(call);
   // Weights, keys and values; the rest of what a product or attention reads is as young as the call before.
   if (call.op == Op::matmul || call.op == Op::accumulate || call.op == Op::attention) {
-    work.reused_bytes = work.read_bytes - std::min(work.read_bytes, young_bytes(call));
+    work.reused_bytes = work.read_bytes - std::min(work.read_bytes, operands.young);
   }
   work.written_bytes = dram_bytes(counts.written);
   // A slice reads less than its operands hold: never more than what is read beside the weights.
-  work.recent_read_bytes = std::min(recent_operand_bytes(call), work.read_bytes - std::min(work.read_bytes, work.weight_bytes));
+  work.recent_read_bytes = std::min(operands.recent, work.read_bytes - std::min(work.read_bytes, work.weight_bytes));
   work.recent_written_bytes = !call.out.empty() && is_activation(call.out[0]) ? work.written_bytes : 0;
   work.tcm_bytes = tcm_bytes(call);
   work.macs = counts.macs;

@@ -180,6 +180,7 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   const auto known = ffn(key.layer, key.expert, key.neurons);
   const auto stream = [&](Purpose what) { return mix(seed_, {what, word(key.layer), word(key.expert), key.at.sequence}); };
   auto out = std::make_shared<Drawn>();
+  std::size_t most = 0;  // of them
   out->bits.resize((key.neurons + 63) / 64);
   const auto add = [&](std::uint32_t neuron) { out->bits[neuron / 64] |= std::uint64_t{1} << neuron % 64; };
   std::vector<std::uint32_t>& ranks = ranks_;
@@ -201,23 +202,24 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
       }
     }
     run(known->firing->alarms, stream(kAlarm));
+    most = fires->ids->size() + ranks.size();
     for (const std::uint32_t rank : ranks) {
       if (const std::uint32_t neuron = known->neuron(rank); !fires->has(neuron)) add(neuron);
     }
   } else {
     run(known->firing->truth, stream(kNeuron));
+    most = ranks.size();
     for (const std::uint32_t rank : ranks) add(known->neuron(rank));
   }
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
-  std::size_t count = 0;
-  for (const std::uint64_t word : out->bits) count += static_cast<std::size_t>(std::popcount(word));
-  ids->resize(count);
+  ids->resize(most);
   std::uint32_t* id = ids->data();
   for (std::uint32_t w = 0; w < out->bits.size(); ++w) {
     for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1) {
       *id++ = 64 * w + static_cast<std::uint32_t>(std::countr_zero(left));
     }
   }
+  ids->resize(static_cast<std::size_t>(id - ids->data()));
   out->ids = std::move(ids);
   return out;
 }

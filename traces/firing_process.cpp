@@ -14,6 +14,8 @@ enum Purpose : std::uint64_t { kFresh = 1, kStretch, kRepeat, kPhase };
 // A band's ranks lie within this factor of its first: most of what the skips land on is kept.
 constexpr double kBandWidth = 2;
 
+constexpr int kUnitBits = 53;  // of a draw, that to_unit() takes
+
 // A short sequential stream, seeded for one place.
 class Dice {
  public:
@@ -36,7 +38,8 @@ FiringProcess::FiringProcess(std::vector<double> probability, double persistence
       bands_.push_back({r, r, p, skip_fresh(p), 1 / std::log1p(-std::min(1.0, most_ * p))});
     }
     bands_.back().end = r + 1;
-    repeats_.push_back(repeats(p));
+    // to_unit() scales 53 bits by a power of two, so that whole numbers compare as its results would.
+    coins_.push_back({part_of(r), static_cast<std::uint64_t>(std::ceil(std::ldexp(repeats(p), kUnitBits)))});
   }
 }
 
@@ -73,17 +76,24 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
   }
   if (persistence_ == 0) return;
   renew(stream, position, kept);
-  // Without branches where all tokens are alike: a coin can not be predicted.
-  const std::uint64_t coins = draw_of(stream ^ kRepeat, position);
+  const std::uint64_t stream_coins = draw_of(stream ^ kRepeat, position);
   const std::size_t before = ranks.size();
   ranks.resize(before + kept.ranks_.size());
   std::uint32_t* end = ranks.data() + before;
-  for (std::size_t i = 0; i < kept.ranks_.size(); ++i) {
-    const std::uint32_t rank = kept.ranks_[i];
-    const double chance = activity == 1 ? repeats_[rank] : repeats(std::min(1.0, activity * probability_[rank]));
-    const bool reached = most_ <= 1 || kept.levels_[i] < activity;
-    *end = rank;
-    end += (to_unit(draw_of(coins, rank)) < chance) & reached ? 1 : 0;
+  if (activity == 1 && most_ <= 1) {  // all tokens are alike. Without branches: a coin can not be predicted
+    for (const std::uint32_t rank : kept.ranks_) {
+      const Coin coin = coins_[rank];
+      *end = rank;
+      end += scramble(stream_coins ^ coin.item) >> (64 - kUnitBits) < coin.repeats ? 1 : 0;
+    }
+  } else {
+    for (std::size_t i = 0; i < kept.ranks_.size(); ++i) {
+      const std::uint32_t rank = kept.ranks_[i];
+      const double chance = repeats(std::min(1.0, activity * probability_[rank]));
+      const bool reached = most_ <= 1 || kept.levels_[i] < activity;
+      *end = rank;
+      end += (to_unit(draw_of(stream_coins, rank)) < chance) & reached ? 1 : 0;
+    }
   }
   ranks.resize(static_cast<std::size_t>(end - ranks.data()));
 }
@@ -95,34 +105,44 @@ void FiringProcess::renew(std::uint64_t stream, std::uint64_t position, Stretche
     kept.stream_ = stream;
     kept.numbers_.assign(stretch_, kNone);
     kept.ends_.assign(stretch_, 0);
+    kept.ranks_.clear();
+    kept.levels_.clear();
   }
   std::vector<std::uint32_t> ranks;
   std::vector<float> levels;
-  ranks.reserve(kept.ranks_.size() + kept.ranks_.size() / 8);
   const std::uint64_t phase = draw_of(stream, kPhase) % stretch_;
-  std::uint32_t first_kept = 0;
   for (std::uint32_t residue = 0; residue < stretch_; ++residue) {
     const std::uint64_t number = (position + (residue + phase) % stretch_) / stretch_;
-    const std::uint32_t end_kept = kept.ends_[residue];
-    if (kept.numbers_[residue] == number) {
-      ranks.insert(ranks.end(), kept.ranks_.begin() + first_kept, kept.ranks_.begin() + end_kept);
-      if (most_ > 1) levels.insert(levels.end(), kept.levels_.begin() + first_kept, kept.levels_.begin() + end_kept);
-    } else {
-      kept.numbers_[residue] = number;
-      Dice dice(draw_of(stream ^ kStretch, number * stretch_ + residue));
-      for (const Band& band : bands_) {
-        const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
-        cross(dice, band, first, stretch_, band.skip_kept, most_, [&](std::uint32_t rank, float level) {
-          ranks.push_back(rank);
-          if (most_ > 1) levels.push_back(level);
-        });
-      }
+    if (kept.numbers_[residue] == number) continue;
+    kept.numbers_[residue] = number;
+    ranks.clear();
+    levels.clear();
+    Dice dice(draw_of(stream ^ kStretch, number * stretch_ + residue));
+    for (const Band& band : bands_) {
+      const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
+      cross(dice, band, first, stretch_, band.skip_kept, most_, [&](std::uint32_t rank, float level) {
+        ranks.push_back(rank);
+        if (most_ > 1) levels.push_back(level);
+      });
     }
-    first_kept = end_kept;
-    kept.ends_[residue] = static_cast<std::uint32_t>(ranks.size());
+    replace(kept, residue, ranks, levels);
   }
-  kept.ranks_ = std::move(ranks);
-  kept.levels_ = std::move(levels);
+}
+
+// Puts what a stretch fires in the place of what the one before it fired; what lies behind moves up or down. A position begins one
+// stretch of each stream, so most of them stay where they are.
+void FiringProcess::replace(Stretches& kept, std::uint32_t residue, const std::vector<std::uint32_t>& ranks,
+                            const std::vector<float>& levels) const {
+  const std::uint32_t begin = residue == 0 ? 0 : kept.ends_[residue - 1], end = kept.ends_[residue];
+  const auto put = [begin, end](auto& all, const auto& part) {
+    const auto both = std::min<std::ptrdiff_t>(end - begin, std::ssize(part));
+    const auto rest = std::copy_n(part.begin(), both, all.begin() + begin);
+    all.insert(all.erase(rest, all.begin() + end), part.begin() + both, part.end());
+  };
+  put(kept.ranks_, ranks);
+  if (most_ > 1) put(kept.levels_, levels);
+  const auto longer = static_cast<std::uint32_t>(ranks.size()) - (end - begin);  // modulo 2^32
+  for (std::uint32_t r = residue; r < kept.ends_.size(); ++r) kept.ends_[r] += longer;
 }
 
 }  // namespace vitro

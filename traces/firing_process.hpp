@@ -11,10 +11,9 @@ constexpr std::uint64_t scramble(std::uint64_t z) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
 }
-// A draw for one item of a stream.
-constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) {
-  return scramble(stream ^ scramble(item * 0x9e3779b97f4a7c15u + 0xd1b54a32d192ed03u));
-}
+// A draw for one item of a stream. What an item adds to it is the same in all streams.
+constexpr std::uint64_t part_of(std::uint64_t item) { return scramble(item * 0x9e3779b97f4a7c15u + 0xd1b54a32d192ed03u); }
+constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) { return scramble(stream ^ part_of(item)); }
 
 // Ranks 0 ... N - 1 by falling probability. With probability `persistence` a rank repeats what it drew for its current stretch of
 // `stretch` positions, else it draws anew; 1/stretch of the ranks begin a stretch at each position.
@@ -62,6 +61,7 @@ class FiringProcess {
   template <class Dice, class Fires>
   void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity, Fires fires) const;
   void renew(std::uint64_t stream, std::uint64_t position, Stretches& kept) const;
+  void replace(Stretches& kept, std::uint32_t residue, const std::vector<std::uint32_t>& ranks, const std::vector<float>& levels) const;
   double skip_fresh(double highest) const;
   double repeats(double p) const;  // the chance to fire because the stretch says so, if it does
 
@@ -69,7 +69,11 @@ class FiringProcess {
   const double persistence_;
   const std::uint32_t stretch_;
   const double most_;
-  std::vector<double> repeats_;  // by rank, at activity 1
+  struct Coin {  // of a rank
+    std::uint64_t item;     // its part in a draw (draw_of)
+    std::uint64_t repeats;  // it repeats its stretch, at activity 1, when the upper 53 bits of a draw are below this
+  };
+  std::vector<Coin> coins_;
   std::vector<Band> bands_;
 };
 

@@ -1,8 +1,10 @@
 // Numbers of blocks or pages from the least to the most recently used, with O(1) moves.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/base/check.hpp"
@@ -30,11 +32,30 @@ class RecencyList {
     VITRO_CHECK(contains(block), "a block was used in a list that it was not in");
     append(block);
   }
+  void touch(std::span<const std::uint32_t> blocks) {  // one after the other: the last becomes the newest
+    make_room();
+    auto use = static_cast<std::uint32_t>(uses_.size());
+    uses_.insert(uses_.end(), blocks.begin(), blocks.end());
+    for (const std::uint32_t block : blocks) {
+      VITRO_CHECK(contains(block), "a block was used in a list that it was not in");
+      last_[block] = use++;
+    }
+  }
   void erase(std::uint32_t block) {
     VITRO_CHECK(contains(block), "a block left a list that it was not in");
     last_[block] = kAbsent;
     --size_;
   }
+  // Marks part the line by time, so that nobody has to note when each block was used. What is used from now on comes behind a mark;
+  // the last `most` marks are remembered. Requires: most > 0.
+  void mark(std::size_t most) {
+    marks_.push_back(static_cast<std::uint32_t>(uses_.size()));
+    while (marks_.size() > most) marks_.pop_front();
+  }
+  bool used_since_first_mark(std::uint32_t block) const {  // Requires: contains(block). Without marks: yes
+    return marks_.empty() || last_[block] >= marks_.front();
+  }
+
   // `held` is asked from the oldest on, until it says no.
   std::optional<std::uint32_t> oldest_without(const std::function<bool(std::uint32_t)>& held) {
     std::size_t kept = 0;
@@ -62,22 +83,34 @@ class RecencyList {
   bool counts(std::uint32_t use) const { return last_[uses_[use]] == use; }
 
   void append(std::uint32_t block) {
-    if (uses_.size() >= 2 * std::size_t{size_} + kSpare) close_ranks();
+    make_room();
     last_[block] = static_cast<std::uint32_t>(uses_.size());
     uses_.push_back(block);
   }
 
+  void make_room() {
+    if (uses_.size() >= 2 * std::size_t{size_} + kSpare) close_ranks();
+  }
+
   // Drops the uses that no longer count. Requires: more than half of them do not, so that a use costs O(1) on average.
-  void close_ranks() {
+  // Apart, so that those who only append do not pay for its registers.
+  [[gnu::noinline]] void close_ranks() {
     std::uint32_t kept = 0;
+    auto mark = marks_.begin();
     const auto keep = [&](std::uint32_t use) {
       const std::uint32_t block = uses_[use];
       if (last_[block] != use) return;
       last_[block] = kept;
       uses_[kept++] = block;
     };
-    for (const std::uint32_t use : passed_) keep(use);
-    for (std::uint32_t use = first_; use < uses_.size(); ++use) keep(use);
+    auto passed = passed_.begin();
+    for (;; ++mark) {
+      const auto end = mark != marks_.end() ? *mark : static_cast<std::uint32_t>(uses_.size());
+      for (; passed != passed_.end() && *passed < end; ++passed) keep(*passed);
+      for (; first_ < end; ++first_) keep(first_);
+      if (mark == marks_.end()) break;
+      *mark = kept;
+    }
     uses_.resize(kept);
     passed_.clear();
     first_ = 0;
@@ -85,6 +118,7 @@ class RecencyList {
 
   std::vector<std::uint32_t> uses_;    // blocks
   std::vector<std::uint32_t> last_;    // by block: its place in uses_
+  std::deque<std::uint32_t> marks_;    // places in uses_, ascending
   std::vector<std::uint32_t> passed_;  // uses before first_ that count: a search passed them because they were held
   std::uint32_t first_ = 0, size_ = 0;
 };

@@ -48,7 +48,11 @@ std::string_view trim(std::string_view text) {
 
 Picoseconds from_seconds(double seconds) {
   VITRO_CHECK(std::abs(seconds) < 9e6, "time out of range");
-  return Picoseconds(std::llround(seconds * 1e12));
+  // std::llround(), halves away from zero, without a call of the library: several times per simulated event. The rest is exact.
+  const double picoseconds = seconds * 1e12;
+  const auto whole = static_cast<std::int64_t>(picoseconds);
+  const double rest = picoseconds - static_cast<double>(whole);
+  return Picoseconds(whole + (rest >= 0.5 ? 1 : 0) - (rest <= -0.5 ? 1 : 0));
 }
 
 Picoseconds transfer_time(Bytes size, BytesPerSecond rate) {

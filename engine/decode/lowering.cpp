@@ -1,6 +1,7 @@
 #include "engine/decode/lowering.hpp"
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -136,11 +137,13 @@ std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, 
   return Lowering(graph, config, units).run();
 }
 
+// Asked thousands of times per token: without memory of the heap for as many units as phones have.
 Slice share_of(std::uint32_t extent, std::uint32_t grain, std::size_t unit, const Shares& shares) {
+  constexpr std::size_t kFewUnits = 16;
   const std::uint32_t grains = (extent + grain - 1) / grain;
   const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
-  std::vector<std::uint32_t> whole(shares.size());
-  std::vector<std::pair<double, std::size_t>> short_of;  // by how much, negated: the furthest come first
+  boost::container::small_vector<std::uint32_t, kFewUnits> whole(shares.size());
+  boost::container::small_vector<std::pair<double, std::size_t>, kFewUnits> short_of;  // by how much, negated: the furthest come first
   std::uint32_t left = grains;
   for (std::size_t u = 0; u < shares.size(); ++u) {
     const double exact = grains * shares[u] / total;

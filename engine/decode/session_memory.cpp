@@ -44,15 +44,15 @@ const std::vector<SessionMemory::Run>& SessionMemory::under_places(const KernelC
   const View& weights = call.in[0];
   Chosen& chosen = chosen_[{weights.memory.id(), weights.offset, call.layer, call.expert}];
   if (chosen.places == call.places) return chosen.runs;
-  std::vector<bool> under((weights.memory.size() + kSegment - 1) / kSegment);
+  std::vector<char> under((weights.memory.size() + kSegment - 1) / kSegment);  // not bits: thousands of rows each set one or two
   const Bytes row = row_bytes(weights.format, columns(weights));
   for (const std::uint32_t place : *call.places) {
-    const Run run = run_of(weights, weights.offset + place * kPlaceUnit, row);
-    std::fill(under.begin() + static_cast<std::ptrdiff_t>(run.first), under.begin() + static_cast<std::ptrdiff_t>(run.end), true);
+    const Bytes begin = weights.offset + place * kPlaceUnit, end = begin + row;
+    for (Bytes s = begin / kSegment; s * kSegment < end; ++s) under[s] = 1;
   }
   chosen = {call.places, {}};
   for (Bytes s = 0; s < under.size(); ++s) {
-    if (under[s]) chosen.runs.push_back({weights.memory.id(), weights.memory.size(), s, s + 1});
+    if (under[s] != 0) chosen.runs.push_back({weights.memory.id(), weights.memory.size(), s, s + 1});
   }
   return chosen.runs;
 }

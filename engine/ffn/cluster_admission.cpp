@@ -9,28 +9,31 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
   NeuronCache& cache = store_.cache();
   const bool counts = accesses_ != nullptr && !every_neuron;
   // In two phases only the Gate rows of what is silent have come.
-  const bool two_phases = store_.layout().first_part > 0 && !every_neuron;
+  const bool halves = store_.layout().first_part > 0, two_phases = halves && !every_neuron;
   std::uint32_t hits = 0, misses = 0;
   auto load = cluster.loads.begin();
+  const std::uint32_t per_block = store_.layout().per_block;
   const std::uint32_t base = cluster.blocks.front() - store_.block_in_ffn(cluster.neurons->front());
   auto neuron = cluster.active->begin();
+  const auto end = cluster.active->end();
   for (const std::uint32_t block : cluster.blocks) {
+    const std::uint32_t first = (block - base) * per_block;
     bool active = false;  // one of its neurons is
-    for (; neuron != cluster.active->end() && base + store_.block_in_ffn(*neuron) == block; ++neuron) active = true;
+    for (; neuron != end && *neuron - first < per_block; ++neuron) active = true;
     const bool loaded = load != cluster.loads.end() && load->block == block;
     const bool used = active || keep_silent_;
     if (!loaded) {
       if (!used) continue;
-      const bool completed = active && cache.half(block);
+      const bool completed = active && halves && cache.half(block);
       if (completed) cache.set_half(block, false);
       ++(completed ? misses : hits);
-      if (counts) accesses_->push_back(block);
-      if (!every_neuron && !cache.holds_all()) cache.touch(block);
+      used_.push_back(block);
       continue;
     }
     if (!used) {
       cache.give_back(std::exchange(load->slot, NeuronCache::kNone));
     } else {
+      note_used(every_neuron);
       ++misses;
       if (counts) accesses_->push_back(block);
       const bool admits = !every_neuron || cache.size() < cache.capacity();
@@ -49,11 +52,20 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
     }
     ++load;
   }
-  VITRO_CHECK(neuron == cluster.active->end(), "a neuron is active that the cluster does not have");
+  note_used(every_neuron);
+  VITRO_CHECK(neuron == end, "a neuron is active that the cluster does not have");
   hits_ += hits;
   misses_ += misses;
   if (hits > 0 && !cache.holds_all()) machine_.clock.charge(PolicyWork::cache_lookup, hits);
   if (misses > 0) machine_.clock.charge(PolicyWork::cache_update, misses);
+}
+
+// Together, but before the next block is admitted: recency is in the order of blocks.
+void ClusterAdmission::note_used(bool every_neuron) {
+  NeuronCache& cache = store_.cache();
+  if (accesses_ != nullptr && !every_neuron) accesses_->insert(accesses_->end(), used_.begin(), used_.end());
+  if (!every_neuron && !cache.holds_all()) cache.touch(used_);
+  used_.clear();
 }
 
 }  // namespace vitro

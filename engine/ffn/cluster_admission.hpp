@@ -24,10 +24,13 @@ class ClusterAdmission {
   std::uint64_t misses() const { return misses_; }
 
  private:
+  void note_used(bool every_neuron);
+
   Machine& machine_;
   NeuronStore& store_;
   bool keep_silent_;
   std::vector<std::uint32_t>* accesses_;
+  std::vector<std::uint32_t> used_;  // blocks that were there, since one was admitted last
   std::uint64_t hits_ = 0, misses_ = 0;
 };
 

@@ -145,8 +145,10 @@ Task<void> ClusterPipeline::read(Layer* layer) {
 }
 
 void ClusterPipeline::enter(Layer& layer, Cluster& cluster, Stage stage) {
-  const auto ready = [](Stage s) { return s == Stage::gate_ready || s == Stage::rest_ready ? 1 : 0; };
+  const auto gate = [](Stage s) { return s == Stage::gate_ready ? 1 : 0; };
+  const auto ready = [&](Stage s) { return s == Stage::rest_ready ? 1 : gate(s); };
   layer.ready += ready(stage) - ready(cluster.stage);
+  layer.gates_ready += gate(stage) - gate(cluster.stage);
   cluster.stage = stage;
 }
 
@@ -171,6 +173,7 @@ Cluster* ClusterPipeline::pick(Layer& layer) const {
     if (gates && cluster.stage == Stage::gate_ready) return &cluster;
     const bool in_turn = !cluster.continues || (*layer.clusters)[i - 1].stage == Stage::done;
     if (rest == nullptr && rests && cluster.stage == Stage::rest_ready && in_turn) rest = &cluster;
+    if (rest != nullptr && layer.gates_ready == 0) break;
   }
   return rest;
 }

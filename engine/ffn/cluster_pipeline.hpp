@@ -76,7 +76,7 @@ class ClusterPipeline {
     std::size_t next_load = 0, next_admission = 0, done = 0;
     std::size_t first_left = 0;  // no cluster before it has anything left to do
     std::uint32_t wave = 0;
-    int ready = 0;  // clusters that a unit could take
+    int ready = 0, gates_ready = 0;  // clusters that a unit could take, and those whose gate it would be
     std::vector<std::uint32_t> under_way;  // calls, by unit
     std::deque<Read> reads;
     TaskScope scope;

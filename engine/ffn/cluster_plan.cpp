@@ -4,10 +4,16 @@
 #include <utility>
 
 namespace vitro {
+namespace {
+
+constexpr std::size_t kFewLoads = 8;  // most clusters have no more
+
+}  // namespace
 
 std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const std::vector<PlannedGroup>& groups,
                                    const ClusterPlanOptions& options) {
   NeuronCache& cache = store.cache();
+  const bool halves = store.layout().first_part > 0;
   const std::uint32_t most_loads = std::max(1u, store.staging_blocks() / 2);
   std::vector<Cluster> clusters;
   std::size_t named = 0;
@@ -17,13 +23,16 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
     const std::vector<std::uint32_t>& neurons = *groups[g].neurons;
     const std::size_t first = clusters.size();
     Cluster* cluster = nullptr;
+    std::uint32_t* next_block = nullptr;  // of its blocks, of which there are no more than neurons
     auto begin = neurons.begin();  // of its neurons
     const auto open = [&] {
       cluster = &clusters.emplace_back();
       cluster->group = g;
-      cluster->blocks.reserve(std::min<std::size_t>(options.cluster_neurons, static_cast<std::size_t>(neurons.end() - begin)));
+      cluster->blocks.resize(std::min<std::size_t>(options.cluster_neurons, static_cast<std::size_t>(neurons.end() - begin)));
+      next_block = cluster->blocks.data();
     };
     const auto close = [&](auto end) {
+      cluster->blocks.resize(static_cast<std::size_t>(next_block - cluster->blocks.data()));
       cluster->neurons = std::make_shared<const std::vector<std::uint32_t>>(begin, end);
       begin = end;
     };
@@ -39,12 +48,13 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
         close(neuron);
         open();
       }
-      cluster->blocks.push_back(block);
+      *next_block++ = block;
       if (loads) {
+        if (cluster->loads.empty()) cluster->loads.reserve(kFewLoads);
         cluster->loads.push_back({block, NeuronCache::kNone, false});
       } else {
         cache.pin(block);
-        if (cache.half(block)) cluster->halves.push_back({block, cache.slot_of(block), true});
+        if (halves && cache.half(block)) cluster->halves.push_back({block, cache.slot_of(block), true});
       }
     }
     close(neurons.end());

@@ -15,44 +15,36 @@
 namespace vitro {
 namespace {
 
-class Lru final : public Eviction {
+class Lru : public Eviction {
  public:
   explicit Lru(std::uint32_t blocks) : list_(blocks) {}
   void insert(std::uint32_t block) override { list_.push_newest(block); }
   void touch(std::uint32_t block) override { list_.touch(block); }
+  void touch_each(std::span<const std::uint32_t> blocks) override { list_.touch(blocks); }
   void erase(std::uint32_t block) override { list_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return list_.oldest_without(held); }
 
- private:
+ protected:
   RecencyList list_;
 };
 
-class StepLru final : public Eviction {
+// A mark stands where each of the last layers began, as many as a step has: what is used behind the first of them is wanted before
+// the newcomer is.
+class StepLru final : public Lru {
  public:
-  StepLru(std::uint32_t blocks, std::uint32_t layers) : list_(blocks), used_(blocks), layers_(layers) {}
-  void insert(std::uint32_t block) override {
-    list_.push_newest(block);
-    used_[block] = now_;
-  }
-  void touch(std::uint32_t block) override {
-    list_.touch(block);
-    used_[block] = now_;
-  }
-  void erase(std::uint32_t block) override { list_.erase(block); }
+  StepLru(std::uint32_t blocks, std::uint32_t layers) : Lru(blocks), layers_(layers) {}
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
     const std::optional<std::uint32_t> oldest = list_.oldest_without(held);
-    return oldest && used_[*oldest] + layers_ > now_ ? std::nullopt : oldest;
+    return oldest && list_.used_since_first_mark(*oldest) ? std::nullopt : oldest;
   }
   std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
     return list_.oldest_without(held);
   }
-  // What came before the first layer ran has not been used by any.
-  void next_layer() override { now_ += now_ == 0 ? layers_ : 1; }
+  // What came before the first layer ran lies before all marks: no layer has used it.
+  void next_layer() override { list_.mark(layers_); }
 
  private:
-  RecencyList list_;
-  std::vector<std::uint32_t> used_;  // layers that had run when it was used last: enough for a hundred million tokens
-  std::uint32_t layers_, now_ = 0;
+  std::uint32_t layers_;
 };
 
 class Lfu final : public Eviction {

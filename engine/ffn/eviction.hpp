@@ -16,6 +16,9 @@ class Eviction {
 
   virtual void insert(std::uint32_t block) = 0;  // Requires: not resident. It counts as used now.
   virtual void touch(std::uint32_t block) = 0;   // Requires: resident
+  virtual void touch_each(std::span<const std::uint32_t> blocks) {  // in that order
+    for (const std::uint32_t block : blocks) touch(block);
+  }
   virtual void erase(std::uint32_t block) = 0;   // Requires: resident
   // The resident block that should go for a newcomer, of those that `held` does not hold back; none when all of them are held back or
   // worth more than the newcomer.

@@ -1,7 +1,6 @@
 #include "engine/ffn/landing_room.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "engine/base/check.hpp"
 
@@ -11,11 +10,11 @@ Task<Bytes> LandingRoom::take(Bytes bytes) {
   bytes = round_up(bytes, kPageSize);
   VITRO_CHECK(bytes > 0 && bytes <= size_, "a read beyond the room for reads");
   for (;;) {
-    const auto found = std::ranges::find_if(free_, [bytes](const auto& hole) { return hole.second >= bytes; });
+    const auto found = std::ranges::find_if(free_, [bytes](const Hole& hole) { return hole.end - hole.begin >= bytes; });
     if (found != free_.end()) {
-      const auto [offset, length] = *found;
-      free_.erase(found);
-      if (length > bytes) free_[offset + bytes] = length - bytes;
+      const Bytes offset = found->begin;
+      found->begin += bytes;
+      if (found->begin == found->end) free_.erase(found);
       co_return offset;
     }
     co_await freed_.changed();
@@ -23,22 +22,20 @@ Task<Bytes> LandingRoom::take(Bytes bytes) {
 }
 
 void LandingRoom::give_back(Bytes offset, Bytes bytes) {
-  bytes = round_up(bytes, kPageSize);
-  auto next = free_.lower_bound(offset);
-  VITRO_CHECK(offset + bytes <= size_ && (next == free_.end() || offset + bytes <= next->first), "room for a read was given back twice");
-  if (next != free_.end() && next->first == offset + bytes) {
-    bytes += next->second;
-    next = free_.erase(next);
+  const Bytes end = offset + round_up(bytes, kPageSize);
+  const auto next = std::ranges::lower_bound(free_, offset, {}, &Hole::begin);
+  const auto before = next == free_.begin() ? free_.end() : next - 1;
+  const bool apart = (next == free_.end() || end <= next->begin) && (before == free_.end() || before->end <= offset);
+  VITRO_CHECK(end <= size_ && apart, "room for a read was given back twice");
+  const bool meets_next = next != free_.end() && next->begin == end, meets_before = before != free_.end() && before->end == offset;
+  if (meets_before) {
+    before->end = meets_next ? next->end : end;
+    if (meets_next) free_.erase(next);
+  } else if (meets_next) {
+    next->begin = offset;
+  } else {
+    free_.insert(next, {offset, end});
   }
-  if (next != free_.begin()) {
-    const auto before = std::prev(next);
-    VITRO_CHECK(before->first + before->second <= offset, "room for a read was given back twice");
-    if (before->first + before->second == offset) {
-      before->second += bytes;
-      return freed_.notify();
-    }
-  }
-  free_[offset] = bytes;
   freed_.notify();
 }
 

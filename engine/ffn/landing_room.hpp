@@ -1,6 +1,6 @@
 // Where reads land whose bytes are not kept as they lie in flash: whole pages of DRAM, taken for one read at a time. Bookkeeping alone.
 #pragma once
-#include <map>
+#include <vector>
 
 #include "engine/base/units.hpp"
 #include "engine/machine/signal.hpp"
@@ -10,7 +10,7 @@ namespace vitro {
 
 class LandingRoom {
  public:
-  LandingRoom(Executor& executor, Bytes size) : size_(round_down(size, kPageSize)), freed_(executor) { free_[0] = size_; }
+  LandingRoom(Executor& executor, Bytes size) : size_(round_down(size, kPageSize)), freed_(executor) { free_.push_back({0, size_}); }
 
   Bytes size() const { return size_; }
 
@@ -20,8 +20,12 @@ class LandingRoom {
   void give_back(Bytes offset, Bytes bytes);
 
  private:
+  struct Hole {
+    Bytes begin = 0, end = 0;
+  };
+
   Bytes size_;
-  std::map<Bytes, Bytes> free_;  // by offset: lengths, no two of them adjacent
+  std::vector<Hole> free_;  // ascending, no two of them adjacent; about as many as there are reads under way
   Signal freed_;
 };
 

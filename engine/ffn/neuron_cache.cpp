@@ -41,8 +41,11 @@ void NeuronCache::unpin_all() {
   epoch_ = 1;
 }
 
-void NeuronCache::touch(std::uint32_t block) {
-  if (!hot_[block]) eviction_->touch(block);
+void NeuronCache::touch(std::span<const std::uint32_t> blocks) {
+  if (hot_size_ == 0) return eviction_->touch_each(blocks);
+  for (const std::uint32_t block : blocks) {
+    if (!hot_[block]) eviction_->touch(block);
+  }
 }
 
 void NeuronCache::make_hot(std::uint32_t block) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/ffn/eviction.hpp"
@@ -39,7 +40,8 @@ class NeuronCache {
   // Pins last until the next unpin_all(): what a layer plans to use is not evicted under it.
   void pin(std::uint32_t block) { blocks_[block].pinned = epoch_; }
   void unpin_all();
-  void touch(std::uint32_t block);
+  void touch(std::uint32_t block) { touch(std::span(&block, 1)); }
+  void touch(std::span<const std::uint32_t> blocks);  // in that order
 
   // Of a block that is read in two phases the first part alone may be there.
   bool half(std::uint32_t block) const { return half_[block]; }

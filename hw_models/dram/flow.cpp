@@ -35,10 +35,16 @@ std::vector<ParamSpec> FlowDram::params() { return {std::begin(kParams), std::en
 FlowDram::FlowDram(const Site& site, const Params& params)
     : context_(site.context),
       efficiency_(efficiency_of(params)),
-      latency_(params.time("latency")),
       label_{context_.device(site.name), kWake},
       track_(context_.track("memory", "dram")) {
-  if (params.word("part") != "none") fabric_ = dram_part(params.word("part")).fabric(latency_);
+  // Between a part and its agents lies the fabric; without a part the latency is that of both.
+  const Picoseconds latency = params.time("latency");
+  const auto least = [&](const DramRequest& request) {
+    const std::optional<Picoseconds> own = params.word("part") == "none" ? std::nullopt : efficiency_.latency(request);
+    return own ? dram_part(params.word("part")).fabric(latency) + *own : latency;
+  };
+  least_ = least({.chunk = 1});
+  least_in_order_ = least({.chunk = 0});
   Port root;
   root.cap = params.bandwidth("bandwidth").value;
   crowds_ = efficiency_.known() && root.cap >= efficiency_.sequential().value;
@@ -63,8 +69,7 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   flow.port = static_cast<std::size_t>(request.port);
   flow.remaining = static_cast<double>(request.length);
   // No request ends before the latency of its first byte; within a longer one, later accesses hide behind earlier ones.
-  const std::optional<Picoseconds> own = fabric_ ? efficiency_.latency(request) : std::nullopt;
-  flow.limit = flow.remaining / to_seconds(std::max(request.pace, own ? *fabric_ + *own : latency_));
+  flow.limit = flow.remaining / to_seconds(std::max(request.pace, request.chunk == 0 ? least_in_order_ : least_));
   flow.limit = std::min(flow.limit, ports_[flow.port].cap);
   flow.reads = efficiency_.of_reads(request);
   flow.writes = efficiency_.of_writes(request);
@@ -81,7 +86,7 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   free_.pop_back();
   slots_[slot] = flow;
   enter(slot);
-  if (!completing_) reshare();
+  if (!completing_) reshare(now);
 }
 
 // Most ports are idle most of the time, and most changes concern one of them: only what changed is visited again.
@@ -90,7 +95,7 @@ void FlowDram::enter(std::uint32_t slot) {
   std::size_t at = slots_[slot].port;
   bool was_busy = ports_[at].busy();
   ports_[at].flows.push_back(slot);
-  for (; ports_[at].changed = true, at != 0; at = ports_[at].parent) {
+  for (; ports_[at].summed = ports_[at].shared = false, at != 0; at = ports_[at].parent) {
     Port& parent = ports_[ports_[at].parent];
     const bool parent_was_busy = parent.busy();
     if (!was_busy) parent.children.insert(std::upper_bound(parent.children.begin(), parent.children.end(), at), at);
@@ -102,13 +107,12 @@ void FlowDram::leave(std::uint32_t slot) {
   std::size_t at = slots_[slot].port;
   std::erase(ports_[at].flows, slot);
   free_.push_back(slot);
-  for (; ports_[at].changed = true, at != 0; at = ports_[at].parent) {
+  for (; ports_[at].summed = ports_[at].shared = false, at != 0; at = ports_[at].parent) {
     if (!ports_[at].busy()) std::erase(ports_[ports_[at].parent].children, at);
   }
 }
 
-void FlowDram::settle(Flow& flow) {
-  const Picoseconds now = context_.now();
+void FlowDram::settle(Flow& flow, Picoseconds now) {
   if (flow.rate > 0 && now > flow.since) {
     const double moved = now >= flow.finish ? flow.remaining : std::min(flow.remaining, flow.rate * to_seconds(now - flow.since));
     flow.remaining -= moved;
@@ -118,26 +122,29 @@ void FlowDram::settle(Flow& flow) {
   flow.since = now;
 }
 
-void FlowDram::settle_total() {
-  const Picoseconds now = context_.now();
+void FlowDram::settle_total(Picoseconds now) {
   moved_.add(total_since_, now, total_rate_ * to_seconds(now - total_since_));
   total_since_ = now;
 }
 
-double FlowDram::demand_of(std::size_t index) {
-  Port& port = ports_[index];
-  if (!port.changed) return port.claim.demand;
+void FlowDram::sum_demands(Port& port) {
   double demand = 0;
+  bool content = true;
   for (const std::uint32_t flow : port.flows) demand += slots_[flow].limit;
-  for (const std::size_t child : port.children) demand += demand_of(child);
+  for (const std::size_t index : port.children) {
+    Port& child = ports_[index];
+    if (!child.summed) sum_demands(child);
+    demand += child.claim.demand;
+    content = content && child.content;
+  }
+  port.summed = true;
   port.wanted = demand;
-  return port.claim.demand = std::min(port.cap, demand);
+  port.content = content && demand <= port.cap;
+  port.claim.demand = std::min(port.cap, demand);
 }
 
-void FlowDram::share(std::size_t index, double budget) {
-  Port& port = ports_[index];
-  if (!port.changed && port.budget == budget) return;
-  port.changed = false;
+void FlowDram::share(Port& port, double budget) {
+  port.shared = true;
   port.budget = budget;
   if (port.wanted <= budget) {  // everybody gets what he can take
     for (const std::uint32_t i : port.flows) slots_[i].claim.share = slots_[i].limit;
@@ -152,7 +159,11 @@ void FlowDram::share(std::size_t index, double budget) {
     share_fairly(std::span(scratch_).subspan(first), budget);
     scratch_.resize(first);
   }
-  for (const std::size_t child : port.children) share(child, std::min(ports_[child].cap, ports_[child].claim.share));
+  for (const std::size_t index : port.children) {
+    Port& child = ports_[index];
+    const double its = std::min(child.cap, child.claim.share);
+    if (!child.shared || child.budget != its) share(child, its);
+  }
 }
 
 double FlowDram::sustained() {
@@ -169,42 +180,51 @@ double FlowDram::sustained() {
   return std::min(ports_[0].cap, efficiency_.sustained(uses_, crowds_));
 }
 
-void FlowDram::share_sustained() {
-  double budget = ports_[0].cap;
-  demand_of(0);
-  share(0, budget);
-  if (!efficiency_.known() || flows_.empty()) return;
+bool FlowDram::share_sustained() {
+  Port& root = ports_[0];
+  double budget = root.cap;
+  if (!root.summed) sum_demands(root);
   // A total that more than covers all demands leaves the shares as they are.
-  const double enough = ports_[0].claim.demand * kMargin;
-  double slowest = 1;
-  for (const std::uint32_t flow : flows_) slowest = std::max(slowest, slots_[flow].slowest);
-  if (std::min(budget, efficiency_.sustained_at_least(slowest, crowds_)) > enough) return;
-  for (int round = 0; round < kMixRounds; ++round) {
-    const double total = sustained();
-    if (total == budget || std::min(total, budget) > enough) return;
-    share(0, budget = total);
+  const double enough = root.claim.demand * kMargin;
+  bool covered = !efficiency_.known() || flows_.empty();
+  if (!covered) {
+    double slowest = 1;
+    for (const std::uint32_t flow : flows_) slowest = std::max(slowest, slots_[flow].slowest);
+    covered = std::min(budget, efficiency_.sustained_at_least(slowest, crowds_)) > enough;
   }
+  if (covered && root.content) return true;
+  const auto share_all = [&] {
+    if (!root.shared || root.budget != budget) share(root, budget);
+  };
+  share_all();
+  for (int round = 0; round < kMixRounds && !covered; ++round) {
+    const double total = sustained();
+    if (total == budget || std::min(total, budget) > enough) break;
+    budget = total;
+    share_all();
+  }
+  return false;
 }
 
-void FlowDram::reshare() {
-  share_sustained();
-
+void FlowDram::reshare(Picoseconds now) {
+  const bool content = share_sustained();
   double total = 0;
   Picoseconds next = Picoseconds::max();
   for (const std::uint32_t slot : flows_) {
     Flow& flow = slots_[slot];
-    total += flow.claim.share;
-    if (flow.claim.share != flow.rate) {  // else its finish stays exact
-      settle(flow);
-      flow.rate = flow.claim.share;
+    const double share = content ? flow.limit : flow.claim.share;
+    total += share;
+    if (share != flow.rate) {  // else its finish stays exact
+      settle(flow, now);
+      flow.rate = share;
       // The margin keeps rounding in `limit` from moving an exact pace to the next picosecond.
       const double picoseconds = std::ceil(flow.remaining / flow.rate * 1e12 - 1e-3);
-      flow.finish = context_.now() + Picoseconds(static_cast<std::int64_t>(picoseconds));
+      flow.finish = now + Picoseconds(static_cast<std::int64_t>(picoseconds));
     }
     next = std::min(next, flow.finish);
   }
   if (total != total_rate_) {
-    settle_total();
+    settle_total(now);
     total_rate_ = total;
     if (context_.tracing()) context_.counter(track_, total * 1e-9);
   }
@@ -226,7 +246,7 @@ void FlowDram::wake() {
   std::erase_if(flows_, [&](std::uint32_t slot) {
     Flow& flow = slots_[slot];
     if (flow.finish > now) return false;
-    settle(flow);
+    settle(flow, now);
     finished_.push_back(flow.done);
     leave(slot);
     return true;
@@ -239,21 +259,21 @@ void FlowDram::wake() {
   completing_ = true;
   for (Callback& done : finished_) done();
   completing_ = false;
-  reshare();
+  reshare(now);
 }
 
 DramTotals FlowDram::totals() {
-  for (const std::uint32_t flow : flows_) settle(slots_[flow]);
+  for (const std::uint32_t flow : flows_) settle(slots_[flow], context_.now());
   return totals_;
 }
 
 double FlowDram::bytes_moved(Picoseconds begin, Picoseconds end) {
-  settle_total();
+  settle_total(context_.now());
   return moved_.sum(begin, end);
 }
 
 double FlowDram::peak_rate(Picoseconds begin, Picoseconds end) {
-  settle_total();
+  settle_total(context_.now());
   return moved_.peak_rate(begin, end);
 }
 

@@ -31,9 +31,10 @@ class FlowDram final : public DramModel {
     Claim claim;
     std::vector<std::size_t> children;  // with flows below them at the moment, ascending
     std::vector<std::uint32_t> flows;   // slots, in order of arrival
-    bool changed = true;                // its flows or those below it, since it was last shared
-    double budget = -1;                 // that it was last shared with
+    bool summed = false, shared = false; // since its flows or those below it changed
     double wanted = 0;                  // by all of them together, whatever its cap
+    bool content = true;                // it can give all of them what they want, and so can those below it
+    double budget = -1;                 // that it was last shared with
     bool busy() const { return !children.empty() || !flows.empty(); }
   };
   struct Flow {
@@ -50,22 +51,22 @@ class FlowDram final : public DramModel {
   };
 
   void wake();
-  void reshare();  // recomputes all rates and the next completion
+  void reshare(Picoseconds now);  // recomputes all rates and the next completion
   void enter(std::uint32_t slot);
   void leave(std::uint32_t slot);
-  void share_sustained();
-  double demand_of(std::size_t port);
-  void share(std::size_t port, double budget);
-  double sustained();       // total of the mix that the present shares make
-  void settle(Flow& flow);  // accounts for what moved since its rate was set
-  void settle_total();
+  bool share_sustained();  // true: every flow gets its limit, and shares were not worked out
+  // Both are for what has changed; their callers ask that, since mostly it has not.
+  void sum_demands(Port& port);
+  void share(Port& port, double budget);
+  double sustained();                        // total of the mix that the present shares make
+  void settle(Flow& flow, Picoseconds now);  // accounts for what moved since its rate was set
+  void settle_total(Picoseconds now);
   void arm(Picoseconds next);  // for the first completion
 
   Context& context_;
   FlowEfficiency efficiency_;
-  Picoseconds latency_;
-  bool crowds_ = false;                // the bandwidth is the part's own: a measured one contains what streams cost one another
-  std::optional<Picoseconds> fabric_;  // between the part and its agents
+  bool crowds_ = false;                 // the bandwidth is the part's own: a measured one contains what streams cost one another
+  Picoseconds least_, least_in_order_;  // that a request takes, of chunks anywhere and of one stream
   Label label_;
   Track track_;
   std::vector<Port> ports_;

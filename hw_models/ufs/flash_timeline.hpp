@@ -100,7 +100,7 @@ class FlashTimeline {
   Stripe read_stripe(Picoseconds now, std::uint64_t order, std::uint64_t die, Bytes length) {
     Channel& channel = channels_[die % spec_.channels];
     const Picoseconds sensed = std::max(dies_[die], now) + spec_.time - sector_;
-    const Picoseconds rest = transfer_time(length - std::min(length, kPageSize), spec_.channel);
+    const Picoseconds rest = length > kPageSize ? transfer_time(length - kPageSize, spec_.channel) : Picoseconds(0);
     Stripe stripe{sensed, sensed, length};
     if (order >= youngest_) {
       youngest_ = order;
@@ -131,7 +131,7 @@ class FlashTimeline {
   Picoseconds across_link_before(Picoseconds when) const {
     double bytes = 0;
     for (const Stripe& stripe : stripes_) bytes += stripe.before(when);
-    return from_seconds(bytes / spec_.link.value);
+    return bytes == 0 ? Picoseconds(0) : from_seconds(bytes / spec_.link.value);
   }
 
   Spec spec_;

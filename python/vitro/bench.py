@@ -67,11 +67,11 @@ def _sim(smoke, progress):
 
 def _offloaded(name, smoke, progress):
     """A model with half of its neurons in flash. Loading takes simulated seconds and few events: the rate is that of tokens alone,
-    of a long run less a short one."""
+    of a long run less a short one, which have to differ by more than loading varies."""
     file, model = _OFFLOADED[name]
     source = catalog.root() / "experiments" / file
     other = [f"model={catalog.root() / 'configs' / 'models' / model}"] if model else []
-    tokens = 2 if smoke else 32
+    tokens = 8 if smoke else 32
     simulated, cpu = [], [_cpu_seconds()]
     for count in (tokens, 3 * tokens):
         run = process.call("bench_run", str(source), source.stem, [*other, f"workload.output_tokens={count}"], progress=progress)

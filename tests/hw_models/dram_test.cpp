@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
 
 #include "hw_models/dram/flow.hpp"
 #include "tests/hw_models/context.hpp"
@@ -92,6 +93,87 @@ TEST(FlowDram, all_bytes_of_random_traffic_arrive_and_never_above_the_total) {
   EXPECT_GT(totals.bytes_written, 0);
   for (const double rate : dram.context.counters) EXPECT_LE(rate, 20.0 + 1e-9);
   EXPECT_NEAR(dram.model->bytes_moved(Picoseconds(0), dram.context.now()), sum, 1e-3 * sum);
+}
+
+// The same in the plainest way: at every change all shares of all ports are worked out anew, from the root down.
+struct PlainDram {
+  struct Port {
+    double cap;
+    std::size_t parent;
+  };
+  struct Flow {
+    std::size_t port;
+    double begin, bytes, limit, end = 0;
+  };
+  std::vector<Port> ports;  // parents first
+  std::vector<Flow> flows;  // by begin
+
+  double demand(std::size_t port, const std::vector<Flow*>& active) const {
+    double sum = 0;
+    for (const Flow* flow : active) sum += flow->port == port ? flow->limit : 0;
+    for (std::size_t p = port + 1; p < ports.size(); ++p) sum += ports[p].parent == port ? demand(p, active) : 0;
+    return std::min(sum, ports[port].cap);
+  }
+  void share(std::size_t port, double budget, const std::vector<Flow*>& active, std::map<Flow*, double>& rates) const {
+    std::vector<Flow*> own;
+    std::vector<std::size_t> below;
+    std::vector<Claim> claims;
+    for (Flow* flow : active) {
+      if (flow->port == port) own.push_back(flow), claims.push_back({flow->limit, 1, 0});
+    }
+    for (std::size_t p = port + 1; p < ports.size(); ++p) {
+      if (ports[p].parent == port) below.push_back(p), claims.push_back({demand(p, active), 1, 0});
+    }
+    std::vector<Claim*> order;
+    for (Claim& claim : claims) order.push_back(&claim);
+    share_fairly(order, budget);
+    for (std::size_t i = 0; i < own.size(); ++i) rates[own[i]] = claims[i].share;
+    for (std::size_t i = 0; i < below.size(); ++i) share(below[i], claims[own.size() + i].share, active, rates);
+  }
+  void run() {
+    std::vector<Flow*> active;
+    std::map<Flow*, double> rates;
+    double now = 0;
+    for (std::size_t next = 0; next < flows.size() || !active.empty();) {
+      double until = next < flows.size() ? flows[next].begin : 1e9;
+      for (Flow* flow : active) until = std::min(until, now + flow->bytes / rates[flow]);
+      for (Flow* flow : active) flow->bytes -= rates[flow] * (until - now);
+      now = until;
+      for (Flow* flow : active) flow->end = now;
+      std::erase_if(active, [](const Flow* flow) { return flow->bytes < 1e-6; });
+      for (; next < flows.size() && flows[next].begin <= now; ++next) active.push_back(&flows[next]);
+      share(0, ports[0].cap, active, rates);
+    }
+  }
+};
+
+TEST(FlowDram, rates_are_those_of_sharing_anew_at_every_change) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Dram dram;
+    PlainDram plain{{{20e9, 0}}, {}};
+    std::vector<PortId> ports;
+    const auto add = [&](double cap, std::size_t parent) {
+      ports.push_back(dram.model->add_port({"p", {cap}, PortId(parent)}));
+      plain.ports.push_back({cap, parent});
+    };
+    add(12e9, 0), add(9e9, 0);
+    add(8e9, 1), add(8e9, 1), add(20e9, 2), add(5e9, 2), add(4e9, 0);
+    Rng rng(seed);
+    std::vector<Picoseconds> ends(300);
+    const std::uint64_t gap = 200'000 + 200'000 * seed;  // from crowded to mostly alone
+    for (Picoseconds& end : ends) {
+      dram.context.run_until(dram.context.now() + Picoseconds(static_cast<std::int64_t>(1 + rng.below(gap))));
+      const Bytes length = 1 + rng.below(20'000);
+      const std::size_t port = 3 + rng.below(5);
+      const Picoseconds pace(static_cast<std::int64_t>(1 + rng.below(4'000'000)));
+      dram.move(PortId(port), length, &end, pace);
+      const auto bytes = static_cast<double>(length);
+      plain.flows.push_back({port, to_seconds(dram.context.now()), bytes, std::min(bytes / to_seconds(pace), plain.ports[port].cap)});
+    }
+    dram.context.run();
+    plain.run();
+    for (std::size_t i = 0; i < ends.size(); ++i) ASSERT_NEAR(to_seconds(ends[i]), plain.flows[i].end, 1e-9) << seed << ": " << i;
+  }
 }
 
 TEST(FlowDram, a_second_agent_never_makes_the_first_one_faster) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <list>
 
 #include "engine/base/rng.hpp"
@@ -11,10 +12,21 @@ namespace vitro {
 namespace {
 
 constexpr std::uint32_t kBlocks = 40;
+constexpr std::size_t kMarks = 3;
 
 // What it has to do, in the plainest way: oldest first.
 struct Plain {
   std::list<std::uint32_t> blocks;
+  std::vector<int> used = std::vector<int>(kBlocks);  // when
+  std::deque<int> marks;
+  void push_newest(std::uint32_t block, int now) {
+    blocks.push_back(block);
+    used[block] = now;
+  }
+  void touch(std::uint32_t block, int now) {
+    blocks.remove(block);
+    push_newest(block, now);
+  }
   bool contains(std::uint32_t block) const { return std::find(blocks.begin(), blocks.end(), block) != blocks.end(); }
   template <class Held>
   std::optional<std::uint32_t> oldest_without(Held held) const {
@@ -34,14 +46,14 @@ TEST(RecencyList, does_what_a_plain_list_does) {
     for (int i = 0; i < 30'000; ++i) {
       const auto block = static_cast<std::uint32_t>(rng.next() % kBlocks);
       ASSERT_EQ(list.contains(block), plain.contains(block));
-      switch (rng.next() % 8) {
+      switch (rng.next() % 10) {
         case 0:
           if (plain.contains(block)) {
             list.erase(block);
             plain.blocks.remove(block);
           } else {
             list.push_newest(block);
-            plain.blocks.push_back(block);
+            plain.push_newest(block, i);
           }
           break;
         case 1:
@@ -55,13 +67,31 @@ TEST(RecencyList, does_what_a_plain_list_does) {
           plain.blocks.remove(*oldest);
           break;
         }
+        case 3: {
+          list.mark(kMarks);
+          plain.marks.push_back(i);
+          if (plain.marks.size() > kMarks) plain.marks.pop_front();
+          break;
+        }
+        case 4: {  // several in one go, one of them perhaps twice
+          std::vector<std::uint32_t> used;
+          for (std::uint64_t n = rng.next() % 8; used.size() < n && !plain.blocks.empty();) {
+            used.push_back(plain.blocks.front());
+            plain.touch(used.back(), i);
+            if (rng.next() % 4 == 0) used.push_back(used.back());
+          }
+          list.touch(used);
+          break;
+        }
         default:
           if (!plain.contains(block)) break;
           list.touch(block);
-          plain.blocks.remove(block);
-          plain.blocks.push_back(block);
+          plain.touch(block, i);
       }
       ASSERT_EQ(list.size(), plain.blocks.size());
+      if (plain.contains(block)) {
+        ASSERT_EQ(list.used_since_first_mark(block), plain.marks.empty() || plain.used[block] > plain.marks.front());
+      }
       if (!plain.blocks.empty()) {
         ASSERT_EQ(list.oldest(), plain.blocks.front());
       }

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/base/hash.hpp"
+#include "engine/base/rng.hpp"
 
 namespace vitro {
 namespace {
@@ -45,6 +48,17 @@ TEST(Time, work_never_takes_no_time) {
   EXPECT_EQ(transfer_time(1'000'000'000, {1e9}), Picoseconds(1'000'000'000'000));
   EXPECT_EQ(from_seconds(1.5e-12), Picoseconds(2));
   EXPECT_EQ(from_seconds(-1), Picoseconds(-1'000'000'000'000));
+}
+
+TEST(Time, seconds_are_rounded_as_the_library_rounds) {
+  Rng rng(3);
+  for (int i = 0; i < 100'000; ++i) {
+    const double scale = std::ldexp(1e-12, static_cast<int>(rng.next() % 60));
+    const double seconds = (2 * to_unit(rng.next()) - 1) * scale;
+    ASSERT_EQ(from_seconds(seconds).count(), std::llround(seconds * 1e12)) << seconds;
+    const double half = (static_cast<double>(rng.next() % 1000) - 500.5) * 1e-12;
+    ASSERT_EQ(from_seconds(half).count(), std::llround(half * 1e12)) << half;
+  }
 }
 
 TEST(Rounding, goes_to_the_step) {

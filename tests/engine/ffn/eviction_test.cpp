@@ -105,6 +105,61 @@ TEST(Eviction, step_lru_keeps_what_it_can_of_a_scan_that_is_larger_than_the_cach
   EXPECT_EQ(hits_of_steps("step_lru", 30, 11), hits_of_steps("lru", 30, 11));
 }
 
+// By its definition: the oldest, unless it was used since the layer in work last ran.
+TEST(Eviction, step_lru_keeps_what_was_used_since_the_layer_in_work_last_ran) {
+  constexpr std::uint32_t kBlocks = 50, kLayers = 3;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Rng rng(seed);
+    const std::unique_ptr<Eviction> eviction = make_eviction("step_lru", {kBlocks, kBlocks, 0, kLayers});
+    std::list<std::uint32_t> order;
+    std::vector<int> used(kBlocks, -1);  // in which layer, counted on and on; 0: before the first
+    int layer = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      const auto block = static_cast<std::uint32_t>(rng.next() % kBlocks);
+      if (rng.next() % 10 == 0) {
+        eviction->next_layer();
+        ++layer;
+      } else if (used[block] < 0) {
+        eviction->insert(block);
+        order.push_back(block);
+        used[block] = layer;
+      } else if (rng.next() % 4 != 0) {
+        eviction->touch(block);
+        order.remove(block);
+        order.push_back(block);
+        used[block] = layer;
+      } else {
+        const std::uint32_t oldest = order.front();
+        const bool wanted = layer == 0 || (used[oldest] > 0 && used[oldest] > layer - static_cast<int>(kLayers));
+        ASSERT_EQ(eviction->victim(kNoneHeld), wanted ? std::nullopt : std::optional(oldest));
+        ASSERT_EQ(eviction->victim_at_any_price(kNoneHeld), oldest);
+        eviction->erase(oldest);
+        order.pop_front();
+        used[oldest] = -1;
+      }
+    }
+  }
+}
+
+TEST(Eviction, uses_that_come_together_are_uses_one_by_one) {
+  constexpr std::uint32_t kBlocks = 30;
+  for (const std::string_view name : eviction_names()) {
+    Rng rng(7);
+    const auto together = eviction_of(name, kBlocks), single = eviction_of(name, kBlocks);
+    for (const auto& eviction : {&together, &single}) {
+      for (std::uint32_t block = 0; block < kBlocks; ++block) (*eviction)->insert(block);
+      (*eviction)->next_layer();
+    }
+    for (int i = 0; i < 200; ++i) {
+      std::vector<std::uint32_t> blocks(rng.next() % 6);
+      for (std::uint32_t& block : blocks) block = static_cast<std::uint32_t>(rng.next() % kBlocks);
+      together->touch_each(blocks);
+      for (const std::uint32_t block : blocks) single->touch(block);
+      ASSERT_EQ(together->victim(kNoneHeld), single->victim(kNoneHeld)) << name;
+    }
+  }
+}
+
 TEST(Eviction, step_lru_gives_up_what_its_layer_did_not_use_last_time_unless_the_newcomer_must_stay) {
   NeuronCache cache(8, 2, 4, "step_lru", 0, 2);
   cache.unpin_all();  // loaded
