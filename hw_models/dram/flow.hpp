@@ -31,7 +31,8 @@ class FlowDram final : public DramModel {
     Claim claim;
     std::vector<std::size_t> children;  // with flows below them at the moment, ascending
     std::vector<std::uint32_t> flows;   // slots, in order of arrival
-    bool summed = false, shared = false; // since its flows or those below it changed
+    bool summed = false;                // since its flows or those below it changed
+    bool shared = false;                // likewise
     double wanted = 0;                  // by all of them together, whatever its cap
     bool content = true;                // it can give all of them what they want, and so can those below it
     double budget = -1;                 // that it was last shared with
