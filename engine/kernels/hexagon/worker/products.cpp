@@ -146,14 +146,16 @@ void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progres
   }
 }
 
-// Bit-serial panels against fp16 tiles (T-MAN 4.1: decode's layout, dequantised for the matrix unit). What the scratch holds of a panel is
-// made ready once for the whole batch; of deeper matrices, once for each 32 rows of it.
-void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+// Bit-serial panels against tiles (T-MAN 4.1: decode's layout, made ready for the matrix unit). What the scratch holds of a panel is made
+// ready once for the whole batch; of deeper matrices, once for each 32 rows of it. ready(panel, its parts, first block, blocks, tiles);
+// write(panel, strip of it, first row of the batch, rows, columns, y).
+template <class Element, class Ready, class Write>
+void multiply_panels(const Operator& op, const Regions& r, volatile uint32_t& progress, Ready ready, Write write) {
+  constexpr uint32_t kMostElements = sizeof(strip) / (sizeof(Element) * kLutPanelRows);
   const LutPanel size(op);
-  const uint32_t blocks = lut_blocks(op), most = lut_blocks(op.group, kMostBlocks * kTileElements / kLutPanelRows);
-  const uint32_t tiles_of_block = op.group / kTile;
-  const auto* x = reinterpret_cast<const uint16_t*>(r.inbound + op.in[1]);
-  const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
+  const uint32_t blocks = lut_blocks(op), most = lut_blocks(op.group, kMostElements), tiles_of_block = op.group / kTile;
+  const auto* x = reinterpret_cast<const Element*>(r.inbound + op.in[1]);
+  auto* w = reinterpret_cast<Element*>(strip);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   for (uint32_t first = 0; first < op.rows; first += kLutPanelRows) {
     const unsigned char* panel = r.inbound + op.in[0] + first / kLutPanelRows * size.bytes();
@@ -165,33 +167,67 @@ void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& pro
       for (uint32_t b = 0; b < blocks; b += most) {
         const uint32_t count = blocks - b < most ? blocks - b : most, tiles = count * tiles_of_block;
         if (m == 0 || blocks > most) {
-          float_lut_tiles(panel + size.scales + size.zeros + b * (op.group / 8 * op.bits * kLutPanelRows),
-                          panel + size.scales + b * kLutPanelRows, reinterpret_cast<const uint16_t*>(panel) + b * kLutPanelRows, values,
-                          op.bits, op.group, op.zeros, count, strip);
+          ready(panel, size, b, count, w);
           progress = progress + 1;
         }
         for (uint32_t s = 0; s < strips; ++s) {
           for (uint32_t t = 0; t < tiles; t += kMostTiles) {
             const uint32_t together = tiles - t < kMostTiles ? tiles - t : kMostTiles;
             hmx[s].multiply(x + (m / kTile * (op.columns / kTile) + b * tiles_of_block + t) * kTileElements,
-                            strip + (s * tiles + t) * kTileElements, together);
+                            w + (s * tiles + t) * kTileElements, together);
           }
           progress = progress + 1;
         }
       }
       for (uint32_t s = 0; s < strips; ++s) {
         const uint32_t columns = panel_rows - s * kTile < kTile ? panel_rows - s * kTile : kTile;
-        write_tile(hmx[s], rows, columns, y + m * op.rows + first + s * kTile, op.rows);
+        write(panel, s, m, rows, columns, y + m * op.rows + first + s * kTile);
       }
     }
   }
+}
+
+void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
+  multiply_panels<uint16_t>(
+      op, r, progress,
+      [&](const unsigned char* panel, const LutPanel& size, uint32_t b, uint32_t count, uint16_t* w) {
+        float_lut_tiles(panel + size.scales + size.zeros + b * (op.group / 8 * op.bits * kLutPanelRows),
+                        panel + size.scales + b * kLutPanelRows, reinterpret_cast<const uint16_t*>(panel) + b * kLutPanelRows, values,
+                        op.bits, op.group, op.zeros, count, w);
+      },
+      [&](const unsigned char*, uint32_t s, uint32_t, uint32_t rows, uint32_t columns, float* y) {
+        write_tile(hmx[s], rows, columns, y, op.rows);
+      });
+}
+
+// Rows of weights have one scale, so do rows of activations: all of a product is one sum of integers.
+void matmul_hmx_int8(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const auto* tables = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
+  const auto* x_scales = reinterpret_cast<const float*>(r.inbound + op.in[2] + 2 * kVectorBytes);
+  multiply_panels<int8_t>(
+      op, r, progress,
+      [&](const unsigned char* panel, const LutPanel& size, uint32_t b, uint32_t count, int8_t* w) {
+        hvx_int8_tiles(panel + size.scales + size.zeros + b * (op.group / 8 * op.bits * kLutPanelRows), tables, op.bits,
+                       count * (op.group / 8), count * (op.group / kTile), w);
+      },
+      [&](const unsigned char* panel, uint32_t s, uint32_t m, uint32_t rows, uint32_t columns, float* y) {
+        const uint16_t* scales = reinterpret_cast<const uint16_t*>(panel) + s * kTile;
+        int32_t sums[kTileElements];
+        hmx[s].store_sums(sums);
+        for (uint32_t i = 0; i < rows; ++i) {
+          for (uint32_t c = 0; c < columns; ++c) {
+            y[i * op.rows + c] = __builtin_fmaf(static_cast<float>(sums[i * kTile + c]), half_value(scales[c]) * x_scales[m + i], 0.0f);
+          }
+        }
+      });
 }
 
 }  // namespace
 
 bool is_product(Kind kind) {
   return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || kind == Kind::matmul_lut || kind == Kind::matmul_hmx ||
-         kind == Kind::matmul_hmx_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_hmx_f16;
+         kind == Kind::matmul_hmx_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_hmx_f16 || kind == Kind::matmul_hmx_int8;
 }
 
 bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
@@ -202,15 +238,16 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   switch (op.kind) {
     case Kind::matmul_lut:
     case Kind::matmul_lut_rounded:
-    case Kind::matmul_hmx_lut: {
+    case Kind::matmul_hmx_lut:
+    case Kind::matmul_hmx_int8: {
       const bool group = op.group == 32 || op.group == 64 || op.group == 128;
       if (!group || (columns & (op.group - 1)) != 0 || op.bits < 1 || op.bits > 4 || op.zero > 15) return false;
       if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1)) return false;
-      const bool planes = op.kind != Kind::matmul_hmx_lut;
+      const bool planes = op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded, bytes = op.kind == Kind::matmul_hmx_int8;
       const uint64_t scale = op.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
       in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * LutPanel(op).bytes();
-      in[1] = planes ? op.batch * columns : tiles;
-      in[2] = planes ? op.batch * lut_blocks(op) * scale : 2 * kVectorBytes;
+      in[1] = planes ? op.batch * columns : bytes ? tiles / 2 : tiles;
+      in[2] = planes ? op.batch * lut_blocks(op) * scale : 2 * kVectorBytes + (bytes ? op.batch * sizeof(float) : 0);
       return true;
     }
     case Kind::matmul_hmx:
@@ -234,6 +271,7 @@ void run_product(const Operator& op, const Regions& regions, volatile uint32_t& 
   if (op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded) return matmul_lut(op, regions, progress);
   if (op.kind == Kind::matmul_hmx || op.kind == Kind::matmul_hmx_f16) return matmul_hmx(op, regions, progress);
   if (op.kind == Kind::matmul_hmx_lut) return matmul_hmx_lut(op, regions, progress);
+  if (op.kind == Kind::matmul_hmx_int8) return matmul_hmx_int8(op, regions, progress);
   matmul(op, regions, progress);
 }
 
