@@ -145,7 +145,9 @@ Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) 
   } else if (call.variant == variant::kInt8Rows) {
     const std::optional<PlaneForm> planes = plane_form(weights);
     if (planes && finite_scales(weights) && one_scale_per_row(weights)) return ProductForm{Kind::matmul_hmx_int8, *planes};
-    if (planes) return refused(fmt::format("its matrix unit adds int8 products of {} only where rows have one scale", to_string(weights.format)));
+    if (planes) {
+      return refused(fmt::format("its matrix unit adds int8 products of {} only where rows have one scale", to_string(weights.format)));
+    }
   } else if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
     const std::optional<PlaneForm> planes = group_format(weights.format) ? plane_form(weights) : std::nullopt;

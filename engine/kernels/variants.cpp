@@ -24,7 +24,7 @@ std::string_view describe(VariantId id) {
     return "weights that are integers times a scale (q4_0, q8_0, w1g32 to w4g128z, iq4_nl, fp4), activations quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
-  if (id == kInt8Rows) return "codes of one to four bits, activations quantised to int8 with one scale per row: a matrix unit's integer sums";
+  if (id == kInt8Rows) return "codes of one to four bits, activations in int8 with one scale per row, integer sums: a matrix unit";
   if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
   return "";
 }

@@ -200,7 +200,7 @@ TEST_F(HexagonRun, prompts_in_tiles_and_answers_by_look_up_have_the_tokens_of_th
   EXPECT_NE(hexagon["counts"]["hexagon_hvx_packets"], same["counts"]["hexagon_hvx_packets"]);
 }
 
-// BitNet's: weights of one scale, so the prompt's products are sums of integers in the matrix unit; answers by look-up, from the same panels.
+// BitNet's weights have one scale, so a prompt's products are sums of integers in the matrix unit; answers by look-up in the same panels.
 TEST_F(HexagonRun, ternary_prompts_in_int8_tiles_have_the_tokens_of_the_cpu) {
   VITRO_NEEDS_HEXAGON();
   const std::string model = quantised("ternary");
