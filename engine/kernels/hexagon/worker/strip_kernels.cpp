@@ -1,5 +1,5 @@
 // Tiles of the matrix unit: of int8 from bit-serial panels, and of fp16 from rows as a file has them. A weight tile is their transpose with
-// every two rows permuted (TTS-NPU Fig. 4): two halves of a row, one word, stay together, so a pair of tiles is a transpose of 32 x 32 words.
+// every two rows permuted (TTS-NPU Fig. 4): two halves of a row, one word, stay together, so a pair of tiles is one of 32 x 32 words.
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/worker/hvx.hpp"
 #include "engine/kernels/hexagon/worker/kernels.hpp"
