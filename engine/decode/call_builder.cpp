@@ -224,7 +224,8 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
     case Op::matmul: {
       const Weight& weight = weight_for(op, *op.weight, site);
       const bool prefill = options_.prefill_matmul != VariantId::none && step.rows->size() > options_.products.decode_rows;
-      const VariantId wanted = prefill ? options_.prefill_matmul : options_.matmul;
+      const bool own = prefill && variant::supports(options_.prefill_matmul, weight.format, weight.layout);
+      const VariantId wanted = own ? options_.prefill_matmul : options_.matmul;
       if (variant::supports(wanted, weight.format, weight.layout)) call.variant = wanted;
       call.method = method_of(op, site);
       call.precomputed = call.method == Method::lut && inputs.size() > 1;

@@ -159,7 +159,8 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     engine.matmul = variant::kHmx;
     engine.kernels = "auto";
   }
-  if (reader.choice("prefill_activations", {"same", "fp16"}, "same") == "fp16") engine.prefill_matmul = variant::kHmx;
+  const std::string prefill = reader.choice("prefill_activations", {"same", "fp16", "int8_rows"}, "same");
+  if (prefill != "same") engine.prefill_matmul = prefill == "fp16" ? variant::kHmx : variant::kInt8Rows;
   if (reader.choice("attention", {"exact", "lut_exp"}, "exact") == "lut_exp") engine.attention = variant::kLutExp;
   engine.repack = reader.boolean("repack", true);
   read_code_products(reader, engine);

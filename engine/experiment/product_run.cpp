@@ -29,7 +29,9 @@ KernelCall product(Machine& machine, const EngineConfig& engine, const ProductWo
              leased(machine, {work.rows, shape.depth, 0}, Format::f32, Region::activation)};
   call.out = {leased(machine, {work.rows, shape.columns, 0}, Format::f32, Region::activation)};
   if (engine.matmul == variant::kInt8 && can_tile(work.format, shape.columns)) call.in[0].layout = Layout::tiled;
-  call.variant = variant::supports(engine.matmul, work.format, call.in[0].layout) ? engine.matmul : variant::kFloat;
+  const bool prompt = engine.prefill_matmul != VariantId::none && work.rows > engine.products.decode_rows;
+  const VariantId wanted = prompt ? engine.prefill_matmul : engine.matmul;
+  call.variant = variant::supports(wanted, work.format, call.in[0].layout) ? wanted : variant::kFloat;
   return call;
 }
 

@@ -77,6 +77,38 @@ void write_tiles(const View& x, std::byte* out) {
   }
 }
 
+void write_int8_tiles(const View& x, std::byte* out, float* scales) {
+  const std::uint32_t batch = x.shape[0], k = columns(x);
+  std::memset(out, 0, Bytes{round_up(batch, kTile)} * k);
+  Quantised row;
+  for (std::uint32_t m = 0; m < batch; ++m) {
+    quantise(x.as<float>() + std::size_t{m} * k, k, k, row);
+    scales[m] = row.scales[0];
+    std::byte* strip = out + std::size_t{m / kTile} * kTile * k;
+    for (std::uint32_t c = 0; c < k; ++c) {
+      strip[c / kTile * kTileElements + tile_place_int8(m % kTile, c % kTile)] = static_cast<std::byte>(row.quants[c]);
+    }
+  }
+}
+
+// What a bit of each plane adds to a code's integer, in bytes that are or'ed: the highest one is the sign (hvx_int8_tiles()).
+void write_int8_tables(const PlaneForm& form, std::byte* out) {
+  const std::uint32_t top = form.bits - 1;
+  const auto byte = [&](std::uint32_t plane, std::uint32_t bit) -> std::uint32_t {
+    if (form.zeros == Zeros::signs) return bit != 0 ? 1 : 0xff;
+    return plane < top ? bit << plane : bit != 0 ? 0 : 0x100 - form.zero;
+  };
+  std::memset(out, 0, 2 * kVectorBytes);
+  for (std::uint32_t plane = 0; plane < form.bits; ++plane) {
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      for (std::uint32_t e = 0; e < lut::kEntries; ++e) {
+        const auto two = static_cast<std::uint16_t>(byte(plane, e >> 2 * half & 1) | byte(plane, e >> (2 * half + 1) & 1) << 8);
+        std::memcpy(out + plane / 2 * kVectorBytes + 2 * table_place(plane % 2 * 2 + half, e), &two, sizeof two);
+      }
+    }
+  }
+}
+
 // What codes stand for; before it, of bit-serial weights, the tables that make codes of bits (lut_stages.hpp).
 void write_code_tables(const ProductForm& form, std::byte* out) {
   const auto put = [&](std::uint32_t table, std::uint32_t entry, std::uint16_t half) {
@@ -100,7 +132,7 @@ void write_code_tables(const ProductForm& form, std::byte* out) {
 Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) {
   if (call.op != Op::matmul) return refused(fmt::format("{} is not among its operators", to_string(call.op)));
   const bool rounded = call.variant == variant::kInt8Tables;
-  if (call.variant != variant::kInt8 && call.variant != variant::kHmx && !rounded) {
+  if (call.variant != variant::kInt8 && call.variant != variant::kHmx && call.variant != variant::kInt8Rows && !rounded) {
     return refused("it computes with int8 or fp16 activations only");
   }
   if (call.in.size() > 2) return refused("it adds no bias");
@@ -110,6 +142,12 @@ Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) 
   if (!weights.memory || weights.data() == nullptr) return refused("it packs weights when a graph is loaded, here are none");
   if (rounded) {
     if (const std::optional<PlaneForm> planes = plane_form(weights)) return ProductForm{Kind::matmul_lut_rounded, *planes};
+  } else if (call.variant == variant::kInt8Rows) {
+    const std::optional<PlaneForm> planes = plane_form(weights);
+    if (planes && finite_scales(weights) && one_scale_per_row(weights)) return ProductForm{Kind::matmul_hmx_int8, *planes};
+    if (planes) {
+      return refused(fmt::format("its matrix unit adds int8 products of {} only where rows have one scale", to_string(weights.format)));
+    }
   } else if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
     const std::optional<PlaneForm> planes = group_format(weights.format) ? plane_form(weights) : std::nullopt;
@@ -143,6 +181,7 @@ void pack_weights(const ProductForm& form, const View& weights, Range rows, std:
 
 std::uint32_t encoding(const ProductForm& form) {
   if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_f16) return 1;  // one with q4_0's values, the other needs none
+  if (form.kind == Kind::matmul_hmx_int8) return 8192 + form.planes.bits * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (!form.looks_up()) return 0;
   const bool rounded = form.kind == Kind::matmul_lut_rounded;  // beside which stands what an entry is worth
@@ -151,6 +190,7 @@ std::uint32_t encoding(const ProductForm& form) {
 
 ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, std::uint32_t columns) {
   if (form.in_tiles()) return {Bytes{round_up(batch, kTile)} * columns * 2, form.bit_serial() ? 2 * kVectorBytes : kVectorBytes};
+  if (form.kind == Kind::matmul_hmx_int8) return {Bytes{round_up(batch, kTile)} * columns, 2 * kVectorBytes + batch * sizeof(float)};
   if (form.looks_up()) {
     const Bytes scale = form.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
     return {Bytes{batch} * columns, Bytes{batch} * (columns / form.planes.group) * scale};
@@ -162,6 +202,10 @@ void write_activations(const ProductForm& form, const View& x, std::byte* first,
   if (form.in_tiles()) {
     write_tiles(x, first);
     return write_code_tables(form, second);
+  }
+  if (form.kind == Kind::matmul_hmx_int8) {
+    write_int8_tables(form.planes, second);
+    return write_int8_tiles(x, first, reinterpret_cast<float*>(second + 2 * kVectorBytes));
   }
   const bool apart = form.looks_up();
   const std::uint32_t k = columns(x), group = apart ? form.planes.group : static_cast<std::uint32_t>(kBlock);

@@ -55,7 +55,7 @@ Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.products);
   if (!form.ok()) return form.status();
   // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1).
-  for (const VariantId contract : {variant::kInt8, variant::kHmx, variant::kInt8Tables}) {
+  for (const VariantId contract : {variant::kInt8, variant::kHmx, variant::kInt8Tables, variant::kInt8Rows}) {
     WeightKey other = key;
     std::get<VariantId>(other) = contract;
     if (const auto twin = placed_.find(other); twin != placed_.end() && form.value().bit_serial() && twin->second.form.bit_serial()) {

@@ -27,8 +27,9 @@ struct HexagonOptions {
   CodeProducts products = CodeProducts::automatic;  // by look-up (T-MAN 4.3) or multiply-adds: the same bits, other kernels
 };
 
-// Computes matmuls in the int8 contract (q8_0, q4_0 and group formats), with tables of int8 (what has planes) and in the hmx contract (all
-// formats), dense rows, no bias; and attention in the variant lut_exp. Of graphs there are two kinds.
+// Computes matmuls in the int8 contract (q8_0, q4_0 and group formats), with tables of int8 (what has planes), in the hmx contract (all
+// formats) and in int8_rows (rows of weights with one scale), dense rows, no bias; and attention in the variant lut_exp. Of graphs there
+// are two kinds.
 // - Weights named in the spec: they stay unchanged from then on, and are packed into a session at load(), once. Any call that the worker
 //   does not compute is answered by unsupported_shape, and a policy runs it elsewhere; over_budget when no session has room.
 // - Weights bound at launch: the graph is taken whole. Products whose weights lie in Region::fixed, which nobody writes twice, are packed

@@ -55,7 +55,7 @@ void matmul(Counter& c) {
   }
   c.write_floats(rows * batch);
   c.counts.macs = rows * k * batch;
-  if (c.call.variant == variant::kInt8 || c.call.variant == variant::kInt8Tables) {
+  if (c.call.variant == variant::kInt8 || c.call.variant == variant::kInt8Tables || c.call.variant == variant::kInt8Rows) {
     c.counts.conversions = k * batch;
   } else if (w.format != Format::f32) {
     c.counts.conversions = rows * k;

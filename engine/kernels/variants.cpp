@@ -10,6 +10,7 @@ std::string_view name(VariantId id) {
   if (id == kFloat) return "float";
   if (id == kInt8) return "int8";
   if (id == kInt8Tables) return "int8_tables";
+  if (id == kInt8Rows) return "int8_rows";
   if (id == kHmx) return "hmx";
   if (id == kLutExp) return "lut_exp";
   if (id == kReference) return "reference";
@@ -23,12 +24,13 @@ std::string_view describe(VariantId id) {
     return "weights that are integers times a scale (q4_0, q8_0, w1g32 to w4g128z, iq4_nl, fp4), activations quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
+  if (id == kInt8Rows) return "codes of one to four bits, activations in int8 with one scale per row, integer sums: a matrix unit";
   if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
   return "";
 }
 
 VariantId by_name(std::string_view text) {
-  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kHmx, kLutExp, kReference}) {
+  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt8Rows, kHmx, kLutExp, kReference}) {
     if (name(id) == text) return id;
   }
   return VariantId::none;
@@ -36,11 +38,12 @@ VariantId by_name(std::string_view text) {
 
 bool supports(VariantId id, Format weights, Layout layout) {
   if (weights == Format::index32) return false;
-  if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx;
+  if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx && id != kInt8Rows;
   const bool integers = weights == Format::q8_0 || code_form(weights) || value_table(weights) != nullptr;
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
   if (id == kInt8Tables)
     return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && group_format(weights)));
+  if (id == kInt8Rows) return (weights == Format::q4_0 || group_format(weights)) && can_lay(layout, weights, kTileRows);
   if (id == kFloat) return layout == Layout::rows;
   return (id == kReference || id == kHmx) && can_lay(layout, weights, kTileRows);
 }

@@ -41,6 +41,11 @@ inline constexpr VariantId kInt8Tables{10};
 // q4_nibbles.
 inline constexpr VariantId kHmx{8};
 
+// What a matrix unit for int8 computes with weights of one scale (BitNet's, T-MAN 6.2): as kInt8, but a row of activations has one scale,
+// and a row's products are added in integers as far as its weights' scale stays the same: over blocks ascending, where the next scale is
+// another one, acc = fma(float(sum), d_w * d_x, acc). Group formats and q4_0, every layout; fewer than 2^17 columns.
+inline constexpr VariantId kInt8Rows{11};
+
 // Of attention alone: FlashAttention in fp16 with 2^x by table (TTS-NPU 5.2.1, Algorithm 1), as lut/flash_attention.hpp has it. Queries
 // that share a KV head are a tile, keys pass 128 at a time; q, K and V are rounded to fp16 first, and so is the result.
 inline constexpr VariantId kLutExp{9};
@@ -48,7 +53,7 @@ inline constexpr VariantId kLutExp{9};
 // Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
 inline constexpr VariantId kReference{3};
 
-std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "hmx", "lut_exp", "reference", "none"
+std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "int8_rows", "hmx", ..., "none"
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
 bool supports(VariantId id, Format weights, Layout layout);

@@ -46,6 +46,12 @@ def test_the_table_holds_what_the_models_ask_for():
         assert tiles[variant]["q8_0"]["packets_per_weight"] > tiles[variant]["q4_0"]["packets_per_weight"] > 0
     # A transpose: five exchanges of sixteen pairs of vectors for 2048 weights, at best one in a packet; tiles at rest need none.
     assert 80 / 2048 < tiles["hmx"]["f16"]["packets_per_weight"] < 1.6 * 80 / 2048 and tiles["float"]["f16"]["packets_per_weight"] == 0
+    # Bytes for the matrix unit: cheaper than halves of the same planes, dearer with each plane.
+    bytes_of = tiles["int8_rows"]
+    assert all(kernel["bits"] == 8 and kernel["packets_per_weight"] < tiles["fused"][name]["packets_per_weight"]
+               for name, kernel in bytes_of.items())
+    packets = [bytes_of[f"w{bits}g128"]["packets_per_weight"] for bits in (1, 2, 3, 4)]
+    assert packets == sorted(packets) and packets[0] < packets[3]
     # What the papers' ablations rank: copying, fused tables, tables and scales, conversion.
     ranked = [tiles["copy"]["q4_0"], tiles["fused"]["w4"], tiles["float"]["q4_0"], tiles["convert"]["q4_0"]]
     assert ranked == sorted(ranked, key=lambda kernel: kernel["packets_per_weight"])

@@ -42,6 +42,15 @@ def test_decoding_by_look_up_beats_dequantisation():
     assert run("tman").metrics["decode_tokens_per_s"] > run("tman", **{"engine.products.decode": "fused"}).metrics["decode_tokens_per_s"]
 
 
+def test_ternary_prompts_are_faster_in_int8():
+    """T-MAN 6.2: BitNet's weights have one scale, so int8 tiles serve, at twice the matrix unit's rate; decoding is the same."""
+    rates = {"engine.prefill_activations": "int8_rows", "engine.products.prefill": "automatic"}
+    halves, integers = run("tman", **{"workload.prompt_tokens": 128}), run("tman", **rates, **{"workload.prompt_tokens": 128})
+    assert integers.metrics["prefill_tokens_per_s"] > halves.metrics["prefill_tokens_per_s"]
+    assert integers.metrics["decode_tokens_per_s"] == halves.metrics["decode_tokens_per_s"]
+    assert "int8_rows.w2g128 on npu" not in integers["unpriced_calls"]
+
+
 def test_layers_run_on_the_npu_and_the_head_on_cores(tmp_path):
     result = run("tts", "qwen2.5-1.5b", out=tmp_path / "run", **{"model.shape.layers": 2, "workload.output_tokens": 2})
     trace = json.loads((tmp_path / "run" / "trace.json").read_text())

@@ -64,6 +64,16 @@ Kernel look_up_product(std::uint32_t bits, std::uint32_t group, bool rounded, he
   return kernel;
 }
 
+Kernel int8_product(std::uint32_t bits) {
+  Kernel kernel = look_up_product(bits, 128, false);
+  kernel.name = fmt::format("int8 tiles w{}", bits);
+  kernel.op.kind = Kind::matmul_hmx_int8;
+  kernel.op.zeros = bits == 1 ? hexagon::Zeros::signs : hexagon::Zeros::same;
+  kernel.in = {hexagon::lut_panels_bytes({bits, 128, 0, kernel.op.zeros}, kRows, kColumns), Bytes{hexagon::kTile} * kColumns,
+               2 * hexagon::kVectorBytes + sizeof(float)};
+  return kernel;
+}
+
 Kernel f16_product() {
   Kernel kernel = product("f16 tiles", Kind::matmul_hmx_f16, 1);
   kernel.in = {hexagon::f16_strips_bytes(kRows, kColumns), Bytes{hexagon::kTile} * kColumns * 2, 0};
@@ -101,6 +111,7 @@ std::vector<Kernel> kernels() {
     }
   }
   all.push_back(f16_product());
+  for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) all.push_back(int8_product(bits));
   constexpr Bytes kHalf = kWeights / 2, kDouble = 2 * kWeights;
   all.push_back(conversion("dequantise", Kind::dequantise, {kHalf, kWeights / 16, 128}, 2 * kDouble));
   all.push_back(conversion("dequantise_fused", Kind::dequantise_fused, {kHalf, kWeights / 4, 0}, kDouble));

@@ -13,6 +13,7 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.fused.w{1..4}g{32,64,128}[z]   packets_per_weight      two-level dequantisation (T-MAN 4.1): planes to codes, codes to fp16
                                                                  by tables, scales by lanes; fused.w4: nibbles, no planes, by a
                                                                  table of the group's own
+  hmx.dma.int8_rows.w{1..4}g{32,64,128}  packets_per_weight      bit planes to int8 tiles by tables, rows of one scale; bits: 8
   hmx.dma.convert.q4_0, copy.q4_0        packets_per_weight      ablations
   hvx.dma.dots.{q8_0,q4_0}               packets_per_weight, packets_per_mac
   hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z], and w{1..4} as w{1..4}g32
@@ -155,6 +156,8 @@ def prices(executed, static):
     two_level = {f"w{bits}g{group}{z}": {"packets_per_weight": static[f"qf_lut_dequantise_w{bits}g{min(group, 64)}{z}"],
                                          **tile(f"lut w{bits}g{group}")}
                  for bits, group, z in FORMATS}
+    int8_rows = {f"w{bits}g{group}": {"packets_per_weight": per_weight(executed, f"int8 tiles w{bits}", "hvx_int8_tiles"), "bits": 8}
+                 for bits, group, z in FORMATS if not z}
     passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
     softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
     softmax["exp_table"]["gathers_per_element"] = 1 / 64
@@ -167,6 +170,7 @@ def prices(executed, static):
             "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
                     "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}},
             "fused": {"w4": once["dequantise_fused"]} | two_level,
+            "int8_rows": int8_rows,
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
         "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "softmax": softmax}}}

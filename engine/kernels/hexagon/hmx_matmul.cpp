@@ -1,9 +1,11 @@
 #include "engine/kernels/hexagon/hmx_matmul.hpp"
 
+#include <cmath>
 #include <vector>
 
 #include "engine/kernels/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -51,20 +53,58 @@ class Columns {
   std::uint32_t count_ = 0, ids_[kTile] = {};
 };
 
+// f(row, bytes of the file's row), for the rows that the call names.
+template <class F>
+void for_each_file_row(const KernelCall& call, F f) {
+  const View& w = call.in[0];
+  if (w.layout == Layout::rows) return for_each_row(call, [&](std::uint32_t row, Bytes at) { f(row, w.data() + at); });
+  FileRows rows(w);
+  for_each_run(call, w.shape[0], [&](Range run) {
+    for (std::uint32_t row = run.first; row < run.end(); ++row) f(row, rows[row]);
+  });
+}
+
+// A row of activations and its scale.
+float quantise_row(const float* x, std::size_t k, std::int8_t* quants) {
+  float most = 0;
+  for (std::size_t i = 0; i < k; ++i) most = std::max(most, std::abs(x[i]));
+  const float inverse = most < 0x1p-100f ? 0 : 127 / most;
+  for (std::size_t i = 0; i < k; ++i) quants[i] = static_cast<std::int8_t>(std::nearbyint(x[i] * inverse));
+  return most < 0x1p-100f ? 0 : most / 127;
+}
+
 }  // namespace
 
 void hmx_matmul(const KernelCall& call) {
-  const View& w = call.in[0];
   Columns columns(call);
-  if (w.layout == Layout::rows) {
-    for_each_row(call, [&](std::uint32_t row, Bytes at) { columns.add(row, w.data() + at); });
-  } else {
-    FileRows rows(w);
-    for_each_run(call, w.shape[0], [&](Range run) {
-      for (std::uint32_t row = run.first; row < run.end(); ++row) columns.add(row, rows[row]);
-    });
-  }
+  for_each_file_row(call, [&](std::uint32_t row, const std::byte* data) { columns.add(row, data); });
   columns.multiply();
+}
+
+void int8_rows_matmul(const KernelCall& call) {
+  const Format format = call.in[0].format;
+  const std::size_t k = columns(call.in[0]), n = call.in[0].shape[0], batch = call.in[1].shape[0];
+  const std::size_t group = block_elements(format), bytes = block_bytes(format);
+  std::vector<std::int8_t> quants(batch * k);
+  std::vector<float> scales(batch);
+  for (std::size_t b = 0; b < batch; ++b) scales[b] = quantise_row(call.in[1].as<float>() + b * k, k, &quants[b * k]);
+  std::vector<std::uint8_t> codes(k);
+  for_each_file_row(call, [&](std::uint32_t row, const std::byte* data) {
+    unpack_codes(format, data, k, codes.data());
+    for (std::size_t b = 0; b < batch; ++b) {
+      float acc = 0;
+      std::int32_t sum = 0;
+      for (std::size_t i = 0; i < k; i += group) {
+        const BlockScale block = block_scale(format, data + i / group * bytes);
+        for (std::size_t j = i; j < i + group; ++j) sum += quants[b * k + j] * (block.step * codes[j] - block.zero);
+        const bool last = i + group == k;
+        if (!last && block_scale(format, data + (i / group + 1) * bytes).scale == block.scale) continue;
+        acc = std::fma(static_cast<float>(sum), block.scale * scales[b], acc);
+        sum = 0;
+      }
+      call.out[0].as<float>()[b * n + row] = acc;
+    }
+  });
 }
 
 }  // namespace vitro::hexagon

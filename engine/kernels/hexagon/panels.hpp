@@ -32,6 +32,9 @@ inline constexpr std::uint32_t kScaleBytes = 2, kUnitBytes = 4;
 // True when no block of the matrix, q4_0 or of a group format, has a scale that is infinite or no number.
 bool finite_scales(const View& weights);
 
+// True when the blocks of each row, of a group format or q4_0, have the same scale, and codes stand for the same integers in all of them.
+bool one_scale_per_row(const View& weights);
+
 // True for matrices that the worker's int8 kernels take as panels: q8_0 and q4_0, at most kMostColumns columns.
 bool can_pack(const View& weights);
 Bytes panels_bytes(Format format, std::uint32_t rows, std::uint32_t columns);

@@ -37,6 +37,8 @@ enum class Kind : uint32_t {
   matmul_hmx_lut,    // in: bit-serial panels, x as matmul_hmx, two tables fp16 [64] (lut_stages.hpp);  out: f32 [batch][rows]
   matmul_lut_rounded,  // as matmul_lut with tables of int8 (variant::kInt8Tables): RoundedScale in place of ActivationScale
   matmul_hmx_f16,      // in: strips of fp16, x as matmul_hmx;  out: f32 [batch][rows]
+  matmul_hmx_int8,     // in: bit-serial panels of one scale per row, x int8 in tiles [batch / 32][columns / 32], two vectors of tables
+                       // (hvx_int8_tiles) and a scale of each row of x, f32 [batch];  out: f32 [batch][rows]
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one

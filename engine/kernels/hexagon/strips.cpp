@@ -95,6 +95,20 @@ void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t co
   }
 }
 
+bool one_scale_per_row(const View& weights) {
+  const std::uint32_t blocks = columns(weights) / block_elements(weights.format);
+  const std::size_t bytes = block_bytes(weights.format);
+  if (const auto format = group_format(weights.format); format && format->zero_point) return false;
+  FileRows in(weights);
+  for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
+    const std::byte* row = in[r];
+    for (std::uint32_t b = 1; b < blocks; ++b) {
+      if (std::memcmp(row, row + b * bytes, kScaleBytes) != 0) return false;
+    }
+  }
+  return true;
+}
+
 bool can_pack_f16_strips(const View& weights) {
   const std::uint32_t k = columns(weights);
   return variant::supports(variant::kHmx, weights.format, weights.layout) && k % kTile == 0 && k > 0 && k <= kMostColumns;

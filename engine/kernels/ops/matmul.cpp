@@ -32,6 +32,8 @@ void matmul(const KernelSet& set, const KernelCall& call) {
   const MatmulShape shape{call.in[0].shape[0], call.in[0].shape[1], call.in[1].shape[0]};
   if (call.variant == variant::kHmx) {
     hexagon::hmx_matmul(call);
+  } else if (call.variant == variant::kInt8Rows) {
+    hexagon::int8_rows_matmul(call);
   } else {
     call.variant == variant::kFloat ? matmul_float(set, call, shape) : matmul_int8(set, call, shape);
   }

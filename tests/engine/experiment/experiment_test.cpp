@@ -55,6 +55,7 @@ TEST(Experiment, the_kernels_of_a_matrix_unit_are_a_contract_of_their_own) {
 // A Hexagon multiplies int8 or fp16: what its matrix unit takes is what it gets, unless something else is asked for.
 TEST(Experiment, products_beside_a_hexagon_are_those_of_a_matrix_unit) {
   EXPECT_EQ(read_with("engine.activations", "\"fp16\"").engine.matmul, variant::kHmx);
+  EXPECT_EQ(read_with("engine.prefill_activations", "\"int8_rows\"").engine.prefill_matmul, variant::kInt8Rows);
   EXPECT_EQ(read_with("engine.units", "\"hexagon\"").engine.matmul, variant::kHmx);
   EXPECT_EQ(read_with("engine.units", R"(["cpu0", "npu"])").engine.matmul, variant::kFloat);
   EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "float"})").engine.matmul, variant::kFloat);

@@ -200,6 +200,22 @@ TEST_F(HexagonRun, prompts_in_tiles_and_answers_by_look_up_have_the_tokens_of_th
   EXPECT_NE(hexagon["counts"]["hexagon_hvx_packets"], same["counts"]["hexagon_hvx_packets"]);
 }
 
+// BitNet's weights have one scale, so a prompt's products are sums of integers in the matrix unit; answers by look-up in the same panels.
+TEST_F(HexagonRun, ternary_prompts_in_int8_tiles_have_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("ternary");
+  const auto run_with = [&](const char* units, const char* prefill, std::map<std::uint32_t, Fault> faults = {}) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", "lut_w2"}, {"prefill_activations", prefill}}, model,
+                      std::move(faults));
+  };
+  const Json cpu = run_with("cpu0", "int8_rows"), hexagon = run_with("hexagon", "int8_rows"), same = run_with("hexagon", "same");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+  EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_NE(hexagon["counts"]["hexagon_hvx_packets"], same["counts"]["hexagon_hvx_packets"]);
+  EXPECT_EQ(run_with("hexagon", "int8_rows", {{3, Fault::die}, {4, Fault::corrupt_result}})["tokens"], cpu["tokens"]);
+}
+
 // A share of the heads' projections is the Hexagon's, in graphs whose weights are bound at launch; what it lacks (attention, neurons in
 // places) is computed on its own thread. The plan is the same when its worker is lost, so the tokens are, too.
 TEST_F(HexagonRun, a_hybrid_engine_runs_beside_the_cores) {

@@ -54,6 +54,10 @@ extern "C" void float_lut_tiles(const unsigned char* planes, const unsigned char
                                 uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles);
 // `pairs` pairs of tiles of an fp16 strip (panels.hpp).
 extern "C" void hvx_f16_tiles(const unsigned char* strip, uint32_t pairs, uint16_t* tiles);
+// `pairs` times 8 columns of a bit-serial panel to int8 tiles [4 strips][tiles]. tables: of bit plane i, the bytes that four bits stand
+// for: of columns 0 and 1 in table 2 i, of 2 and 3 in table 2 i + 1, four tables in a vector; planes are or'ed.
+extern "C" void hvx_int8_tiles(const unsigned char* planes, const uint16_t* tables, uint32_t bits, uint32_t pairs, uint32_t tiles,
+                               int8_t* out);
 // attention_stages.hpp
 struct AttentionShape;
 extern "C" void float_attention(const AttentionShape* shape, const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* table,

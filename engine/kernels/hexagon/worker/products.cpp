@@ -180,30 +180,19 @@ void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progres
   }
 }
 
-// The weight tiles of one panel's columns from `column` to `end`, those of one tile of the layout behind those of another.
-void panel_to_tiles(const Operator& op, const Regions& r, uint32_t first, uint32_t column, uint32_t end, const uint16_t* values,
-                    volatile uint32_t& progress) {
-  uint16_t* out = strip;
-  uint32_t row = 0;
-  while (first - row >= op.tile.rows) row += op.tile.rows;  // no division
-  for (; column < end; column += op.tile.columns) {
-    const LutTile tile(op, row, column);
-    const unsigned char *panel = tile.panel(r, op, (first - row) / kLutPanelRows), *zeros = panel + tile.size.scales;
-    float_lut_tiles(zeros + tile.size.zeros, zeros, reinterpret_cast<const uint16_t*>(panel), values, op.bits, op.group, op.zeros,
-                    lut_blocks(op.group, tile.columns), out);
-    out += tile.columns * kLutPanelRows;
-    progress = progress + 1;
-  }
-}
-
-// Bit-serial panels against fp16 tiles (T-MAN 4.1: decode's layout, dequantised for the matrix unit). What the scratch holds of a panel is
-// made ready once for the whole batch; of deeper matrices, once for each 32 rows of it.
-void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  constexpr uint32_t kMost = kMostBlocks * kTileElements / kLutPanelRows;  // columns
-  const auto* x = reinterpret_cast<const uint16_t*>(r.inbound + op.in[1]);
-  const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
+// Bit-serial panels against tiles of the matrix unit (T-MAN 4.1: decode's layout, made ready for it). What the scratch holds of a panel is
+// made ready once for the whole batch; of deeper matrices, once for each 32 rows of it. ready(panel's part of a layout's tile, its parts,
+// columns, tiles); write(panel, strip of it, first row of the batch, rows, columns, y).
+template <class Element, class Ready, class Write>
+void multiply_panels(const Operator& op, const Regions& r, volatile uint32_t& progress, Ready ready, Write write) {
+  constexpr uint32_t kMost = sizeof(strip) / (sizeof(Element) * kLutPanelRows), kStrips = kLutPanelRows / kTile;  // columns; of a panel
+  const auto* x = reinterpret_cast<const Element*>(r.inbound + op.in[1]);
+  auto* w = reinterpret_cast<Element*>(strip);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
+  uint32_t row = 0;  // where the tiles of the layout begin that have this panel
   for (uint32_t first = 0; first < op.rows; first += kLutPanelRows) {
+    if (first - row >= op.tile.rows) row += op.tile.rows;
+    const uint32_t within = (first - row) / kLutPanelRows;
     const uint32_t panel_rows = op.rows - first < kLutPanelRows ? op.rows - first : kLutPanelRows;
     const uint32_t strips = (panel_rows + kTile - 1) / kTile;
     for (uint32_t m = 0; m < op.batch; m += kTile) {
@@ -211,30 +200,71 @@ void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& pro
       for (uint32_t s = 0; s < strips; ++s) hmx[s].clear(rows);
       for (uint32_t column = 0; column < op.columns; column += kMost) {
         const uint32_t end = op.columns - column < kMost ? op.columns : column + kMost;
-        if (m == 0 || op.columns > kMost) panel_to_tiles(op, r, first, column, end, values, progress);
+        Element* to = w;
+        for (uint32_t c = column; c < end && (m == 0 || op.columns > kMost); c += op.tile.columns) {
+          const LutTile tile(op, row, c);
+          ready(tile.panel(r, op, within), tile.size, tile.columns, to);
+          to += tile.columns * kLutPanelRows;
+          progress = progress + 1;
+        }
         for (uint32_t s = 0; s < strips; ++s) {
-          const uint16_t* in = strip;
+          const Element* in = w;
           for (uint32_t c = column; c < end; c += op.tile.columns) {
             const uint32_t tiles = (end - c < op.tile.columns ? end - c : op.tile.columns) / kTile;
             hmx[s].multiply(x + (m / kTile * (op.columns / kTile) + c / kTile) * kTileElements, in + s * tiles * kTileElements, tiles);
-            in += 4 * tiles * kTileElements;
+            in += kStrips * tiles * kTileElements;
           }
           progress = progress + 1;
         }
       }
       for (uint32_t s = 0; s < strips; ++s) {
         const uint32_t columns = panel_rows - s * kTile < kTile ? panel_rows - s * kTile : kTile;
-        write_tile(hmx[s], rows, columns, y + m * op.rows + first + s * kTile, op.rows);
+        write(LutTile(op, row, 0).panel(r, op, within), s, m, rows, columns, y + m * op.rows + first + s * kTile);
       }
     }
   }
+}
+
+void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
+  multiply_panels<uint16_t>(
+      op, r, progress,
+      [&](const unsigned char* panel, const LutPanel& size, uint32_t columns, uint16_t* w) {
+        const unsigned char* zeros = panel + size.scales;
+        float_lut_tiles(zeros + size.zeros, zeros, reinterpret_cast<const uint16_t*>(panel), values, op.bits, op.group, op.zeros,
+                        lut_blocks(op.group, columns), w);
+      },
+      [&](const unsigned char*, uint32_t s, uint32_t, uint32_t rows, uint32_t columns, float* y) {
+        write_tile(hmx[s], rows, columns, y, op.rows);
+      });
+}
+
+// Rows of weights have one scale, so do rows of activations: all of a product is one sum of integers.
+void matmul_hmx_int8(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const auto* tables = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
+  const auto* x_scales = reinterpret_cast<const float*>(r.inbound + op.in[2] + 2 * kVectorBytes);
+  multiply_panels<int8_t>(
+      op, r, progress,
+      [&](const unsigned char* panel, const LutPanel& size, uint32_t columns, int8_t* w) {
+        hvx_int8_tiles(panel + size.scales + size.zeros, tables, op.bits, columns / 8, columns / kTile, w);
+      },
+      [&](const unsigned char* panel, uint32_t s, uint32_t m, uint32_t rows, uint32_t columns, float* y) {
+        const uint16_t* scales = reinterpret_cast<const uint16_t*>(panel) + s * kTile;
+        int32_t sums[kTileElements];
+        hmx[s].store_sums(sums);
+        for (uint32_t i = 0; i < rows; ++i) {
+          for (uint32_t c = 0; c < columns; ++c) {
+            y[i * op.rows + c] = __builtin_fmaf(static_cast<float>(sums[i * kTile + c]), half_value(scales[c]) * x_scales[m + i], 0.0f);
+          }
+        }
+      });
 }
 
 }  // namespace
 
 bool is_product(Kind kind) {
   return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || kind == Kind::matmul_lut || kind == Kind::matmul_hmx ||
-         kind == Kind::matmul_hmx_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_hmx_f16;
+         kind == Kind::matmul_hmx_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_hmx_f16 || kind == Kind::matmul_hmx_int8;
 }
 
 bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
@@ -245,15 +275,16 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   switch (op.kind) {
     case Kind::matmul_lut:
     case Kind::matmul_lut_rounded:
-    case Kind::matmul_hmx_lut: {
+    case Kind::matmul_hmx_lut:
+    case Kind::matmul_hmx_int8: {
       const bool group = op.group == 32 || op.group == 64 || op.group == 128;
       if (!group || (columns & (op.group - 1)) != 0 || op.bits < 1 || op.bits > 4 || op.zero > 15) return false;
       if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1) || !valid_tile(op)) return false;
-      const bool planes = op.kind != Kind::matmul_hmx_lut;
+      const bool planes = op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded, bytes = op.kind == Kind::matmul_hmx_int8;
       const uint64_t scale = op.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
       in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * LutPanel(op, op.columns).bytes();
-      in[1] = planes ? op.batch * columns : tiles;
-      in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes;
+      in[1] = planes ? op.batch * columns : bytes ? tiles / 2 : tiles;
+      in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes + (bytes ? op.batch * sizeof(float) : 0);
       return true;
     }
     case Kind::matmul_hmx:
@@ -277,6 +308,7 @@ void run_product(const Operator& op, const Regions& regions, volatile uint32_t& 
   if (op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded) return matmul_lut(op, regions, progress);
   if (op.kind == Kind::matmul_hmx || op.kind == Kind::matmul_hmx_f16) return matmul_hmx(op, regions, progress);
   if (op.kind == Kind::matmul_hmx_lut) return matmul_hmx_lut(op, regions, progress);
+  if (op.kind == Kind::matmul_hmx_int8) return matmul_hmx_int8(op, regions, progress);
   matmul(op, regions, progress);
 }
 
