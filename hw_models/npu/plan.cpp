@@ -141,7 +141,8 @@ Pass TilePlanner::tile_pass(const Work& work, const Kernel& kernel, std::uint32_
   pass.groups = static_cast<std::uint32_t>(steps * depths);
   TileGroup& all = pass.last;
   const double lanes_used = static_cast<double>(work.columns) / static_cast<double>(round_up(work.columns, lanes));
-  pass.full = {all.in / pass.groups, all.out / pass.groups, std::max(1.0, all.rows / pass.groups), all.vector / lanes_used / pass.groups, 0};
+  const double vector = all.vector / lanes_used / pass.groups;
+  pass.full = {all.in / pass.groups, all.out / pass.groups, std::max(1.0, all.rows / pass.groups), vector, 0};
   const std::uint64_t before = pass.groups - 1;
   pass.last = {all.in - before * pass.full.in, all.out - before * pass.full.out, pass.full.rows, pass.full.vector, 0};
   write_once(pass, parts_.group);
@@ -184,7 +185,8 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   for (std::uint32_t passes = 1;; ++passes) {
     const auto part = static_cast<std::uint32_t>(round_up((rows + passes - 1) / passes, tile));
     const Room room = room_of(std::min(part, rows));
-    const Bytes per_column = room.per_column(ahead()), taken = room.activations + room.result + room.tables + room.sums + (per_column > 0 ? slack : 0);
+    const Bytes per_column = room.per_column(ahead());
+    const Bytes taken = room.activations + room.result + room.tables + room.sums + (per_column > 0 ? slack : 0);
     Bytes columns = tiled ? even_tile : round_up(work.columns, tile);
     if (per_column > 0) columns = std::min(columns, round_down((free - std::min(free, taken)) / per_column, tile));
     // Weights that nothing has to be done to before HMX takes them are one group.
