@@ -141,7 +141,8 @@ Pass TilePlanner::tile_pass(const Work& work, const Kernel& kernel, std::uint32_
   pass.groups = static_cast<std::uint32_t>(steps * depths);
   TileGroup& all = pass.last;
   const double lanes_used = static_cast<double>(work.columns) / static_cast<double>(round_up(work.columns, lanes));
-  pass.full = {all.in / pass.groups, all.out / pass.groups, std::max(1.0, all.rows / pass.groups), all.vector / lanes_used / pass.groups, 0};
+  const double vector = all.vector / lanes_used / pass.groups;
+  pass.full = {all.in / pass.groups, all.out / pass.groups, std::max(1.0, all.rows / pass.groups), vector, 0};
   const std::uint64_t before = pass.groups - 1;
   pass.last = {all.in - before * pass.full.in, all.out - before * pass.full.out, pass.full.rows, pass.full.vector, 0};
   write_once(pass, parts_.group);
@@ -152,6 +153,9 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   const bool tiled = !kernel.matrix && kernel.tile_rows > 0 && kernel.tile_columns > 0;  // look-ups
   const std::uint32_t lanes = parts_.vector_bytes * kernel.threads;
   const double part_of_depth = tiled ? std::min(1.0, static_cast<double>(kernel.tile_columns) / work.depth) : 1;
+  // The tile is what a transfer brings for a thread: its rows, or less, so that threads have as many as whole vectors allow.
+  const Bytes vectors = (work.columns + lanes - 1) / lanes, most = std::max<Bytes>(1, kernel.tile_rows / parts_.vector_bytes);
+  const Bytes tiles = (vectors + most - 1) / most, even_tile = (vectors + tiles - 1) / tiles * lanes;
   const std::uint32_t rows = std::max(1u, work.rows), tile = parts_.tile;
   const bool from_dram = work.read_bytes > work.weight_bytes;
   const auto room_of = [&](std::uint32_t part) {
@@ -181,14 +185,17 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   for (std::uint32_t passes = 1;; ++passes) {
     const auto part = static_cast<std::uint32_t>(round_up((rows + passes - 1) / passes, tile));
     const Room room = room_of(std::min(part, rows));
-    const Bytes per_column = room.per_column(ahead()), taken = room.activations + room.result + room.tables + room.sums + (per_column > 0 ? slack : 0);
-    Bytes columns = round_up(work.columns, tile);
+    const Bytes per_column = room.per_column(ahead());
+    const Bytes taken = room.activations + room.result + room.tables + room.sums + (per_column > 0 ? slack : 0);
+    Bytes columns = tiled ? even_tile : round_up(work.columns, tile);
     if (per_column > 0) columns = std::min(columns, round_down((free - std::min(free, taken)) / per_column, tile));
     // Weights that nothing has to be done to before HMX takes them are one group.
     const Bytes streamed = std::max(room.in, room.ready / 4);
-    if (streamed > 0) columns = std::min(columns, std::max(round_down(group / streamed, tile), Bytes{tile}));
-    if (tiled && taken + per_column * lanes <= free) columns = std::max(round_down(columns, lanes), Bytes{lanes});
-    if (tiled) columns = std::min(columns, Bytes{kernel.tile_rows} * kernel.threads);
+    if (tiled) {
+      if (columns >= lanes) columns = std::min(round_down(columns, lanes), even_tile);
+    } else if (streamed > 0) {
+      columns = std::min(columns, std::max(round_down(group / streamed, tile), Bytes{tile}));
+    }
     if (columns >= tile && taken <= free) {
       TilePlan plan{kernel.path, kernel.threads, (rows + part - 1) / part, {}, {}, {}, true};
       const auto width = static_cast<std::uint32_t>(std::min<Bytes>(columns, work.columns));

@@ -3,8 +3,7 @@
 // same time on different groups, with two buffers between them (T-MAN 4.2). When the activations of all rows do not fit
 // into TCM, rows are split and the weights stream once per part. Other operators are cut into chunks of their operands.
 // Products by look-up stream tiles of the layout (T-MAN 4.1) instead of whole columns: each thread has rows of its own, in whole vectors,
-// and a part of the depth at a time, for which tables stay in registers. What a group brings is as much of the threads' tiles as one
-// transfer carries.
+// and a part of the depth at a time, for which tables stay in registers. A group is a tile for each thread.
 #pragma once
 #include <algorithm>
 #include <array>

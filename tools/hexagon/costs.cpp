@@ -136,8 +136,12 @@ Json measure(HexagonSession& session, Kernel kernel) {
     if (function.starts_with("hvx_") && more > 0) functions[function] = more;
   }
   const std::uint64_t weights = std::uint64_t{kernel.op.rows} * std::max(kernel.op.columns, 1u);
-  return {{"kernel", kernel.name}, {"weights", weights}, {"columns", kernel.op.columns}, {"tile", {kernel.op.tile.rows, kernel.op.tile.columns}},
-          {"most_rows", kernel.op.bits == 0 ? 0 : hexagon::tile_shape(kernel.op.bits, kernel.op.group).rows}, {"packets", functions}};
+  return {{"kernel", kernel.name},
+          {"weights", weights},
+          {"columns", kernel.op.columns},
+          {"tile", {kernel.op.tile.rows, kernel.op.tile.columns}},
+          {"most_rows", kernel.op.bits == 0 ? 0 : hexagon::tile_shape(kernel.op.bits, kernel.op.group).rows},
+          {"packets", functions}};
 }
 
 int run(const std::string& worker) {

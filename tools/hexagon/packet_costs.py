@@ -111,7 +111,8 @@ def static_packets(root, folder):
 def executed_packets(tool, worker):
     """-> {kernel: (weights, {function: packets}, rows, tile, rows of the largest tile)} of one run of each kernel."""
     out = subprocess.run([tool, worker], check=True, capture_output=True, text=True).stdout
-    return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1), entry["tile"], entry["most_rows"])
+    return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1), entry["tile"],
+                              entry["most_rows"])
             for entry in json.loads(out)}
 
 

@@ -35,8 +35,8 @@ template <class I, Zeros kZeros>
 }
 
 // Finalize: a panel's rows of a tile, y += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
-// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2]; x: {float32 scale, sum} [blocks]; y: 4 vectors
-// of float32, which between tiles are what T-MAN's spill buffer holds.
+// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2]; x: {float32 scale, sum} [blocks]; y: 4
+// vectors of float32, which between tiles are what T-MAN's spill buffer holds.
 template <class I, Zeros kZeros>
 [[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const typename I::Vector* zeros,
                                                 const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,

@@ -27,8 +27,8 @@ extern "C" void hvx_lut_finalize(const int32_t* weighted, const unsigned char* z
                                  uint32_t blocks, int32_t* dots);
 
 // The same with tables of int8: their entries rounded by the factors of x [blocks]; tables: [columns / 16] vectors (hvx.hpp). weighted:
-// [panels][blocks][128 rows], sums over planes of 2^i times what is found. y as float_accumulate() has it, dot = fma(weighted, unit, rest / 2) with
-// rest = steps * sum - 2 zero sum, zeros of blocks in the order of panels.
+// [panels][blocks][128 rows], sums over planes of 2^i times what is found. y as float_accumulate() has it, dot = fma(weighted, unit, rest
+// / 2) with rest = steps * sum - 2 zero sum, zeros of blocks in the order of panels.
 extern "C" void hvx_lut_precompute_rounded(const int8_t* x, const RoundedScale* scales, uint32_t group, uint32_t blocks, uint8_t* tables);
 extern "C" void hvx_lut_linear_rounded(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint8_t* tables, uint32_t count,
                                        uint32_t bits, uint32_t group, int32_t* weighted);
