@@ -8,21 +8,23 @@
 namespace vitro::sim {
 namespace {
 
-bool overlap(const View& a, Bytes a_bytes, const View& b) {
+bool overlap(const View& a, Bytes a_bytes, const View& b, Bytes b_bytes) {
   if (a.memory.id() != b.memory.id()) return false;
-  return a.offset < b.offset + view_bytes(b) && b.offset < a.offset + a_bytes;
+  return a.offset < b.offset + b_bytes && b.offset < a.offset + a_bytes;
 }
 
-// Of the memory behind an operand's offset, what the call may read: rows in places may stand anywhere in it.
-Bytes reach(const KernelCall& call, std::size_t operand) {
-  const View& view = call.in[operand];
-  return operand == 0 && call.places != nullptr ? view.memory.size() - view.offset : view_bytes(view);
+// Of the memory behind an operand's offset, what the call may touch: rows in places may stand anywhere in it.
+Bytes reach(const View& view, bool in_places) { return in_places ? view.memory.size() - view.offset : view_bytes(view); }
+
+bool reads_places(const KernelCall& call, std::size_t operand) { return operand == 0 && call.places != nullptr; }
+
+// Whether the call writes where operand `view` of another call, or of itself, may be read.
+bool writes_into(const KernelCall& call, const View& view, bool in_places) {
+  return !call.out.empty() && call.out[0].memory && view.memory &&
+         overlap(view, reach(view, in_places), call.out[0], reach(call.out[0], call.op == Op::copy && call.places != nullptr));
 }
 
-bool in_place(const KernelCall& call) {
-  return !call.out.empty() && !call.in.empty() && call.out[0].memory && call.in[0].memory &&
-         overlap(call.in[0], reach(call, 0), call.out[0]);
-}
+bool in_place(const KernelCall& call) { return !call.in.empty() && writes_into(call, call.in[0], reads_places(call, 0)); }
 
 bool written_by_others(const KernelCall& call, std::size_t operand) {
   const bool pool = call.op == Op::attention && operand == 1;
@@ -36,6 +38,8 @@ std::uint64_t sum_bytes(const KernelCall& call, std::size_t operand) {
   if (rows_only) {
     const Bytes row = row_bytes(view.format, columns(view));
     for_each_row(call, [&](std::uint32_t, Bytes at) { hash.add({view.data() + at, row}); });
+  } else if (call.op == Op::copy && call.places != nullptr) {
+    for (const std::uint32_t place : *call.rows) hash.add({view.data() + place * kPlaceUnit, row_bytes(view.format, columns(view))});
   } else if (view.layout == Layout::rows) {
     hash.add({view.data(), view_bytes(view)});
   }
@@ -53,7 +57,7 @@ std::vector<OperandSums> sum_operands(const Chain& chain) {
       if (!view.memory || view.data() == nullptr || written_by_others(call, operand)) continue;
       bool written = false;
       for (std::size_t j = 0; j < i && !written; ++j) {
-        written = !chain[j].out.empty() && chain[j].out[0].memory && overlap(view, reach(call, operand), chain[j].out[0]);
+        written = writes_into(chain[j], view, reads_places(call, operand));
       }
       if (!written) all[i].push_back({operand, sum_bytes(call, operand)});
     }

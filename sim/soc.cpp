@@ -15,13 +15,11 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"cache_update_cycles", Dimension::none, "150", "relinking an entry and a hash-map update"},
     {"plan_step_cycles", Dimension::none, "300", "choosing where one operation goes"},
     {"submit_cycles", Dimension::none, "500", "filling and publishing one request to a unit"},
-    {"copy_cycles", Dimension::none, "18", "64 bytes in and out at 24 GB/s and 3.3 GHz"},
     {"mapped_page_cycles", Dimension::none, "0", "not measured: pages that come through a mapping cost their core nothing"},
     {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
 };
 // By PolicyWork, without the last, which is among what waking the policy costs.
-constexpr std::string_view kPolicyKeys[] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles",
-                                            "copy_cycles"};
+constexpr std::string_view kPolicyKeys[] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles"};
 static_assert(std::size(kPolicyKeys) + 1 == kPolicyWorks);
 
 constexpr std::string_view kWakeCosts = "wake_costs";  // a table, of measured devices alone

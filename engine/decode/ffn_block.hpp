@@ -18,9 +18,9 @@ struct FfnGroup {
 class FfnBlock {
  public:
   virtual ~FfnBlock() = default;
-  // A step of `rows` rows will need the FFN of `layer` next but one at most: what does not depend on x can begin. Returns at
-  // once; run() of that layer waits for it.
-  virtual void prepare(std::int16_t /*layer*/, std::uint32_t /*rows*/) {}
+  // A step of `rows` rows of so many sequences will need the FFN of `layer` next but one at most: what does not depend on x can begin.
+  // Returns at once; run() of that layer waits for it.
+  virtual void prepare(std::int16_t /*layer*/, std::uint32_t /*rows*/, std::uint32_t /*sequences*/) {}
   // Waits for what prepare() began and run() did not need: every step ends with it, whether it succeeded or not.
   virtual Task<void> settle() { co_return; }
   // Throws RunError when a unit or the storage fails.

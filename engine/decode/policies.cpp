@@ -100,13 +100,6 @@ void check_sessions(const EngineConfig& engine, const ComputeUnit& accelerator, 
                                 format_bytes(mapped), (mapped + limit - 1) / limit));
 }
 
-// What the engine keeps beside weights and activations: names, extents and page records. Charged so that the budget is
-// that of the whole process.
-Bytes runtime_bytes(const ModelConfig& config, const WeightStore& weights) {
-  constexpr Bytes kPerToken = 64, kPerPage = 32, kPerWeight = 512;
-  return config.vocab * kPerToken + weights.total_bytes() / kPageSize * kPerPage + weights.all().size() * kPerWeight;
-}
-
 Bytes kv_bytes(const ModelConfig& config, const EngineConfig& engine, std::uint32_t tokens) {
   const Bytes element = engine.kv_format == Format::f16 ? 2 : 4;
   return round_up(tokens, engine.kv_block_tokens) * config.layers * 2 * config.kv_width() * element;
@@ -120,6 +113,11 @@ ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::st
 }
 
 }  // namespace
+
+Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t weights) {
+  constexpr Bytes kPerToken = 64, kPerPage = 32, kPerWeight = 512;
+  return config.vocab * kPerToken + weight_bytes / kPageSize * kPerPage + weights * kPerWeight;
+}
 
 const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> kPolicies = [] {
@@ -140,7 +138,8 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
                    const WeightStore& weights, const PolicyLimits& limits, const WeightStore* copy) {
   Policy policy;
   policy.graphs = std::make_unique<GraphCache>(machine);
-  Result<Lease> runtime = machine.memory.lease(runtime_bytes(config, weights), Placement::dram, Region::runtime);
+  const Bytes own = runtime_bytes(config, weights.total_bytes(), weights.all().size());
+  Result<Lease> runtime = machine.memory.lease(own, Placement::dram, Region::runtime);
   if (!runtime.ok()) throw ConfigError("memory.budget: " + runtime.status().message);
   policy.runtime = std::move(runtime).value();
 

@@ -9,6 +9,10 @@
 
 namespace vitro {
 
+// What the engine keeps beside weights and activations: names, extents and page records. Charged so that the budget is that of the
+// whole process.
+Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t weights);
+
 struct PolicyInfo {
   std::string_view name, description;
 };

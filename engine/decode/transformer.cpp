@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/base/rng.hpp"
+#include "engine/decode/hand_off.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/model/precompute_pass.hpp"
 
@@ -105,7 +107,13 @@ Task<void> Transformer::extend(const StepInput* input) {
     call.out = {std::move(copy.to)};
     chain.push_back(std::move(call));
   }
-  RunResult result = co_await options_.units.front()->run(std::move(chain));
+  co_await run_alone(std::move(chain));
+}
+
+// Work of the first unit that no phase has; built and handed over like that of any other chain.
+Task<void> Transformer::run_alone(Chain chain) {
+  charge_hand_off(machine_.clock, chain);
+  const RunResult result = co_await options_.units.front()->run(std::move(chain));
   result.status.or_throw();
 }
 
@@ -166,17 +174,16 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
     }
     groups.push_back(std::move(group));
   }
-  if (!gathers.empty()) {
-    const RunResult result = co_await options_.units.front()->run(std::move(gathers));
-    result.status.or_throw();
-  }
+  if (!gathers.empty()) co_await run_alone(std::move(gathers));
   co_await ffn_->run(phase->layer, std::move(groups));
 }
 
 // What the FFN of a layer needs beside its input can come while the attention before it runs.
 void Transformer::prepare_ffn(std::int16_t layer, const StepContext& context) {
   if (ffn_ == nullptr || layer >= static_cast<std::int16_t>(config_.layers)) return;
-  ffn_->prepare(layer, static_cast<std::uint32_t>(context.rows->size()));
+  std::set<std::uint32_t> sequences;
+  for (const SeqPos& row : *context.rows) sequences.insert(row.sequence);
+  ffn_->prepare(layer, static_cast<std::uint32_t>(context.rows->size()), static_cast<std::uint32_t>(sequences.size()));
 }
 
 namespace {

@@ -59,6 +59,7 @@ class Transformer {
   Task<std::vector<std::int32_t>> run_phases(StepContext* context);
   void prepare_ffn(std::int16_t layer, const StepContext& context);
   Task<void> extend(const StepInput* input);
+  Task<void> run_alone(Chain chain);
   void write_operands(const StepInput& input, const StepContext& context);
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
   void take_routing(const std::vector<Outcome>& outcomes, StepContext& context);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "engine/decode/policies.hpp"
 #include "engine/experiment/experiment.hpp"
 #include "engine/experiment/loaded_model.hpp"
 #include "engine/experiment/plan.hpp"
@@ -49,8 +50,9 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
   const Shapes shapes = shapes_of(*model, BundleForm::one_read);
   const ModelConfig& c = shapes.config;
   Json formats = Json::object();
-  Bytes fixed = 0;
+  Bytes fixed = 0, all = 0;
   for (const Weight& weight : shapes.weights) {
+    all += weight.stored_bytes();
     if (!is_ffn(weight.role)) fixed += weight.stored_bytes();
     formats[std::string(to_string(weight.role))] = to_string(weight.format);
   }
@@ -84,7 +86,8 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
              {"predictor_rank", c.predictor_rank}}},
            {"formats", formats},
            {"layouts", layouts},
-           {"fixed_bytes", fixed}};
+           {"fixed_bytes", fixed},
+           {"runtime_bytes", runtime_bytes(c, all, shapes.weights.size())}};
   if (const Node* path = model->find("gguf")) out["model"]["gguf_bytes"] = source_identity(Gguf::open(path->text())).at("bytes");
   if (device != nullptr && !device->is_null()) out["device"] = {{"fingerprint", device_fingerprint(*device)}};
   return out;

@@ -26,7 +26,9 @@ class Counter {
         half_(steps / 2),
         blocks_((request.neurons + request.per_block - 1) / request.per_block),
         last_(blocks_),
-        missing_(request.limits.size()) {
+        missing_(request.limits.size()),
+        completed_(request.limits.size()),
+        half_there_(request.limits.size(), std::vector<bool>(blocks_)) {
     const std::uint32_t buckets = std::min(request.buckets, blocks_);
     for (std::uint32_t k = 0; k < buckets; ++k) {
       const auto edge = [&](std::uint32_t i) { return static_cast<std::uint32_t>(std::uint64_t{i} * blocks_ / buckets); };
@@ -44,8 +46,11 @@ class Counter {
   void step(std::uint32_t t, const Ids& named, const Ids& fired, bool used) {
     const bool counts = t >= half_;
     if (counts) {
-      for (std::vector<double>& steps : missing_) steps.push_back(0);
+      for (auto* series : {&missing_, &completed_}) {
+        for (std::vector<double>& steps : *series) steps.push_back(0);
+      }
     }
+    if (used && !request_.limits.empty()) count_reads(t, named, fired, counts);
     if (counts && used) {
       std::uint32_t before = ~0u;
       for (const std::uint32_t neuron : named) {
@@ -56,10 +61,6 @@ class Counter {
         bucket.named_blocks += 1;
         const std::uint32_t gap = last_[block] == 0 ? 0 : t + 1 - last_[block];
         bucket.reuse[gap <= half_ ? gap : 0] += 1;
-        for (std::size_t i = 0; i < missing_.size(); ++i) {
-          const auto& [hot, reach] = request_.limits[i];
-          missing_[i].back() += neuron >= hot && (gap == 0 || gap > reach) ? 1 : 0;
-        }
       }
       for (const std::uint32_t neuron : fired) out_[of_block_[neuron / request_.per_block]].fired += 1;
     }
@@ -76,6 +77,7 @@ class Counter {
   }
 
   std::vector<std::vector<double>> take_missing() { return std::move(missing_); }
+  std::vector<std::vector<double>> take_completed() { return std::move(completed_); }
 
   std::vector<ReuseBucket> take() {
     for (ReuseBucket& bucket : out_) {
@@ -87,12 +89,34 @@ class Counter {
   }
 
  private:
+  // What a cache of each limit would read for a step, before the step counts as a use.
+  void count_reads(std::uint32_t t, const Ids& named, const Ids& fired, bool counts) {
+    std::vector<bool> fires(blocks_);
+    for (const std::uint32_t neuron : fired) fires[neuron / request_.per_block] = true;
+    std::uint32_t before = ~0u;
+    for (const std::uint32_t neuron : named) {
+      const std::uint32_t block = neuron / request_.per_block;
+      if (std::exchange(before, block) == block) continue;
+      const std::uint32_t gap = last_[block] == 0 ? 0 : t + 1 - last_[block];
+      for (std::size_t i = 0; i < missing_.size(); ++i) {
+        const auto& [hot, reach] = request_.limits[i];
+        if (neuron < hot) continue;
+        const bool misses = gap == 0 || gap > reach, completes = fires[block] && (misses || half_there_[i][block]);
+        if (misses || completes) half_there_[i][block] = !fires[block];
+        if (!counts) continue;
+        missing_[i].back() += misses ? 1 : 0;
+        completed_[i].back() += completes ? 1 : 0;
+      }
+    }
+  }
+
   const ReuseRequest& request_;
   std::uint32_t half_, blocks_;
   std::vector<std::uint32_t> last_;  // 1 + the step in which a block was used last; 0: never
   std::vector<std::uint32_t> of_block_;
   std::vector<ReuseBucket> out_;
-  std::vector<std::vector<double>> missing_;  // of each limit, by step
+  std::vector<std::vector<double>> missing_, completed_;  // of each limit, by step
+  std::vector<std::vector<bool>> half_there_;             // of each limit: blocks of which a cache has the Gate row alone
   double steps_ = 0;
 };
 
@@ -109,7 +133,7 @@ std::vector<BatchReuse> count(const Source& source, const ReuseRequest& request,
   for (const std::uint32_t batch : request.batches) {
     const std::uint32_t steps = steps_of(batch);
     Counter counter(request, steps);
-    BatchReuse reuse{batch, 0, {}, {}};
+    BatchReuse reuse{batch, 0, {}, {}, {}};
     for (std::uint32_t t = 0; t < steps; ++t) {
       std::vector<Ids> named, fired;
       for (std::uint32_t s = 0; s < batch; ++s) {
@@ -123,6 +147,7 @@ std::vector<BatchReuse> count(const Source& source, const ReuseRequest& request,
     }
     reuse.buckets = counter.take();
     reuse.missing = counter.take_missing();
+    reuse.completed = counter.take_completed();
     out.push_back(std::move(reuse));
   }
   return out;
@@ -172,9 +197,11 @@ void add(std::vector<BatchReuse>& sum, std::vector<BatchReuse> more, bool same_s
   }
   for (std::size_t b = 0; b < sum.size(); ++b) {
     sum[b].rows += more[b].rows;
-    for (std::size_t i = 0; i < sum[b].missing.size(); ++i) {
-      std::vector<double> &to = sum[b].missing[i], &from = more[b].missing[i];
-      same_steps ? add(to, from) : static_cast<void>(to.insert(to.end(), from.begin(), from.end()));
+    for (const auto series : {&BatchReuse::missing, &BatchReuse::completed}) {
+      for (std::size_t i = 0; i < (sum[b].*series).size(); ++i) {
+        std::vector<double> &to = (sum[b].*series)[i], &from = (more[b].*series)[i];
+        same_steps ? add(to, from) : static_cast<void>(to.insert(to.end(), from.begin(), from.end()));
+      }
     }
     for (std::size_t k = 0; k < sum[b].buckets.size(); ++k) {
       ReuseBucket &to = sum[b].buckets[k], &from = more[b].buckets[k];

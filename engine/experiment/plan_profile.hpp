@@ -44,6 +44,8 @@ struct BatchReuse {
   // [limit]: blocks of a whole layer by step, all experts together, since an accelerator waits for the reads of one step and not for the
   // mean of many.
   std::vector<std::vector<double>> missing;
+  // Likewise, where a miss brings a silent neuron's Gate row alone: those that fire for the first time since they missed.
+  std::vector<std::vector<double>> completed;
 };
 
 // The mean FFN of a layer of a drawn workload.

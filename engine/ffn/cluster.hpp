@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/machine/clock.hpp"
-#include "engine/machine/compute_unit.hpp"
+#include "engine/decode/hand_off.hpp"
+#include "engine/ffn/landing_room.hpp"
 
 namespace vitro {
 
@@ -32,14 +32,9 @@ struct Cluster {
   enum class Stage : std::uint8_t { waiting, gate_io, gate_ready, gate_runs, gated, rest_io, rest_ready, rest_runs, done };
   Stage stage = Stage::waiting;
   std::uint32_t reads_left = 0;
+  std::vector<Landed> landed;  // what was read for its next stage and is not at its place yet
   IndexList active;  // neurons whose gate is not zero for some row
 };
-
-// What the policy pays for a chain that it hands to a unit: each call is built anew.
-inline void charge_hand_off(Clock& clock, const Chain& chain) {
-  clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(chain.size()));
-  clock.charge(PolicyWork::submit, 1);
-}
 
 // Several rows' neurons as one ascending list without repeats.
 inline IndexList united(const std::vector<IndexList>& rows) {

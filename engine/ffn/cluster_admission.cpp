@@ -56,7 +56,8 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
   VITRO_CHECK(neuron == end, "a neuron is active that the cluster does not have");
   hits_ += hits;
   misses_ += misses;
-  if (hits > 0 && !cache.holds_all()) machine_.clock.charge(PolicyWork::cache_lookup, hits);
+  // What was named was looked up, whether it was there or fired or not.
+  if (!cache.holds_all()) machine_.clock.charge(PolicyWork::cache_lookup, static_cast<std::uint32_t>(cluster.blocks.size()));
   if (misses > 0) machine_.clock.charge(PolicyWork::cache_update, misses);
 }
 

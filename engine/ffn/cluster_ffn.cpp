@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
+#include <tuple>
 
 #include "engine/decode/lowering.hpp"
 #include "engine/kernels/variants.hpp"
@@ -12,12 +12,14 @@ namespace {
 
 constexpr std::size_t kClustersPerUnit = 8;  // of a step that reads nothing
 
-std::uint32_t sequences_in(const std::vector<FfnGroup>& groups) {
-  std::set<std::uint32_t> found;
+// Sequences of a step, and whether each has one row in it, however many experts that one meets.
+std::pair<std::uint32_t, bool> sequences_in(const std::vector<FfnGroup>& groups) {
+  std::map<std::uint32_t, std::uint32_t> found;  // sequence, position
+  bool decodes = true;
   for (const FfnGroup& group : groups) {
-    for (const SeqPos& row : *group.rows) found.insert(row.sequence);
+    for (const SeqPos& row : *group.rows) decodes &= found.try_emplace(row.sequence, row.position).first->second == row.position;
   }
-  return static_cast<std::uint32_t>(found.size());
+  return {static_cast<std::uint32_t>(found.size()), decodes};
 }
 
 Task<void> run_chain(ComputeUnit* unit, Chain chain) {
@@ -52,10 +54,10 @@ ClusterFfn::ClusterFfn(Machine& machine, GraphCache& graphs, NeuronStore& store,
 }
 
 // A prefill needs every neuron, whatever x is: reading can begin. Other steps have hot neurons to look after.
-void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows) {
+void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) {
   if (store_.experts() > 1) return;  // which ones is not known yet
   if (!dense(rows, 1)) {
-    if (hot_) hot_->prepare(layer, -1, rows);
+    if (hot_) hot_->prepare(layer, -1, sequences, rows);
     return;
   }
   if (options_.pipeline.kind != PipelineKind::cluster) return;
@@ -110,7 +112,7 @@ Task<std::vector<IndexList>> ClusterFfn::cold_neurons(Step* step) {
 void ClusterFfn::choose_hot(Step& step) {
   step.hot.assign(step.groups.size(), 0);
   if (!hot_ || step.every_neuron) return;
-  step.sequences = sequences_in(step.groups);
+  std::tie(step.sequences, step.decodes) = sequences_in(step.groups);
   for (const FfnGroup& group : step.groups) {
     if (group.expert >= 0) hot_->prepare(step.layer, group.expert, step.sequences);
   }
@@ -159,8 +161,9 @@ Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
   if (hot_ && predictor_ && !step->every_neuron && !store_.cache().holds_all()) report_cold(*step);
 }
 
-// To the hot region, which shares the cache with them.
+// To the hot region, which shares the cache with them. All rows of a prompt together name far more than any step after it does.
 void ClusterFfn::report_cold(const Step& step) {
+  if (!step.decodes) return;
   for (std::uint32_t g = 0; g < step.groups.size(); ++g) {
     const std::int16_t expert = step.groups[g].expert;
     const auto [first, count] = hot_->next_cluster(step.layer, expert);
@@ -172,8 +175,7 @@ void ClusterFfn::report_cold(const Step& step) {
       const auto begin = std::ranges::lower_bound(cluster.blocks, first), end = std::ranges::lower_bound(cluster.blocks, first + count);
       use.near += static_cast<std::uint32_t>(end - begin);
     }
-    const auto rows = static_cast<std::uint32_t>(step.groups[g].rows->size());
-    hot_->used_cold(step.layer, expert, expert < 0 ? rows : step.sequences, use);
+    hot_->used_cold(step.layer, expert, step.sequences, use);
   }
 }
 

@@ -39,7 +39,7 @@ class ClusterFfn final : public FfnBlock {
   ClusterFfn(Machine& machine, GraphCache& graphs, NeuronStore& store, std::unique_ptr<Predictor> predictor, std::unique_ptr<HotRegion> hot,
              ClusterFfnOptions options);
 
-  void prepare(std::int16_t layer, std::uint32_t rows) override;
+  void prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) override;
   Task<void> settle() override;
   Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) override;
   std::uint64_t seam_calls() const override {
@@ -58,6 +58,7 @@ class ClusterFfn final : public FfnBlock {
     std::uint32_t partials = 0;            // most of each group
     std::vector<std::uint32_t> hot;        // neurons of each group that the hot region computes, from 0 on
     std::uint32_t sequences = 0;           // that its rows belong to
+    bool decodes = false;                  // one row of each
     bool every_neuron = false;
   };
   bool dense(std::uint32_t rows, std::size_t groups) const { return rows >= options_.dense_rows * groups; }

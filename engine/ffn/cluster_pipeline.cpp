@@ -8,7 +8,7 @@
 namespace vitro {
 namespace {
 
-constexpr std::size_t kCallsOfStage = 3;  // most of one cluster: Up, activation, Down
+constexpr std::size_t kCallsOfStage = 3;  // most of one cluster: Up, activation, Down; before them what landed is copied, in one call
 
 }  // namespace
 
@@ -101,12 +101,15 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t
     if (options_.unit_depth > 1 && was_idle && std::ranges::find(under_way, 0u) == under_way.end()) stages_changed_.notify();
     ++seam_calls_;
     Chain chain;
-    chain.reserve(kCallsOfStage * clusters.size());
+    chain.reserve(kCallsOfStage * clusters.size() + 1);
+    const std::vector<Landed> landed = take_landed(clusters);
+    if (!landed.empty()) chain.push_back(store_.copy(landed));
     for (const Cluster* cluster : clusters) (gates ? layer->calls.gate : layer->calls.rest)(*cluster, chain);
     charge_hand_off(machine_.clock, chain);
     const RunResult result = co_await graphs_.run(unit, std::move(chain));
     --under_way[index];
     result.status.or_throw();
+    store_.copied(landed);
     if (gates) {
       set_active(*layer, clusters, result.outcomes);
     } else {
@@ -122,7 +125,20 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t
   }
 }
 
+// Who computes a neuron is the first that touches it, and copies it: all units share what one core had to do.
+std::vector<Landed> ClusterPipeline::take_landed(const std::vector<Cluster*>& clusters) {
+  std::vector<Landed> all;
+  for (Cluster* cluster : clusters) {
+    all.insert(all.end(), cluster->landed.begin(), cluster->landed.end());
+    cluster->landed.clear();
+  }
+  return all;
+}
+
 Task<void> ClusterPipeline::read(Layer* layer) {
+  // A graph of an accelerator takes neurons at their places.
+  const auto& units = layer->every_neuron ? options_.dense_units : options_.units;
+  const bool copies = std::ranges::none_of(units, [](const ComputeUnit* unit) { return unit->caps().static_graphs; });
   while (layer->done < layer->clusters->size() && !layer->scope.stop_requested()) {
     if (layer->reads.empty()) {
       co_await reads_pushed_.changed();
@@ -131,17 +147,40 @@ Task<void> ClusterPipeline::read(Layer* layer) {
     const Read next = layer->reads.front();
     layer->reads.pop_front();
     IoResult result;
+    Landed landed;
     for (int attempt = 0; attempt < 2; ++attempt) {
-      result = co_await store_.read(next.piece, options_.io_core, Pattern::random);
+      result = co_await store_.read(next.piece, options_.io_core, Pattern::random, &landed);
       if (result.status.ok()) break;
     }
     if (!result.status.ok()) {
       throw RunError(fmt::format("reading neurons ({}): {}", store_.describe(next.cluster->blocks.front()), result.status.message));
     }
-    if (--next.cluster->reads_left > 0) continue;
-    enter(*layer, *next.cluster, next.cluster->stage == Stage::gate_io ? Stage::gate_ready : Stage::rest_ready);
-    stages_changed_.notify();
+    if (landed.bytes > 0 && !(copies && store_.may_wait(landed))) {
+      layer->to_move.emplace_back(next.cluster, landed);
+      if (!std::exchange(layer->moving, true)) layer->scope.spawn(guarded(move(layer), &layer->scope));
+      continue;
+    }
+    if (landed.bytes > 0) next.cluster->landed.push_back(landed);
+    arrived(*layer, *next.cluster);
   }
+}
+
+// What may not wait for the unit that computes it: all of it that has come by then in one call of the core that reads.
+Task<void> ClusterPipeline::move(Layer* layer) {
+  while (!layer->to_move.empty()) {
+    const auto moving = std::exchange(layer->to_move, {});
+    std::vector<Landed> landed;
+    for (const auto& [cluster, there] : moving) landed.push_back(there);
+    co_await store_.move(&landed, options_.io_core);
+    for (const auto& [cluster, there] : moving) arrived(*layer, *cluster);
+  }
+  layer->moving = false;
+}
+
+void ClusterPipeline::arrived(Layer& layer, Cluster& cluster) {
+  if (--cluster.reads_left > 0) return;
+  enter(layer, cluster, cluster.stage == Stage::gate_io ? Stage::gate_ready : Stage::rest_ready);
+  stages_changed_.notify();
 }
 
 void ClusterPipeline::enter(Layer& layer, Cluster& cluster, Stage stage) {

@@ -79,12 +79,17 @@ class ClusterPipeline {
     int ready = 0, gates_ready = 0;  // clusters that a unit could take, and those whose gate it would be
     std::vector<std::uint32_t> under_way;  // calls, by unit
     std::deque<Read> reads;
+    std::vector<std::pair<Cluster*, Landed>> to_move;  // what move() has to copy
+    bool moving = false;
     TaskScope scope;
   };
 
   Layer& begin(std::vector<Cluster>* clusters, bool every_neuron);
   Task<void> compute(Layer* layer, ComputeUnit* unit, std::size_t index);
   Task<void> read(Layer* layer);
+  Task<void> move(Layer* layer);
+  void arrived(Layer& layer, Cluster& cluster);
+  static std::vector<Landed> take_landed(const std::vector<Cluster*>& clusters);
   Task<void> guarded(Task<void> task, TaskScope* scope);
   Cluster* pick(Layer& layer) const;
   std::vector<Cluster*> take(Layer& layer) const;

@@ -103,6 +103,7 @@ ClusterParts make_cluster_policy(Machine& machine, GraphCache& graphs, const Eng
   store.two_phases = clusters.two_phases;
   store.ffn_in_dram = clusters.cache ? memory.ffn_in_dram : 0.0;
   store.staging = clusters.staging;
+  store.whole_waves = options.pipeline.kind == PipelineKind::none;
   store.keep_free = setup.keep_free;
   const bool predicts = clusters.predictors && config.predictor_rank > 0;
   auto residency = std::make_unique<ClusterResidency>(machine, weights, std::move(store), options.pipeline.io_core, predicts);

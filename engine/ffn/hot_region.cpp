@@ -33,17 +33,17 @@ HotRegion::HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, H
   }
 }
 
-std::uint32_t HotRegion::clusters(std::uint32_t rows) const {
-  const auto fits = [rows](const HotRegionOptions::Split& split) { return rows <= split.rows; };
+std::uint32_t HotRegion::clusters(std::uint32_t sequences) const {
+  const auto fits = [sequences](const HotRegionOptions::Split& split) { return sequences <= split.sequences; };
   const auto found = std::find_if(options_.splits.begin(), options_.splits.end(), fits);
   const double share = found == options_.splits.end() ? options_.splits.back().hot : found->hot;
   const auto wanted = static_cast<std::uint32_t>(share * store_.neurons() / options_.cluster_neurons);
   // Where every FFN is used for every token, the least recently used one is always the next: each gets its part of the region.
-  return store_.experts() > 1 ? std::min(wanted, most(rows)) : std::min(wanted, most(rows) / static_cast<std::uint32_t>(ffns_.size()));
+  return std::min(wanted, most(sequences) / (store_.experts() > 1 ? 1 : static_cast<std::uint32_t>(ffns_.size())));
 }
 
-std::uint32_t HotRegion::most(std::uint32_t rows) const {
-  const auto limit = fitting_.find(rows);
+std::uint32_t HotRegion::most(std::uint32_t sequences) const {
+  const auto limit = fitting_.find(sequences);
   return limit == fitting_.end() ? most_ : std::min(most_, limit->second);
 }
 
@@ -53,10 +53,10 @@ std::pair<std::uint32_t, std::uint32_t> HotRegion::next_cluster(std::int16_t lay
   return {f * blocks + first, std::min(blocks_per_cluster(), blocks - std::min(first, blocks))};
 }
 
-void HotRegion::used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t rows, const ColdUse& use) {
+void HotRegion::used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, const ColdUse& use) {
   if (layer < last_layer_) judge();
   last_layer_ = layer;
-  step_rows_ = rows;
+  step_sequences_ = sequences;
   step_.named += use.named;
   step_.hits += use.hits;
   if (ffns_[store_.ffn_of(layer, expert)].hot == 0) return;
@@ -74,7 +74,7 @@ void HotRegion::judge() {
   // Enough for what does not fit, were all of it to become free.
   const std::uint32_t fewer = (step.named - cold) / blocks_per_cluster() + 1;
   const std::uint32_t all = store_.experts() > 1 ? 1 : static_cast<std::uint32_t>(ffns_.size());
-  fitting_[step_rows_] = hot_ - std::min(hot_, static_cast<std::uint32_t>(round_up(fewer, all)));
+  fitting_[step_sequences_] = hot_ - std::min(hot_, static_cast<std::uint32_t>(round_up(fewer, all)));
   settling_ = true;
 }
 
@@ -92,13 +92,13 @@ void HotRegion::start() {
   }
 }
 
-void HotRegion::prepare(std::int16_t layer, std::int16_t expert, std::uint32_t rows) {
+void HotRegion::prepare(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, std::uint32_t rows) {
   if (ffns_.empty()) start();
   const std::uint32_t f = store_.ffn_of(layer, expert);
   recency_.splice(recency_.end(), recency_, ffns_[f].recency);
-  set_hot(f, make_room(f, clusters(rows), most(rows)));
+  set_hot(f, make_room(f, clusters(sequences), most(sequences)));
   for (std::size_t lane = 0; lane < options_.io_depth && next_read_ + lane < reads_.size(); ++lane) scope_.spawn(read());
-  if (expert < 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
+  if (rows > 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
 }
 
 // How many clusters of the FFN the region has room for, of those that are wanted. Others go for them, the coldest cluster
@@ -124,7 +124,9 @@ void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
     machine_.trace.decision(clusters > ffn.hot ? "grow" : "shrink", fmt::format("{}: {} clusters", store_.describe(first), clusters),
                             "hot");
   }
-  for (std::uint32_t b = clusters * per_cluster; b < ffn.hot * per_cluster; ++b) cache.make_cold(first + b);
+  const std::uint32_t begin = clusters * per_cluster, end = ffn.hot * per_cluster;
+  for (std::uint32_t b = begin; b < end; ++b) cache.make_cold(first + b);
+  if (begin < end) machine_.clock.charge(PolicyWork::cache_update, end - begin);
   std::uint32_t after = 0;
   for (std::uint32_t b = ffn.hot * per_cluster; b < clusters * per_cluster; ++b) make_hot(f, first + b, after);
   hot_ += clusters - ffn.hot;

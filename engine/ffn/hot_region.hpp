@@ -20,11 +20,11 @@ namespace vitro {
 
 struct HotRegionOptions {
   struct Split {
-    std::uint32_t rows = 1;  // of a step: up to so many; of a mixture: sequences
-    double hot = 0;          // share of each FFN's neurons
+    std::uint32_t sequences = 1;  // of a step: up to so many
+    double hot = 0;               // share of each FFN's neurons
   };
   ComputeUnit* unit = nullptr;
-  std::vector<Split> splits;            // by ascending rows; larger steps have the last one's
+  std::vector<Split> splits;            // by ascending sequences; larger steps have the last one's
   std::uint32_t cluster_neurons = 512;  // in which neurons become hot or cold
   std::optional<double> in_dram;        // most of all FFN bytes that may be hot; none: as much as may stay at all
   std::uint32_t max_rows = 1;           // over all groups of a step
@@ -39,11 +39,12 @@ class HotRegion {
   // Leases its buffers. Throws ConfigError when the budget is too small.
   HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, HotRegionOptions options);
 
-  // Makes the first clusters of an FFN hot and the others cold, as a step of `rows` rows wants it; begins to read what is not
+  // Makes the first clusters of an FFN hot and the others cold, as a step of so many sequences wants it; begins to read what is not
   // there, and to load the graph of such steps. Decides at once and returns. When the region is full, clusters of the FFN that
-  // was used least recently go. Rows of a mixture are sequences: what an expert has of them changes from step to step, and a region
-  // that followed it would be read again and again. Requires: the store is loaded, and no other step of the FFN is in flight.
-  void prepare(std::int16_t layer, std::int16_t expert, std::uint32_t rows);
+  // was used least recently go. Sequences, not rows: those of a prompt, or what an expert has of them, are another number in the next
+  // step, and a region that followed them would be read again and again. rows: of the step, 0 where they are not known.
+  // Requires: the store is loaded, and no other step of the FFN is in flight.
+  void prepare(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, std::uint32_t rows = 0);
 
   // Hot neurons of an FFN, from 0 on.
   std::uint32_t neurons(std::int16_t layer, std::int16_t expert) const {
@@ -60,7 +61,7 @@ class HotRegion {
   struct ColdUse {
     std::uint32_t named = 0, near = 0, hits = 0;
   };
-  void used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t rows, const ColdUse& use);
+  void used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, const ColdUse& use);
   // The cold blocks that would be hot if there was one cluster more: [first, first + count) of the cache's numbering.
   std::pair<std::uint32_t, std::uint32_t> next_cluster(std::int16_t layer, std::int16_t expert) const;
 
@@ -83,9 +84,9 @@ class HotRegion {
     return (options_.cluster_neurons + store_.layout().per_block - 1) / store_.layout().per_block;
   }
   void start();
-  std::uint32_t clusters(std::uint32_t rows) const;
+  std::uint32_t clusters(std::uint32_t sequences) const;
   void judge();
-  std::uint32_t most(std::uint32_t rows) const;
+  std::uint32_t most(std::uint32_t sequences) const;
   std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most);
   void set_hot(std::uint32_t ffn, std::uint32_t clusters);
   void make_hot(std::uint32_t ffn, std::uint32_t block, std::uint32_t& after);
@@ -100,10 +101,10 @@ class HotRegion {
   NeuronStore& store_;
   HotRegionOptions options_;
   std::uint32_t most_ = 0, hot_ = 0;                // clusters that may be hot, and are
-  std::map<std::uint32_t, std::uint32_t> fitting_;  // clusters beside which the cold blocks of steps with so many rows fit, where fewer
+  std::map<std::uint32_t, std::uint32_t> fitting_;  // by sequences: clusters beside which the cold blocks of a step fit, where fewer
   ColdUse step_;                                    // of the step in work
   std::uint32_t step_near_ = 0;                     // blocks that ColdUse::near is a part of
-  std::uint32_t step_rows_ = 1;
+  std::uint32_t step_sequences_ = 1;
   std::int16_t last_layer_ = -1;
   bool settling_ = false;  // the region has just shrunk: this step is no measure
   std::vector<Ffn> ffns_;

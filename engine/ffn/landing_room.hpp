@@ -8,6 +8,13 @@
 
 namespace vitro {
 
+// What a read brought, still where it landed.
+struct Landed {
+  Bytes at = 0, bytes = 0;  // in the room; as read
+  Bytes begin = 0;          // where they begin in their first piece
+  Bytes into = 0;           // in the arena, of the first byte that is kept
+};
+
 class LandingRoom {
  public:
   LandingRoom(Executor& executor, Bytes size) : size_(round_down(size, kPageSize)), freed_(executor) { free_.push_back({0, size_}); }
@@ -16,6 +23,9 @@ class LandingRoom {
 
   // The offset of `bytes` in one piece, rounded up to pages; waits until there are as many. Requires: bytes <= size().
   Task<Bytes> take(Bytes bytes);
+  // Whether what landed there may stay until the unit that computes it copies it. The other half of the room is for reads alone, so that
+  // a read never waits for a unit that waits for the read. Requires: a read is no longer than half of the room.
+  bool may_wait(Bytes offset, Bytes bytes) const { return offset + round_up(bytes, kPageSize) <= size_ / 2; }
   // Requires: taken, and not given back before.
   void give_back(Bytes offset, Bytes bytes);
 

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 
 #include "engine/decode/residency.hpp"
+#include "engine/kernels/variants.hpp"
 #include "engine/machine/task_scope.hpp"
 
 namespace vitro {
@@ -45,10 +46,12 @@ NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronSto
   piece_ = layout_.piece();
   blocks_ = layout_.blocks();
   slot_ = layout_.kept_piece();
-  staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / layout_.block, 2));
+  run_ = std::gcd(std::gcd(layout_.kept_before(layout_.first_part), layout_.gap_begin), slot_);
   // Where they have padding, blocks on their way leave as much of the staging room to the reads that bring them.
-  const Bytes padding = round_down(staging_blocks_ * (layout_.block - layout_.kept_block()), kPageSize);
-  if (layout_.padded()) landing_bytes_ = std::max(padding, 2 * piece_);
+  const Bytes each = options_.whole_waves && layout_.padded() ? layout_.kept_block() + layout_.block : layout_.block;
+  staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / each, 2));
+  const Bytes landing = round_down(staging_blocks_ * (each - layout_.kept_block()), kPageSize);
+  if (layout_.padded()) landing_bytes_ = std::max(landing, 2 * piece_);
 }
 
 Task<void> NeuronStore::load_scales(UnitId issuer) {
@@ -108,7 +111,8 @@ Task<void> NeuronStore::load(UnitId issuer) {
   }
   cache_->unpin_all();
   TaskScope scope(machine_.executor);
-  for (std::uint32_t lane = 0; lane < kLoadDepth; ++lane) scope.spawn(fill_lane(this, &fill, issuer, &scope));
+  const std::uint32_t lanes = landing_ && options_.whole_waves ? 1 : kLoadDepth;  // one: nothing is read while it copies
+  for (std::uint32_t lane = 0; lane < lanes; ++lane) scope.spawn(fill_lane(this, &fill, issuer, &scope));
   co_await scope.join();
 }
 
@@ -141,7 +145,7 @@ bool NeuronStore::join(Piece& piece, const Piece& next) const {
   return joins;
 }
 
-Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern) {
+Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern, Landed* landed) {
   ReadRequest request;
   request.from = piece.from;
   request.into = arena_;
@@ -149,30 +153,73 @@ Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern) {
   request.issuer = issuer;
   request.pattern = pattern;
   if (!landing_) co_return co_await machine_.storage.read(std::move(request));
-  const Bytes landed = co_await landing_->take(piece.from.length);
+  const Bytes at = co_await landing_->take(piece.from.length);
   request.into = landing_lease_;
-  request.into_offset = landed;
+  request.into_offset = at;
   IoResult result = co_await machine_.storage.read(std::move(request));
-  if (result.status.ok()) keep(piece, landed);
-  landing_->give_back(landed, piece.from.length);
+  const std::vector<Landed> there{{at, piece.from.length, piece.begin, piece.into}};
+  if (!result.status.ok()) {
+    copied(there);
+  } else if (landed != nullptr) {
+    *landed = there.front();
+  } else {
+    co_await move(&there, issuer);
+  }
   co_return result;
 }
 
-// Copies what landed to its place, without the padding.
-void NeuronStore::keep(const Piece& piece, Bytes landed) {
-  Bytes into = piece.into;
-  for (Bytes begin = piece.begin, read = 0; read < piece.from.length; begin = 0) {
-    const Bytes end = std::min(piece_, begin + piece.from.length - read);
-    const auto copy = [&](Bytes from, Bytes to) {
-      if (from >= to) return;
-      if (arena_.data() != nullptr) std::memcpy(arena_.data() + into, landing_lease_.data() + landed + read + (from - begin), to - from);
-      into += to - from;
-    };
-    copy(begin, std::min(end, layout_.gap_begin));
-    copy(std::max(begin, layout_.gap_end), std::min(end, layout_.end));
-    read += end - begin;
+Task<void> NeuronStore::move(const std::vector<Landed>* landed, UnitId id) {
+  const auto unit = std::ranges::find(machine_.units, id, [](const ComputeUnit* u) { return u->caps().id; });
+  VITRO_CHECK(unit != machine_.units.end(), "a unit that is not there");
+  Chain chain;
+  chain.push_back(copy(*landed));
+  charge_hand_off(machine_.clock, chain);
+  const RunResult result = co_await (*unit)->run(std::move(chain));
+  result.status.or_throw();
+  copied(*landed);
+}
+
+// Where nobody has bytes the call says how many there would be, and not which.
+KernelCall NeuronStore::copy(const std::vector<Landed>& landed) const {
+  const bool real = arena_.data() != nullptr;
+  auto from = std::make_shared<std::vector<std::uint32_t>>(), to = std::make_shared<std::vector<std::uint32_t>>();
+  Bytes kept = 0;
+  for (const Landed& part : landed) {
+    Bytes into = part.into;
+    for (Bytes begin = part.begin, read = 0; read < part.bytes; begin = 0) {
+      const Bytes end = std::min(piece_, begin + part.bytes - read);
+      const auto keep = [&](Bytes first, Bytes last) {
+        for (Bytes byte = first; byte < last; byte += run_, into += run_) {
+          from->push_back(static_cast<std::uint32_t>((part.at + read + byte - begin) / kPlaceUnit));
+          to->push_back(static_cast<std::uint32_t>(into / kPlaceUnit));
+        }
+      };
+      if (real) {
+        keep(begin, std::min(end, layout_.gap_begin));
+        keep(std::max(begin, layout_.gap_end), std::min(end, layout_.end));
+      }
+      kept += layout_.kept_before(end) - layout_.kept_before(begin);
+      read += end - begin;
+    }
   }
-  machine_.clock.charge(PolicyWork::copy, static_cast<std::uint32_t>((into - piece.into + kPlaceUnit - 1) / kPlaceUnit));
+  KernelCall call;
+  call.op = Op::copy;
+  call.variant = variant::kFloat;
+  if (real) call.rows = std::move(from), call.places = std::move(to);
+  for (const Lease* side : {&landing_lease_, &arena_}) {
+    View view;
+    view.memory = *side;
+    view.shape = {static_cast<std::uint32_t>(kept / run_), static_cast<std::uint32_t>(run_ / sizeof(float)), 0};
+    if (side == &landing_lease_)
+      call.in.push_back(std::move(view));
+    else
+      call.out.push_back(std::move(view));
+  }
+  return call;
+}
+
+void NeuronStore::copied(const std::vector<Landed>& landed) {
+  for (const Landed& part : landed) landing_->give_back(part.at, part.bytes);
 }
 
 View NeuronStore::view(Matrix matrix) const {

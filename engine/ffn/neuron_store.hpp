@@ -1,5 +1,6 @@
 // NeuronStore: the FFN neurons of a model, some in DRAM and all in flash. Owns the arena and the cache over it. Flash is read in whole
-// pages; the arena keeps no padding: where a layout has any, reads land beside the arena and what is not padding is copied to its place.
+// pages; the arena keeps no padding: where a layout has any, reads land beside the arena and what is not padding is copied to its place,
+// by the unit that computes it or by the one that issued the read.
 #pragma once
 #include <map>
 #include <optional>
@@ -20,6 +21,7 @@ struct NeuronStoreOptions {
   bool two_phases = true;             // false: blocks are read whole, also where the layout has first parts
   std::optional<double> ffn_in_dram;  // share of the neurons that may stay; else what the budget leaves room for
   Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache: as many as it holds with their padding
+  bool whole_waves = false;           // nothing is copied while blocks are on their way: each has a place of its own to land
   Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
 };
 
@@ -60,8 +62,16 @@ class NeuronStore {
   Piece piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe = 0, Bytes begin = 0, Bytes end = 0) const;
   // Makes `piece` that of the next block as well, when both are whole, lie side by side on both sides, and are not too much for a read.
   bool join(Piece& piece, const Piece& next) const;
-  // Brings a piece to its place. Requires: nobody uses that place.
-  Task<IoResult> read(Piece piece, UnitId issuer, Pattern pattern);
+  // Brings a piece to its place; a copy that this takes is the issuer's. With `landed`, where it lies is left there instead when it is not
+  // its place: somebody has to run copy() of it and then call copied(). Requires: nobody uses that place.
+  Task<IoResult> read(Piece piece, UnitId issuer, Pattern pattern, Landed* landed = nullptr);
+  // Whether a copy may be put off until a unit computes the neurons; else it has to be made whatever that unit waits for.
+  bool may_wait(const Landed& landed) const { return options_.whole_waves || landing_->may_wait(landed.at, landed.bytes); }
+  // The call that brings what landed to its places. Requires: not empty.
+  KernelCall copy(const std::vector<Landed>& landed) const;
+  void copied(const std::vector<Landed>& landed);
+  // All of it on one unit.
+  Task<void> move(const std::vector<Landed>* landed, UnitId unit);
   const Lease& arena() const { return arena_; }
 
   enum class Matrix : std::uint8_t { gate, up, down };
@@ -83,13 +93,13 @@ class NeuronStore {
   Task<void> load_scales(UnitId issuer);
   Bytes stripe_offset(std::uint32_t stripe) const { return stripe * cache_->slots() * slot_; }
   Bytes longest_read() const;
-  void keep(const Piece& piece, Bytes landed);
 
   Machine& machine_;
   NeuronStoreOptions options_;
   BundleLayout layout_;
   Bytes piece_ = 0;           // of the layout
   Bytes slot_ = 0;            // what is kept of a piece
+  Bytes run_ = 0;             // whatever is kept of what a read brings is made of runs of so many bytes
   std::uint32_t blocks_ = 0;  // of one FFN
   std::vector<Extent> ffns_;
   std::uint32_t experts_ = 1, staging_blocks_ = 0;

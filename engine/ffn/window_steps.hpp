@@ -12,7 +12,7 @@ class WindowSteps final : public FfnBlock {
   WindowSteps(std::unique_ptr<FfnBlock> ffn, Machine& machine, NeuronStore& store, std::uint32_t dense_rows)
       : ffn_(std::move(ffn)), machine_(machine), store_(store), dense_rows_(dense_rows) {}
 
-  void prepare(std::int16_t layer, std::uint32_t rows) override { ffn_->prepare(layer, rows); }
+  void prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) override { ffn_->prepare(layer, rows, sequences); }
   Task<void> settle() override { return ffn_->settle(); }
   Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) override {
     std::size_t rows = 0;

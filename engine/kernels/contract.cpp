@@ -107,11 +107,30 @@ void check_sample(const Checker& check, const KernelCall& call) {
   if (!(call.params[2] > 0 && call.params[2] <= 1)) check.fail("parameter top_p has to be in (0, 1]");
 }
 
+// Of either side: a place inside the lease for each row.
+void check_row_places(const Checker& check, const View& v, const char* name, const IndexList& places) {
+  if (v.format != Format::f32) check.fail(name, v, "expected f32");
+  if (v.shape[0] == 0 || v.shape[1] == 0 || v.shape[2] != 0) check.fail(name, v, "expected 2 dimensions, none of them 0");
+  if (!v.memory) check.fail(name, v, "it has no memory");
+  if (places == nullptr || places->size() != v.shape[0]) check.fail(name, v, "expected a place for each row");
+  const std::uint32_t last = *std::ranges::max_element(*places);
+  if (v.offset + last * kPlaceUnit + Bytes{4} * v.shape[1] > v.memory.size()) {
+    check.fail(name, v, "place " + std::to_string(last) + " leaves its lease of " + std::to_string(v.memory.size()));
+  }
+}
+
+void check_placed_copy(const Checker& check, const KernelCall& call) {
+  const View &x = call.in[0], &y = call.out[0];
+  check_row_places(check, x, "x", call.rows);
+  check_row_places(check, y, "y", call.places);
+}
+
 void check_copy(const Checker& check, const KernelCall& call) {
   const View &x = call.in[0], &y = call.out[0];
+  if (x.shape != y.shape) check.fail("y", y, "expected the shape of x, " + shape_text(x));
+  if (call.rows != nullptr || call.places != nullptr) return check_placed_copy(check, call);
   check.bounds(x, "x");
   check.bounds(y, "y");
-  if (x.shape != y.shape) check.fail("y", y, "expected the shape of x, " + shape_text(x));
   if (x.format != y.format && (x.format == Format::index32 || x.format == Format::q4_nibbles || !can_quantise(y.format)))
     check.fail("y", y, "no conversion from " + shape_text(x));
 }
@@ -153,7 +172,7 @@ constexpr Arity kArity[] = {
     {3, 3, 1, true},              // expert_sum
     {1, 1, 1, true},              // reduce
     {2, 2, 0},                    // sample
-    {1, 1, 1},                    // copy
+    {1, 1, 1, false, true, true},  // copy
     {1, 1, 0, true, true},        // select
     {2, 2, 1, true, true, true},  // accumulate
     {1, 1, 0},                    // precompute

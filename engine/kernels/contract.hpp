@@ -45,7 +45,8 @@ namespace contract {
 // reduce: in {partials [P, R, N]}; out [R, N]; slice over N; adds p = 0, 1, ... in order.
 // sample: in {logits [B, V]; uniforms f32 [B]}; no out; params {temperature (0: arg-max, the lowest id wins a tie), top_k
 //   (0: all), top_p (1: all)}; outcome TokenChoice.
-// copy: in {x [R, N]}; out [R, N] of another Format.
+// copy: in {x [R, N]}; out [R, N] of another Format. With rows and places, R of each: row i is taken rows[i] kPlaceUnit behind x's offset
+//   and put places[i] behind the output's, in any order; no two places overlap. Both sides are f32 then, whatever the bytes mean.
 // select: in {scores [R, N]}; no out; slice over N; params {threshold, Activation or -1 (none), SelectOf}; outcome: the
 //   ActiveSet of neurons n with |act(scores[r][n])| > threshold, without an activation scores[r][n] > threshold.
 // accumulate: in {Wt [N, D] of any Format, Layout::rows; h [R, N]; of q4_nibbles the scales f16 [N, D/32]}; out [R, D]; slice

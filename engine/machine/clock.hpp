@@ -9,10 +9,9 @@ namespace vitro {
 
 // Work that policy code itself does on the core that runs it. On host it is real and charge() is free; in sim it costs
 // what the device file says.
-// copy: a cache line of a read that could not land where it belongs.
 // page_fault: a page of memory gets its place in an address range (Memory::commit, and the first access to it).
-enum class PolicyWork : std::uint8_t { cache_lookup, cache_update, plan_step, submit, copy, page_fault };
-inline constexpr std::size_t kPolicyWorks = 6;
+enum class PolicyWork : std::uint8_t { cache_lookup, cache_update, plan_step, submit, page_fault };
+inline constexpr std::size_t kPolicyWorks = 5;
 
 class Clock {
  public:

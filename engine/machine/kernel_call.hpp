@@ -54,7 +54,8 @@ enum class Op : std::uint8_t {
   expert_sum, // in: partial [S, N], then row table, weights          out: [B, N] [slice N]; ascending expert order
   reduce,     // in: partials [P, B, N] [slice N]                     out: [B, N]; ascending partial order
   sample,     // in: logits [B, V], uniforms f32 [B]                  out: -; outcome: tokens; params: temperature, k, p
-  copy,       // in: x                                                out: x, converted to the format of the output view
+  copy,       // in: x [R, N]                                         out: x, converted to the format of the output view; or, with
+              //                                                      places, its rows from anywhere to anywhere
   select,     // in: scores [B, N] [slice N]                          out: -; outcome: active neurons; params: threshold, activation
   accumulate, // in: W transposed [N, D] [slice N], h [B, N], scales? out: [B, D] = sum over n of h_n * W_n
   precompute, // in: x [B, K]; params: Format of the weights       out: -; tables that the unit keeps for products with this x
@@ -121,7 +122,7 @@ struct KernelCall {
   Slice slice;
   IndexList rows;              // matmul, glu, select, accumulate: only these rows of the slice, ascending; null means all
   // matmul, accumulate: where each of `rows` lies, in kPlaceUnit from the first operand's offset: neurons in a cache stand
-  // in any order. Null: row r lies behind r others. Requires: as many as rows; Layout::rows.
+  // in any order. Null: row r lies behind r others. Requires: as many as rows; Layout::rows. copy: contract.hpp.
   IndexList places;
   boost::container::static_vector<View, 4> in;
   boost::container::static_vector<View, 1> out;

@@ -26,7 +26,11 @@ Json rows_of(const std::vector<BatchReuse>& batches) {
                          {"reuse", b.reuse},
                          {"used_within", b.used_within}});
     }
-    out.push_back({{"batch", batch.batch}, {"rows", batch.rows}, {"buckets", std::move(buckets)}, {"missing", batch.missing}});
+    out.push_back({{"batch", batch.batch},
+                   {"rows", batch.rows},
+                   {"buckets", std::move(buckets)},
+                   {"missing", batch.missing},
+                   {"completed", batch.completed}});
   }
   return out;
 }

@@ -10,9 +10,9 @@ from pathlib import Path
 from . import _native, plan_workload
 from .errors import ConfigError
 from .plan_balance import Balance, best
-from .plan_inputs import core_classes, core_sets, memory_of, profile_of
+from .plan_inputs import core_classes, core_sets, decision_costs, io_cores, memory_of, profile_of
 from .plan_probes import Bench, Device
-from .plan_settings import BATCHES, CONTEXT, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH
+from .plan_settings import BATCHES, CLIFF, CONTEXT, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH
 
 MIB = 2 ** 20
 
@@ -45,10 +45,11 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     bundles = facts["layouts"]["bundles"]
     range_bytes = max(16 * MIB, bundles["blocks"] * bundles["block"] * max(1, facts["model"]["experts_used"]))
     settings = {"accelerator": accelerator, "variant": variant, "kv_format": engine.get("kv_format", "f32"),
-                "context": min(CONTEXT, facts["model"]["context"] or CONTEXT), "range_bytes": range_bytes}
+                "context": min(CONTEXT, facts["model"]["context"] or CONTEXT), "range_bytes": range_bytes,
+                "decisions": decision_costs(device_tree) if machine == "sim" else {}}
     planner = _Planner(facts, bench, assume, classes, settings, progress or (lambda done, total: None))
     if (given := engine.get("layout", "auto")) in facts["layouts"]:
-        planner.layouts = [given]
+        planner.given_layout(given)
     planner.choose_cores(cores)
     planner.choose_reading()
     planner.choose_clusters()
@@ -69,6 +70,11 @@ class _Planner:
         self.workload, self.memory = assume(self.layout)
         self.why, self.table = {}, {}
 
+    def given_layout(self, layout):
+        """Cores are chosen for how often this one reads."""
+        self.layouts, self.layout = [layout], layout
+        self.workload, self.memory = self.assume(layout)
+
     def _device(self, cores, io_core, batches):
         return Device(self.bench, self.facts, cores=cores, io_core=io_core, batches=batches, **self.settings)
 
@@ -86,11 +92,11 @@ class _Planner:
         alone = self.settings | {"accelerator": ""}
         candidates = []
         for cores in sets:
-            for io_core in dict.fromkeys([*(names[0] for _, names in self.classes), cores[-1]]):
+            for io_core in io_cores(self.classes, cores):
                 device = Device(self.bench, self.facts, cores=cores, io_core=io_core, batches=(1,), **alone)
                 balance = self._balance(device)
                 candidates.append((balance.ffn(1, 0).total + balance.attention(1, 0).total, cores, io_core))
-                self.progress(len(candidates), 4 * len(sets))
+                self.progress(len(candidates), 5 * len(sets))
         seconds, self.cores, self.io_core = min(candidates, key=lambda candidate: candidate[0])
         told = "; ".join(f"{'+'.join(cores)}, reads by {io}: {_ms(time)}" for time, cores, io in sorted(candidates, key=lambda c: c[0])[:6])
         self.why["units"] = f"one layer at batch 1 on cores alone, by the cores that compute: {told}"
@@ -145,11 +151,13 @@ class _Planner:
         layout, balance = self.facts["layouts"][self.layout], self._balance(self.device)
         block = layout["block"]
         missing = int((1 - self.memory.share) * max(1, self.model["experts"]) * layout["blocks"] * block)
-        least = 2 * self.io_depth * block
+        padding = (block - layout["kept"]) / block    # reads that bring any land in as large a part of the room
+        least = 2 * self.io_depth * block // (padding or 1)
         fits = int(min(self.prefill.values()) * balance.sequential) if self.settings["accelerator"] else 0
         whole = 2 * block * layout["blocks"] if self.settings["accelerator"] else 0
         self.staging = -(-max(least, min(max(whole, min(missing, fits)), LARGEST_STAGING)) // MIB) * MIB
-        self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB; a prefill reads ahead while a layer of "
+        lands = f", of which {padding:.0%} are for landing" if padding else ""
+        self.why["staging"] = (f"two queues of reads take {least / MIB:.1f} MiB{lands}; a prefill reads ahead while a layer of "
                                f"{PREFILL_ROWS} rows computes: at most {fits / MIB:.1f} MiB of the {missing / MIB:.1f} MiB that "
                                f"a layer misses; its clusters have half of the room, one FFN in one takes {whole / MIB:.1f} MiB")
         self.chunk = 128
@@ -181,13 +189,14 @@ class _Planner:
         hot_choices = [hot for hot in grains if hot <= most] if self.settings["accelerator"] else [0]
         heads = [head / model["kv_heads"] for head in range(model["kv_heads"] + 1)] if self.settings["accelerator"] else [0.0]
         shares = [tenth / 20 for tenth in range(21)] if self.settings["accelerator"] else [0.0]
+        within = CLIFF if self.memory.share < 1 else 0.001
         before = 0
         for batch in BATCHES:
             attention, attention_times, _ = best(heads, lambda share: balance.attention(batch, share))
             head, head_times, _ = best(shares, lambda share: balance.head(batch, share))
             workload = self.workload.batches[batch]
             workload.count_steps(list(dict.fromkeys((hot, workload.reach(hot, balance.cold_blocks(hot))[0]) for hot in hot_choices)))
-            wanted, _, timed = best(hot_choices, lambda neurons: balance.ffn(batch, neurons))
+            wanted, _, timed = best(hot_choices, lambda neurons: balance.ffn(batch, neurons), within)
 
             def with_growth(neurons):
                 """What does not fit behind attention when the batch grows is shared out over the steps that it will last."""
@@ -195,7 +204,7 @@ class _Planner:
                 return replace(times_of[neurons], total=times_of[neurons].total + waits / STEPS_OF_A_BATCH)
 
             times_of = dict(timed)
-            hot = best(hot_choices, with_growth)[0]
+            hot = best(hot_choices, with_growth, within)[0]
             times = times_of[hot]
             self.table[batch] = timed
             self.splits.append({"batch": batch, "hot": hot, "wanted": wanted, "before": before, "times": times, "attention": attention,

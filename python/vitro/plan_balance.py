@@ -59,12 +59,12 @@ class Balance:
         blocks = self.layout["blocks"]
         return max(0.0, self.memory.share * blocks - hot / self.layout["per_block"])
 
-    def reads(self, missed, fired_share):
+    def reads(self, missed, completed):
         """-> (seconds of a queue kept full, reads) for [(blocks that miss, blocks there)]. With a share p missing, 1/(1 - p) blocks
-        in a row do, up to those of a cluster; in two phases Up and Down are read only of those whose gate fires."""
+        in a row do, up to those of a cluster; in two phases Up and Down are read only of those that are `completed`, a share."""
         if self.layout["first_part"]:
             missing = sum(blocks for blocks, _ in missed)
-            return missing * (self.first_s + fired_share * self.rest_s), missing * (1 + fired_share)
+            return missing * (self.first_s + completed * self.rest_s), missing * (1 + completed)
         seconds = reads = 0.0
         for missing, blocks in missed:
             if missing <= 0:
@@ -94,20 +94,27 @@ class Balance:
         clusters = -(-named // self.cluster_neurons)
         work = core["gate"](named) + core["gate"](fired) + core["down"](fired) + 2 * clusters * device.submit / len(device.cores)
         work += device.wake                           # adding up
-        reads, count = (self.experts * part for part in self.reads(missed, fired / named if named else 0.0))
+        capacity = self.cold_blocks(hot)
+        reads, count = (self.experts * part for part in self.reads(missed, workload.completed(hot, capacity) if missed else 0.0))
         missing = self.experts * sum(blocks for blocks, _ in missed)
-        if device.io_core == POLICY_CORE:             # nothing is handed out while it issues
-            work += count * self.issue_s
-        elif device.io_core in device.cores:          # issuing takes that core's time
-            work += count * self.issue_s / len(device.cores)
-        streamed = bytes_predicted + (named + 2 * fired) * row
+        copied = 0.0                                  # rows read and written by the cores, where reads bring padding
+        if self.layout["kept"] < self.layout["block"]:
+            copied = 2 * missing * self.layout["kept"] / row
+            work += core["gate"](copied)
+        # Deciding and issuing go on beside computing, and take the time of the cores that do them.
+        decides = device.deciding(named / self.layout["per_block"], missing, clusters) if missing else 0.0
+        issues = count * self.issue_s
+        work += sum(time for core_name, time in ((POLICY_CORE, decides), (device.io_core, issues))
+                    if core_name in device.cores) / len(device.cores)
+        policy = decides + (issues if device.io_core == POLICY_CORE else 0.0)
+        streamed = bytes_predicted + (named + 2 * fired + copied) * row
         waits, core_waits, shared = self._share_memory(accelerator, 3 * hot * used * row, streamed)
         accelerator += waits
         predict += core_waits * bytes_predicted / streamed if streamed else 0.0
         work += core_waits * (1 - bytes_predicted / streamed) if streamed else 0.0
-        tail = self.latency if missing > 0.5 else 0.0
-        steps = workload.unevenness(hot, self.cold_blocks(hot)) if missing > 0.5 else [1.0]
-        total = sum(max(accelerator, predict + max(work, reads * more) + tail) for more in steps) / len(steps)
+        tail = self.latency * (2 if self.layout["first_part"] else 1) if missing > 0.5 else 0.0
+        steps = workload.unevenness(hot, capacity) if missing > 0.5 else [1.0]
+        total = sum(max(accelerator, predict + max(work, reads * more, policy) + tail) for more in steps) / len(steps)
         return Times(total, accelerator, predict + work, reads, shared, missing)
 
     def _share_memory(self, accelerator, fast_bytes, core_bytes):
@@ -167,8 +174,8 @@ class Balance:
         return self.model["layers"] * (ffn.total + attention.total) + head.total
 
 
-def best(candidates, time):
-    """The candidate with the least time; of those within a thousandth of it the smallest one."""
+def best(candidates, time, within=0.001):
+    """The candidate with the least time; of those within so much of it the smallest one."""
     timed = [(candidate, time(candidate)) for candidate in sorted(candidates)]
     least = min(times.total for _, times in timed)
-    return next((candidate, times, timed) for candidate, times in timed if times.total <= 1.001 * least)
+    return next((candidate, times, timed) for candidate, times in timed if times.total <= (1 + within) * least)

@@ -7,7 +7,7 @@ from pathlib import Path
 from . import _native, validity
 from .errors import ConfigError
 from .plan_balance import Memory
-from .plan_settings import BATCHES, LARGEST_STAGING
+from .plan_settings import BATCHES, CONTEXT, LARGEST_STAGING
 
 MIB = 2 ** 20
 RECORDED_TOKENS = 4 * max(BATCHES)  # the least that a recording has to have: each sequence of a batch is a stretch of it
@@ -53,15 +53,40 @@ def core_classes(device_tree, machine, accelerator):
     return [(name, cores) for name, cores in classes if cores]
 
 
+DECISIONS = ("cache_lookup", "cache_update", "plan_step", "submit", "barrier")
+
+
+def decision_costs(device_tree):
+    """-> {kind: seconds of the policy's core}, as the device file prices the engine's own decisions."""
+    cpu = device_tree["cpu"]
+    number, unit = str(_value(cpu["clusters"][0]["clock"])).split()
+    hertz = float(number) * {"GHz": 1e9, "MHz": 1e6}[unit]
+    cycles = {kind: _value(cpu.get(f"{kind}_cycles")) for kind in DECISIONS}
+    return {kind: float(count) / hertz for kind, count in cycles.items() if count is not None}
+
+
 def core_sets(classes):
-    """Without and with the fastest cores, down to each class: the slowest ones compute only beside all others."""
+    """Without and with the fastest cores, down to each class: the slowest ones compute only beside all others. And with one core of the
+    last class left for reading."""
     sets = []
     for end in range(1, len(classes) + 1):
         for begin in range(0, 2 if end > 1 else 1):
             sets.append([core for _, names in classes[begin:end] for core in names])
+        if len(classes[end - 1][1]) > 1:
+            sets.append([core for _, names in classes[:end] for core in names][:-1])
     if len(classes) == 1 and len(classes[0][1]) > 1:
-        sets.append(classes[0][1][1:])  # one is left for reading
+        sets.append(classes[0][1][1:])
     return sets
+
+
+def io_cores(classes, cores):
+    """Cores that may issue the reads: the first of each class, the last that computes, and one that was left out for it."""
+    left = [names[-1] for _, names in classes if names[-1] not in cores and set(names[:-1]) & set(cores)]
+    return list(dict.fromkeys([*(names[0] for _, names in classes), cores[-1], *left]))
+
+
+def _value(part):
+    return part.get("value") if isinstance(part, dict) else part
 
 
 def memory_of(tree, facts, machine, layout):
@@ -75,10 +100,15 @@ def memory_of(tree, facts, machine, layout):
         budget, name = ((tree["device"].get("dram") or {}).get("available") or {}).get("value"), "what the device says is available"
     if budget is None:
         return Memory(1.0, ffn, fixed, "no limit given")
-    room = _bytes(budget, name) - fixed - LARGEST_STAGING
+    element = 2 if (tree.get("engine") or {}).get("kv_format") == "f16" else 4
+    kv = CONTEXT * model["layers"] * 2 * model["kv_heads"] * model["head_dim"] * element
+    beside = facts["runtime_bytes"] + kv + LARGEST_STAGING
+    room = _bytes(budget, name) - fixed - beside
     if room < 0:
-        raise ConfigError(f"{name}: {budget} is less than the {fixed / MIB:.0f} MiB of weights that are no FFN, and staging")
-    return Memory(min(1.0, room / ffn), ffn, fixed, f"{name}: {budget}, less {fixed / MIB:.0f} MiB of other weights and staging")
+        raise ConfigError(f"{name}: {budget} is less than the {fixed / MIB:.0f} MiB of weights that are no FFN, and {beside / MIB:.0f} MiB "
+                          "of runtime, KV cache and staging")
+    return Memory(min(1.0, room / ffn), ffn, fixed, f"{name}: {budget}, less {fixed / MIB:.0f} MiB of other weights and {beside / MIB:.0f} "
+                  "MiB of runtime, KV cache and staging")
 
 
 def _bytes(text, key):

@@ -104,9 +104,11 @@ class Bench:
 class Device:
     """Curves of one choice of cores, for every batch size; what the times of a plan are made of."""
 
-    def __init__(self, bench, facts, *, cores, accelerator, io_core, variant, kv_format, batches, context, range_bytes):
+    def __init__(self, bench, facts, *, cores, accelerator, io_core, variant, kv_format, batches, context, range_bytes,
+                 decisions=None):
         self.bench, self.facts, self.cores, self.accelerator, self.io_core = bench, facts, cores, accelerator, io_core
         self.variant, self.kv_format, self.context, self.range_bytes = variant, kv_format, context, range_bytes
+        self.decisions = decisions or {}              # seconds of each kind
         self.model, self.formats = facts["model"], facts["formats"]
         self.core, self.fast = {}, {}
         for batch in batches:
@@ -127,6 +129,14 @@ class Device:
             shape = {"form": self.formats["ffn_bundle"], "variant": self.variant_for("ffn_bundle")}
             self.core_streams = bench.stream_rates(cores, [accelerator], self.model["ffn"], self.model["width"], **shape)
             self.fast_streams = bench.stream_rates([accelerator], cores, self.model["ffn"], self.model["width"], **shape)
+
+    def deciding(self, named, missing, clusters):
+        """Seconds that the policy's core needs to look up, admit and hand out what a layer names: by what the device file says that
+        decisions cost. A machine that runs does not say; there it is nothing."""
+        costs = self.decisions
+        chains, calls = 2 * clusters, 5 * clusters    # product, selection; product, activation, sum
+        return (named * costs.get("cache_lookup", 0.0) + missing * costs.get("cache_update", 0.0)
+                + calls * costs.get("plan_step", 0.0) + chains * (costs.get("submit", 0.0) + costs.get("barrier", 0.0)))
 
     @property
     def scatters(self):

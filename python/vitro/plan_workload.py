@@ -14,8 +14,8 @@ class Workload:
     """Mean FFN of a model. All numbers are per FFN and step, where experts count with the share of steps that use them."""
 
     def __init__(self, layers, count=None):
-        """layers: as the engine's plan_profile answers, one entry per layer that was drawn; alike in shape. count(batch, limits): what each
-        step misses, by limit."""
+        """layers: as the engine's plan_profile answers, one entry per layer that was drawn; alike in shape. count(batch, limits): (what
+        each step misses, what it reads to the end) by limit."""
         self.batches = {}
         for index, batch in enumerate(layers[0]):
             size = batch["batch"]
@@ -75,18 +75,31 @@ class BatchWorkload:
     def unevenness(self, hot, capacity):
         """-> what each step misses over what the mean step does, least first: an expert that was away for long misses much at once. An
         accelerator beside reads waits for those of its own step."""
+        return self._counted(hot, capacity)[0]
+
+    def completed(self, hot, capacity):
+        """-> of the blocks that miss, how many are read to the end, at once or in a later step: where a miss brings a silent neuron's Gate
+        row alone, the rest comes when it fires."""
+        share = self._counted(hot, capacity)[1]
+        if share is None:
+            named = self.cold(hot, "named")
+            return self.cold(hot, "fired") / named if named else 0.0
+        return share
+
+    def _counted(self, hot, capacity):
         limit = (int(hot), self.reach(hot, capacity)[0])
         if self.count is None:
-            return [1.0]
+            return [1.0], None
         if limit not in self.counted:
             self.count_steps([limit])
         return self.counted[limit]
 
     def count_steps(self, limits):
         """Many limits (hot, reach) are counted in one go over the draws."""
-        for limit, steps in zip(limits, self.count(limits) if self.count else ()):
-            mean = sum(steps) / len(steps)
-            self.counted[limit] = _thinned([step / mean for step in sorted(steps)]) if mean > 0 else [1.0]
+        for limit, (missing, completed) in zip(limits, self.count(limits) if self.count else ()):
+            mean = sum(missing) / len(missing)
+            self.counted[limit] = ((_thinned([step / mean for step in sorted(missing)]), sum(completed) / sum(missing)) if mean > 0
+                                   else ([1.0], None))
 
     def _part_of_a_step(self, hot, capacity):
         """-> blocks of each bucket that stay when those of one step do not fit. Under `step_lru` (engine/ffn/eviction) what the last step
@@ -140,7 +153,8 @@ def load(facts, *, layout, profile=None, recording=None, hottest_first=False, ke
     def count(batch, limits):
         pairs = [{"hot": hot, "reach": reach} for hot, reach in limits]
         layers = _native.call("plan_profile", json.dumps(request | {"batches": [batch], "limits": pairs}))
-        return [[step for (only,) in layers for step in only["missing"][i]] for i in range(len(limits))]
+        return [tuple([step for (only,) in layers for step in only[key][i]] for key in ("missing", "completed"))
+                for i in range(len(limits))]
 
     return Workload(_native.call("plan_profile", json.dumps(request)), count)
 

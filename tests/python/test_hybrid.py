@@ -65,11 +65,13 @@ def test_hot_neurons_find_their_scales_wherever_they_stand(machine):
     assert tokens[0] == tokens[1]
 
 
-def test_a_prompt_leaves_a_mixture_the_hot_region_of_the_steps_after_it(tmp_path):
-    """Each expert has some rows of a prompt, and fewer in each step: a region that followed them would be read anew."""
+@pytest.mark.parametrize("model, prompt", [
+    (RELU, "Once upon a time"), (MIXTURE, "One day a little girl named Lily went to the park with her red ball")])
+def test_a_prompt_leaves_the_hot_region_of_the_steps_after_it(model, prompt, tmp_path):
+    """A short prompt is no dense one. It has more rows than the steps after it, and experts have some of them: a region that followed them
+    would be given up and read anew."""
     splits = [{"batch": 1, "hot": "50%"}, {"batch": 4, "hot": "6.25%"}]
-    prompt = "One day a little girl named Lily went to the park with her red ball"
-    vitro.run(experiment(MIXTURE, "sim", 75, {"splits": splits}, prompt=prompt), out=tmp_path)
+    vitro.run(experiment(model, "sim", 75, {"splits": splits}, prompt=prompt), out=tmp_path)
     resized = [d for d in decisions(tmp_path) if d["where"] == "hot"]
     assert resized and {d["kind"] for d in resized} == {"grow"}
     ffns = [d["what"].split(" block")[0] for d in resized]

@@ -110,8 +110,9 @@ def test_the_planner_finds_cores_of_its_own(model, has_native):
     if not has_native:
         pytest.skip("the extension module is not built")
     free = make_plan(model, device=PHONE, overrides=["memory.ffn_in_dram=50%"])["engine"]
-    assert {"cpu1", "cpu2", "cpu3", "cpu4", "cpu5"} <= set(free["units"]["value"])
-    assert not {"cpu6", "cpu7"} & set(free["units"]["value"])  # the small ones would be waited for
+    at_work = {*free["units"]["value"], free["clusters"]["io_core"]["value"]}  # one may be left for reading
+    assert {"cpu1", "cpu2", "cpu3", "cpu4", "cpu5"} <= at_work
+    assert not {"cpu6", "cpu7"} & at_work  # the small ones would be waited for
     assert free["clusters"]["io_core"]["value"] in free["clusters"]["io_core"]["why"]
 
 

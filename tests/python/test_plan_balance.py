@@ -2,8 +2,9 @@
 from types import SimpleNamespace
 
 import pytest
-from vitro.plan_balance import Balance
-from vitro.plan_probes import Bench
+from vitro.plan_balance import Balance, Times, best
+from vitro.plan_inputs import core_sets, decision_costs, io_cores
+from vitro.plan_probes import Bench, Device
 
 GB = 1e9
 
@@ -66,3 +67,35 @@ class Probed(Bench):
 def test_a_rate_beside_the_other_side_is_probed_while_that_side_reads_all_the_time(units, others, alone):
     found = Probed().stream_rates(units, others, 4096, 1024, form="q4_0", variant="int8")
     assert found == (pytest.approx(alone * GB), pytest.approx(30 * GB))
+
+
+def test_a_core_may_be_left_for_reading():
+    classes = [("big", ["cpu0"]), ("mid", ["cpu1", "cpu2", "cpu3"])]
+    sets = core_sets(classes)
+    assert ["cpu0", "cpu1", "cpu2", "cpu3"] in sets and ["cpu0", "cpu1", "cpu2"] in sets and ["cpu1", "cpu2", "cpu3"] in sets
+    assert io_cores(classes, ["cpu0", "cpu1", "cpu2"]) == ["cpu0", "cpu1", "cpu2", "cpu3"], "the last one has nothing else to do"
+    assert "cpu0" in io_cores(classes, ["cpu1", "cpu2", "cpu3"])
+
+
+def test_decisions_cost_what_the_device_file_says():
+    tree = {"cpu": {"clusters": [{"clock": {"value": "2 GHz"}}], "cache_lookup_cycles": {"value": 60}, "submit_cycles": 500}}
+    costs = decision_costs(tree)
+    assert costs == {"cache_lookup": pytest.approx(30e-9), "submit": pytest.approx(250e-9)}
+    device = Device.__new__(Device)
+    device.decisions = costs
+    assert device.deciding(1000, 50, 10) == pytest.approx(1000 * 30e-9 + 20 * 250e-9)
+    device.decisions = {}
+    assert device.deciding(1000, 50, 10) == 0
+
+
+def test_in_two_reads_the_second_comes_for_those_that_fire_at_last():
+    made = balance()
+    made.layout, made.first_s, made.rest_s = {"first_part": 4096}, 2e-6, 3e-6
+    assert made.reads([(10, 100), (30, 100)], 0.9) == (pytest.approx(40 * 2e-6 + 36 * 3e-6), pytest.approx(76))
+
+
+def test_of_shares_that_are_as_good_the_smallest_is_taken():
+    seconds = {0: 4.0, 1: 3.06, 2: 3.02, 3: 3.0, 4: 9.0}
+    timed = lambda share: Times(seconds[share])
+    assert best(seconds, timed)[0] == 3
+    assert best(seconds, timed, 0.01)[0] == 2 and best(seconds, timed, 0.03)[0] == 1

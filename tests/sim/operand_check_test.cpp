@@ -63,5 +63,29 @@ TEST(OperandCheck, a_call_that_writes_into_the_cache_is_seen_behind_the_matrix) 
   EXPECT_EQ(sums.at(1)[0].operand, 1u);
 }
 
+// What landed is watched where it landed, and what its copy writes may be anywhere in the cache.
+TEST(OperandCheck, a_copy_between_places_is_watched_at_its_rows_and_may_write_anywhere) {
+  PlacedCall placed;
+  std::vector<float> landed(4 * 16);
+  KernelCall copies;
+  copies.op = Op::copy;
+  copies.in = {floats(landed, {1, 16, 0}, 4)};
+  copies.out = {floats(placed.cache, {1, 16, 0}, 1)};
+  copies.rows = list({3});
+  copies.places = list({7});
+  for (std::size_t place = 0; place < 4; ++place) {
+    const std::vector<OperandSums> sums = sum_operands({copies});
+    landed[place * 16] += 1;
+    if (place == 3) {
+      EXPECT_THROW(check_operands(copies, sums.at(0), "cpu0"), RunError);
+    } else {
+      EXPECT_NO_THROW(check_operands(copies, sums.at(0), "cpu0"));
+    }
+  }
+  const std::vector<OperandSums> sums = sum_operands({copies, placed.call});
+  ASSERT_EQ(sums.at(1).size(), 1u) << "weights that the chain has just brought are no longer those of the sum";
+  EXPECT_EQ(sums.at(1)[0].operand, 1u);
+}
+
 }  // namespace
 }  // namespace vitro::sim

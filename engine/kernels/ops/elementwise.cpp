@@ -150,6 +150,13 @@ void reduce(const KernelCall& call) {
 void copy(const KernelCall& call) {
   const View &x = call.in[0], &out = call.out[0];
   const std::size_t width = columns(x), rows = elements(x) / width;
+  if (call.places != nullptr) {
+    const Bytes row = row_bytes(x.format, static_cast<std::uint32_t>(width));
+    for (std::size_t r = 0; r < rows; ++r) {
+      std::memcpy(out.data() + (*call.places)[r] * kPlaceUnit, x.data() + (*call.rows)[r] * kPlaceUnit, row);
+    }
+    return;
+  }
   if (x.format == out.format) {
     std::memcpy(out.data(), x.data(), view_bytes(x));
     return;

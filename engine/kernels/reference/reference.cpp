@@ -204,6 +204,10 @@ void Reference::softmax() {
 void Reference::copy() {
   const std::size_t width = columns(in(0));
   for (std::size_t r = 0; r < elements(in(0)) / width; ++r) {
+    if (call_.places != nullptr) {
+      write(out(), (*call_.places)[r] * kPlaceUnit / sizeof(float), read_at(in(0), (*call_.rows)[r] * kPlaceUnit, width));
+      continue;
+    }
     write(out(), r * width, read(in(0), r * width, width));
     if (in(0).format != out().format) tally_.conversions += width;
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "engine/base/check.hpp"
 
 namespace vitro {
@@ -108,6 +110,34 @@ TEST(PlanProfile, what_misses_is_counted_for_every_step) {
   EXPECT_EQ(missing[2], missing[1]) << "neuron 0 never misses anyway";
   EXPECT_EQ(missing[3], std::vector<double>(8, 0));
   EXPECT_EQ(missing[4], std::vector<double>(8, 0)) << "those that fire are hot";
+}
+
+// A perfect predictor names what fires: each miss is read to the end. Where half of what it names stays silent, half of the misses are, and
+// others are completed later, once for each time that they came.
+TEST(PlanProfile, what_fires_after_it_came_half_is_counted_where_it_fires) {
+  ReuseRequest limited = request();
+  limited.limits = {{0, 0}, {0, 1}, {1, 1}};
+  const BatchReuse perfect = reuse_of(recording(16), false, limited)[0];
+  EXPECT_EQ(perfect.completed, perfect.missing);
+
+  DrawProfile profile;
+  profile.layers[0].fraction = 0.2;
+  profile.persistence = 0.9;
+  profile.predictor.precision = 0.5;
+  ReuseRequest drawn = request();
+  drawn.neurons = 512;
+  drawn.batches = {1};
+  drawn.tokens = 64;
+  drawn.limits = {{0, 0}, {0, 4}, {0, 64}};
+  const BatchReuse found = reuse_of(profile, 0, drawn)[0];
+  const auto share = [&](std::size_t limit) {
+    const auto sum = [](const std::vector<double>& steps) { return std::accumulate(steps.begin(), steps.end(), 0.0); };
+    return sum(found.completed[limit]) / sum(found.missing[limit]);
+  };
+  EXPECT_NEAR(share(0), 0.5, 0.06) << "everything misses each time";
+  EXPECT_GT(share(1), 0.2);
+  EXPECT_GT(share(2), share(0)) << "what stays for long fires at last";
+  for (std::size_t step = 0; step < found.missing[2].size(); ++step) EXPECT_LE(found.missing[2][step], found.missing[0][step]);
 }
 
 ReuseRequest of_experts(std::uint32_t tokens) {

@@ -86,6 +86,7 @@ struct Scene {
   bool keep_silent = false;
   std::optional<std::uint64_t> shuffle;
   std::function<Status(const ReadRequest&)> fault;
+  std::function<void(const UnitCaps&, const KernelCall&)> seen;  // each call, where it runs
 };
 
 struct Report {
@@ -120,6 +121,7 @@ class Bench {
     options.eviction = setup.eviction;
     options.window = setup.window;
     options.two_phases = setup.two_phases;
+    options.whole_waves = setup.kind == PipelineKind::none;
     store.emplace(machine_.machine(), weights_, options);
     machine_.run(store->load(UnitId(setup.units)));
     ClusterPipeline::Options pipeline_options;
@@ -208,7 +210,10 @@ class Bench {
     spec.phantom = true;
     spec.shuffle = setup.shuffle;
     const Picoseconds compute = setup.compute;
-    spec.price = [compute](const UnitCaps&, const KernelCall& call) { return call.op == Op::select ? Picoseconds(0) : compute; };
+    spec.price = [compute, seen = setup.seen](const UnitCaps& unit, const KernelCall& call) {
+      if (seen) seen(unit, call);
+      return call.op == Op::select ? Picoseconds(0) : compute;
+    };
     if (setup.fault) spec.read_fault = setup.fault;
     const Picoseconds read = setup.read;
     spec.read_price = [read](const ReadRequest& r) {

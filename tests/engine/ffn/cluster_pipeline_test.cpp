@@ -140,6 +140,18 @@ TEST(ClusterPipeline, planning_is_charged_for_each_call_and_handing_over_for_eac
   EXPECT_EQ(bench.charged(PolicyWork::submit), report.stats.seam_calls);
 }
 
+// Four of eight are there and two fire: looking up costs the same whatever comes of it, and what comes is entered.
+TEST(ClusterPipeline, what_is_named_is_looked_up_whether_it_hits_misses_or_stays_silent) {
+  Scene setup;
+  Bench bench(setup);
+  bench.gate.fires = [](std::uint32_t neuron) { return neuron == 1 || neuron == 6; };
+  const Report report = bench.layer(0, range(8));
+  EXPECT_EQ(report.stats.hits, 1u);
+  EXPECT_EQ(report.stats.misses, 1u);
+  EXPECT_EQ(bench.charged(PolicyWork::cache_lookup), 8u);
+  EXPECT_EQ(bench.charged(PolicyWork::cache_update), 1u);
+}
+
 // Eight clusters on one unit. Four Gates together, half of the eight that are ready; then four Gates and four times Up and Down are, so
 // that four of each follow; the last four go as two, one and one. No computing is saved or added by it.
 TEST(ClusterPipeline, clusters_that_have_to_queue_are_handed_over_together) {

@@ -7,17 +7,13 @@
 
 #include "engine/base/file.hpp"
 #include "engine/base/rng.hpp"
+#include "engine/kernels/compute_function.hpp"
 #include "engine/machine/task_scope.hpp"
 #include "engine/machine/virtual_machine.hpp"
 #include "engine/quant/blocks.hpp"
 
 namespace vitro {
 namespace {
-
-class NoFunction final : public Function {
- public:
-  Outcome execute(const KernelCall&) override { return {}; }
-};
 
 // A file in which no two cache lines are alike.
 class NeuronFile {
@@ -106,6 +102,7 @@ class Arena {
   const BundleLayout layout;
   const NeuronFile file;
   std::optional<NeuronStore> store;
+  std::uint32_t waited = 0;  // reads whose copy was another unit's
 
  private:
   static VirtualMachineSpec spec(std::uint64_t seed) {
@@ -113,24 +110,33 @@ class Arena {
     UnitCaps caps;
     caps.name = "cpu0";
     spec.units.push_back(caps);
+    caps.id = UnitId{1};
+    caps.name = "cpu1";
+    spec.units.push_back(caps);
     spec.shuffle = seed;
     spec.read_price = [](const ReadRequest& r) { return Picoseconds(static_cast<std::int64_t>(1 + r.from.length % 7)); };
     return spec;
   }
-  NoFunction function_;
+  ComputeFunction function_;
   NullTrace trace_;
   VirtualMachine machine_;
   WeightStore weights_;
 };
 
-Task<void> bring(NeuronStore* store, NeuronStore::Piece piece) {
-  const IoResult result = co_await store->read(piece, UnitId{0}, Pattern::random);
+// Some of it waits to be copied by another unit.
+Task<void> bring(Arena* arena, NeuronStore::Piece piece, bool may_wait) {
+  Landed landed;
+  const IoResult result = co_await arena->store->read(piece, UnitId{0}, Pattern::random, may_wait ? &landed : nullptr);
   result.status.or_throw();
+  if (landed.bytes == 0) co_return;
+  arena->waited += 1;
+  const std::vector<Landed> there{landed};
+  co_await arena->store->move(&there, UnitId{1});
 }
 
 Task<void> bring_all(Arena* arena, std::vector<NeuronStore::Piece> pieces) {
   TaskScope scope(arena->machine().executor);
-  for (const NeuronStore::Piece& piece : pieces) scope.spawn(bring(&*arena->store, piece));
+  for (std::size_t i = 0; i < pieces.size(); ++i) scope.spawn(bring(arena, pieces[i], i % 3 > 0));
   co_await scope.join();
 }
 
@@ -191,6 +197,7 @@ TEST(NeuronStore, every_row_is_where_its_place_says_in_every_layout_and_order) {
         }
         for (const auto& [block, slot] : fresh) cache.give_back(slot);
       }
+      EXPECT_EQ(arena.waited > 0, layout.padded());
     }
   }
 }

@@ -87,6 +87,31 @@ TEST(Contract, places_have_to_be_those_of_the_rows_and_inside_the_lease) {
   EXPECT_EQ(message_of(glu), "glu: takes no places");
 }
 
+// Two rows of 32 floats, 128 bytes each, in leases of 1024.
+TEST(Contract, a_copy_from_places_to_places_stays_inside_both_leases) {
+  const auto copied = [](IndexList from, IndexList to, const std::function<void(KernelCall&)>& change = [](KernelCall&) {}) {
+    Rng rng(1);
+    KernelCall call;
+    call.op = Op::copy;
+    call.in = {floats(rng, {8, 32, 0})};
+    call.out = {make_view({8, 32, 0}, Format::f32)};
+    call.in[0].shape[0] = call.out[0].shape[0] = 2;
+    call.rows = std::move(from);
+    call.places = std::move(to);
+    change(call);
+    return message_of(call);
+  };
+  EXPECT_EQ(copied(list({14, 3}), list({0, 14})), "accepted");
+  EXPECT_EQ(copied(list({15, 3}), list({0, 14})), "copy: operand x is f32 [2, 32]: place 15 leaves its lease of 1024");
+  EXPECT_EQ(copied(list({14, 3}), list({15, 0})), "copy: operand y is f32 [2, 32]: place 15 leaves its lease of 1024");
+  EXPECT_EQ(copied(list({14}), list({0, 14})), "copy: operand x is f32 [2, 32]: expected a place for each row");
+  EXPECT_EQ(copied(list({14, 3}), nullptr), "copy: operand y is f32 [2, 32]: expected a place for each row");
+  EXPECT_EQ(copied(list({0, 1}), list({0, 2}), [](KernelCall& c) { c.out[0].format = Format::f16; }),
+            "copy: operand y is f16 [2, 32]: expected f32");
+  EXPECT_EQ(copied(list({0, 1}), list({0, 2}), [](KernelCall& c) { c.out[0].shape[1] = 16; }),
+            "copy: operand y is f32 [2, 16]: expected the shape of x, f32 [2, 32]");
+}
+
 TEST(Contract, a_broken_select_or_accumulate_is_named) {
   Rng rng(6);
   KernelCall select = random_call(rng, Op::select, variant::kFloat);

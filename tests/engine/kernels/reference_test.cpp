@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "engine/kernels/compute_function.hpp"
 #include "tests/engine/kernels/bounds.hpp"
@@ -77,6 +78,49 @@ TEST(Reference, sums_in_int8_stay_within_their_bound_and_make_one_coefficient_fo
     run_reference(call, &tally);
     EXPECT_EQ(count(call).conversions, tally.conversions);
     EXPECT_EQ(tally.conversions, (n - n / 8) * 3 * 17);
+  }
+}
+
+// From anywhere to anywhere, and nothing beside it: every set, the reference, and the work that is counted.
+TEST(Reference, rows_are_copied_from_their_places_to_their_places) {
+  Rng rng(26);
+  for (int i = 0; i < 20; ++i) {
+    const std::uint32_t rows = 1 + static_cast<std::uint32_t>(rng.below(9)), width = 16 * (1 + static_cast<std::uint32_t>(rng.below(4)));
+    const Bytes stride = 4 * width / kPlaceUnit;
+    auto from = std::make_shared<std::vector<std::uint32_t>>(), to = std::make_shared<std::vector<std::uint32_t>>();
+    KernelCall call;
+    call.op = Op::copy;
+    call.variant = variant::kFloat;
+    call.in = {floats(rng, {20, width, 0})};
+    call.out = {floats(rng, {20, width, 0})};
+    std::vector<double> expected = values_of(call.out[0]);
+    const std::vector<double> x = values_of(call.in[0]);
+    std::vector<std::uint32_t> places(20);
+    std::iota(places.begin(), places.end(), 0u);
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      std::swap(places[r], places[r + rng.below(20 - r)]);
+      const auto source = static_cast<std::uint32_t>(rng.below(20));
+      from->push_back(static_cast<std::uint32_t>(source * stride));
+      to->push_back(static_cast<std::uint32_t>(places[r] * stride));
+      std::copy_n(x.begin() + source * width, width, expected.begin() + places[r] * width);
+    }
+    call.rows = from, call.places = to;
+    KernelCall reference = with_own_output(call);
+    reference.in[0].shape[0] = reference.out[0].shape[0] = rows;
+    WorkCounts tally;
+    contract::check_call(reference);
+    run_reference(reference, &tally);
+    EXPECT_EQ(count(reference).read, tally.read);
+    EXPECT_EQ(count(reference).written, tally.written);
+    reference.out[0].shape[0] = 20;
+    EXPECT_EQ(values_of(reference.out[0]), expected);
+    for (const KernelSet* set : kernel_sets()) {
+      KernelCall own = with_own_output(call);
+      own.in[0].shape[0] = own.out[0].shape[0] = rows;
+      ComputeFunction({std::string(set->name)}).execute(own);
+      own.out[0].shape[0] = 20;
+      EXPECT_EQ(values_of(own.out[0]), expected) << set->name;
+    }
   }
 }
 
