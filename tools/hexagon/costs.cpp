@@ -65,11 +65,12 @@ Kernel look_up_product(std::uint32_t bits, std::uint32_t group, bool rounded, he
 }
 
 Kernel int8_product(std::uint32_t bits) {
-  Kernel kernel = look_up_product(bits, 128, false);
+  Kernel kernel = look_up_product(bits, 128, false, hexagon::tile_shape(bits, 128, kTileRows));
   kernel.name = fmt::format("int8 tiles w{}", bits);
   kernel.op.kind = Kind::matmul_hmx_int8;
   kernel.op.zeros = bits == 1 ? hexagon::Zeros::signs : hexagon::Zeros::same;
-  kernel.in = {hexagon::lut_panels_bytes({bits, 128, 0, kernel.op.zeros}, kRows, kColumns), Bytes{hexagon::kTile} * kColumns,
+  const hexagon::PlaneForm form{bits, 128, 0, kernel.op.zeros, kernel.op.tile};
+  kernel.in = {hexagon::lut_panels_bytes(form, kTileRows, kColumns), Bytes{hexagon::kTile} * kColumns,
                2 * hexagon::kVectorBytes + sizeof(float)};
   return kernel;
 }

@@ -20,7 +20,7 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
                      packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
                      packets_per_mac         Linear: per multiply-add, planes widened and added up
                      packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales, spilled sums
-                     tile_rows, tile_columns what the loops take at a time (engine/kernels/lut/tiling.hpp), at most; of fused.w*g* too
+                     tile_rows, tile_columns what the loops take at a time (engine/kernels/lut/tiling.hpp), at most; of hmx.dma.* too
   hvx.dma.int8_tables.FORMAT             the same with tables of int8 (vlut32)
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
@@ -157,7 +157,8 @@ def prices(executed, static):
     two_level = {f"w{bits}g{group}{z}": {"packets_per_weight": static[f"qf_lut_dequantise_w{bits}g{min(group, 64)}{z}"],
                                          **tile(f"lut w{bits}g{group}")}
                  for bits, group, z in FORMATS}
-    int8_rows = {f"w{bits}g{group}": {"packets_per_weight": per_weight(executed, f"int8 tiles w{bits}", "hvx_int8_tiles"), "bits": 8}
+    int8_rows = {f"w{bits}g{group}": {"packets_per_weight": per_weight(executed, f"int8 tiles w{bits}", "hvx_int8_tiles"), "bits": 8,
+                                      **tile(f"lut w{bits}g{group}")}
                  for bits, group, z in FORMATS if not z}
     passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
     softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
