@@ -87,6 +87,7 @@ TEST(Int8Rows, tiles_of_int8_have_the_bits_of_the_cpu) {
     hexagon::Operator op = hexagon_op(form.kind, shape.n, shape.k, shape.batch);
     op.bits = form.planes.bits;
     op.group = form.planes.group;
+    op.tile = form.planes.tile;
     op.zero = form.planes.zero;
     op.zeros = form.planes.zeros;
     const auto y = worker.in(0, weights).in(1, x).in(2, tables).run<std::uint32_t>(op, std::size_t{shape.batch} * shape.n);
@@ -100,6 +101,7 @@ TEST(Int8Rows, tiles_of_int8_have_the_bits_of_the_cpu) {
   check(Format::w3g32, {130, 96, 1});
   check(Format::w4g64, {16, 192, 64});
   check(Format::w2g128, {16, 16384 + 256, 33});
+  check(Format::w2g32, {1500, 544, 2});  // several tiles of the layout, by rows and by columns
 }
 
 TEST(Int8Rows, the_worker_wants_one_scale_for_a_row) {
