@@ -47,10 +47,10 @@ NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronSto
   blocks_ = layout_.blocks();
   slot_ = layout_.kept_piece();
   run_ = std::gcd(std::gcd(layout_.kept_before(layout_.first_part), layout_.gap_begin), slot_);
-  // Where they have padding, blocks on their way leave as much of the staging room to the reads that bring them.
-  const Bytes each = options_.whole_waves && layout_.padded() ? layout_.kept_block() + layout_.block : layout_.block;
-  staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / each, 2));
-  const Bytes landing = round_down(staging_blocks_ * (each - layout_.kept_block()), kPageSize);
+  // Where blocks have padding, what staging leaves of it is room for the reads that bring them; whole waves land beside it.
+  staging_blocks_ = static_cast<std::uint32_t>(std::max<Bytes>(options_.staging / layout_.block, 2));
+  const Bytes beside = options_.whole_waves ? layout_.kept_block() : 0;
+  const Bytes landing = round_down(staging_blocks_ * (layout_.block - layout_.kept_block() + beside), kPageSize);
   if (layout_.padded()) landing_bytes_ = std::max(landing, 2 * piece_);
 }
 

@@ -21,7 +21,7 @@ struct NeuronStoreOptions {
   bool two_phases = true;             // false: blocks are read whole, also where the layout has first parts
   std::optional<double> ffn_in_dram;  // share of the neurons that may stay; else what the budget leaves room for
   Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache: as many as it holds with their padding
-  bool whole_waves = false;           // nothing is copied while blocks are on their way: each has a place of its own to land
+  bool whole_waves = false;           // nothing is copied while blocks are on their way: each lands beside `staging`
   Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
 };
 
