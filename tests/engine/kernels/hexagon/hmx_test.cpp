@@ -8,7 +8,7 @@
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/kernels/variants.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
-#include "tests/engine/kernels/hexagon/worker.hpp"
+#include "tests/engine/kernels/hexagon/worker_product.hpp"
 
 namespace vitro::test {
 namespace {
@@ -119,20 +119,7 @@ TEST(HexagonHmx, a_product_has_the_bits_of_the_cpu) {
   Rng rng(4);
   const auto check = [&](Kind kind, Format format, Layout layout, MatmulShape shape) {
     KernelCall call = matmul_call(rng, format, layout, variant::kHmx, shape);
-    cpu.execute(call);
-    const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::automatic).value_or_throw();
-    ASSERT_EQ(form.kind, kind);
-    std::vector<std::byte> weights(hexagon::weights_bytes(form, shape.n, shape.k));
-    hexagon::pack_weights(form, call.in[0], {0, shape.n}, weights.data());
-    const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
-    std::vector<std::byte> x(size.first), table(size.second);
-    hexagon::write_activations(form, call.in[1], x.data(), table.data());
-    const auto y = worker.in(0, weights)
-                       .in(1, x)
-                       .in(2, table)
-                       .run<std::uint32_t>(hexagon_op(kind, shape.n, shape.k, shape.batch), std::size_t{shape.batch} * shape.n);
-    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
-        << to_string(format) << " " << shape.n << " x " << shape.k << " x " << shape.batch;
+    expect_bits_of_the_cpu(worker, cpu, call, kind);
   };
   for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 3}, {96, 96, 33}, {32, 1056, 2}}) {
     check(Kind::matmul_hmx, Format::q4_0, Layout::rows, shape);
@@ -154,22 +141,7 @@ TEST(HexagonHmx, bit_serial_panels_have_the_bits_of_the_cpu) {
   Rng rng(8);
   const auto check = [&](Format format, Layout layout, MatmulShape shape) {
     KernelCall call = matmul_call(rng, format, layout, variant::kHmx, shape);
-    cpu.execute(call);
-    const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::automatic).value_or_throw();
-    ASSERT_EQ(form.kind, Kind::matmul_hmx_lut);
-    std::vector<std::byte> weights(hexagon::weights_bytes(form, shape.n, shape.k));
-    hexagon::pack_weights(form, call.in[0], {0, shape.n}, weights.data());
-    const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
-    std::vector<std::byte> x(size.first), tables(size.second);
-    hexagon::write_activations(form, call.in[1], x.data(), tables.data());
-    hexagon::Operator op = hexagon_op(form.kind, shape.n, shape.k, shape.batch);
-    op.bits = form.planes.bits;
-    op.group = form.planes.group;
-    op.tile = form.planes.tile;
-    op.zeros = form.planes.zeros;
-    const auto y = worker.in(0, weights).in(1, x).in(2, tables).run<std::uint32_t>(op, std::size_t{shape.batch} * shape.n);
-    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
-        << to_string(format) << " " << shape.n << " x " << shape.k << " x " << shape.batch;
+    expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_hmx_lut);
   };
   for (const Format format :
        {Format::w1g32, Format::w1g64z, Format::w2g64, Format::w2g64z, Format::w3g128, Format::w3g32z, Format::w4g128z, Format::w4g64}) {

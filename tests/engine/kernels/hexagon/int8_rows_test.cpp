@@ -7,7 +7,7 @@
 #include "engine/kernels/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
-#include "tests/engine/kernels/hexagon/worker.hpp"
+#include "tests/engine/kernels/hexagon/worker_product.hpp"
 
 namespace vitro::test {
 namespace {
@@ -75,24 +75,7 @@ TEST(Int8Rows, tiles_of_int8_have_the_bits_of_the_cpu) {
   ComputeFunction cpu({"portable"});
   Rng rng(2);
   const auto check = [&](Format format, MatmulShape shape) {
-    const KernelCall call = call_with_scales(rng, format, shape, 1u << 20);
-    cpu.execute(call);
-    const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::automatic).value_or_throw();
-    ASSERT_EQ(form.kind, Kind::matmul_hmx_int8);
-    std::vector<std::byte> weights(hexagon::weights_bytes(form, shape.n, shape.k));
-    hexagon::pack_weights(form, call.in[0], {0, shape.n}, weights.data());
-    const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
-    std::vector<std::byte> x(size.first), tables(size.second);
-    hexagon::write_activations(form, call.in[1], x.data(), tables.data());
-    hexagon::Operator op = hexagon_op(form.kind, shape.n, shape.k, shape.batch);
-    op.bits = form.planes.bits;
-    op.group = form.planes.group;
-    op.tile = form.planes.tile;
-    op.zero = form.planes.zero;
-    op.zeros = form.planes.zeros;
-    const auto y = worker.in(0, weights).in(1, x).in(2, tables).run<std::uint32_t>(op, std::size_t{shape.batch} * shape.n);
-    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
-        << to_string(format) << " " << shape.n << " x " << shape.k << " x " << shape.batch;
+    expect_bits_of_the_cpu(worker, cpu, call_with_scales(rng, format, shape, 1u << 20), Kind::matmul_hmx_int8);
   };
   for (const Format format : kFormats) {
     if (format != Format::w4g128z) check(format, {40, 256, 3});

@@ -6,24 +6,13 @@
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
-#include "tests/engine/kernels/hexagon/worker.hpp"
+#include "tests/engine/kernels/hexagon/worker_product.hpp"
 
 namespace vitro::test {
 namespace {
 
 using hexagon::Kind;
 using hexagon::Zeros;
-
-// Activations of a call as the unit would write them.
-struct Input {
-  std::vector<std::byte> first, second;
-};
-Input input_of(const hexagon::ProductForm& form, const View& x) {
-  const hexagon::ActivationBytes size = hexagon::activations_bytes(form, x.shape[0], columns(x));
-  Input input{std::vector<std::byte>(size.first), std::vector<std::byte>(size.second)};
-  hexagon::write_activations(form, x, input.first.data(), input.second.data());
-  return input;
-}
 
 // As pack_weights() does, in another tile.
 void pack_in(const hexagon::PlaneForm& form, const View& weights, Range rows, std::byte* out) {
@@ -39,29 +28,6 @@ void pack_in(const hexagon::PlaneForm& form, const View& weights, Range rows, st
     }
   }
   hexagon::pack_lut_panels(form, rows.count, k, q.data(), scales.data(), zeros.data(), out);
-}
-
-std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows,
-                                       CodeProducts products = CodeProducts::automatic, std::optional<hexagon::TileShape> tile = {}) {
-  hexagon::ProductForm form = hexagon::product_form(call, products).value_or_throw();
-  if (tile) form.planes.tile = *tile;
-  const std::uint32_t k = columns(call.in[0]), batch = call.in[1].shape[0];
-  std::vector<std::byte> weights(hexagon::weights_bytes(form, rows.count, k));
-  if (tile) {
-    pack_in(form.planes, call.in[0], rows, weights.data());
-  } else {
-    hexagon::pack_weights(form, call.in[0], rows, weights.data());
-  }
-  const Input x = input_of(form, call.in[1]);
-  hexagon::Operator op = hexagon_op(form.kind, rows.count, k, batch);
-  op.bits = form.planes.bits;
-  op.group = form.planes.group;
-  op.tile = form.planes.tile;
-  op.zero = form.planes.zero;
-  op.zeros = form.planes.zeros;
-  worker.in(0, weights).in(1, x.first);
-  if (!x.second.empty()) worker.in(2, x.second);
-  return worker.run<std::uint32_t>(op, std::size_t{batch} * rows.count);
 }
 
 // Loops, layout and sums are the tile's, results are not: every shape that loops are compiled for, whatever the search would choose,
@@ -82,7 +48,11 @@ TEST(HexagonProduct, tiles_of_every_shape_have_the_bits_of_the_cpu) {
       for (const std::uint16_t rows : {128, 256, 1280}) {
         for (const std::uint16_t columns : {32, 64, 128, 256}) {
           if (columns < group) continue;
-          const auto y = run_product(worker, call, {0, 304}, CodeProducts::look_up, hexagon::TileShape{rows, columns});
+          hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
+          form.planes.tile = {rows, columns};
+          std::vector<std::byte> weights(hexagon::weights_bytes(form, 304, vitro::columns(call.in[0])));
+          pack_in(form.planes, call.in[0], {0, 304}, weights.data());
+          const auto y = run_packed(worker, call, 304, form, weights);
           EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0) << to_string(format) << " " << rows << " x " << columns;
         }
       }
@@ -137,11 +107,7 @@ TEST(HexagonProduct, rounded_tables_have_the_bits_of_the_cpu) {
   const auto check = [&](Format format, MatmulShape shape) {
     shape.k = static_cast<std::uint32_t>(round_up(shape.k, block_elements(format)));
     KernelCall call = matmul_call(rng, format, Layout::lut, variant::kInt8Tables, shape);
-    cpu.execute(call);
-    ASSERT_EQ(hexagon::product_form(call, CodeProducts::automatic).value_or_throw().kind, Kind::matmul_lut_rounded);
-    const auto y = run_product(worker, call, {0, shape.n});
-    EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
-        << to_string(format) << " " << shape.n << " x " << shape.k << " x " << shape.batch;
+    expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_lut_rounded);
   };
   for (std::size_t f = 0; f < kFormatCount; ++f) {
     const Format format = static_cast<Format>(f);

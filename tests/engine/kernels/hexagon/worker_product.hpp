@@ -1,0 +1,55 @@
+// Matrix products of the worker, from a call as the unit would make them an operator.
+#pragma once
+#include "engine/host/hexagon_operands.hpp"
+#include "engine/kernels/compute_function.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
+
+namespace vitro::test {
+
+// Activations of a call as the unit would write them.
+struct Input {
+  std::vector<std::byte> first, second;
+};
+inline Input input_of(const hexagon::ProductForm& form, const View& x) {
+  const hexagon::ActivationBytes size = hexagon::activations_bytes(form, x.shape[0], columns(x));
+  Input input{std::vector<std::byte>(size.first), std::vector<std::byte>(size.second)};
+  hexagon::write_activations(form, x, input.first.data(), input.second.data());
+  return input;
+}
+
+// Bits of the results, [batch][rows]. weights: `rows` rows, packed in the form.
+inline std::vector<std::uint32_t> run_packed(HexagonWorker& worker, const KernelCall& call, std::uint32_t rows,
+                                             const hexagon::ProductForm& form, const std::vector<std::byte>& weights) {
+  const std::uint32_t batch = call.in[1].shape[0];
+  const Input x = input_of(form, call.in[1]);
+  hexagon::Operator op = hexagon_op(form.kind, rows, columns(call.in[0]), batch);
+  op.bits = form.planes.bits;
+  op.group = form.planes.group;
+  op.tile = form.planes.tile;
+  op.zero = form.planes.zero;
+  op.zeros = form.planes.zeros;
+  worker.in(0, weights).in(1, x.first);
+  if (!x.second.empty()) worker.in(2, x.second);
+  return worker.run<std::uint32_t>(op, std::size_t{batch} * rows);
+}
+
+inline std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows,
+                                              CodeProducts products = CodeProducts::automatic) {
+  const hexagon::ProductForm form = hexagon::product_form(call, products).value_or_throw();
+  std::vector<std::byte> weights(hexagon::weights_bytes(form, rows.count, columns(call.in[0])));
+  hexagon::pack_weights(form, call.in[0], rows, weights.data());
+  return run_packed(worker, call, rows.count, form, weights);
+}
+
+// The worker, by an operator of this kind, gives what the CPU computes of the same call.
+inline void expect_bits_of_the_cpu(HexagonWorker& worker, ComputeFunction& cpu, const KernelCall& call, hexagon::Kind kind,
+                                   CodeProducts products = CodeProducts::automatic) {
+  const View &w = call.in[0], &x = call.in[1];
+  cpu.execute(call);
+  ASSERT_EQ(hexagon::product_form(call, products).value_or_throw().kind, kind);
+  const auto y = run_product(worker, call, {0, w.shape[0]}, products);
+  EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
+      << to_string(w.format) << " " << w.shape[0] << " x " << columns(w) << " x " << x.shape[0];
+}
+
+}  // namespace vitro::test
