@@ -18,7 +18,6 @@ ClusterPipeline::ClusterPipeline(Machine& machine, GraphCache& graphs, NeuronSto
       store_(store),
       options_(std::move(options)),
       admission_(machine, store, options_.keep_silent, options_.accesses),
-      stages_changed_(machine.executor),
       reads_pushed_(machine.executor) {
   if (options_.dense_units.empty()) options_.dense_units = options_.units;
 }
@@ -30,7 +29,7 @@ ClusterPipeline::Layer& ClusterPipeline::begin(std::vector<Cluster>* clusters, b
   if (layers_.size() == 1 || layers_.front()->next_load == layers_.front()->clusters->size()) start_loads(layer);
   const std::size_t parts = std::max(2u, store_.layout().stripes);  // reads that a block may take
   const std::size_t lanes = std::min<std::size_t>(options_.io_depth, parts * loads);
-  for (std::size_t lane = 0; lane < lanes; ++lane) layer.scope.spawn(guarded(read(&layer), &layer.scope));
+  for (std::size_t lane = 0; lane < lanes; ++lane) layer.scope.spawn(guarded(read(&layer), &layer));
   return layer;
 }
 
@@ -46,9 +45,9 @@ Task<void> ClusterPipeline::run(std::vector<Cluster>* clusters, ClusterCalls cal
   layer.calls = std::move(calls);
   advance(layer);
   const std::vector<ComputeUnit*>& units = every_neuron ? options_.dense_units : options_.units;
-  layer.under_way.assign(units.size(), 0);
+  layer.lanes.begin(units.size());
   for (std::uint32_t lane = 0; lane < options_.unit_depth; ++lane) {
-    for (std::size_t u = 0; u < units.size(); ++u) layer.scope.spawn(guarded(compute(&layer, units[u], u), &layer.scope));
+    for (std::uint32_t u = 0; u < units.size(); ++u) layer.scope.spawn(guarded(compute(&layer, units[u], u), &layer));
   }
   std::exception_ptr error;
   try {
@@ -75,30 +74,30 @@ Task<void> ClusterPipeline::settle() {
 }
 
 // Whoever waits for a stage that will never come has to hear of the failure.
-Task<void> ClusterPipeline::guarded(Task<void> task, TaskScope* scope) {
+Task<void> ClusterPipeline::guarded(Task<void> task, Layer* layer) {
   try {
     co_await std::move(task);
   } catch (...) {
-    scope->request_stop();
-    stages_changed_.notify();
+    layer->scope.request_stop();
+    layer->lanes.wake_all();
     reads_pushed_.notify();
     throw;
   }
 }
 
-Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t index) {
-  std::vector<std::uint32_t>& under_way = layer->under_way;
-  while (layer->done < layer->clusters->size() && !layer->scope.stop_requested()) {
-    // Nothing waits behind another cluster while a unit has nothing at all to do.
-    const bool in_turn = under_way[index] == 0 || std::ranges::find(under_way, 0u) == under_way.end();
+Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32_t index) {
+  UnitLanes& lanes = layer->lanes;
+  while (goes_on(*layer)) {
+    const bool in_turn = lanes.in_turn(index);
     const std::vector<Cluster*> clusters = in_turn ? take(*layer) : std::vector<Cluster*>();
     if (clusters.empty()) {
-      co_await stages_changed_.changed();
+      if (!in_turn) lanes.wake(layer->ready.count());
+      co_await lanes.wait(index);
       continue;
     }
     const bool gates = clusters.front()->stage == Stage::gate_runs;
-    const bool was_idle = under_way[index]++ == 0;
-    if (options_.unit_depth > 1 && was_idle && std::ranges::find(under_way, 0u) == under_way.end()) stages_changed_.notify();
+    lanes.call_begins(index);
+    lanes.wake(layer->ready.count());  // it may be somebody else's turn now
     ++seam_calls_;
     Chain chain;
     chain.reserve(kCallsOfStage * clusters.size() + 1);
@@ -107,7 +106,7 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t
     for (const Cluster* cluster : clusters) (gates ? layer->calls.gate : layer->calls.rest)(*cluster, chain);
     charge_hand_off(machine_.clock, chain);
     const RunResult result = co_await graphs_.run(unit, std::move(chain));
-    --under_way[index];
+    lanes.call_ends(index);
     result.status.or_throw();
     store_.copied(landed);
     if (gates) {
@@ -116,8 +115,12 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::size_t
       for (Cluster* cluster : clusters) finish(*layer, *cluster);
     }
     advance(*layer);
-    stages_changed_.notify();
-    if (layer->done == layer->clusters->size() || layers_.size() > 1) {
+    if (layer->ready.all_done()) {
+      lanes.wake_all();
+    } else {
+      lanes.wake(layer->ready.count());
+    }
+    if (layer->ready.all_done() || layers_.size() > 1) {
       reads_pushed_.notify();
     } else {
       reads_pushed_.notify(layer->reads.size());  // all that wait are this layer's, and one is like another
@@ -139,7 +142,7 @@ Task<void> ClusterPipeline::read(Layer* layer) {
   // A graph of an accelerator takes neurons at their places.
   const auto& units = layer->every_neuron ? options_.dense_units : options_.units;
   const bool copies = std::ranges::none_of(units, [](const ComputeUnit* unit) { return unit->caps().static_graphs; });
-  while (layer->done < layer->clusters->size() && !layer->scope.stop_requested()) {
+  while (goes_on(*layer)) {
     if (layer->reads.empty()) {
       co_await reads_pushed_.changed();
       continue;
@@ -157,7 +160,7 @@ Task<void> ClusterPipeline::read(Layer* layer) {
     }
     if (landed.bytes > 0 && !(copies && store_.may_wait(landed))) {
       layer->to_move.emplace_back(next.cluster, landed);
-      if (!std::exchange(layer->moving, true)) layer->scope.spawn(guarded(move(layer), &layer->scope));
+      if (!std::exchange(layer->moving, true)) layer->scope.spawn(guarded(move(layer), layer));
       continue;
     }
     if (landed.bytes > 0) next.cluster->landed.push_back(landed);
@@ -179,16 +182,8 @@ Task<void> ClusterPipeline::move(Layer* layer) {
 
 void ClusterPipeline::arrived(Layer& layer, Cluster& cluster) {
   if (--cluster.reads_left > 0) return;
-  enter(layer, cluster, cluster.stage == Stage::gate_io ? Stage::gate_ready : Stage::rest_ready);
-  stages_changed_.notify();
-}
-
-void ClusterPipeline::enter(Layer& layer, Cluster& cluster, Stage stage) {
-  const auto gate = [](Stage s) { return s == Stage::gate_ready ? 1 : 0; };
-  const auto ready = [&](Stage s) { return s == Stage::rest_ready ? 1 : gate(s); };
-  layer.ready += ready(stage) - ready(cluster.stage);
-  layer.gates_ready += gate(stage) - gate(cluster.stage);
-  cluster.stage = stage;
+  layer.ready.enter(cluster, cluster.stage == Stage::gate_io ? Stage::gate_ready : Stage::rest_ready);
+  layer.lanes.wake(layer.ready.count());
 }
 
 // True when no cluster of the current wave is still before `stage`.
@@ -198,23 +193,17 @@ bool ClusterPipeline::whole_wave_past(const Layer& layer, Stage stage) const {
 }
 
 // The first cluster whose gate can be computed, so that what it needs of Up and Down is known early; else the first whose
-// Up and Down can.
+// Up and Down can. Where clusters come in waves, only those of the present one are ready.
 Cluster* ClusterPipeline::pick(Layer& layer) const {
-  if (layer.ready == 0) return nullptr;
-  const bool in_waves = options_.kind != PipelineKind::cluster;
-  const bool gates = options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gate_ready);
-  const bool rests = !in_waves || (whole_wave_past(layer, Stage::gated) &&
-                                   (options_.kind == PipelineKind::matrix || whole_wave_past(layer, Stage::rest_ready)));
-  Cluster* rest = nullptr;
-  for (std::size_t i = layer.first_left; i < layer.clusters->size(); ++i) {
-    Cluster& cluster = (*layer.clusters)[i];
-    if (in_waves && cluster.wave != layer.wave) continue;
-    if (gates && cluster.stage == Stage::gate_ready) return &cluster;
-    const bool in_turn = !cluster.continues || (*layer.clusters)[i - 1].stage == Stage::done;
-    if (rest == nullptr && rests && cluster.stage == Stage::rest_ready && in_turn) rest = &cluster;
-    if (rest != nullptr && layer.gates_ready == 0) break;
-  }
-  return rest;
+  if (layer.ready.count() == 0) return nullptr;
+  const auto gates = [&] { return options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gate_ready); };
+  const auto rests = [&] {
+    return options_.kind == PipelineKind::cluster ||
+           (whole_wave_past(layer, Stage::gated) && (options_.kind == PipelineKind::matrix || whole_wave_past(layer, Stage::rest_ready)));
+  };
+  if (Cluster* gate = layer.ready.first_gate(); gate != nullptr && gates()) return gate;
+  Cluster* rest = layer.ready.first_rest();
+  return rest != nullptr && rests() ? rest : nullptr;
 }
 
 // The clusters of one hand-off, which costs a unit as much as computing a small cluster does. Where many are ready at once, as when a
@@ -223,14 +212,14 @@ Cluster* ClusterPipeline::pick(Layer& layer) const {
 // that computes every neuron, which are large, and graphs on an accelerator.
 std::vector<Cluster*> ClusterPipeline::take(Layer& layer) const {
   std::vector<Cluster*> taken;
-  std::size_t most = layer.every_neuron ? 1 : std::max<std::size_t>(1, static_cast<std::size_t>(layer.ready) / (2 * options_.units.size()));
+  std::size_t most = layer.every_neuron ? 1 : std::max<std::size_t>(1, layer.ready.count() / (2 * options_.units.size()));
   while (taken.size() < most) {
     Cluster* cluster = pick(layer);
     if (cluster == nullptr) break;
     const bool gate = cluster->stage == Stage::gate_ready;
     if (!taken.empty() && gate != (taken.front()->stage == Stage::gate_runs)) break;
     if (gate && store_.layout().first_part > 0) most = 1;
-    enter(layer, *cluster, gate ? Stage::gate_runs : Stage::rest_runs);
+    layer.ready.enter(*cluster, gate ? Stage::gate_runs : Stage::rest_runs);
     taken.push_back(cluster);
   }
   return taken;
@@ -251,7 +240,7 @@ void ClusterPipeline::advance(Layer& layer) {
         if (clusters[i].stage == Stage::gated) start_rest(layer, clusters[i]);
       }
     }
-    if (options_.kind != PipelineKind::cluster && layer.done < clusters.size() && whole_wave_past(layer, Stage::done)) {
+    if (options_.kind != PipelineKind::cluster && !layer.ready.all_done() && whole_wave_past(layer, Stage::done)) {
       ++layer.wave;
       more = true;
     }
@@ -272,7 +261,7 @@ void ClusterPipeline::start_loads(Layer& layer) {
     const bool its_wave = options_.kind == PipelineKind::cluster || cluster.wave == layer.wave;
     if (!its_wave || cluster.loads.size() > cache.free_slots()) return;
     if (cluster.loads.empty()) {
-      enter(layer, cluster, Stage::gate_ready);
+      layer.ready.enter(cluster, Stage::gate_ready);
       continue;
     }
     std::uint32_t from = 0;
@@ -311,7 +300,7 @@ void ClusterPipeline::set_active(const Layer& layer, const std::vector<Cluster*>
 // What is missing of the blocks with an active neuron: of those that were loaded in two phases, and of those that stayed so.
 void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {
   const BundleLayout& layout = store_.layout();
-  enter(layer, cluster, Stage::rest_ready);
+  layer.ready.enter(cluster, Stage::rest_ready);
   if (layout.first_part == 0) return;
   std::vector<BlockLoad> rest;
   if (!layer.every_neuron) {
@@ -321,12 +310,11 @@ void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {
   }
   std::ranges::copy_if(cluster.halves, std::back_inserter(rest), [&](const BlockLoad& half) { return !store_.cache().half(half.block); });
   push_reads(layer, cluster, rest, layout.first_part, layout.block - layout.first_part);
-  if (cluster.reads_left > 0) enter(layer, cluster, Stage::rest_io);
+  if (cluster.reads_left > 0) layer.ready.enter(cluster, Stage::rest_io);
 }
 
 void ClusterPipeline::finish(Layer& layer, Cluster& cluster) {
-  cluster.stage = Stage::done;
-  ++layer.done;
+  layer.ready.enter(cluster, Stage::done);
   while (layer.first_left < layer.clusters->size() && (*layer.clusters)[layer.first_left].stage == Stage::done) ++layer.first_left;
   for (const BlockLoad& load : cluster.loads) {
     if (load.slot != NeuronCache::kNone && !load.stays) store_.cache().give_back(load.slot);

@@ -9,6 +9,8 @@
 #include "engine/ffn/cluster.hpp"
 #include "engine/ffn/cluster_admission.hpp"
 #include "engine/ffn/neuron_store.hpp"
+#include "engine/ffn/ready_clusters.hpp"
+#include "engine/ffn/unit_lanes.hpp"
 #include "engine/machine/signal.hpp"
 #include "engine/machine/task_scope.hpp"
 
@@ -69,15 +71,19 @@ class ClusterPipeline {
   };
   struct Layer {
     Layer(Executor& executor, std::vector<Cluster>* its_clusters, bool dense)
-        : clusters(its_clusters), every_neuron(dense), scope(executor) {}
+        : clusters(its_clusters),
+          every_neuron(dense),
+          ready(*its_clusters),
+          lanes(executor),
+          scope(executor) {}
     std::vector<Cluster>* clusters;
     ClusterCalls calls;
     bool every_neuron;
-    std::size_t next_load = 0, next_admission = 0, done = 0;
+    std::size_t next_load = 0, next_admission = 0;
     std::size_t first_left = 0;  // no cluster before it has anything left to do
     std::uint32_t wave = 0;
-    int ready = 0, gates_ready = 0;  // clusters that a unit could take, and those whose gate it would be
-    std::vector<std::uint32_t> under_way;  // calls, by unit
+    ReadyClusters ready;
+    UnitLanes lanes;
     std::deque<Read> reads;
     std::vector<std::pair<Cluster*, Landed>> to_move;  // what move() has to copy
     bool moving = false;
@@ -85,15 +91,15 @@ class ClusterPipeline {
   };
 
   Layer& begin(std::vector<Cluster>* clusters, bool every_neuron);
-  Task<void> compute(Layer* layer, ComputeUnit* unit, std::size_t index);
+  Task<void> compute(Layer* layer, ComputeUnit* unit, std::uint32_t index);
   Task<void> read(Layer* layer);
   Task<void> move(Layer* layer);
   void arrived(Layer& layer, Cluster& cluster);
   static std::vector<Landed> take_landed(const std::vector<Cluster*>& clusters);
-  Task<void> guarded(Task<void> task, TaskScope* scope);
+  Task<void> guarded(Task<void> task, Layer* layer);
   Cluster* pick(Layer& layer) const;
   std::vector<Cluster*> take(Layer& layer) const;
-  static void enter(Layer& layer, Cluster& cluster, Stage stage);
+  static bool goes_on(const Layer& layer) { return !layer.ready.all_done() && !layer.scope.stop_requested(); }
   bool whole_wave_past(const Layer& layer, Stage stage) const;
   void advance(Layer& layer);
   void start_loads(Layer& layer);
@@ -108,7 +114,7 @@ class ClusterPipeline {
   Options options_;
   ClusterAdmission admission_;
   std::deque<std::unique_ptr<Layer>> layers_;  // the one in work, then those that are read ahead
-  Signal stages_changed_, reads_pushed_;
+  Signal reads_pushed_;
   std::uint64_t seam_calls_ = 0;
 };
 

@@ -10,11 +10,11 @@ class SlotSet {
  public:
   static constexpr std::uint32_t kNone = ~0u;
 
-  // All numbers below `count` are members.
-  explicit SlotSet(std::uint32_t count) {
+  // Of numbers below `count`; at first all of them are members, or none.
+  explicit SlotSet(std::uint32_t count, bool full = true) {
     for (std::uint32_t n = count;;) {
-      std::vector<std::uint64_t>& words = levels_.emplace_back((n + 63) / 64, ~std::uint64_t{0});
-      if (n % 64 != 0) words.back() = (std::uint64_t{1} << n % 64) - 1;
+      std::vector<std::uint64_t>& words = levels_.emplace_back((n + 63) / 64, full ? ~std::uint64_t{0} : 0);
+      if (full && n % 64 != 0) words.back() = (std::uint64_t{1} << n % 64) - 1;
       if (words.size() <= 1) return;
       n = static_cast<std::uint32_t>(words.size());
     }

@@ -134,8 +134,18 @@ def links_resolve(path, text):
                     yield number, f"the link {target} leads nowhere"
 
 
+def tests_are_built(path, text):
+    """A test that no target lists never fails."""
+    if path.endswith("_test.cpp"):
+        lists = [folder / "CMakeLists.txt" for folder in (ROOT / path).parents if folder.is_relative_to(ROOT)]
+        name = re.compile(rf"(?<![\w-]){re.escape(Path(path).name)}(?!\w)")
+        if not any(name.search(file.read_text()) for file in lists if file.is_file()):
+            yield 1, "no CMakeLists.txt names this test"
+
+
 RULES = (engine_without_systemc, engine_stands_alone, hw_models_know_only_base, policies_see_the_seam, no_ambient_time_or_chance,
-         headers_have_pragma_once, short_lines, short_files, clean_whitespace, nothing_left_to_do, no_machine_paths, links_resolve)
+         headers_have_pragma_once, short_lines, short_files, clean_whitespace, nothing_left_to_do, no_machine_paths, links_resolve,
+         tests_are_built)
 
 
 def violations(rule):

@@ -33,6 +33,7 @@ BREACHES = [
     (rules.no_machine_paths, "docs/a.md", "see /home/ann/vitro\n"),
     (rules.no_machine_paths, "configs/a.yaml", "model: ../../shared/models/a.gguf\n"),
     (rules.links_resolve, "docs/a.md", "see [the rest](nowhere.md)\n"),
+    (rules.tests_are_built, "tests/engine/ffn/forgotten_test.cpp", "\n"),
 ]
 
 
@@ -50,6 +51,7 @@ LAWFUL = [
     (rules.short_lines, "engine/base/a.hpp", "x" * 140 + "\n"),
     (rules.short_files, "engine/base/a.cpp", "\n" * 400),
     (rules.no_machine_paths, "docs/a.md", "https://example.org/home/ann and out/work/x\n"),
+    (rules.tests_are_built, "tests/engine/ffn/eviction_test.cpp", "\n"),
     (rules.links_resolve, "docs/a.md", "[here](CONVENTIONS.md#top) and [there](https://example.org/x)\n"),
 ]
 
