@@ -6,17 +6,20 @@
 
 namespace vitro {
 
-Task<Bytes> LandingRoom::take(Bytes bytes) {
+std::optional<Bytes> LandingRoom::try_take(Bytes bytes) {
   bytes = round_up(bytes, kPageSize);
   VITRO_CHECK(bytes > 0 && bytes <= size_, "a read beyond the room for reads");
+  const auto found = std::ranges::find_if(free_, [bytes](const Hole& hole) { return hole.end - hole.begin >= bytes; });
+  if (found == free_.end()) return std::nullopt;
+  const Bytes offset = found->begin;
+  found->begin += bytes;
+  if (found->begin == found->end) free_.erase(found);
+  return offset;
+}
+
+Task<Bytes> LandingRoom::take(Bytes bytes) {
   for (;;) {
-    const auto found = std::ranges::find_if(free_, [bytes](const Hole& hole) { return hole.end - hole.begin >= bytes; });
-    if (found != free_.end()) {
-      const Bytes offset = found->begin;
-      found->begin += bytes;
-      if (found->begin == found->end) free_.erase(found);
-      co_return offset;
-    }
+    if (const std::optional<Bytes> offset = try_take(bytes)) co_return *offset;
     co_await freed_.changed();
   }
 }

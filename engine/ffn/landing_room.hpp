@@ -1,5 +1,6 @@
 // Where reads land whose bytes are not kept as they lie in flash: whole pages of DRAM, taken for one read at a time. Bookkeeping alone.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "engine/base/units.hpp"
@@ -21,7 +22,9 @@ class LandingRoom {
 
   Bytes size() const { return size_; }
 
-  // The offset of `bytes` in one piece, rounded up to pages; waits until there are as many. Requires: bytes <= size().
+  // The offset of `bytes` in one piece, rounded up to pages, if there is one now. Requires: bytes <= size().
+  std::optional<Bytes> try_take(Bytes bytes);
+  // The same; waits until there is one.
   Task<Bytes> take(Bytes bytes);
   // Whether what landed there may stay until the unit that computes it copies it. The other half of the room is for reads alone, so that
   // a read never waits for a unit that waits for the read. Requires: a read is no longer than half of the room.

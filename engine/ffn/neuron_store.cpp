@@ -153,17 +153,19 @@ Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern, La
   request.issuer = issuer;
   request.pattern = pattern;
   if (!landing_) co_return co_await machine_.storage.read(std::move(request));
-  const Bytes at = co_await landing_->take(piece.from.length);
+  std::optional<Bytes> at = landing_->try_take(piece.from.length);  // mostly there is room, and nothing to wait for
+  if (!at) at = co_await landing_->take(piece.from.length);
   request.into = landing_lease_;
-  request.into_offset = at;
+  request.into_offset = *at;
   IoResult result = co_await machine_.storage.read(std::move(request));
-  const std::vector<Landed> there{{at, piece.from.length, piece.begin, piece.into}};
+  const Landed there{*at, piece.from.length, piece.begin, piece.into};
   if (!result.status.ok()) {
-    copied(there);
+    landing_->give_back(there.at, there.bytes);
   } else if (landed != nullptr) {
-    *landed = there.front();
+    *landed = there;
   } else {
-    co_await move(&there, issuer);
+    const std::vector<Landed> alone{there};
+    co_await move(&alone, issuer);
   }
   co_return result;
 }
