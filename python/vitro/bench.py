@@ -2,15 +2,15 @@
 import resource
 import tempfile
 
-from . import api, catalog, process
+from . import api, catalog, process, reproduce_map
 from .errors import ConfigError
+from .reproduce_plans import Plans
 from .trace import covered, load_trace
 
 KINDS = ("kernels", "engine", "sim")
 
-# Decoding with half of the FFN neurons in flash: the experiment, and another model for it.
-_OFFLOADED = {"offload_7b": ("benchmarks/offload_7b.yaml", None), "offload_47b": ("benchmarks/offload_47b.yaml", None),
-              "pi2_47b": ("papers/pi2/decode.yaml", "turbosparse-mixtral-47b.yaml")}
+_OFFLOADED = ("offload_7b", "offload_47b")  # in experiments/benchmarks: half of the FFN neurons in flash
+_PLANNED = {"pi2_47b": "pi2 mixtral off50"}  # likewise, by the words of a run of the reproduction
 
 
 def rows(kind, *, smoke=False, progress=None):
@@ -61,20 +61,27 @@ def _sim(smoke, progress):
             _row("sim.seam_calls_per_token", calls, "calls", units * phases),
             _row("sim.posts_per_token", per_token["posts"], "posts", (2 * units + 1) * phases),
             _row("sim.memory", long["peak_rss_bytes"] * mib, "MiB", short["peak_rss_bytes"] * mib),
-            *(_offloaded(name, smoke, progress) for name in _OFFLOADED),
+            *(_offloaded(name, source.parent / f"{name}.yaml", {}, smoke, progress) for name in _OFFLOADED),
+            *(_with_plan(name, words, smoke, progress) for name, words in _PLANNED.items()),
             *process.call("bench", "sim", smoke, str(catalog.root()), progress=progress)]
 
 
-def _offloaded(name, smoke, progress):
+def _with_plan(name, words, smoke, progress):
+    """A run of PowerInfer-2's reproduction, with what its planner chooses."""
+    mapped, plans = reproduce_map.load("pi2"), Plans()
+    overrides = mapped.overrides(words)
+    plan = plans.path_for(api.resolve(mapped.experiment, overrides=overrides), mapped.plan(words))
+    return _offloaded(name, mapped.experiment, overrides | {"engine.plan": plan}, smoke, progress)
+
+
+def _offloaded(name, source, overrides, smoke, progress):
     """A model with half of its neurons in flash. Loading takes simulated seconds and few events: the rate is that of tokens alone,
     of a long run less a short one, which have to differ by more than loading varies."""
-    file, model = _OFFLOADED[name]
-    source = catalog.root() / "experiments" / file
-    other = [f"model={catalog.root() / 'configs' / 'models' / model}"] if model else []
     tokens = 8 if smoke else 32
     simulated, cpu = [], [_cpu_seconds()]
     for count in (tokens, 3 * tokens):
-        run = process.call("bench_run", str(source), source.stem, [*other, f"workload.output_tokens={count}"], progress=progress)
+        run = process.call("bench_run", str(source), source.stem, api.as_overrides(overrides | {"workload.output_tokens": count}),
+                           progress=progress)
         simulated.append(run["result"]["simulated_s"])
         cpu.append(_cpu_seconds())
     seconds = (cpu[2] - cpu[1]) - (cpu[1] - cpu[0])
