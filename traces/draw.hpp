@@ -63,7 +63,6 @@ class DrawFunction final : public Function {
   mutable std::mutex drawing_;
   mutable std::vector<Kept> kept_;            // by a hash of the key; a newer answer takes the place of an older one
   mutable StretchTable stretches_;            // likewise, by stream
-  mutable std::vector<std::uint32_t> ranks_;  // of one draw, kept for its memory
 };
 
 }  // namespace vitro

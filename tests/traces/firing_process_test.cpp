@@ -14,10 +14,12 @@ using Ranks = std::vector<std::uint32_t>;
 
 Ranks drawn(const FiringProcess& process, std::uint64_t stream, std::uint64_t position, FiringProcess::Stretches& kept,
             double activity = 1) {
+  std::vector<std::uint64_t> fires(process.words());
+  process.draw(stream, position, kept, fires, activity);
   Ranks ranks;
-  process.draw(stream, position, kept, ranks, activity);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  for (std::uint32_t rank = 0; rank < 64 * fires.size(); ++rank) {
+    if ((fires[rank / 64] >> rank % 64 & 1) != 0) ranks.push_back(rank);
+  }
   return ranks;
 }
 
