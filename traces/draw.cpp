@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numbers>
 #include <numeric>
+#include <span>
 
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
@@ -35,7 +36,8 @@ enum Purpose : std::uint64_t {
 };
 
 constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
-constexpr std::size_t kKept = 512;        // answers: a layer's truth and guesses for a batch
+constexpr std::size_t kKept = 1024;       // answers: a layer's truth and guesses for a chunk of a prompt
+constexpr std::size_t kPlaces = 8;        // of which an answer may take any: two in one place would be drawn anew for every cluster
 constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
 
 std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
@@ -111,7 +113,7 @@ struct DrawFunction::Drawn {
 };
 
 DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed)
-    : profile_(std::move(profile)), seed_(seed), kept_(kKept), stretches_(kStretches) {
+    : profile_(std::move(profile)), seed_(seed), kept_(kKept + kPlaces - 1), stretches_(kStretches) {
   check(profile_);
 }
 
@@ -198,12 +200,13 @@ std::uint64_t DrawFunction::expert_draw(std::uint64_t stream, std::uint32_t expe
 
 std::shared_ptr<const DrawFunction::Drawn> DrawFunction::drawn(const Key& key) const {
   const std::uint64_t where = mix(key.neurons, {word(key.layer), word(key.expert), key.at.sequence, key.at.position, key.guess ? 1u : 0u});
-  Kept& kept = kept_[where % kKept];
-  if (kept.drawn == nullptr || kept.key != key) {
-    std::shared_ptr<const Drawn> made = draw(key);  // which may take this very place
-    kept = {key, std::move(made)};
+  const std::span<Kept> places(kept_.data() + where % kKept, kPlaces);
+  for (const Kept& place : places) {
+    if (place.drawn != nullptr && place.key == key) return place.drawn;
   }
-  return kept.drawn;
+  std::shared_ptr<const Drawn> made = draw(key);  // which may take one of these places
+  *std::ranges::min_element(places, {}, &Kept::drawn_at) = {key, made, ++draws_};
+  return made;
 }
 
 std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) const {
