@@ -56,7 +56,7 @@ std::uint64_t FiringProcess::repeats(double p) const {
   return static_cast<std::uint64_t>(std::ceil(std::ldexp(persistence_ / (1 - p * (1 - persistence_)), kUnitBits)));
 }
 
-bool FiringProcess::fires_at(std::uint32_t rank, double drawn, double activity) const {
+inline bool FiringProcess::fires_at(std::uint32_t rank, double drawn, double activity) const {
   const Block& block = blocks_[rank / kWord];
   const bool fires = drawn < activity * block.lowest;
   if (fires == (drawn < activity * block.highest)) [[likely]] return fires;
