@@ -63,8 +63,8 @@ inline bool FiringProcess::fires_at(std::uint32_t rank, double drawn, double act
   return drawn < activity * probability_[rank];
 }
 
-// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on). Tells of those that a skip lands on,
-// and whether they fire at `activity`: what comes of it is to have no branches, since it is as good as random.
+// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on). Tells of those that a skip
+// lands on, and whether they fire at `activity`: what comes of it is to have no branches, since it is as good as random.
 template <class Dice, class Lands>
 void FiringProcess::cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity,
                           Lands lands) const {

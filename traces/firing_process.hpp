@@ -22,7 +22,8 @@ constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) { retu
 // Ranks of like probability form bands. A band is crossed with geometric skips at its highest probability, and a rank that a skip
 // lands on is kept by its share of it: what does not fire costs nothing.
 //
-// Sets of ranks are bits. A table of all ranks is rarely looked into: it lies in no cache by then, and mostly the bounds of 64 neighbours decide.
+// Sets of ranks are bits. A table of all ranks is rarely looked into, since it lies in no cache by then: mostly the bounds of 64
+// neighbours decide.
 class FiringProcess {
  public:
   // Requires: probabilities in [0, 1], not rising; persistence in [0, 1]; stretch > 0; most >= 1.
@@ -62,7 +63,7 @@ class FiringProcess {
 
   // The ranks of one word. Chances to repeat are scaled: one is met when the upper 53 bits of a draw are below it.
   struct Block {
-    double highest = 0, lowest = 0;                      // probability, of those above 0
+    double highest = 0, lowest = 0;                     // probability, of those above 0
     std::uint64_t most_repeats = 0, least_repeats = 0;  // at activity 1
   };
 

@@ -1,6 +1,5 @@
 // Numbers of blocks or pages from the least to the most recently used, with O(1) moves.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -70,7 +69,6 @@ class RecencyList {
     }
     passed_.resize(kept);
     for (; first_ < uses_.size(); ++first_) {
-      fetch_ahead(first_);
       if (!counts(first_)) continue;
       if (!held(uses_[first_])) return uses_[first_];
       passed_.push_back(first_);
@@ -80,14 +78,9 @@ class RecencyList {
 
  private:
   static constexpr std::uint32_t kAbsent = ~0u;
-  static constexpr std::uint32_t kAhead = 16;  // uses
   static constexpr std::size_t kSpare = 1024;  // uses that no longer count, beside as many as there are blocks in the list
 
   bool counts(std::uint32_t use) const { return last_[uses_[use]] == use; }
-  // Whoever walks the line from its old end meets blocks that no cache holds any more.
-  void fetch_ahead(std::uint32_t use) const {
-    if (use + kAhead < uses_.size()) __builtin_prefetch(&last_[uses_[use + kAhead]]);
-  }
 
   void append(std::uint32_t block) {
     make_room();
@@ -104,20 +97,17 @@ class RecencyList {
   [[gnu::noinline]] void close_ranks() {
     std::uint32_t kept = 0;
     auto mark = marks_.begin();
-    const auto keep = [&](std::uint32_t use) {  // without branches: which uses count is as good as random
-      fetch_ahead(use);
-      const std::uint32_t block = uses_[use], last = last_[block];
-      const std::uint32_t counts = last == use ? 1 : 0;
-      last_[block] = last ^ ((last ^ kept) & -counts);
-      uses_[kept] = block;
-      kept += counts;
+    const auto keep = [&](std::uint32_t use) {
+      const std::uint32_t block = uses_[use];
+      if (last_[block] != use) return;
+      last_[block] = kept;
+      uses_[kept++] = block;
     };
     auto passed = passed_.begin();
     for (;; ++mark) {
       const auto end = mark != marks_.end() ? *mark : static_cast<std::uint32_t>(uses_.size());
       for (; passed != passed_.end() && *passed < end; ++passed) keep(*passed);
-      for (std::uint32_t use = first_; use < end; ++use) keep(use);
-      first_ = std::max(first_, end);
+      for (; first_ < end; ++first_) keep(first_);
       if (mark == marks_.end()) break;
       *mark = kept;
     }
