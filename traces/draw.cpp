@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numbers>
 #include <numeric>
+#include <span>
 
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
@@ -35,7 +36,8 @@ enum Purpose : std::uint64_t {
 };
 
 constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
-constexpr std::size_t kKept = 512;        // answers: a layer's truth and guesses for a batch
+constexpr std::size_t kKept = 1024;       // answers: a layer's truth and guesses for a chunk of a prompt
+constexpr std::size_t kPlaces = 8;        // of which an answer may take any: two in one place would be drawn anew for every cluster
 constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
 
 std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
@@ -55,6 +57,31 @@ std::vector<std::uint32_t> up_to(std::uint32_t n) {
   return items;
 }
 
+using Bits = std::vector<std::uint64_t>;
+
+void set(Bits& bits, std::uint32_t number) { bits[number / 64] |= std::uint64_t{1} << number % 64; }
+
+// Calls `each` with the numbers of the bits in [first, end), ascending. Requires: there are so many.
+template <class Each>
+void for_bits(const Bits& bits, std::uint32_t first, std::uint32_t end, Each each) {
+  for (std::uint32_t w = first / 64; 64 * w < end; ++w) {
+    std::uint64_t left = bits[w];
+    if (64 * w < first) left &= ~std::uint64_t{0} << first % 64;
+    if (end - 64 * w < 64) left &= ~(~std::uint64_t{0} << end % 64);
+    for (; left != 0; left &= left - 1) each(64 * w + static_cast<std::uint32_t>(std::countr_zero(left)));
+  }
+}
+
+std::vector<std::uint32_t> numbers(const Bits& bits, std::uint32_t first, std::uint32_t end) {
+  std::size_t most = 0;
+  for (std::uint32_t w = first / 64; 64 * w < end; ++w) most += static_cast<std::size_t>(std::popcount(bits[w]));
+  std::vector<std::uint32_t> out(most);
+  std::uint32_t* next = out.data();
+  for_bits(bits, first, end, [&](std::uint32_t number) { *next++ = number; });
+  out.resize(static_cast<std::size_t>(next - out.data()));
+  return out;
+}
+
 std::uint32_t last_dimension(const KernelCall& call, std::string_view what) {
   if (call.in.empty() || call.in[0].shape[1] == 0) {
     throw RunError(fmt::format("{}: the operand has no {} to draw from", to_string(call.op), what));
@@ -72,16 +99,21 @@ struct DrawFunction::Ffn {
   std::shared_ptr<const Firing> firing;
   std::vector<std::uint32_t> neurons;  // by rank; empty: rank is index
   std::uint32_t neuron(std::uint32_t rank) const { return neurons.empty() ? rank : neurons[rank]; }
+  Bits by_neuron(Bits ranks) const {
+    if (neurons.empty()) return ranks;
+    Bits out(ranks.size());
+    for_bits(ranks, 0, static_cast<std::uint32_t>(neurons.size()), [&](std::uint32_t rank) { set(out, neurons[rank]); });
+    return out;
+  }
 };
 
 struct DrawFunction::Drawn {
-  IndexList ids;                    // ascending
-  std::vector<std::uint64_t> bits;  // the same by neuron
+  Bits bits;  // of the neurons
   bool has(std::uint32_t neuron) const { return neuron / 64 < bits.size() && (bits[neuron / 64] >> neuron % 64 & 1) != 0; }
 };
 
 DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed)
-    : profile_(std::move(profile)), seed_(seed), kept_(kKept), stretches_(kStretches) {
+    : profile_(std::move(profile)), seed_(seed), kept_(kKept + kPlaces - 1), stretches_(kStretches) {
   check(profile_);
 }
 
@@ -168,59 +200,42 @@ std::uint64_t DrawFunction::expert_draw(std::uint64_t stream, std::uint32_t expe
 
 std::shared_ptr<const DrawFunction::Drawn> DrawFunction::drawn(const Key& key) const {
   const std::uint64_t where = mix(key.neurons, {word(key.layer), word(key.expert), key.at.sequence, key.at.position, key.guess ? 1u : 0u});
-  Kept& kept = kept_[where % kKept];
-  if (kept.drawn == nullptr || kept.key != key) {
-    std::shared_ptr<const Drawn> made = draw(key);  // which may take this very place
-    kept = {key, std::move(made)};
+  const std::span<Kept> places(kept_.data() + where % kKept, kPlaces);
+  for (const Kept& place : places) {
+    if (place.drawn != nullptr && place.key == key) return place.drawn;
   }
-  return kept.drawn;
+  std::shared_ptr<const Drawn> made = draw(key);  // which may take one of these places
+  *std::ranges::min_element(places, {}, &Kept::drawn_at) = {key, made, ++draws_};
+  return made;
 }
 
 std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) const {
   const auto known = ffn(key.layer, key.expert, key.neurons);
   const auto stream = [&](Purpose what) { return mix(seed_, {what, word(key.layer), word(key.expert), key.at.sequence}); };
   auto out = std::make_shared<Drawn>();
-  std::size_t most = 0;  // of them
-  out->bits.resize((key.neurons + 63) / 64);
-  const auto add = [&](std::uint32_t neuron) { out->bits[neuron / 64] |= std::uint64_t{1} << neuron % 64; };
-  std::vector<std::uint32_t>& ranks = ranks_;
-  const double active = activity(key.at);
   const auto run = [&](const FiringProcess& process, std::uint64_t of) {
-    ranks.clear();
-    process.draw(of, key.at.position, stretches_.of(of), ranks, active);
+    Bits ranks(process.words());
+    process.draw(of, key.at.position, stretches_.of(of), ranks, activity(key.at));
+    return known->by_neuron(std::move(ranks));
   };
-  if (key.guess) {
-    Key truth = key;
-    truth.guess = false;
-    const auto fires = drawn(truth);
-    const std::uint64_t misses = draw_of(stream(kMiss), key.at.position);
-    if (profile_.predictor.recall == 1) {
-      out->bits = fires->bits;
-    } else {
-      for (const std::uint32_t neuron : *fires->ids) {
-        if (to_unit(draw_of(misses, neuron)) < profile_.predictor.recall) add(neuron);
-      }
-    }
-    run(known->firing->alarms, stream(kAlarm));
-    most = fires->ids->size() + ranks.size();
-    for (const std::uint32_t rank : ranks) {
-      if (const std::uint32_t neuron = known->neuron(rank); !fires->has(neuron)) add(neuron);
-    }
+  if (!key.guess) {
+    out->bits = run(known->firing->truth, stream(kNeuron));
+    return out;
+  }
+  Key truth = key;
+  truth.guess = false;
+  const auto fires = drawn(truth);
+  if (const double recall = profile_.predictor.recall; recall == 1) {
+    out->bits = fires->bits;
   } else {
-    run(known->firing->truth, stream(kNeuron));
-    most = ranks.size();
-    for (const std::uint32_t rank : ranks) add(known->neuron(rank));
+    out->bits.resize(fires->bits.size());
+    const std::uint64_t misses = draw_of(stream(kMiss), key.at.position);
+    for_bits(fires->bits, 0, key.neurons, [&](std::uint32_t neuron) {
+      if (to_unit(draw_of(misses, neuron)) < recall) set(out->bits, neuron);
+    });
   }
-  auto ids = std::make_shared<std::vector<std::uint32_t>>();
-  ids->resize(most);
-  std::uint32_t* id = ids->data();
-  for (std::uint32_t w = 0; w < out->bits.size(); ++w) {
-    for (std::uint64_t left = out->bits[w]; left != 0; left &= left - 1) {
-      *id++ = 64 * w + static_cast<std::uint32_t>(std::countr_zero(left));
-    }
-  }
-  ids->resize(static_cast<std::size_t>(id - ids->data()));
-  out->ids = std::move(ids);
+  const Bits alarms = run(known->firing->alarms, stream(kAlarm));
+  for (std::size_t w = 0; w < alarms.size(); ++w) out->bits[w] |= alarms[w] & ~fires->bits[w];
   return out;
 }
 
@@ -232,8 +247,6 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
     const std::lock_guard lock(drawing_);  // who asks at the same time mostly wants the same answer
     return drawn({call.layer, call.expert, neurons, at, guess});
   }();
-  const auto [first, end] = slice_range(call);
-  if (call.rows == nullptr && first == 0 && end >= neurons) return all->ids;
   auto ids = std::make_shared<std::vector<std::uint32_t>>();
   if (call.rows != nullptr) {
     // Without branches: which of the rows fire is as good as random.
@@ -245,8 +258,8 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
     }
     ids->resize(count);
   } else {
-    const auto from = std::lower_bound(all->ids->begin(), all->ids->end(), first);
-    ids->assign(from, std::lower_bound(from, all->ids->end(), end));
+    const auto [first, end] = slice_range(call);
+    *ids = numbers(all->bits, first, std::min(end, neurons));
   }
   return ids;
 }

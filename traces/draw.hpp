@@ -59,11 +59,12 @@ class DrawFunction final : public Function {
   struct Kept {
     Key key;
     std::shared_ptr<const Drawn> drawn;
+    std::uint64_t drawn_at = 0;  // counted in draws
   };
   mutable std::mutex drawing_;
-  mutable std::vector<Kept> kept_;            // by a hash of the key; a newer answer takes the place of an older one
-  mutable StretchTable stretches_;            // likewise, by stream
-  mutable std::vector<std::uint32_t> ranks_;  // of one draw, kept for its memory
+  mutable std::vector<Kept> kept_;  // by a hash of the key; a newer answer takes the place of an older one
+  mutable std::uint64_t draws_ = 0;
+  mutable StretchTable stretches_;  // by stream
 };
 
 }  // namespace vitro

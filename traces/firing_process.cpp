@@ -1,7 +1,9 @@
 #include "traces/firing_process.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "engine/base/check.hpp"
 #include "engine/base/rng.hpp"
@@ -38,111 +40,108 @@ FiringProcess::FiringProcess(std::vector<double> probability, double persistence
       bands_.push_back({r, r, p, skip_fresh(p), 1 / std::log1p(-std::min(1.0, most_ * p))});
     }
     bands_.back().end = r + 1;
-    // to_unit() scales 53 bits by a power of two, so that whole numbers compare as its results would.
-    coins_.push_back({part_of(r), static_cast<std::uint64_t>(std::ceil(std::ldexp(repeats(p), kUnitBits)))});
+    if (r % kWord == 0) blocks_.push_back({p, p, repeats(p), repeats(p)});
+    blocks_.back().lowest = p;
+    blocks_.back().least_repeats = repeats(p);
   }
 }
 
 double FiringProcess::skip_fresh(double highest) const { return 1 / std::log1p(-highest * (1 - persistence_)); }
 
 // Fresh draws, which do not look at the stretch, fire with p (1 - persistence). Of the rest a rank whose stretch fires takes what
-// makes it persistence + (1 - persistence) p, as if it had repeated or drawn anew.
-double FiringProcess::repeats(double p) const { return persistence_ == 0 ? 0 : persistence_ / (1 - p * (1 - persistence_)); }
+// makes it persistence + (1 - persistence) p, as if it had repeated or drawn anew. to_unit() scales 53 bits by a power of two, so
+// whole numbers compare as its results would.
+std::uint64_t FiringProcess::repeats(double p) const {
+  if (persistence_ == 0) return 0;
+  return static_cast<std::uint64_t>(std::ceil(std::ldexp(persistence_ / (1 - p * (1 - persistence_)), kUnitBits)));
+}
 
-// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on). Tells of those that fire at
-// `activity` also from which one on.
-template <class Dice, class Fires>
+inline bool FiringProcess::fires_at(std::uint32_t rank, double drawn, double activity) const {
+  const Block& block = blocks_[rank / kWord];
+  const bool fires = drawn < activity * block.lowest;
+  if (fires == (drawn < activity * block.highest)) [[likely]] return fires;
+  return drawn < activity * probability_[rank];
+}
+
+// Every `step`-th rank of a band from `first` on; `skip`: 1 / log(1 - chance of a rank to be landed on). Tells of those that a skip
+// lands on, and whether they fire at `activity`: what comes of it is to have no branches, since it is as good as random.
+template <class Dice, class Lands>
 void FiringProcess::cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity,
-                          Fires fires) const {
+                          Lands lands) const {
   const double highest = std::min(1.0, activity * band.highest);
   for (std::uint64_t rank = first; rank < band.end; rank += step) {
-    const double skipped = std::floor(std::log(1 - dice.roll()) * skip);
-    if (!(skipped * step < static_cast<double>(band.end - rank))) return;
+    const double skipped = std::log(1 - dice.roll()) * skip;
+    if (!(skipped < band.end)) return;
     rank += static_cast<std::uint64_t>(skipped) * step;
+    if (rank >= band.end) return;
     const double drawn = dice.roll() * highest;
-    if (drawn < activity * probability_[rank]) fires(static_cast<std::uint32_t>(rank), static_cast<float>(drawn / probability_[rank]));
+    lands(static_cast<std::uint32_t>(rank), fires_at(static_cast<std::uint32_t>(rank), drawn, activity), drawn);
   }
 }
 
-void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks,
+void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::span<std::uint64_t> fires,
                          double activity) const {
-  VITRO_CHECK(activity > 0 && activity <= most_, "an activity out of range");
+  VITRO_CHECK(activity > 0 && activity <= most_ && fires.size() == words(), "an activity out of range, or bits of another process");
   if (persistence_ < 1) {
     Dice dice(draw_of(stream ^ kFresh, position));
     for (const Band& band : bands_) {
       const double skip = activity == 1 ? band.skip_fresh : skip_fresh(std::min(1.0, activity * band.highest));
-      cross(dice, band, band.first, 1, skip, activity, [&](std::uint32_t rank, float) { ranks.push_back(rank); });
+      cross(dice, band, band.first, 1, skip, activity,
+            [&](std::uint32_t rank, bool fired, double) { fires[rank / kWord] |= std::uint64_t{fired} << rank % kWord; });
     }
   }
   if (persistence_ == 0) return;
   renew(stream, position, kept);
-  const std::uint64_t stream_coins = draw_of(stream ^ kRepeat, position);
-  const std::size_t before = ranks.size();
-  ranks.resize(before + kept.ranks_.size());
-  std::uint32_t* end = ranks.data() + before;
-  if (activity == 1 && most_ <= 1) {  // all tokens are alike. Without branches: a coin can not be predicted
-    for (const std::uint32_t rank : kept.ranks_) {
-      const Coin coin = coins_[rank];
-      *end = rank;
-      end += scramble(stream_coins ^ coin.item) >> (64 - kUnitBits) < coin.repeats ? 1 : 0;
-    }
-  } else {
-    for (std::size_t i = 0; i < kept.ranks_.size(); ++i) {
-      const std::uint32_t rank = kept.ranks_[i];
-      const double chance = repeats(std::min(1.0, activity * probability_[rank]));
-      const bool reached = most_ <= 1 || kept.levels_[i] < activity;
-      *end = rank;
-      end += (to_unit(draw_of(stream_coins, rank)) < chance) & reached ? 1 : 0;
-    }
-  }
-  ranks.resize(static_cast<std::size_t>(end - ranks.data()));
+  repeat(draw_of(stream ^ kRepeat, position), kept, fires, activity);
 }
 
-// Draws the stretches that began since the stream was last asked for, and takes the others over.
+// A coin for each rank whose stretch fires.
+void FiringProcess::repeat(std::uint64_t coins, const Stretches& kept, std::span<std::uint64_t> fires, double activity) const {
+  for (std::uint32_t w = 0; w < blocks_.size(); ++w) {
+    const Block& block = blocks_[w];
+    const auto chance = [&](double p) { return repeats(std::min(1.0, activity * p)); };
+    const std::uint64_t least = activity == 1 ? block.least_repeats : chance(block.lowest);
+    const std::uint64_t most = activity == 1 ? block.most_repeats : chance(block.highest);
+    std::uint64_t repeating = 0;
+    for (std::uint64_t left = kept.fires_[w]; left != 0; left &= left - 1) {
+      const auto rank = kWord * w + static_cast<std::uint32_t>(std::countr_zero(left));
+      const std::uint64_t coin = draw_of(coins, rank) >> (64 - kUnitBits);
+      bool fired = coin < least;
+      if (fired != (coin < most)) [[unlikely]] fired = coin < chance(probability_[rank]);
+      if (most_ > 1) fired &= kept.levels_[rank] < activity;
+      repeating |= std::uint64_t{fired} << rank % kWord;
+    }
+    fires[w] |= repeating;
+  }
+}
+
+// Draws the stretches that began since the stream was last asked for, in the place of the ones before them.
 void FiringProcess::renew(std::uint64_t stream, std::uint64_t position, Stretches& kept) const {
   if (kept.of_ != this || kept.stream_ != stream) {
     kept.of_ = this;
     kept.stream_ = stream;
     kept.numbers_.assign(stretch_, kNone);
-    kept.ends_.assign(stretch_, 0);
-    kept.ranks_.clear();
-    kept.levels_.clear();
+    kept.fires_.assign(blocks_.size(), 0);
+    if (most_ > 1) kept.levels_.resize(probability_.size());
   }
-  std::vector<std::uint32_t> ranks;
-  std::vector<float> levels;
   const std::uint64_t phase = draw_of(stream, kPhase) % stretch_;
+  const std::uint64_t number = position / stretch_, within = position % stretch_;
   for (std::uint32_t residue = 0; residue < stretch_; ++residue) {
-    const std::uint64_t number = (position + (residue + phase) % stretch_) / stretch_;
-    if (kept.numbers_[residue] == number) continue;
-    kept.numbers_[residue] = number;
-    ranks.clear();
-    levels.clear();
-    Dice dice(draw_of(stream ^ kStretch, number * stretch_ + residue));
+    const std::uint64_t shifted = residue + phase < stretch_ ? residue + phase : residue + phase - stretch_;
+    const std::uint64_t its_number = number + (within + shifted < stretch_ ? 0 : 1);
+    if (std::exchange(kept.numbers_[residue], its_number) == its_number) continue;
+    for (std::uint64_t rank = residue; rank < kWord * blocks_.size(); rank += stretch_) {
+      kept.fires_[rank / kWord] &= ~(std::uint64_t{1} << rank % kWord);
+    }
+    Dice dice(draw_of(stream ^ kStretch, its_number * stretch_ + residue));
     for (const Band& band : bands_) {
       const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
-      cross(dice, band, first, stretch_, band.skip_kept, most_, [&](std::uint32_t rank, float level) {
-        ranks.push_back(rank);
-        if (most_ > 1) levels.push_back(level);
+      cross(dice, band, first, stretch_, band.skip_kept, most_, [&](std::uint32_t rank, bool fires, double drawn) {
+        kept.fires_[rank / kWord] |= std::uint64_t{fires} << rank % kWord;
+        if (most_ > 1 && fires) kept.levels_[rank] = static_cast<float>(drawn / probability_[rank]);
       });
     }
-    replace(kept, residue, ranks, levels);
   }
-}
-
-// Puts what a stretch fires in the place of what the one before it fired; what lies behind moves up or down. A position begins one
-// stretch of each stream, so most of them stay where they are.
-void FiringProcess::replace(Stretches& kept, std::uint32_t residue, const std::vector<std::uint32_t>& ranks,
-                            const std::vector<float>& levels) const {
-  const std::uint32_t begin = residue == 0 ? 0 : kept.ends_[residue - 1], end = kept.ends_[residue];
-  const auto put = [begin, end](auto& all, const auto& part) {
-    const auto both = std::min<std::ptrdiff_t>(end - begin, std::ssize(part));
-    const auto rest = std::copy_n(part.begin(), both, all.begin() + begin);
-    all.insert(all.erase(rest, all.begin() + end), part.begin() + both, part.end());
-  };
-  put(kept.ranks_, ranks);
-  if (most_ > 1) put(kept.levels_, levels);
-  const auto longer = static_cast<std::uint32_t>(ranks.size()) - (end - begin);  // modulo 2^32
-  for (std::uint32_t r = residue; r < kept.ends_.size(); ++r) kept.ends_[r] += longer;
 }
 
 }  // namespace vitro

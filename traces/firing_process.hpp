@@ -1,6 +1,7 @@
 // Which of many neurons fire at a position, each with a probability of its own: drawn in time proportional to those that do.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace vitro {
@@ -20,6 +21,9 @@ constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) { retu
 //
 // Ranks of like probability form bands. A band is crossed with geometric skips at its highest probability, and a rank that a skip
 // lands on is kept by its share of it: what does not fire costs nothing.
+//
+// Sets of ranks are bits. A table of all ranks is rarely looked into, since it lies in no cache by then: mostly the bounds of 64
+// neighbours decide.
 class FiringProcess {
  public:
   // Requires: probabilities in [0, 1], not rising; persistence in [0, 1]; stretch > 0; most >= 1.
@@ -39,16 +43,16 @@ class FiringProcess {
     const FiringProcess* of_ = nullptr;
     std::uint64_t stream_ = 0;
     std::vector<std::uint64_t> numbers_;  // of the stretch, by residue; kNone: not drawn yet
-    // Those that fire, residue by residue, in one piece: they are next read a token later, when no cache holds them any more.
-    std::vector<std::uint32_t> ranks_;
-    std::vector<float> levels_;        // of activity from which each fires; empty where all positions have the same
-    std::vector<std::uint32_t> ends_;  // in ranks_, by residue
+    std::vector<std::uint64_t> fires_;    // by rank: what its stretch drew
+    std::vector<float> levels_;           // of activity from which a rank fires, by rank; empty where all positions have the same
   };
 
-  // Appends the ranks that fire at a position, in any order; one may come twice. A pure function of stream, position and activity: at an
+  // Words that the bits of all ranks take.
+  std::size_t words() const { return (probability_.size() + kWord - 1) / kWord; }
+  // Sets the bits of the ranks that fire at a position, beside those that are set. A pure function of stream, position and activity: at an
   // activity of a, a rank of probability p fires with min(1, a p), and what a stretch fires at one activity it fires at any higher one.
-  // Requires: 0 < activity <= most.
-  void draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::vector<std::uint32_t>& ranks, double activity = 1) const;
+  // Requires: words() of them, 0 < activity <= most.
+  void draw(std::uint64_t stream, std::uint64_t position, Stretches& kept, std::span<std::uint64_t> fires, double activity = 1) const;
 
  private:
   struct Band {
@@ -57,23 +61,27 @@ class FiringProcess {
     double skip_fresh = 0, skip_kept = 0;  // 1 / log of not firing: at activity 1, and at the most
   };
 
+  // The ranks of one word. Chances to repeat are scaled: one is met when the upper 53 bits of a draw are below it.
+  struct Block {
+    double highest = 0, lowest = 0;                     // probability, of those above 0
+    std::uint64_t most_repeats = 0, least_repeats = 0;  // at activity 1
+  };
+
+  static constexpr std::uint32_t kWord = 64;  // bits
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  template <class Dice, class Fires>
-  void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity, Fires fires) const;
+  template <class Dice, class Lands>
+  void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity, Lands lands) const;
   void renew(std::uint64_t stream, std::uint64_t position, Stretches& kept) const;
-  void replace(Stretches& kept, std::uint32_t residue, const std::vector<std::uint32_t>& ranks, const std::vector<float>& levels) const;
+  void repeat(std::uint64_t coins, const Stretches& kept, std::span<std::uint64_t> fires, double activity) const;
+  bool fires_at(std::uint32_t rank, double drawn, double activity) const;
   double skip_fresh(double highest) const;
-  double repeats(double p) const;  // the chance to fire because the stretch says so, if it does
+  std::uint64_t repeats(double p) const;  // the chance to fire because the stretch says so, if it does; scaled
 
   const std::vector<double> probability_;
   const double persistence_;
   const std::uint32_t stretch_;
   const double most_;
-  struct Coin {  // of a rank
-    std::uint64_t item;     // its part in a draw (draw_of)
-    std::uint64_t repeats;  // it repeats its stretch, at activity 1, when the upper 53 bits of a draw are below this
-  };
-  std::vector<Coin> coins_;
+  std::vector<Block> blocks_;
   std::vector<Band> bands_;
 };
 

@@ -1,7 +1,6 @@
 // Neuron clusters: the unit of computing, caching and reading (PowerInfer-2, section 3). A cluster is a run of the neurons
 // of one FFN, or of one expert, that are computed by one call.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -36,14 +35,7 @@ struct Cluster {
   IndexList active;  // neurons whose gate is not zero for some row
 };
 
-// Several rows' neurons as one ascending list without repeats.
-inline IndexList united(const std::vector<IndexList>& rows) {
-  if (rows.size() == 1) return rows.front();
-  auto all = std::make_shared<std::vector<std::uint32_t>>();
-  for (const IndexList& row : rows) all->insert(all->end(), row->begin(), row->end());
-  std::sort(all->begin(), all->end());
-  all->erase(std::unique(all->begin(), all->end()), all->end());
-  return all;
-}
+// Several rows' neurons as one ascending list without repeats; rows ascend.
+IndexList united(const std::vector<IndexList>& rows);
 
 }  // namespace vitro

@@ -14,11 +14,12 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
                                    const ClusterPlanOptions& options) {
   NeuronCache& cache = store.cache();
   const bool halves = store.layout().first_part > 0;
+  const std::size_t most_neurons = options.cluster_neurons;
   const std::uint32_t most_loads = std::max(1u, store.staging_blocks() / 2);
   std::vector<Cluster> clusters;
   std::size_t named = 0;
   for (const PlannedGroup& group : groups) named += group.neurons->size();
-  clusters.reserve(named / options.cluster_neurons + groups.size());
+  clusters.reserve(named / most_neurons + groups.size());
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     const std::vector<std::uint32_t>& neurons = *groups[g].neurons;
     const std::size_t first = clusters.size();
@@ -28,7 +29,7 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
     const auto open = [&] {
       cluster = &clusters.emplace_back();
       cluster->group = g;
-      cluster->blocks.resize(std::min<std::size_t>(options.cluster_neurons, static_cast<std::size_t>(neurons.end() - begin)));
+      cluster->blocks.resize(std::min(most_neurons, static_cast<std::size_t>(neurons.end() - begin)));
       next_block = cluster->blocks.data();
     };
     const auto close = [&](auto end) {
@@ -43,7 +44,7 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
       const std::uint32_t block = base + store.block_in_ffn(*neuron);
       if (std::exchange(last, block) == block) continue;
       // A block belongs to one cluster: it is loaded and admitted once.
-      const bool loads = !cache.resident(block), full = neuron - begin >= static_cast<std::ptrdiff_t>(options.cluster_neurons);
+      const bool loads = !cache.pin_resident(block), full = static_cast<std::size_t>(neuron - begin) >= most_neurons;
       if (full || (loads && cluster->loads.size() == most_loads)) {
         close(neuron);
         open();
@@ -52,9 +53,8 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
       if (loads) {
         if (cluster->loads.empty()) cluster->loads.reserve(kFewLoads);
         cluster->loads.push_back({block, NeuronCache::kNone, false});
-      } else {
-        cache.pin(block);
-        if (halves && cache.half(block)) cluster->halves.push_back({block, cache.slot_of(block), true});
+      } else if (halves && cache.half(block)) {
+        cluster->halves.push_back({block, cache.slot_of(block), true});
       }
     }
     close(neurons.end());

@@ -39,6 +39,12 @@ class NeuronCache {
 
   // Pins last until the next unpin_all(): what a layer plans to use is not evicted under it.
   void pin(std::uint32_t block) { blocks_[block].pinned = epoch_; }
+  bool pin_resident(std::uint32_t block) {  // false: it is not resident
+    Place& place = blocks_[block];
+    if (place.slot == kNone) return false;
+    place.pinned = epoch_;
+    return true;
+  }
   void unpin_all();
   void touch(std::uint32_t block) { touch(std::span(&block, 1)); }
   void touch(std::span<const std::uint32_t> blocks);  // in that order

@@ -43,6 +43,8 @@ NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronSto
   }
   VITRO_CHECK(!ffns_.empty(), "the file holds no neuron bundles");
   if (!options_.two_phases) layout_.first_part = 0;
+  per_block_inverse_ = ((std::uint64_t{1} << 32) + layout_.per_block - 1) / layout_.per_block;
+  VITRO_CHECK(std::uint64_t{layout_.neurons} * layout_.per_block < std::uint64_t{1} << 32, "an FFN of too many neurons");
   piece_ = layout_.piece();
   blocks_ = layout_.blocks();
   slot_ = layout_.kept_piece();

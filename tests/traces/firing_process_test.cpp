@@ -14,10 +14,12 @@ using Ranks = std::vector<std::uint32_t>;
 
 Ranks drawn(const FiringProcess& process, std::uint64_t stream, std::uint64_t position, FiringProcess::Stretches& kept,
             double activity = 1) {
+  std::vector<std::uint64_t> fires(process.words());
+  process.draw(stream, position, kept, fires, activity);
   Ranks ranks;
-  process.draw(stream, position, kept, ranks, activity);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  for (std::uint32_t rank = 0; rank < 64 * fires.size(); ++rank) {
+    if ((fires[rank / 64] >> rank % 64 & 1) != 0) ranks.push_back(rank);
+  }
   return ranks;
 }
 
@@ -49,6 +51,22 @@ TEST(FiringProcess, every_rank_fires_as_often_as_its_probability_says) {
   }
 }
 
+// One word of ranks whose bounds are far apart, so that each has to be looked up: its own probability counts, not its neighbours'.
+TEST(FiringProcess, ranks_of_one_word_keep_their_own_probability) {
+  std::vector<double> probability(64, 0.2);
+  std::fill_n(probability.begin(), 32, 0.39);
+  for (const double persistence : {0.0, 0.9}) {
+    const FiringProcess process(probability, persistence, 4);
+    FiringProcess::Stretches kept;
+    double upper = 0, lower = 0;
+    for (std::uint64_t position = 0; position < 4000; ++position) {
+      for (const std::uint32_t rank : drawn(process, 11, position, kept)) (rank < 32 ? upper : lower) += 1.0 / (32 * 4000);
+    }
+    EXPECT_NEAR(upper, 0.39, 0.012) << "persistence " << persistence;  // five standard errors of 32,000 stretches
+    EXPECT_NEAR(lower, 0.2, 0.012) << "persistence " << persistence;
+  }
+}
+
 // A rank repeats its stretch at both of two neighbouring positions with q * q, and 3 of 4 pairs lie in one stretch.
 TEST(FiringProcess, two_positions_of_one_stretch_share_what_persistence_says) {
   const FiringProcess process(std::vector<double>(4000, 0.2), 0.8, 4);
@@ -70,15 +88,27 @@ TEST(FiringProcess, two_positions_of_one_stretch_share_what_persistence_says) {
 }
 
 TEST(FiringProcess, what_is_kept_changes_nothing) {
-  const FiringProcess process(power_law(500, 1, 0.4), 0.7, 8), other(power_law(300, 1, 0.4), 0.7, 8);
-  FiringProcess::Stretches kept;
-  Rng rng(4);
-  for (int trial = 0; trial < 200; ++trial) {
-    const std::uint64_t stream = rng.below(2), position = rng.below(40);
-    const FiringProcess& asked = rng.below(4) == 0 ? other : process;
-    FiringProcess::Stretches fresh;
-    ASSERT_EQ(drawn(asked, stream, position, kept), drawn(asked, stream, position, fresh)) << trial;
+  for (const std::uint32_t stretch : {1u, 8u, 13u, 100u, 700u}) {
+    const FiringProcess process(power_law(500, 1, 0.4), 0.7, stretch), other(power_law(300, 1, 0.4), 0.7, stretch);
+    FiringProcess::Stretches kept;
+    Rng rng(4);
+    for (int trial = 0; trial < 200; ++trial) {
+      const std::uint64_t stream = rng.below(2), position = rng.below(40);
+      const FiringProcess& asked = rng.below(4) == 0 ? other : process;
+      FiringProcess::Stretches fresh;
+      ASSERT_EQ(drawn(asked, stream, position, kept), drawn(asked, stream, position, fresh)) << trial << ", stretch " << stretch;
+    }
   }
+}
+
+TEST(FiringProcess, bits_that_are_set_stay) {
+  const FiringProcess process(power_law(100, 0.3, 0.2), 0.5, 8);
+  FiringProcess::Stretches kept;
+  std::vector<std::uint64_t> fires{0xf0f0, 1};
+  process.draw(1, 0, kept, fires);
+  EXPECT_EQ(fires[0] & 0xf0f0, 0xf0f0u);
+  EXPECT_EQ(fires[1] & 1, 1u);
+  EXPECT_LT(fires[1], std::uint64_t{1} << 36) << "there are 100 ranks";
 }
 
 TEST(StretchTable, streams_keep_their_stretches_until_all_places_are_taken) {

@@ -113,5 +113,14 @@ TEST(NeuronCache, random_steps_keep_every_slot_in_one_hand) {
   }
 }
 
+TEST(NeuronCache, only_what_is_there_is_pinned) {
+  NeuronCache cache(4, 1, 2, "lru");
+  EXPECT_FALSE(cache.pin_resident(0));
+  EXPECT_TRUE(cache.admit(0, cache.take_slot()).stays);
+  cache.unpin_all();
+  EXPECT_TRUE(cache.pin_resident(0));
+  EXPECT_FALSE(cache.admit(1, cache.take_slot()).stays) << "the only other block is pinned";
+}
+
 }  // namespace
 }  // namespace vitro
