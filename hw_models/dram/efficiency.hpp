@@ -1,6 +1,7 @@
 // FlowEfficiency: what share of a part's sequential bandwidth its agents get, by how they use it. Derived from the detailed
 // model by derive_flow_efficiency(); the flow model turns it into a total for the mix of the moment.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <span>
@@ -20,10 +21,22 @@ class FlowEfficiency {
 
   // A part of the traffic: the shares of one request's bytes that are read and written have patterns of their own.
   struct Use {
-    double rate = 0;             // bytes per second
-    double read = 1, write = 1;  // efficiency of its reads and of its writes, alone (of_reads, of_writes)
-    double written = 0;          // share of its bytes
-    std::size_t agent = 0;       // uses of one agent are together one stream
+    // read, write: efficiency of its reads and of its writes, alone (of_reads, of_writes). All but the rate is worked out once.
+    Use(double its_rate, double read, double write, double its_written, std::size_t its_agent)
+        : rate(its_rate),
+          written(its_written),
+          own((1 - written) / read + written / write),
+          read_wait(1 / read - 1),
+          write_wait(1 / write - 1),
+          slowest(1 / std::min(read, write)),
+          agent(its_agent) {}
+
+    double rate;                   // bytes per second
+    double written;                // share of its bytes
+    double own;                    // time per byte, alone
+    double read_wait, write_wait;  // of it, what its reads and its writes wait for rows
+    double slowest;                // time per byte of the slower of them
+    std::size_t agent;             // uses of one agent are together one stream
   };
 
   FlowEfficiency() = default;  // everything at 1, no total of its own
