@@ -69,14 +69,26 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const ParamTable& table) 
   }
   for (const Curves* turns : {&turns_, &copies_}) {
     for (const auto& [readers, curve] : *turns) {
-      for (const auto& [share, kept] : curve) worst_turn_ = std::max(worst_turn_, 1 / kept);
+      for (const auto& [share, kept] : curve) worst_turns_.emplace_back(share, 1);
     }
+  }
+  std::sort(worst_turns_.begin(), worst_turns_.end());
+  worst_turns_.erase(std::unique(worst_turns_.begin(), worst_turns_.end()), worst_turns_.end());
+  double worst = 1;
+  for (auto& [share, cost] : worst_turns_) {
+    for (const Curves* turns : {&turns_, &copies_}) {
+      for (const auto& [readers, curve] : *turns) worst = std::max(worst, 1 / at(curve, share));
+    }
+    cost = worst;
   }
   for (const auto& [load, factor] : queued_) worst_queue_ = std::max(worst_queue_, factor);
 }
 
-double FlowEfficiency::sustained_at_least(double slowest, bool crowds) const {
-  return sequential_ / (std::max(crowds ? worst_crowd_ : 1, 1 + worst_queue_ * (slowest - 1)) + worst_turn_ - 1);
+double FlowEfficiency::sustained_at_least(double slowest, double written, bool crowds) const {
+  std::size_t i = 0;
+  while (i + 1 < worst_turns_.size() && worst_turns_[i].first < written) ++i;
+  const double turning = worst_turns_.empty() ? 1 : worst_turns_[i].second;
+  return sequential_ / (std::max(crowds ? worst_crowd_ : 1, 1 + worst_queue_ * (slowest - 1)) + turning - 1);
 }
 
 double FlowEfficiency::at(const Curve& curve, double x) {

@@ -56,8 +56,9 @@ class FlowEfficiency {
   // The total that memory sustains when its users have these proportions, bytes per second; without `crowds`, as if agents read
   // from each other's rows. Requires: known(), some rate > 0.
   double sustained(std::span<const Use> uses, bool crowds = true) const;
-  // A bound from below, for any proportions of uses whose slower pattern takes at most `slowest` per byte (1 / its efficiency).
-  double sustained_at_least(double slowest, bool crowds = true) const;
+  // A bound from below, for any proportions of uses whose slower pattern takes at most `slowest` per byte (1 / its efficiency) and
+  // that write at most the share `written` of all their bytes.
+  double sustained_at_least(double slowest, double written, bool crowds = true) const;
   // Of streams with these rates, the share of bytes whose row has to be opened again. With low-order interleaving a stream comes
   // back to a bank at a pace given by its rate; another one was there meanwhile with the chance that its rate has against that.
   // So all but the largest always find the row closed, and the largest keeps the product of (1 - rate / largest).
@@ -79,7 +80,8 @@ class FlowEfficiency {
   Entries entries_;
   double sequential_ = 0, sequential_write_ = 1, strided_write_ = 1, latency_random_ns_ = 0, latency_sequential_ns_ = 0;
   Curve chunks_, write_chunks_, queued_;
-  double worst_crowd_ = 1, worst_turn_ = 1, worst_queue_ = 1;  // time per byte that these tables can cost
+  double worst_crowd_ = 1, worst_queue_ = 1;                   // time per byte that these tables can cost
+  Curve worst_turns_;                                          // the same of turns_ and copies_, up to a share of writes
   Curves agents_;                                              // by their number, over reopened()
   Curves turns_, copies_;  // by the number of streams that read, over the share of writes: by requests that write alone, or read too
   Curves even_, uneven_;                                       // strides: multiples of a power of two beyond the chunk, and others

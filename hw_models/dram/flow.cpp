@@ -159,7 +159,11 @@ void FlowDram::share(Port& port, double budget) {
   for (Port* child : port.children) {
     if (child->claim.demand == 0) continue;
     const double its = std::min(child->cap, child->claim.share);
-    if (!child->shared || child->budget != its) share(*child, its);
+    if (child->children.empty() && child->flows.size() == 1) {
+      child->flows[0]->claim.share = std::min(child->flows[0]->claim.demand, its);
+    } else if (!child->shared || child->budget != its) {
+      share(*child, its);
+    }
   }
 }
 
@@ -173,25 +177,33 @@ double FlowDram::sustained() {
   return std::min(ports_[0].cap, efficiency_.sustained(by_port_));
 }
 
+// When everybody gets what he can take, the mix is known: mostly a bound says that memory sustains it.
+bool FlowDram::covers_demands() const {
+  if (!efficiency_.known() || flows_.empty()) return true;
+  double slowest = 1, bytes = 0, written = 0;
+  for (std::size_t i = 0; i < flows_.size(); ++i) {
+    const double demand = flows_[i]->claim.demand;
+    slowest = std::max(slowest, uses_[i].slowest);
+    bytes += demand;
+    written += demand * uses_[i].written;
+  }
+  return std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest, written / bytes, crowds_)) > bytes * kMargin;
+}
+
 bool FlowDram::share_sustained() {
   for (Port* port : changed_) sum_demands(port);
   changed_.clear();
   Port& root = ports_[0];
+  if (root.content && covers_demands()) return true;
   double budget = root.cap;
-  // A total that more than covers all demands leaves the shares as they are.
-  const double enough = root.claim.demand * kMargin;
-  bool covered = !efficiency_.known() || flows_.empty();
-  if (!covered) {
-    double slowest = 1;
-    for (const FlowEfficiency::Use& use : uses_) slowest = std::max(slowest, use.slowest);
-    covered = std::min(budget, efficiency_.sustained_at_least(slowest, crowds_)) > enough;
-  }
-  if (covered && root.content) return true;
   const auto share_all = [&] {
     if (!root.shared || root.budget != budget) share(root, budget);
   };
   share_all();
-  for (int round = 0; round < kMixRounds && !covered; ++round) {
+  if (!efficiency_.known()) return false;
+  // A total that more than covers all demands leaves the shares as they are.
+  const double enough = root.claim.demand * kMargin;
+  for (int round = 0; round < kMixRounds; ++round) {
     const double total = sustained();
     if (total == budget || std::min(total, budget) > enough) break;
     budget = total;

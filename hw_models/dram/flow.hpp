@@ -56,6 +56,7 @@ class FlowDram final : public DramModel {
   void leave(Flow& flow);
   void list(Port& port);  // among the children of its parent
   void note_change(Port& port);
+  bool covers_demands() const;  // the memory does, of all flows together. Requires: the ports do
   bool share_sustained();  // true: every flow gets its limit, and shares were not worked out
   void sum_demands(Port* port);  // of a port whose flows have changed, and up the tree as far as that shows
   void share(Port& port, double budget);  // Requires: not shared with that budget
