@@ -32,7 +32,22 @@ void Meter::system_work(std::size_t processor, Picoseconds begin, Picoseconds en
   VITRO_CHECK(booked.empty() || booked.back().end < begin, "system work comes in order");
   booked.push_back({begin, end});
   note_edge(processor);
-  next_edge_ = std::min(next_edge_, edges_[processor]);
+  next_edge_ = std::min(next_edge_, processors_[processor].next_edge());
+}
+
+void Meter::note_edge(std::size_t processor) {
+  const auto own = std::ranges::lower_bound(edges_, processor, {}, &Edge::processor);
+  const bool there = own != edges_.end() && own->processor == processor;
+  if (processors_[processor].booked.empty()) {
+    if (there) edges_.erase(own);
+    return;
+  }
+  const Picoseconds when = processors_[processor].next_edge();
+  if (there) {
+    own->when = when;
+  } else {
+    edges_.insert(own, {when, processor});
+  }
 }
 
 void Meter::storage_begins(Picoseconds at) {
@@ -66,10 +81,10 @@ Picoseconds Meter::advance(Picoseconds to) {
     constexpr std::size_t kStorage = ~std::size_t{0};
     std::size_t whose = kStorage;
     Picoseconds first = storage_begins_.empty() ? Picoseconds::max() : storage_begins_.front();
-    for (std::size_t p = 0; p < edges_.size(); ++p) {
-      if (edges_[p] < first) {
-        first = edges_[p];
-        whose = p;
+    for (const Edge& edge : edges_) {
+      if (edge.when < first) {
+        first = edge.when;
+        whose = edge.processor;
       }
     }
     next_edge_ = first;  // an end may have been moved meanwhile
