@@ -24,6 +24,7 @@ void Meter::kernel_ends(std::size_t processor, Picoseconds at) {
 // Policy work often goes on where the last one ended: that only moves an end.
 void Meter::system_work(std::size_t processor, Picoseconds begin, Picoseconds end) {
   if (begin >= end) return;
+  if (processors_[processor].edge == kNone) expect_edges(processor);
   std::deque<Interval>& booked = processors_[processor].booked;
   if (!booked.empty() && booked.back().end == begin) {
     booked.back().end = end;
@@ -35,19 +36,10 @@ void Meter::system_work(std::size_t processor, Picoseconds begin, Picoseconds en
   next_edge_ = std::min(next_edge_, processors_[processor].next_edge());
 }
 
-void Meter::note_edge(std::size_t processor) {
-  const auto own = std::ranges::lower_bound(edges_, processor, {}, &Edge::processor);
-  const bool there = own != edges_.end() && own->processor == processor;
-  if (processors_[processor].booked.empty()) {
-    if (there) edges_.erase(own);
-    return;
-  }
-  const Picoseconds when = processors_[processor].next_edge();
-  if (there) {
-    own->when = when;
-  } else {
-    edges_.insert(own, {when, processor});
-  }
+// In order of processors, which is that of edges at one time.
+void Meter::expect_edges(std::size_t processor) {
+  edges_.insert(std::ranges::upper_bound(edges_, processor, {}, &Edge::processor), {Picoseconds::max(), processor});
+  for (std::size_t i = 0; i < edges_.size(); ++i) processors_[edges_[i].processor].edge = i;
 }
 
 void Meter::storage_begins(Picoseconds at) {
@@ -78,8 +70,7 @@ void Meter::set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at) 
 
 Picoseconds Meter::advance(Picoseconds to) {
   while (next_edge_ <= to) {
-    constexpr std::size_t kStorage = ~std::size_t{0};
-    std::size_t whose = kStorage;
+    std::size_t whose = kNone;  // storage
     Picoseconds first = storage_begins_.empty() ? Picoseconds::max() : storage_begins_.front();
     for (const Edge& edge : edges_) {
       if (edge.when < first) {
@@ -90,7 +81,7 @@ Picoseconds Meter::advance(Picoseconds to) {
     next_edge_ = first;  // an end may have been moved meanwhile
     if (first > to) break;
     settled_ = std::max(settled_, first);
-    if (whose == kStorage) {
+    if (whose == kNone) {
       storage_begins_.pop_front();
       count_storage(+1);
     } else {

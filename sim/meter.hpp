@@ -61,6 +61,7 @@ class Meter {
   std::size_t points() const;  // remembered by all sums together
 
  private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
   struct Interval {
     Picoseconds begin{0}, end{0};
   };
@@ -68,6 +69,7 @@ class Meter {
     bool kernel = false;
     bool system = false;
     std::deque<Interval> booked;  // system work that has not ended, in order and apart
+    std::size_t edge = kNone;     // its place in edges_
     hw::PowerDraw draw;
     Stopwatch busy;
     hw::Odometer computing;  // joules beyond those of waiting
@@ -81,7 +83,8 @@ class Meter {
   void count_joules(Picoseconds at);
   void count_storage(std::int32_t change);  // now
   void update(std::size_t processor, Picoseconds at);
-  void note_edge(std::size_t processor);
+  void note_edge(std::size_t processor) { edges_[processors_[processor].edge].when = processors_[processor].next_edge(); }
+  void expect_edges(std::size_t processor);  // from now on
 
   std::vector<Processor> processors_;
   std::vector<double> draws_;                   // watts of each processor, as it is
@@ -89,7 +92,7 @@ class Meter {
     Picoseconds when;
     std::size_t processor;
   };
-  std::vector<Edge> edges_;                     // the next one of each processor that has one, by processor: few do
+  std::vector<Edge> edges_;                     // the next one of each processor that ever had system work: few have
   std::deque<Picoseconds> storage_begins_;      // ahead of time, in order
   Picoseconds next_edge_ = Picoseconds::max();  // nothing that was told ahead happens before
   Picoseconds settled_{0};

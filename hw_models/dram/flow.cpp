@@ -79,6 +79,10 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   flow.done = done;
   flows_.push_back(&flow);
   uses_.emplace_back(0, efficiency_.of_reads(request), efficiency_.of_writes(request), flow.written, flow.port->number);
+  if (uses_.back().slowest > slowest_) {
+    slowest_ = uses_.back().slowest;
+    always_ = std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest_, 1, crowds_));
+  }
   enter(flow);
   if (!completing_) reshare(now);
 }
@@ -179,7 +183,7 @@ double FlowDram::sustained() {
 
 // When everybody gets what he can take, the mix is known: mostly a bound says that memory sustains it.
 bool FlowDram::covers_demands() const {
-  if (!efficiency_.known() || flows_.empty()) return true;
+  if (!efficiency_.known() || ports_[0].wanted * kMargin < always_) return true;
   double slowest = 1, bytes = 0, written = 0;
   for (std::size_t i = 0; i < flows_.size(); ++i) {
     const double demand = flows_[i]->claim.demand;

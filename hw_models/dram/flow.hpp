@@ -76,6 +76,7 @@ class FlowDram final : public DramModel {
   std::vector<Flow*> free_, flows_;          // slots without a flow; flows in order of arrival
   std::vector<FlowEfficiency::Use> uses_;    // of memory, by flows_; rates are set when they are looked at
   std::vector<FlowEfficiency::Use> by_port_;
+  double slowest_ = 0, always_ = 0;          // time per byte of the slowest pattern so far; a total that any mix of them reaches
   std::vector<Port*> changed_;  // whose flows changed since demands were summed up
   std::vector<Claim*> scratch_;
   std::vector<Callback> finished_;
