@@ -36,7 +36,7 @@ class FlowDram final : public DramModel {
     std::vector<Flow*> flows;     // in order of arrival
     double wanted = 0;            // by all of them together, whatever its cap
     double budget = -1;           // that it was last shared with
-    bool shared = false;          // since its flows or those below it changed
+    bool shared = false;          // since its flows or those below it changed; not kept for a single flow
     bool content = true;          // it can give all of them what they want, and so can those below it
     bool listed = false;          // among the children of its parent
   };
@@ -54,13 +54,13 @@ class FlowDram final : public DramModel {
   void reshare(Picoseconds now);  // recomputes all rates and the next completion
   void enter(Flow& flow);
   void leave(Flow& flow);
-  void list(Port& port);  // among the children of its parent
-  void note_change(Port& port);
-  bool covers_demands() const;  // the memory does, of all flows together. Requires: the ports do
-  bool share_sustained();  // true: every flow gets its limit, and shares were not worked out
+  void list(Port& port);         // among the children of its parent
+  void note_change(Port& port);  // its flows have
   void sum_demands(Port* port);  // of a port whose flows have changed, and up the tree as far as that shows
-  void share(Port& port, double budget);  // Requires: not shared with that budget
-  double sustained();                     // total of the mix that the present shares make
+  bool covers_demands() const;   // memory does, of all flows together. Requires: the ports do
+  bool share_sustained();        // true: every flow gets its limit, and shares were not worked out
+  void share(Port& port, double budget);
+  double sustained();                        // total of the mix that the present shares make
   void settle(Flow& flow, Picoseconds now);  // accounts for what moved since its rate was set
   void settle_total(Picoseconds now);
   void arm(Picoseconds next);  // for the first completion
@@ -74,10 +74,10 @@ class FlowDram final : public DramModel {
   std::deque<Port> ports_;  // by number
   std::deque<Flow> slots_;
   std::vector<Flow*> free_, flows_;          // slots without a flow; flows in order of arrival
-  std::vector<FlowEfficiency::Use> uses_;    // of memory, by flows_; rates are set when they are looked at
+  std::vector<FlowEfficiency::Use> uses_;    // of memory, in the order of flows_; their rates are set when they are asked for
   std::vector<FlowEfficiency::Use> by_port_;
   double slowest_ = 0, always_ = 0;          // time per byte of the slowest pattern so far; a total that any mix of them reaches
-  std::vector<Port*> changed_;  // whose flows changed since demands were summed up
+  std::vector<Port*> changed_;               // whose flows changed since demands were summed up
   std::vector<Claim*> scratch_;
   std::vector<Callback> finished_;
   Picoseconds armed_ = Picoseconds::max();
