@@ -19,6 +19,10 @@ class Odometer {
   // `amount` passed evenly over [begin, end). Requires: begin is not before the end of the interval before.
   void add(Picoseconds begin, Picoseconds end, double amount) {
     VITRO_CHECK(begin >= last().when && end >= begin, "intervals of an odometer come in order");
+    if (end < merges_until_) {  // as nearly always in a long run
+      points_.back() = {end, last().total + amount};
+      return;
+    }
     if (begin > last().when) push({begin, last().total});
     if (end == last().when && points_.size() > 1) {  // at once
       points_.back().total += amount;
@@ -56,12 +60,13 @@ class Odometer {
   }
 
   void push(Point point) {
-    if (points_.size() >= 2 && point.when - points_[points_.size() - 2].when < distance_) {
+    if (point.when < merges_until_) {
       points_.back() = point;
       return;
     }
     points_.push_back(point);
     if (points_.size() == kMaxPoints) thin_out();
+    merges_until_ = points_[points_.size() - 2].when + distance_;
   }
 
   // In place: what was reserved once is enough for ever.
@@ -76,7 +81,7 @@ class Odometer {
   }
 
   std::vector<Point> points_{Point{}};
-  Picoseconds distance_{0};
+  Picoseconds distance_{0}, merges_until_{0};  // what ends before the latter moves the last point
 };
 
 }  // namespace vitro::hw

@@ -24,6 +24,7 @@ void Meter::kernel_ends(std::size_t processor, Picoseconds at) {
 // Policy work often goes on where the last one ended: that only moves an end.
 void Meter::system_work(std::size_t processor, Picoseconds begin, Picoseconds end) {
   if (begin >= end) return;
+  if (processors_[processor].edge == kNone) expect_edges(processor);
   std::deque<Interval>& booked = processors_[processor].booked;
   if (!booked.empty() && booked.back().end == begin) {
     booked.back().end = end;
@@ -32,7 +33,13 @@ void Meter::system_work(std::size_t processor, Picoseconds begin, Picoseconds en
   VITRO_CHECK(booked.empty() || booked.back().end < begin, "system work comes in order");
   booked.push_back({begin, end});
   note_edge(processor);
-  next_edge_ = std::min(next_edge_, edges_[processor]);
+  next_edge_ = std::min(next_edge_, processors_[processor].next_edge());
+}
+
+// In order of processors, which is that of edges at one time.
+void Meter::expect_edges(std::size_t processor) {
+  edges_.insert(std::ranges::upper_bound(edges_, processor, {}, &Edge::processor), {Picoseconds::max(), processor});
+  for (std::size_t i = 0; i < edges_.size(); ++i) processors_[edges_[i].processor].edge = i;
 }
 
 void Meter::storage_begins(Picoseconds at) {
@@ -63,19 +70,18 @@ void Meter::set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at) 
 
 Picoseconds Meter::advance(Picoseconds to) {
   while (next_edge_ <= to) {
-    constexpr std::size_t kStorage = ~std::size_t{0};
-    std::size_t whose = kStorage;
+    std::size_t whose = kNone;  // storage
     Picoseconds first = storage_begins_.empty() ? Picoseconds::max() : storage_begins_.front();
-    for (std::size_t p = 0; p < edges_.size(); ++p) {
-      if (edges_[p] < first) {
-        first = edges_[p];
-        whose = p;
+    for (const Edge& edge : edges_) {
+      if (edge.when < first) {
+        first = edge.when;
+        whose = edge.processor;
       }
     }
     next_edge_ = first;  // an end may have been moved meanwhile
     if (first > to) break;
     settled_ = std::max(settled_, first);
-    if (whose == kStorage) {
+    if (whose == kNone) {
       storage_begins_.pop_front();
       count_storage(+1);
     } else {

@@ -37,7 +37,7 @@ class Stopwatch {
 // else is told when it happens. A time before what was settled counts as that.
 class Meter {
  public:
-  explicit Meter(std::size_t processors) : processors_(processors), draws_(processors), edges_(processors, Picoseconds::max()) {}
+  explicit Meter(std::size_t processors) : processors_(processors), draws_(processors) {}
 
   // From the first call that begins to the end of the last: what a processor is told twice changes nothing.
   void kernel_begins(std::size_t processor, Picoseconds at);
@@ -61,6 +61,7 @@ class Meter {
   std::size_t points() const;  // remembered by all sums together
 
  private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
   struct Interval {
     Picoseconds begin{0}, end{0};
   };
@@ -68,6 +69,7 @@ class Meter {
     bool kernel = false;
     bool system = false;
     std::deque<Interval> booked;  // system work that has not ended, in order and apart
+    std::size_t edge = kNone;     // its place in edges_
     hw::PowerDraw draw;
     Stopwatch busy;
     hw::Odometer computing;  // joules beyond those of waiting
@@ -81,11 +83,16 @@ class Meter {
   void count_joules(Picoseconds at);
   void count_storage(std::int32_t change);  // now
   void update(std::size_t processor, Picoseconds at);
-  void note_edge(std::size_t processor) { edges_[processor] = processors_[processor].next_edge(); }
+  void note_edge(std::size_t processor) { edges_[processors_[processor].edge].when = processors_[processor].next_edge(); }
+  void expect_edges(std::size_t processor);  // from now on
 
   std::vector<Processor> processors_;
   std::vector<double> draws_;                   // watts of each processor, as it is
-  std::vector<Picoseconds> edges_;              // the next one of each processor
+  struct Edge {
+    Picoseconds when;
+    std::size_t processor;
+  };
+  std::vector<Edge> edges_;                     // the next one of each processor that ever had system work: few have
   std::deque<Picoseconds> storage_begins_;      // ahead of time, in order
   Picoseconds next_edge_ = Picoseconds::max();  // nothing that was told ahead happens before
   Picoseconds settled_{0};

@@ -69,14 +69,26 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const ParamTable& table) 
   }
   for (const Curves* turns : {&turns_, &copies_}) {
     for (const auto& [readers, curve] : *turns) {
-      for (const auto& [share, kept] : curve) worst_turn_ = std::max(worst_turn_, 1 / kept);
+      for (const auto& [share, kept] : curve) worst_turns_.emplace_back(share, 1);
     }
+  }
+  std::sort(worst_turns_.begin(), worst_turns_.end());
+  worst_turns_.erase(std::unique(worst_turns_.begin(), worst_turns_.end()), worst_turns_.end());
+  double worst = 1;
+  for (auto& [share, cost] : worst_turns_) {
+    for (const Curves* turns : {&turns_, &copies_}) {
+      for (const auto& [readers, curve] : *turns) worst = std::max(worst, 1 / at(curve, share));
+    }
+    cost = worst;
   }
   for (const auto& [load, factor] : queued_) worst_queue_ = std::max(worst_queue_, factor);
 }
 
-double FlowEfficiency::sustained_at_least(double slowest, bool crowds) const {
-  return sequential_ / (std::max(crowds ? worst_crowd_ : 1, 1 + worst_queue_ * (slowest - 1)) + worst_turn_ - 1);
+double FlowEfficiency::sustained_at_least(double slowest, double written, bool crowds) const {
+  std::size_t i = 0;
+  while (i + 1 < worst_turns_.size() && worst_turns_[i].first < written) ++i;
+  const double turning = worst_turns_.empty() ? 1 : worst_turns_[i].second;
+  return sequential_ / (std::max(crowds ? worst_crowd_ : 1, 1 + worst_queue_ * (slowest - 1)) + turning - 1);
 }
 
 double FlowEfficiency::at(const Curve& curve, double x) {
@@ -174,23 +186,21 @@ double FlowEfficiency::turned(std::size_t readers, double written, double copied
 // a row fill the queues (`queued`, by the share of time for which such lines keep memory busy); what streams do to each other
 // does not hide.
 double FlowEfficiency::sustained(std::span<const Use> uses, bool crowds) const {
-  const auto own = [](const Use& use) { return (1 - use.written) / use.read + use.written / use.write; };
-  double bytes = 0, written = 0, copied = 0, alone = 0, worst = 1;
+  double bytes = 0, written = 0, copied = 0, alone = 0, waiting = 0, worst = 1;
   for (const Use& use : uses) {
     bytes += use.rate;
     written += use.rate * use.written;
     if (use.written < 1) copied += use.rate * use.written;
-    alone += use.rate * own(use);
-    worst = std::max(worst, own(use));
+    alone += use.rate * use.own;
+    waiting += use.rate * use.own * std::max(0.0, use.own - 1);
+    worst = std::max(worst, use.own);
   }
-  double waiting = 0;
-  for (const Use& use : uses) waiting += use.rate * own(use) * std::max(0.0, own(use) - 1);
   const double queued = queued_.empty() || worst == 1 ? 1 : at(queued_, waiting / (worst - 1) / alone);
   const std::vector<double> rates = crowds ? rates_of_readers(uses) : std::vector<double>{};
   const double crowded = 1 / crowd(rates);
   double time = 0;
   for (const Use& use : uses) {
-    const double reads = std::max(crowded, 1 + queued * (1 / use.read - 1)), writes = 1 + queued * (1 / use.write - 1);
+    const double reads = std::max(crowded, 1 + queued * use.read_wait), writes = 1 + queued * use.write_wait;
     time += use.rate * ((1 - use.written) * reads + use.written * writes);
   }
   if (written > 0) time += bytes * (1 / turned(rates.size(), written / bytes, copied / written) - 1);

@@ -1,6 +1,7 @@
 // FlowEfficiency: what share of a part's sequential bandwidth its agents get, by how they use it. Derived from the detailed
 // model by derive_flow_efficiency(); the flow model turns it into a total for the mix of the moment.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <span>
@@ -20,10 +21,22 @@ class FlowEfficiency {
 
   // A part of the traffic: the shares of one request's bytes that are read and written have patterns of their own.
   struct Use {
-    double rate = 0;             // bytes per second
-    double read = 1, write = 1;  // efficiency of its reads and of its writes, alone (of_reads, of_writes)
-    double written = 0;          // share of its bytes
-    std::size_t agent = 0;       // uses of one agent are together one stream
+    // read, write: efficiency of its reads and of its writes, alone (of_reads, of_writes). All but the rate is worked out once.
+    Use(double its_rate, double read, double write, double its_written, std::size_t its_agent)
+        : rate(its_rate),
+          written(its_written),
+          own((1 - written) / read + written / write),
+          read_wait(1 / read - 1),
+          write_wait(1 / write - 1),
+          slowest(1 / std::min(read, write)),
+          agent(its_agent) {}
+
+    double rate;                   // bytes per second
+    double written;                // share of its bytes
+    double own;                    // time per byte, alone
+    double read_wait, write_wait;  // of it, what its reads and its writes wait for rows
+    double slowest;                // time per byte of the slower of them
+    std::size_t agent;             // uses of one agent are together one stream
   };
 
   FlowEfficiency() = default;  // everything at 1, no total of its own
@@ -43,8 +56,9 @@ class FlowEfficiency {
   // The total that memory sustains when its users have these proportions, bytes per second; without `crowds`, as if agents read
   // from each other's rows. Requires: known(), some rate > 0.
   double sustained(std::span<const Use> uses, bool crowds = true) const;
-  // A bound from below, for any proportions of uses whose slower pattern takes at most `slowest` per byte (1 / its efficiency).
-  double sustained_at_least(double slowest, bool crowds = true) const;
+  // A bound from below, for any proportions of uses whose slower pattern takes at most `slowest` per byte (1 / its efficiency) and
+  // that write at most the share `written` of all their bytes.
+  double sustained_at_least(double slowest, double written, bool crowds = true) const;
   // Of streams with these rates, the share of bytes whose row has to be opened again. With low-order interleaving a stream comes
   // back to a bank at a pace given by its rate; another one was there meanwhile with the chance that its rate has against that.
   // So all but the largest always find the row closed, and the largest keeps the product of (1 - rate / largest).
@@ -66,7 +80,8 @@ class FlowEfficiency {
   Entries entries_;
   double sequential_ = 0, sequential_write_ = 1, strided_write_ = 1, latency_random_ns_ = 0, latency_sequential_ns_ = 0;
   Curve chunks_, write_chunks_, queued_;
-  double worst_crowd_ = 1, worst_turn_ = 1, worst_queue_ = 1;  // time per byte that these tables can cost
+  double worst_crowd_ = 1, worst_queue_ = 1;                   // time per byte that these tables can cost
+  Curve worst_turns_;                                          // the same of turns_ and copies_, up to a share of writes
   Curves agents_;                                              // by their number, over reopened()
   Curves turns_, copies_;  // by the number of streams that read, over the share of writes: by requests that write alone, or read too
   Curves even_, uneven_;                                       // strides: multiples of a power of two beyond the chunk, and others

@@ -45,71 +45,72 @@ FlowDram::FlowDram(const Site& site, const Params& params)
   };
   least_ = least({.chunk = 1});
   least_in_order_ = least({.chunk = 0});
-  Port root;
-  root.cap = params.bandwidth("bandwidth").value;
-  crowds_ = efficiency_.known() && root.cap >= efficiency_.sequential().value;
-  ports_.push_back(std::move(root));
+  ports_.emplace_back().cap = params.bandwidth("bandwidth").value;
+  crowds_ = efficiency_.known() && ports_[0].cap >= efficiency_.sequential().value;
 }
 
 PortId FlowDram::add_port(const PortSpec& spec) {
   VITRO_CHECK(spec.cap.value > 0 && spec.weight > 0, "a DRAM port needs a bandwidth and a weight");
-  Port port;
+  Port& parent = ports_[static_cast<std::size_t>(spec.parent)];
+  Port& port = ports_.emplace_back();
   port.cap = spec.cap.value;
-  port.parent = static_cast<std::size_t>(spec.parent);
+  port.parent = &parent;
+  port.number = ports_.size() - 1;
   port.claim.weight = spec.weight;
-  ports_.push_back(std::move(port));
-  return PortId(ports_.size() - 1);
+  return PortId(port.number);
 }
 
 void FlowDram::submit(const DramRequest& request, Callback done) {
   VITRO_CHECK(request.written <= request.length, "a request can not write more than it moves");
   const Picoseconds now = context_.now();
   if (request.length == 0) return context_.at(now + request.pace, label_, done);
-  Flow flow;
-  flow.port = static_cast<std::size_t>(request.port);
+  if (free_.empty()) free_.push_back(&slots_.emplace_back());
+  Flow& flow = *free_.back();
+  free_.pop_back();
+  flow.port = &ports_[static_cast<std::size_t>(request.port)];
   flow.remaining = static_cast<double>(request.length);
+  flow.written = static_cast<double>(request.written) / flow.remaining;
   // No request ends before the latency of its first byte; within a longer one, later accesses hide behind earlier ones.
-  flow.limit = flow.remaining / to_seconds(std::max(request.pace, request.chunk == 0 ? least_in_order_ : least_));
-  flow.limit = std::min(flow.limit, ports_[flow.port].cap);
-  flow.reads = efficiency_.of_reads(request);
-  flow.writes = efficiency_.of_writes(request);
-  flow.slowest = 1 / std::min(flow.reads, flow.writes);
+  const double limit = flow.remaining / to_seconds(std::max(request.pace, request.chunk == 0 ? least_in_order_ : least_));
+  flow.claim.demand = std::min(limit, flow.port->cap);
+  flow.rate = 0;
   flow.since = now;
   flow.finish = Picoseconds::max();
-  flow.written = static_cast<double>(request.written) / flow.remaining;
   flow.done = done;
-  if (free_.empty()) {
-    free_.push_back(static_cast<std::uint32_t>(slots_.size()));
-    slots_.emplace_back();
+  flows_.push_back(&flow);
+  uses_.emplace_back(0, efficiency_.of_reads(request), efficiency_.of_writes(request), flow.written, flow.port->number);
+  if (uses_.back().slowest > slowest_) {
+    slowest_ = uses_.back().slowest;
+    always_ = std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest_, 1, crowds_));
   }
-  const std::uint32_t slot = free_.back();
-  free_.pop_back();
-  slots_[slot] = flow;
-  enter(slot);
+  enter(flow);
   if (!completing_) reshare(now);
 }
 
 // Most ports are idle most of the time, and most changes concern one of them: only what changed is visited again.
-void FlowDram::enter(std::uint32_t slot) {
-  flows_.push_back(slot);
-  std::size_t at = slots_[slot].port;
-  bool was_busy = ports_[at].busy();
-  ports_[at].flows.push_back(slot);
-  for (; ports_[at].summed = ports_[at].shared = false, at != 0; at = ports_[at].parent) {
-    Port& parent = ports_[ports_[at].parent];
-    const bool parent_was_busy = parent.busy();
-    if (!was_busy) parent.children.insert(std::upper_bound(parent.children.begin(), parent.children.end(), at), at);
-    was_busy = parent_was_busy;
-  }
+void FlowDram::enter(Flow& flow) {
+  if (!flow.port->listed) list(*flow.port);
+  flow.port->flows.push_back(&flow);
+  note_change(*flow.port);
 }
 
-void FlowDram::leave(std::uint32_t slot) {
-  std::size_t at = slots_[slot].port;
-  std::erase(ports_[at].flows, slot);
-  free_.push_back(slot);
-  for (; ports_[at].summed = ports_[at].shared = false, at != 0; at = ports_[at].parent) {
-    if (!ports_[at].busy()) std::erase(ports_[ports_[at].parent].children, at);
-  }
+void FlowDram::leave(Flow& flow) {
+  std::erase(flow.port->flows, &flow);
+  note_change(*flow.port);
+  free_.push_back(&flow);
+}
+
+void FlowDram::list(Port& port) {
+  port.listed = true;
+  if (port.parent == nullptr) return;
+  std::vector<Port*>& siblings = port.parent->children;
+  siblings.insert(std::ranges::upper_bound(siblings, port.number, {}, &Port::number), &port);
+  if (!port.parent->listed) list(*port.parent);
+}
+
+void FlowDram::note_change(Port& port) {
+  if (changed_.empty() || changed_.back() != &port) changed_.push_back(&port);
+  for (Port* above = &port; above != nullptr; above = above->parent) above->shared = false;
 }
 
 void FlowDram::settle(Flow& flow, Picoseconds now) {
@@ -127,77 +128,86 @@ void FlowDram::settle_total(Picoseconds now) {
   total_since_ = now;
 }
 
-void FlowDram::sum_demands(Port& port) {
-  double demand = 0;
-  bool content = true;
-  for (const std::uint32_t flow : port.flows) demand += slots_[flow].limit;
-  for (const std::size_t index : port.children) {
-    Port& child = ports_[index];
-    if (!child.summed) sum_demands(child);
-    demand += child.claim.demand;
-    content = content && child.content;
+void FlowDram::sum_demands(Port* port) {
+  for (; port != nullptr; port = port->parent) {
+    double wanted = 0;
+    bool content = true;
+    for (const Flow* flow : port->flows) wanted += flow->claim.demand;
+    for (const Port* child : port->children) {
+      wanted += child->claim.demand;
+      content = content && child->content;
+    }
+    content = content && wanted <= port->cap;
+    port->wanted = wanted;
+    const double demand = std::min(port->cap, wanted);
+    if (demand == port->claim.demand && content == port->content) return;  // as often where one request follows another
+    port->claim.demand = demand;
+    port->content = content;
   }
-  port.summed = true;
-  port.wanted = demand;
-  port.content = content && demand <= port.cap;
-  port.claim.demand = std::min(port.cap, demand);
 }
 
 void FlowDram::share(Port& port, double budget) {
   port.shared = true;
   port.budget = budget;
   if (port.wanted <= budget) {  // everybody gets what he can take
-    for (const std::uint32_t i : port.flows) slots_[i].claim.share = slots_[i].limit;
-    for (const std::size_t child : port.children) ports_[child].claim.share = ports_[child].claim.demand;
+    for (Flow* flow : port.flows) flow->claim.share = flow->claim.demand;
+    for (Port* child : port.children) child->claim.share = child->claim.demand;
   } else {
-    const std::size_t first = scratch_.size();
-    for (const std::uint32_t i : port.flows) {
-      slots_[i].claim = {slots_[i].limit, 1, 0};
-      scratch_.push_back(&slots_[i].claim);
+    scratch_.clear();
+    for (Flow* flow : port.flows) scratch_.push_back(&flow->claim);
+    for (Port* child : port.children) {
+      if (child->claim.demand > 0) scratch_.push_back(&child->claim);
     }
-    for (const std::size_t child : port.children) scratch_.push_back(&ports_[child].claim);
-    share_fairly(std::span(scratch_).subspan(first), budget);
-    scratch_.resize(first);
+    share_fairly(scratch_, budget);
   }
-  for (const std::size_t index : port.children) {
-    Port& child = ports_[index];
-    const double its = std::min(child.cap, child.claim.share);
-    if (!child.shared || child.budget != its) share(child, its);
+  for (Port* child : port.children) {
+    if (child->claim.demand == 0) continue;
+    const double its = std::min(child->cap, child->claim.share);
+    if (child->children.empty() && child->flows.size() == 1) {
+      child->flows[0]->claim.share = std::min(child->flows[0]->claim.demand, its);
+    } else if (!child->shared || child->budget != its) {
+      share(*child, its);
+    }
   }
 }
 
 double FlowDram::sustained() {
-  uses_.clear();
-  const auto add = [this](std::uint32_t slot) {
-    const Flow& flow = slots_[slot];
-    uses_.push_back({flow.claim.share, flow.reads, flow.writes, flow.written, flow.port});
-  };
-  if (crowds_) {  // which looks at all uses of an agent together
-    for (const Port& port : ports_) std::for_each(port.flows.begin(), port.flows.end(), add);
-  } else {
-    std::for_each(flows_.begin(), flows_.end(), add);
+  for (std::size_t i = 0; i < flows_.size(); ++i) uses_[i].rate = flows_[i]->claim.share;
+  if (!crowds_) return std::min(ports_[0].cap, efficiency_.sustained(uses_, false));
+  by_port_.clear();  // all uses of an agent are looked at together
+  for (const FlowEfficiency::Use& use : uses_) {
+    by_port_.insert(std::ranges::upper_bound(by_port_, use.agent, {}, &FlowEfficiency::Use::agent), use);
   }
-  return std::min(ports_[0].cap, efficiency_.sustained(uses_, crowds_));
+  return std::min(ports_[0].cap, efficiency_.sustained(by_port_));
+}
+
+// When everybody gets what he can take, the mix is known: mostly a bound says that memory sustains it.
+bool FlowDram::covers_demands() const {
+  if (!efficiency_.known() || ports_[0].wanted * kMargin < always_) return true;
+  double slowest = 1, bytes = 0, written = 0;
+  for (std::size_t i = 0; i < flows_.size(); ++i) {
+    const double demand = flows_[i]->claim.demand;
+    slowest = std::max(slowest, uses_[i].slowest);
+    bytes += demand;
+    written += demand * uses_[i].written;
+  }
+  return std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest, written / bytes, crowds_)) > bytes * kMargin;
 }
 
 bool FlowDram::share_sustained() {
+  for (Port* port : changed_) sum_demands(port);
+  changed_.clear();
   Port& root = ports_[0];
+  if (root.content && covers_demands()) return true;
   double budget = root.cap;
-  if (!root.summed) sum_demands(root);
-  // A total that more than covers all demands leaves the shares as they are.
-  const double enough = root.claim.demand * kMargin;
-  bool covered = !efficiency_.known() || flows_.empty();
-  if (!covered) {
-    double slowest = 1;
-    for (const std::uint32_t flow : flows_) slowest = std::max(slowest, slots_[flow].slowest);
-    covered = std::min(budget, efficiency_.sustained_at_least(slowest, crowds_)) > enough;
-  }
-  if (covered && root.content) return true;
   const auto share_all = [&] {
     if (!root.shared || root.budget != budget) share(root, budget);
   };
   share_all();
-  for (int round = 0; round < kMixRounds && !covered; ++round) {
+  if (!efficiency_.known()) return false;
+  // A total that more than covers all demands leaves the shares as they are.
+  const double enough = root.claim.demand * kMargin;
+  for (int round = 0; round < kMixRounds; ++round) {
     const double total = sustained();
     if (total == budget || std::min(total, budget) > enough) break;
     budget = total;
@@ -210,18 +220,17 @@ void FlowDram::reshare(Picoseconds now) {
   const bool content = share_sustained();
   double total = 0;
   Picoseconds next = Picoseconds::max();
-  for (const std::uint32_t slot : flows_) {
-    Flow& flow = slots_[slot];
-    const double share = content ? flow.limit : flow.claim.share;
+  for (Flow* flow : flows_) {
+    const double share = content ? flow->claim.demand : flow->claim.share;
     total += share;
-    if (share != flow.rate) {  // else its finish stays exact
-      settle(flow, now);
-      flow.rate = share;
-      // The margin keeps rounding in `limit` from moving an exact pace to the next picosecond.
-      const double picoseconds = std::ceil(flow.remaining / flow.rate * 1e12 - 1e-3);
-      flow.finish = now + Picoseconds(static_cast<std::int64_t>(picoseconds));
+    if (share != flow->rate) {  // else its finish stays exact
+      settle(*flow, now);
+      flow->rate = share;
+      // The margin keeps rounding in its limit from moving an exact pace to the next picosecond.
+      const double picoseconds = std::ceil(flow->remaining / flow->rate * 1e12 - 1e-3);
+      flow->finish = now + Picoseconds(static_cast<std::int64_t>(picoseconds));
     }
-    next = std::min(next, flow.finish);
+    next = std::min(next, flow->finish);
   }
   if (total != total_rate_) {
     settle_total(now);
@@ -243,19 +252,23 @@ void FlowDram::wake() {
   if (now != armed_) return;  // overtaken by an earlier wake-up, which armed again
   armed_ = Picoseconds::max();
   finished_.clear();
-  std::erase_if(flows_, [&](std::uint32_t slot) {
-    Flow& flow = slots_[slot];
-    if (flow.finish > now) return false;
-    settle(flow, now);
-    finished_.push_back(flow.done);
-    leave(slot);
-    return true;
-  });
-  if (finished_.empty()) {
-    Picoseconds next = Picoseconds::max();
-    for (const std::uint32_t flow : flows_) next = std::min(next, slots_[flow].finish);
-    return arm(next);
+  std::size_t kept = 0;
+  Picoseconds next = Picoseconds::max();
+  for (std::size_t i = 0; i < flows_.size(); ++i) {
+    Flow& flow = *flows_[i];
+    if (flow.finish <= now) {
+      settle(flow, now);
+      finished_.push_back(flow.done);
+      leave(flow);
+      continue;
+    }
+    next = std::min(next, flow.finish);
+    flows_[kept] = flows_[i];
+    uses_[kept++] = uses_[i];
   }
+  if (finished_.empty()) return arm(next);
+  flows_.resize(kept);
+  uses_.erase(uses_.begin() + static_cast<std::ptrdiff_t>(kept), uses_.end());
   completing_ = true;
   for (Callback& done : finished_) done();
   completing_ = false;
@@ -263,7 +276,7 @@ void FlowDram::wake() {
 }
 
 DramTotals FlowDram::totals() {
-  for (const std::uint32_t flow : flows_) settle(slots_[flow], context_.now());
+  for (Flow* flow : flows_) settle(*flow, context_.now());
   return totals_;
 }
 

@@ -2,6 +2,7 @@
 // when a flow starts or ends; times are whole picoseconds. With a part or a table of efficiencies the total depends on how the
 // agents use it: chunk sizes and strides, how many read at a time, the share of writes (efficiency.hpp).
 #pragma once
+#include <deque>
 #include <vector>
 
 #include "hw_models/dram/dram.hpp"
@@ -25,39 +26,39 @@ class FlowDram final : public DramModel {
   double peak_rate(Picoseconds begin, Picoseconds end) override;
 
  private:
+  struct Flow;
   struct Port {
     double cap = 0;
-    std::size_t parent = 0;
+    Port* parent = nullptr;
+    std::size_t number = 0;
     Claim claim;
-    std::vector<std::size_t> children;  // with flows below them at the moment, ascending
-    std::vector<std::uint32_t> flows;   // slots, in order of arrival
-    bool summed = false;                // since its flows or those below it changed
-    bool shared = false;                // likewise
-    double wanted = 0;                  // by all of them together, whatever its cap
-    bool content = true;                // it can give all of them what they want, and so can those below it
-    double budget = -1;                 // that it was last shared with
-    bool busy() const { return !children.empty() || !flows.empty(); }
+    std::vector<Port*> children;  // that had flows below them at some time, by number
+    std::vector<Flow*> flows;     // in order of arrival
+    double wanted = 0;            // by all of them together, whatever its cap
+    double budget = -1;           // that it was last shared with
+    bool shared = false;          // since its flows or those below it changed; not kept for a single flow
+    bool content = true;          // it can give all of them what they want, and so can those below it
+    bool listed = false;          // among the children of its parent
   };
   struct Flow {
-    std::size_t port = 0;
-    double remaining = 0;          // bytes, at `since`
-    double limit = 0;              // bytes per second that the agent can take
-    double reads = 1, writes = 1;  // efficiency of its pattern, alone
-    double slowest = 1;            // time per byte of the slower of them
+    Claim claim;           // its demand: bytes per second that the agent can take
+    double remaining = 0;  // bytes, at `since`
     double rate = 0;
-    Picoseconds since{0}, finish{0};
     double written = 0;  // share of its bytes
-    Claim claim;
+    Picoseconds since{0}, finish{0};
+    Port* port = nullptr;
     Callback done;
   };
 
   void wake();
   void reshare(Picoseconds now);  // recomputes all rates and the next completion
-  void enter(std::uint32_t slot);
-  void leave(std::uint32_t slot);
-  bool share_sustained();  // true: every flow gets its limit, and shares were not worked out
-  // Both are for what has changed; their callers ask that, since mostly it has not.
-  void sum_demands(Port& port);
+  void enter(Flow& flow);
+  void leave(Flow& flow);
+  void list(Port& port);         // among the children of its parent
+  void note_change(Port& port);  // its flows have
+  void sum_demands(Port* port);  // of a port whose flows have changed, and up the tree as far as that shows
+  bool covers_demands() const;   // memory does, of all flows together. Requires: the ports do
+  bool share_sustained();        // true: every flow gets its limit, and shares were not worked out
   void share(Port& port, double budget);
   double sustained();                        // total of the mix that the present shares make
   void settle(Flow& flow, Picoseconds now);  // accounts for what moved since its rate was set
@@ -70,11 +71,14 @@ class FlowDram final : public DramModel {
   Picoseconds least_, least_in_order_;  // that a request takes, of chunks anywhere and of one stream
   Label label_;
   Track track_;
-  std::vector<Port> ports_;
-  std::vector<Flow> slots_;
-  std::vector<std::uint32_t> free_, flows_;  // slots: without a flow; with one, in order of arrival
+  std::deque<Port> ports_;  // by number
+  std::deque<Flow> slots_;
+  std::vector<Flow*> free_, flows_;          // slots without a flow; flows in order of arrival
+  std::vector<FlowEfficiency::Use> uses_;    // of memory, in the order of flows_; their rates are set when they are asked for
+  std::vector<FlowEfficiency::Use> by_port_;
+  double slowest_ = 0, always_ = 0;          // time per byte of the slowest pattern so far; a total that any mix of them reaches
+  std::vector<Port*> changed_;               // whose flows changed since demands were summed up
   std::vector<Claim*> scratch_;
-  std::vector<FlowEfficiency::Use> uses_;
   std::vector<Callback> finished_;
   Picoseconds armed_ = Picoseconds::max();
   double total_rate_ = 0;

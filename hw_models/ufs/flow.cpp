@@ -1,7 +1,6 @@
 #include "hw_models/ufs/flow.hpp"
 
 #include <algorithm>
-#include <functional>
 
 #include "hw_models/ufs/parameters.hpp"
 
@@ -74,18 +73,6 @@ void FlowUfs::submit(const IoRequest& request, Callback done) {
   queue_.submit(command, request.issuer);
 }
 
-void FlowUfs::push(Steps& steps, Picoseconds when, Step::What what, std::uint64_t subject) {
-  steps.push_back({when, steps_++, subject, what});
-  std::push_heap(steps.begin(), steps.end(), std::greater<>());
-}
-
-FlowUfs::Step FlowUfs::pop(Steps& steps) {
-  std::pop_heap(steps.begin(), steps.end(), std::greater<>());
-  const Step step = steps.back();
-  steps.pop_back();
-  return step;
-}
-
 void FlowUfs::enter(std::uint32_t command) {
   const IoRequest& request = commands_[command].request;
   work_off(context_.now());
@@ -100,24 +87,24 @@ void FlowUfs::enter(std::uint32_t command) {
   // Data and map page of a stream were fetched ahead, unless it begins with a read that is itself still on its way.
   if (request.sequential && std::find(random_ends_.begin(), random_ends_.end(), request.address) == random_ends_.end()) {
     map_.pass(request.address);
-    push(ready_, handled + latency_sequential_, Step::What::ready, command);
+    ready_.push({handled + latency_sequential_, command, Step::What::ready});
   } else {
     commands_[command].order = ++orders_;
     random_ends_.push_back(request.address + request.length);
-    push(inside_, handled, Step::What::handled, command);
+    inside_.push({handled, command, Step::What::handled});
   }
   arm();
 }
 
 void FlowUfs::work_off(Picoseconds until) {
   while (!inside_.empty() && inside_.front().when <= until) {
-    const Step step = pop(inside_);
+    const Step step = inside_.pop();
     inside_now_ = step.when;
     const auto command = static_cast<std::uint32_t>(step.subject);
     if (step.what == Step::What::handled) {
       if (map_.look_up(command, commands_[command].request.address)) read(command);
     } else if (step.what == Step::What::map_page) {  // the controller takes up again what waited
-      push(inside_, controller_.serve(step.when, command_overhead_), Step::What::mapped, step.subject);
+      inside_.push({controller_.serve(step.when, command_overhead_), step.subject, Step::What::mapped});
     } else {
       map_.arrived(step.subject);
     }
@@ -125,12 +112,12 @@ void FlowUfs::work_off(Picoseconds until) {
 }
 
 void FlowUfs::fetch_map(std::uint64_t segment) {
-  push(inside_, flash_.read_map(inside_now_, MapCache::die(segment)) + map_beyond_flash_, Step::What::map_page, segment);
+  inside_.push({flash_.read_map(inside_now_, MapCache::die(segment)) + map_beyond_flash_, segment, Step::What::map_page});
 }
 
 void FlowUfs::read(std::uint32_t command) {
   const auto& [request, done, order] = commands_[command];
-  push(ready_, flash_.read(inside_now_, order, request.address, request.length) + beyond_flash_, Step::What::ready, command);
+  ready_.push({flash_.read(inside_now_, order, request.address, request.length) + beyond_flash_, command, Step::What::ready});
 }
 
 // The next time at which a read may want an idle link. A busy one looks for itself when it gets free.
@@ -152,7 +139,7 @@ void FlowUfs::pump_reads() {
   if (up_.busy) return;
   work_off(context_.now());
   if (ready_.empty() || ready_.front().when > context_.now()) return arm();
-  start(up_, static_cast<std::uint32_t>(pop(ready_).subject));
+  start(up_, static_cast<std::uint32_t>(ready_.pop().subject));
 }
 
 void FlowUfs::pump_writes() {

@@ -52,15 +52,35 @@ class FlowUfs final : public StorageModel {
   struct Step {
     enum class What : std::uint8_t { handled, map_page, mapped, ready };
     Picoseconds when{0};
-    std::uint64_t sequence = 0;  // of equal times
-    std::uint64_t subject = 0;   // command, or segment of the map
+    std::uint64_t subject = 0;  // command, or segment of the map
     What what{};
-    bool operator>(const Step& other) const { return when != other.when ? when > other.when : sequence > other.sequence; }
   };
-  using Steps = std::vector<Step>;  // a heap, earliest first
+  // Earliest first. They come nearly in order, so a line that looks for a place from its end is quicker than a heap.
+  class Steps {
+   public:
+    bool empty() const { return first_ == line_.size(); }
+    const Step& front() const { return line_[first_]; }
+    void push(const Step& step) {
+      std::size_t place = line_.size();
+      line_.push_back(step);
+      for (; place > first_ && line_[place - 1].when > step.when; --place) line_[place] = line_[place - 1];
+      line_[place] = step;
+    }
+    Step pop() {
+      const Step step = line_[first_++];
+      if (first_ >= kSpent || empty()) {
+        line_.erase(line_.begin(), line_.begin() + static_cast<std::ptrdiff_t>(first_));
+        first_ = 0;
+      }
+      return step;
+    }
 
-  void push(Steps& steps, Picoseconds when, Step::What what, std::uint64_t subject);
-  static Step pop(Steps& steps);
+   private:
+    static constexpr std::size_t kSpent = 256;  // places that are given back together
+    std::vector<Step> line_;
+    std::size_t first_ = 0;
+  };
+
   void enter(std::uint32_t command);
   void work_off(Picoseconds until);  // what happened inside
   void fetch_map(std::uint64_t segment);
@@ -92,7 +112,6 @@ class FlowUfs final : public StorageModel {
   std::vector<std::uint64_t> random_ends_;  // where the random reads in flight end
   Steps inside_, ready_;                    // what is to come inside; reads that wait for the link, or will
   Picoseconds inside_now_{0};               // up to which time the inside was worked off
-  std::uint64_t steps_ = 0;
   Picoseconds armed_ = Picoseconds::max();
 
   std::vector<Command> commands_;

@@ -91,6 +91,28 @@ TEST_P(DramTwins, without_the_number_of_streams_five_unequal_ones_are_off) {
   EXPECT_GT(table.sustained(uses, false), without.sustained(uses));
 }
 
+// Of random mixes of patterns, whoever reads and writes.
+TEST_P(DramParts, no_mix_gets_less_than_the_bound_for_its_slowest_pattern_and_its_writes) {
+  const FlowEfficiency table = derived_flow_efficiency(GetParam());
+  Rng rng(1);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const bool crowds = rng.below(2) == 0, patterns = rng.below(2) == 0;
+    double slowest = 1, bytes = 0, written = 0;
+    std::vector<FlowEfficiency::Use> uses;
+    for (std::size_t agent = 0; agent <= rng.below(6); ++agent) {
+      const double efficiency = patterns ? 0.2 + 0.8 * rng.uniform() : 1, writes = rng.below(2) == 0 ? 0 : rng.uniform();
+      uses.emplace_back(rng.uniform() * 20e9 + 1, efficiency, 0.97 * efficiency, rng.below(5) == 0 ? 1 : writes, agent);
+      slowest = std::max(slowest, uses.back().slowest);
+      bytes += uses.back().rate;
+      written += uses.back().rate * uses.back().written;
+    }
+    const double bound = table.sustained_at_least(slowest, written / bytes, crowds);
+    EXPECT_GE(table.sustained(uses, crowds) * (1 + 1e-12), bound) << trial;
+    EXPECT_GE(bound, table.sustained_at_least(slowest, 1, crowds));
+    EXPECT_GE(bound, table.sustained_at_least(1.1 * slowest, written / bytes, crowds));
+  }
+}
+
 TEST(FlowEfficiency, only_the_largest_stream_finds_rows_open) {
   EXPECT_EQ(FlowEfficiency::reopened(std::vector<double>{}), 0);
   EXPECT_EQ(FlowEfficiency::reopened(std::vector<double>{5}), 0);
