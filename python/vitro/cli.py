@@ -1,4 +1,5 @@
 """The `vitro` command. Exit codes: 0 done, 1 the run failed or an expectation did not hold, 2 the input was wrong."""
+import errno
 import os
 from pathlib import Path
 from typing import Annotated, Optional
@@ -277,6 +278,8 @@ def demo(out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the r
         raise typer.Exit(1)
 
 
+# An OSError of these says that a path of the user's can not be what was asked of it; of any other (a full disk), that the run failed.
+_INPUT_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EEXIST}
 _INTERRUPTED = 130  # what Typer makes of Ctrl-C
 
 
@@ -298,4 +301,4 @@ def main(args=None):
         return 1
     except OSError as error:
         terminal.say(f"vitro: {error.filename or 'input/output'}: {error.strerror or error}")
-        return 1
+        return 2 if error.errno in _INPUT_ERRORS else 1

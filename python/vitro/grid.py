@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from . import __version__, api, process
+from . import __version__, api, outputs, process
 from .errors import ConfigError, RunError
 from .result import Result, flatten
 
@@ -67,7 +67,7 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         job.resolve()
     machines = {job.machine for job in jobs}
     workers = workers or (1 if "host" in machines else os.cpu_count() or 1)
-    folder = Path(out) if out else None
+    folder = outputs.folder(out, "out") if out else None
     if folder:
         (folder / "points").mkdir(parents=True, exist_ok=True)
     answers = {job.index: answer for job in jobs if resume and (answer := job.saved(folder)) is not None}

@@ -4,9 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from . import api
+from .characterize import load_yaml
 from .errors import ConfigError
 
 KEYS = ("suite", "models", "base", "experiments", "bounds", "description")
@@ -42,11 +41,7 @@ class Suite:
 def load(path, *, make=True, progress=None):
     """Reads a suite and, with `make`, sees to its models."""
     path = Path(api.existing(path))
-    try:
-        tree = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None
+    tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}:1: a suite is a map (expected {', '.join(KEYS)})")
     for key in tree:

@@ -36,7 +36,7 @@ class Command:
         self.env, self.folder = env, folder
 
     def __call__(self, *args, stdin=b"", env=None):
-        run = subprocess.run([sys.executable, "-m", "vitro", *map(str, args)], input=stdin, capture_output=True, cwd=self.folder,
+        run = subprocess.run([sys.executable, "-m", "vitro", *(arg if isinstance(arg, bytes) else str(arg) for arg in args)], input=stdin, capture_output=True, cwd=self.folder,
                              env=self.env | (env or {}), timeout=300)
         return Answer(run.returncode, run.stdout.decode(), run.stderr.decode())
 

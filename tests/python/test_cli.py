@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
-            ["trace", "summary"], ["trace", "diff"], ["demo"], ["workload"], ["predictors"], ["quality"]]
+            ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"], ["predictors"], ["quality"], ["plan"],
+            ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
@@ -58,6 +59,8 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["run", "."], ".: is a folder"),
     (["run", "exp.yaml", "--machine", "gpu"], "neither sim nor host"),
     (["run", "exp.yaml", "--set", "no-equals"], "key=value"),
+    (["run", "exp.yaml", "--set", b"seed=\xff"], "is no UTF-8 text"),
+    (["run", b"\xff.yaml"], "is no UTF-8 text"),
     (["run", "exp.yaml", "--set", "typo=1"], "typo: unknown key"),
     (["run", "exp.yaml", "--frobnicate"], "--frobnicate"),
     (["frobnicate"], "frobnicate"),
@@ -72,9 +75,24 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["graph", "exp.yaml", "--out", "g.bmp"], ".svg"),
     (["trace", "summary", "exp.yaml"], "no Perfetto trace"),
     (["trace", "diff", "exp.yaml", "exp.yaml"], "exp.yaml:1: is no decision"),
+    (["trace", "diff", "bytes", "bytes"], "bytes:1: is no decision"),
+    (["validate", "bytes", "--device", "exp.yaml"], "bytes: is no text file"),
+    (["run", "exp.yaml", "--out", "exp.yaml"], "exp.yaml is a file (expected a folder)"),
+    (["run", "exp.yaml", "--out", "/proc/out"], "/proc/out can not be written"),
+    (["sweep", "exp.yaml", "--set", "sweep={seed: [1]}", "--out", "exp.yaml/out"], "exp.yaml is a file (expected a folder)"),
+    (["quantize", "exp.yaml", ".", "--scheme", "q8_0"], ". is a folder (expected a file to write)"),
+    (["graph", "exp.yaml", "--out", "nowhere/g.svg"], "nowhere/g.svg can not be written: No such file"),
+    (["make-model", "nowhere/x.gguf", "--preset", "tiny"], "nowhere/x.gguf can not be written"),
+    (["profile", "exp.yaml", "exp.yaml", "-o", "nowhere/x.vtrc"], "nowhere/x.vtrc can not be written"),
+    (["pack", "exp.yaml", "nowhere/x.vpack"], "nowhere/x.vpack can not be written"),
+    (["plan", "exp.yaml", "--device", "exp.yaml", "-o", "nowhere/p.yaml"], "nowhere/p.yaml can not be written"),
+    (["calibrate", "--out", "nowhere/host.yaml"], "nowhere/host.yaml can not be written"),
+    (["bundle", "exp.yaml", "--out", "nowhere/b.tar.gz"], "nowhere/b.tar.gz can not be written"),
+    (["predictors", "exp.yaml", "exp.yaml", "-o", "nowhere/p.gguf"], "nowhere/p.gguf can not be written"),
 ])
 def test_wrong_input_is_exit_2_with_one_message(fake, args, part):
     fake.write(name="exp.yaml")
+    (fake.folder / "bytes").write_bytes(b"\xf4\xff")
     answer = fake(*args)
     assert answer.code == 2
     assert part in answer.err

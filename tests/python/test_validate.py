@@ -89,6 +89,12 @@ def test_passes_of_the_calibration_stand_between_the_rounds(monkeypatch, tmp_pat
     assert answer["device"] == "host"
 
 
+def test_a_device_that_is_not_there_is_noticed_before_the_first_run(monkeypatch):
+    monkeypatch.setattr(validate._Runner, "_run", lambda *_: pytest.fail("ran"))
+    with pytest.raises(ConfigError, match="nowhere.yaml: no such file"):
+        validate.validate(validate_suite.Suite("s", [SimpleNamespace(id="a")], {}), "nowhere.yaml")
+
+
 def test_nothing_is_measured_between_runs_that_are_over(native, tmp_path):
     answer = native("validate", SUITES / "small.yaml", "--device", "host.yaml", "--host-results", tmp_path, "--calibrate")
     assert answer.code == 2 and "--calibrate" in answer.err
