@@ -128,7 +128,8 @@ TEST_F(ReaderMessages, name_file_line_key_value_and_what_was_expected) {
 }
 
 TEST(Reader, quantities_stay_within_what_they_can_mean) {
-  const Node node = parse_json(R"({"size": "-6 MiB", "huge": "1e300 GB", "wait": "1e9 s", "part": "150%", "cold": "-20 degC", "none": -1})", "p");
+  const Node node = parse_json(
+      R"({"size": "-6 MiB", "huge": "1e300 GB", "wait": "1e9 s", "part": "150%", "cold": "-20 degC", "none": -1})", "p");
   const auto error = [&](std::string_view key, Dimension dimension) {
     return error_of([&] { Reader(node, "m").quantity(key, dimension); });
   };
@@ -145,7 +146,8 @@ TEST(Reader, quantities_stay_within_what_they_can_mean) {
 TEST(Reader, a_key_that_is_missing_is_looked_for_among_misspelt_ones) {
   const Node node = parse_json("{\n\"bandwith\": \"1 GB/s\",\n\"m\": 1}", "p");
   Reader reader(node, "dram");
-  EXPECT_EQ(error_of([&] { reader.quantity("bandwidth", Dimension::bandwidth); }), "p:2: dram.bandwidth: is missing (there is \"bandwith\")");
+  EXPECT_EQ(error_of([&] { reader.quantity("bandwidth", Dimension::bandwidth); }),
+            "p:2: dram.bandwidth: is missing (there is \"bandwith\")");
   EXPECT_EQ(error_of([&] { reader.integer("n", 0, 1); }), "p:1: dram.n: is missing");
 }
 

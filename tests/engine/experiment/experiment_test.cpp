@@ -151,7 +151,8 @@ TEST(Experiment, a_list_of_lengths_is_a_batch_whose_sequences_end_one_by_one) {
 
 TEST(Experiment, ranges_are_checked) {
   EXPECT_NE(error_of("workload.batch", "0").find("from 1"), std::string::npos);
-  EXPECT_NE(error_of("engine.policy", "\"denze\"").find("e.json:1: engine.policy: \"denze\" (expected one of: dense, mmap"), std::string::npos);
+  EXPECT_NE(error_of("engine.policy", "\"denze\"").find("e.json:1: engine.policy: \"denze\" (expected one of: dense, mmap"),
+            std::string::npos);
   EXPECT_NE(error_of("engine.units", R"(["cpu1", "cpu1"])").find("e.json:1: engine.units: \"cpu1\" is named twice"), std::string::npos);
   EXPECT_NE(error_of("workload.output_tokens", "1.5").find("whole number"), std::string::npos);
   EXPECT_NE(error_of("engine.read_ahead", "\"1000 B\"").find("multiple"), std::string::npos);
