@@ -13,9 +13,9 @@ from pathlib import Path
 
 import yaml
 
-from . import __version__, api, outputs, process
+from . import __version__, api, expect, outputs, process
 from .errors import ConfigError, RunError
-from .result import Result, flatten
+from .result import Result, flatten, named
 
 
 def points(sweep):
@@ -81,6 +81,8 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         if progress:
             progress(len(answers), len(jobs))
     frame = _table(jobs, answers)
+    if base.get("metrics"):
+        frame.attrs["metrics"] = base["metrics"]
     if folder:
         frame.to_parquet(folder / "results.parquet", index=False)
         frame.to_csv(folder / "results.csv", index=False)
@@ -102,6 +104,7 @@ class _Job:
 
     def resolve(self):
         resolved = api.resolve(self.experiment, overrides=self.overrides)
+        expect.check(resolved.get("expect"))
         self.machine = self.machine or resolved.get("machine", "sim")
         text = json.dumps([__version__, self.machine, resolved], sort_keys=True)
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -224,7 +227,8 @@ def readable(frame):
     """-> (columns, rows) of the few columns that a person looks at first."""
     from .terminal import number
     keys = swept(frame)
-    shown = [key for key in _HEADLINES if key in frame.columns and frame[key].notna().any()]
+    wanted = frame.attrs.get("metrics")
+    shown = [key for key in (named(frame.columns, wanted) if wanted else _HEADLINES) if key in frame.columns and frame[key].notna().any()]
     columns = ["point", *keys, *(">" + key for key in shown), "status"]
     rows = [[row["point"], *("–" if row[key] is None else row[key] for key in keys), *(number(row[key]) for key in shown),
              row["status"]] for row in as_records(frame)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
-            ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"], ["predictors"], ["quality"], ["plan"],
-            ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"]]
+            ["trace"], ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"], ["predictors"],
+            ["quality"], ["plan"], ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
@@ -63,6 +63,14 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["run", b"\xff.yaml"], "is no UTF-8 text"),
     (["run", "exp.yaml", "--set", "typo=1"], "typo: unknown key"),
     (["run", "exp.yaml", "--frobnicate"], "--frobnicate"),
+    (["run", "exp.yaml", "--set", "expect=3"], "expect: is no map"),
+    (["run", "exp.yaml", "--set", "expect={a: 3}"], "expect.a: 3 names no metric"),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms}}"], "expect.a: needs value"),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, min: soon}}"], 'expect.a.min: "soon" is no number'),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, most: 1}}"], "expect.a.most: unknown key"),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, within: 1%}}"], "expect.a: is no number of"),
+    (["run", "exp.yaml", "--set", "expect={npumoe_table6_ours_wall: {metric: ttft_ms, within: 1%}}"], "kept back"),
+    (["sweep", "exp.yaml", "--out", "o", "--set", "sweep={seed: [1]}", "--set", "expect={a: []}"], "expect.a: [] names no metric"),
     (["frobnicate"], "frobnicate"),
     (["sweep", "exp.yaml", "--out", "o"], "no `sweep:`"),
     (["sweep", "exp.yaml", "--out", "o", "--workers", "0"], "--workers"),
@@ -131,6 +139,22 @@ def test_crash_is_exit_1_and_names_the_signal_and_last_words(fake):
 def test_expectations_decide_the_exit_code(fake, expect, code):
     path = fake.write(f"experiment: x\nexpect: {{speed: {expect}}}\n")
     assert fake("run", path, "--json").code == code
+
+
+def test_an_expectation_may_be_what_a_paper_published(fake):
+    path = fake.write("experiment: x\nexpect: {pi2_t6_bamboo_tps: {metric: decode_tokens_per_s, within: 1000000%}}\n")
+    answer = fake("run", path)
+    assert answer.code == 0 and "expect pi2_t6_bamboo_tps: decode_tokens_per_s" in answer.out and "= 11.1: ok" in answer.out
+
+
+def test_metrics_name_what_the_table_shows(fake):
+    path = fake.write("experiment: x\nmetrics: [ttft_ms, token_latency_ms]\nsweep: {seed: [1, 2]}\n")
+    rows = [line.split()[0] for line in fake("run", path).out.splitlines()[2:] if line.split()[1:]]
+    assert rows[0] == "ttft_ms" and rows[1].startswith("token_latency_ms.") and "decode_tokens_per_s" not in rows
+    header = fake("sweep", path, "--out", "o").out.splitlines()[1].split()
+    assert header[:3] == ["point", "seed", "ttft_ms"] and header[-1] == "status" and "decode_tokens_per_s" not in header
+    wrong = fake("run", path, "--set", "metrics=[speed]")
+    assert wrong.code == 2 and "metrics: 'speed' is no metric" in wrong.err
 
 
 def test_ctrl_c_ends_the_run_and_its_process(fake):
