@@ -81,9 +81,9 @@ def replay_io(recording, *, machine="sim", device=None, file=None, depth=1, pace
     -> {"reads", "bytes", "duration_s", "gb_per_s", "latency_us": {...}, "storage_path"}
     """
     if machine == "sim" and device is None:
-        raise ConfigError("replay_io: a simulation needs a device file, such as configs/devices/oneplus12.yaml")
+        raise ConfigError("device: a simulation needs a device file, such as configs/devices/oneplus12.yaml")
     if machine == "host" and file is None:
-        raise ConfigError("replay_io: on host there has to be a file to read from")
+        raise ConfigError("file: on host there has to be a file to read from")
     return process.call("replay_io", existing(recording), machine, existing(device) if device else "", existing(file) if file else "",
                         depth, paced)
 

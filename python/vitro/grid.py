@@ -41,7 +41,7 @@ def labelled(sweep):
         varied = [key for key, values in choices.items() if label is None or len(values) > 1]
         for values in itertools.product(*choices.values()):
             point = dict(zip(choices, values))
-            told = [f"{key.rpartition('.')[2]} {_cell(point[key])}" for key in varied]
+            told = [f"{key.rpartition('.')[2]} {_written(point[key])}" for key in varied]
             found.append((", ".join([label, *told] if label else told), point))
     return found if any("label" in grid for grid in grids) else [(None, point) for _, point in found]
 
@@ -205,9 +205,15 @@ def _table(jobs, answers):
 
 def _cell(value):
     """Of a key that takes a list or a map: as it would be written in the file."""
-    if isinstance(value, (list, dict)):
-        return yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False).strip()
-    return value
+    return _written(value) if isinstance(value, (list, dict)) else value
+
+
+def _written(value):
+    """[cpu0, cpu1], true, 5 MiB: as in a file."""
+    if isinstance(value, str):
+        return value
+    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False)
+    return text.removesuffix("...\n").strip()
 
 
 def as_records(frame):
