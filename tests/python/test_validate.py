@@ -150,6 +150,11 @@ def test_throttled_results_say_so():
     ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m, a: [1, 1]}]", "is there twice"),
     ("suite: a\nexperiments: [{model: m}]", "models: is missing"),
     ("suite: [a", "suite.yaml:1"),
+    ("suite: a\nmodels: 3\nexperiments: [{model: m}]", "models: 3 .expected a map"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: 3", "experiments: 3 .expected a list"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbase: 3", "base: 3 .expected a map"),
+    ("suite: a\nmodels: {m: {gguf: [x]}}\nexperiments: [{model: m}]", "expected {gguf: PATH}"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbounds: {mape_decode: low}", 'bounds.mape_decode: "low"'),
 ])
 def test_wrong_suites_are_the_users_mistake(tmp_path, text, said):
     (tmp_path / "suite.yaml").write_text(text)
