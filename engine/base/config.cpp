@@ -28,6 +28,8 @@ constexpr std::pair<std::string_view, Provenance> kProvenances[] = {
     {"spec", Provenance::spec},       {"measured", Provenance::measured}, {"derived", Provenance::derived},
     {"scaled", Provenance::scaled},   {"fitted", Provenance::fitted},     {"assumed", Provenance::assumed}};
 
+constexpr double kMostBytes = 0x1p62, kMostSeconds = 4e6;
+
 }  // namespace
 
 std::string Origin::str() const { return file ? fmt::format("{}:{}", *file, line) : "(default)"; }
@@ -37,6 +39,12 @@ Node Node::scalar(std::string text, Origin origin, bool quoted) {
   node.kind_ = Kind::scalar;
   node.text_ = std::move(text);
   node.quoted_ = quoted;
+  node.origin_ = std::move(origin);
+  return node;
+}
+
+Node Node::null(Origin origin) {
+  Node node;
   node.origin_ = std::move(origin);
   return node;
 }
@@ -122,8 +130,13 @@ const Node* Reader::take(std::string_view key) {
 
 const Node& Reader::require(std::string_view key) {
   const Node* value = take(key);
-  if (value == nullptr) fail_at(node_->origin(), name_of(key), "is missing");
-  return *value;
+  if (value != nullptr) return *value;
+  for (const auto& [name, other] : node_->entries()) {  // a misspelt key is the likelier mistake, and the message of the two that helps
+    if (name.size() > 4 && !known_.contains(name) && edit_distance(name, key) < 3) {
+      fail_at(other.origin(), name_of(key), fmt::format("is missing (there is \"{}\")", name));
+    }
+  }
+  fail_at(node_->origin(), name_of(key), "is missing");
 }
 
 void Reader::fail(std::string_view key, std::string_view problem) const {
@@ -199,17 +212,31 @@ bool Reader::boolean(std::string_view key, bool otherwise) {
 double Reader::quantity(std::string_view key, Dimension dimension) {
   const Node& node = require(key);
   const std::string text = scalar_text(key, node, describe(dimension));
-  double value = 0;
-  if (parse_quantity(text, dimension, value)) return value;
-  double bare = 0;
-  const bool unitless = dimension != Dimension::none && parse_quantity(text, Dimension::none, bare);
-  fail_at(node.origin(), name_of(key),
-          fmt::format("\"{}\" {} (expected {})", text, unitless ? "has no unit" : "is not understood", describe(dimension)));
+  const auto refuse = [&](std::string_view problem) {
+    fail_at(node.origin(), name_of(key), fmt::format("\"{}\" {} (expected {})", text, problem, describe(dimension)));
+  };
+  double value = 0, bare = 0;
+  if (!parse_quantity(text, dimension, value)) {
+    refuse(dimension != Dimension::none && parse_quantity(text, Dimension::none, bare) ? "has no unit" : "is not understood");
+  }
+  if (value < 0 && dimension != Dimension::none && dimension != Dimension::temperature) refuse("is negative");
+  // Both become 64-bit integers, of bytes and of picoseconds.
+  if (dimension == Dimension::bytes && value > kMostBytes) refuse("is too much");
+  if (dimension == Dimension::time && value > kMostSeconds) refuse("is too much");
+  return value;
 }
 
 double Reader::quantity(std::string_view key, Dimension dimension, double otherwise) {
   if (take(key) == nullptr) return otherwise;
   return quantity(key, dimension);
+}
+
+double Reader::share(std::string_view key, double otherwise) {
+  const Node* node = take(key);
+  if (node == nullptr) return otherwise;
+  const double value = quantity(key, Dimension::ratio);
+  if (value > 1) fail_at(node->origin(), name_of(key), fmt::format("\"{}\" is not a share (expected 0% to 100%)", node->text()));
+  return value;
 }
 
 Sourced Reader::sourced(std::string_view key, Dimension dimension) {

@@ -31,6 +31,7 @@ class Node {
 
   Node() = default;
   static Node scalar(std::string text, Origin origin = {}, bool quoted = false);
+  static Node null(Origin origin);
   static Node list(std::vector<Node> items, Origin origin = {});
   static Node map(std::vector<Entry> entries, Origin origin = {});
 
@@ -104,8 +105,10 @@ class Reader {
   double number(std::string_view key, double min, double max);
   double number(std::string_view key, double min, double max, double otherwise);
   bool boolean(std::string_view key, bool otherwise);
+  // No quantity but a temperature is negative.
   double quantity(std::string_view key, Dimension dimension);
   double quantity(std::string_view key, Dimension dimension, double otherwise);
+  double share(std::string_view key, double otherwise);  // 0% to 100%, as 0 to 1
   // A plain quantity, or {value: 59.6 GB/s, kind: measured, source: "..."}. Dimension::none reads a bare number.
   Sourced sourced(std::string_view key, Dimension dimension);
   // One of `choices`; the message lists them.

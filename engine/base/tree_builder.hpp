@@ -36,6 +36,7 @@ class TreeBuilder {
     } else if (key_is_due()) {
       take_key(std::move(node), origin);
     } else if (stack_.back().is_map) {
+      if (node.is_null()) node = Node::null({origin.file, stack_.back().lines.at(*stack_.back().key)});  // parsers see what comes after it
       stack_.back().entries.emplace_back(std::move(*stack_.back().key), std::move(node));
       stack_.back().key.reset();
     } else {

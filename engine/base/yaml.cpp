@@ -2,6 +2,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "engine/base/config.hpp"
@@ -17,17 +18,20 @@ class Builder final : public YAML::EventHandler {
  public:
   explicit Builder(std::string_view name) : file_(std::make_shared<const std::string>(name)) {}
 
-  Node take() { return builder_.take(); }
+  Node take() {
+    Node node = builder_.take();
+    return node.is_null() ? Node::null({file_, 1}) : node;
+  }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (std::exchange(started_, true)) fail_at(at(mark), "", "a second document begins here (expected one)");
   }
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(Node(), mark); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(Node::null(at(mark)), mark); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail_at(at(mark), "", "aliases (*name) are not supported"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
     const bool quoted = tag == "!";
-    if (!quoted && (value == "null" || value == "~")) return add(Node(), mark);
+    if (!quoted && (value == "null" || value == "~")) return add(Node::null(at(mark)), mark);
     add(Node::scalar(value, at(mark), quoted), mark);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
@@ -63,9 +67,35 @@ void bound_nesting(std::string_view text, std::string_view name) {
   }
 }
 
+// Bytes of the UTF-8 character that begins here, 0 if none does.
+std::size_t character_at(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  if (lead < 0x80) return 1;
+  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < size) return 0;
+  const auto next = static_cast<unsigned char>(text[1]);
+  const bool overlong = (lead == 0xe0 && next < 0xa0) || (lead == 0xf0 && next < 0x90);
+  const bool outside = (lead == 0xed && next > 0x9f) || (lead == 0xf4 && next > 0x8f);
+  const bool follow = std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(size),
+                                  [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; });
+  return follow && !overlong && !outside ? size : 0;
+}
+
+// Values go into messages and results, which are UTF-8.
+void require_utf8(std::string_view text, std::string_view name) {
+  int line = 1;
+  while (!text.empty()) {
+    const std::size_t size = character_at(text);
+    if (size == 0) throw ConfigError(fmt::format("{}:{}: is no UTF-8 text", name, line));
+    line += text.front() == '\n';
+    text.remove_prefix(size);
+  }
+}
+
 }  // namespace
 
 Node parse_yaml(std::string_view text, std::string_view name) {
+  require_utf8(text, name);
   bound_nesting(text, name);
   Builder builder(name);
   std::istringstream stream{std::string(text)};

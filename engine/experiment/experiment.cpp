@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "engine/decode/policies.hpp"
 #include "engine/experiment/read_workload.hpp"
 #include "engine/ffn/cluster_policy.hpp"
 #include "engine/ffn/eviction.hpp"
@@ -51,21 +52,16 @@ HybridConfig read_hybrid(Reader reader) {
   HybridConfig hybrid;
   hybrid.unit = reader.text("unit");
   hybrid.cluster = static_cast<std::uint32_t>(reader.integer("cluster", 1, 1 << 20, hybrid.cluster));
-  if (reader.has("in_dram")) hybrid.in_dram = reader.quantity("in_dram", Dimension::ratio);
+  if (reader.has("in_dram")) hybrid.in_dram = reader.share("in_dram", 0);
   hybrid.prefill = reader.boolean("prefill", hybrid.prefill);
   for (const Node& node : reader.list("splits")) {
     Reader split(node, reader.name_of("splits"));
     HybridConfig::Split next;
     next.batch = static_cast<std::uint32_t>(split.integer("batch", 1, 1024));
     if (!hybrid.splits.empty() && next.batch <= hybrid.splits.back().batch) split.fail("batch", "does not ascend");
-    const auto share = [&split](const char* key) {
-      const double value = split.quantity(key, Dimension::ratio, 0);
-      if (value < 0 || value > 1) split.fail(key, "is not a share (expected 0% to 100%)");
-      return value;
-    };
-    next.hot = share("hot");
-    next.attention = share("attention");
-    next.head = share("head");
+    next.hot = split.share("hot", 0);
+    next.attention = split.share("attention", 0);
+    next.head = split.share("head", 0);
     split.ignore("why");
     split.finish();
     hybrid.splits.push_back(next);
@@ -136,13 +132,18 @@ void read_code_products(Reader& reader, EngineConfig& engine) {
 
 EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   EngineConfig engine;
-  engine.policy = reader.text("policy", "dense");
+  std::vector<std::string> names;
+  for (const PolicyInfo& info : policies()) names.emplace_back(info.name);
+  engine.policy = reader.choice("policy", names, "dense");
   if (reader.has("units")) {
     if (reader.has("threads")) reader.fail("threads", "is given beside engine.units (expected one of the two)");
     const Node& units = *reader.raw("units");
     for (const Node& unit : units.is_scalar() ? std::vector<Node>{units} : reader.list("units")) {
       if (!unit.is_scalar())
         fail_at(unit.origin(), reader.name_of("units"), "holds something that is no unit name (expected names such as cpu0)");
+      if (std::find(engine.units.begin(), engine.units.end(), unit.text()) != engine.units.end()) {
+        fail_at(unit.origin(), reader.name_of("units"), fmt::format("\"{}\" is named twice", unit.text()));
+      }
       engine.units.push_back(unit.text());
     }
     if (engine.units.empty()) reader.fail("units", "is empty (expected names such as cpu0)");
@@ -210,9 +211,8 @@ MemoryConfig read_memory(Reader reader) {
   MemoryConfig memory;
   if (reader.has("budget")) memory.budget = static_cast<Bytes>(reader.quantity("budget", Dimension::bytes));
   if (reader.has("ffn_in_dram")) {
-    memory.ffn_in_dram = reader.quantity("ffn_in_dram", Dimension::ratio);
+    memory.ffn_in_dram = reader.share("ffn_in_dram", 0);
     if (memory.budget) reader.fail("ffn_in_dram", "is given beside memory.budget (expected one of the two)");
-    if (*memory.ffn_in_dram < 0 || *memory.ffn_in_dram > 1) reader.fail("ffn_in_dram", "is not a share (expected 0% to 100%)");
   }
   reader.finish();
   return memory;

@@ -5,17 +5,11 @@ namespace {
 
 constexpr std::int64_t kMaxStretch = 1024;  // drawing a token looks at as many groups of neurons
 
-double share(Reader& reader, std::string_view key, double otherwise) {
-  const double value = reader.quantity(key, Dimension::ratio, otherwise);
-  if (!(value >= 0 && value <= 1)) reader.fail(key, "is not a share (expected 0% to 100%)");
-  return value;
-}
-
 std::vector<FiringProfile::Point> read_curve(Reader& layer) {
   std::vector<FiringProfile::Point> curve;
   for (const Node& node : layer.list("curve")) {
     Reader reader(node, layer.name_of("curve"));
-    const FiringProfile::Point point{share(reader, "neurons", 0), share(reader, "probability", 0)};
+    const FiringProfile::Point point{reader.share("neurons", 0), reader.share("probability", 0)};
     reader.finish();
     for (const auto& [key, value] : {std::pair("neurons", point.neurons), std::pair("probability", point.probability)}) {
       if (value == 0) reader.fail(key, "is missing or 0 (expected above 0%)");
@@ -37,7 +31,7 @@ FiringProfile read_layer(Reader& layer) {
     }
     firing.curve = read_curve(layer);
   } else {
-    firing.fraction = share(layer, "fraction", firing.fraction);
+    firing.fraction = layer.share("fraction", firing.fraction);
     firing.skew = layer.number("skew", 0, 10, firing.skew);
   }
   return firing;
@@ -59,13 +53,13 @@ DrawProfile read_profile(Reader reader) {
     profile.layers = {read_layer(reader)};
   }
   profile.expert_skew = reader.number("expert_skew", 0, 10, 0);
-  profile.persistence = share(reader, "persistence", 0);
-  profile.expert_persistence = share(reader, "expert_persistence", profile.persistence);
+  profile.persistence = reader.share("persistence", 0);
+  profile.expert_persistence = reader.share("expert_persistence", profile.persistence);
   profile.stretch = static_cast<std::uint32_t>(reader.integer("stretch", 1, kMaxStretch, profile.stretch));
-  profile.activity_spread = share(reader, "activity_spread", 0);
+  profile.activity_spread = reader.share("activity_spread", 0);
   profile.ordered = reader.boolean("ordered", profile.ordered);
   profile.task = reader.text("task", "");
-  profile.task_share = share(reader, "task_share", 0);
+  profile.task_share = reader.share("task_share", 0);
   if (!profile.task.empty() && profile.task_share == 0)
     reader.fail("task_share", "is missing: a task without neurons of its own changes nothing");
   if (std::optional<Reader> predictor = reader.optional_child("predictor")) {

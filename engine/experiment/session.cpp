@@ -151,7 +151,9 @@ Task<void> score_into(Policy* policy, std::vector<std::int32_t> tokens, std::opt
 
 void write_files(Run& run, const SessionOptions& options, const nlohmann::ordered_json& result) {
   if (options.out_dir.empty()) return;
-  std::filesystem::create_directories(options.out_dir);
+  std::error_code error;
+  std::filesystem::create_directories(options.out_dir, error);
+  if (error) throw ConfigError(fmt::format("{}: can not be made a folder: {}", options.out_dir, error.message()));
   run.perfetto->write_json(options.out_dir + "/trace.json");
   run.perfetto->write_decisions(options.out_dir + "/decisions.jsonl");
   OutputFile file(options.out_dir + "/result.json");

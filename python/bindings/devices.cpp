@@ -66,7 +66,8 @@ std::string list(const std::string& kind, const std::string& root) {
   if (kind == "policies") {
     for (const PolicyInfo& info : policies()) rows.push_back({{"name", info.name}, {"description", info.description}});
   } else if (kind == "kernels") {
-    for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kHmx, variant::kReference}) {
+    for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kInt8Tables, variant::kInt8Rows, variant::kHmx, variant::kLutExp,
+                               variant::kReference}) {
       rows.push_back(
           {{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
     }

@@ -20,6 +20,10 @@ _LAZY = {
 __all__ = ["ConfigError", "RunError", "VitroError", "plot", "scaling", *_LAZY]
 
 
+def __dir__():  # so that notebooks complete what was not loaded yet
+    return __all__
+
+
 def __getattr__(name):
     if name in ("plot", "scaling"):
         return import_module(f".{name}", __name__)

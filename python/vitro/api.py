@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from . import _native, process, validity
+from . import _native, outputs, process, validity
 from .errors import ConfigError
 from .result import Result
 
@@ -20,7 +20,7 @@ def run(experiment, *, overrides=None, machine=None, device=None, models=(), sco
     """
     source, name, is_path = as_source(experiment)
     if out is not None:
-        out = Path(out)  # made by the run itself: a wrong experiment leaves no folder behind
+        out = outputs.folder(out, "out")  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
     changes = as_overrides(overrides, device) + (["workload.scaling.scorer={kind: python}"] if scorer is not None else [])
     answer = process.call("run", source, name, is_path, changes, machine, None if out is None else str(out), progress=progress,
@@ -81,9 +81,9 @@ def replay_io(recording, *, machine="sim", device=None, file=None, depth=1, pace
     -> {"reads", "bytes", "duration_s", "gb_per_s", "latency_us": {...}, "storage_path"}
     """
     if machine == "sim" and device is None:
-        raise ConfigError("replay_io: a simulation needs a device file, such as configs/devices/oneplus12.yaml")
+        raise ConfigError("device: a simulation needs a device file, such as configs/devices/oneplus12.yaml")
     if machine == "host" and file is None:
-        raise ConfigError("replay_io: on host there has to be a file to read from")
+        raise ConfigError("file: on host there has to be a file to read from")
     return process.call("replay_io", existing(recording), machine, existing(device) if device else "", existing(file) if file else "",
                         depth, paced)
 
@@ -114,6 +114,8 @@ def as_source(experiment):
         return json.dumps(experiment), "<dict>", False
     if isinstance(experiment, str) and ("\n" in experiment or ": " in experiment):
         return experiment, "<text>", False
+    if not isinstance(experiment, (str, os.PathLike)) or not os.fspath(experiment):
+        raise ConfigError(f"experiment: {experiment!r} (expected a path, a YAML text or a dict)")
     path = existing(experiment)
     return path, path, True
 
@@ -134,11 +136,19 @@ def as_overrides(overrides, device=None):
         key, equals, _ = item.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f'override "{item}" is not of the form key=value (such as memory.budget=6 MiB)')
+        _require_utf8(item, "override")
     return list(overrides)
+
+
+def _require_utf8(text, what):
+    """What comes from a command line holds bytes that are no text as lone surrogates."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConfigError(f"{what} {text!r} is no UTF-8 text")
 
 
 def existing(path):
     path = os.fspath(path)
+    _require_utf8(path, "path")
     if not os.path.exists(path):
         raise ConfigError(f"{path}: no such file")
     if os.path.isdir(path):

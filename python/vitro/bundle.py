@@ -12,7 +12,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import api, catalog, terminal
+from . import api, catalog, outputs, terminal
 from .errors import ConfigError
 from .validate_suite import load
 
@@ -103,6 +103,7 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
 
         vitro validate experiments/validation/suite.yaml --device phone.yaml --host-results vitro-bundle/results
     """
+    outputs.file(out, "--out")
     with terminal.progress("models") as report:
         wanted = load(suite, make=True, progress=report)
     cases = [case for case in wanted.cases if not only or only in case.id]

@@ -14,7 +14,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import process, terminal
+from . import outputs, process, terminal
 from .calibrate_fit import Fit, Value, covered
 from .calibrate_probes import GIB, MIB, Sample, is_steady, make_file, one_pass, plan
 from .errors import ConfigError
@@ -235,8 +235,7 @@ def command(out: Annotated[Path, typer.Option(metavar="DEVICE.yaml", help="The d
 
         vitro calibrate --out host.yaml --storage /data --quick
     """
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise ConfigError(f"--out: {out} is no file in a folder that exists")
+    outputs.file(out, "--out")
     if realtime:
         process.realtime()
     with terminal.progress("calibrate") as report:

@@ -48,8 +48,8 @@ def _models(folder):
     found = []
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".yaml":
-            import yaml
-            tree = yaml.safe_load(path.read_text())
+            from .characterize import load_yaml
+            tree = load_yaml(path)
             description = tree.get("description", "") if isinstance(tree, dict) else ""
             found.append({"name": path.stem, "description": description, "path": str(path)})
         elif path.suffix == ".gguf":

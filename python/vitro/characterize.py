@@ -214,6 +214,9 @@ def parameter_of(device, dotted):
 
 def show(answer):
     """Tables for reading: what was measured, then what was not."""
+    if not answer["rows"]:
+        print(f"{answer['device']}: no row: nothing published speaks of such a part of it, and no microbenchmark of our own does")
+        return
     shown = [row for row in answer["rows"] if row["simulated"] is not None]
     cells = [(row["id"], figure_text(row), terminal.number(row["simulated"], 4), row["unit"],
               "–" if row["relative_error"] is None else f"{row['relative_error']:+.1%}", row["status"], row["why"]) for row in shown]

@@ -1,11 +1,12 @@
 """The `vitro` command. Exit codes: 0 done, 1 the run failed or an expectation did not hold, 2 the input was wrong."""
+import errno
 import os
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from . import __version__, api, scaling, terminal, validity
+from . import __version__, api, expect, scaling, terminal, validity
 from .bundle import command as bundle
 from .calibrate import command as calibrate
 from .errors import ConfigError, VitroError
@@ -103,9 +104,11 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
     """
     if machine not in (None, "sim", "host"):
         raise ConfigError(f'--machine: "{machine}" is neither sim nor host')
+    resolved = api.resolve(experiment, overrides=[*(sets or []), *([f"machine={machine}"] if machine else [])])
     if resolve:
-        terminal.print_json(api.resolve(experiment, overrides=[*(sets or []), *([f"machine={machine}"] if machine else [])]))
+        terminal.print_json(resolved)
         return
+    expect.check(resolved.get("expect"))
     with terminal.progress(experiment.stem) as report:
         result = api.run(experiment, overrides=sets, machine=machine, out=out, progress=report)
     if band:
@@ -125,8 +128,9 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
 
 
 def _print_run(result, judged):
-    from .result import flatten
-    rows = [(name, terminal.number(value)) for name, value in flatten(result.metrics).items() if not isinstance(value, list)]
+    from .result import flatten, named
+    metrics = {name: value for name, value in flatten(result.metrics).items() if not isinstance(value, list)}
+    rows = [(name, terminal.number(metrics[name])) for name in named(metrics, (result.get("experiment_resolved") or {}).get("metrics"))]
     terminal.table(f"{result['experiment']} on {result.machine}", ["metric", ">value"], rows)
     if (speed := (result.get("prediction_band") or {}).get("decode_tokens_per_s")) is not None:
         print(f"error band of decode: {terminal.number(speed[0])} to {terminal.number(speed[1])} tokens/s")
@@ -277,6 +281,8 @@ def demo(out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the r
         raise typer.Exit(1)
 
 
+# An OSError of these says that a path of the user's can not be what was asked of it; of any other (a full disk), that the run failed.
+_INPUT_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EEXIST}
 _INTERRUPTED = 130  # what Typer makes of Ctrl-C
 
 
@@ -298,4 +304,4 @@ def main(args=None):
         return 1
     except OSError as error:
         terminal.say(f"vitro: {error.filename or 'input/output'}: {error.strerror or error}")
-        return 1
+        return 2 if error.errno in _INPUT_ERRORS else 1

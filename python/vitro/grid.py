@@ -13,9 +13,9 @@ from pathlib import Path
 
 import yaml
 
-from . import __version__, api, process
+from . import __version__, api, expect, outputs, process
 from .errors import ConfigError, RunError
-from .result import Result, flatten
+from .result import Result, flatten, named
 
 
 def points(sweep):
@@ -41,7 +41,7 @@ def labelled(sweep):
         varied = [key for key, values in choices.items() if label is None or len(values) > 1]
         for values in itertools.product(*choices.values()):
             point = dict(zip(choices, values))
-            told = [f"{key.rpartition('.')[2]} {_cell(point[key])}" for key in varied]
+            told = [f"{key.rpartition('.')[2]} {_written(point[key])}" for key in varied]
             found.append((", ".join([label, *told] if label else told), point))
     return found if any("label" in grid for grid in grids) else [(None, point) for _, point in found]
 
@@ -67,7 +67,7 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         job.resolve()
     machines = {job.machine for job in jobs}
     workers = workers or (1 if "host" in machines else os.cpu_count() or 1)
-    folder = Path(out) if out else None
+    folder = outputs.folder(out, "out") if out else None
     if folder:
         (folder / "points").mkdir(parents=True, exist_ok=True)
     answers = {job.index: answer for job in jobs if resume and (answer := job.saved(folder)) is not None}
@@ -81,6 +81,8 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         if progress:
             progress(len(answers), len(jobs))
     frame = _table(jobs, answers)
+    if base.get("metrics"):
+        frame.attrs["metrics"] = base["metrics"]
     if folder:
         frame.to_parquet(folder / "results.parquet", index=False)
         frame.to_csv(folder / "results.csv", index=False)
@@ -102,6 +104,7 @@ class _Job:
 
     def resolve(self):
         resolved = api.resolve(self.experiment, overrides=self.overrides)
+        expect.check(resolved.get("expect"))
         self.machine = self.machine or resolved.get("machine", "sim")
         text = json.dumps([__version__, self.machine, resolved], sort_keys=True)
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -202,9 +205,15 @@ def _table(jobs, answers):
 
 def _cell(value):
     """Of a key that takes a list or a map: as it would be written in the file."""
-    if isinstance(value, (list, dict)):
-        return yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False).strip()
-    return value
+    return _written(value) if isinstance(value, (list, dict)) else value
+
+
+def _written(value):
+    """[cpu0, cpu1], true, 5 MiB: as in a file."""
+    if isinstance(value, str):
+        return value
+    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False)
+    return text.removesuffix("...\n").strip()
 
 
 def as_records(frame):
@@ -224,7 +233,8 @@ def readable(frame):
     """-> (columns, rows) of the few columns that a person looks at first."""
     from .terminal import number
     keys = swept(frame)
-    shown = [key for key in _HEADLINES if key in frame.columns and frame[key].notna().any()]
+    wanted = frame.attrs.get("metrics")
+    shown = [key for key in (named(frame.columns, wanted) if wanted else _HEADLINES) if key in frame.columns and frame[key].notna().any()]
     columns = ["point", *keys, *(">" + key for key in shown), "status"]
     rows = [[row["point"], *("–" if row[key] is None else row[key] for key in keys), *(number(row[key]) for key in shown),
              row["status"]] for row in as_records(frame)]

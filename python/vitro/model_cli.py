@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import api, process, terminal
+from . import api, outputs, process, terminal
 from .errors import ConfigError, VitroError
 from .make_model import PRESETS, make_model as write_model, spec_with
 from .predictors import Options, make_predictors
@@ -33,6 +33,7 @@ def make_model(target: Annotated[Path, typer.Argument(metavar="OUT.gguf")],
 
         vitro make-model small.gguf --preset tiny --active 0.2 --json
     """
+    outputs.file(target, "OUT.gguf")
     spec = spec_with(preset, active=active, skew=skew, correlation=correlation, seed=seed)
     with terminal.progress(target.name) as report:
         write_model(spec, target, report)
@@ -60,6 +61,7 @@ def profile(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
 
         vitro pack model.gguf model.vpack --order model.vtrc
     """
+    outputs.file(out, "--out")
     with terminal.progress("profile") as report:
         api.perplexity(model, text, overrides={"engine.record": str(out.absolute())}, progress=report)
     layers, tokens = api.firing_statistics(out, model), api.token_statistics(out)
@@ -124,6 +126,7 @@ def predictors(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], tex
 
         vitro perplexity model.pred.gguf other.txt --set engine.policy=neuron_cluster --set engine.prefill_chunk=1
     """
+    outputs.file(out, "--out")
     with terminal.progress("predictors") as report:
         layers = make_predictors(model, text, out, Options(rank, recall, sparsity, rows), report)
     if as_json:
@@ -184,6 +187,7 @@ def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
     kind = out.suffix.lstrip(".")
     if kind not in ("dot", "svg", "png", "pdf"):
         raise ConfigError(f"{out}: the name has to end in .dot, .svg, .png or .pdf")
+    outputs.file(out, "--out")
     if kind == "dot":
         out.write_text(dot)
         return

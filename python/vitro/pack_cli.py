@@ -4,7 +4,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import api, terminal
+from . import api, outputs, terminal
 from .errors import ConfigError
 
 LAYOUTS = ("auto", "scales_resident", "scales_inline", "bundles", "bundles_two_phase", "apart", "apart_two_phase", "rows", "tiled", "lut")
@@ -42,6 +42,7 @@ def pack(model: Annotated[Optional[Path], typer.Argument(metavar="MODEL.gguf")] 
     else:
         if layout not in LAYOUTS:
             raise ConfigError(f'--layout: there is no "{layout}" (there are {", ".join(LAYOUTS)})')
+        outputs.file(target, "OUT.vpack")
         with terminal.progress("pack") as report:
             answer = api.pack(model, target, layout, order=order, progress=report)
     if verify:

@@ -4,7 +4,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import terminal
+from . import outputs, terminal
 from .errors import ConfigError
 from .plan import make_plan
 from .plan_text import text_of
@@ -39,6 +39,7 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
     """
     if machine not in ("sim", "host"):
         raise ConfigError(f'--machine: "{machine}" is neither sim nor host')
+    outputs.file(out, "--out")
     for path in (model, device):
         if not path.is_file():
             raise ConfigError(f"{path}: no such file")

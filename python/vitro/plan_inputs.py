@@ -97,7 +97,7 @@ def memory_of(tree, facts, machine, layout):
         return Memory(_share(memory["ffn_in_dram"]), ffn, fixed, f"memory.ffn_in_dram: {memory['ffn_in_dram']}")
     budget, name = memory.get("budget"), "memory.budget"
     if budget is None and machine == "sim":
-        budget, name = ((tree["device"].get("dram") or {}).get("available") or {}).get("value"), "what the device says is available"
+        budget, name = _value((tree["device"].get("dram") or {}).get("available")), "what the device says is available"
     if budget is None:
         return Memory(1.0, ffn, fixed, "no limit given")
     element = 2 if (tree.get("engine") or {}).get("kv_format") == "f16" else 4

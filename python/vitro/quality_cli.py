@@ -4,7 +4,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import _native, api, terminal
+from . import _native, api, outputs, terminal
 from .errors import ConfigError
 from .quality import compare, paired
 
@@ -63,6 +63,7 @@ def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")
         raise ConfigError("quantize needs IN.gguf, OUT.gguf and --scheme NAME (or --list)")
     if scheme not in [row["name"] for row in schemes]:
         raise ConfigError(f'--scheme: there is no "{scheme}" (there are {", ".join(row["name"] for row in schemes)})')
+    outputs.file(target, "OUT.gguf")
     with terminal.progress("quantize") as report:
         api.quantize(source, target, scheme, progress=report)
     sizes = {"source_bytes": source.stat().st_size, "target_bytes": target.stat().st_size}

@@ -21,10 +21,13 @@ METRICS = {
     "token_latency_ms.p90": ("Token, P90", "ms", 1), "token_latency_ms.p99": ("Token, P99", "ms", 1),
     "io_share": ("Waiting for flash", "%", 100), "cpu_utilization": ("CPU busy", "%", 100), "cache_hit_rate": ("Cache hits", "%", 100),
     "dram_bandwidth_gb_per_s": ("DRAM traffic", "GB/s", 1), "energy_j_per_token": ("Energy", "J/token", 1),
+    "prefill_energy_j_per_token": ("Energy, prompt", "J/token", 1), "mean_power_w": ("Power, mean", "W", 1),
     "peak_power_w": ("Peak power", "W", 1),
-    "peak_memory_bytes": ("DRAM peak", "", 1), "flash_bytes_read.load": ("Flash, to load", "", 1),
+    "peak_memory_bytes": ("DRAM peak", "", 1), "accelerator_mapped_bytes": ("Mapped by the accelerator", "", 1),
+    "flash_bytes_read.load": ("Flash, to load", "", 1),
     "flash_bytes_read.prefill": ("Flash, prompt", "", 1), "flash_bytes_read.decode": ("Flash, decoding", "", 1),
-    "load_ms": ("Load", "ms", 1),
+    "load_ms": ("Load", "ms", 1), "predictor_recall": ("Predictor, recall", "%", 100),
+    "predictor_precision": ("Predictor, precision", "%", 100), "seam_calls_per_token": ("Calls across the seam", "per token", 1),
 }
 
 

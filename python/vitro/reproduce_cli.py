@@ -7,7 +7,8 @@ from . import terminal
 from .errors import ConfigError
 
 
-def reproduce(paper: Annotated[str, typer.Option(metavar="NAME", help="A folder of experiments/papers/.")] = "pi2",
+def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumoe", help="A folder of "
+                                                  "experiments/papers/.")] = "pi2",
               only: Annotated[Optional[str], typer.Option(metavar="ID", help="One result, all rows of one, or one check.")] = None,
               diagnose: Annotated[bool, typer.Option("--diagnose", help="Also run the diagnosis of each row that is off.")] = False,
               jobs: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time. Default: all cores.")] = None,

@@ -88,7 +88,9 @@ def load(paper, folder=None):
     questions = tuple(question for key, answer in answers.items() for question in _questions(published[key], answer, path))
     checks = tuple(_question(key, {"id": key}, None, None, answer, answer.get("holds"), path)
                    for key, answer in tree.get("checks", {}).items())
-    made = Map(path, (path.parent / tree["experiment"]).resolve(), tree["parts"], questions, checks)
+    # A map that only says why nothing answers has neither.
+    experiment = (path.parent / tree["experiment"]).resolve() if "experiment" in tree else None
+    made = Map(path, experiment, tree.get("parts", {}), questions, checks)
     for question in (*questions, *checks):
         for variant in (question, question.diagnosed()) if "diagnosis" in question.answer else (question,):
             for _, runs in variant.runs:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import ConfigError
+
 
 def flatten(tree, prefix=""):
     """{"a": {"b": 1}} -> {"a.b": 1}; lists stay values."""
@@ -15,6 +17,19 @@ def flatten(tree, prefix=""):
         else:
             flat[prefix + key] = value
     return flat
+
+
+def named(metrics, names):
+    """Of flat metrics (or names of them) those that `metrics:` of an experiment names, in its order. A name stands for its parts, too."""
+    if not names:
+        return list(metrics)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"metrics: {names!r} (expected a list of names, such as [decode_tokens_per_s, token_latency_ms])")
+    chosen = {name: [metric for metric in metrics if metric == name or metric.startswith(f"{name}.")] for name in names}
+    for name, found in chosen.items():
+        if not found:
+            raise ConfigError(f"metrics: {name!r} is no metric (there are {', '.join(sorted(metrics))})")
+    return [metric for found in chosen.values() for metric in found]
 
 
 @dataclass(frozen=True, eq=False)

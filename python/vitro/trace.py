@@ -17,6 +17,9 @@ class Trace:
     span_rows: tuple  # of (group, track, name, begin_us, dur_us, detail)
     counter_rows: tuple  # of (group, counter, at_us, value)
 
+    def __repr__(self):  # a notebook prints it, and it may hold millions of rows
+        return f"Trace({len(self.span_rows)} spans, {len(self.counter_rows)} counter values, {self.end_us / 1e3:.3g} ms)"
+
     @cached_property
     def spans(self):
         """pandas.DataFrame: group, track, name, begin_us, dur_us, detail."""
@@ -153,11 +156,11 @@ def _decisions(path):
     """-> [(line for people, kind)]"""
     path = _inside(path, "decisions.jsonl")
     log = []
-    for number, text in enumerate(path.read_text().splitlines(), 1):
+    for number, text in enumerate(path.read_bytes().splitlines(), 1):
         try:
             entry = json.loads(text)
             log.append((f"{entry['kind']} {entry['what']} -> {entry['where']}", entry["kind"]))
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             raise ConfigError(f'{path}:{number}: is no decision (expected {{"kind": ..., "what": ..., "where": ...}})') from None
     return log
 

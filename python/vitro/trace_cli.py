@@ -6,7 +6,14 @@ import typer
 
 from . import terminal
 
-trace_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Perfetto traces and decision logs.")
+trace_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="""Perfetto traces and decision logs.
+
+Examples:
+
+    vitro trace summary out/demo/sim-dense
+
+    vitro trace diff out/demo/host-dense out/demo/sim-dense
+""")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
 

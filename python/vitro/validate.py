@@ -8,7 +8,7 @@ import os
 import statistics
 from pathlib import Path
 
-from . import _native, api, calibrate, validity
+from . import _native, api, calibrate, outputs, validity
 from .errors import ConfigError, RunError
 from .result import flatten
 from .trace import diff_decisions
@@ -26,7 +26,8 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=
     host_results: a folder of results from elsewhere (`vitro bundle`), or of an earlier validation, in place of runs on this machine.
     calibration: a Calibration in place of the device; its passes stand between the rounds of real runs, so that both see the machine in
     the same states; the device file goes to keep_device."""
-    out = Path(out) if out else None
+    out = outputs.folder(out, "out") if out else None
+    tree = None if calibration else device if isinstance(device, dict) else _native.call("load_device", api.existing(device))
     given = read_host_results(host_results) if host_results else None
     kept = read_kept(host_results) if host_results else {}
     known = None if given is None else {*given, *kept}
@@ -49,8 +50,6 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=
         whole(turn, lambda runner: runner.run(counts=turn > 0))
     if calibration:
         tree = calibration.device()
-    else:
-        tree = device if isinstance(device, dict) else _native.call("load_device", api.existing(device))
     if calibration and keep_device:
         calibrate.write(tree, keep_device)
     whole(rounds, lambda runner: runner.simulate(tree, with_band))
@@ -161,7 +160,7 @@ def read_host_results(folder):
         try:
             data = json.loads(path.read_text())
             machine = data["machine"]
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             raise ConfigError(f"{path}: is no result of vitro (expected schema vitro.result/1)") from None
         if machine != "host":
             continue
@@ -176,7 +175,7 @@ def read_kept(folder):
         return {}
     try:
         return {row["id"]: row for row in json.loads(path.read_text())["rows"]}
-    except (json.JSONDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         raise ConfigError(f"{path}: is no validation of vitro (expected schema vitro.validate/1)") from None
 
 

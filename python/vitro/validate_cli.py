@@ -6,7 +6,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import ablation, calibrate, process, terminal
+from . import ablation, calibrate, outputs, process, terminal
 from .errors import ConfigError
 from .result import flatten
 from .validate import validate
@@ -38,6 +38,8 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
     """
     if measure and host_results:
         raise ConfigError("--calibrate: there are no runs to stand between (expected no --host-results)")
+    if measure:
+        outputs.file(device, "--device")
     if realtime:
         process.realtime()
     with terminal.progress("models") as report:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from . import plot, report
+from . import plot_style, report
 from .result import flatten
 from .terminal import number
 
@@ -44,16 +44,16 @@ def write_report(answer, folder):
         f"{made.get('cpu') or 'an unknown CPU'}, kernel {made.get('kernel') or 'unknown'}.", notes=notes)
 
 
-@plot._styled
+@plot_style.styled
 def scatter(rows, metric, unit):
     """Predicted over measured on logarithmic axes, with error bars of both."""
-    figure, (ax,) = plot._axes(height=4.6)
+    figure, (ax,) = plot_style.axes_of(height=4.6)
     rows = [row | {side: flatten(row[side]) for side in ("host", "sim")} for row in rows]
     points = [row for row in rows if row["host"].get(metric) and row["sim"].get(metric)]
     if not points:
         return figure
     families = list(dict.fromkeys(_family(row) for row in points))
-    for color, family in zip(plot._WORK * 9, families):
+    for color, family in zip(plot_style.WORK * 9, families):
         some = [row for row in points if _family(row) == family]
         x, y = ([row[side][metric] for row in some] for side in ("host", "sim"))
         bands = [(row.get("band") or {}).get(metric) or [value, value] for row, value in zip(some, y)]
@@ -65,8 +65,8 @@ def scatter(rows, metric, unit):
         ax.errorbar(x, y, yerr=above, xerr=beside, fmt="o", markersize=5, color=color, ecolor=color, elinewidth=1, alpha=0.85, label=family)
     values = [row[side][metric] for row in points for side in ("host", "sim")]
     ends = [min(values) / 1.3, max(values) * 1.3]
-    ax.plot(ends, ends, color=plot._FAINT, linewidth=1)
-    ax.fill_between(ends, [0.9 * end for end in ends], [1.1 * end for end in ends], color=plot._FAINT, alpha=0.13, linewidth=0)
+    ax.plot(ends, ends, color=plot_style.FAINT, linewidth=1)
+    ax.fill_between(ends, [0.9 * end for end in ends], [1.1 * end for end in ends], color=plot_style.FAINT, alpha=0.13, linewidth=0)
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
     figure.legend(loc="outside lower center", ncols=6, handlelength=1)
     return figure

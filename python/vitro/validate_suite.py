@@ -1,15 +1,16 @@
 """Suites of experiments for `vitro validate` (docs/validate.md): reading them, and making the models that they name."""
 import itertools
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from . import api
+from .characterize import load_yaml
 from .errors import ConfigError
 
 KEYS = ("suite", "models", "base", "experiments", "bounds", "description")
+_FORMS = {str: "a text", dict: "a map", list: "a list"}
 BOUNDS = ("mape_decode", "mape_prefill", "mape_p90", "rank_agreement", "conclusive", "tokens_equal", "bytes_equal", "decisions_equal")
 
 
@@ -42,22 +43,23 @@ class Suite:
 def load(path, *, make=True, progress=None):
     """Reads a suite and, with `make`, sees to its models."""
     path = Path(api.existing(path))
-    try:
-        tree = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None
+    tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}:1: a suite is a map (expected {', '.join(KEYS)})")
     for key in tree:
         if key not in KEYS:
             raise ConfigError(f"{path}: {key}: unknown key (expected one of {', '.join(KEYS)})")
-    for key in ("suite", "models", "experiments"):
+    for key, form in (("suite", str), ("models", dict), ("experiments", list), ("base", dict), ("bounds", dict)):
         if not tree.get(key):
-            raise ConfigError(f"{path}: {key}: is missing")
-    for key in tree.get("bounds") or {}:
+            if key in ("suite", "models", "experiments"):
+                raise ConfigError(f"{path}: {key}: is missing")
+        elif not isinstance(tree[key], form):
+            raise ConfigError(f"{path}: {key}: {tree[key]!r} (expected {_FORMS[form]})")
+    for key, bound in (tree.get("bounds") or {}).items():
         if key not in BOUNDS:
             raise ConfigError(f"{path}: bounds.{key}: unknown key (expected one of {', '.join(BOUNDS)})")
+        if not isinstance(bound, bool) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?%?", str(bound)):
+            raise ConfigError(f'{path}: bounds.{key}: "{bound}" (expected a share such as 10%, or true)')
     cases, seen = [], set()
     for index, entry in enumerate(tree["experiments"]):
         for case in _cases(path, index, entry, tree):
@@ -87,7 +89,7 @@ def _cases(path, index, entry, tree):
 
 
 def model_path(suite, source):
-    if not isinstance(source, dict) or ("gguf" in source) == ("make" in source):
+    if not isinstance(source, dict) or ("gguf" in source) == ("make" in source) or set(map(type, source.values())) != {str}:
         raise ConfigError(f"{suite}: models: {source}: expected {{gguf: PATH}}, or {{make: PRESET}} with an optional scheme")
     if "gguf" in source:
         return (Path(suite).absolute().parent / source["gguf"]).resolve()

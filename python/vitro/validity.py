@@ -112,6 +112,7 @@ def with_band(result):
     device = (result.get("experiment_resolved") or {}).get("device") or {}
     if result.get("machine") != "sim" or not device.get("calibration"):
         result.data["prediction_band"] = None
+        result.data.setdefault("notes", []).append("no error band: only a simulation of a device that `vitro calibrate` measured has one")
         return result
     ends = []
     for sign in (1, -1):

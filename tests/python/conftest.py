@@ -36,7 +36,8 @@ class Command:
         self.env, self.folder = env, folder
 
     def __call__(self, *args, stdin=b"", env=None):
-        run = subprocess.run([sys.executable, "-m", "vitro", *map(str, args)], input=stdin, capture_output=True, cwd=self.folder,
+        words = [arg if isinstance(arg, bytes) else str(arg) for arg in args]
+        run = subprocess.run([sys.executable, "-m", "vitro", *words], input=stdin, capture_output=True, cwd=self.folder,
                              env=self.env | (env or {}), timeout=300)
         return Answer(run.returncode, run.stdout.decode(), run.stderr.decode())
 

@@ -51,6 +51,9 @@ def test_progress_reaches_the_end(fake):
 def test_errors_have_their_types(fake):
     with pytest.raises(vitro.ConfigError, match="unknown key"):
         vitro.run(EXPERIMENT, overrides={"typo": 1})
+    for nothing in (3, None, ""):
+        with pytest.raises(vitro.ConfigError, match="expected a path, a YAML text or a dict"):
+            vitro.run(nothing)
     with pytest.raises(vitro.RunError, match="boom"):
         vitro.run(EXPERIMENT, overrides={"fake.fail": "boom"})
     with pytest.raises(vitro.RunError, match="SIGSEGV"):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
-            ["trace", "summary"], ["trace", "diff"], ["demo"], ["workload"], ["predictors"], ["quality"]]
+            ["trace"], ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"], ["predictors"],
+            ["quality"], ["plan"], ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
@@ -58,8 +59,18 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["run", "."], ".: is a folder"),
     (["run", "exp.yaml", "--machine", "gpu"], "neither sim nor host"),
     (["run", "exp.yaml", "--set", "no-equals"], "key=value"),
+    (["run", "exp.yaml", "--set", b"seed=\xff"], "is no UTF-8 text"),
+    (["run", b"\xff.yaml"], "is no UTF-8 text"),
     (["run", "exp.yaml", "--set", "typo=1"], "typo: unknown key"),
     (["run", "exp.yaml", "--frobnicate"], "--frobnicate"),
+    (["run", "exp.yaml", "--set", "expect=3"], "expect: is no map"),
+    (["run", "exp.yaml", "--set", "expect={a: 3}"], "expect.a: 3 names no metric"),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms}}"], "expect.a: needs value"),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, min: soon}}"], 'expect.a.min: "soon" is no number'),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, most: 1}}"], "expect.a.most: unknown key"),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, within: 1%}}"], "expect.a: is no number of"),
+    (["run", "exp.yaml", "--set", "expect={npumoe_table6_ours_wall: {metric: ttft_ms, within: 1%}}"], "kept back"),
+    (["sweep", "exp.yaml", "--out", "o", "--set", "sweep={seed: [1]}", "--set", "expect={a: []}"], "expect.a: [] names no metric"),
     (["frobnicate"], "frobnicate"),
     (["sweep", "exp.yaml", "--out", "o"], "no `sweep:`"),
     (["sweep", "exp.yaml", "--out", "o", "--workers", "0"], "--workers"),
@@ -72,9 +83,24 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["graph", "exp.yaml", "--out", "g.bmp"], ".svg"),
     (["trace", "summary", "exp.yaml"], "no Perfetto trace"),
     (["trace", "diff", "exp.yaml", "exp.yaml"], "exp.yaml:1: is no decision"),
+    (["trace", "diff", "bytes", "bytes"], "bytes:1: is no decision"),
+    (["validate", "bytes", "--device", "exp.yaml"], "bytes: is no text file"),
+    (["run", "exp.yaml", "--out", "exp.yaml"], "exp.yaml is a file (expected a folder)"),
+    (["run", "exp.yaml", "--out", "/proc/out"], "/proc/out can not be written"),
+    (["sweep", "exp.yaml", "--set", "sweep={seed: [1]}", "--out", "exp.yaml/out"], "exp.yaml is a file (expected a folder)"),
+    (["quantize", "exp.yaml", ".", "--scheme", "q8_0"], ". is a folder (expected a file to write)"),
+    (["graph", "exp.yaml", "--out", "nowhere/g.svg"], "nowhere/g.svg can not be written: No such file"),
+    (["make-model", "nowhere/x.gguf", "--preset", "tiny"], "nowhere/x.gguf can not be written"),
+    (["profile", "exp.yaml", "exp.yaml", "-o", "nowhere/x.vtrc"], "nowhere/x.vtrc can not be written"),
+    (["pack", "exp.yaml", "nowhere/x.vpack"], "nowhere/x.vpack can not be written"),
+    (["plan", "exp.yaml", "--device", "exp.yaml", "-o", "nowhere/p.yaml"], "nowhere/p.yaml can not be written"),
+    (["calibrate", "--out", "nowhere/host.yaml"], "nowhere/host.yaml can not be written"),
+    (["bundle", "exp.yaml", "--out", "nowhere/b.tar.gz"], "nowhere/b.tar.gz can not be written"),
+    (["predictors", "exp.yaml", "exp.yaml", "-o", "nowhere/p.gguf"], "nowhere/p.gguf can not be written"),
 ])
 def test_wrong_input_is_exit_2_with_one_message(fake, args, part):
     fake.write(name="exp.yaml")
+    (fake.folder / "bytes").write_bytes(b"\xf4\xff")
     answer = fake(*args)
     assert answer.code == 2
     assert part in answer.err
@@ -113,6 +139,22 @@ def test_crash_is_exit_1_and_names_the_signal_and_last_words(fake):
 def test_expectations_decide_the_exit_code(fake, expect, code):
     path = fake.write(f"experiment: x\nexpect: {{speed: {expect}}}\n")
     assert fake("run", path, "--json").code == code
+
+
+def test_an_expectation_may_be_what_a_paper_published(fake):
+    path = fake.write("experiment: x\nexpect: {pi2_t6_bamboo_tps: {metric: decode_tokens_per_s, within: 1000000%}}\n")
+    answer = fake("run", path)
+    assert answer.code == 0 and "expect pi2_t6_bamboo_tps: decode_tokens_per_s" in answer.out and "= 11.1: ok" in answer.out
+
+
+def test_metrics_name_what_the_table_shows(fake):
+    path = fake.write("experiment: x\nmetrics: [ttft_ms, token_latency_ms]\nsweep: {seed: [1, 2]}\n")
+    rows = [line.split()[0] for line in fake("run", path).out.splitlines()[2:] if line.split()[1:]]
+    assert rows[0] == "ttft_ms" and rows[1].startswith("token_latency_ms.") and "decode_tokens_per_s" not in rows
+    header = fake("sweep", path, "--out", "o").out.splitlines()[1].split()
+    assert header[:3] == ["point", "seed", "ttft_ms"] and header[-1] == "status" and "decode_tokens_per_s" not in header
+    wrong = fake("run", path, "--set", "metrics=[speed]")
+    assert wrong.code == 2 and "metrics: 'speed' is no metric" in wrong.err
 
 
 def test_ctrl_c_ends_the_run_and_its_process(fake):

@@ -6,6 +6,7 @@ import pytest
 import vitro
 import yaml
 from vitro.plan import make_plan
+from vitro.plan_inputs import memory_of
 from vitro.plan_text import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -194,6 +195,14 @@ def test_a_plan_is_refused_where_it_does_not_belong(plan, model, tmp_path, nativ
 def test_what_is_wrong_is_said_in_one_line(args, said, model, native):
     answer = native("plan", model, *args, "-o", "plan.yaml")
     assert answer.code == 2 and said in answer.err and answer.err.strip().count("\n") == 0, answer.err
+
+
+def test_what_is_available_may_be_stated_without_a_source():
+    facts = {"model": {"layers": 1, "experts": 0, "kv_heads": 1, "head_dim": 64}, "fixed_bytes": 0, "runtime_bytes": 0,
+             "layouts": {"bundles": {"resident": 0, "blocks": 1024, "kept": 1 << 20}}}
+    sourced, plain = (memory_of({"device": {"dram": {"available": stated}}}, facts, "sim", "bundles")
+                      for stated in ({"value": "1 GB", "kind": "spec", "source": "x"}, "1 GB"))
+    assert plain == sourced and plain.share < 1
 
 
 def test_a_model_without_a_profile_asks_for_one(native):

@@ -27,6 +27,22 @@ def test_every_result_of_the_paper_has_a_row_per_number():
     assert {"pi2_lat_bamboo_off50.p99", "pi2_lat_mixtral_off50.p90", "pi2_abl_xpu_gain"} <= expected
 
 
+def test_every_paper_of_the_figures_has_an_answer_to_each_result():
+    assert set(maps.papers()) == set(FIGURES["meta"]["papers"])
+    for paper in maps.papers():
+        assert maps.load(paper).questions  # refuses a map that leaves one out
+
+
+@pytest.mark.parametrize("paper", ["mnn", "npumoe"])
+def test_a_paper_that_no_run_answers_says_why_and_is_no_failure(native, paper):
+    answer = native("reproduce", "--paper", paper, "--json")
+    assert answer.code == 0, answer.err
+    assert {row["status"] for row in answer.json["rows"]} <= {"not modelled", "contradictory", "reserved"}
+    assert all(row["why"] and row["simulated"] is None for row in answer.json["rows"])
+    assert all(row["expected"] is None for row in answer.json["rows"] if row["status"] == "reserved")
+    assert native("reproduce", "--paper", paper).out.count("not modelled") > 5
+
+
 def test_reserved_and_contradictory_results_are_never_scored():
     by_id = {question.id: question for question in PI2.questions}
     assert by_id["pi2_energy_pi2"].status == "reserved" and by_id["pi2_energy_pi2"].expected is None

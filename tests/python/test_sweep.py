@@ -33,6 +33,7 @@ def test_labels_name_points_and_lists_within_them_tell_apart():
     assert grid.labelled([{"label": "one", "a.b": 1, "c": [[3, 4], [5]]}, {"a.b": 2}]) == [
         ("one, c [3, 4]", {"a.b": 1, "c": [3, 4]}), ("one, c [5]", {"a.b": 1, "c": [5]}), ("b 2", {"a.b": 2})]
     assert grid.points([{"label": "one", "a": 1}]) == [{"a": 1}]
+    assert [label for label, _ in grid.labelled({"label": "x", "a": [True, "off", None]})] == ["x, a true", "x, a off", "x, a null"]
 
 
 def test_labels_stand_for_the_keys_in_tables(fake, tmp_path):

@@ -34,6 +34,10 @@ def test_lanes_are_one_track_and_overlap_counts_once(tmp_path):
     assert row["top"][0] == {"name": "matmul", "share": pytest.approx(2 / 3)}
 
 
+def test_a_notebook_prints_one_line(tmp_path):
+    assert repr(perfetto(tmp_path, [span(1, 0, 10), counter(0, 4)])) == "Trace(1 spans, 1 counter values, 0.01 ms)"
+
+
 def test_a_counters_mean_is_weighted_by_time(tmp_path):
     found = perfetto(tmp_path, [span(1, 0, 10), counter(0, 4), counter(9, 14)])
     (row,) = found.summary()["counters"]

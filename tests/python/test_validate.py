@@ -89,6 +89,12 @@ def test_passes_of_the_calibration_stand_between_the_rounds(monkeypatch, tmp_pat
     assert answer["device"] == "host"
 
 
+def test_a_device_that_is_not_there_is_noticed_before_the_first_run(monkeypatch):
+    monkeypatch.setattr(validate._Runner, "_run", lambda *_: pytest.fail("ran"))
+    with pytest.raises(ConfigError, match="nowhere.yaml: no such file"):
+        validate.validate(validate_suite.Suite("s", [SimpleNamespace(id="a")], {}), "nowhere.yaml")
+
+
 def test_nothing_is_measured_between_runs_that_are_over(native, tmp_path):
     answer = native("validate", SUITES / "small.yaml", "--device", "host.yaml", "--host-results", tmp_path, "--calibrate")
     assert answer.code == 2 and "--calibrate" in answer.err
@@ -144,6 +150,11 @@ def test_throttled_results_say_so():
     ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m, a: [1, 1]}]", "is there twice"),
     ("suite: a\nexperiments: [{model: m}]", "models: is missing"),
     ("suite: [a", "suite.yaml:1"),
+    ("suite: a\nmodels: 3\nexperiments: [{model: m}]", "models: 3 .expected a map"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: 3", "experiments: 3 .expected a list"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbase: 3", "base: 3 .expected a map"),
+    ("suite: a\nmodels: {m: {gguf: [x]}}\nexperiments: [{model: m}]", "expected {gguf: PATH}"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbounds: {mape_decode: low}", 'bounds.mape_decode: "low"'),
 ])
 def test_wrong_suites_are_the_users_mistake(tmp_path, text, said):
     (tmp_path / "suite.yaml").write_text(text)

@@ -127,6 +127,30 @@ TEST_F(ReaderMessages, name_file_line_key_value_and_what_was_expected) {
             "p.json:11: dev.unsourced.kind: \"guessed\" (expected one of: spec, measured, derived, scaled, fitted, assumed)");
 }
 
+TEST(Reader, quantities_stay_within_what_they_can_mean) {
+  const Node node = parse_json(
+      R"({"size": "-6 MiB", "huge": "1e300 GB", "wait": "1e9 s", "part": "150%", "cold": "-20 degC", "none": -1})", "p");
+  const auto error = [&](std::string_view key, Dimension dimension) {
+    return error_of([&] { Reader(node, "m").quantity(key, dimension); });
+  };
+  EXPECT_EQ(error("size", Dimension::bytes), "p:1: m.size: \"-6 MiB\" is negative (expected bytes, such as 8 MiB)");
+  EXPECT_EQ(error("huge", Dimension::bytes), "p:1: m.huge: \"1e300 GB\" is too much (expected bytes, such as 8 MiB)");
+  EXPECT_EQ(error("wait", Dimension::time), "p:1: m.wait: \"1e9 s\" is too much (expected a time, such as 15 us)");
+  EXPECT_EQ(error("cold", Dimension::temperature), "(no error)");
+  EXPECT_EQ(error("none", Dimension::none), "(no error)");
+  EXPECT_EQ(error("part", Dimension::ratio), "(no error)");  // of what, only the caller knows
+  EXPECT_EQ(error_of([&] { Reader(node, "m").share("part", 0); }), "p:1: m.part: \"150%\" is not a share (expected 0% to 100%)");
+  EXPECT_EQ(Reader(node, "m").share("absent", 0.25), 0.25);
+}
+
+TEST(Reader, a_key_that_is_missing_is_looked_for_among_misspelt_ones) {
+  const Node node = parse_json("{\n\"bandwith\": \"1 GB/s\",\n\"m\": 1}", "p");
+  Reader reader(node, "dram");
+  EXPECT_EQ(error_of([&] { reader.quantity("bandwidth", Dimension::bandwidth); }),
+            "p:2: dram.bandwidth: is missing (there is \"bandwith\")");
+  EXPECT_EQ(error_of([&] { reader.integer("n", 0, 1); }), "p:1: dram.n: is missing");
+}
+
 TEST(Reader, unknown_keys_are_errors_with_a_suggestion) {
   const Node node = parse_json("{\"bandwidht\": 1}", "p");
   Reader near(node, "ufs");

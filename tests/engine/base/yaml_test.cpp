@@ -34,6 +34,19 @@ TEST(Yaml, is_the_same_tree_as_its_json) {
   EXPECT_EQ(parse_json(yaml.to_json(), "y").to_json(), yaml.to_json());
 }
 
+TEST(Yaml, text_that_is_no_utf8_is_named_with_its_line) {
+  EXPECT_EQ(parse_error("a: 1\nb: \"\xff\"\n"), "x.yaml:2: is no UTF-8 text");
+  for (const std::string_view broken : {"\x80", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
+    EXPECT_EQ(parse_error(broken), "x.yaml:1: is no UTF-8 text");
+  }
+  EXPECT_EQ(parse_yaml("a: \u00e9 \u20ac \U0001f600\n", "x").find("a")->text(), "\u00e9 \u20ac \U0001f600");
+}
+
+TEST(Yaml, nothing_has_a_place_as_well) {
+  EXPECT_EQ(parse_yaml("", "x.yaml").origin().str(), "x.yaml:1");
+  EXPECT_EQ(parse_yaml("a: 1\nb:\n", "x.yaml").find("b")->origin().str(), "x.yaml:2");
+}
+
 TEST(Yaml, damage_is_named_with_its_line) {
   EXPECT_EQ(parse_error("a: 1\nb: [1, 2\nc: 3\n").rfind("x.yaml:", 0), 0u);
   EXPECT_NE(parse_error("a: 1\n  b: 2\n").find("x.yaml:2: not valid YAML"), std::string::npos) << parse_error("a: 1\n  b: 2\n");

@@ -66,7 +66,8 @@ TEST(Experiment, quantities_need_units) {
   EXPECT_EQ(read_with("memory.budget", "\"6 MiB\"").memory.budget, 6 * MiB);
   EXPECT_NE(error_of("memory.budget", "6000000").find("memory.budget: \"6000000\" has no unit"), std::string::npos);
   EXPECT_EQ(read_with("memory.ffn_in_dram", "\"25%\"").memory.ffn_in_dram, 0.25);
-  EXPECT_NE(error_of("memory.ffn_in_dram", "\"125%\"").find("0% to 100%"), std::string::npos);
+  EXPECT_NE(error_of("memory.ffn_in_dram", "\"125%\"").find("\"125%\" is not a share (expected 0% to 100%)"), std::string::npos);
+  EXPECT_NE(error_of("memory.budget", "\"-6 MiB\"").find("memory.budget: \"-6 MiB\" is negative"), std::string::npos);
 }
 
 TEST(Experiment, a_profile_may_say_what_its_predictor_gets_wrong_and_how_neurons_stand) {
@@ -150,6 +151,9 @@ TEST(Experiment, a_list_of_lengths_is_a_batch_whose_sequences_end_one_by_one) {
 
 TEST(Experiment, ranges_are_checked) {
   EXPECT_NE(error_of("workload.batch", "0").find("from 1"), std::string::npos);
+  EXPECT_NE(error_of("engine.policy", "\"denze\"").find("e.json:1: engine.policy: \"denze\" (expected one of: dense, mmap"),
+            std::string::npos);
+  EXPECT_NE(error_of("engine.units", R"(["cpu1", "cpu1"])").find("e.json:1: engine.units: \"cpu1\" is named twice"), std::string::npos);
   EXPECT_NE(error_of("workload.output_tokens", "1.5").find("whole number"), std::string::npos);
   EXPECT_NE(error_of("engine.read_ahead", "\"1000 B\"").find("multiple"), std::string::npos);
   EXPECT_NE(error_of("workload.sampling", R"({"top_p": 2})").find("from 0 to 1"), std::string::npos);

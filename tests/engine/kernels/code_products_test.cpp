@@ -1,5 +1,4 @@
-// Products of integer codes, looked up or computed: the bits that the int8 contract says, spelled out here from codes and from the
-// scalar reference of look-ups, on every set of this machine and in every layout.
+// Products of integer codes, looked up or computed: the bits of code_contract.hpp, on every set of this machine and in every layout.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "engine/quant/group_formats.hpp"
 #include "engine/quant/tiles.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
+#include "tests/engine/kernels/code_contract.hpp"
 
 namespace vitro {
 namespace {
@@ -20,76 +20,6 @@ using namespace test;
 std::vector<Format> code_formats() {
   const std::set<Format> formats = formats_with(Layout::lut);
   return {formats.begin(), formats.end()};
-}
-
-struct Quantised {
-  std::vector<std::int8_t> quants;
-  std::vector<float> scales;
-};
-
-Quantised quantise(const float* x, std::size_t columns, std::size_t block) {
-  Quantised out{std::vector<std::int8_t>(columns), std::vector<float>(columns / block)};
-  for (std::size_t b = 0; b < columns / block; ++b) {
-    float amax = 0;
-    for (std::size_t i = 0; i < block; ++i) amax = std::max(amax, std::abs(x[b * block + i]));
-    if (amax < 0x1p-100f) amax = 0;
-    out.scales[b] = amax / 127.0f;
-    const float inverse = amax > 0 ? 127.0f / amax : 0.0f;
-    for (std::size_t i = 0; i < block; ++i) {
-      out.quants[b * block + i] = static_cast<std::int8_t>(std::nearbyint(x[b * block + i] * inverse));
-    }
-  }
-  return out;
-}
-
-// The product of one row of the file with one row of activations, by the reference's tables.
-float product(Format format, const std::byte* row, const Quantised& x, std::size_t columns) {
-  const std::size_t block = block_elements(format);
-  std::vector<std::uint8_t> codes(columns);
-  unpack_codes(format, row, columns, codes.data());
-  const std::vector<std::int16_t> tables = lut::precompute(x.quants.data(), columns);
-  std::vector<std::int32_t> sums(columns / block);
-  for (std::size_t i = 0; i < columns; ++i) sums[i / block] += x.quants[i];
-  const std::vector<std::int32_t> dots = lut::linear(tables.data(), sums.data(), codes.data(), 1, columns, code_bits(format), 0, block);
-  float acc = 0;
-  for (std::size_t b = 0; b < dots.size(); ++b) {
-    const BlockScale scale = block_scale(format, row + b * block_bytes(format));
-    acc = std::fma(static_cast<float>(scale.step * dots[b] - scale.zero * sums[b]), scale.scale * x.scales[b], acc);
-  }
-  return acc;
-}
-
-// The same in the variant with tables of int8; beside it how far it may be from the exact one. An entry is off by half, and by
-// |sum| / 2^15 <= 508 / 2^15 where r was rounded down: times M / 127 for each of block / 4 look-ups and 2^i of plane i. Then floats: three
-// roundings of a dot product, and gamma(blocks + 2) over the blocks.
-struct Rounded {
-  float value = 0;
-  double bound = 0;
-};
-Rounded rounded_product(Format format, const std::byte* row, const Quantised& x, std::size_t columns) {
-  const std::size_t block = block_elements(format), blocks = columns / block;
-  std::vector<std::uint8_t> codes(columns);
-  unpack_codes(format, row, columns, codes.data());
-  const unsigned bits = code_bits(format);
-  const int top = (1 << bits) - 1;
-  const lut::RoundedTables tables = lut::precompute_rounded(x.quants.data(), columns, block);
-  const std::vector<std::int32_t> found = lut::linear_rounded(tables, codes.data(), 1, columns, bits, block);
-  Rounded out;
-  double magnitude = 0;
-  for (std::size_t b = 0; b < blocks; ++b) {
-    std::int32_t sum = 0;
-    for (std::size_t i = b * block; i < (b + 1) * block; ++i) sum += x.quants[i];
-    const BlockScale scale = block_scale(format, row + b * block_bytes(format));
-    const float unit = static_cast<float>(tables.most[b]) / 127.0f * (static_cast<float>(scale.step) * 0.5f);
-    const auto rest = static_cast<float>(scale.step * top * sum - 2 * scale.zero * sum) * 0.5f;
-    const float dot = std::fma(static_cast<float>(found[b]), unit, rest), weight = scale.scale * x.scales[b];
-    out.value = std::fma(dot, weight, out.value);
-    const double size = std::abs(static_cast<double>(found[b]) * unit) + std::abs(rest);
-    out.bound += std::abs(weight) * (unit * top * static_cast<double>(block / 4) * (0.5 + 508.0 / 32768) + 3 * size * 0x1p-24);
-    magnitude += std::abs(weight) * size;
-  }
-  out.bound += 1.01 * static_cast<double>(2 * blocks + 5) * magnitude * 0x1p-24;
-  return out;
 }
 
 // Every code and, where there is one, zero point with equal chance: quantisers make neither.
