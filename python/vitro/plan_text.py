@@ -1,7 +1,7 @@
 """A plan as a tree, and the tree as YAML that people read: each number with its reason beside it."""
 import json
 
-from .plan_settings import STEPS_OF_A_BATCH
+from .plan_settings import CLIFF, STEPS_OF_A_BATCH
 
 MIB = 2 ** 20
 
@@ -59,8 +59,11 @@ def _engine(planner):
 def _split(planner, split):
     times, attention, head = split["times"], split["attention_times"], split["head_times"]
     own, name = planner.model["ffn"], planner.settings["accelerator"]
+    least, its = min(planner.table[split["batch"]], key=lambda row: row[1].total)
     bound = ""
-    if split["hot"] != split["wanted"]:
+    if least > split["hot"] == split["wanted"] and planner.memory.share < 1:
+        bound = f"; within {CLIFF:.0%} of the {_ms(its.total)} at {_share(least / own)}, and further from what DRAM holds"
+    elif split["hot"] != split["wanted"]:
         bound = (f"; {_share(split['wanted'] / own)} would balance better, but what it adds to batch {split['batch'] - 1} does not fit "
                  f"behind attention and would not pay within {STEPS_OF_A_BATCH} steps")
     elif split["hot"] + planner.hot_cluster > planner.memory.share * own:

@@ -89,6 +89,18 @@ def test_sides_meet_where_the_plan_says(plan):
         assert times["0%"] > mine and times["100%"] > mine
 
 
+def test_a_share_that_is_not_the_fastest_says_why(model):
+    halved = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=50%"])
+    not_fastest = 0
+    for split in halved["engine"]["hybrid"]["splits"]:
+        rows = halved["balance"][split["batch"]]
+        mine = next(row for row in rows if abs(percent(row["hot"]) - percent(split["hot"]["value"])) < 0.001)
+        if any(float(row["layer"].split()[0]) < 0.998 * float(mine["layer"].split()[0]) for row in rows):
+            not_fastest += 1
+            assert "within 3%" in split["hot"]["why"] or "would balance better" in split["hot"]["why"]
+    assert not_fastest > 0
+
+
 def test_a_plan_is_the_same_every_time(plan, model):
     assert text_of(make_plan(model, device=PHONE, cores=CORES)) == text_of(plan)
 
