@@ -94,7 +94,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
 
   std::vector<ComputeUnit*> units;
   for (const std::string& name : unit_names_) {
-    Core& core = core_named(name, "units");
+    Core& core = core_named(name, "engine.units");
     const hw::HandOff& hand_off = core.model().hand_off();
     UnitCaps caps;
     caps.id = UnitId(units_.size());
