@@ -2,11 +2,11 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
-#include <algorithm>
 #include <sstream>
 
 #include "engine/base/config.hpp"
 #include "engine/base/tree_builder.hpp"
+#include "engine/base/utf8.hpp"
 
 namespace vitro {
 namespace {
@@ -67,28 +67,14 @@ void bound_nesting(std::string_view text, std::string_view name) {
   }
 }
 
-// Bytes of the UTF-8 character that begins here, 0 if none does.
-std::size_t character_at(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  if (lead < 0x80) return 1;
-  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < size) return 0;
-  const auto next = static_cast<unsigned char>(text[1]);
-  const bool overlong = (lead == 0xe0 && next < 0xa0) || (lead == 0xf0 && next < 0x90);
-  const bool outside = (lead == 0xed && next > 0x9f) || (lead == 0xf4 && next > 0x8f);
-  const bool follow = std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(size),
-                                  [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; });
-  return follow && !overlong && !outside ? size : 0;
-}
-
 // Values go into messages and results, which are UTF-8.
 void require_utf8(std::string_view text, std::string_view name) {
   int line = 1;
   while (!text.empty()) {
-    const std::size_t size = character_at(text);
-    if (size == 0) throw ConfigError(fmt::format("{}:{}: is no UTF-8 text", name, line));
+    const Utf8Symbol symbol = front_symbol(text);
+    if (symbol.code_point < 0) throw ConfigError(fmt::format("{}:{}: is no UTF-8 text", name, line));
     line += text.front() == '\n';
-    text.remove_prefix(size);
+    text.remove_prefix(symbol.length);
   }
 }
 

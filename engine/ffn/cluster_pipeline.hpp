@@ -71,11 +71,7 @@ class ClusterPipeline {
   };
   struct Layer {
     Layer(Executor& executor, std::vector<Cluster>* its_clusters, bool dense)
-        : clusters(its_clusters),
-          every_neuron(dense),
-          ready(*its_clusters),
-          lanes(executor),
-          scope(executor) {}
+        : clusters(its_clusters), every_neuron(dense), ready(*its_clusters), lanes(executor), scope(executor) {}
     std::vector<Cluster>* clusters;
     ClusterCalls calls;
     bool every_neuron;

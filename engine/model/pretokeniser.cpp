@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/model/unicode_tables.hpp"
-#include "engine/model/utf8.hpp"
+#include "engine/base/utf8.hpp"
 
 namespace vitro {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/model/gguf.hpp"
-#include "engine/model/utf8.hpp"
+#include "engine/base/utf8.hpp"
 
 namespace vitro {
 namespace {

@@ -118,6 +118,16 @@ KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant
   return call;
 }
 
+KernelCall norm_of_heads(Rng& rng) {
+  KernelCall call;
+  call.op = Op::rms_norm;
+  call.variant = variant::kFloat;
+  call.in = {floats(rng, {3, 5, 24}), floats(rng, {24, 0, 0})};
+  call.out = {make_view({3, 5, 24}, Format::f32)};
+  call.params = {1e-5f};
+  return call;
+}
+
 KernelCall placed(Rng& rng, const KernelCall& call) {
   KernelCall out = call;
   View& w = out.in[0];

@@ -33,6 +33,10 @@ struct MatmulShape {
 };
 KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant, MatmulShape shape, bool bias = false, Bytes skew = 0);
 
+// A norm of each head by itself, [3 rows, 5 heads, 24], and slices of its heads.
+KernelCall norm_of_heads(Rng& rng);
+inline constexpr Slice kHeadSlices[] = {Slice{}, Slice{1, 3}, Slice{4, 1}};
+
 // Shapes, slices, row lists, tails and parameters are drawn. `matmul_variant`: of a matmul; other operators come as
 // kFloat. The call passes check_call().
 KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant);

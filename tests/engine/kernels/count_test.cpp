@@ -42,13 +42,8 @@ TEST(Count, equals_the_tally_of_the_reference) {
 // Heads outside the slice are not counted.
 TEST(Count, of_a_norm_of_heads_is_the_tally_of_those_in_the_slice) {
   Rng rng(23);
-  KernelCall call;
-  call.op = Op::rms_norm;
-  call.variant = variant::kFloat;
-  call.in = {floats(rng, {3, 5, 24}), floats(rng, {24, 0, 0})};
-  call.out = {make_view({3, 5, 24}, Format::f32)};
-  call.params = {1e-5f};
-  for (const Slice slice : {Slice{}, Slice{1, 3}, Slice{4, 1}}) {
+  KernelCall call = norm_of_heads(rng);
+  for (const Slice slice : kHeadSlices) {
     call.slice = slice;
     WorkCounts tally;
     run_reference(with_own_output(call), &tally);

@@ -213,13 +213,8 @@ TEST(Select, compares_the_magnitude_of_the_activation_or_the_score_itself) {
 // Each head is normalised by itself, those outside the slice are left alone and not counted.
 TEST(Reference, a_norm_of_heads_is_a_norm_of_each_one_in_the_slice) {
   Rng rng(23);
-  KernelCall call;
-  call.op = Op::rms_norm;
-  call.variant = variant::kFloat;
-  call.in = {floats(rng, {3, 5, 24}), floats(rng, {24, 0, 0})};
-  call.out = {make_view({3, 5, 24}, Format::f32)};
-  call.params = {1e-5f};
-  for (const Slice slice : {Slice{}, Slice{1, 3}, Slice{4, 1}}) {
+  KernelCall call = norm_of_heads(rng);
+  for (const Slice slice : kHeadSlices) {
     call.slice = slice;
     for (const KernelSet* set : kernel_sets()) {
       expect_within_bound(*set, call, "heads");

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/model/utf8.hpp"
+#include "engine/base/utf8.hpp"
 
 namespace vitro {
 namespace {
