@@ -1,4 +1,4 @@
-// What the hardware models see of the simulation: the executor's clock and heap, the trace, named random streams.
+// What the hardware models see of the simulation: the executor's clock and queue, the trace, named random streams.
 #pragma once
 #include <map>
 #include <string>

@@ -13,7 +13,7 @@ sc_core::sc_time to_sc(Picoseconds t) { return sc_core::sc_time::from_value(stat
 
 }  // namespace
 
-SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle, const sc_core::sc_module_name& name) : sc_module(name), heap_(shuffle) {
+SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle, const sc_core::sc_module_name& name) : sc_module(name), queue_(shuffle) {
   VITRO_CHECK(sc_core::sc_get_time_resolution() == sc_core::sc_time(1, sc_core::SC_PS), "one SystemC tick has to be one picosecond");
   SC_HAS_PROCESS(SimExecutor);
   SC_METHOD(step);
@@ -23,7 +23,7 @@ SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle, const sc_core::sc
 Picoseconds SimExecutor::kernel_time() { return Picoseconds(static_cast<std::int64_t>(sc_core::sc_time_stamp().value())); }
 
 void SimExecutor::push(const Event& event) {
-  heap_.push(event, device_now());
+  queue_.push(event);
   // An earlier notification replaces a later one, so this is right in either order.
   if (!stepping_ && sc_core::sc_is_running()) wake_.notify(to_sc(event.when - kernel_time()));
 }
@@ -67,7 +67,7 @@ void SimExecutor::drain() {
           drain_posted_ = false;
           drain();
         };
-        heap_.push({policy_free_, kDrain, {}, resume_held}, time_);
+        queue_.push({policy_free_, kDrain, {}, resume_held});
       }
       return;
     }
@@ -82,8 +82,8 @@ void SimExecutor::step() {
   time_ = kernel_time();
   stepping_ = true;
   try {
-    while (!heap_.empty() && (alone_ || heap_.next() <= time_) && !task_->done()) {
-      Event event = heap_.pop();
+    while (!queue_.empty() && (alone_ || queue_.next() <= time_) && !task_->done()) {
+      Event event = queue_.pop();
       time_ = std::max(time_, event.when);
       execute(event);
     }
@@ -97,8 +97,8 @@ void SimExecutor::step() {
     wake_.notify(to_sc(ahead));
   } else if (error_ || task_->done()) {
     sc_core::sc_pause();
-  } else if (!heap_.empty()) {
-    wake_.notify(to_sc(heap_.next() - time_));
+  } else if (!queue_.empty()) {
+    wake_.notify(to_sc(queue_.next() - time_));
   }
 }
 

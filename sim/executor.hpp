@@ -1,4 +1,4 @@
-// SimExecutor: the one process of a simulation. Coroutines and device events share one heap.
+// SimExecutor: the one process of a simulation. Coroutines and device events share one queue.
 #pragma once
 #include <coroutine>
 #include <cstdint>
@@ -11,11 +11,11 @@
 #include "engine/base/hash.hpp"
 #include "engine/machine/executor.hpp"
 #include "engine/machine/task.hpp"
-#include "sim/event_heap.hpp"
+#include "sim/event_queue.hpp"
 
 namespace vitro::sim {
 
-// An sc_event keeps one notification and drops a later one, hence a heap of our own: the SC_METHOD pops what is due and
+// An sc_event keeps one notification and drops a later one, hence a queue of our own: the SC_METHOD pops what is due and
 // asks to be woken for the next. Other SystemC modules may run beside it and call at() from their own processes. When there
 // are none at the start of a run, nobody else looks at the kernel's time: it stays behind and catches up at the end.
 // SystemC elaborates once per process: so does this.
@@ -38,12 +38,12 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   Picoseconds device_now() const { return stepping_ ? time_ : kernel_time(); }
   void at(Picoseconds when, hw::Label label, hw::Callback action);
 
-  // Runs until `task` is done; what is still in the heap then stays there. Rethrows the task's error, or that of a
+  // Runs until `task` is done; what is still queued then stays there. Rethrows the task's error, or that of a
   // device, with its type. Throws RunError when nothing is left that could resume the task.
   void run(Task<void>& task);
 
   std::uint64_t events() const { return events_; }
-  std::uint64_t posts() const { return posts_; }  // coroutines put into the heap so far
+  std::uint64_t posts() const { return posts_; }  // coroutines put into the queue so far
   const Hash& hash() const { return hash_; }      // over (time, device, kind) of all events
 
  private:
@@ -54,7 +54,7 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   void execute(Event& event);
   void resume(const Event& event);
 
-  EventHeap heap_;
+  EventQueue queue_;
   sc_core::sc_event wake_;
   std::deque<Event> held_;
   std::function<void()> take_in_;

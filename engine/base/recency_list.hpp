@@ -98,10 +98,11 @@ class RecencyList {
     std::uint32_t kept = 0;
     auto mark = marks_.begin();
     const auto keep = [&](std::uint32_t use) {
-      const std::uint32_t block = uses_[use];
-      if (last_[block] != use) return;
-      last_[block] = kept;
-      uses_[kept++] = block;
+      // Without a branch: whether a use counts is as good as random.
+      const std::uint32_t block = uses_[use], last = last_[block];
+      last_[block] = last == use ? kept : last;
+      uses_[kept] = block;
+      kept += last == use;
     };
     auto passed = passed_.begin();
     for (;; ++mark) {

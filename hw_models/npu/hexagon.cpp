@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "hw_models/npu/pipeline.hpp"
-
 namespace vitro::hw {
 namespace {
 
@@ -48,13 +46,14 @@ void Hexagon::submit(const Work& work, Callback done) {
 
 Picoseconds Hexagon::computed() const {
   VITRO_CHECK(plan_.pass.groups > 0, "no call has ended");
-  return call_overhead_ + from_seconds(pipeline_seconds(planner_, plan_.without_memory()));
+  return call_overhead_ + from_seconds(times_.seconds(plan_.without_memory()));
 }
 
 // Everything inside the unit goes slower; memory does not.
 void Hexagon::set_clock_scale(double share) {
   parts_.clock = full_clock_ * share;
   parts_.hmx_clock = full_hmx_clock_ * share;
+  times_.forget();
 }
 
 void Hexagon::end() {

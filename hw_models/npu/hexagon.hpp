@@ -1,6 +1,6 @@
 // What both fidelities of the NPU share: parameters, prices, the queue in front, and the ports at the DRAM.
 #pragma once
-#include "hw_models/npu/plan.hpp"
+#include "hw_models/npu/pipeline.hpp"
 #include "hw_models/npu/transport.hpp"
 #include "hw_models/registry.hpp"
 
@@ -37,6 +37,7 @@ class Hexagon : public ComputeModel {
   Context& context_;
   HexagonParameters parts_;  // at the clocks of now
   const TilePlanner planner_;
+  mutable PipelineTimes times_{planner_};
   MemoryPorts ports_;
   std::uint16_t device_;
 

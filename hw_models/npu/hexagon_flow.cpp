@@ -1,12 +1,10 @@
 #include "hw_models/npu/hexagon_flow.hpp"
 
-#include "hw_models/npu/pipeline.hpp"
-
 namespace vitro::hw {
 
 // The DMA engine moves whole groups, in and out by turns: memory sees long runs of reads and of writes, not a mixture.
 void FlowHexagon::start(const TilePlan& plan) {
-  const Picoseconds pace = from_seconds(pipeline_seconds(planner_, plan));
+  const Picoseconds pace = from_seconds(times_.seconds(plan));
   const Bytes read = plan.read(), written = plan.written();
   if (read == 0 || written == 0) return ports_.move(plan.path, read, written, pace, [this] { end(); });
   out_ = {plan.path, written, from_seconds(to_seconds(pace) * static_cast<double>(written) / static_cast<double>(read + written))};

@@ -8,6 +8,8 @@ namespace {
 // Groups that are followed, and those among which the rhythm is taken: after the start, before the end empties the pipeline.
 constexpr std::uint32_t kFollowed = 16, kFrom = 4, kTo = 9;
 
+constexpr std::size_t kRemembered = 32;  // plans, more than a layer has
+
 double pass_seconds(const TilePlanner& planner, const TilePlan& plan, const Pass& pass) {
   const std::uint32_t groups = std::min(pass.groups, kFollowed);
   double full[kStages], last[kStages], end[kStages][kFollowed];
@@ -57,6 +59,18 @@ double pass_seconds(const TilePlanner& planner, const TilePlan& plan, const Pass
 double pipeline_seconds(const TilePlanner& planner, const TilePlan& plan) {
   double seconds = pass_seconds(planner, plan, plan.last_pass);
   if (plan.passes > 1) seconds += (plan.passes - 1) * pass_seconds(planner, plan, plan.pass);
+  return seconds;
+}
+
+double PipelineTimes::seconds(const TilePlan& plan) {
+  const auto found = std::ranges::find(known_, plan, &std::pair<TilePlan, double>::first);
+  if (found != known_.end()) return found->second;
+  const double seconds = pipeline_seconds(planner_, plan);
+  if (known_.size() < kRemembered) {
+    known_.emplace_back(plan, seconds);
+  } else {
+    known_[next_++ % kRemembered] = {plan, seconds};
+  }
   return seconds;
 }
 

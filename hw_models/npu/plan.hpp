@@ -19,6 +19,7 @@ struct TileGroup {
   Bytes in = 0, out = 0;          // over the memory path
   double rows = 1;                // runs of bytes of `in`
   double vector = 0, matrix = 0;  // seconds
+  bool operator==(const TileGroup&) const = default;
 };
 
 // A part of the activation rows: they come in and are made ready, then the groups follow.
@@ -27,6 +28,7 @@ struct Pass {
   double prepare = 0;  // seconds of the vector stage
   std::uint32_t groups = 0;
   TileGroup full, last;  // all alike but the last
+  bool operator==(const Pass&) const = default;
 
   // Whether the order of transfers lets `stage` take group `next`, after `started[s]` groups in each stage and of `count`.
   // The chain of transfers has a fixed order, as software writes it: results of a group go out behind the weights of `behind`
@@ -50,6 +52,7 @@ struct TilePlan {
   Bytes read() const;  // of all passes
   Bytes written() const;
   TilePlan without_memory() const;  // its vector and matrix stages alone
+  bool operator==(const TilePlan&) const = default;
 };
 
 class TilePlanner {

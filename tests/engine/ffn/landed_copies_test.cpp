@@ -94,7 +94,9 @@ TEST(LandedCopies, a_room_that_is_too_small_for_what_waits_holds_nothing_up) {
       const Bytes kept = copies.bytes;
       EXPECT_GT(copies.units.size(), 1u);
       EXPECT_EQ(copies.units.contains("cpu4"), kind != PipelineKind::none) << "not all can wait; but beside reads nothing is copied";
-      if (kind == PipelineKind::none) EXPECT_EQ(bench.spans.overlap(), Picoseconds(0));
+      if (kind == PipelineKind::none) {
+        EXPECT_EQ(bench.spans.overlap(), Picoseconds(0));
+      }
       EXPECT_LT(kept, read);
       if (scene.two_phases) continue;
       EXPECT_EQ(kept * 16, read * 9) << "4.5 of 8 KiB";

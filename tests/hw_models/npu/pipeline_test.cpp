@@ -77,6 +77,24 @@ TEST(Pipeline, what_is_computed_is_what_memory_has_no_part_in) {
   }
 }
 
+// What calls take is remembered: not beyond a change of the clock, and not of one call for another.
+TEST(Pipeline, a_call_takes_what_it_takes_on_a_unit_that_has_seen_none) {
+  const auto time = [](NpuBench& bench, std::uint32_t rows) { return bench.call(product(bench.model(), kQ4, rows, 1024, 1024)); };
+  const auto fresh = [&](std::uint32_t rows, double clock) {
+    NpuBench bench(phone(), "flow");
+    bench.model().set_clock_scale(clock);
+    return time(bench, rows);
+  };
+  NpuBench bench(phone(), "flow");
+  for (const double clock : {1.0, 0.5, 0.8}) {
+    bench.model().set_clock_scale(clock);
+    for (int round = 0; round < 2; ++round) {
+      for (std::uint32_t rows = 32; rows <= 40 * 32; rows += 32) ASSERT_EQ(time(bench, rows), fresh(rows, clock)) << rows << " rows";
+    }
+  }
+  EXPECT_GT(fresh(1024, 0.5), fresh(1024, 1));
+}
+
 TEST(Pipeline, other_numbers_of_buffers_are_refused) {
   try {
     NpuBench bench(phone("npu.buffers: 3"));
