@@ -31,11 +31,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Node composed(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+              const std::string& machine) {
+  return is_path ? load_experiment(source, overrides, machine)
+                 : compose_experiment(parse_yaml(source, name), std::filesystem::current_path().string(), overrides, machine);
+}
+
 Experiment compose(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                    const std::string& machine) {
-  const Node tree = is_path ? load_experiment(source, overrides, machine)
-                            : compose_experiment(parse_yaml(source, name), std::filesystem::current_path().string(), overrides, machine);
-  return read_experiment(tree);
+  return read_experiment(composed(source, name, is_path, overrides, machine));
 }
 
 // Packed models are kept between runs, in VITRO_CACHE or the user's cache folder.
@@ -60,6 +64,25 @@ SessionOptions session_options(const std::string& out_dir, ScoreFunction scorer 
 std::string resolve(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
   return compose(source, name, is_path, overrides, "").resolved.to_json();
 }
+
+void check_outputs(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
+  require_outputs(compose(source, name, is_path, overrides, ""));
+}
+
+// Where each value was written: {"at": "exp.yaml:3", "of": {key or index: ...}}.
+Json places_in(const Node& node) {
+  Json places{{"at", node.origin().str()}, {"of", Json::object()}};
+  for (const auto& [key, value] : node.entries()) places["of"][key] = places_in(value);
+  for (std::size_t i = 0; i < node.items().size(); ++i) places["of"][std::to_string(i)] = places_in(node.items()[i]);
+  return places;
+}
+
+std::string places(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
+  return places_in(composed(source, name, is_path, overrides, "")).dump();
+}
+
+// Of any YAML file.
+std::string file_places(const std::string& path) { return places_in(load_yaml(path)).dump(); }
 
 std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                 const std::optional<std::string>& machine, const std::optional<std::string>& out_dir, const py::list& models,
@@ -184,6 +207,9 @@ std::string bench(const std::string& kind, bool smoke, const std::string& root) 
 void bind_experiments(py::module_& m) {
   const auto free_gil = py::call_guard<py::gil_scoped_release>();
   m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("check_outputs", &check_outputs, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("places", &places, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("file_places", &file_places, py::arg("path"));
   m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
         py::arg("models") = py::list(), py::arg("scorer") = py::none());
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),

@@ -80,6 +80,17 @@ TEST_F(ComposeTest, malformed_overrides_are_refused) {
   EXPECT_NE(error_of({"workload.batch=many"}).find("--set workload.batch:1"), std::string::npos) << error_of({"workload.batch=many"});
 }
 
+// A sweep's point is an override that stands in a file.
+TEST_F(ComposeTest, an_override_with_a_place_has_its_line_and_its_folder) {
+  const std::string at = "@" + (root_ / "e.yaml").string() + ":12\n";
+  EXPECT_NE(error_of({at + "engine.polcy=mmap"}).find("e.yaml:12: engine.polcy: unknown key"), std::string::npos)
+      << error_of({at + "engine.polcy=mmap"});
+  EXPECT_EQ(read_experiment(load({at + "engine.record=r.vtrc"})).engine.record, (root_ / "r.vtrc").string());
+  EXPECT_EQ(read_experiment(load({at + "model=configs/model.yaml"})).model.gguf, (root_ / "configs/weights.gguf").string());
+  EXPECT_EQ(read_experiment(load({"@<dict>:1\nengine.record=r.vtrc"})).engine.record, (fs::current_path() / "r.vtrc").string());
+  EXPECT_NE(error_of({"@e.yaml:x\nseed=1"}).find("unknown key"), std::string::npos) << "is no place, so it is a key";
+}
+
 TEST_F(ComposeTest, the_composed_tree_survives_json) {
   const Node tree = load({"memory.ffn_in_dram=25%"}, "host");
   const Experiment a = read_experiment(tree), b = read_experiment(parse_json(tree.to_json(), "resolved.json"));
