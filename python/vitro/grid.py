@@ -15,6 +15,7 @@ import yaml
 
 from . import __version__, api, expect, outputs, process
 from .errors import ConfigError, RunError
+from .places import placed
 from .result import Result, flatten, named
 
 
@@ -26,24 +27,34 @@ def points(sweep):
 def labelled(sweep):
     """-> list of (label, point). No map has a `label:`: all labels are None. Else a label is followed by what its map's lists vary, and a
     point without one is called by its values."""
-    grids = sweep if isinstance(sweep, list) else [sweep]
-    if not grids or not all(isinstance(grid, dict) and grid.keys() - {"label"} for grid in grids):
-        raise ConfigError("sweep: expected a map from keys to lists of values, or a list of such maps")
+    return [(label, point) for label, point, _ in _expanded(sweep)]
+
+
+def _expanded(sweep):
+    """As labelled(), with the steps that lead to each value of a point in the file."""
+    several = isinstance(sweep, list)
+    grids = sweep if several else [sweep]
     found = []
-    for grid in grids:
+    for index, grid in enumerate(grids):
+        at = ("sweep", index) if several else ("sweep",)
+        if not isinstance(grid, dict) or not grid.keys() - {"label"}:
+            raise ConfigError("sweep: expected a map from keys to lists of values, or a list of such maps", at)
         label = grid.get("label")
         choices = {key: value if isinstance(value, list) else [value] for key, value in grid.items() if key != "label"}
         if not isinstance(label, (str, type(None))):
-            raise ConfigError(f"sweep.label: {label} (expected a text)")
+            raise ConfigError(f"sweep.label: {label} (expected a text)", (*at, "label"))
         for key, values in choices.items():
             if not values:
-                raise ConfigError(f"sweep.{key}: the list is empty")
+                raise ConfigError(f"sweep.{key}: the list is empty", (*at, key))
         varied = [key for key, values in choices.items() if label is None or len(values) > 1]
-        for values in itertools.product(*choices.values()):
-            point = dict(zip(choices, values))
+        for chosen in itertools.product(*map(enumerate, choices.values())):
+            point = {key: value for key, (_, value) in zip(choices, chosen)}
+            steps = {key: (*at, key, position) for key, (position, _) in zip(choices, chosen)}
             told = [f"{key.rpartition('.')[2]} {_written(point[key])}" for key in varied]
-            found.append((", ".join([label, *told] if label else told), point))
-    return found if any("label" in grid for grid in grids) else [(None, point) for _, point in found]
+            found.append((", ".join([label, *told] if label else told), point, steps))
+    if not found:
+        raise ConfigError("sweep: is empty (expected a map from keys to lists of values, or a list of such maps)", ("sweep",))
+    return found if any("label" in grid for grid in grids) else [(None, *rest) for _, *rest in found]
 
 
 def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overrides=None, machine=None, device=None, models=(),
@@ -61,8 +72,13 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
     base = api.resolve(experiment, overrides=fixed)
     if not base.get("sweep"):
         raise ConfigError(f"{_name(experiment)}: has no `sweep:`")
-    jobs = [_Job(experiment, index, label, point, fixed + api.as_overrides(point), machine, models)
-            for index, (label, point) in enumerate(labelled(base["sweep"]))]
+    written = api.places(experiment, overrides=fixed)
+    with placed(lambda: written):
+        expanded = _expanded(base["sweep"])
+    jobs = []
+    for index, (label, point, steps) in enumerate(expanded):
+        places = {key: written.at(*step) for key, step in steps.items()}
+        jobs.append(_Job(experiment, index, label, point, fixed + api.placed_overrides(point, places), machine, models))
     for job in jobs:  # a typo in the last point must not surface after hours
         job.resolve()
     machines = {job.machine for job in jobs}
@@ -78,6 +94,7 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         answers[job.index] = answer
         if folder:
             job.save(folder, answer)
+        job.judge(answer)
         if progress:
             progress(len(answers), len(jobs))
     frame = _table(jobs, answers)
@@ -104,10 +121,21 @@ class _Job:
 
     def resolve(self):
         resolved = api.resolve(self.experiment, overrides=self.overrides)
-        expect.check(resolved.get("expect"))
+        with placed(self.places):
+            expect.check(resolved.get("expect"))
+        api.check_outputs(self.experiment, overrides=self.overrides)
         self.machine = self.machine or resolved.get("machine", "sim")
         text = json.dumps([__version__, self.machine, resolved], sort_keys=True)
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def places(self):
+        return api.places(self.experiment, overrides=self.overrides)
+
+    def judge(self, answer):
+        """Only a result tells whether `expect:` names a metric that there is: the first one does, not the last."""
+        if "result" in answer:
+            with placed(self.places):
+                return Result(answer["result"]).expectations
 
     def run(self):
         return run_point(self.experiment, self.overrides, self.machine, self.models)

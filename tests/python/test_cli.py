@@ -114,6 +114,16 @@ def test_broken_yaml_names_file_and_line(fake):
     assert "exp.yaml:2" in answer.err
 
 
+@pytest.mark.parametrize("lines, said", [
+    ("expect:\n  a: 3", "exp.yaml:3: expect.a: 3 names no metric"),
+    ("expect:\n  a:\n    metric: speed\n    min: 3", "exp.yaml:4: expect.a.metric: 'speed' is no metric"),
+    ("metrics:\n  - speed", "exp.yaml:3: metrics: 'speed' is no metric"),
+])
+def test_what_the_command_line_reads_is_named_by_file_and_line(fake, lines, said):
+    answer = fake("run", fake.write(f"experiment: x\n{lines}\n"))
+    assert answer.code == 2 and said in answer.err, answer.err
+
+
 def test_failed_run_is_exit_1(fake):
     answer = fake("run", fake.write(), "--json", "--set", "fake.fail=the flash is gone")
     assert (answer.code, answer.out) == (1, "")

@@ -4,6 +4,7 @@ import json
 import pandas
 import pytest
 import vitro
+from conftest import ROOT
 from vitro import grid
 
 SWEEP = """
@@ -124,6 +125,55 @@ def test_a_typo_in_the_last_point_shows_before_anything_runs(fake, tmp_path):
     assert answer.code == 2
     assert "typo" in answer.err
     assert not (tmp_path / "runs.log").exists()
+
+
+@pytest.mark.parametrize("lines, said", [
+    ("sweep:\n  - {seed: 1}\n  - 3", "exp.yaml:4: sweep: expected a map"),
+    ("sweep:\n  seed: [1]\n  label: [a]", "exp.yaml:4: sweep.label"),
+    ("sweep:\n  seed: [1]\n  fake.log: []", "exp.yaml:4: sweep.fake.log: the list is empty"),
+    ("sweep: {seed: [1, 2]}\nexpect:\n  a: {metric: ttft_ms, min: 0}\n  b:\n    metric: ttft_ms\n    most: 3",
+     "exp.yaml:7: expect.b.most: unknown key"),
+    ("sweep: {seed: [1, 2]}\nexpect:\n  a:\n    metric: speed\n    min: 0", "exp.yaml:5: expect.a.metric: 'speed' is no metric"),
+    ("sweep: {seed: [1, 2]}\nmetrics:\n  - ttft_ms\n  - speed", "exp.yaml:5: metrics: 'speed' is no metric"),
+])
+def test_what_is_wrong_in_a_sweep_is_named_by_file_and_line(fake, lines, said):
+    answer = fake("sweep", fake.write(f"experiment: x\n{lines}\n"), "--out", "o")
+    assert answer.code == 2 and said in answer.err and answer.err.count("\n") == 1, answer.err
+
+
+REAL = f"""
+experiment: swept
+machine: host
+model: {{gguf: {ROOT}/configs/models/embedded/stories-reglu-3m.q4_0.gguf}}
+workload: {{prompt: hi, output_tokens: 1}}
+sweep:
+  - engine.policy: dense
+    workload.prompt: ["Once: upon", "5"]
+  - engine.policy: mmap
+"""
+
+
+@pytest.mark.parametrize("line, said", [
+    ("    engine.polcy: [a]", "exp.yaml:10: engine.polcy: unknown key"),
+    ("    memory.budget:\n      - 8 MiB\n      - 8", 'exp.yaml:12: memory.budget: "8" has no unit'),
+    ("    device: [nowhere.yaml]", 'exp.yaml:10: device: "nowhere.yaml" is no file (looked for {here}/nowhere.yaml'),
+    ("    engine.record: [folder]", "exp.yaml:10: engine.record: {here}/folder is a folder"),
+])
+def test_what_is_wrong_at_a_point_is_named_by_its_line_before_anything_runs(native, tmp_path, line, said):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    answer = native("sweep", native.write(f"{REAL}{line}\n"), "--out", "elsewhere")
+    assert answer.code == 2 and said.format(here=tmp_path) in answer.err, answer.err
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_values_of_a_sweep_are_what_the_file_says(native, tmp_path):
+    """Texts are texts, and paths start at the file."""
+    (tmp_path / "sub").mkdir()
+    path = native.write(REAL + "    engine.record: one.vtrc\n", "sub/exp.yaml")
+    rows = native("sweep", path, "--out", "o", "--json").json["rows"]
+    assert [row["status"] for row in rows] == ["ok"] * 3 and [row["workload.prompt"] for row in rows] == ["Once: upon", "5", None]
+    assert (tmp_path / "sub/one.vtrc").exists()
 
 
 def test_dask(fake):
