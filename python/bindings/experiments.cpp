@@ -127,9 +127,29 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
   return out.dump();
 }
 
+// What there is to know of the profile before its numbers are believed. Throws ConfigError where no run would draw from one.
+Json drawn_from(const Experiment& experiment) {
+  const Node& tree = experiment.resolved;
+  const bool named = tree.find_path("engine.profile") != nullptr || tree.find_path("model.profile") != nullptr;
+  if (!named && experiment.engine.function != FunctionKind::draw) {
+    fail_at(tree.find("model")->origin(), "model",
+            "has weights or a recording, which say what fires, and no profile to draw from (`vitro profile MODEL.gguf TEXT` records what "
+            "fires; expected engine.profile, such as {fraction: 20%, skew: 0.8}, or engine.function: draw)");
+  }
+  Json notes = Json::array();
+  if (!named) {
+    notes.push_back("drawn from the default profile, 10 % of the neurons and all alike: there is no engine.profile and no model.profile");
+  }
+  if (experiment.engine.function != FunctionKind::draw) {
+    notes.push_back("runs of this experiment do not draw what fires: they would with engine.function: draw");
+  }
+  return notes;
+}
+
 std::string workload_statistics(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                                 std::uint32_t tokens, std::int16_t layer, std::int16_t expert) {
   const Experiment experiment = compose(source, name, is_path, overrides, "");
+  const Json notes = drawn_from(experiment);
   const ModelConfig config = load_model(experiment.model, experiment.engine, session_options("").cache_dir).config;
   const int experts = static_cast<int>(std::max(config.experts, 1u));
   if (layer < 0 || layer >= static_cast<int>(config.layers)) {
@@ -150,7 +170,8 @@ std::string workload_statistics(const std::string& source, const std::string& na
            {"named", found.named},
            {"recall", found.recall},
            {"coactivation", found.coactivation},
-           {"cold_coactivation", found.cold_coactivation}};
+           {"cold_coactivation", found.cold_coactivation},
+           {"notes", notes}};
   for (const auto& c : found.curve)
     out["curve"].push_back({{"neurons", c.neurons}, {"probability", c.probability}, {"firings", c.firings}});
   for (const auto& b : found.batches) out["batches"].push_back({{"sequences", b.sequences}, {"firing", b.firing}, {"hot", b.hot}});

@@ -79,7 +79,9 @@ def workload_statistics(experiment, *, overrides=None, tokens=256, layer=0, expe
 
     -> {"fraction", "repeated", "named", "recall", "coactivation", "cold_coactivation": shares, as docs/traces.md defines them;
     "curve": [{"neurons", "probability", "firings"}], "batches": [{"sequences", "firing", "hot"}], "caches": [{"neurons", "hits"}],
-    "experts": {"shared", "same_first"}: of a mixture, shares of tokens with an expert of the token before}
+    "experts": {"shared", "same_first"}: of a mixture, shares of tokens with an expert of the token before,
+    "notes": what has to be known of these numbers: that they are of the default profile, or that runs compute what fires}
+    An experiment that neither draws nor names a profile is refused: its weights say what fires.
     """
     return _native.call("workload_statistics", *as_source(experiment), as_overrides(overrides), tokens, layer, expert)
 
