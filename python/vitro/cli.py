@@ -75,7 +75,11 @@ def root(version: Annotated[bool, typer.Option("--version", callback=_version, i
 def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|engine]")] = None,
           smoke: Annotated[bool, typer.Option("--smoke", help="A few iterations, to see that it works.")] = False,
           as_json: Json = False):
-    """Performance of this build on this machine, each row beside its physical limit.
+    """Performance of this build on this machine, each row beside its limit; – where nothing bounds it.
+
+    `kernels`: the memory bandwidth measured beside each row. `engine`: the same operations without hand-over between cores. `sim`: what is
+    asked for in simulated seconds per second (20; 5 with half of a model in flash), the calls and posts that a token's phases allow, the
+    memory of a run half as long, and a bare event queue (docs/sim-speed.md has each row).
 
     Examples:
 
