@@ -272,9 +272,9 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   Policy policy = run.make_policy(limits);
   Likelihood likelihood;
   run.host->run(score_into(&policy, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood));
+  if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
   save_recording(run);
   if (run.sampler) run.sampler->save(options.ffn_inputs);
-  if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
   return {std::move(likelihood), policy.residency->stats()};
 }
 

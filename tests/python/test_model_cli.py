@@ -41,6 +41,11 @@ def test_a_profile_says_what_fires_and_orders_a_pack(native):
     assert "hottest fifth" in table.out
 
 
+def test_a_text_without_tokens_leaves_no_recording(native):
+    answer = native("profile", MODEL, native.write("", "text.txt"), "-o", "fired.vtrc")
+    assert answer.code == 2 and "too short" in answer.err and not (native.folder / "fired.vtrc").exists()
+
+
 OFFLOADED = Path(__file__).parents[2] / "experiments" / "benchmarks" / "offload_47b.yaml"
 
 
