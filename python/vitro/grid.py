@@ -62,7 +62,8 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
     """Runs the grid and returns a pandas.DataFrame, one row per point in the grid's order.
 
     out: a folder for results.parquet, results.csv, report.html and the points themselves. resume: keeps finished points
-    whose resolved experiment is still the same. A point that fails becomes a row with status "failed". device, models: as in run().
+    whose resolved experiment is still the same. A point that fails, or is refused where others are not, becomes a row with status
+    "failed". device, models: as in run().
     """
     if resume and out is None:
         raise ConfigError("a sweep can only be resumed from a folder (out)")
@@ -97,6 +98,8 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         job.judge(answer)
         if progress:
             progress(len(answers), len(jobs))
+    if all(answer.get("refused") for answer in answers.values()):
+        raise ConfigError(answers[0]["error"])
     frame = _table(jobs, answers)
     if base.get("metrics"):
         frame.attrs["metrics"] = base["metrics"]
@@ -157,11 +160,11 @@ class _Job:
 
 
 def run_point(experiment, overrides, machine, models=()):
-    """-> {"result": ...} or {"error": message}; a function of its own so that a Dask worker can be sent to it."""
+    """-> {"result": ...} or {"error": message}, "refused" if nothing ran; a function of its own so that a Dask worker can be sent to it."""
     try:
         return {"result": api.run(experiment, overrides=overrides, machine=machine, models=models).data}
-    except RunError as error:
-        return {"error": str(error)}
+    except (ConfigError, RunError) as error:  # a budget that is too small is known when the model is loaded, and is one point's
+        return {"error": str(error), "refused": isinstance(error, ConfigError)}
 
 
 def _execute(jobs, workers, dask):

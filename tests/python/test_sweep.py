@@ -17,6 +17,18 @@ sweep: {memory.budget: [4 MiB, 6 MiB], seed: [1, 2]}
 """
 
 
+REAL = f"""
+experiment: swept
+machine: host
+model: {{gguf: {ROOT}/configs/models/embedded/stories-reglu-3m.q4_0.gguf}}
+workload: {{prompt: hi, output_tokens: 1}}
+sweep:
+  - engine.policy: dense
+    workload.prompt: ["Once: upon", "5"]
+  - engine.policy: mmap
+"""
+
+
 def runs(folder):
     return len((folder / "runs.log").read_text().split())
 
@@ -113,6 +125,15 @@ def test_a_failed_point_is_a_row_and_the_rest_goes_on(fake, tmp_path):
     assert "SIGSEGV" in answer.json["rows"][1]["error"] and "1 of 3 points failed" in answer.err
 
 
+def test_a_point_that_can_not_run_is_a_row_and_all_of_them_the_users_mistake(native):
+    small = REAL.replace("    workload.prompt: [\"Once: upon\", \"5\"]\n", "    memory.budget: [1 KiB, 1 GiB]\n")
+    rows = native("sweep", native.write(small), "--out", "o", "--json")
+    assert rows.code == 1 and [row["status"] for row in rows.json["rows"]] == ["failed", "ok", "ok"]
+    assert "memory.budget" in rows.json["rows"][0]["error"] and "1 of 3 points failed" in rows.err
+    none = native("sweep", native.write(small), "--out", "p", "--set", "sweep={memory.budget: [1 KiB, 2 KiB]}")
+    assert none.code == 2 and none.err.startswith("vitro: memory.budget") and none.err.count("\n") == 1
+
+
 def test_failed_points_are_not_kept(fake, tmp_path):
     union = "experiment: x\nsweep: [{seed: 1}, {fake.fail: boom}]\n"
     fake("sweep", fake.write(union), "--out", "o")
@@ -139,18 +160,6 @@ def test_a_typo_in_the_last_point_shows_before_anything_runs(fake, tmp_path):
 def test_what_is_wrong_in_a_sweep_is_named_by_file_and_line(fake, lines, said):
     answer = fake("sweep", fake.write(f"experiment: x\n{lines}\n"), "--out", "o")
     assert answer.code == 2 and said in answer.err and answer.err.count("\n") == 1, answer.err
-
-
-REAL = f"""
-experiment: swept
-machine: host
-model: {{gguf: {ROOT}/configs/models/embedded/stories-reglu-3m.q4_0.gguf}}
-workload: {{prompt: hi, output_tokens: 1}}
-sweep:
-  - engine.policy: dense
-    workload.prompt: ["Once: upon", "5"]
-  - engine.policy: mmap
-"""
 
 
 @pytest.mark.parametrize("line, said", [
