@@ -189,7 +189,8 @@ def main(args=None):
         terminal.say(f"vitro: {error}")
         return error.exit_code
     except typer.TyperException as error:
-        terminal.say(f"vitro: {error.format_message()} (see --help)")
+        if said := error.format_message():  # nothing where a command alone has printed its help
+            terminal.say(f"vitro: {said} (see --help)")
         return getattr(error, "exit_code", 2)
     except BrokenPipeError:  # `vitro ... | head` is no failure of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

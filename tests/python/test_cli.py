@@ -233,5 +233,18 @@ def test_list_knows_every_kind(fake, kind):
     assert all({"name", "description"} <= set(row) for row in answer.json["rows"])
 
 
+@pytest.mark.parametrize("command", [[], ["trace"]])
+def test_a_command_alone_prints_its_help_and_nothing_beside(fake, command):
+    answer = fake(*command)
+    assert answer.code == 2 and "Commands" in answer.out and answer.err == ""
+
+
+def test_a_list_names_files_as_an_experiment_would(native):
+    table = native("list", "devices").out
+    path = next(word for line in table.splitlines() for word in line.split() if word.endswith("oneplus13t.yaml"))
+    assert (native.folder / path).is_file()
+    assert native("list", "plugins").out == "plugins: none\n"
+
+
 def test_version(fake):
     assert fake("--version").out == "vitro 0.1.0\n"
