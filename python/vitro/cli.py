@@ -65,7 +65,7 @@ def root(version: Annotated[bool, typer.Option("--version", callback=_version, i
 
         vitro demo
 
-        vitro run experiments/quickstart.yaml --machine sim --set "memory.budget=6 MiB"
+        vitro run experiments/quickstart.yaml --machine sim --set engine.policy=mmap --set "memory.budget=6 MiB"
 
         vitro list devices
     """
