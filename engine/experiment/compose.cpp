@@ -142,7 +142,7 @@ Node compose_experiment(const Node& root, const std::string& base_directory, con
     if (const Node* part = out.find(key)) out.set(key, load_part(key, *part, base_directory));
   }
   for (const std::string& text : overrides) apply_override(out, text);
-  if (!machine.empty()) out.set("machine", Node::scalar(machine));
+  if (!machine.empty()) out.set("machine", Node::scalar(machine, {std::make_shared<const std::string>("--machine"), 1}));
   gather_plugins(out);
   apply_plan(out);
   return out;

@@ -192,6 +192,9 @@ void require_outputs(const Experiment& experiment) {
   if (record.empty()) return;
   const Node* named = experiment.resolved.find_path("engine.record");
   const Origin at = named != nullptr ? named->origin() : Origin();
+  if (experiment.workload.products || experiment.workload.softmax) {
+    fail_at(at, "engine.record", fmt::format("workload.{} has nothing to record", experiment.workload.softmax ? "softmax" : "products"));
+  }
   std::error_code unseen;
   if (std::filesystem::is_directory(record, unseen)) {
     fail_at(at, "engine.record", fmt::format("{} is a folder (expected a file to write)", record));

@@ -77,6 +77,7 @@ TEST_F(ComposeTest, plugins_of_the_experiment_join_those_of_its_device) {
 
 TEST_F(ComposeTest, malformed_overrides_are_refused) {
   EXPECT_NE(error_of({"nonsense"}).find("expected key=value"), std::string::npos);
+  EXPECT_EQ(load({}, "gpu").find("machine")->origin().str(), "--machine:1");
   EXPECT_NE(error_of({"workload.batch=many"}).find("--set workload.batch:1"), std::string::npos) << error_of({"workload.batch=many"});
 }
 
