@@ -82,6 +82,7 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         jobs.append(_Job(experiment, index, label, point, fixed + api.placed_overrides(point, places), machine, models))
     for job in jobs:  # a typo in the last point must not surface after hours
         job.resolve()
+    _refuse_one_recording_of_many(jobs)
     machines = {job.machine for job in jobs}
     workers = workers or (1 if "host" in machines else os.cpu_count() or 1)
     folder = outputs.folder(out, "out") if out else None
@@ -111,6 +112,16 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
     return frame
 
 
+def _refuse_one_recording_of_many(jobs):
+    """The last point to end would be what is in the file."""
+    first = {}
+    for job in jobs:
+        if job.record and (other := first.setdefault(job.record, job)) is not job:
+            with placed(job.places):
+                raise ConfigError(f"engine.record: {job.record} is that of points {other.index} and {job.index} (expected a file for each)",
+                                  ("engine", "record"))
+
+
 class _Job:
     def __init__(self, experiment, index, label, point, overrides, machine, models):
         self.experiment = experiment
@@ -120,7 +131,7 @@ class _Job:
         self.overrides = overrides
         self.machine = machine
         self.models = models
-        self.digest = None
+        self.digest, self.record = None, None  # known when resolved
 
     def resolve(self):
         resolved = api.resolve(self.experiment, overrides=self.overrides)
@@ -128,6 +139,7 @@ class _Job:
             expect.check(resolved.get("expect"))
         api.check_outputs(self.experiment, overrides=self.overrides)
         self.machine = self.machine or resolved.get("machine", "sim")
+        self.record = (resolved.get("engine") or {}).get("record")
         text = json.dumps([__version__, self.machine, resolved], sort_keys=True)
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -257,7 +269,8 @@ def swept(frame):
     if "label" in frame.columns:
         return ["label"]
     keys = list(frame.columns[3:])
-    return keys[:next((i for i, key in enumerate(keys) if key in _HEADLINES or key == "error"), len(keys))]
+    machine = ["machine"] if frame["machine"].nunique() > 1 else []
+    return machine + keys[:next((i for i, key in enumerate(keys) if key in _HEADLINES or key == "error"), len(keys))]
 
 
 def readable(frame):

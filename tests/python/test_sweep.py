@@ -176,6 +176,17 @@ def test_what_is_wrong_at_a_point_is_named_by_its_line_before_anything_runs(nati
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_points_do_not_share_a_recording(native):
+    answer = native("sweep", native.write(f"{REAL}    engine.record: one.vtrc\n    seed: [1, 2]\n"), "--out", "o")
+    assert answer.code == 2 and "exp.yaml:10: engine.record: " in answer.err and "points 2 and 3" in answer.err
+
+
+def test_machines_may_be_swept(fake, tmp_path):
+    swept = fake.write(SWEEP.replace("memory.budget: [4 MiB, 6 MiB], seed: [1, 2]", "machine: [sim, host]"))
+    rows = [line.split() for line in fake("sweep", swept, "--out", "o").out.splitlines()]
+    assert rows[1][:2] == ["point", "machine"] and [row[1] for row in rows[2:4]] == ["sim", "host"]
+
+
 def test_values_of_a_sweep_are_what_the_file_says(native, tmp_path):
     """Texts are texts, and paths start at the file."""
     (tmp_path / "sub").mkdir()
