@@ -26,12 +26,20 @@ constexpr std::pair<std::string_view, std::string_view> kPaths[] = {{"model", "g
                                                                     {"engine", "replay"}, {"engine", "record"},
                                                                     {"engine", "plan"},   {"workload", "scaling.scorer.gguf"}};
 
+// The folder of the file that has a value, which may be an included one; of a value that is in no file, the given one.
+std::string folder_of(const Node& value, const std::string& otherwise) {
+  const std::shared_ptr<const std::string>& file = value.origin().file;
+  if (!file || !fs::is_regular_file(*file)) return otherwise;
+  const std::string folder = directory_of(*file);
+  return folder.empty() ? "." : folder;
+}
+
 void resolve_paths(std::string_view key, Node& part, const std::string& base) {
   for (const auto& [section, name] : kPaths) {
     if (section != key) continue;
     const Node* value = part.find_path(name);
     if (value == nullptr || !value->is_scalar()) continue;
-    part.set_path(name, Node::scalar(resolve(value->text(), base), value->origin(), true));
+    part.set_path(name, Node::scalar(resolve(value->text(), folder_of(*value, base)), value->origin(), true));
   }
 }
 
@@ -39,7 +47,7 @@ Node load_part(std::string_view key, const Node& value, const std::string& base)
   Node part = value;
   std::string directory = base;
   if (value.is_scalar()) {
-    const std::string path = resolve(value.text(), base);
+    const std::string path = resolve(value.text(), folder_of(value, base));
     if (key == "model" && path.ends_with(".gguf")) {
       return Node::map({{"gguf", Node::scalar(path, value.origin(), true)}}, value.origin());
     }
@@ -54,13 +62,6 @@ Node load_part(std::string_view key, const Node& value, const std::string& base)
   return part;
 }
 
-// An override as a value that knows where it was written, for messages and for paths in it.
-struct Override {
-  std::string key;
-  Node value;
-  std::string folder;  // that its paths start at: the file's that has it, else where the user is
-};
-
 // Takes `@file:line` and the line's end off the front of `text`, if they are there.
 Origin take_place(std::string_view& text) {
   const std::size_t end = text.starts_with('@') ? text.find('\n') : text.npos;
@@ -73,28 +74,28 @@ Origin take_place(std::string_view& text) {
   return place;
 }
 
-Override read_override(std::string_view text) {
+// A key, and a value that knows where it was written, for messages and for paths in it.
+Node::Entry read_override(std::string_view text) {
   const Origin place = take_place(text);
   const std::size_t equals = text.find('=');
   if (equals == text.npos || equals == 0) {
     throw ConfigError(fmt::format("--set {}: expected key=value, such as memory.ffn_in_dram=25%", text));
   }
   const std::string key(text.substr(0, equals));
-  const std::string here = fs::current_path().string();
   const std::string value(text.substr(equals + 1));
-  if (!place.file) return {key, parse_yaml(value, fmt::format("--set {}", key)), here};
+  if (!place.file) return {key, parse_yaml(value, fmt::format("--set {}", key))};
   // Lines before the value put it on its own.
-  Node placed = parse_yaml(std::string(static_cast<std::size_t>(place.line - 1), '\n') + value, *place.file);
-  return {key, std::move(placed), fs::is_regular_file(*place.file) ? directory_of(fs::absolute(*place.file).string()) : here};
+  return {key, parse_yaml(std::string(static_cast<std::size_t>(place.line - 1), '\n') + value, *place.file)};
 }
 
 void apply_override(Node& experiment, std::string_view text) {
-  auto [key, value, folder] = read_override(text);
+  auto [key, value] = read_override(text);
+  const std::string here = fs::current_path().string();
   for (const char* part : {"device", "model", "engine", "workload"}) {
-    if (key == part && !value.is_null()) value = load_part(part, value, folder);
+    if (key == part && !value.is_null()) value = load_part(part, value, here);
     for (const auto& [section, name] : kPaths) {
       if (section == part && key == fmt::format("{}.{}", section, name) && value.is_scalar()) {
-        value = Node::scalar(resolve(value.text(), folder), value.origin(), true);
+        value = Node::scalar(resolve(value.text(), folder_of(value, here)), value.origin(), true);
       }
     }
   }

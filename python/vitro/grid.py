@@ -70,6 +70,7 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
     if resume and models:
         raise ConfigError("a sweep with device models in Python can not be resumed: nothing tells whether they are still the same")
     fixed = api.as_overrides(overrides, device)
+    experiment = _absolute(experiment) if dask else experiment
     base = api.resolve(experiment, overrides=fixed)
     if not base.get("sweep"):
         raise ConfigError(f"{_name(experiment)}: has no `sweep:`")
@@ -207,7 +208,7 @@ def _execute_dask(jobs, address):
         raise ConfigError(f"--dask: no scheduler answers at {address} ({error})") from None
     with client:
         # pure=False: equal points are still run, since a repeated point is how determinism is checked.
-        futures = {client.submit(run_point, _absolute(job.experiment), job.overrides, job.machine, job.models, pure=False): job
+        futures = {client.submit(run_point, job.experiment, job.overrides, job.machine, job.models, pure=False): job
                    for job in jobs}
         for future in dask_as_completed(futures):
             yield futures[future], future.result()

@@ -44,6 +44,16 @@ TEST_F(ComposeTest, paths_start_at_the_file_that_names_them) {
   EXPECT_EQ(e.engine.read_ahead, 64 * KiB);
 }
 
+TEST_F(ComposeTest, paths_in_an_included_file_start_there) {
+  fs::create_directories(root_ / "base" / "engines");
+  write("base/engines/mapped.yaml", "policy: mmap\n");
+  write("base/common.yaml", "engine: engines/mapped.yaml\nmodel: {gguf: weights.gguf}\nmachine: host\nworkload: {prompt: hi}\n");
+  write("e.yaml", "include: base/common.yaml\nexperiment: e\n");
+  const Experiment e = read_experiment(load());
+  EXPECT_EQ(e.engine.policy, "mmap");
+  EXPECT_EQ(e.model.gguf, (root_ / "base" / "weights.gguf").string());
+}
+
 TEST_F(ComposeTest, overrides_win_and_the_last_of_two_exclusive_keys_counts) {
   const Experiment e = read_experiment(load({"engine.read_ahead=8 KiB", "memory.ffn_in_dram=25%", "workload.seed=7"}));
   EXPECT_EQ(e.engine.read_ahead, 8 * KiB);
