@@ -72,7 +72,8 @@ DrawProfile read_profile(Reader reader);
 Experiment read_experiment(const Node& root);
 
 // Composes an experiment: parts given by path are read (relative to the file that names them) and put in place,
-// then `a.b=value` overrides are applied. `machine` replaces the key of that name when not empty.
+// then `a.b=value` overrides are applied. One that a file has, as a sweep's point does, says so on a line before it: `@exp.yaml:12`, and
+// its paths start at that file; those of others start at the working directory. `machine` replaces the key of that name when not empty.
 // In compose.cpp, with the YAML reader; vitro-device reads the result as JSON.
 Node compose_experiment(const Node& root, const std::string& base_directory, const std::vector<std::string>& overrides,
                         const std::string& machine);

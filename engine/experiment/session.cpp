@@ -187,7 +187,27 @@ nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options
 
 }  // namespace
 
+void require_outputs(const Experiment& experiment) {
+  const std::string& record = experiment.engine.record;
+  if (record.empty()) return;
+  const Node* named = experiment.resolved.find_path("engine.record");
+  const Origin at = named != nullptr ? named->origin() : Origin();
+  if (experiment.workload.products || experiment.workload.softmax) {
+    fail_at(at, "engine.record", fmt::format("workload.{} has nothing to record", experiment.workload.softmax ? "softmax" : "products"));
+  }
+  std::error_code unseen;
+  if (std::filesystem::is_directory(record, unseen)) {
+    fail_at(at, "engine.record", fmt::format("{} is a folder (expected a file to write)", record));
+  }
+  try {
+    const OutputFile leaves_nothing(record);
+  } catch (const ConfigError& error) {
+    fail_at(at, "engine.record", error.what());
+  }
+}
+
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
+  require_outputs(experiment);
   Run run(experiment, options, machines, !options.out_dir.empty());
   if (experiment.workload.products || experiment.workload.softmax) return measure_operators(run, options);
   const Workload& workload = experiment.workload;
@@ -242,6 +262,7 @@ std::string to_text(const nlohmann::ordered_json& result, int indent) {
 
 PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,
                                     const MachineFactory& machines) {
+  require_outputs(experiment);
   Run run(experiment, options, machines, false);
   if (!run.model.tokenizer || !experiment.engine.numerics()) throw ConfigError("perplexity needs a model with weights");
   const Tokenizer& tokenizer = *run.model.tokenizer;
@@ -254,9 +275,9 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   Policy policy = run.make_policy(limits);
   Likelihood likelihood;
   run.host->run(score_into(&policy, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood));
+  if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
   save_recording(run);
   if (run.sampler) run.sampler->save(options.ffn_inputs);
-  if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
   return {std::move(likelihood), policy.residency->stats()};
 }
 

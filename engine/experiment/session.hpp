@@ -23,6 +23,9 @@ struct SessionOptions {
   ScoreFunction scorer;  // of workload.scaling.scorer.kind: python
 };
 
+// Throws ConfigError, with the file and line of the key, when what the experiment names to be written (engine.record) can not be.
+void require_outputs(const Experiment& experiment);
+
 // Throws ConfigError before anything has run or been written, RunError when the run failed.
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines);
 

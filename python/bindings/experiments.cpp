@@ -31,11 +31,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Node composed(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+              const std::string& machine) {
+  return is_path ? load_experiment(source, overrides, machine)
+                 : compose_experiment(parse_yaml(source, name), std::filesystem::current_path().string(), overrides, machine);
+}
+
 Experiment compose(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                    const std::string& machine) {
-  const Node tree = is_path ? load_experiment(source, overrides, machine)
-                            : compose_experiment(parse_yaml(source, name), std::filesystem::current_path().string(), overrides, machine);
-  return read_experiment(tree);
+  return read_experiment(composed(source, name, is_path, overrides, machine));
 }
 
 // Packed models are kept between runs, in VITRO_CACHE or the user's cache folder.
@@ -60,6 +64,25 @@ SessionOptions session_options(const std::string& out_dir, ScoreFunction scorer 
 std::string resolve(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
   return compose(source, name, is_path, overrides, "").resolved.to_json();
 }
+
+void check_outputs(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
+  require_outputs(compose(source, name, is_path, overrides, ""));
+}
+
+// Where each value was written: {"at": "exp.yaml:3", "of": {key or index: ...}}.
+Json places_in(const Node& node) {
+  Json places{{"at", node.origin().str()}, {"of", Json::object()}};
+  for (const auto& [key, value] : node.entries()) places["of"][key] = places_in(value);
+  for (std::size_t i = 0; i < node.items().size(); ++i) places["of"][std::to_string(i)] = places_in(node.items()[i]);
+  return places;
+}
+
+std::string places(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
+  return places_in(composed(source, name, is_path, overrides, "")).dump();
+}
+
+// Of any YAML file.
+std::string file_places(const std::string& path) { return places_in(load_yaml(path)).dump(); }
 
 std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                 const std::optional<std::string>& machine, const std::optional<std::string>& out_dir, const py::list& models,
@@ -104,9 +127,29 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
   return out.dump();
 }
 
+// What there is to know of the profile before its numbers are believed. Throws ConfigError where no run would draw from one.
+Json drawn_from(const Experiment& experiment) {
+  const Node& tree = experiment.resolved;
+  const bool named = tree.find_path("engine.profile") != nullptr || tree.find_path("model.profile") != nullptr;
+  if (!named && experiment.engine.function != FunctionKind::draw) {
+    fail_at(tree.find("model")->origin(), "model",
+            "has weights or a recording, which say what fires, and no profile to draw from (`vitro profile MODEL.gguf TEXT` records what "
+            "fires; expected engine.profile, such as {fraction: 20%, skew: 0.8}, or engine.function: draw)");
+  }
+  Json notes = Json::array();
+  if (!named) {
+    notes.push_back("drawn from the default profile, 10 % of the neurons and all alike: there is no engine.profile and no model.profile");
+  }
+  if (experiment.engine.function != FunctionKind::draw) {
+    notes.push_back("runs of this experiment do not draw what fires: they would with engine.function: draw");
+  }
+  return notes;
+}
+
 std::string workload_statistics(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                                 std::uint32_t tokens, std::int16_t layer, std::int16_t expert) {
   const Experiment experiment = compose(source, name, is_path, overrides, "");
+  const Json notes = drawn_from(experiment);
   const ModelConfig config = load_model(experiment.model, experiment.engine, session_options("").cache_dir).config;
   const int experts = static_cast<int>(std::max(config.experts, 1u));
   if (layer < 0 || layer >= static_cast<int>(config.layers)) {
@@ -127,7 +170,8 @@ std::string workload_statistics(const std::string& source, const std::string& na
            {"named", found.named},
            {"recall", found.recall},
            {"coactivation", found.coactivation},
-           {"cold_coactivation", found.cold_coactivation}};
+           {"cold_coactivation", found.cold_coactivation},
+           {"notes", notes}};
   for (const auto& c : found.curve)
     out["curve"].push_back({{"neurons", c.neurons}, {"probability", c.probability}, {"firings", c.firings}});
   for (const auto& b : found.batches) out["batches"].push_back({{"sequences", b.sequences}, {"firing", b.firing}, {"hot", b.hot}});
@@ -184,6 +228,9 @@ std::string bench(const std::string& kind, bool smoke, const std::string& root) 
 void bind_experiments(py::module_& m) {
   const auto free_gil = py::call_guard<py::gil_scoped_release>();
   m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("check_outputs", &check_outputs, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("places", &places, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("file_places", &file_places, py::arg("path"));
   m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
         py::arg("models") = py::list(), py::arg("scorer") = py::none());
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),

@@ -1,7 +1,7 @@
 """vitro: one on-device LLM inference engine, on the real machine and on a SystemC model of a phone.
 
 >>> import vitro
->>> result = vitro.run("experiments/quickstart.yaml", overrides={"memory.budget": "6 MiB"})
+>>> result = vitro.run("experiments/quickstart.yaml", overrides={"engine.policy": "mmap", "memory.budget": "6 MiB"})
 >>> result.metrics["decode_tokens_per_s"]
 """
 from importlib import import_module

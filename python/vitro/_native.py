@@ -7,7 +7,7 @@ from .errors import ConfigError, RunError
 
 _JSON = {"resolve", "run", "perplexity", "weight_error", "list", "bench", "bench_run", "replay_io", "characterize_probe", "load_device",
          "device_parameters", "cross_fidelity_plan", "cross_fidelity", "pack", "firing_statistics", "token_statistics",
-         "workload_statistics", "probe", "plan_facts", "plan_profile"}
+         "workload_statistics", "probe", "plan_facts", "plan_profile", "places", "file_places"}
 
 
 def module():

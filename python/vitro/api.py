@@ -6,6 +6,7 @@ from pathlib import Path
 
 from . import _native, outputs, process, validity
 from .errors import ConfigError
+from .places import Places
 from .result import Result
 
 
@@ -38,6 +39,16 @@ def resolve(experiment, *, overrides=None):
     return _native.call("resolve", *as_source(experiment), as_overrides(overrides))
 
 
+def places(experiment, *, overrides=None):
+    """Where the values of an experiment were written."""
+    return Places(_native.call("places", *as_source(experiment), as_overrides(overrides)))
+
+
+def check_outputs(experiment, *, overrides=None):
+    """Raises ConfigError when the experiment names something to be written that can not be. A run looks itself; this is for many."""
+    _native.call("check_outputs", *as_source(experiment), as_overrides(overrides))
+
+
 def perplexity(model, text, *, overrides=None, progress=None):
     """{"nll", "perplexity", "tokens", "chunks": [{"nll": the sum, "tokens"}]} of the text file under the model."""
     return process.call("perplexity", existing(model), existing(text), as_overrides(overrides), progress=progress)
@@ -68,7 +79,9 @@ def workload_statistics(experiment, *, overrides=None, tokens=256, layer=0, expe
 
     -> {"fraction", "repeated", "named", "recall", "coactivation", "cold_coactivation": shares, as docs/traces.md defines them;
     "curve": [{"neurons", "probability", "firings"}], "batches": [{"sequences", "firing", "hot"}], "caches": [{"neurons", "hits"}],
-    "experts": {"shared", "same_first"}: of a mixture, shares of tokens with an expert of the token before}
+    "experts": {"shared", "same_first"}: of a mixture, shares of tokens with an expert of the token before,
+    "notes": what has to be known of these numbers: that they are of the default profile, or that runs compute what fires}
+    An experiment that neither draws nor names a profile is refused: its weights say what fires.
     """
     return _native.call("workload_statistics", *as_source(experiment), as_overrides(overrides), tokens, layer, expert)
 
@@ -129,7 +142,8 @@ def as_overrides(overrides, device=None):
     if overrides is None:
         return []
     if hasattr(overrides, "items"):
-        return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
+        return [f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for key, value in
+                overrides.items()]
     if isinstance(overrides, str):
         overrides = [overrides]
     for item in overrides:
@@ -138,6 +152,12 @@ def as_overrides(overrides, device=None):
             raise ConfigError(f'override "{item}" is not of the form key=value (such as memory.budget=6 MiB)')
         _require_utf8(item, "override")
     return list(overrides)
+
+
+def placed_overrides(values, places):
+    """{"a.b": value} that a file has -> overrides with the file's name and line, by places: {"a.b": "exp.yaml:3"}. A text is that text,
+    even where YAML would read more into it, as into a prompt with a colon."""
+    return [f"@{places[key]}\n{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
 
 
 def _require_utf8(text, what):

@@ -59,7 +59,7 @@ def bundle(suite, target, *, binary, runs=5):
             for model, name in models.items():
                 archive.add(model, f"vitro-bundle/{name}")
             for case, name in zip(suite.cases, names):
-                resolved = api.resolve(case.experiment, overrides=case.point | {"machine": "host"})
+                resolved = api.resolve(case.experiment, overrides=[*case.overrides, "machine=host"])
                 resolved["model"] = resolved["model"] | {"gguf": models[case.gguf]}
                 resolved["experiment"] = case.id
                 _add_text(archive, f"experiments/{name}.json", json.dumps(resolved, indent=1))

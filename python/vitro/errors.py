@@ -8,9 +8,14 @@ class VitroError(Exception):
 
 
 class ConfigError(VitroError):
-    """The user's input was wrong."""
+    """The user's input was wrong. at: the keys and indices that lead to the value in its file, where its line is still to be
+    looked up (places.py)."""
 
     exit_code = 2
+
+    def __init__(self, message, at=None):
+        super().__init__(message)
+        self.at = at
 
 
 class RunError(VitroError):

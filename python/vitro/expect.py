@@ -16,13 +16,13 @@ KEYS = ("metric", "value", "within", "min", "max")
 def check(expect):
     """Raises ConfigError when something could not be judged: better before a run than after."""
     if not isinstance(expect or {}, dict):
-        raise ConfigError("expect: is no map (expected entries such as speed: {metric: decode_tokens_per_s, min: 10})")
+        raise ConfigError("expect: is no map (expected entries such as speed: {metric: decode_tokens_per_s, min: 10})", ("expect",))
     for name, entry in (expect or {}).items():
         if not isinstance(entry, dict) or not isinstance(entry.get("metric"), str):
-            raise ConfigError(f"expect.{name}: {entry!r} names no metric (expected a map such as {{metric: decode_tokens_per_s, min: 10}})")
+            _refuse(f"{entry!r} names no metric (expected a map such as {{metric: decode_tokens_per_s, min: 10}})", name)
         for key in entry:
             if key not in KEYS:
-                raise ConfigError(f"expect.{name}.{key}: unknown key (expected one of: {', '.join(KEYS)})")
+                _refuse(f"unknown key (expected one of: {', '.join(KEYS)})", name, key)
         _bounds(name, entry)
 
 
@@ -37,7 +37,7 @@ def judge(result):
 def _judge_entry(name, entry, metrics):
     metric = entry["metric"]
     if metric not in metrics:
-        raise ConfigError(f"expect.{name}.metric: {metric!r} is no metric (there are {', '.join(sorted(metrics))})")
+        _refuse(f"{metric!r} is no metric (there are {', '.join(sorted(metrics))})", name, "metric")
     measured = metrics[metric]
     for relation, expected, holds in _bounds(name, entry):
         ok = measured is not None and holds(measured)
@@ -59,7 +59,7 @@ def _bounds(name, entry):
         high = _number(name, "max", entry["max"])
         found.append(("<", high, lambda x: x <= high))
     if not found:
-        raise ConfigError(f"expect.{name}: needs value (with within), min or max, or within alone for a published figure")
+        _refuse("needs value (with within), min or max, or within alone for a published figure", name)
     return found
 
 
@@ -68,23 +68,29 @@ def published(name):
     from .characterize import leaves_of, load_yaml
     figures = load_yaml(catalog.root() / "experiments" / "papers" / "figures.yaml")
     if any(name == entry["id"] or name.startswith(entry["id"] + ".") for entry in figures["reserved"]):
-        raise ConfigError(f"expect.{name}: its published value is kept back (expected a value)")
+        _refuse("its published value is kept back (expected a value)", name)
     for entry in figures["entries"]:
         for suffix, value in leaves_of(entry["value"]):
             if name == entry["id"] + suffix and isinstance(value, (int, float)):
                 return float(value)
-    raise ConfigError(f"expect.{name}: is no number of experiments/papers/figures.yaml (expected a value)")
+    _refuse("is no number of experiments/papers/figures.yaml (expected a value)", name)
 
 
 def _number(name, key, text):
     try:
         return float(text)
     except (TypeError, ValueError):
-        raise ConfigError(f'expect.{name}.{key}: "{text}" is no number') from None
+        _refuse(f'"{text}" is no number', name, key)
 
 
 def _share(name, text):
     try:
         return float(str(text).removesuffix("%")) / 100 if str(text).endswith("%") else float(text)
     except (TypeError, ValueError):
-        raise ConfigError(f'expect.{name}.within: "{text}" is not a share (expected something like 15%)') from None
+        _refuse(f'"{text}" is not a share (expected something like 15%)', name, "within")
+
+
+def _refuse(problem, *steps):
+    """Of a value within `expect:`."""
+    at = ("expect", *steps)
+    raise ConfigError(f"{'.'.join(at)}: {problem}", at) from None

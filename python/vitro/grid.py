@@ -15,6 +15,7 @@ import yaml
 
 from . import __version__, api, expect, outputs, process
 from .errors import ConfigError, RunError
+from .places import placed
 from .result import Result, flatten, named
 
 
@@ -26,24 +27,34 @@ def points(sweep):
 def labelled(sweep):
     """-> list of (label, point). No map has a `label:`: all labels are None. Else a label is followed by what its map's lists vary, and a
     point without one is called by its values."""
-    grids = sweep if isinstance(sweep, list) else [sweep]
-    if not grids or not all(isinstance(grid, dict) and grid.keys() - {"label"} for grid in grids):
-        raise ConfigError("sweep: expected a map from keys to lists of values, or a list of such maps")
+    return [(label, point) for label, point, _ in _expanded(sweep)]
+
+
+def _expanded(sweep):
+    """As labelled(), with the steps that lead to each value of a point in the file."""
+    several = isinstance(sweep, list)
+    grids = sweep if several else [sweep]
     found = []
-    for grid in grids:
+    for index, grid in enumerate(grids):
+        at = ("sweep", index) if several else ("sweep",)
+        if not isinstance(grid, dict) or not grid.keys() - {"label"}:
+            raise ConfigError("sweep: expected a map from keys to lists of values, or a list of such maps", at)
         label = grid.get("label")
         choices = {key: value if isinstance(value, list) else [value] for key, value in grid.items() if key != "label"}
         if not isinstance(label, (str, type(None))):
-            raise ConfigError(f"sweep.label: {label} (expected a text)")
+            raise ConfigError(f"sweep.label: {label} (expected a text)", (*at, "label"))
         for key, values in choices.items():
             if not values:
-                raise ConfigError(f"sweep.{key}: the list is empty")
+                raise ConfigError(f"sweep.{key}: the list is empty", (*at, key))
         varied = [key for key, values in choices.items() if label is None or len(values) > 1]
-        for values in itertools.product(*choices.values()):
-            point = dict(zip(choices, values))
+        for chosen in itertools.product(*map(enumerate, choices.values())):
+            point = {key: value for key, (_, value) in zip(choices, chosen)}
+            steps = {key: (*at, key, position) for key, (position, _) in zip(choices, chosen)}
             told = [f"{key.rpartition('.')[2]} {_written(point[key])}" for key in varied]
-            found.append((", ".join([label, *told] if label else told), point))
-    return found if any("label" in grid for grid in grids) else [(None, point) for _, point in found]
+            found.append((", ".join([label, *told] if label else told), point, steps))
+    if not found:
+        raise ConfigError("sweep: is empty (expected a map from keys to lists of values, or a list of such maps)", ("sweep",))
+    return found if any("label" in grid for grid in grids) else [(None, *rest) for _, *rest in found]
 
 
 def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overrides=None, machine=None, device=None, models=(),
@@ -51,20 +62,28 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
     """Runs the grid and returns a pandas.DataFrame, one row per point in the grid's order.
 
     out: a folder for results.parquet, results.csv, report.html and the points themselves. resume: keeps finished points
-    whose resolved experiment is still the same. A point that fails becomes a row with status "failed". device, models: as in run().
+    whose resolved experiment is still the same. A point that fails, or is refused where others are not, becomes a row with status
+    "failed". device, models: as in run().
     """
     if resume and out is None:
         raise ConfigError("a sweep can only be resumed from a folder (out)")
     if resume and models:
         raise ConfigError("a sweep with device models in Python can not be resumed: nothing tells whether they are still the same")
     fixed = api.as_overrides(overrides, device)
+    experiment = _absolute(experiment) if dask else experiment
     base = api.resolve(experiment, overrides=fixed)
     if not base.get("sweep"):
         raise ConfigError(f"{_name(experiment)}: has no `sweep:`")
-    jobs = [_Job(experiment, index, label, point, fixed + api.as_overrides(point), machine, models)
-            for index, (label, point) in enumerate(labelled(base["sweep"]))]
+    written = api.places(experiment, overrides=fixed)
+    with placed(lambda: written):
+        expanded = _expanded(base["sweep"])
+    jobs = []
+    for index, (label, point, steps) in enumerate(expanded):
+        places = {key: written.at(*step) for key, step in steps.items()}
+        jobs.append(_Job(experiment, index, label, point, fixed + api.placed_overrides(point, places), machine, models))
     for job in jobs:  # a typo in the last point must not surface after hours
         job.resolve()
+    _refuse_one_recording_of_many(jobs)
     machines = {job.machine for job in jobs}
     workers = workers or (1 if "host" in machines else os.cpu_count() or 1)
     folder = outputs.folder(out, "out") if out else None
@@ -78,8 +97,11 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
         answers[job.index] = answer
         if folder:
             job.save(folder, answer)
+        job.judge(answer)
         if progress:
             progress(len(answers), len(jobs))
+    if all(answer.get("refused") for answer in answers.values()):
+        raise ConfigError(answers[0]["error"])
     frame = _table(jobs, answers)
     if base.get("metrics"):
         frame.attrs["metrics"] = base["metrics"]
@@ -91,6 +113,16 @@ def sweep(experiment, *, out=None, workers=None, dask=None, resume=False, overri
     return frame
 
 
+def _refuse_one_recording_of_many(jobs):
+    """The last point to end would be what is in the file."""
+    first = {}
+    for job in jobs:
+        if job.record and (other := first.setdefault(job.record, job)) is not job:
+            with placed(job.places):
+                raise ConfigError(f"engine.record: {job.record} is that of points {other.index} and {job.index} (expected a file for each)",
+                                  ("engine", "record"))
+
+
 class _Job:
     def __init__(self, experiment, index, label, point, overrides, machine, models):
         self.experiment = experiment
@@ -100,14 +132,26 @@ class _Job:
         self.overrides = overrides
         self.machine = machine
         self.models = models
-        self.digest = None
+        self.digest, self.record = None, None  # known when resolved
 
     def resolve(self):
         resolved = api.resolve(self.experiment, overrides=self.overrides)
-        expect.check(resolved.get("expect"))
+        with placed(self.places):
+            expect.check(resolved.get("expect"))
+        api.check_outputs(self.experiment, overrides=self.overrides)
         self.machine = self.machine or resolved.get("machine", "sim")
+        self.record = (resolved.get("engine") or {}).get("record")
         text = json.dumps([__version__, self.machine, resolved], sort_keys=True)
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def places(self):
+        return api.places(self.experiment, overrides=self.overrides)
+
+    def judge(self, answer):
+        """Only a result tells whether `expect:` names a metric that there is: the first one does, not the last."""
+        if "result" in answer:
+            with placed(self.places):
+                return Result(answer["result"]).expectations
 
     def run(self):
         return run_point(self.experiment, self.overrides, self.machine, self.models)
@@ -129,11 +173,11 @@ class _Job:
 
 
 def run_point(experiment, overrides, machine, models=()):
-    """-> {"result": ...} or {"error": message}; a function of its own so that a Dask worker can be sent to it."""
+    """-> {"result": ...} or {"error": message}, "refused" if nothing ran; a function of its own so that a Dask worker can be sent to it."""
     try:
         return {"result": api.run(experiment, overrides=overrides, machine=machine, models=models).data}
-    except RunError as error:
-        return {"error": str(error)}
+    except (ConfigError, RunError) as error:  # a budget that is too small is known when the model is loaded, and is one point's
+        return {"error": str(error), "refused": isinstance(error, ConfigError)}
 
 
 def _execute(jobs, workers, dask):
@@ -164,7 +208,7 @@ def _execute_dask(jobs, address):
         raise ConfigError(f"--dask: no scheduler answers at {address} ({error})") from None
     with client:
         # pure=False: equal points are still run, since a repeated point is how determinism is checked.
-        futures = {client.submit(run_point, _absolute(job.experiment), job.overrides, job.machine, job.models, pure=False): job
+        futures = {client.submit(run_point, job.experiment, job.overrides, job.machine, job.models, pure=False): job
                    for job in jobs}
         for future in dask_as_completed(futures):
             yield futures[future], future.result()
@@ -226,7 +270,8 @@ def swept(frame):
     if "label" in frame.columns:
         return ["label"]
     keys = list(frame.columns[3:])
-    return keys[:next((i for i, key in enumerate(keys) if key in _HEADLINES or key == "error"), len(keys))]
+    machine = ["machine"] if frame["machine"].nunique() > 1 else []
+    return machine + keys[:next((i for i, key in enumerate(keys) if key in _HEADLINES or key == "error"), len(keys))]
 
 
 def readable(frame):

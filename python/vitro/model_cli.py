@@ -81,6 +81,8 @@ def workload(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
              layer: Annotated[int, typer.Option(min=0)] = 0, expert: Annotated[int, typer.Option(min=0)] = 0, as_json: Json = False):
     """Say what the drawn workload of an experiment is like: how often neurons fire, together, again and in batches.
 
+    It is about `model.profile` or `engine.profile`; what fires in a model with weights, `vitro profile` records.
+
     Examples:
 
         vitro workload experiments/benchmarks/offload_7b.yaml
@@ -105,6 +107,8 @@ def workload(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                        [("one at least is the token before's as well", f"{found['experts']['shared']:.2%}"),
                         ("the first choice is the token before's", f"{found['experts']['same_first']:.2%}")])
     terminal.table("", [">neurons cached (LRU)", ">hits"], [(f"{row['neurons']:.0%}", f"{row['hits']:.2%}") for row in found["caches"]])
+    for note in found["notes"]:
+        print(f"note: {note}")
 
 
 def predictors(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],

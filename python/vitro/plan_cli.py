@@ -4,7 +4,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from . import outputs, terminal
+from . import api, outputs, terminal
 from .errors import ConfigError
 from .plan import make_plan
 from .plan_text import text_of
@@ -51,6 +51,9 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
     for item in sets or ():
         if not item.startswith(("memory.", "engine.")) or "=" not in item:
             raise ConfigError(f'--set: "{item}" is nothing that a plan depends on (expected memory.KEY=VALUE or engine.KEY=VALUE)')
+    # What a run would refuse, a misspelt key, say, would here be planned without.
+    api.resolve({"experiment": "plan", "model": str(model.absolute()), "device": str(device.absolute()),
+                 "engine": {"policy": "neuron_cluster", "function": "draw"}, "workload": {"prompt_tokens": 1}}, overrides=sets)
     with terminal.progress("plan") as report:
         found = make_plan(model, device=device, profile=profile, overrides=sets or (), cores=cores.split(",") if cores else None,
                           accelerator="" if accelerator == "none" else accelerator, machine=machine, hottest_first=hottest_first,

@@ -24,11 +24,11 @@ def named(metrics, names):
     if not names:
         return list(metrics)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"metrics: {names!r} (expected a list of names, such as [decode_tokens_per_s, token_latency_ms])")
+        raise ConfigError(f"metrics: {names!r} (expected a list of names, such as [decode_tokens_per_s, token_latency_ms])", ("metrics",))
     chosen = {name: [metric for metric in metrics if metric == name or metric.startswith(f"{name}.")] for name in names}
     for name, found in chosen.items():
         if not found:
-            raise ConfigError(f"metrics: {name!r} is no metric (there are {', '.join(sorted(metrics))})")
+            raise ConfigError(f"metrics: {name!r} is no metric (there are {', '.join(sorted(metrics))})", ("metrics", names.index(name)))
     return [metric for found in chosen.values() for metric in found]
 
 

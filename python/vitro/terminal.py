@@ -1,4 +1,5 @@
 """How commands speak: progress bars and tables on a terminal, plain lines elsewhere, JSON alone when asked."""
+import os
 import json
 import sys
 import time
@@ -58,11 +59,14 @@ def table(title, columns, rows, *, caption=None):
 
 
 def named_list(title, rows, as_json):
-    """What there is of a kind: rows with a name and a description."""
+    """What there is of a kind: rows with a name and a description; of what is a file, its path from here."""
     if as_json:
-        print_json({"rows": rows})
-    else:
-        table(title, ["name", "description"], [(row["name"], row.get("description", "")) for row in rows])
+        return print_json({"rows": rows})
+    if not rows:
+        return print(f"{title}: none")
+    files = [os.path.relpath(row["path"]) if "path" in row else "" for row in rows]
+    table(title, ["name", "description", *(["file"] if any(files) else [])],
+          [(row["name"], row.get("description", ""), *([file] if any(files) else [])) for row, file in zip(rows, files)])
 
 
 def number(value, digits=3):

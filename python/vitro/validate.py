@@ -82,10 +82,9 @@ class _Runner:
                 self.corners[sign] = self._run("sim", validity.corner(device, sign), None).metrics
 
     def _run(self, machine, device, folder):
-        overrides = dict(self.case.point)
         experiment = self.case.experiment | ({"device": device} if device else {})
         try:
-            return api.run(experiment, overrides=overrides, machine=machine, out=folder)
+            return api.run(experiment, overrides=self.case.overrides, machine=machine, out=folder)
         except RunError as error:
             raise RunError(f"{self.case.id} on {machine}: {error}") from None
 

@@ -114,6 +114,16 @@ def test_broken_yaml_names_file_and_line(fake):
     assert "exp.yaml:2" in answer.err
 
 
+@pytest.mark.parametrize("lines, said", [
+    ("expect:\n  a: 3", "exp.yaml:3: expect.a: 3 names no metric"),
+    ("expect:\n  a:\n    metric: speed\n    min: 3", "exp.yaml:4: expect.a.metric: 'speed' is no metric"),
+    ("metrics:\n  - speed", "exp.yaml:3: metrics: 'speed' is no metric"),
+])
+def test_what_the_command_line_reads_is_named_by_file_and_line(fake, lines, said):
+    answer = fake("run", fake.write(f"experiment: x\n{lines}\n"))
+    assert answer.code == 2 and said in answer.err, answer.err
+
+
 def test_failed_run_is_exit_1(fake):
     answer = fake("run", fake.write(), "--json", "--set", "fake.fail=the flash is gone")
     assert (answer.code, answer.out) == (1, "")
@@ -221,6 +231,19 @@ def test_list_knows_every_kind(fake, kind):
     answer = fake("list", kind, "--json")
     assert answer.code == 0
     assert all({"name", "description"} <= set(row) for row in answer.json["rows"])
+
+
+@pytest.mark.parametrize("command", [[], ["trace"]])
+def test_a_command_alone_prints_its_help_and_nothing_beside(fake, command):
+    answer = fake(*command)
+    assert answer.code == 2 and "Commands" in answer.out and answer.err == ""
+
+
+def test_a_list_names_files_as_an_experiment_would(native):
+    table = native("list", "devices").out
+    path = next(word for line in table.splitlines() for word in line.split() if word.endswith("oneplus13t.yaml"))
+    assert (native.folder / path).is_file()
+    assert native("list", "plugins").out == "plugins: none\n"
 
 
 def test_version(fake):

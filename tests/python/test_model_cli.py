@@ -41,6 +41,11 @@ def test_a_profile_says_what_fires_and_orders_a_pack(native):
     assert "hottest fifth" in table.out
 
 
+def test_a_text_without_tokens_leaves_no_recording(native):
+    answer = native("profile", MODEL, native.write("", "text.txt"), "-o", "fired.vtrc")
+    assert answer.code == 2 and "too short" in answer.err and not (native.folder / "fired.vtrc").exists()
+
+
 OFFLOADED = Path(__file__).parents[2] / "experiments" / "benchmarks" / "offload_47b.yaml"
 
 
@@ -57,3 +62,15 @@ def test_a_drawn_workload_is_what_its_profile_says(native):
     table = native("workload", OFFLOADED, "--tokens", "16")
     assert table.code == 0 and "co-activation" in table.out
     assert native("workload", OFFLOADED, "--expert", "8").code == 2
+    assert not found["notes"] and "note:" not in table.out
+
+
+def test_a_workload_with_weights_is_not_described_by_a_profile_that_nobody_named(native):
+    """Real weights decide what fires: a default profile's numbers beside their name would be taken for theirs."""
+    path = native.write(f"experiment: e\nmachine: host\nmodel: {{gguf: {MODEL}}}\nworkload: {{prompt: hi}}\n")
+    answer = native("workload", path)
+    assert answer.code == 2 and "exp.yaml:3: model: has weights" in answer.err and "vitro profile" in answer.err and not answer.out
+    default = native("workload", path, "--set", "engine.function=draw", "--tokens", "16")
+    assert default.code == 0 and "note: drawn from the default profile" in default.out
+    own = native("workload", path, "--set", "engine.profile={fraction: 20%}", "--json", "--tokens", "16").json
+    assert own["fraction"] == pytest.approx(0.2, rel=0.3) and "do not draw what fires" in own["notes"][0] and len(own["notes"]) == 1

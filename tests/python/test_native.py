@@ -22,6 +22,15 @@ def test_greedy_tokens_are_the_references(native, machine):
     assert answer.json["machine"] == machine
 
 
+def test_python_of_the_readme_runs(native, tmp_path, monkeypatch):
+    for name in ("experiments", "configs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    for code in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
+        exec(code, {})
+    assert (tmp_path / "gantt.svg").exists() and (tmp_path / "out/first/result.json").exists()
+
+
 def test_policies_and_budgets_do_not_change_tokens(native):
     results = [vitro.run(QUICKSTART, machine="sim", overrides=overrides)
                for overrides in ({"engine.policy": "dense"}, {"engine.policy": "mmap", "memory.budget": "6 MiB"})]

@@ -129,6 +129,11 @@ def test_the_planner_finds_cores_of_its_own(model, has_native):
     assert free["clusters"]["io_core"]["value"] in free["clusters"]["io_core"]["why"]
 
 
+def test_a_misspelt_key_is_no_plan(native):
+    answer = native("plan", RELU, "--device", PHONE, "--set", "memory.ffn_in_drm=50%", "-o", "plan.yaml")
+    assert answer.code == 2 and 'did you mean "ffn_in_dram"' in answer.err and not (native.folder / "plan.yaml").exists()
+
+
 def run_with(plan_file, model, **more):
     experiment = {"experiment": "planned", "machine": "sim", "device": str(PHONE), "model": model,
                   "engine": {"plan": str(plan_file)} | more.pop("engine", {}),

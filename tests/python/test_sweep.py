@@ -4,6 +4,7 @@ import json
 import pandas
 import pytest
 import vitro
+from conftest import ROOT
 from vitro import grid
 
 SWEEP = """
@@ -13,6 +14,18 @@ engine: {policy: mmap}
 workload: {output_tokens: 3}
 fake: {log: runs.log}
 sweep: {memory.budget: [4 MiB, 6 MiB], seed: [1, 2]}
+"""
+
+
+REAL = f"""
+experiment: swept
+machine: host
+model: {{gguf: {ROOT}/configs/models/embedded/stories-reglu-3m.q4_0.gguf}}
+workload: {{prompt: hi, output_tokens: 1}}
+sweep:
+  - engine.policy: dense
+    workload.prompt: ["Once: upon", "5"]
+  - engine.policy: mmap
 """
 
 
@@ -112,6 +125,15 @@ def test_a_failed_point_is_a_row_and_the_rest_goes_on(fake, tmp_path):
     assert "SIGSEGV" in answer.json["rows"][1]["error"] and "1 of 3 points failed" in answer.err
 
 
+def test_a_point_that_can_not_run_is_a_row_and_all_of_them_the_users_mistake(native):
+    small = REAL.replace("    workload.prompt: [\"Once: upon\", \"5\"]\n", "    memory.budget: [1 KiB, 1 GiB]\n")
+    rows = native("sweep", native.write(small), "--out", "o", "--json")
+    assert rows.code == 1 and [row["status"] for row in rows.json["rows"]] == ["failed", "ok", "ok"]
+    assert "memory.budget" in rows.json["rows"][0]["error"] and "1 of 3 points failed" in rows.err
+    none = native("sweep", native.write(small), "--out", "p", "--set", "sweep={memory.budget: [1 KiB, 2 KiB]}")
+    assert none.code == 2 and none.err.startswith("vitro: memory.budget") and none.err.count("\n") == 1
+
+
 def test_failed_points_are_not_kept(fake, tmp_path):
     union = "experiment: x\nsweep: [{seed: 1}, {fake.fail: boom}]\n"
     fake("sweep", fake.write(union), "--out", "o")
@@ -124,6 +146,54 @@ def test_a_typo_in_the_last_point_shows_before_anything_runs(fake, tmp_path):
     assert answer.code == 2
     assert "typo" in answer.err
     assert not (tmp_path / "runs.log").exists()
+
+
+@pytest.mark.parametrize("lines, said", [
+    ("sweep:\n  - {seed: 1}\n  - 3", "exp.yaml:4: sweep: expected a map"),
+    ("sweep:\n  seed: [1]\n  label: [a]", "exp.yaml:4: sweep.label"),
+    ("sweep:\n  seed: [1]\n  fake.log: []", "exp.yaml:4: sweep.fake.log: the list is empty"),
+    ("sweep: {seed: [1, 2]}\nexpect:\n  a: {metric: ttft_ms, min: 0}\n  b:\n    metric: ttft_ms\n    most: 3",
+     "exp.yaml:7: expect.b.most: unknown key"),
+    ("sweep: {seed: [1, 2]}\nexpect:\n  a:\n    metric: speed\n    min: 0", "exp.yaml:5: expect.a.metric: 'speed' is no metric"),
+    ("sweep: {seed: [1, 2]}\nmetrics:\n  - ttft_ms\n  - speed", "exp.yaml:5: metrics: 'speed' is no metric"),
+])
+def test_what_is_wrong_in_a_sweep_is_named_by_file_and_line(fake, lines, said):
+    answer = fake("sweep", fake.write(f"experiment: x\n{lines}\n"), "--out", "o")
+    assert answer.code == 2 and said in answer.err and answer.err.count("\n") == 1, answer.err
+
+
+@pytest.mark.parametrize("line, said", [
+    ("    engine.polcy: [a]", "exp.yaml:10: engine.polcy: unknown key"),
+    ("    memory.budget:\n      - 8 MiB\n      - 8", 'exp.yaml:12: memory.budget: "8" has no unit'),
+    ("    device: [nowhere.yaml]", 'exp.yaml:10: device: "nowhere.yaml" is no file (looked for {here}/nowhere.yaml'),
+    ("    engine.record: [folder]", "exp.yaml:10: engine.record: {here}/folder is a folder"),
+])
+def test_what_is_wrong_at_a_point_is_named_by_its_line_before_anything_runs(native, tmp_path, line, said):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    answer = native("sweep", native.write(f"{REAL}{line}\n"), "--out", "elsewhere")
+    assert answer.code == 2 and said.format(here=tmp_path) in answer.err, answer.err
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_points_do_not_share_a_recording(native):
+    answer = native("sweep", native.write(f"{REAL}    engine.record: one.vtrc\n    seed: [1, 2]\n"), "--out", "o")
+    assert answer.code == 2 and "exp.yaml:10: engine.record: " in answer.err and "points 2 and 3" in answer.err
+
+
+def test_machines_may_be_swept(fake, tmp_path):
+    swept = fake.write(SWEEP.replace("memory.budget: [4 MiB, 6 MiB], seed: [1, 2]", "machine: [sim, host]"))
+    rows = [line.split() for line in fake("sweep", swept, "--out", "o").out.splitlines()]
+    assert rows[1][:2] == ["point", "machine"] and [row[1] for row in rows[2:4]] == ["sim", "host"]
+
+
+def test_values_of_a_sweep_are_what_the_file_says(native, tmp_path):
+    """Texts are texts, and paths start at the file."""
+    (tmp_path / "sub").mkdir()
+    path = native.write(REAL + "    engine.record: one.vtrc\n", "sub/exp.yaml")
+    rows = native("sweep", path, "--out", "o", "--json").json["rows"]
+    assert [row["status"] for row in rows] == ["ok"] * 3 and [row["workload.prompt"] for row in rows] == ["Once: upon", "5", None]
+    assert (tmp_path / "sub/one.vtrc").exists()
 
 
 def test_dask(fake):

@@ -142,11 +142,17 @@ def test_throttled_results_say_so():
 
 
 @pytest.mark.parametrize("text, said", [
-    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: n}]", 'there is no "n"'),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments:\n  - {model: n}", 'suite.yaml:4: experiments[0].model: there is no "n"'),
     ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbound: {}", "bound: unknown key"),
-    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbounds: {mape: 1%}", "bounds.mape: unknown key"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbounds: {mape: 1%}", "suite.yaml:4: bounds.mape: unknown key"),
     ("suite: a\nmodels: {m: {path: x}}\nexperiments: [{model: m}]", "expected {gguf: PATH}"),
-    ("suite: a\nmodels: {m: {gguf: x.gguf}}\nexperiments: [{model: m}]", "no such file"),
+    ("suite: a\nmodels:\n  m:\n    gguf: x.gguf\nbase: {workload: {prompt: x}}\nexperiments: [{model: m}]",
+     "suite.yaml:4: models.m: .*x.gguf: no such file"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nexperiments:\n  - {model: m}", "suite.yaml:4: workload: is missing"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nbase:\n  engine: {}\n  workload:\n    prompt: 'a: b'\n    seeed: 1\nexperiments: [{model: m}]",
+     "suite.yaml:7: workload.seeed: unknown key"),
+    ("suite: a\nmodels: {m: {gguf: x}}\nbase: {workload: {prompt: x}}\nexperiments:\n  - model: m\n    engine.polcy: [dense]",
+     "suite.yaml:6: engine.polcy: unknown key"),
     ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m, a: [1, 1]}]", "is there twice"),
     ("suite: a\nexperiments: [{model: m}]", "models: is missing"),
     ("suite: [a", "suite.yaml:1"),
@@ -156,7 +162,7 @@ def test_throttled_results_say_so():
     ("suite: a\nmodels: {m: {gguf: [x]}}\nexperiments: [{model: m}]", "expected {gguf: PATH}"),
     ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbounds: {mape_decode: low}", 'bounds.mape_decode: "low"'),
 ])
-def test_wrong_suites_are_the_users_mistake(tmp_path, text, said):
+def test_wrong_suites_are_the_users_mistake(native, tmp_path, text, said):
     (tmp_path / "suite.yaml").write_text(text)
     with pytest.raises(ConfigError, match=said.replace("{", r"\{").replace("[", r"\[")):
         validate_suite.load(tmp_path / "suite.yaml")

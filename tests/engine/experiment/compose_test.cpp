@@ -44,6 +44,16 @@ TEST_F(ComposeTest, paths_start_at_the_file_that_names_them) {
   EXPECT_EQ(e.engine.read_ahead, 64 * KiB);
 }
 
+TEST_F(ComposeTest, paths_in_an_included_file_start_there) {
+  fs::create_directories(root_ / "base" / "engines");
+  write("base/engines/mapped.yaml", "policy: mmap\n");
+  write("base/common.yaml", "engine: engines/mapped.yaml\nmodel: {gguf: weights.gguf}\nmachine: host\nworkload: {prompt: hi}\n");
+  write("e.yaml", "include: base/common.yaml\nexperiment: e\n");
+  const Experiment e = read_experiment(load());
+  EXPECT_EQ(e.engine.policy, "mmap");
+  EXPECT_EQ(e.model.gguf, (root_ / "base" / "weights.gguf").string());
+}
+
 TEST_F(ComposeTest, overrides_win_and_the_last_of_two_exclusive_keys_counts) {
   const Experiment e = read_experiment(load({"engine.read_ahead=8 KiB", "memory.ffn_in_dram=25%", "workload.seed=7"}));
   EXPECT_EQ(e.engine.read_ahead, 8 * KiB);
@@ -77,7 +87,19 @@ TEST_F(ComposeTest, plugins_of_the_experiment_join_those_of_its_device) {
 
 TEST_F(ComposeTest, malformed_overrides_are_refused) {
   EXPECT_NE(error_of({"nonsense"}).find("expected key=value"), std::string::npos);
+  EXPECT_EQ(load({}, "gpu").find("machine")->origin().str(), "--machine:1");
   EXPECT_NE(error_of({"workload.batch=many"}).find("--set workload.batch:1"), std::string::npos) << error_of({"workload.batch=many"});
+}
+
+// A sweep's point is an override that stands in a file.
+TEST_F(ComposeTest, an_override_with_a_place_has_its_line_and_its_folder) {
+  const std::string at = "@" + (root_ / "e.yaml").string() + ":12\n";
+  EXPECT_NE(error_of({at + "engine.polcy=mmap"}).find("e.yaml:12: engine.polcy: unknown key"), std::string::npos)
+      << error_of({at + "engine.polcy=mmap"});
+  EXPECT_EQ(read_experiment(load({at + "engine.record=r.vtrc"})).engine.record, (root_ / "r.vtrc").string());
+  EXPECT_EQ(read_experiment(load({at + "model=configs/model.yaml"})).model.gguf, (root_ / "configs/weights.gguf").string());
+  EXPECT_EQ(read_experiment(load({"@<dict>:1\nengine.record=r.vtrc"})).engine.record, (fs::current_path() / "r.vtrc").string());
+  EXPECT_NE(error_of({"@e.yaml:x\nseed=1"}).find("unknown key"), std::string::npos) << "is no place, so it is a key";
 }
 
 TEST_F(ComposeTest, the_composed_tree_survives_json) {

@@ -183,6 +183,27 @@ TEST_F(SessionTest, a_recording_replays_without_weights_in_memory) {
   }
 }
 
+// Minutes of a run are not to end in a message about where its recording was to go.
+TEST_F(SessionTest, a_recording_that_can_not_be_written_is_refused_before_the_run) {
+  const MachineFactory no_machine = [](const MachineRequest&, Function&, TraceSink&) -> std::unique_ptr<MachineHost> {
+    throw RunError("a machine was made");
+  };
+  const auto error_of = [&](const fs::path& file) {
+    try {
+      run(experiment("stories-reglu-3m.q4_0.gguf", Json{{"record", file.string()}}.dump()), no_machine);
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of(folder_), "e.json:1: engine.record: " + folder_.string() + " is a folder (expected a file to write)");
+  EXPECT_NE(error_of(folder_ / "nowhere" / "r.vtrc").find("e.json:1: engine.record: "), std::string::npos) << "no such folder";
+  EXPECT_EQ(error_of(folder_ / "r.vtrc"), "a machine was made");
+  Node products = experiment("stories-reglu-3m.q4_0.gguf", Json{{"record", (folder_ / "r.vtrc").string()}}.dump());
+  products.set("workload", parse_json(R"({"products": {"shapes": [{"columns": 64, "depth": 64}]}})", "e.json"));
+  EXPECT_THROW(run(products, no_machine), ConfigError) << "there is nothing to record";
+}
+
 TEST_F(SessionTest, recorded_reads_can_be_issued_again_anywhere) {
   const std::string file = (folder_ / "run.rec").string();
   const std::string engine = Json{{"policy", "mmap"}, {"threads", 2}, {"read_ahead", "16 KiB"}, {"record", file}}.dump();

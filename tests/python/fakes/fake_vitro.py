@@ -34,7 +34,7 @@ def _resolved(source, name, is_path, overrides):
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}:{error.problem_mark.line + 1}: {error.problem}") from None
     for item in overrides:
-        key, _, value = item.partition("=")
+        key, _, value = item.split("\n")[-1].partition("=")
         *path, leaf = key.split(".")
         node = tree
         for part in path:
@@ -44,6 +44,28 @@ def _resolved(source, name, is_path, overrides):
         if key not in _KEYS:
             raise ConfigError(f'{name}:1: {key}: unknown key (expected one of {", ".join(sorted(_KEYS))})')
     return {"machine": "sim", "memory": {}, "engine": {"policy": "dense"}} | tree
+
+
+def places(source, name, is_path, overrides):
+    return json.dumps(_placed(yaml.compose(Path(source).read_text() if is_path else source), name))
+
+
+def file_places(path):
+    return json.dumps(_placed(yaml.compose(Path(path).read_text()), path))
+
+
+def _placed(node, name):
+    """Of overrides the fake knows no place."""
+    inner = {}
+    if isinstance(node, yaml.MappingNode):
+        inner = {key.value: _placed(value, name) for key, value in node.value}
+    elif isinstance(node, yaml.SequenceNode):
+        inner = {str(index): _placed(item, name) for index, item in enumerate(node.value)}
+    return {"at": f"{name}:{node.start_mark.line + 1}", "of": inner}
+
+
+def check_outputs(source, name, is_path, overrides):
+    pass
 
 
 def run(source, name, is_path, overrides, machine, out_dir):

@@ -1,0 +1,20 @@
+"""Options that several commands have."""
+import os
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+def _plugins(paths):
+    """Runs take plug-ins from the environment, which their processes inherit."""
+    if paths:
+        kept = os.environ.get("VITRO_PLUGINS")
+        os.environ["VITRO_PLUGINS"] = os.pathsep.join([*([kept] if kept else []), *(str(path.absolute()) for path in paths)])
+
+
+Plugins = Annotated[Optional[list[Path]], typer.Option("--plugin", metavar="FILE.so", callback=_plugins,
+                                                       help="Load device models from a shared object; may be repeated.")]
