@@ -93,7 +93,7 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
     const Weight& weight = plan.weights[i];
     VITRO_CHECK(out.position() == weight.extent.offset, "the packed file does not follow its plan");
     for (const TensorInfo* source : plan.sources[i]) {
-      if (source != nullptr) gguf.check_zero_points(*source);
+      if (source != nullptr) gguf.check_blocks(*source);
     }
     if (weight.role == Role::ffn_bundle) {
       scales = write_bundles(gguf, plan.sources[i], weight, plan.options.order, out);

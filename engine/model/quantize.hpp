@@ -12,8 +12,7 @@ namespace vitro {
 
 // Which weights share a scale.
 enum class ScaleGrain : std::uint8_t {
-  block,         // those of a block of the format
-  channel,       // those of a row, in every block of which the scale is repeated
+  block,         // those of a block of the format, or of a row if the format has one scale for it
   ternary,       // those of a matrix, whose values are -scale, 0 and scale (BitNet b1.58)
   int4_channel,  // those of a row: values of npu_int4.hpp, exactly in f32
   hmx_group,     // those of a group of hmx_groups.hpp: values, exactly in f32

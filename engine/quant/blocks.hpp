@@ -32,7 +32,7 @@ void dequantise_nibbles(const std::byte* nibbles, const std::byte* scales, float
 
 // Formats f32, f16, bf16, q8_0, q4_0: bit-equal to the `gguf` Python package (0.19) for finite input. All other formats of
 // group_formats.hpp: the search of code_search.hpp. q4_k: that of q4_k.hpp.
-// Requires: can_quantise(format), n a multiple of block_elements.
+// Requires: can_quantise(format), n a multiple of block_elements, and a whole row where the format has one scale for it.
 bool can_quantise(Format format);
 void quantise_row(Format format, const float* in, std::byte* out, std::size_t n);
 
