@@ -17,8 +17,9 @@ inline constexpr std::size_t kSuperBlock = 256;  // elements of a q4_k, q5_k or 
 std::size_t block_elements(Format format);  // 1 for plain formats
 std::size_t block_bytes(Format format);
 
-// Bytes of one row. Requires: columns is a multiple of block_elements(format).
-Bytes row_bytes(Format format, std::uint64_t columns);
+// Bytes of one row; in layouts of tiles.hpp, which hold a row's one scale once, its share of a group of rows.
+// Requires: columns is a multiple of block_elements(format).
+Bytes row_bytes(Format format, std::uint64_t columns, Layout layout = Layout::rows);
 
 // Writes n floats. Each is the exact product that the format defines, rounded once per operation in the format's own
 // order, so every target gives the same bits. Requires: n is a multiple of block_elements; format is neither index32 nor

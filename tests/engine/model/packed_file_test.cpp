@@ -25,10 +25,11 @@ std::vector<float> values_of(const InputFile& file, const Weight& weight) {
   std::vector<std::byte> raw(weight.extent.length);
   file.read_at(weight.extent.offset, raw);
   if (weight.layout != Layout::rows) {
-    const Bytes group = kTileRows * row_bytes(weight.format, weight.columns);
-    std::vector<std::byte> rows(raw.size());
-    for (Bytes at = 0; at < raw.size(); at += group) {
-      unpack_tile(weight.format, weight.columns, raw.data() + at, rows.data() + at, weight.layout);
+    const Bytes group = kTileRows * row_bytes(weight.format, weight.columns, weight.layout);
+    const Bytes in_rows = kTileRows * row_bytes(weight.format, weight.columns);
+    std::vector<std::byte> rows(raw.size() / group * in_rows);
+    for (Bytes g = 0; g < raw.size() / group; ++g) {
+      unpack_tile(weight.format, weight.columns, raw.data() + g * group, rows.data() + g * in_rows, weight.layout);
     }
     raw = std::move(rows);
   }

@@ -52,6 +52,9 @@ TEST(GroupFormats, sizes_are_scale_zero_point_and_bits) {
   EXPECT_EQ(block_bytes(Format::w2g64z), 19u);
   EXPECT_EQ(block_bytes(Format::w3g128z), 51u);
   EXPECT_EQ(block_bytes(Format::w2g128r), block_bytes(Format::w2g128));
+  EXPECT_EQ(row_bytes(Format::w2g128r, 512), row_bytes(Format::w2g128, 512));
+  EXPECT_EQ(row_bytes(Format::w2g128r, 512, Layout::lut), 2u + 512 * 2 / 8);  // a scale, and two bits each
+  EXPECT_EQ(row_bytes(Format::w2g128, 512, Layout::lut), row_bytes(Format::w2g128, 512));
   EXPECT_EQ(row_bytes(Format::w4g128, 256), 132u);
   EXPECT_EQ(row_bytes(Format::iq4_nl, 64), 36u);
 }
