@@ -233,14 +233,14 @@ void quantize(const std::string& in_path, const std::string& out_path, std::stri
 WeightError weight_error(const std::string& path, const std::string& reference_path) {
   const Gguf model = Gguf::open(path), reference = Gguf::open(reference_path);
   double differences = 0, squares = 0;
-  Bytes stored = 0;
+  Bytes packed = 0;
   std::uint64_t weights = 0;
   RowValues ours(model), theirs(reference);
   for (const TensorInfo& tensor : reference.tensors()) {
     if (!is_matrix(tensor) || is_embedding(tensor)) continue;
     const TensorInfo* same = model.find_tensor(tensor.name);
     if (same == nullptr || same->dims != tensor.dims) model.fail(tensor.name, fmt::format("is not the matrix that {} has", reference_path));
-    stored += same->size;
+    packed += row_bytes(same->format, same->columns(), Layout::tiled) * same->rows();
     weights += tensor.rows() * tensor.columns();
     for (std::uint64_t row = 0; row < tensor.rows(); ++row) {
       const std::span<const float> values = ours.read(*same, row), expected = theirs.read(tensor, row);
@@ -252,7 +252,7 @@ WeightError weight_error(const std::string& path, const std::string& reference_p
     }
   }
   if (weights == 0) throw ConfigError(fmt::format("{}: there are no matrices to compare", reference_path));
-  return {squares == 0 ? 0 : std::sqrt(differences / squares), 8.0 * static_cast<double>(stored) / static_cast<double>(weights)};
+  return {squares == 0 ? 0 : std::sqrt(differences / squares), 8.0 * static_cast<double>(packed) / static_cast<double>(weights)};
 }
 
 }  // namespace vitro

@@ -43,7 +43,7 @@ void quantize(const std::string& in_path, const std::string& out_path, std::stri
 // How far the matrices of a model are from those of another one with the same tensors: all but embeddings and routers.
 struct WeightError {
   double relative = 0;         // root of the squared differences' sum over that of the reference's squares
-  double bits_per_weight = 0;  // as stored
+  double bits_per_weight = 0;  // as packed for products: a row's one scale counts once
 };
 // Throws ConfigError when a matrix is missing or has another shape.
 WeightError weight_error(const std::string& path, const std::string& reference_path);
