@@ -56,8 +56,8 @@ COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block 
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
 DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
 # Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups, those without and those
-# with one scale per row take the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact sums take two
-# tables, rounded ones one.
+# with one scale per row take the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact
+# sums take two tables, rounded ones one.
 CODE_SET, CODE_COLUMNS, TABLES, ROUNDED = "neon-i8mm", 64, {"tbl": 32}, {"tbl": 64}
 CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups count once for each plane)
     "w{bits}.lut": ("look_up::pass<{step}, {bits}, 2, {step}::tiles_together({bits})>", TABLES),

@@ -18,8 +18,8 @@ struct CodeForm {
   bool row_scale = false;
 
   // Inlined always: files of several instruction sets use them, and no copy of one may be linked into another.
-  [[gnu::always_inline]] std::size_t chunks() const { return group / 32; }                 // of 32 columns, in a block
-  [[gnu::always_inline]] std::size_t scale_bytes() const { return row_scale ? 32 : 0; }    // of 16 rows, before their blocks
+  [[gnu::always_inline]] std::size_t chunks() const { return group / 32; }                                // of 32 columns, in a block
+  [[gnu::always_inline]] std::size_t scale_bytes() const { return row_scale ? 32 : 0; }                   // of 16 rows, before their blocks
   [[gnu::always_inline]] std::size_t head_bytes() const { return row_scale ? 0 : zero_point ? 48 : 32; }  // of a block: scales, zero points
   [[gnu::always_inline]] std::size_t tile_block_bytes() const { return head_bytes() + chunks() * stored_bits * 64; }
   [[gnu::always_inline]] std::size_t tile_bytes(std::size_t blocks) const { return scale_bytes() + blocks * tile_block_bytes(); }

@@ -18,7 +18,7 @@
 namespace vitro {
 
 // `q4_nibbles`: q4_0 without its scales, 16 bytes per 32 elements; the scales are an operand of their own, f16 [N, K/32].
-// `w<bits>g<group>`, with an integer zero point `...z`, with one scale per row `...r`, and the tables iq4_nl, fp4, nf4: engine/quant/group_formats.hpp.
+// `w<bits>g<group>`, with a zero point `...z` or one scale per row `...r`, and tables iq4_nl, fp4, nf4: engine/quant/group_formats.hpp.
 // clang-format off
 enum class Format : std::uint8_t {
   f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles,

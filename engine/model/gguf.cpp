@@ -67,7 +67,8 @@ std::uint64_t TensorInfo::rows() const {
 
 std::uint32_t gguf_type_id(Format format) {
   if (const auto group = group_format(format)) {
-    return kPrivateTypes + kBitsUnit * group->bits + (group->zero_point ? kZeroPoint : 0) + (group->row_scale ? kRowScale : 0) + group->group;
+    const std::uint32_t kind = group->zero_point ? kZeroPoint : group->row_scale ? kRowScale : 0;
+    return kPrivateTypes + kBitsUnit * group->bits + kind + group->group;
   }
   for (const auto& [known, id] : kTypeIds) {
     if (known == format) return id;

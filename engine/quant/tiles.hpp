@@ -27,8 +27,9 @@ bool can_lay(Layout layout, Format format, std::uint64_t rows);
 std::set<Format> formats_with(Layout layout);
 inline bool can_tile(Format format, std::uint64_t rows) { return can_lay(Layout::tiled, format, rows); }
 
-// A group is kTileRows * row_bytes(format, columns, layout) bytes: a layout neither adds nor drops what a row says. `rows_in` is kTileRows consecutive rows in file order. Requires: can_lay(layout, format, kTileRows), layout is not rows, columns
-// are whole blocks, no overlap.
+// A group is kTileRows * row_bytes(format, columns, layout) bytes: a layout neither adds nor drops what a row says.
+// `rows_in` is kTileRows consecutive rows in file order. Requires: can_lay(layout, format, kTileRows), layout is not rows, columns are
+// whole blocks, no overlap; where the format has one scale per row, rows that have one.
 void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out, Layout layout = Layout::tiled);
 void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out, Layout layout = Layout::tiled);
 

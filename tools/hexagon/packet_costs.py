@@ -48,7 +48,8 @@ WORKER_FILES = ("attention_kernels", "dot_kernels", "half_kernels", "lut_kernels
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
-TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros", "_rows", "_signs_rows", "_rounded_rows")
+TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group
+         for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros", "_rows", "_signs_rows", "_rounded_rows")
          for group in (32, 64, 128)}
 TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2, 3, 4) for group in (32, 64) for z in ("", "z", "r")}
 TRIP |= {f"qf_softmax_{name}": 64 for name in ("max", "exp_table", "exp_f16", "exp_f32", "sum")}
@@ -146,7 +147,8 @@ def prices(executed, static):
         kernel = f"rounded w{bits}g{group}"
         return {"packets_per_activation": executed[kernel][1]["hvx_lut_precompute_rounded"] / columns,
                 "packets_per_mac": per_weight(executed, kernel, "hvx_lut_linear_rounded"),
-                "packets_per_sum": static["qf_lut_finalize_rounded" + ("_zeros" if z == "z" else "") + ROWS[z] + f"_g{group}"], **tile(kernel)}
+                "packets_per_sum": static["qf_lut_finalize_rounded" + ("_zeros" if z == "z" else "") + ROWS[z] + f"_g{group}"],
+                **tile(kernel)}
 
     def all_formats(price):
         prices = {f"w{bits}g{group}{z}": price(bits, group, z) for bits, group, z in FORMATS}

@@ -39,8 +39,8 @@ template <Scales kScales>
 inline constexpr uint32_t kScaleStep = kScales == Scales::of_rows ? 0 : 2;
 
 // Finalize: a panel's rows of a tile, y += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
-// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2], or [2] of rows; x: {float32 scale, sum} [blocks]; y: 4
-// vectors of float32, which between tiles are what T-MAN's spill buffer holds.
+// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2], or [2] of rows; x: {float32 scale, sum}
+// [blocks]; y: 4 vectors of float32, which between tiles are what T-MAN's spill buffer holds.
 template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
 [[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const typename I::Vector* zeros,
                                                 const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
@@ -145,9 +145,9 @@ template <class I, Zeros kZeros>
 
 // Two-level dequantisation of a panel: planes to codes by table, codes to fp16 by table, scales by lanes. Unlike T-MAN's, the second
 // table has no scale in it: lanes are rows here, and each row has its own.
-// planes: [blocks][kGroup / 8][kBits]; values: fp16 of the codes (zero point included unless it is a block's); scales: fp16 [blocks][2], or [2]
-// of rows; zeros: [blocks], bytes in the order of lut_byte(); out: weight tiles [4 groups of 32 rows][columns / 32], 16 vectors each; `between`:
-// vectors from one group's to the next, 0 for those of `blocks` blocks.
+// planes: [blocks][kGroup / 8][kBits]; values: fp16 of the codes (zero point included unless it is a block's); scales: fp16 [blocks][2],
+// or [2] of rows; zeros: [blocks], bytes in the order of lut_byte(); out: weight tiles [4 groups of 32 rows][columns / 32], 16 vectors
+// each; `between`: vectors from one group's to the next, 0 for those of `blocks` blocks.
 template <class I, uint32_t kBits, uint32_t kGroup, Zeros kZeros, Scales kScales = Scales::of_blocks>
 [[gnu::always_inline]] inline void lut_dequantise(const typename I::Vector* planes, const typename I::Vector* zeros,
                                                   const typename I::Vector* scales, const typename I::Vector& repack,

@@ -56,7 +56,8 @@ std::optional<PlaneForm> plane_form(const View& weights);
 Bytes lut_panels_bytes(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns);
 // Requires: plane_form(weights).
 void pack_lut_panels(const View& weights, Range rows, std::byte* out);
-// q: [rows][columns] below 2^bits; scales: fp16 [rows][blocks], of which rows of one scale take the first; zeros: [rows][blocks], or null unless form.zeros is of_blocks.
+// q: [rows][columns] below 2^bits; scales: fp16 [rows][blocks], of which rows of one scale take the first; zeros: [rows][blocks], or null
+// unless form.zeros is of_blocks.
 void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
                      const std::uint8_t* zeros, std::byte* out);
 

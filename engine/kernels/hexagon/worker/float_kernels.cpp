@@ -64,7 +64,8 @@ VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize, lut_finalize, Zeros::same)
 VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
 VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)
 
-// Two-level dequantisation; `z`: with zero points of blocks; `r`: one scale per row. Groups of 128 cost what groups of 64 do, but for half the scales.
+// Two-level dequantisation; `z`: with zero points of blocks; `r`: one scale per row. Groups of 128 cost what groups of 64 do, but for half
+// the scales.
 #define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
   void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \
                                            const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                              \

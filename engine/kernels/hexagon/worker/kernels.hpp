@@ -33,7 +33,8 @@ extern "C" void hvx_lut_precompute_rounded(const int8_t* x, const RoundedScale* 
 extern "C" void hvx_lut_linear_rounded(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint8_t* tables, uint32_t count,
                                        uint32_t bits, uint32_t group, int32_t* weighted);
 extern "C" void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step, const unsigned char* zeros,
-                                         Zeros form, const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more, float* y);
+                                         Zeros form, const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more,
+                                         float* y);
 
 extern "C" void hvx_dequantise(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* q,
                                uint16_t* spread);

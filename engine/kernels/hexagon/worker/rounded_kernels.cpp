@@ -94,7 +94,8 @@ extern "C" {
 }
 
 [[gnu::noinline]] void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step,
-                                                const unsigned char* zeros, Zeros form, const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more, float* y) {
+                                                const unsigned char* zeros, Zeros form, const RoundedScale* x, int32_t steps,
+                                                uint32_t blocks, uint32_t rows, bool more, float* y) {
   constexpr uint32_t kOffset[4] = {0, 2, 1, 3};  // of lut_byte()
   for (uint32_t row = 0; row < rows; ++row) {
     const uint32_t byte = 4 * (row % 32) + kOffset[row / 32];
