@@ -81,6 +81,21 @@ TEST(PackedFile, tiles_experts_one_by_one_and_keeps_the_embedding_in_rows) {
   expect_same_values(gguf, lut);
 }
 
+TEST(PackedFile, one_scale_per_row_is_in_tiles_once_and_in_rows_as_the_file_has_it) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.matrices = Format::w2g32r;
+  model.config.experts = 4;
+  model.config.experts_used = 2;
+  model.write(folder / "moe.gguf");
+  const Gguf gguf = Gguf::open(folder / "moe.gguf");
+  for (const auto& [layout, row] : {std::pair{"rows", 2 * 10}, {"tiled", 2 + 16}, {"lut", 2 + 16}}) {  // of 64 columns
+    const PackedModel packed = pack(gguf, pack_options_of(layout), folder / "cache");
+    EXPECT_EQ(packed.store(FileId{}).get(Role::ffn_up, 1).matrix_bytes(), 96u * static_cast<Bytes>(row)) << layout;
+    expect_same_values(gguf, packed);
+  }
+}
+
 TEST(PackedFile, is_reused_until_source_or_file_changes) {
   const ScratchFolder folder;
   SmallModel model;
