@@ -35,7 +35,7 @@ Bytes weight_bytes(const GraphSpec& spec) {
     if (call.op != Op::matmul && call.op != Op::accumulate) continue;
     const View& weights = call.in[0];
     if (!weights.memory || seen.insert({weights.memory.id(), weights.offset}).second) {
-      sum += weights.shape[0] * row_bytes(weights.format, weights.shape[1]);
+      sum += weights.shape[0] * row_bytes(weights.format, weights.shape[1], Layout::tiled);  // as panels hold them
     }
   }
   return sum;
@@ -48,7 +48,7 @@ SimUnit::SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surround
       core_(core),
       device_(device),
       s_(surroundings),
-      work_(core.model(), caps_.core_class, s_.count),
+      work_(core.model(), caps_.core_class, s_.count, caps_.static_graphs),
       track_(s_.trace.track("units", caps_.name)),
       fallback_(s_.units) {}
 

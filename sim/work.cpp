@@ -135,6 +135,19 @@ void WorkBuilder::price_tables(const KernelCall& call, hw::Work& work) const {
   work.recent_read_bytes = 0;
 }
 
+// Weights that the unit does not read as the operand lies: a vendor's graph has its form of them, an accelerator its panels, which hold
+// a row's one scale once as tiles do.
+void WorkBuilder::take_own_layout(const KernelCall& call, hw::Work& work) const {
+  const Format format = call.in[0].format;
+  Bytes own = work.weight_bytes;
+  if (lays_out_) own = std::min(own, work.columns * row_bytes(format, work.depth, Layout::tiled));
+  if (call.method == Method::native) own = std::min(own, native_bytes(format, work.columns, work.depth));
+  const Bytes spared = work.weight_bytes - own;
+  work.weight_bytes -= spared;
+  work.read_bytes -= spared;
+  work.reused_bytes -= std::min(spared, work.reused_bytes);
+}
+
 hw::Work WorkBuilder::build(const KernelCall& call) {
   const WorkCounts counts = count_(call);
   hw::Work work;
@@ -158,7 +171,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
         call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
     work.depth = weights.shape[1];
     if (weights.memory.placement() != Placement::npu_tcm) {
-      work.weight_bytes = work.columns * row_bytes(weights.format, work.depth);
+      work.weight_bytes = work.columns * row_bytes(weights.format, work.depth, weights.layout);
     }
   }
   if (call.op == Op::accumulate) {
@@ -193,12 +206,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.table_inputs = elements(call.in[1]);
     work.table_bytes = kTableBytes * work.table_inputs;
   }
-  if (call.method == Method::native && work.weight_bytes > 0) {
-    const Bytes spared = work.weight_bytes - std::min(work.weight_bytes, native_bytes(call.in[0].format, work.columns, work.depth));
-    work.weight_bytes -= spared;
-    work.read_bytes -= spared;
-    work.reused_bytes -= std::min(spared, work.reused_bytes);
-  }
+  if (call.op == Op::matmul && work.weight_bytes > 0) take_own_layout(call, work);
   return work;
 }
 

@@ -18,8 +18,9 @@ using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 // "op.rope" and its like in elementwise operations per cycle.
 class WorkBuilder {
  public:
-  WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count)
-      : model_(model), core_class_(std::move(core_class)), count_(count) {}
+  // lays_out: the unit has weights in panels of its own, which its graph was loaded with (engine/kernels/hexagon/panels.hpp).
+  WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count, bool lays_out = false)
+      : model_(model), core_class_(std::move(core_class)), count_(count), lays_out_(lays_out) {}
 
   hw::Work build(const KernelCall& call);
   const std::set<std::string>& unpriced() const { return unpriced_; }  // "int8.q6_k on mid"
@@ -36,10 +37,12 @@ class WorkBuilder {
   const hw::KernelPrice& price(const KernelCall& call);
   const hw::KernelPrice& operator_price(Op op);
   void price_tables(const KernelCall& call, hw::Work& work) const;
+  void take_own_layout(const KernelCall& call, hw::Work& work) const;
 
   hw::ComputeModel& model_;
   std::string core_class_;
   const CountFunction& count_;
+  bool lays_out_;
   std::vector<Known> known_;
   std::vector<std::pair<Op, hw::KernelPrice>> operators_;
   std::set<std::string> unpriced_;

@@ -55,9 +55,9 @@ SUMS = {  # of weighted rows (accumulate), one activation row at a time: (functi
 COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block of 32 weights
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
 DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
-# Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups and those without take
-# the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact sums take two
-# tables, rounded ones one.
+# Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups, those without and those
+# with one scale per row take the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact
+# sums take two tables, rounded ones one.
 CODE_SET, CODE_COLUMNS, TABLES, ROUNDED = "neon-i8mm", 64, {"tbl": 32}, {"tbl": 64}
 CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups count once for each plane)
     "w{bits}.lut": ("look_up::pass<{step}, {bits}, 2, {step}::tiles_together({bits})>", TABLES),
@@ -202,7 +202,7 @@ def measure_codes(kernel_set, functions, model, notes):
             notes.append(f"{kernel_set} int8.{kernel.format(bits=bits)}, a block: {len(path)} instructions, {work} multiply-adds, "
                          f"{taken:.4g} cycles")
         looked_up, alone, several, rounded = rates.values()
-        for name in (f"w{bits}g{group}{zero}" for group in GROUPS for zero in ("", "z")):
+        for name in (f"w{bits}g{group}{zero}" for group in GROUPS for zero in ("", "z", "r")):
             one |= {f"int8.{name}": alone, f"int8.{name}.lut": looked_up}
             batch |= {f"int8.{name}": several, f"int8.{name}.lut": several}
             conversions |= {f"int8.{name}": quantising, f"int8.{name}.lut": quantising + tables / CHUNK}

@@ -12,7 +12,7 @@ std::uint32_t columns(const View& view) { return view.shape[2] != 0 ? view.shape
 Bytes bytes_of(const View& view) {
   Bytes rows = 1;
   for (const std::uint32_t dimension : view.shape) rows *= dimension == 0 ? 1 : dimension;
-  return view.shape[0] == 0 ? 0 : rows / columns(view) * row_bytes(view.format, columns(view));
+  return view.shape[0] == 0 ? 0 : rows / columns(view) * row_bytes(view.format, columns(view), view.layout);
 }
 
 }  // namespace

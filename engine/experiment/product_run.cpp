@@ -8,11 +8,12 @@
 namespace vitro {
 namespace {
 
-View leased(Machine& machine, std::array<std::uint32_t, 3> shape, Format format, Region region) {
+View leased(Machine& machine, std::array<std::uint32_t, 3> shape, Format format, Region region, Layout layout = Layout::rows) {
   View view;
   view.shape = shape;
   view.format = format;
-  Result<Lease> lease = machine.memory.lease(shape[0] * row_bytes(format, shape[1]), Placement::dram, region);
+  view.layout = layout;
+  Result<Lease> lease = machine.memory.lease(shape[0] * row_bytes(format, shape[1], layout), Placement::dram, region);
   if (!lease.ok()) throw ConfigError("workload: operands of an operator alone: " + lease.status().message);
   view.memory = std::move(lease).value();
   return view;
@@ -25,13 +26,13 @@ KernelCall product(Machine& machine, const EngineConfig& engine, const ProductWo
   call.op = Op::matmul;
   call.layer = 0;
   call.batch = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
-  call.in = {leased(machine, {shape.columns, shape.depth, 0}, work.format, Region::fixed),
+  const Layout layout = engine.matmul == variant::kInt8 && can_tile(work.format, shape.columns) ? Layout::tiled : Layout::rows;
+  call.in = {leased(machine, {shape.columns, shape.depth, 0}, work.format, Region::fixed, layout),
              leased(machine, {work.rows, shape.depth, 0}, Format::f32, Region::activation)};
   call.out = {leased(machine, {work.rows, shape.columns, 0}, Format::f32, Region::activation)};
-  if (engine.matmul == variant::kInt8 && can_tile(work.format, shape.columns)) call.in[0].layout = Layout::tiled;
   const bool prompt = engine.prefill_matmul != VariantId::none && work.rows > engine.products.decode_rows;
   const VariantId wanted = prompt ? engine.prefill_matmul : engine.matmul;
-  call.variant = variant::supports(wanted, work.format, call.in[0].layout) ? wanted : variant::kFloat;
+  call.variant = variant::supports(wanted, work.format, layout) ? wanted : variant::kFloat;
   return call;
 }
 

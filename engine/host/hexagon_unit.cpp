@@ -235,6 +235,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     op.tile = form.planes.tile;
     op.zero = form.planes.zero;
     op.zeros = form.planes.zeros;
+    op.scales = form.planes.scales;
     op.in[0] = weights_of[i]->at;
     const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
     if (!activations.contains(key)) {

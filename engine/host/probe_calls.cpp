@@ -37,14 +37,14 @@ View floats(Memory& memory, std::uint32_t a, std::uint32_t b, std::uint32_t c = 
 
 // One group of rows, repeated: how fast a kernel runs does not depend on what it multiplies.
 View weights(Memory& memory, const CallShape& shape, std::uint64_t copies) {
-  const Bytes row = row_bytes(shape.format, shape.columns), group = kTileRows * row;
+  const Bytes row = row_bytes(shape.format, shape.columns), packed = row_bytes(shape.format, shape.columns, shape.layout);
   View view;
   view.format = shape.format;
   view.layout = shape.layout;
   view.shape = {shape.rows, shape.columns, 0};
-  view.memory = memory.lease(round_up(copies * shape.rows * row, kPageSize), Placement::dram, Region::fixed).value_or_throw();
+  view.memory = memory.lease(round_up(copies * shape.rows * packed, kPageSize), Placement::dram, Region::fixed).value_or_throw();
   if (view.data() == nullptr) return view;
-  std::vector<std::byte> rows(group), tile(group);
+  std::vector<std::byte> rows(kTileRows * row), tile(kTileRows * packed);
   std::vector<float> values(shape.columns);
   Rng rng(1);
   for (std::uint32_t r = 0; r < kTileRows; ++r) {
@@ -60,7 +60,7 @@ View weights(Memory& memory, const CallShape& shape, std::uint64_t copies) {
     pack_tile(shape.format, shape.columns, rows.data(), tile.data(), shape.layout);
     rows = tile;
   }
-  for (Bytes at = 0; at < copies * shape.rows * row; at += group) std::memcpy(view.data() + at, rows.data(), group);
+  for (Bytes at = 0; at < copies * shape.rows * packed; at += rows.size()) std::memcpy(view.data() + at, rows.data(), rows.size());
   return view;
 }
 
@@ -186,7 +186,7 @@ void add(WorkCounts& sum, const WorkCounts& more) {
 }
 
 Bytes operand_bytes(const CallShape& s) {
-  if (is_product(s.op)) return s.rows * row_bytes(s.format, s.columns);
+  if (is_product(s.op)) return s.rows * row_bytes(s.format, s.columns, s.layout);
   if (s.op != Op::attention) return 0;
   const Bytes tokens = round_up(s.context, kBlockTokens);
   return 2 * s.rows * tokens * kHeadDim * (s.format == Format::f16 ? 2 : 4);

@@ -30,7 +30,7 @@ View BenchWeights::copy(std::size_t i) const {
 
 BenchWeights make_bench_weights(Format format, Layout layout, std::uint32_t rows, std::uint32_t columns, Bytes total) {
   BenchWeights weights;
-  weights.bytes = rows * row_bytes(format, columns);
+  weights.bytes = rows * row_bytes(format, columns, layout);
   weights.copies = std::max<std::size_t>(1, (total + weights.bytes - 1) / weights.bytes);
   weights.matrix.memory = huge_lease(weights.copies * weights.bytes);
   weights.matrix.shape = {rows, columns, 0};
@@ -39,11 +39,12 @@ BenchWeights make_bench_weights(Format format, Layout layout, std::uint32_t rows
   Rng rng(1);
   std::vector<float> row(columns);
   std::vector<std::byte> group(kTileRows * row_bytes(format, columns));
+  const Bytes packed = kTileRows * row_bytes(format, columns, layout);
   constexpr std::uint32_t kDistinct = 16;  // groups of rows; the others are copies of them
   for (std::uint32_t g = 0; g < rows / kTileRows; ++g) {
-    std::byte* to = weights.matrix.data() + g * group.size();
+    std::byte* to = weights.matrix.data() + g * packed;
     if (g >= kDistinct) {
-      std::memcpy(to, to - kDistinct * group.size(), group.size());
+      std::memcpy(to, to - kDistinct * packed, packed);
       continue;
     }
     for (std::uint32_t r = 0; r < kTileRows; ++r) {

@@ -8,7 +8,7 @@ std::optional<CodeForm> code_form(Format format) {
   if (format == Format::q4_0) return CodeForm{4, 32, false, 1, 8, 4};
   const std::optional<GroupFormat> group = group_format(format);
   if (!group) return std::nullopt;
-  CodeForm form{group->bits, group->group, group->zero_point, 1, 0, group->bits};
+  CodeForm form{group->bits, group->group, group->zero_point, 1, 0, group->bits, group->row_scale};
   if (!form.zero_point) {
     form.step = form.bits == 1 ? 2 : 1;
     form.zero = form.bits == 1 ? 1 : 1 << (form.bits - 1);

@@ -35,10 +35,13 @@ template <class T>
   return T::minus_product(ints, T::all(form.zero), sum);
 }
 
-template <class T, int Stored, int M>
+// kRowScale: form.row_scale, for which the scales of all blocks are those at the tile's head.
+template <class T, int Stored, int M, bool kRowScale = false>
 void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std::size_t row, float* y, std::size_t y_stride) {
   using V = typename T::V;
-  const std::size_t head = form.head_bytes(), chunks = form.chunks(), block = head + chunks * Stored * kLine;
+  const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Stored * kLine;
+  const std::byte* const scales = w;
+  if (kRowScale) w += form.scale_bytes();
   V acc[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) acc[m] = V::zero();
@@ -59,7 +62,7 @@ void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std:
         for (int m = 0; m < M; ++m) ints[m] = T::dot(ints[m], codes, T::four(quants + form.group * m + 4 * j));
       }
     }
-    const V scale = V::load(reinterpret_cast<const Half*>(w));
+    const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? scales : w));
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
       const typename T::Ints dots = finish_codes<T>(ints[m], form, w, x.corrections[at + m] / -8);
@@ -70,16 +73,21 @@ void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std:
   for (int m = 0; m < M; ++m) acc[m].store(y + (row + m) * y_stride);
 }
 
+template <class T, int Stored, bool kRowScale>
+void code_groups(const CodeForm& form, const std::byte* tiles, std::size_t groups, const Int8Rows& x, float* y, std::size_t y_stride) {
+  for (std::size_t g = 0; g < groups; ++g, tiles += form.tile_bytes(x.blocks), y += kTileRows) {
+    std::size_t m = 0;
+    for (; m + T::kBatch <= x.rows; m += T::kBatch) code_pass<T, Stored, T::kBatch, kRowScale>(form, tiles, x, m, y, y_stride);
+    if constexpr (T::kBatch > 2) {
+      for (; m + 2 <= x.rows; m += 2) code_pass<T, Stored, 2, kRowScale>(form, tiles, x, m, y, y_stride);
+    }
+    for (; m < x.rows; ++m) code_pass<T, Stored, 1, kRowScale>(form, tiles, x, m, y, y_stride);
+  }
+}
 template <class T, int Stored>
 void code_groups(const CodeForm& form, const std::byte* tiles, std::size_t groups, const Int8Rows& x, float* y, std::size_t y_stride) {
-  for (std::size_t g = 0; g < groups; ++g, tiles += x.blocks * form.tile_block_bytes(), y += kTileRows) {
-    std::size_t m = 0;
-    for (; m + T::kBatch <= x.rows; m += T::kBatch) code_pass<T, Stored, T::kBatch>(form, tiles, x, m, y, y_stride);
-    if constexpr (T::kBatch > 2) {
-      for (; m + 2 <= x.rows; m += 2) code_pass<T, Stored, 2>(form, tiles, x, m, y, y_stride);
-    }
-    for (; m < x.rows; ++m) code_pass<T, Stored, 1>(form, tiles, x, m, y, y_stride);
-  }
+  if (form.row_scale) return code_groups<T, Stored, true>(form, tiles, groups, x, y, y_stride);
+  code_groups<T, Stored, false>(form, tiles, groups, x, y, y_stride);
 }
 
 template <class T>
@@ -116,6 +124,9 @@ template <class T, int Bits>
 
 template <class T, int Bits>
 void unpack_blocks(const CodeForm& form, const std::byte* tile, std::size_t blocks, std::byte* unpacked) {
+  __builtin_memcpy(unpacked, tile, form.scale_bytes());
+  tile += form.scale_bytes();
+  unpacked += form.scale_bytes();
   for (std::size_t b = 0; b < blocks; ++b) {
     __builtin_memcpy(unpacked, tile, form.head_bytes());
     tile += form.head_bytes();

@@ -30,7 +30,7 @@ std::uint64_t chosen_rows(const KernelCall& call, std::uint32_t n) { return call
 // The weight rows that the call names, read once, and the runs in which their bytes stand. Returns their number.
 std::uint64_t weight_rows(Counter& c) {
   const View& w = c.call.in[0];
-  const Bytes stride = row_bytes(w.format, w.shape[1]);
+  const Bytes stride = row_bytes(w.format, w.shape[1], w.layout);
   const std::uint64_t rows = chosen_rows(c.call, w.shape[0]);
   if (c.call.places != nullptr) {
     // Rows that do not end with a unit are never followed by another at once.

@@ -25,7 +25,7 @@ inline std::uint32_t columns(const View& view) {
 inline Bytes view_bytes(const View& view) {
   if (view.shape[0] == 0) return 0;
   const Bytes rows = view.shape[2] != 0 ? Bytes{view.shape[0]} * std::max(view.shape[1], 1u) : view.shape[1] != 0 ? view.shape[0] : 1;
-  return rows * (view.format == Format::f32 ? Bytes{4} * columns(view) : row_bytes(view.format, columns(view)));  // mostly f32
+  return rows * (view.format == Format::f32 ? Bytes{4} * columns(view) : row_bytes(view.format, columns(view), view.layout));  // mostly f32
 }
 
 struct Range {

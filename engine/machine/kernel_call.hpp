@@ -18,13 +18,14 @@
 namespace vitro {
 
 // `q4_nibbles`: q4_0 without its scales, 16 bytes per 32 elements; the scales are an operand of their own, f16 [N, K/32].
-// `w<bits>g<group>`, with an integer zero point `...z`, and the tables iq4_nl, fp4, nf4: engine/quant/group_formats.hpp.
+// `w<bits>g<group>`, with a zero point `...z` or one scale per row `...r`, and tables iq4_nl, fp4, nf4: engine/quant/group_formats.hpp.
 // clang-format off
 enum class Format : std::uint8_t {
   f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles,
   w1g32, w1g64, w1g128, w2g32, w2g64, w2g128, w3g32, w3g64, w3g128, w4g32, w4g64, w4g128,
   w1g32z, w1g64z, w1g128z, w2g32z, w2g64z, w2g128z, w3g32z, w3g64z, w3g128z, w4g32z, w4g64z, w4g128z,
   iq4_nl, fp4, nf4,
+  w1g32r, w1g64r, w1g128r, w2g32r, w2g64r, w2g128r, w3g32r, w3g64r, w3g128r, w4g32r, w4g64r, w4g128r,
   index32,  // the last
 };
 // clang-format on

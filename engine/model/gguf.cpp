@@ -20,8 +20,8 @@ constexpr std::array<std::pair<Format, std::uint32_t>, 11> kTypeIds{{
     {Format::q6_k, 14}, {Format::iq4_nl, 20}, {Format::bf16, 30},
     {Format::fp4, kPrivateTypes + 1}, {Format::nf4, kPrivateTypes + 2}}};
 
-// Of a group format: bits, zero point and group in bits of their own.
-constexpr std::uint32_t kBitsUnit = 0x1000, kZeroPoint = 0x800;
+// Of a group format: bits, zero point, one scale per row and group in bits of their own.
+constexpr std::uint32_t kBitsUnit = 0x1000, kZeroPoint = 0x800, kRowScale = 0x400;
 
 template <class T>
 constexpr bool is_number = std::is_arithmetic_v<T> && !std::same_as<T, bool>;
@@ -67,7 +67,8 @@ std::uint64_t TensorInfo::rows() const {
 
 std::uint32_t gguf_type_id(Format format) {
   if (const auto group = group_format(format)) {
-    return kPrivateTypes + kBitsUnit * group->bits + (group->zero_point ? kZeroPoint : 0) + group->group;
+    const std::uint32_t kind = group->zero_point ? kZeroPoint : group->row_scale ? kRowScale : 0;
+    return kPrivateTypes + kBitsUnit * group->bits + kind + group->group;
   }
   for (const auto& [known, id] : kTypeIds) {
     if (known == format) return id;
@@ -178,19 +179,24 @@ void Gguf::read(const TensorInfo& tensor, Bytes offset, std::span<std::byte> int
   file_.read_at(tensor.offset + offset, into);
 }
 
-void Gguf::check_zero_points(const TensorInfo& tensor) const {
+void Gguf::check_blocks(const TensorInfo& tensor) const {
   const auto group = group_format(tensor.format);
-  if (!group || !group->zero_point) return;
-  const Bytes block = block_bytes(tensor.format), most = MiB / block * block;
-  std::vector<std::byte> blocks;
-  for (Bytes at = 0; at < tensor.size; at += blocks.size()) {
-    blocks.resize(std::min(most, tensor.size - at));
-    read(tensor, at, blocks);
-    if (const auto bad = first_bad_zero_point(tensor.format, blocks.data(), blocks.size() / block * group->group)) {
+  if (!group || !(group->zero_point || group->row_scale)) return;
+  const Bytes block = block_bytes(tensor.format), row = row_bytes(tensor.format, tensor.columns());
+  std::vector<std::byte> rows(std::min(std::max(MiB / row, Bytes{1}) * row, tensor.size));
+  for (Bytes at = 0; at < tensor.size; at += row) {
+    if (at % rows.size() == 0) read(tensor, at, std::span(rows).first(std::min<Bytes>(rows.size(), tensor.size - at)));
+    const std::byte* blocks = rows.data() + at % rows.size();
+    const auto bad = first_bad_block(tensor.format, blocks, tensor.columns());
+    if (!bad) continue;
+    if (group->zero_point) {
       fail(tensor.name,
            fmt::format("damaged: block {} has the zero point {} (expected 0 to {}, the codes of {})", at / block + *bad,
                        std::to_integer<unsigned>(blocks[*bad * block + 2]), (1u << group->bits) - 1, to_string(tensor.format)));
     }
+    fail(tensor.name, fmt::format("damaged: row {} begins with the scale {} and its block {} has {} (expected one per row, as {} has)",
+                                  at / row, block_scale(tensor.format, blocks).scale, *bad,
+                                  block_scale(tensor.format, blocks + *bad * block).scale, to_string(tensor.format)));
   }
 }
 

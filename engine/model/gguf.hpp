@@ -87,9 +87,9 @@ class Gguf {
   const TensorInfo* find_tensor(std::string_view name) const;
   // Fills `into` from byte `offset` of the tensor. Requires: the range lies inside it.
   void read(const TensorInfo& tensor, Bytes offset, std::span<std::byte> into) const;
-  // Throws ConfigError when a block of the tensor has a zero point that is no code of its format. Reads all of a tensor whose
-  // format has zero points, nothing of others.
-  void check_zero_points(const TensorInfo& tensor) const;
+  // Throws ConfigError when a block of the tensor has a zero point that is no code of its format, or a scale that is not its row's.
+  // Reads all of a tensor whose format has zero points or promises one scale per row, nothing of others.
+  void check_blocks(const TensorInfo& tensor) const;
   // Any bytes of the file, for identities. Requires: the range lies inside it.
   void read_raw(Bytes offset, std::span<std::byte> into) const { file_.read_at(offset, into); }
   const InputFile& file() const { return file_; }

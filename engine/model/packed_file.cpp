@@ -75,9 +75,9 @@ void copy_rows_in_order(const Gguf& gguf, const TensorInfo& source, const Weight
 
 // Experts follow one another and each has a multiple of kTileRows rows, so groups never straddle two of them.
 void copy_tiled(const Gguf& gguf, const TensorInfo& source, Layout layout, SectionWriter& out) {
-  const Bytes group = kTileRows * row_bytes(source.format, source.columns());
-  std::vector<std::byte> rows(group), tile(group);
-  for (Bytes at = 0; at < source.size; at += group) {
+  std::vector<std::byte> rows(kTileRows * row_bytes(source.format, source.columns()));
+  std::vector<std::byte> tile(kTileRows * row_bytes(source.format, source.columns(), layout));
+  for (Bytes at = 0; at < source.size; at += rows.size()) {
     gguf.read(source, at, rows);
     pack_tile(source.format, source.columns(), rows.data(), tile.data(), layout);
     out.write(tile);
@@ -93,7 +93,7 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
     const Weight& weight = plan.weights[i];
     VITRO_CHECK(out.position() == weight.extent.offset, "the packed file does not follow its plan");
     for (const TensorInfo* source : plan.sources[i]) {
-      if (source != nullptr) gguf.check_zero_points(*source);
+      if (source != nullptr) gguf.check_blocks(*source);
     }
     if (weight.role == Role::ffn_bundle) {
       scales = write_bundles(gguf, plan.sources[i], weight, plan.options.order, out);

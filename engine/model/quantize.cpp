@@ -77,11 +77,11 @@ class Converter {
       : in_(in), tensor_(tensor), scheme_(scheme), target_(target_format(tensor, scheme)) {
     const bool plain = !is_matrix(tensor) || is_embedding(tensor) || (scheme.down && is_down(tensor));
     if (!plain) grain_ = scheme.grain;
-    if (!group_format(target_) && (grain_ == ScaleGrain::channel || grain_ == ScaleGrain::ternary)) grain_ = ScaleGrain::block;
+    if (!group_format(target_) && grain_ == ScaleGrain::ternary) grain_ = ScaleGrain::block;
   }
 
   void run(GgufWriter& out) {
-    in_.check_zero_points(tensor_);
+    in_.check_blocks(tensor_);
     const bool as_it_is = tensor_.format == target_ && grain_ == ScaleGrain::block;
     const std::uint64_t matrix = tensor_.dims.size() > 1 ? tensor_.dims[1] : 1;  // an expert's rows
     const std::uint64_t most = grain_ == ScaleGrain::hmx_group ? kHmxGroupRows : 1;
@@ -108,7 +108,7 @@ class Converter {
   void dequantise(std::uint64_t row, std::uint64_t count) {
     values_.resize(count * columns());
     dequantise_row(tensor_.format, bytes_.data(), values_.data(), values_.size());
-    const Format bound = grain_ == ScaleGrain::block || grain_ == ScaleGrain::channel ? target_ : Format::f16;  // as its scales have
+    const Format bound = grain_ == ScaleGrain::block ? target_ : Format::f16;  // as its scales have
     if (const auto k = first_unholdable(bound, values_)) {
       throw ConfigError(fmt::format("{}: {}: row {}, element {} is {}, which {} can not hold", in_.path(), tensor_.name,
                                     row + *k / columns(), *k % columns(), values_[*k], to_string(bound)));
@@ -120,7 +120,6 @@ class Converter {
     if (grain_ == ScaleGrain::int4_channel) round_to_int4_channel(values_, scheme_.outliers);
     if (grain_ == ScaleGrain::hmx_group) round_to_hmx_groups(values_, columns());
     bytes_.resize(row_bytes(target_, values_.size()));
-    if (grain_ == ScaleGrain::channel) return quantise_codes_together(target_, values_.data(), bytes_.data(), values_.size());
     if (grain_ == ScaleGrain::ternary) return quantise_ternary(target_, ternary_, values_.data(), bytes_.data(), values_.size());
     quantise_row(target_, values_.data(), bytes_.data(), values_.size());
   }
@@ -172,12 +171,13 @@ std::vector<QuantizeScheme> make_schemes() {
       {"npu_int4_outliers", "the same with the largest 1 % of each row in INT8 (PowerInfer-2, 7.6)", f32, q8_0, 0, ScaleGrain::int4_channel,
        kOutlierShare},
   };
-  for (std::uint32_t bits = 4; bits >= 2; --bits) {
-    schemes.push_back({fmt::format("w{}_channel", bits), fmt::format("{} bits with one scale per row, stored as w{}g128", bits, bits),
-                       group_format({bits, 128, false}), q8_0, std::nullopt, ScaleGrain::channel});
+  for (std::uint32_t bits = 4; bits >= 1; --bits) {
+    schemes.push_back({fmt::format("w{}_channel", bits),
+                       fmt::format("{} bit{} with one scale per row (w{}g128r)", bits, bits > 1 ? "s" : "", bits),
+                       group_format({bits, 128, false, true}), q8_0});
   }
-  schemes.push_back({"ternary", "-1, 0 and 1 with one scale per matrix (BitNet b1.58), stored as w2g128", Format::w2g128, q8_0,
-                     std::nullopt, ScaleGrain::ternary});
+  schemes.push_back({"ternary", "-1, 0 and 1 with one scale per matrix (BitNet b1.58; w2g128r)", Format::w2g128r, q8_0, std::nullopt,
+                     ScaleGrain::ternary});
   for (const bool zero_point : {false, true}) {
     for (std::uint32_t bits = 4; bits >= 1; --bits) {
       for (const std::uint32_t group : {32u, 64u, 128u}) {
@@ -233,14 +233,14 @@ void quantize(const std::string& in_path, const std::string& out_path, std::stri
 WeightError weight_error(const std::string& path, const std::string& reference_path) {
   const Gguf model = Gguf::open(path), reference = Gguf::open(reference_path);
   double differences = 0, squares = 0;
-  Bytes stored = 0;
+  Bytes packed = 0;
   std::uint64_t weights = 0;
   RowValues ours(model), theirs(reference);
   for (const TensorInfo& tensor : reference.tensors()) {
     if (!is_matrix(tensor) || is_embedding(tensor)) continue;
     const TensorInfo* same = model.find_tensor(tensor.name);
     if (same == nullptr || same->dims != tensor.dims) model.fail(tensor.name, fmt::format("is not the matrix that {} has", reference_path));
-    stored += same->size;
+    packed += row_bytes(same->format, same->columns(), Layout::tiled) * same->rows();
     weights += tensor.rows() * tensor.columns();
     for (std::uint64_t row = 0; row < tensor.rows(); ++row) {
       const std::span<const float> values = ours.read(*same, row), expected = theirs.read(tensor, row);
@@ -252,7 +252,7 @@ WeightError weight_error(const std::string& path, const std::string& reference_p
     }
   }
   if (weights == 0) throw ConfigError(fmt::format("{}: there are no matrices to compare", reference_path));
-  return {squares == 0 ? 0 : std::sqrt(differences / squares), 8.0 * static_cast<double>(stored) / static_cast<double>(weights)};
+  return {squares == 0 ? 0 : std::sqrt(differences / squares), 8.0 * static_cast<double>(packed) / static_cast<double>(weights)};
 }
 
 }  // namespace vitro

@@ -12,8 +12,7 @@ namespace vitro {
 
 // Which weights share a scale.
 enum class ScaleGrain : std::uint8_t {
-  block,         // those of a block of the format
-  channel,       // those of a row, in every block of which the scale is repeated
+  block,         // those of a block of the format, or of a row if the format has one scale for it
   ternary,       // those of a matrix, whose values are -scale, 0 and scale (BitNet b1.58)
   int4_channel,  // those of a row: values of npu_int4.hpp, exactly in f32
   hmx_group,     // those of a group of hmx_groups.hpp: values, exactly in f32
@@ -44,7 +43,7 @@ void quantize(const std::string& in_path, const std::string& out_path, std::stri
 // How far the matrices of a model are from those of another one with the same tensors: all but embeddings and routers.
 struct WeightError {
   double relative = 0;         // root of the squared differences' sum over that of the reference's squares
-  double bits_per_weight = 0;  // as stored
+  double bits_per_weight = 0;  // as packed for products: a row's one scale counts once
 };
 // Throws ConfigError when a matrix is missing or has another shape.
 WeightError weight_error(const std::string& path, const std::string& reference_path);

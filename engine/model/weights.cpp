@@ -96,10 +96,10 @@ BundleLayout Weight::bundles() const {
 }
 
 Bytes Weight::stored_bytes() const {
-  return role == Role::ffn_bundle ? bundles().bytes() * experts : row_bytes(format, columns) * rows * experts;
+  return role == Role::ffn_bundle ? bundles().bytes() * experts : row_bytes(format, columns, layout) * rows * experts;
 }
 
-Bytes Weight::payload_bytes() const { return row_bytes(format, columns) * rows * experts * (role == Role::ffn_bundle ? 3 : 1); }
+Bytes Weight::payload_bytes() const { return row_bytes(format, columns, layout) * rows * experts * (role == Role::ffn_bundle ? 3 : 1); }
 
 WeightStore::WeightStore(std::vector<Weight> weights) : weights_(std::move(weights)) {
   for (std::size_t i = 0; i < weights_.size(); ++i) {

@@ -147,22 +147,24 @@ std::size_t block_bytes(Format format) {
 }
 
 // Asked for several operands of every simulated call: from a table, and without a division.
-Bytes row_bytes(Format format, std::uint64_t columns) {
+Bytes row_bytes(Format format, std::uint64_t columns, Layout layout) {
   struct Size {
     int shift;  // blocks are powers of two long
-    Bytes bytes;
+    Bytes bytes, row_scale;
   };
   static const auto kSizes = [] {
     std::array<Size, kFormatCount> sizes{};
     for (std::size_t f = 0; f < kFormatCount; ++f) {
       const auto known = static_cast<Format>(f);
-      sizes[f] = {std::countr_zero(block_elements(known)), block_bytes(known)};
+      const auto group = group_format(known);
+      sizes[f] = {std::countr_zero(block_elements(known)), block_bytes(known), group && group->row_scale ? Bytes{2} : 0};
     }
     return sizes;
   }();
   const Size size = kSizes.at(static_cast<std::size_t>(format));
   VITRO_CHECK(columns >> size.shift << size.shift == columns, "a row has to be whole blocks");
-  return (columns >> size.shift) * size.bytes;
+  const Bytes once = layout == Layout::rows ? 0 : size.row_scale;
+  return (columns >> size.shift) * (size.bytes - once) + once;
 }
 
 void dequantise_row(Format format, const std::byte* in, float* out, std::size_t n) {

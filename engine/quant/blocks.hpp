@@ -17,8 +17,9 @@ inline constexpr std::size_t kSuperBlock = 256;  // elements of a q4_k, q5_k or 
 std::size_t block_elements(Format format);  // 1 for plain formats
 std::size_t block_bytes(Format format);
 
-// Bytes of one row. Requires: columns is a multiple of block_elements(format).
-Bytes row_bytes(Format format, std::uint64_t columns);
+// Bytes of one row; in layouts of tiles.hpp, which hold a row's one scale once, its share of a group of rows.
+// Requires: columns is a multiple of block_elements(format).
+Bytes row_bytes(Format format, std::uint64_t columns, Layout layout = Layout::rows);
 
 // Writes n floats. Each is the exact product that the format defines, rounded once per operation in the format's own
 // order, so every target gives the same bits. Requires: n is a multiple of block_elements; format is neither index32 nor
@@ -32,7 +33,7 @@ void dequantise_nibbles(const std::byte* nibbles, const std::byte* scales, float
 
 // Formats f32, f16, bf16, q8_0, q4_0: bit-equal to the `gguf` Python package (0.19) for finite input. All other formats of
 // group_formats.hpp: the search of code_search.hpp. q4_k: that of q4_k.hpp.
-// Requires: can_quantise(format), n a multiple of block_elements.
+// Requires: can_quantise(format), n a multiple of block_elements, and a whole row where the format has one scale for it.
 bool can_quantise(Format format);
 void quantise_row(Format format, const float* in, std::byte* out, std::size_t n);
 

@@ -208,6 +208,7 @@ void quantise_codes(Format format, const float* in, std::byte* out, std::size_t 
   const std::size_t step = block_elements(format);
   VITRO_CHECK(n % step == 0, "a row has to be whole blocks");
   const auto group = group_format(format);
+  if (group && group->row_scale) return quantise_run(format, levels_of(format), in, out, n);
   std::vector<Levels> by_zero{levels_of(format)};
   for (std::uint32_t zero = 1; group && group->zero_point && zero < 1u << group->bits; ++zero) by_zero.push_back(levels_of(format, zero));
   for (std::size_t at = 0; at < n; at += step, out += block_bytes(format)) {
@@ -220,13 +221,6 @@ void quantise_codes(Format format, const float* in, std::byte* out, std::size_t 
     encoder.encode(by_zero[fit.zero], fit.scale);
     write_blocks(format, by_zero[fit.zero], fit, encoder, out);
   }
-}
-
-void quantise_codes_together(Format format, const float* in, std::byte* out, std::size_t n) {
-  const auto group = group_format(format);
-  VITRO_CHECK(!(group && group->zero_point), "one scale for a row has no zero point");
-  VITRO_CHECK(n % block_elements(format) == 0, "a row has to be whole blocks");
-  quantise_run(format, levels_of(format), in, out, n);
 }
 
 void quantise_ternary(Format format, float scale, const float* in, std::byte* out, std::size_t n) {

@@ -18,12 +18,9 @@ namespace vitro {
 // Requires: has_codes.
 float largest_codable(Format format);
 
-// quantise_row() for these formats. Requires: has_codes and not q4_0, which has a definition of its own.
+// quantise_row() for these formats: block by block, or the n values of a row together where they have one scale.
+// Requires: has_codes and not q4_0, which has a definition of its own.
 void quantise_codes(Format format, const float* in, std::byte* out, std::size_t n);
-
-// The same with one scale for the whole row, which every block repeats: weights with a scale per output channel.
-// Requires: as above, and no zero point.
-void quantise_codes_together(Format format, const float* in, std::byte* out, std::size_t n);
 
 // -scale, 0 or scale, whichever is nearest. Requires: a group format without zero point, of two bits or more.
 void quantise_ternary(Format format, float scale, const float* in, std::byte* out, std::size_t n);

@@ -13,8 +13,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "eight codes are put together in a word");
 
 constexpr auto kFirst = static_cast<unsigned>(Format::w1g32), kFirstZero = static_cast<unsigned>(Format::w1g32z);
-constexpr auto kLast = static_cast<unsigned>(Format::w4g128z);
-static_assert(kFirstZero - kFirst == 12 && kLast - kFirstZero == 11, "formats are numbered by zero point, bits and group");
+constexpr auto kFirstRow = static_cast<unsigned>(Format::w1g32r), kOfKind = 12u;
+constexpr auto last_of(unsigned first) { return static_cast<Format>(first + kOfKind - 1); }
+static_assert(last_of(kFirst) == Format::w4g128 && last_of(kFirstZero) == Format::w4g128z && last_of(kFirstRow) == Format::w4g128r,
+              "formats are numbered by kind, bits and group");
 
 constexpr std::size_t kScaleBytes = 2;
 constexpr std::size_t kMostElements = 128;
@@ -78,17 +80,19 @@ void unpack_block(const std::optional<GroupFormat>& group, const std::byte* bloc
 
 std::optional<GroupFormat> group_format(Format format) {
   const auto id = static_cast<unsigned>(format);
-  if (id < kFirst || id > kLast) return std::nullopt;
-  const bool zero_point = id >= kFirstZero;
-  const unsigned at = id - (zero_point ? kFirstZero : kFirst);
-  return GroupFormat{at / 3 + 1, 32u << at % 3, zero_point};
+  for (const unsigned first : {kFirst, kFirstZero, kFirstRow}) {
+    const unsigned at = id - first;
+    if (at < kOfKind) return GroupFormat{at / 3 + 1, 32u << at % 3, first == kFirstZero, first == kFirstRow};
+  }
+  return std::nullopt;
 }
 
 Format group_format(GroupFormat format) {
-  const bool known = format.bits >= 1 && format.bits <= 4 && (format.group == 32 || format.group == 64 || format.group == 128);
+  const bool known = format.bits >= 1 && format.bits <= 4 && (format.group == 32 || format.group == 64 || format.group == 128) &&
+                     !(format.zero_point && format.row_scale);
   VITRO_CHECK(known, "there is no such group format");
   const auto size = static_cast<unsigned>(std::countr_zero(format.group / 32));
-  return static_cast<Format>((format.zero_point ? kFirstZero : kFirst) + 3 * (format.bits - 1) + size);
+  return static_cast<Format>((format.zero_point ? kFirstZero : format.row_scale ? kFirstRow : kFirst) + 3 * (format.bits - 1) + size);
 }
 
 const std::array<float, kCodes>* code_table(Format format) {
@@ -157,12 +161,14 @@ void dequantise_codes(Format format, const std::byte* in, float* out, std::size_
   }
 }
 
-std::optional<std::size_t> first_bad_zero_point(Format format, const std::byte* row, std::size_t n) {
+std::optional<std::size_t> first_bad_block(Format format, const std::byte* row, std::size_t n) {
   const auto group = group_format(format);
-  if (!group || !group->zero_point) return std::nullopt;
+  if (!group || !(group->zero_point || group->row_scale)) return std::nullopt;
   const std::size_t bytes = block_bytes(format);
   for (std::size_t b = 0; b < n / group->group; ++b) {
-    if (std::to_integer<unsigned>(row[b * bytes + kScaleBytes]) >> group->bits != 0) return b;
+    const std::byte* block = row + b * bytes;
+    if (group->zero_point && std::to_integer<unsigned>(block[kScaleBytes]) >> group->bits != 0) return b;
+    if (group->row_scale && load_scale(block) != load_scale(row)) return b;
   }
   return std::nullopt;
 }

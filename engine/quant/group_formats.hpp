@@ -1,11 +1,12 @@
 // Weight formats whose elements are codes of one to four bits: the group formats of look-up kernels, q4_0, and the formats
 // whose codes point into a table of 16 values. Kernels and packers read and write blocks through these functions alone.
 //
-// A block of a group format w<bits>g<group>[z] is, little-endian:
+// A block of a group format w<bits>g<group>[z|r] is, little-endian:
 //   d, binary16; with a zero point z, one byte in [0, 2^bits); then `bits` planes of group / 8 bytes:
 //   bit j of byte k of plane i is bit i of the code q of element 8k + j
 // so that a byte of a plane indexes the tables of two groups of four elements (bit-serial look-up: T-MAN, section 4; T-MAC).
 // Values: d (q - z) with a zero point; without one d (q - 2^(bits - 1)), and d (2q - 1) for one bit.
+// With `r` all blocks of a row have the same d, which packed layouts hold once (tiles.hpp): a scale per output, or per matrix.
 //
 // A block of iq4_nl, fp4 and nf4 is laid out as one of q4_0: d, then 16 bytes whose low nibbles are the codes of elements 0 to
 // 15 and whose high nibbles those of 16 to 31. Values: d code_table(format)[q].
@@ -21,10 +22,10 @@ namespace vitro {
 
 struct GroupFormat {
   std::uint32_t bits = 4, group = 32;  // 1 to 4; 32, 64 or 128 elements
-  bool zero_point = false;
+  bool zero_point = false, row_scale = false;  // never both
   friend bool operator==(const GroupFormat&, const GroupFormat&) = default;
 };
-std::optional<GroupFormat> group_format(Format format);  // of w1g32 to w4g128z alone
+std::optional<GroupFormat> group_format(Format format);  // of w1g32 to w4g128z and w1g32r to w4g128r
 Format group_format(GroupFormat format);                 // Requires: there is such a format
 
 inline constexpr std::size_t kCodes = 16;  // of four bits
@@ -53,7 +54,8 @@ void pack_codes(Format format, std::uint16_t scale, std::uint8_t zero, const std
 // The same contract as dequantise_row(), to which this belongs. Requires: has_codes and not q4_0.
 void dequantise_codes(Format format, const std::byte* in, float* out, std::size_t n);
 
-// The first of a row's blocks whose zero point is no code, as in a damaged file: kernels with look-up tables index by codes.
-std::optional<std::size_t> first_bad_zero_point(Format format, const std::byte* row, std::size_t n);
+// The first of a row's n / group blocks that its format can not have, as in a damaged file: its zero point is no code, and kernels with
+// look-up tables index by codes; or its scale is not the row's.
+std::optional<std::size_t> first_bad_block(Format format, const std::byte* row, std::size_t n);
 
 }  // namespace vitro

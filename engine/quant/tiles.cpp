@@ -34,34 +34,43 @@ void for_each_unit(Format format, std::size_t columns, Move move) {
   }
 }
 
-// Blocks of codes: where their parts begin, in a row of the file and in a group of 16 rows.
+// Blocks of codes.
 struct Codes {
   Format format;
   std::size_t bits, group, zero_bytes;  // of a row's block
-  std::size_t block() const { return block_bytes(format); }
-  std::size_t head() const { return kScale + zero_bytes; }  // of a row's block: times 16 in a tile
+  bool row_scale;
+  std::size_t head() const { return kScale + zero_bytes; }  // of a row's block in the file
 };
 
 Codes codes_of(Format format) {
-  if (format == Format::q4_0) return {format, 4, kBlock, 0};
+  if (format == Format::q4_0) return {format, 4, kBlock, 0, false};
   const GroupFormat group = group_format(format).value();
-  return {format, group.bits, group.group, group.zero_point ? std::size_t{1} : 0};
+  return {format, group.bits, group.group, group.zero_point ? std::size_t{1} : 0, group.row_scale};
 }
 
-// Calls f(offset of the block in the rows, offset in the tile, row of the group) for all blocks of a group.
+// Where a block of row `row` of a group stands: in the rows as the file has them; in the tile its scale, its zero point, if there is
+// one, and the codes of all 16 rows.
+struct Place {
+  std::size_t row, file, scale, zero, codes;
+};
+
 template <class F>
 void for_each_block(const Codes& form, std::size_t columns, F f) {
-  const std::size_t blocks = columns / form.group;
+  const std::size_t blocks = columns / form.group, bytes = block_bytes(form.format), scales = kTileRows * kScale;
+  const std::size_t once = form.row_scale ? scales : 0, block = kTileRows * bytes - once;
   for (std::size_t b = 0; b < blocks; ++b) {
-    for (std::size_t r = 0; r < kTileRows; ++r) f((r * blocks + b) * form.block(), b * kTileRows * form.block(), r);
+    const std::size_t begin = once + b * block, zeros = begin + scales - once, codes = zeros + kTileRows * form.zero_bytes;
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      f(Place{r, (r * blocks + b) * bytes, (form.row_scale ? 0 : begin) + r * kScale, zeros + r, codes});
+    }
   }
 }
 
 // What stands before the codes, either way: move(offset in the rows, offset in the tile, bytes).
 template <class Move>
-void move_head(const Codes& form, std::size_t source, std::size_t tile, std::size_t r, Move move) {
-  move(source, tile + r * kScale, kScale);
-  if (form.zero_bytes != 0) move(source + kScale, tile + kTileRows * kScale + r, 1);
+void move_head(const Codes& form, const Place& at, Move move) {
+  move(at.file, at.scale, kScale);
+  if (form.zero_bytes != 0) move(at.file + kScale, at.zero, 1);
 }
 
 // The byte and lowest bit of a field in Layout::tiled, counted from the codes of a chunk: of column c of row r.
@@ -86,10 +95,10 @@ void for_each_field(std::size_t bits, std::size_t c, std::size_t r, F f) {
 void put(std::byte& to, unsigned value, unsigned shift) { to |= static_cast<std::byte>(value << shift); }
 unsigned get(std::byte from, unsigned shift, std::size_t bits) { return std::to_integer<unsigned>(from) >> shift & ((1u << bits) - 1); }
 
-// Calls f(field width, place in a group's block, shift there, lowest bit of the code) for every field of column c.
+// Calls f(field width, place in a block's codes, shift there, lowest bit of the code) for every field of column c.
 template <class F>
 void for_each_place(const Codes& form, Layout layout, std::size_t c, std::size_t r, F f) {
-  const std::size_t chunk = kTileRows * form.head() + c / kChunk * form.bits * kLine, in_chunk = c % kChunk;
+  const std::size_t chunk = c / kChunk * form.bits * kLine, in_chunk = c % kChunk;
   if (layout == Layout::tiled) {
     return for_each_field(form.bits, in_chunk, r,
                           [&](std::size_t bits, Field at, unsigned low) { f(bits, chunk + at.byte, at.shift, low); });
@@ -100,14 +109,14 @@ void for_each_place(const Codes& form, Layout layout, std::size_t c, std::size_t
 }
 
 void pack_by_code(const Codes& form, std::size_t columns, const std::byte* rows, std::byte* tile, Layout layout) {
-  std::memset(tile, 0, columns / form.group * kTileRows * form.block());
+  std::memset(tile, 0, kTileRows * row_bytes(form.format, columns, layout));
   std::uint8_t codes[kMostColumns];
-  for_each_block(form, columns, [&](std::size_t source, std::size_t target, std::size_t r) {
-    move_head(form, source, target, r, [&](std::size_t from, std::size_t to, std::size_t n) { std::memcpy(tile + to, rows + from, n); });
-    unpack_codes(form.format, rows + source, form.group, codes);
+  for_each_block(form, columns, [&](const Place& place) {
+    move_head(form, place, [&](std::size_t from, std::size_t to, std::size_t n) { std::memcpy(tile + to, rows + from, n); });
+    unpack_codes(form.format, rows + place.file, form.group, codes);
     for (std::size_t c = 0; c < form.group; ++c) {
-      for_each_place(form, layout, c, r, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
-        put(tile[target + at], codes[c] >> low & ((1u << bits) - 1), shift);
+      for_each_place(form, layout, c, place.row, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
+        put(tile[place.codes + at], codes[c] >> low & ((1u << bits) - 1), shift);
       });
     }
   });
@@ -115,30 +124,30 @@ void pack_by_code(const Codes& form, std::size_t columns, const std::byte* rows,
 
 void unpack_by_code(const Codes& form, std::size_t columns, const std::byte* tile, std::byte* rows, Layout layout) {
   std::uint8_t codes[kMostColumns];
-  for_each_block(form, columns, [&](std::size_t source, std::size_t target, std::size_t r) {
+  for_each_block(form, columns, [&](const Place& place) {
     std::uint16_t scale = 0;
     std::uint8_t zero = 0;
-    std::memcpy(&scale, tile + target + r * kScale, kScale);
-    if (form.zero_bytes != 0) zero = std::to_integer<std::uint8_t>(tile[target + kTileRows * kScale + r]);
+    std::memcpy(&scale, tile + place.scale, kScale);
+    if (form.zero_bytes != 0) zero = std::to_integer<std::uint8_t>(tile[place.zero]);
     std::fill_n(codes, form.group, std::uint8_t{0});
     for (std::size_t c = 0; c < form.group; ++c) {
-      for_each_place(form, layout, c, r, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
-        codes[c] = static_cast<std::uint8_t>(codes[c] | get(tile[target + at], shift, bits) << low);
+      for_each_place(form, layout, c, place.row, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
+        codes[c] = static_cast<std::uint8_t>(codes[c] | get(tile[place.codes + at], shift, bits) << low);
       });
     }
-    pack_codes(form.format, scale, zero, codes, rows + source);
+    pack_codes(form.format, scale, zero, codes, rows + place.file);
   });
 }
 
 // A group format in Layout::lut: its own bytes, those of 16 rows side by side.
 template <class Move>
 void for_each_plane_byte(const Codes& form, std::size_t columns, Move move) {
-  for_each_block(form, columns, [&](std::size_t source, std::size_t tile, std::size_t r) {
-    move_head(form, source, tile, r, move);
+  for_each_block(form, columns, [&](const Place& place) {
+    move_head(form, place, move);
     for (std::size_t i = 0; i < form.bits; ++i) {
       for (std::size_t k = 0; k < form.group / 8; ++k) {
-        move(source + form.head() + i * (form.group / 8) + k,
-             tile + kTileRows * form.head() + (k / kUnit * form.bits + i) * kLine + k % kUnit * kTileRows + r, 1);
+        move(place.file + form.head() + i * (form.group / 8) + k,
+             place.codes + (k / kUnit * form.bits + i) * kLine + k % kUnit * kTileRows + place.row, 1);
       }
     }
   });

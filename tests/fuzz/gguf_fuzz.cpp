@@ -34,7 +34,7 @@ void read_tensors(const Gguf& gguf) {
     gguf.read(tensor, 0, bytes);
     std::vector<float> row(tensor.columns());
     dequantise_row(tensor.format, bytes.data(), row.data(), row.size());
-    attempt([&] { gguf.check_zero_points(tensor); });
+    attempt([&] { gguf.check_blocks(tensor); });
   }
 }
 

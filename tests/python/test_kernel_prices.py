@@ -33,7 +33,7 @@ def same_tools():
 
 
 def code_names():
-    formats = [f"w{bits}g{group}{zero}" for bits in generate.BITS for group in generate.GROUPS for zero in ("", "z")]
+    formats = [f"w{bits}g{group}{zero}" for bits in generate.BITS for group in generate.GROUPS for zero in ("", "z", "r")]
     return [name + kind for name in formats for kind in ("", ".lut")]
 
 

@@ -48,7 +48,7 @@ def test_ternary_prompts_are_faster_in_int8():
     halves, integers = run("tman", **{"workload.prompt_tokens": 128}), run("tman", **rates, **{"workload.prompt_tokens": 128})
     assert integers.metrics["prefill_tokens_per_s"] > halves.metrics["prefill_tokens_per_s"]
     assert integers.metrics["decode_tokens_per_s"] == halves.metrics["decode_tokens_per_s"]
-    assert "int8_rows.w2g128 on npu" not in integers["unpriced_calls"]
+    assert "int8_rows.w2g128r on npu" not in integers["unpriced_calls"]
 
 
 def test_layers_run_on_the_npu_and_the_head_on_cores(tmp_path):

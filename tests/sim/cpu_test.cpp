@@ -1,7 +1,9 @@
 // Laws of the CPU as a whole: unlike cores, handing over, joining, and what of an operand is young enough to be in a cache.
 #include <gmock/gmock.h>
 
+#include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/quant/tiles.hpp"
 #include "sim/work.hpp"
 #include "tests/sim/simulation.hpp"
 
@@ -238,6 +240,39 @@ TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
   call.variant = variant::kInt8;
   builder.build(call);
   EXPECT_EQ(model.asked.back(), "lut.w2g64z");
+}
+
+// What a product reads is what the host has in memory: tiles of the cores, panels of the Hexagon, rows of the file.
+TEST(Work, weights_are_as_many_bytes_as_where_they_lie) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder core(model, "big", counts), npu(model, "npu", counts, true);
+  KernelCall call;
+  call.op = Op::matmul;
+  call.variant = variant::kInt8;
+  call.in.push_back(view_of(simulation.machine(), {1536, 640, 0}, Format::f32, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {1, 640, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {1, 1536, 0}, Format::f32, Region::activation));
+  View& w = call.in[0];
+  for (const Format format : formats_with(Layout::lut)) {
+    for (const Layout layout : {Layout::rows, Layout::tiled, Layout::lut}) {
+      w.format = format;
+      w.layout = layout;
+      const Bytes panels = hexagon::lut_panels_bytes(hexagon::plane_form(w).value(), 1536, 640);
+      EXPECT_EQ(core.build(call).weight_bytes, view_bytes(w)) << to_string(format);
+      EXPECT_EQ(core.build(call).reused_bytes, view_bytes(w)) << to_string(format);
+      EXPECT_EQ(npu.build(call).weight_bytes, panels) << to_string(format);
+      EXPECT_EQ(npu.build(call).reused_bytes, panels) << to_string(format);
+      EXPECT_EQ(npu.build(call).read_bytes, panels + 640 * 4) << to_string(format);
+    }
+  }
+  w.format = Format::w2g128r;
+  w.layout = Layout::tiled;
+  EXPECT_EQ(core.build(call).weight_bytes, 1536u * (2 + 640 * 2 / 8));
+  w.format = Format::w4g128;  // a vendor's graph has one scale per row, whatever stands for it
+  call.method = Method::native;
+  EXPECT_EQ(npu.build(call).weight_bytes, 1536u * (2 + 640 * 4 / 8));
 }
 
 TEST(Work, a_slice_is_never_more_recent_than_what_it_reads) {

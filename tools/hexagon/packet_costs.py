@@ -10,13 +10,13 @@ docs/hexagon.md has the assumptions. --root: the tree whose engine/kernels/hexag
 Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
   hmx.dma.hmx.f16                        packets_per_weight      rows as the file has them to tiles; float.f16: they lie as tiles
-  hmx.dma.fused.w{1..4}g{32,64,128}[z]   packets_per_weight      two-level dequantisation (T-MAN 4.1): planes to codes, codes to fp16
+  hmx.dma.fused.w{1..4}g{32,64,128}[z|r] packets_per_weight      two-level dequantisation (T-MAN 4.1): planes to codes, codes to fp16
                                                                  by tables, scales by lanes; fused.w4: nibbles, no planes, by a
                                                                  table of the group's own
-  hmx.dma.int8_rows.w{1..4}g{32,64,128}  packets_per_weight      bit planes to int8 tiles by tables, rows of one scale; bits: 8
+  hmx.dma.int8_rows.w{1..4}g{32,64,128}[r]  packets_per_weight     bit planes to int8 tiles by tables, rows of one scale; bits: 8
   hmx.dma.convert.q4_0, copy.q4_0        packets_per_weight      ablations
   hvx.dma.dots.{q8_0,q4_0}               packets_per_weight, packets_per_mac
-  hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z], and w{1..4} as w{1..4}g32
+  hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z|r], and w{1..4} as w{1..4}g32
                      packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
                      packets_per_mac         Linear: per multiply-add, planes widened and added up
                      packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales, spilled sums
@@ -48,11 +48,13 @@ WORKER_FILES = ("attention_kernels", "dot_kernels", "half_kernels", "lut_kernels
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
-TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros")
+TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group
+         for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros", "_rows", "_signs_rows", "_rounded_rows")
          for group in (32, 64, 128)}
-TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2, 3, 4) for group in (32, 64) for z in ("", "z")}
+TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2, 3, 4) for group in (32, 64) for z in ("", "z", "r")}
 TRIP |= {f"qf_softmax_{name}": 64 for name in ("max", "exp_table", "exp_f16", "exp_f32", "sum")}
-FORMATS = [(bits, group, z) for bits in (1, 2, 3, 4) for group in (32, 64, 128) for z in ("", "z")]
+FORMATS = [(bits, group, z) for bits in (1, 2, 3, 4) for group in (32, 64, 128) for z in ("", "z", "r")]
+ROWS = {"": "", "z": "", "r": "_rows"}  # stages of formats with one scale per row are their own
 
 
 @functools.cache
@@ -136,7 +138,7 @@ def prices(executed, static):
         return {"tile_rows": executed[kernel][4], "tile_columns": executed[kernel][3][1]}
 
     def look_up(bits, group, z):
-        finalize = "qf_lut_finalize" + ("_zeros" if z else "_signs" if bits == 1 else "") + f"_g{group}"
+        finalize = "qf_lut_finalize" + ("_zeros" if z == "z" else "_signs" if bits == 1 else "") + ROWS[z] + f"_g{group}"
         return {"packets_per_activation": precompute[1]["hvx_lut_precompute"] / columns,
                 "packets_per_mac": per_weight(executed, f"lut w{bits}g{group}", "hvx_lut_linear"), "packets_per_sum": static[finalize],
                 **tile(f"lut w{bits}g{group}")}
@@ -145,7 +147,8 @@ def prices(executed, static):
         kernel = f"rounded w{bits}g{group}"
         return {"packets_per_activation": executed[kernel][1]["hvx_lut_precompute_rounded"] / columns,
                 "packets_per_mac": per_weight(executed, kernel, "hvx_lut_linear_rounded"),
-                "packets_per_sum": static["qf_lut_finalize_rounded" + ("_zeros" if z else "") + f"_g{group}"], **tile(kernel)}
+                "packets_per_sum": static["qf_lut_finalize_rounded" + ("_zeros" if z == "z" else "") + ROWS[z] + f"_g{group}"],
+                **tile(kernel)}
 
     def all_formats(price):
         prices = {f"w{bits}g{group}{z}": price(bits, group, z) for bits, group, z in FORMATS}
@@ -157,9 +160,9 @@ def prices(executed, static):
     two_level = {f"w{bits}g{group}{z}": {"packets_per_weight": static[f"qf_lut_dequantise_w{bits}g{min(group, 64)}{z}"],
                                          **tile(f"lut w{bits}g{group}")}
                  for bits, group, z in FORMATS}
-    int8_rows = {f"w{bits}g{group}": {"packets_per_weight": per_weight(executed, f"int8 tiles w{bits}", "hvx_int8_tiles"), "bits": 8,
+    int8_rows = {f"w{bits}g{group}{z}": {"packets_per_weight": per_weight(executed, f"int8 tiles w{bits}", "hvx_int8_tiles"), "bits": 8,
                                       **tile(f"lut w{bits}g{group}")}
-                 for bits, group, z in FORMATS if not z}
+                 for bits, group, z in FORMATS if z != "z"}
     passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
     softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
     softmax["exp_table"]["gathers_per_element"] = 1 / 64

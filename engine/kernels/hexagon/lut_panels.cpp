@@ -14,11 +14,17 @@ namespace {
 struct PanelBytes {
   Bytes scales, zeros, planes;
   PanelBytes(const PlaneForm& form, std::uint32_t columns)
-      : scales(Bytes{columns} / form.group * kLutPanelRows * kScaleBytes),
+      : scales(form.scales == Scales::of_rows ? 0 : Bytes{columns} / form.group * kLutPanelRows * kScaleBytes),
         zeros(form.zeros == Zeros::of_blocks ? scales / kScaleBytes : 0),
         planes(Bytes{columns} * kLutPanelRows * form.bits / 8) {}
   Bytes all() const { return scales + zeros + planes; }
 };
+
+// Of a panel, before the tiles of its rows.
+Bytes row_scales(const PlaneForm& form) { return form.scales == Scales::of_rows ? kLutPanelRows * kScaleBytes : 0; }
+
+// Of a panel's first `columns` columns, and its scales.
+Bytes bytes_to(const PlaneForm& form, std::uint32_t columns) { return row_scales(form) + PanelBytes(form, columns).all(); }
 
 // Codes, scales and zero points of a row of `k` columns.
 void row_codes(Format format, const std::byte* row, std::uint32_t k, std::uint8_t* q, std::uint16_t* scales, std::uint8_t* zeros) {
@@ -33,8 +39,14 @@ void row_codes(Format format, const std::byte* row, std::uint32_t k, std::uint8_
 Bytes panel_place(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, std::uint32_t row, std::uint32_t column) {
   const std::uint32_t first = row / form.tile.rows * form.tile.rows, width = std::min<std::uint32_t>(form.tile.columns, columns - column);
   const Bytes panels = (std::min<std::uint32_t>(form.tile.rows, rows - first) + kLutPanelRows - 1) / kLutPanelRows;
-  return first / kLutPanelRows * PanelBytes(form, columns).all() + panels * PanelBytes(form, column).all() +
+  return first / kLutPanelRows * bytes_to(form, columns) + panels * bytes_to(form, column) +
          (row - first) / kLutPanelRows * PanelBytes(form, width).all();
+}
+
+// Of a row that has one.
+Bytes row_scale_place(const PlaneForm& form, std::uint32_t columns, std::uint32_t row) {
+  const std::uint32_t first = row / form.tile.rows * form.tile.rows;
+  return first / kLutPanelRows * bytes_to(form, columns) + Bytes{row - first} * kScaleBytes;
 }
 
 }  // namespace
@@ -62,12 +74,13 @@ std::optional<PlaneForm> plane_form(const View& weights) {
   } else {
     form = {format->bits, format->group, 1u << (format->bits - 1), Zeros::same};
   }
+  if (format && format->row_scale) form.scales = Scales::of_rows;
   form.tile = tile_shape(form.bits, form.group, weights.shape[0]);
   return form;
 }
 
 Bytes lut_panels_bytes(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns) {
-  return (Bytes{rows} + kLutPanelRows - 1) / kLutPanelRows * PanelBytes(form, columns).all();
+  return (Bytes{rows} + kLutPanelRows - 1) / kLutPanelRows * bytes_to(form, columns);
 }
 
 std::uint32_t lut_byte(std::uint32_t row) {
@@ -82,13 +95,14 @@ void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t co
   std::memset(out, 0, lut_panels_bytes(form, rows, columns));
   for (std::uint32_t r = 0; r < rows; ++r) {
     const std::uint32_t lane = r % kLutPanelRows;
+    if (form.scales == Scales::of_rows) std::memcpy(out + row_scale_place(form, columns, r), scales + std::size_t{r} * blocks, kScaleBytes);
     for (std::uint32_t c = 0; c < columns; c += form.tile.columns) {
       const std::uint32_t width = std::min<std::uint32_t>(form.tile.columns, columns - c);
       const PanelBytes size(form, width);
       std::byte* panel = out + panel_place(form, rows, columns, r, c);
       for (std::uint32_t b = 0; b < width / form.group; ++b) {
         const std::size_t block = std::size_t{r} * blocks + c / form.group + b;
-        std::memcpy(panel + (b * kLutPanelRows + lane) * kScaleBytes, scales + block, kScaleBytes);
+        if (size.scales > 0) std::memcpy(panel + (b * kLutPanelRows + lane) * kScaleBytes, scales + block, kScaleBytes);
         if (size.zeros > 0) panel[size.scales + b * kLutPanelRows + lut_byte(lane)] = static_cast<std::byte>(zeros[block]);
       }
       std::byte* planes = panel + size.scales + size.zeros + lut_byte(lane);

@@ -34,10 +34,14 @@ template <class I, Zeros kZeros>
   }
 }
 
+// Vectors from one block's scales to the next one's.
+template <Scales kScales>
+inline constexpr uint32_t kScaleStep = kScales == Scales::of_rows ? 0 : 2;
+
 // Finalize: a panel's rows of a tile, y += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
-// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2]; x: {float32 scale, sum} [blocks]; y: 4
-// vectors of float32, which between tiles are what T-MAN's spill buffer holds.
-template <class I, Zeros kZeros>
+// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2], or [2] of rows; x: {float32 scale, sum}
+// [blocks]; y: 4 vectors of float32, which between tiles are what T-MAN's spill buffer holds.
+template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
 [[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const typename I::Vector* zeros,
                                                 const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
                                                 typename I::Vector* y) {
@@ -46,7 +50,7 @@ template <class I, Zeros kZeros>
   const auto one = I::splat_half(kOne);
   typename I::Q32 acc[4] = {I::from_float(y[0]), I::from_float(y[1]), I::from_float(y[2]), I::from_float(y[3])};
 #pragma GCC unroll 8
-  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += 2, x += 2) {
+  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += kScaleStep<kScales>, x += 2) {
     typename I::Vector dots[4];
     block_dots<I, kZeros>(weighted, zeros, factor, x[1], dots);
     const auto scale = I::from_float(I::splat(x[0]));
@@ -65,7 +69,7 @@ template <class I, Zeros kZeros>
 
 // Finalize with tables of int8 (worker/kernels.hpp, float_accumulate_rounded()): y += (weighted unit + (steps sum - 2 zero sum) / 2) *
 // (d_w * d_x). steps: step (2^bits - 1) - 2 zero, of which `zero` is the matrix's. x: RoundedScale [blocks] by words. 2 sum fits 16 bits.
-template <class I, Zeros kZeros>
+template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
 [[gnu::always_inline]] inline void lut_finalize_rounded(const typename I::Vector* weighted, const typename I::Vector* zeros,
                                                         const typename I::Vector* scales, const int32_t* x, int32_t steps, uint32_t blocks,
                                                         typename I::Vector* y) {
@@ -75,7 +79,7 @@ template <class I, Zeros kZeros>
   const auto half = I::from_float(I::splat(kHalf));
   typename I::Q32 acc[4] = {I::from_float(y[0]), I::from_float(y[1]), I::from_float(y[2]), I::from_float(y[3])};
 #pragma GCC unroll 8
-  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += 2, x += 4) {
+  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += kScaleStep<kScales>, x += 4) {
     const auto whole = I::splat(steps * x[1]);
     typename I::Vector rest[4] = {whole, whole, whole, whole};
     if constexpr (kZeros == Zeros::of_blocks) {
@@ -141,17 +145,17 @@ template <class I, Zeros kZeros>
 
 // Two-level dequantisation of a panel: planes to codes by table, codes to fp16 by table, scales by lanes. Unlike T-MAN's, the second
 // table has no scale in it: lanes are rows here, and each row has its own.
-// planes: [blocks][kGroup / 8][kBits]; values: fp16 of the codes (zero point included unless it is a block's); scales: fp16 [blocks][2];
-// zeros: [blocks], bytes in the order of lut_byte(); out: weight tiles [4 groups of 32 rows][columns / 32], 16 vectors each; `between`:
-// vectors from one group's to the next, 0 for those of `blocks` blocks.
-template <class I, uint32_t kBits, uint32_t kGroup, Zeros kZeros>
+// planes: [blocks][kGroup / 8][kBits]; values: fp16 of the codes (zero point included unless it is a block's); scales: fp16 [blocks][2],
+// or [2] of rows; zeros: [blocks], bytes in the order of lut_byte(); out: weight tiles [4 groups of 32 rows][columns / 32], 16 vectors
+// each; `between`: vectors from one group's to the next, 0 for those of `blocks` blocks.
+template <class I, uint32_t kBits, uint32_t kGroup, Zeros kZeros, Scales kScales = Scales::of_blocks>
 [[gnu::always_inline]] inline void lut_dequantise(const typename I::Vector* planes, const typename I::Vector* zeros,
                                                   const typename I::Vector* scales, const typename I::Vector& repack,
                                                   const typename I::Vector& values, uint32_t blocks, typename I::Vector* __restrict out,
                                                   uint32_t between = 0) {
   const auto tables = repack, codes_to_halves = values;
   const uint32_t stride = between != 0 ? between : blocks * (kGroup / 2);
-  for (uint32_t b = 0; b < blocks; ++b, planes += kGroup / 8 * kBits, ++zeros, scales += 2, out += kGroup / 2) {
+  for (uint32_t b = 0; b < blocks; ++b, planes += kGroup / 8 * kBits, ++zeros, scales += kScaleStep<kScales>, out += kGroup / 2) {
     const auto first = I::interleave_halves(scales[0]), second = I::interleave_halves(scales[1]);
     const typename I::Vector s[4] = {I::even_halves(first, first), I::odd_halves(first, first), I::even_halves(second, second),
                                      I::odd_halves(second, second)};

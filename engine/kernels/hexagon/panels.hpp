@@ -7,7 +7,8 @@
 // byte for each in the order of lut_byte(), then per block, for each pair p of groups of four columns, for each bit plane i, 128 bytes.
 // Row r's byte holds bit i of columns 8p .. 8p+3 in its low nibble, of 8p+4 .. 8p+7 in its high one, and stands where the look-ups'
 // widening leaves rows in order (lut_byte()). A tile is panels one after the other; tiles of the same rows follow one another, then those
-// of the next rows. So a tile is one block for the DMA (T-MAN 4.1), the same in prefill and decode.
+// of the next rows. So a tile is one block for the DMA (T-MAN 4.1), the same in prefill and decode. Where rows have one scale, panels have
+// none: fp16 scales [panels][128 rows] stand once before the tiles of the same rows.
 // A strip is kTile rows of the file, which are columns of the matrix unit's weight tiles (hmx.hpp), all tiles of its depth: scales, then
 // 512 bytes of nibbles per tile. Ordinary groups of 32 are a column of a tile each, so a tile has 32 scales, each twice; tile groups
 // (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64, in the order of super_group_scale().
@@ -46,6 +47,7 @@ struct PlaneForm {
   std::uint32_t bits = 4, group = kBlockColumns, zero = 0;
   Zeros zeros = Zeros::same;
   TileShape tile{kLutPanelRows, kMostTileColumns};
+  Scales scales = Scales::of_blocks;
 };
 // The tile that lut::search_tiling() finds for V75, no larger than four threads' parts of a matrix of `rows`, if there is a matrix.
 TileShape tile_shape(std::uint32_t bits, std::uint32_t group, std::optional<std::uint32_t> rows = {});
@@ -54,7 +56,8 @@ std::optional<PlaneForm> plane_form(const View& weights);
 Bytes lut_panels_bytes(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns);
 // Requires: plane_form(weights).
 void pack_lut_panels(const View& weights, Range rows, std::byte* out);
-// q: [rows][columns] below 2^bits; scales: fp16 [rows][blocks]; zeros: [rows][blocks], or null unless form.zeros is of_blocks.
+// q: [rows][columns] below 2^bits; scales: fp16 [rows][blocks], of which rows of one scale take the first; zeros: [rows][blocks], or null
+// unless form.zeros is of_blocks.
 void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
                      const std::uint8_t* zeros, std::byte* out);
 

@@ -9,7 +9,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 5;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 6;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
@@ -45,6 +45,10 @@ enum class Kind : uint32_t {
 // bit, a sign: 2q - 1.
 enum class Zeros : uint32_t { same, of_blocks, signs };
 
+// What has a scale of its own: a block of columns of a row; two columns of 16 rows (TTS-NPU 5.1, matmul_hmx alone); or a row of a
+// bit-serial matrix, all of it.
+enum class Scales : uint32_t { of_blocks, of_tile_groups, of_rows };
+
 // Rows and columns of a bit-serial matrix that lie together in memory and that a pass of the loops takes; a matrix's last tiles may have
 // less. Rows are whole panels, columns as many as 2, 4, 8 or 16 vectors of tables stand for, in whole blocks (lut/tiling.hpp finds them).
 struct TileShape {
@@ -59,9 +63,9 @@ struct Operator {
   uint32_t out_bytes;
   uint32_t bits, zero, group;  // of bit-serial panels: planes, zero point, columns that share a scale: 32, 64 or 128
   Zeros zeros;
-  uint32_t tile_groups;  // matmul_hmx: 1 when scales are those of tile groups
-  uint32_t pitch;        // attention: rows from the first key to the first value
-  TileShape tile;        // of bit-serial panels
+  Scales scales;   // of bit-serial panels and matmul_hmx
+  uint32_t pitch;  // attention: rows from the first key to the first value
+  TileShape tile;  // of bit-serial panels
 };
 static_assert(sizeof(Operator) == 64);
 

@@ -98,7 +98,7 @@ void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t co
 bool one_scale_per_row(const View& weights) {
   const std::uint32_t blocks = columns(weights) / block_elements(weights.format);
   const std::size_t bytes = block_bytes(weights.format);
-  if (const auto format = group_format(weights.format); format && format->zero_point) return false;
+  if (const auto format = group_format(weights.format); format && (format->zero_point || format->row_scale)) return format->row_scale;
   FileRows in(weights);
   for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
     const std::byte* row = in[r];

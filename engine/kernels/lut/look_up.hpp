@@ -63,12 +63,14 @@ void tables(const CodeForm& form, Int8Rows x, std::byte* out, std::int32_t* mini
   }
 }
 
-// R groups of 16 rows, `tile` bytes apart, times activation row `row`, `Together` chunks at a time.
-template <class T, int Bits, int Together, int R>
+// R groups of 16 rows, `tile` bytes apart, times activation row `row`, `Together` chunks at a time. kRowScale: as in code_tiles.hpp.
+template <class T, int Bits, int Together, int R, bool kRowScale = false>
 void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const TableRows& rows, std::size_t row, float* y) {
   using V = typename T::V;
   const Int8Rows& x = rows.x;
-  const std::size_t head = form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
+  const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
+  const std::byte* const scales = w;
+  if (kRowScale) w += form.scale_bytes();
   const std::size_t lead = kAheadBytes / block + 1;  // blocks from a request to its use
   const std::byte* tables = rows.tables + row * x.blocks * chunks * kTableBytes;
   V acc[R];
@@ -117,7 +119,7 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const std::byte* begin = w + r * tile;
-      const V scale = V::load(reinterpret_cast<const Half*>(begin)) * scale_x;
+      const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? scales + r * tile : begin)) * scale_x;
       acc[r] = fma(T::to_floats(tiles::finish_codes<T>(ints[r], form, begin, sum)), scale, acc[r]);
     }
   }
@@ -126,13 +128,13 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
 }
 
 // Groups of rows meet all activation rows while their bytes are in the nearest caches.
-template <class T, int Bits, int Together>
+template <class T, int Bits, int Together, bool kRowScale>
 void groups_of(const CodeForm& form, const std::byte* tiles, std::size_t groups, const TableRows& x, float* y, std::size_t y_stride) {
   constexpr int kMost = T::tiles_together(Bits);
-  const std::size_t tile = x.x.blocks * form.tile_block_bytes();
+  const std::size_t tile = form.tile_bytes(x.x.blocks);
   const auto some = [&]<int R>(std::size_t g) __attribute__((always_inline)) {
     for (std::size_t m = 0; m < x.x.rows; ++m) {
-      pass<T, Bits, Together, R>(form, tiles + g * tile, tile, x, m, y + m * y_stride + g * kTileRows);
+      pass<T, Bits, Together, R, kRowScale>(form, tiles + g * tile, tile, x, m, y + m * y_stride + g * kTileRows);
     }
   };
   std::size_t g = 0;
@@ -140,12 +142,18 @@ void groups_of(const CodeForm& form, const std::byte* tiles, std::size_t groups,
   for (; g < groups; ++g) some.template operator()<1>(g);
 }
 
+template <class T, int Bits, bool kRowScale>
+void chunks(const CodeForm& form, const std::byte* tiles, std::size_t groups, const TableRows& x, float* y, std::size_t y_stride) {
+  if constexpr (T::kChunksTogether >= 2) {
+    if (form.chunks() >= 2) return groups_of<T, Bits, 2, kRowScale>(form, tiles, groups, x, y, y_stride);
+  }
+  groups_of<T, Bits, 1, kRowScale>(form, tiles, groups, x, y, y_stride);
+}
+
 template <class T, int Bits>
 void planes(const CodeForm& form, const std::byte* tiles, std::size_t groups, const TableRows& x, float* y, std::size_t y_stride) {
-  if constexpr (T::kChunksTogether >= 2) {
-    if (form.chunks() >= 2) return groups_of<T, Bits, 2>(form, tiles, groups, x, y, y_stride);
-  }
-  groups_of<T, Bits, 1>(form, tiles, groups, x, y, y_stride);
+  if (form.row_scale) return chunks<T, Bits, true>(form, tiles, groups, x, y, y_stride);
+  chunks<T, Bits, false>(form, tiles, groups, x, y, y_stride);
 }
 
 template <class T>

@@ -55,12 +55,14 @@ void rounded_tables(const CodeForm& form, Int8Rows x, std::byte* out, std::int32
   }
 }
 
-// A group of 16 rows times activation row `row`.
-template <class T, int Bits>
+// A group of 16 rows times activation row `row`. kRowScale: as in code_tiles.hpp.
+template <class T, int Bits, bool kRowScale = false>
 void rounded_pass(const CodeForm& form, const std::byte* w, const TableRows& rows, std::size_t row, float* y) {
   using V = typename T::V;
   const Int8Rows& x = rows.x;
-  const std::size_t head = form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
+  const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
+  const std::byte* const scales = w;
+  if (kRowScale) w += form.scale_bytes();
   const std::byte* tables = rows.tables + row * x.blocks * chunks * kRoundedBytes;
   V acc = V::zero();
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += block) {
@@ -88,17 +90,22 @@ void rounded_pass(const CodeForm& form, const std::byte* w, const TableRows& row
     const typename T::Ints whole = T::all(form.step * ((1 << Bits) - 1) * sum);
     const typename T::Ints rest = T::minus_product(whole, form.zero_point ? T::zeros(w + 32) : T::all(form.zero), 2 * sum);
     const V dot = fma(T::to_floats(ints), V::all(unit), T::to_floats(rest) * V::all(0.5f));
-    acc = fma(dot, V::load(reinterpret_cast<const Half*>(w)) * V::all(x.scales[at]), acc);
+    acc = fma(dot, V::load(reinterpret_cast<const Half*>(kRowScale ? scales : w)) * V::all(x.scales[at]), acc);
   }
   acc.store(y);
 }
 
+template <class T, int Bits, bool kRowScale>
+void rounded_groups(const CodeForm& form, const std::byte* tiles, std::size_t groups, const TableRows& x, float* y, std::size_t y_stride) {
+  const std::size_t tile = form.tile_bytes(x.x.blocks);
+  for (std::size_t g = 0; g < groups; ++g, tiles += tile) {
+    for (std::size_t m = 0; m < x.x.rows; ++m) rounded_pass<T, Bits, kRowScale>(form, tiles, x, m, y + m * y_stride + g * kTileRows);
+  }
+}
 template <class T, int Bits>
 void rounded_groups(const CodeForm& form, const std::byte* tiles, std::size_t groups, const TableRows& x, float* y, std::size_t y_stride) {
-  const std::size_t tile = x.x.blocks * form.tile_block_bytes();
-  for (std::size_t g = 0; g < groups; ++g, tiles += tile) {
-    for (std::size_t m = 0; m < x.x.rows; ++m) rounded_pass<T, Bits>(form, tiles, x, m, y + m * y_stride + g * kTileRows);
-  }
+  if (form.row_scale) return rounded_groups<T, Bits, true>(form, tiles, groups, x, y, y_stride);
+  rounded_groups<T, Bits, false>(form, tiles, groups, x, y, y_stride);
 }
 
 template <class T>

@@ -35,7 +35,7 @@ class Int8Matmul {
         y_(call.out[0].as<float>()),
         x_(quantise(set, call.in[1].as<float>(), shape, block_elements(w_.format))),
         scales_(scales_of(call)),
-        stride_(row_bytes(w_.format, shape.k)),
+        stride_(row_bytes(w_.format, shape.k, w_.layout)),
         rounded_(call.variant == variant::kInt8Tables) {
     const bool q4_0_tile = w_.format == Format::q4_0 && w_.layout != Layout::lut;
     if (const auto form = code_form(w_.format); form && !q4_0_tile) form_ = *form;
@@ -100,7 +100,7 @@ class Int8Matmul {
   void multiply_unpacked(const std::byte* tile, float* y, std::size_t y_stride) {
     CodeForm unpacked = form_;
     unpacked.stored_bits = 8;
-    auto* codes = scratch<std::byte>(Scratch::f, x_.blocks * unpacked.tile_block_bytes());
+    auto* codes = scratch<std::byte>(Scratch::f, unpacked.tile_bytes(x_.blocks));
     set_.unpack_planes(form_, tile, x_.blocks, codes);
     set_.code_dots(unpacked, codes, 1, x_, y, y_stride);
   }

@@ -48,11 +48,15 @@ void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, st
 
 void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile) {
   const std::size_t head = form.zero_point ? 3 : 2, plane = form.group / 8, block = head + form.bits * plane;
+  if (form.row_scale) {
+    for (std::size_t r = 0; r < kTileRows; ++r) std::memcpy(tile + 2 * r, rows[r].scales, 2);
+    tile += form.scale_bytes();
+  }
   for (std::size_t b = 0; b < blocks; ++b) {
     for (std::size_t r = 0; r < kTileRows; ++r) {
       const std::byte* from = rows[r].scales + b * block;
       __builtin_prefetch(next[r].scales + b * block, 0, 2);
-      std::memcpy(tile + 2 * r, from, 2);
+      if (!form.row_scale) std::memcpy(tile + 2 * r, from, 2);
       if (form.zero_point) tile[2 * kTileRows + r] = from[2];
     }
     tile += form.head_bytes();

@@ -34,13 +34,13 @@ void Reference::rms_norm() {
 }
 
 Vector Reference::tiled_row(const View& w, std::size_t row) {
-  const std::size_t k = columns(w), bytes = row_bytes(w.format, k), group = row / kTileRows;
+  const std::size_t k = columns(w), bytes = row_bytes(w.format, k), packed = row_bytes(w.format, k, w.layout), group = row / kTileRows;
   if (group != unpacked_group_) {
     unpacked_.resize(kTileRows * bytes);
-    unpack_tile(w.format, k, w.data() + group * unpacked_.size(), unpacked_.data(), w.layout);
+    unpack_tile(w.format, k, w.data() + group * kTileRows * packed, unpacked_.data(), w.layout);
     unpacked_group_ = group;
   }
-  touch(w, bytes);
+  touch(w, packed);
   std::vector<float> values(k);
   dequantise_row(w.format, &unpacked_[row % kTileRows * bytes], values.data(), k);
   return Eigen::Map<Eigen::VectorXf>(values.data(), static_cast<Eigen::Index>(k)).cast<double>();

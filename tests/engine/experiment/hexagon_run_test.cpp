@@ -110,7 +110,7 @@ TEST_F(HexagonRun, group_formats_have_the_tokens_of_the_cpu_whatever_their_layou
 // Tables of int8 are another contract, and again one for cores and worker.
 TEST_F(HexagonRun, rounded_tables_have_the_tokens_of_the_cpu) {
   VITRO_NEEDS_HEXAGON();
-  for (const std::string& model : {std::string("q4_0"), quantised("w2g64z")}) {
+  for (const std::string& model : {std::string("q4_0"), quantised("w2g64z"), quantised("w4_channel")}) {
     const auto run_with = [&](const char* units) { return run_engine({{"units", units}, {"activations", "int8_tables"}}, model); };
     const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
     ASSERT_EQ(cpu["tokens"].size(), 8u);

@@ -71,7 +71,8 @@ class SessionTest : public testing::Test {
 
 // Look-ups, dot products, and any instruction set: one contract, so one text. Prompts pass in batches, answers row by row.
 TEST_F(SessionTest, tokens_do_not_depend_on_how_products_of_codes_are_made) {
-  for (const auto& [scheme, kernels] : {std::pair{"w2g64z", "lut_w2"}, {"w4g64z", "lut_w4"}, {"w3g32", "lut_w3"}, {"w1g32", "lut_w1"}}) {
+  for (const auto& [scheme, kernels] :
+       {std::pair{"w2g64z", "lut_w2"}, {"w4g64z", "lut_w4"}, {"w3g32", "lut_w3"}, {"w1g32", "lut_w1"}, {"w3_channel", "lut_w3"}}) {
     const std::string path = (folder_ / (std::string(scheme) + ".gguf")).string();
     quantize(kModels + "stories-reglu-3m.f16.gguf", path, scheme);
     const auto tokens = [&](const std::string& name, int threads) {

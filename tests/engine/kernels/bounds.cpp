@@ -23,7 +23,8 @@ std::vector<double> row_of(const View& view, std::size_t row) {
   std::vector<std::byte> bytes(kTileRows * stride);
   const std::byte* data = view.data() + row * stride;
   if (view.layout != Layout::rows) {
-    unpack_tile(view.format, k, view.data() + row / kTileRows * kTileRows * stride, bytes.data(), view.layout);
+    const Bytes packed = row_bytes(view.format, k, view.layout);
+    unpack_tile(view.format, k, view.data() + row / kTileRows * kTileRows * packed, bytes.data(), view.layout);
     data = bytes.data() + row % kTileRows * stride;
   }
   std::vector<float> values(k);

@@ -24,10 +24,11 @@ Lease lease(Bytes size) {
 
 }  // namespace
 
-View make_view(std::array<std::uint32_t, 3> shape, Format format, Bytes skew) {
+View make_view(std::array<std::uint32_t, 3> shape, Format format, Bytes skew, Layout layout) {
   View view;
   view.shape = shape;
   view.format = format;
+  view.layout = layout;
   view.offset = skew;
   view.memory = lease(view_bytes(view) + skew);
   return view;
@@ -54,15 +55,19 @@ void fill(const View& view, Rng& rng, double scale) {
   }
 }
 
+View laid(const View& rows, Layout layout, Bytes skew) {
+  View out = make_view(rows.shape, rows.format, skew, layout);
+  const Bytes from = kTileRows * row_bytes(rows.format, rows.shape[1]), to = kTileRows * row_bytes(rows.format, rows.shape[1], layout);
+  for (std::uint32_t g = 0; g < rows.shape[0] / kTileRows; ++g) {
+    pack_tile(rows.format, rows.shape[1], rows.data() + g * from, out.data() + g * to, layout);
+  }
+  return out;
+}
+
 View weights(Rng& rng, std::uint32_t rows, std::uint32_t columns, Format format, Layout layout, Bytes skew) {
-  View view = make_view({rows, columns, 0}, format, skew);
+  const View view = make_view({rows, columns, 0}, format, skew);
   fill(view, rng, 0.1);
-  if (layout == Layout::rows) return view;
-  View tiled = make_view({rows, columns, 0}, format, skew);
-  tiled.layout = layout;
-  const Bytes group = kTileRows * row_bytes(format, columns);
-  for (Bytes at = 0; at < view_bytes(view); at += group) pack_tile(format, columns, view.data() + at, tiled.data() + at, layout);
-  return tiled;
+  return layout == Layout::rows ? view : laid(view, layout, skew);
 }
 
 View floats(Rng& rng, std::array<std::uint32_t, 3> shape, double scale, Bytes skew) {

@@ -24,26 +24,22 @@ std::vector<Format> code_formats() {
 
 // Every code and, where there is one, zero point with equal chance: quantisers make neither.
 void randomise(Rng& rng, const View& w) {
-  const std::size_t block = block_elements(w.format);
+  const std::size_t block = block_elements(w.format), row_blocks = w.shape[1] / block;
+  std::uint16_t scale = 0;
   const std::uint32_t most = 1u << code_bits(w.format);
   std::vector<std::uint8_t> codes(block);
   for (std::size_t b = 0; b < elements(w) / block; ++b) {
     for (auto& q : codes) q = static_cast<std::uint8_t>(rng.below(most));
     const auto group = group_format(w.format);
     const auto zero = static_cast<std::uint8_t>(group && group->zero_point ? rng.below(most) : 0);
-    pack_codes(w.format, static_cast<std::uint16_t>(0x2000 + rng.below(0x400)), zero, codes.data(), w.data() + b * block_bytes(w.format));
+    if (!(group && group->row_scale) || b % row_blocks == 0) scale = static_cast<std::uint16_t>(0x2000 + rng.below(0x400));
+    pack_codes(w.format, scale, zero, codes.data(), w.data() + b * block_bytes(w.format));
   }
 }
 
 KernelCall laid(const KernelCall& in_rows, Layout layout) {
   KernelCall call = with_own_output(in_rows);
-  if (layout == Layout::rows) return call;
-  const View& w = in_rows.in[0];
-  View& tiled = call.in[0];
-  tiled = make_view(w.shape, w.format, 1);
-  tiled.layout = layout;
-  const Bytes group = kTileRows * row_bytes(w.format, w.shape[1]);
-  for (Bytes at = 0; at < view_bytes(w); at += group) pack_tile(w.format, w.shape[1], w.data() + at, tiled.data() + at, layout);
+  if (layout != Layout::rows) call.in[0] = test::laid(in_rows.in[0], layout, 1);
   return call;
 }
 
@@ -141,6 +137,39 @@ TEST(CodeProducts, equal_the_reference_for_every_format_layout_set_and_batch) {
   }
 }
 
+// One scale per row is a promise about w*g*, not other arithmetic: the same blocks under either name give the same bits.
+TEST(CodeProducts, one_scale_per_row_has_the_bits_of_scales_that_are_repeated) {
+  Rng rng(35);
+  for (const Format format : code_formats()) {
+    auto group = group_format(format);
+    if (!group || !group->row_scale) continue;
+    group->row_scale = false;
+    for (const std::uint32_t batch : {1u, 3u, 6u}) {
+      KernelCall once = matmul_call(rng, format, Layout::rows, variant::kInt8, {80, 4 * group->group, batch});
+      randomise(rng, once.in[0]);
+      KernelCall repeated = with_own_output(once);
+      repeated.in[0].format = group_format(*group);
+      for (const VariantId variant : {variant::kInt8, variant::kInt8Tables, variant::kInt8Rows, variant::kFloat, variant::kHmx}) {
+        for (const KernelSet* set : kernel_sets()) {
+          for (const Layout layout : {Layout::rows, Layout::tiled, Layout::lut}) {
+            if (!variant::supports(variant, format, layout)) continue;
+            KernelCall one = laid(once, layout), each = laid(repeated, layout);
+            one.variant = each.variant = variant;
+            ComputeFunction({std::string(set->name)}).execute(one);
+            ComputeFunction({std::string(set->name)}).execute(each);
+            EXPECT_EQ(bytes_of(one.out[0]), bytes_of(each.out[0]))
+                << set->name << " " << to_string(format) << " " << to_string(layout) << " " << variant::name(variant);
+            if (layout != Layout::rows) {
+              const Bytes spared = 80 * 2 * 3;  // all blocks of a row but one
+              EXPECT_EQ(count(one).read[0], count(each).read[0] - spared) << to_string(layout);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // All look-ups find their table's largest or least entry: sums in bytes reach the most that they may.
 TEST(CodeProducts, hold_at_the_ends_of_their_ranges) {
   Rng rng(32);
@@ -211,18 +240,18 @@ TEST(CodeProducts, bit_planes_unpack_to_the_codes_of_their_columns) {
     const std::uint32_t k = 2 * block;
     const View w = weights(rng, kTileRows, k, format, Layout::rows);
     randomise(rng, w);
-    std::vector<std::byte> tile(view_bytes(w));
-    pack_tile(format, k, w.data(), tile.data(), Layout::lut);
+    const View tile = test::laid(w, Layout::lut);
     CodeForm form = code_form(format).value(), unpacked = form;
     unpacked.stored_bits = 8;
     std::vector<std::uint8_t> codes(kTileRows * k);
     for (std::uint32_t r = 0; r < kTileRows; ++r) unpack_codes(format, w.data() + r * row_bytes(format, k), k, &codes[r * k]);
     for (const KernelSet* set : kernel_sets()) {
-      std::vector<std::byte> bytes(2 * unpacked.tile_block_bytes());
+      std::vector<std::byte> bytes(unpacked.tile_bytes(2));
       set->unpack_planes(form, tile.data(), 2, bytes.data());
       for (std::uint32_t r = 0; r < kTileRows; ++r) {
         for (std::uint32_t c = 0; c < k; ++c) {
-          const std::size_t at = c / block * unpacked.tile_block_bytes() + form.head_bytes() + c % block / 4 * 64 + r * 4 + c % 4;
+          const std::size_t in_block = form.head_bytes() + c % block / 4 * 64 + r * 4 + c % 4;
+          const std::size_t at = unpacked.tile_bytes(c / block) + in_block;
           ASSERT_EQ(std::to_integer<int>(bytes[at]), codes[r * k + c]) << set->name << " " << to_string(format);
         }
       }

@@ -141,6 +141,7 @@ TEST(GgufParser, every_format_of_weights_has_a_type_of_its_own) {
   EXPECT_EQ(gguf_type_id(Format::fp4), 0x56540001u);
   EXPECT_EQ(gguf_type_id(Format::w2g64), 0x56542040u);
   EXPECT_EQ(gguf_type_id(Format::w4g128z), 0x56544880u);
+  EXPECT_EQ(gguf_type_id(Format::w2g128r), 0x56542480u);
   for (const std::uint32_t id : {0x56540000u, 0x56540003u, 0x56542000u, 0x56542060u, 0x56545020u, 0x56550000u, 1000u}) {
     EXPECT_EQ(format_of_gguf_type(id), std::nullopt) << id;
   }
@@ -163,13 +164,39 @@ TEST(GgufParser, a_zero_point_that_is_no_code_is_refused_where_weights_are_used)
   std::string bytes = read_file(folder / "m.gguf");
   const Gguf whole = Gguf::open(folder / "m.gguf");
   const TensorInfo& up = *whole.find_tensor("blk.1.ffn_up.weight");
-  EXPECT_NO_THROW(whole.check_zero_points(up));
+  EXPECT_NO_THROW(whole.check_blocks(up));
   bytes[up.offset + 7 + 2] = 3;
   write_file(folder / "bad.gguf", bytes);
   const std::string said = "bad.gguf: blk.1.ffn_up.weight: damaged: block 1 has the zero point 3 (expected 0 to 1, the codes of w1g32z)";
   const Gguf bad = Gguf::open(folder / "bad.gguf");
   EXPECT_NE(message_of([&] { quantize(folder / "bad.gguf", folder / "q.gguf", "q8_0"); }).find(said), std::string::npos);
   for (const char* layout : {"rows", "bundles"}) {
+    const std::string message = message_of([&] { pack(bad, pack_options_of(layout), folder / "cache"); });
+    EXPECT_NE(message.find(said), std::string::npos) << layout << ": " << message;
+  }
+}
+
+// The second of a row's two blocks has another scale than the first.
+TEST(GgufParser, a_row_of_two_scales_is_refused_where_weights_are_used_if_its_format_has_one) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.matrices = Format::w2g32r;
+  model.write(folder / "m.gguf");
+  std::string bytes = read_file(folder / "m.gguf");
+  const Gguf whole = Gguf::open(folder / "m.gguf");
+  const TensorInfo& up = *whole.find_tensor("blk.1.ffn_up.weight");
+  EXPECT_NO_THROW(whole.check_blocks(up));
+  const Bytes block = block_bytes(Format::w2g32r);
+  for (const int first : {0, 1}) {
+    bytes[up.offset + (6 + first) * block] = 0;
+    bytes[up.offset + (6 + first) * block + 1] = static_cast<char>(first == 0 ? 0x3c : 0x40);  // 1 and 2
+  }
+  write_file(folder / "bad.gguf", bytes);
+  const std::string said =
+      "bad.gguf: blk.1.ffn_up.weight: damaged: row 3 begins with the scale 1 and its block 1 has 2 (expected one per row, as w2g32r has)";
+  const Gguf bad = Gguf::open(folder / "bad.gguf");
+  EXPECT_NE(message_of([&] { quantize(folder / "bad.gguf", folder / "q.gguf", "q8_0"); }).find(said), std::string::npos);
+  for (const char* layout : {"rows", "bundles", "lut"}) {
     const std::string message = message_of([&] { pack(bad, pack_options_of(layout), folder / "cache"); });
     EXPECT_NE(message.find(said), std::string::npos) << layout << ": " << message;
   }

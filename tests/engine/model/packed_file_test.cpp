@@ -25,10 +25,11 @@ std::vector<float> values_of(const InputFile& file, const Weight& weight) {
   std::vector<std::byte> raw(weight.extent.length);
   file.read_at(weight.extent.offset, raw);
   if (weight.layout != Layout::rows) {
-    const Bytes group = kTileRows * row_bytes(weight.format, weight.columns);
-    std::vector<std::byte> rows(raw.size());
-    for (Bytes at = 0; at < raw.size(); at += group) {
-      unpack_tile(weight.format, weight.columns, raw.data() + at, rows.data() + at, weight.layout);
+    const Bytes group = kTileRows * row_bytes(weight.format, weight.columns, weight.layout);
+    const Bytes in_rows = kTileRows * row_bytes(weight.format, weight.columns);
+    std::vector<std::byte> rows(raw.size() / group * in_rows);
+    for (Bytes g = 0; g < raw.size() / group; ++g) {
+      unpack_tile(weight.format, weight.columns, raw.data() + g * group, rows.data() + g * in_rows, weight.layout);
     }
     raw = std::move(rows);
   }
@@ -78,6 +79,21 @@ TEST(PackedFile, tiles_experts_one_by_one_and_keeps_the_embedding_in_rows) {
   EXPECT_NE(lut.path, packed.path);
   EXPECT_EQ(lut.store(FileId{}).get(Role::ffn_up, 1).layout, Layout::lut);
   expect_same_values(gguf, lut);
+}
+
+TEST(PackedFile, one_scale_per_row_is_in_tiles_once_and_in_rows_as_the_file_has_it) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.matrices = Format::w2g32r;
+  model.config.experts = 4;
+  model.config.experts_used = 2;
+  model.write(folder / "moe.gguf");
+  const Gguf gguf = Gguf::open(folder / "moe.gguf");
+  for (const auto& [layout, row] : {std::pair{"rows", 2 * 10}, {"tiled", 2 + 16}, {"lut", 2 + 16}}) {  // of 64 columns
+    const PackedModel packed = pack(gguf, pack_options_of(layout), folder / "cache");
+    EXPECT_EQ(packed.store(FileId{}).get(Role::ffn_up, 1).matrix_bytes(), 96u * static_cast<Bytes>(row)) << layout;
+    expect_same_values(gguf, packed);
+  }
 }
 
 TEST(PackedFile, is_reused_until_source_or_file_changes) {

@@ -140,16 +140,19 @@ TEST(Quantize, a_channel_has_one_scale_and_a_ternary_matrix_too) {
     for (Bytes at = first * row; at < (first + rows) * row; at += block) found.insert(block_scale(tensor.format, bytes.data() + at).scale);
     return found.size();
   };
-  for (const std::string name : {"w4_channel", "w3_channel", "w2_channel"}) {
+  for (const std::string name : {"w4_channel", "w3_channel", "w2_channel", "w1_channel"}) {
     quantize(folder / "m.gguf", folder / "q.gguf", name);
     const Gguf gguf = Gguf::open(folder / "q.gguf");
     const TensorInfo& down = *gguf.find_tensor("blk.1.ffn_down.weight");
+    EXPECT_TRUE(group_format(down.format)->row_scale);
     for (std::uint64_t row = 0; row < down.rows(); ++row) EXPECT_EQ(scales(gguf, down, row, 1), 1u) << name;
     EXPECT_GT(scales(gguf, down, 0, down.rows()), 1u) << name;
   }
   quantize(folder / "m.gguf", folder / "t.gguf", "ternary");
   const Gguf source = Gguf::open(folder / "m.gguf"), gguf = Gguf::open(folder / "t.gguf");
   const TensorInfo& down = *gguf.find_tensor("blk.1.ffn_down.weight");
+  EXPECT_EQ(down.format, Format::w2g128r);
+  EXPECT_EQ(gguf.find_tensor("blk.1.ffn_up.weight")->format, Format::w2g64r);  // rows of 64
   EXPECT_EQ(scales(gguf, down, 0, down.rows()), 1u);
   const std::vector<float> w = values_of(source, *source.find_tensor(down.name)), q = values_of(gguf, down);
   double mean = 0;

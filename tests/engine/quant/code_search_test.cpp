@@ -67,13 +67,15 @@ double element_bound(Format format, const std::vector<float>& x, std::size_t fir
 TEST(CodeSearch, errors_stay_below_those_of_plain_rounding) {
   Rng rng(7);
   for (const Format format : searched_formats()) {
-    const std::size_t n = block_elements(format);
+    const auto group = group_format(format);
+    const std::size_t n = group && group->row_scale ? 4 * block_elements(format) : block_elements(format);  // what shares a scale
     for (const double scale : {1e-6, 0.02, 1.0, 5e3}) {
       for (const double mean : {0.0, -0.5, 3.0}) {
-        std::vector<float> x(4 * n);
+        std::vector<float> x(4 * block_elements(format));
         for (float& v : x) v = static_cast<float>(scale * (rng.normal() + mean));
-        for (std::size_t i = 0; i < n; ++i) x[i] = i == 3 ? static_cast<float>(-scale) : 0;  // one large value in a block
-        for (std::size_t i = n; i < 2 * n; ++i) x[i] = static_cast<float>(scale);
+        const std::size_t block = block_elements(format);
+        for (std::size_t i = 0; i < block; ++i) x[i] = i == 3 ? static_cast<float>(-scale) : 0;  // one large value in a block
+        for (std::size_t i = block; i < 2 * block; ++i) x[i] = static_cast<float>(scale);
         const std::vector<float> y = round_trip(format, x);
         for (std::size_t b = 0; b < x.size(); b += n) {
           const double bound = element_bound(format, x, b, n);
@@ -154,14 +156,12 @@ TEST(CodeSearch, a_row_with_one_scale_repeats_it) {
   Rng rng(23);
   std::vector<float> x(512);
   for (float& v : x) v = static_cast<float>(rng.normal());
-  std::vector<std::byte> row(row_bytes(Format::w4g128, x.size()));
-  quantise_codes_together(Format::w4g128, x.data(), row.data(), x.size());
-  const BlockScale first = block_scale(Format::w4g128, row.data());
+  std::vector<std::byte> row(row_bytes(Format::w4g128r, x.size()));
+  quantise_row(Format::w4g128r, x.data(), row.data(), x.size());
+  const BlockScale first = block_scale(Format::w4g128r, row.data());
   std::vector<float> y(x.size());
-  dequantise_row(Format::w4g128, row.data(), y.data(), y.size());
-  std::set<float> values;
-  for (std::size_t b = 0; b < 4; ++b)
-    EXPECT_EQ(block_scale(Format::w4g128, row.data() + b * block_bytes(Format::w4g128)).scale, first.scale);
+  dequantise_row(Format::w4g128r, row.data(), y.data(), y.size());
+  EXPECT_EQ(first_bad_block(Format::w4g128r, row.data(), x.size()), std::nullopt);
   for (std::size_t i = 0; i < x.size(); ++i) {
     // Nothing that the scale can express is nearer.
     const double steps = std::clamp(std::round(double{x[i]} / first.scale), -8.0, 7.0);

@@ -28,19 +28,21 @@ std::vector<std::byte> bytes(std::initializer_list<int> values) {
   return out;
 }
 
-TEST(GroupFormats, names_say_bits_group_and_zero_point) {
+TEST(GroupFormats, names_say_bits_group_and_zero_point_or_row_scale) {
   std::size_t groups = 0;
   for (const Format format : formats_with_codes()) {
     const auto group = group_format(format);
     if (!group) continue;
     ++groups;
-    EXPECT_EQ(to_string(format), "w" + std::to_string(group->bits) + "g" + std::to_string(group->group) + (group->zero_point ? "z" : ""));
+    EXPECT_EQ(to_string(format), "w" + std::to_string(group->bits) + "g" + std::to_string(group->group) + (group->zero_point  ? "z"
+                                                                                                           : group->row_scale ? "r"
+                                                                                                                              : ""));
     EXPECT_EQ(group_format(*group), format);
     EXPECT_EQ(format_by_name(to_string(format)), format);
     EXPECT_EQ(block_elements(format), group->group);
   }
-  EXPECT_EQ(groups, 24u);
-  EXPECT_EQ(formats_with_codes().size(), 28u);
+  EXPECT_EQ(groups, 36u);
+  EXPECT_EQ(formats_with_codes().size(), 40u);
   EXPECT_EQ(format_by_name("w5g32"), std::nullopt);
 }
 
@@ -49,6 +51,10 @@ TEST(GroupFormats, sizes_are_scale_zero_point_and_bits) {
   EXPECT_EQ(block_bytes(Format::w2g64), 18u);
   EXPECT_EQ(block_bytes(Format::w2g64z), 19u);
   EXPECT_EQ(block_bytes(Format::w3g128z), 51u);
+  EXPECT_EQ(block_bytes(Format::w2g128r), block_bytes(Format::w2g128));
+  EXPECT_EQ(row_bytes(Format::w2g128r, 512), row_bytes(Format::w2g128, 512));
+  EXPECT_EQ(row_bytes(Format::w2g128r, 512, Layout::lut), 2u + 512 * 2 / 8);  // a scale, and two bits each
+  EXPECT_EQ(row_bytes(Format::w2g128, 512, Layout::lut), row_bytes(Format::w2g128, 512));
   EXPECT_EQ(row_bytes(Format::w4g128, 256), 132u);
   EXPECT_EQ(row_bytes(Format::iq4_nl, 64), 36u);
 }
@@ -146,13 +152,22 @@ TEST(GroupFormats, scale_and_codes_make_the_values_of_every_format) {
 
 TEST(GroupFormats, a_zero_point_that_is_no_code_is_found) {
   std::vector<std::byte> row(row_bytes(Format::w2g32z, 96));
-  EXPECT_EQ(first_bad_zero_point(Format::w2g32z, row.data(), 96), std::nullopt);
+  EXPECT_EQ(first_bad_block(Format::w2g32z, row.data(), 96), std::nullopt);
   row[2 * block_bytes(Format::w2g32z) + 2] = std::byte{3};
-  EXPECT_EQ(first_bad_zero_point(Format::w2g32z, row.data(), 96), std::nullopt);
+  EXPECT_EQ(first_bad_block(Format::w2g32z, row.data(), 96), std::nullopt);
   row[2 * block_bytes(Format::w2g32z) + 2] = std::byte{4};
-  EXPECT_EQ(first_bad_zero_point(Format::w2g32z, row.data(), 96), 2u);
+  EXPECT_EQ(first_bad_block(Format::w2g32z, row.data(), 96), 2u);
   std::fill(row.begin(), row.end(), std::byte{0xff});
-  EXPECT_EQ(first_bad_zero_point(Format::w2g32, row.data(), 64), std::nullopt);
+  EXPECT_EQ(first_bad_block(Format::w2g32, row.data(), 64), std::nullopt);
+}
+
+TEST(GroupFormats, a_scale_that_is_not_the_rows_is_found) {
+  std::vector<std::byte> row(row_bytes(Format::w2g32r, 96), std::byte{1});
+  EXPECT_EQ(first_bad_block(Format::w2g32r, row.data(), 96), std::nullopt);
+  row[2 * block_bytes(Format::w2g32r) + 1] = std::byte{2};
+  EXPECT_EQ(first_bad_block(Format::w2g32r, row.data(), 64), std::nullopt);
+  EXPECT_EQ(first_bad_block(Format::w2g32r, row.data(), 96), 2u);
+  EXPECT_EQ(first_bad_block(Format::w2g32, row.data(), 96), std::nullopt);
 }
 
 }  // namespace

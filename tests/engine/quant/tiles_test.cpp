@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/base/rng.hpp"
@@ -16,6 +17,16 @@ std::vector<std::byte> random_bytes(std::size_t n) {
   std::vector<std::byte> bytes(n);
   for (std::byte& b : bytes) b = static_cast<std::byte>(rng.below(256));
   return bytes;
+}
+
+// Where the format promises one scale per row, there is one.
+std::vector<std::byte> random_rows(Format format, std::size_t columns) {
+  const std::size_t row = row_bytes(format, columns), block = block_bytes(format);
+  std::vector<std::byte> rows = random_bytes(kTileRows * row);
+  const auto group = group_format(format);
+  if (!group || !group->row_scale) return rows;
+  for (std::size_t at = 0; at < rows.size(); at += block) std::copy_n(&rows[at / row * row], 2, &rows[at]);
+  return rows;
 }
 
 TEST(Tiles, q8_0_bytes_lie_where_the_layout_says) {
@@ -47,8 +58,8 @@ TEST(Tiles, q4_0_bytes_lie_where_the_layout_says) {
 TEST(Tiles, unpacking_undoes_packing) {
   for (const Layout layout : {Layout::tiled, Layout::lut}) {
     for (const Format format : formats_with(layout)) {
-      const auto rows = random_bytes(kTileRows * row_bytes(format, 256));
-      std::vector<std::byte> tile(rows.size()), back(rows.size());
+      const auto rows = random_rows(format, 256);
+      std::vector<std::byte> tile(kTileRows * row_bytes(format, 256, layout)), back(rows.size());
       pack_tile(format, 256, rows.data(), tile.data(), layout);
       EXPECT_NE(tile, rows);
       unpack_tile(format, 256, tile.data(), back.data(), layout);
@@ -64,9 +75,12 @@ TEST(Tiles, codes_lie_where_the_layouts_say) {
   for (const Format format : formats_with(Layout::lut)) {
     const std::size_t group = block_elements(format), columns = 2 * group, row = row_bytes(format, columns), bits = code_bits(format);
     const auto form = group_format(format);
-    const std::size_t zeros = form && form->zero_point ? 16 : 0, block = 16 * block_bytes(format);
-    const auto rows = random_bytes(kTileRows * row);
-    std::vector<std::byte> tiled(rows.size()), lut(rows.size());
+    const bool once = form && form->row_scale;
+    const std::size_t zeros = form && form->zero_point ? 16 : 0, before = once ? 32 : 0, head = (once ? 0 : 32) + zeros;
+    const std::size_t block = head + group * bits * 2;
+    const auto rows = random_rows(format, columns);
+    std::vector<std::byte> tiled(before + 2 * block), lut(tiled.size());
+    ASSERT_EQ(tiled.size(), kTileRows * row_bytes(format, columns, Layout::tiled)) << to_string(format);
     pack_tile(format, columns, rows.data(), tiled.data(), Layout::tiled);
     pack_tile(format, columns, rows.data(), lut.data(), Layout::lut);
     for (std::size_t r = 0; r < kTileRows; ++r) {
@@ -75,11 +89,13 @@ TEST(Tiles, codes_lie_where_the_layouts_say) {
       for (std::size_t b = 0; b < 2; ++b) {
         const std::byte* in_file = &rows[r * row + b * block_bytes(format)];
         for (const auto& tile : {tiled, lut}) {
-          for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(tile[b * block + 2 * r + i], in_file[i]);
-          if (zeros != 0) EXPECT_EQ(tile[b * block + 32 + r], in_file[2]);
+          for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(tile[(once ? 0 : b * block) + 2 * r + i], in_file[i]);
+          if (zeros != 0) {
+            EXPECT_EQ(tile[b * block + 32 + r], in_file[2]);
+          }
         }
         for (std::size_t c = 0; c < group; ++c) {
-          const std::size_t chunk = b * block + 32 + zeros + c / 32 * bits * 64, quad = c % 32 / 4;
+          const std::size_t chunk = before + b * block + head + c / 32 * bits * 64, quad = c % 32 / 4;
           for (std::size_t i = 0; i < bits; ++i) {
             const unsigned expected = codes[b * group + c] >> i & 1u;
             ASSERT_EQ(bit(lut[chunk + 64 * i + c % 32 / 8 * 16 + r], c % 8), expected) << to_string(format);

@@ -72,13 +72,13 @@ extern "C" {
   dots_of<Q4>(panel, x, x_stride, batch, blocks, dots);
 }
 
-[[gnu::noinline]] void float_accumulate(const int32_t* dots, const uint16_t* scales, const float* x_scales, uint32_t stride,
-                                        uint32_t blocks, uint32_t panel_rows, uint32_t rows, bool more, float* y) {
+[[gnu::noinline]] void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const float* x_scales,
+                                        uint32_t stride, uint32_t blocks, uint32_t panel_rows, uint32_t rows, bool more, float* y) {
   for (uint32_t row = 0; row < rows; ++row) {
     float acc = more ? y[row] : 0;
     for (uint32_t b = 0; b < blocks; ++b) {
-      const uint32_t at = b * panel_rows + row;
-      acc = __builtin_fmaf(static_cast<float>(dots[at]), half_value(scales[at]) * x_scales[b * stride], acc);
+      const float weight = half_value(scales[b * step + row]);
+      acc = __builtin_fmaf(static_cast<float>(dots[b * panel_rows + row]), weight * x_scales[b * stride], acc);
     }
     y[row] = acc;
   }

@@ -32,7 +32,16 @@ void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const
   dequantise_columns_q4<Hvx>(in, scales, *values, tiles, out);
 }
 
-// Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart.
+// Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart. `_rows`: of one
+// scale, those of a panel behind those of the one before.
+#define VITRO_LUT_FINALIZE_ROWS(name, stage, form, group)                                                                             \
+  void qf_##name##_rows_g##group(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor,              \
+                                 uint32_t panels, HVX_Vector* y) {                                                                    \
+    constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                            \
+    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, scales += 2, y += 4) {                                             \
+      stage<Hvx, form, Scales::of_rows>(weighted, nullptr, scales, x, factor, kBlocks, y);                                            \
+    }                                                                                                                                 \
+  }
 #define VITRO_LUT_FINALIZE(name, stage, form, group)                                                                                  \
   void qf_##name##_g##group(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x,          \
                             int32_t factor, uint32_t pitch, uint32_t panels, HVX_Vector* y) {                                         \
@@ -48,12 +57,23 @@ VITRO_LUT_FINALIZE_GROUPS(lut_finalize_zeros, lut_finalize, Zeros::of_blocks)
 VITRO_LUT_FINALIZE_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
 VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)  // with tables of int8
 VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded_zeros, lut_finalize_rounded, Zeros::of_blocks)
+#define VITRO_LUT_FINALIZE_ROWS_GROUPS(name, stage, form) \
+  VITRO_LUT_FINALIZE_ROWS(name, stage, form, 32)          \
+  VITRO_LUT_FINALIZE_ROWS(name, stage, form, 64) VITRO_LUT_FINALIZE_ROWS(name, stage, form, 128)
+VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize, lut_finalize, Zeros::same)
+VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
+VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)
 
-// Two-level dequantisation; `z`: with zero points of blocks. Groups of 128 cost what groups of 64 do, but for half the scales.
+// Two-level dequantisation; `z`: with zero points of blocks; `r`: one scale per row. Groups of 128 cost what groups of 64 do, but for half
+// the scales.
 #define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
   void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \
                                            const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                              \
     lut_dequantise<Hvx, bits, group, Zeros::same>(planes, nullptr, scales, *repack, *values, blocks, out);                            \
+  }                                                                                                                                   \
+  void qf_lut_dequantise_w##bits##g##group##r(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,           \
+                                              const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                           \
+    lut_dequantise<Hvx, bits, group, Zeros::same, Scales::of_rows>(planes, nullptr, scales, *repack, *values, blocks, out);           \
   }                                                                                                                                   \
   void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, const HVX_Vector* zeros, const HVX_Vector* scales,            \
                                               const HVX_Vector* repack, const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) { \

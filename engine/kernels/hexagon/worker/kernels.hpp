@@ -13,9 +13,9 @@ extern "C" void hvx_dots_q8_0(const unsigned char* panel, const Int8Block* x, ui
 extern "C" void hvx_dots_q4_0(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, uint32_t batch, uint32_t blocks,
                               int32_t* dots);
 // y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc), from y[row] on if there were `more` blocks before, else from 0.
-// `rows` <= panel_rows are stored; d_x of block b is x_scales[b * stride].
-extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, const float* x_scales, uint32_t stride, uint32_t blocks,
-                                 uint32_t panel_rows, uint32_t rows, bool more, float* y);
+// `rows` <= panel_rows are stored; d_x of block b is x_scales[b * stride], d_w of a row scales[b * step + row].
+extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const float* x_scales, uint32_t stride,
+                                 uint32_t blocks, uint32_t panel_rows, uint32_t rows, bool more, float* y);
 
 // Bit-serial matrix-vector product by table look-up (T-MAN 4.3), split as Precompute, Linear and Finalize (lut_stages.hpp).
 // Linear takes a tile's columns, `count` vectors of tables, of `panels` panels whose planes are `pitch` bytes apart.
@@ -32,8 +32,9 @@ extern "C" void hvx_lut_finalize(const int32_t* weighted, const unsigned char* z
 extern "C" void hvx_lut_precompute_rounded(const int8_t* x, const RoundedScale* scales, uint32_t group, uint32_t blocks, uint8_t* tables);
 extern "C" void hvx_lut_linear_rounded(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint8_t* tables, uint32_t count,
                                        uint32_t bits, uint32_t group, int32_t* weighted);
-extern "C" void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, const unsigned char* zeros, Zeros form,
-                                         const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more, float* y);
+extern "C" void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step, const unsigned char* zeros,
+                                         Zeros form, const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more,
+                                         float* y);
 
 extern "C" void hvx_dequantise(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors, uint16_t* q,
                                uint16_t* spread);
@@ -50,8 +51,8 @@ extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint1
                                        uint16_t* w);
 // `blocks` blocks of a bit-serial panel to weight tiles [4][columns / 32] (T-MAN 4.1). tables: the vector of the first level, then that of
 // the values.
-extern "C" void float_lut_tiles(const unsigned char* planes, const unsigned char* zeros, const uint16_t* scales, const uint16_t* tables,
-                                uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles);
+extern "C" void float_lut_tiles(const unsigned char* planes, const unsigned char* zeros, const uint16_t* scales, uint32_t step,
+                                const uint16_t* tables, uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles);
 // `pairs` pairs of tiles of an fp16 strip (panels.hpp).
 extern "C" void hvx_f16_tiles(const unsigned char* strip, uint32_t pairs, uint16_t* tiles);
 // `pairs` times 8 columns of a bit-serial panel to int8 tiles [4 strips][tiles]. tables: of bit plane i, the bytes that four bits stand

@@ -24,26 +24,37 @@ uint32_t lut_blocks(uint32_t group, uint32_t columns) { return columns >> (group
 struct LutPanel {
   uint32_t scales, zeros, planes;
   LutPanel(const Operator& op, uint32_t columns)
-      : scales(lut_blocks(op.group, columns) * kLutPanelRows * 2),
+      : scales(op.scales == Scales::of_rows ? 0 : lut_blocks(op.group, columns) * kLutPanelRows * 2),
         zeros(op.zeros == Zeros::of_blocks ? scales / 2 : 0),
         planes(columns / 8 * op.bits * kLutPanelRows) {}
   uint32_t bytes() const { return scales + zeros + planes; }
 };
 
+// Of a panel's first `columns` columns, and of the scales that stand before the tiles of its rows.
+uint32_t lut_bytes_to(const Operator& op, uint32_t columns) {
+  return (op.scales == Scales::of_rows ? kLutPanelRows * 2 : 0) + LutPanel(op, columns).bytes();
+}
+
 // A tile: rows `row` ..., columns `column` ... of a bit-serial matrix, less at its ends.
 struct LutTile {
   uint32_t row, column, panels, columns;
   LutPanel size;          // of a panel's part
+  uint32_t first;         // byte of the matrix at which the tiles of these rows begin, or their scales
   uint32_t begin, rows;  // within the matrix's bytes; of the matrix in the tile
 
   LutTile(const Operator& op, uint32_t r, uint32_t c)
       : row(r), column(c), columns(op.columns - c < op.tile.columns ? op.columns - c : op.tile.columns), size(op, columns) {
     rows = op.rows - row < op.tile.rows ? op.rows - row : op.tile.rows;
     panels = (rows + kLutPanelRows - 1) / kLutPanelRows;
-    begin = row / kLutPanelRows * LutPanel(op, op.columns).bytes() + panels * LutPanel(op, column).bytes();
+    first = row / kLutPanelRows * lut_bytes_to(op, op.columns);
+    begin = first + panels * lut_bytes_to(op, column);
   }
   const unsigned char* panel(const Regions& r, const Operator& op, uint32_t p) const {
     return r.inbound + op.in[0] + begin + p * size.bytes();
+  }
+  const uint16_t* scales(const Regions& r, const Operator& op, uint32_t p) const {
+    const bool of_rows = op.scales == Scales::of_rows;
+    return reinterpret_cast<const uint16_t*>(of_rows ? r.inbound + op.in[0] + first + p * kLutPanelRows * 2 : panel(r, op, p));
   }
   uint32_t rows_of(uint32_t p) const { return rows - p * kLutPanelRows < kLutPanelRows ? rows - p * kLutPanelRows : kLutPanelRows; }
 };
@@ -52,12 +63,15 @@ bool valid_tile(const Operator& op) {
   const bool shape = columns == 32 || columns == 64 || columns == 128 || columns == 256;
   return shape && columns >= op.group && rows > 0 && rows % kLutPanelRows == 0 && rows <= kMostTileRows;
 }
+// Halfwords from the scales of one of a panel's blocks to those of the next.
+uint32_t scale_step(const Operator& op) { return op.scales == Scales::of_rows ? 0 : kLutPanelRows; }
+bool tile_groups(const Operator& op) { return op.scales == Scales::of_tile_groups; }
 // A strip of tiles (panels.hpp): a vector of scales per tile, or per pair of tiles whose groups are tile groups; then nibbles. Or fp16.
 uint32_t tile_pairs(const Operator& op) { return (op.columns / kTile + 1) / 2; }
-uint32_t strip_scales(const Operator& op) { return op.tile_groups != 0 ? tile_pairs(op) : op.columns / kTile; }
+uint32_t strip_scales(const Operator& op) { return tile_groups(op) ? tile_pairs(op) : op.columns / kTile; }
 uint32_t strip_bytes(const Operator& op) {
   if (op.kind == Kind::matmul_hmx_f16) return tile_pairs(op) * kTile * kVectorBytes;
-  const uint32_t vectors = strip_scales(op), tiles = op.tile_groups != 0 ? 2 * vectors : vectors;
+  const uint32_t vectors = strip_scales(op), tiles = tile_groups(op) ? 2 * vectors : vectors;
   return vectors * kVectorBytes + tiles * (kTileElements / 2);
 }
 
@@ -75,8 +89,8 @@ void matmul(const Operator& op, const Regions& r, volatile uint32_t& progress) {
       const uint32_t batch = op.batch - m < kBatchTogether ? op.batch - m : kBatchTogether;
       (q8 ? hvx_dots_q8_0 : hvx_dots_q4_0)(panel + scales_bytes, x + m * blocks, blocks, batch, blocks, dots);
       for (uint32_t i = 0; i < batch; ++i) {
-        float_accumulate(dots + i * blocks * kPanelRows, scales, &x[(m + i) * blocks].scale, sizeof(Int8Block) / sizeof(float), blocks,
-                         kPanelRows, rows, false, y + (m + i) * op.rows + first);
+        float_accumulate(dots + i * blocks * kPanelRows, scales, kPanelRows, &x[(m + i) * blocks].scale,
+                         sizeof(Int8Block) / sizeof(float), blocks, kPanelRows, rows, false, y + (m + i) * op.rows + first);
       }
     }
     progress = progress + 1;
@@ -121,16 +135,17 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
           hvx_lut_linear(planes, tile.size.bytes(), tile.panels, table + column * 4, count, op.bits, op.group, weighted);
         }
         for (uint32_t p = 0; p < tile.panels; ++p) {
-          const unsigned char *panel = tile.panel(r, op, p), *zeros = panel + tile.size.scales;
-          const auto* scales = reinterpret_cast<const uint16_t*>(panel);
+          const unsigned char* zeros = tile.panel(r, op, p) + tile.size.scales;
+          const uint16_t* scales = tile.scales(r, op, p);
           const int32_t* sums = weighted + p * of_tile * kLutPanelRows;
           float* out = y + row + p * kLutPanelRows;
           if (rounded) {
-            float_accumulate_rounded(sums, scales, zeros, op.zeros, units + before, factor, of_tile, tile.rows_of(p), column > 0, out);
+            float_accumulate_rounded(sums, scales, scale_step(op), zeros, op.zeros, units + before, factor, of_tile, tile.rows_of(p),
+                                     column > 0, out);
           } else {
             hvx_lut_finalize(sums, zeros, op.zeros, x + before, factor, of_tile, dots);
-            float_accumulate(dots, scales, &x[before].scale, sizeof(ActivationScale) / sizeof(float), of_tile, kLutPanelRows,
-                             tile.rows_of(p), column > 0, out);
+            float_accumulate(dots, scales, scale_step(op), &x[before].scale, sizeof(ActivationScale) / sizeof(float), of_tile,
+                             kLutPanelRows, tile.rows_of(p), column > 0, out);
           }
           progress = progress + 1;
         }
@@ -161,7 +176,7 @@ void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progres
     const uint32_t columns = op.rows - first < kTile ? op.rows - first : kTile;
     if (op.kind == Kind::matmul_hmx_f16) {
       hvx_f16_tiles(begin, tile_pairs(op), strip);
-    } else if (op.tile_groups != 0) {
+    } else if (tile_groups(op)) {
       float_dequantise_tiles(begin + vectors * kVectorBytes, scales, values, nibbles, strip);
     } else {
       hvx_values(begin + vectors * kVectorBytes, values, nibbles, strip);
@@ -181,8 +196,8 @@ void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progres
 }
 
 // Bit-serial panels against tiles of the matrix unit (T-MAN 4.1: decode's layout, made ready for it). What the scratch holds of a panel is
-// made ready once for the whole batch; of deeper matrices, once for each 32 rows of it. ready(panel's part of a layout's tile, its parts,
-// columns, tiles); write(panel, strip of it, first row of the batch, rows, columns, y).
+// made ready once for the whole batch; of deeper matrices, once for each 32 rows of it. ready(panel's part of a layout's tile, its scales,
+// its parts, columns, tiles); write(the panel's scales, strip of it, first row of the batch, rows, columns, y).
 template <class Element, class Ready, class Write>
 void multiply_panels(const Operator& op, const Regions& r, volatile uint32_t& progress, Ready ready, Write write) {
   constexpr uint32_t kMost = sizeof(strip) / (sizeof(Element) * kLutPanelRows), kStrips = kLutPanelRows / kTile;  // columns; of a panel
@@ -203,7 +218,7 @@ void multiply_panels(const Operator& op, const Regions& r, volatile uint32_t& pr
         Element* to = w;
         for (uint32_t c = column; c < end && (m == 0 || op.columns > kMost); c += op.tile.columns) {
           const LutTile tile(op, row, c);
-          ready(tile.panel(r, op, within), tile.size, tile.columns, to);
+          ready(tile.panel(r, op, within), tile.scales(r, op, within), tile.size, tile.columns, to);
           to += tile.columns * kLutPanelRows;
           progress = progress + 1;
         }
@@ -219,7 +234,7 @@ void multiply_panels(const Operator& op, const Regions& r, volatile uint32_t& pr
       }
       for (uint32_t s = 0; s < strips; ++s) {
         const uint32_t columns = panel_rows - s * kTile < kTile ? panel_rows - s * kTile : kTile;
-        write(LutTile(op, row, 0).panel(r, op, within), s, m, rows, columns, y + m * op.rows + first + s * kTile);
+        write(LutTile(op, row, 0).scales(r, op, within), s, m, rows, columns, y + m * op.rows + first + s * kTile);
       }
     }
   }
@@ -229,12 +244,12 @@ void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& pro
   const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
   multiply_panels<uint16_t>(
       op, r, progress,
-      [&](const unsigned char* panel, const LutPanel& size, uint32_t columns, uint16_t* w) {
+      [&](const unsigned char* panel, const uint16_t* scales, const LutPanel& size, uint32_t columns, uint16_t* w) {
         const unsigned char* zeros = panel + size.scales;
-        float_lut_tiles(zeros + size.zeros, zeros, reinterpret_cast<const uint16_t*>(panel), values, op.bits, op.group, op.zeros,
+        float_lut_tiles(zeros + size.zeros, zeros, scales, scale_step(op), values, op.bits, op.group, op.zeros,
                         lut_blocks(op.group, columns), w);
       },
-      [&](const unsigned char*, uint32_t s, uint32_t, uint32_t rows, uint32_t columns, float* y) {
+      [&](const uint16_t*, uint32_t s, uint32_t, uint32_t rows, uint32_t columns, float* y) {
         write_tile(hmx[s], rows, columns, y, op.rows);
       });
 }
@@ -245,11 +260,11 @@ void matmul_hmx_int8(const Operator& op, const Regions& r, volatile uint32_t& pr
   const auto* x_scales = reinterpret_cast<const float*>(r.inbound + op.in[2] + 2 * kVectorBytes);
   multiply_panels<int8_t>(
       op, r, progress,
-      [&](const unsigned char* panel, const LutPanel& size, uint32_t columns, int8_t* w) {
+      [&](const unsigned char* panel, const uint16_t*, const LutPanel& size, uint32_t columns, int8_t* w) {
         hvx_int8_tiles(panel + size.scales + size.zeros, tables, op.bits, columns / 8, columns / kTile, w);
       },
-      [&](const unsigned char* panel, uint32_t s, uint32_t m, uint32_t rows, uint32_t columns, float* y) {
-        const uint16_t* scales = reinterpret_cast<const uint16_t*>(panel) + s * kTile;
+      [&](const uint16_t* panel_scales, uint32_t s, uint32_t m, uint32_t rows, uint32_t columns, float* y) {
+        const uint16_t* scales = panel_scales + s * kTile;
         int32_t sums[kTileElements];
         hmx[s].store_sums(sums);
         for (uint32_t i = 0; i < rows; ++i) {
@@ -279,16 +294,18 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
     case Kind::matmul_hmx_int8: {
       const bool group = op.group == 32 || op.group == 64 || op.group == 128;
       if (!group || (columns & (op.group - 1)) != 0 || op.bits < 1 || op.bits > 4 || op.zero > 15) return false;
+      if (op.scales != Scales::of_blocks && (op.scales != Scales::of_rows || op.zeros == Zeros::of_blocks)) return false;
       if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1) || !valid_tile(op)) return false;
       const bool planes = op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded, bytes = op.kind == Kind::matmul_hmx_int8;
       const uint64_t scale = op.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
-      in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * LutPanel(op, op.columns).bytes();
+      in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * lut_bytes_to(op, op.columns);
       in[1] = planes ? op.batch * columns : bytes ? tiles / 2 : tiles;
       in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes + (bytes ? op.batch * sizeof(float) : 0);
       return true;
     }
     case Kind::matmul_hmx:
     case Kind::matmul_hmx_f16:
+      if (op.scales > Scales::of_tile_groups) return false;
       in[0] = (rows + kTile - 1) / kTile * strip_bytes(op);
       in[1] = tiles;
       in[2] = op.kind == Kind::matmul_hmx ? kVectorBytes : 0;

@@ -144,13 +144,15 @@ TEST(HexagonHmx, bit_serial_panels_have_the_bits_of_the_cpu) {
     expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_hmx_lut);
   };
   for (const Format format :
-       {Format::w1g32, Format::w1g64z, Format::w2g64, Format::w2g64z, Format::w3g128, Format::w3g32z, Format::w4g128z, Format::w4g64}) {
+       {Format::w1g32, Format::w1g64z, Format::w2g64, Format::w2g64z, Format::w3g128, Format::w3g32z, Format::w4g128z, Format::w4g64,
+        Format::w1g64r, Format::w2g128r, Format::w4g32r}) {
     check(format, Layout::rows, {40, 256, 3});
   }
   check(Format::w2g64z, Layout::lut, {176, 192, 35});
   check(Format::w4g32, Layout::tiled, {48, 96, 2});
   check(Format::w1g128, Layout::lut, {16, 8192 + 256, 33});
   check(Format::w2g32, Layout::lut, {1200, 288, 2});  // several tiles of rows and of columns
+  check(Format::w2g32r, Layout::lut, {1600, 288, 2});
 }
 
 TEST(HexagonHmx, the_contract_is_the_product_within_its_bound) {
@@ -238,7 +240,7 @@ TEST(HexagonHmx, tile_groups_multiply_as_they_are_rounded) {
     std::vector<std::byte> x(size.first), table(size.second);
     hexagon::write_activations(form, call.in[1], x.data(), table.data());
     hexagon::Operator op = hexagon_op(Kind::matmul_hmx, shape.n, shape.k, shape.batch);
-    op.tile_groups = 1;
+    op.scales = hexagon::Scales::of_tile_groups;
     const auto y = worker.in(0, weights).in(1, x).in(2, table).run<float>(op, std::size_t{shape.batch} * shape.n);
     for (std::uint32_t b = 0; b < shape.batch; ++b) {
       for (std::uint32_t n = 0; n < shape.n; ++n) {

@@ -49,7 +49,8 @@ float expected(const KernelCall& call, std::uint32_t n, std::uint32_t b) {
 }
 
 constexpr Format kFormats[] = {Format::w1g32,  Format::w1g128, Format::w2g32,   Format::w2g64,
-                               Format::w2g128, Format::w3g64,  Format::w4g128z, Format::q4_0};
+                               Format::w2g128, Format::w3g64,  Format::w4g128z, Format::q4_0,
+                               Format::w1g32r, Format::w2g128r};
 
 TEST(Int8Rows, adds_integers_as_far_as_the_scale_stays_the_same) {
   Rng rng(1);
@@ -85,6 +86,7 @@ TEST(Int8Rows, tiles_of_int8_have_the_bits_of_the_cpu) {
   check(Format::w4g64, {16, 192, 64});
   check(Format::w2g128, {16, 16384 + 256, 33});
   check(Format::w2g32, {1500, 544, 2});  // several tiles of the layout, by rows and by columns
+  check(Format::w2g32r, {1500, 544, 2});
 }
 
 TEST(Int8Rows, the_worker_wants_one_scale_for_a_row) {

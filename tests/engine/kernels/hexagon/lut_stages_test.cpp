@@ -157,6 +157,39 @@ class LutStages : public testing::Test {
     }
   }
 
+  // Stages of rows that have one scale, beside the same with that scale in every block.
+  template <std::uint32_t kBits, Zeros kZeros>
+  void once_and_repeated() {
+    constexpr std::uint32_t kGroup = 64;
+    constexpr auto kRows = hexagon::Scales::of_rows;
+    Rng rng(kBits);
+    const Panel p(rng, {kBits, kGroup, 0, kZeros}, 4 * kGroup);
+    const auto once = vectors(p.bytes.data(), 2);
+    std::vector<Vector> repeated;
+    for (std::uint32_t b = 0; b < p.blocks; ++b) repeated.insert(repeated.end(), once.begin(), once.end());
+    std::vector<std::int32_t> weighted(p.blocks * kLutPanelRows);
+    for (auto& w : weighted) w = static_cast<std::int32_t>(rng.below(20000)) - 10000;
+    std::vector<hexagon::RoundedScale> x(p.blocks);
+    for (auto& block : x) block = {static_cast<float>(rng.below(1000)) * 0x1p-16f, static_cast<std::int32_t>(rng.below(2000)), 0, 0.25f};
+    std::vector<std::int32_t> words(p.blocks * 4);
+    std::memcpy(words.data(), x.data(), words.size() * 4);
+    const auto w = vectors(reinterpret_cast<const std::byte*>(weighted.data()), p.blocks * 4), none = std::vector<Vector>(p.blocks);
+    const auto planes = vectors(p.bytes.data() + p.blocks * 2 * 128, p.columns / 8 * kBits);
+    Vector y[4][4] = {};
+    hexagon::lut_finalize<I, kZeros>(w.data(), none.data(), repeated.data(), words.data(), 1, p.blocks, y[0]);
+    hexagon::lut_finalize<I, kZeros, kRows>(w.data(), none.data(), once.data(), words.data(), 1, p.blocks, y[1]);
+    hexagon::lut_finalize_rounded<I, kZeros>(w.data(), none.data(), repeated.data(), words.data(), 1, p.blocks, y[2]);
+    hexagon::lut_finalize_rounded<I, kZeros, kRows>(w.data(), none.data(), once.data(), words.data(), 1, p.blocks, y[3]);
+    EXPECT_EQ(std::memcmp(y[0], y[1], sizeof y[0]), 0);
+    EXPECT_EQ(std::memcmp(y[2], y[3], sizeof y[2]), 0);
+    std::vector<Vector> tiles[2];
+    for (auto& out : tiles) out.resize(std::size_t{4} * p.columns / 2);
+    hexagon::lut_dequantise<I, kBits, kGroup, kZeros>(planes.data(), none.data(), repeated.data(), w[0], w[1], p.blocks, tiles[0].data());
+    hexagon::lut_dequantise<I, kBits, kGroup, kZeros, kRows>(planes.data(), none.data(), once.data(), w[0], w[1], p.blocks,
+                                                             tiles[1].data());
+    EXPECT_EQ(std::memcmp(tiles[0].data(), tiles[1].data(), tiles[0].size() * sizeof(Vector)), 0);
+  }
+
   template <std::uint32_t kBits, std::uint32_t kGroup, Zeros kZeros>
   void dequantise(std::uint32_t zero) {
     Rng rng(kBits * 1000 + kGroup);
@@ -191,6 +224,12 @@ class LutStages : public testing::Test {
 
 using Models = testing::Types<QfloatModel<QfloatRounding::nearest>, QfloatModel<QfloatRounding::down>>;
 TYPED_TEST_SUITE(LutStages, Models);
+
+TYPED_TEST(LutStages, one_scale_per_row_has_the_bits_of_scales_that_are_repeated) {
+  this->template once_and_repeated<1, Zeros::signs>();
+  this->template once_and_repeated<2, Zeros::same>();
+  this->template once_and_repeated<4, Zeros::same>();
+}
 
 TYPED_TEST(LutStages, finalize_sums_blocks_within_its_bound) {
   for (const std::uint32_t group : {32u, 128u}) {

@@ -5,6 +5,7 @@
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/tiles.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker_product.hpp"
 
@@ -118,6 +119,19 @@ TEST(HexagonProduct, rounded_tables_have_the_bits_of_the_cpu) {
   check(Format::q4_0, {16, 32, 1});
 }
 
+// A row's one scale is in memory once, on the Hexagon as on the cores.
+TEST(HexagonProduct, panels_are_as_small_as_the_cores_tiles) {
+  Rng rng(12);
+  for (const Layout layout : {Layout::tiled, Layout::lut}) {
+    for (const Format format : formats_with(layout)) {
+      if (!group_format(format)) continue;
+      const KernelCall call = matmul_call(rng, format, layout, variant::kInt8, {1536, 640, 1});
+      const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
+      EXPECT_EQ(hexagon::weights_bytes(form, 1536, 640), view_bytes(call.in[0])) << to_string(format);
+    }
+  }
+}
+
 // The most that an entry, and a sum of 16 bits, can be: all activations and all codes at their ends.
 TEST(HexagonProduct, sums_of_rounded_tables_do_not_overflow) {
   VITRO_NEEDS_HEXAGON();
@@ -197,6 +211,7 @@ TEST(HexagonProduct, products_of_one_input_share_their_tables) {
         op.tile = form.planes.tile;
         op.zero = form.planes.zero;
         op.zeros = form.planes.zeros;
+        op.scales = form.planes.scales;
         op.in[0] = put(weights);
         op.in[1] = first;
         op.in[2] = second;

@@ -28,6 +28,7 @@ inline std::vector<std::uint32_t> run_packed(HexagonWorker& worker, const Kernel
   op.tile = form.planes.tile;
   op.zero = form.planes.zero;
   op.zeros = form.planes.zeros;
+  op.scales = form.planes.scales;
   worker.in(0, weights).in(1, x.first);
   if (!x.second.empty()) worker.in(2, x.second);
   return worker.run<std::uint32_t>(op, std::size_t{batch} * rows);
