@@ -118,7 +118,9 @@ TEST(SelfConsistency, the_answer_that_most_samples_give_wins_and_silence_does_no
   for (const auto& [answer, count] : votes) most = std::max(most, count);
   EXPECT_EQ(votes.at(*result.samples[result.chosen].answer), most);
   for (std::size_t i = 0; i < result.chosen; ++i) {
-    if (result.samples[i].answer) EXPECT_LT(votes.at(*result.samples[i].answer), most) << "an earlier one had as many";
+    if (result.samples[i].answer) {
+      EXPECT_LT(votes.at(*result.samples[i].answer), most) << "an earlier one had as many";
+    }
   }
 }
 
