@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "engine/base/check.hpp"
-#include "engine/model/gguf.hpp"
 #include "engine/base/utf8.hpp"
+#include "engine/model/gguf.hpp"
 
 namespace vitro {
 namespace {

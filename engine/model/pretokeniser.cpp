@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "engine/model/unicode_tables.hpp"
 #include "engine/base/utf8.hpp"
+#include "engine/model/unicode_tables.hpp"
 
 namespace vitro {
 namespace {

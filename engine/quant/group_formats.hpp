@@ -21,7 +21,7 @@
 namespace vitro {
 
 struct GroupFormat {
-  std::uint32_t bits = 4, group = 32;  // 1 to 4; 32, 64 or 128 elements
+  std::uint32_t bits = 4, group = 32;          // 1 to 4; 32, 64 or 128 elements
   bool zero_point = false, row_scale = false;  // never both
   friend bool operator==(const GroupFormat&, const GroupFormat&) = default;
 };

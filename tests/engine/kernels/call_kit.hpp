@@ -17,7 +17,7 @@ inline constexpr Op kAllOps[] = {Op::embed,  Op::rms_norm, Op::matmul, Op::rope,
 // A view of fresh memory; `skew` bytes before it make its address odd in every larger alignment than an element's.
 View make_view(std::array<std::uint32_t, 3> shape, Format format, Bytes skew = 0, Layout layout = Layout::rows);
 View laid(const View& rows, Layout layout, Bytes skew = 0);  // the same weights in another layout
-void fill(const View& view, Rng& rng, double scale);  // normal draws; formats that can not be quantised get random bytes
+void fill(const View& view, Rng& rng, double scale);         // normal draws; formats that can not be quantised get random bytes
 View weights(Rng& rng, std::uint32_t rows, std::uint32_t columns, Format format, Layout layout, Bytes skew = 0);
 View floats(Rng& rng, std::array<std::uint32_t, 3> shape, double scale = 1, Bytes skew = 0);
 View indices(const std::vector<std::uint32_t>& values, std::array<std::uint32_t, 3> shape);

@@ -1,6 +1,9 @@
 #include "engine/model/gguf.hpp"
 
+#include <gmock/gmock.h>
+
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <set>
 
@@ -10,6 +13,8 @@
 
 namespace vitro {
 namespace {
+
+using testing::HasSubstr;
 
 // A GGUF file put together field by field, so that any of them can be wrong.
 class Raw {
@@ -155,51 +160,42 @@ TEST(GgufParser, rows_of_groups_are_whole_groups_and_a_bit_per_weight_is_enough)
   expect_refused(Raw().header(1, 0).tensor("t", {128, 4}, 0x56549999, 0).data(72), "is not supported");
 }
 
-// The second of four blocks says that zero is the code 3 of two.
-TEST(GgufParser, a_zero_point_that_is_no_code_is_refused_where_weights_are_used) {
+// A model whose blk.1.ffn_up.weight is damaged, and what is said of it wherever its weights are used.
+void expect_damage(Format format, const std::function<void(char*)>& damage, const std::string& said) {
   const ScratchFolder folder;
   SmallModel model;
-  model.matrices = Format::w1g32z;
+  model.matrices = format;
   model.write(folder / "m.gguf");
   std::string bytes = read_file(folder / "m.gguf");
   const Gguf whole = Gguf::open(folder / "m.gguf");
   const TensorInfo& up = *whole.find_tensor("blk.1.ffn_up.weight");
   EXPECT_NO_THROW(whole.check_blocks(up));
-  bytes[up.offset + 7 + 2] = 3;
+  damage(&bytes[up.offset]);
   write_file(folder / "bad.gguf", bytes);
-  const std::string said = "bad.gguf: blk.1.ffn_up.weight: damaged: block 1 has the zero point 3 (expected 0 to 1, the codes of w1g32z)";
+  const std::string message = "bad.gguf: blk.1.ffn_up.weight: damaged: " + said;
+  EXPECT_THAT(message_of([&] { quantize(folder / "bad.gguf", folder / "q.gguf", "q8_0"); }), HasSubstr(message));
   const Gguf bad = Gguf::open(folder / "bad.gguf");
-  EXPECT_NE(message_of([&] { quantize(folder / "bad.gguf", folder / "q.gguf", "q8_0"); }).find(said), std::string::npos);
-  for (const char* layout : {"rows", "bundles"}) {
-    const std::string message = message_of([&] { pack(bad, pack_options_of(layout), folder / "cache"); });
-    EXPECT_NE(message.find(said), std::string::npos) << layout << ": " << message;
+  for (const char* layout : {"rows", "bundles", "lut"}) {
+    EXPECT_THAT(message_of([&] { pack(bad, pack_options_of(layout), folder / "cache"); }), HasSubstr(message)) << layout;
   }
 }
 
-// The second of a row's two blocks has another scale than the first.
+TEST(GgufParser, a_zero_point_that_is_no_code_is_refused_where_weights_are_used) {
+  expect_damage(
+      Format::w1g32z, [](char* up) { up[block_bytes(Format::w1g32z) + 2] = 3; },
+      "block 1 has the zero point 3 (expected 0 to 1, the codes of w1g32z)");
+}
+
+// Scales are binary16: the two blocks of row 3 get 1 and 2.
 TEST(GgufParser, a_row_of_two_scales_is_refused_where_weights_are_used_if_its_format_has_one) {
-  const ScratchFolder folder;
-  SmallModel model;
-  model.matrices = Format::w2g32r;
-  model.write(folder / "m.gguf");
-  std::string bytes = read_file(folder / "m.gguf");
-  const Gguf whole = Gguf::open(folder / "m.gguf");
-  const TensorInfo& up = *whole.find_tensor("blk.1.ffn_up.weight");
-  EXPECT_NO_THROW(whole.check_blocks(up));
-  const Bytes block = block_bytes(Format::w2g32r);
-  for (const int first : {0, 1}) {
-    bytes[up.offset + (6 + first) * block] = 0;
-    bytes[up.offset + (6 + first) * block + 1] = static_cast<char>(first == 0 ? 0x3c : 0x40);  // 1 and 2
-  }
-  write_file(folder / "bad.gguf", bytes);
-  const std::string said =
-      "bad.gguf: blk.1.ffn_up.weight: damaged: row 3 begins with the scale 1 and its block 1 has 2 (expected one per row, as w2g32r has)";
-  const Gguf bad = Gguf::open(folder / "bad.gguf");
-  EXPECT_NE(message_of([&] { quantize(folder / "bad.gguf", folder / "q.gguf", "q8_0"); }).find(said), std::string::npos);
-  for (const char* layout : {"rows", "bundles", "lut"}) {
-    const std::string message = message_of([&] { pack(bad, pack_options_of(layout), folder / "cache"); });
-    EXPECT_NE(message.find(said), std::string::npos) << layout << ": " << message;
-  }
+  const auto damage = [](char* up) {
+    for (const int block : {6, 7}) {
+      char* const scale = up + block * block_bytes(Format::w2g32r);
+      scale[0] = 0;
+      scale[1] = block == 6 ? 0x3c : 0x40;
+    }
+  };
+  expect_damage(Format::w2g32r, damage, "row 3 begins with the scale 1 and its block 1 has 2 (expected one per row, as w2g32r has)");
 }
 
 // Whatever prefix of a good file is left: a message, never a crash, and never a file that looks whole.

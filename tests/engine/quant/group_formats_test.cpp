@@ -34,9 +34,10 @@ TEST(GroupFormats, names_say_bits_group_and_zero_point_or_row_scale) {
     const auto group = group_format(format);
     if (!group) continue;
     ++groups;
-    EXPECT_EQ(to_string(format), "w" + std::to_string(group->bits) + "g" + std::to_string(group->group) + (group->zero_point  ? "z"
-                                                                                                           : group->row_scale ? "r"
-                                                                                                                              : ""));
+    EXPECT_EQ(to_string(format), "w" + std::to_string(group->bits) + "g" + std::to_string(group->group) +
+                                     (group->zero_point  ? "z"
+                                      : group->row_scale ? "r"
+                                                         : ""));
     EXPECT_EQ(group_format(*group), format);
     EXPECT_EQ(format_by_name(to_string(format)), format);
     EXPECT_EQ(block_elements(format), group->group);

@@ -72,8 +72,8 @@ extern "C" {
   dots_of<Q4>(panel, x, x_stride, batch, blocks, dots);
 }
 
-[[gnu::noinline]] void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const float* x_scales,
-                                        uint32_t stride, uint32_t blocks, uint32_t panel_rows, uint32_t rows, bool more, float* y) {
+[[gnu::noinline]] void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const float* x_scales, uint32_t stride,
+                                        uint32_t blocks, uint32_t panel_rows, uint32_t rows, bool more, float* y) {
   for (uint32_t row = 0; row < rows; ++row) {
     float acc = more ? y[row] : 0;
     for (uint32_t b = 0; b < blocks; ++b) {

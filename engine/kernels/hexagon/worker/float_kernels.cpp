@@ -34,13 +34,13 @@ void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const
 
 // Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart. `_rows`: of one
 // scale, those of a panel behind those of the one before.
-#define VITRO_LUT_FINALIZE_ROWS(name, stage, form, group)                                                                             \
-  void qf_##name##_rows_g##group(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor,              \
-                                 uint32_t panels, HVX_Vector* y) {                                                                    \
-    constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                            \
-    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, scales += 2, y += 4) {                                             \
-      stage<Hvx, form, Scales::of_rows>(weighted, nullptr, scales, x, factor, kBlocks, y);                                            \
-    }                                                                                                                                 \
+#define VITRO_LUT_FINALIZE_ROWS(name, stage, form, group)                                                                                 \
+  void qf_##name##_rows_g##group(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor, uint32_t panels, \
+                                 HVX_Vector* y) {                                                                                         \
+    constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                                \
+    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, scales += 2, y += 4) {                                                 \
+      stage<Hvx, form, Scales::of_rows>(weighted, nullptr, scales, x, factor, kBlocks, y);                                                \
+    }                                                                                                                                     \
   }
 #define VITRO_LUT_FINALIZE(name, stage, form, group)                                                                                  \
   void qf_##name##_g##group(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x,          \

@@ -89,8 +89,8 @@ void matmul(const Operator& op, const Regions& r, volatile uint32_t& progress) {
       const uint32_t batch = op.batch - m < kBatchTogether ? op.batch - m : kBatchTogether;
       (q8 ? hvx_dots_q8_0 : hvx_dots_q4_0)(panel + scales_bytes, x + m * blocks, blocks, batch, blocks, dots);
       for (uint32_t i = 0; i < batch; ++i) {
-        float_accumulate(dots + i * blocks * kPanelRows, scales, kPanelRows, &x[(m + i) * blocks].scale,
-                         sizeof(Int8Block) / sizeof(float), blocks, kPanelRows, rows, false, y + (m + i) * op.rows + first);
+        float_accumulate(dots + i * blocks * kPanelRows, scales, kPanelRows, &x[(m + i) * blocks].scale, sizeof(Int8Block) / sizeof(float),
+                         blocks, kPanelRows, rows, false, y + (m + i) * op.rows + first);
       }
     }
     progress = progress + 1;

@@ -93,9 +93,9 @@ extern "C" {
   by_bits<Linear>({planes, pitch, panels, tables, weighted, 0}, count, bits, group);
 }
 
-[[gnu::noinline]] void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step,
-                                                const unsigned char* zeros, Zeros form, const RoundedScale* x, int32_t steps,
-                                                uint32_t blocks, uint32_t rows, bool more, float* y) {
+[[gnu::noinline]] void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step, const unsigned char* zeros,
+                                                Zeros form, const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more,
+                                                float* y) {
   constexpr uint32_t kOffset[4] = {0, 2, 1, 3};  // of lut_byte()
   for (uint32_t row = 0; row < rows; ++row) {
     const uint32_t byte = 4 * (row % 32) + kOffset[row / 32];

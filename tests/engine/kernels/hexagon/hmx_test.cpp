@@ -143,9 +143,8 @@ TEST(HexagonHmx, bit_serial_panels_have_the_bits_of_the_cpu) {
     KernelCall call = matmul_call(rng, format, layout, variant::kHmx, shape);
     expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_hmx_lut);
   };
-  for (const Format format :
-       {Format::w1g32, Format::w1g64z, Format::w2g64, Format::w2g64z, Format::w3g128, Format::w3g32z, Format::w4g128z, Format::w4g64,
-        Format::w1g64r, Format::w2g128r, Format::w4g32r}) {
+  for (const Format format : {Format::w1g32, Format::w1g64z, Format::w2g64, Format::w2g64z, Format::w3g128, Format::w3g32z, Format::w4g128z,
+                              Format::w4g64, Format::w1g64r, Format::w2g128r, Format::w4g32r}) {
     check(format, Layout::rows, {40, 256, 3});
   }
   check(Format::w2g64z, Layout::lut, {176, 192, 35});

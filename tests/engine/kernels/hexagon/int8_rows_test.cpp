@@ -48,9 +48,8 @@ float expected(const KernelCall& call, std::uint32_t n, std::uint32_t b) {
   return acc;
 }
 
-constexpr Format kFormats[] = {Format::w1g32,  Format::w1g128, Format::w2g32,   Format::w2g64,
-                               Format::w2g128, Format::w3g64,  Format::w4g128z, Format::q4_0,
-                               Format::w1g32r, Format::w2g128r};
+constexpr Format kFormats[] = {Format::w1g32, Format::w1g128,  Format::w2g32, Format::w2g64,  Format::w2g128,
+                               Format::w3g64, Format::w4g128z, Format::q4_0,  Format::w1g32r, Format::w2g128r};
 
 TEST(Int8Rows, adds_integers_as_far_as_the_scale_stays_the_same) {
   Rng rng(1);
