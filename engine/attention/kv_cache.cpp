@@ -9,7 +9,7 @@ namespace {
 
 Bytes bytes_of(const KvShape& shape) {
   const Bytes element = shape.format == Format::f16 ? 2 : 4;
-  return Bytes(shape.layers) * 2 * shape.kv_heads * shape.block_tokens * shape.head_dim * element;
+  return Bytes(shape.layers) * 2 * shape.heads * shape.block_tokens * shape.head_dim * element;
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ Status KvCache::extend(std::uint32_t sequence, std::uint32_t count, std::vector<
 View KvCache::pool() const {
   View view;
   view.memory = range_;
-  view.shape = {shape_.kv_heads, shape_.block_tokens, shape_.head_dim};
+  view.shape = {shape_.heads, shape_.block_tokens, shape_.head_dim};
   view.format = shape_.format;
   return view;
 }

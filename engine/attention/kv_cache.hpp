@@ -11,9 +11,9 @@
 namespace vitro {
 
 struct KvShape {
-  std::uint32_t layers = 0, kv_heads = 0, head_dim = 0;
-  std::uint32_t block_tokens = 16;  // raised until a block fills whole pages
-  Format format = Format::f32;      // f32 or f16
+  std::uint32_t layers = 0, heads = 0, head_dim = 0;  // heads: that keep keys and values, see contract.hpp
+  std::uint32_t block_tokens = 16;                    // raised until a block fills whole pages
+  Format format = Format::f32;                        // f32 or f16
 };
 
 // Owns block tables and reference counts; the bytes are a reserved range of which live blocks are committed, so memory

@@ -126,6 +126,11 @@ std::uint32_t CallBuilder::slice_step(const OperatorGroup& group) const {
   return static_cast<std::uint32_t>(std::clamp<Bytes>(columns, group.grain, group.extent));
 }
 
+Slice CallBuilder::in_heads(Slice share, std::uint32_t heads) const {
+  const std::uint32_t group = heads / config_.kv_heads;
+  return share.count == ~0u ? share : Slice{share.first * group, share.count * group};
+}
+
 std::pair<std::uint32_t, std::uint32_t> CallBuilder::rows_of(const Operator& op, const Site& site) const {
   switch (op.rows) {
     case RowSet::all:
@@ -214,8 +219,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       call.in = {in(0)};
       if (op.split == Split::kv_heads) {  // each head by itself
         const std::uint32_t heads = op.width / config_.head_dim;
-        const std::uint32_t group = heads / config_.kv_heads;
-        if (slice.count != ~0u) call.slice = {slice.first * group, slice.count * group};
+        call.slice = in_heads(slice, heads);
         call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
         call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
       }
@@ -257,8 +261,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       break;
     case Op::rope: {
       const std::uint32_t heads = op.width / config_.head_dim;
-      const std::uint32_t group = heads / config_.kv_heads;
-      if (slice.count != ~0u) call.slice = {slice.first * group, slice.count * group};
+      call.slice = in_heads(slice, heads);
       call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
       if (const Weight* factors = weights_.find(Role::rope_factors)) {
         View view = residency_.view(*factors);
@@ -273,11 +276,13 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       call.in = {reshaped(in(0), rows, config_.kv_heads, config_.head_dim), reshaped(in(1), rows, config_.kv_heads, config_.head_dim),
                  table};
       call.out = {kv_.pool()};
+      call.slice = in_heads(slice, kv_.shape().heads);
       break;
     case Op::attention:
       if (options_.attention != VariantId::none) call.variant = options_.attention;
       call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), kv_.pool(), table};
       call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
+      call.slice = in_heads(slice, kv_.shape().heads);
       break;
     case Op::glu:
       call.report_active = options_.report_active;

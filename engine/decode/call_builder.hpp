@@ -58,6 +58,8 @@ class CallBuilder {
   void append_slices(const OperatorGroup& group, const Site& site, Slice share, std::vector<WorkItem>& queue) const;
   void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
   std::uint32_t slice_step(const OperatorGroup& group) const;
+  // A share of the KV heads as a slice of `heads` heads, which are as many for each of them.
+  Slice in_heads(Slice share, std::uint32_t heads) const;
   View input(OperatorId consumer, OperatorId producer, const Site& site) const;
   View tensor(const Operator& op, const Site& site, std::size_t copy) const;
   std::pair<std::uint32_t, std::uint32_t> rows_of(const Operator& op, const Site& site) const;

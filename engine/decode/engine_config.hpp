@@ -77,6 +77,7 @@ struct EngineConfig {
   // The FFN neuron by neuron, and how it lies in flash; none: whole matrices.
   std::optional<BundleForm> bundles;
   Format kv_format = Format::f32;
+  bool kv_per_query_head = false;  // keys and values are kept once for each query head, not for each KV head
   std::uint32_t kv_block_tokens = 16;
   std::uint32_t prefill_chunk = 128;
   Bytes read_ahead = 0;  // of the mmap policy

@@ -102,7 +102,8 @@ void check_sessions(const EngineConfig& engine, const ComputeUnit& accelerator, 
 
 Bytes kv_bytes(const ModelConfig& config, const EngineConfig& engine, std::uint32_t tokens) {
   const Bytes element = engine.kv_format == Format::f16 ? 2 : 4;
-  return round_up(tokens, engine.kv_block_tokens) * config.layers * 2 * config.kv_width() * element;
+  const Bytes width = engine.kv_per_query_head ? config.q_width() : config.kv_width();
+  return round_up(tokens, engine.kv_block_tokens) * config.layers * 2 * width * element;
 }
 
 ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key) {
@@ -202,6 +203,7 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   options.prefill_matmul = engine.prefill_matmul;
   options.attention = engine.attention;
   options.kv_format = engine.kv_format;
+  options.kv_per_query_head = engine.kv_per_query_head;
   options.kv_block_tokens = engine.kv_block_tokens;
   options.max_rows = limits.max_rows;
   options.max_sampled = limits.max_sampled;

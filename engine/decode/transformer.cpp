@@ -16,7 +16,8 @@ namespace {
 constexpr std::uint64_t kSampleStream = 0x73616d706c65;  // keeps sampling draws apart from other draws of the same seed
 
 KvShape kv_shape(const ModelConfig& config, const TransformerOptions& options) {
-  return {config.layers, config.kv_heads, config.head_dim, options.kv_block_tokens, options.kv_format};
+  const std::uint32_t heads = options.kv_per_query_head ? config.heads : config.kv_heads;
+  return {config.layers, heads, config.head_dim, options.kv_block_tokens, options.kv_format};
 }
 
 BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv) {

@@ -15,6 +15,7 @@ struct TransformerOptions {
   Accelerator accelerator;
   VariantId matmul{}, prefill_matmul{}, attention{};  // EngineConfig
   Format kv_format = Format::f32;
+  bool kv_per_query_head = false;
   std::uint32_t kv_block_tokens = 16;
   std::uint32_t max_rows = 1;  // of one step
   std::uint32_t max_sampled = 1;

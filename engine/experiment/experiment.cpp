@@ -166,6 +166,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   engine.repack = reader.boolean("repack", true);
   read_code_products(reader, engine);
   engine.kv_format = reader.choice("kv_format", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;
+  engine.kv_per_query_head = reader.choice("kv_per", {"kv_head", "query_head"}, "kv_head") == "query_head";
   engine.kv_block_tokens = static_cast<std::uint32_t>(reader.integer("kv_block_tokens", 1, 4096, 16));
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, 128));
   engine.read_ahead = static_cast<Bytes>(reader.quantity("read_ahead", Dimension::bytes, 128.0 * KiB));

@@ -68,7 +68,10 @@ void check_kv_append(const Checker& check, const KernelCall& call) {
   const View &k = call.in[0], &pool = call.out[0];
   check.batch(k.shape[0]);
   check.pool(pool, 0, call.in[2]);
-  const std::uint64_t n = std::uint64_t{k.shape[0]} * pool.shape[0] * pool.shape[2];
+  const std::uint64_t all = std::uint64_t{k.shape[0]} * pool.shape[0] * pool.shape[2], n = elements(k);
+  if (n == 0 || all % n != 0 || n % (std::uint64_t{k.shape[0]} * pool.shape[2]) != 0) {
+    check.fail("k", k, "the pool's " + std::to_string(pool.shape[0]) + " heads have to be a multiple of its heads");
+  }
   check.float_elements(k, "k", n);
   check.float_elements(call.in[1], "v", n);
   check.slice(pool.shape[0]);

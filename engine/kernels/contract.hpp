@@ -26,14 +26,15 @@ namespace contract {
 //   over N (a multiple of kTileRows unless it ends at N, for Layout::tiled). Scales stand in row order: places are of W alone.
 // rope: in {x [B, heads, dim]; optional f32 [dims/2] frequency divisors}; out the same view (in place); slice over heads;
 //   params {base, rotary dims, style, position scale}. Pair i turns by position * scale * base^(-2i/dims) / divisor_i.
-// kv_append: in {k [B, KVH, dim]; v [B, KVH, dim]; block table index32 [B, blocks]}; out pool, below; slice over KVH;
-//   params {layers in the pool}. Writes position p of its sequence to block table[b][p / block_tokens].
-// attention: in {q [B, H, dim]; pool; block table}; out [B, H, dim]; slice over KVH (each with its H / KVH query heads);
+// kv_append: in {k [B, KVH, dim]; v [B, KVH, dim]; block table index32 [B, blocks]}; out pool of P heads, a multiple of KVH, below;
+//   slice over P; params {layers in the pool}. Writes position p of its sequence to block table[b][p / block_tokens], head h of k and
+//   v to each of the heads h * P / KVH up to the next one's first.
+// attention: in {q [B, H, dim]; pool; block table}; out [B, H, dim]; slice over P (each with its H / P query heads);
 //   params {scale, window (0: all), layers in the pool}. Row b sees positions max(0, p - window + 1) .. p of its sequence.
 //   s_i = scale * (16-lane dot of q and k_i); e_i = exp(s_i - max s); y = (sum over i ascending, fused, of e_i v_i) / (16-lane
 //   sum of e_i). In the variant kLutExp: variants.hpp.
-// The KV pool: view shape {KVH, block_tokens, dim}, format f32 or f16; bytes [block][layer][K then V][KVH][block_tokens][dim];
-//   the layer is call.layer.
+// The KV pool: view shape {P, block_tokens, dim}, format f32 or f16; bytes [block][layer][K then V][P][block_tokens][dim];
+//   the layer is call.layer. P is the number of KV heads, or of query heads where each keeps keys and values of its own.
 // glu: in {gate [R, N]; up [R, N]}; out [R, N]; slice over N; params {Activation}. h = act(gate) * up. With report_active,
 //   the outcome is the ActiveSet of neurons n in the slice with act(gate[r][n]) != 0.
 // add: in {a [R, N]; b [R, N]}; out [R, N], may alias a; slice over N.

@@ -1,5 +1,5 @@
 // count(): the work of a call from its shapes alone. An operand byte counts once per call, except that attention reads
-// the visible K and V once per batch row and KV head, and a gathered row counts every time it is named.
+// the visible K and V once per batch row and head of the pool, and a gathered row counts every time it is named.
 #include "engine/kernels/operands.hpp"
 #include "engine/kernels/reference/work.hpp"
 #include "engine/kernels/variants.hpp"
@@ -73,9 +73,12 @@ void rope(Counter& c) {
 
 void kv_append(Counter& c) {
   const View& pool = c.call.out[0];
-  const std::uint64_t rows = c.call.batch->size(), n = rows * sliced(c.call, pool.shape[0]).count * pool.shape[2];
-  c.read(c.call.in[0], 4 * n);
-  c.read(c.call.in[1], 4 * n);
+  const Range heads = sliced(c.call, pool.shape[0]);
+  const std::uint32_t copies = copies_of(c.call.in[0], pool);
+  const std::uint64_t rows = c.call.batch->size(), n = rows * heads.count * pool.shape[2];
+  const std::uint64_t own = heads.count > 0 ? (heads.end() - 1) / copies - heads.first / copies + 1 : 0;
+  c.read(c.call.in[0], 4 * rows * own * pool.shape[2]);
+  c.read(c.call.in[1], 4 * rows * own * pool.shape[2]);
   c.read(c.call.in[2], 4 * rows);
   c.write(pool, 2 * n * (pool.format == Format::f16 ? 2 : 4));
   if (pool.format != Format::f32) c.counts.conversions = 2 * n;
@@ -84,19 +87,19 @@ void kv_append(Counter& c) {
 void attention(Counter& c) {
   const View &q = c.call.in[0], &pool = c.call.in[1];
   const std::uint64_t dim = pool.shape[2], tokens_per_block = pool.shape[1], batch = c.call.batch->size();
-  const std::uint64_t group = elements(q) / batch / dim / pool.shape[0], kv_heads = sliced(c.call, pool.shape[0]).count;
+  const std::uint64_t group = elements(q) / batch / dim / pool.shape[0], heads = sliced(c.call, pool.shape[0]).count;
   for (const SeqPos& row : *c.call.batch) {
     const Range tokens = visible(row.position, static_cast<std::uint32_t>(c.call.params[1]));
     const std::uint64_t runs = (tokens.end() - 1) / tokens_per_block - tokens.first / tokens_per_block + 1;
-    c.read(c.call.in[2], 4 * 2 * kv_heads * runs);
-    c.read(pool, 2 * kv_heads * tokens.count * dim * (pool.format == Format::f16 ? 2 : 4));
-    c.counts.row_runs += static_cast<std::uint32_t>(2 * kv_heads * runs);
-    if (pool.format != Format::f32) c.counts.conversions += 2 * kv_heads * tokens.count * dim;
-    c.counts.macs += 2 * kv_heads * group * dim * tokens.count;
-    c.counts.elementwise += kv_heads * group * (tokens.count * (work::kSoftmax + 1) + dim);
+    c.read(c.call.in[2], 4 * 2 * heads * runs);
+    c.read(pool, 2 * heads * tokens.count * dim * (pool.format == Format::f16 ? 2 : 4));
+    c.counts.row_runs += static_cast<std::uint32_t>(2 * heads * runs);
+    if (pool.format != Format::f32) c.counts.conversions += 2 * heads * tokens.count * dim;
+    c.counts.macs += 2 * heads * group * dim * tokens.count;
+    c.counts.elementwise += heads * group * (tokens.count * (work::kSoftmax + 1) + dim);
   }
-  c.read(q, 4 * batch * kv_heads * group * dim);
-  c.write_floats(batch * kv_heads * group * dim);
+  c.read(q, 4 * batch * heads * group * dim);
+  c.write_floats(batch * heads * group * dim);
 }
 
 void glu(Counter& c) {

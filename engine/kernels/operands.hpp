@@ -87,28 +87,33 @@ inline Range visible(std::uint32_t position, std::uint32_t window) {
   return {position + 1 - seen, seen};
 }
 
-// The KV pool of contract.hpp: bytes [block][layer][K then V][kv_heads][block_tokens][dim].
+// The KV pool of contract.hpp: bytes [block][layer][K then V][heads][block_tokens][dim].
 struct KvPool {
   std::byte* data = nullptr;
   Format format = Format::f32;
-  std::uint32_t kv_heads = 0, block_tokens = 0, dim = 0, layers = 0, layer = 0;
+  std::uint32_t heads = 0, block_tokens = 0, dim = 0, layers = 0, layer = 0;
 
   KvPool(const View& view, float layers_param, std::int16_t layer)
       : data(view.data()),
         format(view.format),
-        kv_heads(view.shape[0]),
+        heads(view.shape[0]),
         block_tokens(view.shape[1]),
         dim(view.shape[2]),
         layers(static_cast<std::uint32_t>(layers_param)),
         layer(static_cast<std::uint32_t>(layer)) {}
 
   Bytes element_bytes() const { return format == Format::f16 ? 2 : 4; }
-  Bytes block_bytes() const { return Bytes{2} * layers * kv_heads * block_tokens * dim * element_bytes(); }
+  Bytes block_bytes() const { return Bytes{2} * layers * heads * block_tokens * dim * element_bytes(); }
   // Offset of [head][token 0][0] of K (which = 0) or V (1) in a block.
   Bytes offset(std::uint32_t block, std::uint32_t which, std::uint32_t head) const {
-    return block * block_bytes() + ((Bytes{layer} * 2 + which) * kv_heads + head) * block_tokens * dim * element_bytes();
+    return block * block_bytes() + ((Bytes{layer} * 2 + which) * heads + head) * block_tokens * dim * element_bytes();
   }
 };
+
+// Heads of the pool that keep the same keys and values: of each head of k [B, KVH, dim], or of its heads folded.
+inline std::uint32_t copies_of(const View& k, const View& pool) {
+  return static_cast<std::uint32_t>(std::uint64_t{k.shape[0]} * pool.shape[0] * pool.shape[2] / elements(k));
+}
 
 // The rotation angles of one position: cosine and sine per pair. Computed in double and rounded to float: the C library's
 // double functions err by less than 1 ulp, so two libraries round to the same float except in one of about 2^28 cases.

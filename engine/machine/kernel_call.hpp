@@ -46,8 +46,8 @@ enum class Op : std::uint8_t {
   rms_norm,   // in: x [B, D] or [B, heads, D] [slice heads], weight  out: as x; params: eps; weight f32 [D]
   matmul,     // in: W [N, K] [slice N], x [B, K], scales?, bias?     out: [B, N]; scales of q4_nibbles, bias f32 [N]
   rope,       // in: x [B, heads*dim] [slice heads], factors f32?     out: x rotated; params: base, rotary dims, style
-  kv_append,  // in: k [B, KVH*dim], v, block table [B, blocks]       out: pool [slice KVH]
-  attention,  // in: q [B, H*dim], pool, block table [B, blocks]      out: [B, H*dim] [slice KV heads]; params: scale, window
+  kv_append,  // in: k [B, KVH*dim], v, block table [B, blocks]       out: pool [slice its heads]
+  attention,  // in: q [B, H*dim], pool, block table [B, blocks]      out: [B, H*dim] [slice pool's heads]; params: scale, window
   glu,        // in: gate [B, N], up [B, N] [slice N]                 out: act(gate) * up; params: activation
   add,        // in: a [B, N], b [B, N] [slice N]                     out: a + b
   gather,     // in: x [B, D], index32 [R]                            out: [R, D]

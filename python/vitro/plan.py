@@ -27,6 +27,8 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     facts = _native.call("plan_facts", json.dumps(source), "<plan>", False, list(overrides))
     tree = facts["experiment"]
     engine, device_tree = tree.get("engine") or {}, tree["device"]
+    if engine.get("kv_per", "kv_head") != "kv_head":
+        raise ConfigError(f"engine.kv_per: {engine['kv_per']} is nothing that a plan measures or makes room for (expected kv_head)")
     draws, recording, source_of_profile = profile_of(profile, tree)
     keep = (engine.get("clusters") or {}).get("keep", "named")
 

@@ -10,7 +10,8 @@ from .plan_probes import Bench
 from .plan_text import text_of
 from .reproduce_kept import Kept, planner
 
-_DEPENDS = ("activations", "kv_format", "layout", "units", "clusters")  # engine keys that a planner looks at, beside device, model, memory
+# Engine keys that a planner looks at, beside device, model and memory.
+_DEPENDS = ("activations", "kv_format", "kv_per", "layout", "units", "clusters")
 
 
 class Plans:

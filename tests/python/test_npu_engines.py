@@ -81,6 +81,14 @@ def test_llm_npu_leaves_decoding_to_the_cores():
     assert at[1] == at[4] > 0
 
 
+def test_a_cache_of_query_heads_takes_four_times_the_room_and_the_bytes_of_reading_it():
+    q4 = {"model.format": "q4_0", "model.shape.layers": 2, "workload.output_tokens": 2}
+    once, copied = (run("llm_npu", **q4, **{"engine.kv_per": per}) for per in ("kv_head", "query_head"))
+    assert copied["peak_memory"]["kv"] == 4 * once["peak_memory"]["kv"]  # BitNet: 20 query heads, 5 KV heads
+    assert copied.metrics["token_latency_ms"]["mean"] > once.metrics["token_latency_ms"]["mean"]
+    assert run("llm_npu", **q4)["peak_memory"] == copied["peak_memory"]  # as mllm has it
+
+
 def test_outliers_make_the_prompt_slower():
     few, many = (run("llm_npu", **{"model.format": "q4_0", "engine.outliers": share, "workload.output_tokens": 1})
                  for share in ("0%", "20%"))
@@ -99,6 +107,7 @@ def test_tokens_do_not_depend_on_who_computes(engine):
 @pytest.mark.parametrize("changes, part", [
     ({"engine.units": ["cpu0"]}, "cores and one accelerator"),
     ({"engine.products.decode": "magic"}, "engine.products.decode"),
+    ({"engine.kv_per": "head"}, r'engine.kv_per: "head" \(expected one of: kv_head, query_head\)'),
     ({"model.format": "w5g32"}, "model.format: \"w5g32\" is no format of weights"),
     ({"model.formats": {"heads": "q8_0"}}, "model.formats.heads"),
     ({"workload": {"products": {"shapes": []}}}, "workload.products.shapes: is empty"),

@@ -186,6 +186,11 @@ def refused(native, folder, plan_file, *sets):
     return answer.err
 
 
+def test_no_plan_is_made_for_a_cache_of_query_heads(model, native):
+    with pytest.raises(vitro.ConfigError, match="engine.kv_per: query_head is nothing that a plan measures"):
+        make_plan(model, device=PHONE, cores=CORES, overrides=["engine.kv_per=query_head"])
+
+
 def test_a_plan_is_refused_where_it_does_not_belong(plan, model, tmp_path, native):
     (tmp_path / "model.yaml").write_text(model.read_text())
     text = text_of(plan)

@@ -33,13 +33,14 @@ void rope(const KernelCall& call) {
 void kv_append(const KernelSet& set, const KernelCall& call) {
   const KvPool pool(call.out[0], call.params[0], call.layer);
   const View& table = call.in[2];
-  const Range slice = sliced(call, pool.kv_heads);
+  const Range slice = sliced(call, pool.heads);
+  const std::uint32_t copies = copies_of(call.in[0], call.out[0]);
   for (std::size_t b = 0; b < call.batch->size(); ++b) {
     const std::uint32_t position = (*call.batch)[b].position;
     const std::uint32_t block = table.as<std::uint32_t>()[b * table.shape[1] + position / pool.block_tokens];
     for (std::uint32_t which = 0; which < 2; ++which) {
       for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
-        const float* from = call.in[which].as<float>() + (b * pool.kv_heads + h) * pool.dim;
+        const float* from = call.in[which].as<float>() + (b * pool.heads / copies + h / copies) * pool.dim;
         std::byte* to = pool.data + pool.offset(block, which, h) + position % pool.block_tokens * pool.dim * pool.element_bytes();
         if (pool.format == Format::f16) {
           set.to_f16(from, pool.dim, reinterpret_cast<Half*>(to));
@@ -72,8 +73,8 @@ void attention(const KernelSet& set, const KernelCall& call) {
   const View &q = call.in[0], &table = call.in[2];
   const KvPool pool(call.in[1], call.params[2], call.layer);
   const std::size_t batch = call.batch->size(), dim = pool.dim;
-  const std::size_t heads = elements(q) / batch / dim, group = heads / pool.kv_heads;
-  const Range slice = sliced(call, pool.kv_heads);
+  const std::size_t heads = elements(q) / batch / dim, group = heads / pool.heads;
+  const Range slice = sliced(call, pool.heads);
   for (std::size_t b = 0; b < batch; ++b) {
     const Range tokens = visible((*call.batch)[b].position, static_cast<std::uint32_t>(call.params[1]));
     const std::uint32_t* blocks = table.as<std::uint32_t>() + b * table.shape[1];

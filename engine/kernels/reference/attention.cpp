@@ -29,13 +29,15 @@ void Reference::rope() {
 
 void Reference::kv_append() {
   const KvPool pool(out(), call_.params[0], call_.layer);
-  const Range slice = sliced(call_, pool.kv_heads);
+  const Range slice = sliced(call_, pool.heads);
+  const std::uint32_t copies = copies_of(in(0), out());
   for (std::size_t b = 0; b < call_.batch->size(); ++b) {
     const std::uint32_t position = (*call_.batch)[b].position;
     const std::uint32_t block = index(in(2), b * in(2).shape[1] + position / pool.block_tokens, ~0u);
     for (std::uint32_t which = 0; which < 2; ++which) {
+      Vector x;
       for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
-        const Vector x = read(in(which), (b * pool.kv_heads + h) * pool.dim, pool.dim);
+        if (h == slice.first || h % copies == 0) x = read(in(which), (b * pool.heads / copies + h / copies) * pool.dim, pool.dim);
         write(out(), pool.offset(block, which, h) / pool.element_bytes() + position % pool.block_tokens * pool.dim, x);
         if (pool.format != Format::f32) tally_.conversions += pool.dim;
       }
@@ -45,8 +47,8 @@ void Reference::kv_append() {
 
 void Reference::attention() {
   const KvPool pool(in(1), call_.params[2], call_.layer);
-  const std::size_t batch = call_.batch->size(), dim = pool.dim, heads = elements(in(0)) / batch / dim, group = heads / pool.kv_heads;
-  const Range slice = sliced(call_, pool.kv_heads);
+  const std::size_t batch = call_.batch->size(), dim = pool.dim, heads = elements(in(0)) / batch / dim, group = heads / pool.heads;
+  const Range slice = sliced(call_, pool.heads);
   for (std::size_t b = 0; b < batch; ++b) {
     const Range tokens = visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1]));
     for (std::uint32_t h = slice.first; h < slice.end(); ++h) {

@@ -43,6 +43,18 @@ TEST_F(KvCacheTest, blocks_grow_until_they_fill_whole_pages) {
   EXPECT_EQ(kv.block_bytes(), Bytes(kv.shape().block_tokens) * 8 * 2 * 2);
 }
 
+// Query heads in place of KV heads: the pool has them all, and a position takes that many times the room.
+TEST_F(KvCacheTest, room_follows_the_heads_that_keep_keys_and_values) {
+  KvShape query_heads = kShape;
+  query_heads.heads = 4 * kShape.heads;
+  BudgetedMemory memory({MiB, 0, 0, 0}, false);
+  KvCache once(memory, kShape, 256), copied(memory, query_heads, 256);
+  EXPECT_EQ(copied.block_bytes(), 4 * once.block_bytes());
+  EXPECT_EQ(copied.pool().shape, (std::array<std::uint32_t, 3>{4 * kShape.heads, kShape.block_tokens, kShape.head_dim}));
+  ASSERT_TRUE(copied.extend(copied.create(), 17, copies_).ok());
+  EXPECT_EQ(memory.budget(Placement::dram).used, 2 * 4 * once.block_bytes());
+}
+
 TEST_F(KvCacheTest, a_fork_shares_blocks_and_copies_only_the_partly_filled_one) {
   KvCache kv(memory_, kShape, 256);
   const std::uint32_t a = kv.create();

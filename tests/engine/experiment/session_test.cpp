@@ -104,6 +104,39 @@ TEST_F(SessionTest, tokens_of_rounded_tables_do_not_depend_on_who_looks_them_up)
   EXPECT_THROW(tokens("dot", 1, 1), ConfigError);
 }
 
+// Two query heads share a KV head here: a cache of query heads takes twice the room, and nothing else changes.
+TEST_F(SessionTest, keys_and_values_of_each_query_head_take_more_room_and_choose_the_same_tokens) {
+  for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
+    for (const char* format : {"f32", "f16"}) {
+      const auto with = [&](const char* kept_per, int threads) {
+        const Json engine = {
+            {"kv_format", format}, {"kv_per", kept_per}, {"kv_block_tokens", 64}, {"threads", threads}, {"prefill_chunk", 3}};
+        return run(experiment(model, engine.dump()), virtual_machines(static_cast<std::uint64_t>(threads)));
+      };
+      const Json once = with("kv_head", 1);
+      EXPECT_EQ(once["tokens"].size(), 12u);
+      for (const int threads : {1, 2, 3}) {
+        const Json copied = with("query_head", threads);
+        EXPECT_EQ(copied["tokens"], once["tokens"]) << model << " " << format << " " << threads;
+        EXPECT_EQ(copied["peak_memory"]["kv"], 2 * once["peak_memory"]["kv"].get<Bytes>()) << model << " " << format;
+      }
+    }
+  }
+}
+
+// A beam forks and copies blocks; exponentials by table read the cache by other loops.
+TEST_F(SessionTest, copies_of_keys_and_values_are_forked_and_read_by_any_attention) {
+  for (const char* attention : {"exact", "lut_exp"}) {
+    const auto tokens = [&](const char* kept_per) {
+      const Json engine = {{"attention", attention}, {"kv_per", kept_per}, {"kv_block_tokens", 4}, {"threads", 2}};
+      return run(
+          experiment("stories-reglu-3m.f16.gguf", engine.dump(), R"({"workload.batch": 3, "workload.sampling": {"temperature": 1}})"),
+          virtual_machines(5))["tokens"];
+    };
+    EXPECT_EQ(tokens("query_head"), tokens("kv_head")) << attention;
+  }
+}
+
 TEST_F(SessionTest, tokens_do_not_depend_on_timing_policy_threads_or_chunks) {
   for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
     const Json expected = run(experiment(model, R"({"threads": 1})"), virtual_machines(1))["tokens"];

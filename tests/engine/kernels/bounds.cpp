@@ -135,9 +135,8 @@ class Bounds {
 
   void attention() {
     const KvPool pool(call_.in[1], call_.params[2], call_.layer);
-    const std::size_t batch = call_.batch->size(), dim = pool.dim, heads = elements(call_.in[0]) / batch / dim,
-                      group = heads / pool.kv_heads;
-    const Range slice = sliced(call_, pool.kv_heads);
+    const std::size_t batch = call_.batch->size(), dim = pool.dim, heads = elements(call_.in[0]) / batch / dim, group = heads / pool.heads;
+    const Range slice = sliced(call_, pool.heads);
     for (std::size_t b = 0; b < batch; ++b) {
       const Range tokens = visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1]));
       for (std::size_t h = slice.first * group; h < slice.end() * group; ++h) attend(pool, b, h, group, heads, tokens);

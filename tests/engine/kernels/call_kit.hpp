@@ -38,6 +38,10 @@ KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant
 KernelCall norm_of_heads(Rng& rng);
 inline constexpr Slice kHeadSlices[] = {Slice{}, Slice{1, 3}, Slice{4, 1}};
 
+// Keys and values of [3 rows, 2 heads, 24] into a pool of 6 heads, three for each of them, and slices of those.
+KernelCall append_of_copies(Rng& rng, Format format);
+inline constexpr Slice kCopySlices[] = {Slice{}, Slice{3, 3}, Slice{1, 4}, Slice{2, 0}};
+
 // Shapes, slices, row lists, tails and parameters are drawn. `matmul_variant`: of a matmul; other operators come as
 // kFloat. The call passes check_call().
 KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant);

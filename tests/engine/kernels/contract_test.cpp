@@ -164,6 +164,21 @@ TEST(Contract, positions_have_to_be_inside_the_block_table_and_the_pool) {
   EXPECT_THAT(message_of(call), HasSubstr("block 1000000 is outside a pool of"));
 }
 
+TEST(Contract, a_pool_has_a_whole_number_of_copies_of_each_head) {
+  Rng rng(6);
+  const KernelCall call = append_of_copies(rng, Format::f16);
+  EXPECT_EQ(message_of(call), "accepted");
+  KernelCall odd = call;
+  odd.in[0] = odd.in[1] = floats(rng, {3, 4, 24});
+  EXPECT_EQ(message_of(odd), "kv_append: operand k is f32 [3, 4, 24]: the pool's 6 heads have to be a multiple of its heads");
+  KernelCall torn = call;
+  torn.in[0] = torn.in[1] = floats(rng, {3, 1, 12});
+  EXPECT_THAT(message_of(torn), HasSubstr("have to be a multiple of its heads"));
+  KernelCall beyond = call;
+  beyond.slice = {4, 3};
+  EXPECT_THAT(message_of(beyond), HasSubstr("slice 4+3 is outside [0, 6)"));
+}
+
 TEST(Contract, parameters_out_of_range_are_refused) {
   Rng rng(4);
   KernelCall route = random_call(rng, Op::route, variant::kFloat);

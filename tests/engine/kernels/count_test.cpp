@@ -51,6 +51,24 @@ TEST(Count, of_a_norm_of_heads_is_the_tally_of_those_in_the_slice) {
   }
 }
 
+// Every copy is written; a head is read once, for however many of them the slice has.
+TEST(Count, of_an_append_into_copies_is_the_tally_of_those_in_the_slice) {
+  Rng rng(24);
+  for (const Format format : {Format::f32, Format::f16}) {
+    KernelCall call = append_of_copies(rng, format);
+    for (const Slice slice : kCopySlices) {
+      call.slice = slice;
+      WorkCounts tally;
+      run_reference(with_own_output(call), &tally);
+      expect_equal_counts(count(call), tally, "copies");
+    }
+    call.slice = {1, 4};  // the last two of the first head, the first two of the second
+    const std::uint64_t row = 3 * 24;
+    EXPECT_EQ(count(call).written[0], 2 * 4 * row * (format == Format::f16 ? 2 : 4));
+    EXPECT_EQ(count(call).read[0], 2 * 2 * row * 4 + 3 * 4);
+  }
+}
+
 // By hand: 2 rows of 64 q4_0 weights (2 x 36 bytes), 3 activation rows, a bias.
 TEST(Count, of_a_small_matmul_by_hand) {
   Rng rng(22);

@@ -1,4 +1,5 @@
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "engine/quant/tiles.hpp"
@@ -55,12 +56,13 @@ Layout random_layout(Rng& rng, Format format) {
 }
 
 // Pool and block table for positions below 64: every sequence has blocks of its own, in a mixed order.
-void add_pool(Rng& rng, KernelCall& call, std::uint32_t kv_heads, std::uint32_t dim, View& pool, View& table) {
+void add_pool(Rng& rng, KernelCall& call, std::uint32_t kv_heads, std::uint32_t dim, View& pool, View& table,
+              std::optional<Format> asked = std::nullopt) {
   const std::uint32_t batch = static_cast<std::uint32_t>(call.batch->size()), tokens = 1u << rng.below(5),
                       blocks = (64 + tokens - 1) / tokens;
   const std::uint32_t layers = between(rng, 1, 3);
   call.layer = static_cast<std::int16_t>(rng.below(layers));
-  const Format format = rng.below(2) == 0 ? Format::f16 : Format::f32;
+  const Format drawn = rng.below(2) == 0 ? Format::f16 : Format::f32, format = asked.value_or(drawn);
   const View all = make_view({batch * blocks * layers * 2 * kv_heads, tokens, dim}, format);
   fill(all, rng, 1);
   pool = all;
@@ -79,6 +81,19 @@ std::vector<std::uint32_t> random_ids(Rng& rng, std::size_t n, std::uint32_t bou
 }
 
 }  // namespace
+
+KernelCall append_of_copies(Rng& rng, Format format) {
+  constexpr std::uint32_t kRows = 3, kHeads = 2, kCopies = 3, kDim = 24;
+  KernelCall call;
+  call.op = Op::kv_append;
+  call.variant = variant::kFloat;
+  call.batch = random_batch(rng, kRows, 64);
+  View pool, table;
+  add_pool(rng, call, kHeads * kCopies, kDim, pool, table, format);
+  call.in = {floats(rng, {kRows, kHeads, kDim}), floats(rng, {kRows, kHeads, kDim}), table};
+  call.out = {pool};
+  return call;
+}
 
 KernelCall random_code_call(Rng& rng) {
   const Format format = random_code_format(rng);

@@ -40,6 +40,17 @@ TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_calls) {
   }
 }
 
+TEST(Reference, every_set_appends_what_the_reference_appends_to_each_copy) {
+  Rng rng(22);
+  for (const Format format : {Format::f32, Format::f16}) {
+    KernelCall call = append_of_copies(rng, format);
+    for (const Slice slice : kCopySlices) {
+      call.slice = slice;
+      for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, "copies");
+    }
+  }
+}
+
 TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_products_of_codes) {
   Rng rng(21);
   for (int i = 0; i < 100; ++i) {
