@@ -59,6 +59,8 @@ def test_each_engine_has_its_own_mechanisms_and_no_others():
                 if (engine(name).get("products") or {}).get("decode") == "lut"}
     assert looks_up == {"tman"}
     assert engine("llm_npu")["outliers"] != "0%"
+    assert engine("llm_npu")["kv_per"] == "query_head"
+    assert engine("tmac")["activations"] == "int8_tables" and engine("bitnet_cpp")["kernels"] == "dot"
     assert all(engine(name)["units"] == ["cpu0", "cpu1", "cpu2", "cpu3"] for name in ("tmac", "bitnet_cpp", "llamacpp_cpu"))
 
 

@@ -124,7 +124,7 @@ TEST_F(SessionTest, keys_and_values_of_each_query_head_take_more_room_and_choose
   }
 }
 
-// A beam forks and copies blocks; exponentials by table read the cache by other loops.
+// Samples of one prompt fork its blocks and copy their tails; exponentials by table read the cache by other loops.
 TEST_F(SessionTest, copies_of_keys_and_values_are_forked_and_read_by_any_attention) {
   for (const char* attention : {"exact", "lut_exp"}) {
     const auto tokens = [&](const char* kept_per) {
