@@ -43,12 +43,12 @@ void SimExecutor::post_result(Picoseconds when, std::coroutine_handle<> handle) 
   push({std::max(when, device_now()), take_in_ ? kResult : kResume, handle, {}});
 }
 
-void SimExecutor::resume(const Event& event) {
+inline void SimExecutor::resume(const Event& event) {
   if (event.label.kind == kResult.kind) take_in_();
   event.handle.resume();
 }
 
-void SimExecutor::execute(Event& event) {
+inline void SimExecutor::execute(Event& event) {
   ++events_;
   hash_.add(static_cast<std::uint64_t>(event.when.count()));
   hash_.add(static_cast<std::uint64_t>(event.label.device) << 16 | event.label.kind);

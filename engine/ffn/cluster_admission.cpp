@@ -1,5 +1,6 @@
 #include "engine/ffn/cluster_admission.hpp"
 
+#include <span>
 #include <utility>
 
 namespace vitro {
@@ -16,18 +17,26 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
   const std::uint32_t base = cluster.blocks.front() - store_.block_in_ffn(cluster.neurons->front());
   auto neuron = cluster.active->begin();
   const auto end = cluster.active->end();
+  used_.resize(cluster.blocks.size());
   for (const std::uint32_t block : cluster.blocks) {
     const std::uint32_t first = (block - base) * per_block;
-    bool active = false;  // one of its neurons is
-    for (; neuron != end && *neuron - first < per_block; ++neuron) active = true;
+    const bool active = neuron != end && *neuron - first < per_block;  // one of its neurons is
+    if (per_block == 1) {
+      neuron += active;
+    } else {
+      while (neuron != end && *neuron - first < per_block) ++neuron;
+    }
     const bool loaded = load != cluster.loads.end() && load->block == block;
     const bool used = active || keep_silent_;
     if (!loaded) {
-      if (!used) continue;
-      const bool completed = active && halves && cache.half(block);
-      if (completed) cache.set_half(block, false);
-      ++(completed ? misses : hits);
-      used_.push_back(block);
+      if (halves && active && cache.half(block)) {  // has been completed
+        cache.set_half(block, false);
+        ++misses;
+      } else {
+        hits += used;
+      }
+      used_[used_count_] = block;
+      used_count_ += used;
       continue;
     }
     if (!used) {
@@ -64,9 +73,9 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
 // Together, but before the next block is admitted: recency is in the order of blocks.
 void ClusterAdmission::note_used(bool every_neuron) {
   NeuronCache& cache = store_.cache();
-  if (accesses_ != nullptr && !every_neuron) accesses_->insert(accesses_->end(), used_.begin(), used_.end());
-  if (!every_neuron && !cache.holds_all()) cache.touch(used_);
-  used_.clear();
+  const std::span<const std::uint32_t> used(used_.data(), std::exchange(used_count_, 0));
+  if (accesses_ != nullptr && !every_neuron) accesses_->insert(accesses_->end(), used.begin(), used.end());
+  if (!every_neuron && !cache.holds_all()) cache.touch(used);
 }
 
 }  // namespace vitro
