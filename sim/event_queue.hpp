@@ -35,19 +35,23 @@ class EventQueue {
   Picoseconds next() const { return Picoseconds(line_[kStride + size_ - 1].when); }  // Requires: not empty
 
   void push(const Event& event) {
-    if (free_count_ == 0) [[unlikely]] add_slots();
+    if (free_count_ == 0) [[unlikely]]
+      add_slots();
     const std::uint32_t slot = free_[--free_count_];
     events_[slot] = event;
     const std::uint64_t order = shuffle_ ? draw() : sequence_++;
     const Key key{event.when.count(), order << kSlotBits | slot};
-    if (size_ == kLine) [[unlikely]] spill();
-    if (!rest_.empty() && rest_.front() < key) [[unlikely]] return stand_behind(key);
+    if (size_ == kLine) [[unlikely]]
+      spill();
+    if (!rest_.empty() && rest_.front() < key) [[unlikely]]
+      return stand_behind(key);
     enter(key);
   }
 
   Event pop() {  // Requires: not empty
     const std::uint32_t slot = line_[kStride + --size_].slot();
-    if (size_ == 0 && !rest_.empty()) [[unlikely]] refill();
+    if (size_ == 0 && !rest_.empty()) [[unlikely]]
+      refill();
     free_[free_count_++] = slot;
     return events_[slot];
   }

@@ -24,6 +24,8 @@ class ClusterAdmission {
   std::uint64_t misses() const { return misses_; }
 
  private:
+  struct Place;
+  void pass_present(Place& at, std::uint32_t until);
   void note_used(bool every_neuron);
 
   Machine& machine_;
