@@ -4,8 +4,8 @@
 #include <array>
 #include <coroutine>
 #include <cstdint>
-#include <cstring>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -23,49 +23,42 @@ struct Event {
 };
 
 // The next few events stand in a line, which a new one enters by a search and a short move; a simulation rarely has more of them at a
-// time than the line holds. Those behind it are a heap.
+// time than the line holds. Those behind it are a heap. What is rare has functions of its own, so that the rest stays short.
 class EventQueue {
  public:
   explicit EventQueue(std::optional<std::uint64_t> shuffle) {
     if (shuffle) shuffle_.emplace(*shuffle);
+    line_.fill(kLast);
   }
 
-  bool empty() const { return line_.empty(); }
-  Picoseconds next() const { return Picoseconds(line_.back().when); }  // Requires: not empty
+  bool empty() const { return size_ == 0; }
+  Picoseconds next() const { return Picoseconds(line_[kStride + size_ - 1].when); }  // Requires: not empty
 
   void push(const Event& event) {
-    std::uint32_t slot = 0;
-    if (free_.empty()) {
-      slot = static_cast<std::uint32_t>(events_.size());
-      events_.push_back(event);
-    } else {
-      slot = free_.back();
-      free_.pop_back();
-      events_[slot] = event;
-    }
-    VITRO_CHECK(slot < 1u << kSlotBits, "more events at a time than a key can name");
-    const std::uint64_t order = shuffle_ ? shuffle_->next() >> kSlotBits : sequence_++;
+    if (free_count_ == 0) [[unlikely]]
+      add_slots();
+    const std::uint32_t slot = free_[--free_count_];
+    events_[slot] = event;
+    const std::uint64_t order = shuffle_ ? draw() : sequence_++;
     const Key key{event.when.count(), order << kSlotBits | slot};
-    if (line_.size() == kLine) spill();
-    if (!rest_.empty() && rest_.front() < key) {
-      rest_.push_back(key);
-      std::ranges::push_heap(rest_, std::greater());
-    } else {
-      enter(key);
-    }
+    if (size_ == kLine) [[unlikely]]
+      spill();
+    if (!rest_.empty() && rest_.front() < key) [[unlikely]]
+      return stand_behind(key);
+    enter(key);
   }
 
   Event pop() {  // Requires: not empty
-    const std::uint32_t slot = line_.back().slot();
-    line_.pop_back();
-    if (line_.empty()) refill();
-    free_.push_back(slot);
+    const std::uint32_t slot = line_[kStride + --size_].slot();
+    if (size_ == 0 && !rest_.empty()) [[unlikely]]
+      refill();
+    free_[free_count_++] = slot;
     return events_[slot];
   }
 
  private:
   static constexpr std::size_t kLine = 256;  // keys
-  static constexpr std::size_t kStride = 8;  // of those that are moved together
+  static constexpr std::size_t kStride = 4;  // of those that are moved together
 
   static constexpr int kSlotBits = 24;
   struct Key {
@@ -79,42 +72,56 @@ class EventQueue {
     bool operator>(const Key& other) const { return other < *this; }
     std::uint32_t slot() const { return order_and_slot & ((1u << kSlotBits) - 1); }
   };
+  static constexpr Key kLast{std::numeric_limits<std::int64_t>::max(), ~std::uint64_t{0}};  // later than any event
 
   // Requires: no key of rest_ is less, and there is room.
   void enter(const Key& key) {
-    std::size_t place = line_.size();
-    line_.push_back(key);
-    for (; place >= kStride && line_[place - kStride] < key; place -= kStride) {
-      std::array<Key, kStride> sooner;
-      std::memcpy(sooner.data(), &line_[place - kStride], sizeof sooner);
-      std::memcpy(&line_[place - kStride + 1], sooner.data(), sizeof sooner);
+    Key* place = &line_[kStride + size_++];
+    for (; *(place - kStride) < key; place -= kStride) {
+      const Key a = place[-4], b = place[-3], c = place[-2], d = place[-1];
+      place[-3] = a, place[-2] = b, place[-1] = c, place[0] = d;
     }
-    for (; place > 0 && line_[place - 1] < key; --place) line_[place] = line_[place - 1];
-    line_[place] = key;
+    for (; place[-1] < key; --place) place[0] = place[-1];
+    place[0] = key;
   }
 
-  void spill() {
-    const auto half = line_.begin() + kLine / 2;
-    for (auto key = line_.begin(); key != half; ++key) {
-      rest_.push_back(*key);
-      std::ranges::push_heap(rest_, std::greater());
-    }
-    line_.erase(line_.begin(), half);
+  [[gnu::noinline]] std::uint64_t draw() { return shuffle_->next() >> kSlotBits; }
+
+  [[gnu::noinline]] void stand_behind(const Key& key) {
+    rest_.push_back(key);
+    std::ranges::push_heap(rest_, std::greater());
   }
 
-  void refill() {
-    const std::size_t count = std::min(rest_.size(), kLine / 2);
-    line_.resize(count);
-    for (std::size_t i = count; i-- > 0; rest_.pop_back()) {
+  [[gnu::noinline]] void add_slots() {
+    const std::size_t slots = events_.size(), more = std::max<std::size_t>(64, slots);
+    VITRO_CHECK(slots + more <= 1u << kSlotBits, "more events at a time than a key can name");
+    events_.resize(slots + more);
+    free_.resize(slots + more);
+    for (std::size_t slot = slots + more; slot-- > slots;) free_[free_count_++] = static_cast<std::uint32_t>(slot);
+  }
+
+  [[gnu::noinline]] void spill() {
+    const auto begin = line_.begin() + kStride, half = begin + kLine / 2;
+    for (auto key = begin; key != half; ++key) stand_behind(*key);
+    std::copy(half, begin + kLine, begin);
+    size_ -= kLine / 2;
+  }
+
+  [[gnu::noinline]] void refill() {
+    size_ = std::min(rest_.size(), kLine / 2);
+    for (std::size_t i = size_; i-- > 0; rest_.pop_back()) {
       std::ranges::pop_heap(rest_, std::greater());
-      line_[i] = rest_.back();
+      line_[kStride + i] = rest_.back();
     }
   }
 
-  std::vector<Key> line_;  // the latest first, so that the next one leaves at the end
+  // The latest first, so that the next one leaves at the end; before it stands kLast, so that no search needs to ask for the beginning.
+  std::array<Key, kStride + kLine> line_;
+  std::size_t size_ = 0;   // of the line
   std::vector<Key> rest_;  // a heap, the next one on top; none is less than any of the line
   std::vector<Event> events_;
-  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> free_;  // slots; as long as events_
+  std::size_t free_count_ = 0;
   std::optional<Rng> shuffle_;
   std::uint64_t sequence_ = 0;
 };

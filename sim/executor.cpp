@@ -7,13 +7,16 @@
 namespace vitro::sim {
 namespace {
 
+constexpr std::size_t kHeld = 64;  // coroutines that may wait for the policy's core before there has to be more room
+
 constexpr hw::Label kResume{0, 0}, kDrain{0, 1}, kResult{0, 2};
 
 sc_core::sc_time to_sc(Picoseconds t) { return sc_core::sc_time::from_value(static_cast<sc_dt::uint64>(t.count())); }
 
 }  // namespace
 
-SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle, const sc_core::sc_module_name& name) : sc_module(name), queue_(shuffle) {
+SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle, const sc_core::sc_module_name& name)
+    : sc_module(name), queue_(shuffle), held_(kHeld) {
   VITRO_CHECK(sc_core::sc_get_time_resolution() == sc_core::sc_time(1, sc_core::SC_PS), "one SystemC tick has to be one picosecond");
   SC_HAS_PROCESS(SimExecutor);
   SC_METHOD(step);
@@ -43,18 +46,20 @@ void SimExecutor::post_result(Picoseconds when, std::coroutine_handle<> handle) 
   push({std::max(when, device_now()), take_in_ ? kResult : kResume, handle, {}});
 }
 
-void SimExecutor::resume(const Event& event) {
+inline void SimExecutor::resume(const Event& event) {
   if (event.label.kind == kResult.kind) take_in_();
   event.handle.resume();
 }
 
-void SimExecutor::execute(Event& event) {
+inline void SimExecutor::execute(Event& event) {
   ++events_;
   hash_.add(static_cast<std::uint64_t>(event.when.count()));
   hash_.add(static_cast<std::uint64_t>(event.label.device) << 16 | event.label.kind);
   if (!event.handle) return event.action();
   if (policy_free_ <= time_ && held_.empty()) return resume(event);
   // Kept aside in order: back in the heap, every waiting coroutine would come round at each charge.
+  if (held_.full()) [[unlikely]]
+    held_.set_capacity(2 * held_.capacity());
   held_.push_back(event);
   drain();
 }

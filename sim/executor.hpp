@@ -1,8 +1,8 @@
 // SimExecutor: the one process of a simulation. Coroutines and device events share one queue.
 #pragma once
+#include <boost/circular_buffer.hpp>
 #include <coroutine>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -56,7 +56,7 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
 
   EventQueue queue_;
   sc_core::sc_event wake_;
-  std::deque<Event> held_;
+  boost::circular_buffer<Event> held_;  // coroutines that wait for the policy's core, in order
   std::function<void()> take_in_;
   bool drain_posted_ = false;
   bool stepping_ = false;

@@ -17,7 +17,9 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-[[noreturn]] void check_failed(const char* expression, const char* file, int line, const std::string& why);
+// Cold, and one without a string to make: most checks name a reason that is always the same, and stand in the hottest loops.
+[[noreturn, gnu::cold]] void check_failed(const char* expression, const char* file, int line, const char* why);
+[[noreturn, gnu::cold]] void check_failed(const char* expression, const char* file, int line, const std::string& why);
 
 }  // namespace vitro
 

@@ -24,13 +24,16 @@ class ClusterAdmission {
   std::uint64_t misses() const { return misses_; }
 
  private:
+  struct Place;
+  void pass_present(Place& at, std::uint32_t until);
   void note_used(bool every_neuron);
 
   Machine& machine_;
   NeuronStore& store_;
   bool keep_silent_;
   std::vector<std::uint32_t>* accesses_;
-  std::vector<std::uint32_t> used_;  // blocks that were there, since one was admitted last
+  std::vector<std::uint32_t> used_;  // the first used_count_: blocks that were there, since one was admitted last
+  std::size_t used_count_ = 0;
   std::uint64_t hits_ = 0, misses_ = 0;
 };
 

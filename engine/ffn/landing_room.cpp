@@ -17,13 +17,6 @@ std::optional<Bytes> LandingRoom::try_take(Bytes bytes) {
   return offset;
 }
 
-Task<Bytes> LandingRoom::take(Bytes bytes) {
-  for (;;) {
-    if (const std::optional<Bytes> offset = try_take(bytes)) co_return *offset;
-    co_await freed_.changed();
-  }
-}
-
 void LandingRoom::give_back(Bytes offset, Bytes bytes) {
   const Bytes end = offset + round_up(bytes, kPageSize);
   const auto next = std::ranges::lower_bound(free_, offset, {}, &Hole::begin);

@@ -5,7 +5,6 @@
 
 #include "engine/base/units.hpp"
 #include "engine/machine/signal.hpp"
-#include "engine/machine/task.hpp"
 
 namespace vitro {
 
@@ -24,8 +23,7 @@ class LandingRoom {
 
   // The offset of `bytes` in one piece, rounded up to pages, if there is one now. Requires: bytes <= size().
   std::optional<Bytes> try_take(Bytes bytes);
-  // The same; waits until there is one.
-  Task<Bytes> take(Bytes bytes);
+  Signal::Changed freed() { return freed_.changed(); }  // some room, for whoever found none: he looks again
   // Whether what landed there may stay until the unit that computes it copies it. The other half of the room is for reads alone, so that
   // a read never waits for a unit that waits for the read. Requires: a read is no longer than half of the room.
   bool may_wait(Bytes offset, Bytes bytes) const { return offset + round_up(bytes, kPageSize) <= size_ / 2; }

@@ -155,8 +155,8 @@ Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern, La
   request.issuer = issuer;
   request.pattern = pattern;
   if (!landing_) co_return co_await machine_.storage.read(std::move(request));
-  std::optional<Bytes> at = landing_->try_take(piece.from.length);  // mostly there is room, and nothing to wait for
-  if (!at) at = co_await landing_->take(piece.from.length);
+  std::optional<Bytes> at = landing_->try_take(piece.from.length);
+  for (; !at; at = landing_->try_take(piece.from.length)) co_await landing_->freed();
   request.into = landing_lease_;
   request.into_offset = *at;
   IoResult result = co_await machine_.storage.read(std::move(request));
@@ -186,7 +186,11 @@ Task<void> NeuronStore::move(const std::vector<Landed>* landed, UnitId id) {
 // Where nobody has bytes the call says how many there would be, and not which.
 KernelCall NeuronStore::copy(const std::vector<Landed>& landed) const {
   const bool real = arena_.data() != nullptr;
-  auto from = std::make_shared<std::vector<std::uint32_t>>(), to = std::make_shared<std::vector<std::uint32_t>>();
+  std::shared_ptr<std::vector<std::uint32_t>> from, to;
+  if (real) {
+    from = std::make_shared<std::vector<std::uint32_t>>();
+    to = std::make_shared<std::vector<std::uint32_t>>();
+  }
   Bytes kept = 0;
   for (const Landed& part : landed) {
     Bytes into = part.into;

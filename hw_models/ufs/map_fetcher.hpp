@@ -1,9 +1,9 @@
 // MapFetcher: the map cache and the few fetches of map pages that a controller has under way. Commands that need a page
 // which is being fetched share the fetch.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <functional>
-#include <map>
 #include <vector>
 
 #include "engine/base/check.hpp"
@@ -21,9 +21,12 @@ class MapFetcher {
   bool look_up(std::uint32_t command, std::uint64_t address) {
     const std::uint64_t segment = address / MapCache::kSegment;
     const bool misses = cache_.misses(address);
-    if (const auto found = pending_.find(segment); found != pending_.end()) return found->second.push_back(command), false;
+    if (const auto found = pending(segment); found != pending_.end()) return found->commands.push_back(command), false;
     if (!misses) return true;
-    pending_[segment] = {command};
+    if (spare_.empty()) spare_.emplace_back();
+    pending_.push_back({segment, std::move(spare_.back())});
+    spare_.pop_back();
+    pending_.back().commands.push_back(command);
     queue_.push_back(segment);
     start();
     return false;
@@ -35,16 +38,24 @@ class MapFetcher {
   std::uint32_t active() const { return active_; }  // fetches under way
 
   void arrived(std::uint64_t segment) {
-    const auto found = pending_.find(segment);
+    const auto found = pending(segment);
     VITRO_CHECK(found != pending_.end() && active_ > 0, "a map page came that nobody fetched");
-    const std::vector<std::uint32_t> commands = std::move(found->second);
+    std::vector<std::uint32_t> commands = std::move(found->commands);
     pending_.erase(found);
     --active_;
     start();
     for (const std::uint32_t command : commands) mapped_(command);
+    commands.clear();
+    spare_.push_back(std::move(commands));
   }
 
  private:
+  struct Fetch {
+    std::uint64_t segment = 0;
+    std::vector<std::uint32_t> commands;  // that wait for it
+  };
+  std::vector<Fetch>::iterator pending(std::uint64_t segment) { return std::ranges::find(pending_, segment, &Fetch::segment); }
+
   void start() {
     if (active_ == fetches_ || queue_.empty()) return;
     ++active_;
@@ -57,8 +68,9 @@ class MapFetcher {
   std::uint32_t fetches_, active_ = 0;
   std::function<void(std::uint64_t)> fetch_;
   std::function<void(std::uint32_t)> mapped_;
-  std::map<std::uint64_t, std::vector<std::uint32_t>> pending_;  // segment: commands that wait for it
-  std::deque<std::uint64_t> queue_;                              // segments whose fetch has not started
+  std::vector<Fetch> pending_;                     // few: no more than commands in the device
+  std::vector<std::vector<std::uint32_t>> spare_;  // empty, kept for their memory
+  std::deque<std::uint64_t> queue_;                // segments whose fetch has not started
 };
 
 }  // namespace vitro::hw
