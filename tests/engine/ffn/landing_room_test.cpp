@@ -17,7 +17,9 @@ struct Guests {
 };
 
 Task<void> stay(Guests* guests, Bytes bytes, Picoseconds time) {
-  const Bytes offset = co_await guests->room->take(bytes);
+  std::optional<Bytes> free = guests->room->try_take(bytes);
+  for (; !free; free = guests->room->try_take(bytes)) co_await guests->room->freed();
+  const Bytes offset = *free;
   EXPECT_EQ(offset % kPageSize, 0u);
   EXPECT_LE(offset + bytes, guests->room->size());
   for (Bytes at = offset; at < offset + bytes; at += kPageSize) {
