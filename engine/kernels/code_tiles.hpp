@@ -3,7 +3,8 @@
 //   field(Codes, shift, mask): (byte >> shift) & mask, left for a negative shift; merge(Codes, Codes): or
 //   no_codes(), spread(const std::byte*): byte r of 16 four times, in row r; add_plane(Codes, spread, half, plane): sets bit `plane`
 //   of the code of column i where bit 4 half + i of the row's byte is set
-//   zeros(const std::byte*, shift, mask) -> Ints of (byte >> shift) & mask, of 16 bytes; minus_product(Ints, Ints zeros, int32); twice(Ints)
+//   zeros(const std::byte*, shift, mask) -> Ints of (byte >> shift) & mask, of 16 bytes; minus_product(Ints, Ints zeros, int32);
+//   twice(Ints)
 #pragma once
 #include "engine/kernels/tiles.hpp"
 

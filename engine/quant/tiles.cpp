@@ -49,9 +49,7 @@ Codes codes_of(Format format) {
 }
 
 // Zero points of a group of rows, before its blocks.
-std::size_t zeros_bytes(const Codes& form, std::size_t columns) {
-  return (columns / form.group * form.zero_bits + 7) / 8 * kTileRows;
-}
+std::size_t zeros_bytes(const Codes& form, std::size_t columns) { return (columns / form.group * form.zero_bits + 7) / 8 * kTileRows; }
 
 // Calls f(byte in the rows, byte in the tile, lowest bit there) for every zero point.
 template <class F>

@@ -1,7 +1,8 @@
 // What follows the look-ups of bit-serial weights, over an instruction set as in float_stages.hpp: Finalize of a product (T-MAN 4.3), and
 // two-level dequantisation to tiles of the matrix unit (T-MAN 4.1). Panels and their order of rows: panels.hpp.
 //
-// Beyond float_stages.hpp, I has: shift_right(halves, bits), widen_unsigned(bytes), half_of_word (shift by one, with sign), subtract_word, multiply_integers(halves)
+// Beyond float_stages.hpp, I has: shift_right(halves, bits), widen_unsigned(bytes), half_of_word (shift by one, with sign), subtract_word,
+// multiply_integers(halves)
 // -> words of the even lanes in lo and of the odd ones in hi, either (or), even_halves(a, b): lane 2i of a and lane 2i of b side by side,
 // odd_halves: lanes 2i + 1.
 #pragma once
@@ -9,7 +10,8 @@
 
 namespace vitro::hexagon {
 
-// Zero points of blocks, of one panel: vectors of bytes of the rows' strings, `pitch` vectors apart; the first block at hand; bits of a field.
+// Zero points of blocks, of one panel: vectors of its rows' strings, a byte each, `pitch` vectors apart; the first block at hand; a field's
+// bits.
 struct ZeroFields {
   const unsigned char* bytes;
   uint32_t pitch, first, bits;
@@ -53,7 +55,8 @@ template <Scales kScales>
 inline constexpr uint32_t kScaleStep = kScales == Scales::of_rows ? 0 : 2;
 
 // Finalize: a panel's rows of a tile, y += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
-// 1.5 * 2^23 converts them. weighted: [blocks][4]; scales: fp16 [blocks][2], or [2] of rows; x: {float32 scale, sum} [blocks]; y: 4 vectors of float32, which between tiles are what T-MAN's spill buffer holds.
+// 1.5 * 2^23 converts them. weighted: [blocks][4]; scales: fp16 [blocks][2], or [2] of rows; x: {float32 scale, sum} [blocks]; y: 4 vectors
+// of float32, which between tiles are what T-MAN's spill buffer holds.
 template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
 [[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const ZeroFields& zeros,
                                                 const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,

@@ -120,7 +120,8 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
     for (int r = 0; r < R; ++r) {
       const std::byte* begin = w + r * tile;
       const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? lead + r * tile : begin)) * scale_x;
-      acc[r] = fma(T::to_floats(tiles::finish_codes<T>(ints[r], form, tiles::zeros_of<T, Bits>(form, lead + r * tile, b), sum)), scale, acc[r]);
+      const typename T::Ints zeros = tiles::zeros_of<T, Bits>(form, lead + r * tile, b);
+      acc[r] = fma(T::to_floats(tiles::finish_codes<T>(ints[r], form, zeros, sum)), scale, acc[r]);
     }
   }
 #pragma GCC unroll 4

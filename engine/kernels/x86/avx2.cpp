@@ -149,7 +149,8 @@ struct Target {
     return merge(codes, {weighed(spread.a), weighed(spread.b)});
   }
   static Ints zeros(const std::byte* p, int shift, int mask) {
-    const __m128i fields = _mm_srl_epi16(half_of(p), _mm_cvtsi32_si128(shift)), bytes = _mm_and_si128(fields, _mm_set1_epi8(static_cast<char>(mask)));
+    const __m128i fields = _mm_srl_epi16(half_of(p), _mm_cvtsi32_si128(shift));
+    const __m128i bytes = _mm_and_si128(fields, _mm_set1_epi8(static_cast<char>(mask)));
     return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
   }
   static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {

@@ -79,8 +79,7 @@ struct Linear {
 };
 
 template <Zeros kZeros>
-void finalize(const int32_t* weighted, const ZeroFields& zeros, const ActivationScale* x, int32_t factor, uint32_t blocks,
-              int32_t* dots) {
+void finalize(const int32_t* weighted, const ZeroFields& zeros, const ActivationScale* x, int32_t factor, uint32_t blocks, int32_t* dots) {
   const HVX_Vector* in = vectors_at(weighted);
   HVX_Vector* out = vectors_at(dots);
   for (uint32_t b = 0; b < blocks; ++b, in += 4, out += 4) block_dots<HvxIntegers, kZeros>(in, zeros, b, factor, x[b].sum, out);

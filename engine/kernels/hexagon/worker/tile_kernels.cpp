@@ -16,8 +16,8 @@ struct HvxHalves : HvxIeee {
 constexpr uint32_t kStep = 32;
 
 template <uint32_t kBits, Zeros kZeros>
-void tiles_of(const HVX_Vector* planes, ZeroFields zeros, const HVX_Vector* scales, uint32_t step, const HVX_Vector* tables,
-              uint32_t group, uint32_t blocks, uint32_t stride, HVX_Vector* tiles) {
+void tiles_of(const HVX_Vector* planes, ZeroFields zeros, const HVX_Vector* scales, uint32_t step, const HVX_Vector* tables, uint32_t group,
+              uint32_t blocks, uint32_t stride, HVX_Vector* tiles) {
   const HVX_Vector repack = tables[0], values = tables[1];
   for (uint32_t b = 0; b < blocks; ++b, ++zeros.first, scales += step) {
     for (uint32_t c = 0; c < group; c += kStep, planes += kStep / 8 * kBits, tiles += kStep / 2) {

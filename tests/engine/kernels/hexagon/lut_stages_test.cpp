@@ -189,8 +189,7 @@ class LutStages : public testing::Test {
     std::vector<Vector> tiles[2];
     for (auto& out : tiles) out.resize(std::size_t{4} * p.columns / 2);
     hexagon::lut_dequantise<I, kBits, kGroup, kZeros>(planes.data(), {}, repeated.data(), w[0], w[1], p.blocks, tiles[0].data());
-    hexagon::lut_dequantise<I, kBits, kGroup, kZeros, kRows>(planes.data(), {}, once.data(), w[0], w[1], p.blocks,
-                                                             tiles[1].data());
+    hexagon::lut_dequantise<I, kBits, kGroup, kZeros, kRows>(planes.data(), {}, once.data(), w[0], w[1], p.blocks, tiles[1].data());
     EXPECT_EQ(std::memcmp(tiles[0].data(), tiles[1].data(), tiles[0].size() * sizeof(Vector)), 0);
   }
 
