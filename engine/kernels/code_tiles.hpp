@@ -27,6 +27,12 @@ struct Fields {
   }
 };
 
+// Blocks are requested `ahead` of their use, each when the block so far before it is; what stands before a tile's blocks leaves a gap
+// between them, which is requested here, as the tile begins.
+[[gnu::always_inline]] inline void prefetch_lead(const std::byte* tile, std::size_t lead_bytes, std::size_t ahead) {
+  for (std::size_t line = 0; line < lead_bytes; line += kLine) lanes::prefetch(tile + line, ahead);
+}
+
 // The zeros of a block of 16 rows, whose fields are in the tile's `lead`. Stored: form.stored_bits.
 template <class T, int Stored>
 [[gnu::always_inline]] inline typename T::Ints zeros_of(const CodeForm& form, const std::byte* lead, std::size_t block) {
@@ -49,6 +55,7 @@ void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std:
   using V = typename T::V;
   const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Stored * kLine;
   const std::byte* const lead = w;
+  if (row == 0 && Stored != 8) prefetch_lead(w, form.lead_bytes(x.blocks), kPrefetchBytes);
   w += form.lead_bytes(x.blocks);
   V acc[M];
 #pragma GCC unroll 8
@@ -143,6 +150,7 @@ template <int Bits>
 
 template <class T, int Bits>
 void unpack_blocks(const CodeForm& form, const std::byte* tile, std::size_t blocks, std::byte* unpacked) {
+  prefetch_lead(tile, form.lead_bytes(blocks), kPrefetchBytes);
   if (form.row_scale) __builtin_memcpy(unpacked, tile, form.lead_bytes(blocks));
   if (form.zero_point) unpack_zeros<Bits>(tile, blocks, unpacked);
   tile += form.lead_bytes(blocks);

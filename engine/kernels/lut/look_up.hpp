@@ -69,9 +69,11 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
   using V = typename T::V;
   const Int8Rows& x = rows.x;
   const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
-  const std::byte* const lead = w;
-  w += form.lead_bytes(x.blocks);
   const std::size_t early = kAheadBytes / block + 1;  // blocks from a request to its use
+  const std::byte* const lead = w;
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) tiles::prefetch_lead(w + r * tile, form.lead_bytes(x.blocks), early * block);
+  w += form.lead_bytes(x.blocks);
   const std::byte* tables = rows.tables + row * x.blocks * chunks * kTableBytes;
   V acc[R];
 #pragma GCC unroll 4

@@ -62,6 +62,7 @@ void rounded_pass(const CodeForm& form, const std::byte* w, const TableRows& row
   const Int8Rows& x = rows.x;
   const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
   const std::byte* const lead = w;
+  tiles::prefetch_lead(w, form.lead_bytes(x.blocks), kRoundedAheadBytes);
   w += form.lead_bytes(x.blocks);
   const std::byte* tables = rows.tables + row * x.blocks * chunks * kRoundedBytes;
   V acc = V::zero();
