@@ -71,6 +71,7 @@ MAKE_ROUNDED, LARGEST = "look_up::make_rounded_tables<{step}>", 64  # of rounded
 # LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
 STAND_INS = {"oryon-1": [
     (r"scvtf\s+(v)", r"frintn \1"),
+    (r"\bushl\s+(v)", r"urshl \1"),
     (r"(?:dup|mov)\s+d(\d+), (v\d+\.d\[1\])", r"dup v\1.2d, \2"),
     (r"(?:dup|mov)\s+s(\d+), (v\d+\.s\[\d\])", r"dup v\1.4s, \2"),
     (r"prfm\s+\w+, \[(\w+).*", r"ldr xzr, [\1, xzr]"),

@@ -3,7 +3,8 @@
 //   field(Codes, shift, mask): (byte >> shift) & mask, left for a negative shift; merge(Codes, Codes): or
 //   no_codes(), spread(const std::byte*): byte r of 16 four times, in row r; add_plane(Codes, spread, half, plane): sets bit `plane`
 //   of the code of column i where bit 4 half + i of the row's byte is set
-//   zeros(const std::byte*) -> Ints of 16 unsigned bytes; minus_product(Ints, Ints zeros, int32); twice(Ints)
+//   zeros(const std::byte*, shift, mask) -> Ints of (byte >> shift) & mask, of 16 bytes; minus_product(Ints, Ints zeros, int32);
+//   twice(Ints)
 #pragma once
 #include "engine/kernels/tiles.hpp"
 
@@ -26,22 +27,36 @@ struct Fields {
   }
 };
 
-// What takes a block's integers to its dot products: the zero times the sum of its activations, and the step.
-template <class T>
-[[gnu::always_inline]] inline typename T::Ints finish_codes(typename T::Ints ints, const CodeForm& form, const std::byte* head,
-                                                            std::int32_t sum) {
-  if (form.step == 2) ints = T::twice(ints);
-  if (form.zero_point) return T::minus_product(ints, T::zeros(head + 32), sum);
-  return T::minus_product(ints, T::all(form.zero), sum);
+// Blocks are requested `ahead` of their use, each when the block so far before it is; what stands before a tile's blocks leaves a gap
+// between them, which is requested here, as the tile begins.
+[[gnu::always_inline]] inline void prefetch_lead(const std::byte* tile, std::size_t lead_bytes, std::size_t ahead) {
+  for (std::size_t line = 0; line < lead_bytes; line += kLine) lanes::prefetch(tile + line, ahead);
 }
 
-// kRowScale: form.row_scale, for which the scales of all blocks are those at the tile's head.
+// The zeros of a block of 16 rows, whose fields are in the tile's `lead`. Stored: form.stored_bits.
+template <class T, int Stored>
+[[gnu::always_inline]] inline typename T::Ints zeros_of(const CodeForm& form, const std::byte* lead, std::size_t block) {
+  constexpr int kBits = Stored == 3 ? 4 : Stored;
+  const std::size_t bit = block * kBits;
+  return form.zero_point ? T::zeros(lead + bit / 8 * kTileRows, static_cast<int>(bit % 8), (1 << kBits) - 1) : T::all(form.zero);
+}
+
+// What takes a block's integers to its dot products: the zero times the sum of its activations, and the step.
+template <class T>
+[[gnu::always_inline]] inline typename T::Ints finish_codes(typename T::Ints ints, const CodeForm& form, typename T::Ints zeros,
+                                                            std::int32_t sum) {
+  if (form.step == 2) ints = T::twice(ints);
+  return T::minus_product(ints, zeros, sum);
+}
+
+// kRowScale: form.row_scale, for which the scales of all blocks are the tile's lead.
 template <class T, int Stored, int M, bool kRowScale = false>
 void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std::size_t row, float* y, std::size_t y_stride) {
   using V = typename T::V;
   const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Stored * kLine;
-  const std::byte* const scales = w;
-  if (kRowScale) w += form.scale_bytes();
+  const std::byte* const lead = w;
+  if (row == 0 && Stored != 8) prefetch_lead(w, form.lead_bytes(x.blocks), kPrefetchBytes);
+  w += form.lead_bytes(x.blocks);
   V acc[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) acc[m] = V::zero();
@@ -62,10 +77,11 @@ void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std:
         for (int m = 0; m < M; ++m) ints[m] = T::dot(ints[m], codes, T::four(quants + form.group * m + 4 * j));
       }
     }
-    const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? scales : w));
+    const typename T::Ints zeros = zeros_of<T, Stored>(form, lead, b);
+    const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? lead : w));
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
-      const typename T::Ints dots = finish_codes<T>(ints[m], form, w, x.corrections[at + m] / -8);
+      const typename T::Ints dots = finish_codes<T>(ints[m], form, zeros, x.corrections[at + m] / -8);
       acc[m] = fma(T::to_floats(dots), scale * V::all(x.scales[at + m]), acc[m]);
     }
   }
@@ -122,11 +138,25 @@ template <class T, int Bits>
   }
 }
 
+// A byte for each.
+template <int Bits>
+[[gnu::always_inline]] inline void unpack_zeros(const std::byte* fields, std::size_t blocks, std::byte* zeros) {
+  constexpr std::size_t kBits = Bits == 3 ? 4 : Bits;
+  for (std::size_t b = 0; b < blocks; ++b, zeros += kTileRows) {
+    const std::byte* from = fields + b * kBits / 8 * kTileRows;
+    for (std::size_t r = 0; r < kTileRows; ++r) zeros[r] = from[r] >> b * kBits % 8 & static_cast<std::byte>((1 << kBits) - 1);
+  }
+}
+
 template <class T, int Bits>
 void unpack_blocks(const CodeForm& form, const std::byte* tile, std::size_t blocks, std::byte* unpacked) {
-  __builtin_memcpy(unpacked, tile, form.scale_bytes());
-  tile += form.scale_bytes();
-  unpacked += form.scale_bytes();
+  prefetch_lead(tile, form.lead_bytes(blocks), kPrefetchBytes);
+  if (form.row_scale) __builtin_memcpy(unpacked, tile, form.lead_bytes(blocks));
+  if (form.zero_point) unpack_zeros<Bits>(tile, blocks, unpacked);
+  tile += form.lead_bytes(blocks);
+  CodeForm of_bytes = form;
+  of_bytes.stored_bits = 8;
+  unpacked += of_bytes.lead_bytes(blocks);
   for (std::size_t b = 0; b < blocks; ++b) {
     __builtin_memcpy(unpacked, tile, form.head_bytes());
     tile += form.head_bytes();

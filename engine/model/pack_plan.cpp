@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kMagic = "VITROPAK";
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 constexpr Bytes kChunk = MiB;
 constexpr Bytes kMaxPlan = 64 * MiB;  // thousands of layers; more is damage, and would only be memory
 

@@ -150,21 +150,25 @@ std::size_t block_bytes(Format format) {
 Bytes row_bytes(Format format, std::uint64_t columns, Layout layout) {
   struct Size {
     int shift;  // blocks are powers of two long
-    Bytes bytes, row_scale;
+    Bytes bytes, row_scale, zero_point;
+    std::uint32_t zero_bits;  // of a packed zero point
   };
   static const auto kSizes = [] {
     std::array<Size, kFormatCount> sizes{};
     for (std::size_t f = 0; f < kFormatCount; ++f) {
       const auto known = static_cast<Format>(f);
       const auto group = group_format(known);
-      sizes[f] = {std::countr_zero(block_elements(known)), block_bytes(known), group && group->row_scale ? Bytes{2} : 0};
+      const bool zero_point = group && group->zero_point;
+      sizes[f] = {std::countr_zero(block_elements(known)), block_bytes(known), group && group->row_scale ? Bytes{2} : 0,
+                  zero_point ? Bytes{1} : 0, zero_point ? zero_field_bits(group->bits) : 0};
     }
     return sizes;
   }();
   const Size size = kSizes.at(static_cast<std::size_t>(format));
   VITRO_CHECK(columns >> size.shift << size.shift == columns, "a row has to be whole blocks");
-  const Bytes once = layout == Layout::rows ? 0 : size.row_scale;
-  return (columns >> size.shift) * (size.bytes - once) + once;
+  const Bytes blocks = columns >> size.shift;
+  if (layout == Layout::rows) return blocks * size.bytes;
+  return blocks * (size.bytes - size.row_scale - size.zero_point) + size.row_scale + (blocks * size.zero_bits + 7) / 8;
 }
 
 void dequantise_row(Format format, const std::byte* in, float* out, std::size_t n) {

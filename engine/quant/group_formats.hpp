@@ -6,11 +6,13 @@
 //   bit j of byte k of plane i is bit i of the code q of element 8k + j
 // so that a byte of a plane indexes the tables of two groups of four elements (bit-serial look-up: T-MAN, section 4; T-MAC).
 // Values: d (q - z) with a zero point; without one d (q - 2^(bits - 1)), and d (2q - 1) for one bit.
-// With `r` all blocks of a row have the same d, which packed layouts hold once (tiles.hpp): a scale per output, or per matrix.
+// With `r` all blocks of a row have the same d, which packed layouts hold once (tiles.hpp): a scale per output, or per matrix. Packed
+// layouts hold zero points in fields of zero_field_bits().
 //
 // A block of iq4_nl, fp4 and nf4 is laid out as one of q4_0: d, then 16 bytes whose low nibbles are the codes of elements 0 to
 // 15 and whose high nibbles those of 16 to 31. Values: d code_table(format)[q].
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,6 +29,9 @@ struct GroupFormat {
 };
 std::optional<GroupFormat> group_format(Format format);  // of w1g32 to w4g128z and w1g32r to w4g128r
 Format group_format(GroupFormat format);                 // Requires: there is such a format
+
+// Of a packed zero point: those of codes, but powers of two, so that no field lies in two bytes.
+constexpr std::uint32_t zero_field_bits(std::uint32_t bits) { return std::bit_ceil(bits); }
 
 inline constexpr std::size_t kCodes = 16;  // of four bits
 

@@ -37,40 +37,48 @@ void for_each_unit(Format format, std::size_t columns, Move move) {
 // Blocks of codes.
 struct Codes {
   Format format;
-  std::size_t bits, group, zero_bytes;  // of a row's block
+  std::size_t bits, group, zero_bits;  // zero_bits: of a zero point's field in a tile, 0 without any
   bool row_scale;
-  std::size_t head() const { return kScale + zero_bytes; }  // of a row's block in the file
+  std::size_t head() const { return kScale + (zero_bits != 0 ? 1 : 0); }  // of a row's block in the file
 };
 
 Codes codes_of(Format format) {
   if (format == Format::q4_0) return {format, 4, kBlock, 0, false};
   const GroupFormat group = group_format(format).value();
-  return {format, group.bits, group.group, group.zero_point ? std::size_t{1} : 0, group.row_scale};
+  return {format, group.bits, group.group, group.zero_point ? zero_field_bits(group.bits) : 0, group.row_scale};
 }
 
-// Where a block of row `row` of a group stands: in the rows as the file has them; in the tile its scale, its zero point, if there is
-// one, and the codes of all 16 rows.
+// Zero points of a group of rows, before its blocks.
+std::size_t zeros_bytes(const Codes& form, std::size_t columns) { return (columns / form.group * form.zero_bits + 7) / 8 * kTileRows; }
+
+// Calls f(byte in the rows, byte in the tile, lowest bit there) for every zero point.
+template <class F>
+void for_each_zero(const Codes& form, std::size_t columns, F f) {
+  const std::size_t blocks = form.zero_bits != 0 ? columns / form.group : 0, bytes = block_bytes(form.format);
+  for (std::size_t r = 0; r < kTileRows; ++r) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const std::size_t bit = b * form.zero_bits;
+      f((r * blocks + b) * bytes + kScale, bit / 8 * kTileRows + r, static_cast<unsigned>(bit % 8));
+    }
+  }
+}
+
+// Where a block of row `row` of a group stands: in the rows as the file has them; in the tile its scale and the codes of all 16 rows.
 struct Place {
-  std::size_t row, file, scale, zero, codes;
+  std::size_t row, file, scale, codes;
 };
 
 template <class F>
 void for_each_block(const Codes& form, std::size_t columns, F f) {
   const std::size_t blocks = columns / form.group, bytes = block_bytes(form.format), scales = kTileRows * kScale;
-  const std::size_t once = form.row_scale ? scales : 0, block = kTileRows * bytes - once;
+  const std::size_t before = form.row_scale ? scales : zeros_bytes(form, columns), head = form.row_scale ? 0 : scales;
+  const std::size_t block = head + form.group / 8 * form.bits * kTileRows;
   for (std::size_t b = 0; b < blocks; ++b) {
-    const std::size_t begin = once + b * block, zeros = begin + scales - once, codes = zeros + kTileRows * form.zero_bytes;
+    const std::size_t begin = before + b * block;
     for (std::size_t r = 0; r < kTileRows; ++r) {
-      f(Place{r, (r * blocks + b) * bytes, (form.row_scale ? 0 : begin) + r * kScale, zeros + r, codes});
+      f(Place{r, (r * blocks + b) * bytes, (form.row_scale ? 0 : begin) + r * kScale, begin + head});
     }
   }
-}
-
-// What stands before the codes, either way: move(offset in the rows, offset in the tile, bytes).
-template <class Move>
-void move_head(const Codes& form, const Place& at, Move move) {
-  move(at.file, at.scale, kScale);
-  if (form.zero_bytes != 0) move(at.file + kScale, at.zero, 1);
 }
 
 // The byte and lowest bit of a field in Layout::tiled, counted from the codes of a chunk: of column c of row r.
@@ -112,7 +120,7 @@ void pack_by_code(const Codes& form, std::size_t columns, const std::byte* rows,
   std::memset(tile, 0, kTileRows * row_bytes(form.format, columns, layout));
   std::uint8_t codes[kMostColumns];
   for_each_block(form, columns, [&](const Place& place) {
-    move_head(form, place, [&](std::size_t from, std::size_t to, std::size_t n) { std::memcpy(tile + to, rows + from, n); });
+    std::memcpy(tile + place.scale, rows + place.file, kScale);
     unpack_codes(form.format, rows + place.file, form.group, codes);
     for (std::size_t c = 0; c < form.group; ++c) {
       for_each_place(form, layout, c, place.row, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
@@ -126,16 +134,14 @@ void unpack_by_code(const Codes& form, std::size_t columns, const std::byte* til
   std::uint8_t codes[kMostColumns];
   for_each_block(form, columns, [&](const Place& place) {
     std::uint16_t scale = 0;
-    std::uint8_t zero = 0;
     std::memcpy(&scale, tile + place.scale, kScale);
-    if (form.zero_bytes != 0) zero = std::to_integer<std::uint8_t>(tile[place.zero]);
     std::fill_n(codes, form.group, std::uint8_t{0});
     for (std::size_t c = 0; c < form.group; ++c) {
       for_each_place(form, layout, c, place.row, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
         codes[c] = static_cast<std::uint8_t>(codes[c] | get(tile[place.codes + at], shift, bits) << low);
       });
     }
-    pack_codes(form.format, scale, zero, codes, rows + place.file);
+    pack_codes(form.format, scale, 0, codes, rows + place.file);
   });
 }
 
@@ -143,7 +149,7 @@ void unpack_by_code(const Codes& form, std::size_t columns, const std::byte* til
 template <class Move>
 void for_each_plane_byte(const Codes& form, std::size_t columns, Move move) {
   for_each_block(form, columns, [&](const Place& place) {
-    move_head(form, place, move);
+    move(place.file, place.scale, kScale);
     for (std::size_t i = 0; i < form.bits; ++i) {
       for (std::size_t k = 0; k < form.group / 8; ++k) {
         move(place.file + form.head() + i * (form.group / 8) + k,
@@ -179,16 +185,31 @@ void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std
   check(format, columns, layout);
   const auto move = [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(tile_out + tile, rows_in + row, n); };
   if (layout == Layout::tiled && has_units(format)) return for_each_unit(format, columns, move);
-  if (layout == Layout::lut && format != Format::q4_0) return for_each_plane_byte(codes_of(format), columns, move);
-  pack_by_code(codes_of(format), columns, rows_in, tile_out, layout);
+  const Codes form = codes_of(format);
+  if (layout == Layout::lut && format != Format::q4_0) {
+    for_each_plane_byte(form, columns, move);
+  } else {
+    pack_by_code(form, columns, rows_in, tile_out, layout);
+  }
+  std::memset(tile_out, 0, zeros_bytes(form, columns));
+  for_each_zero(form, columns, [&](std::size_t from, std::size_t to, unsigned shift) {
+    put(tile_out[to], std::to_integer<unsigned>(rows_in[from]), shift);
+  });
 }
 
 void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out, Layout layout) {
   check(format, columns, layout);
   const auto move = [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(rows_out + row, tile_in + tile, n); };
   if (layout == Layout::tiled && has_units(format)) return for_each_unit(format, columns, move);
-  if (layout == Layout::lut && format != Format::q4_0) return for_each_plane_byte(codes_of(format), columns, move);
-  unpack_by_code(codes_of(format), columns, tile_in, rows_out, layout);
+  const Codes form = codes_of(format);
+  if (layout == Layout::lut && format != Format::q4_0) {
+    for_each_plane_byte(form, columns, move);
+  } else {
+    unpack_by_code(form, columns, tile_in, rows_out, layout);
+  }
+  for_each_zero(form, columns, [&](std::size_t to, std::size_t from, unsigned shift) {
+    rows_out[to] = static_cast<std::byte>(get(tile_in[from], shift, form.zero_bits));
+  });
 }
 
 }  // namespace vitro

@@ -1,6 +1,7 @@
 // Layouts of weights in groups of kTileRows rows. A group is a sequence over the blocks of its rows; a block of a group is 16
-// fp16 scales in row order (32 bytes), 16 zero points if the format has them (16 bytes), then the quants of its 16 rows. Where rows
-// have one scale, the 16 scales stand once, before the first block.
+// fp16 scales in row order (32 bytes), then the quants of its 16 rows. Where rows have one scale, the 16 scales stand once, before the
+// first block. Zero points stand before the first block, too, each in zero_field_bits(): those of a row are a string of fields, the first
+// block's lowest, filled up to whole bytes; the first bytes of all rows in row order, then the second ones, and so on.
 //
 // Layout::tiled, for dot products: rows are interleaved so that one SIMD lane (of 32 bits) owns one row and a block needs no
 // shuffles. Quants lie in units of 4 bytes, of 4 consecutive columns (a quad j has columns 4j .. 4j+3):
@@ -29,7 +30,8 @@ inline bool can_tile(Format format, std::uint64_t rows) { return can_lay(Layout:
 
 // A group is kTileRows * row_bytes(format, columns, layout) bytes: a layout neither adds nor drops what a row says.
 // `rows_in` is kTileRows consecutive rows in file order. Requires: can_lay(layout, format, kTileRows), layout is not rows, columns are
-// whole blocks, no overlap; where the format has one scale per row, rows that have one.
+// whole blocks, no overlap; where the format has one scale per row, rows that have one; zero points that
+// are codes.
 void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out, Layout layout = Layout::tiled);
 void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out, Layout layout = Layout::tiled);
 

@@ -12,19 +12,47 @@ namespace vitro::hexagon {
 namespace {
 
 struct PanelBytes {
-  Bytes scales, zeros, planes;
+  Bytes scales, planes;
   PanelBytes(const PlaneForm& form, std::uint32_t columns)
       : scales(form.scales == Scales::of_rows ? 0 : Bytes{columns} / form.group * kLutPanelRows * kScaleBytes),
-        zeros(form.zeros == Zeros::of_blocks ? scales / kScaleBytes : 0),
         planes(Bytes{columns} * kLutPanelRows * form.bits / 8) {}
-  Bytes all() const { return scales + zeros + planes; }
+  Bytes all() const { return scales + planes; }
 };
 
-// Of a panel, before the tiles of its rows.
-Bytes row_scales(const PlaneForm& form) { return form.scales == Scales::of_rows ? kLutPanelRows * kScaleBytes : 0; }
+// Of a panel, before the tiles of its rows: scales of rows, zero points.
+Bytes lead_bytes(const PlaneForm& form, std::uint32_t columns) {
+  const Bytes zeros = form.zeros == Zeros::of_blocks ? zero_bytes(form.bits, columns / form.group) : 0;
+  return kLutPanelRows * ((form.scales == Scales::of_rows ? kScaleBytes : 0) + zeros);
+}
 
-// Of a panel's first `columns` columns, and its scales.
-Bytes bytes_to(const PlaneForm& form, std::uint32_t columns) { return row_scales(form) + PanelBytes(form, columns).all(); }
+// Of a panel, with all of its columns.
+Bytes panel_bytes(const PlaneForm& form, std::uint32_t columns) { return lead_bytes(form, columns) + PanelBytes(form, columns).all(); }
+
+// Where a row of a matrix lies.
+class Place {
+ public:
+  Place(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, std::uint32_t row) : form_(form), columns_(columns) {
+    const std::uint32_t first = row / form.tile.rows * form.tile.rows;
+    begin_ = first / kLutPanelRows * panel_bytes(form, columns);
+    panels_ = (std::min<std::uint32_t>(form.tile.rows, rows - first) + kLutPanelRows - 1) / kLutPanelRows;
+    row_ = row - first;
+  }
+  // Where the part of its panel begins that has the tile's columns from `column` on.
+  Bytes panel(std::uint32_t column) const {
+    const std::uint32_t width = std::min<std::uint32_t>(form_.tile.columns, columns_ - column);
+    const Bytes before = panels_ * (lead_bytes(form_, columns_) + PanelBytes(form_, column).all());
+    return begin_ + before + row_ / kLutPanelRows * PanelBytes(form_, width).all();
+  }
+  Bytes scale() const { return begin_ + row_ * kScaleBytes; }  // of a row that has one
+  Bytes zeros(std::uint32_t byte) const {                      // a byte of its string of zero points
+    return begin_ + (byte * panels_ + row_ / kLutPanelRows) * kLutPanelRows + lut_byte(row_ % kLutPanelRows);
+  }
+
+ private:
+  const PlaneForm& form_;
+  std::uint32_t columns_, row_;  // row_: within the tiles that have it
+  Bytes begin_, panels_;         // of these tiles and what stands before them; of a tile
+};
 
 // Codes, scales and zero points of a row of `k` columns.
 void row_codes(Format format, const std::byte* row, std::uint32_t k, std::uint8_t* q, std::uint16_t* scales, std::uint8_t* zeros) {
@@ -33,20 +61,6 @@ void row_codes(Format format, const std::byte* row, std::uint32_t k, std::uint8_
     std::memcpy(scales + b, row, kScaleBytes);
     zeros[b] = static_cast<std::uint8_t>(block_scale(format, row).zero);
   }
-}
-
-// Where the part of row `row`'s panel begins that has the tile's columns from `column` on.
-Bytes panel_place(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, std::uint32_t row, std::uint32_t column) {
-  const std::uint32_t first = row / form.tile.rows * form.tile.rows, width = std::min<std::uint32_t>(form.tile.columns, columns - column);
-  const Bytes panels = (std::min<std::uint32_t>(form.tile.rows, rows - first) + kLutPanelRows - 1) / kLutPanelRows;
-  return first / kLutPanelRows * bytes_to(form, columns) + panels * bytes_to(form, column) +
-         (row - first) / kLutPanelRows * PanelBytes(form, width).all();
-}
-
-// Of a row that has one.
-Bytes row_scale_place(const PlaneForm& form, std::uint32_t columns, std::uint32_t row) {
-  const std::uint32_t first = row / form.tile.rows * form.tile.rows;
-  return first / kLutPanelRows * bytes_to(form, columns) + Bytes{row - first} * kScaleBytes;
 }
 
 }  // namespace
@@ -80,7 +94,7 @@ std::optional<PlaneForm> plane_form(const View& weights) {
 }
 
 Bytes lut_panels_bytes(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns) {
-  return (Bytes{rows} + kLutPanelRows - 1) / kLutPanelRows * bytes_to(form, columns);
+  return (Bytes{rows} + kLutPanelRows - 1) / kLutPanelRows * panel_bytes(form, columns);
 }
 
 std::uint32_t lut_byte(std::uint32_t row) {
@@ -91,21 +105,24 @@ std::uint32_t lut_byte(std::uint32_t row) {
 
 void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
                      const std::uint8_t* zeros, std::byte* out) {
-  const std::uint32_t blocks = columns / form.group;
+  const std::uint32_t blocks = columns / form.group, zero_bits = zero_field_bits(form.bits);
   std::memset(out, 0, lut_panels_bytes(form, rows, columns));
   for (std::uint32_t r = 0; r < rows; ++r) {
     const std::uint32_t lane = r % kLutPanelRows;
-    if (form.scales == Scales::of_rows) std::memcpy(out + row_scale_place(form, columns, r), scales + std::size_t{r} * blocks, kScaleBytes);
+    const Place place(form, rows, columns, r);
+    if (form.scales == Scales::of_rows) std::memcpy(out + place.scale(), scales + std::size_t{r} * blocks, kScaleBytes);
+    for (std::uint32_t b = 0; form.zeros == Zeros::of_blocks && b < blocks; ++b) {
+      out[place.zeros(b * zero_bits / 8)] |= static_cast<std::byte>(zeros[std::size_t{r} * blocks + b] << b * zero_bits % 8);
+    }
     for (std::uint32_t c = 0; c < columns; c += form.tile.columns) {
       const std::uint32_t width = std::min<std::uint32_t>(form.tile.columns, columns - c);
       const PanelBytes size(form, width);
-      std::byte* panel = out + panel_place(form, rows, columns, r, c);
+      std::byte* panel = out + place.panel(c);
       for (std::uint32_t b = 0; b < width / form.group; ++b) {
         const std::size_t block = std::size_t{r} * blocks + c / form.group + b;
         if (size.scales > 0) std::memcpy(panel + (b * kLutPanelRows + lane) * kScaleBytes, scales + block, kScaleBytes);
-        if (size.zeros > 0) panel[size.scales + b * kLutPanelRows + lut_byte(lane)] = static_cast<std::byte>(zeros[block]);
       }
-      std::byte* planes = panel + size.scales + size.zeros + lut_byte(lane);
+      std::byte* planes = panel + size.scales + lut_byte(lane);
       for (std::uint32_t j = 0; j < width; ++j) {
         const std::uint32_t value = q[std::size_t{r} * columns + c + j], pair = j / 8, bit = j % 8;
         for (std::uint32_t i = 0; i < form.bits; ++i) {

@@ -1,7 +1,8 @@
 // What follows the look-ups of bit-serial weights, over an instruction set as in float_stages.hpp: Finalize of a product (T-MAN 4.3), and
 // two-level dequantisation to tiles of the matrix unit (T-MAN 4.1). Panels and their order of rows: panels.hpp.
 //
-// Beyond float_stages.hpp, I has: widen_unsigned(bytes), half_of_word (shift by one, with sign), subtract_word, multiply_integers(halves)
+// Beyond float_stages.hpp, I has: shift_right(halves, bits), widen_unsigned(bytes), half_of_word (shift by one, with sign), subtract_word,
+// multiply_integers(halves)
 // -> words of the even lanes in lo and of the odd ones in hi, either (or), even_halves(a, b): lane 2i of a and lane 2i of b side by side,
 // odd_halves: lanes 2i + 1.
 #pragma once
@@ -9,11 +10,26 @@
 
 namespace vitro::hexagon {
 
+// Zero points of blocks, of one panel: vectors of its rows' strings, a byte each, `pitch` vectors apart; the first block at hand; a field's
+// bits.
+struct ZeroFields {
+  const unsigned char* bytes;
+  uint32_t pitch, first, bits;
+};
+
+// Those of a block, counted from the first one at hand: a byte for each row, in the order of lut_byte().
+template <class I>
+[[gnu::always_inline]] inline typename I::Vector zero_points(const ZeroFields& zeros, uint32_t block) {
+  const uint32_t bit = (zeros.first + block) * zeros.bits;
+  const auto* at = reinterpret_cast<const typename I::Vector*>(zeros.bytes + bit / 8 * zeros.pitch * kVectorBytes);
+  return I::mask(I::shift_right(*at, static_cast<int>(bit % 8)), I::splat(static_cast<int32_t>(0x01010101u * ((1u << zeros.bits) - 1))));
+}
+
 // Dot products of a block with 128 rows, from weighted = sum of 2^i A_i over planes i, A_i = sum of s x with signs s (docs/lut-kernels.md):
 // (weighted + (2^bits - 1 - 2 zero) sum) / 2, where a zero of each row's own is taken off apart. The bracket is even.
-// weighted, out: four vectors; zeros: one vector in the order of lut_byte(). `sum` fits 16 bits.
+// weighted, out: four vectors. `sum` fits 16 bits.
 template <class I, Zeros kZeros>
-[[gnu::always_inline]] inline void block_dots(const typename I::Vector* weighted, const typename I::Vector* zeros, int32_t factor,
+[[gnu::always_inline]] inline void block_dots(const typename I::Vector* weighted, const ZeroFields& zeros, uint32_t block, int32_t factor,
                                               int32_t sum, typename I::Vector* out) {
   if constexpr (kZeros == Zeros::signs) {
 #pragma GCC unroll 4
@@ -24,7 +40,7 @@ template <class I, Zeros kZeros>
     for (int i = 0; i < 4; ++i) out[i] = I::half_of_word(I::add_word(weighted[i], correction));
   }
   if constexpr (kZeros == Zeros::of_blocks) {
-    const auto wide = I::widen_unsigned(*zeros);
+    const auto wide = I::widen_unsigned(zero_points<I>(zeros, block));
     const auto each = I::splat_half(sum);
     const auto even = I::multiply_integers(wide.lo, each), odd = I::multiply_integers(wide.hi, each);
     out[0] = I::subtract_word(out[0], even.lo);
@@ -39,10 +55,10 @@ template <Scales kScales>
 inline constexpr uint32_t kScaleStep = kScales == Scales::of_rows ? 0 : 2;
 
 // Finalize: a panel's rows of a tile, y += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
-// 1.5 * 2^23 converts them. weighted: [blocks][4]; zeros: [blocks]; scales: fp16 [blocks][2], or [2] of rows; x: {float32 scale, sum}
-// [blocks]; y: 4 vectors of float32, which between tiles are what T-MAN's spill buffer holds.
+// 1.5 * 2^23 converts them. weighted: [blocks][4]; scales: fp16 [blocks][2], or [2] of rows; x: {float32 scale, sum} [blocks]; y: 4 vectors
+// of float32, which between tiles are what T-MAN's spill buffer holds.
 template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
-[[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const typename I::Vector* zeros,
+[[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const ZeroFields& zeros,
                                                 const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
                                                 typename I::Vector* y) {
   constexpr int kOne = 0x3c00, kMagic = 0x4b400000;
@@ -50,9 +66,9 @@ template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
   const auto one = I::splat_half(kOne);
   typename I::Q32 acc[4] = {I::from_float(y[0]), I::from_float(y[1]), I::from_float(y[2]), I::from_float(y[3])};
 #pragma GCC unroll 8
-  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += kScaleStep<kScales>, x += 2) {
+  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, scales += kScaleStep<kScales>, x += 2) {
     typename I::Vector dots[4];
-    block_dots<I, kZeros>(weighted, zeros, factor, x[1], dots);
+    block_dots<I, kZeros>(weighted, zeros, b, factor, x[1], dots);
     const auto scale = I::from_float(I::splat(x[0]));
     const auto first = I::multiply_wide(I::interleave_halves(scales[0]), one),
                second = I::multiply_wide(I::interleave_halves(scales[1]), one);
@@ -70,7 +86,7 @@ template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
 // Finalize with tables of int8 (worker/kernels.hpp, float_accumulate_rounded()): y += (weighted unit + (steps sum - 2 zero sum) / 2) *
 // (d_w * d_x). steps: step (2^bits - 1) - 2 zero, of which `zero` is the matrix's. x: RoundedScale [blocks] by words. 2 sum fits 16 bits.
 template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
-[[gnu::always_inline]] inline void lut_finalize_rounded(const typename I::Vector* weighted, const typename I::Vector* zeros,
+[[gnu::always_inline]] inline void lut_finalize_rounded(const typename I::Vector* weighted, const ZeroFields& zeros,
                                                         const typename I::Vector* scales, const int32_t* x, int32_t steps, uint32_t blocks,
                                                         typename I::Vector* y) {
   constexpr int kOne = 0x3c00, kMagic = 0x4b400000, kHalf = 0x3f000000;
@@ -79,11 +95,11 @@ template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
   const auto half = I::from_float(I::splat(kHalf));
   typename I::Q32 acc[4] = {I::from_float(y[0]), I::from_float(y[1]), I::from_float(y[2]), I::from_float(y[3])};
 #pragma GCC unroll 8
-  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, ++zeros, scales += kScaleStep<kScales>, x += 4) {
+  for (uint32_t b = 0; b < blocks; ++b, weighted += 4, scales += kScaleStep<kScales>, x += 4) {
     const auto whole = I::splat(steps * x[1]);
     typename I::Vector rest[4] = {whole, whole, whole, whole};
     if constexpr (kZeros == Zeros::of_blocks) {
-      const auto wide = I::widen_unsigned(*zeros);
+      const auto wide = I::widen_unsigned(zero_points<I>(zeros, b));
       const auto twice = I::splat_half(2 * x[1]);
       const auto even = I::multiply_integers(wide.lo, twice), odd = I::multiply_integers(wide.hi, twice);
       rest[0] = I::subtract_word(whole, even.lo);
@@ -146,22 +162,22 @@ template <class I, Zeros kZeros>
 // Two-level dequantisation of a panel: planes to codes by table, codes to fp16 by table, scales by lanes. Unlike T-MAN's, the second
 // table has no scale in it: lanes are rows here, and each row has its own.
 // planes: [blocks][kGroup / 8][kBits]; values: fp16 of the codes (zero point included unless it is a block's); scales: fp16 [blocks][2],
-// or [2] of rows; zeros: [blocks], bytes in the order of lut_byte(); out: weight tiles [4 groups of 32 rows][columns / 32], 16 vectors
+// or [2] of rows; out: weight tiles [4 groups of 32 rows][columns / 32], 16 vectors
 // each; `between`: vectors from one group's to the next, 0 for those of `blocks` blocks.
 template <class I, uint32_t kBits, uint32_t kGroup, Zeros kZeros, Scales kScales = Scales::of_blocks>
-[[gnu::always_inline]] inline void lut_dequantise(const typename I::Vector* planes, const typename I::Vector* zeros,
+[[gnu::always_inline]] inline void lut_dequantise(const typename I::Vector* planes, const ZeroFields& zeros,
                                                   const typename I::Vector* scales, const typename I::Vector& repack,
                                                   const typename I::Vector& values, uint32_t blocks, typename I::Vector* __restrict out,
                                                   uint32_t between = 0) {
   const auto tables = repack, codes_to_halves = values;
   const uint32_t stride = between != 0 ? between : blocks * (kGroup / 2);
-  for (uint32_t b = 0; b < blocks; ++b, planes += kGroup / 8 * kBits, ++zeros, scales += kScaleStep<kScales>, out += kGroup / 2) {
+  for (uint32_t b = 0; b < blocks; ++b, planes += kGroup / 8 * kBits, scales += kScaleStep<kScales>, out += kGroup / 2) {
     const auto first = I::interleave_halves(scales[0]), second = I::interleave_halves(scales[1]);
     const typename I::Vector s[4] = {I::even_halves(first, first), I::odd_halves(first, first), I::even_halves(second, second),
                                      I::odd_halves(second, second)};
     typename I::Vector z[4] = {};
     if constexpr (kZeros == Zeros::of_blocks) {
-      const auto wide = I::template look_up<0>(*zeros, codes_to_halves);
+      const auto wide = I::template look_up<0>(zero_points<I>(zeros, b), codes_to_halves);
       z[0] = I::even_halves(wide.lo, wide.lo);
       z[1] = I::odd_halves(wide.lo, wide.lo);
       z[2] = I::even_halves(wide.hi, wide.hi);

@@ -3,12 +3,14 @@
 // A panel of q8_0 or q4_0 is kPanelRows rows: fp16 scales [blocks][32 rows] (padded to whole vectors), then per block of 32
 // columns, for step j, for each row, 4 bytes: elements 4j .. 4j+3 (q8_0, 8 steps), or the nibble bytes 4j .. 4j+3 of the
 // file's block (q4_0, 4 steps).
-// A bit-serial panel is kLutPanelRows rows of a tile's columns: fp16 scales [blocks][128 rows], zero points if blocks have their own, a
-// byte for each in the order of lut_byte(), then per block, for each pair p of groups of four columns, for each bit plane i, 128 bytes.
+// A bit-serial panel is kLutPanelRows rows of a tile's columns: fp16 scales [blocks][128 rows], then per block, for each pair p of groups
+// of four columns, for each bit plane i, 128 bytes.
 // Row r's byte holds bit i of columns 8p .. 8p+3 in its low nibble, of 8p+4 .. 8p+7 in its high one, and stands where the look-ups'
 // widening leaves rows in order (lut_byte()). A tile is panels one after the other; tiles of the same rows follow one another, then those
 // of the next rows. So a tile is one block for the DMA (T-MAN 4.1), the same in prefill and decode. Where rows have one scale, panels have
-// none: fp16 scales [panels][128 rows] stand once before the tiles of the same rows.
+// none: fp16 scales [panels][128 rows] stand once before the tiles of the same rows. Zero points of blocks stand there, too: a row's are a
+// string of fields of zero_field_bits(), the first block's lowest, and strings lie as [byte of the string][panels][128 rows in the order of
+// lut_byte()], so what a tile needs of them is one piece for the DMA.
 // A strip is kTile rows of the file, which are columns of the matrix unit's weight tiles (hmx.hpp), all tiles of its depth: scales, then
 // 512 bytes of nibbles per tile. Ordinary groups of 32 are a column of a tile each, so a tile has 32 scales, each twice; tile groups
 // (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64, in the order of super_group_scale().

@@ -9,7 +9,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 6;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 7;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
@@ -44,6 +44,10 @@ enum class Kind : uint32_t {
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one
 // bit, a sign: 2q - 1.
 enum class Zeros : uint32_t { same, of_blocks, signs };
+
+// A zero point's bits in panels: a power of two, so that no field lies in two bytes. And bytes of a row's.
+constexpr uint32_t zero_field_bits(uint32_t bits) { return bits == 3 ? 4 : bits; }
+constexpr uint32_t zero_bytes(uint32_t bits, uint32_t blocks) { return (blocks * zero_field_bits(bits) + 7) / 8; }
 
 // What has a scale of its own: a block of columns of a row; two columns of 16 rows (TTS-NPU 5.1, matmul_hmx alone); or a row of a
 // bit-serial matrix, all of it.

@@ -76,6 +76,9 @@ struct QfloatModel {
   static Vector high_nibbles(const Vector& v) {
     return halves([&](std::size_t i) { return half(v, i) >> 4; });
   }
+  static Vector shift_right(const Vector& v, int bits) {
+    return halves([&](std::size_t i) { return half(v, i) >> bits; });
+  }
   static Vector mask(const Vector& v, const Vector& m) {
     return halves([&](std::size_t i) { return half(v, i) & half(m, i); });
   }

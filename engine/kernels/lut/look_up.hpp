@@ -69,9 +69,11 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
   using V = typename T::V;
   const Int8Rows& x = rows.x;
   const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
-  const std::byte* const scales = w;
-  if (kRowScale) w += form.scale_bytes();
-  const std::size_t lead = kAheadBytes / block + 1;  // blocks from a request to its use
+  const std::size_t early = kAheadBytes / block + 1;  // blocks from a request to its use
+  const std::byte* const lead = w;
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) tiles::prefetch_lead(w + r * tile, form.lead_bytes(x.blocks), early * block);
+  w += form.lead_bytes(x.blocks);
   const std::byte* tables = rows.tables + row * x.blocks * chunks * kTableBytes;
   V acc[R];
 #pragma GCC unroll 4
@@ -79,12 +81,12 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += block) {
     const std::int32_t lost = rows.minima[at] * ((1 << Bits) - 1), sum = x.corrections[at] / -8;
     // Behind a group's end stands the group beside it, which is read at the same time: what comes next is R - 1 groups further.
-    const std::size_t ahead = (b + lead < x.blocks ? 0 : (R - 1) * tile) + lead * block;
+    const std::size_t ahead = (b + early < x.blocks ? 0 : (R - 1) * tile) + early * block;
     typename T::Ints ints[R];
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       ints[r] = T::all(lost);
-      lanes::prefetch(w + r * tile, ahead);  // scales and zero points, then chunk by chunk
+      lanes::prefetch(w + r * tile, ahead);  // scales, then chunk by chunk
     }
     for (std::size_t first = 0; first < chunks; first += Together) {
       typename T::PlaneSums sums[R][Bits];
@@ -119,8 +121,9 @@ void pass(const CodeForm& form, const std::byte* w, std::size_t tile, const Tabl
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const std::byte* begin = w + r * tile;
-      const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? scales + r * tile : begin)) * scale_x;
-      acc[r] = fma(T::to_floats(tiles::finish_codes<T>(ints[r], form, begin, sum)), scale, acc[r]);
+      const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? lead + r * tile : begin)) * scale_x;
+      const typename T::Ints zeros = tiles::zeros_of<T, Bits>(form, lead + r * tile, b);
+      acc[r] = fma(T::to_floats(tiles::finish_codes<T>(ints[r], form, zeros, sum)), scale, acc[r]);
     }
   }
 #pragma GCC unroll 4

@@ -61,8 +61,9 @@ void rounded_pass(const CodeForm& form, const std::byte* w, const TableRows& row
   using V = typename T::V;
   const Int8Rows& x = rows.x;
   const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Bits * kLine;
-  const std::byte* const scales = w;
-  if (kRowScale) w += form.scale_bytes();
+  const std::byte* const lead = w;
+  tiles::prefetch_lead(w, form.lead_bytes(x.blocks), kRoundedAheadBytes);
+  w += form.lead_bytes(x.blocks);
   const std::byte* tables = rows.tables + row * x.blocks * chunks * kRoundedBytes;
   V acc = V::zero();
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += block) {
@@ -88,9 +89,9 @@ void rounded_pass(const CodeForm& form, const std::byte* w, const TableRows& row
     const std::int32_t sum = x.corrections[at] / -8;
     const float unit = static_cast<float>(rows.minima[at]) / 127.0f * (static_cast<float>(form.step) * 0.5f);
     const typename T::Ints whole = T::all(form.step * ((1 << Bits) - 1) * sum);
-    const typename T::Ints rest = T::minus_product(whole, form.zero_point ? T::zeros(w + 32) : T::all(form.zero), 2 * sum);
+    const typename T::Ints rest = T::minus_product(whole, tiles::zeros_of<T, Bits>(form, lead, b), 2 * sum);
     const V dot = fma(T::to_floats(ints), V::all(unit), T::to_floats(rest) * V::all(0.5f));
-    acc = fma(dot, V::load(reinterpret_cast<const Half*>(kRowScale ? scales : w)) * V::all(x.scales[at]), acc);
+    acc = fma(dot, V::load(reinterpret_cast<const Half*>(kRowScale ? lead : w)) * V::all(x.scales[at]), acc);
   }
   acc.store(y);
 }

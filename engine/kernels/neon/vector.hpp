@@ -173,8 +173,9 @@ struct Tile {
     const uint8x16_t weight = vdupq_n_u8(static_cast<std::uint8_t>(1 << plane));
     return each([&](int i) { return vorrq_u8(unsigned_of(codes, i), vandq_u8(vtstq_u8(unsigned_of(spread, i), bits), weight)); });
   }
-  static Ints zeros(const std::byte* p) {
-    const uint8x16_t bytes = load(p);
+  static Ints zeros(const std::byte* p, int shift, int mask) {
+    const uint8x16_t fields = vshlq_u8(load(p), vdupq_n_s8(static_cast<std::int8_t>(-shift)));
+    const uint8x16_t bytes = vandq_u8(fields, vdupq_n_u8(static_cast<std::uint8_t>(mask)));
     const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
     const auto widen = [](uint16x4_t four) { return vreinterpretq_s32_u32(vmovl_u16(four)); };
     return {{widen(vget_low_u16(low)), widen(vget_high_u16(low)), widen(vget_low_u16(high)), widen(vget_high_u16(high))}};

@@ -50,14 +50,18 @@ void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeFor
   const std::size_t head = form.zero_point ? 3 : 2, plane = form.group / 8, block = head + form.bits * plane;
   if (form.row_scale) {
     for (std::size_t r = 0; r < kTileRows; ++r) std::memcpy(tile + 2 * r, rows[r].scales, 2);
-    tile += form.scale_bytes();
+  } else {
+    std::memset(tile, 0, form.lead_bytes(blocks));
   }
+  std::byte* const zeros = tile;
+  tile += form.lead_bytes(blocks);
   for (std::size_t b = 0; b < blocks; ++b) {
+    const std::size_t bit = b * form.zero_bits();
     for (std::size_t r = 0; r < kTileRows; ++r) {
       const std::byte* from = rows[r].scales + b * block;
       __builtin_prefetch(next[r].scales + b * block, 0, 2);
       if (!form.row_scale) std::memcpy(tile + 2 * r, from, 2);
-      if (form.zero_point) tile[2 * kTileRows + r] = from[2];
+      if (form.zero_point) zeros[bit / 8 * kTileRows + r] |= from[2] << bit % 8;
     }
     tile += form.head_bytes();
     for (std::size_t c = 0; c < form.chunks(); ++c) {

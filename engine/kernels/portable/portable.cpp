@@ -175,9 +175,9 @@ struct Target {
   VITRO_STEP Codes add_plane(const Codes& codes, const Codes& spread, int half, int plane) {
     return each([&](int r, int i) { return codes.row[r][i] | (spread.row[r][i] >> (4 * half + i) & 1) << plane; });
   }
-  static Ints zeros(const std::byte* p) {
+  static Ints zeros(const std::byte* p, int shift, int mask) {
     Ints v;
-    for (int r = 0; r < 16; ++r) v.lane[r] = std::to_integer<int>(p[r]);
+    for (int r = 0; r < 16; ++r) v.lane[r] = std::to_integer<int>(p[r]) >> shift & mask;
     return v;
   }
   VITRO_STEP Ints minus_product(Ints acc, const Ints& zeros, std::int32_t x) {

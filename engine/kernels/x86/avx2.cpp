@@ -148,7 +148,11 @@ struct Target {
     const auto weighed = [&](__m256i v) { return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(v, bits), bits), weight); };
     return merge(codes, {weighed(spread.a), weighed(spread.b)});
   }
-  static Ints zeros(const std::byte* p) { return {_mm256_cvtepu8_epi32(half_of(p)), _mm256_cvtepu8_epi32(_mm_srli_si128(half_of(p), 8))}; }
+  static Ints zeros(const std::byte* p, int shift, int mask) {
+    const __m128i fields = _mm_srl_epi16(half_of(p), _mm_cvtsi32_si128(shift));
+    const __m128i bytes = _mm_and_si128(fields, _mm_set1_epi8(static_cast<char>(mask)));
+    return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+  }
   static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
     const __m256i all = _mm256_set1_epi16(static_cast<std::int16_t>(x));  // both fit in 16 bits, where products are quicker
     return {_mm256_sub_epi32(acc.a, _mm256_madd_epi16(zeros.a, all)), _mm256_sub_epi32(acc.b, _mm256_madd_epi16(zeros.b, all))};

@@ -237,7 +237,8 @@ TEST(CodeProducts, bit_planes_unpack_to_the_codes_of_their_columns) {
   Rng rng(34);
   for (const Format format : code_formats()) {
     const auto block = static_cast<std::uint32_t>(block_elements(format));
-    const std::uint32_t k = 2 * block;
+    constexpr std::uint32_t kBlocks = 5;
+    const std::uint32_t k = kBlocks * block;
     const View w = weights(rng, kTileRows, k, format, Layout::rows);
     randomise(rng, w);
     const View tile = test::laid(w, Layout::lut);
@@ -246,12 +247,12 @@ TEST(CodeProducts, bit_planes_unpack_to_the_codes_of_their_columns) {
     std::vector<std::uint8_t> codes(kTileRows * k);
     for (std::uint32_t r = 0; r < kTileRows; ++r) unpack_codes(format, w.data() + r * row_bytes(format, k), k, &codes[r * k]);
     for (const KernelSet* set : kernel_sets()) {
-      std::vector<std::byte> bytes(unpacked.tile_bytes(2));
-      set->unpack_planes(form, tile.data(), 2, bytes.data());
+      std::vector<std::byte> bytes(unpacked.tile_bytes(kBlocks));
+      set->unpack_planes(form, tile.data(), kBlocks, bytes.data());
       for (std::uint32_t r = 0; r < kTileRows; ++r) {
         for (std::uint32_t c = 0; c < k; ++c) {
           const std::size_t in_block = form.head_bytes() + c % block / 4 * 64 + r * 4 + c % 4;
-          const std::size_t at = unpacked.tile_bytes(c / block) + in_block;
+          const std::size_t at = unpacked.lead_bytes(kBlocks) + c / block * unpacked.tile_block_bytes() + in_block;
           ASSERT_EQ(std::to_integer<int>(bytes[at]), codes[r * k + c]) << set->name << " " << to_string(format);
         }
       }

@@ -19,13 +19,15 @@ std::vector<std::byte> random_bytes(std::size_t n) {
   return bytes;
 }
 
-// Where the format promises one scale per row, there is one.
+// Where the format promises one scale per row, there is one; zero points are codes.
 std::vector<std::byte> random_rows(Format format, std::size_t columns) {
   const std::size_t row = row_bytes(format, columns), block = block_bytes(format);
   std::vector<std::byte> rows = random_bytes(kTileRows * row);
   const auto group = group_format(format);
-  if (!group || !group->row_scale) return rows;
-  for (std::size_t at = 0; at < rows.size(); at += block) std::copy_n(&rows[at / row * row], 2, &rows[at]);
+  for (std::size_t at = 0; group && at < rows.size(); at += block) {
+    if (group->row_scale) std::copy_n(&rows[at / row * row], 2, &rows[at]);
+    if (group->zero_point) rows[at + 2] &= static_cast<std::byte>((1 << group->bits) - 1);
+  }
   return rows;
 }
 
@@ -68,30 +70,45 @@ TEST(Tiles, unpacking_undoes_packing) {
   }
 }
 
+// A zero point takes the bits of a code, or four in place of three; what a row's last byte has left over is all that is lost.
+TEST(Tiles, zero_points_take_the_bits_of_codes) {
+  for (const Layout layout : {Layout::tiled, Layout::lut}) {
+    const auto row = [&](Format format, std::size_t columns) { return row_bytes(format, columns, layout); };
+    EXPECT_EQ(row(Format::w2g64z, 4096), 4096u * 2 / 8 + 64 * 2 + 64 * 2 / 8);
+    EXPECT_EQ(row(Format::w4g32z, 4096), 4096u * 4 / 8 + 128 * 2 + 128 * 4 / 8);
+    EXPECT_EQ(row(Format::w3g128z, 4096), 4096u * 3 / 8 + 32 * 2 + 32 * 4 / 8);
+    EXPECT_EQ(row(Format::w1g32z, 32), 4u + 2 + 1);
+    EXPECT_EQ(row(Format::w2g128z, 640), 640u * 2 / 8 + 5 * 2 + 2);
+  }
+}
+
 unsigned bit(std::byte b, std::size_t i) { return std::to_integer<unsigned>(b) >> i & 1; }
 
 // Each code, scale and zero point stands where the header says, in both layouts.
 TEST(Tiles, codes_lie_where_the_layouts_say) {
+  constexpr std::size_t kBlocks = 5;
   for (const Format format : formats_with(Layout::lut)) {
-    const std::size_t group = block_elements(format), columns = 2 * group, row = row_bytes(format, columns), bits = code_bits(format);
+    const std::size_t group = block_elements(format), columns = kBlocks * group, row = row_bytes(format, columns), bits = code_bits(format);
     const auto form = group_format(format);
     const bool once = form && form->row_scale;
-    const std::size_t zeros = form && form->zero_point ? 16 : 0, before = once ? 32 : 0, head = (once ? 0 : 32) + zeros;
+    const std::size_t zero_bits = form && form->zero_point ? zero_field_bits(form->bits) : 0;
+    const std::size_t before = once ? 32 : (kBlocks * zero_bits + 7) / 8 * 16, head = once ? 0 : 32;
     const std::size_t block = head + group * bits * 2;
     const auto rows = random_rows(format, columns);
-    std::vector<std::byte> tiled(before + 2 * block), lut(tiled.size());
+    std::vector<std::byte> tiled(before + kBlocks * block), lut(tiled.size());
     ASSERT_EQ(tiled.size(), kTileRows * row_bytes(format, columns, Layout::tiled)) << to_string(format);
     pack_tile(format, columns, rows.data(), tiled.data(), Layout::tiled);
     pack_tile(format, columns, rows.data(), lut.data(), Layout::lut);
     for (std::size_t r = 0; r < kTileRows; ++r) {
       std::vector<std::uint8_t> codes(columns);
       unpack_codes(format, &rows[r * row], columns, codes.data());
-      for (std::size_t b = 0; b < 2; ++b) {
+      for (std::size_t b = 0; b < kBlocks; ++b) {
         const std::byte* in_file = &rows[r * row + b * block_bytes(format)];
         for (const auto& tile : {tiled, lut}) {
-          for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(tile[(once ? 0 : b * block) + 2 * r + i], in_file[i]);
-          if (zeros != 0) {
-            EXPECT_EQ(tile[b * block + 32 + r], in_file[2]);
+          for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(tile[(once ? 0 : before + b * block) + 2 * r + i], in_file[i]);
+          for (std::size_t i = 0; i < zero_bits; ++i) {
+            const std::size_t at = b * zero_bits + i;
+            EXPECT_EQ(bit(tile[at / 8 * 16 + r], at % 8), bit(in_file[2], i)) << to_string(format);
           }
         }
         for (std::size_t c = 0; c < group; ++c) {

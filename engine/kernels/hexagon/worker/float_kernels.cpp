@@ -39,14 +39,14 @@ void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const
                                  HVX_Vector* y) {                                                                                         \
     constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                                \
     for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, scales += 2, y += 4) {                                                 \
-      stage<Hvx, form, Scales::of_rows>(weighted, nullptr, scales, x, factor, kBlocks, y);                                                \
+      stage<Hvx, form, Scales::of_rows>(weighted, {}, scales, x, factor, kBlocks, y);                                                     \
     }                                                                                                                                     \
   }
 #define VITRO_LUT_FINALIZE(name, stage, form, group)                                                                                  \
-  void qf_##name##_g##group(const HVX_Vector* weighted, const HVX_Vector* zeros, const HVX_Vector* scales, const int32_t* x,          \
-                            int32_t factor, uint32_t pitch, uint32_t panels, HVX_Vector* y) {                                         \
+  void qf_##name##_g##group(const HVX_Vector* weighted, ZeroFields zeros, const HVX_Vector* scales, const int32_t* x, int32_t factor, \
+                            uint32_t pitch, uint32_t panels, HVX_Vector* y) {                                                         \
     constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                            \
-    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, zeros += pitch, scales += pitch, y += 4) {                         \
+    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, zeros.bytes += kVectorBytes, scales += pitch, y += 4) {            \
       stage<Hvx, form>(weighted, zeros, scales, x, factor, kBlocks, y);                                                               \
     }                                                                                                                                 \
   }
@@ -69,13 +69,13 @@ VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros
 #define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
   void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \
                                            const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                              \
-    lut_dequantise<Hvx, bits, group, Zeros::same>(planes, nullptr, scales, *repack, *values, blocks, out);                            \
+    lut_dequantise<Hvx, bits, group, Zeros::same>(planes, {}, scales, *repack, *values, blocks, out);                                 \
   }                                                                                                                                   \
   void qf_lut_dequantise_w##bits##g##group##r(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,           \
                                               const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                           \
-    lut_dequantise<Hvx, bits, group, Zeros::same, Scales::of_rows>(planes, nullptr, scales, *repack, *values, blocks, out);           \
+    lut_dequantise<Hvx, bits, group, Zeros::same, Scales::of_rows>(planes, {}, scales, *repack, *values, blocks, out);                \
   }                                                                                                                                   \
-  void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, const HVX_Vector* zeros, const HVX_Vector* scales,            \
+  void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, ZeroFields zeros, const HVX_Vector* scales,                   \
                                               const HVX_Vector* repack, const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) { \
     lut_dequantise<Hvx, bits, group, Zeros::of_blocks>(planes, zeros, scales, *repack, *values, blocks, out);                         \
   }

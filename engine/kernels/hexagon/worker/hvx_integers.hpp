@@ -16,6 +16,7 @@ struct HvxIntegers {
     return pair(hexagon::look_up<kTable>(indices, tables));
   }
   static Vector high_nibbles(Vector v) { return hexagon::high_nibbles(v); }
+  static Vector shift_right(Vector v, int bits) { return Q6_Vuh_vlsr_VuhR(v, bits); }
   static Vector splat_half(int half) { return hexagon::splat_half(half); }
   static Vector splat(int32_t word) { return hexagon::splat(word); }
   static Vector add_half(Vector a, Vector b) { return Q6_Vh_vadd_VhVh(a, b); }

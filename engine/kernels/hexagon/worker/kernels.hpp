@@ -2,7 +2,7 @@
 // float_ is the stage that a phone does in qfloat and this worker does in IEEE scalars (docs/lut-kernels.md).
 // Pointers are aligned to kVectorBytes. Counts are per panel; see panels.hpp for the layouts.
 #pragma once
-#include "engine/kernels/hexagon/protocol.hpp"
+#include "engine/kernels/hexagon/lut_stages.hpp"
 
 namespace vitro::hexagon {
 
@@ -23,16 +23,16 @@ extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, ui
 extern "C" void hvx_lut_precompute(const int8_t* x, uint32_t groups, uint16_t* tables);
 extern "C" void hvx_lut_linear(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint16_t* tables, uint32_t count,
                                uint32_t bits, uint32_t group, int32_t* weighted);
-extern "C" void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const ActivationScale* x, int32_t factor,
+extern "C" void hvx_lut_finalize(const int32_t* weighted, const ZeroFields& zeros, Zeros form, const ActivationScale* x, int32_t factor,
                                  uint32_t blocks, int32_t* dots);
 
 // The same with tables of int8: their entries rounded by the factors of x [blocks]; tables: [columns / 16] vectors (hvx.hpp). weighted:
 // [panels][blocks][128 rows], sums over planes of 2^i times what is found. y as float_accumulate() has it, dot = fma(weighted, unit, rest
-// / 2) with rest = steps * sum - 2 zero sum, zeros of blocks in the order of panels.
+// / 2) with rest = steps * sum - 2 zero sum.
 extern "C" void hvx_lut_precompute_rounded(const int8_t* x, const RoundedScale* scales, uint32_t group, uint32_t blocks, uint8_t* tables);
 extern "C" void hvx_lut_linear_rounded(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint8_t* tables, uint32_t count,
                                        uint32_t bits, uint32_t group, int32_t* weighted);
-extern "C" void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step, const unsigned char* zeros,
+extern "C" void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step, const ZeroFields& zeros,
                                          Zeros form, const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more,
                                          float* y);
 
@@ -51,7 +51,7 @@ extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint1
                                        uint16_t* w);
 // `blocks` blocks of a bit-serial panel to weight tiles [4][columns / 32] (T-MAN 4.1). tables: the vector of the first level, then that of
 // the values.
-extern "C" void float_lut_tiles(const unsigned char* planes, const unsigned char* zeros, const uint16_t* scales, uint32_t step,
+extern "C" void float_lut_tiles(const unsigned char* planes, const ZeroFields& zeros, const uint16_t* scales, uint32_t step,
                                 const uint16_t* tables, uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles);
 // `pairs` pairs of tiles of an fp16 strip (panels.hpp).
 extern "C" void hvx_f16_tiles(const unsigned char* strip, uint32_t pairs, uint16_t* tiles);

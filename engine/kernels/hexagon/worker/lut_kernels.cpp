@@ -79,11 +79,10 @@ struct Linear {
 };
 
 template <Zeros kZeros>
-void finalize(const int32_t* weighted, const unsigned char* zeros, const ActivationScale* x, int32_t factor, uint32_t blocks,
-              int32_t* dots) {
-  const HVX_Vector *in = vectors_at(weighted), *z = vectors_at(zeros);
+void finalize(const int32_t* weighted, const ZeroFields& zeros, const ActivationScale* x, int32_t factor, uint32_t blocks, int32_t* dots) {
+  const HVX_Vector* in = vectors_at(weighted);
   HVX_Vector* out = vectors_at(dots);
-  for (uint32_t b = 0; b < blocks; ++b, in += 4, ++z, out += 4) block_dots<HvxIntegers, kZeros>(in, z, factor, x[b].sum, out);
+  for (uint32_t b = 0; b < blocks; ++b, in += 4, out += 4) block_dots<HvxIntegers, kZeros>(in, zeros, b, factor, x[b].sum, out);
 }
 
 }  // namespace
@@ -108,7 +107,7 @@ extern "C" {
   by_bits<Linear>({planes, pitch, panels, reinterpret_cast<const unsigned char*>(tables), weighted, 0}, count, bits, group);
 }
 
-[[gnu::noinline]] void hvx_lut_finalize(const int32_t* weighted, const unsigned char* zeros, Zeros form, const ActivationScale* x,
+[[gnu::noinline]] void hvx_lut_finalize(const int32_t* weighted, const ZeroFields& zeros, Zeros form, const ActivationScale* x,
                                         int32_t factor, uint32_t blocks, int32_t* dots) {
   if (form == Zeros::same) return finalize<Zeros::same>(weighted, zeros, x, factor, blocks, dots);
   if (form == Zeros::of_blocks) return finalize<Zeros::of_blocks>(weighted, zeros, x, factor, blocks, dots);

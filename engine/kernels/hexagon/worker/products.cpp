@@ -20,26 +20,26 @@ constexpr uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to 
 // Blocks of a row. Division by a number that is not known beforehand is no instruction here.
 uint32_t lut_blocks(uint32_t group, uint32_t columns) { return columns >> (group == 32 ? 5 : group == 64 ? 6 : 7); }
 
-// Bytes of `columns` columns of a bit-serial panel (panels.hpp): of scales, zero points and planes.
+// Bytes of `columns` columns of a bit-serial panel (panels.hpp): of scales and planes.
 struct LutPanel {
-  uint32_t scales, zeros, planes;
+  uint32_t scales, planes;
   LutPanel(const Operator& op, uint32_t columns)
       : scales(op.scales == Scales::of_rows ? 0 : lut_blocks(op.group, columns) * kLutPanelRows * 2),
-        zeros(op.zeros == Zeros::of_blocks ? scales / 2 : 0),
         planes(columns / 8 * op.bits * kLutPanelRows) {}
-  uint32_t bytes() const { return scales + zeros + planes; }
+  uint32_t bytes() const { return scales + planes; }
 };
 
-// Of a panel's first `columns` columns, and of the scales that stand before the tiles of its rows.
+// Of a panel's first `columns` columns, and of the scales or zero points that stand before the tiles of its rows.
 uint32_t lut_bytes_to(const Operator& op, uint32_t columns) {
-  return (op.scales == Scales::of_rows ? kLutPanelRows * 2 : 0) + LutPanel(op, columns).bytes();
+  const uint32_t zeros = op.zeros == Zeros::of_blocks ? zero_bytes(op.bits, lut_blocks(op.group, op.columns)) : 0;
+  return kLutPanelRows * ((op.scales == Scales::of_rows ? 2 : 0) + zeros) + LutPanel(op, columns).bytes();
 }
 
 // A tile: rows `row` ..., columns `column` ... of a bit-serial matrix, less at its ends.
 struct LutTile {
   uint32_t row, column, panels, columns;
   LutPanel size;          // of a panel's part
-  uint32_t first;         // byte of the matrix at which the tiles of these rows begin, or their scales
+  uint32_t first;         // byte of the matrix at which the tiles of these rows begin, or what stands before them
   uint32_t begin, rows;  // within the matrix's bytes; of the matrix in the tile
 
   LutTile(const Operator& op, uint32_t r, uint32_t c)
@@ -55,6 +55,9 @@ struct LutTile {
   const uint16_t* scales(const Regions& r, const Operator& op, uint32_t p) const {
     const bool of_rows = op.scales == Scales::of_rows;
     return reinterpret_cast<const uint16_t*>(of_rows ? r.inbound + op.in[0] + first + p * kLutPanelRows * 2 : panel(r, op, p));
+  }
+  ZeroFields zeros(const Regions& r, const Operator& op, uint32_t p) const {
+    return {r.inbound + op.in[0] + first + p * kLutPanelRows, panels, lut_blocks(op.group, column), zero_field_bits(op.bits)};
   }
   uint32_t rows_of(uint32_t p) const { return rows - p * kLutPanelRows < kLutPanelRows ? rows - p * kLutPanelRows : kLutPanelRows; }
 };
@@ -128,14 +131,14 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
       for (uint32_t column = 0; column < op.columns; column += op.tile.columns) {
         const LutTile tile(op, row, column);
         const uint32_t of_tile = lut_blocks(op.group, tile.columns), before = lut_blocks(op.group, column), count = tile.columns / 16;
-        const unsigned char* planes = tile.panel(r, op, 0) + tile.size.scales + tile.size.zeros;
+        const unsigned char* planes = tile.panel(r, op, 0) + tile.size.scales;
         if (rounded) {
           hvx_lut_linear_rounded(planes, tile.size.bytes(), tile.panels, bytes + column * 8, count, op.bits, op.group, weighted);
         } else {
           hvx_lut_linear(planes, tile.size.bytes(), tile.panels, table + column * 4, count, op.bits, op.group, weighted);
         }
         for (uint32_t p = 0; p < tile.panels; ++p) {
-          const unsigned char* zeros = tile.panel(r, op, p) + tile.size.scales;
+          const ZeroFields zeros = tile.zeros(r, op, p);
           const uint16_t* scales = tile.scales(r, op, p);
           const int32_t* sums = weighted + p * of_tile * kLutPanelRows;
           float* out = y + row + p * kLutPanelRows;
@@ -196,8 +199,8 @@ void matmul_hmx(const Operator& op, const Regions& r, volatile uint32_t& progres
 }
 
 // Bit-serial panels against tiles of the matrix unit (T-MAN 4.1: decode's layout, made ready for it). What the scratch holds of a panel is
-// made ready once for the whole batch; of deeper matrices, once for each 32 rows of it. ready(panel's part of a layout's tile, its scales,
-// its parts, columns, tiles); write(the panel's scales, strip of it, first row of the batch, rows, columns, y).
+// made ready once for the whole batch; of deeper matrices, once for each 32 rows of it. ready(a layout's tile, the panel in it, weight
+// tiles); write(the panel's scales, strip of it, first row of the batch, rows, columns, y).
 template <class Element, class Ready, class Write>
 void multiply_panels(const Operator& op, const Regions& r, volatile uint32_t& progress, Ready ready, Write write) {
   constexpr uint32_t kMost = sizeof(strip) / (sizeof(Element) * kLutPanelRows), kStrips = kLutPanelRows / kTile;  // columns; of a panel
@@ -218,7 +221,7 @@ void multiply_panels(const Operator& op, const Regions& r, volatile uint32_t& pr
         Element* to = w;
         for (uint32_t c = column; c < end && (m == 0 || op.columns > kMost); c += op.tile.columns) {
           const LutTile tile(op, row, c);
-          ready(tile.panel(r, op, within), tile.scales(r, op, within), tile.size, tile.columns, to);
+          ready(tile, within, to);
           to += tile.columns * kLutPanelRows;
           progress = progress + 1;
         }
@@ -244,10 +247,9 @@ void matmul_hmx_lut(const Operator& op, const Regions& r, volatile uint32_t& pro
   const auto* values = reinterpret_cast<const uint16_t*>(r.inbound + op.in[2]);
   multiply_panels<uint16_t>(
       op, r, progress,
-      [&](const unsigned char* panel, const uint16_t* scales, const LutPanel& size, uint32_t columns, uint16_t* w) {
-        const unsigned char* zeros = panel + size.scales;
-        float_lut_tiles(zeros + size.zeros, zeros, scales, scale_step(op), values, op.bits, op.group, op.zeros,
-                        lut_blocks(op.group, columns), w);
+      [&](const LutTile& tile, uint32_t p, uint16_t* w) {
+        float_lut_tiles(tile.panel(r, op, p) + tile.size.scales, tile.zeros(r, op, p), tile.scales(r, op, p), scale_step(op), values,
+                        op.bits, op.group, op.zeros, lut_blocks(op.group, tile.columns), w);
       },
       [&](const uint16_t*, uint32_t s, uint32_t, uint32_t rows, uint32_t columns, float* y) {
         write_tile(hmx[s], rows, columns, y, op.rows);
@@ -260,8 +262,8 @@ void matmul_hmx_int8(const Operator& op, const Regions& r, volatile uint32_t& pr
   const auto* x_scales = reinterpret_cast<const float*>(r.inbound + op.in[2] + 2 * kVectorBytes);
   multiply_panels<int8_t>(
       op, r, progress,
-      [&](const unsigned char* panel, const uint16_t*, const LutPanel& size, uint32_t columns, int8_t* w) {
-        hvx_int8_tiles(panel + size.scales + size.zeros, tables, op.bits, columns / 8, columns / kTile, w);
+      [&](const LutTile& tile, uint32_t p, int8_t* w) {
+        hvx_int8_tiles(tile.panel(r, op, p) + tile.size.scales, tables, op.bits, tile.columns / 8, tile.columns / kTile, w);
       },
       [&](const uint16_t* panel_scales, uint32_t s, uint32_t m, uint32_t rows, uint32_t columns, float* y) {
         const uint16_t* scales = panel_scales + s * kTile;

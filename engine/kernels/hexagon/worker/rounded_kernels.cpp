@@ -93,7 +93,7 @@ extern "C" {
   by_bits<Linear>({planes, pitch, panels, tables, weighted, 0}, count, bits, group);
 }
 
-[[gnu::noinline]] void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step, const unsigned char* zeros,
+[[gnu::noinline]] void float_accumulate_rounded(const int32_t* weighted, const uint16_t* scales, uint32_t step, const ZeroFields& zeros,
                                                 Zeros form, const RoundedScale* x, int32_t steps, uint32_t blocks, uint32_t rows, bool more,
                                                 float* y) {
   constexpr uint32_t kOffset[4] = {0, 2, 1, 3};  // of lut_byte()
@@ -102,7 +102,9 @@ extern "C" {
     float acc = more ? y[row] : 0;
     for (uint32_t b = 0; b < blocks; ++b) {
       const uint32_t at = b * kLutPanelRows + row;
-      const int32_t zero = form == Zeros::of_blocks ? zeros[b * kLutPanelRows + byte] : 0, rest = (steps - 2 * zero) * x[b].sum;
+      const uint32_t bit = (zeros.first + b) * zeros.bits, mask = (1u << zeros.bits) - 1;
+      const uint32_t fields = form == Zeros::of_blocks ? zeros.bytes[bit / 8 * zeros.pitch * kLutPanelRows + byte] : 0;
+      const int32_t zero = static_cast<int32_t>(fields >> bit % 8 & mask), rest = (steps - 2 * zero) * x[b].sum;
       const float dot = __builtin_fmaf(static_cast<float>(weighted[at]), x[b].unit, static_cast<float>(rest) * 0.5f);
       acc = __builtin_fmaf(dot, half_value(scales[b * step + row]) * x[b].scale, acc);
     }

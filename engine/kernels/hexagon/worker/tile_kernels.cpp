@@ -16,10 +16,10 @@ struct HvxHalves : HvxIeee {
 constexpr uint32_t kStep = 32;
 
 template <uint32_t kBits, Zeros kZeros>
-void tiles_of(const HVX_Vector* planes, const HVX_Vector* zeros, const HVX_Vector* scales, uint32_t step, const HVX_Vector* tables,
-              uint32_t group, uint32_t blocks, uint32_t stride, HVX_Vector* tiles) {
+void tiles_of(const HVX_Vector* planes, ZeroFields zeros, const HVX_Vector* scales, uint32_t step, const HVX_Vector* tables, uint32_t group,
+              uint32_t blocks, uint32_t stride, HVX_Vector* tiles) {
   const HVX_Vector repack = tables[0], values = tables[1];
-  for (uint32_t b = 0; b < blocks; ++b, ++zeros, scales += step) {
+  for (uint32_t b = 0; b < blocks; ++b, ++zeros.first, scales += step) {
     for (uint32_t c = 0; c < group; c += kStep, planes += kStep / 8 * kBits, tiles += kStep / 2) {
       lut_dequantise<HvxHalves, kBits, kStep, kZeros>(planes, zeros, scales, repack, values, 1, tiles, stride);
     }
@@ -32,10 +32,10 @@ constexpr decltype(&tiles_of<1, kZeros>) kByBits[4] = {tiles_of<1, kZeros>, tile
 }  // namespace
 
 // One zero point of the matrix, and signs, are in the second table.
-extern "C" void float_lut_tiles(const unsigned char* planes, const unsigned char* zeros, const uint16_t* scales, uint32_t step,
+extern "C" void float_lut_tiles(const unsigned char* planes, const ZeroFields& zeros, const uint16_t* scales, uint32_t step,
                                 const uint16_t* tables, uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles) {
   const auto* by_bits = form == Zeros::of_blocks ? kByBits<Zeros::of_blocks> : kByBits<Zeros::same>;
-  by_bits[bits - 1](vectors_at(planes), vectors_at(zeros), vectors_at(scales), step * 2 / kVectorBytes, vectors_at(tables), group, blocks,
+  by_bits[bits - 1](vectors_at(planes), zeros, vectors_at(scales), step * 2 / kVectorBytes, vectors_at(tables), group, blocks,
                     blocks * (group / 2), vectors_at(tiles));
 }
 

@@ -59,6 +59,8 @@ class LutStages : public testing::Test {
       if (form.zeros == Zeros::signs) return 2 * value - 1;
       return value - static_cast<int>(form.zeros == Zeros::same ? form.zero : zeros[row * blocks + column / form.group]);
     }
+    // Vectors of the part that has zero points, which is the first; a tile has one panel here.
+    std::uint32_t zero_vectors() const { return form.zeros == Zeros::of_blocks ? hexagon::zero_bytes(form.bits, blocks) : 0; }
     double scale(std::uint32_t row, std::uint32_t block) const { return static_cast<double>(half_to_float(scales[row * blocks + block])); }
   };
 
@@ -66,6 +68,11 @@ class LutStages : public testing::Test {
     std::vector<Vector> out(count);
     std::copy_n(from, count * sizeof(Vector), reinterpret_cast<std::byte*>(out.data()));  // memcpy must not see the null of no vectors
     return out;
+  }
+
+  // Those of a panel from block `first` on.
+  static hexagon::ZeroFields zero_fields(const Panel& p, const std::vector<Vector>& zeros, std::uint32_t first = 0) {
+    return {reinterpret_cast<const unsigned char*>(zeros.data()), 1, first, hexagon::zero_field_bits(p.form.bits)};
   }
 
   template <Zeros kZeros>
@@ -93,16 +100,14 @@ class LutStages : public testing::Test {
       }
     }
     const auto w = vectors(reinterpret_cast<const std::byte*>(weighted.data()), p.blocks * 4);
-    const auto scales = vectors(p.bytes.data(), p.blocks * 2);
-    const auto zeros =
-        kZeros == Zeros::of_blocks ? vectors(p.bytes.data() + p.blocks * kLutPanelRows * 2, p.blocks) : std::vector<Vector>(1);
+    const auto zeros = vectors(p.bytes.data(), p.zero_vectors());
+    const auto scales = vectors(p.bytes.data() + p.zero_vectors() * kLutPanelRows, p.blocks * 2);
     const int factor = (1 << form.bits) - 1 - (kZeros == Zeros::same ? 2 * static_cast<int>(form.zero) : 0);
     Vector y[4] = {};
     const std::uint32_t first = p.blocks / 2;  // two tiles
-    const Vector* rest = kZeros == Zeros::of_blocks ? zeros.data() + first : zeros.data();
-    hexagon::lut_finalize<I, kZeros>(w.data(), zeros.data(), scales.data(), words.data(), factor, first, y);
-    hexagon::lut_finalize<I, kZeros>(w.data() + first * 4, rest, scales.data() + first * 2, words.data() + first * 2, factor,
-                                     p.blocks - first, y);
+    hexagon::lut_finalize<I, kZeros>(w.data(), zero_fields(p, zeros), scales.data(), words.data(), factor, first, y);
+    hexagon::lut_finalize<I, kZeros>(w.data() + first * 4, zero_fields(p, zeros, first), scales.data() + first * 2,
+                                     words.data() + first * 2, factor, p.blocks - first, y);
     for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
       double exact = 0, magnitude = 0;
       for (std::uint32_t b = 0; b < p.blocks; ++b) {
@@ -135,13 +140,12 @@ class LutStages : public testing::Test {
     const std::uint32_t most = 127 * ((1u << form.bits) - 1) * form.group / 4;
     for (auto& w : weighted) w = static_cast<std::int32_t>(rng.below(2 * most + 1)) - static_cast<std::int32_t>(most);
     const auto w = vectors(reinterpret_cast<const std::byte*>(weighted.data()), p.blocks * 4);
-    const auto scales = vectors(p.bytes.data(), p.blocks * 2);
-    const auto zeros =
-        kZeros == Zeros::of_blocks ? vectors(p.bytes.data() + p.blocks * kLutPanelRows * 2, p.blocks) : std::vector<Vector>(1);
+    const auto zeros = vectors(p.bytes.data(), p.zero_vectors());
+    const auto scales = vectors(p.bytes.data() + p.zero_vectors() * kLutPanelRows, p.blocks * 2);
     std::vector<std::int32_t> words(p.blocks * 4);
     std::memcpy(words.data(), x.data(), words.size() * 4);
     Vector y[4] = {};
-    hexagon::lut_finalize_rounded<I, kZeros>(w.data(), zeros.data(), scales.data(), words.data(), steps, p.blocks, y);
+    hexagon::lut_finalize_rounded<I, kZeros>(w.data(), zero_fields(p, zeros), scales.data(), words.data(), steps, p.blocks, y);
     for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
       double exact = 0, magnitude = 0;
       for (std::uint32_t b = 0; b < p.blocks; ++b) {
@@ -173,20 +177,19 @@ class LutStages : public testing::Test {
     for (auto& block : x) block = {static_cast<float>(rng.below(1000)) * 0x1p-16f, static_cast<std::int32_t>(rng.below(2000)), 0, 0.25f};
     std::vector<std::int32_t> words(p.blocks * 4);
     std::memcpy(words.data(), x.data(), words.size() * 4);
-    const auto w = vectors(reinterpret_cast<const std::byte*>(weighted.data()), p.blocks * 4), none = std::vector<Vector>(p.blocks);
+    const auto w = vectors(reinterpret_cast<const std::byte*>(weighted.data()), p.blocks * 4);
     const auto planes = vectors(p.bytes.data() + p.blocks * 2 * 128, p.columns / 8 * kBits);
     Vector y[4][4] = {};
-    hexagon::lut_finalize<I, kZeros>(w.data(), none.data(), repeated.data(), words.data(), 1, p.blocks, y[0]);
-    hexagon::lut_finalize<I, kZeros, kRows>(w.data(), none.data(), once.data(), words.data(), 1, p.blocks, y[1]);
-    hexagon::lut_finalize_rounded<I, kZeros>(w.data(), none.data(), repeated.data(), words.data(), 1, p.blocks, y[2]);
-    hexagon::lut_finalize_rounded<I, kZeros, kRows>(w.data(), none.data(), once.data(), words.data(), 1, p.blocks, y[3]);
+    hexagon::lut_finalize<I, kZeros>(w.data(), {}, repeated.data(), words.data(), 1, p.blocks, y[0]);
+    hexagon::lut_finalize<I, kZeros, kRows>(w.data(), {}, once.data(), words.data(), 1, p.blocks, y[1]);
+    hexagon::lut_finalize_rounded<I, kZeros>(w.data(), {}, repeated.data(), words.data(), 1, p.blocks, y[2]);
+    hexagon::lut_finalize_rounded<I, kZeros, kRows>(w.data(), {}, once.data(), words.data(), 1, p.blocks, y[3]);
     EXPECT_EQ(std::memcmp(y[0], y[1], sizeof y[0]), 0);
     EXPECT_EQ(std::memcmp(y[2], y[3], sizeof y[2]), 0);
     std::vector<Vector> tiles[2];
     for (auto& out : tiles) out.resize(std::size_t{4} * p.columns / 2);
-    hexagon::lut_dequantise<I, kBits, kGroup, kZeros>(planes.data(), none.data(), repeated.data(), w[0], w[1], p.blocks, tiles[0].data());
-    hexagon::lut_dequantise<I, kBits, kGroup, kZeros, kRows>(planes.data(), none.data(), once.data(), w[0], w[1], p.blocks,
-                                                             tiles[1].data());
+    hexagon::lut_dequantise<I, kBits, kGroup, kZeros>(planes.data(), {}, repeated.data(), w[0], w[1], p.blocks, tiles[0].data());
+    hexagon::lut_dequantise<I, kBits, kGroup, kZeros, kRows>(planes.data(), {}, once.data(), w[0], w[1], p.blocks, tiles[1].data());
     EXPECT_EQ(std::memcmp(tiles[0].data(), tiles[1].data(), tiles[0].size() * sizeof(Vector)), 0);
   }
 
@@ -194,10 +197,9 @@ class LutStages : public testing::Test {
   void dequantise(std::uint32_t zero) {
     Rng rng(kBits * 1000 + kGroup);
     const Panel p(rng, {kBits, kGroup, zero, kZeros}, 2 * kGroup);
-    const std::size_t scale_vectors = p.blocks * 2, zero_vectors = kZeros == Zeros::of_blocks ? p.blocks : 0;
-    const auto scales = vectors(p.bytes.data(), scale_vectors);
-    auto zeros = vectors(p.bytes.data() + scale_vectors * 128, zero_vectors);
-    zeros.resize(zero_vectors + 1);
+    const std::size_t scale_vectors = p.blocks * 2, zero_vectors = p.zero_vectors();
+    const auto zeros = vectors(p.bytes.data(), zero_vectors);
+    const auto scales = vectors(p.bytes.data() + zero_vectors * 128, scale_vectors);
     const auto planes = vectors(p.bytes.data() + (scale_vectors + zero_vectors) * 128, p.columns / 8 * kBits);
     std::uint16_t repack[64] = {}, values[64] = {};
     for (std::uint32_t e = 0; e < 16; ++e) {
@@ -209,7 +211,7 @@ class LutStages : public testing::Test {
     const auto tables = vectors(reinterpret_cast<const std::byte*>(repack), 1),
                codes = vectors(reinterpret_cast<const std::byte*>(values), 1);
     std::vector<Vector> out(std::size_t{4} * p.columns / 2);
-    hexagon::lut_dequantise<I, kBits, kGroup, kZeros>(planes.data(), zeros.data(), scales.data(), tables[0], codes[0], p.blocks,
+    hexagon::lut_dequantise<I, kBits, kGroup, kZeros>(planes.data(), zero_fields(p, zeros), scales.data(), tables[0], codes[0], p.blocks,
                                                       out.data());
     for (std::uint32_t row = 0; row < kLutPanelRows; ++row) {
       for (std::uint32_t column = 0; column < p.columns; ++column) {

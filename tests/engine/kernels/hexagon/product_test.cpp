@@ -119,7 +119,7 @@ TEST(HexagonProduct, rounded_tables_have_the_bits_of_the_cpu) {
   check(Format::q4_0, {16, 32, 1});
 }
 
-// A row's one scale is in memory once, on the Hexagon as on the cores.
+// A row's one scale is in memory once, and zero points take their bits, on the Hexagon as on the cores.
 TEST(HexagonProduct, panels_are_as_small_as_the_cores_tiles) {
   Rng rng(12);
   for (const Layout layout : {Layout::tiled, Layout::lut}) {
