@@ -78,6 +78,8 @@ STAND_INS = {"oryon-1": [
     (r"ldrs?[bh]?\s+([wx]\d+), \[(\w+)(, #?\d+)?\](, #?\d+)?", r"ldr \1, [\2, xzr]"),
     (r"ldrs?[bh]\s+(w\d+), (\[\w+, \w+\])", r"ldr \1, \2"),
     (r"[su]cvtf\s+s(\d+), w\d+.*", r"frintn v\1.4s, v\1.4s"),
+    (r"[su]cvtf\s+s(\d+), s(\d+)", r"frintn v\1.4s, v\2.4s"),
+    (r"str\s+s(\d+), \[(\w+)(, #?\d+)?\]$", r"stur s\1, [\2]"),
     (r"fmul\s+s(\d+), s(\d+), s(\d+)", r"fmul v\1.4s, v\2.4s, v\3.4s"),
 ]}
 BLOCK = 32  # elements that quantise() makes of one round of its outer loop, the inner one takes them singly
@@ -191,13 +193,8 @@ def measure_codes(kernel_set, functions, model, notes):
     rounding = measure_rounding(kernel_set, functions["make_rounded"], model, notes)
     for bits in BITS:
         rates = {}
-        for kernel, (_, macs) in CODE_LOOPS.items():
-            lines = functions[code_symbol(kernel, bits)]
-            planes, together = (1, 2 if "batch" in kernel else 1) if macs is INT_MACS else (bits, 2 if macs is TABLES and bits <= 2 else 1)
-            work = together * 16 * CODE_COLUMNS
-            path = block_path(lines, macs, work * planes, longest="batch" not in kernel)
-            if multiplies(path, macs) != work * planes:
-                raise SystemExit(f"{kernel_set} {kernel}: {multiplies(path, macs)} found, {work * planes} expected")
+        for kernel in CODE_LOOPS:
+            path, work = code_path(functions, kernel, bits)
             taken = cycles(path, model)
             rates[kernel] = work / taken
             notes.append(f"{kernel_set} int8.{kernel.format(bits=bits)}, a block: {len(path)} instructions, {work} multiply-adds, "
@@ -213,6 +210,17 @@ def measure_codes(kernel_set, functions, model, notes):
     for prices in (one, batch, conversions):
         prices["int8_tables.q4_0"] = prices["int8_tables.w4g32"]
     return one, batch, conversions
+
+
+def code_path(functions, kernel, bits):
+    """-> (what runs for a block of CODE_COLUMNS, its multiply-adds) of a loop of the group formats."""
+    macs = CODE_LOOPS[kernel][1]
+    planes, together = (1, 2 if "batch" in kernel else 1) if macs is INT_MACS else (bits, 2 if macs is TABLES and bits <= 2 else 1)
+    work = together * 16 * CODE_COLUMNS
+    path = block_path(functions[code_symbol(kernel, bits)], macs, work * planes, longest="batch" not in kernel)
+    if multiplies(path, macs) != work * planes:
+        raise SystemExit(f"{kernel.format(bits=bits)}: {multiplies(path, macs)} found, {work * planes} expected")
+    return path, work
 
 
 def measure_rounding(kernel_set, lines, model, notes):

@@ -100,17 +100,15 @@ def hot_path(lines, macs, longest):
 
 
 def block_path(lines, macs, total, longest):
-    """A round of the loop over blocks of weights, whose inner loop over chunks is repeated until it has made `total` of `macs`."""
+    """A round of the loop over blocks of weights, the widest around the loop over chunks, which is repeated until it has made `total`
+    of `macs`: what a block begins and ends with runs once, however few rounds its chunks take."""
     function = Function(lines)
     pick = functools.partial(max if longest else min, key=lambda path: (len(function.code(path)), path))
     inner = max(function.innermost(), key=lambda loop: max(multiplies(function.code(path), macs) for path in function.paths(loop)))
-    round_ = pick(function.paths(inner))
-    done, body = multiplies(function.code(round_), macs), function.body(inner)
-    if done == total:
-        return function.code(round_)
-    outer = min((loop for loop in function.loops if body < function.body(loop)), key=lambda loop: len(function.body(loop)))
-    way = pick([path for path in function.paths(outer) if find(path, round_) >= 0])
-    return function.code(repeated(way, round_, total // done))
+    round_, body = pick(function.paths(inner)), function.body(inner)
+    blocks = max((loop for loop in function.loops if body < function.body(loop)), key=lambda loop: len(function.body(loop)))
+    way = pick([path for path in function.paths(blocks) if find(path, round_) >= 0])
+    return function.code(repeated(way, round_, total // multiplies(function.code(round_), macs)))
 
 
 def once_through(lines, elements):

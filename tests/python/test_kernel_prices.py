@@ -130,6 +130,45 @@ def test_the_hot_loop_is_the_innermost_one_with_most_multiplies():
     assert loops.multiplies(short, generate.FLOAT_MACS) == 8
 
 
+# A loop over blocks over one that would meet more chunks at once than a block has, over one of chunks. A block ends with a product.
+THREE_DEEP = """
+    mov x1, 0
+.L1:
+    ldr q1, [x1]
+.L2:
+    movi v2.4s, 0
+.L3:
+    tbl v0.16b, {v1.16b}, v2.16b
+    subs x2, x2, 1
+    bne .L3
+    uaddw v3.4s, v3.4s, v0.4h
+    subs x3, x3, 1
+    bne .L2
+    scvtf v3.4s, v3.4s
+    subs x1, x1, 1
+    bne .L1
+    ret
+"""
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 8])
+def test_a_block_has_its_beginning_and_its_end_however_many_rounds_make_its_multiplies(rounds):
+    lines = loops.function_lines(["f:", *THREE_DEEP.splitlines(), "\t.size f"], "f")
+    names = [line.split()[0] for line in loops.block_path(lines, generate.TABLES, rounds * generate.TABLES["tbl"], longest=True)]
+    assert names == ["ldr", "movi", *rounds * ["tbl", "subs", "bne"], "uaddw", "subs", "bne", "scvtf", "subs", "bne"]
+
+
+@pytest.mark.parametrize("bits", generate.BITS)
+@pytest.mark.parametrize("kernel", generate.CODE_LOOPS)
+def test_prices_of_group_formats_have_the_end_of_a_block(same_tools, kernel, bits):
+    path, work = generate.code_path(generate.compiled(generate.CODE_SET), kernel, bits)
+    names = [line.split()[0] for line in path]
+    results = work // generate.CODE_COLUMNS  # each a sum that becomes a float; four of them fill a register
+    assert names.count("scvtf") >= results // 4, "sums of a block become floats"
+    assert names.count("mls") + names.count("mul") >= results // 4, "and lose their zero points"
+    assert names.count("fmla") >= results // 4, "and meet their scales"
+
+
 # The compiler's check for overlap leads to a loop over single elements; what runs is the other way.
 CHECKED = """
     cmp x0, x1
