@@ -77,6 +77,7 @@ class EventQueue {
   // Requires: no key of rest_ is less, and there is room.
   void enter(const Key& key) {
     Key* place = &line_[kStride + size_++];
+    static_assert(kStride == 4);  // copies by name stay in registers
     for (; *(place - kStride) < key; place -= kStride) {
       const Key a = place[-4], b = place[-3], c = place[-2], d = place[-1];
       place[-3] = a, place[-2] = b, place[-1] = c, place[0] = d;
