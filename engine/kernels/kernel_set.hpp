@@ -89,6 +89,9 @@ struct KernelSet {
   void (*scale)(const float* x, float scale, const float* weight, std::size_t n, float* y);
   void (*to_f16)(const float* x, std::size_t n, Half* y);  // round to nearest even
   void (*to_f32)(const Half* x, std::size_t n, float* y);
+  // dequantise_row() and dequantise_nibbles() of quant/blocks.hpp, with their bits.
+  void (*dequantise)(Format format, const std::byte* in, float* out, std::size_t n);
+  void (*dequantise_nibbles)(const std::byte* nibbles, const std::byte* scales, float* out, std::size_t n);
 
   // Per block of 32: d = amax / 127, q = round to nearest even of x * (127 / amax); amax below 2^-100 counts as 0.
   // Quants, scale and correction of consecutive blocks are written `stride` blocks apart.

@@ -9,6 +9,7 @@
 namespace vitro::lanes {
 
 inline constexpr std::size_t kLanes = 16;
+using SignedBytes [[gnu::vector_size(16)]] = std::int8_t;  // of the compiler's own, for V::floats()
 // Adding it rounds a float of magnitude below 2^22 to an integer (nearest even), which stands in the low mantissa bits.
 inline constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23
 

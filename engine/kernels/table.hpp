@@ -1,5 +1,6 @@
 // Builds a target's KernelSet from its T (tiles.hpp), which names its V (lanes.hpp) and its widest register type.
 #pragma once
+#include "engine/kernels/block_rows.hpp"
 #include "engine/kernels/coefficients.hpp"
 #include "engine/kernels/limits.hpp"
 #include "engine/kernels/lut/rounded_look_up.hpp"
@@ -29,6 +30,8 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.scale = lanes::scale<V>;
   set.to_f16 = lanes::convert<V, float, Half>;
   set.to_f32 = lanes::convert<V, Half, float>;
+  set.dequantise = block_rows::dequantise<V>;
+  set.dequantise_nibbles = block_rows::dequantise_nibbles<V>;
   set.quantise = lanes::quantise<V>;
   set.quantise_blocks = lanes::quantise_blocks<V>;
   set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;

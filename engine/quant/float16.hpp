@@ -5,16 +5,16 @@
 
 namespace vitro {
 
-// Exact: every binary16 value, infinities and NaN payloads included, is a float.
-constexpr float half_to_float(std::uint16_t half) {
+// Exact: every binary16 value, infinities and NaN payloads included, is a float. Always inlined, as kernels of several instruction sets use it (engine/quant/dequantise.hpp).
+[[gnu::always_inline]] constexpr float half_to_float(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1fu, fraction = half & 0x3ffu;
   if (exponent == 0) {  // zero or subnormal: fraction * 2^-24, which a float holds exactly
     const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+    return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, magnitude) | sign);
   }
   const std::uint32_t wide = exponent == 31 ? 255u : exponent + 112u;
-  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
+  return __builtin_bit_cast(float, sign | (wide << 23) | (fraction << 13));
 }
 
 // Rounds to nearest, ties to even; too large becomes infinity, NaN stays a (quiet) NaN.
@@ -35,7 +35,9 @@ constexpr std::uint16_t float_to_half(float value) {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-constexpr float bfloat_to_float(std::uint16_t value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16); }
+[[gnu::always_inline]] constexpr float bfloat_to_float(std::uint16_t value) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(value) << 16);
+}
 
 // Rounds to nearest, ties to even; NaN stays a NaN.
 constexpr std::uint16_t float_to_bfloat(float value) {

@@ -57,7 +57,7 @@ void accumulate(const KernelSet& set, const KernelCall& call) {
     return false;
   };
   const bool as_stored = w.format == Format::f32 || w.format == Format::f16 || w.format == Format::q4_0 || w.format == Format::q4_nibbles;
-  for_each_row_group(call, as_stored, fires, [&](const RowGroup& group) {
+  for_each_row_group(set, call, as_stored, fires, [&](const RowGroup& group) {
     for (std::size_t b = 0; b < batch; ++b) {
       RowGroup firing;
       float p[RowGroup::kMost];

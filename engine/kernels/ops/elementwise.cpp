@@ -37,7 +37,7 @@ void embed(const KernelSet& set, const KernelCall& call) {
     if (table.format == Format::f16) {
       set.to_f32(reinterpret_cast<const Half*>(row), width, y);
     } else {
-      dequantise_row(table.format, row, y, width);
+      set.dequantise(table.format, row, y, width);
     }
   }
 }

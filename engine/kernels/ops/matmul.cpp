@@ -19,7 +19,7 @@ void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shap
     return set.dots_f32({w.as<float>() + first, run.count, shape.k, shape.k}, x, y + run.first, shape.n);
   }
   for_each_row_group(
-      call, as_stored, [](std::uint32_t) { return true; },
+      set, call, as_stored, [](std::uint32_t) { return true; },
       [&](const RowGroup& group) {
         if (w.format == Format::f16) return set.placed_dots_f16(group.rows<Half>(shape.k), group.ids, x, y, shape.n);
         set.placed_dots_f32(group.rows<float>(shape.k), group.ids, x, y, shape.n);

@@ -23,7 +23,7 @@ struct RowGroup {
 // Calls use(group) for all rows of the first operand that the call names and wanted(row) agrees to, ascending. Formats for
 // which `as_stored` is false are dequantised to f32 (in Scratch::a).
 template <class Wanted, class Use>
-void for_each_row_group(const KernelCall& call, bool as_stored, Wanted wanted, Use use) {
+void for_each_row_group(const KernelSet& set, const KernelCall& call, bool as_stored, Wanted wanted, Use use) {
   const View& w = call.in[0];
   const std::size_t k = columns(w), most = as_stored ? RowGroup::kMost : RowGroup::kDequantised;
   const View* scales = scales_of(call);
@@ -35,9 +35,9 @@ void for_each_row_group(const KernelCall& call, bool as_stored, Wanted wanted, U
     if (!as_stored) {
       float* copy = floats + group.count * k;
       if (scales != nullptr) {
-        dequantise_nibbles(data, scales->data() + row * scale_row_bytes(w), copy, k);
+        set.dequantise_nibbles(data, scales->data() + row * scale_row_bytes(w), copy, k);
       } else {
-        dequantise_row(w.format, data, copy, k);
+        set.dequantise(w.format, data, copy, k);
       }
       data = reinterpret_cast<const std::byte*>(copy);
     }

@@ -54,6 +54,9 @@ struct Vector {
   [[gnu::noinline]] friend Vector fma(const Vector& a, const Vector& b, const Vector& c) {
     return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
   }
+  VITRO_STEP Vector floats(lanes::SignedBytes q) {
+    return each([&](int i) { return static_cast<float>(q[i]); });
+  }
   // The 32 weights of a q4_0 block, 16 bytes of nibbles: scale * (nibble - 8), which no float rounds.
   VITRO_STEP void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
     const auto weight = [&](int quant, int i) { return scale.lane[i] * static_cast<float>(quant - 8); };

@@ -31,11 +31,12 @@ struct Vector {
   friend Vector operator*(Vector x, Vector y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
   friend Vector operator/(Vector x, Vector y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
   friend Vector fma(Vector x, Vector y, Vector z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+  static Vector floats(__m128i w) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(w)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(w, w)))};
+  }
+  static Vector floats(lanes::SignedBytes q) { return floats(reinterpret_cast<__m128i>(q)); }
   static void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
     const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), mask = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
-    const auto floats = [](__m128i w) {
-      return Vector{_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(w)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(w, w)))};
-    };
     low = floats(_mm_sub_epi8(_mm_and_si128(both, mask), eight)) * scale;
     high = floats(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(both, 4), mask), eight)) * scale;
   }
