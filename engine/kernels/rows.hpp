@@ -46,7 +46,6 @@ void dot_block(const W<T>& rows, std::size_t first, bool ahead, const float* x, 
                std::size_t y_stride) {
   const T* w[R];
   std::uintptr_t next[R];
-#pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     w[r] = reinterpret_cast<const T*>(rows.address(first + r));
     next[r] = rows.address(first + R + r);
@@ -59,7 +58,6 @@ void dot_block(const W<T>& rows, std::size_t first, bool ahead, const float* x, 
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     if (ahead) {
-#pragma GCC unroll 16
       for (int r = 0; r < R; ++r) prefetch(next[r] + i * sizeof(T));
     }
     dot_step(acc, w, x, x_stride, i);
@@ -68,7 +66,6 @@ void dot_block(const W<T>& rows, std::size_t first, bool ahead, const float* x, 
     T w_rest[R][kLanes] = {};
     float x_rest[M][kLanes] = {};
     const T* padded[R];
-#pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       padded[r] = w_rest[r];
       for (std::size_t k = 0; i + k < n; ++k) w_rest[r][k] = w[r][i + k];
@@ -123,22 +120,16 @@ template <class V, int H, class Row, class Ahead>
   std::size_t d = 0;
   for (; d + J * kLanes <= columns; d += J * kLanes) {
     V a[H][J];
-#pragma GCC unroll 4
     for (int h = 0; h < H; ++h)
-#pragma GCC unroll 4
       for (int j = 0; j < J; ++j) a[h][j] = V::load(acc + h * columns + d + j * kLanes);
     for (std::size_t i = 0; i < count; ++i) {
       ahead(i, d);
-#pragma GCC unroll 4
       for (int j = 0; j < J; ++j) {
         const V v = V::load(row(i) + d + j * kLanes);
-#pragma GCC unroll 4
         for (int h = 0; h < H; ++h) a[h][j] = fma(V::all(p[h * p_stride + i]), v, a[h][j]);
       }
     }
-#pragma GCC unroll 4
     for (int h = 0; h < H; ++h)
-#pragma GCC unroll 4
       for (int j = 0; j < J; ++j) a[h][j].store(acc + h * columns + d + j * kLanes);
   }
   for (; d < columns; d += kLanes) {
