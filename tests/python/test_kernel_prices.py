@@ -63,7 +63,7 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
     assert set(tree) == {"macs_per_cycle", "macs_per_cycle_batch", "cycles_per_conversion"}
     for kernel_set in generate.SETS:
         conversions = tree["cycles_per_conversion"][kernel_set]
-        assert conversions["float"].pop("f16") == conversions["float"].pop("q4_0.accumulate") == 0
+        assert [conversions["float"].pop(name) for name in ("f16", "f16.accumulate", "f16.attention", "q4_0.accumulate")] == [0] * 4
         assert set(conversions["float"]) == set(generate.DEQUANTISERS)
         assert all(cycles > 0.1 for variant in conversions.values() for cycles in variant.values())
     for name in ("macs_per_cycle", "macs_per_cycle_batch"):
@@ -71,10 +71,10 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
         for kernel_set in generate.SETS:
             rates = tree[name][kernel_set]
             codes = code_names() if kernel_set == generate.CODE_SET else []
-            sums = {"q4_0.accumulate"} if name == "macs_per_cycle" else set()
-            assert set(rates["int8"]) == {"q4_0", "q8_0", *codes, *sums}
+            sums = {f"{format}.accumulate" for format in ("f32", "f16", "q4_0")} if name == "macs_per_cycle" else set()
+            assert set(rates["int8"]) == {"q4_0", "q8_0", *codes, *(sums & {"q4_0.accumulate"})}
             assert set(rates.get("int8_tables", {})) == ({*table_names(), "q4_0"} if codes else set())
-            assert set(rates["float"]) == {"f32", "f16", *sums, *generate.DEQUANTISED}
+            assert set(rates["float"]) == {"f32", "f16", "f32.attention", "f16.attention", *sums, *generate.DEQUANTISED}
             assert all(0 < rate < 256 for variant in rates.values() for rate in variant.values())
 
 
