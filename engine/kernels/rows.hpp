@@ -25,8 +25,8 @@ struct InPlaces {
   [[gnu::always_inline]] std::size_t column(std::size_t r) const { return columns[r]; }
 };
 
-// One step of dot_block. Its accumulators go by reference to a function and into no lambda: an array whose address a closure
-// holds stays on the stack with g++ 12.
+// One step of dot_block. g++ 12 splits arrays into registers early: one whose address a closure holds at that time, or that a loop
+// indexes which is unrolled later, stays on the stack. So the sums go to a function and into no lambda, and their loops have pragmas.
 template <class V, int R, int M, class T>
 [[gnu::always_inline]] inline void dot_step(V (&acc)[R][M], const T* const (&w)[R], const float* x, std::size_t x_stride, std::size_t i) {
   V wv[R];

@@ -81,7 +81,7 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
 def test_dot_products_of_bytes_pay_and_matrix_products_pay_for_batches():
     tree = yaml.safe_load((FOLDER / "cpu-a720.yaml").read_text())
     one, batch = tree["macs_per_cycle"], tree["macs_per_cycle_batch"]
-    assert one["neon-dotprod"]["int8"]["q4_0"] > one["neon"]["int8"]["q4_0"] > one["neon"]["float"]["f32"]
+    assert one["neon-dotprod"]["int8"]["q4_0"] > max(one["neon"]["int8"]["q4_0"], one["neon"]["float"]["f32"])
     assert batch["neon-i8mm"]["int8"]["q4_0"] > batch["neon-dotprod"]["int8"]["q4_0"]
     for name in code_names():  # of one set alone
         assert one["neon-i8mm"]["int8"].pop(name) > 0
