@@ -38,6 +38,7 @@ struct Work {
   Bytes table_bytes = 0;            // of a product: tables that the unit's own memory holds meanwhile, whoever made them
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
   std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values
+  std::uint32_t query_heads = 1;    // attention: heads of one batch row that share keys and values
   // Of the bytes read, those of the operand that outlives a step (weights, keys and values), and what has moved since a call
   // read them last: through this unit, and through all units. Never read before: kNever.
   static constexpr Bytes kNever = ~Bytes{0};

@@ -182,7 +182,11 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.transposed = true;
     work.weight_bytes = work.depth * row_bytes(weights.format, weights.shape[1]);
   }
-  if (call.op == Op::attention) work.sequence_rows = rows_per_sequence(call.batch);
+  if (call.op == Op::attention) {
+    const View& pool = call.in[1];
+    work.sequence_rows = rows_per_sequence(call.batch);
+    work.query_heads = static_cast<std::uint32_t>(elements(call.in[0]) / call.batch->size() / pool.shape[2] / pool.shape[0]);
+  }
   work.read_bytes = dram_bytes(counts.read);
   const OperandBytes operands = operand_bytes(call);
   // Weights, keys and values; the rest of what a product or attention reads is as young as the call before.

@@ -45,10 +45,15 @@ FLOAT_MACS = {"fmla": 4}
 LOOPS = {  # kernel: (function for one activation row, for a batch, multiplies, multiply-adds of one step with one row)
     "float.f32": ("lanes::dot_block<Vector, Vector::kRows, {}, float, lanes::InOrder>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
     "float.f16": ("lanes::dot_block<Vector, Vector::kRows, {}, Half, lanes::InOrder>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
+    "float.f32.values": ("lanes::add_values<Vector, {}, float>", FLOAT_MACS, 16 * 2, "2"),
+    "float.f16.values": ("lanes::add_values<Vector, {}, Half>", FLOAT_MACS, 16 * 2, "2"),
     "int8.q4_0": ("tiles::pass<{step}, {space}Q4, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
     "int8.q8_0": ("tiles::pass<{step}, {space}Q8, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
 }
+ATTENDED = ["float.f32", "float.f16"]  # attention: half dot products, half `values`; its batch are query heads that share both
 SUMS = {  # of weighted rows (accumulate), one activation row at a time: (function, multiplies, multiply-adds of one step)
+    "float.f32.accumulate": ("lanes::placed_weighted<Vector, float>", FLOAT_MACS, 16 * 4),
+    "float.f16.accumulate": ("lanes::placed_weighted<Vector, Half>", FLOAT_MACS, 16 * 4),
     "float.q4_0.accumulate": ("lanes::placed_weighted_q4_0<Vector>", FLOAT_MACS, 32),
     "int8.q4_0.accumulate": ("coefficients::add_blocks<{step}, lanes::kQ4Bytes>", INT_MACS, 16 * 32),
 }
@@ -81,15 +86,17 @@ STAND_INS = {"oryon-1": [
     (r"[su]cvtf\s+s(\d+), s(\d+)", r"frintn v\1.4s, v\2.4s"),
     (r"str\s+s(\d+), \[(\w+)(, #?\d+)?\]$", r"stur s\1, [\2]"),
     (r"fmul\s+s(\d+), s(\d+), s(\d+)", r"fmul v\1.4s, v\2.4s, v\3.4s"),
+    (r"fabs\s+(v)", r"abs \1"),
+    (r"fmax\s+(v)", r"umax \1"),
 ]}
-BLOCK = 32  # elements that quantise() makes of one round of its outer loop, the inner one takes them singly
+SCALES, SCALES_AT_ONCE = "lanes::block_scales<Vector>", 16  # what quantise() calls between its two loops, for so many blocks
 
 
 @functools.cache
 def compiled(kernel_set):
     """-> {name: lines of the function}: both loops of each kernel, the sums, and what quantises for them."""
     source, flags, space, step = SETS[kernel_set]
-    pointers = {"quantise": "lanes::quantise<Vector>", "coefficients": f"coefficients::quantise<{step}>"}
+    pointers = {"quantise32": "lanes::quantise<Vector>", "scales": SCALES, "coefficients": f"coefficients::quantise<{step}>"}
     pointers |= {symbol(kernel, "one"): function.format(step=step) for kernel, (function, _, _) in SUMS.items()}
     for kernel, (function, _, _, batch) in LOOPS.items():
         for name, rows in (("one", "1"), ("batch", batch.format(step=step))):
@@ -171,10 +178,14 @@ def measure(kernel_set, model):
         into[kernel] = work / taken
         notes.append(f"{kernel_set} {kernel}, {'one row' if name == 'one' else f'{work // step} rows'}: {len(path)} instructions, "
                      f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
-    conversions = {"float.f16": 0, "float.q4_0.accumulate": 0}
+    for kernel in ATTENDED:
+        for rates in (one, batch):
+            rates[f"{kernel}.attention"] = 2 / (1 / rates[kernel] + 1 / rates.pop(f"{kernel}.values"))
+    within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate"]  # those loops' own work
+    conversions = {f"float.{name}": 0 for name in within}
     for name, elements in DEQUANTISERS.items():
         conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", dequantisers()[name], elements, model, notes)
-    quantising = conversion(f"{kernel_set} quantise", functions["quantise"], BLOCK, model, notes)
+    quantising = measure_quantising(kernel_set, functions, 32, model, notes)
     weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
     conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising, "int8.q4_0.accumulate": weighting}
     if kernel_set == CODE_SET:
@@ -186,7 +197,7 @@ def measure(kernel_set, model):
 def measure_codes(kernel_set, functions, model, notes):
     """-> the same three of the group formats. Batches of look-ups are dot products of unpacked codes: priced as those of fields."""
     one, batch, conversions = {}, {}, {}
-    quantising = conversion(f"{kernel_set} quantise", functions["quantise64"], 64, model, notes)
+    quantising = measure_quantising(kernel_set, functions, 64, model, notes)
     path = hot_path(functions["make_tables"], {"str": 1, "st1": 1, "stp": 2}, longest=False)
     tables = cycles(path, model)
     notes.append(f"{kernel_set} make_tables, {CHUNK} activations: {len(path)} instructions, {tables:.4g} cycles")
@@ -230,6 +241,19 @@ def measure_rounding(kernel_set, lines, model, notes):
     notes.append(f"{kernel_set} make_rounded_tables: {len(largest)} instructions for {LARGEST} activations, {len(tables)} for {CHUNK}, "
                  f"{sum(each):.4g} cycles each")
     return sum(each)
+
+
+def measure_quantising(kernel_set, functions, block, model, notes):
+    """Cycles per activation to find the largest of a block, to divide by it, and to round."""
+    largest, rounding = (hot_path(functions[f"quantise{block}"], marks, longest=True) for marks in ({"fabs": 4}, {"fmul": 4}))
+    found, rounded = multiplies(largest, {"fabs": 4}), multiplies(rounding, {"fmul": 4})
+    if found % block or rounded % block:
+        raise SystemExit(f"{kernel_set} quantise: loops over {found} and {rounded} activations, no blocks of {block}")
+    scales = once_through(functions["scales"], SCALES_AT_ONCE)
+    each = (cycles(largest, model) / found + cycles(scales, model) / (SCALES_AT_ONCE * block) + cycles(rounding, model) / rounded)
+    notes.append(f"{kernel_set} quantise, blocks of {block}: {len(largest)} instructions for {found} activations, {len(scales)} for "
+                 f"{SCALES_AT_ONCE * block}, {len(rounding)} for {rounded}, {each:.4g} cycles each")
+    return each
 
 
 def conversion(name, lines, elements, model, notes):

@@ -27,13 +27,12 @@ void quantise(const float (&of_rows)[kRows][kLanes], Group& group) {
   V amax = zero;
 #pragma GCC unroll 16
   for (std::size_t r = 0; r < kRows; ++r) {
-    const V c = V::load(of_rows[r]), size = select_less(c, zero, zero - c, c);
-    amax = select_less(amax, size, size, amax);
+    amax = larger(amax, V::load(of_rows[r]).magnitude());
   }
   amax = select_less(amax, V::all(0x1p-100f), zero, amax);
   const V inverse = select_less(zero, amax, full / amax, zero);
   (amax / full).store(group.units);
-  for (std::int32_t& correction : group.corrections) correction = 0;
+  std::uint32_t sums[kLanes] = {};  // of what rounding leaves in a float: the quant, behind the bits of kRoundMagic
 #pragma GCC unroll 4
   for (std::size_t g = 0; g < kFours; ++g) {
     std::uint32_t bits[4][kLanes];
@@ -45,10 +44,13 @@ void quantise(const float (&of_rows)[kRows][kLanes], Group& group) {
     for (std::size_t j = 0; j < kLanes; ++j) {
       group.fours[g][j] = (bits[0][j] & 255) | (bits[1][j] & 255) << 8 | (bits[2][j] & 255) << 16 | bits[3][j] << 24;
     }
-    if (T::kPlacedOffset == 0) continue;
     for (const auto& row : bits) {
-      for (std::size_t j = 0; j < kLanes; ++j) group.corrections[j] -= T::kPlacedOffset * static_cast<std::int8_t>(row[j]);
+      for (std::size_t j = 0; j < kLanes; ++j) sums[j] += row[j];
     }
+  }
+  constexpr std::uint32_t kMagicBits = __builtin_bit_cast(std::uint32_t, lanes::kRoundMagic);
+  for (std::size_t j = 0; j < kLanes; ++j) {
+    group.corrections[j] = -T::kPlacedOffset * static_cast<std::int32_t>(sums[j] - kRows * kMagicBits);
   }
 }
 

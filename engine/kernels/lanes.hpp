@@ -68,16 +68,13 @@ template <class V>
 template <class V>
 float softmax(float* s, std::size_t n, float scale) {
   V high = V::all(-__builtin_inff());
-  const auto higher = [&](V v) { high = select_less(high, v, v, high); };
   map<V>(n, s, [&](V v) { return v * V::all(scale); }, s);
   for_lanes(
-      n, [&](std::size_t i) { higher(V::load(s + i)); },
+      n, [&](std::size_t i) { high = larger(high, V::load(s + i)); },
       [&](std::size_t i, std::size_t rest) {
-        for (; rest > 0; --rest, ++i) higher(V::all(s[i]));
+        for (; rest > 0; --rest, ++i) high = larger(high, V::all(s[i]));
       });
-  float lane[kLanes], top = -__builtin_inff();
-  high.store(lane);
-  for (const float l : lane) top = top < l ? l : top;
+  const float top = high.largest();
   map<V>(n, s, [&](V v) { return exp(v - V::all(top)); }, s);
   V total = V::zero();
   for_lanes(
@@ -121,27 +118,38 @@ void convert(const From* x, std::size_t n, To* y) {
       [&](std::size_t i, std::size_t rest) { store_tail(load_tail<V>(x + i, rest), y + i, rest); });
 }
 
+// Of 16 blocks of int8 activations: what their activations are multiplied by, and what a quant is worth. One division for all: a core
+// that executes in order waits for each.
+template <class V>
+void block_scales(const float (&largest)[kLanes], float (&inverses)[kLanes], float (&units)[kLanes]) {
+  const V zero = V::zero(), full = V::all(127.0f), raw = V::load(largest), amax = select_less(raw, V::all(0x1p-100f), zero, raw);
+  select_less(zero, amax, full / amax, zero).store(inverses);
+  (amax / full).store(units);
+}
+
 template <class V, int Block = 32>
-void quantise(const float* x, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales, std::int32_t* corrections) {
-  for (std::size_t b = 0; b < blocks; ++b, x += Block, quants += Block * stride, scales += stride, corrections += stride) {
-    float amax = 0;
-    for (int i = 0; i < Block; ++i) {
-      const float a = __builtin_fabsf(x[i]);
-      amax = amax < a ? a : amax;
+void quantise(const float* __restrict x, std::size_t blocks, std::size_t stride, std::int8_t* __restrict quants, float* __restrict scales,
+              std::int32_t* __restrict corrections) {
+  for (std::size_t first = 0; first < blocks; first += kLanes) {
+    const std::size_t count = blocks - first < kLanes ? blocks - first : kLanes;
+    float largest[kLanes] = {}, inverses[kLanes], units[kLanes];
+#pragma GCC unroll 4
+    for (std::size_t b = 0; b < count; ++b) {
+      V most = V::load(x + b * Block).magnitude();
+      for (int i = kLanes; i < Block; i += kLanes) most = larger(most, V::load(x + b * Block + i).magnitude());
+      largest[b] = most.largest();
     }
-    if (amax < 0x1p-100f) amax = 0;
-    const V inverse = V::all(amax > 0 ? 127.0f / amax : 0.0f);
-    std::uint32_t bits[Block];
-    float shifted[Block];
-    for (int i = 0; i < Block; i += 16) (V::load(x + i) * inverse + V::all(kRoundMagic)).store(shifted + i);
-    __builtin_memcpy(bits, shifted, sizeof bits);
-    std::int32_t sum = 0;
-    for (int i = 0; i < Block; ++i) {
-      quants[i] = static_cast<std::int8_t>(bits[i]);
-      sum += quants[i];
+    block_scales<V>(largest, inverses, units);
+#pragma GCC unroll 2
+    for (std::size_t b = 0; b < count; ++b, x += Block, quants += Block * stride, scales += stride, corrections += stride) {
+      const V inverse = V::all(inverses[b]), magic = V::all(kRoundMagic);
+      std::int32_t sum = 0;
+      for (int i = 0; i < Block; i += 2 * kLanes) {
+        sum += store_bytes(V::load(x + i) * inverse + magic, V::load(x + i + kLanes) * inverse + magic, quants + i);
+      }
+      *scales = units[b];
+      *corrections = -8 * sum;
     }
-    *scales = amax / 127.0f;
-    *corrections = -8 * sum;
   }
 }
 

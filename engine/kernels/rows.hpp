@@ -25,6 +25,21 @@ struct InPlaces {
   [[gnu::always_inline]] std::size_t column(std::size_t r) const { return columns[r]; }
 };
 
+// One step of dot_block. g++ 12 splits arrays into registers early: one whose address a closure holds at that time, or that a loop
+// indexes which is unrolled later, stays on the stack. So the sums go to a function and into no lambda, and their loops have pragmas.
+template <class V, int R, int M, class T>
+[[gnu::always_inline]] inline void dot_step(V (&acc)[R][M], const T* const (&w)[R], const float* x, std::size_t x_stride, std::size_t i) {
+  V wv[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) wv[r] = V::load(w[r] + i);
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m) {
+    const V xv = V::load(x + m * x_stride + i);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) acc[r][m] = fma(wv[r], xv, acc[r][m]);
+  }
+}
+
 // Rows `first` to first + R times M activation rows. `ahead`: request the rows behind them from memory meanwhile.
 template <class V, int R, int M, class T, template <class> class W>
 void dot_block(const W<T>& rows, std::size_t first, bool ahead, const float* x, std::size_t x_stride, std::size_t n, float* y,
@@ -36,28 +51,33 @@ void dot_block(const W<T>& rows, std::size_t first, bool ahead, const float* x, 
     next[r] = rows.address(first + R + r);
   }
   V acc[R][M];
-  for (auto& row : acc)
-    for (V& a : row) a = V::zero();
-  const auto step = [&](auto load_w, auto load_x) __attribute__((always_inline)) {
-    V wv[R];
-    for (int r = 0; r < R; ++r) wv[r] = load_w(w[r]);
-    for (int m = 0; m < M; ++m) {
-      const V xv = load_x(x + m * x_stride);
-      for (int r = 0; r < R; ++r) acc[r][m] = fma(wv[r], xv, acc[r][m]);
-    }
-  };
-  for_lanes(
-      n,
-      [&](std::size_t i) {
-        if (ahead) {
-          for (int r = 0; r < R; ++r) prefetch(next[r] + i * sizeof(T));
-        }
-        step([&](const T* p) { return V::load(p + i); }, [&](const float* p) { return V::load(p + i); });
-      },
-      [&](std::size_t i, std::size_t rest) {
-        step([&](const T* p) { return load_tail<V>(p + i, rest); }, [&](const float* p) { return load_tail<V>(p + i, rest); });
-      });
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) acc[r][m] = V::zero();
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    if (ahead) {
+      for (int r = 0; r < R; ++r) prefetch(next[r] + i * sizeof(T));
+    }
+    dot_step(acc, w, x, x_stride, i);
+  }
+  if (i < n) {
+    T w_rest[R][kLanes] = {};
+    float x_rest[M][kLanes] = {};
+    const T* padded[R];
+    for (int r = 0; r < R; ++r) {
+      padded[r] = w_rest[r];
+      for (std::size_t k = 0; i + k < n; ++k) w_rest[r][k] = w[r][i + k];
+    }
+    for (int m = 0; m < M; ++m) {
+      for (std::size_t k = 0; i + k < n; ++k) x_rest[m][k] = x[m * x_stride + i + k];
+    }
+    dot_step(acc, padded, x_rest[0], kLanes, 0);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
     for (int m = 0; m < M; ++m) y[m * y_stride + rows.column(first + r)] = acc[r][m].sum();
 }
 
@@ -91,35 +111,50 @@ void placed_dots(PlacedRows<T> w, const std::uint32_t* columns, Rows<float> x, f
   all_dots<V>(InPlaces<T>{w, columns}, x, y, y_stride);
 }
 
-// acc[d] = fma(p[i], row(i)[d], acc[d]) for i ascending: four vectors of acc stay in registers while the rows pass.
-// ahead(i, d) is called before row i is read at d to d + 4 * kLanes.
-template <class V, class Row, class Ahead>
-[[gnu::always_inline]] inline void add_rows(std::size_t count, std::size_t columns, const float* p, float* acc, Row row, Ahead ahead) {
+// acc[h][d] = fma(p[h][i], row(i)[d], acc[h][d]) for i ascending and H sums that share the rows, with p and acc of one sum behind those of
+// another: four vectors of acc stay in registers while the rows pass. ahead(i, d) is called before row i is read at d and on.
+template <class V, int H, class Row, class Ahead>
+[[gnu::always_inline]] inline void add_rows(std::size_t count, std::size_t columns, const float* p, std::size_t p_stride, float* acc,
+                                            Row row, Ahead ahead) {
+  constexpr int J = 4 / H;
   std::size_t d = 0;
-  for (; d + 4 * kLanes <= columns; d += 4 * kLanes) {
-    V a[4];
-    for (int j = 0; j < 4; ++j) a[j] = V::load(acc + d + j * kLanes);
+  for (; d + J * kLanes <= columns; d += J * kLanes) {
+    V a[H][J];
+    for (int h = 0; h < H; ++h)
+      for (int j = 0; j < J; ++j) a[h][j] = V::load(acc + h * columns + d + j * kLanes);
     for (std::size_t i = 0; i < count; ++i) {
       ahead(i, d);
-      for (int j = 0; j < 4; ++j) a[j] = fma(V::all(p[i]), V::load(row(i) + d + j * kLanes), a[j]);
+      for (int j = 0; j < J; ++j) {
+        const V v = V::load(row(i) + d + j * kLanes);
+        for (int h = 0; h < H; ++h) a[h][j] = fma(V::all(p[h * p_stride + i]), v, a[h][j]);
+      }
     }
-    for (int j = 0; j < 4; ++j) a[j].store(acc + d + j * kLanes);
+    for (int h = 0; h < H; ++h)
+      for (int j = 0; j < J; ++j) a[h][j].store(acc + h * columns + d + j * kLanes);
   }
   for (; d < columns; d += kLanes) {
     const std::size_t rest = columns - d < kLanes ? columns - d : kLanes;
-    V a = load_tail<V>(acc + d, rest);
-    for (std::size_t i = 0; i < count; ++i) a = fma(V::all(p[i]), load_tail<V>(row(i) + d, rest), a);
-    store_tail(a, acc + d, rest);
+    for (int h = 0; h < H; ++h) {
+      float* y = acc + h * columns + d;
+      V a = load_tail<V>(y, rest);
+      for (std::size_t i = 0; i < count; ++i) a = fma(V::all(p[h * p_stride + i]), load_tail<V>(row(i) + d, rest), a);
+      store_tail(a, y, rest);
+    }
   }
 }
 
+template <class V, int H, class T>
+void add_values(Rows<T> v, const float* p, std::size_t p_stride, float* acc) {
+  add_rows<V, H>(
+      v.count, v.columns, p, p_stride, acc, [&](std::size_t i) { return v.data + i * v.stride; }, [](std::size_t, std::size_t) {});
+}
+
+// Values of attention. Pairs of heads share what is loaded and converted.
 template <class V, class T>
 void weighted(Rows<T> v, const float* p, std::size_t p_stride, std::size_t heads, float* acc) {
-  for (std::size_t h = 0; h < heads; ++h) {
-    add_rows<V>(
-        v.count, v.columns, p + h * p_stride, acc + h * v.columns, [&](std::size_t i) { return v.data + i * v.stride; },
-        [](std::size_t, std::size_t) {});
-  }
+  std::size_t h = 0;
+  for (; h + 2 <= heads; h += 2) add_values<V, 2>(v, p + h * p_stride, p_stride, acc + h * v.columns);
+  for (; h < heads; ++h) add_values<V, 1>(v, p + h * p_stride, p_stride, acc + h * v.columns);
 }
 
 // Rows that pass over acc together: so many streams of memory, each read while the row that follows it by so many is requested.
@@ -138,8 +173,8 @@ template <class T, class F>
 template <class V, class T>
 void placed_weighted(PlacedRows<T> w, const float* p, float* acc) {
   for_row_groups(w, [&](std::size_t first, std::size_t count, const std::uintptr_t* next) __attribute__((always_inline)) {
-    add_rows<V>(
-        count, w.columns, p + first, acc, [&](std::size_t i) { return w.data[first + i]; },
+    add_rows<V, 1>(
+        count, w.columns, p + first, 0, acc, [&](std::size_t i) { return w.data[first + i]; },
         [&](std::size_t i, std::size_t d) {
           for (std::size_t line = 0; line < 4 * kLanes * sizeof(T); line += 64) prefetch(next[i] + d * sizeof(T) + line);
         });

@@ -5,7 +5,8 @@
 namespace vitro::hw {
 namespace {
 
-// Activation rows that one pass of the NEON loops takes (kBatch of engine/kernels/neon/vector.hpp); an odd one passes alone.
+// Activation rows, or query heads, that one pass of the NEON loops takes (kBatch of engine/kernels/neon/vector.hpp); an odd one passes
+// alone.
 constexpr std::uint32_t kRowsPerPass = 2;
 
 }  // namespace
@@ -75,11 +76,11 @@ std::optional<double> CorePrices::measured_product(const Work& work) const {
 double CorePrices::product(const Work& work) const {
   if (const std::optional<double> cycles = measured_product(work)) return *cycles;
   const auto macs = static_cast<double>(work.macs);
-  // Attention's rows meet keys of their own, and weighted rows are added to one result, one at a time.
-  const bool passes = work.columns > 0 && !work.transposed && work.rows >= kRowsPerPass;
-  const double rate = passes ? batch_.at(work.kernel).value_or(0) : 0;
+  // Attention's rows meet keys of their own, its heads share them; weighted rows are added to one result, one at a time.
+  const std::uint32_t rows = work.columns > 0 ? work.rows : work.query_heads;
+  const double rate = !work.transposed && rows >= kRowsPerPass ? batch_.at(work.kernel).value_or(0) : 0;
   if (rate == 0) return one_.time(macs, work.kernel);
-  const double alone = work.rows % kRowsPerPass / static_cast<double>(work.rows);
+  const double alone = rows % kRowsPerPass / static_cast<double>(rows);
   return macs * (1 - alone) / rate + one_.time(macs * alone, work.kernel);
 }
 

@@ -71,6 +71,26 @@ struct Vector {
   Vector power_of_two() const {
     return each([&](int i) { return std::bit_cast<float>((std::bit_cast<std::uint32_t>(lane[i]) << 23) + 0x3f800000u); });
   }
+  Vector magnitude() const {
+    return each([&](int i) { return std::fabs(lane[i]); });
+  }
+  friend Vector larger(const Vector& a, const Vector& b) {
+    return each([&](int i) { return a.lane[i] < b.lane[i] ? b.lane[i] : a.lane[i]; });
+  }
+  float largest() const {
+    float most = lane[0];
+    for (int i = 1; i < 16; ++i) most = most < lane[i] ? lane[i] : most;
+    return most;
+  }
+  // Of lanes that hold kRoundMagic + n, -128 <= n < 128: n in a byte each. Their sum.
+  friend std::int32_t store_bytes(const Vector& a, const Vector& b, std::int8_t* p) {
+    std::int32_t sum = 0;
+    for (int i = 0; i < 32; ++i) {
+      p[i] = static_cast<std::int8_t>(std::bit_cast<std::uint32_t>(i < 16 ? a.lane[i] : b.lane[i - 16]));
+      sum += p[i];
+    }
+    return sum;
+  }
   float sum() const {
     float s[8];
     for (int i = 0; i < 8; ++i) s[i] = lane[i] + lane[i + 8];

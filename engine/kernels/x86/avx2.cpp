@@ -48,6 +48,28 @@ struct Vector {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(x), 23), _mm256_set1_epi32(0x3f800000)));
   }
   Vector power_of_two() const { return {power(a), power(b)}; }
+  Vector magnitude() const {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return {_mm256_andnot_ps(sign, a), _mm256_andnot_ps(sign, b)};
+  }
+  friend Vector larger(Vector x, Vector y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+  float largest() const {
+    const __m256 m8 = _mm256_max_ps(a, b);
+    const __m128 m4 = _mm_max_ps(_mm256_castps256_ps128(m8), _mm256_extractf128_ps(m8, 1));
+    const __m128 m2 = _mm_max_ps(m4, _mm_movehl_ps(m4, m4));
+    return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
+  }
+  // Without kRoundMagic's own bits the lanes are small integers, which no packing saturates; packs take turns between the halves.
+  friend std::int32_t store_bytes(Vector x, Vector y, std::int8_t* p) {
+    const auto integers = [](__m256 v) { return _mm256_sub_epi32(_mm256_castps_si256(v), _mm256_set1_epi32(0x4b400000)); };
+    const __m256i first = _mm256_packs_epi32(integers(x.a), integers(x.b)), second = _mm256_packs_epi32(integers(y.a), integers(y.b));
+    const __m256i turns = _mm256_packs_epi16(first, second);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(turns, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+    const __m256i twos = _mm256_add_epi16(first, second), fours = _mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+    const __m128i s4 = _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+    const __m128i s2 = _mm_add_epi32(s4, _mm_unpackhi_epi64(s4, s4));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s2, _mm_shuffle_epi32(s2, 1)));
+  }
   float sum() const {
     const __m256 s8 = _mm256_add_ps(a, b);
     const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));

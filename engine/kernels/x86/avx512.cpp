@@ -38,6 +38,18 @@ struct Vector {
   Vector power_of_two() const {
     return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(v), 23), _mm512_set1_epi32(0x3f800000)))};
   }
+  Vector magnitude() const { return {_mm512_abs_ps(v)}; }
+  friend Vector larger(Vector a, Vector b) { return {_mm512_max_ps(a.v, b.v)}; }
+  float largest() const { return _mm512_reduce_max_ps(v); }
+  friend std::int32_t store_bytes(Vector a, Vector b, std::int8_t* p) {
+    const __m512i first = _mm512_castps_si512(a.v), second = _mm512_castps_si512(b.v);
+    const __m256i bytes = _mm256_set_m128i(_mm512_cvtepi32_epi8(second), _mm512_cvtepi32_epi8(first));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bytes);
+    const __m256i fours = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), bytes);
+    const __m128i s4 = _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+    const __m128i s2 = _mm_add_epi32(s4, _mm_unpackhi_epi64(s4, s4));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s2, _mm_shuffle_epi32(s2, 1)));
+  }
   float sum() const {
     const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
     const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(v), high);

@@ -56,6 +56,16 @@ TEST(CorePrices, rows_that_share_no_weights_are_no_batch) {
   EXPECT_EQ(core.run(attention), 2 * kUs);
 }
 
+TEST(CorePrices, query_heads_that_share_keys_are_one) {
+  TestCore core(kTables);
+  Work attention = core.product("int8", "q4_0", 64, 8000);
+  attention.columns = 0;
+  attention.query_heads = 4;
+  EXPECT_EQ(core.run(attention), 1 * kUs);
+  attention.query_heads = 5;
+  EXPECT_EQ(core.run(attention), 800 * kNs + 400 * kNs);  // four heads at 8, one at 4
+}
+
 TEST(CorePrices, what_the_table_lacks_has_the_general_rate_and_says_so) {
   TestCore core(std::string(kTables) + ", macs_per_cycle_otherwise: 2");
   EXPECT_TRUE(core.model->kernel("int8", "q4_0").from_table);
