@@ -48,6 +48,12 @@ struct Vector {
   friend Vector fma(Vector a, Vector b, Vector c) {
     return each([&](int i) { return vfmaq_f32(c.q[i], a.q[i], b.q[i]); });
   }
+  static Vector floats(lanes::SignedBytes q) {
+    const int8x16_t bytes = (int8x16_t)q;
+    const int16x8_t first = vmovl_s8(vget_low_s8(bytes)), second = vmovl_s8(vget_high_s8(bytes));
+    const auto widen = [](int16x4_t four) { return vcvtq_f32_s32(vmovl_s16(four)); };
+    return {{widen(vget_low_s16(first)), widen(vget_high_s16(first)), widen(vget_low_s16(second)), widen(vget_high_s16(second))}};
+  }
   // scale * (nibble - 8) of bytes 0 to 15: the upper halves of the floats -8 to 7 are looked up byte by byte, the lower ones are zero.
   static Vector weights(uint8x16_t nibbles, Vector scale) {
     const uint8x16_t third = {0x00, 0xe0, 0xc0, 0xa0, 0x80, 0x40, 0x00, 0x80, 0x00, 0x80, 0x00, 0x40, 0x80, 0xa0, 0xc0, 0xe0};
