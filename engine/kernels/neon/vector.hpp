@@ -76,7 +76,7 @@ struct Tile {
   using V = Vector;
   using Wide = uint8x16_t;
   static constexpr int kBatch = 2;
-  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 0, kPlacedOffset = 8;
+  static constexpr std::int32_t kQuantsOffset = 0, kNibblesOffset = 8, kPlacedOffset = 8;
   struct Ints {
     int32x4_t q[4];
   };
@@ -95,16 +95,16 @@ struct Tile {
     const auto* w = reinterpret_cast<const std::int8_t*>(p);
     return {{vld1q_s8(w), vld1q_s8(w + 16), vld1q_s8(w + 32), vld1q_s8(w + 48)}};
   }
+  // Not moved down by 8, which is cheaper to put right once for all.
   static NibblePair nibbles(const std::byte* p) {
     NibblePair pair;
     for (int i = 0; i < 4; ++i) {
       const uint8x16_t both = vld1q_u8(reinterpret_cast<const std::uint8_t*>(p) + 16 * i);
-      pair.low.q[i] = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), vdupq_n_s8(8));
-      pair.high.q[i] = vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(both, 4)), vdupq_n_s8(8));
+      pair.low.q[i] = vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15)));
+      pair.high.q[i] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
     }
     return pair;
   }
-  // Not moved down by 8, which is cheaper to put right once for a group of rows.
   static NibblePair nibbles(const std::byte* const* rows, std::size_t at) {
     uint8x16_t r[4];
     for (int i = 0; i < 4; ++i) r[i] = vld1q_u8(reinterpret_cast<const std::uint8_t*>(rows[i] + at));
