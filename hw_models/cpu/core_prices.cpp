@@ -3,13 +3,6 @@
 #include <utility>
 
 namespace vitro::hw {
-namespace {
-
-// Activation rows that one pass of the NEON loops takes (kBatch of engine/kernels/neon/vector.hpp); an odd one passes alone.
-constexpr std::uint32_t kRowsPerPass = 2;
-
-}  // namespace
-
 const std::vector<ParamSpec>& CorePrices::params() {
   static const std::vector<ParamSpec> kParams = {
       {"kernel_set", Dimension::none, "neon-i8mm", "the engine takes the fastest set that a core can run", "neon|neon-dotprod|neon-i8mm"},
@@ -51,7 +44,7 @@ KernelPrice CorePrices::find(std::string_view variant, std::string_view format) 
 }
 
 // The time that a weight takes with all its rows is linear between the measured numbers of rows, and goes on beyond them.
-// None where only passes of two rows are priced.
+// None where passes are priced instead.
 std::optional<double> CorePrices::measured_product(const Work& work) const {
   if (work.columns == 0 || work.rows == 0) return std::nullopt;
   struct Point {
@@ -72,15 +65,22 @@ std::optional<double> CorePrices::measured_product(const Work& work) const {
   return weights * (low.cycles_per_weight + share * (high.cycles_per_weight - low.cycles_per_weight));
 }
 
+// A batch passes by as many rows as the loops take (multiply_groups() of engine/kernels/neon), what remains by fewer.
 double CorePrices::product(const Work& work) const {
   if (const std::optional<double> cycles = measured_product(work)) return *cycles;
-  const auto macs = static_cast<double>(work.macs);
+  const auto macs = static_cast<double>(work.macs), rows = static_cast<double>(work.rows);
   // Attention's rows meet keys of their own, and weighted rows are added to one result, one at a time.
-  const bool passes = work.columns > 0 && !work.transposed && work.rows >= kRowsPerPass;
-  const double rate = passes ? batch_.at(work.kernel).value_or(0) : 0;
-  if (rate == 0) return one_.time(macs, work.kernel);
-  const double alone = work.rows % kRowsPerPass / static_cast<double>(work.rows);
-  return macs * (1 - alone) / rate + one_.time(macs * alone, work.kernel);
+  if (work.columns == 0 || work.transposed) return one_.time(macs, work.kernel);
+  double cycles = 0;
+  std::uint32_t left = work.rows;
+  for (const auto& [table, together] : {std::pair{&more_[1], 8u}, {&more_[0], 4u}, {&batch_, 2u}}) {
+    const double rate = table->at(work.kernel).value_or(0);
+    if (rate == 0) continue;
+    const std::uint32_t passing = left / together * together;
+    cycles += macs * (passing / rows) / rate;
+    left -= passing;
+  }
+  return left == 0 ? cycles : cycles + one_.time(macs * (left / rows), work.kernel);
 }
 
 double CorePrices::conversions(const Work& work) const {

@@ -1,7 +1,7 @@
 // Tiles with the dot product instruction (FEAT_DotProd); unnamed namespace as in vector.hpp.
 #pragma once
+#include "engine/kernels/neon/quantise.hpp"
 #include "engine/kernels/neon/register_pass.hpp"
-#include "engine/kernels/table.hpp"
 
 namespace vitro {
 namespace {
@@ -100,7 +100,7 @@ struct Products {
 
 template <class Step>
 constexpr KernelSet dot_kernel_set(const char* name) {
-  KernelSet set = make_kernel_set<DotTarget>(name);
+  KernelSet set = neon_kernel_set<DotTarget>(name);
   set.tiles_q4_0 = Products<Step>::q4_0;
   set.tiles_q8_0 = Products<Step>::q8_0;
   set.tiles_values = Products<Step>::values;

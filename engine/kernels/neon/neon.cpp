@@ -1,6 +1,6 @@
 // Baseline Armv8 NEON: products of bytes widen to 16 bits, pairs of them to 32.
+#include "engine/kernels/neon/quantise.hpp"
 #include "engine/kernels/neon/sets.hpp"
-#include "engine/kernels/neon/vector.hpp"
 
 namespace vitro {
 namespace {
@@ -18,6 +18,6 @@ struct Target : Tile {
 
 }  // namespace
 
-constinit const KernelSet kNeonSet = make_kernel_set<Target>("neon");
+constinit const KernelSet kNeonSet = neon_kernel_set<Target>("neon");
 
 }  // namespace vitro
