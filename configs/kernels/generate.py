@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cores import CORES, STAND_INS
 from loops import block_path, carried, function_lines, hot_path, multiplies, once_through
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,20 +24,8 @@ FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-ffp-contract=off", "-I", st
 
 SETS = {  # name: (file of engine/kernels/neon, its flags in engine/kernels/CMakeLists.txt, its target, its step of batches of int8 tiles)
     "neon": ("neon", [], "Target", None),
-    "neon-dotprod": ("neon_dotprod", ["-march=armv8.2-a+dotprod", "-mtune=cortex-a76"], "DotTarget", "DotStep"),
+    "neon-dotprod": ("neon_dotprod", ["-march=armv8.2-a+dotprod", "-mtune=cortex-a76"], "DotTarget", "DotStep<1>"),
     "neon-i8mm": ("neon_i8mm", ["-march=armv8.2-a+dotprod+i8mm", "-mtune=cortex-a76"], "DotTarget", "MatrixStep"),
-}
-
-CORES = {  # name: (llvm-mca's model, kind, why this model)
-    "x2": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X2; V2 has its four vector pipes"),
-    "x3": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X3; V2 is the server core next to it"),
-    "x4": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X4; V2 has its four vector pipes"),
-    "a710": ("cortex-a710", "derived", "LLVM's own model (that of Neoverse N2, the server core next to it)"),
-    "a715": ("cortex-a715", "assumed", "LLVM 19 takes the model of Neoverse N2, a core of the generation before"),
-    "a720": ("cortex-a720", "derived", "LLVM's own model (that of Neoverse N2)"),
-    "a510": ("cortex-a510", "derived", "LLVM's own model"),
-    "a520": ("cortex-a520", "derived", "LLVM's own model (that of Cortex-A510)"),
-    "oryon": ("oryon-1", "assumed", "LLVM models the first Oryon, of a laptop; both kinds of core of the phone take it"),
 }
 
 # What a multiply adds up, per instruction; the integer ones count in tiles, the float one in dot products.
@@ -72,22 +61,6 @@ BITS, GROUPS = (1, 2, 3, 4), (32, 64, 128)
 MOST_LOOK_UP_ROWS = 4  # kMostLookUpRows of engine/kernels/ops/int8_matmul.cpp
 MAKE_TABLES, CHUNK = "look_up::make_tables<{target}>", 32  # activations of a round, which stores 16 registers
 MAKE_ROUNDED, LARGEST = "look_up::make_rounded_tables<{target}>", 64  # of rounded ones; activations of a round that finds the largest sum
-# LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
-STAND_INS = {"oryon-1": [
-    (r"scvtf\s+(v)", r"frintn \1"),
-    (r"fabs\s+(v)", r"frintn \1"),
-    (r"fmaxnm\s+(v)", r"fadd \1"),
-    (r"\bushl\s+(v)", r"urshl \1"),
-    (r"(?:dup|mov)\s+d(\d+), (v\d+\.d\[1\])", r"dup v\1.2d, \2"),
-    (r"(?:dup|mov)\s+s(\d+), (v\d+\.s\[\d\])", r"dup v\1.4s, \2"),
-    (r"prfm\s+\w+, \[(\w+).*", r"ldr xzr, [\1, xzr]"),
-    (r"ldrs?[bh]?\s+([wx]\d+), \[(\w+)(, #?\d+)?\](, #?\d+)?", r"ldr \1, [\2, xzr]"),
-    (r"ldrs?[bh]\s+(w\d+), (\[\w+, \w+\])", r"ldr \1, \2"),
-    (r"[su]cvtf\s+s(\d+), w\d+.*", r"frintn v\1.4s, v\1.4s"),
-    (r"[su]cvtf\s+s(\d+), s(\d+)", r"frintn v\1.4s, v\2.4s"),
-    (r"str\s+s(\d+), \[(\w+)(, #?\d+)?\]$", r"stur s\1, [\2]"),
-    (r"fmul\s+s(\d+), s(\d+), s(\d+)", r"fmul v\1.4s, v\2.4s, v\3.4s"),
-]}
 BLOCK = 32  # elements that quantise() makes of one round of its outer loop, the inner one takes them singly
 
 
@@ -123,7 +96,8 @@ def tile_pass(kernel_set, kernel, rows):
 
 
 def register_pass(kernel_set, weights, rows):
-    step = "DotStep" if rows == 1 else SETS[kernel_set][3]
+    step = SETS[kernel_set][3]
+    step = f"DotStep<{step}::kCopies>" if rows == 1 else step
     return PASS.format(step=step, weights=weights, quarters=quarters(rows), rows=rows)
 
 

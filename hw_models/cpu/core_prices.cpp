@@ -16,9 +16,9 @@ const std::vector<ParamSpec>& CorePrices::params() {
 }
 
 const std::vector<std::string>& CorePrices::tables() {
-  static const std::vector<std::string> kTables = {"macs_per_cycle", "macs_per_cycle_batch", "macs_per_cycle_batch_4",
-                                               "macs_per_cycle_batch_8", "macs_per_cycle_batch_16", "macs_per_cycle_batch_64",
-                                               "cycles_per_conversion"};
+  static const std::vector<std::string> kTables = {"macs_per_cycle",         "macs_per_cycle_batch",    "macs_per_cycle_batch_4",
+                                                   "macs_per_cycle_batch_8", "macs_per_cycle_batch_16", "macs_per_cycle_batch_64",
+                                                   "cycles_per_conversion"};
   return kTables;
 }
 
@@ -95,8 +95,8 @@ double CorePrices::cycles(const Work& work) const {
   // An operator without products may have a rate of its own, "op.rope".
   const double own = work.macs == 0 && work.has_own_rate ? 1 / one_.time(1, work.kernel) : 0;
   const double elementwise = static_cast<double>(work.elementwise) / (own > 0 ? own : elementwise_per_cycle_);
-  return (work.macs > 0 ? product(work) : 0) + conversions(work) + elementwise +
-         static_cast<double>(work.lookups) / lookups_per_cycle_ + work.row_runs * cycles_per_run_;
+  return (work.macs > 0 ? product(work) : 0) + conversions(work) + elementwise + static_cast<double>(work.lookups) / lookups_per_cycle_ +
+         work.row_runs * cycles_per_run_;
 }
 
 }  // namespace vitro::hw

@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/kernels/neon/quantise.hpp"
 #include "engine/kernels/neon/register_pass.hpp"
+#include "engine/kernels/neon/tile.hpp"
 
 namespace vitro {
 namespace {
@@ -14,12 +15,11 @@ struct DotTarget : Tile {
 };
 
 // The step of register_pass(): a sum has the four rows of a quarter times one activation row, whose 16 bytes serve four instructions.
+template <std::size_t Copies>
 struct DotStep {
-  template <int M>
-  static constexpr std::size_t chunk_step() {
-    return 32;
-  }
-  static void arrange(std::int8_t*, std::size_t, std::size_t, std::size_t) {}
+  static constexpr std::size_t kCopies = Copies;
+  static constexpr std::size_t kChunk = 32;
+  static void arrange(std::int8_t*, float*, std::int32_t*, std::size_t, std::size_t, std::size_t) {}
   // Sums take turns, since processors that do not reorder wait for each.
   template <int Q, int M, class W>
   [[gnu::always_inline]] static void add(int32x4_t (&sums)[Q * M], const W& weights, const std::byte* lines, const std::int8_t* x,
@@ -30,9 +30,8 @@ struct DotStep {
       times<8>([&]<int i>() __attribute__((always_inline)) {
         times<Q>([&]<int q>() __attribute__((always_inline)) {
           const int8x16_t w = weights.template quad<i % 2 * 4 + i / 2>(lines + 16 * q);
-          times<M>([&]<int m>() __attribute__((always_inline)) {
-            sums[q * M + m] = vdotq_laneq_s32(sums[q * M + m], w, xv[i % 2 * M + m], i / 2);
-          });
+          times<M>([&]<int m>()
+                       __attribute__((always_inline)) { sums[q * M + m] = vdotq_laneq_s32(sums[q * M + m], w, xv[i % 2 * M + m], i / 2); });
         });
       });
     } else {
@@ -49,17 +48,17 @@ struct DotStep {
       });
     }
   }
-  template <int M, int m>
+  template <int m>
   static int32x4_t rows(const std::int32_t* p) {
-    return vld1q_dup_s32(p + m);
+    return vld1q_dup_s32(p + kCopies * m);
   }
   template <int m, class Lanes>
   static Lanes weights(Lanes quarter) {
     return quarter;
   }
-  template <int M, int m>
+  template <int m>
   static float32x4_t scaled(float32x4_t scale, const float* p) {
-    return vmulq_n_f32(scale, p[m]);
+    return vmulq_n_f32(scale, p[kCopies * m]);
   }
   template <int M, int First, std::size_t N>
   static void store(const float32x4_t (&acc)[N], float* y, std::size_t stride) {
@@ -70,20 +69,23 @@ struct DotStep {
 // The members of a set that multiply tiles: Step for batches, dot products for single rows.
 template <class Step>
 struct Products {
+  using Single = DotStep<Step::kCopies>;
+
   static void q4_0(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride) {
-    multiply_groups<Step, DotStep>(CodeWeights<4, false, 32>{}, tiles, groups, x, y, y_stride);
+    multiply_groups<Step, Single>(CodeWeights<4, false, 32>{}, tiles, groups, x, y, y_stride);
   }
   static void q8_0(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride) {
-    multiply_groups<Step, DotStep>(CodeWeights<8, false, 32>{}, tiles, groups, x, y, y_stride);
+    multiply_groups<Step, Single>(CodeWeights<8, false, 32>{}, tiles, groups, x, y, y_stride);
   }
   static void values(const ValueTable& values, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride) {
     const ValueWeights weights{{}, vld1q_s8(values.values), values.factor};
-    multiply_groups<Step, DotStep>(weights, tiles, groups, x, y, y_stride);
+    multiply_groups<Step, Single>(weights, tiles, groups, x, y, y_stride);
   }
   template <int Stored>
-  static void codes_of(const CodeForm& form, const std::byte* tiles, std::size_t groups, const Int8Rows& x, float* y, std::size_t y_stride) {
-    if (form.zero_point) return multiply_groups<Step, DotStep>(CodeWeights<Stored, true>{form}, tiles, groups, x, y, y_stride);
-    multiply_groups<Step, DotStep>(CodeWeights<Stored, false>{form}, tiles, groups, x, y, y_stride);
+  static void codes_of(const CodeForm& form, const std::byte* tiles, std::size_t groups, const Int8Rows& x, float* y,
+                       std::size_t y_stride) {
+    if (form.zero_point) return multiply_groups<Step, Single>(CodeWeights<Stored, true>{form}, tiles, groups, x, y, y_stride);
+    multiply_groups<Step, Single>(CodeWeights<Stored, false>{form}, tiles, groups, x, y, y_stride);
   }
   static void codes(const CodeForm& form, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride) {
     if (form.stored_bits == 1) return codes_of<1>(form, tiles, groups, x, y, y_stride);
@@ -92,9 +94,10 @@ struct Products {
     if (form.stored_bits == 4) return codes_of<4>(form, tiles, groups, x, y, y_stride);
     codes_of<8>(form, tiles, groups, x, y, y_stride);
   }
-  static void arrange(const CodeForm& form, std::int8_t* quants, std::int32_t* corrections, std::size_t blocks, std::size_t rows) {
+  static void arrange(const CodeForm& form, std::int8_t* quants, float* scales, std::int32_t* corrections, std::size_t blocks,
+                      std::size_t rows) {
     start_sums(form, corrections, blocks * rows);
-    Step::arrange(quants, form.group, blocks, rows);
+    Step::arrange(quants, scales, corrections, form.group, blocks, rows);
   }
 };
 

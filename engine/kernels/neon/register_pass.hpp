@@ -1,9 +1,11 @@
 // The int8 loop over tiles for processors with dot product instructions: of a group of 16 rows, Q quarters meet M activation rows, so that
 // Q * M sums in integers and as many in floats stay in registers while all blocks pass. A step `S` (dot_target.hpp, neon_i8mm.cpp) says how
 // a chunk of 32 columns is added up and which rows the lanes of a sum belong to:
-//   add<Q, M>(sums, weights, lines, x, stride): lines of the quarters' chunk; x: the first row's 32 activations, the next are `stride` on
-//   weights<Half>(float32x4_t or int32x4_t of a quarter), rows<M>(const float* or int32_t* of M rows): as the lanes of sums want them
-//   store<M>(sums of a quarter, float*, stride)
+//   add<Q, M>(sums, weights, lines, x, stride): lines of the quarters' chunk; x: the first row's 32 activations, the next are `stride` on;
+//   kChunk: from there to those of the next chunk
+//   of sum i of M: weights<i>(int32x4_t of a quarter's rows), rows<i>(starts of M activation rows), scaled<i>(scales of a quarter's rows,
+//   scales of M activation rows); kCopies: of each start and scale of an activation row
+//   arrange(): what KernelSet::arrange does beyond start_sums(); store<M, First>(sums, float*, stride): of a quarter
 // Sums begin with kStart, whose bits are those of 1.5 * 2^23: read as a float, start + n is that + n, exactly for |n| < 2^22, and
 // one subtraction makes n of it. Conversions of integers have fewer units, or take two turns.
 #pragma once
@@ -51,17 +53,17 @@ void register_pass(const W& weights, const std::byte* tile, std::size_t quarter,
     }
     int32x4_t sums[Q * M];
     times<Q * M>([&]<int i>() __attribute__((always_inline)) {
-      sums[i] = W::kZeroPoints ? vdupq_n_s32(kStart) : S::template rows<M, i % M>(x.corrections + at);
+      sums[i] = W::kZeroPoints ? vdupq_n_s32(kStart) : S::template rows<i % M>(x.corrections + S::kCopies * at);
     });
     const std::byte* lines = w + head + 16 * quarter;
     const std::int8_t* quants = x.quants + group * at;
-    for (std::size_t c = 0; c < chunks; ++c, lines += W::kStored * 64, quants += S::template chunk_step<M>()) {
+    for (std::size_t c = 0; c < chunks; ++c, lines += W::kStored * 64, quants += S::kChunk) {
       S::template add<Q, M>(sums, weights, lines, quants, group);
     }
     if constexpr (W::kUnpacked && !W::kZeroPoints) {
       if (weights.form.step == 2) {
         times<Q * M>([&]<int i>() __attribute__((always_inline)) {
-          sums[i] = vsubq_s32(vaddq_s32(sums[i], sums[i]), S::template rows<M, i % M>(x.corrections + at));
+          sums[i] = vsubq_s32(vaddq_s32(sums[i], sums[i]), S::template rows<i % M>(x.corrections + S::kCopies * at));
         });
       }
     }
@@ -69,7 +71,7 @@ void register_pass(const W& weights, const std::byte* tile, std::size_t quarter,
       int32x4_t zeros[Q];
       zeros_of<W, Q>(tile, b, quarter, zeros);
       times<Q * M>([&]<int i>() __attribute__((always_inline)) {
-        sums[i] = vmlaq_s32(sums[i], S::template weights<i % M>(zeros[i / M]), S::template rows<M, i % M>(x.corrections + at));
+        sums[i] = vmlaq_s32(sums[i], S::template weights<i % M>(zeros[i / M]), S::template rows<i % M>(x.corrections + S::kCopies * at));
       });
     }
     const std::byte* scales = (weights.row_scale() ? tile : w) + 8 * quarter;
@@ -77,10 +79,11 @@ void register_pass(const W& weights, const std::byte* tile, std::size_t quarter,
     times<Q>([&]<int q>() __attribute__((always_inline)) { scale[q] = weights.scales(scales + 8 * q); });
     times<Q * M>([&]<int i>() __attribute__((always_inline)) {
       const float32x4_t dots = vsubq_f32(vreinterpretq_f32_s32(sums[i]), vdupq_n_f32(kStartFloat));
-      acc[i] = vfmaq_f32(acc[i], dots, S::template scaled<M, i % M>(scale[i / M], x.scales + at));
+      acc[i] = vfmaq_f32(acc[i], dots, S::template scaled<i % M>(scale[i / M], x.scales + S::kCopies * at));
     });
   }
-  times<Q>([&]<int q>() __attribute__((always_inline)) { S::template store<M, q * M>(acc, y + row * y_stride + 4 * (quarter + q), y_stride); });
+  times<Q>([&]<int q>()
+               __attribute__((always_inline)) { S::template store<M, q * M>(acc, y + row * y_stride + 4 * (quarter + q), y_stride); });
 }
 
 // Rows that remain of a batch pass by four, by two and alone.

@@ -18,9 +18,9 @@ constexpr std::uint32_t kMostLookUpRows = 4;
 Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Format weights, bool look_ups) {
   const std::size_t block = block_elements(weights);
   const std::size_t row_blocks = shape.k / block, blocks = row_blocks * shape.batch;
-  auto* scales = scratch<float>(Scratch::b, blocks * (2 + block / sizeof(float)));
-  auto* corrections = reinterpret_cast<std::int32_t*>(scales + blocks);
-  auto* quants = reinterpret_cast<std::int8_t*>(corrections + blocks);
+  auto* scales = scratch<float>(Scratch::b, blocks * (4 + block / sizeof(float)));
+  auto* corrections = reinterpret_cast<std::int32_t*>(scales + 2 * blocks);
+  auto* quants = reinterpret_cast<std::int8_t*>(corrections + 2 * blocks);
   for (std::size_t b = 0; b < shape.batch; ++b) {
     const float* row = x + b * shape.k;
     set.quantise_blocks(row, block, row_blocks, shape.batch, quants + b * block, scales + b, corrections + b);
@@ -28,7 +28,7 @@ Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Forma
   if (set.arrange != nullptr && !look_ups) {
     CodeForm form = code_form(weights == Format::q4_nibbles ? Format::q4_0 : weights).value_or(CodeForm{});
     form.group = static_cast<std::uint32_t>(block);
-    set.arrange(form, quants, corrections, row_blocks, shape.batch);
+    set.arrange(form, quants, scales, corrections, row_blocks, shape.batch);
   }
   return {quants, scales, corrections, row_blocks, shape.batch};
 }
