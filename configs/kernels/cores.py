@@ -17,6 +17,7 @@ STAND_INS = {"oryon-1": [
     (r"scvtf\s+(v)", r"frintn \1"),
     (r"fabs\s+(v)", r"frintn \1"),
     (r"fmaxnm\s+(v)", r"fadd \1"),
+    (r"(sdot\s+v\d+\.4s, v\d+\.16b, v\d+)\.4b\[\d\]", r"\1.16b"),
     (r"\bushl\s+(v)", r"urshl \1"),
     (r"(?:dup|mov)\s+d(\d+), (v\d+\.d\[1\])", r"dup v\1.2d, \2"),
     (r"(?:dup|mov)\s+s(\d+), (v\d+\.s\[\d\])", r"dup v\1.4s, \2"),
