@@ -15,103 +15,101 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cores import CORES, STAND_INS
 from loops import block_path, carried, function_lines, hot_path, multiplies, once_through
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER, MCA = "aarch64-linux-gnu-g++", "llvm-mca-19"
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-ffp-contract=off", "-I", str(ROOT)]
 
-SETS = {  # name: (file of engine/kernels/neon, its flags in engine/kernels/CMakeLists.txt, namespace and step of the int8 tiles)
-    "neon": ("neon", [], "tiles::", "Target"),
-    "neon-dotprod": ("neon_dotprod", ["-march=armv8.2-a+dotprod"], "tiles::", "DotTarget"),
-    "neon-i8mm": ("neon_i8mm", ["-march=armv8.2-a+dotprod+i8mm"], "", "DotTarget"),
-}
-
-CORES = {  # name: (llvm-mca's model, kind, why this model)
-    "x2": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X2; V2 has its four vector pipes"),
-    "x3": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X3; V2 is the server core next to it"),
-    "x4": ("neoverse-v2", "assumed", "LLVM 19 has only the two-pipe Neoverse N2 for a Cortex-X4; V2 has its four vector pipes"),
-    "a710": ("cortex-a710", "derived", "LLVM's own model (that of Neoverse N2, the server core next to it)"),
-    "a715": ("cortex-a715", "assumed", "LLVM 19 takes the model of Neoverse N2, a core of the generation before"),
-    "a720": ("cortex-a720", "derived", "LLVM's own model (that of Neoverse N2)"),
-    "a510": ("cortex-a510", "derived", "LLVM's own model"),
-    "a520": ("cortex-a520", "derived", "LLVM's own model (that of Cortex-A510)"),
-    "oryon": ("oryon-1", "assumed", "LLVM models the first Oryon, of a laptop; both kinds of core of the phone take it"),
+SETS = {  # name: (file of engine/kernels/neon, its flags in engine/kernels/CMakeLists.txt, its target, its step of batches of int8 tiles)
+    "neon": ("neon", [], "Target", None),
+    "neon-dotprod": ("neon_dotprod", ["-march=armv8.2-a+dotprod", "-mtune=cortex-a76"], "DotTarget", "DotStep<1>"),
+    "neon-i8mm": ("neon_i8mm", ["-march=armv8.2-a+dotprod+i8mm", "-mtune=cortex-a76"], "DotTarget", "MatrixStep"),
 }
 
 # What a multiply adds up, per instruction; the integer ones count in tiles, the float one in dot products.
 INT_MACS = {"smmla": 32, "sdot": 16, "smull": 8, "smull2": 8}
 FLOAT_MACS = {"fmla": 4}
-LOOPS = {  # kernel: (function for one activation row, for a batch, multiplies, multiply-adds of one step with one row)
-    "float.f32": ("lanes::dot_block<Vector, Vector::kRows, {}, float, lanes::InOrder>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
-    "float.f16": ("lanes::dot_block<Vector, Vector::kRows, {}, Half, lanes::InOrder>", FLOAT_MACS, 16 * 2, "Vector::kBatch"),
-    "float.f32.values": ("lanes::add_values<Vector, {}, float>", FLOAT_MACS, 16 * 2, "2"),
-    "float.f16.values": ("lanes::add_values<Vector, {}, Half>", FLOAT_MACS, 16 * 2, "2"),
-    "int8.q4_0": ("tiles::pass<{step}, {space}Q4, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
-    "int8.q8_0": ("tiles::pass<{step}, {space}Q8, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
+LOOPS = {  # kernel: (function for M activation rows, multiplies, multiply-adds of one step with one row)
+    "float.f32": ("lanes::dot_block<Vector, Vector::kRows, {rows}, float, lanes::InOrder>", FLOAT_MACS, 16 * 2),
+    "float.f16": ("lanes::dot_block<Vector, Vector::kRows, {rows}, Half, lanes::InOrder>", FLOAT_MACS, 16 * 2),
+    "float.f32.values": ("lanes::add_values<Vector, {rows}, float>", FLOAT_MACS, 16 * 2),
+    "float.f16.values": ("lanes::add_values<Vector, {rows}, Half>", FLOAT_MACS, 16 * 2),
+    "int8.q4_0": ("tiles::pass<{target}, tiles::Q4, {rows}>", INT_MACS, 16 * 32),
+    "int8.q8_0": ("tiles::pass<{target}, tiles::Q8, {rows}>", INT_MACS, 16 * 32),
 }
 ATTENDED = ["float.f32", "float.f16"]  # attention: half dot products, half `values`; its batch are query heads that share both
+# Where dot products have an instruction, passes of quarters of a group's rows take the place of tiles::pass. `weights` as in TILE_WEIGHTS.
+PASS, TILE_WEIGHTS = "register_pass<{step}, {weights}, {quarters}, {rows}>", {"int8.q4_0": "CodeWeights<4, false, 32>",
+                                                                             "int8.q8_0": "CodeWeights<8, false, 32>"}
+BATCHES = {2: "macs_per_cycle_batch", 4: "macs_per_cycle_batch_4", 8: "macs_per_cycle_batch_8"}  # rows of a pass: key of its rates
 SUMS = {  # of weighted rows (accumulate), one activation row at a time: (function, multiplies, multiply-adds of one step)
     "float.f32.accumulate": ("lanes::placed_weighted<Vector, float>", FLOAT_MACS, 16 * 4),
     "float.f16.accumulate": ("lanes::placed_weighted<Vector, Half>", FLOAT_MACS, 16 * 4),
     "float.q4_0.accumulate": ("lanes::placed_weighted_q4_0<Vector>", FLOAT_MACS, 32),
-    "int8.q4_0.accumulate": ("coefficients::add_blocks<{step}, lanes::kQ4Bytes>", INT_MACS, 16 * 32),
+    "int8.q4_0.accumulate": ("coefficients::add_blocks<{target}, lanes::kQ4Bytes>", INT_MACS, 16 * 32),
 }
 COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block of 32 weights
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
-DEQUANTISERS = {"q8_0": 32, "q4_0": 32, "q6_k": 256}  # functions of engine/quant/blocks.cpp with at most one loop: elements of a block
+DEQUANTISERS = {  # functions of engine/kernels/block_rows.hpp, elements of a block
+    "q8_0": ("q8_0", 32), "q4_0": ("q4_0", 32), "q4_k": ("k4", 256), "q5_k": ("k5", 256), "q6_k": ("q6_k", 256)}
 # Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups, those without and those
 # with one scale per row take the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact
 # sums take two tables, rounded ones one.
 CODE_SET, CODE_COLUMNS, TABLES, ROUNDED = "neon-i8mm", 64, {"tbl": 32}, {"tbl": 64}
 CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups count once for each plane)
-    "w{bits}.lut": ("look_up::pass<{step}, {bits}, 2, {step}::tiles_together({bits})>", TABLES),
-    "w{bits}": ("tiles::code_pass<{step}, {bits}, 1>", INT_MACS),
-    "w{bits} batch": ("tiles::code_pass<{step}, {bits}, {step}::kBatch>", INT_MACS),
-    "w{bits} tables": ("look_up::rounded_pass<{step}, {bits}>", ROUNDED),
+    "w{bits}.lut": ("look_up::pass<{target}, {bits}, 2, {target}::tiles_together({bits})>", TABLES),
+    **{f"w{{bits}}, {'one row' if rows == 1 else f'{rows} rows'}": (rows, INT_MACS) for rows in (1, *BATCHES)},  # by PASS
+    "w{bits} tables": ("look_up::rounded_pass<{target}, {bits}>", ROUNDED),
 }
 BITS, GROUPS = (1, 2, 3, 4), (32, 64, 128)
-MAKE_TABLES, CHUNK = "look_up::make_tables<{step}>", 32  # activations of a round, which stores 16 registers
-MAKE_ROUNDED, LARGEST = "look_up::make_rounded_tables<{step}>", 64  # of rounded ones; activations of a round that finds the largest sum
-# LLVM's Oryon has no figures for a few instructions: these take their place, of the same unit and kind.
-STAND_INS = {"oryon-1": [
-    (r"scvtf\s+(v)", r"frintn \1"),
-    (r"\bushl\s+(v)", r"urshl \1"),
-    (r"(?:dup|mov)\s+d(\d+), (v\d+\.d\[1\])", r"dup v\1.2d, \2"),
-    (r"(?:dup|mov)\s+s(\d+), (v\d+\.s\[\d\])", r"dup v\1.4s, \2"),
-    (r"prfm\s+\w+, \[(\w+).*", r"ldr xzr, [\1, xzr]"),
-    (r"ldrs?[bh]?\s+([wx]\d+), \[(\w+)(, #?\d+)?\](, #?\d+)?", r"ldr \1, [\2, xzr]"),
-    (r"ldrs?[bh]\s+(w\d+), (\[\w+, \w+\])", r"ldr \1, \2"),
-    (r"[su]cvtf\s+s(\d+), w\d+.*", r"frintn v\1.4s, v\1.4s"),
-    (r"[su]cvtf\s+s(\d+), s(\d+)", r"frintn v\1.4s, v\2.4s"),
-    (r"str\s+s(\d+), \[(\w+)(, #?\d+)?\]$", r"stur s\1, [\2]"),
-    (r"fmul\s+s(\d+), s(\d+), s(\d+)", r"fmul v\1.4s, v\2.4s, v\3.4s"),
-    (r"fabs\s+(v)", r"abs \1"),
-    (r"fmax\s+(v)", r"umax \1"),
-]}
+MOST_LOOK_UP_ROWS = 4  # kMostLookUpRows of engine/kernels/ops/int8_matmul.cpp
+MAKE_TABLES, CHUNK = "look_up::make_tables<{target}>", 32  # activations of a round, which stores 16 registers
+MAKE_ROUNDED, LARGEST = "look_up::make_rounded_tables<{target}>", 64  # of rounded ones; activations of a round that finds the largest sum
 SCALES, SCALES_AT_ONCE = "lanes::block_scales<Vector>", 16  # what quantise() calls between its two loops, for so many blocks
 
 
 @functools.cache
 def compiled(kernel_set):
     """-> {name: lines of the function}: both loops of each kernel, the sums, and what quantises for them."""
-    source, flags, space, step = SETS[kernel_set]
-    pointers = {"quantise32": "lanes::quantise<Vector>", "scales": SCALES, "coefficients": f"coefficients::quantise<{step}>"}
-    pointers |= {symbol(kernel, "one"): function.format(step=step) for kernel, (function, _, _) in SUMS.items()}
-    for kernel, (function, _, _, batch) in LOOPS.items():
-        for name, rows in (("one", "1"), ("batch", batch.format(step=step))):
-            pointers[symbol(kernel, name)] = function.format(rows, step=step, space=space)
+    source, flags, target, _ = SETS[kernel_set]
+    pointers = {"quantise32": "lanes::quantise<Vector>", "scales": SCALES, "coefficients": f"coefficients::quantise<{target}>"}
+    pointers |= {f"dequantise_{name}": f"block_rows::{function}<Vector>" for name, (function, _) in DEQUANTISERS.items()}
+    pointers |= {symbol(kernel, 1): function.format(target=target) for kernel, (function, _, _) in SUMS.items()}
+    pointers |= {symbol(kernel, rows): tile_pass(kernel_set, kernel, rows) for kernel in LOOPS for rows in passes(kernel_set, kernel)}
     if kernel_set == CODE_SET:
-        pointers |= {code_symbol(kernel, bits): function.format(step=step, bits=bits)
-                     for kernel, (function, _) in CODE_LOOPS.items() for bits in BITS}
-        pointers |= {"make_rounded": MAKE_ROUNDED.format(step=step)}
-        pointers |= {"make_tables": MAKE_TABLES.format(step=step), "quantise64": "lanes::quantise<Vector, 64>"}
+        for kernel, (function, _) in CODE_LOOPS.items():
+            for bits in BITS:
+                name = code_symbol(kernel, bits)
+                pointers[name] = (register_pass(kernel_set, f"CodeWeights<{bits}, true>", function) if isinstance(function, int)
+                                  else function.format(target=target, bits=bits))
+        pointers |= {"make_rounded": MAKE_ROUNDED.format(target=target), "make_tables": MAKE_TABLES.format(target=target),
+                     "quantise64": "lanes::quantise<Vector, 64>"}
     return functions_of(f"engine/kernels/neon/{source}.cpp", flags, pointers)
 
 
-@functools.cache
-def dequantisers():
-    return functions_of("engine/quant/blocks.cpp", [], {name: f"dequantise_{name}" for name in DEQUANTISERS})
+def passes(kernel_set, kernel):
+    """Activation rows that a pass takes; where kBatch says how many they are in a batch, 2 is that."""
+    return (1, *BATCHES) if kernel in TILE_WEIGHTS and SETS[kernel_set][3] else (1, 2)
+
+
+def tile_pass(kernel_set, kernel, rows):
+    _, _, target, step = SETS[kernel_set]
+    if kernel in TILE_WEIGHTS and step:
+        return register_pass(kernel_set, TILE_WEIGHTS[kernel], rows)
+    batch = f"{target}::kBatch" if kernel in TILE_WEIGHTS else "Vector::kBatch"
+    return LOOPS[kernel][0].format(target=target, rows=1 if rows == 1 else batch)
+
+
+def register_pass(kernel_set, weights, rows):
+    step = SETS[kernel_set][3]
+    step = f"DotStep<{step}::kCopies>" if rows == 1 else step
+    return PASS.format(step=step, weights=weights, quarters=quarters(rows), rows=rows)
+
+
+def quarters(rows):
+    return min(4, 8 // rows)
 
 
 def functions_of(source, flags, pointers):
@@ -126,8 +124,8 @@ def functions_of(source, flags, pointers):
     return {name: function_lines(assembly, target) for name, target in targets.items()}
 
 
-def symbol(kernel, name):
-    return f"{kernel.replace('.', '_')}_{name}"
+def symbol(kernel, rows):
+    return f"{kernel.replace('.', '_')}_{rows}"
 
 
 def code_symbol(kernel, bits):
@@ -162,73 +160,79 @@ def steady(lines, model, aliasing):
 
 
 def measure(kernel_set, model):
-    """-> (macs per cycle with one row, with a batch, cycles per converted element, one comment per loop)."""
-    functions, one, batch, notes = compiled(kernel_set), {}, {}, []
-    loops = [(kernel, macs, step, name) for kernel, (_, macs, step, _) in LOOPS.items() for name in ("one", "batch")]
-    loops += [(kernel, macs, step, "one") for kernel, (_, macs, step) in SUMS.items()]
-    for kernel, macs, step, name in loops:
-        into = one if name == "one" else batch
-        path = hot_path(functions[symbol(kernel, name)], macs, longest=name == "one")
+    """-> ({rows of a pass: macs per cycle}, cycles per converted element, one comment per loop)."""
+    functions, rates, notes = compiled(kernel_set), {rows: {} for rows in (1, *BATCHES)}, []
+    loops = [(kernel, macs, step, rows) for kernel, (_, macs, step) in LOOPS.items() for rows in passes(kernel_set, kernel)]
+    loops += [(kernel, macs, step, 1) for kernel, (_, macs, step) in SUMS.items()]
+    for kernel, macs, step, rows in loops:
+        path = hot_path(functions[symbol(kernel, rows)], macs, longest=rows == 1)
         work = multiplies(path, macs)
         if kernel.startswith("int8"):
             work -= work % step  # an integer step is whole; nothing else multiplies integers
         if work == 0 or work % step != 0:
             raise SystemExit(f"{kernel_set} {kernel}: the loop found has {work} multiply-adds, no multiple of {step}")
         taken = cycles(path, model)
-        into[kernel] = work / taken
-        notes.append(f"{kernel_set} {kernel}, {'one row' if name == 'one' else f'{work // step} rows'}: {len(path)} instructions, "
+        rates[rows][kernel] = work / taken
+        notes.append(f"{kernel_set} {kernel}, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
                      f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
     for kernel in ATTENDED:
-        for rates in (one, batch):
-            rates[f"{kernel}.attention"] = 2 / (1 / rates[kernel] + 1 / rates.pop(f"{kernel}.values"))
+        for of_pass in (rates[1], rates[2]):
+            of_pass[f"{kernel}.attention"] = 2 / (1 / of_pass[kernel] + 1 / of_pass.pop(f"{kernel}.values"))
     within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate"]  # those loops' own work
     conversions = {f"float.{name}": 0 for name in within}
-    for name, elements in DEQUANTISERS.items():
-        conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", dequantisers()[name], elements, model, notes)
+    for name, (_, elements) in DEQUANTISERS.items():
+        conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", functions[f"dequantise_{name}"], elements, model, notes)
     quantising = measure_quantising(kernel_set, functions, 32, model, notes)
     weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
     conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising, "int8.q4_0.accumulate": weighting}
     if kernel_set == CODE_SET:
-        for prices, more in zip((one, batch, conversions), measure_codes(kernel_set, functions, model, notes)):
-            prices |= more
-    return one, batch, conversions, notes
+        more, of_codes = measure_codes(kernel_set, functions, model, notes)
+        conversions |= of_codes
+        for rows in rates:
+            rates[rows] |= more[rows]
+    return rates, conversions, notes
 
 
 def measure_codes(kernel_set, functions, model, notes):
-    """-> the same three of the group formats. Batches of look-ups are dot products of unpacked codes: priced as those of fields."""
-    one, batch, conversions = {}, {}, {}
+    """-> the rates and conversions of the group formats. Up to four rows are looked up one by one; more are dot products of unpacked
+    codes, priced as those of fields."""
+    rates, conversions = {rows: {} for rows in (1, *BATCHES)}, {}
     quantising = measure_quantising(kernel_set, functions, 64, model, notes)
     path = hot_path(functions["make_tables"], {"str": 1, "st1": 1, "stp": 2}, longest=False)
     tables = cycles(path, model)
     notes.append(f"{kernel_set} make_tables, {CHUNK} activations: {len(path)} instructions, {tables:.4g} cycles")
     rounding = measure_rounding(kernel_set, functions["make_rounded"], model, notes)
     for bits in BITS:
-        rates = {}
+        loops = {}
         for kernel in CODE_LOOPS:
             path, work = code_path(functions, kernel, bits)
             taken = cycles(path, model)
-            rates[kernel] = work / taken
+            loops[kernel] = work / taken
             notes.append(f"{kernel_set} int8.{kernel.format(bits=bits)}, a block: {len(path)} instructions, {work} multiply-adds, "
                          f"{taken:.4g} cycles")
-        looked_up, alone, several, rounded = rates.values()
+        looked_up, *dots, rounded = loops.values()
         for name in (f"w{bits}g{group}{zero}" for group in GROUPS for zero in ("", "z", "r")):
-            one |= {f"int8.{name}": alone, f"int8.{name}.lut": looked_up}
-            batch |= {f"int8.{name}": several, f"int8.{name}.lut": several}
+            for rows, rate in zip(rates, dots):
+                rates[rows] |= {f"int8.{name}": rate, f"int8.{name}.lut": looked_up if rows <= MOST_LOOK_UP_ROWS else rate}
+            for rows in (1, 2):  # row by row
+                rates[rows] |= {f"int8_tables.{name}": rounded}
             conversions |= {f"int8.{name}": quantising, f"int8.{name}.lut": quantising + tables / CHUNK}
-            one |= {f"int8_tables.{name}": rounded}
-            batch |= {f"int8_tables.{name}": rounded}  # row by row
             conversions |= {f"int8_tables.{name}": quantising + rounding}
-    for prices in (one, batch, conversions):
+    for prices in (rates[1], rates[2], conversions):
         prices["int8_tables.q4_0"] = prices["int8_tables.w4g32"]
-    return one, batch, conversions
+    return rates, conversions
 
 
 def code_path(functions, kernel, bits):
     """-> (what runs for a block of CODE_COLUMNS, its multiply-adds) of a loop of the group formats."""
-    macs = CODE_LOOPS[kernel][1]
-    planes, together = (1, 2 if "batch" in kernel else 1) if macs is INT_MACS else (bits, 2 if macs is TABLES and bits <= 2 else 1)
-    work = together * 16 * CODE_COLUMNS
-    path = block_path(functions[code_symbol(kernel, bits)], macs, work * planes, longest="batch" not in kernel)
+    function, macs = CODE_LOOPS[kernel]
+    if isinstance(function, int):
+        planes, rows_together = 1, quarters(function) * 4 * function
+    else:
+        planes, rows_together = bits, 16 * (2 if macs is TABLES and bits <= 2 else 1)
+    work = rows_together * CODE_COLUMNS
+    longest = function == 1 or not isinstance(function, int)
+    path = block_path(functions[code_symbol(kernel, bits)], macs, work * planes, longest=longest)
     if multiplies(path, macs) != work * planes:
         raise SystemExit(f"{kernel.format(bits=bits)}: {multiplies(path, macs)} found, {work * planes} expected")
     return path, work
@@ -263,10 +267,10 @@ def conversion(name, lines, elements, model, notes):
     return taken / elements
 
 
-def table(values, complete):
-    """The rates of one set as YAML flow maps by variant."""
+def table(values):
+    """The prices of one set as YAML flow maps by variant. Rates of float32 are those of dequantised rows, too."""
     rows = dict(values)
-    if complete:
+    if "float.f32" in values:
         rows |= {f"float.{name}": values["float.f32"] for name in DEQUANTISED}
     by_variant = {}
     for kernel, value in rows.items():
@@ -283,14 +287,15 @@ def document(core, sets):
     source = f"llvm-mca {version} -mcpu={model} on the loops of engine/kernels/neon, {compiler} -O3; {why}"
     lines = ["# Written by configs/kernels/generate.py from the compiled kernels: do not edit, run it again (docs/cpu.md).",
              "# A cluster of a device file takes it by `include:`. By instruction set, then variant and weight format."]
-    for key, what, at in (("macs_per_cycle", "one activation row", 0), ("macs_per_cycle_batch", "several activation rows", 1)):
+    for rows, key, what in ((1, "macs_per_cycle", "one activation row"), (2, BATCHES[2], "passes of two activation rows"),
+                            (4, BATCHES[4], "of four"), (8, BATCHES[8], "of eight")):
         lines += [f"{key}:  # {what}", f"  kind: {kind}", f'  source: "{source}"']
-        lines += [f"  {name}: {table(results[name][at], True)}" for name in sets]
+        lines += [f"  {name}: {table(results[name][0][rows])}" for name in sets if results[name][0][rows]]
     lines += ["cycles_per_conversion:  # int8: of one activation, or of one coefficient of 32 weights; float: of one weight "
               "(0: within the loop above)",
               f"  kind: {kind}", f'  source: "{source}"']
-    lines += [f"  {name}: {table(results[name][2], False)}" for name in sets]
-    lines += ["# The loops:"] + [f"#   {note}" for name in sets for note in results[name][3]]
+    lines += [f"  {name}: {table(results[name][1])}" for name in sets]
+    lines += ["# The loops:"] + [f"#   {note}" for name in sets for note in results[name][2]]
     return "\n".join(lines) + "\n"
 
 

@@ -99,6 +99,10 @@ struct KernelSet {
   // The same in blocks of `block` activations: 32, 64 or 128.
   void (*quantise_blocks)(const float* x, std::size_t block, std::size_t blocks, std::size_t stride, std::int8_t* quants, float* scales,
                           std::int32_t* corrections);
+  // Null, or makes of quantised rows, in place, what tiles_*() and code_dots() of this set read instead (look-ups do not). `form` has the
+  // group and the zero of the weights; scales and corrections have room for twice as many.
+  void (*arrange)(const CodeForm& form, std::int8_t* quants, float* scales, std::int32_t* corrections, std::size_t blocks,
+                  std::size_t rows);
   // `groups` consecutive groups of 16 rows in Layout::tiled. y[b * y_stride + row] = over blocks ascending,
   // acc = fma(float(dot), d_w * d_x, acc) with the exact int32 dot product of a block.
   void (*tiles_q4_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);

@@ -3,14 +3,6 @@
 #include <utility>
 
 namespace vitro::hw {
-namespace {
-
-// Activation rows, or query heads, that one pass of the NEON loops takes (kBatch of engine/kernels/neon/vector.hpp); an odd one passes
-// alone.
-constexpr std::uint32_t kRowsPerPass = 2;
-
-}  // namespace
-
 const std::vector<ParamSpec>& CorePrices::params() {
   static const std::vector<ParamSpec> kParams = {
       {"kernel_set", Dimension::none, "neon-i8mm", "the engine takes the fastest set that a core can run", "neon|neon-dotprod|neon-i8mm"},
@@ -24,9 +16,9 @@ const std::vector<ParamSpec>& CorePrices::params() {
 }
 
 const std::vector<std::string>& CorePrices::tables() {
-  static const std::vector<std::string> kTables = {"macs_per_cycle", "macs_per_cycle_batch", "macs_per_cycle_batch_4",
-                                               "macs_per_cycle_batch_8", "macs_per_cycle_batch_16", "macs_per_cycle_batch_64",
-                                               "cycles_per_conversion"};
+  static const std::vector<std::string> kTables = {"macs_per_cycle",         "macs_per_cycle_batch",    "macs_per_cycle_batch_4",
+                                                   "macs_per_cycle_batch_8", "macs_per_cycle_batch_16", "macs_per_cycle_batch_64",
+                                                   "cycles_per_conversion"};
   return kTables;
 }
 
@@ -52,7 +44,7 @@ KernelPrice CorePrices::find(std::string_view variant, std::string_view format) 
 }
 
 // The time that a weight takes with all its rows is linear between the measured numbers of rows, and goes on beyond them.
-// None where only passes of two rows are priced.
+// None where passes are priced instead.
 std::optional<double> CorePrices::measured_product(const Work& work) const {
   if (work.columns == 0 || work.rows == 0) return std::nullopt;
   struct Point {
@@ -73,15 +65,23 @@ std::optional<double> CorePrices::measured_product(const Work& work) const {
   return weights * (low.cycles_per_weight + share * (high.cycles_per_weight - low.cycles_per_weight));
 }
 
+// A batch passes by as many rows as the loops take (multiply_groups() of engine/kernels/neon), what remains by fewer.
 double CorePrices::product(const Work& work) const {
   if (const std::optional<double> cycles = measured_product(work)) return *cycles;
   const auto macs = static_cast<double>(work.macs);
-  // Attention's rows meet keys of their own, its heads share them; weighted rows are added to one result, one at a time.
-  const std::uint32_t rows = work.columns > 0 ? work.rows : work.query_heads;
-  const double rate = !work.transposed && rows >= kRowsPerPass ? batch_.at(work.kernel).value_or(0) : 0;
-  if (rate == 0) return one_.time(macs, work.kernel);
-  const double alone = rows % kRowsPerPass / static_cast<double>(rows);
-  return macs * (1 - alone) / rate + one_.time(macs * alone, work.kernel);
+  if (work.transposed) return one_.time(macs, work.kernel);  // weighted rows are added to one result, one at a time
+  // Attention's rows meet keys of their own; its heads share them.
+  const std::uint32_t rows = work.columns > 0 ? work.rows : std::max(1u, work.query_heads);
+  double cycles = 0;
+  std::uint32_t left = rows;
+  for (const auto& [table, together] : {std::pair{&more_[1], 8u}, {&more_[0], 4u}, {&batch_, 2u}}) {
+    const double rate = table->at(work.kernel).value_or(0);
+    if (rate == 0) continue;
+    const std::uint32_t passing = left / together * together;
+    cycles += macs * passing / rows / rate;
+    left -= passing;
+  }
+  return left == 0 ? cycles : cycles + one_.time(macs * left / rows, work.kernel);
 }
 
 double CorePrices::conversions(const Work& work) const {
@@ -96,8 +96,8 @@ double CorePrices::cycles(const Work& work) const {
   // An operator without products may have a rate of its own, "op.rope".
   const double own = work.macs == 0 && work.has_own_rate ? 1 / one_.time(1, work.kernel) : 0;
   const double elementwise = static_cast<double>(work.elementwise) / (own > 0 ? own : elementwise_per_cycle_);
-  return (work.macs > 0 ? product(work) : 0) + conversions(work) + elementwise +
-         static_cast<double>(work.lookups) / lookups_per_cycle_ + work.row_runs * cycles_per_run_;
+  return (work.macs > 0 ? product(work) : 0) + conversions(work) + elementwise + static_cast<double>(work.lookups) / lookups_per_cycle_ +
+         work.row_runs * cycles_per_run_;
 }
 
 }  // namespace vitro::hw

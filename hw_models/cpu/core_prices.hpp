@@ -27,10 +27,10 @@ class CorePrices {
   std::optional<double> measured_product(const Work& work) const;
   double conversions(const Work& work) const;
 
-  KernelRates one_;          // multiply-adds per cycle where a single activation row meets the weights
-  KernelTable batch_;        // the same where a pass takes several; what it lacks is priced by one_
-  std::array<KernelTable, 4> more_;  // multiply-adds per cycle with 4, 8, 16 and 64 rows, where they were measured
-  KernelTable conversions_;  // cycles per converted element within a product
+  KernelRates one_;                  // multiply-adds per cycle where a single activation row meets the weights
+  KernelTable batch_;                // the same where a pass takes two
+  std::array<KernelTable, 4> more_;  // with 4 and 8 rows; with 16 and 64, too, where all were measured
+  KernelTable conversions_;          // cycles per converted element within a product
   double elementwise_per_cycle_, conversions_per_cycle_, lookups_per_cycle_, cycles_per_run_;
 };
 

@@ -91,7 +91,7 @@ def test_a_changed_kernel_moves_the_simulated_phone(native):
     tree = load("oneplus12")
     slower = copy.deepcopy(tree)
     for cluster in slower["cpu"]["clusters"]:
-        rates = cluster["macs_per_cycle_batch"]["neon-i8mm"]["int8"]
+        rates = cluster["macs_per_cycle_batch_8"]["neon-i8mm"]["int8"]
         rates["q4_0"] /= 2
     before, after = (probe(device, "gemm", GEMM)["flop_per_second"] for device in (tree, slower))
     assert after == pytest.approx(before / 2, rel=0.05)  # quantising the activations costs what it did

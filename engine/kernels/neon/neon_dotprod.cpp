@@ -3,6 +3,6 @@
 
 namespace vitro {
 
-constinit const KernelSet kNeonDotprodSet = make_kernel_set<DotTarget>("neon-dotprod");
+constinit const KernelSet kNeonDotprodSet = dot_kernel_set<DotStep<1>>("neon-dotprod");
 
 }  // namespace vitro

@@ -14,14 +14,21 @@ namespace {
 // Above so many activation rows, codes that are unpacked once for all rows beat tables for each (docs/lut-kernels.md).
 constexpr std::uint32_t kMostLookUpRows = 4;
 
-Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, std::size_t block) {
+// As look-ups read them, or as the set's dot products do. A zero of q8_0 and of values is none.
+Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Format weights, bool look_ups) {
+  const std::size_t block = block_elements(weights);
   const std::size_t row_blocks = shape.k / block, blocks = row_blocks * shape.batch;
-  auto* scales = scratch<float>(Scratch::b, blocks * (2 + block / sizeof(float)));
-  auto* corrections = reinterpret_cast<std::int32_t*>(scales + blocks);
-  auto* quants = reinterpret_cast<std::int8_t*>(corrections + blocks);
+  auto* scales = scratch<float>(Scratch::b, blocks * (4 + block / sizeof(float)));
+  auto* corrections = reinterpret_cast<std::int32_t*>(scales + 2 * blocks);
+  auto* quants = reinterpret_cast<std::int8_t*>(corrections + 2 * blocks);
   for (std::size_t b = 0; b < shape.batch; ++b) {
     const float* row = x + b * shape.k;
     set.quantise_blocks(row, block, row_blocks, shape.batch, quants + b * block, scales + b, corrections + b);
+  }
+  if (set.arrange != nullptr && !look_ups) {
+    CodeForm form = code_form(weights == Format::q4_nibbles ? Format::q4_0 : weights).value_or(CodeForm{});
+    form.group = static_cast<std::uint32_t>(block);
+    set.arrange(form, quants, scales, corrections, row_blocks, shape.batch);
   }
   return {quants, scales, corrections, row_blocks, shape.batch};
 }
@@ -33,13 +40,14 @@ class Int8Matmul {
         w_(call.in[0]),
         shape_(shape),
         y_(call.out[0].as<float>()),
-        x_(quantise(set, call.in[1].as<float>(), shape, block_elements(w_.format))),
+        rounded_(call.variant == variant::kInt8Tables),
+        look_ups_(rounded_ || (w_.layout == Layout::lut && shape.batch <= kMostLookUpRows)),
+        x_(quantise(set, call.in[1].as<float>(), shape, w_.format, look_ups_)),
         scales_(scales_of(call)),
-        stride_(row_bytes(w_.format, shape.k, w_.layout)),
-        rounded_(call.variant == variant::kInt8Tables) {
+        stride_(row_bytes(w_.format, shape.k, w_.layout)) {
     const bool q4_0_tile = w_.format == Format::q4_0 && w_.layout != Layout::lut;
     if (const auto form = code_form(w_.format); form && !q4_0_tile) form_ = *form;
-    if (rounded_ || (w_.layout == Layout::lut && shape.batch <= kMostLookUpRows)) make_tables();
+    if (look_ups_) make_tables();
   }
 
   // Whole groups go straight to the output; cut ones at either end by way of a group of their own.
@@ -88,7 +96,7 @@ class Int8Matmul {
     if (!coded()) return multiply_units(tiles, groups, y, y_stride);
     if (rounded_) return set_.rounded_look_ups(form_, tiles, groups, tables_, y, y_stride);
     if (w_.layout == Layout::tiled) return set_.code_dots(form_, tiles, groups, x_, y, y_stride);
-    if (tables_.tables != nullptr) return set_.look_ups(form_, tiles, groups, tables_, y, y_stride);
+    if (look_ups_) return set_.look_ups(form_, tiles, groups, tables_, y, y_stride);
     for (std::size_t g = 0; g < groups; ++g) multiply_unpacked(tiles + g * kTileRows * stride_, y + g * kTileRows, y_stride);
   }
   void multiply_units(const std::byte* tiles, std::size_t groups, float* y, std::size_t y_stride) {
@@ -133,12 +141,13 @@ class Int8Matmul {
   const View& w_;
   MatmulShape shape_;
   float* y_;
+  bool rounded_;  // variant::kInt8Tables
+  bool look_ups_;
   Int8Rows x_;
   TableRows tables_;
   CodeForm form_;  // of weights that go by it; else 0 bits
   const View* scales_;
   Bytes stride_;
-  bool rounded_;  // variant::kInt8Tables
   std::uint32_t waiting_ = 0, ids_[2 * kTileRows] = {};
   BlockRow data_[2 * kTileRows] = {};
 };

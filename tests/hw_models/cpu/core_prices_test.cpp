@@ -20,6 +20,13 @@ TEST(CorePrices, an_odd_row_passes_alone) {
   EXPECT_EQ(core.run(core.product("int8", "q4_0", 5, 5 * 1600)), 800 * kNs + 400 * kNs);  // four rows at 8, one at 4
 }
 
+TEST(CorePrices, a_batch_passes_by_eight_by_four_by_two_and_alone) {
+  TestCore core(std::string(kTables) + ", macs_per_cycle_batch_4: {int8: {q4_0: 16}}, macs_per_cycle_batch_8: {int8: {q4_0: 32}}");
+  EXPECT_EQ(core.run(core.product("int8", "q4_0", 64, 64 * 800)), 1600 * kNs);
+  EXPECT_EQ(core.run(core.product("int8", "q4_0", 15, 15 * 800)), 200 * kNs + 200 * kNs + 200 * kNs + 200 * kNs);
+  EXPECT_EQ(core.run(core.product("int8", "q4_0", 1, 800)), 200 * kNs);
+}
+
 TEST(CorePrices, without_a_batch_rate_a_batch_costs_as_much_per_row) {
   TestCore core("macs_per_cycle: {int8: {q4_0: 4}}");
   EXPECT_EQ(core.run(core.product("int8", "q4_0", 64, 8000)), 2 * kUs);
