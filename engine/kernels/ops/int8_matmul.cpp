@@ -7,6 +7,7 @@
 #include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/k_tiles.hpp"
 
 namespace vitro::ops {
 namespace {
@@ -26,6 +27,23 @@ Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, std::
   return {quants, scales, corrections, row_blocks, shape.batch};
 }
 
+// What the loops over K-quants need of the sums of activations.
+KRows k_rows(const Int8Rows& x, Format weights) {
+  const std::size_t blocks = x.blocks * x.rows;
+  if (weights == Format::q4_k) {
+    auto* offsets = scratch<float>(Scratch::e, blocks);
+    for (std::size_t b = 0; b < blocks; ++b) offsets[b] = x.scales[b] * (static_cast<float>(x.corrections[b]) * 0.125f);
+    return {x, offsets, nullptr};
+  }
+  auto* starts = scratch<std::int32_t>(Scratch::e, 2 * blocks);
+  for (std::size_t b = 0; b < 2 * blocks; ++b) {
+    std::int32_t sum = 0;
+    for (std::size_t i = 0; i < kBlock / 2; ++i) sum += x.quants[kBlock / 2 * b + i];
+    starts[b] = -32 * sum;
+  }
+  return {x, nullptr, starts};
+}
+
 class Int8Matmul {
  public:
   Int8Matmul(const KernelSet& set, const KernelCall& call, MatmulShape shape)
@@ -33,12 +51,13 @@ class Int8Matmul {
         w_(call.in[0]),
         shape_(shape),
         y_(call.out[0].as<float>()),
-        x_(quantise(set, call.in[1].as<float>(), shape, block_elements(w_.format))),
+        x_(quantise(set, call.in[1].as<float>(), shape, variant::int8_block(w_.format))),
         scales_(scales_of(call)),
         stride_(row_bytes(w_.format, shape.k, w_.layout)),
         rounded_(call.variant == variant::kInt8Tables) {
     const bool q4_0_tile = w_.format == Format::q4_0 && w_.layout != Layout::lut;
     if (const auto form = code_form(w_.format); form && !q4_0_tile) form_ = *form;
+    if (has_k_tiles(w_.format)) k_ = k_rows(x_, w_.format);
     if (rounded_ || (w_.layout == Layout::lut && shape.batch <= kMostLookUpRows)) make_tables();
   }
 
@@ -92,6 +111,8 @@ class Int8Matmul {
     for (std::size_t g = 0; g < groups; ++g) multiply_unpacked(tiles + g * kTileRows * stride_, y + g * kTileRows, y_stride);
   }
   void multiply_units(const std::byte* tiles, std::size_t groups, float* y, std::size_t y_stride) {
+    if (w_.format == Format::q4_k) return set_.tiles_q4_k(tiles, groups, k_, y, y_stride);
+    if (w_.format == Format::q6_k) return set_.tiles_q6_k(tiles, groups, k_, y, y_stride);
     if (w_.format == Format::q8_0) return set_.tiles_q8_0(tiles, groups, x_, y, y_stride);
     if (const ValueTable* values = value_table(w_.format)) return set_.tiles_values(*values, tiles, groups, x_, y, y_stride);
     set_.tiles_q4_0(tiles, groups, x_, y, y_stride);
@@ -110,8 +131,12 @@ class Int8Matmul {
     for (std::uint32_t r = waiting_; r < 2 * kTileRows; ++r) data_[r] = data_[0];  // lanes that nobody reads
     const std::size_t block = block_bytes(w_.format);
     const BlockSteps steps = scales_ != nullptr ? BlockSteps{block, block, 2} : BlockSteps{block - 2, block, block};
-    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * x_.blocks * (scales_ != nullptr ? block + 2 : block));
-    if (coded()) {
+    const std::size_t blocks = shape_.k / block_elements(w_.format);
+    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * blocks * (scales_ != nullptr ? block + 2 : block));
+    if (has_k_tiles(w_.format)) {
+      interleave_k(w_.format, data_, data_ + kTileRows, blocks, tile);
+      multiply_units(tile, 1, partial(), kTileRows);
+    } else if (coded()) {
       interleave_planes(data_, data_ + kTileRows, form_, x_.blocks, tile);
       rounded_ ? multiply(tile, 1, partial(), kTileRows) : multiply_unpacked(tile, partial(), kTileRows);
     } else {
@@ -135,6 +160,7 @@ class Int8Matmul {
   float* y_;
   Int8Rows x_;
   TableRows tables_;
+  KRows k_;
   CodeForm form_;  // of weights that go by it; else 0 bits
   const View* scales_;
   Bytes stride_;
