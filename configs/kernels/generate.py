@@ -48,6 +48,8 @@ LOOPS = {  # kernel: (function for one activation row, for a batch, multiplies, 
     "int8.q4_0": ("tiles::pass<{step}, {space}Q4, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
     "int8.q8_0": ("tiles::pass<{step}, {space}Q8, {}>", INT_MACS, 16 * 32, "{step}::kBatch"),
 }
+K_COLUMNS = 256  # of a block of a K-quant: a loop over eight times 32 columns inside the one over blocks, which unpacks scales
+K_LOOPS = {"int8.q4_k": "tiles::k_pass<{step}, tiles::Q4K, {rows}>", "int8.q6_k": "tiles::k_pass<{step}, tiles::Q6K, {rows}>"}
 SUMS = {  # of weighted rows (accumulate), one activation row at a time: (function, multiplies, multiply-adds of one step)
     "float.q4_0.accumulate": ("lanes::placed_weighted_q4_0<Vector>", FLOAT_MACS, 32),
     "int8.q4_0.accumulate": ("coefficients::add_blocks<{step}, lanes::kQ4Bytes>", INT_MACS, 16 * 32),
@@ -94,6 +96,9 @@ def compiled(kernel_set):
     for kernel, (function, _, _, batch) in LOOPS.items():
         for name, rows in (("one", "1"), ("batch", batch.format(step=step))):
             pointers[symbol(kernel, name)] = function.format(rows, step=step, space=space)
+    for kernel, function in K_LOOPS.items():
+        for name, rows in (("one", "1"), ("batch", f"{step}::kBatch")):
+            pointers[symbol(kernel, name)] = function.format(step=step, rows=rows)
     if kernel_set == CODE_SET:
         pointers |= {code_symbol(kernel, bits): function.format(step=step, bits=bits)
                      for kernel, (function, _) in CODE_LOOPS.items() for bits in BITS}
@@ -171,11 +176,21 @@ def measure(kernel_set, model):
         into[kernel] = work / taken
         notes.append(f"{kernel_set} {kernel}, {'one row' if name == 'one' else f'{work // step} rows'}: {len(path)} instructions, "
                      f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
+    for kernel in K_LOOPS:
+        for name, rows, into in (("one", 1, one), ("batch", 2, batch)):
+            path, work = block_path(functions[symbol(kernel, name)], INT_MACS, rows * 16 * K_COLUMNS, longest=rows == 1), rows * 16 * K_COLUMNS
+            if multiplies(path, INT_MACS) != work:
+                raise SystemExit(f"{kernel_set} {kernel}: {multiplies(path, INT_MACS)} found, {work} expected")
+            taken = cycles(path, model)
+            into[kernel] = work / taken
+            notes.append(f"{kernel_set} {kernel}, a block, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
+                         f"{work} multiply-adds, {taken:.4g} cycles")
     conversions = {"float.f16": 0, "float.q4_0.accumulate": 0}
     for name, elements in DEQUANTISERS.items():
         conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", dequantisers()[name], elements, model, notes)
     quantising = conversion(f"{kernel_set} quantise", functions["quantise"], BLOCK, model, notes)
     weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
+    conversions |= {kernel: quantising for kernel in K_LOOPS}
     conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising, "int8.q4_0.accumulate": weighting}
     if kernel_set == CODE_SET:
         for prices, more in zip((one, batch, conversions), measure_codes(kernel_set, functions, model, notes)):

@@ -53,7 +53,7 @@ def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, c
     again = generate.document(core, ["neon-i8mm"])
     assert lines_of(again, "neon-i8mm") == lines_of(committed, "neon-i8mm")
     assert len(lines_of(again, "neon-i8mm")) == (
-        3 + 2 * len(generate.LOOPS) + len(generate.SUMS) + len(generate.DEQUANTISERS) + 2
+        3 + 2 * len(generate.LOOPS) + 2 * len(generate.K_LOOPS) + len(generate.SUMS) + len(generate.DEQUANTISERS) + 2
         + 3 + len(generate.BITS) * len(generate.CODE_LOOPS))
 
 
@@ -72,7 +72,7 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
             rates = tree[name][kernel_set]
             codes = code_names() if kernel_set == generate.CODE_SET else []
             sums = {"q4_0.accumulate"} if name == "macs_per_cycle" else set()
-            assert set(rates["int8"]) == {"q4_0", "q8_0", *codes, *sums}
+            assert set(rates["int8"]) == {"q4_0", "q8_0", "q4_k", "q6_k", *codes, *sums}
             assert set(rates.get("int8_tables", {})) == ({*table_names(), "q4_0"} if codes else set())
             assert set(rates["float"]) == {"f32", "f16", *sums, *generate.DEQUANTISED}
             assert all(0 < rate < 256 for variant in rates.values() for rate in variant.values())
