@@ -44,6 +44,8 @@ ATTENDED = ["float.f32", "float.f16"]  # attention: half dot products, half `val
 PASS, TILE_WEIGHTS = "register_pass<{step}, {weights}, {quarters}, {rows}>", {"int8.q4_0": "CodeWeights<4, false, 32>",
                                                                              "int8.q8_0": "CodeWeights<8, false, 32>"}
 BATCHES = {2: "macs_per_cycle_batch", 4: "macs_per_cycle_batch_4", 8: "macs_per_cycle_batch_8"}  # rows of a pass: key of its rates
+K_COLUMNS = 256  # of a block of a K-quant: a loop over eight times 32 columns inside the one over blocks, which unpacks scales
+K_LOOPS = {"int8.q4_k": "tiles::k_pass<{target}, tiles::Q4K, {rows}>", "int8.q6_k": "tiles::k_pass<{target}, tiles::Q6K, {rows}>"}
 SUMS = {  # of weighted rows (accumulate), one activation row at a time: (function, multiplies, multiply-adds of one step)
     "float.f32.accumulate": ("lanes::placed_weighted<Vector, float>", FLOAT_MACS, 16 * 4),
     "float.f16.accumulate": ("lanes::placed_weighted<Vector, Half>", FLOAT_MACS, 16 * 4),
@@ -78,6 +80,8 @@ def compiled(kernel_set):
     pointers |= {f"dequantise_{name}": f"block_rows::{function}<Vector>" for name, (function, _) in DEQUANTISERS.items()}
     pointers |= {symbol(kernel, 1): function.format(target=target) for kernel, (function, _, _) in SUMS.items()}
     pointers |= {symbol(kernel, rows): tile_pass(kernel_set, kernel, rows) for kernel in LOOPS for rows in passes(kernel_set, kernel)}
+    pointers |= {symbol(kernel, rows): function.format(target=target, rows=1 if rows == 1 else f"{target}::kBatch")
+                 for kernel, function in K_LOOPS.items() for rows in (1, 2)}
     if kernel_set == CODE_SET:
         for kernel, (function, _) in CODE_LOOPS.items():
             for bits in BITS:
@@ -175,6 +179,15 @@ def measure(kernel_set, model):
         rates[rows][kernel] = work / taken
         notes.append(f"{kernel_set} {kernel}, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
                      f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
+    for kernel in K_LOOPS:
+        for rows in (1, 2):
+            path, work = block_path(functions[symbol(kernel, rows)], INT_MACS, rows * 16 * K_COLUMNS, longest=rows == 1), rows * 16 * K_COLUMNS
+            if multiplies(path, INT_MACS) != work:
+                raise SystemExit(f"{kernel_set} {kernel}: {multiplies(path, INT_MACS)} found, {work} expected")
+            taken = cycles(path, model)
+            rates[rows][kernel] = work / taken
+            notes.append(f"{kernel_set} {kernel}, a block, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
+                         f"{work} multiply-adds, {taken:.4g} cycles")
     for kernel in ATTENDED:
         for of_pass in (rates[1], rates[2]):
             of_pass[f"{kernel}.attention"] = 2 / (1 / of_pass[kernel] + 1 / of_pass.pop(f"{kernel}.values"))
@@ -184,6 +197,7 @@ def measure(kernel_set, model):
         conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", functions[f"dequantise_{name}"], elements, model, notes)
     quantising = measure_quantising(kernel_set, functions, 32, model, notes)
     weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
+    conversions |= {kernel: quantising for kernel in K_LOOPS}
     conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising, "int8.q4_0.accumulate": weighting}
     if kernel_set == CODE_SET:
         more, of_codes = measure_codes(kernel_set, functions, model, notes)

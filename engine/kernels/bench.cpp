@@ -27,6 +27,12 @@ class Bench {
   std::vector<BenchRow> run() {
     memory_bound("matvec q4_0", {Format::q4_0, Layout::tiled, variant::kInt8});
     memory_bound("matvec q8_0", {Format::q8_0, Layout::tiled, variant::kInt8});
+    for (const Format format : {Format::q4_k, Format::q6_k}) {
+      const Subject subject{format, Layout::tiled, variant::kInt8};
+      const std::string name = "matvec " + std::string(to_string(format));
+      memory_bound(name, subject);
+      against_q4_0(name, subject);
+    }
     for (const Format format : {Format::w1g64z, Format::w2g64z, Format::w3g64z, Format::w4g64z}) {
       const Subject look_ups{format, Layout::lut, variant::kInt8}, dots{format, Layout::tiled, variant::kInt8};
       const std::string name = "matvec " + std::string(to_string(format));
@@ -44,10 +50,13 @@ class Bench {
     memory_bound("matvec f16", {Format::f16, Layout::rows, variant::kFloat});
     memory_bound("neurons: matvec f16", {Format::f16, Layout::rows, variant::kFloat, true});
     memory_bound("neurons: matvec q4_0", {Format::q4_0, Layout::rows, variant::kInt8, true});
+    memory_bound("neurons: matvec q4_k", {Format::q4_k, Layout::rows, variant::kInt8, true});
     memory_bound("neurons: accumulate f16", {Format::f16, Layout::rows, variant::kFloat, true, Op::accumulate});
     memory_bound("neurons: accumulate q4_0", {Format::q4_0, Layout::rows, variant::kFloat, true, Op::accumulate});
     memory_bound("neurons: accumulate q4_0, int8", {Format::q4_0, Layout::rows, variant::kInt8, true, Op::accumulate});
     compute_bound("matmul q4_0", {Format::q4_0, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
+    compute_bound("matmul q4_k", {Format::q4_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
+    compute_bound("matmul q6_k", {Format::q6_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     for (const Layout layout : {Layout::lut, Layout::tiled}) {
       const std::string kind = layout == Layout::lut ? " look-up layout" : " dot layout";
       compute_bound("matmul w2g64z" + kind, {Format::w2g64z, layout, variant::kInt8}, function_.set().int8_macs);

@@ -22,6 +22,12 @@ Lease huge_lease(Bytes size) {
   }));
 }
 
+// Weights of a format that is read and not made: bytes of all kinds, and scales of one size.
+static void fill_q6_k(Rng& rng, std::byte* row, std::size_t bytes) {
+  for (std::size_t b = 0; b < bytes; ++b) row[b] = static_cast<std::byte>(rng.next());
+  for (std::size_t d = 209; d < bytes; d += 210) row[d] = std::byte{0x10};
+}
+
 View BenchWeights::copy(std::size_t i) const {
   View view = matrix;
   view.offset = i * bytes;
@@ -48,6 +54,10 @@ BenchWeights make_bench_weights(Format format, Layout layout, std::uint32_t rows
       continue;
     }
     for (std::uint32_t r = 0; r < kTileRows; ++r) {
+      if (format == Format::q6_k) {
+        fill_q6_k(rng, &group[r * row_bytes(format, columns)], row_bytes(format, columns));
+        continue;
+      }
       for (float& w : row) w = static_cast<float>(rng.uniform() - 0.5);
       quantise_row(format, row.data(), &group[r * row_bytes(format, columns)], columns);
     }

@@ -25,6 +25,13 @@ struct Int8Rows {
   std::size_t blocks = 0, rows = 0;
 };
 
+// The same rows for K-quants: blocks of 32.
+struct KRows {
+  Int8Rows x;
+  const float* offsets = nullptr;        // [blocks, rows], of q4_k: what a minimum is weighted with, scale * -(sum of a block's quants)
+  const std::int32_t* starts = nullptr;  // [blocks, rows, 2], of q6_k: -32 times the sum of half a block's quants, which its codes add too much
+};
+
 // The same rows as tables of sums: of every four activations the 16 sums of a subset, less the least of them (lut/look_up.hpp); or the
 // 16 signed sums, rounded to bytes (lut/rounded_look_up.hpp).
 struct TableRows {
@@ -110,6 +117,11 @@ struct KernelSet {
 
   // Nibbles as q4_0 has them that name one of `values`: acc = fma(float(dot), d_w * factor * d_x, acc).
   void (*tiles_values)(const ValueTable& values, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
+  // K-quants in Layout::tiled (engine/quant/k_tiles.hpp); sc, m: the 6-bit or 8-bit integers of a block of 32 or, in q6_k, of 16.
+  // q4_k: acc = fma(dmin * m, offset, acc), then acc = fma(float(dot), (d * sc) * d_x, acc) with the exact dot product of nibbles 0 to 15.
+  void (*tiles_q4_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
+  // q6_k: acc = fma(float(dot), (d * sc) * d_x, acc) with the exact dot product of 16 integers from -32 to 31.
+  void (*tiles_q6_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
   // Formats of integer codes, by dot products: groups of 16 rows in Layout::tiled, or unpacked (`form.stored_bits` is 8).
   void (*code_dots)(const CodeForm& form, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
   // The same products by look-ups, of groups in Layout::lut.

@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/kernels/block_rows.hpp"
 #include "engine/kernels/coefficients.hpp"
+#include "engine/kernels/k_tiles.hpp"
 #include "engine/kernels/limits.hpp"
 #include "engine/kernels/lut/rounded_look_up.hpp"
 #include "engine/kernels/rows.hpp"
@@ -37,6 +38,8 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;
   set.tiles_q8_0 = tiles::multiply<T, tiles::Q8>;
   set.tiles_values = tiles::multiply_values<T>;
+  set.tiles_q4_k = tiles::multiply_k<T, tiles::Q4K>;
+  set.tiles_q6_k = tiles::multiply_k<T, tiles::Q6K>;
   set.code_dots = tiles::code_dots<T>;
   set.unpack_planes = tiles::unpack_planes<T>;
   set.tables = look_up::tables<T>;

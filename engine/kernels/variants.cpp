@@ -1,7 +1,9 @@
 #include "engine/kernels/variants.hpp"
 
 #include "engine/kernels/code_form.hpp"
+#include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/k_tiles.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro::variant {
@@ -21,7 +23,7 @@ std::string_view describe(VariantId id) {
   if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
   if (id == kInt8)
-    return "weights that are integers times a scale (q4_0, q8_0, w1g32 to w4g128z and w4g128r, iq4_nl, fp4), activations quantised to int8";
+    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, w1g32 to w4g128z and w4g128r, iq4_nl, fp4), activations quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
   if (id == kInt8Rows) return "codes of one to four bits, activations in int8 with one scale per row, integer sums: a matrix unit";
@@ -36,10 +38,12 @@ VariantId by_name(std::string_view text) {
   return VariantId::none;
 }
 
+std::size_t int8_block(Format weights) { return has_k_tiles(weights) ? kBlock : block_elements(weights); }
+
 bool supports(VariantId id, Format weights, Layout layout) {
   if (weights == Format::index32) return false;
   if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx && id != kInt8Rows;
-  const bool integers = weights == Format::q8_0 || code_form(weights) || value_table(weights) != nullptr;
+  const bool integers = weights == Format::q8_0 || code_form(weights) || value_table(weights) != nullptr || has_k_tiles(weights);
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
   if (id == kInt8Tables)
     return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && group_format(weights)));

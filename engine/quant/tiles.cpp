@@ -1,12 +1,14 @@
 #include "engine/quant/tiles.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/k_tiles.hpp"
 
 namespace vitro {
 namespace {
@@ -159,6 +161,20 @@ void for_each_plane_byte(const Codes& form, std::size_t columns, Move move) {
   });
 }
 
+// Calls f(block of the group in the tile, byte of the first row's block in the rows) for each block of a K-quant.
+template <class F>
+void for_each_k_block(Format format, std::size_t columns, F f) {
+  const std::size_t bytes = block_bytes(format), blocks = columns / kSuperBlock;
+  for (std::size_t b = 0; b < blocks; ++b) f(b * kTileRows * bytes, b * bytes);
+}
+
+template <class Byte>
+std::array<Byte*, kTileRows> places(Byte* rows, std::size_t stride) {
+  std::array<Byte*, kTileRows> places;
+  for (std::size_t r = 0; r < kTileRows; ++r) places[r] = rows + r * stride;
+  return places;
+}
+
 void check(Format format, std::size_t columns, Layout layout) {
   VITRO_CHECK(layout != Layout::rows && can_lay(layout, format, kTileRows) && columns % block_elements(format) == 0,
               "this format has no such layout");
@@ -169,7 +185,7 @@ void check(Format format, std::size_t columns, Layout layout) {
 bool can_lay(Layout layout, Format format, std::uint64_t rows) {
   if (layout == Layout::rows) return true;
   const bool coded = group_format(format).has_value();
-  const bool known = layout == Layout::tiled ? coded || has_units(format) : coded || format == Format::q4_0;
+  const bool known = layout == Layout::tiled ? coded || has_units(format) || has_k_tiles(format) : coded || format == Format::q4_0;
   return known && rows > 0 && rows % kTileRows == 0;
 }
 
@@ -185,6 +201,11 @@ void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std
   check(format, columns, layout);
   const auto move = [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(tile_out + tile, rows_in + row, n); };
   if (layout == Layout::tiled && has_units(format)) return for_each_unit(format, columns, move);
+  if (has_k_tiles(format)) {
+    return for_each_k_block(format, columns, [&](std::size_t tile, std::size_t row) {
+      pack_k_block(format, places(rows_in + row, row_bytes(format, columns)).data(), tile_out + tile);
+    });
+  }
   const Codes form = codes_of(format);
   if (layout == Layout::lut && format != Format::q4_0) {
     for_each_plane_byte(form, columns, move);
@@ -201,6 +222,11 @@ void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, s
   check(format, columns, layout);
   const auto move = [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(rows_out + row, tile_in + tile, n); };
   if (layout == Layout::tiled && has_units(format)) return for_each_unit(format, columns, move);
+  if (has_k_tiles(format)) {
+    return for_each_k_block(format, columns, [&](std::size_t tile, std::size_t row) {
+      unpack_k_block(format, tile_in + tile, places(rows_out + row, row_bytes(format, columns)).data());
+    });
+  }
   const Codes form = codes_of(format);
   if (layout == Layout::lut && format != Format::q4_0) {
     for_each_plane_byte(form, columns, move);

@@ -55,7 +55,7 @@ def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, c
     again = generate.document(core, ["neon-i8mm"])
     assert lines_of(again, "neon-i8mm") == lines_of(committed, "neon-i8mm")
     assert len(lines_of(again, "neon-i8mm")) == (
-        len(RATES) + 1 + sum(len(generate.passes("neon-i8mm", kernel)) for kernel in generate.LOOPS) + len(generate.SUMS)
+        len(RATES) + 1 + sum(len(generate.passes("neon-i8mm", kernel)) for kernel in generate.LOOPS) + 2 * len(generate.K_LOOPS) + len(generate.SUMS)
         + len(generate.DEQUANTISERS) + 2 + 3 + len(generate.BITS) * len(generate.CODE_LOOPS))
 
 
@@ -76,7 +76,8 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
             rates = tree[name][kernel_set]
             codes = code_names() if kernel_set == generate.CODE_SET else []
             sums = {f"{format}.accumulate" for format in ("f32", "f16", "q4_0")} if name == "macs_per_cycle" else set()
-            assert set(rates["int8"]) == {"q4_0", "q8_0", *codes, *(sums & {"q4_0.accumulate"})}
+            k_quants = set() if large else {"q4_k", "q6_k"}
+            assert set(rates["int8"]) == {"q4_0", "q8_0", *k_quants, *codes, *(sums & {"q4_0.accumulate"})}
             assert set(rates.get("int8_tables", {})) == ({*table_names(), "q4_0"} if codes and not large else set())
             floats = {"f32", "f16", "f32.attention", "f16.attention", *sums, *generate.DEQUANTISED}
             assert set(rates.get("float", {})) == (set() if large else floats)

@@ -114,6 +114,11 @@ struct Tile {
     const auto widen = [](uint16x4_t four) { return vreinterpretq_s32_u32(vmovl_u16(four)); };
     return {{widen(vget_low_u16(low)), widen(vget_high_u16(low)), widen(vget_low_u16(high)), widen(vget_high_u16(high))}};
   }
+  static Ints widened(const std::byte* p) {
+    const int8x16_t bytes = vld1q_s8(reinterpret_cast<const std::int8_t*>(p));
+    const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+    return {{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
+  }
   static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
     for (int i = 0; i < 4; ++i) acc.q[i] = vmlsq_n_s32(acc.q[i], zeros.q[i], x);
     return acc;

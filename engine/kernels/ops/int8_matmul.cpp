@@ -7,6 +7,7 @@
 #include "engine/kernels/ops/ops.hpp"
 #include "engine/kernels/variants.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/k_tiles.hpp"
 
 namespace vitro::ops {
 namespace {
@@ -14,9 +15,9 @@ namespace {
 // Above so many activation rows, codes that are unpacked once for all rows beat tables for each (docs/lut-kernels.md).
 constexpr std::uint32_t kMostLookUpRows = 4;
 
-// As look-ups read them, or as the set's dot products do. A zero of q8_0 and of values is none.
+// As look-ups and K-quants read them, or as the set's other dot products do. A zero of q8_0 and of values is none.
 Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Format weights, bool look_ups) {
-  const std::size_t block = block_elements(weights);
+  const std::size_t block = variant::int8_block(weights);
   const std::size_t row_blocks = shape.k / block, blocks = row_blocks * shape.batch;
   auto* scales = scratch<float>(Scratch::b, blocks * (4 + block / sizeof(float)));
   auto* corrections = reinterpret_cast<std::int32_t*>(scales + 2 * blocks);
@@ -25,12 +26,29 @@ Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Forma
     const float* row = x + b * shape.k;
     set.quantise_blocks(row, block, row_blocks, shape.batch, quants + b * block, scales + b, corrections + b);
   }
-  if (set.arrange != nullptr && !look_ups) {
+  if (set.arrange != nullptr && !look_ups && !has_k_tiles(weights)) {
     CodeForm form = code_form(weights == Format::q4_nibbles ? Format::q4_0 : weights).value_or(CodeForm{});
     form.group = static_cast<std::uint32_t>(block);
     set.arrange(form, quants, scales, corrections, row_blocks, shape.batch);
   }
   return {quants, scales, corrections, row_blocks, shape.batch};
+}
+
+// What the loops over K-quants need of the sums of activations.
+KRows k_rows(const Int8Rows& x, Format weights) {
+  const std::size_t blocks = x.blocks * x.rows;
+  if (weights == Format::q4_k) {
+    auto* offsets = scratch<float>(Scratch::e, blocks);
+    for (std::size_t b = 0; b < blocks; ++b) offsets[b] = x.scales[b] * (static_cast<float>(x.corrections[b]) * 0.125f);
+    return {x, offsets, nullptr};
+  }
+  auto* starts = scratch<std::int32_t>(Scratch::e, 2 * blocks);
+  for (std::size_t b = 0; b < 2 * blocks; ++b) {
+    std::int32_t sum = 0;
+    for (std::size_t i = 0; i < kBlock / 2; ++i) sum += x.quants[kBlock / 2 * b + i];
+    starts[b] = -32 * sum;
+  }
+  return {x, nullptr, starts};
 }
 
 class Int8Matmul {
@@ -47,6 +65,7 @@ class Int8Matmul {
         stride_(row_bytes(w_.format, shape.k, w_.layout)) {
     const bool q4_0_tile = w_.format == Format::q4_0 && w_.layout != Layout::lut;
     if (const auto form = code_form(w_.format); form && !q4_0_tile) form_ = *form;
+    if (has_k_tiles(w_.format)) k_ = k_rows(x_, w_.format);
     if (look_ups_) make_tables();
   }
 
@@ -100,6 +119,8 @@ class Int8Matmul {
     for (std::size_t g = 0; g < groups; ++g) multiply_unpacked(tiles + g * kTileRows * stride_, y + g * kTileRows, y_stride);
   }
   void multiply_units(const std::byte* tiles, std::size_t groups, float* y, std::size_t y_stride) {
+    if (w_.format == Format::q4_k) return set_.tiles_q4_k(tiles, groups, k_, y, y_stride);
+    if (w_.format == Format::q6_k) return set_.tiles_q6_k(tiles, groups, k_, y, y_stride);
     if (w_.format == Format::q8_0) return set_.tiles_q8_0(tiles, groups, x_, y, y_stride);
     if (const ValueTable* values = value_table(w_.format)) return set_.tiles_values(*values, tiles, groups, x_, y, y_stride);
     set_.tiles_q4_0(tiles, groups, x_, y, y_stride);
@@ -118,8 +139,12 @@ class Int8Matmul {
     for (std::uint32_t r = waiting_; r < 2 * kTileRows; ++r) data_[r] = data_[0];  // lanes that nobody reads
     const std::size_t block = block_bytes(w_.format);
     const BlockSteps steps = scales_ != nullptr ? BlockSteps{block, block, 2} : BlockSteps{block - 2, block, block};
-    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * x_.blocks * (scales_ != nullptr ? block + 2 : block));
-    if (coded()) {
+    const std::size_t blocks = shape_.k / block_elements(w_.format);
+    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * blocks * (scales_ != nullptr ? block + 2 : block));
+    if (has_k_tiles(w_.format)) {
+      interleave_k(w_.format, data_, data_ + kTileRows, blocks, tile);
+      multiply_units(tile, 1, partial(), kTileRows);
+    } else if (coded()) {
       interleave_planes(data_, data_ + kTileRows, form_, x_.blocks, tile);
       rounded_ ? multiply(tile, 1, partial(), kTileRows) : multiply_unpacked(tile, partial(), kTileRows);
     } else {
@@ -145,6 +170,7 @@ class Int8Matmul {
   bool look_ups_;
   Int8Rows x_;
   TableRows tables_;
+  KRows k_;
   CodeForm form_;  // of weights that go by it; else 0 bits
   const View* scales_;
   Bytes stride_;

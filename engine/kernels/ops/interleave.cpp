@@ -4,23 +4,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine/quant/blocks.hpp"
+#include "engine/quant/k_tiles.hpp"
+#include "engine/quant/transpose.hpp"
+
 namespace vitro::ops {
-namespace {
-
-using Units = std::uint32_t __attribute__((vector_size(16)));
-using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
-
-// 4 x 4 units change places: unit j of row r becomes unit r of row j.
-void transpose(Units (&row)[4]) {
-  const Units low01 = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5), low23 = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
-  const Units high01 = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7), high23 = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
-  row[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-  row[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-  row[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-  row[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
-}
-
-}  // namespace
 
 void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, std::size_t blocks, std::byte* tile) {
   constexpr std::size_t kUnitBytes = 4, kLine = kTileRows * kUnitBytes;
@@ -43,6 +31,19 @@ void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, st
         for (std::size_t j = 0; j < 4; ++j) std::memcpy(lines + r * kUnitBytes + j * kLine, &unit[j], sizeof unit[j]);
       }
     }
+  }
+}
+
+void interleave_k(Format format, const BlockRow* rows, const BlockRow* next, std::size_t blocks, std::byte* tile) {
+  const std::size_t block = block_bytes(format);
+  const std::byte* row[kTileRows];
+  for (std::size_t r = 0; r < kTileRows; ++r) row[r] = rows[r].scales;
+  for (std::size_t b = 0; b < blocks; ++b, tile += kTileRows * block) {
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      for (std::size_t line = 0; line < block; line += 64) __builtin_prefetch(next[r].scales + b * block + line, 0, 2);
+    }
+    pack_k_block(format, row, tile);
+    for (const std::byte*& at : row) at += block;
   }
 }
 
@@ -72,11 +73,7 @@ void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeFor
           std::memcpy(&four, rows[r].scales + b * block + head + i * plane + 4 * c, sizeof four);
           unit[r / 4][r % 4] = four;
         }
-        for (Units& u : unit) {
-          const auto bytes = reinterpret_cast<Bytes16>(u);
-          u = reinterpret_cast<Units>(__builtin_shufflevector(bytes, bytes, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-        }
-        transpose(unit);
+        transpose_bytes(unit);
         std::memcpy(tile, unit, sizeof unit);
       }
     }

@@ -19,6 +19,9 @@ struct BlockSteps {
 // `next` is requested from memory meanwhile. Both arrays have kTileRows rows; 32 columns a block.
 void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, std::size_t blocks, std::byte* tile);
 
+// Blocks of q4_k or q6_k, into Layout::tiled. Of the rows, `scales` is where each begins.
+void interleave_k(Format format, const BlockRow* rows, const BlockRow* next, std::size_t blocks, std::byte* tile);
+
 // Blocks of a group format, into Layout::lut. Of the rows, `scales` is where each begins.
 void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile);
 

@@ -203,6 +203,11 @@ struct Target {
     for (int r = 0; r < 16; ++r) v.lane[r] = std::to_integer<int>(p[r]) >> shift & mask;
     return v;
   }
+  static Ints widened(const std::byte* p) {
+    Ints v;
+    for (int r = 0; r < 16; ++r) v.lane[r] = static_cast<std::int8_t>(p[r]);
+    return v;
+  }
   VITRO_STEP Ints minus_product(Ints acc, const Ints& zeros, std::int32_t x) {
     for (int r = 0; r < 16; ++r) acc.lane[r] -= zeros.lane[r] * x;
     return acc;

@@ -176,6 +176,10 @@ struct Target {
     const __m128i bytes = _mm_and_si128(fields, _mm_set1_epi8(static_cast<char>(mask)));
     return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
   }
+  static Ints widened(const std::byte* p) {
+    const __m128i bytes = half_of(p);
+    return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+  }
   static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
     const __m256i all = _mm256_set1_epi16(static_cast<std::int16_t>(x));  // both fit in 16 bits, where products are quicker
     return {_mm256_sub_epi32(acc.a, _mm256_madd_epi16(zeros.a, all)), _mm256_sub_epi32(acc.b, _mm256_madd_epi16(zeros.b, all))};

@@ -137,6 +137,7 @@ struct Target {
     const __m128i fields = _mm_srl_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_cvtsi32_si128(shift));
     return _mm512_cvtepu8_epi32(_mm_and_si128(fields, _mm_set1_epi8(static_cast<char>(mask))));
   }
+  static Ints widened(const std::byte* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
   // Both fit in 16 bits, where products are quicker.
   static Ints minus_product(Ints acc, Ints zeros, std::int32_t x) {
     return _mm512_sub_epi32(acc, _mm512_madd_epi16(zeros, _mm512_set1_epi16(static_cast<std::int16_t>(x))));

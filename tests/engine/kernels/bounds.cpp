@@ -32,6 +32,27 @@ std::vector<double> row_of(const View& view, std::size_t row) {
   return {values.begin(), values.end()};
 }
 
+// Of each column what q4_k takes off.
+std::vector<double> minima_of(const View& q4_k, std::size_t row) {
+  const std::size_t k = columns(q4_k), stride = row_bytes(q4_k.format, k), block = block_bytes(q4_k.format);
+  std::vector<std::byte> bytes(kTileRows * stride);
+  const std::byte* group = q4_k.data() + row / kTileRows * kTileRows * stride;
+  if (q4_k.layout == Layout::rows) {
+    std::memcpy(bytes.data() + row % kTileRows * stride, q4_k.data() + row * stride, stride);
+  } else {
+    unpack_tile(q4_k.format, k, group, bytes.data(), q4_k.layout);
+  }
+  // Codes of zero leave the minimum alone.
+  for (std::size_t at = row % kTileRows * stride; at < (row % kTileRows + 1) * stride; at += block) {
+    std::fill_n(&bytes[at + 16], 128, std::byte{0});
+  }
+  std::vector<float> values(k);
+  dequantise_row(q4_k.format, &bytes[row % kTileRows * stride], values.data(), k);
+  std::vector<double> minima;
+  for (const float v : values) minima.push_back(-double{v});
+  return minima;
+}
+
 double scale_of(const View& q4_0, std::size_t row, std::size_t block) {
   std::uint16_t half;
   std::memcpy(&half, q4_0.data() + row * row_bytes(q4_0.format, columns(q4_0)) + block * block_bytes(q4_0.format), sizeof half);
@@ -47,11 +68,14 @@ class Bounds {
     const std::size_t n = call_.in[0].shape[0];
     for_each_run(call_, static_cast<std::uint32_t>(n), [&](Range run) {
       for (std::uint32_t row = run.first; row < run.end(); ++row) {
-        const std::vector<double> w = row_of(call_.in[0], row);
+        const View& matrix = call_.in[0];
+        const std::vector<double> w = row_of(matrix, row);
+        const std::vector<double> minima =
+            matrix.format == Format::q4_k && call_.variant == variant::kInt8 ? minima_of(matrix, row) : std::vector<double>(w.size(), 0.0);
         const double bias = call_.in.size() > 2 ? std::abs(call_.in[2].as<float>()[row]) : 0;
         for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
           const std::vector<double> x = row_of(call_.in[1], b);
-          bound_[b * n + row] = call_.variant == variant::kInt8 ? int8_dot(w, x, block_elements(call_.in[0].format)) : float_dot(w, x);
+          bound_[b * n + row] = call_.variant == variant::kInt8 ? int8_dot(w, minima, x, rounded_blocks(matrix.format)) : float_dot(w, x);
           bound_[b * n + row] += 2 * kUnit * (bias + magnitude(w, x));  // the bias, and the rounding of the reference itself
         }
       }
@@ -170,20 +194,30 @@ class Bounds {
   static double float_dot(const std::vector<double>& w, const std::vector<double>& x) {
     return gamma(lane_roundings(w.size())) * magnitude(w, x) + static_cast<double>(w.size()) * 0x1p-149;
   }
-  // Half a step of each block's quantisation, its own roundings, then blocks + 2 roundings of what was really summed.
-  static double int8_dot(const std::vector<double>& w, const std::vector<double>& x, std::size_t block) {
+  // Columns that share a scale of the activations, and how often the float sum of a row is rounded in them.
+  struct RoundedBlocks {
+    std::size_t columns;
+    double roundings;
+  };
+  static RoundedBlocks rounded_blocks(Format weights) {
+    return {variant::int8_block(weights), weights == Format::q4_k || weights == Format::q6_k ? 2.0 : 1.0};
+  }
+  // Half a step of each block's quantisation, its own roundings, then blocks + 2 roundings of what was really summed: of q4_k the nibbles'
+  // part (w + minimum) and the minima's.
+  static double int8_dot(const std::vector<double>& w, const std::vector<double>& minima, const std::vector<double>& x, RoundedBlocks form) {
     double bound = 0, summed = 0;
-    for (std::size_t b = 0; b < w.size(); b += block) {
-      double amax = 0, weight = 0;
-      for (std::size_t i = b; i < b + block; ++i) {
+    for (std::size_t b = 0; b < w.size(); b += form.columns) {
+      double amax = 0, weight = 0, parts = 0;
+      for (std::size_t i = b; i < b + form.columns; ++i) {
         amax = std::max(amax, std::abs(x[i]));
         weight += std::abs(w[i]);
+        parts += std::abs(w[i] + minima[i]) + std::abs(minima[i]);
       }
       const double step = amax / 127;
       bound += weight * step * (0.5 + 127 * 4 * kUnit);
-      summed += weight * amax * (1 + 4 * kUnit);
+      summed += parts * amax * (1 + 4 * kUnit);
     }
-    return bound + gamma(static_cast<double>(w.size() / block) + 3) * summed;
+    return bound + gamma(form.roundings * static_cast<double>(w.size() / form.columns) + 3) * summed;
   }
   double inverse_rms(std::size_t row) const {
     const std::vector<double> x = row_of(call_.in[0], row);

@@ -135,7 +135,8 @@ TEST(Tiles, only_block_formats_with_whole_groups_have_tiles) {
   EXPECT_FALSE(can_lay(Layout::lut, Format::q8_0, 16));
   EXPECT_FALSE(can_lay(Layout::lut, Format::w2g64, 24));
   EXPECT_FALSE(can_tile(Format::nf4, 16));
-  EXPECT_FALSE(can_tile(Format::q6_k, 256));
+  EXPECT_TRUE(can_tile(Format::q6_k, 256));
+  EXPECT_FALSE(can_tile(Format::q5_k, 256));
 }
 
 }  // namespace

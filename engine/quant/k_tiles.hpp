@@ -1,0 +1,20 @@
+// Layout::tiled of q4_k and q6_k. A block of a group of 16 rows has as many bytes as the rows' blocks in the file:
+//   q4_k: 16 d, 16 m (32 bytes each); the rows' 12 bytes of 6-bit scales and minima, first bytes first (12 lines of 16 bytes); per 32
+//         columns 256 bytes of nibbles as q4_0 has them                                                      (2304 bytes)
+//   q6_k: 16 d; the rows' 16 scales, first ones first (16 lines of 16 bytes); per 32 columns 256 bytes of low nibbles as q4_0 has
+//         them, then two lines of 16 rows x 4 bytes with the two high bits: those of quad j (tiles.hpp) are field j / 2 of line
+//         j % 2, lowest bits first                                                                           (3360 bytes)
+#pragma once
+#include <cstddef>
+
+#include "engine/machine/kernel_call.hpp"
+
+namespace vitro {
+
+inline bool has_k_tiles(Format format) { return format == Format::q4_k || format == Format::q6_k; }
+
+// One block of a group, from where it stands in each of kTileRows rows, and back. Requires: has_k_tiles(format), no overlap.
+void pack_k_block(Format format, const std::byte* const* rows, std::byte* tile);
+void unpack_k_block(Format format, const std::byte* tile, std::byte* const* rows);
+
+}  // namespace vitro
