@@ -28,8 +28,8 @@ struct Int8Rows {
 // The same rows for K-quants: blocks of 32.
 struct KRows {
   Int8Rows x;
-  const float* offsets = nullptr;        // [blocks, rows], of q4_k: what a minimum is weighted with, scale * -(sum of a block's quants)
-  const std::int32_t* starts = nullptr;  // [blocks, rows, 2], of q6_k: -32 times the sum of half a block's quants, which its codes add too much
+  const float* offsets = nullptr;        // [blocks, rows], of q4_k, for its minima: scale * -(sum of a block's quants)
+  const std::int32_t* starts = nullptr;  // [blocks, rows, 2], of q6_k: -32 times the sum of half a block's quants
 };
 
 // The same rows as tables of sums: of every four activations the 16 sums of a subset, less the least of them (lut/look_up.hpp); or the

@@ -23,7 +23,8 @@ std::string_view describe(VariantId id) {
   if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
   if (id == kInt8)
-    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, w1g32 to w4g128z and w4g128r, iq4_nl, fp4), activations quantised to int8";
+    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, w1g32 to w4g128z and w4g128r, iq4_nl, fp4), activations "
+           "quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
   if (id == kInt8Rows) return "codes of one to four bits, activations in int8 with one scale per row, integer sums: a matrix unit";

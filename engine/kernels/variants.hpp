@@ -26,10 +26,9 @@ inline constexpr VariantId kFloat{1};
 
 // Activations are quantised per call to int8 in blocks as long as the weights' (d = amax / 127 in float32, round to nearest even),
 // integer dot products are exact, and a row adds its blocks in ascending order: acc = fma(float(dot), d_w * d_x, acc).
-// K-quants: blocks of 32 activations; q4_k adds acc = fma(m, -(d_x * float(sum of a block's quants)), acc) first, with d_w = d sc and m = dmin
-// mn exact, q6_k adds its blocks of 16.
-// Formats whose values are d times integers: q8_0, q4_k (beside a minimum), q6_k, q4_0, the group formats, iq4_nl, and fp4 as d / 2 times twice its values, in
-// every layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows.
+// Formats whose values are d times integers: q8_0, q4_0, the group formats, iq4_nl, and fp4 as d / 2 times twice its values, in
+// every layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows. K-quants, by 32 activations: q6_k
+// adds dots of 16 columns, with d_w = d sc; q4_k first adds acc = fma(m mn, -(d_x * float(sum of the quants)), acc), then its dot.
 inline constexpr VariantId kInt8{2};
 
 // As kInt8, but what look-ups find is rounded (T-MAC): of a block of quants x, the signed sums S of four are rounded to int8 with one unit,
@@ -58,7 +57,7 @@ inline constexpr VariantId kReference{3};
 std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "int8_rows", "hmx", ..., "none"
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
-// Activations that share a scale where products are made in integers (kInt8 and its like): as many as the weights that do, 32 with K-quants.
+// Activations that share a scale in kInt8: as many as the weights that do, 32 with K-quants.
 std::size_t int8_block(Format weights);
 bool supports(VariantId id, Format weights, Layout layout);
 // True when accumulate over such weights quantises what it weights rows with, in groups of 16 rows, instead of dequantising the rows:

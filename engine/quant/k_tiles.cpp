@@ -9,9 +9,9 @@
 namespace vitro {
 namespace {
 
-constexpr std::size_t kNibbles = 128, kPairs = 64;                            // bytes of a row's block
-constexpr std::size_t kUnit = 4, kLine = kTileRows * kUnit, kChunk = 16;      // of a row in a line; a line; of a row in four lines
-constexpr std::size_t kChunkNibbles = 4 * kLine, kChunkPairs = 2 * kLine;     // bytes of 32 columns of a group
+constexpr std::size_t kNibbles = 128, kPairs = 64;                         // bytes of a row's block
+constexpr std::size_t kUnit = 4, kLine = kTileRows * kUnit, kChunk = 16;   // of a row in a line; a line; of a row in four lines
+constexpr std::size_t kChunkNibbles = 4 * kLine, kChunkPairs = 2 * kLine;  // bytes of 32 columns of a group
 
 // Where the parts of a block of 16 rows stand in the file and in a group.
 struct Parts {
@@ -24,18 +24,13 @@ struct Parts {
 };
 constexpr Parts kQ4K{{0, 2}, 2, 4, 12, 16, 0, false}, kQ6K{{208, 0}, 1, 192, 16, 0, kNibbles, true};
 
-const Parts& parts_of(Format format) {
-  VITRO_CHECK(has_k_tiles(format), "this format has no such tiles");
-  return format == Format::q4_k ? kQ4K : kQ6K;
-}
-
-// Where the nibbles of 32 columns begin in a row of chunks, and where bytes 0 to 15 and 16 to 31 of a file's run of 32 bytes do that
-// holds them and those of `other` 32 columns. Run i of four.
+// A run of 32 bytes in the file holds two times 32 columns: where it begins, and where its low and high nibbles' columns do in chunks.
 struct Run {
   std::size_t file, low, high;
 };
-Run run_of(const Parts& parts, std::size_t i) {
-  if (!parts.has_pairs) return {32 * i, 32 * i, 32 * i + kChunk};
+template <const Parts& kParts>
+Run run_of(std::size_t i) {
+  if (!kParts.has_pairs) return {32 * i, 32 * i, 32 * i + kChunk};
   return {32 * i, 64 * (i / 2) + kChunk * (i % 2), 64 * (i / 2) + 32 + kChunk * (i % 2)};
 }
 
@@ -74,67 +69,77 @@ void from_lines(const std::byte* lines, std::byte* row, std::size_t r) {
   for (std::size_t j = 0; j < 4; ++j) std::memcpy(row + kUnit * j, lines + r * kUnit + j * kLine, kUnit);
 }
 
-}  // namespace
-
-void pack_k_block(Format format, const std::byte* const* rows, std::byte* tile) {
-  const Parts& parts = parts_of(format);
+template <const Parts& kParts>
+void pack(const std::byte* const* rows, std::byte* tile) {
   std::byte ordered[kTileRows][kNibbles + kPairs];  // as chunks have a row's nibbles and pairs
   for (std::size_t r = 0; r < kTileRows; ++r) {
-    for (std::size_t h = 0; h < parts.half_count; ++h) std::memcpy(tile + 2 * (h * kTileRows + r), rows[r] + parts.halves[h], 2);
-    const std::byte* nibbles = rows[r] + parts.nibbles;
+    for (std::size_t h = 0; h < kParts.half_count; ++h) std::memcpy(tile + 2 * (h * kTileRows + r), rows[r] + kParts.halves[h], 2);
+    const std::byte* nibbles = rows[r] + kParts.nibbles;
     for (std::size_t i = 0; i < 4; ++i) {
-      const Run run = run_of(parts, i);
+      const Run run = run_of<kParts>(i);
       exchange(nibbles + run.file, nibbles + run.file + kChunk, ordered[r] + run.low, ordered[r] + run.high);
     }
-    for (std::size_t half = 0; parts.has_pairs && half < kPairs; half += 32) {
-      exchange_pairs(rows[r] + parts.pairs + half, ordered[r] + kNibbles + half);
+    for (std::size_t half = 0; kParts.has_pairs && half < kPairs; half += 32) {
+      exchange_pairs(rows[r] + kParts.pairs + half, ordered[r] + kNibbles + half);
     }
   }
-  for (std::size_t at = 0; at < parts.scale_bytes; at += 4) {
+  for (std::size_t at = 0; at < kParts.scale_bytes; at += 4) {
     Units unit[4];
     for (std::size_t r = 0; r < kTileRows; ++r) {
       std::uint32_t four;
-      std::memcpy(&four, rows[r] + parts.scales + at, sizeof four);
+      std::memcpy(&four, rows[r] + kParts.scales + at, sizeof four);
       unit[r / 4][r % 4] = four;
     }
     transpose_bytes(unit);
-    std::memcpy(tile + kTileRows * (2 * parts.half_count + at), unit, sizeof unit);
+    std::memcpy(tile + kTileRows * (2 * kParts.half_count + at), unit, sizeof unit);
   }
-  std::byte* chunk = tile + parts.head();
-  for (std::size_t c = 0; c < kNibbles; c += kChunk, chunk += parts.chunk()) {
+  std::byte* chunk = tile + kParts.head();
+  for (std::size_t c = 0; c < kNibbles; c += kChunk, chunk += kParts.chunk()) {
     to_lines(ordered[0] + c, sizeof ordered[0], chunk);
-    if (!parts.has_pairs || c / kChunk % 2 != 0) continue;
+    if (!kParts.has_pairs || c / kChunk % 2 != 0) continue;
     std::byte lines[4 * kLine];  // of this chunk and the next
     to_lines(ordered[0] + kNibbles + c / 2, sizeof ordered[0], lines);
     std::memcpy(chunk + kChunkNibbles, lines, kChunkPairs);
-    std::memcpy(chunk + parts.chunk() + kChunkNibbles, lines + kChunkPairs, kChunkPairs);
+    std::memcpy(chunk + kParts.chunk() + kChunkNibbles, lines + kChunkPairs, kChunkPairs);
   }
 }
 
-void unpack_k_block(Format format, const std::byte* tile, std::byte* const* rows) {
-  const Parts& parts = parts_of(format);
+template <const Parts& kParts>
+void unpack(const std::byte* tile, std::byte* const* rows) {
   for (std::size_t r = 0; r < kTileRows; ++r) {
-    for (std::size_t h = 0; h < parts.half_count; ++h) std::memcpy(rows[r] + parts.halves[h], tile + 2 * (h * kTileRows + r), 2);
-    for (std::size_t i = 0; i < parts.scale_bytes; ++i) rows[r][parts.scales + i] = tile[kTileRows * (2 * parts.half_count + i) + r];
+    for (std::size_t h = 0; h < kParts.half_count; ++h) std::memcpy(rows[r] + kParts.halves[h], tile + 2 * (h * kTileRows + r), 2);
+    for (std::size_t i = 0; i < kParts.scale_bytes; ++i) rows[r][kParts.scales + i] = tile[kTileRows * (2 * kParts.half_count + i) + r];
     std::byte ordered[kNibbles + kPairs];
-    const std::byte* chunk = tile + parts.head();
-    for (std::size_t c = 0; c < kNibbles; c += kChunk, chunk += parts.chunk()) {
+    const std::byte* chunk = tile + kParts.head();
+    for (std::size_t c = 0; c < kNibbles; c += kChunk, chunk += kParts.chunk()) {
       from_lines(chunk, ordered + c, r);
-      if (!parts.has_pairs || c / kChunk % 2 != 0) continue;
+      if (!kParts.has_pairs || c / kChunk % 2 != 0) continue;
       std::byte lines[4 * kLine];
       std::memcpy(lines, chunk + kChunkNibbles, kChunkPairs);
-      std::memcpy(lines + kChunkPairs, chunk + parts.chunk() + kChunkNibbles, kChunkPairs);
+      std::memcpy(lines + kChunkPairs, chunk + kParts.chunk() + kChunkNibbles, kChunkPairs);
       from_lines(lines, ordered + kNibbles + c / 2, r);
     }
     for (std::size_t i = 0; i < 4; ++i) {
-      const Run run = run_of(parts, i);
-      std::byte* nibbles = rows[r] + parts.nibbles + run.file;
+      const Run run = run_of<kParts>(i);
+      std::byte* nibbles = rows[r] + kParts.nibbles + run.file;
       exchange(ordered + run.low, ordered + run.high, nibbles, nibbles + kChunk);
     }
-    for (std::size_t half = 0; parts.has_pairs && half < kPairs; half += 32) {
-      exchange_pairs(ordered + kNibbles + half, rows[r] + parts.pairs + half);
+    for (std::size_t half = 0; kParts.has_pairs && half < kPairs; half += 32) {
+      exchange_pairs(ordered + kNibbles + half, rows[r] + kParts.pairs + half);
     }
   }
+}
+
+}  // namespace
+
+void pack_k_block(Format format, const std::byte* const* rows, std::byte* tile) {
+  VITRO_CHECK(has_k_tiles(format), "this format has no such tiles");
+  format == Format::q4_k ? pack<kQ4K>(rows, tile) : pack<kQ6K>(rows, tile);
+}
+
+void unpack_k_block(Format format, const std::byte* tile, std::byte* const* rows) {
+  VITRO_CHECK(has_k_tiles(format), "this format has no such tiles");
+  format == Format::q4_k ? unpack<kQ4K>(tile, rows) : unpack<kQ6K>(tile, rows);
 }
 
 }  // namespace vitro

@@ -204,7 +204,8 @@ class Bounds {
   }
   // Half a step of each block's quantisation, its own roundings, then blocks + 2 roundings of what was really summed: of q4_k the nibbles'
   // part (w + minimum) and the minima's.
-  static double int8_dot(const std::vector<double>& w, const std::vector<double>& minima, const std::vector<double>& x, RoundedBlocks form) {
+  static double int8_dot(const std::vector<double>& w, const std::vector<double>& minima, const std::vector<double>& x,
+                         RoundedBlocks form) {
     double bound = 0, summed = 0;
     for (std::size_t b = 0; b < w.size(); b += form.columns) {
       double amax = 0, weight = 0, parts = 0;

@@ -77,7 +77,8 @@ TEST(KProducts, every_set_and_layout_makes_what_the_contract_says) {
           if (layout == Layout::tiled) call.in[0] = laid(w, layout, 1);
           ComputeFunction({std::string(set->name)}).execute(call);
           for (std::size_t i = 0; i < expected.size(); ++i) {
-            ASSERT_EQ(call.out[0].as<float>()[i], expected[i]) << set->name << " " << to_string(format) << " " << to_string(layout) << " " << i;
+            ASSERT_EQ(call.out[0].as<float>()[i], expected[i])
+                << set->name << " " << to_string(format) << " " << to_string(layout) << " " << i;
           }
         }
       }
