@@ -181,7 +181,8 @@ def measure(kernel_set, model):
                      f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
     for kernel in K_LOOPS:
         for rows in (1, 2):
-            path, work = block_path(functions[symbol(kernel, rows)], INT_MACS, rows * 16 * K_COLUMNS, longest=rows == 1), rows * 16 * K_COLUMNS
+            work = rows * 16 * K_COLUMNS
+            path = block_path(functions[symbol(kernel, rows)], INT_MACS, work, longest=rows == 1)
             if multiplies(path, INT_MACS) != work:
                 raise SystemExit(f"{kernel_set} {kernel}: {multiplies(path, INT_MACS)} found, {work} expected")
             taken = cycles(path, model)
