@@ -11,15 +11,15 @@ without it for a batch. docs/cpu.md has the assumptions. Needs aarch64-linux-gnu
 import argparse
 import functools
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-from cores import CORES, STAND_INS
-from loops import block_path, carried, function_lines, hot_path, multiplies, once_through
+from cores import CORES
+from loops import block_path, function_lines, hot_path, multiplies, once_through
+from mca import MCA, cycles, run
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPILER, MCA = "aarch64-linux-gnu-g++", "llvm-mca-19"
+COMPILER = "aarch64-linux-gnu-g++"
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-ffp-contract=off", "-I", str(ROOT)]
 
 SETS = {  # name: (file of engine/kernels/neon, its flags in engine/kernels/CMakeLists.txt, its target, its step of batches of int8 tiles)
@@ -134,33 +134,6 @@ def symbol(kernel, rows):
 
 def code_symbol(kernel, bits):
     return re.sub(r"\W", "_", kernel.format(bits=bits))
-
-
-# An accumulator that the compiler keeps on the stack: the next round's load needs this round's store.
-ROUND_TRIP = ["ldr q0, [sp, 16]", "fmla v0.4s, v1.4s, v2.4s", "str q0, [sp, 16]"]
-
-
-def cycles(lines, model):
-    """Per round, in the steady state. Loads do not wait for stores elsewhere; where the loop loads what an earlier round stored,
-    no round is shorter than that way through memory."""
-    taken = steady(tuple(lines), model, "-noalias=true")
-    return max(taken, steady(tuple(ROUND_TRIP), model, "-noalias=false")) if carried(lines) else taken
-
-
-@functools.cache
-def steady(lines, model, aliasing):
-    """What 400 rounds take beyond 200."""
-    if any(re.match(r"blr?\s", line) for line in lines):
-        raise SystemExit("a hot loop calls a function: it can not be priced as straight code")
-
-    for pattern, other in STAND_INS.get(model, []):
-        lines = [re.sub(pattern, other, line) for line in lines]
-
-    def total(rounds):
-        text = run([MCA, "-march=aarch64", f"-mcpu={model}", "-mattr=+i8mm,+dotprod", aliasing, "-instruction-info=false",
-                    "-resource-pressure=false", f"-iterations={rounds}"], "\n".join(lines) + "\n")
-        return int(re.search(r"Total Cycles:\s+(\d+)", text)[1])
-    return (total(400) - total(200)) / 200
 
 
 def measure(kernel_set, model):
@@ -312,13 +285,6 @@ def document(core, sets):
     lines += [f"  {name}: {table(results[name][1])}" for name in sets]
     lines += ["# The loops:"] + [f"#   {note}" for name in sets for note in results[name][2]]
     return "\n".join(lines) + "\n"
-
-
-def run(command, text=""):
-    done = subprocess.run(command, input=text, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{command[0]} failed: {done.stderr.strip()}")
-    return done.stdout
 
 
 def main():
