@@ -103,8 +103,8 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
   const bool plain = call.variant == VariantId::none || call.variant == variant::kLutExp;
   const bool rounded = call.method == Method::lut && call.variant == variant::kInt8Tables;  // another kernel of the same way
   const std::string_view name = call.method != Method::automatic && !rounded ? to_string(call.method)
-                                : plain                          ? variant::name(variant::kFloat)
-                                                                 : variant::name(call.variant);
+                                : plain                                      ? variant::name(variant::kFloat)
+                                                                             : variant::name(call.variant);
   hw::KernelPrice price;
   if (const std::string_view kind = own_kind(call); !kind.empty()) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));

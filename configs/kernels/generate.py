@@ -168,7 +168,8 @@ def measure(kernel_set, model):
     within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate"]  # those loops' own work
     conversions = {f"float.{name}": 0 for name in within}
     for name, (_, elements) in DEQUANTISERS.items():
-        conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", functions[f"dequantise_{name}"], elements, model, notes)
+        lines = functions[f"dequantise_{name}"]
+        conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", lines, elements, model, notes)
     quantising = measure_quantising(kernel_set, functions, 32, model, notes)
     weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
     conversions |= {kernel: quantising for kernel in K_LOOPS}

@@ -70,7 +70,8 @@ template <class V>
   k45<V, true>(in, out);
 }
 
-// Of each half of 128 elements, quarter k takes its low bits from byte 32 (k & 1) + l, nibble k / 2, and its high ones from pair k of byte l.
+// Of each half of 128 elements, quarter k takes its low bits from byte 32 (k & 1) + l, nibble k / 2, and its high ones from pair k of byte
+// l.
 template <class V>
 [[gnu::always_inline]] inline void q6_k(const std::byte* in, float* out) {
   const std::byte *low = in, *high = in + 128, *scales = in + 192;
@@ -104,7 +105,8 @@ void dequantise(Format format, const std::byte* in, float* out, std::size_t n) {
     case Format::q6_k:
       for (; out != end; in += 210, out += 256) q6_k<V>(in, out);
       return;
-    default: return dequantise_row(format, in, out, n);
+    default:
+      return dequantise_row(format, in, out, n);
   }
 }
 

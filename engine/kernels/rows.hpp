@@ -246,9 +246,8 @@ template <class V>
 void placed_weighted_nibbles(PlacedRows<std::byte> w, const Half* const* scales, const float* p, float* acc) {
   add_nibble_rows<V, kQ4Bytes - sizeof(Half), 0>(
       w, p, acc,
-      [&](std::size_t i, std::size_t b, std::size_t n) __attribute__((always_inline)) {
-        return n == kLanes ? V::load(scales[i] + b) : load_tail<V>(scales[i] + b, n);
-      },
+      [&](std::size_t i, std::size_t b, std::size_t n)
+          __attribute__((always_inline)) { return n == kLanes ? V::load(scales[i] + b) : load_tail<V>(scales[i] + b, n); },
       [&](std::size_t i, std::size_t b) __attribute__((always_inline)) {
         const std::size_t behind = i + kRowsTogether;
         prefetch(scales[behind < w.count ? behind : w.count - 1] + b, 0);

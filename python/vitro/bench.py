@@ -77,7 +77,8 @@ def _with_plan(name, words, smoke, progress):
 def _offloaded(name, source, overrides, smoke, progress):
     """A model with half of its neurons in flash. Loading takes simulated seconds and few events: the rate is that of tokens alone,
     of a long run less a short one, which have to differ by more than loading varies. Of several runs by turns the least counts: who
-    else is at work on this machine, and in its caches, only ever adds. A smoke run counts loading in: its tokens take less than that varies."""
+    else is at work on this machine, and in its caches, only ever adds. A smoke run counts loading in: its
+    tokens take less than that varies."""
     counts, rounds = ((8,), 1) if smoke else ((32, 96), 3)
     simulated, least = {}, dict.fromkeys(counts, float("inf"))
     for count in counts * rounds:

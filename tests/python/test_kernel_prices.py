@@ -55,8 +55,8 @@ def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, c
     again = generate.document(core, ["neon-i8mm"])
     assert lines_of(again, "neon-i8mm") == lines_of(committed, "neon-i8mm")
     assert len(lines_of(again, "neon-i8mm")) == (
-        len(RATES) + 1 + sum(len(generate.passes("neon-i8mm", kernel)) for kernel in generate.LOOPS) + 2 * len(generate.K_LOOPS) + len(generate.SUMS)
-        + len(generate.DEQUANTISERS) + 2 + 3 + len(generate.BITS) * len(generate.CODE_LOOPS))
+        len(RATES) + 1 + sum(len(generate.passes("neon-i8mm", kernel)) for kernel in generate.LOOPS) + 2 * len(generate.K_LOOPS)
+        + len(generate.SUMS) + len(generate.DEQUANTISERS) + 2 + 3 + len(generate.BITS) * len(generate.CODE_LOOPS))
 
 
 @pytest.mark.parametrize("core", generate.CORES)

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
-#include <random>
 
+#include "engine/base/rng.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro {
@@ -14,9 +15,9 @@ constexpr std::size_t kColumns = 3 * kSuperBlock;
 
 // Any bytes: scales are subnormal, infinite or no numbers now and then.
 std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
-  std::mt19937_64 rng(seed);
+  Rng rng(seed);
   std::vector<std::byte> bytes(n);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(rng());
+  for (std::byte& b : bytes) b = static_cast<std::byte>(rng.next());
   return bytes;
 }
 
@@ -29,7 +30,8 @@ void expect_same(const std::vector<float>& found, const std::vector<float>& expe
 }
 
 TEST(BlockRows, every_set_dequantises_as_the_format_says) {
-  for (const Format format : {Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::w2g64z}) {
+  for (const Format format :
+       {Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::w2g64z}) {
     SCOPED_TRACE(std::string(to_string(format)));
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       const std::vector<std::byte> row = random_bytes(row_bytes(format, kColumns) + 1, seed);

@@ -89,7 +89,8 @@ TEST(Contract, places_have_to_be_those_of_the_rows_and_inside_the_lease) {
 
 // Two rows of 32 floats, 128 bytes each, in leases of 1024.
 TEST(Contract, a_copy_from_places_to_places_stays_inside_both_leases) {
-  const auto copied = [](IndexList from, IndexList to, const std::function<void(KernelCall&)>& change = [](KernelCall&) {}) {
+  const auto copied = [](
+                          IndexList from, IndexList to, const std::function<void(KernelCall&)>& change = [](KernelCall&) {}) {
     Rng rng(1);
     KernelCall call;
     call.op = Op::copy;
