@@ -55,7 +55,8 @@ SUMS = {  # of weighted rows (accumulate), one activation row at a time: (functi
 COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block of 32 weights
 DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
 DEQUANTISERS = {  # functions of engine/kernels/block_rows.hpp, elements of a block
-    "q8_0": ("q8_0", 32), "q4_0": ("q4_0", 32), "q4_k": ("k4", 256), "q5_k": ("k5", 256), "q6_k": ("q6_k", 256)}
+    "q8_0": ("q8_0<Vector>", 32), "q4_0": ("q4_0<Vector>", 32), "q4_k": ("k45<Vector, false>", 256), "q5_k": ("k45<Vector, true>", 256),
+    "q6_k": ("q6_k<Vector>", 256)}
 # Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups, those without and those
 # with one scale per row take the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact
 # sums take two tables, rounded ones one.
@@ -77,7 +78,7 @@ def compiled(kernel_set):
     """-> {name: lines of the function}: both loops of each kernel, the sums, and what quantises for them."""
     source, flags, target, _ = SETS[kernel_set]
     pointers = {"quantise32": "lanes::quantise<Vector>", "scales": SCALES, "coefficients": f"coefficients::quantise<{target}>"}
-    pointers |= {f"dequantise_{name}": f"block_rows::{function}<Vector>" for name, (function, _) in DEQUANTISERS.items()}
+    pointers |= {f"dequantise_{name}": f"block_rows::{function}" for name, (function, _) in DEQUANTISERS.items()}
     pointers |= {symbol(kernel, 1): function.format(target=target) for kernel, (function, _, _) in SUMS.items()}
     pointers |= {symbol(kernel, rows): tile_pass(kernel_set, kernel, rows) for kernel in LOOPS for rows in passes(kernel_set, kernel)}
     pointers |= {symbol(kernel, rows): function.format(target=target, rows=1 if rows == 1 else f"{target}::kBatch")
@@ -141,27 +142,14 @@ def measure(kernel_set, model):
     functions, rates, notes = compiled(kernel_set), {rows: {} for rows in (1, *BATCHES)}, []
     loops = [(kernel, macs, step, rows) for kernel, (_, macs, step) in LOOPS.items() for rows in passes(kernel_set, kernel)]
     loops += [(kernel, macs, step, 1) for kernel, (_, macs, step) in SUMS.items()]
+    loops += [(kernel, INT_MACS, None, rows) for kernel in K_LOOPS for rows in (1, 2)]
     for kernel, macs, step, rows in loops:
-        path = hot_path(functions[symbol(kernel, rows)], macs, longest=rows == 1)
-        work = multiplies(path, macs)
-        if kernel.startswith("int8"):
-            work -= work % step  # an integer step is whole; nothing else multiplies integers
-        if work == 0 or work % step != 0:
-            raise SystemExit(f"{kernel_set} {kernel}: the loop found has {work} multiply-adds, no multiple of {step}")
+        lines = functions[symbol(kernel, rows)]
+        path, work = tile_path(lines, macs, step, rows) if step else whole_block(lines, rows * 16 * K_COLUMNS, rows)
         taken = cycles(path, model)
         rates[rows][kernel] = work / taken
         notes.append(f"{kernel_set} {kernel}, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
                      f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
-    for kernel in K_LOOPS:
-        for rows in (1, 2):
-            work = rows * 16 * K_COLUMNS
-            path = block_path(functions[symbol(kernel, rows)], INT_MACS, work, longest=rows == 1)
-            if multiplies(path, INT_MACS) != work:
-                raise SystemExit(f"{kernel_set} {kernel}: {multiplies(path, INT_MACS)} found, {work} expected")
-            taken = cycles(path, model)
-            rates[rows][kernel] = work / taken
-            notes.append(f"{kernel_set} {kernel}, a block, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
-                         f"{work} multiply-adds, {taken:.4g} cycles")
     for kernel in ATTENDED:
         for of_pass in (rates[1], rates[2]):
             of_pass[f"{kernel}.attention"] = 2 / (1 / of_pass[kernel] + 1 / of_pass.pop(f"{kernel}.values"))
@@ -180,6 +168,25 @@ def measure(kernel_set, model):
         for rows in rates:
             rates[rows] |= more[rows]
     return rates, conversions, notes
+
+
+def tile_path(lines, macs, step, rows):
+    """-> (the hot loop's path, its multiply-adds), whole steps of both kinds."""
+    path = hot_path(lines, macs, longest=rows == 1)
+    work = multiplies(path, macs)
+    if macs is INT_MACS:
+        work -= work % step  # an integer step is whole; nothing else multiplies integers
+    if work == 0 or work % step != 0:
+        raise SystemExit(f"the loop found has {work} multiply-adds, no multiple of {step}")
+    return path, work
+
+
+def whole_block(lines, work, rows):
+    """-> (what runs for a block of a K-quant, its multiply-adds)."""
+    path = block_path(lines, INT_MACS, work, longest=rows == 1)
+    if multiplies(path, INT_MACS) != work:
+        raise SystemExit(f"{multiplies(path, INT_MACS)} multiply-adds found, {work} expected")
+    return path, work
 
 
 def measure_codes(kernel_set, functions, model, notes):

@@ -61,17 +61,8 @@ template <class V, bool Fifth>
   }
 }
 
-template <class V>
-[[gnu::always_inline]] inline void k4(const std::byte* in, float* out) {
-  k45<V, false>(in, out);
-}
-template <class V>
-[[gnu::always_inline]] inline void k5(const std::byte* in, float* out) {
-  k45<V, true>(in, out);
-}
-
-// Of each half of 128 elements, quarter k takes its low bits from byte 32 (k & 1) + l, nibble k / 2, and its high ones from pair k of byte
-// l.
+// Of each half of 128 elements, quarter k takes its low bits from byte 32 (k & 1) + l, nibble k / 2, and its high ones from pair k of
+// byte l.
 template <class V>
 [[gnu::always_inline]] inline void q6_k(const std::byte* in, float* out) {
   const std::byte *low = in, *high = in + 128, *scales = in + 192;
@@ -97,10 +88,10 @@ void dequantise(Format format, const std::byte* in, float* out, std::size_t n) {
       for (; out != end; in += 34, out += 32) q8_0<V>(in, out);
       return;
     case Format::q4_k:
-      for (; out != end; in += 144, out += 256) k4<V>(in, out);
+      for (; out != end; in += 144, out += 256) k45<V, false>(in, out);
       return;
     case Format::q5_k:
-      for (; out != end; in += 176, out += 256) k5<V>(in, out);
+      for (; out != end; in += 176, out += 256) k45<V, true>(in, out);
       return;
     case Format::q6_k:
       for (; out != end; in += 210, out += 256) q6_k<V>(in, out);
