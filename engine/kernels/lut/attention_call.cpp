@@ -49,7 +49,8 @@ void AttentionCall::queries(const AttentionPiece& piece, std::size_t pitch, std:
 
 void AttentionCall::write(const AttentionPiece& piece, const std::uint16_t* out, std::size_t pitch) const {
   float* y = call_.out[0].as<float>() + place(piece);
-  for (std::size_t g = 0; g < group_; ++g, y += pool_.dim, out += pitch) std::transform(out, out + pool_.dim, y, half_to_float);
+  for (std::size_t g = 0; g < group_; ++g, y += pool_.dim, out += pitch)
+    std::transform(out, out + pool_.dim, y, [](std::uint16_t half) { return half_to_float(half); });
 }
 
 void attend(const KernelCall& call) {

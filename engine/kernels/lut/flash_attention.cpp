@@ -18,7 +18,7 @@ float rounded(float x) { return half_to_float(float_to_half(x)); }
 
 std::vector<float> values_of(std::span<const Half> halves) {
   std::vector<float> values(halves.size());
-  std::ranges::transform(halves, values.begin(), half_to_float);
+  std::ranges::transform(halves, values.begin(), [](Half half) { return half_to_float(half); });
   return values;
 }
 
