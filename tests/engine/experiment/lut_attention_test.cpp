@@ -7,6 +7,7 @@
 #include "engine/base/file.hpp"
 #include "engine/experiment/session.hpp"
 #include "engine/host/host_machine.hpp"
+#include "tests/effort.hpp"
 #include "tests/source_path.hpp"
 
 namespace vitro::test {
@@ -27,7 +28,7 @@ class LutAttentionNll : public testing::Test {
       options.spin = {};
       return make_host_machine(options, function, trace);
     };
-    return measure_perplexity(read_experiment(parse_json(text, "e.json")), read_text(folder + "eval.txt").substr(0, 6000),
+    return measure_perplexity(read_experiment(parse_json(text, "e.json")), read_text(folder + "eval.txt").substr(0, all_or_few(6000, 400)),
                               {"", cache_.string(), nullptr, "", 0}, machines)
         .likelihood.nll;
   }
