@@ -137,7 +137,7 @@ class Checker {
   void pool(const View& v, std::size_t layers_param, const View& table) const {
     if (v.format != Format::f32 && v.format != Format::f16) fail("pool", v, "expected f32 or f16");
     const std::uint32_t layers = whole(layers_param, "layers", 1, 32767);
-    if (call_.layer < 0 || static_cast<std::uint32_t>(call_.layer) >= layers)
+    if (call_.layer < 0 || (layers > 1 && static_cast<std::uint32_t>(call_.layer) >= layers))
       fail("layer " + std::to_string(call_.layer) + " is not in the pool");
     view(v, "pool", {0, 0, 0});
     indices(table, "block table", {call_.batch->size(), 0});

@@ -100,7 +100,7 @@ struct KvPool {
         block_tokens(view.shape[1]),
         dim(view.shape[2]),
         layers(static_cast<std::uint32_t>(layers_param)),
-        layer(static_cast<std::uint32_t>(layer)) {}
+        layer(layers == 1 ? 0 : static_cast<std::uint32_t>(layer)) {}
 
   Bytes element_bytes() const { return format == Format::f16 ? 2 : 4; }
   Bytes block_bytes() const { return Bytes{2} * layers * heads * block_tokens * dim * element_bytes(); }
