@@ -5,18 +5,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/quant/kv_rows.hpp"
+
 namespace vitro {
 namespace {
 
 Bytes bytes_of(const KvShape& shape) {
-  const Bytes element = shape.format == Format::f16 ? 2 : 4;
-  return Bytes(shape.layers) * 2 * shape.heads * shape.block_tokens * shape.head_dim * element;
+  return Bytes(shape.layers) * shape.heads * shape.block_tokens * kv_pair_bytes(shape.format, shape.head_dim);
 }
 
 }  // namespace
 
 KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens) : memory_(memory), shape_(shape) {
-  VITRO_CHECK(shape.format == Format::f32 || shape.format == Format::f16, "KV is kept as f32 or f16");
+  VITRO_CHECK(shape.format == Format::f32 || shape.format == Format::f16 || shape.format == Format::int8_fp8, "no format of KV");
   // Blocks are committed one by one, and that works in pages; so are slices, which storage moves.
   const Bytes unit = shape_.dram_tokens ? kPageSize * shape_.layers : kPageSize;
   while (bytes_of(shape_) % unit != 0) shape_.block_tokens *= 2;
@@ -192,7 +193,7 @@ View KvCache::block_view(std::uint32_t block) const {
   View view;
   view.memory = range_;
   view.offset = block * block_bytes_;
-  const Bytes element = shape_.format == Format::f16 ? 2 : 4;
+  const Bytes element = shape_.format == Format::f32 ? 4 : shape_.format == Format::f16 ? 2 : 1;
   view.shape = {1, static_cast<std::uint32_t>(block_bytes_ / element), 0};
   view.format = shape_.format;
   return view;

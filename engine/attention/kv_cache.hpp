@@ -14,7 +14,7 @@ namespace vitro {
 struct KvShape {
   std::uint32_t layers = 0, heads = 0, head_dim = 0;  // heads: that keep keys and values, see contract.hpp
   std::uint32_t block_tokens = 16;                    // raised until a block fills whole pages
-  Format format = Format::f32;                        // f32 or f16
+  Format format = Format::f32;                        // f32, f16 or int8_fp8
   // Of each sequence, the first positions whose blocks stay in DRAM; blocks behind them go to flash (kv_flash.hpp). None: all stay.
   std::optional<std::uint32_t> dram_tokens = {};
 };

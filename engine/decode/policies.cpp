@@ -8,6 +8,7 @@
 #include "engine/decode/offload_unit.hpp"
 #include "engine/decode/stream_residency.hpp"
 #include "engine/ffn/cluster_policy.hpp"
+#include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
 namespace {
@@ -112,11 +113,14 @@ Bytes kv_bytes(const ModelConfig& config, const EngineConfig& engine, const Poli
 
 // What stays in flash is asked for by cores: keys and values that they attend to, and rows of an embedding that is nothing else.
 void check_left_in_flash(const EngineConfig& engine, const WeightStore& weights, const std::vector<ComputeUnit*>& units) {
-  if (engine.kv_dram_tokens) {
-    for (const ComputeUnit* unit : units) {
-      if (unit->caps().name.starts_with("cpu")) continue;
-      throw ConfigError(
-          fmt::format("engine.kv_dram_tokens: {} does not attend to keys and values in flash (expected cores alone)", unit->caps().name));
+  for (const ComputeUnit* unit : units) {
+    const std::string& name = unit->caps().name;
+    if (name.starts_with("cpu")) continue;
+    if (engine.kv_dram_tokens) {
+      throw ConfigError(fmt::format("engine.kv_dram_tokens: {} does not attend to keys and values in flash (expected cores alone)", name));
+    }
+    if (engine.kv_format == Format::int8_fp8) {
+      throw ConfigError(fmt::format("engine.kv_format: {} does not read int8_fp8 (expected f32 or f16, or cores alone)", name));
     }
   }
   if (!engine.embedding_in_flash) return;

@@ -1,5 +1,4 @@
 """Keys and values in flash on both machines: equal tokens, honest memory, and reading that is hidden behind computing."""
-import pytest
 import vitro
 from conftest import ROOT
 
@@ -46,10 +45,10 @@ def test_reading_overlaps_computing_with_prefetch_alone(native, tmp_path):
 
 def test_a_simulation_repeats_itself_and_says_what_it_moved(native):
     first, second = run(kv_dram_tokens=16), run(kv_dram_tokens=16)
-    assert first.event_hash == second.event_hash
+    assert first["event_hash"] == second["event_hash"]
     moved, kept = first.metrics["kv_flash"], run()
     assert moved["bytes_read"] > moved["bytes_written"] > 0
-    assert first.peak_memory["kv"] < kept.peak_memory["kv"]
+    assert first["peak_memory"]["kv"] < kept["peak_memory"]["kv"]
     assert first.metrics["token_latency_ms"]["mean"] > kept.metrics["token_latency_ms"]["mean"]
 
 
@@ -62,3 +61,25 @@ def test_shapes_alone_move_as_many_bytes(native):
 def test_a_command_that_can_not_leave_anything_in_flash_says_why(native):
     answer = native("run", QUICKSTART, "--set", "engine.embedding=flash")
     assert answer.code == 2 and "tied" in answer.err
+
+
+def test_each_result_of_the_paper_has_a_row(native):
+    answer = native("reproduce", "--paper", "mnn", "--json")
+    assert answer.code == 0, answer.err
+    rows = {row["id"]: row for row in answer.json["rows"]}
+    answered = {key for key, row in rows.items() if row["simulated"] is not None}
+    assert answered == {"mnn_nonembedding_load_time", "mnn_layer_load_time", "mnn_embedding_flash_overhead", "mnn_kv_flash_free_length",
+                        "mnn_kv_flash_extra_delay"}
+    assert all(row["status"] == "not modelled" and row["why"] for key, row in rows.items() if key not in answered)
+    assert rows["mnn_kv_flash_free_length"]["status"] == "contradictory" and rows["mnn_kv_flash_free_length"]["simulated"] > 10
+    assert all(check["holds"] for check in answer.json["checks"])
+
+
+def test_an_embedding_in_flash_costs_its_reads_and_saves_its_bytes(native):
+    base = ROOT / "experiments/papers/mnn/decode.yaml"
+    dram, flash = (vitro.run(base, overrides={"engine.embedding": where}) for where in ("dram", "flash"))
+    assert dram["peak_memory"]["fixed"] - flash["peak_memory"]["fixed"] == 152064 * 3584 * 2
+    assert flash["peak_memory"]["staging"] == 64 * 3584 * 2  # the rows of the prompt
+    before, after = (result.metrics["token_latency_ms"]["mean"] for result in (dram, flash))
+    read = flash.metrics["io_share"] * after  # while every core is idle; the rest is the command's issue
+    assert 0.02 < read < after - before < read + 0.01

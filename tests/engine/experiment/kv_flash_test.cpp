@@ -108,7 +108,7 @@ class KvFlashTest : public testing::Test {
 
 TEST_F(KvFlashTest, tokens_do_not_depend_on_where_keys_and_values_are) {
   for (const char* model : {kDense, kMixture}) {
-    for (const char* format : {"f32", "f16"}) {
+    for (const char* format : {"f32", "f16", "int8_fp8"}) {
       const Json expected = run(experiment(model, {{"kv_format", format}}), machines(1))["tokens"];
       ASSERT_EQ(expected.size(), 40u);
       std::uint64_t seed = 0;
@@ -128,8 +128,11 @@ TEST_F(KvFlashTest, tokens_do_not_depend_on_where_keys_and_values_are) {
 
 // Samples share the blocks of their prompt in flash as in DRAM, and end one by one.
 TEST_F(KvFlashTest, forks_share_what_is_in_flash) {
-  const std::string workload =
-      R"({"workload.prompt": "Once upon a time there was a little dog who", "workload.output_tokens": [30, 9, 40, 17], "workload.sampling": {"temperature": 1}})";
+  const std::string workload = Json{
+      {"workload.prompt", "Once upon a time there was a little dog who"},
+      {"workload.output_tokens", {30, 9, 40, 17}},
+      {"workload.sampling",
+       {{"temperature", 1}}}}.dump();
   const Json expected = run(experiment(kDense, Json::object(), workload), machines(1));
   ASSERT_NE(expected["sequences"][0], expected["sequences"][2]);
   Bytes written = 0;
