@@ -19,7 +19,8 @@ Format priced_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
   if (call.op == Op::precompute) return static_cast<Format>(call.params[0]);
   if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;  // the same loops, which take the scales from elsewhere
-  return call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
+  const Format format = call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
+  return format == Format::int8_fp8 ? Format::f16 : format;  // no table has its loops; price() says so
 }
 
 // Bytes that cross the DRAM bus, whichever unit has them mapped; tightly coupled memory is inside the unit.
@@ -110,6 +111,9 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
   if (!price.from_table) price = model_.kernel(name, to_string(format));
+  if (call.op == Op::attention && call.in[1].format == Format::int8_fp8) {
+    unpriced_.insert(fmt::format("{}.int8_fp8.attention on {} (as f16)", name, core_class_));
+  }
   known_.push_back({call.variant, format, call.op, layout, call.method, price});
   if (!price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
   return known_.back().price;

@@ -3,26 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
 namespace {
 
 Bytes bytes_of(const KvShape& shape) {
-  const Bytes element = shape.format == Format::f16 ? 2 : 4;
-  return Bytes(shape.layers) * 2 * shape.heads * shape.block_tokens * shape.head_dim * element;
+  return Bytes(shape.layers) * shape.heads * shape.block_tokens * kv_pair_bytes(shape.format, shape.head_dim);
 }
 
 }  // namespace
 
 KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens) : memory_(memory), shape_(shape) {
-  VITRO_CHECK(shape.format == Format::f32 || shape.format == Format::f16, "KV is kept as f32 or f16");
-  // Blocks are committed one by one, and that works in pages.
-  while (bytes_of(shape_) % kPageSize != 0) shape_.block_tokens *= 2;
+  VITRO_CHECK(shape.format == Format::f32 || shape.format == Format::f16 || shape.format == Format::int8_fp8, "no format of KV");
+  // Blocks are committed one by one, and that works in pages; so are slices, which storage moves.
+  const Bytes unit = shape_.dram_tokens ? kPageSize * shape_.layers : kPageSize;
+  while (bytes_of(shape_) % unit != 0) shape_.block_tokens *= 2;
   block_bytes_ = bytes_of(shape_);
   // A partly filled block per sequence is the only waste; forks need at most one block more than their tokens.
   const std::uint32_t blocks = (max_tokens + shape_.block_tokens - 1) / shape_.block_tokens;
   references_.assign(blocks, 0);
-  range_ = memory_.reserve(blocks * block_bytes_, Placement::dram, Region::kv).value_or_throw();
+  if (shape_.dram_tokens && blocks > kept_blocks()) {
+    states_.resize(blocks);
+    places_.resize(blocks - kept_blocks());  // who has a block in flash has that many in DRAM
+  }
+  range_ = memory_.reserve(landing_offset(places_.size()), Placement::dram, Region::kv).value_or_throw();
 }
 
 std::uint32_t KvCache::create() {
@@ -93,12 +100,18 @@ std::uint32_t KvCache::table_width(const std::vector<SeqPos>& rows) const {
   return width;
 }
 
-void KvCache::fill_table(const std::vector<SeqPos>& rows, std::uint32_t width, std::uint32_t* out) const {
+void KvCache::fill_table(const std::vector<SeqPos>& rows, std::uint32_t width, std::uint32_t* out, std::uint32_t layer) const {
+  const auto slice = [&](std::uint32_t block) -> std::uint32_t {
+    const State& state = states_[block];
+    return state.where == Where::flash ? static_cast<std::uint32_t>(states_.size()) * shape_.layers + state.slot
+                                       : block * shape_.layers + layer;
+  };
   for (const SeqPos& row : rows) {
     const Sequence& s = sequences_.at(row.sequence);
     VITRO_CHECK(row.position < s.length, "a row beyond the end of its sequence");
     const std::size_t used = std::min<std::size_t>(width, s.blocks.size());
     std::copy_n(s.blocks.begin(), used, out);
+    if (tiered()) std::transform(out, out + used, out, slice);
     std::fill(out + used, out + width, 0u);
     out += width;
   }
@@ -117,15 +130,70 @@ Result<std::uint32_t> KvCache::take_block() {
 
 void KvCache::drop_block(std::uint32_t block) {
   if (--references_[block] > 0) return;
-  memory_.decommit(range_, block * block_bytes_, block_bytes_);
   --live_blocks_;
+  const State state = tiered() ? std::exchange(states_[block], {}) : State{};
+  VITRO_CHECK(state.where != Where::leaving, "a block is dropped while it is written");
+  if (state.where == Where::flash) {
+    places_[state.place] = false;
+  } else {
+    memory_.decommit(range_, block * block_bytes_, block_bytes_);
+  }
+}
+
+void KvCache::leave(std::uint32_t sequence, std::vector<Leaving>& leaving) {
+  const Sequence& s = sequences_.at(sequence);
+  for (std::size_t i = kept_blocks(); i < s.length / shape_.block_tokens; ++i) {
+    State& state = states_[s.blocks[i]];
+    if (state.where != Where::dram) continue;
+    const auto place = std::find(places_.begin(), places_.end(), false);
+    VITRO_CHECK(place != places_.end(), "the file has a place for each block that can leave");
+    *place = true;
+    state = {Where::leaving, static_cast<std::uint32_t>(place - places_.begin()), 0, ++stamps_};
+    leaving.push_back({s.blocks[i], state.place, s.blocks[i] * block_bytes_});
+  }
+}
+
+void KvCache::has_left(const Leaving& block) {
+  states_[block.block].where = Where::flash;
+  memory_.decommit(range_, block.offset, block_bytes_);
+}
+
+std::vector<KvCache::Landing> KvCache::absent(const std::vector<SeqPos>& rows, std::uint32_t window) const {
+  std::vector<Landing> found;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    // Rows of a sequence stand together, the first of them sees furthest back.
+    if (r > 0 && rows[r].sequence == rows[r - 1].sequence) continue;
+    const Sequence& s = sequences_.at(rows[r].sequence);
+    const std::uint32_t first = window == 0 || rows[r].position < window ? 0 : rows[r].position + 1 - window;
+    for (std::size_t i = first / shape_.block_tokens; i < s.blocks.size(); ++i) {
+      const State& state = states_[s.blocks[i]];
+      if (state.where == Where::flash) found.push_back({s.blocks[i], state.place, state.stamp});
+    }
+  }
+  const auto by_place = [](const Landing& a, const Landing& b) { return a.place < b.place; };
+  std::sort(found.begin(), found.end(), by_place);
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+Status KvCache::land(const std::vector<Landing>& landing) {
+  const auto wanted = static_cast<std::uint32_t>(landing.size());
+  if (wanted > slots_) {
+    Status status = memory_.commit(range_, landing_offset(slots_), (wanted - slots_) * slice_bytes());
+    if (!status.ok()) return status;
+  } else if (wanted < slots_) {
+    memory_.decommit(range_, landing_offset(wanted), (slots_ - wanted) * slice_bytes());
+  }
+  slots_ = wanted;
+  for (std::uint32_t slot = 0; slot < wanted; ++slot) states_[landing[slot].block].slot = slot;
+  return {};
 }
 
 View KvCache::block_view(std::uint32_t block) const {
   View view;
   view.memory = range_;
   view.offset = block * block_bytes_;
-  const Bytes element = shape_.format == Format::f16 ? 2 : 4;
+  const Bytes element = shape_.format == Format::f32 ? 4 : shape_.format == Format::f16 ? 2 : 1;
   view.shape = {1, static_cast<std::uint32_t>(block_bytes_ / element), 0};
   view.format = shape_.format;
   return view;

@@ -23,7 +23,7 @@ Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& 
   }
   for (const auto& [tensor, need] : needs) add(memory, tensor, need.width, need.rows, need.copies, Format::f32);
   add(memory, "token_ids", 1, limits.rows, 1, Format::index32);
-  add(memory, "block_table", limits.table_width, limits.rows, 1, Format::index32);
+  add(memory, "block_table", limits.table_width, limits.rows, limits.tables, Format::index32);
   add(memory, "sampled_rows", 1, limits.sampled, 1, Format::index32);
   add(memory, "uniforms", 1, limits.sampled, 1, Format::f32);
   if (config.experts > 0) {

@@ -14,6 +14,7 @@ struct BufferLimits {
   std::uint32_t sampled = 1;  // rows whose logits are wanted
   std::uint32_t routed = 0;   // (row, expert) pairs
   std::uint32_t table_width = 1;
+  std::uint32_t tables = 1;  // of blocks: one for all layers, or one each
 };
 
 class Buffers {

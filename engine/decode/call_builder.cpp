@@ -192,7 +192,8 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   const std::vector<OperatorId> inputs = inputs_of(graph_, id);
   const auto rows = static_cast<std::uint32_t>(step.rows->size());
   const auto in = [&](std::size_t i) { return input(id, inputs[i], site); };
-  const View table = reshaped(buffers_.view("block_table", 0, 1), rows, step.table_width);
+  const View table =
+      reshaped(buffers_.view("block_table", 0, 1, static_cast<std::size_t>(std::max<int>(op.layer, 0))), rows, step.table_width);
 
   KernelCall call;
   call.op = op.op;
@@ -205,6 +206,10 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
 
   switch (op.op) {
     case Op::embed: {
+      if (options_.embedding != nullptr) {
+        call.in = {options_.embedding->table(rows), reshaped(buffers_.view("token_ids", 0, rows), rows, 0)};
+        break;
+      }
       const Weight& weight = weights_.get(*op.weight, op.layer);
       call.in = {residency_.view(weight), reshaped(buffers_.view("token_ids", 0, rows), rows, 0)};
       const Bytes row = weight.matrix_bytes() / weight.rows;
@@ -276,11 +281,13 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
       call.in = {reshaped(in(0), rows, config_.kv_heads, config_.head_dim), reshaped(in(1), rows, config_.kv_heads, config_.head_dim),
                  table};
       call.out = {kv_.pool()};
+      call.params[0] = static_cast<float>(kv_.pool_layers());
       call.slice = in_heads(slice, kv_.shape().heads);
       break;
     case Op::attention:
       if (options_.attention != VariantId::none) call.variant = options_.attention;
       call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), kv_.pool(), table};
+      call.params[2] = static_cast<float>(kv_.pool_layers());
       call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
       call.slice = in_heads(slice, kv_.shape().heads);
       break;

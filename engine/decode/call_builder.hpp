@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/attention/kv_cache.hpp"
 #include "engine/decode/buffers.hpp"
+#include "engine/decode/embedding_rows.hpp"
 #include "engine/decode/engine_config.hpp"
 #include "engine/decode/lowering.hpp"
 #include "engine/decode/residency.hpp"
@@ -34,6 +35,7 @@ struct CallOptions {
   std::vector<bool> accelerators = {};  // by unit: these carry products out by `products`
   ProductMethods products = {};
   WeightCopy copy = {};
+  const EmbeddingRows* embedding = nullptr;  // in flash; null: a weight like others
 };
 
 // Whether a way to carry a product out exists for weights of a format: look-ups and their layout need planes of few bits.

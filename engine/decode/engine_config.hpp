@@ -79,6 +79,9 @@ struct EngineConfig {
   Format kv_format = Format::f32;
   bool kv_per_query_head = false;  // keys and values are kept once for each query head, not for each KV head
   std::uint32_t kv_block_tokens = 16;
+  std::optional<std::uint32_t> kv_dram_tokens;  // positions of a sequence that stay in DRAM; none: all (engine/attention/kv_flash.hpp)
+  bool kv_prefetch = true;
+  bool embedding_in_flash = false;  // rows are read as tokens need them
   std::uint32_t prefill_chunk = 128;
   Bytes read_ahead = 0;  // of the mmap policy
   ClusterConfig clusters;

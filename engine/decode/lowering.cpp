@@ -30,7 +30,8 @@ bool reads_whole(const Operator& consumer, std::uint8_t operand) {
 
 class Lowering {
  public:
-  Lowering(const OperatorGraph& graph, const ModelConfig& config, std::size_t units) : graph_(graph), config_(config), units_(units) {}
+  Lowering(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool waits_to_attend)
+      : graph_(graph), config_(config), units_(units), waits_to_attend_(waits_to_attend) {}
 
   std::vector<Phase> run() {
     for (const OperatorId id : execution_order(graph_)) {
@@ -55,6 +56,7 @@ class Lowering {
   bool joins_current(OperatorId id) const {
     const Operator& op = graph_[id];
     if (op.whole_ffn || phases_.back().whole_ffn) return false;
+    if (waits_to_attend_ && units_ == 1 && (op.op == Op::attention || phases_.back().attends)) return false;
     if ((op.rows == RowSet::routed) != phases_.back().routed && op.op != Op::expert_sum && op.op != Op::add) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);
     for (std::uint8_t i = 0; i < inputs.size(); ++i) {
@@ -127,14 +129,15 @@ class Lowering {
   const OperatorGraph& graph_;
   const ModelConfig& config_;
   std::size_t units_;
+  bool waits_to_attend_;
   std::vector<Phase> phases_;
   std::map<OperatorId, Where> where_;
 };
 
 }  // namespace
 
-std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units) {
-  return Lowering(graph, config, units).run();
+std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool waits_to_attend) {
+  return Lowering(graph, config, units, waits_to_attend).run();
 }
 
 // Asked thousands of times per token: without memory of the heap for as many units as phones have.

@@ -27,7 +27,8 @@ struct Phase {
 };
 
 // `units`: with a single unit nothing has to be joined but for outcomes that decide what runs next (the router's).
-std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units);
+// `waits_to_attend`: something has to be waited for before attention of each layer, and is begun after it (KvFlash).
+std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool waits_to_attend = false);
 
 // How much of a phase falls to each unit, in any unit of measure.
 using Shares = std::vector<double>;

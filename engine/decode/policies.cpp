@@ -8,6 +8,7 @@
 #include "engine/decode/offload_unit.hpp"
 #include "engine/decode/stream_residency.hpp"
 #include "engine/ffn/cluster_policy.hpp"
+#include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
 namespace {
@@ -100,10 +101,35 @@ void check_sessions(const EngineConfig& engine, const ComputeUnit& accelerator, 
                                 format_bytes(mapped), (mapped + limit - 1) / limit));
 }
 
-Bytes kv_bytes(const ModelConfig& config, const EngineConfig& engine, std::uint32_t tokens) {
+Bytes kv_bytes(const ModelConfig& config, const EngineConfig& engine, const PolicyLimits& limits) {
   const Bytes element = engine.kv_format == Format::f16 ? 2 : 4;
   const Bytes width = engine.kv_per_query_head ? config.q_width() : config.kv_width();
-  return round_up(tokens, engine.kv_block_tokens) * config.layers * 2 * width * element;
+  const Bytes position = config.layers * 2 * width * element, all = round_up(limits.max_tokens, engine.kv_block_tokens) * position;
+  if (!engine.kv_dram_tokens) return all;
+  // Beside what stays: what this step and the one before computed, tails, and one layer of the rest.
+  const Bytes in_dram = limits.max_sampled * Bytes{*engine.kv_dram_tokens + 2 * engine.kv_block_tokens} + 2 * limits.max_rows;
+  return std::min(all, in_dram * position + all / config.layers);
+}
+
+// What stays in flash is asked for by cores: keys and values that they attend to, and rows of an embedding that is nothing else.
+void check_left_in_flash(const EngineConfig& engine, const WeightStore& weights, const std::vector<ComputeUnit*>& units) {
+  for (const ComputeUnit* unit : units) {
+    const std::string& name = unit->caps().name;
+    if (name.starts_with("cpu")) continue;
+    if (engine.kv_dram_tokens) {
+      throw ConfigError(fmt::format("engine.kv_dram_tokens: {} does not attend to keys and values in flash (expected cores alone)", name));
+    }
+    if (engine.kv_format == Format::int8_fp8) {
+      throw ConfigError(fmt::format("engine.kv_format: {} does not read int8_fp8 (expected f32 or f16, or cores alone)", name));
+    }
+  }
+  if (!engine.embedding_in_flash) return;
+  if (weights.find(Role::output) == nullptr) {
+    throw ConfigError(
+        "engine.embedding: flash saves nothing here: the model's output matrix is its embedding (tied), and every token reads all of "
+        "it (expected dram)");
+  }
+  if (engine.policy == "mmap") throw ConfigError("engine.embedding: flash is what the mmap policy does with every weight (expected dram)");
 }
 
 ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key) {
@@ -136,13 +162,15 @@ const std::vector<PolicyInfo>& policies() {
 }
 
 Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& config,
-                   const WeightStore& weights, const PolicyLimits& limits, const WeightStore* copy) {
+                   const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy) {
   Policy policy;
   policy.graphs = std::make_unique<GraphCache>(machine);
-  const Bytes own = runtime_bytes(config, weights.total_bytes(), weights.all().size());
+  const Bytes own = runtime_bytes(config, all_weights.total_bytes(), all_weights.all().size());
   Result<Lease> runtime = machine.memory.lease(own, Placement::dram, Region::runtime);
   if (!runtime.ok()) throw ConfigError("memory.budget: " + runtime.status().message);
   policy.runtime = std::move(runtime).value();
+  if (engine.embedding_in_flash) policy.in_dram = std::make_unique<WeightStore>(all_weights.without(Role::token_embedding));
+  const WeightStore& weights = policy.in_dram ? *policy.in_dram : all_weights;
 
   if (find_cluster_family(engine.policy) == nullptr && weights.find(Role::ffn_bundle, 0) != nullptr) {
     throw ConfigError(
@@ -159,18 +187,18 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
     if (copy != nullptr) policy.copy = std::make_unique<DenseResidency>(machine, *copy);
   } else if (engine.policy == "mmap") {
     policy.residency = std::make_unique<MmapResidency>(
-        machine, weights, MmapOptions{engine.read_ahead, memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens)});
+        machine, weights, MmapOptions{engine.read_ahead, memory.ffn_in_dram, kv_bytes(config, engine, limits)});
   } else if (engine.policy == "qnn") {
     if (engine.units.size() != 1) throw ConfigError("engine.units: the qnn policy computes on one unit (expected one name)");
     policy.residency = std::make_unique<StreamResidency>(
-        machine, weights, StreamOptions{memory.ffn_in_dram, kv_bytes(config, engine, limits.max_tokens), machine.units.front()->caps().id});
+        machine, weights, StreamOptions{memory.ffn_in_dram, kv_bytes(config, engine, limits), machine.units.front()->caps().id});
   } else if (find_cluster_family(engine.policy) != nullptr) {
     ClusterSetup setup{select_units(machine, engine)};
     const std::string &io_core = engine.clusters.io_core, &accelerator = engine.hybrid.unit;
     setup.io_core = io_core.empty() ? setup.units.back() : unit_named(machine, io_core, "engine.clusters.io_core");
     if (!accelerator.empty()) setup.accelerator = unit_named(machine, accelerator, "engine.hybrid.unit");
     setup.max_rows = limits.max_rows;
-    setup.keep_free = kv_bytes(config, engine, limits.max_tokens);
+    setup.keep_free = kv_bytes(config, engine, limits);
     ClusterParts parts = make_cluster_policy(machine, *policy.graphs, engine, memory, config, weights, std::move(setup));
     policy.residency = std::move(parts.residency);
     policy.ffn = std::move(parts.ffn);
@@ -191,11 +219,19 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
     if (hybrid.prefill) options.accelerator.splits.push_back({~0u, 1, 1, hybrid.splits.back().head});
   }
   if (beside_cores(engine.policy)) beside_accelerator(engine, std::move(options.units), options);
-  const Bytes kv = kv_bytes(config, engine, limits.max_tokens);
+  const Bytes kv = kv_bytes(config, engine, limits);
   if (engine.policy == "qnn") check_sessions(engine, *options.units.front(), weights, kv, true);
   if (beside_cores(engine.policy)) {
     const bool prompts = engine.policy == "llm_npu";  // keys and values stay with the cores
     check_sessions(engine, *options.accelerator.unit, prompts && copy != nullptr ? *copy : weights, prompts ? 0 : kv, false);
+  }
+  std::vector<ComputeUnit*> used = options.units;
+  if (policy.offload != nullptr) used = select_units(machine, engine);
+  check_left_in_flash(engine, all_weights, used);
+  if (engine.embedding_in_flash) {
+    policy.embedding =
+        std::make_unique<EmbeddingRows>(machine, all_weights.get(Role::token_embedding), limits.max_rows, options.units.front()->caps().id);
+    options.embedding = policy.embedding.get();
   }
   if (policy.copy != nullptr) options.copy = {copy, policy.copy.get(), options.units.size() - 1};
   options.products = engine.products;
@@ -205,6 +241,8 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   options.kv_format = engine.kv_format;
   options.kv_per_query_head = engine.kv_per_query_head;
   options.kv_block_tokens = engine.kv_block_tokens;
+  options.kv_dram_tokens = engine.kv_dram_tokens;
+  options.kv_prefetch = engine.kv_prefetch;
   options.max_rows = limits.max_rows;
   options.max_sampled = limits.max_sampled;
   options.max_tokens = limits.max_tokens;

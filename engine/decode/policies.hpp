@@ -25,7 +25,9 @@ struct PolicyLimits {
 // A residency and the transformer that runs over it. Lives on one machine and dies before it.
 struct Policy {
   std::unique_ptr<GraphCache> graphs;
-  std::unique_ptr<ComputeUnit> offload;  // null: no accelerator takes part
+  std::unique_ptr<WeightStore> in_dram;      // all weights but the embedding; null: all of them
+  std::unique_ptr<EmbeddingRows> embedding;  // null: it is among the weights
+  std::unique_ptr<ComputeUnit> offload;      // null: no accelerator takes part
   std::unique_ptr<Residency> residency;
   std::unique_ptr<Residency> copy;  // of layers' products in another form; null: there is none
   std::unique_ptr<FfnBlock> ffn;    // null: the transformer's phases carry out FFNs as well

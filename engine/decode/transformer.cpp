@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "engine/base/rng.hpp"
@@ -17,7 +18,7 @@ constexpr std::uint64_t kSampleStream = 0x73616d706c65;  // keeps sampling draws
 
 KvShape kv_shape(const ModelConfig& config, const TransformerOptions& options) {
   const std::uint32_t heads = options.kv_per_query_head ? config.heads : config.kv_heads;
-  return {config.layers, heads, config.head_dim, options.kv_block_tokens, options.kv_format};
+  return {config.layers, heads, config.head_dim, options.kv_block_tokens, options.kv_format, options.kv_dram_tokens};
 }
 
 BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv) {
@@ -26,6 +27,7 @@ BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& opti
   limits.sampled = options.max_sampled;
   limits.routed = options.max_rows * config.experts_used;
   limits.table_width = (options.max_position + kv.shape().block_tokens - 1) / kv.shape().block_tokens;
+  limits.tables = kv.tables();
   return limits;
 }
 
@@ -46,6 +48,7 @@ CallOptions call_options(const TransformerOptions& options) {
   for (const ComputeUnit* unit : options.units) call.accelerators.push_back(unit->caps().static_graphs);
   call.products = options.products;
   call.copy = options.copy;
+  call.embedding = options.embedding;
   return call;
 }
 
@@ -81,13 +84,16 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       options_(std::move(options)),
       ffn_(ffn),
       graph_(graph_of(config_, weights, options_, ffn != nullptr)),
-      phases_(lower(graph_, config_, options_.units.size())),
       // A fork may need one partly filled block more than its tokens.
       kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens),
+      phases_(lower(graph_, config_, options_.units.size(), kv_.tiered())),
       buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_), options_.units.size()),
       builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_)),
       runner_(machine, residency, graphs) {
   log_splits(machine_.trace, graph_, phases_, options_);
+  if (kv_.tiered()) {
+    kv_flash_.emplace(machine_, kv_, KvFlashOptions{config_.window, options_.kv_prefetch, options_.units.front()->caps().id});
+  }
 }
 
 Task<void> Transformer::extend(const StepInput* input) {
@@ -120,8 +126,15 @@ Task<void> Transformer::run_alone(Chain chain) {
 
 void Transformer::write_operands(const StepInput& input, const StepContext& context) {
   if (buffers_.host_data<std::uint32_t>("token_ids") == nullptr) return;
-  std::copy(input.tokens.begin(), input.tokens.end(), buffers_.host_data<std::int32_t>("token_ids"));
-  kv_.fill_table(input.rows, context.table_width, buffers_.host_data<std::uint32_t>("block_table"));
+  std::int32_t* ids = buffers_.host_data<std::int32_t>("token_ids");
+  if (options_.embedding == nullptr) {
+    std::copy(input.tokens.begin(), input.tokens.end(), ids);
+  } else {
+    std::iota(ids, ids + input.tokens.size(), 0);  // rows of the table that is read for the step
+  }
+  for (std::uint32_t layer = 0; layer < kv_.tables(); ++layer) {
+    kv_.fill_table(input.rows, context.table_width, buffers_.view("block_table", 0, 1, layer).as<std::uint32_t>(), layer);
+  }
   std::copy(input.sampled.begin(), input.sampled.end(), buffers_.host_data<std::uint32_t>("sampled_rows"));
   float* uniforms = buffers_.host_data<float>("uniforms");
   for (const SeqPos& row : *context.sampled) {
@@ -202,30 +215,40 @@ std::uint32_t calls_in(const UnitQueues& queues) {
 
 Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
-  co_await extend(&input);
-  StepContext context;
-  context.rows = std::make_shared<const std::vector<SeqPos>>(input.rows);
-  std::vector<SeqPos> sampled = input.sampled_as;
-  if (sampled.empty()) {
-    for (const std::uint32_t row : input.sampled) sampled.push_back(input.rows[row]);
-  }
-  VITRO_CHECK(sampled.size() == input.sampled.size(), "each sampled row needs one identity");
-  context.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(sampled));
-  context.table_width = kv_.table_width(input.rows);
-  context.sampling = input.sampling;
-  context.choose = input.choose;
-  write_operands(input, context);
-
   std::vector<std::int32_t> tokens;
   std::exception_ptr error;
   try {
-    tokens = co_await run_phases(&context);
+    tokens = co_await compute(&input);
   } catch (...) {
     error = std::current_exception();
   }
   if (ffn_ != nullptr) co_await ffn_->settle();
+  if (kv_flash_) co_await kv_flash_->end_step(error != nullptr);
   if (error) std::rethrow_exception(error);
   co_return tokens;
+}
+
+Task<void> Transformer::settle() {
+  if (kv_flash_) co_await kv_flash_->settle();
+}
+
+Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
+  if (kv_flash_) co_await kv_flash_->begin_step(&input->rows);
+  co_await extend(input);
+  StepContext context;
+  context.rows = std::make_shared<const std::vector<SeqPos>>(input->rows);
+  std::vector<SeqPos> sampled = input->sampled_as;
+  if (sampled.empty()) {
+    for (const std::uint32_t row : input->sampled) sampled.push_back(input->rows[row]);
+  }
+  VITRO_CHECK(sampled.size() == input->sampled.size(), "each sampled row needs one identity");
+  context.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(sampled));
+  context.table_width = kv_.table_width(input->rows);
+  context.sampling = input->sampling;
+  context.choose = input->choose;
+  write_operands(*input, context);
+  if (options_.embedding != nullptr) co_await options_.embedding->read(&input->tokens);
+  co_return co_await run_phases(&context);
 }
 
 Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
@@ -242,7 +265,10 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
     UnitQueues queues = builder_.build(phase, *context, shares);
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
+    const bool reads_kv = kv_flash_ && phase.attends;
+    if (reads_kv) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), options_.units);
+    if (reads_kv) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
     take_routing(outcomes, *context);
     for (const Outcome& outcome : outcomes) {
       if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;

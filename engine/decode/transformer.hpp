@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "engine/attention/kv_flash.hpp"
 #include "engine/decode/accelerator.hpp"
 #include "engine/decode/call_builder.hpp"
 #include "engine/decode/ffn_block.hpp"
@@ -17,6 +18,8 @@ struct TransformerOptions {
   Format kv_format = Format::f32;
   bool kv_per_query_head = false;
   std::uint32_t kv_block_tokens = 16;
+  std::optional<std::uint32_t> kv_dram_tokens;  // KvShape::dram_tokens
+  bool kv_prefetch = true;
   std::uint32_t max_rows = 1;  // of one step
   std::uint32_t max_sampled = 1;
   std::uint32_t max_tokens = 1;    // positions over all sequences
@@ -24,6 +27,7 @@ struct TransformerOptions {
   bool report_active = false;
   ProductMethods products;  // of accelerators among the units
   WeightCopy copy;
+  EmbeddingRows* embedding = nullptr;  // in flash; null: it is among the weights
 };
 
 struct StepInput {
@@ -51,12 +55,16 @@ class Transformer {
   // Extends the sequences of `input.rows`, computes, and returns the chosen token of each sampled row (none with
   // choose = false). Throws RunError when a unit or the storage fails.
   Task<std::vector<std::int32_t>> step(StepInput input);
+  // Waits for what a step began for the next one. Requires: called after the last step, whether it failed or not.
+  Task<void> settle();
 
   // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
   const float* logits() const { return buffers_.host_data<float>("logits"); }
+  const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
   std::uint64_t seam_calls() const { return runner_.seam_calls() + (ffn_ != nullptr ? ffn_->seam_calls() : 0); }
 
  private:
+  Task<std::vector<std::int32_t>> compute(const StepInput* input);
   Task<std::vector<std::int32_t>> run_phases(StepContext* context);
   void prepare_ffn(std::int16_t layer, const StepContext& context);
   Task<void> extend(const StepInput* input);
@@ -70,11 +78,12 @@ class Transformer {
   TransformerOptions options_;
   FfnBlock* ffn_;
   OperatorGraph graph_;
-  std::vector<Phase> phases_;
   KvCache kv_;
+  std::vector<Phase> phases_;
   Buffers buffers_;
   CallBuilder builder_;
   PhaseRunner runner_;
+  std::optional<KvFlash> kv_flash_;  // none: no sequence gets so long
 };
 
 }  // namespace vitro

@@ -165,9 +165,16 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
   if (reader.choice("attention", {"exact", "lut_exp"}, "exact") == "lut_exp") engine.attention = variant::kLutExp;
   engine.repack = reader.boolean("repack", true);
   read_code_products(reader, engine);
-  engine.kv_format = reader.choice("kv_format", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;
+  engine.kv_format = *format_by_name(reader.choice("kv_format", {"f32", "f16", "int8_fp8"}, "f32"));
+  if (engine.kv_format == Format::int8_fp8 && engine.attention == variant::kLutExp) {
+    reader.fail("kv_format", "int8_fp8 does not go with engine.attention: lut_exp (expected f32 or f16)");
+  }
   engine.kv_per_query_head = reader.choice("kv_per", {"kv_head", "query_head"}, "kv_head") == "query_head";
   engine.kv_block_tokens = static_cast<std::uint32_t>(reader.integer("kv_block_tokens", 1, 4096, 16));
+  if (reader.has("kv_dram_tokens")) engine.kv_dram_tokens = static_cast<std::uint32_t>(reader.integer("kv_dram_tokens", 0, 1 << 24));
+  engine.kv_prefetch = reader.boolean("kv_prefetch", true);
+  if (!engine.kv_prefetch && !engine.kv_dram_tokens) reader.fail("kv_prefetch", "goes with engine.kv_dram_tokens");
+  engine.embedding_in_flash = reader.choice("embedding", {"dram", "flash"}, "dram") == "flash";
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, 128));
   engine.read_ahead = static_cast<Bytes>(reader.quantity("read_ahead", Dimension::bytes, 128.0 * KiB));
   if (engine.read_ahead < kPageSize || engine.read_ahead % kPageSize != 0) {

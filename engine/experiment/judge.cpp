@@ -27,6 +27,8 @@ void Judge::open_reward_model(Machine& machine, const Experiment& experiment, co
   engine.policy = "dense";
   engine.bundles.reset();
   engine.hybrid = {};
+  engine.kv_dram_tokens.reset();
+  engine.embedding_in_flash = false;
   model_ = load_model({scaling.scorer.gguf, "", {}}, engine, cache_dir);
   weights_ = model_.open(machine.storage);
   if (model_.config.context == 0) throw ConfigError(fmt::format("{}: a reward model has to state its context", scaling.scorer.gguf));

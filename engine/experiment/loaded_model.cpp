@@ -75,7 +75,7 @@ Bytes file_size(const WeightStore& weights) {
 Format read_format(Reader& reader, std::string_view key, std::string_view otherwise) {
   const std::string name = reader.text(key, otherwise);
   const std::optional<Format> format = format_by_name(name);
-  if (!format || *format == Format::index32 || *format == Format::q4_nibbles) {
+  if (!format || *format == Format::index32 || *format == Format::int8_fp8 || *format == Format::q4_nibbles) {
     reader.fail(key, fmt::format("\"{}\" is no format of weights (expected one such as f16, q8_0, q4_0 or w2g64z)", name));
   }
   return *format;

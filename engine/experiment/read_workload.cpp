@@ -25,7 +25,7 @@ ProductWorkload read_product_workload(Reader reader) {
   products.repeat = static_cast<std::uint32_t>(reader.integer("repeat", 1, 64, 16));
   const std::string name = reader.text("format", "q4_0");
   const std::optional<Format> format = format_by_name(name);
-  if (!format || *format == Format::index32 || *format == Format::q4_nibbles) {
+  if (!format || *format == Format::index32 || *format == Format::int8_fp8 || *format == Format::q4_nibbles) {
     reader.fail("format", fmt::format("\"{}\" is no format of weights (expected one such as f16, q4_0 or w2g64z)", name));
   }
   products.format = *format;

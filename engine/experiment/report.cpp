@@ -77,6 +77,15 @@ Json describe(const ScalingConfig& config, const ScalingResult& result) {
   return out;
 }
 
+Json kv_flash_metrics(const KvFlashStats& stats) {
+  const double reading = to_seconds(stats.reading), stalled = std::min(to_seconds(stats.stalled), reading);
+  return {{"bytes_written", stats.written},
+          {"bytes_read", stats.read},
+          {"read_ms", reading * 1e3},
+          {"stall_ms", stalled * 1e3},
+          {"hidden_share", reading > 0 ? Json(1 - stalled / reading) : Json(nullptr)}};
+}
+
 }  // namespace
 
 Json latency_summary(std::vector<Picoseconds> times, double scale) {
@@ -149,6 +158,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["seam_calls_per_token"] =
       g.step_times.empty() ? Json(nullptr) : Json(static_cast<double>(record.seam_calls) / static_cast<double>(g.step_times.size() + 1));
 
+  if (record.kv_flash) metrics["kv_flash"] = kv_flash_metrics(*record.kv_flash);
   if (record.scaling) metrics["scaling"] = scaling_metrics(*record.scaling);
 
   Json result;

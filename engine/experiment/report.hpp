@@ -18,6 +18,7 @@ struct RunRecord {
   Bytes load_bytes = 0, prefill_bytes = 0;
   StorageTotals totals;
   Residency::Stats prefill_stats, stats;
+  std::optional<KvFlashStats> kv_flash;
   std::optional<double> hit_rate_bound;
   GenerationResult generation;
   std::optional<ScalingResult> scaling;

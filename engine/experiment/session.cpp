@@ -113,7 +113,7 @@ void trace_memory(const Machine& machine) {
   }
 }
 
-Task<void> generate_into(Run* run, Policy* policy, Judge* judge, GenerationRequest request, RunRecord* record) {
+Task<void> generate_strands(Run* run, Policy* policy, Judge* judge, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
   co_await policy->residency->load();
   if (judge != nullptr && judge->scorer() != nullptr) co_await judge->scorer()->load();
@@ -141,12 +141,25 @@ Task<void> generate_into(Run* run, Policy* policy, Judge* judge, GenerationReque
   record->totals = machine.storage.totals();
   record->stats = policy->residency->stats();
   record->hit_rate_bound = policy->residency->hit_rate_bound();
+  if (const KvFlashStats* stats = policy->transformer->kv_flash()) record->kv_flash = *stats;
 }
 
-Task<void> score_into(Policy* policy, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
+Task<void> score_text(Policy* policy, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
                       std::uint32_t step_rows, std::uint32_t vocab, Likelihood* out) {
   co_await policy->residency->load();
   *out = co_await score(policy->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab);
+}
+
+// What a step began for a next one that never comes has to end before the machine does, whatever ended the work.
+Task<void> settled(Task<void> work, Policy* policy) {
+  std::exception_ptr error;
+  try {
+    co_await std::move(work);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  co_await policy->transformer->settle();
+  if (error) std::rethrow_exception(error);
 }
 
 void write_files(Run& run, const SessionOptions& options, const nlohmann::ordered_json& result) {
@@ -238,7 +251,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     Policy policy = run.make_policy(limits);
     std::optional<Judge> judge;
     if (workload.scaling) judge.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
-    run.host->run(generate_into(&run, &policy, judge ? &*judge : nullptr, std::move(request), &record));
+    run.host->run(settled(generate_strands(&run, &policy, judge ? &*judge : nullptr, std::move(request), &record), &policy));
     record.seam_calls = policy.transformer->seam_calls() + (judge ? judge->seam_calls() : 0);
     record.budget = run.host->machine().memory.budget(Placement::dram);
     record.accelerator_mapped = policy.graphs->mapped();
@@ -274,7 +287,8 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   limits.max_tokens = context + experiment.engine.kv_block_tokens;
   Policy policy = run.make_policy(limits);
   Likelihood likelihood;
-  run.host->run(score_into(&policy, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood));
+  run.host->run(settled(score_text(&policy, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood),
+                        &policy));
   if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
   save_recording(run);
   if (run.sampler) run.sampler->save(options.ffn_inputs);

@@ -135,9 +135,11 @@ class Checker {
   }
   // The pool, and that the block table covers the positions and names blocks inside the pool's lease.
   void pool(const View& v, std::size_t layers_param, const View& table) const {
-    if (v.format != Format::f32 && v.format != Format::f16) fail("pool", v, "expected f32 or f16");
+    if (v.format != Format::f32 && v.format != Format::f16 && v.format != Format::int8_fp8) {
+      fail("pool", v, "expected f32, f16 or int8_fp8");
+    }
     const std::uint32_t layers = whole(layers_param, "layers", 1, 32767);
-    if (call_.layer < 0 || static_cast<std::uint32_t>(call_.layer) >= layers)
+    if (call_.layer < 0 || (layers > 1 && static_cast<std::uint32_t>(call_.layer) >= layers))
       fail("layer " + std::to_string(call_.layer) + " is not in the pool");
     view(v, "pool", {0, 0, 0});
     indices(table, "block table", {call_.batch->size(), 0});

@@ -33,8 +33,10 @@ namespace contract {
 //   params {scale, window (0: all), layers in the pool}. Row b sees positions max(0, p - window + 1) .. p of its sequence.
 //   s_i = scale * (16-lane dot of q and k_i); e_i = exp(s_i - max s); y = (sum over i ascending, fused, of e_i v_i) / (16-lane
 //   sum of e_i). In the variant kLutExp: variants.hpp.
-// The KV pool: view shape {P, block_tokens, dim}, format f32 or f16; bytes [block][layer][K then V][P][block_tokens][dim];
-//   the layer is call.layer. P is the number of KV heads, or of query heads where each keeps keys and values of its own.
+// The KV pool: view shape {P, block_tokens, dim}, format f32, f16 or int8_fp8; bytes [block][layer][K then V][P][block_tokens][dim],
+//   a row of int8_fp8 as engine/quant/kv_rows.hpp says, whose numbers enter sums as the float32 that they stand for;
+//   the layer is call.layer, but for a pool of one layer, which may hold several as blocks of their own. P is the number of KV heads, or of
+//   query heads where each keeps keys and values of its own.
 // glu: in {gate [R, N]; up [R, N]}; out [R, N]; slice over N; params {Activation}. h = act(gate) * up. With report_active,
 //   the outcome is the ActiveSet of neurons n in the slice with act(gate[r][n]) != 0.
 // add: in {a [R, N]; b [R, N]}; out [R, N], may alias a; slice over N.

@@ -80,7 +80,7 @@ void kv_append(Counter& c) {
   c.read(c.call.in[0], 4 * rows * own * pool.shape[2]);
   c.read(c.call.in[1], 4 * rows * own * pool.shape[2]);
   c.read(c.call.in[2], 4 * rows);
-  c.write(pool, 2 * n * (pool.format == Format::f16 ? 2 : 4));
+  c.write(pool, n / pool.shape[2] * kv_pair_bytes(pool.format, pool.shape[2]));
   if (pool.format != Format::f32) c.counts.conversions = 2 * n;
 }
 
@@ -92,7 +92,7 @@ void attention(Counter& c) {
     const Range tokens = visible(row.position, static_cast<std::uint32_t>(c.call.params[1]));
     const std::uint64_t runs = (tokens.end() - 1) / tokens_per_block - tokens.first / tokens_per_block + 1;
     c.read(c.call.in[2], 4 * 2 * heads * runs);
-    c.read(pool, 2 * heads * tokens.count * dim * (pool.format == Format::f16 ? 2 : 4));
+    c.read(pool, heads * tokens.count * kv_pair_bytes(pool.format, pool.shape[2]));
     c.counts.row_runs += static_cast<std::uint32_t>(2 * heads * runs);
     if (pool.format != Format::f32) c.counts.conversions += 2 * heads * tokens.count * dim;
     c.counts.macs += 2 * heads * group * dim * tokens.count;

@@ -6,6 +6,7 @@
 #include "engine/base/check.hpp"
 #include "engine/kernels/contract.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
 
@@ -100,13 +101,14 @@ struct KvPool {
         block_tokens(view.shape[1]),
         dim(view.shape[2]),
         layers(static_cast<std::uint32_t>(layers_param)),
-        layer(static_cast<std::uint32_t>(layer)) {}
+        layer(layers == 1 ? 0 : static_cast<std::uint32_t>(layer)) {}
 
-  Bytes element_bytes() const { return format == Format::f16 ? 2 : 4; }
-  Bytes block_bytes() const { return Bytes{2} * layers * heads * block_tokens * dim * element_bytes(); }
+  Bytes row_bytes(std::uint32_t which) const { return kv_row_bytes(format, which, dim); }
+  Bytes layer_bytes() const { return Bytes{heads} * block_tokens * kv_pair_bytes(format, dim); }
+  Bytes block_bytes() const { return layers * layer_bytes(); }
   // Offset of [head][token 0][0] of K (which = 0) or V (1) in a block.
   Bytes offset(std::uint32_t block, std::uint32_t which, std::uint32_t head) const {
-    return block * block_bytes() + ((Bytes{layer} * 2 + which) * heads + head) * block_tokens * dim * element_bytes();
+    return block * block_bytes() + layer * layer_bytes() + (which * heads * row_bytes(0) + head * row_bytes(which)) * block_tokens;
   }
 };
 

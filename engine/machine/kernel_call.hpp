@@ -26,7 +26,8 @@ enum class Format : std::uint8_t {
   w1g32z, w1g64z, w1g128z, w2g32z, w2g64z, w2g128z, w3g32z, w3g64z, w3g128z, w4g32z, w4g64z, w4g128z,
   iq4_nl, fp4, nf4,
   w1g32r, w1g64r, w1g128r, w2g32r, w2g64r, w2g128r, w3g32r, w3g64r, w3g128r, w4g32r, w4g64r, w4g128r,
-  index32,  // the last
+  int8_fp8,  // of KV pools alone: engine/quant/kv_rows.hpp
+  index32,   // the last
 };
 // clang-format on
 inline constexpr std::size_t kFormatCount = static_cast<std::size_t>(Format::index32) + 1;

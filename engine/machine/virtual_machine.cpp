@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "engine/base/file.hpp"
 
 namespace vitro {
@@ -42,7 +44,11 @@ namespace {
 class VirtualUnit final : public ComputeUnit {
  public:
   VirtualUnit(UnitCaps caps, const VirtualMachineSpec& spec, VirtualExecutor& executor, Function& function, TraceSink& trace)
-      : caps_(std::move(caps)), spec_(spec), executor_(executor), function_(function), trace_(trace),
+      : caps_(std::move(caps)),
+        spec_(spec),
+        executor_(executor),
+        function_(function),
+        trace_(trace),
         track_(trace.track("units", caps_.name)) {}
 
   const UnitCaps& caps() const override { return caps_; }
@@ -93,7 +99,7 @@ class VirtualUnit final : public ComputeUnit {
   std::vector<GraphSpec> graphs_;
 };
 
-// One read at a time, in order of submission.
+// One request at a time, in order of submission. Scratch files are in memory.
 class VirtualStorage final : public Storage {
  public:
   VirtualStorage(const VirtualMachineSpec& spec, VirtualExecutor& executor, TraceSink& trace)
@@ -105,14 +111,14 @@ class VirtualStorage final : public Storage {
   const StorageTotals& totals() const override { return totals_; }
   Executor& executor() override { return executor_; }
   Result<FileId> open(std::string_view path) override {
-    files_.emplace_back(InputFile(std::string(path)));
+    files_.push_back({InputFile(std::string(path)), {}});
     return FileId(files_.size() - 1);
   }
-  Result<FileId> open_phantom(Bytes) override {
-    files_.emplace_back(std::nullopt);
+  Result<FileId> open_phantom(Bytes) override { return create_scratch(0); }
+  Result<FileId> create_scratch(Bytes size) override {
+    files_.push_back({std::nullopt, std::vector<std::byte>(spec_.phantom ? 0 : size)});
     return FileId(files_.size() - 1);
   }
-  Result<FileId> create_scratch(Bytes) override { return Status{Code::io_error, "the virtual machine has no scratch files"}; }
 
  protected:
   void submit(const ReadRequest& request, Completion<IoResult>& done) override {
@@ -124,19 +130,36 @@ class VirtualStorage final : public Storage {
     totals_.bytes_read += round_up(request.from.offset + request.from.length, kPageSize) - first;
     executor_.call_at(free_, [this, request, &done] {
       Status status = spec_.read_fault(request);
-      const std::optional<InputFile>& file = files_.at(static_cast<std::size_t>(request.from.file));
-      if (status.ok() && file && request.into.data() != nullptr) {
-        file->read_at(request.from.offset, {request.into.data() + request.into_offset, request.from.length});
+      const File& file = files_.at(static_cast<std::size_t>(request.from.file));
+      if (status.ok() && request.into.data() != nullptr) {
+        std::byte* into = request.into.data() + request.into_offset;
+        if (file.input) file.input->read_at(request.from.offset, {into, request.from.length});
+        if (!file.scratch.empty()) std::memcpy(into, file.scratch.data() + request.from.offset, request.from.length);
       }
       const Bytes bytes = status.ok() ? request.from.length : 0;
       done.complete({std::move(status), bytes});
     });
   }
-  void submit(const WriteRequest&, Completion<IoResult>& done) override {
-    executor_.call_at(executor_.now(), [&done] { done.complete({{Code::io_error, "the virtual machine does not write"}, 0}); });
+  void submit(const WriteRequest& request, Completion<IoResult>& done) override {
+    const Picoseconds begin = std::max(free_, executor_.now());
+    free_ = begin + spec_.read_price({request.to, request.from, request.from_offset, request.issuer});
+    trace_.span(track_, begin, free_, "write");
+    ++totals_.writes;
+    totals_.bytes_written += request.to.length;
+    executor_.call_at(free_, [this, request, &done] {
+      File& file = files_.at(static_cast<std::size_t>(request.to.file));
+      if (!file.scratch.empty()) {
+        std::memcpy(file.scratch.data() + request.to.offset, request.from.data() + request.from_offset, request.to.length);
+      }
+      done.complete({{}, request.to.length});
+    });
   }
 
  private:
+  struct File {
+    std::optional<InputFile> input;
+    std::vector<std::byte> scratch;
+  };
   const VirtualMachineSpec& spec_;
   VirtualExecutor& executor_;
   TraceSink& trace_;
@@ -144,7 +167,7 @@ class VirtualStorage final : public Storage {
   StorageCaps caps_;
   StorageTotals totals_;
   Picoseconds free_{0};
-  std::vector<std::optional<InputFile>> files_;
+  std::vector<File> files_;
 };
 
 }  // namespace

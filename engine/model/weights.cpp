@@ -119,6 +119,12 @@ const Weight& WeightStore::get(Role role, int layer) const {
   return *weight;
 }
 
+WeightStore WeightStore::without(Role role) const {
+  std::vector<Weight> others = weights_;
+  std::erase_if(others, [role](const Weight& weight) { return weight.role == role; });
+  return WeightStore(std::move(others));
+}
+
 Bytes WeightStore::total_bytes() const {
   Bytes total = 0;
   for (const Weight& weight : weights_) total += weight.extent.length;

@@ -64,6 +64,7 @@ class WeightStore {
   const Weight& get(Role role, int layer = -1) const;   // Requires: it exists
   const Weight* find(Role role, int layer = -1) const;
   const std::vector<Weight>& all() const { return weights_; }  // in file order
+  WeightStore without(Role role) const;
   Bytes total_bytes() const;
   Bytes ffn_bytes() const;  // gate, up and down of all layers and experts; of bundles with their padding and scales
 

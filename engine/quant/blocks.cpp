@@ -112,6 +112,7 @@ std::size_t block_elements(Format format) {
     case Format::f32:
     case Format::f16:
     case Format::bf16:
+    case Format::int8_fp8:
     case Format::index32: return 1;
     case Format::q4_0:
     case Format::q4_nibbles:
@@ -138,6 +139,7 @@ std::size_t block_bytes(Format format) {
     case Format::fp4:
     case Format::nf4: return 18;
     case Format::q4_nibbles: return 16;
+    case Format::int8_fp8: return 1;  // but for the scales: kv_row_bytes()
     case Format::q8_0: return 34;
     case Format::q4_k: return 144;
     case Format::q5_k: return 176;

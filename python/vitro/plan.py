@@ -29,6 +29,8 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     engine, device_tree = tree.get("engine") or {}, tree["device"]
     if engine.get("kv_per", "kv_head") != "kv_head":
         raise ConfigError(f"engine.kv_per: {engine['kv_per']} is nothing that a plan measures or makes room for (expected kv_head)")
+    if engine.get("kv_format") == "int8_fp8":
+        raise ConfigError("engine.kv_format: int8_fp8 is nothing that a plan measures or makes room for (expected f32 or f16)")
     draws, recording, source_of_profile = profile_of(profile, tree)
     keep = (engine.get("clusters") or {}).get("keep", "named")
 

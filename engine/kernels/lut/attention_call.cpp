@@ -28,8 +28,8 @@ void AttentionCall::keys(const AttentionPiece& piece, std::uint32_t which, std::
   const View& table = call_.in[2];
   const auto* blocks = table.as<std::uint32_t>() + std::size_t{piece.row} * table.shape[1];
   for (std::uint32_t t = piece.tokens.first; t < piece.tokens.end(); ++t, out += pitch) {
-    const std::byte* from = pool_.data + pool_.offset(blocks[t / pool_.block_tokens], which, piece.head) +
-                            t % pool_.block_tokens * pool_.dim * pool_.element_bytes();
+    const std::byte* from =
+        pool_.data + pool_.offset(blocks[t / pool_.block_tokens], which, piece.head) + t % pool_.block_tokens * pool_.row_bytes(which);
     if (pool_.format == Format::f16) {
       std::memcpy(out, from, pool_.dim * sizeof(std::uint16_t));
     } else {

@@ -41,11 +41,11 @@ void kv_append(const KernelSet& set, const KernelCall& call) {
     for (std::uint32_t which = 0; which < 2; ++which) {
       for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
         const float* from = call.in[which].as<float>() + (b * pool.heads / copies + h / copies) * pool.dim;
-        std::byte* to = pool.data + pool.offset(block, which, h) + position % pool.block_tokens * pool.dim * pool.element_bytes();
+        std::byte* to = pool.data + pool.offset(block, which, h) + position % pool.block_tokens * pool.row_bytes(which);
         if (pool.format == Format::f16) {
           set.to_f16(from, pool.dim, reinterpret_cast<Half*>(to));
         } else {
-          std::copy(from, from + pool.dim, reinterpret_cast<float*>(to));
+          write_kv_row(pool.format, which, from, pool.dim, to);
         }
       }
     }
@@ -60,10 +60,17 @@ void for_each_kv_run(const KvPool& pool, const std::uint32_t* table, std::uint32
   for (std::uint32_t t = tokens.first; t < tokens.end();) {
     const std::uint32_t inside = t % pool.block_tokens;
     const std::uint32_t count = std::min(pool.block_tokens - inside, tokens.end() - t);
-    f(pool.data + pool.offset(table[t / pool.block_tokens], which, head) + inside * pool.dim * pool.element_bytes(), count,
-      t - tokens.first);
+    f(pool.data + pool.offset(table[t / pool.block_tokens], which, head) + inside * pool.row_bytes(which), count, t - tokens.first);
     t += count;
   }
+}
+
+// Rows of the pool as float32: where they lie, or unpacked into scratch.
+const float* as_floats(const KvPool& pool, std::uint32_t which, const std::byte* rows, std::size_t count) {
+  if (pool.format == Format::f32) return reinterpret_cast<const float*>(rows);
+  float* out = scratch<float>(Scratch::c, count * pool.dim);
+  for (std::size_t t = 0; t < count; ++t) read_kv_row(pool.format, which, rows + t * pool.row_bytes(which), pool.dim, out + t * pool.dim);
+  return out;
 }
 
 }  // namespace
@@ -87,7 +94,7 @@ void attention(const KernelSet& set, const KernelCall& call) {
         if (pool.format == Format::f16) {
           set.dots_f16({reinterpret_cast<const Half*>(keys), count, dim, dim}, queries, scores + first, tokens.count);
         } else {
-          set.dots_f32({reinterpret_cast<const float*>(keys), count, dim, dim}, queries, scores + first, tokens.count);
+          set.dots_f32({as_floats(pool, 0, keys, count), count, dim, dim}, queries, scores + first, tokens.count);
         }
       });
       float* sums = scratch<float>(Scratch::b, group);
@@ -97,7 +104,7 @@ void attention(const KernelSet& set, const KernelCall& call) {
         if (pool.format == Format::f16) {
           set.weighted_f16({reinterpret_cast<const Half*>(values), count, dim, dim}, scores + first, tokens.count, group, out);
         } else {
-          set.weighted_f32({reinterpret_cast<const float*>(values), count, dim, dim}, scores + first, tokens.count, group, out);
+          set.weighted_f32({as_floats(pool, 1, values, count), count, dim, dim}, scores + first, tokens.count, group, out);
         }
       });
       for (std::size_t g = 0; g < group; ++g) {

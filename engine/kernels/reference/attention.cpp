@@ -38,7 +38,10 @@ void Reference::kv_append() {
       Vector x;
       for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
         if (h == slice.first || h % copies == 0) x = read(in(which), (b * pool.heads / copies + h / copies) * pool.dim, pool.dim);
-        write(out(), pool.offset(block, which, h) / pool.element_bytes() + position % pool.block_tokens * pool.dim, x);
+        touch_written(out(), pool.row_bytes(which));
+        const Eigen::VectorXf rounded = x.cast<float>();
+        write_kv_row(pool.format, which, rounded.data(), pool.dim,
+                     out().data() + pool.offset(block, which, h) + position % pool.block_tokens * pool.row_bytes(which));
         if (pool.format != Format::f32) tally_.conversions += pool.dim;
       }
     }
@@ -62,7 +65,11 @@ void Reference::attention() {
             block = index(in(2), b * in(2).shape[1] + t / pool.block_tokens, ~0u);
             ++tally_.row_runs;
           }
-          kv[which].col(i) = read(in(1), pool.offset(block, which, h) / pool.element_bytes() + inside * dim, dim);
+          Eigen::VectorXf row(static_cast<Eigen::Index>(dim));
+          touch(in(1), pool.row_bytes(which));
+          read_kv_row(pool.format, which, in(1).data() + pool.offset(block, which, h) + inside * pool.row_bytes(which), pool.dim,
+                      row.data());
+          kv[which].col(i) = row.cast<double>();
           if (pool.format != Format::f32) tally_.conversions += dim;
         }
       }

@@ -19,6 +19,7 @@ class Reference {
 
  private:
   void touch(const View& v, Bytes bytes) { tally_.read[static_cast<std::size_t>(v.memory.placement())] += bytes; }
+  void touch_written(const View& v, Bytes bytes) { tally_.written[static_cast<std::size_t>(v.memory.placement())] += bytes; }
   // n elements from element `first` on. Requires: block formats: whole blocks.
   Vector read(const View& v, std::size_t first, std::size_t n) { return read_at(v, row_bytes(v.format, first), n); }
   Vector read_at(const View& v, Bytes at, std::size_t n) {
@@ -47,7 +48,7 @@ class Reference {
   void write(const View& v, std::size_t first, const Vector& values) {
     const Eigen::VectorXf rounded = values.cast<float>();
     const auto n = static_cast<std::size_t>(values.size());
-    tally_.written[static_cast<std::size_t>(v.memory.placement())] += row_bytes(v.format, n);
+    touch_written(v, row_bytes(v.format, n));
     quantise_row(v.format, rounded.data(), v.data() + row_bytes(v.format, first), n);
   }
   // A row of the call's first operand, which is in groups of rows. They are unpacked one at a time.

@@ -157,5 +157,50 @@ TEST_F(KvCacheTest, random_histories_keep_sequences_apart_and_leak_nothing) {
   }
 }
 
+// What stays, what may leave, where it goes, and what of it a window sees.
+TEST_F(KvCacheTest, full_blocks_behind_the_threshold_leave_and_land_again) {
+  KvShape shape = kShape;  // slices of 8 KiB
+  shape.dram_tokens = 20;  // two blocks
+  KvCache kv(memory_, shape, 256);
+  ASSERT_TRUE(kv.tiered());
+  EXPECT_EQ(kv.places(), 14u);
+  EXPECT_EQ(kv.pool_layers(), 1u);
+  const std::uint32_t a = kv.create();
+  ASSERT_TRUE(kv.extend(a, 70, copies_).ok());
+  std::vector<KvCache::Leaving> leaving;
+  kv.leave(a, leaving);
+  ASSERT_EQ(leaving.size(), 2u) << "blocks 2 and 3 are full and behind 20 positions";
+  kv.leave(a, leaving);
+  EXPECT_EQ(leaving.size(), 2u) << "once";
+  EXPECT_TRUE(kv.absent({{a, 69}}, 0).empty()) << "on their way is in DRAM";
+  for (const KvCache::Leaving& block : leaving) kv.has_left(block);
+  EXPECT_EQ(memory_.budget(Placement::dram).used, 3 * kv.block_bytes());
+
+  const std::vector<KvCache::Landing> absent = kv.absent({{a, 69}}, 0);
+  ASSERT_EQ(absent.size(), 2u);
+  EXPECT_EQ(kv.absent({{a, 69}}, 6).size(), 0u) << "positions 64 to 69";
+  EXPECT_EQ(kv.absent({{a, 69}}, 22).size(), 1u) << "from 48 on";
+  EXPECT_EQ(kv.absent({{a, 69}}, 23).size(), 2u) << "from 47 on, the last one of block 2";
+  ASSERT_TRUE(kv.land(absent).ok());
+  EXPECT_EQ(memory_.budget(Placement::dram).used, 3 * kv.block_bytes() + 2 * kv.slice_bytes());
+  std::vector<std::uint32_t> table(5);
+  kv.fill_table({{a, 69}}, 5, table.data(), 1);
+  EXPECT_EQ(table, (std::vector<std::uint32_t>{1, 3, 32, 33, 9})) << "slices of layer 1, and the slots behind 16 blocks of 2 layers";
+
+  // A fork shares them; places return when the last one goes.
+  const std::uint32_t b = kv.fork(a);
+  kv.release(a);
+  EXPECT_EQ(kv.absent({{b, 69}}, 0), absent);
+  kv.release(b);
+  ASSERT_TRUE(kv.land({}).ok());
+  EXPECT_EQ(memory_.budget(Placement::dram).used, 0u);
+  const std::uint32_t c = kv.create();
+  ASSERT_TRUE(kv.extend(c, 64, copies_).ok());
+  leaving.clear();
+  kv.leave(c, leaving);
+  ASSERT_EQ(leaving.size(), 2u);
+  EXPECT_EQ(leaving[0].place, 0u);
+}
+
 }  // namespace
 }  // namespace vitro

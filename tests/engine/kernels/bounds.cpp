@@ -229,9 +229,8 @@ class Bounds {
   std::vector<double> kv(const KvPool& pool, std::size_t b, std::uint32_t which, std::size_t head, std::uint32_t t) const {
     const std::uint32_t block = call_.in[2].as<std::uint32_t>()[b * call_.in[2].shape[1] + t / pool.block_tokens];
     std::vector<float> values(pool.dim);
-    const Bytes offset =
-        pool.offset(block, which, static_cast<std::uint32_t>(head)) + t % pool.block_tokens * pool.dim * pool.element_bytes();
-    dequantise_row(pool.format, pool.data + offset, values.data(), pool.dim);
+    const Bytes offset = pool.offset(block, which, static_cast<std::uint32_t>(head)) + t % pool.block_tokens * pool.row_bytes(which);
+    read_kv_row(pool.format, which, pool.data + offset, pool.dim, values.data());
     return {values.begin(), values.end()};
   }
   // A score is off by delta at most, so a probability by a factor within e^(2 delta) times the errors of exp, of the sum
