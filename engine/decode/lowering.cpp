@@ -30,7 +30,8 @@ bool reads_whole(const Operator& consumer, std::uint8_t operand) {
 
 class Lowering {
  public:
-  Lowering(const OperatorGraph& graph, const ModelConfig& config, std::size_t units) : graph_(graph), config_(config), units_(units) {}
+  Lowering(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool attention_alone)
+      : graph_(graph), config_(config), units_(units), attention_alone_(attention_alone) {}
 
   std::vector<Phase> run() {
     for (const OperatorId id : execution_order(graph_)) {
@@ -64,6 +65,7 @@ class Lowering {
       // Different experts' partial sums meet here, slice by slice, on the unit that made them.
       if (op.op == Op::expert_sum && i == 0) continue;
       if (units_ == 1 && op.rows != RowSet::routed) continue;
+      if (attention_alone_ && op.block == BlockKind::attention && from.block == BlockKind::attention) continue;
       if (from.split == Split::replicated) continue;
       if (from.split == Split::single && op.split == Split::single) continue;
       if (reads_whole(op, i) || from.split != op.split || extent_of(from) != extent_of(op)) return false;
@@ -127,14 +129,15 @@ class Lowering {
   const OperatorGraph& graph_;
   const ModelConfig& config_;
   std::size_t units_;
+  bool attention_alone_;
   std::vector<Phase> phases_;
   std::map<OperatorId, Where> where_;
 };
 
 }  // namespace
 
-std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units) {
-  return Lowering(graph, config, units).run();
+std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool attention_alone) {
+  return Lowering(graph, config, units, attention_alone).run();
 }
 
 // Asked thousands of times per token: without memory of the heap for as many units as phones have.

@@ -27,7 +27,8 @@ struct Phase {
 };
 
 // `units`: with a single unit nothing has to be joined but for outcomes that decide what runs next (the router's).
-std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units);
+// `attention_alone`: with several units whose attention blocks are nevertheless one unit's, so that nothing in them waits.
+std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool attention_alone = false);
 
 // How much of a phase falls to each unit, in any unit of measure.
 using Shares = std::vector<double>;
