@@ -258,7 +258,8 @@ Task<void> Transformer::load_attention_graphs() {
     if (phase.block != BlockKind::attention) continue;
     const Shares shares = options_.accelerator.shares(options_.units.size(), phase.block, graphs.rows, phase.attends);
     Chain chain;
-    for (WorkItem& item : builder_.build(phase, step, shares).back()) {
+    UnitQueues queues = builder_.build(phase, step, shares);
+    for (WorkItem& item : queues.back()) {
       std::move(item.calls.begin(), item.calls.end(), std::back_inserter(chain));
     }
     co_await graphs.unit->prepare(std::move(chain));

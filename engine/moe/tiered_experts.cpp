@@ -28,7 +28,7 @@ View part(View view, std::uint32_t first, std::uint32_t count) {
 
 TieredExperts::TieredExperts(Machine& machine, const WeightStore& weights, const Residency& residency, TieredOptions options)
     : machine_(machine), weights_(weights), residency_(residency), options_(std::move(options)) {
-  VITRO_CHECK(!options_.cores.empty() && !options_.units.empty() && !options_.placements.empty(), "experts without units or layers");
+  VITRO_CHECK(!options_.cores.empty() && !options_.placements.empty(), "experts without cores or layers");
   std::vector<std::uint32_t> most(options_.units.size(), 1);
   for (const LayerPlacement& layer : options_.placements) {
     for (const StaticGroup& group : layer.groups) most[group.unit] = std::max(most[group.unit], group.capacity);
