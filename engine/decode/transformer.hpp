@@ -87,7 +87,7 @@ class Transformer {
   OperatorGraph graph_;
   std::vector<Phase> phases_;
   std::vector<Phase> alone_phases_;  // of steps whose attention is one unit's
-  PartTimes part_times_;
+  PartTimes part_times_{};
   KvCache kv_;
   Buffers buffers_;
   CallBuilder builder_;

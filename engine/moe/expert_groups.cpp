@@ -38,8 +38,9 @@ LayerPlacement place_experts(const std::vector<double>& expected, const std::vec
   LayerPlacement out;
   for (auto& [capacity, experts] : tiers) {
     std::stable_sort(experts.begin(), experts.end(), [&](std::uint16_t a, std::uint16_t b) { return expected[a] > expected[b]; });
-    // As few graphs as the size allows, of like sizes, so that several units have like work.
-    const std::size_t graphs = (experts.size() + rule.group - 1) / rule.group;
+    // As few graphs as the size allows, but one for each unit where that leaves two experts for each.
+    const std::size_t fewest = (experts.size() + rule.group - 1) / rule.group;
+    const std::size_t graphs = std::max(fewest, std::min<std::size_t>(rule.units, experts.size() / 2));
     for (std::size_t g = 0; g < graphs; ++g) {
       const auto begin = experts.begin() + static_cast<std::ptrdiff_t>(g * experts.size() / graphs);
       const auto end = experts.begin() + static_cast<std::ptrdiff_t>((g + 1) * experts.size() / graphs);

@@ -78,12 +78,6 @@ def test_host_and_simulation_drop_and_pad_alike(calibration, tmp_path):
     assert '"drop"' in found["sim"][2]
 
 
-def busy(trace, unit):
-    """Intervals in which a unit computes products of experts."""
-    return [(e["ts"], e["ts"] + e["dur"]) for e in trace if e["ph"] == "X" and e["name"] == "matmul" and "expert" in str(e["args"])
-            and e["unit"] == unit]
-
-
 def spans(folder):
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
@@ -91,20 +85,44 @@ def spans(folder):
 
 
 def overlap(trace, one, other):
-    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in busy(trace, one) for b in busy(trace, other))
+    """Time in which both units compute products of experts, in us."""
+    def busy(unit):
+        return [(e["ts"], e["ts"] + e["dur"]) for e in trace if e["unit"] == unit and e["name"] == "matmul" and "expert" in e["args"]["detail"]]
+    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in busy(one) for b in busy(other))
 
 
 @pytest.mark.parametrize("machine", ["sim", "host"])
-def test_cold_experts_run_while_the_unit_does(machine, calibration, tmp_path):
+def test_one_after_the_other_nothing_runs_beside_the_unit(machine, calibration, tmp_path):
+    given = experiment(machine, calibration, cold="50%", side_by_side="off")
+    given["engine"]["units"] = ["cpu0"]
+    vitro.run(given, out=tmp_path)
+    assert overlap(spans(tmp_path), UNITS[machine][0], "cpu0") == 0
+
+
+def large(**moe):
+    """One chunk through two layers of PhiMoE, whose experts take longer than a launch does."""
+    return {"experiment": "moe", "device": str(CONFIGS / "devices" / "m2_ultra.yaml"), "model": str(CONFIGS / "models" / "phi-3.5-moe.yaml"),
+            "engine": {"policy": "npumoe", "numerics": False, "units": ["cpu0", "cpu1", "cpu2", "cpu3"], "kv_format": "f16",
+                       "prefill_chunk": 256, "moe": {"units": ["ane0", "ane1"], **moe}},
+            "workload": {"prompt_tokens": 256, "output_tokens": 1, "stop_at_eos": False}}
+
+
+def test_cold_experts_and_both_units_compute_at_once(tmp_path):
     times = {}
     for side_by_side in ("on", "off"):
-        given = experiment(machine, calibration, cold="50%", side_by_side=side_by_side)
-        given["engine"]["units"] = ["cpu0"]  # the cores are then none of the units
-        vitro.run(given, out=tmp_path / side_by_side)
-        times[side_by_side] = overlap(spans(tmp_path / side_by_side), UNITS[machine][0], "cpu0")
-    assert times["off"] == 0
-    if machine == "sim":
-        assert times["on"] > 0
+        result = vitro.run(large(side_by_side=side_by_side), overrides={"model.shape.layers": 2}, out=tmp_path / side_by_side)
+        trace = spans(tmp_path / side_by_side)
+        times[side_by_side] = (overlap(trace, "ane0", "cpu1"), overlap(trace, "ane0", "ane1"), result["metrics"]["ttft_ms"])
+    assert times["off"][:2] == (0, 0)
+    # Two layers: the cores' share of each is done while a unit computes, and most of what one unit does is beside the other.
+    assert times["on"][0] > 2000 and times["on"][1] > 20000
+    assert times["on"][2] < times["off"][2]
+
+
+def test_a_graph_beyond_the_units_limit_is_never_made():
+    result = vitro.run(large(group=16, residency="off", tiers="off"), overrides={"model.shape.layers": 2})
+    assert result["metrics"]["experts"]["launches_per_layer"] == 2  # 8 experts of 150 MiB fill one
+    assert not [note for note in result["notes"] if "ran on the CPU" in note]
 
 
 def test_each_switch_takes_launches_away(calibration):

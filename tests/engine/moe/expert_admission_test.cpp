@@ -89,7 +89,9 @@ TEST(ExpertAdmission, every_pair_is_computed_once_or_dropped) {
     EXPECT_EQ(out.pairs, std::uint64_t{rows} * k);
     EXPECT_EQ(read.size() + dropped, out.pairs);
     EXPECT_EQ(out.padded + read.size() - out.on_cores, slices);
-    if (overflow == Overflow::cpu || on_cores) EXPECT_EQ(dropped, 0u);
+    if (overflow == Overflow::cpu || on_cores) {
+      EXPECT_EQ(dropped, 0u);
+    }
   }
 }
 

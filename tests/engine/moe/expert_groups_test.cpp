@@ -35,6 +35,14 @@ TEST(ExpertGroups, a_tier_is_cut_into_graphs_of_like_size) {
   EXPECT_NE(placement.groups[0].unit, placement.groups[1].unit);
 }
 
+TEST(ExpertGroups, each_unit_gets_a_graph_of_a_tier_unless_that_leaves_lone_experts) {
+  const std::vector<double> expected(6, 30);
+  const std::vector<std::uint32_t> like(6, 32);
+  EXPECT_EQ(place_experts(expected, like, rule_of(8, false, 2)).groups.size(), 2u);
+  EXPECT_EQ(place_experts(expected, like, rule_of(8, false, 4)).groups.size(), 3u);
+  EXPECT_EQ(place_experts(expected, like, rule_of(8, false, 1)).groups.size(), 1u);
+}
+
 TEST(ExpertGroups, cold_experts_stay_with_the_cores) {
   GroupRule rule = rule_of(2, true, 1);
   rule.cold = 1;
@@ -80,7 +88,9 @@ TEST(ExpertGroups, every_expert_has_one_place_and_no_group_is_too_large) {
     }
     EXPECT_EQ(rows, placement.rows);
     for (std::uint16_t e = 0; e < experts; ++e) EXPECT_EQ(placed.contains(e), placement.capacity[e] > 0);
-    if (!rule.residency) EXPECT_EQ(placed.size(), experts);
+    if (!rule.residency) {
+      EXPECT_EQ(placed.size(), experts);
+    }
   }
 }
 
