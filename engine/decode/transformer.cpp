@@ -132,12 +132,28 @@ void Transformer::write_operands(const StepInput& input, const StepContext& cont
   }
 }
 
-void Transformer::take_routing(const std::vector<Outcome>& outcomes, std::int16_t layer, StepContext& context) {
+namespace {
+
+// A phase may have begun in the layer before.
+std::int16_t layer_of_router(const Phase& phase, const OperatorGraph& graph) {
+  for (const OperatorGroup& group : phase.groups) {
+    for (const OperatorId id : group.operators) {
+      if (graph[id].op == Op::route) return graph[id].layer;
+    }
+  }
+  VITRO_CHECK(false, "experts were chosen in a phase without a router");
+  return -1;
+}
+
+}  // namespace
+
+void Transformer::take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context) {
   RoutedFfn* const routed = ffn_ != nullptr ? ffn_->routed() : nullptr;
   for (const Outcome& outcome : outcomes) {
     const auto* choices = std::get_if<std::vector<ExpertChoice>>(&outcome);
     if (choices == nullptr) continue;
-    context.experts = routed != nullptr ? routed->admit(layer, *choices) : make_expert_plan(*choices, config_.experts);
+    context.experts =
+        routed != nullptr ? routed->admit(layer_of_router(phase, graph_), *choices) : make_expert_plan(*choices, config_.experts);
     if (buffers_.host_data<std::uint32_t>("expert_rows") == nullptr) return;
     std::copy(context.experts.rows.begin(), context.experts.rows.end(), buffers_.host_data<std::uint32_t>("expert_rows"));
     std::copy(context.experts.sources.begin(), context.experts.sources.end(), buffers_.host_data<std::uint32_t>("expert_sources"));
@@ -310,7 +326,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), options_.units);
-    take_routing(outcomes, phase.layer, *context);
+    take_routing(outcomes, phase, *context);
     for (const Outcome& outcome : outcomes) {
       if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;
     }

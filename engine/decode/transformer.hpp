@@ -77,7 +77,7 @@ class Transformer {
   void write_operands(const StepInput& input, const StepContext& context);
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
   Task<void> run_routed(const Phase* phase, const StepContext* context);
-  void take_routing(const std::vector<Outcome>& outcomes, std::int16_t layer, StepContext& context);
+  void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
   bool attends_alone(std::size_t rows) const { return options_.attention_graphs.unit != nullptr && rows == options_.attention_graphs.rows; }
 
   Machine& machine_;

@@ -80,6 +80,7 @@ MoeConfig read_moe(Reader reader, const MoeFamily& family) {
   if (moe.capacity > 0 && moe.tiers) reader.fail("capacity", "is given beside tiers (expected engine.moe.tiers: off, or engine.moe.base)");
   moe.shape_multiple = count_of(reader, "shape_multiple", 0);
   moe.graph_rows = count_of(reader, "graph_rows", 0);
+  moe.host_per_token = from_seconds(reader.quantity("host_per_token", Dimension::time, 0));
   if (reader.has("multiples")) {
     moe.multiples.clear();
     for (const std::int64_t times : reader.integers("multiples", 1, 1024)) {

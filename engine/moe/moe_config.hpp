@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/units.hpp"
 #include "engine/moe/expert_admission.hpp"
 #include "engine/moe/expert_tiers.hpp"
 
@@ -22,6 +23,7 @@ struct MoeConfig {
   std::uint32_t capacity = 0;                     // TierRule
   std::uint32_t shape_multiple = 0;               // 0: the unit's own
   std::uint32_t graph_rows = 0;                   // steps with fewer rows use no graph; 0: a quarter of a chunk
+  Picoseconds host_per_token{0};                  // and layer: what a runtime's own thread spends on packing and adding, beside kernels
   std::string calibration;                        // a recording of `vitro profile`
   ExpertLoads loads;                              // in its place
 };

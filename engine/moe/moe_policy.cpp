@@ -160,6 +160,7 @@ MoeParts make_moe_policy(Machine& machine, const EngineConfig& engine, const Mod
   options.side_by_side = engine.moe.side_by_side;
   options.max_rows = max_rows;
   options.graph_rows = engine.moe.graph_rows > 0 ? engine.moe.graph_rows : std::max(engine.prefill_chunk / 4, 1u);
+  options.host_per_token = engine.moe.host_per_token;
   options.matmul = engine.matmul;
   options.activation = config.activation;
   options.width = config.width;

@@ -223,7 +223,18 @@ Task<void> TieredExperts::run_on_cores(std::int16_t layer, const RoutedStep* ste
   co_await on_all_cores(std::move(down));
 }
 
+// In steps of planning, since that is what a policy can ask of its core; free where they are.
+void TieredExperts::charge_host(std::size_t rows) {
+  if (options_.host_per_token.count() == 0) return;
+  const Picoseconds before = machine_.clock.now();
+  machine_.clock.charge(PolicyWork::plan_step, 1);
+  const Picoseconds step = machine_.clock.now() - before;
+  if (step.count() == 0) return;
+  machine_.clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(options_.host_per_token * rows / step));
+}
+
 Task<void> TieredExperts::run(std::int16_t layer, RoutedStep step) {
+  charge_host(step.rows->size());
   const std::size_t groups = in_graphs_ ? options_.placements[static_cast<std::size_t>(layer)].groups.size() : 0;
   const bool cores = !admitted_.plan.groups.empty();
   if (!options_.side_by_side) {

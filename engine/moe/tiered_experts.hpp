@@ -20,7 +20,8 @@ struct TieredOptions {
   Overflow overflow = Overflow::drop;
   bool side_by_side = true;
   std::uint32_t max_rows = 1;
-  std::uint32_t graph_rows = 1;  // a step with fewer rows is the cores'
+  std::uint32_t graph_rows = 1;   // a step with fewer rows is the cores'
+  Picoseconds host_per_token{0};  // MoeConfig
   VariantId matmul{};
   Activation activation{};
   std::uint32_t width = 0, ffn = 0, experts_used = 0;
@@ -61,6 +62,7 @@ class TieredExperts final : public FfnBlock, public RoutedFfn {
   Chain gather(std::int16_t layer, const RoutedStep& step, std::uint32_t first, std::uint32_t count) const;
   Task<void> run_chain(ComputeUnit* unit, Chain chain);
   Task<void> run_group(std::int16_t layer, std::size_t group, const RoutedStep* step);
+  void charge_host(std::size_t rows);
   Task<void> run_on_cores(std::int16_t layer, const RoutedStep* step);
   Task<void> on_all_cores(std::vector<Chain> chains);
 

@@ -24,10 +24,10 @@ def calibration(tmp_path_factory):
     return recording
 
 
-def experiment(machine, calibration=None, *, policy="npumoe", **moe):
+def experiment(machine, recording=None, *, policy="npumoe", **moe):
     engine = {"policy": policy, "units": ["cpu0", "cpu1"], "kv_format": "f16", "prefill_chunk": 64}
     if policy in ("npumoe", "coreml_naive"):
-        moe = {"units": UNITS[machine], "calibration": str(calibration), "graph_rows": 16, **moe}
+        moe = {"units": UNITS[machine], "calibration": str(recording), "graph_rows": 16, **moe}
     if policy == "anemll":
         moe = {"units": UNITS[machine], **moe}
     if moe:
@@ -146,6 +146,21 @@ def test_parts_add_up_to_the_prompt(calibration):
     assert set(parts) >= {"attention", "router", "experts", "combine"}
     assert sum(parts.values()) == pytest.approx(metrics["ttft_ms"], rel=0.05)
     assert metrics["cpu_cycles"] == pytest.approx(metrics["cpu_busy_s"] * 3.49e9)  # two performance cores
+
+
+@pytest.mark.parametrize("engine", ["npumoe", "coreml_naive", "coreml_cpu", "anemll"])
+@pytest.mark.parametrize("model", ["phi-3.5-moe", "phi-tiny-moe", "qwen3-30b-a3b"])
+def test_every_engine_file_runs_every_mixture(engine, model):
+    given = {**large(), "engine": str(CONFIGS / "engines" / f"{engine}.yaml"), "model": str(CONFIGS / "models" / f"{model}.yaml")}
+    result = vitro.run(given, overrides={"model.shape.layers": 1, "engine.numerics": False})
+    assert result["metrics"]["ttft_ms"] > 0 and not result["unpriced_calls"]
+    assert (result["metrics"]["experts"]["launches_per_layer"] > 0) == (engine in ("npumoe", "coreml_naive"))
+
+
+def test_a_runtimes_own_thread_takes_time_and_changes_nothing_else():
+    runs = [vitro.run(large(host_per_token=time), overrides={"model.shape.layers": 1}) for time in ("0 us", "10 us")]
+    assert runs[1]["metrics"]["ttft_ms"] - runs[0]["metrics"]["ttft_ms"] == pytest.approx(2.56, rel=0.05)  # 256 tokens
+    assert runs[0]["metrics"]["experts"] == runs[1]["metrics"]["experts"]
 
 
 @pytest.mark.parametrize("moe, message", [

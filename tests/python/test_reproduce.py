@@ -33,7 +33,7 @@ def test_every_paper_of_the_figures_has_an_answer_to_each_result():
         assert maps.load(paper).questions  # refuses a map that leaves one out
 
 
-@pytest.mark.parametrize("paper", ["mnn", "npumoe"])
+@pytest.mark.parametrize("paper", ["mnn"])
 def test_a_paper_that_no_run_answers_says_why_and_is_no_failure(native, paper):
     answer = native("reproduce", "--paper", paper, "--json")
     assert answer.code == 0, answer.err
