@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import vitro
 from vitro import api
-from vitro.errors import ConfigError
+from vitro.errors import ConfigError, RunError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 MODEL = CONFIGS / "models" / "embedded" / "stories-moe-6m.f16.gguf"
@@ -87,7 +87,8 @@ def spans(folder):
 def overlap(trace, one, other):
     """Time in which both units compute products of experts, in us."""
     def busy(unit):
-        return [(e["ts"], e["ts"] + e["dur"]) for e in trace if e["unit"] == unit and e["name"] == "matmul" and "expert" in e["args"]["detail"]]
+        return [(e["ts"], e["ts"] + e["dur"]) for e in trace
+                if e["unit"] == unit and e["name"] == "matmul" and "expert" in e["args"]["detail"]]
     return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in busy(one) for b in busy(other))
 
 
@@ -101,7 +102,8 @@ def test_one_after_the_other_nothing_runs_beside_the_unit(machine, calibration, 
 
 def large(**moe):
     """One chunk through two layers of PhiMoE, whose experts take longer than a launch does."""
-    return {"experiment": "moe", "device": str(CONFIGS / "devices" / "m2_ultra.yaml"), "model": str(CONFIGS / "models" / "phi-3.5-moe.yaml"),
+    return {"experiment": "moe", "device": str(CONFIGS / "devices" / "m2_ultra.yaml"),
+            "model": str(CONFIGS / "models" / "phi-3.5-moe.yaml"),
             "engine": {"policy": "npumoe", "numerics": False, "units": ["cpu0", "cpu1", "cpu2", "cpu3"], "kv_format": "f16",
                        "prefill_chunk": 256, "moe": {"units": ["ane0", "ane1"], **moe}},
             "workload": {"prompt_tokens": 256, "output_tokens": 1, "stop_at_eos": False}}
@@ -177,6 +179,17 @@ def test_a_runtimes_own_thread_takes_time_and_changes_nothing_else():
 def test_what_can_not_be_is_refused(moe, message, calibration):
     with pytest.raises(ConfigError, match=message):
         vitro.run(experiment("sim", calibration, **moe))
+
+
+def test_weights_that_the_unit_does_not_take_end_the_run():
+    with pytest.raises(RunError, match="ane0: .*computes in f16 and matmul came with q8_0"):
+        vitro.run(large(), overrides={"model.shape.layers": 1, "model.format": "q8_0"})
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_equal_seeds_give_equal_runs(seed):
+    first, second = (vitro.run(large(), overrides={"model.shape.layers": 2, "seed": seed}).data for _ in range(2))
+    assert first["event_hash"] == second["event_hash"] and first["metrics"] == second["metrics"]
 
 
 def test_a_dense_model_is_refused():

@@ -81,7 +81,20 @@ def test_all_policies_get_the_same_cores():
 
 # ---- models
 
-MODELS = sorted(path for path in (ROOT / "configs" / "models").glob("*.yaml") if "profile" in yaml.safe_load(path.read_text()))
+PROFILES = {path: yaml.safe_load(path.read_text()).get("profile") for path in sorted((ROOT / "configs" / "models").glob("*.yaml"))}
+MODELS = [path for path, profile in PROFILES.items() if profile and "fraction" in profile]
+ROUTERS = [path for path, profile in PROFILES.items() if profile and "fraction" not in profile]  # only experts are drawn
+
+
+@pytest.mark.parametrize("path", ROUTERS, ids=lambda path: path.stem)
+def test_every_number_of_a_router_profile_says_where_it_comes_from(path):
+    tree = yaml.safe_load(path.read_text())
+    assert set(tree["provenance"]) == set(tree["profile"]) | {"shape", "format"}
+    known = {entry["id"] for entry in FIGURES["entries"]}
+    for name, origin in tree["provenance"].items():
+        cited = {word.strip("(),;") for word in origin["source"].split() if word.strip("(),;").startswith("npumoe_")}
+        assert cited <= known and origin["kind"] in ("spec", "assumed"), name
+        assert origin["kind"] == "assumed" or name in ("shape", "format"), name  # no published statistic sets a router's profile
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
