@@ -58,9 +58,10 @@ struct HandOff {
   bool static_graphs = false;
   bool fixed_batch = false;  // a graph runs with the batch that it was built for, and with no rows chosen at run time
   // Beyond these the system runs a graph on the CPU instead; 0: no limit.
-  Bytes graph_weights = 0;        // of one graph
-  std::uint32_t graph_axis = 0;   // longest dimension of an operand, elements
-  std::uint32_t graph_count = 0;  // graphs that are loaded at a time
+  Bytes graph_weights = 0;           // of one graph
+  std::uint32_t graph_axis = 0;      // longest dimension of an operand, elements
+  std::uint32_t graph_count = 0;     // graphs that are loaded at a time
+  std::uint32_t shape_multiple = 1;  // sizes that suit it; others are padded to one
 };
 
 class ComputeModel {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "engine/machine/budgeted_memory.hpp"
 #include "sim/device_context.hpp"
@@ -49,6 +50,7 @@ class SimMachine final : public MachineHost {
   bool uses(std::string_view processor) const;  // for kernels or for the policy
   Core& core_named(std::string_view name, std::string_view why);
   double cpu_utilization(Picoseconds begin, Picoseconds end);
+  std::pair<double, double> cpu_busy(Picoseconds begin, Picoseconds end);
 
   CountFunction count_;
   SimExecutor executor_;
@@ -104,6 +106,8 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     }
     caps.static_graphs = hand_off.static_graphs;
     caps.session_limit = hand_off.session_limit;
+    caps.graph_weights = hand_off.graph_weights;
+    caps.shape_multiple = hand_off.shape_multiple;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
                                   SimUnit::Surroundings{executor_, function, trace, meter_, power, count_, reuse_ ? &*reuse_ : nullptr,
@@ -184,12 +188,26 @@ double SimMachine::cpu_utilization(Picoseconds begin, Picoseconds end) {
   return cores == 0 ? 0 : busy / cores / to_seconds(end - begin);
 }
 
+// The same in cycles of each core's full clock. Seconds where a cycle is no unit of anything: {seconds, cycles}.
+std::pair<double, double> SimMachine::cpu_busy(Picoseconds begin, Picoseconds end) {
+  double seconds = 0, cycles = 0;
+  for (const auto& unit : units_) {
+    const double busy = meter_.busy_seconds(unit->core().processor(), begin, end);
+    const double clock = unit->core().model().clock().value;
+    if (clock == 0) continue;
+    seconds += busy;
+    cycles += busy * clock;
+  }
+  return {seconds, cycles};
+}
+
 MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
   MachineReport report;
   if (begin < end) {
     meter_.settle(end);
     report.io_share = meter_.io_only_seconds(begin, end) / to_seconds(end - begin);
     report.cpu_utilization = cpu_utilization(begin, end);
+    std::tie(report.cpu_busy_s, report.cpu_cycles) = cpu_busy(begin, end);
     report.dram_bandwidth_gb_per_s = soc_.dram().bytes_moved(begin, end) / to_seconds(end - begin) * 1e-9;
     if (power_) {
       report.energy_j = power_->joules(begin, end);

@@ -6,6 +6,7 @@
 
 #include "engine/kernels/variants.hpp"
 #include "engine/model/bundle_layout.hpp"
+#include "engine/moe/moe_config.hpp"
 
 namespace vitro {
 
@@ -86,6 +87,7 @@ struct EngineConfig {
   Bytes read_ahead = 0;  // of the mmap policy
   ClusterConfig clusters;
   HybridConfig hybrid;
+  MoeConfig moe;
   ProductMethods products;
   double outliers = 0;         // of the llm_npu policy: share of the accelerator's products that cores compute beside it
   std::uint32_t sessions = 0;  // of an accelerator, each of which maps so much and no more; 0: as many as the model takes

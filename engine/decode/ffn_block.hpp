@@ -4,6 +4,7 @@
 
 #include "engine/machine/kernel_call.hpp"
 #include "engine/machine/task.hpp"
+#include "engine/moe/expert_plan.hpp"
 
 namespace vitro {
 
@@ -15,9 +16,32 @@ struct FfnGroup {
   View out;                  // [R, width]: down(act(gate x) * up x), without the residual and the expert's weight
 };
 
+// The rows of a step before a router parts them, and a pool in which they are laid out by expert.
+struct RoutedStep {
+  Batch rows;   // B
+  View x;       // [B, width], normalised
+  View chosen;  // index32 [pool]: the row of each place, as admit() gave them
+  View packed;  // [pool, width]: room for the rows in that order
+  View out;     // [pool, width]: of each place what its expert makes of it, without the residual and the expert's weight
+};
+
+// What a policy does for mixtures that lays rows out by expert itself, and decides which pairs are computed at all.
+class RoutedFfn {
+ public:
+  virtual ~RoutedFfn() = default;
+  // Most places that a step of so many rows needs.
+  virtual std::uint32_t pool_rows(std::uint32_t rows) const = 0;
+  // Of the router's choices where each pair's partial sum will lie. run() of the same layer comes next.
+  virtual ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) = 0;
+  // Throws RunError when a unit fails.
+  virtual Task<void> run(std::int16_t layer, RoutedStep step) = 0;
+};
+
 class FfnBlock {
  public:
   virtual ~FfnBlock() = default;
+  // Where not null, it serves routed layers, and run() the others.
+  virtual RoutedFfn* routed() { return nullptr; }
   // A step of `rows` rows of so many sequences will need the FFN of `layer` next but one at most: what does not depend on x can begin.
   // Returns at once; run() of that layer waits for it.
   virtual void prepare(std::int16_t /*layer*/, std::uint32_t /*rows*/, std::uint32_t /*sequences*/) {}

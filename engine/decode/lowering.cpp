@@ -30,8 +30,8 @@ bool reads_whole(const Operator& consumer, std::uint8_t operand) {
 
 class Lowering {
  public:
-  Lowering(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool waits_to_attend)
-      : graph_(graph), config_(config), units_(units), waits_to_attend_(waits_to_attend) {}
+  Lowering(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, LoweringOptions options)
+      : graph_(graph), config_(config), units_(units), options_(options) {}
 
   std::vector<Phase> run() {
     for (const OperatorId id : execution_order(graph_)) {
@@ -56,7 +56,8 @@ class Lowering {
   bool joins_current(OperatorId id) const {
     const Operator& op = graph_[id];
     if (op.whole_ffn || phases_.back().whole_ffn) return false;
-    if (waits_to_attend_ && units_ == 1 && (op.op == Op::attention || phases_.back().attends)) return false;
+    if (options_.waits_to_attend && (units_ == 1 || options_.attention_alone) && (op.op == Op::attention || phases_.back().attends))
+      return false;
     if ((op.rows == RowSet::routed) != phases_.back().routed && op.op != Op::expert_sum && op.op != Op::add) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);
     for (std::uint8_t i = 0; i < inputs.size(); ++i) {
@@ -66,6 +67,7 @@ class Lowering {
       // Different experts' partial sums meet here, slice by slice, on the unit that made them.
       if (op.op == Op::expert_sum && i == 0) continue;
       if (units_ == 1 && op.rows != RowSet::routed) continue;
+      if (options_.attention_alone && op.block == BlockKind::attention && from.block == BlockKind::attention) continue;
       if (from.split == Split::replicated) continue;
       if (from.split == Split::single && op.split == Split::single) continue;
       if (reads_whole(op, i) || from.split != op.split || extent_of(from) != extent_of(op)) return false;
@@ -129,15 +131,15 @@ class Lowering {
   const OperatorGraph& graph_;
   const ModelConfig& config_;
   std::size_t units_;
-  bool waits_to_attend_;
+  LoweringOptions options_;
   std::vector<Phase> phases_;
   std::map<OperatorId, Where> where_;
 };
 
 }  // namespace
 
-std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool waits_to_attend) {
-  return Lowering(graph, config, units, waits_to_attend).run();
+std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, LoweringOptions options) {
+  return Lowering(graph, config, units, options).run();
 }
 
 // Asked thousands of times per token: without memory of the heap for as many units as phones have.

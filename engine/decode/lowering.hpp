@@ -27,8 +27,11 @@ struct Phase {
 };
 
 // `units`: with a single unit nothing has to be joined but for outcomes that decide what runs next (the router's).
-// `waits_to_attend`: something has to be waited for before attention of each layer, and is begun after it (KvFlash).
-std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, bool waits_to_attend = false);
+struct LoweringOptions {
+  bool waits_to_attend = false;  // something has to be waited for before attention of each layer, and is begun after it (KvFlash)
+  bool attention_alone = false;  // several units, but attention blocks are one unit's, so that nothing in them waits
+};
+std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, LoweringOptions options = {});
 
 // How much of a phase falls to each unit, in any unit of measure.
 using Shares = std::vector<double>;

@@ -21,19 +21,20 @@ void for_each_bound(Chain& chain, F f) {
 
 }  // namespace
 
-OffloadUnit::OffloadUnit(Machine& machine, ComputeUnit& core, ComputeUnit& accelerator)
-    : machine_(machine), core_(core), accelerator_(accelerator), scope_(machine.executor) {}
+OffloadUnit::OffloadUnit(Machine& machine, ComputeUnit& core, ComputeUnit& accelerator, Offloaded what)
+    : machine_(machine), core_(core), accelerator_(accelerator), what_(what), scope_(machine.executor) {}
 
 OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
   const bool attends = call.op == Op::attention;
-  const View &kept = call.in[attends ? 1 : 0], &x = call.in[attends ? 0 : 1];
+  const View &kept = call.in[attends ? 1 : 0], &x = call.in[call.op == Op::matmul ? 1 : 0];
   return {call.op, call.layer, kept.memory.id(), kept.offset, call.slice.first, call.slice.count, x.shape[0]};
 }
 
 bool OffloadUnit::takes(const KernelCall& call) const {
   const bool product = call.op == Op::matmul && call.layer >= 0 && call.rows == nullptr && call.places == nullptr;
+  const bool block = what_ == Offloaded::attention && (call.op == Op::attention || call.op == Op::rope || call.op == Op::kv_append);
   const bool attention = call.op == Op::attention && call.variant == variant::kLutExp;
-  return (product || attention) && !refused_.contains(shape_of(call));
+  return (product || block || attention) && !refused_.contains(shape_of(call));
 }
 
 void OffloadUnit::submit(const Chain& chain, Completion<RunResult>& done) { scope_.spawn(run(&chain, &done)); }
@@ -44,13 +45,29 @@ void OffloadUnit::submit(const Graph&, const Bindings&, Completion<RunResult>& d
   done.complete(std::move(result));
 }
 
+// A graph is one step's work on one batch: the rows that are sampled are another one.
+std::size_t OffloadUnit::end_of_part(const Chain& chain, std::size_t begin) const {
+  const bool offload = takes(chain[begin]);
+  std::size_t end = begin;
+  while (end < chain.size() && takes(chain[end]) == offload && (!offload || chain[end].batch == chain[begin].batch)) ++end;
+  return end;
+}
+
+Task<void> OffloadUnit::prepare(Chain chain) {
+  for (std::size_t begin = 0, end = 0; begin < chain.size(); begin = end) {
+    end = end_of_part(chain, begin);
+    if (!takes(chain[begin])) continue;
+    const Chain part(chain.begin() + static_cast<std::ptrdiff_t>(begin), chain.begin() + static_cast<std::ptrdiff_t>(end));
+    co_await load_part(&part);
+  }
+}
+
 Task<void> OffloadUnit::run(const Chain* chain, Completion<RunResult>* done) {
   RunResult all;
   try {
     for (std::size_t begin = 0, end = 0; begin < chain->size() && all.status.ok(); begin = end) {
       const bool offload = takes((*chain)[begin]);
-      // A graph is one step's work on one batch: the rows that are sampled are another one.
-      while (end < chain->size() && takes((*chain)[end]) == offload && (!offload || (*chain)[end].batch == (*chain)[begin].batch)) ++end;
+      end = end_of_part(*chain, begin);
       Chain part(chain->begin() + static_cast<std::ptrdiff_t>(begin), chain->begin() + static_cast<std::ptrdiff_t>(end));
       co_await run_part(std::move(part), offload, &all);
     }
@@ -67,42 +84,51 @@ Task<void> OffloadUnit::run_part(Chain part, bool offload, RunResult* all) {
   std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(all->outcomes));
 }
 
-Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
+std::vector<OffloadUnit::Shape> OffloadUnit::key_of(const Chain& part) {
   std::vector<Shape> key;
   for (const KernelCall& call : part) key.push_back(shape_of(call));
-  auto loaded = graphs_.find(key);
-  if (loaded == graphs_.end()) {
-    GraphSpec spec;
-    spec.name = fmt::format("layer {} products", part.front().layer);
-    spec.built = true;  // shapes are known when a model is installed
-    spec.calls = part;
-    std::uint8_t slot = 0;
-    for_each_bound(spec.calls, [&](View& view) {
-      view.slot = ++slot;
-      view.memory = {};
-    });
-    const Result<Graph> graph = co_await accelerator_.load(std::move(spec));
-    if (graph.ok()) {
-      loaded = graphs_.emplace(key, graph.value()).first;
-    } else if (part.size() == 1) {
-      refused_.insert(key.front());
-      machine_.trace.decision("keep on core", fmt::format("layer {} {}", part.front().layer, to_string(part.front().op)),
-                              graph.status().message);
-    } else {
-      for (const KernelCall& call : part) {
-        const bool offload = takes(call);
-        Chain alone(1, call);
-        co_await run_part(std::move(alone), offload, all);
-      }
-      co_return;
-    }
+  return key;
+}
+
+Task<bool> OffloadUnit::load_part(const Chain* part) {
+  const std::vector<Shape> key = key_of(*part);
+  if (graphs_.contains(key)) co_return true;
+  GraphSpec spec;
+  spec.name = fmt::format("layer {} {}", part->front().layer, what_ == Offloaded::attention ? "attention" : "products");
+  spec.built = true;  // shapes are known when a model is installed
+  spec.calls = *part;
+  std::uint8_t slot = 0;
+  for_each_bound(spec.calls, [&](View& view) {
+    view.slot = ++slot;
+    view.memory = {};
+  });
+  const Result<Graph> graph = co_await accelerator_.load(std::move(spec));
+  if (graph.ok()) {
+    graphs_.emplace(key, graph.value());
+  } else if (part->size() == 1) {
+    refused_.insert(key.front());
+    machine_.trace.decision("keep on core", fmt::format("layer {} {}", part->front().layer, to_string(part->front().op)),
+                            graph.status().message);
   }
-  if (loaded == graphs_.end()) co_return co_await run_part(std::move(part), false, all);
+  co_return graph.ok();
+}
+
+Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
+  if (!co_await load_part(&part)) {
+    if (part.size() == 1) co_return co_await run_part(std::move(part), false, all);
+    for (const KernelCall& call : part) {
+      const bool offload = takes(call);
+      Chain alone(1, call);
+      co_await run_part(std::move(alone), offload, all);
+    }
+    co_return;
+  }
+  const Graph graph = graphs_.at(key_of(part));
   Bindings bindings;
   bindings.batch = part.front().batch;
   for_each_bound(part, [&](const View& view) { bindings.views.push_back(view); });
   machine_.clock.charge(PolicyWork::submit, 1);
-  RunResult result = co_await accelerator_.launch(loaded->second, std::move(bindings));
+  RunResult result = co_await accelerator_.launch(graph, std::move(bindings));
   if (!result.status.ok()) all->status = std::move(result.status);
 }
 

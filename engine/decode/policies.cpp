@@ -8,6 +8,7 @@
 #include "engine/decode/offload_unit.hpp"
 #include "engine/decode/stream_residency.hpp"
 #include "engine/ffn/cluster_policy.hpp"
+#include "engine/moe/moe_policy.hpp"
 #include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
@@ -156,6 +157,7 @@ const std::vector<PolicyInfo>& policies() {
         {"npu_dense", "layers on the NPU, all weights in DRAM; the output matrix on the cores, as in TTS-NPU"},
         {"llm_npu", "a prompt's products on the NPU in int8, beside cores that take outliers and attention; decoding on the cores alone"}};
     for (const ClusterFamily& family : cluster_families()) all.push_back({family.policy, family.description});
+    for (const MoeFamily& family : moe_families()) all.push_back({family.policy, family.description});
     return all;
   }();
   return kPolicies;
@@ -171,6 +173,7 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   policy.runtime = std::move(runtime).value();
   if (engine.embedding_in_flash) policy.in_dram = std::make_unique<WeightStore>(all_weights.without(Role::token_embedding));
   const WeightStore& weights = policy.in_dram ? *policy.in_dram : all_weights;
+  MoeParts moe;
 
   if (find_cluster_family(engine.policy) == nullptr && weights.find(Role::ffn_bundle, 0) != nullptr) {
     throw ConfigError(
@@ -178,12 +181,20 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
                     "or tiled)",
                     engine.policy));
   }
-  if (engine.policy == "dense" || engine.policy == "gpu_dense" || beside_cores(engine.policy)) {
+  const bool mixture = find_moe_family(engine.policy) != nullptr;
+  if (engine.policy == "dense" || engine.policy == "gpu_dense" || beside_cores(engine.policy) || mixture) {
     if (memory.ffn_in_dram.value_or(1) < 1) {
       throw ConfigError(fmt::format("memory.ffn_in_dram: the {} policy keeps all weights in DRAM (expected 100%, or engine.policy: mmap)",
                                     engine.policy));
     }
-    policy.residency = std::make_unique<DenseResidency>(machine, weights);
+    if (mixture) {
+      moe = make_moe_policy(machine, engine, config, weights, select_units(machine, engine), limits.max_rows);
+      policy.residency = std::move(moe.residency);
+      policy.experts = &moe.experts->stats();
+      policy.ffn = std::move(moe.experts);
+    } else {
+      policy.residency = std::make_unique<DenseResidency>(machine, weights);
+    }
     if (copy != nullptr) policy.copy = std::make_unique<DenseResidency>(machine, *copy);
   } else if (engine.policy == "mmap") {
     policy.residency = std::make_unique<MmapResidency>(
@@ -219,6 +230,10 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
     if (hybrid.prefill) options.accelerator.splits.push_back({~0u, 1, 1, hybrid.splits.back().head});
   }
   if (beside_cores(engine.policy)) beside_accelerator(engine, std::move(options.units), options);
+  if (mixture) {
+    set_units(moe, engine.prefill_chunk, std::move(options.units), options);
+    policy.offload = std::move(moe.attention);
+  }
   const Bytes kv = kv_bytes(config, engine, limits);
   if (engine.policy == "qnn") check_sessions(engine, *options.units.front(), weights, kv, true);
   if (beside_cores(engine.policy)) {
@@ -250,6 +265,7 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   options.report_active = !engine.record.empty();
   policy.transformer =
       std::make_unique<Transformer>(machine, config, weights, *policy.residency, *policy.graphs, policy.ffn.get(), std::move(options));
+  if (mixture) load_with(*policy.residency, *policy.transformer);
   return policy;
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/decode/engine_config.hpp"
 #include "engine/decode/transformer.hpp"
+#include "engine/moe/moe_stats.hpp"
 
 namespace vitro {
 
@@ -29,8 +30,9 @@ struct Policy {
   std::unique_ptr<EmbeddingRows> embedding;  // null: it is among the weights
   std::unique_ptr<ComputeUnit> offload;      // null: no accelerator takes part
   std::unique_ptr<Residency> residency;
-  std::unique_ptr<Residency> copy;  // of layers' products in another form; null: there is none
-  std::unique_ptr<FfnBlock> ffn;    // null: the transformer's phases carry out FFNs as well
+  std::unique_ptr<Residency> copy;    // of layers' products in another form; null: there is none
+  std::unique_ptr<FfnBlock> ffn;      // null: the transformer's phases carry out FFNs as well
+  const MoeStats* experts = nullptr;  // null: the policy does not lay out experts
   std::unique_ptr<Transformer> transformer;
   Lease runtime;  // what the engine itself keeps per model, charged to the budget
 };

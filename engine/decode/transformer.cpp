@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <set>
 
@@ -21,14 +22,20 @@ KvShape kv_shape(const ModelConfig& config, const TransformerOptions& options) {
   return {config.layers, heads, config.head_dim, options.kv_block_tokens, options.kv_format, options.kv_dram_tokens};
 }
 
-BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv) {
+BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv, RoutedFfn* routed) {
   BufferLimits limits;
   limits.rows = options.max_rows;
   limits.sampled = options.max_sampled;
-  limits.routed = options.max_rows * config.experts_used;
+  limits.routed = routed != nullptr ? routed->pool_rows(options.max_rows) : options.max_rows * config.experts_used;
   limits.table_width = (options.max_position + kv.shape().block_tokens - 1) / kv.shape().block_tokens;
   limits.tables = kv.tables();
   return limits;
+}
+
+std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options,
+                                const KvCache& kv) {
+  if (options.attention_graphs.unit == nullptr) return {};
+  return lower(graph, config, options.units.size(), {.waits_to_attend = kv.tiered(), .attention_alone = true});
 }
 
 // Products by look-up are two operators, the first of which serves all products with one input.
@@ -86,8 +93,10 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       graph_(graph_of(config_, weights, options_, ffn != nullptr)),
       // A fork may need one partly filled block more than its tokens.
       kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens),
-      phases_(lower(graph_, config_, options_.units.size(), kv_.tiered())),
-      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_), options_.units.size()),
+      phases_(lower(graph_, config_, options_.units.size(), {.waits_to_attend = kv_.tiered()})),
+      alone_phases_(phases_alone(graph_, config_, options_, kv_)),
+      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_, ffn != nullptr ? ffn->routed() : nullptr),
+               options_.units.size()),
       builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_)),
       runner_(machine, residency, graphs) {
   log_splits(machine_.trace, graph_, phases_, options_);
@@ -142,16 +151,47 @@ void Transformer::write_operands(const StepInput& input, const StepContext& cont
   }
 }
 
-void Transformer::take_routing(const std::vector<Outcome>& outcomes, StepContext& context) {
+namespace {
+
+// A phase may have begun in the layer before.
+std::int16_t layer_of_router(const Phase& phase, const OperatorGraph& graph) {
+  for (const OperatorGroup& group : phase.groups) {
+    for (const OperatorId id : group.operators) {
+      if (graph[id].op == Op::route) return graph[id].layer;
+    }
+  }
+  VITRO_CHECK(false, "experts were chosen in a phase without a router");
+  return -1;
+}
+
+}  // namespace
+
+void Transformer::take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context) {
+  RoutedFfn* const routed = ffn_ != nullptr ? ffn_->routed() : nullptr;
   for (const Outcome& outcome : outcomes) {
     const auto* choices = std::get_if<std::vector<ExpertChoice>>(&outcome);
     if (choices == nullptr) continue;
-    context.experts = make_expert_plan(*choices, config_.experts);
+    context.experts =
+        routed != nullptr ? routed->admit(layer_of_router(phase, graph_), *choices) : make_expert_plan(*choices, config_.experts);
     if (buffers_.host_data<std::uint32_t>("expert_rows") == nullptr) return;
     std::copy(context.experts.rows.begin(), context.experts.rows.end(), buffers_.host_data<std::uint32_t>("expert_rows"));
     std::copy(context.experts.sources.begin(), context.experts.sources.end(), buffers_.host_data<std::uint32_t>("expert_sources"));
     std::copy(context.experts.weights.begin(), context.experts.weights.end(), buffers_.host_data<float>("expert_weights"));
   }
+}
+
+Task<void> Transformer::run_routed(const Phase* phase, const StepContext* context) {
+  const OperatorId id = phase->groups.front().operators.front();
+  const std::string& input = graph_[inputs_of(graph_, id).front()].output;
+  const auto pool = static_cast<std::uint32_t>(context->experts.rows.size());
+  RoutedStep step;
+  step.rows = context->rows;
+  step.x = buffers_.view(input, 0, static_cast<std::uint32_t>(context->rows->size()));
+  step.chosen = buffers_.view("expert_rows", 0, pool);
+  step.chosen.shape = {pool, 0, 0};
+  step.packed = buffers_.view("expert_x", 0, pool);
+  step.out = buffers_.view(graph_[id].output, 0, pool);
+  co_await ffn_->routed()->run(phase->layer, std::move(step));
 }
 
 // One group per FFN that the step's rows meet: the layer's, or one per chosen expert with the rows that chose it.
@@ -164,6 +204,7 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
     groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows)});
     co_return co_await ffn_->run(phase->layer, std::move(groups));
   }
+  if (ffn_->routed() != nullptr) co_return co_await run_routed(phase, context);
   Chain gathers;
   for (const ExpertPlan::Group& expert : context->experts.groups) {
     std::vector<SeqPos> members;
@@ -211,7 +252,54 @@ std::uint32_t calls_in(const UnitQueues& queues) {
   return static_cast<std::uint32_t>(calls);
 }
 
+// Adds the time of its own life.
+class Timer {
+ public:
+  Timer(const Clock& clock, Picoseconds& sum) : clock_(clock), sum_(sum), begin_(clock.now()) {}
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  ~Timer() { sum_ += clock_.now() - begin_; }
+
+ private:
+  const Clock& clock_;
+  Picoseconds& sum_;
+  const Picoseconds begin_;
+};
+
+Part part_of(const Phase& phase, const OperatorGraph& graph) {
+  if (phase.block == BlockKind::attention) return Part::attention;
+  if (phase.block != BlockKind::ffn) return Part::other;
+  if (phase.routed) return Part::experts;
+  Part part = Part::ffn;
+  for (const OperatorGroup& group : phase.groups) {
+    for (const OperatorId id : group.operators) {
+      if (graph[id].op == Op::route) return Part::router;
+      if (graph[id].op == Op::expert_sum) part = Part::combine;
+    }
+  }
+  return part;
+}
+
 }  // namespace
+
+Task<void> Transformer::load_attention_graphs() {
+  const AttentionGraphs& graphs = options_.attention_graphs;
+  if (graphs.unit == nullptr) co_return;
+  StepContext step;
+  std::vector<SeqPos> rows(graphs.rows);
+  for (std::uint32_t i = 0; i < graphs.rows; ++i) rows[i].position = i;
+  step.rows = step.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
+  for (const Phase& phase : alone_phases_) {
+    if (phase.block != BlockKind::attention) continue;
+    const Shares shares = options_.accelerator.shares(options_.units.size(), phase.block, graphs.rows, phase.attends);
+    Chain chain;
+    UnitQueues queues = builder_.build(phase, step, shares);
+    for (WorkItem& item : queues.back()) {
+      std::move(item.calls.begin(), item.calls.end(), std::back_inserter(chain));
+    }
+    co_await graphs.unit->prepare(std::move(chain));
+  }
+}
 
 Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
@@ -254,7 +342,8 @@ Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
 Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
   std::vector<std::int32_t> tokens;
   prepare_ffn(0, *context);
-  for (const Phase& phase : phases_) {
+  for (const Phase& phase : attends_alone(context->rows->size()) ? alone_phases_ : phases_) {
+    const Timer timer(machine_.clock, part_times_[static_cast<std::size_t>(part_of(phase, graph_))]);
     if (phase.whole_ffn) {
       prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
       co_await run_ffn(&phase, context);
@@ -269,7 +358,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
     if (reads_kv) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), options_.units);
     if (reads_kv) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
-    take_routing(outcomes, *context);
+    take_routing(outcomes, phase, *context);
     for (const Outcome& outcome : outcomes) {
       if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;
     }

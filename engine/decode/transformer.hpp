@@ -7,9 +7,17 @@
 #include "engine/decode/accelerator.hpp"
 #include "engine/decode/call_builder.hpp"
 #include "engine/decode/ffn_block.hpp"
+#include "engine/decode/offload_unit.hpp"
+#include "engine/decode/part_times.hpp"
 #include "engine/decode/phase_runner.hpp"
 
 namespace vitro {
+
+// A unit that has all of the attention in steps of so many rows; null: none does.
+struct AttentionGraphs {
+  OffloadUnit* unit = nullptr;
+  std::uint32_t rows = 0;
+};
 
 struct TransformerOptions {
   std::vector<ComputeUnit*> units;  // cores, then the accelerator if there is one
@@ -28,6 +36,7 @@ struct TransformerOptions {
   ProductMethods products;  // of accelerators among the units
   WeightCopy copy;
   EmbeddingRows* embedding = nullptr;  // in flash; null: it is among the weights
+  AttentionGraphs attention_graphs;
 };
 
 struct StepInput {
@@ -58,9 +67,13 @@ class Transformer {
   // Waits for what a step began for the next one. Requires: called after the last step, whether it failed or not.
   Task<void> settle();
 
+  // Loads the graphs of options.attention_graphs, so that no step waits for them.
+  Task<void> load_attention_graphs();
+
   // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
   const float* logits() const { return buffers_.host_data<float>("logits"); }
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
+  const PartTimes& part_times() const { return part_times_; }
   std::uint64_t seam_calls() const { return runner_.seam_calls() + (ffn_ != nullptr ? ffn_->seam_calls() : 0); }
 
  private:
@@ -71,7 +84,9 @@ class Transformer {
   Task<void> run_alone(Chain chain);
   void write_operands(const StepInput& input, const StepContext& context);
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
-  void take_routing(const std::vector<Outcome>& outcomes, StepContext& context);
+  Task<void> run_routed(const Phase* phase, const StepContext* context);
+  void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
+  bool attends_alone(std::size_t rows) const { return options_.attention_graphs.unit != nullptr && rows == options_.attention_graphs.rows; }
 
   Machine& machine_;
   ModelConfig config_;
@@ -80,6 +95,8 @@ class Transformer {
   OperatorGraph graph_;
   KvCache kv_;
   std::vector<Phase> phases_;
+  std::vector<Phase> alone_phases_;  // of steps whose attention is one unit's
+  PartTimes part_times_{};
   Buffers buffers_;
   CallBuilder builder_;
   PhaseRunner runner_;

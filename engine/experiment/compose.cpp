@@ -22,9 +22,13 @@ std::string resolve(const std::string& path, const std::string& base) {
 std::string directory_of(const std::string& path) { return fs::path(path).parent_path().string(); }
 
 // Files that a part may name, by dotted key within the part.
-constexpr std::pair<std::string_view, std::string_view> kPaths[] = {{"model", "gguf"},    {"model", "pack"},
-                                                                    {"engine", "replay"}, {"engine", "record"},
-                                                                    {"engine", "plan"},   {"workload", "scaling.scorer.gguf"}};
+constexpr std::pair<std::string_view, std::string_view> kPaths[] = {{"model", "gguf"},
+                                                                    {"model", "pack"},
+                                                                    {"engine", "replay"},
+                                                                    {"engine", "record"},
+                                                                    {"engine", "plan"},
+                                                                    {"engine", "moe.calibration"},
+                                                                    {"workload", "scaling.scorer.gguf"}};
 
 // The folder of the file that has a value, which may be an included one; of a value that is in no file, the given one.
 std::string folder_of(const Node& value, const std::string& otherwise) {

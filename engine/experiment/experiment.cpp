@@ -6,10 +6,12 @@
 #include <thread>
 
 #include "engine/decode/policies.hpp"
+#include "engine/experiment/read_moe.hpp"
 #include "engine/experiment/read_workload.hpp"
 #include "engine/ffn/cluster_policy.hpp"
 #include "engine/ffn/eviction.hpp"
 #include "engine/kernels/variants.hpp"
+#include "engine/moe/moe_policy.hpp"
 
 namespace vitro {
 namespace {
@@ -192,6 +194,10 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile) {
     if (family == nullptr || !family->hybrid || !engine.clusters.bundle || engine.clusters.eviction == "none") {
       reader.fail("hybrid", "goes with engine.policy: neuron_cluster, bundles, and an eviction");
     }
+  }
+  if (const MoeFamily* mixture = find_moe_family(engine.policy)) {
+    engine.moe = mixture->defaults;
+    if (std::optional<Reader> moe = reader.optional_child("moe")) engine.moe = read_moe(std::move(*moe), *mixture);
   }
   if (std::optional<Reader> products = reader.optional_child("products")) engine.products = read_products(std::move(*products));
   if (engine.policy == "llm_npu") {

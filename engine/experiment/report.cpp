@@ -51,6 +51,22 @@ Json decode_by_batch(const GenerationResult& generation) {
   return out;
 }
 
+// Of the prompt: decoding drops nothing and pads nothing.
+Json expert_metrics(const MoeStats& stats) {
+  return {{"token_drop_rate", optional_number(stats.drop_rate())},
+          {"padded_share", optional_number(stats.padded_share())},
+          {"cpu_share", optional_number(stats.cpu_share())},
+          {"launches_per_layer", optional_number(stats.launches_per_layer())}};
+}
+
+Json parts(const PartTimes& times) {
+  Json out = Json::object();
+  for (std::size_t part = 0; part < times.size(); ++part) {
+    if (times[part].count() > 0) out[std::string(kPartNames[part])] = to_seconds(times[part]) * 1e3;
+  }
+  return out;
+}
+
 Json scaling_metrics(const ScalingResult& result) {
   const Picoseconds latency = result.generation.end - result.generation.begin;
   return {{"latency_ms", to_seconds(latency) * 1e3},
@@ -149,6 +165,10 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
       machine.energy_j && prompt_only && record.prompt_tokens > 0 ? Json(*machine.energy_j / record.prompt_tokens) : Json(nullptr);
   metrics["mean_power_w"] = machine.energy_j ? rate(*machine.energy_j, window) : Json(nullptr);
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);
+  metrics["cpu_busy_s"] = optional_number(machine.cpu_busy_s);
+  metrics["cpu_cycles"] = optional_number(machine.cpu_cycles);
+  if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
+  if (record.prompt_tokens > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);
   metrics["peak_memory_bytes"] = record.budget.peak;
   metrics["accelerator_mapped_bytes"] = record.accelerator_mapped > 0 ? Json(record.accelerator_mapped) : Json(nullptr);
   metrics["load_ms"] = to_seconds(record.loaded) * 1e3;

@@ -4,10 +4,12 @@
 #include <optional>
 
 #include "engine/decode/generator.hpp"
+#include "engine/decode/part_times.hpp"
 #include "engine/decode/residency.hpp"
 #include "engine/experiment/loaded_model.hpp"
 #include "engine/host/machine_state.hpp"
 #include "engine/machine/machine.hpp"
+#include "engine/moe/moe_stats.hpp"
 #include "engine/scaling/search.hpp"
 
 namespace vitro {
@@ -20,6 +22,8 @@ struct RunRecord {
   Residency::Stats prefill_stats, stats;
   std::optional<KvFlashStats> kv_flash;
   std::optional<double> hit_rate_bound;
+  PartTimes prefill_parts{};
+  std::optional<MoeStats> prefill_experts;
   GenerationResult generation;
   std::optional<ScalingResult> scaling;
   std::vector<Picoseconds> product_times;  // of workload.products

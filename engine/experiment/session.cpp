@@ -12,6 +12,7 @@
 #include "engine/experiment/judge.hpp"
 #include "engine/experiment/loaded_model.hpp"
 #include "engine/experiment/product_run.hpp"
+#include "engine/experiment/read_moe.hpp"
 #include "engine/experiment/report.hpp"
 #include "engine/host/machine_state.hpp"
 #include "engine/kernels/compute_function.hpp"
@@ -40,9 +41,11 @@ std::unique_ptr<Function> make_function(const Experiment& experiment) {
 // Names of the units that the machine has to have: those that compute, the I/O core if it is another, the accelerator.
 std::vector<std::string> units_of(const EngineConfig& engine) {
   std::vector<std::string> units = engine.units;
-  if (engine.clusters.io_core.empty() && engine.hybrid.unit.empty()) return units;
+  std::vector<std::string> others{engine.clusters.io_core, engine.hybrid.unit};
+  others.insert(others.end(), engine.moe.units.begin(), engine.moe.units.end());
+  if (std::ranges::all_of(others, &std::string::empty)) return units;
   for (std::uint32_t i = 0; units.size() < engine.threads && engine.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
-  for (const std::string& other : {engine.clusters.io_core, engine.hybrid.unit}) {
+  for (const std::string& other : others) {
     if (!other.empty() && std::find(units.begin(), units.end(), other) == units.end()) units.push_back(other);
   }
   return units;
@@ -76,7 +79,9 @@ struct Run {
   TraceSink& trace() { return perfetto ? static_cast<TraceSink&>(*perfetto) : null_trace; }
 
   Policy make_policy(const PolicyLimits& limits) {
-    return ::vitro::make_policy(*machine, experiment.engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr);
+    EngineConfig engine = experiment.engine;
+    engine.moe = calibrated(experiment, model.config);
+    return ::vitro::make_policy(*machine, engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr);
   }
 
   const Experiment& experiment;
@@ -123,6 +128,8 @@ Task<void> generate_strands(Run* run, Policy* policy, Judge* judge, GenerationRe
   request.on_first_token = [&machine, policy, record] {
     record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
     record->prefill_stats = policy->residency->stats();
+    record->prefill_parts = policy->transformer->part_times();
+    if (policy->experts != nullptr) record->prefill_experts = *policy->experts;
     policy->residency->decode_begins();
     trace_memory(machine);
   };

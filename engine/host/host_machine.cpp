@@ -64,8 +64,7 @@ class HostMachine final : public MachineHost {
       notes_.push_back(fmt::format("io_uring is not used ({}): pread on threads", options.force_portable_storage ? "as asked" : why));
       backend = make_pread_backend(executor_);
     }
-    const std::string folder =
-        options.scratch_folder.empty() ? std::filesystem::temp_directory_path().string() : options.scratch_folder;
+    const std::string folder = options.scratch_folder.empty() ? std::filesystem::temp_directory_path().string() : options.scratch_folder;
     storage_.emplace(executor_, std::move(backend), options.direct_io, folder, activity_, trace);
     executor_.add(*storage_);
 
@@ -109,6 +108,7 @@ class HostMachine final : public MachineHost {
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < units_.size(); ++i) all.push_back(i);
     report.cpu_utilization = activity_.utilization(all, begin, end);
+    report.cpu_busy_s = *report.cpu_utilization * static_cast<double>(all.size()) * to_seconds(end - begin);
     return report;
   }
 

@@ -66,6 +66,7 @@ FlowAne::FlowAne(const Site& site, const Params& params)
   hand_off_.static_graphs = hand_off_.fixed_batch = true;
   hand_off_.graph_weights = params.bytes("graph_limit");
   hand_off_.graph_count = static_cast<std::uint32_t>(params.number("graph_count"));
+  hand_off_.shape_multiple = multiple_;
   hand_off_.graph_axis = static_cast<std::uint32_t>(params.number("axis_limit"));
 }
 

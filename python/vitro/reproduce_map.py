@@ -30,7 +30,10 @@ class Question:
     def diagnosed(self):
         """The same row with the runs that its diagnosis puts in the place of some, and its formula."""
         told = self.answer["diagnosis"]
-        formula = parse(str(told["formula"]), self.id) if "formula" in told else self.formula
+        text = told.get("formula")
+        if isinstance(text, dict):  # of a figure of several numbers, as the entry's own
+            text = text.get(self.id.removeprefix(f"{self.entry['id']}."))
+        formula = parse(str(text), self.id) if text is not None else self.formula
         return replace(self, formula=formula, runs=tuple((item, named | _filled(told.get("runs", {}), item)) for item, named in self.runs))
 
 

@@ -198,12 +198,16 @@ def test_what_a_design_does_not_have_is_refused(change, message):
 
 
 def test_every_policy_is_listed():
-    others = {"dense", "mmap", "qnn", "gpu_dense", "npu_dense", "llm_npu"}
+    others = {"dense", "mmap", "qnn", "gpu_dense", "npu_dense", "llm_npu", "npumoe", "coreml_naive", "coreml_cpu", "anemll"}
     assert set(POLICIES) | others == {row["name"] for row in catalog.rows("policies")}
 
 
-# llm_npu has two forms of the weights, which a GGUF file has not: it runs on shapes alone (test_npu_engines.py).
-@pytest.mark.parametrize("path", [path for path in sorted((CONFIGS / "engines").glob("*.yaml")) if path.stem != "llm_npu"],
+# llm_npu has two forms of the weights, which a GGUF file has not: it runs on shapes alone (test_npu_engines.py). Others are for mixtures on
+# another machine (test_moe.py).
+ELSEWHERE = ("llm_npu", "npumoe", "coreml_naive", "coreml_cpu", "anemll")
+
+
+@pytest.mark.parametrize("path", [path for path in sorted((CONFIGS / "engines").glob("*.yaml")) if path.stem not in ELSEWHERE],
                          ids=lambda path: path.stem)
 def test_every_engine_file_runs_on_the_simulated_phone(path):
     policy = yaml.safe_load(path.read_text())["policy"]

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -54,6 +55,16 @@ TEST(Lowering, a_dense_layer_on_several_units_takes_five_phases) {
   const std::vector<Phase> phases = lower(build_graph(config), config, 2);
   // embed; per layer: norm+qkv, rope+append+attention, output+residual, norm+gate+up+act, down+residual; head, sample.
   EXPECT_EQ(phases.size(), 1 + 2 * 5 + 2u);
+}
+
+// The attention block of a layer is then one phase, beside the one with its sum's reader.
+TEST(Lowering, attention_that_one_unit_has_alone_waits_for_nobody) {
+  const ModelConfig config = small(4);
+  const OperatorGraph graph = build_graph(config);
+  const std::vector<Phase> phases = lower(graph, config, 3, {.attention_alone = true});
+  EXPECT_EQ(std::count_if(phases.begin(), phases.end(), [](const Phase& phase) { return phase.block == BlockKind::attention; }), 2);
+  EXPECT_EQ(phases.size(), lower(graph, config, 3).size() - 2 * 2u);
+  EXPECT_EQ(count_operators(phases), boost::num_vertices(graph));
 }
 
 TEST(Lowering, norms_of_heads_cost_no_phase_and_sub_norms_cost_none_either) {

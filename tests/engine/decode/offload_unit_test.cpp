@@ -143,6 +143,19 @@ TEST_F(OffloadUnitTest, what_is_refused_runs_on_the_core_from_then_on) {
   EXPECT_EQ(picky_->loads, loads);
 }
 
+TEST_F(OffloadUnitTest, an_attention_block_is_one_graph_between_its_norm_and_its_sum) {
+  unit_ = std::make_unique<OffloadUnit>(machine(), *machine().units.front(), *picky_, Offloaded::attention);
+  KernelCall attention = product(Format::f16, 0);
+  attention.op = Op::attention;
+  Chain chain{other(Op::rms_norm, 0), product(Format::q8_0, 0), std::move(attention), product(Format::f16, 0), other(Op::add, 0)};
+  host_->run(unit_->prepare(chain));
+  EXPECT_EQ(picky_->loads, 1);
+  EXPECT_TRUE(log_.empty());
+  for (int step = 0; step < 2; ++step) EXPECT_TRUE(run(chain).status.ok());
+  EXPECT_EQ(picky_->loads, 1);
+  EXPECT_EQ((Log{log_.begin(), log_.begin() + 3}), (Log{"core rms_norm 0", "picky q8_0 0, picky attention 0, picky f16 0", "core add 0"}));
+}
+
 TEST_F(OffloadUnitTest, the_output_matrix_stays_on_the_core_and_outcomes_come_back) {
   Chain chain{product(Format::q8_0, 3), product(Format::q8_0, -1), other(Op::sample, -1)};
   const RunResult result = run(chain);
