@@ -171,8 +171,8 @@ def test_a_runtimes_own_thread_takes_time_and_changes_nothing_else():
     ({"multiples": [2, 1]}, "does not ascend"),
     ({"capacity": 64}, "given beside tiers"),
     ({"loads": [[0.5, 0.5]]}, "given beside calibration"),
-    ({"calibration": "", "loads": [[0.5, 0.5]]}, "expected a calibration of this model"),
-    ({"calibration": ""}, "calibration: is missing"),
+    ({"calibration": None, "loads": [[0.5, 0.5]]}, "expected a calibration of this model"),
+    ({"calibration": None}, "calibration: is missing"),
     ({"overflow": "spill"}, "overflow"),
     ({"tier": "on"}, "tiers"),
 ])

@@ -40,6 +40,15 @@ def test_a_result_that_no_run_answers_says_why_and_is_no_failure(native):
     assert row["status"] == "not modelled" and row["why"] and row["simulated"] is None
 
 
+def test_a_diagnosis_may_have_a_formula_for_each_number_of_a_figure():
+    by_id = {question.id: question for question in maps.load("npumoe").questions}
+    metrics = {"prefill_parts_ms.router": 1, "prefill_parts_ms.experts": 10, "prefill_parts_ms.combine": 100}
+    found = {leaf: by_id[f"npumoe_table4_anemll.{leaf}"].diagnosed().formula(lambda _, name: metrics[name])
+             for leaf in ("router", "expert_ffn", "total")}
+    assert found == {"router": 1, "expert_ffn": 10, "total": 111}
+    assert by_id["npumoe_cycles_p1024_c512.anemll"].diagnosed().formula is by_id["npumoe_cycles_p1024_c512.anemll"].formula
+
+
 def test_reserved_and_contradictory_results_are_never_scored():
     by_id = {question.id: question for question in PI2.questions}
     assert by_id["pi2_energy_pi2"].status == "reserved" and by_id["pi2_energy_pi2"].expected is None
