@@ -83,3 +83,14 @@ def test_an_embedding_in_flash_costs_its_reads_and_saves_its_bytes(native):
     before, after = (result.metrics["token_latency_ms"]["mean"] for result in (dram, flash))
     read = flash.metrics["io_share"] * after  # while every core is idle; the rest is the command's issue
     assert 0.02 < read < after - before < read + 0.01
+
+
+def test_beams_that_fork_and_wait_choose_the_same_text(native):
+    beams = {"engine.units": ["cpu0", "cpu1"], "engine.kv_block_tokens": 8, "workload.output_tokens": 48,
+             "workload.scaling": {"method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 7},
+                                  "scorer": {"kind": "regex", "patterns": ["dog", "park"]}}}
+    kept = vitro.run(ROOT / "experiments/scaling/words.yaml", overrides=beams)
+    moved = vitro.run(ROOT / "experiments/scaling/words.yaml", overrides=beams | {"engine.kv_dram_tokens": 8})
+    assert moved["scaling"] == kept["scaling"]
+    assert moved.metrics["kv_flash"]["bytes_read"] > 0
+    assert moved["peak_memory"]["kv"] < kept["peak_memory"]["kv"]

@@ -67,6 +67,25 @@ TEST(Lowering, attention_that_one_unit_has_alone_waits_for_nobody) {
   EXPECT_EQ(count_operators(phases), boost::num_vertices(graph));
 }
 
+TEST(Lowering, where_attention_is_waited_for_a_single_unit_joins_before_and_after_it) {
+  for (const ModelConfig& config : families()) {
+    const OperatorGraph graph = build_graph(config);
+    const std::vector<Phase> phases = lower(graph, config, 1, {.waits_to_attend = true});
+    std::uint32_t attending = 0;
+    for (const Phase& phase : phases) {
+      if (!phase.attends) continue;
+      ASSERT_EQ(phase.groups.size(), 1u);
+      ASSERT_EQ(phase.groups[0].operators.size(), 1u);
+      EXPECT_EQ(graph[phase.groups[0].operators[0]].op, Op::attention);
+      EXPECT_EQ(phase.layer, static_cast<std::int16_t>(attending++));
+    }
+    EXPECT_EQ(attending, config.layers);
+    EXPECT_EQ(phases.size(), lower(graph, config, 1).size() + 2 * config.layers);
+    EXPECT_EQ(count_operators(phases), boost::num_vertices(graph));
+    EXPECT_EQ(lower(graph, config, 2, {.waits_to_attend = true}).size(), lower(graph, config, 2).size()) << "which joins there anyway";
+  }
+}
+
 TEST(Lowering, norms_of_heads_cost_no_phase_and_sub_norms_cost_none_either) {
   const std::vector<ModelConfig> all = families();
   EXPECT_EQ(lower(build_graph(all[2]), all[2], 2).size(), 1 + 2 * 5 + 2u);

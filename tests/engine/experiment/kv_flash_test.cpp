@@ -106,19 +106,28 @@ class KvFlashTest : public testing::Test {
   fs::path folder_;
 };
 
+// Slices are whole pages: 4 or 8 positions of float numbers, 128 of int8_fp8 with a row for each query head.
 TEST_F(KvFlashTest, tokens_do_not_depend_on_where_keys_and_values_are) {
+  struct Case {
+    const char *format, *kept_per;
+    int output;
+    std::vector<int> dram;
+  };
+  const Case cases[] = {{"f32", "kv_head", 40, {0, 5, 16}}, {"f16", "kv_head", 40, {0, 16}}, {"int8_fp8", "query_head", 180, {0}}};
+  std::uint64_t seed = 0;
   for (const char* model : {kDense, kMixture}) {
-    for (const char* format : {"f32", "f16", "int8_fp8"}) {
-      const Json expected = run(experiment(model, {{"kv_format", format}}), machines(1))["tokens"];
-      ASSERT_EQ(expected.size(), 40u);
-      std::uint64_t seed = 0;
-      for (const int dram : {0, 5, 16}) {
+    for (const Case& c : cases) {
+      const std::string length = Json{{"workload.output_tokens", c.output}}.dump();
+      Json engine = {{"kv_format", c.format}, {"kv_per", c.kept_per}};
+      const Json expected = run(experiment(model, engine, length), machines(1))["tokens"];
+      ASSERT_EQ(expected.size(), static_cast<std::size_t>(c.output));
+      for (const int dram : c.dram) {
         for (const bool prefetch : {true, false}) {
           for (const int threads : {1, 2, 3}) {
-            const Json engine = {{"kv_format", format}, {"kv_dram_tokens", dram}, {"kv_prefetch", prefetch}, {"threads", threads}};
-            const Json result = run(experiment(model, engine), machines(++seed));
+            engine.update({{"kv_dram_tokens", dram}, {"kv_prefetch", prefetch}, {"threads", threads}});
+            const Json result = run(experiment(model, engine, length), machines(++seed));
             EXPECT_EQ(result["tokens"], expected) << model << " " << engine.dump();
-            EXPECT_GT(result["metrics"]["kv_flash"]["bytes_read"], 0);
+            EXPECT_GT(result["metrics"]["kv_flash"]["bytes_read"], 0) << engine.dump();
           }
         }
       }
