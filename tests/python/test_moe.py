@@ -51,6 +51,16 @@ def test_what_overflows_to_the_cores_changes_no_token(machine, moe, dense, calib
     assert result["metrics"]["experts"]["launches_per_layer"] > 0
 
 
+@pytest.mark.parametrize("begin", [0, 4000, 9000, 13000])
+def test_so_it_is_for_other_texts(begin, calibration):
+    prompt = {"workload.prompt": TEXT[begin:begin + 600]}
+    tokens = vitro.run(experiment("sim", policy="dense"), overrides=prompt)["tokens"]
+    kept = vitro.run(experiment("sim", calibration, overflow="cpu", base=1), overrides=prompt)
+    lossy = vitro.run(experiment("sim", calibration, base=1, shape_multiple=16, multiples=[1]), overrides=prompt)
+    assert kept["tokens"] == tokens
+    assert lossy["metrics"]["experts"]["token_drop_rate"] > 0
+
+
 @pytest.mark.parametrize("machine", ["sim", "host"])
 def test_room_for_every_row_drops_none(machine, dense, calibration):
     result = vitro.run(experiment(machine, calibration, tiers="off", residency="off", capacity=64))
@@ -190,6 +200,14 @@ def test_weights_that_the_unit_does_not_take_end_the_run():
 def test_equal_seeds_give_equal_runs(seed):
     first, second = (vitro.run(large(), overrides={"model.shape.layers": 2, "seed": seed}).data for _ in range(2))
     assert first["event_hash"] == second["event_hash"] and first["metrics"] == second["metrics"]
+
+
+def test_a_recording_of_another_model_is_no_calibration(tmp_path):
+    text, recording = tmp_path / "text.txt", tmp_path / "neurons.vtrc"
+    text.write_text(TEXT[:200])
+    api.perplexity(MODEL.with_name("stories-reglu-3m.f16.gguf"), text, overrides={"engine.record": str(recording)})
+    with pytest.raises(ConfigError, match="calibration: holds no experts"):
+        vitro.run(experiment("sim", recording))
 
 
 def test_a_dense_model_is_refused():
