@@ -42,7 +42,7 @@ VariantId by_name(std::string_view text) {
 std::size_t int8_block(Format weights) { return has_k_tiles(weights) ? kBlock : block_elements(weights); }
 
 bool supports(VariantId id, Format weights, Layout layout) {
-  if (weights == Format::index32) return false;
+  if (weights == Format::index32 || weights == Format::int8_fp8) return false;
   if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx && id != kInt8Rows;
   const bool integers = weights == Format::q8_0 || code_form(weights) || value_table(weights) != nullptr || has_k_tiles(weights);
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);

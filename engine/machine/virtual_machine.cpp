@@ -131,7 +131,7 @@ class VirtualStorage final : public Storage {
     executor_.call_at(free_, [this, request, &done] {
       Status status = spec_.read_fault(request);
       const File& file = files_.at(static_cast<std::size_t>(request.from.file));
-      if (status.ok() && request.into.data() != nullptr) {
+      if (status.ok() && (file.input || !file.scratch.empty()) && request.into.data() != nullptr) {
         std::byte* into = request.into.data() + request.into_offset;
         if (file.input) file.input->read_at(request.from.offset, {into, request.from.length});
         if (!file.scratch.empty()) std::memcpy(into, file.scratch.data() + request.from.offset, request.from.length);
