@@ -138,7 +138,7 @@ TEST(GgufParser, every_format_of_weights_has_a_type_of_its_own) {
   std::set<std::uint32_t> ids;
   for (std::size_t i = 0; i < kFormatCount; ++i) {
     const auto format = static_cast<Format>(i);
-    if (format == Format::q4_nibbles || format == Format::int8_fp8 || format == Format::index32) continue;
+    if (format == Format::q4_nibbles || format == Format::int8_fp8 || format == Format::index32) continue;  // none of weights
     EXPECT_EQ(format_of_gguf_type(gguf_type_id(format)), format) << to_string(format);
     EXPECT_TRUE(ids.insert(gguf_type_id(format)).second) << to_string(format);
   }
