@@ -134,7 +134,8 @@ void check_copy(const Checker& check, const KernelCall& call) {
   if (call.rows != nullptr || call.places != nullptr) return check_placed_copy(check, call);
   check.bounds(x, "x");
   check.bounds(y, "y");
-  if (x.format != y.format && (x.format == Format::index32 || x.format == Format::q4_nibbles || !can_quantise(y.format)))
+  const bool numbers = x.format != Format::index32 && x.format != Format::int8_fp8 && x.format != Format::q4_nibbles;
+  if (x.format != y.format && (!numbers || !can_quantise(y.format)))
     check.fail("y", y, "no conversion from " + shape_text(x));
 }
 
@@ -196,7 +197,9 @@ void check_call(const KernelCall& call) {
   switch (call.op) {
     case Op::embed: {
       const View& table = check.view(call.in[0], "table", {0, 0});
-      if (table.format == Format::index32 || table.format == Format::q4_nibbles) check.fail("table", table, "expected weights");
+      if (table.format == Format::index32 || table.format == Format::int8_fp8 || table.format == Format::q4_nibbles) {
+        check.fail("table", table, "expected weights");
+      }
       const View& out = check.floats(call.out[0], "y", {0, table.shape[1]});
       return check.index_elements(call.in[1], "tokens", out.shape[0]);
     }
