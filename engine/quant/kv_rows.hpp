@@ -54,13 +54,13 @@ constexpr Bytes kv_row_bytes(Format format, std::uint32_t which, std::uint32_t d
 // Of a key and its value.
 constexpr Bytes kv_pair_bytes(Format format, std::uint32_t dim) { return kv_row_bytes(format, 0, dim) + kv_row_bytes(format, 1, dim); }
 
-// code = round((x - min) / scale) - 128, scale = (max - min) / 255 (equation 1). Requires: dim > 0.
+// code = round((x - min) / scale) - 128, scale = (max - min) / 255 (equation 1); that of NaN is the least. Requires: dim > 0.
 inline void quantise_key(const float* x, std::uint32_t dim, std::byte* out) {
   const auto [low, high] = std::minmax_element(x, x + dim);
   const float min = *low, scale = (*high - min) / 255.0f;
   for (std::uint32_t i = 0; i < dim; ++i) {
     const float steps = scale > 0 ? std::floor((x[i] - min) / scale + 0.5f) : 0.0f;
-    out[i] = static_cast<std::byte>(static_cast<std::int8_t>(static_cast<int>(std::clamp(steps, 0.0f, 255.0f)) - 128));
+    out[i] = static_cast<std::byte>(static_cast<std::int8_t>(static_cast<int>(std::min(std::max(0.0f, steps), 255.0f)) - 128));
   }
   std::memcpy(out + dim, &scale, sizeof scale);
   std::memcpy(out + dim + sizeof scale, &min, sizeof min);

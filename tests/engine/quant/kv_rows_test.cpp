@@ -80,5 +80,15 @@ TEST(KvRows, a_key_of_one_number_comes_back_as_it_was) {
   EXPECT_EQ(x, y);
 }
 
+TEST(KvRows, no_number_of_a_key_is_the_least_of_the_others) {
+  const std::vector<float> x{1, std::numeric_limits<float>::quiet_NaN(), -2, 3};
+  std::vector<float> y(4);
+  std::vector<std::byte> row(kv_row_bytes(Format::int8_fp8, 0, 4));
+  quantise_key(x.data(), 4, row.data());
+  dequantise_key(row.data(), 4, y.data());
+  EXPECT_EQ(y[1], -2);
+  EXPECT_NEAR(y[0], 1, 5.0f / 255);
+}
+
 }  // namespace
 }  // namespace vitro
