@@ -3,20 +3,32 @@
 #include <array>
 #include <string_view>
 
-#include "engine/base/units.hpp"
+#include "engine/decode/lowering.hpp"
+#include "engine/machine/clock.hpp"
 
 namespace vitro {
 
-enum class Part : std::uint8_t {
-  attention,
-  router,
-  experts,
-  combine,
-  ffn,
-  other
-};  // combine: the weighted sum of experts, and the residual
+// combine: the weighted sum of experts, and the residual
+enum class Part : std::uint8_t { attention, router, experts, combine, ffn, other };
 inline constexpr std::array<std::string_view, 6> kPartNames{"attention", "router", "experts", "combine", "ffn", "other"};
 
 using PartTimes = std::array<Picoseconds, kPartNames.size()>;
+
+Part part_of(const Phase& phase, const OperatorGraph& graph);
+
+// Adds the time of its own life to a part's.
+class PartTimer {
+ public:
+  PartTimer(const Clock& clock, PartTimes& times, Part part)
+      : clock_(clock), sum_(times[static_cast<std::size_t>(part)]), begin_(clock.now()) {}
+  PartTimer(const PartTimer&) = delete;
+  PartTimer& operator=(const PartTimer&) = delete;
+  ~PartTimer() { sum_ += clock_.now() - begin_; }
+
+ private:
+  const Clock& clock_;
+  Picoseconds& sum_;
+  const Picoseconds begin_;
+};
 
 }  // namespace vitro

@@ -252,34 +252,6 @@ std::uint32_t calls_in(const UnitQueues& queues) {
   return static_cast<std::uint32_t>(calls);
 }
 
-// Adds the time of its own life.
-class Timer {
- public:
-  Timer(const Clock& clock, Picoseconds& sum) : clock_(clock), sum_(sum), begin_(clock.now()) {}
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-  ~Timer() { sum_ += clock_.now() - begin_; }
-
- private:
-  const Clock& clock_;
-  Picoseconds& sum_;
-  const Picoseconds begin_;
-};
-
-Part part_of(const Phase& phase, const OperatorGraph& graph) {
-  if (phase.block == BlockKind::attention) return Part::attention;
-  if (phase.block != BlockKind::ffn) return Part::other;
-  if (phase.routed) return Part::experts;
-  Part part = Part::ffn;
-  for (const OperatorGroup& group : phase.groups) {
-    for (const OperatorId id : group.operators) {
-      if (graph[id].op == Op::route) return Part::router;
-      if (graph[id].op == Op::expert_sum) part = Part::combine;
-    }
-  }
-  return part;
-}
-
 }  // namespace
 
 Task<void> Transformer::load_attention_graphs() {
@@ -343,7 +315,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
   std::vector<std::int32_t> tokens;
   prepare_ffn(0, *context);
   for (const Phase& phase : attends_alone(context->rows->size()) ? alone_phases_ : phases_) {
-    const Timer timer(machine_.clock, part_times_[static_cast<std::size_t>(part_of(phase, graph_))]);
+    const PartTimer timer(machine_.clock, part_times_, part_of(phase, graph_));
     if (phase.whole_ffn) {
       prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
       co_await run_ffn(&phase, context);
