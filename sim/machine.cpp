@@ -188,7 +188,7 @@ double SimMachine::cpu_utilization(Picoseconds begin, Picoseconds end) {
   return cores == 0 ? 0 : busy / cores / to_seconds(end - begin);
 }
 
-// The same in cycles of each core's full clock. Seconds where a cycle is no unit of anything: {seconds, cycles}.
+// Of all cores that compute: {seconds, cycles}, by the clock that each has at the end.
 std::pair<double, double> SimMachine::cpu_busy(Picoseconds begin, Picoseconds end) {
   double seconds = 0, cycles = 0;
   for (const auto& unit : units_) {

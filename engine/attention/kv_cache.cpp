@@ -16,14 +16,18 @@ Bytes bytes_of(const KvShape& shape) {
 
 }  // namespace
 
-KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens) : memory_(memory), shape_(shape) {
-  VITRO_CHECK(shape.format == Format::f32 || shape.format == Format::f16 || shape.format == Format::int8_fp8, "no format of KV");
+KvShape in_whole_pages(KvShape shape) {
   // Blocks are committed one by one, and that works in pages; so are slices, which storage moves.
-  const Bytes unit = shape_.dram_tokens ? kPageSize * shape_.layers : kPageSize;
-  while (bytes_of(shape_) % unit != 0) shape_.block_tokens *= 2;
-  block_bytes_ = bytes_of(shape_);
+  const Bytes unit = shape.dram_tokens ? kPageSize * shape.layers : kPageSize;
+  while (bytes_of(shape) % unit != 0) shape.block_tokens *= 2;
+  return shape;
+}
+
+KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::uint32_t sequences)
+    : memory_(memory), shape_(in_whole_pages(shape)), block_bytes_(bytes_of(shape_)) {
+  VITRO_CHECK(shape.format == Format::f32 || shape.format == Format::f16 || shape.format == Format::int8_fp8, "no format of KV");
   // A partly filled block per sequence is the only waste; forks need at most one block more than their tokens.
-  const std::uint32_t blocks = (max_tokens + shape_.block_tokens - 1) / shape_.block_tokens;
+  const std::uint32_t blocks = (max_tokens + shape_.block_tokens - 1) / shape_.block_tokens + 2 * sequences;
   references_.assign(blocks, 0);
   if (shape_.dram_tokens && blocks > kept_blocks()) {
     states_.resize(blocks);

@@ -19,6 +19,9 @@ struct KvShape {
   std::optional<std::uint32_t> dram_tokens = {};
 };
 
+// The same with blocks, or with dram_tokens slices, raised to whole pages.
+KvShape in_whole_pages(KvShape shape);
+
 // Owns block tables and reference counts; the bytes are a reserved range of which live blocks are committed, so memory
 // follows the sequences. Copy-on-write: a fork shares every block, and the first append into a shared, partly filled
 // block asks the policy to copy it. Lowest free block first, so block numbers do not depend on timing.
@@ -29,8 +32,9 @@ class KvCache {
     View from, to;
   };
 
-  // max_tokens: positions over all sequences that the pool can ever hold. Address space only.
-  KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens);
+  // max_tokens: positions over all sequences that the pool can ever hold, beside a partly filled block of each sequence and a copy of
+  // one. Address space only.
+  KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::uint32_t sequences = 0);
 
   std::uint32_t create();                      // an empty sequence; ids are never reused
   std::uint32_t fork(std::uint32_t sequence);  // same content, independent from here on

@@ -56,8 +56,7 @@ class Lowering {
   bool joins_current(OperatorId id) const {
     const Operator& op = graph_[id];
     if (op.whole_ffn || phases_.back().whole_ffn) return false;
-    if (options_.waits_to_attend && (units_ == 1 || options_.attention_alone) && (op.op == Op::attention || phases_.back().attends))
-      return false;
+    if (options_.waits_to_attend && units_ == 1 && (op.op == Op::attention || phases_.back().attends)) return false;
     if ((op.rows == RowSet::routed) != phases_.back().routed && op.op != Op::expert_sum && op.op != Op::add) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);
     for (std::uint8_t i = 0; i < inputs.size(); ++i) {

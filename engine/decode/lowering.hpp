@@ -26,11 +26,11 @@ struct Phase {
   std::vector<OperatorGroup> groups;
 };
 
-// `units`: with a single unit nothing has to be joined but for outcomes that decide what runs next (the router's).
 struct LoweringOptions {
   bool waits_to_attend = false;  // something has to be waited for before attention of each layer, and is begun after it (KvFlash)
   bool attention_alone = false;  // several units, but attention blocks are one unit's, so that nothing in them waits
 };
+// `units`: with a single unit nothing has to be joined but for outcomes that decide what runs next (the router's).
 std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, LoweringOptions options = {});
 
 // How much of a phase falls to each unit, in any unit of measure.

@@ -1,4 +1,5 @@
-// How long the policy waited for each part of its steps, on its own clock: parts follow each other, so they add up to the steps.
+// How long the policy waited for each part of its steps, on its own clock. Parts follow each other; what is done between them (copies of
+// keys and values, rows of an embedding in flash) is no part's.
 #pragma once
 #include <array>
 #include <string_view>

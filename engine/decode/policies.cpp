@@ -103,17 +103,19 @@ void check_sessions(const EngineConfig& engine, const ComputeUnit& accelerator, 
 }
 
 Bytes kv_bytes(const ModelConfig& config, const EngineConfig& engine, const PolicyLimits& limits) {
-  const Bytes element = engine.kv_format == Format::f16 ? 2 : 4;
-  const Bytes width = engine.kv_per_query_head ? config.q_width() : config.kv_width();
-  const Bytes position = config.layers * 2 * width * element, all = round_up(limits.max_tokens, engine.kv_block_tokens) * position;
+  const std::uint32_t heads = engine.kv_per_query_head ? config.heads : config.kv_heads;
+  const Bytes position = Bytes{config.layers} * heads * kv_pair_bytes(engine.kv_format, config.head_dim);
+  const KvShape shape{config.layers, heads, config.head_dim, engine.kv_block_tokens, engine.kv_format, engine.kv_dram_tokens};
+  const Bytes block = in_whole_pages(shape).block_tokens, raised = block - engine.kv_block_tokens;  // max_tokens knows what was asked for
+  const Bytes all = round_up(limits.max_tokens + 2 * limits.sequences * raised, block) * position;
   if (!engine.kv_dram_tokens) return all;
   // Beside what stays: what this step and the one before computed, tails, and one layer of the rest.
-  const Bytes in_dram = limits.max_sampled * Bytes{*engine.kv_dram_tokens + 2 * engine.kv_block_tokens} + 2 * limits.max_rows;
+  const Bytes in_dram = limits.sequences * (*engine.kv_dram_tokens + 2 * block) + 2 * limits.max_rows;
   return std::min(all, in_dram * position + all / config.layers);
 }
 
-// What stays in flash is asked for by cores: keys and values that they attend to, and rows of an embedding that is nothing else.
-void check_left_in_flash(const EngineConfig& engine, const WeightStore& weights, const std::vector<ComputeUnit*>& units) {
+// Only cores attend to keys and values in flash, and to those in int8 and fp8.
+void check_attending(const EngineConfig& engine, const std::vector<ComputeUnit*>& units) {
   for (const ComputeUnit* unit : units) {
     const std::string& name = unit->caps().name;
     if (name.starts_with("cpu")) continue;
@@ -124,7 +126,10 @@ void check_left_in_flash(const EngineConfig& engine, const WeightStore& weights,
       throw ConfigError(fmt::format("engine.kv_format: {} does not read int8_fp8 (expected f32 or f16, or cores alone)", name));
     }
   }
-  if (!engine.embedding_in_flash) return;
+}
+
+// Rows of an embedding can be read one by one where it is nothing else.
+void check_embedding_in_flash(const EngineConfig& engine, const WeightStore& weights) {
   if (weights.find(Role::output) == nullptr) {
     throw ConfigError(
         "engine.embedding: flash saves nothing here: the model's output matrix is its embedding (tied), and every token reads all of "
@@ -171,7 +176,10 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   Result<Lease> runtime = machine.memory.lease(own, Placement::dram, Region::runtime);
   if (!runtime.ok()) throw ConfigError("memory.budget: " + runtime.status().message);
   policy.runtime = std::move(runtime).value();
-  if (engine.embedding_in_flash) policy.in_dram = std::make_unique<WeightStore>(all_weights.without(Role::token_embedding));
+  if (engine.embedding_in_flash) {
+    check_embedding_in_flash(engine, all_weights);
+    policy.in_dram = std::make_unique<WeightStore>(all_weights.without(Role::token_embedding));
+  }
   const WeightStore& weights = policy.in_dram ? *policy.in_dram : all_weights;
   MoeParts moe;
 
@@ -242,7 +250,8 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   }
   std::vector<ComputeUnit*> used = options.units;
   if (policy.offload != nullptr) used = select_units(machine, engine);
-  check_left_in_flash(engine, all_weights, used);
+  if (options.attention_graphs.unit != nullptr) used.push_back(options.attention_graphs.unit);
+  check_attending(engine, used);
   if (engine.embedding_in_flash) {
     policy.embedding =
         std::make_unique<EmbeddingRows>(machine, all_weights.get(Role::token_embedding), limits.max_rows, options.units.front()->caps().id);
@@ -262,6 +271,7 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   options.max_sampled = limits.max_sampled;
   options.max_tokens = limits.max_tokens;
   options.max_position = limits.max_position;
+  options.sequences = limits.sequences;
   options.report_active = !engine.record.empty();
   policy.transformer =
       std::make_unique<Transformer>(machine, config, weights, *policy.residency, *policy.graphs, policy.ffn.get(), std::move(options));

@@ -20,7 +20,7 @@ struct PolicyInfo {
 const std::vector<PolicyInfo>& policies();
 
 struct PolicyLimits {
-  std::uint32_t max_rows = 1, max_sampled = 1, max_tokens = 1, max_position = 1;
+  std::uint32_t max_rows = 1, max_sampled = 1, max_tokens = 1, max_position = 1, sequences = 1;
 };
 
 // A residency and the transformer that runs over it. Lives on one machine and dies before it.

@@ -32,10 +32,9 @@ BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& opti
   return limits;
 }
 
-std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options,
-                                const KvCache& kv) {
+std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options) {
   if (options.attention_graphs.unit == nullptr) return {};
-  return lower(graph, config, options.units.size(), {.waits_to_attend = kv.tiered(), .attention_alone = true});
+  return lower(graph, config, options.units.size(), {.attention_alone = true});
 }
 
 // Products by look-up are two operators, the first of which serves all products with one input.
@@ -92,9 +91,9 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       ffn_(ffn),
       graph_(graph_of(config_, weights, options_, ffn != nullptr)),
       // A fork may need one partly filled block more than its tokens.
-      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens),
+      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences),
       phases_(lower(graph_, config_, options_.units.size(), {.waits_to_attend = kv_.tiered()})),
-      alone_phases_(phases_alone(graph_, config_, options_, kv_)),
+      alone_phases_(phases_alone(graph_, config_, options_)),
       buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_, ffn != nullptr ? ffn->routed() : nullptr),
                options_.units.size()),
       builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_)),

@@ -34,7 +34,7 @@ void Judge::open_reward_model(Machine& machine, const Experiment& experiment, co
   if (model_.config.context == 0) throw ConfigError(fmt::format("{}: a reward model has to state its context", scaling.scorer.gguf));
   PolicyLimits limits;
   limits.max_rows = std::max(engine.prefill_chunk, scaling.samples);
-  limits.max_sampled = scaling.samples;
+  limits.max_sampled = limits.sequences = scaling.samples;
   limits.max_position = model_.config.context;
   limits.max_tokens = scaling.samples * (model_.config.context + engine.kv_block_tokens);
   policy_ = make_policy(machine, engine, {}, model_.config, weights_, limits);

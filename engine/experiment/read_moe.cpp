@@ -17,8 +17,8 @@ constexpr std::uint32_t kCalibrationSequence = 1u << 30;  // beyond those of any
 double share_of_expert(const Reader& reader, const Node& node) {
   double share = -1;
   const std::string text = node.is_scalar() ? node.text() : "";
-  std::from_chars(text.data(), text.data() + text.size(), share);
-  if (share < 0 || share > 1)
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+  if (error != std::errc{} || end != text.data() + text.size() || !(share >= 0 && share <= 1))
     fail_at(node.origin(), reader.name_of("loads"), "holds something else than shares (expected numbers of 0 to 1)");
   return share;
 }
@@ -50,22 +50,29 @@ void normalise(ExpertLoads& loads) {
 
 MoeConfig read_moe(Reader reader, const MoeFamily& family) {
   MoeConfig moe = family.defaults;
-  const auto flag = [&](const char* key, bool otherwise) {
-    const std::string value = reader.choice(key, {"on", "off", "true", "false"}, otherwise ? "on" : "off");
-    return value == "on" || value == "true";
+  const auto refuse = [&](std::initializer_list<std::string_view> keys) {
+    for (const std::string_view key : keys) {
+      if (reader.has(key)) reader.fail(key, fmt::format("is nothing that {} has", family.policy));
+    }
   };
+  if (!family.experts) {
+    refuse({"tiers", "groups", "residency", "side_by_side", "overflow", "group", "cold", "base", "capacity", "shape_multiple", "multiples",
+            "calibration", "loads"});
+    if (!family.attention) refuse({"units", "graph_rows"});
+  }
   if (reader.has("units")) {
     const Node& units = *reader.raw("units");
     for (const Node& unit : units.is_scalar() ? std::vector<Node>{units} : reader.list("units")) {
       if (!unit.is_scalar())
         fail_at(unit.origin(), reader.name_of("units"), "holds something that is no unit name (expected names such as ane0)");
+      if (std::ranges::find(moe.units, unit.text()) != moe.units.end())
+        fail_at(unit.origin(), reader.name_of("units"), fmt::format("names {} twice (expected each unit once)", unit.text()));
       moe.units.push_back(unit.text());
     }
   }
   for (const auto& [key, value] : {std::pair("tiers", &moe.tiers), std::pair("groups", &moe.groups), std::pair("residency", &moe.residency),
                                    std::pair("side_by_side", &moe.side_by_side)}) {
-    if (reader.has(key) && !family.experts) reader.fail(key, fmt::format("is nothing that {} has", family.policy));
-    *value = flag(key, *value);
+    *value = reader.boolean(key, *value);
   }
   moe.attention = reader.choice("attention", {"unit", "cores"}, moe.attention ? "unit" : "cores") == "unit";
   if (moe.attention && !family.attention) {
@@ -80,7 +87,9 @@ MoeConfig read_moe(Reader reader, const MoeFamily& family) {
   if (moe.capacity > 0 && moe.tiers) reader.fail("capacity", "is given beside tiers (expected engine.moe.tiers: off, or engine.moe.base)");
   moe.shape_multiple = count_of(reader, "shape_multiple", 0);
   moe.graph_rows = count_of(reader, "graph_rows", 0);
-  moe.host_per_token = from_seconds(reader.quantity("host_per_token", Dimension::time, 0));
+  const double host = reader.quantity("host_per_token", Dimension::time, 0);
+  if (host > 1) reader.fail("host_per_token", "is longer than a second (expected microseconds)");
+  moe.host_per_token = from_seconds(host);
   if (reader.has("multiples")) {
     moe.multiples.clear();
     for (const std::int64_t times : reader.integers("multiples", 1, 1024)) {

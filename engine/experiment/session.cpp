@@ -244,7 +244,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
   PolicyLimits limits;
   limits.max_rows = std::max(std::min(prompt, request.prefill_chunk), request.sequences);
-  limits.max_sampled = request.sequences;
+  limits.max_sampled = limits.sequences = request.sequences;
   limits.max_position = prompt + workload.output_tokens;
   // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
   limits.max_tokens = prompt + request.sequences * (workload.output_tokens + 2 * experiment.engine.kv_block_tokens);

@@ -46,8 +46,7 @@ std::vector<ComputeUnit*> graph_units(const Machine& machine, const MoeConfig& m
   }
   if (units.empty()) {
     throw ConfigError(
-        "engine.moe.units: is empty, and the machine has no unit of static graphs (expected an accelerator, or a core that stands for one, "
-        "such as cpu1)");
+        "engine.moe.units: is empty, and no unit of the run has static graphs (expected an accelerator, or a core in its place)");
   }
   return units;
 }
@@ -77,7 +76,7 @@ void check_loads(const MoeConfig& moe, const ModelConfig& config) {
   }
   for (const std::vector<double>& layer : moe.loads) {
     const double sum = std::accumulate(layer.begin(), layer.end(), 0.0);
-    if (layer.size() != config.experts || std::abs(sum - 1) > 1e-3) {
+    if (layer.size() != config.experts || !(std::abs(sum - 1) <= 1e-3)) {
       throw ConfigError(fmt::format("engine.moe.loads: a layer of {} experts whose shares add up to {:.3f} (expected {} that add up to 1)",
                                     layer.size(), sum, config.experts));
     }
@@ -126,8 +125,7 @@ const std::vector<MoeFamily>& moe_families() {
   static const std::vector<MoeFamily> kFamilies{
       {"npumoe",
        "a mixture's experts in tiers and groups as static graphs on the neural engine, cold ones on cores, a chunk's attention on the "
-       "engine "
-       "(NPUMoE)",
+       "engine (NPUMoE)",
        true, true},
       {"coreml_naive", "one static graph of one shape per expert, launched one after the other; all else on cores", true, false,
        naive_defaults()},
@@ -171,8 +169,8 @@ MoeParts make_moe_policy(Machine& machine, const EngineConfig& engine, const Mod
   ComputeUnit* const first = options.units.empty() ? nullptr : options.units.front();
   if (family.attention && engine.moe.attention && first->caps().static_graphs) {
     if (engine.kv_format != Format::f16) {
-      throw ConfigError(fmt::format("engine.kv_format: f32, which {} does not attend over (expected f16, or engine.moe.attention: cores)",
-                                    first->caps().name));
+      throw ConfigError(fmt::format("engine.kv_format: {}, which {} does not attend over (expected f16, or engine.moe.attention: cores)",
+                                    to_string(engine.kv_format), first->caps().name));
     }
     parts.attention = std::make_unique<OffloadUnit>(machine, *cores.front(), *first, Offloaded::attention);
   }
@@ -190,6 +188,7 @@ void set_units(const MoeParts& parts, std::uint32_t chunk, std::vector<ComputeUn
   options.accelerator.unit = parts.attention.get();
   if (chunk > 1) options.accelerator.splits.push_back({chunk - 1, 0, 0, 0});
   options.accelerator.splits.push_back({chunk, 1, 0, 0});
+  options.accelerator.splits.push_back({~0u, 0, 0, 0});  // another shape: of more sequences than a chunk has rows
   options.attention_graphs = {parts.attention.get(), chunk};
 }
 

@@ -1,8 +1,6 @@
 // TieredExperts: the experts of a mixture on units of static graphs and on cores at once (NPUMoE, sections 3 and 4). A chunk's rows are
 // packed into slices of fixed capacity, one graph computes a group of them, and the cores compute cold experts meanwhile.
 #pragma once
-#include <map>
-#include <span>
 #include <vector>
 
 #include "engine/decode/ffn_block.hpp"

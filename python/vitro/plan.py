@@ -31,6 +31,10 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
         raise ConfigError(f"engine.kv_per: {engine['kv_per']} is nothing that a plan measures or makes room for (expected kv_head)")
     if engine.get("kv_format") == "int8_fp8":
         raise ConfigError("engine.kv_format: int8_fp8 is nothing that a plan measures or makes room for (expected f32 or f16)")
+    for key, usual in (("kv_dram_tokens", None), ("embedding", "dram")):
+        if engine.get(key, usual) != usual:
+            raise ConfigError(f"engine.{key}: {engine[key]} is nothing that a plan measures or makes room for "
+                              f"(expected {usual or 'all keys and values in DRAM'})")
     draws, recording, source_of_profile = profile_of(profile, tree)
     keep = (engine.get("clusters") or {}).get("keep", "named")
 

@@ -183,6 +183,10 @@ def test_a_runtimes_own_thread_takes_time_and_changes_nothing_else():
     ({"loads": [[0.5, 0.5]]}, "given beside calibration"),
     ({"calibration": None, "loads": [[0.5, 0.5]]}, "expected a calibration of this model"),
     ({"calibration": None}, "calibration: is missing"),
+    ({"calibration": None, "loads": [["nan"] + [0.5, 0.5] + [0] * 5] * 3}, "expected numbers of 0 to 1"),
+    ({"calibration": None, "loads": [["0.5x", 0.5] + [0] * 6] * 3}, "expected numbers of 0 to 1"),
+    ({"units": ["ane0", "ane0"]}, "names ane0 twice"),
+    ({"host_per_token": "1000 s"}, "longer than a second"),
     ({"overflow": "spill"}, "overflow"),
     ({"tier": "on"}, "tiers"),
 ])
@@ -224,7 +228,9 @@ def test_keys_and_values_have_to_suit_the_unit(calibration):
         vitro.run(given)
 
 
-@pytest.mark.parametrize("key", ["tiers", "groups", "residency", "side_by_side"])
-def test_a_policy_without_graphs_has_no_such_switch(key):
-    with pytest.raises(ConfigError, match=f"{key}: .*is nothing that anemll has"):
-        vitro.run(experiment("sim", policy="anemll", **{key: "on"}))
+@pytest.mark.parametrize("policy,key,value", [
+    *[("anemll", key, "on") for key in ("tiers", "groups", "residency", "side_by_side")], ("anemll", "group", 4), ("anemll", "base", 16),
+    ("coreml_cpu", "units", ["ane0"]), ("coreml_cpu", "overflow", "cpu"), ("coreml_cpu", "calibration", "a.vtrc")])
+def test_a_policy_without_graphs_has_none_of_their_keys(policy, key, value):
+    with pytest.raises(ConfigError, match=f"{key}: .*is nothing that {policy} has"):
+        vitro.run(experiment("sim", policy=policy, **{key: value}))

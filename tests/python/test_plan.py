@@ -189,6 +189,9 @@ def refused(native, folder, plan_file, *sets):
 def test_no_plan_is_made_for_a_cache_of_query_heads(model, native):
     with pytest.raises(vitro.ConfigError, match="engine.kv_per: query_head is nothing that a plan measures"):
         make_plan(model, device=PHONE, cores=CORES, overrides=["engine.kv_per=query_head"])
+    for key in ("kv_dram_tokens=32", "embedding=flash", "kv_format=int8_fp8"):
+        with pytest.raises(vitro.ConfigError, match=f"engine.{key.split('=')[0]}: .* is nothing that a plan measures"):
+            make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}"])
 
 
 def test_a_plan_is_refused_where_it_does_not_belong(plan, model, tmp_path, native):
