@@ -250,7 +250,6 @@ Policy make_policy(Machine& machine, const EngineConfig& engine, const MemoryCon
   }
   std::vector<ComputeUnit*> used = options.units;
   if (policy.offload != nullptr) used = select_units(machine, engine);
-  if (options.attention_graphs.unit != nullptr) used.push_back(options.attention_graphs.unit);
   check_attending(engine, used);
   if (engine.embedding_in_flash) {
     policy.embedding =

@@ -172,6 +172,10 @@ MoeParts make_moe_policy(Machine& machine, const EngineConfig& engine, const Mod
       throw ConfigError(fmt::format("engine.kv_format: {}, which {} does not attend over (expected f16, or engine.moe.attention: cores)",
                                     to_string(engine.kv_format), first->caps().name));
     }
+    if (engine.kv_dram_tokens) {
+      throw ConfigError(fmt::format("engine.kv_dram_tokens: {} does not attend to keys and values in flash (expected cores alone)",
+                                    first->caps().name));
+    }
     parts.attention = std::make_unique<OffloadUnit>(machine, *cores.front(), *first, Offloaded::attention);
   }
   auto residency = std::make_unique<GraphResidency>(machine, weights);
