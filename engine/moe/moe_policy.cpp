@@ -173,8 +173,8 @@ MoeParts make_moe_policy(Machine& machine, const EngineConfig& engine, const Mod
                                     to_string(engine.kv_format), first->caps().name));
     }
     if (engine.kv_dram_tokens) {
-      throw ConfigError(fmt::format("engine.kv_dram_tokens: {} does not attend to keys and values in flash (expected cores alone)",
-                                    first->caps().name));
+      throw ConfigError(
+          fmt::format("engine.kv_dram_tokens: {} does not attend to keys and values in flash (expected cores alone)", first->caps().name));
     }
     parts.attention = std::make_unique<OffloadUnit>(machine, *cores.front(), *first, Offloaded::attention);
   }
