@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "engine/base/rng.hpp"
 #include "engine/experiment/session.hpp"
@@ -13,6 +14,7 @@
 #include "engine/machine/virtual_machine.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/gguf_extend.hpp"
+#include "tests/effort.hpp"
 #include "tests/source_path.hpp"
 
 namespace vitro {
@@ -115,15 +117,17 @@ TEST_F(KvFlashTest, tokens_do_not_depend_on_where_keys_and_values_are) {
   };
   const Case cases[] = {{"f32", "kv_head", 40, {0, 5, 16}}, {"f16", "kv_head", 40, {0, 16}}, {"int8_fp8", "query_head", 180, {0}}};
   std::uint64_t seed = 0;
-  for (const char* model : {kDense, kMixture}) {
-    for (const Case& c : cases) {
+  const std::vector<const char*> models{kDense, kMixture};
+  const std::vector<int> cores{2, 1, 3};
+  for (const char* model : std::span(models).first(test::all_or_few(2, 1))) {
+    for (const Case& c : std::span(cases).first(test::all_or_few(3, 2))) {
       const std::string length = Json{{"workload.output_tokens", c.output}}.dump();
       Json engine = {{"kv_format", c.format}, {"kv_per", c.kept_per}};
       const Json expected = run(experiment(model, engine, length), machines(1))["tokens"];
       ASSERT_EQ(expected.size(), static_cast<std::size_t>(c.output));
-      for (const int dram : c.dram) {
+      for (const int dram : std::span(c.dram).first(test::all_or_few<std::size_t>(c.dram.size(), 1))) {
         for (const bool prefetch : {true, false}) {
-          for (const int threads : {1, 2, 3}) {
+          for (const int threads : std::span(cores).first(test::all_or_few(3, 1))) {
             engine.update({{"kv_dram_tokens", dram}, {"kv_prefetch", prefetch}, {"threads", threads}});
             const Json result = run(experiment(model, engine, length), machines(++seed));
             EXPECT_EQ(result["tokens"], expected) << model << " " << engine.dump();
@@ -145,7 +149,8 @@ TEST_F(KvFlashTest, forks_share_what_is_in_flash) {
   const Json expected = run(experiment(kDense, Json::object(), workload), machines(1));
   ASSERT_NE(expected["sequences"][0], expected["sequences"][2]);
   Bytes written = 0;
-  for (const int threads : {1, 2}) {
+  const std::vector<int> cores{2, 1};
+  for (const int threads : std::span(cores).first(test::all_or_few(2, 1))) {
     for (const bool prefetch : {true, false}) {
       const Json engine = {{"kv_dram_tokens", 4}, {"kv_prefetch", prefetch}, {"threads", threads}};
       const Json result = run(experiment(kDense, engine, workload), machines(static_cast<std::uint64_t>(threads)));
