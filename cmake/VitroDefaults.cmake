@@ -48,9 +48,19 @@ if(VITRO_SANITIZE)
   target_link_options(vitro_options INTERFACE -fsanitize=${VITRO_SANITIZE})
 endif()
 
-# vitro_library(name SOURCES a.cpp ... [LINK other ...])
+# Unity builds compile up to eight sources of a target together: the headers and templates they share are compiled once.
+# APART names those that are compiled alone, because they define a name that another source of the target defines, too.
+# Without VITRO_UNITY every source is compiled alone, which shows a missing #include: so does the preset aarch64.
+option(VITRO_UNITY "Compile several sources of a target together" ON)
+function(vitro_unity name)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${VITRO_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [LINK other ...])
 function(vitro_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;APART;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  vitro_unity(${name} ${ARG_APART})
   target_link_libraries(${name} PUBLIC vitro_options ${ARG_LINK})
 endfunction()

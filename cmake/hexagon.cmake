@@ -29,7 +29,7 @@ add_custom_command(OUTPUT ${folder}/vitro-hexagon-worker
 add_custom_command(OUTPUT ${folder}/libvitro_packet_counts.so
   COMMAND ${CMAKE_C_COMPILER} -shared -fPIC -O2 -Wall -Wextra -I${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tools/hexagon/packet_counts.c
           -o ${folder}/libvitro_packet_counts.so
-  DEPENDS ${PROJECT_SOURCE_DIR}/tools/hexagon/packet_counts.c ${PROJECT_SOURCE_DIR}/tools/hexagon/packet_counts.h VERBATIM)
+  DEPENDS ${PROJECT_SOURCE_DIR}/tools/hexagon/packet_counts.c ${PROJECT_SOURCE_DIR}/engine/kernels/hexagon/packet_counts.h VERBATIM)
 add_custom_target(hexagon_worker DEPENDS ${folder}/vitro-hexagon-worker ${folder}/libvitro_packet_counts.so)
 set(VITRO_HEXAGON_WORKER ${folder}/vitro-hexagon-worker)
 set(VITRO_HEXAGON_COUNTER ${folder}/libvitro_packet_counts.so)

@@ -1,4 +1,4 @@
-# find_package(vitro): what a plug-in with device models needs (docs/plugins.md). Set vitro_DIR to what `vitro --cmake-dir` prints.
+# find_package(vitro): what a plug-in with device models needs (docs/guide/plugins.md). Set vitro_DIR to what `vitro --cmake-dir` prints.
 get_filename_component(VITRO_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/../include" ABSOLUTE)
 if(NOT EXISTS "${VITRO_INCLUDE_DIR}")  # a checkout: headers lie beside their sources
   get_filename_component(VITRO_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
@@ -8,8 +8,8 @@ endif()
 # function that moved, or a flag that became a count.
 set(VITRO_CONTRACT_HEADERS
   engine/base/check.hpp engine/base/config.hpp engine/base/rng.hpp engine/base/units.hpp
-  hw_models/callback.hpp hw_models/compute.hpp hw_models/context.hpp hw_models/dram/dram.hpp hw_models/params.hpp hw_models/plugin.hpp
-  hw_models/registry.hpp hw_models/ufs/storage.hpp)
+  hw_models/callback.hpp hw_models/compute.hpp hw_models/context.hpp hw_models/dram.hpp hw_models/params.hpp hw_models/plugin.hpp
+  hw_models/registry.hpp hw_models/storage.hpp)
 set(VITRO_CONTRACTS "")
 foreach(header ${VITRO_CONTRACT_HEADERS})
   file(SHA256 "${VITRO_INCLUDE_DIR}/${header}" hash)

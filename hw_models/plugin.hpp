@@ -1,4 +1,4 @@
-// Plug-ins: shared objects that add device models (docs/plugins.md). A plug-in is compiled against these headers, links
+// Plug-ins: shared objects that add device models (docs/guide/plugins.md). A plug-in is compiled against these headers, links
 // nothing of ours, and says at namespace scope
 //
 //   void add_models(vitro::hw::Registry& registry) { registry.add(vitro::hw::Entry<vitro::hw::StorageModel>{...}); }

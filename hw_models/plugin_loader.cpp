@@ -75,7 +75,7 @@ Plugin load_plugin(Registry& registry, const PluginRef& ref) {
   Library library(::dlopen(ref.path.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (!library) fail(fmt::format("does not load: {} (expected a shared object built with this vitro's headers)", ::dlerror()));
   const auto* info = static_cast<const PluginInfo*>(::dlsym(library.get(), "vitro_plugin"));
-  if (info == nullptr) fail("is a shared object, but no plug-in (expected one that says VITRO_PLUGIN, see docs/plugins.md)");
+  if (info == nullptr) fail("is a shared object, but no plug-in (expected one that says VITRO_PLUGIN, see docs/guide/plugins.md)");
   if (const std::string differs = mismatch(*info); !differs.empty()) {
     fail(fmt::format("was built for {} (expected a plug-in compiled with this vitro's headers)", differs));
   }

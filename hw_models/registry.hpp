@@ -10,9 +10,9 @@
 
 #include "hw_models/compute.hpp"
 #include "hw_models/context.hpp"
-#include "hw_models/dram/dram.hpp"
+#include "hw_models/dram.hpp"
 #include "hw_models/params.hpp"
-#include "hw_models/ufs/storage.hpp"
+#include "hw_models/storage.hpp"
 
 namespace vitro::hw {
 

@@ -73,8 +73,7 @@ BenchRow detailed_dram(bool smoke, const Clock& clock) {
   hw::DramAgent agent{.name = "reader", .request = 64, .outstanding = 256};
   const Picoseconds begin = clock.now();
   const hw::DramProbeResult result = hw::probe(*dram, loop, {agent}, Picoseconds(0), from_seconds(smoke ? 1e-5 : 5e-3));
-  return {"sim.dram_detailed", static_cast<double>(result.agents[0].requests) / to_seconds(clock.now() - begin),
-          "requests of 64 B/s"};
+  return {"sim.dram_detailed", static_cast<double>(result.agents[0].requests) / to_seconds(clock.now() - begin), "requests of 64 B/s"};
 }
 
 BenchRow detailed_ufs(const Node& storage, bool smoke, const Clock& clock) {

@@ -1,5 +1,5 @@
 // How fast simulating is on this machine: events, and what the detailed models get through. `vitro bench sim` prints the rows
-// beside those of whole runs (docs/sim-speed.md).
+// beside those of whole runs (docs/design/sim-speed.md).
 #pragma once
 #include <vector>
 

@@ -34,19 +34,9 @@ class EventQueue {
   bool empty() const { return size_ == 0; }
   Picoseconds next() const { return Picoseconds(line_[kStride + size_ - 1].when); }  // Requires: not empty
 
-  void push(const Event& event) {
-    if (free_count_ == 0) [[unlikely]]
-      add_slots();
-    const std::uint32_t slot = free_[--free_count_];
-    events_[slot] = event;
-    const std::uint64_t order = shuffle_ ? draw() : sequence_++;
-    const Key key{event.when.count(), order << kSlotBits | slot};
-    if (size_ == kLine) [[unlikely]]
-      spill();
-    if (!rest_.empty() && rest_.front() < key) [[unlikely]]
-      return stand_behind(key);
-    enter(key);
-  }
+  void push(const Event& event) { insert(event, order()); }
+  // Behind all other events of its time, also those that are pushed later (but not so).
+  void push_last(const Event& event) { insert(event, order() | kBehindAll); }
 
   Event pop() {  // Requires: not empty
     const std::uint32_t slot = line_[kStride + --size_].slot();
@@ -61,9 +51,11 @@ class EventQueue {
   static constexpr std::size_t kStride = 4;  // of those that are moved together
 
   static constexpr int kSlotBits = 24;
+  static constexpr std::uint64_t kBehindAll = std::uint64_t{1} << (63 - kSlotBits);  // a bit of the order that no other event has
   struct Key {
     std::int64_t when;
-    // Of equal times the order of arrival, for 10^12 events, or a draw of which two equal ones are not to be expected; and whose key it is.
+    // Of equal times the order of arrival, for 5 * 10^11 events, or a draw of which two equal ones are not to be expected; and whose key it
+    // is.
     std::uint64_t order_and_slot;
     // One comparison of 128 bits and no branch: which of two keys is less is hard to predict.
     __extension__ using Wide = unsigned __int128;
@@ -73,6 +65,21 @@ class EventQueue {
     std::uint32_t slot() const { return order_and_slot & ((1u << kSlotBits) - 1); }
   };
   static constexpr Key kLast{std::numeric_limits<std::int64_t>::max(), ~std::uint64_t{0}};  // later than any event
+
+  std::uint64_t order() { return shuffle_ ? draw() : sequence_++; }
+
+  void insert(const Event& event, std::uint64_t order) {
+    if (free_count_ == 0) [[unlikely]]
+      add_slots();
+    const std::uint32_t slot = free_[--free_count_];
+    events_[slot] = event;
+    const Key key{event.when.count(), order << kSlotBits | slot};
+    if (size_ == kLine) [[unlikely]]
+      spill();
+    if (!rest_.empty() && rest_.front() < key) [[unlikely]]
+      return stand_behind(key);
+    enter(key);
+  }
 
   // Requires: no key of rest_ is less, and there is room.
   void enter(const Key& key) {
@@ -86,7 +93,7 @@ class EventQueue {
     place[0] = key;
   }
 
-  [[gnu::noinline]] std::uint64_t draw() { return shuffle_->next() >> kSlotBits; }
+  [[gnu::noinline]] std::uint64_t draw() { return shuffle_->next() >> (kSlotBits + 1); }
 
   [[gnu::noinline]] void stand_behind(const Key& key) {
     rest_.push_back(key);

@@ -25,10 +25,14 @@ SimExecutor::SimExecutor(std::optional<std::uint64_t> shuffle, const sc_core::sc
 
 Picoseconds SimExecutor::kernel_time() { return Picoseconds(static_cast<std::int64_t>(sc_core::sc_time_stamp().value())); }
 
+// An earlier notification replaces a later one, so this is right in either order.
+inline void SimExecutor::wake_at(Picoseconds when) {
+  if (!stepping_ && sc_core::sc_is_running()) wake_.notify(to_sc(when - kernel_time()));
+}
+
 void SimExecutor::push(const Event& event) {
   queue_.push(event);
-  // An earlier notification replaces a later one, so this is right in either order.
-  if (!stepping_ && sc_core::sc_is_running()) wake_.notify(to_sc(event.when - kernel_time()));
+  wake_at(event.when);
 }
 
 void SimExecutor::at(Picoseconds when, hw::Label label, hw::Callback action) {
@@ -39,6 +43,13 @@ void SimExecutor::at(Picoseconds when, hw::Label label, hw::Callback action) {
 void SimExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) {
   ++posts_;
   push({std::max(when, device_now()), kResume, handle, {}});
+}
+
+void SimExecutor::post_last(std::coroutine_handle<> handle) {
+  ++posts_;
+  const Picoseconds when = now();
+  queue_.push_last({when, kResume, handle, {}});
+  wake_at(when);
 }
 
 void SimExecutor::post_result(Picoseconds when, std::coroutine_handle<> handle) {

@@ -28,6 +28,7 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   // Time as policies see it: ahead of the devices' time while the policy's core works off what was charged to it.
   Picoseconds now() const override { return std::max(device_now(), policy_free_); }
   void post_at(Picoseconds when, std::coroutine_handle<> handle) override;
+  void post_last(std::coroutine_handle<> handle) override;
   // The same for a coroutine that waits for a unit's result, which costs the policy's core something to take in (on_result).
   void post_result(Picoseconds when, std::coroutine_handle<> handle);
   // `take_in` runs before such a coroutine is resumed. Nothing: results are free.
@@ -49,6 +50,7 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
  private:
   static Picoseconds kernel_time();
   void push(const Event& event);
+  void wake_at(Picoseconds when);
   void step();
   void drain();  // resumes the policy's waiting coroutines while its core is free
   void execute(Event& event);

@@ -233,7 +233,7 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
   const StorageTotals& io = storage_->totals();
   report.counts = {{"events", executor_.events()}, {"runs", runs}, {"launches", launches}, {"reads", io.reads}, {"writes", io.writes},
                    {"posts", executor_.posts()}};
-  report.notes.push_back(fmt::format("{}: flow models, {} events", soc_.name(), executor_.events()));
+  report.notes.push_back(fmt::format("{}: {}; {} events", soc_.name(), soc_.models(), executor_.events()));
   return report;
 }
 

@@ -16,7 +16,7 @@
 namespace vitro::sim {
 
 struct SimOptions {
-  Node device;  // a device file, see docs/adding-a-device.md
+  Node device;  // a device file, see docs/guide/adding-a-device.md
   // How many CPU cores to use, fastest first, without accelerators; 0: every processor of the device.
   std::uint32_t threads = 0;
   // Or which processors, by name: "cpu0" is the fastest, "npu". Empty: as `threads` says.

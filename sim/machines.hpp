@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "engine/experiment/machines.hpp"
+#include "engine/app/machines.hpp"
 #include "hw_models/plugin_loader.hpp"
 
 namespace vitro::sim {

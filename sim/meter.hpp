@@ -72,7 +72,7 @@ class Meter {
     std::size_t edge = kNone;     // its place in edges_
     hw::PowerDraw draw;
     Stopwatch busy;
-    hw::Odometer computing;  // joules beyond those of waiting
+    hw::Odometer computing;          // joules beyond those of waiting
     Picoseconds next_edge() const {  // of its system work
       return booked.empty() ? Picoseconds::max() : system ? booked.front().end : booked.front().begin;
     }
@@ -87,7 +87,7 @@ class Meter {
   void expect_edges(std::size_t processor);  // from now on
 
   std::vector<Processor> processors_;
-  std::vector<double> draws_;                   // watts of each processor, as it is
+  std::vector<double> draws_;  // watts of each processor, as it is
   struct Edge {
     Picoseconds when;
     std::size_t processor;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/hash.hpp"
-#include "engine/kernels/operands.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace vitro::sim {
 namespace {

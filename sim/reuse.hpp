@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro::sim {
 

@@ -92,6 +92,7 @@ Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry)
 void Soc::build_dram(Reader& root) {
   Reader reader = required(root, "dram", "dram: {bandwidth: 51 GB/s, capacity: 12 GB, available: 9 GB}");
   const hw::Entry<hw::DramModel>& entry = registry_.dram(reader, "lpddr");
+  models_.push_back(fmt::format("dram {}", entry.name));
   params_.push_back(read_params(reader, entry));
   dram_ = entry.make({context_, "dram", nullptr, hw::kMemoryController}, *params_.back());
 }
@@ -111,6 +112,7 @@ void Soc::build_cpu(Reader& root) {
   const hw::PortId port = dram_->add_port({"cpu", cpu->bandwidth("bandwidth"), hw::kMemoryController, 1});
   params_.push_back(std::move(cpu));
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "core");
+  models_.push_back(fmt::format("cpu {}", entry.name));
   for (const std::string_view key : {"core_bandwidth", "cluster_bandwidth"}) {
     if (std::none_of(entry.params.begin(), entry.params.end(), [key](const hw::ParamSpec& spec) { return spec.key == key; })) {
       reader.fail("model", fmt::format("\"{}\" is no model of a CPU core (it has no parameter \"{}\")", entry.name, key));
@@ -146,6 +148,7 @@ void Soc::build_accelerator(Reader& root, std::string_view name, std::string_vie
   if (!root.has(name)) return;
   Reader reader = root.child(name);
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, family);
+  models_.push_back(fmt::format("{} {}", name, entry.name));
   const auto units = static_cast<int>(reader.integer("units", 1, 16, 1));
   params_.push_back(read_params(reader, entry));
   const hw::Params& params = *params_.back();
@@ -159,6 +162,7 @@ void Soc::build_accelerator(Reader& root, std::string_view name, std::string_vie
 void Soc::build_storage(Reader& root) {
   Reader reader = required(root, "ufs", "ufs: {include: ../storage/ufs4_0.yaml}");
   const hw::Entry<hw::StorageModel>& entry = registry_.storage(reader, "ufs");
+  models_.push_back(fmt::format("ufs {}", entry.name));
   params_.push_back(read_params(reader, entry));
   const hw::Params& params = *params_.back();
   storage_ = entry.make({context_, "ufs", dram_.get(), hw::kMemoryController}, params);

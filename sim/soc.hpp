@@ -1,5 +1,8 @@
-// Soc: the devices of one phone, built from a device file (docs/adding-a-device.md).
+// Soc: the devices of one phone, built from a device file (docs/guide/adding-a-device.md).
 #pragma once
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <array>
 #include <functional>
 #include <memory>
@@ -11,11 +14,11 @@
 #include "engine/machine/clock.hpp"
 #include "hw_models/compute.hpp"
 #include "hw_models/context.hpp"
-#include "hw_models/dram/dram.hpp"
+#include "hw_models/dram.hpp"
 #include "hw_models/plugin_loader.hpp"
 #include "hw_models/power/power.hpp"
 #include "hw_models/registry.hpp"
-#include "hw_models/ufs/storage.hpp"
+#include "hw_models/storage.hpp"
 
 namespace vitro::sim {
 
@@ -61,6 +64,9 @@ class Soc {
 
   PolicyWakes policy_wakes() const { return wakes_; }
 
+  // The model of each block with its fidelity: "dram lpddr.detailed, cpu core.flow, ufs ufs.flow".
+  std::string models() const { return fmt::format("{}", fmt::join(models_, ", ")); }
+
   // Dotted names of the assumed parameters that were read, without those of processors that are not named in `used`.
   std::vector<std::string> assumed_parameters(const std::vector<std::string>& used) const;
   DeviceSummary summary() const;
@@ -74,6 +80,7 @@ class Soc {
   void build_storage(Reader& root);
 
   std::string name_, description_;
+  std::vector<std::string> models_;
   hw::Context& context_;
   const hw::Registry& registry_;
   std::unique_ptr<hw::DramModel> dram_;

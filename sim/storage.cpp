@@ -91,35 +91,41 @@ Result<FileId> SimStorage::create_scratch(Bytes size) {
   return add(std::move(file));
 }
 
-void SimStorage::submit(const ReadRequest& request, Completion<IoResult>& done) {
-  VITRO_CHECK(request.into && request.into_offset + request.from.length <= request.into.size(), "a read beyond the end of its lease");
-  Operation operation;
-  operation.read = &request;
-  operation.done = &done;
-  if (request.blocks_issuer) operation.blocked = s_.units.at(static_cast<std::size_t>(request.issuer)).get();
-  start(operation, request.from, request.issuer);
+void SimStorage::submit(const ReadRequest& request, Completion<IoResult>& done) { start(request, done); }
+
+// One by one, each at the time when the policy's core is done with issuing those before.
+void SimStorage::submit(VectorRead& read) {
+  for (std::uint32_t i = 0; i < read.requests().size(); ++i) start(read.requests()[i], ResultSlot(read, i));
 }
 
 void SimStorage::submit(const WriteRequest& request, Completion<IoResult>& done) {
   VITRO_CHECK(request.from && request.from_offset + request.to.length <= request.from.size(), "a write beyond the end of its lease");
   Operation operation;
   operation.write = &request;
-  operation.done = &done;
+  operation.done = done;
   start(operation, request.to, request.issuer);
 }
 
-void SimStorage::refuse(Completion<IoResult>& done, Status status) { done.complete({std::move(status), 0}); }
+void SimStorage::start(const ReadRequest& request, ResultSlot done) {
+  VITRO_CHECK(request.into && request.into_offset + request.from.length <= request.into.size(), "a read beyond the end of its lease");
+  Operation operation;
+  operation.read = &request;
+  operation.done = done;
+  if (request.blocks_issuer) operation.blocked = s_.units.at(static_cast<std::size_t>(request.issuer)).get();
+  start(operation, request.from, request.issuer);
+}
 
 void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer) {
   VITRO_CHECK(static_cast<std::size_t>(extent.file) < files_.size(), "I/O on a file that was never opened");
   VITRO_CHECK(extent.length > 0 && extent.offset + extent.length > extent.offset, "I/O of nothing");
   const File& target = file(extent.file);
   if (extent.offset + extent.length > target.size) {
-    return refuse(*operation.done, {Code::short_read, fmt::format("{}: offset {} + {} is past the end at {}", target.name, extent.offset,
-                                                                  extent.length, target.size)});
+    return operation.done.complete({{Code::short_read, fmt::format("{}: offset {} + {} is past the end at {}", target.name, extent.offset,
+                                                                   extent.length, target.size)},
+                                    0});
   }
   if (operation.write != nullptr && target.scratch < 0 && !phantom_) {
-    return refuse(*operation.done, {Code::io_error, fmt::format("{}: was opened for reading", target.name)});
+    return operation.done.complete({{Code::io_error, fmt::format("{}: was opened for reading", target.name)}, 0});
   }
   const Bytes first = round_down(extent.offset, kPageSize);
   operation.address = target.address + first;
@@ -225,7 +231,7 @@ void SimStorage::end_command(std::uint32_t index) {
   Status status = move_bytes(operation);
   const Bytes moved = status.ok() ? (operation.read != nullptr ? operation.read->from.length : operation.write->to.length) : 0;
   if (operation.blocked != nullptr) operation.blocked->release();
-  operation.done->complete({std::move(status), moved});
+  operation.done.complete({std::move(status), moved});
 }
 
 }  // namespace vitro::sim

@@ -8,7 +8,7 @@
 #include "engine/base/file.hpp"
 #include "engine/machine/storage.hpp"
 #include "engine/machine/trace.hpp"
-#include "hw_models/ufs/storage.hpp"
+#include "hw_models/storage.hpp"
 #include "sim/unit.hpp"
 
 namespace vitro::sim {
@@ -21,7 +21,7 @@ class SimStorage final : public Storage {
     Meter& meter;
     PowerMeter* power;  // null: the device file has no power block
     std::vector<std::unique_ptr<SimUnit>>& units;
-    Core& policy_core;  // issues what an accelerator asks for
+    Core& policy_core;              // issues what an accelerator asks for
     double mapped_page_cycles = 0;  // of the core that faults, for each page
   };
   SimStorage(hw::StorageModel& model, std::uint16_t device, bool phantom, const Surroundings& surroundings);
@@ -37,6 +37,7 @@ class SimStorage final : public Storage {
  protected:
   void submit(const ReadRequest& request, Completion<IoResult>& done) override;
   void submit(const WriteRequest& request, Completion<IoResult>& done) override;
+  void submit(VectorRead& read) override;
 
  private:
   struct File {
@@ -46,11 +47,11 @@ class SimStorage final : public Storage {
     Bytes size = 0;
     std::uint64_t address = 0;  // on the device
   };
-  // A request in flight; the request itself and its completion live in the awaiting frame.
+  // A request in flight; the request itself and what takes its result live in the awaiting frame.
   struct Operation {
     const ReadRequest* read = nullptr;
     const WriteRequest* write = nullptr;
-    Completion<IoResult>* done = nullptr;
+    ResultSlot done;
     SimUnit* blocked = nullptr;
     Core* core = nullptr;
     std::uint16_t issuer = 0;
@@ -60,13 +61,14 @@ class SimStorage final : public Storage {
   };
 
   FileId add(File file);
+  // Starts a request in `operation`, unless it can be told to fail at once.
+  void start(const ReadRequest& request, ResultSlot done);
   void start(Operation operation, const Extent& extent, UnitId issuer);
   void fault(std::uint32_t index);
   void issue(std::uint32_t index, Picoseconds from);
   void enter(std::uint32_t index, std::uint32_t command);
   void end_command(std::uint32_t index);
   Status move_bytes(const Operation& operation);
-  void refuse(Completion<IoResult>& done, Status status);
   const File& file(FileId id) const { return files_[static_cast<std::size_t>(id)]; }
 
   hw::StorageModel& model_;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/kernels/operands.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/operands.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
 
@@ -17,7 +17,7 @@ constexpr Bytes kTableBytes = 8;  // per activation: 16 sums of 16 bits for four
 // The operand whose format decides the rate: the weights, or the keys and values.
 Format priced_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
-  if (call.op == Op::precompute) return static_cast<Format>(call.params[0]);
+  if (call.op == Op::precompute) return format_by_id(static_cast<std::uint32_t>(call.params[0])).value();
   if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;  // the same loops, which take the scales from elsewhere
   const Format format = call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
   return format == Format::int8_fp8 ? Format::f16 : format;  // no table has its loops; price() says so
@@ -78,7 +78,7 @@ std::uint32_t rows_per_sequence(const Batch& batch) {
 
 // Of `rows` rows as a vendor's graph has them: a scale for each row, whatever groups the format has that stands for it (T-MAN 3).
 Bytes native_bytes(Format format, std::uint64_t rows, std::uint32_t depth) {
-  const std::uint32_t bits = group_format(format) ? code_bits(format) : format == Format::q4_0 ? 4 : format == Format::q8_0 ? 8 : 0;
+  const std::uint32_t bits = format.is_group() || format.family == Format::Family::block ? format.bits : 0;
   return rows * (bits > 0 ? (Bytes{depth} * bits + 7) / 8 + 2 : row_bytes(format, depth));
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/kernel_call.hpp"
 #include "hw_models/compute.hpp"
 
 namespace vitro::sim {

@@ -1,8 +1,10 @@
-"""Every test of the project, counted: `./vitro test [--only release,pytest,...]`.
+"""The project's tests, counted: `./vitro test [--all] [--only release,pytest,...]`.
 
-Stages: the release build's C++ tests, the Python tests (tests/tidy among them), the same C++ tests under sanitizers and
-on emulated aarch64, and a short run of each fuzzer. A case counts once per stage that ran it. The last line is
-`N passed, N failed, N skipped`; the exit code is 1 when something failed.
+Stages: the release build's C++ tests, the Python tests (tests/tidy among them), and a smoke run: the parts that parse files
+with the address sanitizer, and those that have threads with the thread sanitizer. With --all, also the Python tests that
+measure committed tables again, and instead of the smoke run all C++ tests under sanitizers and on emulated aarch64, and a
+short run of each fuzzer. A case counts once per stage that ran it. The last line is `N passed, N failed, N skipped`; the
+exit code is 1 when something failed.
 """
 import argparse
 import json
@@ -17,8 +19,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "test-results"
-# Thread sanitizer: what has threads, and the seam they meet at. Every other configuration runs all that it can build.
-TSAN = re.compile(r"host|machine|decode|attention|ffn")
+# The thread sanitizer is for tests of what has threads, and of what they call. Other stages run all that they can build.
+TSAN = re.compile(r"host|machine|parts|transformer|neuron_cluster")
+PARSE = re.compile(r"^(base|model|traces)_test$")
+THREADS = re.compile(r"^(host|machine)_test$")
+QUICK, ALL = ("release", "pytest", "smoke"), ("release", "pytest", "asan", "tsan", "aarch64", "fuzz")
 FUZZ_RUNS = 20000
 
 
@@ -41,11 +46,14 @@ class Tally:
 
 
 def main():
-    stages = {"release": lambda: ctest("release"), "pytest": pytest, "asan": lambda: sanitizer("asan"),
-              "tsan": lambda: sanitizer("tsan", TSAN), "aarch64": lambda: sanitizer("aarch64"), "fuzz": fuzz}
+    stages = {"release": lambda: ctest("release"), "pytest": lambda: pytest(options.all), "smoke": smoke,
+              "asan": lambda: sanitizer("asan"), "tsan": lambda: sanitizer("tsan", TSAN), "aarch64": lambda: sanitizer("aarch64"),
+              "fuzz": fuzz}
     parser = argparse.ArgumentParser(prog="./vitro test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="STAGE,...", default=",".join(stages), help=f"of {', '.join(stages)}")
-    wanted = parser.parse_args().only.split(",")
+    parser.add_argument("--all", action="store_true", help=f"every test: {', '.join(ALL)}; without it {', '.join(QUICK)}")
+    parser.add_argument("--only", metavar="STAGE,...", help=f"of {', '.join(stages)}")
+    options = parser.parse_args()
+    wanted = options.only.split(",") if options.only else ALL if options.all else QUICK
     if unknown := set(wanted) - set(stages):
         parser.error(f"no such stage: {', '.join(sorted(unknown))}")
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -63,6 +71,12 @@ def main():
         total.fail("./vitro test", "no test ran")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return 1 if total.failed else 0
+
+
+def smoke():
+    tally = sanitizer("asan", PARSE)
+    tally.add(sanitizer("tsan", THREADS))
+    return tally
 
 
 def sanitizer(preset, wanted=None):
@@ -130,13 +144,14 @@ def junit(path, label):
     return tally
 
 
-def pytest():
+def pytest(every):
     report = RESULTS / "pytest.xml"
     report.unlink(missing_ok=True)
     # VITRO_ALL_BUILT: tests of the real extension module must then run, not skip.
     # By file: what a module's fixtures make is made once.
-    run = subprocess.run([sys.executable, "-m", "pytest", "--tb=short", "-n2", "--dist=loadfile", f"--junitxml={report}", "tests/tidy",
-                          "tests/python"], cwd=ROOT, env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
+    command = [sys.executable, "-m", "pytest", "--tb=short", "-n2", "--dist=loadfile", f"--junitxml={report}",
+               *([] if every else ["-m", "not all"]), "tests/tidy", "tests/python"]
+    run = subprocess.run(command, cwd=ROOT, env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
     tally = junit(report, "pytest") if report.exists() else Tally()
     if run.returncode and tally.failed == 0:
         tally.fail("pytest", tail(run.stdout + run.stderr))

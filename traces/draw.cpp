@@ -12,7 +12,7 @@
 
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
-#include "engine/kernels/contract.hpp"
+#include "engine/ops/contract.hpp"
 #include "traces/firing_process.hpp"
 #include "traces/recording.hpp"
 

@@ -59,7 +59,8 @@ std::uint64_t FiringProcess::repeats(double p) const {
 inline bool FiringProcess::fires_at(std::uint32_t rank, double drawn, double activity) const {
   const Block& block = blocks_[rank / kWord];
   const bool fires = drawn < activity * block.lowest;
-  if (fires == (drawn < activity * block.highest)) [[likely]] return fires;
+  if (fires == (drawn < activity * block.highest)) [[likely]]
+    return fires;
   return drawn < activity * probability_[rank];
 }
 
@@ -107,7 +108,8 @@ void FiringProcess::repeat(std::uint64_t coins, const Stretches& kept, std::span
       const auto rank = kWord * w + static_cast<std::uint32_t>(std::countr_zero(left));
       const std::uint64_t coin = draw_of(coins, rank) >> (64 - kUnitBits);
       bool fired = coin < least;
-      if (fired != (coin < most)) [[unlikely]] fired = coin < chance(probability_[rank]);
+      if (fired != (coin < most)) [[unlikely]]
+        fired = coin < chance(probability_[rank]);
       if (most_ > 1) fired &= kept.levels_[rank] < activity;
       repeating |= std::uint64_t{fired} << rank % kWord;
     }

@@ -13,9 +13,7 @@ namespace vitro {
 namespace {
 
 // JSON text with quotes. Bytes that are no UTF-8 become replacement characters instead of an exception.
-std::string json_text(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string json_text(std::string_view text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 // Microseconds with all six fractional digits that a picosecond needs; never through double.
 std::string microseconds(std::int64_t ps) {

@@ -12,12 +12,12 @@
 namespace vitro {
 
 struct TraceLimits {
-  std::size_t events = 4'000'000;     // spans and counter samples, 32 bytes each
+  std::size_t events = 4'000'000;  // spans and counter samples, 32 bytes each
   std::size_t decisions = 4'000'000;
 };
 
 // Thread-safe. Behind a limit new entries are counted and dropped, and what is written says so: a trace that was cut
-// never looks complete. docs/traces.md has the file formats.
+// never looks complete. docs/guide/traces.md has the file formats.
 class PerfettoTrace final : public TraceSink {
  public:
   // process: what the trace viewer calls the whole, such as "vitro sim".
@@ -36,7 +36,7 @@ class PerfettoTrace final : public TraceSink {
   // without nesting are shown on further lanes of it, since a viewer can not draw them on one.
   std::string json() const;
   std::string decisions_jsonl() const;
-  void write_json(const std::string& path) const;       // throws RunError, never leaves half a file
+  void write_json(const std::string& path) const;  // throws RunError, never leaves half a file
   void write_decisions(const std::string& path) const;
 
  private:
@@ -47,7 +47,7 @@ class PerfettoTrace final : public TraceSink {
   };
   struct Event {
     std::uint32_t track;
-    Text name;       // kCounter: a sample of a counter
+    Text name;  // kCounter: a sample of a counter
     Text detail;
     std::int64_t begin_ps;
     std::int64_t end_ps_or_value;  // a counter's double, bit by bit

@@ -7,7 +7,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/base/recency_list.hpp"
-#include "engine/kernels/contract.hpp"
+#include "engine/ops/contract.hpp"
 #include "traces/draw.hpp"
 
 namespace vitro {

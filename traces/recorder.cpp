@@ -1,6 +1,6 @@
 #include "traces/recorder.hpp"
 
-#include "engine/kernels/contract.hpp"
+#include "engine/ops/contract.hpp"
 
 namespace vitro {
 namespace {

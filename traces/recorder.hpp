@@ -28,19 +28,27 @@ class RecordingFunction final : public Function {
   std::set<OutcomeKey> selected_;  // whose fired neurons come from a select
 };
 
-// Adds the reads, in order of submission, to `into`.
+// Adds the reads, in order of submission, to `into`; each of a vector by itself.
 class RecordingStorage final : public StorageDecorator {
  public:
   RecordingStorage(Storage& inner, std::vector<RecordedRead>& into) : StorageDecorator(inner), into_(into) {}
 
  protected:
-  Task<IoResult> serve(ReadRequest request) override {
-    into_.push_back({request.from, request.issuer, request.pattern, request.blocks_issuer, inner_.executor().now()});
-    co_return co_await inner_.read(std::move(request));
+  void submit(const ReadRequest& request, Completion<IoResult>& done) override {
+    record(request);
+    StorageDecorator::submit(request, done);
   }
-  using StorageDecorator::serve;
+  void submit(VectorRead& read) override {
+    for (const ReadRequest& request : read.requests()) record(request);
+    StorageDecorator::submit(read);
+  }
+  using StorageDecorator::submit;
 
  private:
+  void record(const ReadRequest& request) {
+    into_.push_back({request.from, request.issuer, request.pattern, request.blocks_issuer, inner_.executor().now()});
+  }
+
   std::vector<RecordedRead>& into_;
 };
 

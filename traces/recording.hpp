@@ -1,5 +1,5 @@
 // What the data decided in a run, without the data: which neurons fired, which experts were chosen, which tokens came.
-// Keyed by what the work was for, never by when or where it ran. docs/traces.md has the file format.
+// Keyed by what the work was for, never by when or where it ran. docs/guide/traces.md has the file format.
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/machine/kernel_call.hpp"
 #include "engine/machine/storage.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
 

@@ -23,7 +23,8 @@ class RunError : public std::runtime_error {
 
 }  // namespace vitro
 
-#define VITRO_CHECK(condition, why) \
-  do { \
-    if (!(condition)) [[unlikely]] ::vitro::check_failed(#condition, __FILE__, __LINE__, why); \
+#define VITRO_CHECK(condition, why)                               \
+  do {                                                            \
+    if (!(condition)) [[unlikely]]                                \
+      ::vitro::check_failed(#condition, __FILE__, __LINE__, why); \
   } while (false)

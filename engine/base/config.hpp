@@ -42,13 +42,16 @@ class Node {
   bool is_null() const { return kind_ == Kind::null; }
   const Origin& origin() const { return origin_; }
 
-  const std::string& text() const { return text_; }        // Requires: is_scalar()
-  bool quoted() const { return quoted_; }                   // a quoted scalar is text, even if it looks like a number
+  const std::string& text() const { return text_; }  // Requires: is_scalar()
+  // The dotted key as the user wrote it, where that is not what it is called now; messages name it. Empty: the same.
+  const std::string& written_as() const { return written_as_; }
+  void set_written_as(std::string key) { written_as_ = std::move(key); }
+  bool quoted() const { return quoted_; }  // a quoted scalar is text, even if it looks like a number
   const std::vector<Node>& items() const& { return items_; }
   const std::vector<Entry>& entries() const& { return entries_; }  // in file order
-  const Node* find(std::string_view key) const;             // null when absent or not a map
-  void set(std::string_view key, Node value);               // adds or replaces; a null node becomes a map
-  void set_path(std::string_view dotted, Node value);       // "memory.ffn_in_dram"; makes maps on the way
+  const Node* find(std::string_view key) const;                    // null when absent or not a map
+  void set(std::string_view key, Node value);                      // adds or replaces; a null node becomes a map
+  void set_path(std::string_view dotted, Node value);              // "memory.ffn_in_dram"; makes maps on the way
   const Node* find_path(std::string_view dotted) const;
 
   std::string to_json(int indent = -1) const;  // unquoted numbers, booleans and null stay what they are
@@ -56,7 +59,7 @@ class Node {
  private:
   Kind kind_ = Kind::null;
   bool quoted_ = false;
-  std::string text_;
+  std::string text_, written_as_;
   std::vector<Node> items_;
   std::vector<Entry> entries_;
   Origin origin_;
@@ -78,6 +81,7 @@ Node load_yaml(const std::string& path);
 // Where a number came from. ARCHITECTURE: every hardware parameter carries one of these.
 enum class Provenance : std::uint8_t { spec, measured, derived, scaled, fitted, assumed };
 std::string_view to_string(Provenance kind);
+std::optional<Provenance> provenance_by_name(std::string_view name);
 
 struct Sourced {
   double value = 0;  // SI base unit of the dimension it was read with
@@ -85,8 +89,10 @@ struct Sourced {
   std::string source;
 };
 
+class ResolvedTree;
+
 // Reads one map: each accessor consumes a key, finish() rejects the keys that nobody asked for. `path` is the dotted
-// name of the map itself, for messages.
+// name of the map itself, for messages. Copies of a Reader, and the Readers of maps inside, record what they read in one tree.
 class Reader {
  public:
   Reader(const Node& node, std::string path);
@@ -96,7 +102,8 @@ class Reader {
   const std::string& path() const { return path_; }
   std::string name_of(std::string_view key) const;
 
-  // Required values; the overloads with a default are optional ones.
+  // Required values; the overloads with a default are optional ones. A default outside the legal range, or an empty text, stands for
+  // "not given": resolved() leaves such a key out.
   std::string text(std::string_view key);
   std::string text(std::string_view key, std::string_view otherwise);
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max);
@@ -114,24 +121,38 @@ class Reader {
   // One of `choices`; the message lists them.
   std::string choice(std::string_view key, const std::vector<std::string>& choices, std::string_view otherwise = {});
 
-  Reader child(std::string_view key);                     // required map
+  Reader child(std::string_view key);  // required map
   std::optional<Reader> optional_child(std::string_view key);
-  const std::vector<Node>& list(std::string_view key);    // required list
-  const Node* raw(std::string_view key);                  // consumes; null when absent
+  Reader section(std::string_view key, Node otherwise = {});  // a map whose keys have defaults; `otherwise` stands for an absent one
+  const std::vector<Node>& list(std::string_view key);        // required list
+  std::vector<Reader> maps(std::string_view key);             // required list of maps
+  const Node* raw(std::string_view key);                      // consumes; null when absent
   void ignore(std::string_view key) { raw(key); }
 
   [[noreturn]] void fail(std::string_view key, std::string_view problem) const;
-  void finish() const;  // throws on keys that were not consumed, with the nearest known key as a suggestion
+
+  // What was read so far, the defaults of absent keys included. Reading it gives the same values and the same tree.
+  Node resolved() const;
+  // An old spelling is written anew: resolved() has `value` below `key`, or has no such key.
+  void rewrite(std::string_view key, Node value);
+  void forget(std::string_view key);
+
+  // Throws on keys that were not consumed, with the nearest known key as a suggestion. `also`: other names that it may suggest.
+  void finish(const std::vector<std::string_view>& also = {}) const;
 
  private:
+  Reader(const Node& node, std::string path, std::shared_ptr<ResolvedTree> resolved);
+
   const Node* take(std::string_view key);
   const Node& require(std::string_view key);
   std::string scalar_text(std::string_view key, const Node& node, std::string_view expected) const;
   std::int64_t integer_of(std::string_view key, const Node& node, std::int64_t min, std::int64_t max) const;
 
   const Node* node_;
+  std::shared_ptr<const Node> owned_;  // of a section that the file does not have
   std::string path_;
   std::set<std::string, std::less<>> known_;
+  std::shared_ptr<ResolvedTree> resolved_;
 };
 
 }  // namespace vitro

@@ -17,7 +17,7 @@ namespace vitro {
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd_ < 0) throw ConfigError(fmt::format("{}: can not open: {}", path_, std::strerror(errno)));
-  struct stat info {};
+  struct stat info{};
   const bool known = ::fstat(fd_, &info) == 0;
   if (!known || !S_ISREG(info.st_mode)) {
     ::close(std::exchange(fd_, -1));
@@ -30,8 +30,7 @@ InputFile::~InputFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+InputFile::InputFile(InputFile&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
 
 void InputFile::read_at(Bytes offset, std::span<std::byte> into) const {
   std::size_t done = 0;
@@ -40,8 +39,8 @@ void InputFile::read_at(Bytes offset, std::span<std::byte> into) const {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw RunError(fmt::format("{}: read at offset {} failed: {}", path_, offset + done, std::strerror(errno)));
     if (n == 0) {
-      throw RunError(fmt::format("{}: the file ends at offset {}, but {} bytes at {} were expected (did it shrink while in use?)",
-                                 path_, offset + done, into.size(), offset));
+      throw RunError(fmt::format("{}: the file ends at offset {}, but {} bytes at {} were expected (did it shrink while in use?)", path_,
+                                 offset + done, into.size(), offset));
     }
     done += static_cast<std::size_t>(n);
   }

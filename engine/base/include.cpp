@@ -1,4 +1,4 @@
-// load_yaml(): a YAML file with its `include:` keys followed (docs/devices.md).
+// load_yaml(): a YAML file with its `include:` keys followed (docs/reference/devices.md).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -100,7 +100,8 @@ class Events final : public Json::json_sax_t {
 
 Json to_json_value(const Node& node) {
   switch (node.kind()) {
-    case Node::Kind::null: return nullptr;
+    case Node::Kind::null:
+      return nullptr;
     case Node::Kind::scalar: {
       if (node.quoted()) return node.text();
       const Json parsed = Json::parse(node.text(), nullptr, false);

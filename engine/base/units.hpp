@@ -43,6 +43,10 @@ std::string_view describe(Dimension dimension);
 // alone, when the text is no number, has no unit, or has one of another dimension.
 bool parse_quantity(std::string_view text, Dimension dimension, double& out);
 
+// The shortest text that parse_quantity() reads as this value, to within the rounding of its own product: "128 KiB", "15 us",
+// "25%".
+std::string format_quantity(double value, Dimension dimension);
+
 // Human-readable forms for tables and messages: "1.5 GiB", "12.3 us".
 std::string format_bytes(Bytes value);
 std::string format_time(Picoseconds value);

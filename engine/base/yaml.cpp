@@ -87,8 +87,7 @@ Node parse_yaml(std::string_view text, std::string_view name) {
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(builder)) {
-    }
+    while (parser.HandleNextDocument(builder)) {}
   } catch (const YAML::Exception& error) {
     throw ConfigError(fmt::format("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg));
   }

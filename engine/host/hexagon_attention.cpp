@@ -8,7 +8,7 @@
 #include "engine/kernels/hexagon/attention_stages.hpp"
 #include "engine/kernels/lut/attention_call.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/float16.hpp"
 
 namespace vitro::hexagon {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "engine/host/hexagon_session.hpp"
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro::hexagon {
 

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "engine/kernels/common/kernel_set.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/lut_stages.hpp"
-#include "engine/kernels/kernel_set.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
@@ -150,7 +150,7 @@ Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) 
     }
   } else if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
-    const std::optional<PlaneForm> planes = group_format(weights.format) ? plane_form(weights) : std::nullopt;
+    const std::optional<PlaneForm> planes = weights.format.is_group() ? plane_form(weights) : std::nullopt;
     if (planes && finite_scales(weights)) return ProductForm{Kind::matmul_hmx_lut, *planes};
     if (can_pack_f16_strips(weights)) return ProductForm{Kind::matmul_hmx_f16, {}};
   } else {

@@ -2,7 +2,7 @@
 #pragma once
 #include "engine/base/status.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 
 namespace vitro::hexagon {
 

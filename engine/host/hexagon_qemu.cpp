@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "tools/hexagon/packet_counts.h"
+#include "engine/kernels/hexagon/packet_counts.h"
 
 extern char** environ;
 

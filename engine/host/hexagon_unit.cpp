@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "engine/host/thread_placement.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 
 namespace vitro {
 namespace {

@@ -39,9 +39,10 @@ class HostExecutor final : public Executor, public Clock {
   HostExecutor& operator=(const HostExecutor&) = delete;
 
   Picoseconds now() const override;
-  void post_at(Picoseconds when, std::coroutine_handle<> handle) override;  // any thread
-  void charge(PolicyWork, std::uint32_t) override {}                        // the work was real
-  void wake();                                                              // any thread
+  void post_at(Picoseconds when, std::coroutine_handle<> handle) override;   // any thread
+  void post_last(std::coroutine_handle<> handle) override { post(handle); }  // one pass over completions comes before any resumption
+  void charge(PolicyWork, std::uint32_t) override {}                         // the work was real
+  void wake();                                                               // any thread
   int descriptor() const { return wake_fd_; }
 
   // Before run() only. The device has to outlive the last run().
@@ -60,9 +61,7 @@ class HostExecutor final : public Executor, public Clock {
     Picoseconds when;
     std::uint64_t sequence;
     std::coroutine_handle<> handle;
-    bool operator<(const Event& other) const {
-      return when != other.when ? when > other.when : sequence > other.sequence;
-    }
+    bool operator<(const Event& other) const { return when != other.when ? when > other.when : sequence > other.sequence; }
   };
 
   void drain_inbox();
@@ -84,8 +83,8 @@ class HostExecutor final : public Executor, public Clock {
   Picoseconds seen_{0};  // a recent now(): reading the clock for every event would cost as much as the event
 
   std::mutex mutex_;
-  std::vector<Event> inbox_;  // guarded by mutex_
-  bool asleep_ = false;       // guarded by mutex_
+  std::vector<Event> inbox_;          // guarded by mutex_
+  bool asleep_ = false;               // guarded by mutex_
   std::atomic<bool> posted_ = false;  // something is in the inbox: what a spinning policy thread looks at
 };
 

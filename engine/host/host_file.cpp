@@ -35,7 +35,9 @@ int open_direct(const char* path, int flags) {
 }  // namespace
 
 HostFile::HostFile(HostFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), buffered_(std::exchange(other.buffered_, -1)),
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      buffered_(std::exchange(other.buffered_, -1)),
       direct_(other.direct_) {}
 
 HostFile::~HostFile() {
@@ -49,7 +51,7 @@ Result<HostFile> HostFile::open(const std::string& path, bool direct) {
   if (fd < 0) fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return failure(path, "can not open");
   HostFile file(path, fd, direct);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) return failure(path, "can not examine");
   if (!S_ISREG(info.st_mode)) return Status{Code::io_error, fmt::format("{}: not a regular file", path)};
   return file;
@@ -72,7 +74,7 @@ Result<HostFile> HostFile::scratch(const std::string& folder, Bytes size, bool d
 }
 
 Bytes HostFile::size_now() const {
-  struct stat info {};
+  struct stat info{};
   return ::fstat(fd_, &info) == 0 ? static_cast<Bytes>(info.st_size) : 0;
 }
 

@@ -19,14 +19,14 @@ struct HostOptions {
   bool share_cores = false;  // several units may run on one core, for tests on small machines
 
   std::array<Bytes, kPlacements> memory_limits{4 * GiB, 0, 0, 0};
-  bool phantom = false;                // memory is accounted but not there
-  std::string scratch_folder;          // empty: the system's folder for temporary files
+  bool phantom = false;                 // memory is accounted but not there
+  std::string scratch_folder;           // empty: the system's folder for temporary files
   bool force_portable_storage = false;  // pread on threads, even where io_uring works
   bool direct_io = true;
   // How long idle threads poll before they sleep. It saves the wake-up of a hand-off and keeps cores busy meanwhile
-  // (docs/machine-host.md has the measurements). The policy thread and the worker on its CPU never spin against each other.
+  // (docs/design/machine-host.md has the measurements). The policy thread and the worker on its CPU never spin against each other.
   Picoseconds spin{20'000'000};  // 20 us
-  HexagonOptions hexagon;  // with a transport: the machine has a unit "hexagon" behind its cores
+  HexagonOptions hexagon;        // with a transport: the machine has a unit "hexagon" behind its cores
   std::uint64_t seed = 0;
 };
 

@@ -19,8 +19,14 @@ bool page_aligned(const std::byte* pointer) { return reinterpret_cast<std::uintp
 
 HostStorage::HostStorage(HostExecutor& executor, std::unique_ptr<IoBackend> backend, bool direct, std::string scratch_folder,
                          Activity& activity, TraceSink& trace)
-    : executor_(executor), backend_(std::move(backend)), direct_(direct), scratch_folder_(std::move(scratch_folder)), activity_(activity),
-      trace_(trace), track_(trace.track("storage", "flash")), outstanding_track_(trace.track("storage", "outstanding")) {
+    : executor_(executor),
+      backend_(std::move(backend)),
+      direct_(direct),
+      scratch_folder_(std::move(scratch_folder)),
+      activity_(activity),
+      trace_(trace),
+      track_(trace.track("storage", "flash")),
+      outstanding_track_(trace.track("storage", "outstanding")) {
   caps_ = {kPageSize, kMaxTransfer, backend_->queue_depth(), fmt::format("{}{}", backend_->name(), direct_ ? "+O_DIRECT" : "")};
 }
 
@@ -45,29 +51,48 @@ Result<FileId> HostStorage::open_phantom(Bytes) {
 Result<FileId> HostStorage::create_scratch(Bytes size) { return adopt(HostFile::scratch(scratch_folder_, size, direct_)); }
 
 void HostStorage::submit(const ReadRequest& request, Completion<IoResult>& done) {
-  std::byte* memory = request.into.data();
-  VITRO_CHECK(request.into_offset + request.from.length <= request.into.size(), "a read beyond the end of its lease");
-  start(request.from, memory == nullptr ? nullptr : memory + request.into_offset, false, done);
+  const Picoseconds now = executor_.now();
+  start(request, done, now);
+  trace_outstanding(now);
+}
+
+// Whoever asks for many reads at once has no more to add to the batch: it need not wait for the executor to go idle.
+void HostStorage::submit(VectorRead& read) {
+  const Picoseconds now = executor_.now();
+  for (std::uint32_t i = 0; i < read.requests().size(); ++i) start(read.requests()[i], ResultSlot(read, i), now);
+  trace_outstanding(now);
+  flush();
 }
 
 void HostStorage::submit(const WriteRequest& request, Completion<IoResult>& done) {
   std::byte* memory = request.from.data();
   VITRO_CHECK(request.from_offset + request.to.length <= request.from.size(), "a write beyond the end of its lease");
-  start(request.to, memory == nullptr ? nullptr : memory + request.from_offset, true, done);
+  const Picoseconds now = executor_.now();
+  start(request.to, memory == nullptr ? nullptr : memory + request.from_offset, true, done, now);
+  trace_outstanding(now);
 }
 
-void HostStorage::start(Extent extent, std::byte* memory, bool write, Completion<IoResult>& done) {
+void HostStorage::trace_outstanding(Picoseconds now) {
+  if (trace_.enabled()) trace_.counter(outstanding_track_, now, activity_.storage_outstanding());
+}
+
+void HostStorage::start(const ReadRequest& request, ResultSlot done, Picoseconds now) {
+  std::byte* memory = request.into.data();
+  VITRO_CHECK(request.into_offset + request.from.length <= request.into.size(), "a read beyond the end of its lease");
+  start(request.from, memory == nullptr ? nullptr : memory + request.into_offset, false, done, now);
+}
+
+void HostStorage::start(Extent extent, std::byte* memory, bool write, ResultSlot done, Picoseconds now) {
   VITRO_CHECK(static_cast<std::size_t>(extent.file) < files_.size(), "I/O on a file that was never opened");
   VITRO_CHECK(extent.length > 0 && extent.offset + extent.length > extent.offset, "I/O of nothing");
   Operation& operation = operations_.emplace_back();
   operation.file = files_[static_cast<std::size_t>(extent.file)].get();
   operation.extent = extent;
   operation.write = write;
-  operation.done = &done;
-  operation.submitted = executor_.now();
+  operation.done = done;
+  operation.submitted = now;
   operation.self = std::prev(operations_.end());
-  activity_.storage_begin(operation.submitted);
-  if (trace_.enabled()) trace_.counter(outstanding_track_, operation.submitted, activity_.storage_outstanding());
+  activity_.storage_begin(now);
 
   const Bytes end = extent.offset + extent.length;
   for (Bytes at = round_down(extent.offset, kPageSize); at < end; at += kMaxTransfer) {
@@ -206,11 +231,11 @@ void HostStorage::finish(Operation& operation) {
   if (trace_.enabled()) {
     trace_.span(track_, operation.submitted, now, operation.write ? "write" : "read",
                 fmt::format("{}+{}", operation.extent.offset, operation.extent.length));
-    trace_.counter(outstanding_track_, now, activity_.storage_outstanding());
   }
+  trace_outstanding(now);
   const Bytes end = operation.extent.offset + operation.extent.length;
   const Bytes moved = std::clamp(operation.failed_at, operation.extent.offset, end) - operation.extent.offset;
-  Completion<IoResult>& done = *operation.done;
+  const ResultSlot done = operation.done;
   IoResult result{std::move(operation.status), moved};
   operations_.erase(operation.self);
   done.complete(std::move(result));

@@ -15,9 +15,9 @@
 
 namespace vitro {
 
-// Requests wait in a queue until the executor goes idle and then start in one batch. A transfer that is aligned in the
-// file and in memory moves in place; any other goes through a bounce buffer that holds its aligned cover.
-// `blocks_issuer` needs nothing here: the policy that awaits such a read gives the core no other work meanwhile.
+// Requests wait in a queue until the executor goes idle and then start in one batch; a vector read starts it at once. A transfer that is
+// aligned in the file and in memory moves in place; any other goes through a bounce buffer that holds its aligned cover. `blocks_issuer`
+// needs nothing here: the policy that awaits such a read gives the core no other work meanwhile.
 class HostStorage final : public Storage, public Device {
  public:
   HostStorage(HostExecutor& executor, std::unique_ptr<IoBackend> backend, bool direct, std::string scratch_folder, Activity& activity,
@@ -41,15 +41,16 @@ class HostStorage final : public Storage, public Device {
  protected:
   void submit(const ReadRequest& request, Completion<IoResult>& done) override;
   void submit(const WriteRequest& request, Completion<IoResult>& done) override;
+  void submit(VectorRead& read) override;
 
  private:
   struct Operation;
   // A transfer and the part of a request that it serves.
   struct Piece : Transfer {
     Operation* operation = nullptr;
-    Bytes first = 0;                // file offset at which the transfer began, before any retry
-    Bytes begin = 0, end = 0;       // file offsets that the request wants of this piece
-    std::byte* user = nullptr;      // where `begin` goes; null in a phantom run
+    Bytes first = 0;            // file offset at which the transfer began, before any retry
+    Bytes begin = 0, end = 0;   // file offsets that the request wants of this piece
+    std::byte* user = nullptr;  // where `begin` goes; null in a phantom run
     std::optional<AlignedArray<std::byte>> bounce;
     int retries = 0;
   };
@@ -57,18 +58,19 @@ class HostStorage final : public Storage, public Device {
     const HostFile* file = nullptr;
     Extent extent;
     bool write = false;
-    Completion<IoResult>* done = nullptr;
+    ResultSlot done;
     Picoseconds submitted{0};
     std::vector<Piece> pieces;
     std::size_t remaining = 0;
-    Bytes failed_at = ~Bytes{0};    // file offset of the first byte that did not move
+    Bytes failed_at = ~Bytes{0};  // file offset of the first byte that did not move
     Status status;
     std::list<Operation>::iterator self;
   };
 
   Result<FileId> adopt(Result<HostFile> file);
-  void start(Extent extent, std::byte* memory, bool write, Completion<IoResult>& done);
-  void refuse(Completion<IoResult>& done, std::string why);
+  void start(const ReadRequest& request, ResultSlot done, Picoseconds now);
+  void start(Extent extent, std::byte* memory, bool write, ResultSlot done, Picoseconds now);
+  void trace_outstanding(Picoseconds now);
   void pump();
   void prepare(Piece& piece);
   void advance(Piece& piece);

@@ -6,7 +6,13 @@ namespace vitro {
 
 HostUnit::HostUnit(UnitCaps caps, std::size_t index, Picoseconds spin, HostExecutor& executor, Function& function, TraceSink& trace,
                    Activity& activity)
-    : caps_(std::move(caps)), index_(index), spin_(spin), executor_(executor), function_(function), trace_(trace), activity_(activity),
+    : caps_(std::move(caps)),
+      index_(index),
+      spin_(spin),
+      executor_(executor),
+      function_(function),
+      trace_(trace),
+      activity_(activity),
       track_(trace.track("units", caps_.name)) {
   worker_ = std::thread([this] {
     become_worker();

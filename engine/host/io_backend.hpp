@@ -22,11 +22,12 @@ struct Transfer {
 // All members belong to the policy thread.
 class IoBackend {
  public:
-  virtual ~IoBackend() = default;  // Requires: nothing in flight
-  virtual std::string_view name() const = 0;      // "io_uring", "pread"
-  virtual std::uint32_t queue_depth() const = 0;  // transfers that may be in flight
-  virtual void submit(Transfer& transfer) = 0;    // Requires: fewer than queue_depth() in flight
-  virtual void flush() {}                         // starts what was submitted
+  virtual ~IoBackend() = default;                  // Requires: nothing in flight
+  virtual std::string_view name() const = 0;       // "io_uring", "pread"
+  virtual std::uint32_t queue_depth() const = 0;   // transfers that may be in flight
+  virtual void submit(Transfer& transfer) = 0;     // Requires: fewer than queue_depth() in flight
+  virtual void flush() = 0;                        // starts what was submitted
+  virtual std::uint64_t system_calls() const = 0;  // that moved bytes or started transfers, so far: one for all of a flush, or one each
   virtual void reap(std::vector<Transfer*>& finished) = 0;
   // Between arm() and disarm() a completion wakes the executor.
   virtual void arm() = 0;

@@ -31,13 +31,20 @@ class PreadBackend final : public IoBackend {
   std::string_view name() const override { return "pread"; }
   std::uint32_t queue_depth() const override { return kThreads; }
 
-  void submit(Transfer& transfer) override {
+  void submit(Transfer& transfer) override { submitted_.push_back(&transfer); }
+
+  void flush() override {
+    if (submitted_.empty()) return;
     {
       const std::scoped_lock lock(mutex_);
-      queue_.push_back(&transfer);
+      queue_.insert(queue_.end(), submitted_.begin(), submitted_.end());
     }
-    work_available_.notify_one();
+    for (std::size_t i = 0; i < submitted_.size(); ++i) work_available_.notify_one();
+    calls_ += submitted_.size();
+    submitted_.clear();
   }
+
+  std::uint64_t system_calls() const override { return calls_; }
 
   void reap(std::vector<Transfer*>& finished) override {
     const std::scoped_lock lock(mutex_);
@@ -79,10 +86,12 @@ class PreadBackend final : public IoBackend {
   }
 
   HostExecutor& executor_;
+  std::vector<Transfer*> submitted_;  // since the last flush; of the policy thread, as is the next
+  std::uint64_t calls_ = 0;
   std::mutex mutex_;
   std::condition_variable work_available_;
-  std::deque<Transfer*> queue_;       // guarded by mutex_
-  std::vector<Transfer*> finished_;   // guarded by mutex_
+  std::deque<Transfer*> queue_;        // guarded by mutex_
+  std::vector<Transfer*> finished_;    // guarded by mutex_
   bool armed_ = false, stop_ = false;  // guarded by mutex_
   std::vector<std::thread> threads_;
 };

@@ -10,7 +10,7 @@
 #include "engine/base/rng.hpp"
 #include "engine/kernels/bench_weights.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 
 namespace vitro {
 namespace {
@@ -33,7 +33,7 @@ class Bench {
       memory_bound(name, subject);
       against_q4_0(name, subject);
     }
-    for (const Format format : {Format::w1g64z, Format::w2g64z, Format::w3g64z, Format::w4g64z}) {
+    for (const Format format : {Format::w(1, 64, 'z'), Format::w(2, 64, 'z'), Format::w(3, 64, 'z'), Format::w(4, 64, 'z')}) {
       const Subject look_ups{format, Layout::lut, variant::kInt8}, dots{format, Layout::tiled, variant::kInt8};
       const std::string name = "matvec " + std::string(to_string(format));
       memory_bound(name + " look-up", look_ups);
@@ -41,7 +41,7 @@ class Bench {
       against_q4_0(name + " look-up", look_ups);
       against_q4_0(name + " dot", dots);
     }
-    for (const Format format : {Format::w2g64z, Format::w4g64z}) {
+    for (const Format format : {Format::w(2, 64, 'z'), Format::w(4, 64, 'z')}) {
       const Subject rounded{format, Layout::lut, variant::kInt8Tables};
       const std::string name = "matvec " + std::string(to_string(format)) + " look-up in int8 tables";
       memory_bound(name, rounded);
@@ -59,8 +59,8 @@ class Bench {
     compute_bound("matmul q6_k", {Format::q6_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     for (const Layout layout : {Layout::lut, Layout::tiled}) {
       const std::string kind = layout == Layout::lut ? " look-up layout" : " dot layout";
-      compute_bound("matmul w2g64z" + kind, {Format::w2g64z, layout, variant::kInt8}, function_.set().int8_macs);
-      compute_bound("matmul w4g64z" + kind, {Format::w4g64z, layout, variant::kInt8}, function_.set().int8_macs);
+      compute_bound("matmul w2g64z" + kind, {Format::w(2, 64, 'z'), layout, variant::kInt8}, function_.set().int8_macs);
+      compute_bound("matmul w4g64z" + kind, {Format::w(4, 64, 'z'), layout, variant::kInt8}, function_.set().int8_macs);
     }
     compute_bound("matmul f16", {Format::f16, Layout::rows, variant::kFloat}, function_.set().float_macs);
     return std::move(rows_);

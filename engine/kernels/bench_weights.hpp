@@ -1,6 +1,6 @@
 // Operands of benchmarks: more weights than fit in a cache, on huge pages.
 #pragma once
-#include "engine/kernels/operands.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace vitro {
 

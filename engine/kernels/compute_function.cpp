@@ -1,10 +1,10 @@
 #include "engine/kernels/compute_function.hpp"
 
 #include "engine/base/check.hpp"
+#include "engine/kernels/cpu/ops.hpp"
 #include "engine/kernels/lut/attention_call.hpp"
-#include "engine/kernels/ops/ops.hpp"
-#include "engine/kernels/reference/reference.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/reference/reference.hpp"
+#include "engine/ops/variants.hpp"
 
 namespace vitro {
 

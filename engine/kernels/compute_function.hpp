@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "engine/kernels/kernel_set.hpp"
+#include "engine/kernels/common/kernel_set.hpp"
 #include "engine/machine/function.hpp"
 
 namespace vitro {

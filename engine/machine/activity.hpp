@@ -1,5 +1,5 @@
-// When the units and the storage of a machine were busy, and what follows from it. Host and sim use the same code, so
-// io_share means the same on both.
+// When the units and the storage of a machine were busy, and what follows from it. The host uses it; the simulator sums up the same
+// quantities in bounded memory (sim/meter.hpp), and a test holds the two against each other.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +38,7 @@ class Activity {
   explicit Activity(std::size_t units) : units_(units) {}
 
   void unit_busy(std::size_t unit, Picoseconds begin, Picoseconds end) { units_[unit].add(begin, end); }
-  // A request outstanding is counted from the policy's submission to its completion.
+  // A request is outstanding from the policy's submission to its completion; each of a vector read by itself.
   void storage_begin(Picoseconds at) {
     if (outstanding_++ == 0) storage_since_ = at;
   }
@@ -49,8 +49,8 @@ class Activity {
   std::uint32_t storage_outstanding() const { return outstanding_; }
 
   // Shares of the window [begin, end). Requires: begin < end.
-  double io_share(Picoseconds begin, Picoseconds end) const;            // storage outstanding and every unit idle
-  double overlap_share(Picoseconds begin, Picoseconds end) const;       // storage outstanding and some unit busy
+  double io_share(Picoseconds begin, Picoseconds end) const;       // storage outstanding and every unit idle
+  double overlap_share(Picoseconds begin, Picoseconds end) const;  // storage outstanding and some unit busy
   double utilization(std::size_t unit, Picoseconds begin, Picoseconds end) const;
   double utilization(const std::vector<std::size_t>& units, Picoseconds begin, Picoseconds end) const;  // mean
 

@@ -7,11 +7,6 @@
 
 namespace vitro {
 
-std::string_view to_string(Region region) {
-  constexpr std::string_view kNames[] = {"fixed", "hot", "cold", "kv", "activation", "staging", "runtime", "scales", "predictor"};
-  return kNames[static_cast<std::size_t>(region)];
-}
-
 struct BudgetedMemory::Account {
   std::mutex mutex;
   std::array<Budget, kPlacements> budgets;

@@ -21,7 +21,7 @@ class BudgetedMemory final : public Memory {
 
  private:
   struct Account;
-  std::shared_ptr<Account> account_;  // outlives this object while leases do
+  std::shared_ptr<Account> account_;               // outlives this object while leases do
   mutable std::array<Budget, kPlacements> shown_;  // what budget() last saw: a worker may drop a lease meanwhile
 };
 

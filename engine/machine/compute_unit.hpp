@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/machine/completion.hpp"
-#include "engine/machine/kernel_call.hpp"
 #include "engine/machine/task.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
 
@@ -92,6 +92,7 @@ class ComputeUnit {
  protected:
   template <class, class, class>
   friend struct Operation;
+  friend class UnitDecorator;
   // The chain and the completion live in the awaiting frame until complete() is called.
   virtual void submit(const Chain& chain, Completion<RunResult>& done) = 0;
   virtual void submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) = 0;

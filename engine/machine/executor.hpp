@@ -15,6 +15,9 @@ class Executor {
   // Resumes `handle` at `when`, or at once when that is past. On host any thread may call it; in sim there is one.
   virtual void post_at(Picoseconds when, std::coroutine_handle<> handle) = 0;
   void post(std::coroutine_handle<> handle) { post_at(now(), handle); }
+  // Resumes `handle` now, behind everything else of this time, also what is posted for it later (but not so). For whoever waits for all
+  // that happens at one time. On host no two things do: there it is post().
+  virtual void post_last(std::coroutine_handle<> handle) = 0;
 };
 
 }  // namespace vitro

@@ -1,6 +1,6 @@
 // Function: what stands behind a ComputeUnit and gives a call its effect and its outcome.
 #pragma once
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
 

@@ -1,47 +1,17 @@
 // Flash: files, extents, and reads that name their issuer and their pattern, because both cost.
 #pragma once
-#include <coroutine>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/machine/completion.hpp"
-#include "engine/machine/compute_unit.hpp"
+#include "engine/machine/io_request.hpp"
 #include "engine/machine/memory.hpp"
+#include "engine/machine/vector_read.hpp"
 
 namespace vitro {
-
-enum class FileId : std::uint32_t {};
-
-struct Extent {
-  FileId file{};
-  Bytes offset = 0, length = 0;
-  friend bool operator==(const Extent&, const Extent&) = default;
-};
-
-enum class Pattern : std::uint8_t { sequential, random };
-
-struct ReadRequest {
-  Extent from;             // need not be aligned; storage reads the aligned cover and counts what it really reads
-  Lease into;
-  Bytes into_offset = 0;
-  UnitId issuer{};         // the core that issues the command: issuing costs its time
-  Pattern pattern = Pattern::random;
-  bool blocks_issuer = false;  // a page fault: the issuing core does nothing else until the data is there
-};
-
-struct WriteRequest {
-  Extent to;
-  Lease from;
-  Bytes from_offset = 0;
-  UnitId issuer{};
-};
-
-struct IoResult {
-  Status status;
-  Bytes done = 0;  // less than asked only with a status that is not ok
-};
 
 struct StorageCaps {
   Bytes alignment = kPageSize, max_transfer = 0;
@@ -50,7 +20,7 @@ struct StorageCaps {
 };
 
 struct StorageTotals {
-  std::uint64_t reads = 0, writes = 0;
+  std::uint64_t reads = 0, writes = 0;      // requests: each of a vector counts
   Bytes bytes_read = 0, bytes_written = 0;  // as moved by the device, alignment included
 };
 
@@ -73,12 +43,19 @@ class Storage {
   // Queued; host flushes the queue in one batch when its executor goes idle.
   Read read(ReadRequest request) { return Read{*this, std::move(request), {}}; }
   Write write(WriteRequest request) { return Write{*this, std::move(request), {}}; }
+  // Submits all of them at once, and on host whatever is queued before them: one system call, as far as the queue depth reaches.
+  // No requests: nothing is submitted. vector_read.hpp has the rules.
+  VectorRead read_many(std::vector<ReadRequest> requests) { return VectorRead(*this, std::move(requests)); }
 
  protected:
   template <class, class, class>
   friend struct Operation;
+  friend class VectorRead;
+  friend class StorageDecorator;
+  // The request and the completion live in the awaiting frame until complete() is called; so does a vector until its last complete().
   virtual void submit(const ReadRequest& request, Completion<IoResult>& done) = 0;
   virtual void submit(const WriteRequest& request, Completion<IoResult>& done) = 0;
+  virtual void submit(VectorRead& read) = 0;
 };
 
 }  // namespace vitro

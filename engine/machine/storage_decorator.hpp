@@ -1,10 +1,10 @@
-// A Storage in front of another: passes everything on and lets a subclass look at, delay or spoil each request.
+// A Storage in front of another: passes everything on, and lets a subclass look at requests or answer them itself.
 #pragma once
 #include "engine/machine/storage.hpp"
-#include "engine/machine/task.hpp"
 
 namespace vitro {
 
+// A request that is passed on is completed by the inner storage: the decorator costs no event.
 class StorageDecorator : public Storage {
  public:
   explicit StorageDecorator(Storage& inner) : inner_(inner) {}
@@ -17,29 +17,11 @@ class StorageDecorator : public Storage {
   Result<FileId> create_scratch(Bytes size) override { return inner_.create_scratch(size); }
 
  protected:
-  // Starts within submit(), so the inner storage sees the requests in the policy's order.
-  virtual Task<IoResult> serve(ReadRequest request) { co_return co_await inner_.read(std::move(request)); }
-  virtual Task<IoResult> serve(WriteRequest request) { co_return co_await inner_.write(std::move(request)); }
-
-  void submit(const ReadRequest& request, Completion<IoResult>& done) final { drive(serve(request), &done); }
-  void submit(const WriteRequest& request, Completion<IoResult>& done) final { drive(serve(request), &done); }
+  void submit(const ReadRequest& request, Completion<IoResult>& done) override { inner_.submit(request, done); }
+  void submit(const WriteRequest& request, Completion<IoResult>& done) override { inner_.submit(request, done); }
+  void submit(VectorRead& read) override { inner_.submit(read); }
 
   Storage& inner_;
-
- private:
-  struct Detached {
-    struct promise_type {
-      Detached get_return_object() { return {}; }
-      std::suspend_never initial_suspend() noexcept { return {}; }
-      std::suspend_never final_suspend() noexcept { return {}; }
-      void return_void() {}
-      void unhandled_exception() { std::terminate(); }
-    };
-  };
-  static Detached drive(Task<IoResult> task, Completion<IoResult>* done) {
-    IoResult result = co_await std::move(task);
-    done->complete(std::move(result));
-  }
 };
 
 }  // namespace vitro

@@ -15,7 +15,7 @@ enum class TrackId : std::uint32_t {};
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
-  virtual bool enabled() const = 0;  // false: callers may skip building names and arguments
+  virtual bool enabled() const = 0;                                          // false: callers may skip building names and arguments
   virtual TrackId track(std::string_view group, std::string_view name) = 0;  // the same pair gives the same id
   virtual void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail = {}) = 0;
   virtual void counter(TrackId track, Picoseconds at, double value) = 0;

@@ -11,13 +11,20 @@ namespace vitro {
 
 std::string_view to_string(BundleForm form) {
   switch (form) {
-    case BundleForm::automatic: return "auto";
-    case BundleForm::one_read: return "bundles";
-    case BundleForm::two_phases: return "bundles_two_phase";
-    case BundleForm::apart: return "apart";
-    case BundleForm::apart_two_phases: return "apart_two_phase";
-    case BundleForm::scales_inline: return "scales_inline";
-    case BundleForm::scales_resident: return "scales_resident";
+    case BundleForm::automatic:
+      return "auto";
+    case BundleForm::one_read:
+      return "bundles";
+    case BundleForm::two_phases:
+      return "bundles_two_phase";
+    case BundleForm::apart:
+      return "apart";
+    case BundleForm::apart_two_phases:
+      return "apart_two_phase";
+    case BundleForm::scales_inline:
+      return "scales_inline";
+    case BundleForm::scales_resident:
+      return "scales_resident";
   }
   return "?";
 }
@@ -32,8 +39,10 @@ std::optional<BundleForm> form_by_name(std::string_view name) {
 BundleForm resolved_form(BundleForm form, Format format) {
   if (form == BundleForm::automatic) return format == Format::q4_0 ? BundleForm::scales_resident : BundleForm::one_read;
   if ((form == BundleForm::scales_inline || form == BundleForm::scales_resident) && format != Format::q4_0) {
-    throw ConfigError(fmt::format("layout {}: is for 4-bit weights, but the FFN's are {} (expected q4_0, as vitro quantize --scheme q4_0 "
-                                  "makes it, or layout bundles)", to_string(form), to_string(format)));
+    throw ConfigError(
+        fmt::format("layout {}: is for 4-bit weights, but the FFN's are {} (expected q4_0, as vitro quantize --scheme q4_0 "
+                    "makes it, or layout bundles)",
+                    to_string(form), to_string(format)));
   }
   return form;
 }

@@ -1,11 +1,11 @@
 // How the three FFN matrices lie in flash neuron by neuron: Gate row, Up row and Down column of one neuron side by side,
-// because they are needed together (PowerInfer-2, section 4.4). Bytes only; engine/ffn decides what to load.
+// because they are needed together (PowerInfer-2, section 4.4). Bytes only; engine/parts/ffn/neuron_cluster decides what to load.
 #pragma once
 #include <algorithm>
 #include <optional>
 #include <string_view>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
 
@@ -18,9 +18,9 @@ enum class BundleForm : std::uint8_t {
   scales_inline,     // q4_0 rows side by side: the pages that Gate ends in come first, 4 + 4 KiB at width 4096 (section 4.4)
   scales_resident,   // nibbles alone in flash, as two_phases; the scales of all neurons stay in DRAM (section 7.2.3 counts them)
 };
-inline constexpr BundleForm kBundleForms[] = {
-    BundleForm::automatic,        BundleForm::one_read,      BundleForm::two_phases,     BundleForm::apart,
-    BundleForm::apart_two_phases, BundleForm::scales_inline, BundleForm::scales_resident};
+inline constexpr BundleForm kBundleForms[] = {BundleForm::automatic,      BundleForm::one_read,         BundleForm::two_phases,
+                                              BundleForm::apart,          BundleForm::apart_two_phases, BundleForm::scales_inline,
+                                              BundleForm::scales_resident};
 
 // As `vitro pack --layout`, a pack's plan and `engine.layout` call them: auto, bundles, bundles_two_phase, apart,
 // apart_two_phase, scales_inline, scales_resident.
@@ -50,9 +50,7 @@ struct BundleLayout {
   Bytes bytes() const { return Bytes{blocks()} * block; }
   std::uint32_t block_of(std::uint32_t neuron) const { return neuron / per_block; }
   // In DRAM the padding is left out, so the rows of a bundle lie side by side: what of a piece's first `offset` bytes is no padding.
-  Bytes kept_before(Bytes offset) const {
-    return std::min(offset, gap_begin) + (offset > gap_end ? std::min(offset, end) - gap_end : 0);
-  }
+  Bytes kept_before(Bytes offset) const { return std::min(offset, gap_begin) + (offset > gap_end ? std::min(offset, end) - gap_end : 0); }
   Bytes kept_piece() const { return kept_before(piece()); }
   Bytes kept_block() const { return stripes * kept_piece(); }
   bool padded() const { return kept_piece() < piece(); }

@@ -15,14 +15,6 @@
 namespace vitro {
 namespace {
 
-constexpr std::array<std::pair<Format, std::uint32_t>, 11> kTypeIds{{
-    {Format::f32, 0}, {Format::f16, 1}, {Format::q4_0, 2}, {Format::q8_0, 8}, {Format::q4_k, 12}, {Format::q5_k, 13},
-    {Format::q6_k, 14}, {Format::iq4_nl, 20}, {Format::bf16, 30},
-    {Format::fp4, kPrivateTypes + 1}, {Format::nf4, kPrivateTypes + 2}}};
-
-// Of a group format: bits, zero point, one scale per row and group in bits of their own.
-constexpr std::uint32_t kBitsUnit = 0x1000, kZeroPoint = 0x800, kRowScale = 0x400;
-
 template <class T>
 constexpr bool is_number = std::is_arithmetic_v<T> && !std::same_as<T, bool>;
 
@@ -54,8 +46,8 @@ std::string_view type_name(const GgufValue& value) { return to_string(static_cas
 }  // namespace
 
 std::string_view to_string(GgufType type) {
-  constexpr std::array<std::string_view, 13> kNames{"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string",
-                                                    "array", "uint64", "int64", "float64"};
+  constexpr std::array<std::string_view, 13> kNames{"uint8", "int8",   "uint16", "int16",  "uint32", "int32",  "float32",
+                                                    "bool",  "string", "array",  "uint64", "int64",  "float64"};
   return kNames.at(static_cast<std::size_t>(type));
 }
 
@@ -63,28 +55,6 @@ std::uint64_t TensorInfo::rows() const {
   std::uint64_t rows = 1;
   for (std::size_t i = 1; i < dims.size(); ++i) rows *= dims[i];
   return rows;
-}
-
-std::uint32_t gguf_type_id(Format format) {
-  if (const auto group = group_format(format)) {
-    const std::uint32_t kind = group->zero_point ? kZeroPoint : group->row_scale ? kRowScale : 0;
-    return kPrivateTypes + kBitsUnit * group->bits + kind + group->group;
-  }
-  for (const auto& [known, id] : kTypeIds) {
-    if (known == format) return id;
-  }
-  check_failed("format", __FILE__, __LINE__, "not a format of GGUF files");
-}
-
-std::optional<Format> format_of_gguf_type(std::uint32_t id) {
-  for (const auto& [format, known] : kTypeIds) {
-    if (known == id) return format;
-  }
-  if (id < kPrivateTypes || id >= kPrivateTypes + 5 * kBitsUnit) return std::nullopt;
-  for (std::size_t i = 0; i < kFormatCount; ++i) {
-    if (const auto format = static_cast<Format>(i); group_format(format) && gguf_type_id(format) == id) return format;
-  }
-  return std::nullopt;
 }
 
 const GgufValue* Gguf::find(std::string_view key) const {
@@ -105,7 +75,11 @@ const GgufValue& Gguf::require(std::string_view key) const {
 std::uint64_t Gguf::integer(std::string_view key, std::uint64_t min, std::uint64_t max) const {
   const GgufValue& value = require(key);
   const bool integral = std::visit(
-      [](const auto& v) { using T = std::decay_t<decltype(v)>; return std::integral<T> && is_number<T>; }, value);
+      [](const auto& v) {
+        using T = std::decay_t<decltype(v)>;
+        return std::integral<T> && is_number<T>;
+      },
+      value);
   if (!integral) fail(key, fmt::format("has type {} (expected an integer)", type_name(value)));
   const auto number = as_unsigned(value);
   if (!number || *number < min || *number > max) {
@@ -180,8 +154,7 @@ void Gguf::read(const TensorInfo& tensor, Bytes offset, std::span<std::byte> int
 }
 
 void Gguf::check_blocks(const TensorInfo& tensor) const {
-  const auto group = group_format(tensor.format);
-  if (!group || !(group->zero_point || group->row_scale)) return;
+  if (!tensor.format.zero_point && !tensor.format.row_scale) return;
   const Bytes block = block_bytes(tensor.format), row = row_bytes(tensor.format, tensor.columns());
   std::vector<std::byte> rows(std::min(std::max(MiB / row, Bytes{1}) * row, tensor.size));
   for (Bytes at = 0; at < tensor.size; at += row) {
@@ -189,10 +162,10 @@ void Gguf::check_blocks(const TensorInfo& tensor) const {
     const std::byte* blocks = rows.data() + at % rows.size();
     const auto bad = first_bad_block(tensor.format, blocks, tensor.columns());
     if (!bad) continue;
-    if (group->zero_point) {
+    if (tensor.format.zero_point) {
       fail(tensor.name,
            fmt::format("damaged: block {} has the zero point {} (expected 0 to {}, the codes of {})", at / block + *bad,
-                       std::to_integer<unsigned>(blocks[*bad * block + 2]), (1u << group->bits) - 1, to_string(tensor.format)));
+                       std::to_integer<unsigned>(blocks[*bad * block + 2]), (1u << tensor.format.bits) - 1, to_string(tensor.format)));
     }
     fail(tensor.name, fmt::format("damaged: row {} begins with the scale {} and its block {} has {} (expected one per row, as {} has)",
                                   at / row, block_scale(tensor.format, blocks).scale, *bad,

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/base/file.hpp"
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
 
@@ -42,14 +42,6 @@ struct TensorInfo {
   std::uint64_t columns() const { return dims.front(); }
   std::uint64_t rows() const;
 };
-
-// Type ids from here on are our own, for formats that GGUF has none for ("VT" in the upper half, far from the small numbers that
-// ggml and its forks give out): + 1 fp4, + 2 nf4, + 0x1000 * bits + group, and 0x800 more with a zero point, the group formats.
-inline constexpr std::uint32_t kPrivateTypes = 0x56540000;
-
-// The id of a tensor type in a file, and back (nullopt: a type that we do not read).
-std::uint32_t gguf_type_id(Format format);
-std::optional<Format> format_of_gguf_type(std::uint32_t id);
 
 class Gguf {
  public:

@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF files are read as they lie in memory");
 
-constexpr std::uint32_t kMagic = 0x46554747;           // "GGUF"
+constexpr std::uint32_t kMagic = 0x46554747;            // "GGUF"
 constexpr std::uint32_t kPowerInferMagic = 0x49525750;  // "PWRI"
 constexpr std::uint32_t kInt32 = 26, kOldInt32 = 18;    // the id that PowerInfer writes is from before it was moved
 constexpr std::size_t kMaxDims = 4;
@@ -79,17 +79,23 @@ std::size_t width_of(GgufType type) {
   switch (type) {
     case GgufType::u8:
     case GgufType::i8:
-    case GgufType::boolean: return 1;
+    case GgufType::boolean:
+      return 1;
     case GgufType::u16:
-    case GgufType::i16: return 2;
+    case GgufType::i16:
+      return 2;
     case GgufType::u32:
     case GgufType::i32:
-    case GgufType::f32: return 4;
+    case GgufType::f32:
+      return 4;
     case GgufType::u64:
     case GgufType::i64:
-    case GgufType::f64: return 8;
-    case GgufType::string: return 8;  // at least: the length
-    case GgufType::array: break;
+    case GgufType::f64:
+      return 8;
+    case GgufType::string:
+      return 8;  // at least: the length
+    case GgufType::array:
+      break;
   }
   check_failed("type", __FILE__, __LINE__, "an array has no element width");
 }
@@ -159,19 +165,32 @@ class GgufParser {
 
   GgufValue value(GgufType type) {
     switch (type) {
-      case GgufType::u8: return in_.number<std::uint8_t>("a value");
-      case GgufType::i8: return in_.number<std::int8_t>("a value");
-      case GgufType::u16: return in_.number<std::uint16_t>("a value");
-      case GgufType::i16: return in_.number<std::int16_t>("a value");
-      case GgufType::u32: return in_.number<std::uint32_t>("a value");
-      case GgufType::i32: return in_.number<std::int32_t>("a value");
-      case GgufType::f32: return in_.number<float>("a value");
-      case GgufType::boolean: return boolean();
-      case GgufType::string: return in_.text("a string", in_.left());
-      case GgufType::array: return array();
-      case GgufType::u64: return in_.number<std::uint64_t>("a value");
-      case GgufType::i64: return in_.number<std::int64_t>("a value");
-      case GgufType::f64: return in_.number<double>("a value");
+      case GgufType::u8:
+        return in_.number<std::uint8_t>("a value");
+      case GgufType::i8:
+        return in_.number<std::int8_t>("a value");
+      case GgufType::u16:
+        return in_.number<std::uint16_t>("a value");
+      case GgufType::i16:
+        return in_.number<std::int16_t>("a value");
+      case GgufType::u32:
+        return in_.number<std::uint32_t>("a value");
+      case GgufType::i32:
+        return in_.number<std::int32_t>("a value");
+      case GgufType::f32:
+        return in_.number<float>("a value");
+      case GgufType::boolean:
+        return boolean();
+      case GgufType::string:
+        return in_.text("a string", in_.left());
+      case GgufType::array:
+        return array();
+      case GgufType::u64:
+        return in_.number<std::uint64_t>("a value");
+      case GgufType::i64:
+        return in_.number<std::int64_t>("a value");
+      case GgufType::f64:
+        return in_.number<double>("a value");
     }
     check_failed("type", __FILE__, __LINE__, "unknown type");
   }

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/kernels/contract.hpp"
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/contract.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
 
@@ -25,7 +25,7 @@ struct ModelConfig {
   std::string family;  // "llama", "mistral", "mixtral", "qwen2", "qwen3", "bitnet"
   std::string name;
   std::uint32_t layers = 0, width = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  std::uint32_t ffn = 0;      // hidden width of the FFN, or of one expert
+  std::uint32_t ffn = 0;  // hidden width of the FFN, or of one expert
   std::uint32_t vocab = 0, context = 0;
   std::uint32_t experts = 0, experts_used = 0;  // 0: dense FFN
   bool renormalise_experts = true;              // weights of the chosen experts sum to 1 (Mixtral)

@@ -14,9 +14,9 @@ struct PackOptions {
   // Formats of matrices to store as Layout::tiled (16 rows interleaved), where the row count allows it, and those to store as
   // Layout::lut, which goes first. The token embedding always stays Layout::rows: it is read row by row.
   std::set<Format> tiled = formats_with(Layout::tiled), lut{};
-  std::set<Role> never_tiled{};            // roles that stay Layout::rows although their format could be tiled
-  std::optional<BundleForm> bundles{};     // the FFN neuron by neuron, instead of as three matrices
-  NeuronOrder order{};                     // of the bundles' neurons; requires bundles
+  std::set<Role> never_tiled{};         // roles that stay Layout::rows although their format could be tiled
+  std::optional<BundleForm> bundles{};  // the FFN neuron by neuron, instead of as three matrices
+  NeuronOrder order{};                  // of the bundles' neurons; requires bundles
 };
 
 // `--layout` of the command line: rows, tiled, lut (tiled where a format has no such layout), or a form of bundles by its

@@ -98,13 +98,20 @@ std::string describe_plan(const PackPlan& plan) {
   return text.dump(-1, ' ', false, Json::error_handler_t::replace);  // a name need not be UTF-8
 }
 
-// Formats and roles by their names, from a plan that is a file's.
-template <class T>
-T by_name(std::string_view name, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    if (to_string(static_cast<T>(i)) == name) return static_cast<T>(i);
+// Of a plan that is a file's.
+[[noreturn]] void unknown_name(std::string_view name) { throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name)); }
+
+Format format_from(const Json& name) {
+  const auto format = format_by_name(name.get<std::string>());
+  if (format && format->is_for_weights()) return *format;
+  unknown_name(name.get<std::string>());
+}
+
+Role role_from(const Json& name) {
+  for (std::size_t i = 0; i < kRoles; ++i) {
+    if (to_string(static_cast<Role>(i)) == name.get<std::string>()) return static_cast<Role>(i);
   }
-  throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
+  unknown_name(name.get<std::string>());
 }
 
 PackOptions options_from(const Json& plan) {
@@ -112,16 +119,16 @@ PackOptions options_from(const Json& plan) {
   PackOptions options;
   const auto formats = [](const Json& names) {
     std::set<Format> out;
-    for (const Json& name : names) out.insert(by_name<Format>(name.get<std::string>(), static_cast<std::size_t>(Format::index32)));
+    for (const Json& name : names) out.insert(format_from(name));
     return out;
   };
   options.tiled = formats(found.at("tiled"));
   if (found.contains("lut")) options.lut = formats(found.at("lut"));
-  for (const Json& name : found.at("never_tiled")) options.never_tiled.insert(by_name<Role>(name.get<std::string>(), kRoles));
+  for (const Json& name : found.at("never_tiled")) options.never_tiled.insert(role_from(name));
   if (!found.contains("bundles")) return options;
   const auto name = found.at("bundles").get<std::string>();
   options.bundles = form_by_name(name);
-  if (!options.bundles) throw ConfigError(fmt::format("damaged: its plan says \"{}\"", name));
+  if (!options.bundles) unknown_name(name);
   return options;
 }
 

@@ -1,5 +1,5 @@
 // What a packed file will hold and where, before a byte of it is written: a function of source, options and neuron order
-// alone, so a file is good exactly when its header is the one that would be written now. docs/formats.md has the bytes.
+// alone, so a file is good exactly when its header is the one that would be written now. docs/reference/formats.md has the bytes.
 #pragma once
 #include <array>
 #include <nlohmann/json.hpp>

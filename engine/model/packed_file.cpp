@@ -145,8 +145,8 @@ std::string packed_path(const Gguf& gguf, const PackOptions& options, const std:
   const std::filesystem::path source = std::filesystem::weakly_canonical(gguf.path());
   Hash hash;
   hash.add(source.string());
-  for (const Format format : options.tiled) hash.add(static_cast<std::uint64_t>(format));
-  for (const Format format : options.lut) hash.add(0x300 + static_cast<std::uint64_t>(format));
+  for (const Format format : options.tiled) hash.add(std::uint64_t{format_id(format)});
+  for (const Format format : options.lut) hash.add(0x300 + std::uint64_t{format_id(format)});
   for (const Role role : options.never_tiled) hash.add(0x100 + static_cast<std::uint64_t>(role));
   if (options.bundles) hash.add(0x200 + static_cast<std::uint64_t>(*options.bundles));
   for (const auto& ids : options.order.all()) hash.add(std::as_bytes(std::span(ids)));

@@ -1,6 +1,6 @@
 // The packed file: a model's weights re-laid once per target, so that every read during a run is page-aligned and in the
 // order in which kernels take it. Made from a GGUF file by streaming (memory: one group of rows; with bundles 64 MiB of
-// columns), cached, and made anew when the source, the plan or the file itself is no longer what it was. docs/formats.md
+// columns), cached, and made anew when the source, the plan or the file itself is no longer what it was. docs/reference/formats.md
 // describes the bytes.
 #pragma once
 #include <string>

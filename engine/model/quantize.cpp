@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <limits>
+#include <tuple>
 
 #include "engine/base/check.hpp"
 #include "engine/model/gguf.hpp"
@@ -35,11 +37,9 @@ bool is_down(const TensorInfo& tensor) { return tensor.name.find(".ffn_down") !=
 
 // `wanted`, or the same with a smaller group, whichever has blocks that fill rows of so many columns.
 std::optional<Format> fitting(Format wanted, std::uint64_t columns) {
-  auto group = group_format(wanted);
-  while (columns % block_elements(wanted) != 0) {
-    if (!group || group->group == 32) return std::nullopt;
-    group->group /= 2;
-    wanted = group_format(*group);
+  while (columns % wanted.block != 0) {
+    wanted.block /= 2;
+    if (!wanted.is_group() || !exists(wanted)) return std::nullopt;
   }
   return wanted;
 }
@@ -77,7 +77,7 @@ class Converter {
       : in_(in), tensor_(tensor), scheme_(scheme), target_(target_format(tensor, scheme)) {
     const bool plain = !is_matrix(tensor) || is_embedding(tensor) || (scheme.down && is_down(tensor));
     if (!plain) grain_ = scheme.grain;
-    if (!group_format(target_) && grain_ == ScaleGrain::ternary) grain_ = ScaleGrain::block;
+    if (!target_.is_group() && grain_ == ScaleGrain::ternary) grain_ = ScaleGrain::block;
   }
 
   void run(GgufWriter& out) {
@@ -153,6 +153,14 @@ class Converter {
   std::vector<std::byte> bytes_;
 };
 
+// Those with a scale per group: without zero points first, then by falling bits and rising groups.
+std::vector<Format> group_formats() {
+  std::vector<Format> found;
+  std::ranges::copy_if(all_formats(), std::back_inserter(found), [](Format f) { return f.is_group() && !f.row_scale; });
+  std::ranges::sort(found, {}, [](Format f) { return std::tuple(f.zero_point, -f.bits, f.block); });
+  return found;
+}
+
 std::vector<QuantizeScheme> make_schemes() {
   const Format q4_0 = Format::q4_0, q8_0 = Format::q8_0, f32 = Format::f32;
   std::vector<QuantizeScheme> schemes{
@@ -174,21 +182,16 @@ std::vector<QuantizeScheme> make_schemes() {
   for (std::uint32_t bits = 4; bits >= 1; --bits) {
     schemes.push_back({fmt::format("w{}_channel", bits),
                        fmt::format("{} bit{} with one scale per row (w{}g128r)", bits, bits > 1 ? "s" : "", bits),
-                       group_format({bits, 128, false, true}), q8_0});
+                       Format::w(bits, 128, 'r'), q8_0});
   }
-  schemes.push_back({"ternary", "-1, 0 and 1 with one scale per matrix (BitNet b1.58; w2g128r)", Format::w2g128r, q8_0, std::nullopt,
+  schemes.push_back({"ternary", "-1, 0 and 1 with one scale per matrix (BitNet b1.58; w2g128r)", Format::w(2, 128, 'r'), q8_0, std::nullopt,
                      ScaleGrain::ternary});
-  for (const bool zero_point : {false, true}) {
-    for (std::uint32_t bits = 4; bits >= 1; --bits) {
-      for (const std::uint32_t group : {32u, 64u, 128u}) {
-        const Format format = group_format({bits, group, zero_point});
-        const double size = 8.0 * static_cast<double>(block_bytes(format)) / group;
-        schemes.push_back({std::string(to_string(format)),
-                           fmt::format("{} bit{} in groups of {}, with a scale{} ({:.4g} per weight)", bits, bits > 1 ? "s" : "", group,
-                                       zero_point ? " and a zero point" : "", size),
-                           format, q8_0});
-      }
-    }
+  for (const Format format : group_formats()) {
+    const double size = 8.0 * static_cast<double>(block_bytes(format)) / format.block;
+    schemes.push_back({std::string(to_string(format)),
+                       fmt::format("{} bit{} in groups of {}, with a scale{} ({:.4g} per weight)", format.bits, format.bits > 1 ? "s" : "",
+                                   format.block, format.zero_point ? " and a zero point" : "", size),
+                       format, q8_0});
   }
   return schemes;
 }
@@ -200,7 +203,7 @@ std::optional<std::size_t> first_unholdable(Format target, std::span<const float
   float limit = std::numeric_limits<float>::max();
   if (target == Format::q8_0) limit = kLargestHalf * 127;
   if (target == Format::q4_k) limit = kLargestHalf * 63;  // its minima; scales reach further
-  if (has_codes(target)) limit = largest_codable(target);
+  if (target.has_codes()) limit = largest_codable(target);
   if (target == Format::f16) limit = kLargestHalf;
   for (std::size_t k = 0; k < values.size(); ++k) {
     if (!(std::abs(values[k]) <= limit)) return k;

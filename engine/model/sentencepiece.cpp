@@ -8,13 +8,13 @@
 #include <set>
 
 #include "engine/base/check.hpp"
-#include "engine/model/gguf.hpp"
 #include "engine/base/utf8.hpp"
+#include "engine/model/gguf.hpp"
 
 namespace vitro {
 namespace {
 
-constexpr std::string_view kSpace = "\u2581";     // stands for a space inside pieces
+constexpr std::string_view kSpace = "\u2581";      // stands for a space inside pieces
 constexpr std::string_view kUnknown = " \u2047 ";  // what SentencePiece writes for a piece it does not know
 
 std::string escape_spaces(std::string_view text) {
@@ -69,7 +69,9 @@ struct Candidate {
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(const Gguf& gguf)
-    : Tokenizer(gguf, true), tokens_(gguf.strings("tokenizer.ggml.tokens")), types_(token_types(gguf, tokens_.size())),
+    : Tokenizer(gguf, true),
+      tokens_(gguf.strings("tokenizer.ggml.tokens")),
+      types_(token_types(gguf, tokens_.size())),
       scores_(gguf.floats("tokenizer.ggml.scores")) {
   if (scores_.size() != tokens_.size()) {
     gguf.fail("tokenizer.ggml.scores", fmt::format("{} scores for {} tokens", scores_.size(), tokens_.size()));
@@ -178,10 +180,14 @@ std::string SentencePieceTokenizer::piece(std::int32_t id) const {
   check_id(id);
   const std::string& token = tokens_[static_cast<std::size_t>(id)];
   switch (types_[static_cast<std::size_t>(id)]) {
-    case TokenType::control: return "";
-    case TokenType::unknown: return std::string(kUnknown);
-    case TokenType::byte: return std::string(1, static_cast<char>(*byte_value(token)));
-    default: return unescape_spaces(token);
+    case TokenType::control:
+      return "";
+    case TokenType::unknown:
+      return std::string(kUnknown);
+    case TokenType::byte:
+      return std::string(1, static_cast<char>(*byte_value(token)));
+    default:
+      return unescape_spaces(token);
   }
 }
 

@@ -12,7 +12,7 @@ struct CharRange {
   CharClass is;
 };
 
-std::span<const CharRange> char_ranges();    // ascending, disjoint
+std::span<const CharRange> char_ranges();       // ascending, disjoint
 CharClass char_class(std::int32_t code_point);  // other for negative values
 
 }  // namespace vitro

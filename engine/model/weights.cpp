@@ -10,31 +10,56 @@ namespace vitro {
 
 std::string_view to_string(Role role) {
   switch (role) {
-    case Role::token_embedding: return "token_embedding";
-    case Role::output_norm: return "output_norm";
-    case Role::output: return "output";
-    case Role::rope_factors: return "rope_factors";
-    case Role::attn_norm: return "attn_norm";
-    case Role::attn_q: return "attn_q";
-    case Role::attn_k: return "attn_k";
-    case Role::attn_v: return "attn_v";
-    case Role::attn_q_bias: return "attn_q_bias";
-    case Role::attn_k_bias: return "attn_k_bias";
-    case Role::attn_v_bias: return "attn_v_bias";
-    case Role::attn_output: return "attn_output";
-    case Role::attn_q_norm: return "attn_q_norm";
-    case Role::attn_k_norm: return "attn_k_norm";
-    case Role::attn_sub_norm: return "attn_sub_norm";
-    case Role::ffn_sub_norm: return "ffn_sub_norm";
-    case Role::ffn_norm: return "ffn_norm";
-    case Role::ffn_gate: return "ffn_gate";
-    case Role::ffn_up: return "ffn_up";
-    case Role::ffn_down: return "ffn_down";
-    case Role::router: return "router";
-    case Role::ffn_bundle: return "ffn_bundle";
-    case Role::ffn_scales: return "ffn_scales";
-    case Role::predictor_in: return "predictor_in";
-    case Role::predictor_out: return "predictor_out";
+    case Role::token_embedding:
+      return "token_embedding";
+    case Role::output_norm:
+      return "output_norm";
+    case Role::output:
+      return "output";
+    case Role::rope_factors:
+      return "rope_factors";
+    case Role::attn_norm:
+      return "attn_norm";
+    case Role::attn_q:
+      return "attn_q";
+    case Role::attn_k:
+      return "attn_k";
+    case Role::attn_v:
+      return "attn_v";
+    case Role::attn_q_bias:
+      return "attn_q_bias";
+    case Role::attn_k_bias:
+      return "attn_k_bias";
+    case Role::attn_v_bias:
+      return "attn_v_bias";
+    case Role::attn_output:
+      return "attn_output";
+    case Role::attn_q_norm:
+      return "attn_q_norm";
+    case Role::attn_k_norm:
+      return "attn_k_norm";
+    case Role::attn_sub_norm:
+      return "attn_sub_norm";
+    case Role::ffn_sub_norm:
+      return "ffn_sub_norm";
+    case Role::ffn_norm:
+      return "ffn_norm";
+    case Role::ffn_gate:
+      return "ffn_gate";
+    case Role::ffn_up:
+      return "ffn_up";
+    case Role::ffn_down:
+      return "ffn_down";
+    case Role::router:
+      return "router";
+    case Role::ffn_bundle:
+      return "ffn_bundle";
+    case Role::ffn_scales:
+      return "ffn_scales";
+    case Role::predictor_in:
+      return "predictor_in";
+    case Role::predictor_out:
+      return "predictor_out";
   }
   return "?";
 }
@@ -61,30 +86,46 @@ bool is_vector(Role role) {
     case Role::attn_k_norm:
     case Role::attn_sub_norm:
     case Role::ffn_sub_norm:
-    case Role::ffn_norm: return true;
-    default: return false;
+    case Role::ffn_norm:
+      return true;
+    default:
+      return false;
   }
 }
 
 std::string tensor_name(Role role, int layer, bool experts) {
   const auto of_layer = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
   switch (role) {
-    case Role::token_embedding: return "token_embd.weight";
-    case Role::output_norm: return "output_norm.weight";
-    case Role::output: return "output.weight";
-    case Role::rope_factors: return "rope_freqs.weight";
-    case Role::attn_q_bias: return of_layer("attn_q.bias");
-    case Role::attn_k_bias: return of_layer("attn_k.bias");
-    case Role::attn_v_bias: return of_layer("attn_v.bias");
-    case Role::router: return of_layer("ffn_gate_inp.weight");
-    case Role::ffn_bundle: return of_layer("ffn_bundle");
-    case Role::ffn_scales: return of_layer("ffn_scales");
-    case Role::predictor_in: return of_layer("fc1.weight");
-    case Role::predictor_out: return of_layer("fc2.weight");
+    case Role::token_embedding:
+      return "token_embd.weight";
+    case Role::output_norm:
+      return "output_norm.weight";
+    case Role::output:
+      return "output.weight";
+    case Role::rope_factors:
+      return "rope_freqs.weight";
+    case Role::attn_q_bias:
+      return of_layer("attn_q.bias");
+    case Role::attn_k_bias:
+      return of_layer("attn_k.bias");
+    case Role::attn_v_bias:
+      return of_layer("attn_v.bias");
+    case Role::router:
+      return of_layer("ffn_gate_inp.weight");
+    case Role::ffn_bundle:
+      return of_layer("ffn_bundle");
+    case Role::ffn_scales:
+      return of_layer("ffn_scales");
+    case Role::predictor_in:
+      return of_layer("fc1.weight");
+    case Role::predictor_out:
+      return of_layer("fc2.weight");
     case Role::ffn_gate:
     case Role::ffn_up:
-    case Role::ffn_down: return of_layer(fmt::format("{}{}.weight", to_string(role), experts ? "_exps" : ""));
-    default: return of_layer(fmt::format("{}.weight", to_string(role)));
+    case Role::ffn_down:
+      return of_layer(fmt::format("{}{}.weight", to_string(role), experts ? "_exps" : ""));
+    default:
+      return of_layer(fmt::format("{}.weight", to_string(role)));
   }
 }
 
@@ -141,14 +182,19 @@ Bytes WeightStore::ffn_bytes() const {
 
 std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
   if (bundles && c.sub_norms) {
-    throw ConfigError("engine.policy: works neuron by neuron, but the model normalises all neurons together before the Down projection "
-                      "(expected dense or mmap)");
+    throw ConfigError(
+        "engine.policy: works neuron by neuron, but the model normalises all neurons together before the Down projection "
+        "(expected dense or mmap)");
   }
   std::vector<Weight> out;
   const bool moe = c.experts > 0;
   const auto add = [&](Role role, int layer, std::uint32_t rows, std::uint32_t columns, std::uint32_t experts = 1) {
-    out.push_back({.name = tensor_name(role, layer, moe), .role = role, .layer = static_cast<std::int16_t>(layer), .rows = rows,
-                   .columns = columns, .experts = experts});
+    out.push_back({.name = tensor_name(role, layer, moe),
+                   .role = role,
+                   .layer = static_cast<std::int16_t>(layer),
+                   .rows = rows,
+                   .columns = columns,
+                   .experts = experts});
   };
   add(Role::token_embedding, -1, c.vocab, c.width);
   if (c.rope_factors) add(Role::rope_factors, -1, 1, c.rope.dims / 2);
@@ -235,16 +281,15 @@ WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, s
 
 }  // namespace
 
-WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles,
-                            Layout layout, const std::map<Role, Format>& others) {
+WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId file, std::optional<BundleForm> bundles, Layout layout,
+                            const std::map<Role, Format>& others) {
   return lay_out(weights_of(config, bundles.has_value()), matrices, file, bundles, layout, others);
 }
 
 WeightStore phantom_products(const ModelConfig& config, Format matrices, FileId file) {
   std::vector<Weight> weights = weights_of(config);
-  std::erase_if(weights, [](const Weight& w) {
-    return w.layer < 0 || is_vector(w.role) || w.role == Role::router || is_predictor(w.role);
-  });
+  std::erase_if(weights,
+                [](const Weight& w) { return w.layer < 0 || is_vector(w.role) || w.role == Role::router || is_predictor(w.role); });
   return lay_out(std::move(weights), matrices, file, {}, Layout::tiled, {});
 }
 

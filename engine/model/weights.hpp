@@ -12,16 +12,32 @@
 namespace vitro {
 
 enum class Role : std::uint8_t {
-  token_embedding, output_norm, output, rope_factors,  // of the model: layer is -1
-  attn_norm, attn_q, attn_k, attn_v, attn_q_bias, attn_k_bias, attn_v_bias, attn_output,
-  attn_q_norm, attn_k_norm,                            // of one head's size, the same for all heads
-  attn_sub_norm, ffn_sub_norm,                         // of what attn_output and ffn_down read
-  ffn_norm, ffn_gate, ffn_up, ffn_down,                // with experts: one matrix per expert, one after the other
+  token_embedding,
+  output_norm,
+  output,
+  rope_factors,  // of the model: layer is -1
+  attn_norm,
+  attn_q,
+  attn_k,
+  attn_v,
+  attn_q_bias,
+  attn_k_bias,
+  attn_v_bias,
+  attn_output,
+  attn_q_norm,
+  attn_k_norm,  // of one head's size, the same for all heads
+  attn_sub_norm,
+  ffn_sub_norm,  // of what attn_output and ffn_down read
+  ffn_norm,
+  ffn_gate,
+  ffn_up,
+  ffn_down,  // with experts: one matrix per expert, one after the other
   router,
-  ffn_bundle,                                          // gate, up and down neuron by neuron, in place of the three
-  ffn_scales,                                          // of bundles of nibbles: those of all gate rows, then up, then down
+  ffn_bundle,  // gate, up and down neuron by neuron, in place of the three
+  ffn_scales,  // of bundles of nibbles: those of all gate rows, then up, then down
   // Which neurons fire: scores = out relu(in x) (PowerInfer's fc1 and fc2), rows of `out` in the order of the neurons.
-  predictor_in, predictor_out,
+  predictor_in,
+  predictor_out,
 };
 inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::predictor_out) + 1;
 std::string_view to_string(Role role);
@@ -37,16 +53,16 @@ bool is_predictor(Role role);
 bool is_vector(Role role);  // norms, biases and factors: one row, always f32 in a packed file
 
 struct Weight {
-  std::string name;              // as in the GGUF file: "blk.3.ffn_up.weight"
+  std::string name;  // as in the GGUF file: "blk.3.ffn_up.weight"
   Role role{};
   std::int16_t layer = -1;
   // N, K; a vector has rows = 1; bundles: neurons, and the width of each of three rows; their scales: 3 * neurons, width / 32
   std::uint32_t rows = 0, columns = 0;
-  std::uint32_t experts = 1;            // matrices in this tensor
+  std::uint32_t experts = 1;  // matrices in this tensor
   Format format = Format::f32;
   Layout layout = Layout::rows;
   BundleForm form = BundleForm::one_read;  // bundles only
-  Extent extent;                 // page-aligned offset in the packed file; length is that of all experts
+  Extent extent;                           // page-aligned offset in the packed file; length is that of all experts
 
   Bytes matrix_bytes() const { return extent.length / experts; }
   // How one expert's bundles lie in its matrix_bytes(). Requires: role is ffn_bundle.
@@ -61,7 +77,7 @@ class WeightStore {
   WeightStore() = default;
   explicit WeightStore(std::vector<Weight> weights);
 
-  const Weight& get(Role role, int layer = -1) const;   // Requires: it exists
+  const Weight& get(Role role, int layer = -1) const;  // Requires: it exists
   const Weight* find(Role role, int layer = -1) const;
   const std::vector<Weight>& all() const { return weights_; }  // in file order
   WeightStore without(Role role) const;

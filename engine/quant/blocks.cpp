@@ -106,92 +106,42 @@ void quantise_q4_0(const float* in, std::byte* out) {
 
 }  // namespace
 
-std::size_t block_elements(Format format) {
-  if (const auto group = group_format(format)) return group->group;
-  switch (format) {
-    case Format::f32:
-    case Format::f16:
-    case Format::bf16:
-    case Format::int8_fp8:
-    case Format::index32: return 1;
-    case Format::q4_0:
-    case Format::q4_nibbles:
-    case Format::q8_0:
-    case Format::iq4_nl:
-    case Format::fp4:
-    case Format::nf4: return kBlock;
-    case Format::q4_k:
-    case Format::q5_k:
-    case Format::q6_k: return kSuperBlock;
-    default: check_failed("format", __FILE__, __LINE__, "unknown format");
-  }
-}
-
-std::size_t block_bytes(Format format) {
-  if (const auto group = group_format(format)) return 2 + (group->zero_point ? 1 : 0) + group->bits * group->group / 8;
-  switch (format) {
-    case Format::f32:
-    case Format::index32: return 4;
-    case Format::f16:
-    case Format::bf16: return 2;
-    case Format::q4_0:
-    case Format::iq4_nl:
-    case Format::fp4:
-    case Format::nf4: return 18;
-    case Format::q4_nibbles: return 16;
-    case Format::int8_fp8: return 1;  // but for the scales: kv_row_bytes()
-    case Format::q8_0: return 34;
-    case Format::q4_k: return 144;
-    case Format::q5_k: return 176;
-    case Format::q6_k: return 210;
-    default: check_failed("format", __FILE__, __LINE__, "unknown format");
-  }
-}
-
-// Asked for several operands of every simulated call: from a table, and without a division.
+// Asked for several operands of every simulated call: without a division.
 Bytes row_bytes(Format format, std::uint64_t columns, Layout layout) {
-  struct Size {
-    int shift;  // blocks are powers of two long
-    Bytes bytes, row_scale, zero_point;
-    std::uint32_t zero_bits;  // of a packed zero point
-  };
-  static const auto kSizes = [] {
-    std::array<Size, kFormatCount> sizes{};
-    for (std::size_t f = 0; f < kFormatCount; ++f) {
-      const auto known = static_cast<Format>(f);
-      const auto group = group_format(known);
-      const bool zero_point = group && group->zero_point;
-      sizes[f] = {std::countr_zero(block_elements(known)), block_bytes(known), group && group->row_scale ? Bytes{2} : 0,
-                  zero_point ? Bytes{1} : 0, zero_point ? zero_field_bits(group->bits) : 0};
-    }
-    return sizes;
-  }();
-  const Size size = kSizes.at(static_cast<std::size_t>(format));
-  VITRO_CHECK(columns >> size.shift << size.shift == columns, "a row has to be whole blocks");
-  const Bytes blocks = columns >> size.shift;
-  if (layout == Layout::rows) return blocks * size.bytes;
-  return blocks * (size.bytes - size.row_scale - size.zero_point) + size.row_scale + (blocks * size.zero_bits + 7) / 8;
+  const int shift = std::countr_zero(format.block);  // blocks are powers of two long
+  VITRO_CHECK(columns >> shift << shift == columns, "a row has to be whole blocks");
+  const Bytes blocks = columns >> shift;
+  if (layout == Layout::rows) return blocks * format.block_bytes();
+  const Bytes row_scale = format.row_scale ? 2 : 0, zero_point = format.zero_point ? 1 : 0;
+  const Bytes zero_bits = format.zero_point ? zero_field_bits(format.bits) : 0;
+  return blocks * (format.block_bytes() - row_scale - zero_point) + row_scale + (blocks * zero_bits + 7) / 8;
 }
 
 void dequantise_row(Format format, const std::byte* in, float* out, std::size_t n) {
-  VITRO_CHECK(n % block_elements(format) == 0, "a row has to be whole blocks");
-  if (format == Format::f32) {
-    if (n > 0) std::memcpy(out, in, n * sizeof(float));
-    return;
-  }
-  if (has_codes(format) && format != Format::q4_0) return dequantise_codes(format, in, out, n);
-  const std::size_t step = block_elements(format), bytes = block_bytes(format);
-  for (std::size_t i = 0; i < n; i += step, in += bytes, out += step) {
-    switch (format) {
-      case Format::f16: *out = half_to_float(load16(in)); break;
-      case Format::bf16: *out = bfloat_to_float(load16(in)); break;
-      case Format::q4_0: dequantise_q4_0(in, out); break;
-      case Format::q8_0: dequantise_q8_0(in, out); break;
-      case Format::q4_k: dequantise_k45(in, nullptr, in + 16, out); break;
-      case Format::q5_k: dequantise_k45(in, in + 16, in + 48, out); break;
-      case Format::q6_k: dequantise_q6_k(in, out); break;
-      default: VITRO_CHECK(false, "not a weight format");
-    }
+  VITRO_CHECK(n % format.block == 0, "a row has to be whole blocks");
+  const auto blocks = [&](auto read) {
+    for (std::size_t i = 0; i < n; i += format.block, in += format.block_bytes(), out += format.block) read(in, out);
+  };
+  const auto floats = [&](auto read) {
+    for (std::size_t i = 0; i < n; ++i) out[i] = read(load16(in + 2 * i));
+  };
+  switch (format.family) {
+    case Format::Family::plain:
+      if (format == Format::f16) return floats([](std::uint16_t x) { return half_to_float(x); });
+      if (format == Format::bf16) return floats([](std::uint16_t x) { return bfloat_to_float(x); });
+      if (n > 0) std::memcpy(out, in, n * sizeof(float));
+      return;
+    case Format::Family::block:
+      return format == Format::q4_0 ? blocks(dequantise_q4_0) : blocks(dequantise_q8_0);
+    case Format::Family::k_quant:
+      if (format == Format::q4_k) return blocks([](const std::byte* x, float* y) { dequantise_k45(x, nullptr, x + 16, y); });
+      if (format == Format::q5_k) return blocks([](const std::byte* x, float* y) { dequantise_k45(x, x + 16, x + 48, y); });
+      return blocks(dequantise_q6_k);
+    case Format::Family::group:
+    case Format::Family::table:
+      return dequantise_codes(format, in, out, n);
+    default:
+      VITRO_CHECK(false, "not a weight format");
   }
 }
 
@@ -214,24 +164,30 @@ void dequantise_nibbles(const std::byte* nibbles, const std::byte* scales, float
 }
 
 bool can_quantise(Format format) {
-  return format == Format::f32 || format == Format::f16 || format == Format::bf16 || format == Format::q8_0 ||
-         format == Format::q4_k || has_codes(format);
+  return format.family == Format::Family::plain || format == Format::q8_0 || format == Format::q4_k || format.has_codes();
 }
 
 void quantise_row(Format format, const float* in, std::byte* out, std::size_t n) {
   VITRO_CHECK(can_quantise(format), "no quantiser for this format");
-  VITRO_CHECK(n % block_elements(format) == 0, "a row has to be whole blocks");
-  if (has_codes(format) && format != Format::q4_0) return quantise_codes(format, in, out, n);
-  const std::size_t step = block_elements(format), bytes = block_bytes(format);
-  for (std::size_t i = 0; i < n; i += step, in += step, out += bytes) {
-    switch (format) {
-      case Format::f32: std::memcpy(out, in, sizeof(float)); break;
-      case Format::f16: store16(out, float_to_half(*in)); break;
-      case Format::bf16: store16(out, float_to_bfloat(*in)); break;
-      case Format::q8_0: quantise_q8_0(in, out); break;
-      case Format::q4_k: quantise_q4_k(in, out); break;
-      default: quantise_q4_0(in, out); break;
-    }
+  VITRO_CHECK(n % format.block == 0, "a row has to be whole blocks");
+  const auto blocks = [&](auto write) {
+    for (std::size_t i = 0; i < n; i += format.block, in += format.block, out += format.block_bytes()) write(in, out);
+  };
+  const auto floats = [&](auto write) {
+    for (std::size_t i = 0; i < n; ++i) store16(out + 2 * i, write(in[i]));
+  };
+  switch (format.family) {
+    case Format::Family::plain:
+      if (format == Format::f16) return floats([](float x) { return float_to_half(x); });
+      if (format == Format::bf16) return floats([](float x) { return float_to_bfloat(x); });
+      if (n > 0) std::memcpy(out, in, n * sizeof(float));
+      return;
+    case Format::Family::block:
+      return format == Format::q4_0 ? blocks(quantise_q4_0) : blocks(quantise_q8_0);
+    case Format::Family::k_quant:
+      return blocks(quantise_q4_k);
+    default:
+      return quantise_codes(format, in, out, n);
   }
 }
 

@@ -1,21 +1,22 @@
 // The block formats of weights: sizes, exact dequantisation, and quantisation of the simple ones. Byte layouts are those
-// of GGUF files, little-endian; docs/formats.md has them in one table.
+// of GGUF files, little-endian; docs/reference/formats.md has them in one table.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "engine/base/units.hpp"
-#include "engine/machine/kernel_call.hpp"
 #include "engine/quant/float16.hpp"
+#include "engine/tensor/format.hpp"
+#include "engine/tensor/layout.hpp"
 
 namespace vitro {
 
 inline constexpr std::size_t kBlock = 32;        // elements of a q4_0, q8_0, iq4_nl, fp4 or nf4 block, and of 16 bytes of q4_nibbles
 inline constexpr std::size_t kSuperBlock = 256;  // elements of a q4_k, q5_k or q6_k block
 
-std::size_t block_elements(Format format);  // 1 for plain formats
-std::size_t block_bytes(Format format);
+[[gnu::always_inline]] constexpr std::size_t block_elements(Format format) { return format.block; }  // 1 for plain formats
+[[gnu::always_inline]] constexpr std::size_t block_bytes(Format format) { return format.block_bytes(); }
 
 // Bytes of one row; in layouts of tiles.hpp, which hold a row's one scale once, its share of a group of rows.
 // Requires: columns is a multiple of block_elements(format).

@@ -17,11 +17,14 @@ namespace {
 constexpr float kLargestHalf = 65504;
 constexpr std::array kStretches{1.0f, 0.7f, 0.8f, 0.9f, 1.1f, 1.2f, 1.3f, 1.4f, 1.5f, 1.6f, 1.7f};
 
+constexpr std::size_t kMostLevels = 256;
+constexpr std::size_t kRun = 16;  // values that are rounded side by side
+
 // The values at scale 1 that a block can have, ascending, and their codes.
 struct Levels {
   std::size_t count = 0;
-  std::array<float, kCodes> value{};
-  std::array<std::uint8_t, kCodes> code{};
+  std::array<float, kMostLevels> value{};
+  std::array<std::uint8_t, kMostLevels> code{};
 
   float outermost() const { return std::max(-value[0], value[count - 1]); }
   float span() const { return value[count - 1] - value[0]; }
@@ -59,10 +62,9 @@ Levels table_levels(const std::array<float, kCodes>& table) {
 // Without a zero point, or with the one given.
 Levels levels_of(Format format, std::uint32_t zero_point = 0) {
   if (const auto* table = code_table(format)) return table_levels(*table);
-  const auto group = group_format(format);
-  VITRO_CHECK(group.has_value(), "a format without a search");
-  if (group->zero_point) return integer_levels(group->bits, 1, static_cast<int>(zero_point));
-  return group->bits == 1 ? integer_levels(1, 2, 1) : integer_levels(group->bits, 1, 1 << (group->bits - 1));
+  VITRO_CHECK(format.is_group(), "a format without a search");
+  if (format.zero_point) return integer_levels(format.bits, 1, static_cast<int>(zero_point));
+  return format.bits == 1 ? integer_levels(1, 2, 1) : integer_levels(format.bits, 1, 1 << (format.bits - 1));
 }
 
 struct Fit {
@@ -71,7 +73,7 @@ struct Fit {
   double error = 0;  // sum of squares
 };
 
-// Finds the codes of one run of values, a multiple of kBlock, that share a scale.
+// Finds the codes of one run of values, a multiple of kRun, that share a scale.
 class Encoder {
  public:
   Encoder(const float* in, std::size_t n) : in_(in), index_(n) {}
@@ -79,21 +81,21 @@ class Encoder {
   // Leaves the codes' indices in index().
   void encode(const Levels& levels, std::uint16_t half) {
     const float scale = half_to_float(half), inverse = scale == 0 ? 0 : 1 / scale;
-    for (std::size_t at = 0; at < index_.size(); at += kBlock) {
-      std::int32_t nearest[kBlock] = {};
-      float x[kBlock];
-      for (std::size_t i = 0; i < kBlock; ++i) x[i] = in_[at + i] * inverse;
+    for (std::size_t at = 0; at < index_.size(); at += kRun) {
+      std::int32_t nearest[kRun] = {};
+      float x[kRun];
+      for (std::size_t i = 0; i < kRun; ++i) x[i] = in_[at + i] * inverse;
       for (std::size_t k = 0; k + 1 < levels.count; ++k) {
         const float middle = (levels.value[k] + levels.value[k + 1]) / 2;
-        for (std::size_t i = 0; i < kBlock; ++i) nearest[i] += x[i] > middle;
+        for (std::size_t i = 0; i < kRun; ++i) nearest[i] += x[i] > middle;
       }
-      for (std::size_t i = 0; i < kBlock; ++i) index_[at + i] = static_cast<std::uint8_t>(nearest[i]);
+      for (std::size_t i = 0; i < kRun; ++i) index_[at + i] = static_cast<std::uint8_t>(nearest[i]);
     }
   }
 
   // Sum of the squared differences that the codes found last leave.
   double error(const Levels& levels, std::uint16_t half) const {
-    std::array<double, kCodes> made{};
+    std::array<double, kMostLevels> made;
     for (std::size_t k = 0; k < levels.count; ++k) made[k] = half_to_float(half) * levels.value[k];
     double sum = 0;
     for (std::size_t i = 0; i < index_.size(); ++i) {
@@ -200,17 +202,15 @@ void quantise_run(Format format, const Levels& levels, const float* in, std::byt
 float largest_codable(Format format) {
   if (format == Format::q4_0) return kLargestHalf * 8;
   const Levels levels = levels_of(format);
-  const auto group = group_format(format);
-  return kLargestHalf * (group && group->zero_point ? levels.span() / 2 : levels.outermost());
+  return kLargestHalf * (format.zero_point ? levels.span() / 2 : levels.outermost());
 }
 
 void quantise_codes(Format format, const float* in, std::byte* out, std::size_t n) {
   const std::size_t step = block_elements(format);
   VITRO_CHECK(n % step == 0, "a row has to be whole blocks");
-  const auto group = group_format(format);
-  if (group && group->row_scale) return quantise_run(format, levels_of(format), in, out, n);
+  if (format.row_scale) return quantise_run(format, levels_of(format), in, out, n);
   std::vector<Levels> by_zero{levels_of(format)};
-  for (std::uint32_t zero = 1; group && group->zero_point && zero < 1u << group->bits; ++zero) by_zero.push_back(levels_of(format, zero));
+  for (std::uint32_t zero = 1; format.zero_point && zero < 1u << format.bits; ++zero) by_zero.push_back(levels_of(format, zero));
   for (std::size_t at = 0; at < n; at += step, out += block_bytes(format)) {
     if (by_zero.size() == 1) {
       quantise_run(format, by_zero[0], in + at, out, step);
@@ -224,14 +224,13 @@ void quantise_codes(Format format, const float* in, std::byte* out, std::size_t 
 }
 
 void quantise_ternary(Format format, float scale, const float* in, std::byte* out, std::size_t n) {
-  const auto group = group_format(format);
-  VITRO_CHECK(group && !group->zero_point && group->bits >= 2, "no format for -1, 0 and 1");
-  VITRO_CHECK(n % group->group == 0, "a row has to be whole blocks");
+  VITRO_CHECK(format.is_group() && !format.zero_point && format.bits >= 2, "no format for -1, 0 and 1");
+  VITRO_CHECK(n % format.block == 0, "a row has to be whole blocks");
   Levels levels;
   levels.count = 3;
   for (int i = 0; i < 3; ++i) {
     levels.value[static_cast<std::size_t>(i)] = static_cast<float>(i - 1);
-    levels.code[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>((1 << (group->bits - 1)) + i - 1);
+    levels.code[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>((1 << (format.bits - 1)) + i - 1);
   }
   const Fit fit{float_to_half(scale), 0, 0};
   Encoder encoder(in, n);

@@ -10,7 +10,7 @@
 #pragma once
 #include <cstddef>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/tensor/format.hpp"
 
 namespace vitro {
 

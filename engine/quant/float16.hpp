@@ -6,7 +6,7 @@
 namespace vitro {
 
 // Exact: every binary16 value, infinities and NaN payloads included, is a float. Always inlined, as kernels of several instruction sets use
-// it (engine/kernels/block_rows.hpp); its address can therefore not be taken, as at -O1 no call through a pointer is inlined.
+// it (engine/kernels/common/block_rows.hpp); its address can therefore not be taken, as at -O1 no call through a pointer is inlined.
 [[gnu::always_inline]] constexpr float half_to_float(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1fu, fraction = half & 0x3ffu;

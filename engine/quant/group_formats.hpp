@@ -18,45 +18,35 @@
 #include <optional>
 #include <span>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/tensor/format.hpp"
 
 namespace vitro {
 
-struct GroupFormat {
-  std::uint32_t bits = 4, group = 32;          // 1 to 4; 32, 64 or 128 elements
-  bool zero_point = false, row_scale = false;  // never both
-  friend bool operator==(const GroupFormat&, const GroupFormat&) = default;
-};
-std::optional<GroupFormat> group_format(Format format);  // of w1g32 to w4g128z and w1g32r to w4g128r
-Format group_format(GroupFormat format);                 // Requires: there is such a format
+// Kernels of integers and look-ups have loops for these; other group formats are rows of floats to them.
+constexpr bool has_group_kernels(Format format) { return format.is_group() && format.bits <= 4 && format.block % 32 == 0; }
 
 // Of a packed zero point: those of codes, but powers of two, so that no field lies in two bytes.
 constexpr std::uint32_t zero_field_bits(std::uint32_t bits) { return std::bit_ceil(bits); }
 
-inline constexpr std::size_t kCodes = 16;  // of four bits
-
-// The values of iq4_nl (GGUF's), fp4 (E2M1) and nf4 (QLoRA's) at scale 1, by code; nullptr for all other formats.
-const std::array<float, kCodes>* code_table(Format format);
-
-bool has_codes(Format format);           // group formats, q4_0, iq4_nl, fp4, nf4
-std::uint32_t code_bits(Format format);  // Requires: has_codes
+// The unit, 1 or 1/2, of which all values of the format's table are whole multiples of a byte's size; none where there is none.
+std::optional<float> integer_step(Format format);
 
 // What makes a value of a code: scale * (step * q - zero), or scale * code_table[q] where there is a table (step 1, zero 0).
 struct BlockScale {
   float scale = 0;
   int step = 1, zero = 0;
 };
-// Requires: has_codes. `block` is block_bytes(format) bytes of any alignment, and so are rows below.
+// Requires: format.has_codes(). `block` is block_bytes(format) bytes of any alignment, and so are rows below.
 BlockScale block_scale(Format format, const std::byte* block);
 
-// The n codes of a row, one per byte, in the order of the elements. Requires: has_codes, n a multiple of block_elements.
+// The n codes of a row, one per byte, in the order of the elements. Requires: format.has_codes(), n a multiple of block_elements.
 void unpack_codes(Format format, const std::byte* row, std::size_t n, std::uint8_t* codes);
 
 // One block of given codes, the opposite of unpack_codes() and block_scale(): `scale` is binary16, `zero` the zero point (0
-// without one). Requires: has_codes, codes below 2^bits.
+// without one). Requires: format.has_codes(), codes below 2^bits.
 void pack_codes(Format format, std::uint16_t scale, std::uint8_t zero, const std::uint8_t* codes, std::byte* block);
 
-// The same contract as dequantise_row(), to which this belongs. Requires: has_codes and not q4_0.
+// The same contract as dequantise_row(), to which this belongs. Requires: format.has_codes() and not q4_0.
 void dequantise_codes(Format format, const std::byte* in, float* out, std::size_t n);
 
 // The first of a row's n / group blocks that its format can not have, as in a damaged file: its zero point is no code, and kernels with

@@ -7,7 +7,8 @@
 #pragma once
 #include <cstddef>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/tensor/format.hpp"
+#include "engine/tensor/layout.hpp"
 
 namespace vitro {
 

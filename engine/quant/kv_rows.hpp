@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/machine/kernel_call.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/tensor/format.hpp"
 
 namespace vitro {
 

@@ -15,9 +15,7 @@ namespace {
 
 constexpr std::size_t kScale = 2, kUnit = 4, kLine = kTileRows * kUnit, kChunk = 32, kMostColumns = 128;
 
-bool has_units(Format format) {
-  return format == Format::q4_0 || format == Format::q8_0 || format == Format::iq4_nl || format == Format::fp4;
-}
+bool has_units(Format format) { return format.family == Format::Family::block || integer_step(format).has_value(); }
 
 // Calls move(offset in the rows, offset in the tile, bytes) for every piece of a layout that only moves bytes.
 template <class Move>
@@ -45,9 +43,7 @@ struct Codes {
 };
 
 Codes codes_of(Format format) {
-  if (format == Format::q4_0) return {format, 4, kBlock, 0, false};
-  const GroupFormat group = group_format(format).value();
-  return {format, group.bits, group.group, group.zero_point ? zero_field_bits(group.bits) : 0, group.row_scale};
+  return {format, format.bits, format.block, format.zero_point ? zero_field_bits(format.bits) : 0, format.row_scale};
 }
 
 // Zero points of a group of rows, before its blocks.
@@ -184,15 +180,15 @@ void check(Format format, std::size_t columns, Layout layout) {
 
 bool can_lay(Layout layout, Format format, std::uint64_t rows) {
   if (layout == Layout::rows) return true;
-  const bool coded = group_format(format).has_value();
+  const bool coded = has_group_kernels(format);
   const bool known = layout == Layout::tiled ? coded || has_units(format) || has_k_tiles(format) : coded || format == Format::q4_0;
   return known && rows > 0 && rows % kTileRows == 0;
 }
 
 std::set<Format> formats_with(Layout layout) {
   std::set<Format> formats;
-  for (std::size_t i = 0; i < kFormatCount; ++i) {
-    if (can_lay(layout, static_cast<Format>(i), kTileRows)) formats.insert(static_cast<Format>(i));
+  for (const Format format : all_formats()) {
+    if (can_lay(layout, format, kTileRows)) formats.insert(format);
   }
   return formats;
 }

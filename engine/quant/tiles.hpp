@@ -19,7 +19,8 @@
 #include <cstddef>
 #include <set>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/tensor/format.hpp"
+#include "engine/tensor/layout.hpp"
 
 namespace vitro {
 

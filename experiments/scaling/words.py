@@ -4,7 +4,7 @@
 
 Accuracy is that of the host, which computes the tokens of the simulated phone (every timed run is held against that); latency, from
 prompt to answer, is simulated for --timed of them, on a core beside the NPU and on two cores. Writes
-accuracy.png and results.json, and prints the table of docs/test-time-scaling.md.
+accuracy.png and results.json, and prints the table of docs/design/test-time-scaling.md.
 """
 import argparse
 import collections
@@ -47,7 +47,7 @@ def run(machine, units, method, samples, task, seed):
 
 def answers(task, seed):
     """{(method, N): (text, tokens that were generated)} on the host. More samples keep the ones before, so that one run of the most
-    samples answers Best-of-N for every N, and a single beam is a single sample (tests/engine/scaling/search_test.cpp)."""
+    samples answers Best-of-N for every N, and a single beam is a single sample (tests/engine/app/scaling/search_test.cpp)."""
     found = {}
     stories = run("host", ["cpu0"], LIKELY, SAMPLES[-1], task, seed)["scaling"]["samples"]
     for n in SAMPLES:

@@ -8,7 +8,7 @@ CPU time of that process, so waiting for the disk is none of it. `room`: the pag
 holds a quarter of it, so that each page that comes takes the place of another, which the faulting process frees itself. Each is done with
 several windows of read-ahead: CPU time = pages * P + requests * S. S is a request to the disk and the fault that waits for it; P is what a
 page costs however it comes: allocation, page cache, lists, page table, and with `reclaim` another page's way out. `mapped`: pages that are
-in the page cache and in no page table. docs/mmap.md has the result.
+in the page cache and in no page table. docs/design/mmap.md has the result.
 """
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from mmap_audit import CHILD_BYTES, PAGE, Cgroup, read_ahead
 
-from vitro.calibrate_probes import ask
+from vitro.calibrate.probes import ask
 
 WINDOWS_KB = (128, 256, 512, 1024, 2048)  # large ones, beside whose pages a request is cheap
 

@@ -4,7 +4,7 @@ each of them reads per token. Needs root and the memory controller of cgroup v1 
     .venv/bin/python experiments/validation/mmap_audit.py [--tokens 6] [--json]
 
 The policy enforces its budget with direct reads; the kernel is held to it by a memory cgroup whose only tenant is a child
-that maps the packed file and touches pages in the order in which the engine uses them. docs/mmap.md has the result.
+that maps the packed file and touches pages in the order in which the engine uses them. docs/design/mmap.md has the result.
 """
 import argparse
 import contextlib

@@ -1,6 +1,6 @@
 // A neural engine (Apple's ANE) at flow fidelity: one queue of graphs with static shapes, in float16.
 //
-// A product streams its weights and then computes: NPUMoE Table 5 shows both times one after the other (docs/ane-gpu.md), so
+// A product streams its weights and then computes: NPUMoE Table 5 shows both times one after the other (docs/design/ane-gpu.md), so
 // a graph of few rows is bound by the stream and one of many by the cores. Output channels go to the cores in blocks of
 // `shape_multiple` elements (NPUMoE 3.2), to which every dimension is padded: a narrow product leaves cores idle.
 // Attention reads keys and values once per tile of query rows; its softmax goes through slower element-wise hardware.

@@ -1,4 +1,4 @@
-// CorePrices: the cycles that a core needs for the arithmetic of a call. docs/cpu.md says where the tables come from.
+// CorePrices: the cycles that a core needs for the arithmetic of a call. docs/design/cpu.md says where the tables come from.
 #pragma once
 #include <array>
 #include <optional>

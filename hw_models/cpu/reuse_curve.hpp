@@ -1,6 +1,6 @@
 // ReuseCurve: what it adds to a call that its weights, keys and values are no longer in the core's own cache. A decoder comes back to them
 // in a loop, so what counts is how much has moved in between (the reuse distance): a cache that holds as much still has them. The addition
-// does not depend on the arithmetic: loops over one to 64 rows grow by the same time (docs/calibrate.md).
+// does not depend on the arithmetic: loops over one to 64 rows grow by the same time (docs/guide/calibrate.md).
 #pragma once
 #include <optional>
 #include <string_view>

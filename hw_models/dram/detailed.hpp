@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "hw_models/dram/channels.hpp"
-#include "hw_models/dram/dram.hpp"
+#include "hw_models/dram.hpp"
 #include "hw_models/odometer.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "hw_models/dram/controller.hpp"
-#include "hw_models/dram/dram.hpp"
+#include "hw_models/dram.hpp"
 #include "hw_models/params.hpp"
 
 namespace vitro::hw {
@@ -80,11 +80,11 @@ class FlowEfficiency {
   Entries entries_;
   double sequential_ = 0, sequential_write_ = 1, strided_write_ = 1, latency_random_ns_ = 0, latency_sequential_ns_ = 0;
   Curve chunks_, write_chunks_, queued_;
-  double worst_crowd_ = 1, worst_queue_ = 1;                   // time per byte that these tables can cost
-  Curve worst_turns_;                                          // the same of turns_ and copies_, up to a share of writes
-  Curves agents_;                                              // by their number, over reopened()
+  double worst_crowd_ = 1, worst_queue_ = 1;  // time per byte that these tables can cost
+  Curve worst_turns_;                         // the same of turns_ and copies_, up to a share of writes
+  Curves agents_;                             // by their number, over reopened()
   Curves turns_, copies_;  // by the number of streams that read, over the share of writes: by requests that write alone, or read too
-  Curves even_, uneven_;                                       // strides: multiples of a power of two beyond the chunk, and others
+  Curves even_, uneven_;   // strides: multiples of a power of two beyond the chunk, and others
 };
 
 using WantedEntry = std::function<bool(std::string_view key)>;

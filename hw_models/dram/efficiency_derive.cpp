@@ -185,8 +185,8 @@ class Derivation {
         for (const double share : kWriteShares) largest = wanted(key(share)) ? share : largest;
         if (largest > 0) {
           if (!crowded) crowded = crowd(readers);
-          const Points points = kind == "turns" ? beside_a_writer(readers, *crowded, writing, largest)
-                                                : kernel_and_streams(readers, *crowded, writing);
+          const Points points =
+              kind == "turns" ? beside_a_writer(readers, *crowded, writing, largest) : kernel_and_streams(readers, *crowded, writing);
           for (const double share : kWriteShares) add(key(share), [&] { return between(points, share); });
         }
         for (const double share : {0.5, 0.75}) {

@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-#include "hw_models/dram/dram.hpp"
+#include "hw_models/dram.hpp"
 #include "hw_models/dram/efficiency.hpp"
 #include "hw_models/dram/fair_share.hpp"
 #include "hw_models/odometer.hpp"
@@ -73,11 +73,11 @@ class FlowDram final : public DramModel {
   Track track_;
   std::deque<Port> ports_;  // by number
   std::deque<Flow> slots_;
-  std::vector<Flow*> free_, flows_;          // slots without a flow; flows in order of arrival
-  std::vector<FlowEfficiency::Use> uses_;    // of memory, in the order of flows_; their rates are set when they are asked for
+  std::vector<Flow*> free_, flows_;        // slots without a flow; flows in order of arrival
+  std::vector<FlowEfficiency::Use> uses_;  // of memory, in the order of flows_; their rates are set when they are asked for
   std::vector<FlowEfficiency::Use> by_port_;
-  double slowest_ = 0, always_ = 0;          // time per byte of the slowest pattern so far; a total that any mix of them reaches
-  std::vector<Port*> changed_;               // whose flows changed since demands were summed up
+  double slowest_ = 0, always_ = 0;  // time per byte of the slowest pattern so far; a total that any mix of them reaches
+  std::vector<Port*> changed_;       // whose flows changed since demands were summed up
   std::vector<Claim*> scratch_;
   std::vector<Callback> finished_;
   Picoseconds armed_ = Picoseconds::max();

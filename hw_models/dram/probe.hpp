@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "hw_models/dram/dram.hpp"
+#include "hw_models/dram.hpp"
 #include "hw_models/event_loop.hpp"
 
 namespace vitro::hw {

@@ -1,4 +1,4 @@
-// What a Hexagon NPU is made of, as its block of a device file states it (docs/npu.md). Both fidelities read this one table.
+// What a Hexagon NPU is made of, as its block of a device file states it (docs/design/npu.md). Both fidelities read this one table.
 #pragma once
 #include <string>
 #include <vector>

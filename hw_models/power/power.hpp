@@ -18,7 +18,7 @@ struct PowerDraw {
 // `stalled_share` of its dynamic power: clocks and what keeps the order of instructions go on, data paths rest.
 class FlowPower {
  public:
-  // Consumes a device file's `power:` block (docs/power.md):
+  // Consumes a device file's `power:` block (docs/design/power.md):
   // {base: W, dram_byte: J/B, flash_byte: J/B, active_watts: {kind, source, big: 2.5, ...}, idle_watts: {...},
   // stalled_share: {big: 0.5, ...}, thermal: {...}}.
   explicit FlowPower(Reader& reader);

@@ -18,9 +18,7 @@ const Changes kWholeMap{{"map_cache_reach", "100000 GB"}};
 
 class Twin {
  public:
-  explicit Twin(const Node& storage) : storage_(storage), params_(read_params()) {
-    storage_.set("fidelity", Node::scalar("detailed"));
-  }
+  explicit Twin(const Node& storage) : storage_(storage), params_(read_params()) { storage_.set("fidelity", Node::scalar("detailed")); }
 
   const Params& params() const { return *params_; }
 

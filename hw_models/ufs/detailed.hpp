@@ -12,7 +12,7 @@
 #include "hw_models/ufs/nand.hpp"
 #include "hw_models/ufs/read_ahead.hpp"
 #include "hw_models/ufs/servers.hpp"
-#include "hw_models/ufs/storage.hpp"
+#include "hw_models/storage.hpp"
 #include "hw_models/ufs/write_path.hpp"
 
 namespace vitro::hw {

@@ -19,7 +19,8 @@ double random_4k(const Node& storage, Bytes range, std::vector<Hertz> cores) {
 double loss_with_several_cores(const Node& storage) {
   const double alone = random_4k(storage, 128 * MiB, {kBigCore});
   double worst = alone;
-  for (const std::vector<Hertz>& cores : {std::vector{kBigCore, kMidCore}, {kBigCore, kMidCore, kMidCore, kMidCore},
+  for (const std::vector<Hertz>& cores : {std::vector{kBigCore, kMidCore},
+                                          {kBigCore, kMidCore, kMidCore, kMidCore},
                                           {kBigCore, kMidCore, kMidCore, kMidCore, kMidCore, kMidCore, kLittleCore, kLittleCore}}) {
     worst = std::min(worst, random_4k(storage, 128 * MiB, cores));
   }

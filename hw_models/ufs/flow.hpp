@@ -19,7 +19,7 @@
 #include "hw_models/ufs/host_queue.hpp"
 #include "hw_models/ufs/map_fetcher.hpp"
 #include "hw_models/ufs/servers.hpp"
-#include "hw_models/ufs/storage.hpp"
+#include "hw_models/storage.hpp"
 
 namespace vitro::hw {
 

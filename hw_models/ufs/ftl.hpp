@@ -15,10 +15,10 @@
 namespace vitro::hw {
 
 struct FtlSpec {
-  std::uint32_t dies = 1, stripe = 1;                 // sectors of one stripe: one operation of one die
-  std::uint32_t superblock = 1;                       // sectors; a multiple of dies * stripe
+  std::uint32_t dies = 1, stripe = 1;  // sectors of one stripe: one operation of one die
+  std::uint32_t superblock = 1;        // sectors; a multiple of dies * stripe
   std::uint32_t superblocks = 1, slc_superblocks = 0;
-  std::uint64_t filled = 0;                           // sectors; a multiple of `superblock`
+  std::uint64_t filled = 0;  // sectors; a multiple of `superblock`
 };
 
 enum class Pool : std::uint8_t { tlc, slc };
@@ -59,9 +59,9 @@ class Ftl {
   enum class State : std::uint8_t { free, open, full, victim };
   struct Block {
     State state = State::free;
-    bool in_place = false;                // holds its part of the filled space, so `sectors` is not needed
+    bool in_place = false;  // holds its part of the filled space, so `sectors` is not needed
     std::uint32_t valid = 0, written = 0;
-    std::vector<std::uint64_t> sectors;   // what was written, in order; kPadding where nothing was
+    std::vector<std::uint64_t> sectors;  // what was written, in order; kPadding where nothing was
   };
   struct PoolState {
     std::uint32_t first = 0, count = 0, free = 0;

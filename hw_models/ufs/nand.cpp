@@ -41,9 +41,12 @@ void NandArray::begin_next(std::uint32_t index) {
   die.busy = true;
   const Picoseconds now = context_.now();
   switch (active_[slot].operation.kind) {
-    case NandOperation::Kind::read: return context_.at(now + sense_time(index), {device_, kSensed}, [this, slot] { ask_channel(slot); });
-    case NandOperation::Kind::program: return ask_channel(slot);
-    case NandOperation::Kind::erase: return context_.at(now + spec_.erase, {device_, kProgrammed}, [this, slot] { finish(slot); });
+    case NandOperation::Kind::read:
+      return context_.at(now + sense_time(index), {device_, kSensed}, [this, slot] { ask_channel(slot); });
+    case NandOperation::Kind::program:
+      return ask_channel(slot);
+    case NandOperation::Kind::erase:
+      return context_.at(now + spec_.erase, {device_, kProgrammed}, [this, slot] { finish(slot); });
   }
 }
 

@@ -14,10 +14,10 @@ namespace vitro::hw {
 struct NandSpec {
   std::uint32_t channels = 1, dies_per_channel = 1, planes = 1;
   Bytes page = 16 * KiB;
-  Picoseconds read{0}, erase{0};      // tR, tBERS
+  Picoseconds read{0}, erase{0};  // tR, tBERS
   BytesPerSecond channel_rate;
-  double retry_probability = 0;       // that a read has to sense again with shifted thresholds
-  Picoseconds retry{0};               // what that takes
+  double retry_probability = 0;  // that a read has to sense again with shifted thresholds
+  Picoseconds retry{0};          // what that takes
 
   std::uint32_t dies() const { return channels * dies_per_channel; }
   std::uint32_t stripe() const { return static_cast<std::uint32_t>(planes * page / kPageSize); }  // sectors of one die operation
@@ -28,7 +28,7 @@ class NandClient {
  public:
   virtual ~NandClient() = default;
   virtual void sector_arrived(std::uint64_t tag, std::uint32_t index) = 0;  // reads: number `index` of the operation
-  virtual void operation_done(std::uint64_t tag) = 0;                      // after its last sector
+  virtual void operation_done(std::uint64_t tag) = 0;                       // after its last sector
 };
 
 struct NandOperation {

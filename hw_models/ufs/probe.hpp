@@ -7,15 +7,15 @@
 #include "engine/base/config.hpp"
 #include "hw_models/dram/flow.hpp"
 #include "hw_models/event_loop.hpp"
-#include "hw_models/ufs/storage.hpp"
+#include "hw_models/storage.hpp"
 
 namespace vitro::hw {
 
 struct StorageProbe {
   bool sequential = false, write = false;
-  Bytes block = 4 * KiB, range = 128 * MiB;  // addresses stay below `range`; a multiple of `block`
-  std::uint32_t depth = 32;                  // outstanding commands of each core
-  std::vector<Hertz> cores{{3e9}};           // clocks of the issuing cores; sequential: each has its part of the range
+  Bytes block = 4 * KiB, range = 128 * MiB;        // addresses stay below `range`; a multiple of `block`
+  std::uint32_t depth = 32;                        // outstanding commands of each core
+  std::vector<Hertz> cores{{3e9}};                 // clocks of the issuing cores; sequential: each has its part of the range
   std::uint64_t warm_up = 4000, commands = 16000;  // not counted, then counted
   std::uint64_t seed = 1;
 };

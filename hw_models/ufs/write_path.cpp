@@ -45,8 +45,10 @@ void WritePath::pump() {
     (pool == Pool::slc ? totals_.to_slc : totals_.to_tlc) += stripe;
     program(pool, std::move(sectors), Use::host_program);
   }
-  if (move_.active) move_on();
-  else start_moves();
+  if (move_.active)
+    move_on();
+  else
+    start_moves();
 }
 
 void WritePath::program(Pool pool, std::vector<std::uint64_t> sectors, Use use) {
@@ -93,8 +95,12 @@ void WritePath::operation_done(std::uint64_t tag) {
       --move_.reads;
       move_.gathered.insert(move_.gathered.end(), batch.sectors.begin(), batch.sectors.end());
       break;
-    case Use::move_program: --move_.programs; break;
-    case Use::erase: --move_.erases; break;
+    case Use::move_program:
+      --move_.programs;
+      break;
+    case Use::erase:
+      --move_.erases;
+      break;
   }
   pump();
 }
@@ -103,8 +109,10 @@ void WritePath::operation_done(std::uint64_t tag) {
 void WritePath::start_moves() {
   if (move_.active) return;
   std::optional<std::uint32_t> victim;
-  if (ftl_.free(Pool::tlc) <= spec_.reserve) victim = ftl_.take_victim(Pool::tlc);
-  else if (quiet_) victim = ftl_.take_victim(Pool::slc);
+  if (ftl_.free(Pool::tlc) <= spec_.reserve)
+    victim = ftl_.take_victim(Pool::tlc);
+  else if (quiet_)
+    victim = ftl_.take_victim(Pool::slc);
   if (!victim) return;
   move_ = {};
   move_.active = true;
@@ -181,8 +189,10 @@ void WritePath::host_quiet() {
   context_.at(context_.now() + spec_.quiet, {device_, kQuiet}, [this, since] {
     if (since != quiet_since_) return;
     quiet_ = true;
-    if (move_.active) move_on();
-    else start_moves();
+    if (move_.active)
+      move_on();
+    else
+      start_moves();
   });
 }
 

@@ -13,16 +13,16 @@
 namespace vitro::hw {
 
 struct WriteSpec {
-  std::uint32_t memory = 0;           // sectors of controller memory; at least one command
+  std::uint32_t memory = 0;                // sectors of controller memory; at least one command
   Picoseconds program{0}, slc_program{0};  // tPROG per stripe
-  Picoseconds quiet{0};               // without commands before folding starts
-  std::uint32_t reserve = 2;          // free TLC superblocks that only garbage collection may use
+  Picoseconds quiet{0};                    // without commands before folding starts
+  std::uint32_t reserve = 2;               // free TLC superblocks that only garbage collection may use
 };
 
 struct WriteTotals {
-  std::uint64_t to_slc = 0, to_tlc = 0;      // sectors of the host
-  std::uint64_t folded = 0, collected = 0;   // sectors moved
-  std::uint64_t erased = 0;                  // superblocks
+  std::uint64_t to_slc = 0, to_tlc = 0;     // sectors of the host
+  std::uint64_t folded = 0, collected = 0;  // sectors moved
+  std::uint64_t erased = 0;                 // superblocks
 };
 
 class WritePath final : public NandClient {
@@ -49,7 +49,7 @@ class WritePath final : public NandClient {
   };
   struct Move {  // one superblock being emptied
     bool active = false, erasing = false;
-    std::uint32_t victim = 0, next = 0;              // first sector not looked at yet
+    std::uint32_t victim = 0, next = 0;                 // first sector not looked at yet
     std::uint32_t reads = 0, programs = 0, erases = 0;  // in flight
     std::vector<std::uint64_t> gathered;
   };
@@ -69,8 +69,8 @@ class WritePath final : public NandClient {
   WriteSpec spec_;
   std::uint32_t used_ = 0;
   std::deque<std::pair<std::uint32_t, std::function<void()>>> waiting_;
-  std::deque<std::uint64_t> unplaced_;             // in memory, without a place in flash
-  std::map<std::uint64_t, std::uint32_t> held_;    // sectors in memory and how often
+  std::deque<std::uint64_t> unplaced_;           // in memory, without a place in flash
+  std::map<std::uint64_t, std::uint32_t> held_;  // sectors in memory and how often
   std::vector<Batch> batches_;
   std::vector<std::uint32_t> free_;
   Move move_;

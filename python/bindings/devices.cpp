@@ -2,13 +2,15 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "describe.hpp"
+#include "engine/app/engine_keys.hpp"
 #include "engine/base/check.hpp"
-#include "engine/decode/policies.hpp"
-#include "engine/kernels/kernel_set.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/kernels/common/kernel_set.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/parts/part_kinds.hpp"
 #include "module.hpp"
 #include "probe.hpp"
 #include "python_models.hpp"
@@ -61,33 +63,46 @@ std::string cross_fidelity(const std::string& device, const std::string& part, c
   return rows.dump();
 }
 
-std::string list(const std::string& kind, const std::string& root) {
-  Json rows = Json::array();
-  if (kind == "policies") {
-    for (const PolicyInfo& info : policies()) rows.push_back({{"name", info.name}, {"description", info.description}});
-  } else if (kind == "kernels") {
-    for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kInt8Tables, variant::kInt8Rows, variant::kHmx, variant::kLutExp,
-                               variant::kReference}) {
-      rows.push_back(
-          {{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
-    }
-    const std::string_view fastest = kernel_sets().back()->name;
-    for (const KernelSet* set : kernel_sets()) {
-      rows.push_back({{"name", set->name},
-                      {"description", std::string("instruction set of this machine") + (set->name == fastest ? ", used by default" : "")}});
-    }
-    rows.push_back({{"name", "lut"},
-                    {"description",
-                     "int8 products of few-bit codes by look-up, on the fastest instruction set; lut_w1 to "
-                     "lut_w4 ask for a matrix of that width"}});
-    rows.push_back({{"name", "dot"}, {"description", "int8 products by dot product alone, on the fastest instruction set"}});
-  } else if (kind == "devices") {
-    rows = list_devices(root + "/configs/devices");
-  } else if (kind == "plugins") {
-    rows = list_plugins(root + "/configs/devices");
-  } else {
-    throw ConfigError("list: \"" + kind + "\" is not known (expected devices, models, policies, kernels or plugins)");
+void add_kernels(Json& rows) {
+  for (const VariantId id :
+       {variant::kFloat, variant::kInt8, variant::kInt8Tables, variant::kInt8Rows, variant::kHmx, variant::kLutExp, variant::kReference}) {
+    rows.push_back({{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
   }
+  const std::string_view fastest = kernel_sets().back()->name;
+  for (const KernelSet* set : kernel_sets()) {
+    rows.push_back({{"name", set->name},
+                    {"description", std::string("instruction set of this machine") + (set->name == fastest ? ", used by default" : "")}});
+  }
+  rows.push_back({{"name", "lut"},
+                  {"description",
+                   "int8 products of few-bit codes by look-up, on the fastest instruction set; lut_w1 to "
+                   "lut_w4 ask for a matrix of that width"}});
+  rows.push_back({{"name", "dot"}, {"description", "int8 products by dot product alone, on the fastest instruction set"}});
+}
+
+template <class Parts>
+void add_parts(Json& rows, const Parts& parts) {
+  for (const auto& part : parts) rows.push_back({{"name", part.name}, {"description", part.description}});
+}
+
+std::string list(const std::string& kind, const std::string& root) {
+  using Add = std::function<void(Json&)>;
+  const std::vector<std::pair<std::string_view, Add>> kinds{
+      {"devices", [&](Json& rows) { rows = list_devices(root + "/configs/devices"); }},
+      {"policies", [](Json& rows) { add_parts(rows, policies()); }},
+      {"weights", [](Json& rows) { add_parts(rows, weights_kinds().all()); }},
+      {"ffns", [](Json& rows) { add_parts(rows, ffn_kinds().all()); }},
+      {"placements", [](Json& rows) { add_parts(rows, placement_kinds().all()); }},
+      {"evictions", [](Json& rows) { add_parts(rows, evictions().all()); }},
+      {"kernels", add_kernels},
+      {"plugins", [&](Json& rows) { rows = list_plugins(root + "/configs/devices"); }}};
+  const auto found = std::ranges::find(kinds, kind, &std::pair<std::string_view, Add>::first);
+  if (found == kinds.end()) {
+    throw ConfigError("list: \"" + kind +
+                      "\" is not known (expected devices, models, policies, weights, ffns, placements, evictions, kernels or plugins)");
+  }
+  Json rows = Json::array();
+  found->second(rows);
   return rows.dump();
 }
 

@@ -10,10 +10,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "composed.hpp"
+#include "engine/app/io_replay.hpp"
+#include "engine/app/loaded_model.hpp"
+#include "engine/app/session.hpp"
 #include "engine/base/file.hpp"
-#include "engine/experiment/io_replay.hpp"
-#include "engine/experiment/loaded_model.hpp"
-#include "engine/experiment/session.hpp"
 #include "engine/host/host_executor.hpp"
 #include "engine/kernels/bench.hpp"
 #include "module.hpp"
@@ -61,37 +62,30 @@ SessionOptions session_options(const std::string& out_dir, ScoreFunction scorer 
   return options;
 }
 
-std::string resolve(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
-  return compose(source, name, is_path, overrides, "").resolved.to_json();
+// What was put together: as it was given, with every default, and as a tree that run_composed() takes.
+std::string compose_text(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
+                         const std::string& machine) {
+  const Node given = composed(source, name, is_path, overrides, machine);
+  const Node resolved = read_experiment(given).resolved;
+  return to_text(
+      Json{{"given", Json::parse(given.to_json())}, {"resolved", Json::parse(resolved.to_json())}, {"tree", packed_tree(given)}});
 }
 
-void check_outputs(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
-  require_outputs(compose(source, name, is_path, overrides, ""));
-}
+Experiment experiment_of(const std::string& tree) { return read_experiment(unpacked_tree(Json::parse(tree))); }
 
-// Where each value was written: {"at": "exp.yaml:3", "of": {key or index: ...}}.
-Json places_in(const Node& node) {
-  Json places{{"at", node.origin().str()}, {"of", Json::object()}};
-  for (const auto& [key, value] : node.entries()) places["of"][key] = places_in(value);
-  for (std::size_t i = 0; i < node.items().size(); ++i) places["of"][std::to_string(i)] = places_in(node.items()[i]);
-  return places;
-}
+void check_outputs(const std::string& tree) { require_outputs(experiment_of(tree)); }
 
-std::string places(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
-  return places_in(composed(source, name, is_path, overrides, "")).dump();
-}
+// Whether what runs decides by the values that it computes, so that shapes alone can not repeat its decisions.
+bool follows_activations(const std::string& tree) { return experiment_of(tree).engine.ffn.kind != "dense"; }
 
 // Of any YAML file.
-std::string file_places(const std::string& path) { return places_in(load_yaml(path)).dump(); }
+std::string file_places(const std::string& path) { return to_text(packed_tree(load_yaml(path))); }
 
-std::string run(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
-                const std::optional<std::string>& machine, const std::optional<std::string>& out_dir, const py::list& models,
-                const py::object& scorer) {
+std::string run(const std::string& tree, const std::optional<std::string>& out_dir, const py::list& models, const py::object& scorer) {
   const hw::AddModels add_models = add_python_models(models);
   SessionOptions options = session_options(out_dir.value_or(""), python_scorer(scorer));
   const py::gil_scoped_release free_gil;
-  const Experiment experiment = compose(source, name, is_path, overrides, machine.value_or(""));
-  return to_text(run_experiment(experiment, options, sim::machines_with(add_models)));
+  return to_text(run_experiment(experiment_of(tree), options, sim::machines_with(add_models)));
 }
 
 std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,
@@ -130,7 +124,7 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
 // What there is to know of the profile before its numbers are believed. Throws ConfigError where no run would draw from one.
 Json drawn_from(const Experiment& experiment) {
   const Node& tree = experiment.resolved;
-  const bool named = tree.find_path("engine.profile") != nullptr || tree.find_path("model.profile") != nullptr;
+  const bool named = experiment.profile_given;
   if (!named && experiment.engine.function != FunctionKind::draw) {
     fail_at(tree.find("model")->origin(), "model",
             "has weights or a recording, which say what fires, and no profile to draw from (`vitro profile MODEL.gguf TEXT` records what "
@@ -177,8 +171,7 @@ std::string workload_statistics(const std::string& source, const std::string& na
   for (const auto& b : found.batches) out["batches"].push_back({{"sequences", b.sequences}, {"firing", b.firing}, {"hot", b.hot}});
   for (const auto& c : found.caches) out["caches"].push_back({{"neurons", c.neurons}, {"hits", c.hits}});
   if (config.experts > 0) {
-    const ExpertStatistics chosen =
-        expert_statistics(experiment.profile, request.seed, layer, config.experts, config.experts_used, tokens);
+    const ExpertStatistics chosen = expert_statistics(experiment.profile, request.seed, layer, config.experts, config.experts_used, tokens);
     out["experts"] = {{"shared", chosen.shared}, {"same_first", chosen.same_first}};
   }
   return out.dump();
@@ -227,19 +220,18 @@ std::string bench(const std::string& kind, bool smoke, const std::string& root) 
 
 void bind_experiments(py::module_& m) {
   const auto free_gil = py::call_guard<py::gil_scoped_release>();
-  m.def("resolve", &resolve, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
-  m.def("check_outputs", &check_outputs, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
-  m.def("places", &places, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("compose", &compose_text, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"));
+  m.def("check_outputs", &check_outputs, py::arg("tree"));
+  m.def("follows_activations", &follows_activations, py::arg("tree"));
   m.def("file_places", &file_places, py::arg("path"));
-  m.def("run", &run, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"), py::arg("out_dir"),
-        py::arg("models") = py::list(), py::arg("scorer") = py::none());
+  m.def("run", &run, py::arg("tree"), py::arg("out_dir"), py::arg("models") = py::list(), py::arg("scorer") = py::none());
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), py::arg("ffn_inputs") = "",
         py::arg("ffn_input_rows") = 0, free_gil);
   m.def("workload_statistics", &workload_statistics, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"),
         py::arg("tokens"), py::arg("layer"), py::arg("expert"), free_gil);
-  m.def("plan_facts", &plan_facts_text, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"));
+  m.def("plan_facts", &plan_facts_text, py::arg("tree"));
   m.def("plan_profile", &plan_profile_text, py::arg("request"), free_gil);
   m.def("bench_run", &bench_run, py::arg("path"), py::arg("name"), py::arg("overrides"), free_gil);
   m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), py::arg("root") = "", free_gil);

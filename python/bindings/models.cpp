@@ -6,10 +6,10 @@
 #include <sstream>
 
 #include "engine/base/check.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/gguf_extend.hpp"
 #include "engine/model/gguf_writer.hpp"
-#include "engine/model/operator_graph.hpp"
 #include "engine/model/packed_file.hpp"
 #include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"

@@ -1,4 +1,4 @@
-// vitro._vitro: the C++ side as plain functions on text and JSON. python/vitro/_native.py is its only caller.
+// vitro._vitro: the C++ side as plain functions on text and JSON. python/vitro/base/native.py is its only caller.
 #include "module.hpp"
 
 #include "engine/base/check.hpp"
@@ -13,4 +13,5 @@ PYBIND11_MODULE(_vitro, m) {
   bind_devices(m);
   bind_experiments(m);
   bind_models(m);
+  bind_quantities(m);
 }

@@ -7,5 +7,6 @@ namespace vitro {
 void bind_devices(pybind11::module_& m);
 void bind_experiments(pybind11::module_& m);
 void bind_models(pybind11::module_& m);
+void bind_quantities(pybind11::module_& m);
 
 }  // namespace vitro

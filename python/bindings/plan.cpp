@@ -1,11 +1,11 @@
 #include "plan.hpp"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/experiment/experiment.hpp"
-#include "engine/experiment/plan.hpp"
-#include "engine/experiment/plan_profile.hpp"
+#include "composed.hpp"
+#include "engine/app/experiment.hpp"
+#include "engine/app/plan.hpp"
+#include "engine/app/plan/plan_profile.hpp"
 
 namespace vitro {
 namespace {
@@ -37,13 +37,7 @@ Json rows_of(const std::vector<BatchReuse>& batches) {
 
 }  // namespace
 
-std::string plan_facts_text(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides) {
-  const Node tree = is_path ? load_experiment(source, overrides, "")
-                            : compose_experiment(parse_yaml(source, name), std::filesystem::current_path().string(), overrides, "");
-  Json out = plan_facts(tree);
-  out["experiment"] = Json::parse(tree.to_json());
-  return out.dump();
-}
+std::string plan_facts_text(const std::string& tree) { return plan_facts(unpacked_tree(Json::parse(tree))).dump(); }
 
 std::string plan_profile_text(const std::string& text) {
   const Node node = parse_json(text, "profile");

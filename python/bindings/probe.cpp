@@ -6,15 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/config.hpp"
-#include "engine/ffn/cache_probe.hpp"
 #include "engine/host/host_executor.hpp"
 #include "engine/host/host_machine.hpp"
-#include "engine/host/probe.hpp"
-#include "engine/host/probe_interrupt.hpp"
-#include "engine/host/probe_memory.hpp"
-#include "engine/host/probe_phase.hpp"
+#include "engine/host/probes/probe.hpp"
+#include "engine/host/probes/probe_interrupt.hpp"
+#include "engine/host/probes/probe_memory.hpp"
+#include "engine/host/probes/probe_phase.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/parts/ffn/neuron_cluster/cache_probe.hpp"
 #include "sim/machines.hpp"
 
 namespace vitro {

@@ -1,4 +1,4 @@
-// One microbenchmark of engine/host/probe.hpp, asked for and answered as JSON text.
+// One microbenchmark of engine/host/probes/probe.hpp, asked for and answered as JSON text.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// Device models written in Python (python/vitro/device_models.py): each class becomes an entry of the registry, and each
+// Device models written in Python (python/vitro/device/models.py): each class becomes an entry of the registry, and each
 // of its objects one model that is asked with the GIL held.
 #pragma once
 #include <pybind11/pybind11.h>

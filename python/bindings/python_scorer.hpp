@@ -2,7 +2,7 @@
 #pragma once
 #include <pybind11/pybind11.h>
 
-#include "engine/scaling/scorer.hpp"
+#include "engine/app/scaling/scorer.hpp"
 
 namespace vitro {
 

@@ -5,30 +5,45 @@
 >>> result.metrics["decode_tokens_per_s"]
 """
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from .base.version import __version__ as __version__
 from .errors import ConfigError, RunError, VitroError
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from . import plot, scaling
+    from .device.device import Device
+    from .device.models import DramModel, Param, StorageModel
+    from .model.files import perplexity, quantize, tokenize
+    from .reproducing.paper import reproduce
+    from .running.experiments import resolve, run
+    from .running.result import Result
+    from .study.sweep import sweep
+    from .trace.recordings import replay_io
+    from .trace.trace import Trace, diff_decisions, load_trace
 
 # Loaded on first use: the command line must start at once, and a run's process needs neither pandas nor matplotlib.
-_LAZY = {
-    "run": ".api", "resolve": ".api", "perplexity": ".api", "tokenize": ".api", "quantize": ".api", "replay_io": ".api",
-    "reproduce": ".reproduce_paper",
-    "Device": ".device", "DramModel": ".device_models", "StorageModel": ".device_models", "Param": ".device_models",
-    "Result": ".result", "sweep": ".grid", "load_trace": ".trace", "Trace": ".trace", "diff_decisions": ".trace",
+_MODULES = {"plot": ".plot", "scaling": ".scaling"}
+_NAMES = {
+    "Device": ".device.device", "DramModel": ".device.models", "Param": ".device.models", "StorageModel": ".device.models",
+    "perplexity": ".model.files", "quantize": ".model.files", "tokenize": ".model.files",
+    "reproduce": ".reproducing.paper", "resolve": ".running.experiments", "run": ".running.experiments", "Result": ".running.result",
+    "sweep": ".study.sweep", "replay_io": ".trace.recordings",
+    "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
-__all__ = ["ConfigError", "RunError", "VitroError", "plot", "scaling", *_LAZY]
+__all__ = ["ConfigError", "Device", "DramModel", "Param", "Result", "RunError", "StorageModel", "Trace", "VitroError", "diff_decisions",
+           "load_trace", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "run", "scaling", "sweep", "tokenize"]
 
 
-def __dir__():  # so that notebooks complete what was not loaded yet
+def __dir__() -> list[str]:  # so that notebooks complete what was not loaded yet
     return __all__
 
 
-def __getattr__(name):
-    if name in ("plot", "scaling"):
-        return import_module(f".{name}", __name__)
-    if name not in _LAZY:
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name], __name__)
+    if name not in _NAMES:
         raise AttributeError(f"module 'vitro' has no attribute '{name}'")
-    value = getattr(import_module(_LAZY[name], __name__), name)
+    value = getattr(import_module(_NAMES[name], __name__), name)
     globals()[name] = value
     return value

@@ -13,7 +13,7 @@ class ConfigError(VitroError):
 
     exit_code = 2
 
-    def __init__(self, message, at=None):
+    def __init__(self, message: str, at: tuple[str | int, ...] | None = None) -> None:
         super().__init__(message)
         self.at = at
 

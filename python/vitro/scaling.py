@@ -1,14 +1,16 @@
-"""Test-time scaling from Python (docs/test-time-scaling.md): a callable that judges what a model generates.
+"""Test-time scaling from Python (docs/design/test-time-scaling.md): a callable that judges what a model generates.
 
 >>> def has_a_dog(sample):
 ...     return "dog" in sample.text
 >>> result = vitro.run("experiments/scaling/words.yaml", scorer=has_a_dog)
 >>> result["scaling"]["samples"][0]["score"]
 """
-import base64
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+from .base.attachments import packed
 from .errors import ConfigError
 
 
@@ -22,37 +24,15 @@ class Sample:
     ended: bool  # False: beam search asks in mid-sequence
 
 
-def packed(scorer):
-    """A callable as JSON for the run's process: one of a notebook or a script travels by value, one of a module by name."""
+def attached(scorer: "Callable[[Sample], float] | None") -> list[dict[str, Any]]:
+    """A callable that judges samples, for a call in another process. -> [attachment]"""
+    if scorer is None:
+        return []
     if not callable(scorer):
         raise ConfigError(f"scorer: {scorer!r} is not callable (expected a function of a vitro.scaling.Sample that returns a number)")
-    try:
-        import cloudpickle
-    except ImportError as error:
-        raise ConfigError(f"scorer: a callable reaches the run's process by cloudpickle, which is missing ({error})") from None
-    try:
-        data = cloudpickle.dumps(scorer)
-    except Exception as error:
-        raise ConfigError(f"scorer: the callable can not be sent to the run's process ({error})") from error
-    return {"callable": base64.b64encode(data).decode(), "path": sys.path}
+    return [packed("scorer", "the callable", partial(_judge_by, scorer))]
 
 
-def unpacked(data):
-    """-> what the extension module calls, in the process that runs it: a function of a sample's fields."""
-    import cloudpickle
-    sys.path += [folder for folder in data["path"] if folder not in sys.path]
-    scorer = cloudpickle.loads(base64.b64decode(data["callable"]))
+def _judge_by(scorer: "Callable[[Sample], float]") -> Callable[..., float]:
+    """What the extension module calls: a function of a sample's fields."""
     return lambda *, text, tokens, log_probability, ended: float(scorer(Sample(text, tuple(tokens), log_probability, ended)))
-
-
-def rows(scaling):
-    """The samples of a result as a table: column names and rows of texts."""
-    from .terminal import number
-    columns = ["", ">score", ">tokens", "answer", "text"] if scaling.get("votes") else ["", ">score", ">tokens", "text"]
-    table = []
-    for index, sample in enumerate(scaling["samples"]):
-        text = " ".join(sample["text"].split())
-        row = ["*" if index == scaling["chosen"] else str(index), number(sample["score"]), str(len(sample["tokens"]))]
-        row += [sample["answer"] or "–"] if scaling.get("votes") else []
-        table.append(row + [text if len(text) <= 70 else text[:69] + "…"])
-    return columns, table

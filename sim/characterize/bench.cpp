@@ -5,21 +5,12 @@
 
 #include <algorithm>
 
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 
 namespace vitro::sim {
 namespace {
 
 constexpr Format kFormats[] = {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0};
-
-Bytes bytes_of(Format format, std::uint64_t elements) {
-  switch (format) {
-    case Format::q8_0: return elements / 32 * 34;
-    case Format::q4_0: return elements / 32 * 18;
-    case Format::f32: return 4 * elements;
-    default: return 2 * elements;
-  }
-}
 
 SimOptions bench_options(const Node& device) {
   SimOptions options;
@@ -70,7 +61,7 @@ std::vector<ComputeUnit*> Bench::units(Reader& args, std::string_view key) {
 View Bench::view(std::array<std::uint32_t, 3> shape, Format format, Placement where) {
   View view;
   const std::uint64_t elements = std::uint64_t{shape[0]} * shape[1];
-  view.memory = machine().memory.lease(bytes_of(format, elements), where, Region::activation).value_or_throw();
+  view.memory = machine().memory.lease(elements / format.block * format.block_bytes(), where, Region::activation).value_or_throw();
   view.shape = shape;
   view.format = format;
   return view;

@@ -20,7 +20,7 @@ struct ProbeInfo {
 };
 std::vector<ProbeInfo> probes();
 
-// `device` is a device file, `args` a map with the probe's keys (docs/characterize.md). Throws ConfigError on a probe, a key
+// `device` is a device file, `args` a map with the probe's keys (docs/guide/characterize.md). Throws ConfigError on a probe, a key
 // or a value that does not exist. SystemC elaborates once: one call per process, or a simulation context per call.
 ProbeResult run_probe(const Node& device, const std::string& probe, const Node& args);
 

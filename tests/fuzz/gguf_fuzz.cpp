@@ -8,10 +8,10 @@
 #include <cstdint>
 
 #include "engine/base/check.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/model_config.hpp"
 #include "engine/model/neuron_order.hpp"
-#include "engine/model/operator_graph.hpp"
 #include "engine/model/tokenizer.hpp"
 #include "engine/quant/blocks.hpp"
 
@@ -24,8 +24,7 @@ void attempt(Action action) {
   try {
     action();
   } catch (const ConfigError&) {
-  } catch (const RunError&) {
-  }
+  } catch (const RunError&) {}
 }
 
 void read_tensors(const Gguf& gguf) {

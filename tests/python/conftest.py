@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -37,14 +38,33 @@ class Command:
 
     def __call__(self, *args, stdin=b"", env=None):
         words = [arg if isinstance(arg, bytes) else str(arg) for arg in args]
+        if not env:
+            code, out, err = server(self.env).run(words, stdin, self.folder, self.env, timeout=300)
+            return Answer(code, out.decode(), err.decode())
         run = subprocess.run([sys.executable, "-m", "vitro", *words], input=stdin, capture_output=True, cwd=self.folder,
-                             env=self.env | (env or {}), timeout=300)
+                             env=self.env | env, timeout=300)
         return Answer(run.returncode, run.stdout.decode(), run.stderr.decode())
 
     def write(self, text=EXPERIMENT, name="exp.yaml"):
         path = self.folder / name
         path.write_text(text)
         return path
+
+
+_servers = {}  # by the part of an environment that differs between tests
+
+
+def server(env):
+    """The process that commands with this environment are forked from."""
+    key = (env["PYTHONPATH"], env.get("VITRO_NATIVE_MODULE"))
+    if key not in _servers:
+        _servers[key] = forked.Server(env)
+    return _servers[key]
+
+
+def pytest_unconfigure():
+    for one in _servers.values():
+        one.close()
 
 
 def environment(*folders, **more):

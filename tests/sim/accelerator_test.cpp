@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/base/rng.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "tests/sim/simulation.hpp"
 
 namespace vitro::sim {

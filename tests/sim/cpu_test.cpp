@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/kernels/hexagon/panels.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/tiles.hpp"
 #include "sim/work.hpp"
 #include "tests/sim/simulation.hpp"
@@ -227,7 +227,7 @@ TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
   KernelCall call;
   call.op = Op::matmul;
   call.variant = variant::kInt8Tables;
-  call.in.push_back(view_of(simulation.machine(), {64, 64, 0}, Format::w2g64z, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {64, 64, 0}, Format::w(2, 64, 'z'), Region::fixed));
   call.in.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
   call.out.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
   call.in[0].layout = Layout::lut;
@@ -267,10 +267,10 @@ TEST(Work, weights_are_as_many_bytes_as_where_they_lie) {
       EXPECT_EQ(npu.build(call).read_bytes, panels + 640 * 4) << to_string(format);
     }
   }
-  w.format = Format::w2g128r;
+  w.format = Format::w(2, 128, 'r');
   w.layout = Layout::tiled;
   EXPECT_EQ(core.build(call).weight_bytes, 1536u * (2 + 640 * 2 / 8));
-  w.format = Format::w4g128;  // a vendor's graph has one scale per row, whatever stands for it
+  w.format = Format::w(4, 128);  // a vendor's graph has one scale per row, whatever stands for it
   call.method = Method::native;
   EXPECT_EQ(npu.build(call).weight_bytes, 1536u * (2 + 640 * 4 / 8));
 }

@@ -6,7 +6,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "engine/experiment/session.hpp"
+#include "engine/app/session.hpp"
 #include "sim/machines.hpp"
 #include "tests/sim/simulation.hpp"
 #include "tests/source_path.hpp"
@@ -51,12 +51,16 @@ Cost decode(int tokens) {
   const std::size_t before = live;
   const nlohmann::ordered_json result = run_experiment(experiment, {}, make_machine);
   const auto& counts = result["counts"];
+  // What policies are seen to submit is what the units were given.
+  EXPECT_DOUBLE_EQ(result["metrics"]["unit_submissions_per_token"].get<double>() * tokens, counts["runs"].get<double>());
+  EXPECT_EQ(result["metrics"]["storage_submissions_per_token"], 0.0);
+  EXPECT_EQ(result["metrics"]["seam_calls_per_token"], result["metrics"]["unit_submissions_per_token"]);
   return {highest - before, counts["events"], counts["runs"], counts["posts"], counts["reads"]};
 }
 
 TEST(DecodeCost, every_token_costs_the_same_few_calls) {
   const Cost one = decode(101), two = decode(201), three = decode(301);
-  constexpr int kPhases = 5 * kLayers + 2;  // docs/decode.md: five to a layer, the head, the choice
+  constexpr int kPhases = 5 * kLayers + 2;  // docs/design/decode.md: five to a layer, the head, the choice
   const double runs = (two.runs - one.runs) / 100, posts = (two.posts - one.posts) / 100, events = (two.events - one.events) / 100;
   EXPECT_EQ(runs, (three.runs - two.runs) / 100);
   EXPECT_EQ(posts, (three.posts - two.posts) / 100);

@@ -41,6 +41,24 @@ TEST(EventQueue, gives_out_events_by_time_and_then_by_arrival) {
   }
 }
 
+TEST(EventQueue, what_comes_last_leaves_behind_all_of_its_time) {
+  for (const std::optional<std::uint64_t> shuffle : {std::optional<std::uint64_t>(), std::optional<std::uint64_t>(3)}) {
+    EventQueue queue(shuffle);
+    queue.push(event(1, 5));
+    for (std::uint16_t i = 0; i < 300; ++i) {
+      if (i == 10) queue.push_last(event(0, 1000));
+      if (i == 20) queue.push_last(event(0, 1001));
+      queue.push(event(0, i));
+    }
+    for (int i = 0; i < 300; ++i) EXPECT_LT(queue.pop().label.kind, 300);
+    queue.push(event(0, 7));  // still before them
+    EXPECT_EQ(queue.pop().label.kind, 7);
+    std::set<std::uint16_t> last{queue.pop().label.kind, queue.pop().label.kind};
+    EXPECT_EQ(last, (std::set<std::uint16_t>{1000, 1001}));
+    EXPECT_EQ(queue.pop().label.kind, 5) << "of the next time";
+  }
+}
+
 TEST(EventQueue, shuffles_equal_times_alone) {
   const auto order = [](std::optional<std::uint64_t> shuffle) {
     EventQueue queue(shuffle);

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "tests/sim/simulation.hpp"
 
 namespace vitro::sim {

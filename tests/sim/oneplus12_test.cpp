@@ -1,5 +1,5 @@
 // The microbenchmarks that configs/devices/oneplus12.yaml was set from, asked back through simulated requests.
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/blocks.hpp"
 #include "tests/sim/simulation.hpp"
 

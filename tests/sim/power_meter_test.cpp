@@ -39,9 +39,9 @@ TEST(PowerMeter, a_core_draws_less_for_the_time_in_which_it_waits_for_memory) {
     EXPECT_NEAR(*report.peak_power_w, *report.energy_j / 2e-3, 1e-9);  // evenly over the call
     return *report.energy_j - 1 * 2e-3 - bytes * 100e-12;
   };
-  EXPECT_NEAR(joules(2e6, 0), 2 * 2e-3, 1e-12);                    // bound by arithmetic
-  EXPECT_NEAR(joules(2e6, 10e6), 2 * 2e-3, 1e-12);                 // likewise: memory is done before
-  EXPECT_NEAR(joules(0, 20e6), 0.5 * 2e-3, 1e-12);                 // bound by memory
+  EXPECT_NEAR(joules(2e6, 0), 2 * 2e-3, 1e-12);                        // bound by arithmetic
+  EXPECT_NEAR(joules(2e6, 10e6), 2 * 2e-3, 1e-12);                     // likewise: memory is done before
+  EXPECT_NEAR(joules(0, 20e6), 0.5 * 2e-3, 1e-12);                     // bound by memory
   EXPECT_NEAR(joules(0.5e6, 20e6), 2 * 0.5e-3 + 0.5 * 1.5e-3, 1e-12);  // a quarter of the time it computes
 }
 

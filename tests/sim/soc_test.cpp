@@ -36,6 +36,15 @@ TEST(Soc, wrong_device_files_end_in_one_clear_message) {
   EXPECT_EQ(message_of({"npu="}), "(no error)");
 }
 
+TEST(SimMachine, its_report_names_the_model_of_each_block_with_its_fidelity) {
+  const auto notes = [](const std::vector<std::string>& overrides) {
+    Simulation simulation(round_options(overrides));
+    return simulation.host().report(Picoseconds(0), simulation.now()).notes;
+  };
+  EXPECT_THAT(notes({}), testing::Contains(HasSubstr("dram lpddr.flow, cpu core.flow, npu hexagon.flow, ufs ufs.flow")));
+  EXPECT_THAT(notes({"npu.fidelity=detailed"}), testing::Contains(HasSubstr("cpu core.flow, npu hexagon.detailed, ufs ufs.flow")));
+}
+
 // Models see numbers and names; the file and the line of what they refuse are added for all of them.
 TEST(Soc, what_a_model_refuses_is_named_with_its_line) {
   const auto message = [](const std::string& block, const std::string& text) -> std::string {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/kernels/contract.hpp"
+#include "engine/ops/contract.hpp"
 #include "traces/draw.hpp"
 
 namespace vitro {

@@ -57,7 +57,7 @@ TEST(ProfileStatistics, experts_come_back_by_chance_or_as_they_persist) {
 }
 
 // PowerInfer-2, section 2.2: highly activated are under 1 % of the neurons at batch 1, and about 75 % at batch 32. Read as
-// "fires with a chance of a half", a curve states both; docs/traces.md says what else that fixes.
+// "fires with a chance of a half", a curve states both; docs/guide/traces.md says what else that fixes.
 TEST(ProfileStatistics, a_curve_gives_the_hot_shares_that_it_states) {
   const double half_of_32 = 1 - std::pow(0.5, 1.0 / 32);
   DrawProfile profile;

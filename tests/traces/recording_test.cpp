@@ -8,8 +8,8 @@
 
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
-#include "engine/kernels/contract.hpp"
-#include "engine/machine/virtual_machine.hpp"
+#include "engine/ops/contract.hpp"
+#include "engine/testing/virtual_machine.hpp"
 #include "traces/draw.hpp"
 #include "traces/recorder.hpp"
 #include "traces/replay.hpp"
@@ -253,6 +253,30 @@ Task<void> read_twice(Machine* machine, FileId file) {
     request.pattern = Pattern::sequential;
     co_await machine->storage.read(std::move(request));
   }
+}
+
+Task<void> read_as_vector(Machine* machine, FileId file) {
+  std::vector<ReadRequest> requests(3);
+  for (Bytes i = 0; i < 3; ++i) requests[i].from = {file, (2 - i) * 4096, 4096};
+  VectorRead read = machine->storage.read_many(std::move(requests));
+  co_await read.rest();
+}
+
+TEST(RecordingStorage, keeps_each_read_of_a_vector_and_passes_on_the_whole) {
+  DrawFunction function({}, 1);
+  NullTrace trace;
+  VirtualMachine host({}, function, trace);
+  std::vector<RecordedRead> reads;
+  RecordingStorage storage(host.machine().storage, reads);
+  Machine inner = host.machine();
+  Machine machine{inner.executor, inner.clock, inner.units, storage, inner.memory, inner.trace};
+  host.run(read_as_vector(&machine, storage.open_phantom(MiB).value_or_throw()));
+  ASSERT_EQ(reads.size(), 3u);
+  for (Bytes i = 0; i < 3; ++i) {
+    EXPECT_EQ(reads[i].extent.offset, (2 - i) * 4096);
+    EXPECT_EQ(reads[i].submitted, Picoseconds(0));
+  }
+  EXPECT_EQ(machine.clock.now(), Picoseconds(3000));
 }
 
 TEST(RecordingStorage, keeps_reads_in_the_order_of_submission_with_their_times) {

@@ -5,7 +5,7 @@
 
 Integer stages are priced by the packets that they execute under qemu-hexagon, as the emulator's plug-in counts them. Stages
 in qfloat, which the emulator can not run, are priced by the packets in their compiled loop times the trips that it makes.
-docs/hexagon.md has the assumptions. --root: the tree whose engine/kernels/hexagon is compiled and run.
+docs/design/hexagon.md has the assumptions. --root: the tree whose engine/kernels/hexagon is compiled and run.
 
 Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
@@ -206,7 +206,7 @@ def document(tool, root):
     with tempfile.TemporaryDirectory() as folder:
         executed = executed_packets(tool, build_worker(root, folder))
         static, trips = static_packets(root, folder)
-    lines = ["# Written by tools/hexagon/packet_costs.py from the compiled kernels: do not edit, run it again (docs/hexagon.md).",
+    lines = ["# Written by tools/hexagon/packet_costs.py from the compiled kernels: do not edit, run it again (docs/design/hexagon.md).",
              "# The `npu:` part of a device file takes it by `include:`. By unit, path, then variant and weight format.",
              "kernels:", "  kind: derived",
              '  source: "packets of the HVX kernels of engine/kernels/hexagon: executed for integers, static times trips for qfloat; '

@@ -4,7 +4,7 @@
 //
 // Counters live in that file, so that they can be read while the program runs and after it was killed; a program that is
 // started again goes on counting. Debian ships no qemu-plugin.h: the entry points of plugin interface 1 are declared here.
-#include "tools/hexagon/packet_counts.h"
+#include "engine/kernels/hexagon/packet_counts.h"
 
 #include <stdbool.h>
 #include <stddef.h>

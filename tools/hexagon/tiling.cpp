@@ -1,9 +1,10 @@
 // Prints the tiling that T-MAN's search chooses for a device and a format (engine/kernels/lut/tiling.hpp).
+#include "engine/kernels/lut/tiling.hpp"
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "engine/base/check.hpp"
-#include "engine/kernels/lut/tiling.hpp"
 
 int main(int argc, char** argv) {
   using namespace vitro;

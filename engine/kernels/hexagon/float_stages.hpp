@@ -1,6 +1,6 @@
 // The stages that a phone computes in qfloat, written over an instruction set `I`: HVX of V68 and later
 // (worker/hvx_float.hpp), which the emulator can not run, and a software model of it (qfloat_model.hpp), which tests run.
-// The compiled HVX form is what their price is counted from (docs/hexagon.md).
+// The compiled HVX form is what their price is counted from (docs/design/hexagon.md).
 //
 // I has: Vector (128 bytes), Pair {lo, hi}; look_up<table>(indices, tables), high_nibbles, mask, splat_half, splat, add_half,
 // add_word, interleave_halves (element i and i + 32 side by side), widen_bytes (with sign, even bytes in lo and odd ones in

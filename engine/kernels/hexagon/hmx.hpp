@@ -1,7 +1,7 @@
 // The matrix unit behind a narrow interface: load tiles, multiply and accumulate, store a tile. HMX has no public instructions;
 // what is public is used (TTS-NPU 3.1.2 and Fig. 4): tiles of 32 x 32, the order of their elements, sums in at least float32, a
 // scale and a bias per column, at most 32 tiles per load. HmxModel is that in plain C++, for the worker and for the CPU's tests;
-// on a phone a class with the same members and real instructions takes its place (docs/hexagon.md).
+// on a phone a class with the same members and real instructions takes its place (docs/design/hexagon.md).
 //
 // x, w, out below are tiles: activations [rows, depth], weights [depth, columns], results [rows, columns], each in tile order. A
 // result is therefore laid out like a weight tile with `rows` as its depth.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/kernels/file_rows.hpp"
+#include "engine/kernels/common/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/quant/group_formats.hpp"
 

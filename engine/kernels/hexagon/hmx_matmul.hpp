@@ -1,6 +1,6 @@
-// The contracts `hmx` and `int8_rows` (engine/kernels/variants.hpp) on a CPU: the bits of a matrix unit, wherever there is none.
+// The contracts `hmx` and `int8_rows` (engine/ops/variants.hpp) on a CPU: the bits of a matrix unit, wherever there is none.
 #pragma once
-#include "engine/kernels/operands.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace vitro::hexagon {
 

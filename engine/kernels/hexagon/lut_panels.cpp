@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/kernels/file_rows.hpp"
+#include "engine/kernels/common/file_rows.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/lut/tiling.hpp"
 #include "engine/quant/group_formats.hpp"
@@ -74,21 +74,21 @@ TileShape tile_shape(std::uint32_t bits, std::uint32_t group, std::optional<std:
 }
 
 std::optional<PlaneForm> plane_form(const View& weights) {
-  const std::optional<GroupFormat> format = group_format(weights.format);
+  const Format format = weights.format;
   const std::uint32_t k = columns(weights);
   PlaneForm form;
-  if (weights.format == Format::q4_0 && can_pack(weights)) {
+  if (format == Format::q4_0 && can_pack(weights)) {
     form = {4, kBlockColumns, 8, Zeros::same};
-  } else if (!format || k == 0 || k % format->group != 0 || k > kMostColumns) {
+  } else if (!has_group_kernels(format) || k == 0 || k % format.block != 0 || k > kMostColumns) {
     return {};
-  } else if (format->zero_point) {
-    form = {format->bits, format->group, 0, Zeros::of_blocks};
-  } else if (format->bits == 1) {
-    form = {1, format->group, 0, Zeros::signs};
+  } else if (format.zero_point) {
+    form = {format.bits, format.block, 0, Zeros::of_blocks};
+  } else if (format.bits == 1) {
+    form = {1, format.block, 0, Zeros::signs};
   } else {
-    form = {format->bits, format->group, 1u << (format->bits - 1), Zeros::same};
+    form = {format.bits, format.block, 1u << (format.bits - 1), Zeros::same};
   }
-  if (format && format->row_scale) form.scales = Scales::of_rows;
+  if (format.row_scale) form.scales = Scales::of_rows;
   form.tile = tile_shape(form.bits, form.group, weights.shape[0]);
   return form;
 }

@@ -25,9 +25,9 @@ template <class I>
   return I::mask(I::shift_right(*at, static_cast<int>(bit % 8)), I::splat(static_cast<int32_t>(0x01010101u * ((1u << zeros.bits) - 1))));
 }
 
-// Dot products of a block with 128 rows, from weighted = sum of 2^i A_i over planes i, A_i = sum of s x with signs s (docs/lut-kernels.md):
-// (weighted + (2^bits - 1 - 2 zero) sum) / 2, where a zero of each row's own is taken off apart. The bracket is even.
-// weighted, out: four vectors. `sum` fits 16 bits.
+// Dot products of a block with 128 rows, from weighted = sum of 2^i A_i over planes i, A_i = sum of s x with signs s
+// (docs/design/lut-kernels.md): (weighted + (2^bits - 1 - 2 zero) sum) / 2, where a zero of each row's own is taken off
+// apart. The bracket is even. weighted, out: four vectors. `sum` fits 16 bits.
 template <class I, Zeros kZeros>
 [[gnu::always_inline]] inline void block_dots(const typename I::Vector* weighted, const ZeroFields& zeros, uint32_t block, int32_t factor,
                                               int32_t sum, typename I::Vector* out) {

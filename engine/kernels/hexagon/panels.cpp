@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/kernels/file_rows.hpp"
+#include "engine/kernels/common/file_rows.hpp"
 
 namespace vitro::hexagon {
 namespace {

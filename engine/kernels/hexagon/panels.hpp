@@ -23,7 +23,7 @@
 #include <optional>
 
 #include "engine/kernels/hexagon/protocol.hpp"
-#include "engine/kernels/operands.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace vitro::hexagon {
 

@@ -20,21 +20,21 @@ inline constexpr uint32_t kBlockColumns = 32;                    // columns that
 // What `operands` of an Operator mean. in: offsets into inbound, out: into outbound, all multiples of kVectorBytes.
 enum class Kind : uint32_t {
   none,
-  matmul_q8_0,       // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
-  matmul_q4_0,       // the same
-  matmul_lut,        // in: bit-serial panels, x int8 [batch][columns], ActivationScale[batch][columns / group];  out: the same
-  matmul_hmx,        // in: tile strips of q4_0, x fp16 in tiles [batch / 32][columns / 32], value table fp16 [64];  out: the same
-  lut_precompute,    // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
-  dequantise,        // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
-  dequantise_fused,  // in: nibbles, fp16 tables [rows / 32][16];      out: fp16: the table of a group holds its scaled values
-  unpack,            // ablation, no table: in: nibbles;                 out: int16 q - 8, what a conversion would start from
-  scatter,           // ablation, conventional layout: in: nibbles, halfword offsets; out: fp16, scattered into tiles
-  copy,              // ablation, nothing but the bytes: in: nibbles;    out: the same
-  exp_table,         // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
-  dequantise_tiles,  // in: tile groups: nibbles, fp16 scales, table fp16 [64];  out: fp16 [rows], rounded products
-  attention,         // in: q fp16 [batch][columns], k and v fp16 [2][pitch][columns], table fp16 [32768]; bits: tiles of keys in a step;
-                     // out: fp16 [batch][columns] (attention_stages.hpp); batch <= 32, columns: of a head, whole tiles; rows <= pitch
-  matmul_hmx_lut,    // in: bit-serial panels, x as matmul_hmx, two tables fp16 [64] (lut_stages.hpp);  out: f32 [batch][rows]
+  matmul_q8_0,         // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
+  matmul_q4_0,         // the same
+  matmul_lut,          // in: bit-serial panels, x int8 [batch][columns], ActivationScale[batch][columns / group];  out: the same
+  matmul_hmx,          // in: tile strips of q4_0, x fp16 in tiles [batch / 32][columns / 32], value table fp16 [64];  out: the same
+  lut_precompute,      // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
+  dequantise,          // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
+  dequantise_fused,    // in: nibbles, fp16 tables [rows / 32][16];      out: fp16: the table of a group holds its scaled values
+  unpack,              // ablation, no table: in: nibbles;                 out: int16 q - 8, what a conversion would start from
+  scatter,             // ablation, conventional layout: in: nibbles, halfword offsets; out: fp16, scattered into tiles
+  copy,                // ablation, nothing but the bytes: in: nibbles;    out: the same
+  exp_table,           // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
+  dequantise_tiles,    // in: tile groups: nibbles, fp16 scales, table fp16 [64];  out: fp16 [rows], rounded products
+  attention,           // in: q fp16 [batch][columns], k and v fp16 [2][pitch][columns], table fp16 [32768]; bits: tiles of keys in a step;
+                       // out: fp16 [batch][columns] (attention_stages.hpp); batch <= 32, columns: of a head, whole tiles; rows <= pitch
+  matmul_hmx_lut,      // in: bit-serial panels, x as matmul_hmx, two tables fp16 [64] (lut_stages.hpp);  out: f32 [batch][rows]
   matmul_lut_rounded,  // as matmul_lut with tables of int8 (variant::kInt8Tables): RoundedScale in place of ActivationScale
   matmul_hmx_f16,      // in: strips of fp16, x as matmul_hmx;  out: f32 [batch][rows]
   matmul_hmx_int8,     // in: bit-serial panels of one scale per row, x int8 in tiles [batch / 32][columns / 32], two vectors of tables
@@ -73,7 +73,7 @@ struct Operator {
 };
 static_assert(sizeof(Operator) == 64);
 
-// 32 activations as the int8 contract wants them (engine/kernels/variants.hpp).
+// 32 activations as the int8 contract wants them (engine/ops/variants.hpp).
 struct Int8Block {
   int8_t quants[32];
   float scale;

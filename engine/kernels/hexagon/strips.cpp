@@ -2,10 +2,10 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/kernels/file_rows.hpp"
+#include "engine/kernels/common/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
@@ -98,7 +98,7 @@ void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t co
 bool one_scale_per_row(const View& weights) {
   const std::uint32_t blocks = columns(weights) / block_elements(weights.format);
   const std::size_t bytes = block_bytes(weights.format);
-  if (const auto format = group_format(weights.format); format && (format->zero_point || format->row_scale)) return format->row_scale;
+  if (weights.format.zero_point || weights.format.row_scale) return weights.format.row_scale;
   FileRows in(weights);
   for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
     const std::byte* row = in[r];

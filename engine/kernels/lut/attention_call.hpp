@@ -2,7 +2,7 @@
 // query heads that share it as its tile of queries. For the cores, and for the Hexagon that computes the same pieces.
 #pragma once
 #include "engine/kernels/lut/flash_attention.hpp"
-#include "engine/kernels/operands.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace vitro::lut {
 

@@ -1,5 +1,5 @@
 // What the integer stages of the look-up kernels compute, in plain C++: the oracle of every target. Everything is exact, so
-// targets agree to the bit. docs/lut-kernels.md has the derivations.
+// targets agree to the bit. docs/design/lut-kernels.md has the derivations.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The unified tiling of T-MAN 4.1: one layout of weights that serves dequantisation for the matrix unit (prefill) and look-ups on
 // the vector unit (decode), searched under the limits of registers and on-chip memory. The Hexagon's panels are packed in it, the worker's
-// loops run by it, and the prices of the simulated NPU name it (docs/lut-kernels.md).
+// loops run by it, and the prices of the simulated NPU name it (docs/design/lut-kernels.md).
 #pragma once
 #include <cstdint>
 #include <optional>

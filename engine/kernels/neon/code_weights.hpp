@@ -1,7 +1,7 @@
 // Integer weights of a tile as operands of the dot product instructions, one quarter (4 of its 16 rows) in a register; unnamed namespace
 // as in vector.hpp. engine/quant/tiles.hpp has the layout: q4_0 and q8_0 lie as codes of 4 and 8 bits in groups of 32.
 #pragma once
-#include "engine/kernels/code_tiles.hpp"
+#include "engine/kernels/common/code_tiles.hpp"
 #include "engine/kernels/neon/vector.hpp"
 
 namespace vitro {

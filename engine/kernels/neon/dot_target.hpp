@@ -1,8 +1,8 @@
 // Tiles with the dot product instruction (FEAT_DotProd); unnamed namespace as in vector.hpp.
 #pragma once
+#include "engine/kernels/common/table.hpp"
 #include "engine/kernels/neon/register_pass.hpp"
 #include "engine/kernels/neon/tile.hpp"
-#include "engine/kernels/table.hpp"
 
 namespace vitro {
 namespace {

@@ -1,7 +1,7 @@
 // Baseline Armv8 NEON: products of bytes widen to 16 bits, pairs of them to 32.
+#include "engine/kernels/common/table.hpp"
 #include "engine/kernels/neon/sets.hpp"
 #include "engine/kernels/neon/tile.hpp"
-#include "engine/kernels/table.hpp"
 
 namespace vitro {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <arm_neon.h>
 
-#include "engine/kernels/table.hpp"
+#include "engine/kernels/common/table.hpp"
 
 namespace vitro {
 namespace {

@@ -1,5 +1,5 @@
 // For processors without a target folder: the portable set alone.
-#include "engine/kernels/kernel_set.hpp"
+#include "engine/kernels/common/kernel_set.hpp"
 
 namespace vitro {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/kernels/table.hpp"
+#include "engine/kernels/common/table.hpp"
 #include "engine/quant/float16.hpp"
 
 namespace vitro {

@@ -1,7 +1,7 @@
 // AVX2, FMA and F16C: two registers hold the 16 lanes, 0-7 in `a`, 8-15 in `b`.
 #include <immintrin.h>
 
-#include "engine/kernels/table.hpp"
+#include "engine/kernels/common/table.hpp"
 #include "engine/kernels/x86/sets.hpp"
 
 namespace vitro {

@@ -1,7 +1,7 @@
 // AVX-512 (F, BW, VL, VNNI): one register holds the 16 lanes.
 #include <immintrin.h>
 
-#include "engine/kernels/table.hpp"
+#include "engine/kernels/common/table.hpp"
 #include "engine/kernels/x86/sets.hpp"
 
 namespace vitro {

@@ -1,5 +1,5 @@
 #pragma once
-#include "engine/kernels/kernel_set.hpp"
+#include "engine/kernels/common/kernel_set.hpp"
 
 namespace vitro {
 

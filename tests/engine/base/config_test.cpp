@@ -78,7 +78,8 @@ class ReaderMessages : public testing::Test {
                          "\"nothing\": null,\n"
                          "\"sourced\": {\"value\": \"3.3 GHz\", \"kind\": \"spec\", \"source\": \"a datasheet\"},\n"
                          "\"unsourced\": {\"value\": \"3.3 GHz\", \"kind\": \"guessed\"}\n"
-                         "}", "p.json")) {}
+                         "}",
+                         "p.json")) {}
 
   template <class Action>
   std::string error(Action action) {
@@ -128,8 +129,8 @@ TEST_F(ReaderMessages, name_file_line_key_value_and_what_was_expected) {
 }
 
 TEST(Reader, quantities_stay_within_what_they_can_mean) {
-  const Node node = parse_json(
-      R"({"size": "-6 MiB", "huge": "1e300 GB", "wait": "1e9 s", "part": "150%", "cold": "-20 degC", "none": -1})", "p");
+  const Node node =
+      parse_json(R"({"size": "-6 MiB", "huge": "1e300 GB", "wait": "1e9 s", "part": "150%", "cold": "-20 degC", "none": -1})", "p");
   const auto error = [&](std::string_view key, Dimension dimension) {
     return error_of([&] { Reader(node, "m").quantity(key, dimension); });
   };
@@ -164,6 +165,62 @@ TEST(Reader, unknown_keys_are_errors_with_a_suggestion) {
   Reader asked(node, "");
   asked.ignore("bandwidht");
   EXPECT_EQ(error_of([&] { asked.finish(); }), "(no error)");
+}
+
+// Reads every kind of key, some of them absent.
+std::string resolved(const std::string& json) {
+  const Node node = parse_json(json, "p");
+  Reader reader(node, "");
+  reader.text("name", "phone");
+  reader.text("note", "");  // empty: not given
+  reader.integer("count", 1, 8, 4);
+  reader.integer("limit", 1, 8, 0);  // out of range: not given
+  reader.number("factor", 0, 1, 0.1);
+  reader.boolean("on", true);
+  reader.quantity("size", Dimension::bytes, 128.0 * KiB);
+  reader.quantity("wait", Dimension::time, 15e-6);
+  reader.share("part", 0.25);
+  reader.choice("kind", {"a", "b"}, "b");
+  reader.raw("extra");
+  Reader inner = reader.section("inner");
+  inner.integer("depth", 1, 32, 2);
+  inner.finish();
+  if (std::optional<Reader> other = reader.optional_child("other")) other->boolean("x", false);
+  if (reader.has("splits")) {
+    for (Reader& split : reader.maps("splits")) split.share("hot", 0);
+  }
+  reader.finish();
+  return reader.resolved().to_json();
+}
+
+TEST(Resolved, has_the_default_of_each_key_that_is_absent) {
+  EXPECT_EQ(resolved("{}"),
+            R"({"name":"phone","count":4,"factor":0.1,"on":true,"size":"128 KiB","wait":"15 us","part":"25%",)"
+            R"("kind":"b","inner":{"depth":2}})");
+}
+
+TEST(Resolved, has_what_was_given_as_it_was_written) {
+  EXPECT_EQ(resolved(R"({"on": "off", "size": "0.5 MiB", "limit": 3, "inner": {}, "other": {}, "extra": [1, {"a": "b"}], "splits": [{}, )"
+                     R"({"hot": "5%"}], "note": "12"})"),
+            R"({"name":"phone","note":"12","count":4,"limit":3,"factor":0.1,"on":false,"size":"0.5 MiB","wait":"15 us","part":"25%",)"
+            R"("kind":"b","extra":[1,{"a":"b"}],"inner":{"depth":2},"other":{"x":false},"splits":[{"hot":"0%"},{"hot":"5%"}]})");
+}
+
+TEST(Resolved, is_the_same_when_it_is_read_again) {
+  for (const std::string given : {"{}", R"({"count": 2, "splits": [{}], "wait": "1 ms", "inner": {"depth": 7}})"}) {
+    EXPECT_EQ(resolved(resolved(given)), resolved(given));
+  }
+}
+
+TEST(Resolved, keeps_the_lines_of_what_was_given_and_writes_old_spellings_anew) {
+  const Node node = parse_json("{\n\"old\": 3,\n\"a\": {\n\"b\": 1}}", "p");
+  Reader reader(node, "");
+  reader.child("a").integer("b", 0, 9);
+  const Node* old = reader.raw("old");
+  reader.forget("old");
+  reader.rewrite("new", *old);
+  EXPECT_EQ(reader.resolved().to_json(), R"({"a":{"b":1},"new":3})");
+  EXPECT_EQ(reader.resolved().find_path("a.b")->origin().str(), "p:4");
 }
 
 }  // namespace

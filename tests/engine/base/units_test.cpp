@@ -17,11 +17,16 @@ struct Good {
 };
 
 TEST(Quantity, units_scale_to_the_base_unit) {
-  const Good all[] = {{"59.6 GB/s", Dimension::bandwidth, 59.6e9}, {"8 MiB", Dimension::bytes, 8388608},
-                      {"1 GB", Dimension::bytes, 1e9}, {"1 GiB", Dimension::bytes, 1073741824},
-                      {"15us", Dimension::time, 15e-6}, {" 3.3 GHz ", Dimension::frequency, 3.3e9},
-                      {"50%", Dimension::ratio, 0.5}, {"1e3 ns", Dimension::time, 1e-6},
-                      {"-2 degC", Dimension::temperature, -2}, {"1 pJ/bit", Dimension::energy_per_byte, 8e-12},
+  const Good all[] = {{"59.6 GB/s", Dimension::bandwidth, 59.6e9},
+                      {"8 MiB", Dimension::bytes, 8388608},
+                      {"1 GB", Dimension::bytes, 1e9},
+                      {"1 GiB", Dimension::bytes, 1073741824},
+                      {"15us", Dimension::time, 15e-6},
+                      {" 3.3 GHz ", Dimension::frequency, 3.3e9},
+                      {"50%", Dimension::ratio, 0.5},
+                      {"1e3 ns", Dimension::time, 1e-6},
+                      {"-2 degC", Dimension::temperature, -2},
+                      {"1 pJ/bit", Dimension::energy_per_byte, 8e-12},
                       {"0.25", Dimension::none, 0.25}};
   for (const Good& good : all) {
     double value = -1;
@@ -76,6 +81,22 @@ TEST(Formats, are_short_and_have_their_unit) {
 }
 
 // Published FNV-1a 64-bit vectors.
+TEST(Formats, of_quantities_are_the_shortest_that_mean_the_same) {
+  EXPECT_EQ(format_quantity(128.0 * KiB, Dimension::bytes), "128 KiB");
+  EXPECT_EQ(format_quantity(4096, Dimension::bytes), "4 KiB");
+  EXPECT_EQ(format_quantity(5e8, Dimension::bytes), "500 MB");
+  EXPECT_EQ(format_quantity(15e-6, Dimension::time), "15 us");
+  EXPECT_EQ(format_quantity(0, Dimension::time), "0 s");
+  EXPECT_EQ(format_quantity(59.6e9, Dimension::bandwidth), "59.6 GB/s");
+  EXPECT_EQ(format_quantity(0.07, Dimension::ratio), "7%");
+  EXPECT_EQ(format_quantity(0.1, Dimension::none), "0.1");
+  for (double value = 1.0 / 3; value < 1e18; value *= 7.77) {
+    double read = 0;
+    ASSERT_TRUE(parse_quantity(format_quantity(value, Dimension::bandwidth), Dimension::bandwidth, read));
+    EXPECT_DOUBLE_EQ(read, value);
+  }
+}
+
 TEST(Hash, is_fnv_1a) {
   EXPECT_EQ(Hash().value(), 0xcbf29ce484222325u);
   Hash a, foobar;

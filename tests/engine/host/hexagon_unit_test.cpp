@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "engine/base/rng.hpp"
-#include "engine/decode/graph_cache.hpp"
 #include "engine/host/host_machine.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/parts/placement/graph_cache.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 
@@ -260,10 +260,9 @@ TEST_F(HexagonUnitTest, a_graph_bound_at_launch_is_taken_whole) {
 // Group formats in the int8 contract, in blocks of the weights' own size; the order and the roundings are the contract's.
 TEST_F(HexagonUnitTest, group_formats_follow_the_int8_contract) {
   VITRO_NEEDS_HEXAGON();
-  for (std::size_t f = 0; f < kFormatCount; ++f) {
-    const Format format = static_cast<Format>(f);
-    if (!group_format(format)) continue;
-    const std::uint32_t group = group_format(format)->group, k = 256;
+  for (const Format format : all_formats()) {
+    if (!format.is_group()) continue;
+    const std::uint32_t group = format.block, k = 256;
     const KernelCall call = product(view({40, k, 0}, format), view({2, k, 0}, Format::f32));
     EXPECT_TRUE(launch(Chain(1, call)).ok()) << to_string(format);
     std::vector<std::uint8_t> codes(k);

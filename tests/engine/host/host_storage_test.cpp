@@ -66,9 +66,18 @@ TEST_P(HostStorageLaws, any_extent_brings_its_bytes_and_touches_no_others) {
   struct Case {
     Bytes offset, length, into;
   };
-  const Case cases[] = {{0, 4096, 0}, {4096, 8192, 4096}, {1, 1, 0}, {4095, 2, 4096}, {5000, 3000, 17}, {0, MiB, 1},
-                        {MiB - 5, 2 * MiB + 11, 4096}, {0, 5 * MiB, 0}, {3 * MiB, kSize - 3 * MiB, 0}, {kSize - 1, 1, 0},
-                        {kSize - 1234, 1234, 4096}, {0, kSize, 3}};
+  const Case cases[] = {{0, 4096, 0},
+                        {4096, 8192, 4096},
+                        {1, 1, 0},
+                        {4095, 2, 4096},
+                        {5000, 3000, 17},
+                        {0, MiB, 1},
+                        {MiB - 5, 2 * MiB + 11, 4096},
+                        {0, 5 * MiB, 0},
+                        {3 * MiB, kSize - 3 * MiB, 0},
+                        {kSize - 1, 1, 0},
+                        {kSize - 1234, 1234, 4096},
+                        {0, kSize, 3}};
   const FileId file = open();
   for (const Case& c : cases) {
     const Lease into = lease(6 * MiB);

@@ -1,10 +1,11 @@
+// Long because each operator has its bound, and all are derived from the same few roundings.
 #include "tests/engine/kernels/bounds.hpp"
 
 #include <cmath>
 #include <cstring>
 
-#include "engine/kernels/operands.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/operands.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/float16.hpp"
 #include "engine/quant/tiles.hpp"
 

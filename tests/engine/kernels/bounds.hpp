@@ -1,8 +1,8 @@
-// The error bounds of docs/kernels.md, evaluated for one call.
+// The error bounds of docs/design/kernels.md, evaluated for one call.
 #pragma once
 #include <vector>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro::test {
 

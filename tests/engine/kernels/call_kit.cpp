@@ -27,14 +27,14 @@ Lease lease(Bytes size) {
 // A block of random codes reaches more of a group format's values than quantised numbers do, and takes no search for the best scale.
 void fill_codes(Format format, std::byte* row, std::size_t k, Rng& rng) {
   const std::size_t group = block_elements(format);
-  const GroupFormat form = *group_format(format);
-  const auto code = [&] { return static_cast<std::uint8_t>(rng.below(1u << form.bits)); };
+  const auto code = [&] { return static_cast<std::uint8_t>(rng.below(1u << format.bits)); };
   std::vector<std::uint8_t> codes(group);
   std::uint16_t scale = 0;
   for (std::size_t first = 0; first < k; first += group, row += block_bytes(format)) {
     std::generate(codes.begin(), codes.end(), code);
-    if (first == 0 || !form.row_scale) scale = static_cast<std::uint16_t>(0x2000 | rng.below(256));  // 2^-7 and up, as trained weights have
-    pack_codes(format, scale, form.zero_point ? code() : 0, codes.data(), row);
+    if (first == 0 || !format.row_scale)
+      scale = static_cast<std::uint16_t>(0x2000 | rng.below(256));  // 2^-7 and up, as trained weights have
+    pack_codes(format, scale, format.zero_point ? code() : 0, codes.data(), row);
   }
 }
 
@@ -55,7 +55,7 @@ void fill(const View& view, Rng& rng, double scale) {
   std::vector<float> row(k);
   for (std::size_t r = 0; r < rows; ++r) {
     std::byte* out = view.data() + r * row_bytes(view.format, k);
-    if (group_format(view.format)) {
+    if (view.format.is_group()) {
       fill_codes(view.format, out, k, rng);
       continue;
     }

@@ -5,8 +5,8 @@
 
 #include "engine/base/aligned.hpp"
 #include "engine/base/rng.hpp"
-#include "engine/kernels/operands.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/operands.hpp"
+#include "engine/ops/variants.hpp"
 
 namespace vitro::test {
 

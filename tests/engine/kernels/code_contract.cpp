@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/kernels/code_form.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
+#include "engine/ops/code_form.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
 
@@ -32,7 +32,7 @@ float product(Format format, const std::byte* row, const Quantised& x, std::size
   const std::vector<std::int16_t> tables = lut::precompute(x.quants.data(), columns);
   std::vector<std::int32_t> sums(columns / block);
   for (std::size_t i = 0; i < columns; ++i) sums[i / block] += x.quants[i];
-  const std::vector<std::int32_t> dots = lut::linear(tables.data(), sums.data(), codes.data(), 1, columns, code_bits(format), 0, block);
+  const std::vector<std::int32_t> dots = lut::linear(tables.data(), sums.data(), codes.data(), 1, columns, format.bits, 0, block);
   float acc = 0;
   for (std::size_t b = 0; b < dots.size(); ++b) {
     const BlockScale scale = block_scale(format, row + b * block_bytes(format));
@@ -45,7 +45,7 @@ Rounded rounded_product(Format format, const std::byte* row, const Quantised& x,
   const std::size_t block = block_elements(format), blocks = columns / block;
   std::vector<std::uint8_t> codes(columns);
   unpack_codes(format, row, columns, codes.data());
-  const unsigned bits = code_bits(format);
+  const unsigned bits = format.bits;
   const int top = (1 << bits) - 1;
   const lut::RoundedTables tables = lut::precompute_rounded(x.quants.data(), columns, block);
   const std::vector<std::int32_t> found = lut::linear_rounded(tables, codes.data(), 1, columns, bits, block);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/machine/kernel_call.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro::test {
 

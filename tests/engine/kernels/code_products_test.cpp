@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/kernels/code_form.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
+#include "engine/ops/code_form.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "engine/quant/tiles.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
@@ -26,13 +26,12 @@ std::vector<Format> code_formats() {
 void randomise(Rng& rng, const View& w) {
   const std::size_t block = block_elements(w.format), row_blocks = w.shape[1] / block;
   std::uint16_t scale = 0;
-  const std::uint32_t most = 1u << code_bits(w.format);
+  const std::uint32_t most = 1u << w.format.bits;
   std::vector<std::uint8_t> codes(block);
   for (std::size_t b = 0; b < elements(w) / block; ++b) {
     for (auto& q : codes) q = static_cast<std::uint8_t>(rng.below(most));
-    const auto group = group_format(w.format);
-    const auto zero = static_cast<std::uint8_t>(group && group->zero_point ? rng.below(most) : 0);
-    if (!(group && group->row_scale) || b % row_blocks == 0) scale = static_cast<std::uint16_t>(0x2000 + rng.below(0x400));
+    const auto zero = static_cast<std::uint8_t>(w.format.zero_point ? rng.below(most) : 0);
+    if (!w.format.row_scale || b % row_blocks == 0) scale = static_cast<std::uint16_t>(0x2000 + rng.below(0x400));
     pack_codes(w.format, scale, zero, codes.data(), w.data() + b * block_bytes(w.format));
   }
 }
@@ -104,12 +103,12 @@ TEST(CodeProducts, rounded_tables_equal_their_reference_and_are_near_the_exact_o
 // The most that sums of 16 bits have to hold: all entries at their ends, all bits set.
 TEST(CodeProducts, rounded_tables_hold_their_largest_sums) {
   Rng rng(33);
-  for (const Format format : {Format::w4g128, Format::w4g64z, Format::w1g128, Format::w3g32}) {
+  for (const Format format : {Format::w(4, 128), Format::w(4, 64, 'z'), Format::w(1, 128), Format::w(3, 32)}) {
     KernelCall call = matmul_call(rng, format, Layout::rows, variant::kInt8Tables, {16, 256, 1});
     for (const int sign : {1, -1}) {
       std::fill_n(call.in[1].as<float>(), 256, static_cast<float>(sign));
       const std::size_t block = block_elements(format);
-      const std::vector<std::uint8_t> codes(block, static_cast<std::uint8_t>((1u << code_bits(format)) - 1));
+      const std::vector<std::uint8_t> codes(block, static_cast<std::uint8_t>((1u << format.bits) - 1));
       for (std::size_t b = 0; b < 16 * 256 / block; ++b) {
         pack_codes(format, 0x3c00, 0, codes.data(), call.in[0].data() + b * block_bytes(format));
       }
@@ -141,14 +140,12 @@ TEST(CodeProducts, equal_the_reference_for_every_format_layout_set_and_batch) {
 TEST(CodeProducts, one_scale_per_row_has_the_bits_of_scales_that_are_repeated) {
   Rng rng(35);
   for (const Format format : code_formats()) {
-    auto group = group_format(format);
-    if (!group || !group->row_scale) continue;
-    group->row_scale = false;
+    if (!format.row_scale) continue;
     for (const std::uint32_t batch : {1u, 3u, 6u}) {
-      KernelCall once = matmul_call(rng, format, Layout::rows, variant::kInt8, {80, 4 * group->group, batch});
+      KernelCall once = matmul_call(rng, format, Layout::rows, variant::kInt8, {80, std::uint32_t{4} * format.block, batch});
       randomise(rng, once.in[0]);
       KernelCall repeated = with_own_output(once);
-      repeated.in[0].format = group_format(*group);
+      repeated.in[0].format = Format::w(format.bits, format.block);
       for (const VariantId variant : {variant::kInt8, variant::kInt8Tables, variant::kInt8Rows, variant::kFloat, variant::kHmx}) {
         for (const KernelSet* set : kernel_sets()) {
           for (const Layout layout : {Layout::rows, Layout::tiled, Layout::lut}) {
@@ -175,7 +172,7 @@ TEST(CodeProducts, hold_at_the_ends_of_their_ranges) {
   Rng rng(32);
   for (const Format format : code_formats()) {
     for (int which = 0; which < 8; ++which) {
-      const std::uint32_t k = 2 * static_cast<std::uint32_t>(block_elements(format)), most = (1u << code_bits(format)) - 1;
+      const std::uint32_t k = 2 * static_cast<std::uint32_t>(block_elements(format)), most = (1u << format.bits) - 1;
       const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kInt8, {kTileRows, k, 1});
       const bool alternating = (which & 4) != 0;
       for (std::uint32_t i = 0; i < k; ++i) {
@@ -199,7 +196,7 @@ TEST(CodeProducts, hold_at_the_ends_of_their_ranges) {
 TEST(CodeProducts, tables_hold_the_sums_of_the_reference_less_the_least_of_them) {
   Rng rng(33);
   constexpr std::size_t kColumns = 256, kRows = 3;
-  const CodeForm form = code_form(Format::w2g64).value();
+  const CodeForm form = code_form(Format::w(2, 64)).value();
   const std::size_t blocks = kColumns / form.group;
   std::vector<std::int8_t> quants(kColumns * kRows);  // [blocks, rows, group]
   for (auto& q : quants) q = static_cast<std::int8_t>(static_cast<int>(rng.below(255)) - 127);

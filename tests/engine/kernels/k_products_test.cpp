@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/operands.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/operands.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/float16.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/code_contract.hpp"

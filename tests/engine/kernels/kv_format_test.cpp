@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/reference/reference.hpp"
+#include "engine/ops/reference/reference.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 
 namespace vitro {

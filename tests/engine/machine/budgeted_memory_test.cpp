@@ -58,9 +58,7 @@ TEST(BudgetedMemory, the_budget_returns_with_the_last_holder) {
 TEST(BudgetedMemory, peaks_are_kept_per_region) {
   BudgetedMemory memory = memory_of(MiB);
   const auto region = [&](Region r) { return static_cast<std::size_t>(r); };
-  {
-    const Lease hot = memory.lease(3 * kPageSize, Placement::dram, Region::hot).value_or_throw();
-  }
+  { const Lease hot = memory.lease(3 * kPageSize, Placement::dram, Region::hot).value_or_throw(); }
   const Lease cold = memory.lease(2 * kPageSize, Placement::dram, Region::cold).value_or_throw();
   const Budget& budget = memory.budget(Placement::dram);
   EXPECT_EQ(budget.peak, 3 * kPageSize);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/machine/virtual_machine.hpp"
+#include "engine/testing/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

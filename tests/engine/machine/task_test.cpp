@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/machine/task_scope.hpp"
-#include "engine/machine/virtual_machine.hpp"
+#include "engine/testing/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

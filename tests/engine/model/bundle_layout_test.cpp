@@ -53,7 +53,7 @@ TEST(BundleLayout, dram_keeps_the_rows_and_no_padding) {
   const auto kept = [](Format format, std::uint32_t width, BundleForm form) {
     return bundle_layout(format, 100, width, form).kept_block();
   };
-  EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::scales_resident), 6 * KiB);  // of 8: Gate has 2 KiB of a page
+  EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::scales_resident), 6 * KiB);    // of 8: Gate has 2 KiB of a page
   EXPECT_EQ(kept(Format::q4_0, 5120, BundleForm::scales_resident), 3 * 2560u);  // of 12 KiB
   EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::one_read), 3 * 2304u);
   EXPECT_EQ(kept(Format::q4_0, 4096, BundleForm::scales_inline), 3 * 2304u);

@@ -185,7 +185,7 @@ TEST(Bundles, k_quants_become_q8_0_and_mixed_formats_the_widest) {
   EXPECT_EQ(bundle_format(Format::q4_k, Format::q4_k, Format::q6_k), Format::q8_0);
   EXPECT_EQ(bundle_format(Format::q4_0, Format::q4_0, Format::q8_0), Format::q8_0);
   EXPECT_EQ(bundle_format(Format::q4_0, Format::f16, Format::q4_k), Format::f16);
-  EXPECT_EQ(bundle_format(Format::w2g64, Format::w2g64, Format::w2g64), Format::q8_0);
+  EXPECT_EQ(bundle_format(Format::w(2, 64), Format::w(2, 64), Format::w(2, 64)), Format::q8_0);
   EXPECT_EQ(bundle_format(Format::bf16, Format::f16, Format::q4_k), Format::f32);
   EXPECT_EQ(bundle_format(Format::f32, Format::f16, Format::bf16), Format::f32);
   EXPECT_EQ(bundle_format(Format::q4_0, Format::q4_0, Format::q4_0), Format::q4_0);

@@ -33,8 +33,9 @@ TEST(GgufExtend, a_tensor_of_another_size_and_its_own_input_are_refused) {
   ScratchFolder folder;
   SmallModel().write(folder / "in.gguf");
   write_file(folder / "new", "1234");
-  EXPECT_NE(message_of([&] { extend_gguf(folder / "in.gguf", folder / "out.gguf", {}, {{"t", {4}, Format::f16, folder / "new"}}); })
-                .find("4 bytes for tensor t (expected 8)"),
+  EXPECT_NE(message_of([&] {
+              extend_gguf(folder / "in.gguf", folder / "out.gguf", {}, {{"t", {4}, Format::f16, folder / "new"}});
+            }).find("4 bytes for tensor t (expected 8)"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder / "out.gguf"));
   EXPECT_NE(message_of([&] { extend_gguf(folder / "in.gguf", folder / "in.gguf", {}, {}); }).find("one file"), std::string::npos);

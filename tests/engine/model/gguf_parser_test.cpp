@@ -1,5 +1,3 @@
-#include "engine/model/gguf.hpp"
-
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -7,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "engine/model/gguf.hpp"
 #include "engine/model/packed_file.hpp"
 #include "engine/model/quantize.hpp"
 #include "tests/engine/model/support.hpp"
@@ -136,24 +135,23 @@ SmallModel tiny_model() {
 
 TEST(GgufParser, every_format_of_weights_has_a_type_of_its_own) {
   std::set<std::uint32_t> ids;
-  for (std::size_t i = 0; i < kFormatCount; ++i) {
-    const auto format = static_cast<Format>(i);
-    if (format == Format::q4_nibbles || format == Format::int8_fp8 || format == Format::index32) continue;  // none of weights
+  for (const Format format : all_formats()) {
+    if (!format.is_for_weights()) continue;
     EXPECT_EQ(format_of_gguf_type(gguf_type_id(format)), format) << to_string(format);
     EXPECT_TRUE(ids.insert(gguf_type_id(format)).second) << to_string(format);
   }
   EXPECT_EQ(gguf_type_id(Format::iq4_nl), 20u);  // these are in files
   EXPECT_EQ(gguf_type_id(Format::fp4), 0x56540001u);
-  EXPECT_EQ(gguf_type_id(Format::w2g64), 0x56542040u);
-  EXPECT_EQ(gguf_type_id(Format::w4g128z), 0x56544880u);
-  EXPECT_EQ(gguf_type_id(Format::w2g128r), 0x56542480u);
+  EXPECT_EQ(gguf_type_id(Format::w(2, 64)), 0x56542040u);
+  EXPECT_EQ(gguf_type_id(Format::w(4, 128, 'z')), 0x56544880u);
+  EXPECT_EQ(gguf_type_id(Format::w(2, 128, 'r')), 0x56542480u);
   for (const std::uint32_t id : {0x56540000u, 0x56540003u, 0x56542000u, 0x56542060u, 0x56545020u, 0x56550000u, 1000u}) {
     EXPECT_EQ(format_of_gguf_type(id), std::nullopt) << id;
   }
 }
 
 TEST(GgufParser, rows_of_groups_are_whole_groups_and_a_bit_per_weight_is_enough) {
-  const std::uint32_t type = gguf_type_id(Format::w1g128);
+  const std::uint32_t type = gguf_type_id(Format::w(1, 128));
   expect_refused(Raw().header(1, 0).tensor("t", {96, 4}, type, 0).data(6), "rows of 96 elements are not whole w1g128 blocks of 128");
   expect_refused(Raw().header(1, 0).tensor("t", {128, 4}, type, 0).data(4 * 18 - 1), "ends before the data");
   EXPECT_EQ(open_error(Raw().header(1, 0).tensor("t", {128, 4}, type, 0).data(4 * 18).str()), "");
@@ -182,7 +180,7 @@ void expect_damage(Format format, const std::function<void(char*)>& damage, cons
 
 TEST(GgufParser, a_zero_point_that_is_no_code_is_refused_where_weights_are_used) {
   expect_damage(
-      Format::w1g32z, [](char* up) { up[block_bytes(Format::w1g32z) + 2] = 3; },
+      Format::w(1, 32, 'z'), [](char* up) { up[block_bytes(Format::w(1, 32, 'z')) + 2] = 3; },
       "block 1 has the zero point 3 (expected 0 to 1, the codes of w1g32z)");
 }
 
@@ -190,12 +188,12 @@ TEST(GgufParser, a_zero_point_that_is_no_code_is_refused_where_weights_are_used)
 TEST(GgufParser, a_row_of_two_scales_is_refused_where_weights_are_used_if_its_format_has_one) {
   const auto damage = [](char* up) {
     for (const int block : {6, 7}) {
-      char* const scale = up + block * block_bytes(Format::w2g32r);
+      char* const scale = up + block * block_bytes(Format::w(2, 32, 'r'));
       scale[0] = 0;
       scale[1] = block == 6 ? 0x3c : 0x40;
     }
   };
-  expect_damage(Format::w2g32r, damage, "row 3 begins with the scale 1 and its block 1 has 2 (expected one per row, as w2g32r has)");
+  expect_damage(Format::w(2, 32, 'r'), damage, "row 3 begins with the scale 1 and its block 1 has 2 (expected one per row, as w2g32r has)");
 }
 
 // Whatever prefix of a good file is left: a message, never a crash, and never a file that looks whole.
@@ -242,7 +240,6 @@ TEST(GgufParser, any_flipped_bit_in_the_header_is_survived) {
   EXPECT_EQ(message_of([&] { config_from_gguf(Gguf::open(folder / "whole.gguf")); }), "");
   EXPECT_GT(refused, header);
 }
-
 
 }  // namespace
 }  // namespace vitro

@@ -99,8 +99,10 @@ TEST(ModelConfig, bitnet_has_sub_norms_and_its_own_activation) {
 TEST(ModelConfig, rope_variants_and_window_are_read) {
   SmallModel model;
   model.config.rope_factors = true;
-  model.extra = {{"llama.rope.scaling.type", std::string("linear")}, {"llama.rope.scaling.factor", 4.0f},
-                 {"llama.rope.freq_base", 500000.0f}, {"llama.attention.sliding_window", std::uint32_t{16}}};
+  model.extra = {{"llama.rope.scaling.type", std::string("linear")},
+                 {"llama.rope.scaling.factor", 4.0f},
+                 {"llama.rope.freq_base", 500000.0f},
+                 {"llama.attention.sliding_window", std::uint32_t{16}}};
   const ModelConfig c = written(model);
   EXPECT_EQ(c.family, "mistral");
   EXPECT_TRUE(c.rope_factors);

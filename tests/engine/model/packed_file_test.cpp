@@ -84,7 +84,7 @@ TEST(PackedFile, tiles_experts_one_by_one_and_keeps_the_embedding_in_rows) {
 TEST(PackedFile, one_scale_per_row_is_in_tiles_once_and_in_rows_as_the_file_has_it) {
   const ScratchFolder folder;
   SmallModel model;
-  model.matrices = Format::w2g32r;
+  model.matrices = Format::w(2, 32, 'r');
   model.config.experts = 4;
   model.config.experts_used = 2;
   model.write(folder / "moe.gguf");

@@ -124,8 +124,8 @@ TEST(Quantize, a_group_that_does_not_fill_rows_gives_way_to_a_smaller_one) {
   model.write(folder / "m.gguf");
   quantize(folder / "m.gguf", folder / "q.gguf", "w3g128z");
   const Gguf gguf = Gguf::open(folder / "q.gguf");
-  EXPECT_EQ(gguf.find_tensor("blk.0.ffn_up.weight")->format, Format::w3g64z);
-  EXPECT_EQ(gguf.find_tensor("blk.0.ffn_down.weight")->format, Format::w3g32z);
+  EXPECT_EQ(gguf.find_tensor("blk.0.ffn_up.weight")->format, Format::w(3, 64, 'z'));
+  EXPECT_EQ(gguf.find_tensor("blk.0.ffn_down.weight")->format, Format::w(3, 32, 'z'));
 }
 
 TEST(Quantize, a_channel_has_one_scale_and_a_ternary_matrix_too) {
@@ -144,15 +144,15 @@ TEST(Quantize, a_channel_has_one_scale_and_a_ternary_matrix_too) {
     quantize(folder / "m.gguf", folder / "q.gguf", name);
     const Gguf gguf = Gguf::open(folder / "q.gguf");
     const TensorInfo& down = *gguf.find_tensor("blk.1.ffn_down.weight");
-    EXPECT_TRUE(group_format(down.format)->row_scale);
+    EXPECT_TRUE(down.format.row_scale);
     for (std::uint64_t row = 0; row < down.rows(); ++row) EXPECT_EQ(scales(gguf, down, row, 1), 1u) << name;
     EXPECT_GT(scales(gguf, down, 0, down.rows()), 1u) << name;
   }
   quantize(folder / "m.gguf", folder / "t.gguf", "ternary");
   const Gguf source = Gguf::open(folder / "m.gguf"), gguf = Gguf::open(folder / "t.gguf");
   const TensorInfo& down = *gguf.find_tensor("blk.1.ffn_down.weight");
-  EXPECT_EQ(down.format, Format::w2g128r);
-  EXPECT_EQ(gguf.find_tensor("blk.1.ffn_up.weight")->format, Format::w2g64r);  // rows of 64
+  EXPECT_EQ(down.format, Format::w(2, 128, 'r'));
+  EXPECT_EQ(gguf.find_tensor("blk.1.ffn_up.weight")->format, Format::w(2, 64, 'r'));  // rows of 64
   EXPECT_EQ(scales(gguf, down, 0, down.rows()), 1u);
   const std::vector<float> w = values_of(source, *source.find_tensor(down.name)), q = values_of(gguf, down);
   double mean = 0;

@@ -32,8 +32,8 @@ TEST(Utf8, malformed_sequences_are_single_bytes) {
   EXPECT_EQ(length("a"), 1);
   EXPECT_EQ(length("\xc3\xa9"), 2);
   EXPECT_EQ(length("\xf4\x8f\xbf\xbf"), 4);
-  for (const char* bad : {"\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\xe4\xbd", "\xc3(",
-                          "\xf8\x88\x80\x80"}) {
+  for (const char* bad :
+       {"\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\xe4\xbd", "\xc3(", "\xf8\x88\x80\x80"}) {
     EXPECT_EQ(length(bad), -1);
   }
 }

@@ -16,9 +16,8 @@ namespace {
 
 std::vector<Format> searched_formats() {
   std::vector<Format> found;
-  for (std::size_t i = 0; i < kFormatCount; ++i) {
-    const auto format = static_cast<Format>(i);
-    if (has_codes(format) && format != Format::q4_0) found.push_back(format);
+  for (const Format format : all_formats()) {
+    if (format.has_codes() && format != Format::q4_0) found.push_back(format);
   }
   return found;
 }
@@ -39,10 +38,9 @@ double squares(const std::vector<float>& x, const std::vector<float>& y, std::si
 
 std::vector<float> levels_of(Format format) {
   if (const auto* table = code_table(format)) return {table->begin(), table->end()};
-  const GroupFormat group = *group_format(format);
   std::vector<float> levels;
-  for (int q = 0; q < 1 << group.bits; ++q) {
-    levels.push_back(static_cast<float>(group.bits == 1 ? 2 * q - 1 : q - (1 << (group.bits - 1))));
+  for (int q = 0; q < 1 << format.bits; ++q) {
+    levels.push_back(static_cast<float>(format.bits == 1 ? 2 * q - 1 : q - (1 << (format.bits - 1))));
   }
   return levels;
 }
@@ -52,8 +50,8 @@ std::vector<float> levels_of(Format format) {
 double element_bound(Format format, const std::vector<float>& x, std::size_t first, std::size_t n) {
   const auto [low, high] =
       std::minmax_element(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(first + n));
-  if (const auto group = group_format(format); group && group->zero_point) {
-    const double steps = (1 << group->bits) - 1, step = (std::max(*high, 0.0f) - std::min(*low, 0.0f)) / steps;
+  if (format.zero_point) {
+    const double steps = (1 << format.bits) - 1, step = (std::max(*high, 0.0f) - std::min(*low, 0.0f)) / steps;
     return step / 2 + steps * (step * 0x1p-11 + 0x1p-25);
   }
   std::vector<float> levels = levels_of(format);
@@ -67,8 +65,7 @@ double element_bound(Format format, const std::vector<float>& x, std::size_t fir
 TEST(CodeSearch, errors_stay_below_those_of_plain_rounding) {
   Rng rng(7);
   for (const Format format : searched_formats()) {
-    const auto group = group_format(format);
-    const std::size_t n = group && group->row_scale ? 4 * block_elements(format) : block_elements(format);  // what shares a scale
+    const std::size_t n = format.row_scale ? 4 * block_elements(format) : block_elements(format);  // what shares a scale
     for (const double scale : {1e-6, 0.02, 1.0, 5e3}) {
       for (const double mean : {0.0, -0.5, 3.0}) {
         std::vector<float> x(4 * block_elements(format));
@@ -92,7 +89,7 @@ TEST(CodeSearch, values_that_a_block_can_have_come_back) {
   for (const Format format : searched_formats()) {
     const std::size_t n = block_elements(format);
     std::vector<std::uint8_t> codes(n);
-    for (std::size_t i = 0; i < n; ++i) codes[i] = static_cast<std::uint8_t>(i % (1u << code_bits(format)));  // all of them
+    for (std::size_t i = 0; i < n; ++i) codes[i] = static_cast<std::uint8_t>(i % (1u << format.bits));  // all of them
     std::vector<std::byte> row(block_bytes(format));
     pack_codes(format, float_to_half(0.0375f), 1, codes.data(), row.data());
     std::vector<float> x(n);
@@ -106,7 +103,7 @@ TEST(CodeSearch, more_bits_and_smaller_groups_err_less) {
   std::vector<float> x(64 * 128);
   for (float& v : x) v = static_cast<float>(rng.normal() * std::exp(rng.normal()));
   const auto error = [&](std::uint32_t bits, std::uint32_t group, bool zero) {
-    return squares(x, round_trip(group_format({bits, group, zero}), x), 0, x.size());
+    return squares(x, round_trip(Format::w(bits, group, zero ? 'z' : '\0'), x), 0, x.size());
   };
   for (const bool zero : {false, true}) {
     for (std::uint32_t bits = 2; bits <= 4; ++bits) {
@@ -127,7 +124,7 @@ TEST(CodeSearch, one_bit_takes_the_mean_magnitude) {
     sum += std::abs(v);
   }
   const float d = half_to_float(float_to_half(static_cast<float>(sum / 128)));
-  const std::vector<float> y = round_trip(Format::w1g128, x);
+  const std::vector<float> y = round_trip(Format::w(1, 128), x);
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], x[i] > 0 ? d : -d) << i;
 }
 
@@ -156,12 +153,12 @@ TEST(CodeSearch, a_row_with_one_scale_repeats_it) {
   Rng rng(23);
   std::vector<float> x(512);
   for (float& v : x) v = static_cast<float>(rng.normal());
-  std::vector<std::byte> row(row_bytes(Format::w4g128r, x.size()));
-  quantise_row(Format::w4g128r, x.data(), row.data(), x.size());
-  const BlockScale first = block_scale(Format::w4g128r, row.data());
+  std::vector<std::byte> row(row_bytes(Format::w(4, 128, 'r'), x.size()));
+  quantise_row(Format::w(4, 128, 'r'), x.data(), row.data(), x.size());
+  const BlockScale first = block_scale(Format::w(4, 128, 'r'), row.data());
   std::vector<float> y(x.size());
-  dequantise_row(Format::w4g128r, row.data(), y.data(), y.size());
-  EXPECT_EQ(first_bad_block(Format::w4g128r, row.data(), x.size()), std::nullopt);
+  dequantise_row(Format::w(4, 128, 'r'), row.data(), y.data(), y.size());
+  EXPECT_EQ(first_bad_block(Format::w(4, 128, 'r'), row.data(), x.size()), std::nullopt);
   for (std::size_t i = 0; i < x.size(); ++i) {
     // Nothing that the scale can express is nearer.
     const double steps = std::clamp(std::round(double{x[i]} / first.scale), -8.0, 7.0);
@@ -175,10 +172,10 @@ TEST(CodeSearch, ternary_is_the_nearest_of_three) {
   x[1] = -0.26f;
   x[2] = 7;
   x[3] = -7;
-  std::vector<std::byte> row(row_bytes(Format::w2g128, 128));
-  quantise_ternary(Format::w2g128, 0.5f, x.data(), row.data(), 128);
+  std::vector<std::byte> row(row_bytes(Format::w(2, 128), 128));
+  quantise_ternary(Format::w(2, 128), 0.5f, x.data(), row.data(), 128);
   std::vector<float> y(128);
-  dequantise_row(Format::w2g128, row.data(), y.data(), 128);
+  dequantise_row(Format::w(2, 128), row.data(), y.data(), 128);
   EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 5), (std::vector<float>{0.5f, -0.5f, 0.5f, -0.5f, 0}));
 }
 

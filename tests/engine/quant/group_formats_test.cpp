@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,9 +17,7 @@ namespace {
 
 std::vector<Format> formats_with_codes() {
   std::vector<Format> found;
-  for (std::size_t i = 0; i < kFormatCount; ++i) {
-    if (has_codes(static_cast<Format>(i))) found.push_back(static_cast<Format>(i));
-  }
+  std::ranges::copy_if(all_formats(), std::back_inserter(found), [](Format f) { return f.has_codes(); });
   return found;
 }
 
@@ -28,51 +27,32 @@ std::vector<std::byte> bytes(std::initializer_list<int> values) {
   return out;
 }
 
-TEST(GroupFormats, names_say_bits_group_and_zero_point_or_row_scale) {
-  std::size_t groups = 0;
-  for (const Format format : formats_with_codes()) {
-    const auto group = group_format(format);
-    if (!group) continue;
-    ++groups;
-    EXPECT_EQ(to_string(format), "w" + std::to_string(group->bits) + "g" + std::to_string(group->group) +
-                                     (group->zero_point  ? "z"
-                                      : group->row_scale ? "r"
-                                                         : ""));
-    EXPECT_EQ(group_format(*group), format);
-    EXPECT_EQ(format_by_name(to_string(format)), format);
-    EXPECT_EQ(block_elements(format), group->group);
-  }
-  EXPECT_EQ(groups, 36u);
-  EXPECT_EQ(formats_with_codes().size(), 40u);
-  EXPECT_EQ(format_by_name("w5g32"), std::nullopt);
-}
-
 TEST(GroupFormats, sizes_are_scale_zero_point_and_bits) {
-  EXPECT_EQ(block_bytes(Format::w1g32), 6u);
-  EXPECT_EQ(block_bytes(Format::w2g64), 18u);
-  EXPECT_EQ(block_bytes(Format::w2g64z), 19u);
-  EXPECT_EQ(block_bytes(Format::w3g128z), 51u);
-  EXPECT_EQ(block_bytes(Format::w2g128r), block_bytes(Format::w2g128));
-  EXPECT_EQ(row_bytes(Format::w2g128r, 512), row_bytes(Format::w2g128, 512));
-  EXPECT_EQ(row_bytes(Format::w2g128r, 512, Layout::lut), 2u + 512 * 2 / 8);  // a scale, and two bits each
-  EXPECT_EQ(row_bytes(Format::w2g128, 512, Layout::lut), row_bytes(Format::w2g128, 512));
-  EXPECT_EQ(row_bytes(Format::w4g128, 256), 132u);
+  EXPECT_EQ(block_bytes(Format::w(1, 32)), 6u);
+  EXPECT_EQ(block_bytes(Format::w(2, 64)), 18u);
+  EXPECT_EQ(block_bytes(Format::w(2, 64, 'z')), 19u);
+  EXPECT_EQ(block_bytes(Format::w(3, 128, 'z')), 51u);
+  EXPECT_EQ(block_bytes(Format::w(2, 128, 'r')), block_bytes(Format::w(2, 128)));
+  EXPECT_EQ(row_bytes(Format::w(2, 128, 'r'), 512), row_bytes(Format::w(2, 128), 512));
+  EXPECT_EQ(row_bytes(Format::w(2, 128, 'r'), 512, Layout::lut), 2u + 512 * 2 / 8);  // a scale, and two bits each
+  EXPECT_EQ(row_bytes(Format::w(2, 128), 512, Layout::lut), row_bytes(Format::w(2, 128), 512));
+  EXPECT_EQ(row_bytes(Format::w(4, 128), 256), 132u);
   EXPECT_EQ(row_bytes(Format::iq4_nl, 64), 36u);
 }
 
 // Two planes of four bytes: element 0 has bit 0 of plane 0, element 9 bit 1 of the planes' second bytes.
 TEST(GroupFormats, bits_of_an_element_stand_in_planes) {
   const auto block = bytes({0x00, 0x3c, 0x01, 0x02, 0x00, 0x80, 0x00, 0x02, 0x00, 0x80});  // d = 1
-  ASSERT_EQ(block.size(), block_bytes(Format::w2g32));
+  ASSERT_EQ(block.size(), block_bytes(Format::w(2, 32)));
   std::vector<std::uint8_t> codes(32);
-  unpack_codes(Format::w2g32, block.data(), 32, codes.data());
+  unpack_codes(Format::w(2, 32), block.data(), 32, codes.data());
   std::vector<std::uint8_t> expected(32);
   expected[0] = 1;
   expected[9] = 3;
   expected[31] = 3;
   EXPECT_EQ(codes, expected);
   std::vector<float> values(32);
-  dequantise_row(Format::w2g32, block.data(), values.data(), 32);
+  dequantise_row(Format::w(2, 32), block.data(), values.data(), 32);
   EXPECT_EQ(values[0], -1);
   EXPECT_EQ(values[1], -2);
   EXPECT_EQ(values[31], 1);
@@ -80,13 +60,13 @@ TEST(GroupFormats, bits_of_an_element_stand_in_planes) {
 
 TEST(GroupFormats, a_zero_point_is_the_code_of_zero_and_one_bit_is_a_sign) {
   const auto zero = bytes({0x00, 0x40, 3, 0xff, 0, 0, 0, 0xff, 0, 0, 0, 0, 0, 0, 0});  // d = 2, z = 3, first codes 3
-  ASSERT_EQ(zero.size(), block_bytes(Format::w3g32z));
+  ASSERT_EQ(zero.size(), block_bytes(Format::w(3, 32, 'z')));
   std::vector<float> values(32);
-  dequantise_row(Format::w3g32z, zero.data(), values.data(), 32);
+  dequantise_row(Format::w(3, 32, 'z'), zero.data(), values.data(), 32);
   EXPECT_EQ(values[7], 0);
   EXPECT_EQ(values[8], -6);
   const auto sign = bytes({0x00, 0x38, 0x01, 0, 0, 0});  // d = 0.5
-  dequantise_row(Format::w1g32, sign.data(), values.data(), 32);
+  dequantise_row(Format::w(1, 32), sign.data(), values.data(), 32);
   EXPECT_EQ(values[0], 0.5f);
   EXPECT_EQ(values[1], -0.5f);
 }
@@ -131,9 +111,9 @@ TEST(GroupFormats, scale_and_codes_make_the_values_of_every_format) {
   for (const Format format : formats_with_codes()) {
     const std::size_t n = 2 * block_elements(format);
     std::vector<std::uint8_t> codes(n), got(n);
-    for (auto& code : codes) code = static_cast<std::uint8_t>(rng.below(1u << code_bits(format)));
+    for (auto& code : codes) code = static_cast<std::uint8_t>(rng.below(1u << format.bits));
     std::vector<std::byte> row(row_bytes(format, n) + 1);
-    const auto zero = static_cast<std::uint8_t>(rng.below(1u << code_bits(format)));
+    const auto zero = static_cast<std::uint8_t>(rng.below(1u << format.bits));
     for (std::size_t b = 0; b < 2; ++b) {
       const auto half = float_to_half(static_cast<float>(rng.normal()));
       pack_codes(format, half, zero, codes.data() + b * n / 2, row.data() + 1 + b * block_bytes(format));
@@ -152,23 +132,23 @@ TEST(GroupFormats, scale_and_codes_make_the_values_of_every_format) {
 }
 
 TEST(GroupFormats, a_zero_point_that_is_no_code_is_found) {
-  std::vector<std::byte> row(row_bytes(Format::w2g32z, 96));
-  EXPECT_EQ(first_bad_block(Format::w2g32z, row.data(), 96), std::nullopt);
-  row[2 * block_bytes(Format::w2g32z) + 2] = std::byte{3};
-  EXPECT_EQ(first_bad_block(Format::w2g32z, row.data(), 96), std::nullopt);
-  row[2 * block_bytes(Format::w2g32z) + 2] = std::byte{4};
-  EXPECT_EQ(first_bad_block(Format::w2g32z, row.data(), 96), 2u);
+  std::vector<std::byte> row(row_bytes(Format::w(2, 32, 'z'), 96));
+  EXPECT_EQ(first_bad_block(Format::w(2, 32, 'z'), row.data(), 96), std::nullopt);
+  row[2 * block_bytes(Format::w(2, 32, 'z')) + 2] = std::byte{3};
+  EXPECT_EQ(first_bad_block(Format::w(2, 32, 'z'), row.data(), 96), std::nullopt);
+  row[2 * block_bytes(Format::w(2, 32, 'z')) + 2] = std::byte{4};
+  EXPECT_EQ(first_bad_block(Format::w(2, 32, 'z'), row.data(), 96), 2u);
   std::fill(row.begin(), row.end(), std::byte{0xff});
-  EXPECT_EQ(first_bad_block(Format::w2g32, row.data(), 64), std::nullopt);
+  EXPECT_EQ(first_bad_block(Format::w(2, 32), row.data(), 64), std::nullopt);
 }
 
 TEST(GroupFormats, a_scale_that_is_not_the_rows_is_found) {
-  std::vector<std::byte> row(row_bytes(Format::w2g32r, 96), std::byte{1});
-  EXPECT_EQ(first_bad_block(Format::w2g32r, row.data(), 96), std::nullopt);
-  row[2 * block_bytes(Format::w2g32r) + 1] = std::byte{2};
-  EXPECT_EQ(first_bad_block(Format::w2g32r, row.data(), 64), std::nullopt);
-  EXPECT_EQ(first_bad_block(Format::w2g32r, row.data(), 96), 2u);
-  EXPECT_EQ(first_bad_block(Format::w2g32, row.data(), 96), std::nullopt);
+  std::vector<std::byte> row(row_bytes(Format::w(2, 32, 'r'), 96), std::byte{1});
+  EXPECT_EQ(first_bad_block(Format::w(2, 32, 'r'), row.data(), 96), std::nullopt);
+  row[2 * block_bytes(Format::w(2, 32, 'r')) + 1] = std::byte{2};
+  EXPECT_EQ(first_bad_block(Format::w(2, 32, 'r'), row.data(), 64), std::nullopt);
+  EXPECT_EQ(first_bad_block(Format::w(2, 32, 'r'), row.data(), 96), 2u);
+  EXPECT_EQ(first_bad_block(Format::w(2, 32), row.data(), 96), std::nullopt);
 }
 
 }  // namespace

@@ -23,10 +23,9 @@ std::vector<std::byte> random_bytes(std::size_t n) {
 std::vector<std::byte> random_rows(Format format, std::size_t columns) {
   const std::size_t row = row_bytes(format, columns), block = block_bytes(format);
   std::vector<std::byte> rows = random_bytes(kTileRows * row);
-  const auto group = group_format(format);
-  for (std::size_t at = 0; group && at < rows.size(); at += block) {
-    if (group->row_scale) std::copy_n(&rows[at / row * row], 2, &rows[at]);
-    if (group->zero_point) rows[at + 2] &= static_cast<std::byte>((1 << group->bits) - 1);
+  for (std::size_t at = 0; format.is_group() && at < rows.size(); at += block) {
+    if (format.row_scale) std::copy_n(&rows[at / row * row], 2, &rows[at]);
+    if (format.zero_point) rows[at + 2] &= static_cast<std::byte>((1 << format.bits) - 1);
   }
   return rows;
 }
@@ -74,11 +73,11 @@ TEST(Tiles, unpacking_undoes_packing) {
 TEST(Tiles, zero_points_take_the_bits_of_codes) {
   for (const Layout layout : {Layout::tiled, Layout::lut}) {
     const auto row = [&](Format format, std::size_t columns) { return row_bytes(format, columns, layout); };
-    EXPECT_EQ(row(Format::w2g64z, 4096), 4096u * 2 / 8 + 64 * 2 + 64 * 2 / 8);
-    EXPECT_EQ(row(Format::w4g32z, 4096), 4096u * 4 / 8 + 128 * 2 + 128 * 4 / 8);
-    EXPECT_EQ(row(Format::w3g128z, 4096), 4096u * 3 / 8 + 32 * 2 + 32 * 4 / 8);
-    EXPECT_EQ(row(Format::w1g32z, 32), 4u + 2 + 1);
-    EXPECT_EQ(row(Format::w2g128z, 640), 640u * 2 / 8 + 5 * 2 + 2);
+    EXPECT_EQ(row(Format::w(2, 64, 'z'), 4096), 4096u * 2 / 8 + 64 * 2 + 64 * 2 / 8);
+    EXPECT_EQ(row(Format::w(4, 32, 'z'), 4096), 4096u * 4 / 8 + 128 * 2 + 128 * 4 / 8);
+    EXPECT_EQ(row(Format::w(3, 128, 'z'), 4096), 4096u * 3 / 8 + 32 * 2 + 32 * 4 / 8);
+    EXPECT_EQ(row(Format::w(1, 32, 'z'), 32), 4u + 2 + 1);
+    EXPECT_EQ(row(Format::w(2, 128, 'z'), 640), 640u * 2 / 8 + 5 * 2 + 2);
   }
 }
 
@@ -88,10 +87,9 @@ unsigned bit(std::byte b, std::size_t i) { return std::to_integer<unsigned>(b) >
 TEST(Tiles, codes_lie_where_the_layouts_say) {
   constexpr std::size_t kBlocks = 5;
   for (const Format format : formats_with(Layout::lut)) {
-    const std::size_t group = block_elements(format), columns = kBlocks * group, row = row_bytes(format, columns), bits = code_bits(format);
-    const auto form = group_format(format);
-    const bool once = form && form->row_scale;
-    const std::size_t zero_bits = form && form->zero_point ? zero_field_bits(form->bits) : 0;
+    const std::size_t group = block_elements(format), columns = kBlocks * group, row = row_bytes(format, columns), bits = format.bits;
+    const bool once = format.row_scale;
+    const std::size_t zero_bits = format.zero_point ? zero_field_bits(format.bits) : 0;
     const std::size_t before = once ? 32 : (kBlocks * zero_bits + 7) / 8 * 16, head = once ? 0 : 32;
     const std::size_t block = head + group * bits * 2;
     const auto rows = random_rows(format, columns);
@@ -133,7 +131,7 @@ TEST(Tiles, only_block_formats_with_whole_groups_have_tiles) {
   EXPECT_FALSE(can_tile(Format::q4_0, 0));
   EXPECT_FALSE(can_tile(Format::f16, 16));
   EXPECT_FALSE(can_lay(Layout::lut, Format::q8_0, 16));
-  EXPECT_FALSE(can_lay(Layout::lut, Format::w2g64, 24));
+  EXPECT_FALSE(can_lay(Layout::lut, Format::w(2, 64), 24));
   EXPECT_FALSE(can_tile(Format::nf4, 16));
   EXPECT_TRUE(can_tile(Format::q6_k, 256));
   EXPECT_FALSE(can_tile(Format::q5_k, 256));

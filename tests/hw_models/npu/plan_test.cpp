@@ -83,7 +83,7 @@ TEST(TilePlan, look_ups_stream_the_tiles_of_their_kernel) {
     return planned.planner.plan(work, lut);
   };
   const TilePlan square = plan(4096, 4096);
-  EXPECT_EQ(square.pass.groups, 16u);  // 1024 rows for each thread, 16 parts of the depth
+  EXPECT_EQ(square.pass.groups, 16u);                  // 1024 rows for each thread, 16 parts of the depth
   EXPECT_EQ(plan(14336, 4096).pass.groups, 3u * 16u);  // 28 vectors of rows for a thread, ten in a tile
   EXPECT_EQ(square.read(), product(planned.bench.model(), kQ4, 1, 4096, 4096).weight_bytes + 4096 * 4);
   EXPECT_EQ(square.written(), Bytes{4 * 4096});

@@ -53,7 +53,8 @@ TEST(DetailedUfs, more_dies_channels_and_a_shorter_tr_read_faster) {
 
 TEST(DetailedUfs, a_die_can_not_sense_faster_than_tr) {
   const double rate_of_one = run(preset("ufs4_0", "detailed", "issue_cycles: 0, issue_fixed: 0 us, read_ahead: 0 B, retry_probability: 0%"),
-                                 {false, false, 4 * KiB, 64 * KiB, 32, {kCore}, 500, 4000}).commands_per_second;
+                                 {false, false, 4 * KiB, 64 * KiB, 32, {kCore}, 500, 4000})
+                                 .commands_per_second;
   EXPECT_NEAR(rate_of_one, 1 / (17.6e-6 + 4096 / 3.6e9), 300);
 }
 

@@ -24,8 +24,12 @@ class RunError(Exception):
     pass
 
 
-def resolve(source, name, is_path, overrides):
-    return json.dumps(_resolved(source, name, is_path, overrides))
+def compose(source, name, is_path, overrides, machine):
+    given, resolved = _resolved(source, name, is_path, overrides)
+    if machine:
+        resolved["machine"] = machine
+    tree = _placed(yaml.compose(Path(source).read_text() if is_path else source), name)
+    return json.dumps({"given": given, "resolved": resolved, "tree": tree | {"experiment": resolved}})
 
 
 def _resolved(source, name, is_path, overrides):
@@ -43,11 +47,9 @@ def _resolved(source, name, is_path, overrides):
     for key in tree:
         if key not in _KEYS:
             raise ConfigError(f'{name}:1: {key}: unknown key (expected one of {", ".join(sorted(_KEYS))})')
-    return {"machine": "sim", "memory": {}, "engine": {"policy": "dense"}} | tree
-
-
-def places(source, name, is_path, overrides):
-    return json.dumps(_placed(yaml.compose(Path(source).read_text() if is_path else source), name))
+    if (tree.get("engine") or {}).get("policy") == "magic":
+        raise ConfigError(f'{name}:1: engine.policy: "magic" (expected one of: dense, mmap)')
+    return tree, {"machine": "sim", "memory": {}, "engine": {"policy": "dense"}} | tree
 
 
 def file_places(path):
@@ -64,12 +66,24 @@ def _placed(node, name):
     return {"at": f"{name}:{node.start_mark.line + 1}", "of": inner}
 
 
-def check_outputs(source, name, is_path, overrides):
+def check_outputs(tree):
     pass
 
 
-def run(source, name, is_path, overrides, machine, out_dir):
-    experiment = _resolved(source, name, is_path, overrides)
+def parse_quantity(text, dimension):
+    """Bytes, shares and bare numbers alone."""
+    units = {"bytes": {" MiB": 2 ** 20, " KiB": 2 ** 10, " B": 1}, "ratio": {"%": 0.01}, "none": {"": 1}}.get(dimension, {})
+    for unit, scale in units.items():
+        try:
+            if text.endswith(unit):
+                return float(text.removesuffix(unit)) * scale
+        except ValueError:
+            continue
+    return None
+
+
+def run(tree, out_dir):
+    experiment = json.loads(tree)["experiment"]
     trouble = experiment.get("fake") or {}
     print("a library printed this on stdout")
     if trouble.get("crash"):
@@ -81,7 +95,7 @@ def run(source, name, is_path, overrides, machine, out_dir):
         with open(trouble["log"], "a") as log:
             log.write(f"{experiment.get('seed')}\n")
     time.sleep(trouble.get("sleep", 0))
-    machine = machine or experiment["machine"]
+    machine = experiment["machine"]
     count = experiment.get("workload", {}).get("output_tokens", 8)
     for done in range(count):
         if os.environ.get("VITRO_PROGRESS"):
@@ -90,7 +104,6 @@ def run(source, name, is_path, overrides, machine, out_dir):
     if out_dir:
         out = Path(out_dir)
         out.mkdir(parents=True, exist_ok=True)
-        (out / "result.json").write_text(json.dumps(result))
         (out / "trace.json").write_text(json.dumps({"traceEvents": events}))
         (out / "decisions.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in decisions))
     return json.dumps(result)

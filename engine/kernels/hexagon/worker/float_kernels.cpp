@@ -1,5 +1,5 @@
 // The qfloat stages as a phone would run them. Compiled for V75 and never linked: the emulator has no qfloat, so their price
-// is the packets of their loops (docs/hexagon.md).
+// is the packets of their loops (docs/design/hexagon.md).
 #include "engine/kernels/hexagon/attention_stages.hpp"
 #include "engine/kernels/hexagon/float_stages.hpp"
 #include "engine/kernels/hexagon/lut_stages.hpp"

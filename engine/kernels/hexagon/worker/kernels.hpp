@@ -1,5 +1,5 @@
 // HVX kernels. Names that begin with hvx_ are integer stages, bit-exact everywhere, and what the packet counter counts;
-// float_ is the stage that a phone does in qfloat and this worker does in IEEE scalars (docs/lut-kernels.md).
+// float_ is the stage that a phone does in qfloat and this worker does in IEEE scalars (docs/design/lut-kernels.md).
 // Pointers are aligned to kVectorBytes. Counts are per panel; see panels.hpp for the layouts.
 #pragma once
 #include "engine/kernels/hexagon/lut_stages.hpp"

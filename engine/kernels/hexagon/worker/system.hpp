@@ -1,5 +1,5 @@
 // The worker's operating system: Linux by trap0(#1) under qemu-hexagon. On a phone this file is QuRT and FastRPC instead
-// (docs/hexagon.md); nothing else of the worker knows where it runs.
+// (docs/design/hexagon.md); nothing else of the worker knows where it runs.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #include "engine/host/hexagon_operands.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker_product.hpp"
 
@@ -143,21 +143,22 @@ TEST(HexagonHmx, bit_serial_panels_have_the_bits_of_the_cpu) {
     KernelCall call = matmul_call(rng, format, layout, variant::kHmx, shape);
     expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_hmx_lut);
   };
-  for (const Format format : {Format::w1g32, Format::w1g64z, Format::w2g64, Format::w2g64z, Format::w3g128, Format::w3g32z, Format::w4g128z,
-                              Format::w4g64, Format::w1g64r, Format::w2g128r, Format::w4g32r}) {
+  for (const Format format :
+       {Format::w(1, 32), Format::w(1, 64, 'z'), Format::w(2, 64), Format::w(2, 64, 'z'), Format::w(3, 128), Format::w(3, 32, 'z'),
+        Format::w(4, 128, 'z'), Format::w(4, 64), Format::w(1, 64, 'r'), Format::w(2, 128, 'r'), Format::w(4, 32, 'r')}) {
     check(format, Layout::rows, {40, 256, 3});
   }
-  check(Format::w2g64z, Layout::lut, {176, 192, 35});
-  check(Format::w4g32, Layout::tiled, {48, 96, 2});
-  check(Format::w1g128, Layout::lut, {16, 8192 + 256, 33});
-  check(Format::w2g32, Layout::lut, {1200, 288, 2});  // several tiles of rows and of columns
-  check(Format::w2g32r, Layout::lut, {1600, 288, 2});
+  check(Format::w(2, 64, 'z'), Layout::lut, {176, 192, 35});
+  check(Format::w(4, 32), Layout::tiled, {48, 96, 2});
+  check(Format::w(1, 128), Layout::lut, {16, 8192 + 256, 33});
+  check(Format::w(2, 32), Layout::lut, {1200, 288, 2});  // several tiles of rows and of columns
+  check(Format::w(2, 32, 'r'), Layout::lut, {1600, 288, 2});
 }
 
 TEST(HexagonHmx, the_contract_is_the_product_within_its_bound) {
   Rng rng(5);
   const MatmulShape shape{32, 512, 3};
-  for (const Format format : {Format::q4_0, Format::q8_0, Format::f16, Format::w2g64z}) {
+  for (const Format format : {Format::q4_0, Format::q8_0, Format::f16, Format::w(2, 64, 'z')}) {
     const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kHmx, shape);
     ComputeFunction({"portable"}).execute(call);
     std::vector<float> w(shape.k);

@@ -4,7 +4,7 @@
 #include "engine/host/hexagon_operands.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
-#include "engine/kernels/variants.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker_product.hpp"
@@ -48,8 +48,8 @@ float expected(const KernelCall& call, std::uint32_t n, std::uint32_t b) {
   return acc;
 }
 
-constexpr Format kFormats[] = {Format::w1g32, Format::w1g128,  Format::w2g32, Format::w2g64,  Format::w2g128,
-                               Format::w3g64, Format::w4g128z, Format::q4_0,  Format::w1g32r, Format::w2g128r};
+constexpr Format kFormats[] = {Format::w(1, 32), Format::w(1, 128),      Format::w(2, 32), Format::w(2, 64),      Format::w(2, 128),
+                               Format::w(3, 64), Format::w(4, 128, 'z'), Format::q4_0,     Format::w(1, 32, 'r'), Format::w(2, 128, 'r')};
 
 TEST(Int8Rows, adds_integers_as_far_as_the_scale_stays_the_same) {
   Rng rng(1);
@@ -78,24 +78,24 @@ TEST(Int8Rows, tiles_of_int8_have_the_bits_of_the_cpu) {
     expect_bits_of_the_cpu(worker, cpu, call_with_scales(rng, format, shape, 1u << 20), Kind::matmul_hmx_int8);
   };
   for (const Format format : kFormats) {
-    if (format != Format::w4g128z) check(format, {40, 256, 3});
+    if (format != Format::w(4, 128, 'z')) check(format, {40, 256, 3});
   }
-  check(Format::w2g128, {176, 384, 35});
-  check(Format::w3g32, {130, 96, 1});
-  check(Format::w4g64, {16, 192, 64});
-  check(Format::w2g128, {16, 16384 + 256, 33});
-  check(Format::w2g32, {1500, 544, 2});  // several tiles of the layout, by rows and by columns
-  check(Format::w2g32r, {1500, 544, 2});
+  check(Format::w(2, 128), {176, 384, 35});
+  check(Format::w(3, 32), {130, 96, 1});
+  check(Format::w(4, 64), {16, 192, 64});
+  check(Format::w(2, 128), {16, 16384 + 256, 33});
+  check(Format::w(2, 32), {1500, 544, 2});  // several tiles of the layout, by rows and by columns
+  check(Format::w(2, 32, 'r'), {1500, 544, 2});
 }
 
 TEST(Int8Rows, the_worker_wants_one_scale_for_a_row) {
   Rng rng(3);
   const auto refusal = [&](const KernelCall& call) { return hexagon::product_form(call, CodeProducts::automatic).status().message; };
   const MatmulShape shape{16, 256, 2};
-  EXPECT_EQ(refusal(call_with_scales(rng, Format::w2g128, shape, 1)),
+  EXPECT_EQ(refusal(call_with_scales(rng, Format::w(2, 128), shape, 1)),
             "its matrix unit adds int8 products of w2g128 only where rows have one scale");
-  EXPECT_NE(refusal(call_with_scales(rng, Format::w2g128z, shape, 1000)), "");  // a zero point for each block is no such form
-  EXPECT_TRUE(hexagon::product_form(call_with_scales(rng, Format::w2g128, shape, 1000), CodeProducts::automatic).ok());
+  EXPECT_NE(refusal(call_with_scales(rng, Format::w(2, 128, 'z'), shape, 1000)), "");  // a zero point for each block is no such form
+  EXPECT_TRUE(hexagon::product_form(call_with_scales(rng, Format::w(2, 128), shape, 1000), CodeProducts::automatic).ok());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Matrix products by HVX code in qemu-hexagon give the bits of the int8 contract, whatever kernel computes them.
+// Long because every kind of product has one test and its own way to lay weights out, on one worker.
 #include <cmath>
 
 #include "engine/host/hexagon_operands.hpp"
@@ -38,9 +39,8 @@ TEST(HexagonProduct, tiles_of_every_shape_have_the_bits_of_the_cpu) {
   HexagonWorker worker;
   ComputeFunction cpu({"portable"});
   Rng rng(13);
-  for (std::size_t f = 0; f < kFormatCount; ++f) {
-    const Format format = static_cast<Format>(f);
-    if (!group_format(format) && format != Format::q4_0) continue;
+  for (const Format format : all_formats()) {
+    if (!format.is_group() && format != Format::q4_0) continue;
     const auto group = static_cast<std::uint32_t>(block_elements(format));
     for (const VariantId contract : {variant::kInt8, variant::kInt8Tables}) {
       if (format == Format::q4_0 && contract == variant::kInt8Tables) continue;  // takes no rows; the planes are those of w4g32
@@ -59,7 +59,7 @@ TEST(HexagonProduct, tiles_of_every_shape_have_the_bits_of_the_cpu) {
       }
     }
   }
-  KernelCall call = matmul_call(rng, Format::w2g64, Layout::rows, variant::kInt8, {304, 448, 1});
+  KernelCall call = matmul_call(rng, Format::w(2, 64), Layout::rows, variant::kInt8, {304, 448, 1});
   for (const hexagon::TileShape bad : {hexagon::TileShape{0, 256}, {100, 256}, {8192, 256}, {128, 0}, {128, 32}, {128, 96}, {128, 512}}) {
     hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
     hexagon::Operator op = hexagon_op(form.kind, 304, 448);
@@ -94,10 +94,10 @@ INSTANTIATE_TEST_SUITE_P(
                     std::tuple{Format::q4_0, Layout::rows, kAutomatic}, std::tuple{Format::q4_0, Layout::tiled, kAutomatic},
                     std::tuple{Format::q4_0, Layout::lut, kAutomatic}, std::tuple{Format::q4_0, Layout::rows, kLookUp},
                     std::tuple{Format::q4_0, Layout::tiled, kLookUp}, std::tuple{Format::q4_0, Layout::lut, kLookUp},
-                    std::tuple{Format::w1g32, Layout::lut, kLookUp}, std::tuple{Format::w2g64z, Layout::rows, kAutomatic},
-                    std::tuple{Format::w2g64z, Layout::tiled, kAutomatic}, std::tuple{Format::w2g64z, Layout::lut, kLookUp},
-                    std::tuple{Format::w3g128, Layout::lut, kLookUp}, std::tuple{Format::w3g128, Layout::tiled, kLookUp},
-                    std::tuple{Format::w4g128z, Layout::lut, kAutomatic}));
+                    std::tuple{Format::w(1, 32), Layout::lut, kLookUp}, std::tuple{Format::w(2, 64, 'z'), Layout::rows, kAutomatic},
+                    std::tuple{Format::w(2, 64, 'z'), Layout::tiled, kAutomatic}, std::tuple{Format::w(2, 64, 'z'), Layout::lut, kLookUp},
+                    std::tuple{Format::w(3, 128), Layout::lut, kLookUp}, std::tuple{Format::w(3, 128), Layout::tiled, kLookUp},
+                    std::tuple{Format::w(4, 128, 'z'), Layout::lut, kAutomatic}));
 
 // Tables of int8: what is rounded is rounded alike, so bits are those of the cores in this contract, too.
 TEST(HexagonProduct, rounded_tables_have_the_bits_of_the_cpu) {
@@ -110,12 +110,11 @@ TEST(HexagonProduct, rounded_tables_have_the_bits_of_the_cpu) {
     KernelCall call = matmul_call(rng, format, Layout::lut, variant::kInt8Tables, shape);
     expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_lut_rounded);
   };
-  for (std::size_t f = 0; f < kFormatCount; ++f) {
-    const Format format = static_cast<Format>(f);
-    if (group_format(format) || format == Format::q4_0) check(format, {48, 256, 2});
+  for (const Format format : all_formats()) {
+    if (format.is_group() || format == Format::q4_0) check(format, {48, 256, 2});
   }
-  check(Format::w2g64z, {208, 1024, 5});
-  check(Format::w4g128, {32, 4096, 9});  // more activations than the scratch holds tables of
+  check(Format::w(2, 64, 'z'), {208, 1024, 5});
+  check(Format::w(4, 128), {32, 4096, 9});  // more activations than the scratch holds tables of
   check(Format::q4_0, {16, 32, 1});
 }
 
@@ -124,7 +123,7 @@ TEST(HexagonProduct, panels_are_as_small_as_the_cores_tiles) {
   Rng rng(12);
   for (const Layout layout : {Layout::tiled, Layout::lut}) {
     for (const Format format : formats_with(layout)) {
-      if (!group_format(format)) continue;
+      if (!format.is_group()) continue;
       const KernelCall call = matmul_call(rng, format, layout, variant::kInt8, {1536, 640, 1});
       const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
       EXPECT_EQ(hexagon::weights_bytes(form, 1536, 640), view_bytes(call.in[0])) << to_string(format);
@@ -183,11 +182,11 @@ TEST(HexagonProduct, products_of_one_input_share_their_tables) {
   for (const VariantId contract : {variant::kInt8, variant::kInt8Tables}) {
     HexagonWorker worker;
     const std::string precompute = contract == variant::kInt8 ? "hvx_lut_precompute" : "hvx_lut_precompute_rounded";
-    KernelCall calls[3] = {matmul_call(rng, Format::w2g64z, Layout::lut, contract, {96, 256, 2}),
-                           matmul_call(rng, Format::w2g64z, Layout::lut, contract, {32, 256, 2}),
-                           matmul_call(rng, Format::w4g64, Layout::lut, contract, {32, 256, 2})};
+    KernelCall calls[3] = {matmul_call(rng, Format::w(2, 64, 'z'), Layout::lut, contract, {96, 256, 2}),
+                           matmul_call(rng, Format::w(2, 64, 'z'), Layout::lut, contract, {32, 256, 2}),
+                           matmul_call(rng, Format::w(4, 64), Layout::lut, contract, {32, 256, 2})};
     calls[1].in[1] = calls[2].in[1] = calls[0].in[1];  // formats differ, blocks of activations do not
-    KernelCall other = matmul_call(rng, Format::w2g64z, Layout::lut, contract, {96, 256, 2});
+    KernelCall other = matmul_call(rng, Format::w(2, 64, 'z'), Layout::lut, contract, {96, 256, 2});
     HexagonSession& session = worker.session();
     const auto put = [&](const std::vector<std::byte>& bytes) {
       const std::uint32_t at = session.scratch(bytes.size()).value_or_throw();
@@ -234,7 +233,7 @@ TEST(HexagonProduct, products_of_one_input_share_their_tables) {
 
 TEST(HexagonProduct, group_formats_have_look_ups_alone) {
   Rng rng(6);
-  const KernelCall call = matmul_call(rng, Format::w2g64, Layout::lut, variant::kInt8, {32, 64, 1});
+  const KernelCall call = matmul_call(rng, Format::w(2, 64), Layout::lut, variant::kInt8, {32, 64, 1});
   EXPECT_FALSE(hexagon::product_form(call, CodeProducts::dot).ok());
   EXPECT_EQ(hexagon::product_form(call, CodeProducts::automatic).value().kind, Kind::matmul_lut);
 }

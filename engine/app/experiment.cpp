@@ -1,0 +1,73 @@
+#include "engine/app/experiment.hpp"
+
+#include "engine/app/engine_keys.hpp"
+#include "engine/app/read_engine.hpp"
+#include "engine/app/read_workload.hpp"
+
+namespace vitro {
+namespace {
+
+MemoryConfig read_memory(Reader reader) {
+  MemoryConfig memory;
+  if (reader.has("budget")) memory.budget = static_cast<Bytes>(reader.quantity("budget", Dimension::bytes));
+  if (reader.has("ffn_in_dram")) {
+    memory.ffn_in_dram = reader.share("ffn_in_dram", 0);
+    if (memory.budget) reader.fail("ffn_in_dram", "is given beside memory.budget (expected one of the two)");
+  }
+  reader.finish();
+  return memory;
+}
+
+ModelSource read_model(Reader& reader) {
+  ModelSource model;
+  if (reader.has("gguf")) {
+    model.gguf = reader.text("gguf");
+    model.pack = reader.text("pack", "");
+    reader.finish();
+  } else {
+    model.shape = reader.node();
+    for (const auto& [key, value] : reader.node().entries()) reader.ignore(key);
+  }
+  return model;
+}
+
+}  // namespace
+
+Experiment read_experiment(const Node& given) {
+  Node root = given;
+  if (const Node* engine = given.find("engine"); engine == nullptr || engine->is_map() || engine->is_null()) {
+    root.set("engine", over_policy(canonical_engine(engine == nullptr || engine->is_null() ? Node::map({}) : *engine)));
+  }
+  Reader reader(root, "");
+  Experiment experiment;
+  experiment.name = reader.text("experiment");
+  experiment.machine = reader.choice("machine", {"sim", "host"}, "sim");
+  if (const Node* device = reader.raw("device")) experiment.device = *device;
+  if (experiment.machine == "sim" && experiment.device.is_null()) reader.fail("device", "is missing: a simulation needs a device file");
+  Reader model = reader.child("model"), engine = reader.child("engine");
+  experiment.model = read_model(model);
+  const bool of_model = experiment.model.shape && model.has("profile");
+  experiment.profile_given = engine.has("profile") || of_model;
+  // The model's own; engine.profile replaces it.
+  if (of_model) experiment.profile = read_profile(model.child("profile"));
+  experiment.engine = read_engine(engine, experiment.profile, of_model);
+  Reader workload = reader.child("workload");
+  experiment.workload = read_workload(workload, experiment.engine.numerics());
+  // `seed` at the top is the workload's: sweeps over seeds read better so.
+  if (reader.has("seed")) {
+    experiment.workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62));
+    reader.forget("seed");
+    workload.rewrite("seed", *root.find("seed"));
+  }
+  if (std::optional<Reader> memory = reader.optional_child("memory")) experiment.memory = read_memory(std::move(*memory));
+  if (experiment.model.shape && experiment.engine.numerics()) {
+    reader.fail("model", "has shapes but no weights: set engine.function to draw or replay, or name a gguf file");
+  }
+  if (const Node* expect = reader.raw("expect")) experiment.expect = *expect;
+  for (const char* key : {"metrics", "sweep", "description"}) reader.ignore(key);
+  reader.finish();
+  experiment.resolved = reader.resolved();
+  return experiment;
+}
+
+}  // namespace vitro

@@ -1,0 +1,84 @@
+// An experiment: which model runs which workload under which policy on which machine. Read from YAML, JSON or a dict;
+// every key is checked, every quantity carries its unit.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/app/scaling/scaling_config.hpp"
+#include "engine/base/config.hpp"
+#include "engine/parts/engine_config.hpp"
+#include "engine/transformer/sampling.hpp"
+#include "traces/draw.hpp"
+
+namespace vitro {
+
+// Products alone, without a model around them: what a paper's kernel benchmarks measure. Each shape has weights of its own, is shared out
+// by columns over engine.units and repeated within one submission.
+struct ProductWorkload {
+  struct Shape {
+    std::uint32_t columns = 0, depth = 0;  // weights are [columns, depth]
+  };
+  std::vector<Shape> shapes;
+  std::uint32_t rows = 1;  // of activations
+  std::uint32_t repeat = 16;
+  Format format = Format::q4_0;
+};
+
+// Softmax alone (TTS-NPU 7.4). One call of one unit does it `repeat` times over scores that come in once.
+struct SoftmaxWorkload {
+  std::uint32_t rows = 1, columns = 0;  // [rows, columns]: queries and keys of a head
+  Exponential exponential = Exponential::table;
+  std::uint32_t repeat = 1024;
+};
+
+struct Workload {
+  std::optional<std::string> prompt;
+  std::uint32_t prompt_tokens = 0;     // without a prompt: this many drawn tokens
+  std::uint32_t output_tokens = 32;    // of the longest sequence
+  std::vector<std::uint32_t> lengths;  // [batch] output tokens of each sequence
+  std::uint32_t batch = 1;             // sequences that share the prompt
+  bool stop_at_eos = true;
+  Sampling sampling;
+  std::uint64_t seed = 1;
+  std::optional<ScalingConfig> scaling;  // its samples take the place of batch
+  // In place of a prompt; at most one of them.
+  std::optional<ProductWorkload> products;
+  std::optional<SoftmaxWorkload> softmax;
+};
+
+struct ModelSource {
+  std::string gguf;           // a file with weights,
+  std::string pack;           // packed from it by hand; empty: the cache has or makes one; or
+  std::optional<Node> shape;  // shapes alone
+};
+
+struct Experiment {
+  std::string name;
+  std::string machine = "sim";
+  Node device;  // null on an uncalibrated host
+  ModelSource model;
+  EngineConfig engine;
+  DrawProfile profile;         // of engine.function: draw
+  bool profile_given = false;  // by the engine or the model; else it is the default one
+  Workload workload;
+  MemoryConfig memory;
+  Node expect;    // checked by the command line
+  Node resolved;  // everything that was read, the defaults of absent keys included; the device and a model's shapes as they were given
+};
+
+// Firing statistics of a model without weights (traces/draw_profile.hpp): one entry for all layers, or one per layer.
+DrawProfile read_profile(Reader reader);
+
+// Reads a composed tree. Throws ConfigError; relative paths in it are already resolved.
+Experiment read_experiment(const Node& root);
+
+// Composes an experiment: parts given by path are read (relative to the file that names them) and put in place,
+// then `a.b=value` overrides are applied. One that a file has, as a sweep's point does, says so on a line before it: `@exp.yaml:12`, and
+// its paths start at that file; those of others start at the working directory. `machine` replaces the key of that name when not empty.
+// In compose.cpp, with the YAML reader; vitro-device reads the result as JSON.
+Node compose_experiment(const Node& root, const std::string& base_directory, const std::vector<std::string>& overrides,
+                        const std::string& machine);
+Node load_experiment(const std::string& path, const std::vector<std::string>& overrides, const std::string& machine);
+
+}  // namespace vitro

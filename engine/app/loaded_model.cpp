@@ -1,0 +1,180 @@
+#include "engine/app/loaded_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "engine/base/rng.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/quant/blocks.hpp"
+#include "engine/quant/group_formats.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
+
+// Of matrices that can lie for look-ups and for dot products: the one that this engine wants. Accelerators lay rows out themselves.
+Layout layout_for(const EngineConfig& engine, Format format) {
+  if (engine.products.matmul == variant::kInt8Tables) return Layout::lut;
+  const bool cores = engine.placement.unit.empty() && std::ranges::all_of(engine.placement.units, is_core_name);
+  if (engine.products.codes == CodeProducts::automatic) return format.is_group() && cores ? Layout::lut : Layout::tiled;
+  return engine.products.codes == CodeProducts::look_up ? Layout::lut : Layout::tiled;
+}
+
+PackOptions pack_options(const EngineConfig& engine) {
+  PackOptions options;
+  // Tiles serve the int8 contract alone, look-ups that and its form with rounded tables; the float one reads rows.
+  if (!engine.weights.repack || engine.products.matmul != variant::kInt8) options.tiled.clear();
+  if (engine.weights.repack && (engine.products.matmul == variant::kInt8 || engine.products.matmul == variant::kInt8Tables)) {
+    options.lut = formats_with(Layout::lut);
+    std::erase_if(options.lut, [&](Format format) { return layout_for(engine, format) != Layout::lut; });
+  }
+  options.bundles = engine.weights.bundles;
+  return options;
+}
+
+// A pack made by hand brings its layout along: is it one that this engine can run?
+void check_layout(const PackedModel& packed, const EngineConfig& engine) {
+  const auto refuse = [&](std::string_view holds, std::string_view expected) {
+    throw ConfigError(fmt::format("model.pack: {} holds {} (expected {})", packed.path, holds, expected));
+  };
+  std::optional<BundleForm> found;
+  for (const Weight& weight : packed.weights) {
+    if (weight.role == Role::ffn_bundle) found = weight.form;
+    const bool looks_up = weight.layout == Layout::lut && engine.products.matmul == variant::kInt8Tables;
+    if (weight.layout != Layout::rows && engine.products.matmul != variant::kInt8 && !looks_up) {
+      refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
+    }
+    if (weight.layout == Layout::lut && engine.products.codes == CodeProducts::dot) {
+      refuse("matrices for look-ups", "another engine.kernels than dot, or a pack with layout tiled");
+    }
+    if (weight.layout == Layout::tiled && can_lay(Layout::lut, weight.format, weight.rows) &&
+        engine.products.codes == CodeProducts::look_up) {
+      refuse("matrices for dot products", "engine.kernels: dot, or a pack with layout lut");
+    }
+  }
+  if (!engine.weights.bundles || found == engine.weights.bundles) return;
+  const std::string expected = fmt::format("layout {}", to_string(*engine.weights.bundles));
+  if (!found) refuse("no neuron bundles", expected);
+  if (lies_apart(*found) == engine.weights.neurons.bundle) {
+    refuse(lies_apart(*found) ? "neurons whose matrices lie apart" : "neurons whose matrices lie side by side",
+           fmt::format("engine.clusters.bundle: {}", !lies_apart(*found)));
+  }
+  if (engine.weights.bundles != BundleForm::automatic) refuse(fmt::format("an FFN in layout {}", to_string(*found)), expected);
+}
+
+Bytes file_size(const WeightStore& weights) {
+  const Weight& last = weights.all().back();
+  return round_up(last.extent.offset + last.extent.length, kPageSize);
+}
+
+Format read_format(Reader& reader, std::string_view key, std::string_view otherwise) {
+  const std::string name = reader.text(key, otherwise);
+  const std::optional<Format> format = format_by_name(name);
+  if (!format || !format->is_for_weights()) {
+    reader.fail(key, fmt::format("\"{}\" is no format of weights (expected one of: {})", name, weight_format_names()));
+  }
+  return *format;
+}
+
+// `formats:` of a model without weights: matrices by their role; `head` is the output matrix, or the embedding that serves as one.
+std::map<Role, Format> read_formats(Reader reader, const ModelConfig& config) {
+  std::map<Role, Format> formats;
+  for (std::size_t r = 0; r < kRoles; ++r) {
+    const auto role = static_cast<Role>(r);
+    if (!is_vector(role) && reader.has(to_string(role))) formats[role] = read_format(reader, to_string(role), "");
+  }
+  if (reader.has("head")) formats[config.tied_embedding ? Role::token_embedding : Role::output] = read_format(reader, "head", "");
+  reader.finish();
+  return formats;
+}
+
+// engine.kernels: lut_w2 and its like promise that something of this width is looked up.
+void check_look_ups(const std::vector<Weight>& weights, const EngineConfig& engine) {
+  if (engine.products.code_bits == 0) return;
+  std::set<std::string_view> formats;
+  for (const Weight& weight : weights) {
+    if (weight.layout == Layout::lut && weight.format.bits == engine.products.code_bits) return;
+    if (!is_vector(weight.role)) formats.insert(to_string(weight.format));
+  }
+  throw ConfigError(
+      fmt::format("engine.kernels: lut_w{}: the model has no matrix of {}-bit codes in groups of {} rows (expected lut, or a "
+                  "model of such a format; this one is of {})",
+                  engine.products.code_bits, engine.products.code_bits, kTileRows, fmt::join(formats, ", ")));
+}
+
+}  // namespace
+
+WeightStore LoadedModel::shapes(FileId file) const {
+  return phantom_weights(config, phantom_format, file, phantom_bundles, phantom_layout, phantom_formats);
+}
+
+WeightStore LoadedModel::open(Storage& storage) const {
+  if (packed) return packed->store(storage.open(packed->path).value_or_throw());
+  return shapes(storage.open_phantom(file_size(shapes(FileId{}))).value_or_throw());
+}
+
+WeightStore LoadedModel::open_int8_copy(Storage& storage) const {
+  if (packed) throw ConfigError("engine.policy: llm_npu keeps weights in two forms, and a GGUF file has one (expected a model of shapes)");
+  return phantom_products(config, Format::q8_0,
+                          storage.open_phantom(file_size(phantom_products(config, Format::q8_0, FileId{}))).value_or_throw());
+}
+
+Format matrix_format(Reader& model) { return read_format(model, "format", "q4_0"); }
+
+LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir) {
+  LoadedModel model;
+  if (source.shape) {
+    Reader reader(*source.shape, "model");
+    model.phantom_format = matrix_format(reader);
+    for (const char* key : {"description", "profile", "provenance"}) reader.ignore(key);
+    Reader shape = reader.child("shape");
+    model.config = config_from_node(shape);
+    if (std::optional<Reader> formats = reader.optional_child("formats"))
+      model.phantom_formats = read_formats(std::move(*formats), model.config);
+    model.name = model.config.name;
+    model.phantom_bundles = engine.weights.bundles;
+    model.phantom_layout = layout_for(engine, model.phantom_format);
+    reader.finish();
+    check_look_ups(model.shapes(FileId{}).all(), engine);
+    return model;
+  }
+  const Gguf gguf = Gguf::open(source.gguf);
+  model.name = std::filesystem::path(source.gguf).stem().string();
+  model.tokenizer = Tokenizer::from_gguf(gguf);
+  if (source.pack.empty()) {
+    model.packed = pack(gguf, pack_options(engine), cache_dir);
+  } else {
+    model.packed = open_packed(source.pack, gguf, cache_dir);
+    check_layout(*model.packed, engine);
+  }
+  check_look_ups(model.packed->weights, engine);
+  model.config = model.packed->config;
+  return model;
+}
+
+std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload) {
+  std::vector<std::int32_t> ids;
+  if (workload.prompt) {
+    if (!model.tokenizer) throw ConfigError("workload.prompt: a model without weights has no tokenizer (expected workload.prompt_tokens)");
+    if (model.tokenizer->add_bos() && model.tokenizer->bos()) ids.push_back(*model.tokenizer->bos());
+    const std::vector<std::int32_t> text = model.tokenizer->encode(*workload.prompt);
+    ids.insert(ids.end(), text.begin(), text.end());
+    if (ids.empty()) throw ConfigError("workload.prompt: is empty, and the model has no BOS token to start from");
+  } else {
+    for (std::uint32_t i = 0; i < workload.prompt_tokens; ++i) {
+      ids.push_back(static_cast<std::int32_t>(mix(workload.seed, {kPromptStream, i}) % model.config.vocab));
+    }
+  }
+  const std::uint64_t longest = ids.size() + workload.output_tokens;
+  if (model.config.context > 0 && longest > model.config.context) {
+    throw ConfigError(fmt::format("workload: {} prompt tokens and {} output tokens exceed the model's context of {}", ids.size(),
+                                  workload.output_tokens, model.config.context));
+  }
+  return ids;
+}
+
+}  // namespace vitro

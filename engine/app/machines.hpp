@@ -1,0 +1,32 @@
+// How a session asks for a machine, and the factory for the real one.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/config.hpp"
+#include "engine/machine/function.hpp"
+#include "engine/machine/machine.hpp"
+#include "engine/ops/variants.hpp"
+
+namespace vitro {
+
+struct MachineRequest {
+  std::string kind;                // "sim" or "host"
+  Node device;                     // sim: the SoC
+  std::vector<std::string> units;  // names; empty: the `threads` fastest cores
+  std::uint32_t threads = 1;
+  std::optional<Bytes> dram_budget;  // none: what the device has
+  bool phantom = false;              // no bytes behind leases and files
+  std::uint64_t seed = 1;
+  CodeProducts code_products = CodeProducts::automatic;  // of an accelerator that lays weights out itself
+};
+// Throws ConfigError for a device or units that do not fit. Function and trace outlive the machine.
+using MachineFactory = std::function<std::unique_ptr<MachineHost>(const MachineRequest&, Function&, TraceSink&)>;
+
+// For kind "host"; ConfigError for any other. sim/machines.hpp has the one that knows both.
+std::unique_ptr<MachineHost> make_host(const MachineRequest& request, Function& function, TraceSink& trace);
+
+}  // namespace vitro

@@ -1,0 +1,150 @@
+#include "engine/app/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "engine/app/engine_keys.hpp"
+#include "engine/base/hash.hpp"
+#include "engine/model/gguf.hpp"
+#include "engine/model/pack_plan.hpp"
+
+namespace vitro {
+namespace {
+
+std::string name_of(const Node* part) {
+  const Node* name = part == nullptr ? nullptr : part->find("name");
+  return name != nullptr && name->is_scalar() ? name->text() : "one without a name";
+}
+
+// {value: 32, why: "..."} stands for 32, at any depth.
+Node without_reasons(const Node& node) {
+  if (node.is_list()) {
+    std::vector<Node> items;
+    for (const Node& item : node.items()) items.push_back(without_reasons(item));
+    return Node::list(std::move(items), node.origin());
+  }
+  if (!node.is_map()) return node;
+  if (const Node* value = node.find("value")) return without_reasons(*value);
+  std::vector<Node::Entry> entries;
+  for (const auto& [key, value] : node.entries()) {
+    if (key != "why") entries.emplace_back(key, without_reasons(value));
+  }
+  return Node::map(std::move(entries), node.origin());
+}
+
+// Maps merge deeply, `over` wins; everything else is replaced as a whole.
+Node merged(const Node& under, const Node& over) {
+  if (!under.is_map() || !over.is_map()) return over;
+  Node out = under;
+  for (const auto& [key, value] : over.entries()) {
+    const Node* below = under.find(key);
+    out.set(key, below == nullptr ? value : merged(*below, value));
+  }
+  return out;
+}
+
+void check_fingerprint(Reader plan, std::string_view what, const std::string& found, const std::string& name) {
+  const std::string own = plan.text("fingerprint");
+  if (own == found) return;
+  plan.fail("fingerprint", fmt::format("\"{}\" is that of {}; this experiment's {} is {} with fingerprint {} (expected a plan made for "
+                                       "it by `vitro plan`)",
+                                       own, name_of(&plan.node()), what, name, found));
+}
+
+double quantity_or(const Node* node, Dimension dimension, double otherwise) {
+  double value = otherwise;
+  if (node != nullptr && node->is_scalar()) parse_quantity(node->text(), dimension, value);
+  return value;
+}
+
+void check_memory(Reader plan, const Node& experiment) {
+  const auto fixed = static_cast<Bytes>(plan.quantity("fixed", Dimension::bytes));
+  const auto hot = static_cast<Bytes>(plan.quantity("hot", Dimension::bytes));
+  const auto ffn = static_cast<Bytes>(plan.quantity("ffn", Dimension::bytes));
+  const Node *budget = experiment.find_path("memory.budget"), *share = experiment.find_path("memory.ffn_in_dram");
+  const auto has = static_cast<Bytes>(quantity_or(budget, Dimension::bytes, 1e18));
+  if (has < fixed + hot) {
+    plan.fail("fixed",
+              fmt::format("{} and {} of hot neurons do not fit into memory.budget: {} (expected {} or more, or a plan made for less)",
+                          format_bytes(fixed), format_bytes(hot), budget->text(), format_bytes(fixed + hot)));
+  }
+  // A page of slack: shares are written with a few digits.
+  const double bytes = quantity_or(share, Dimension::ratio, 1) * static_cast<double>(ffn);
+  if (bytes + static_cast<double>(kPageSize) < static_cast<double>(hot)) {
+    plan.fail("hot", fmt::format(
+                         "{} of hot neurons do not fit into memory.ffn_in_dram: {} of {} (expected {:.1f}% or more, or a plan made for "
+                         "less)",
+                         format_bytes(hot), share->text(), format_bytes(ffn), 100.0 * static_cast<double>(hot) / static_cast<double>(ffn)));
+  }
+}
+
+bool same_splits(const Node& a, const Node& b) {
+  return std::ranges::equal(a.items(), b.items(), [](const Node& one, const Node& other) {
+    return std::ranges::all_of(std::array{"batch", "hot", "attention", "head"}, [&](const char* key) {
+      const Dimension dimension = std::string_view(key) == "batch" ? Dimension::none : Dimension::ratio;
+      return quantity_or(one.find(key), dimension, 0) == quantity_or(other.find(key), dimension, 0);
+    });
+  });
+}
+
+// Splits of the experiment's own would silently undo what the plan is for. Equal ones are those of a resolved experiment, read again.
+void check_splits(const Node& own, const Node& chosen) {
+  const Node *given = own.find_path("placement.splits"), *planned = chosen.find_path("placement.splits");
+  if (given == nullptr || given->is_null() || planned == nullptr || same_splits(*given, *planned)) return;
+  fail_at(given->origin(), "engine.hybrid.splits", "is given beside engine.plan, which has splits of its own (expected one of the two)");
+}
+
+}  // namespace
+
+std::string device_fingerprint(const Node& device) {
+  Hash hash;
+  hash.add(device.to_json());
+  return hash.hex();
+}
+
+std::string model_fingerprint(const Node& model) {
+  Hash hash;
+  if (const Node* gguf = model.find("gguf")) {
+    const nlohmann::ordered_json identity = source_identity(Gguf::open(gguf->text()));
+    hash.add(fmt::format("{} {}", identity.at("header_hash").get<std::string>(), identity.at("bytes").get<std::uint64_t>()));
+  } else {
+    const Node *shape = model.find("shape"), *format = model.find("format");
+    hash.add(fmt::format("{} {}", shape == nullptr ? "" : shape->to_json(), format == nullptr ? "" : format->to_json()));
+  }
+  return hash.hex();
+}
+
+void apply_plan(Node& experiment) {
+  const Node* path = experiment.find_path("engine.plan");
+  if (path == nullptr || path->is_null()) return;
+  if (!path->is_scalar()) fail_at(path->origin(), "engine.plan", "is no path (expected a file that `vitro plan` wrote)");
+  if (!std::filesystem::exists(path->text())) fail_at(path->origin(), "engine.plan", fmt::format("\"{}\" is no file", path->text()));
+  const Node file = load_yaml(path->text());
+  Reader plan(file, "");
+  if (!file.is_map() || !plan.has("vitro_plan")) {
+    fail_at(path->origin(), "engine.plan", fmt::format("\"{}\" is no plan (expected a file that `vitro plan` wrote)", path->text()));
+  }
+  if (const std::int64_t version = plan.integer("vitro_plan", 0, 1 << 20); version != kPlanVersion) {
+    plan.fail("vitro_plan", fmt::format("{} is the version of another vitro (expected {}: make the plan again)", version, kPlanVersion));
+  }
+  const Node* device = experiment.find("device");
+  check_fingerprint(plan.child("device"), "device", device == nullptr || device->is_null() ? "none" : device_fingerprint(*device),
+                    device == nullptr || device->is_null() ? "missing, a machine that was not measured" : name_of(device));
+  const Node* model = experiment.find("model");
+  if (model == nullptr || !model->is_map()) fail_at(experiment.origin(), "model", "is missing");
+  const Node *gguf = model->find("gguf"), *shape = model->find("shape");
+  check_fingerprint(plan.child("model"), "model", model_fingerprint(*model), gguf != nullptr ? gguf->text() : name_of(shape));
+  check_memory(plan.child("memory"), experiment);
+
+  const Node& own = *experiment.find("engine");
+  Node chosen = canonical_engine(without_reasons(plan.child("engine").node()));
+  check_splits(own, chosen);
+  // Whoever says `threads` means other units than the plan's.
+  if (own.find_path("placement.threads") != nullptr) chosen.set_path("placement.units", Node());
+  experiment.set("engine", merged(chosen, own));
+}
+
+}  // namespace vitro

@@ -1,0 +1,79 @@
+#include "engine/app/read_engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/app/engine_keys.hpp"
+#include "engine/app/experiment.hpp"
+#include "engine/base/path.hpp"
+#include "engine/parts/part_kinds.hpp"
+#include "engine/parts/plugin.hpp"
+
+namespace vitro {
+namespace {
+
+FfnConfig read_ffn(Reader reader) {
+  FfnConfig ffn;
+  ffn.kind = reader.choice("kind", ffn_kinds().names(), ffn.kind);
+  ffn.clusters = read_clusters(reader.section("clusters"));
+  ffn.experts = read_moe(reader.section("experts"));
+  reader.finish();
+  return ffn;
+}
+
+void read_function(Reader& reader, EngineConfig& engine) {
+  const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
+  engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
+  engine.record = reader.text("record", "");
+  engine.replay = reader.text("replay", "");
+  // `numerics: off` computes nothing: outcomes come from the recording if there is one, else from the profile.
+  if (!reader.boolean("numerics", true) && engine.numerics()) {
+    engine.function = engine.replay.empty() ? FunctionKind::draw : FunctionKind::replay;
+    reader.rewrite("function", Node::scalar(engine.replay.empty() ? "draw" : "replay", {}, true));
+  }
+  reader.forget("numerics");
+  if (engine.function == FunctionKind::replay && engine.replay.empty()) reader.fail("replay", "is missing: engine.function is replay");
+}
+
+// The hot region reads whole clusters, and takes what others have to give up.
+void check_hot_region(const Reader& reader, const EngineConfig& engine) {
+  if (engine.ffn.kind != "clusters" || engine.placement.splits.empty()) return;
+  const NeuronCacheConfig& neurons = engine.weights.neurons;
+  if (neurons.bundle && neurons.eviction != "none") return;
+  reader.fail("placement", "has an accelerator for hot neurons, which need engine.weights.bundle: true and an eviction other than none");
+}
+
+}  // namespace
+
+EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
+  if (reader.has("plugins")) {
+    for (const Node& path : reader.list("plugins")) {
+      if (!path.is_scalar()) fail_at(path.origin(), reader.name_of("plugins"), "has an entry that is no path (expected [./libmine.so])");
+      load_parts(path_named_by(path), fmt::format("{}: {}", path.origin().str(), reader.name_of("plugins")));
+    }
+  }
+  EngineConfig engine;
+  engine.policy = reader.text("policy", "dense");
+  engine.weights = read_weights(reader.section("weights"), weights_kinds().names(), evictions().names());
+  engine.ffn = read_ffn(reader.section("ffn"));
+  engine.attention = read_attention(reader.section("attention"));
+  engine.kv = read_kv(reader.section("kv"));
+  engine.placement = read_placement(reader.section("placement"), placement_kinds());
+  const bool hexagon = std::ranges::count(engine.placement.units, "hexagon") > 0;
+  engine.products = read_products(reader.section("products"), hexagon, engine.weights.repack);
+  if (engine.kv.format == Format::int8_fp8 && engine.attention.variant == variant::kLutExp) {
+    reader.fail("kv", "int8_fp8 does not go with engine.attention: lut_exp (expected f32 or f16)");
+  }
+  check_hot_region(reader, engine);
+  engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
+  read_function(reader, engine);
+  if (reader.has("profile") || (engine.function == FunctionKind::draw && !of_model)) profile = read_profile(reader.section("profile"));
+  reader.ignore("plan");  // its keys were put in place when the experiment was composed
+  reader.ignore("name");
+  reader.ignore("description");
+  reader.finish(earlier_keys());
+  return engine;
+}
+
+}  // namespace vitro

@@ -1,0 +1,117 @@
+#include "engine/app/read_workload.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/quant/blocks.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::int64_t kMaxTokens = 1 << 20;
+constexpr std::size_t kMaxBatch = 1024;
+
+ProductWorkload read_product_workload(Reader reader) {
+  ProductWorkload products;
+  for (Reader& shape : reader.maps("shapes")) {
+    products.shapes.push_back(
+        {static_cast<std::uint32_t>(shape.integer("columns", 1, 1 << 24)), static_cast<std::uint32_t>(shape.integer("depth", 1, 1 << 24))});
+    shape.finish();
+  }
+  if (products.shapes.empty()) reader.fail("shapes", "is empty (expected entries such as {columns: 4096, depth: 4096})");
+  products.rows = static_cast<std::uint32_t>(reader.integer("rows", 1, 1 << 20, 1));
+  products.repeat = static_cast<std::uint32_t>(reader.integer("repeat", 1, 64, 16));
+  const std::string name = reader.text("format", "q4_0");
+  const std::optional<Format> format = format_by_name(name);
+  if (!format || !format->is_for_weights()) {
+    reader.fail("format", fmt::format("\"{}\" is no format of weights (expected one of: {})", name, weight_format_names()));
+  }
+  products.format = *format;
+  for (const ProductWorkload::Shape& shape : products.shapes) {
+    if (shape.depth % block_elements(products.format) == 0) continue;
+    reader.fail("shapes", fmt::format("a depth of {} is not a whole number of {} blocks", shape.depth, name));
+  }
+  reader.finish();
+  return products;
+}
+
+SoftmaxWorkload read_softmax_workload(Reader reader) {
+  constexpr Exponential kExponentials[] = {Exponential::table, Exponential::f16, Exponential::f32};
+  SoftmaxWorkload softmax;
+  softmax.rows = static_cast<std::uint32_t>(reader.integer("rows", 1, 4096, 1));
+  softmax.columns = static_cast<std::uint32_t>(reader.integer("columns", 1, 1 << 20));
+  softmax.repeat = static_cast<std::uint32_t>(reader.integer("repeat", 1, 1 << 20, 1024));
+  std::vector<std::string> names;
+  for (const Exponential exponential : kExponentials) names.emplace_back(to_string(exponential));
+  const std::string name = reader.choice("exp", names, "table");
+  softmax.exponential = kExponentials[std::find(names.begin(), names.end(), name) - names.begin()];
+  reader.finish();
+  return softmax;
+}
+
+// A list of lengths stands for a batch of as many sequences, which end one by one.
+void read_lengths(Reader& reader, Workload& workload) {
+  std::vector<std::int64_t> lengths;
+  if (reader.has("output_tokens")) {
+    lengths = reader.integers("output_tokens", 1, kMaxTokens);
+  } else {
+    lengths = {reader.integer("output_tokens", 1, kMaxTokens, 32)};
+  }
+  if (lengths.empty() || lengths.size() > kMaxBatch) {
+    reader.fail("output_tokens", fmt::format("has {} lengths (expected 1 to {})", lengths.size(), kMaxBatch));
+  }
+  const auto sequences = static_cast<std::int64_t>(lengths.size());
+  const auto batch = static_cast<std::size_t>(reader.integer("batch", 1, std::int64_t{kMaxBatch}, sequences));
+  if (lengths.size() == 1) lengths.resize(batch, lengths[0]);
+  if (lengths.size() != batch) {
+    reader.fail("batch", fmt::format("is {}, where output_tokens has {} lengths (expected one for each sequence)", batch, lengths.size()));
+  }
+  workload.lengths.assign(lengths.begin(), lengths.end());
+  workload.batch = static_cast<std::uint32_t>(batch);
+  workload.output_tokens = *std::max_element(workload.lengths.begin(), workload.lengths.end());
+}
+
+}  // namespace
+
+Workload read_workload(Reader reader, bool numerics) {
+  Workload workload;
+  if (reader.has("products") && reader.has("softmax"))
+    reader.fail("softmax", "is given beside workload.products (expected one of the two)");
+  if (reader.has("products") || reader.has("softmax")) {
+    if (std::optional<Reader> products = reader.optional_child("products")) {
+      workload.products = read_product_workload(std::move(*products));
+    } else {
+      workload.softmax = read_softmax_workload(std::move(*reader.optional_child("softmax")));
+    }
+    workload.prompt_tokens = 1;
+    workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
+    reader.finish();
+    return workload;
+  }
+  if (reader.has("prompt")) workload.prompt = reader.text("prompt");
+  workload.prompt_tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
+  if (workload.prompt.has_value() == (workload.prompt_tokens > 0)) {
+    reader.fail(workload.prompt ? "prompt_tokens" : "prompt", "give exactly one of prompt (text) and prompt_tokens (a count)");
+  }
+  read_lengths(reader, workload);
+  workload.stop_at_eos = reader.boolean("stop_at_eos", true);
+  workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
+  Reader sampling = reader.section("sampling");
+  workload.sampling.temperature = static_cast<float>(sampling.number("temperature", 0, 100, 0));
+  workload.sampling.top_k = static_cast<std::uint32_t>(sampling.integer("top_k", 0, 1 << 20, 0));
+  workload.sampling.top_p = static_cast<float>(sampling.number("top_p", 0, 1, 1));
+  sampling.finish();
+  if (std::optional<Reader> scaling = reader.optional_child("scaling")) {
+    if (workload.batch > 1) reader.fail("batch", fmt::format("is given beside {} (expected one of the two)", scaling->path()));
+    workload.scaling = read_scaling(std::move(*scaling), numerics);
+    if (numerics && workload.scaling->samples > 1 && workload.sampling.temperature == 0) {
+      reader.fail("scaling", fmt::format("asks for {} samples, which {} = 0 makes all alike (expected a temperature above 0)",
+                                         workload.scaling->samples, reader.name_of("sampling.temperature")));
+    }
+  }
+  reader.finish();
+  return workload;
+}
+
+}  // namespace vitro

@@ -1,0 +1,215 @@
+#include "engine/app/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json rate(double amount, Picoseconds time) { return time.count() > 0 && amount > 0 ? Json(amount / to_seconds(time)) : Json(nullptr); }
+
+Json regions(const Budget& budget) {
+  Json out = Json::object();
+  for (std::size_t r = 0; r < kRegions; ++r) {
+    if (budget.region_peak[r] > 0) out[std::string(to_string(static_cast<Region>(r)))] = budget.region_peak[r];
+  }
+  return out;
+}
+
+std::string decode_text(const LoadedModel& model, const std::vector<std::int32_t>& tokens) {
+  std::string text;
+  for (const std::int32_t token : tokens) text += model.tokenizer->piece(token);
+  return text;
+}
+
+// Steps and tokens per second while that many sequences decode: {"batch_4": {...}, ...}, the most first.
+Json decode_by_batch(const GenerationResult& generation) {
+  struct Steps {
+    std::uint64_t count = 0;
+    Picoseconds time{0};
+  };
+  std::map<std::uint32_t, Steps, std::greater<>> sizes;
+  for (std::size_t i = 0; i < generation.step_times.size(); ++i) {
+    Steps& steps = sizes[generation.step_tokens[i]];
+    ++steps.count;
+    steps.time += generation.step_times[i];
+  }
+  Json out = Json::object();
+  for (const auto& [size, steps] : sizes) {
+    const auto tokens = static_cast<double>(size * steps.count);
+    out[fmt::format("batch_{}", size)] = {{"steps", steps.count}, {"tokens_per_s", rate(tokens, steps.time)}};
+  }
+  return out;
+}
+
+// Of the prompt: decoding drops nothing and pads nothing.
+Json expert_metrics(const MoeStats& stats) {
+  return {{"token_drop_rate", optional_number(stats.drop_rate())},
+          {"padded_share", optional_number(stats.padded_share())},
+          {"cpu_share", optional_number(stats.cpu_share())},
+          {"launches_per_layer", optional_number(stats.launches_per_layer())}};
+}
+
+Json parts(const PartTimes& times) {
+  Json out = Json::object();
+  for (std::size_t part = 0; part < times.size(); ++part) {
+    if (times[part].count() > 0) out[std::string(kPartNames[part])] = to_seconds(times[part]) * 1e3;
+  }
+  return out;
+}
+
+Json scaling_metrics(const ScalingResult& result) {
+  const Picoseconds latency = result.generation.end - result.generation.begin;
+  return {{"latency_ms", to_seconds(latency) * 1e3},
+          {"scoring_ms", to_seconds(result.scoring) * 1e3},
+          {"rounds", result.rounds},
+          {"generated_tokens", result.generated},
+          {"generated_tokens_per_s", rate(static_cast<double>(result.generated), latency)}};
+}
+
+Json describe(const ScalingConfig& config, const ScalingResult& result) {
+  Json out{{"method", to_string(config.method)}};
+  out["scorer"] = config.answer ? Json(nullptr) : Json(to_string(config.scorer.kind));
+  out["chosen"] = result.chosen;
+  out["answer"] = result.samples[result.chosen].answer ? Json(*result.samples[result.chosen].answer) : Json(nullptr);
+  if (config.answer) out["votes"] = result.votes;
+  out["samples"] = Json::array();
+  for (const Sample& sample : result.samples) {
+    out["samples"].push_back({{"score", optional_number(sample.score)},
+                              {"log_probability", optional_number(sample.log_probability)},
+                              {"answer", sample.answer ? Json(*sample.answer) : Json(nullptr)},
+                              {"tokens", sample.tokens},
+                              {"text", sample.text}});
+  }
+  return out;
+}
+
+Json kv_flash_metrics(const KvFlashStats& stats) {
+  const double reading = to_seconds(stats.reading), stalled = std::min(to_seconds(stats.stalled), reading);
+  return {{"bytes_written", stats.written},
+          {"bytes_read", stats.read},
+          {"read_ms", reading * 1e3},
+          {"stall_ms", stalled * 1e3},
+          {"hidden_share", reading > 0 ? Json(1 - stalled / reading) : Json(nullptr)}};
+}
+
+}  // namespace
+
+Json latency_summary(std::vector<Picoseconds> times, double scale) {
+  if (times.empty()) return {{"mean", nullptr}, {"p50", nullptr}, {"p90", nullptr}, {"p99", nullptr}};
+  std::sort(times.begin(), times.end());
+  // Nearest rank: a latency that really occurred.
+  const auto percentile = [&](double share) {
+    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(times.size())));
+    return to_seconds(times[std::max<std::size_t>(rank, 1) - 1]) * scale;
+  };
+  Picoseconds sum{0};
+  for (const Picoseconds time : times) sum += time;
+  return {{"mean", to_seconds(sum) * scale / static_cast<double>(times.size())},
+          {"p50", percentile(0.50)},
+          {"p90", percentile(0.90)},
+          {"p99", percentile(0.99)}};
+}
+
+Json describe(const MachineStates& states) {
+  const auto by_cpu = [](const std::map<int, std::uint64_t>& values) {
+    Json out = Json::object();
+    for (const auto& [cpu, value] : values) out["cpu" + std::to_string(cpu)] = value;
+    return out;
+  };
+  Json samples = Json::array();
+  for (const MachineState& state : states.samples) {
+    samples.push_back(
+        {{"at_s", to_seconds(state.at)}, {"clock_khz", by_cpu(state.clock)}, {"cap_khz", by_cpu(state.cap)}, {"celsius", state.celsius}});
+  }
+  const std::string throttled = states.throttled();
+  return {{"top_khz", by_cpu(states.top)}, {"throttled", throttled.empty() ? Json(nullptr) : Json(throttled)}, {"samples", samples}};
+}
+
+Json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record, const MachineReport& machine,
+                 const StorageCaps& storage) {
+  const GenerationResult& g = record.generation;
+  const auto decoded = static_cast<double>(g.decoded);
+  const std::uint64_t hits = record.stats.hits - record.prefill_stats.hits;
+  const std::uint64_t accesses = hits + record.stats.misses - record.prefill_stats.misses;
+  const bool sim = experiment.machine == "sim";
+
+  Json metrics;
+  metrics["decode_tokens_per_s"] = rate(decoded, g.end - g.first_token);
+  metrics["prefill_tokens_per_s"] = rate(record.prompt_tokens, g.first_token - g.begin);
+  metrics["ttft_ms"] = to_seconds(g.first_token - g.begin) * 1e3;
+  metrics["token_latency_ms"] = latency_summary(g.step_times, 1e3);
+  if (Json by_batch = decode_by_batch(g); by_batch.size() > 1) metrics["decode_by_batch"] = std::move(by_batch);
+  if (!record.product_times.empty()) metrics["product_us"] = latency_summary(record.product_times, 1e6);
+  metrics["io_share"] = optional_number(machine.io_share);
+  metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
+  metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
+  metrics["predictor_recall"] = optional_number(record.stats.recall());
+  metrics["predictor_precision"] = optional_number(record.stats.precision());
+  if (experiment.engine.weights.neurons.report_bound) metrics["belady_hit_rate"] = optional_number(record.hit_rate_bound);
+  metrics["dram_bandwidth_gb_per_s"] = optional_number(machine.dram_bandwidth_gb_per_s);
+  metrics["energy_j_per_token"] = machine.energy_j && decoded > 0 ? Json(*machine.energy_j / decoded) : Json(nullptr);
+  // Without a second token the window is the prompt.
+  const bool prompt_only = g.step_times.empty();
+  const Picoseconds window = g.end - (prompt_only ? g.begin : g.first_token);
+  metrics["prefill_energy_j_per_token"] =
+      machine.energy_j && prompt_only && record.prompt_tokens > 0 ? Json(*machine.energy_j / record.prompt_tokens) : Json(nullptr);
+  metrics["mean_power_w"] = machine.energy_j ? rate(*machine.energy_j, window) : Json(nullptr);
+  metrics["peak_power_w"] = optional_number(machine.peak_power_w);
+  metrics["cpu_busy_s"] = optional_number(machine.cpu_busy_s);
+  metrics["cpu_cycles"] = optional_number(machine.cpu_cycles);
+  if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
+  if (record.prompt_tokens > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);
+  metrics["peak_memory_bytes"] = record.budget.peak;
+  metrics["accelerator_mapped_bytes"] = record.accelerator_mapped > 0 ? Json(record.accelerator_mapped) : Json(nullptr);
+  metrics["load_ms"] = to_seconds(record.loaded) * 1e3;
+  metrics["flash_bytes_read"] = {{"load", record.load_bytes},
+                                 {"prefill", record.prefill_bytes},
+                                 {"decode", record.totals.bytes_read - record.load_bytes - record.prefill_bytes}};
+  const auto per_token = [&](std::uint64_t count) {
+    return g.step_times.empty() ? Json(nullptr) : Json(static_cast<double>(count) / static_cast<double>(g.step_times.size() + 1));
+  };
+  metrics["unit_submissions_per_token"] = per_token(record.submissions.unit_submissions);
+  metrics["storage_submissions_per_token"] = per_token(record.submissions.storage_submissions);
+  metrics["seam_calls_per_token"] = metrics["unit_submissions_per_token"];  // the name that older scripts know
+
+  if (record.kv_flash) metrics["kv_flash"] = kv_flash_metrics(*record.kv_flash);
+  if (record.scaling) metrics["scaling"] = scaling_metrics(*record.scaling);
+
+  Json result;
+  result["schema"] = "vitro.result/1";
+  result["experiment"] = experiment.name;
+  result["machine"] = experiment.machine;
+  result["model"] = model.name;
+  result["policy"] = experiment.engine.policy;
+  result["seed"] = experiment.workload.seed;
+  result["metrics"] = std::move(metrics);
+  result["peak_memory"] = regions(record.budget);
+  const std::vector<std::int32_t>& answer = g.tokens[record.scaling ? record.scaling->chosen : 0];
+  result["tokens"] = answer;
+  if (g.tokens.size() > 1 && !record.scaling) result["sequences"] = g.tokens;
+  result["text"] = model.tokenizer ? Json(decode_text(model, answer)) : Json(nullptr);
+  if (record.scaling) result["scaling"] = describe(*experiment.workload.scaling, *record.scaling);
+  result["wall_s"] = nullptr;  // filled in by whoever started the run: policies and models never see a wall clock
+  result["simulated_s"] = sim ? Json(to_seconds(g.end)) : Json(nullptr);
+  result["event_hash"] = machine.event_hash.empty() ? Json(nullptr) : Json(machine.event_hash);
+  result["assumed_parameters"] = machine.assumed_parameters;
+  result["unpriced_calls"] = machine.unpriced_calls;
+  result["counts"] = Json::object();
+  for (const auto& [what, count] : machine.counts) result["counts"][what] = count;
+  result["storage_path"] = storage.path;
+  result["notes"] = machine.notes;
+  result["experiment_resolved"] = Json::parse(experiment.resolved.to_json());
+  return result;
+}
+
+}  // namespace vitro

@@ -1,0 +1,46 @@
+// Turns what was measured into the fields of `vitro.result/1` (docs/reference/results.md).
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "engine/app/loaded_model.hpp"
+#include "engine/app/scaling/search.hpp"
+#include "engine/host/machine_state.hpp"
+#include "engine/machine/counted_machine.hpp"
+#include "engine/machine/machine.hpp"
+#include "engine/parts/ffn/moe_stats.hpp"
+#include "engine/parts/weights/residency.hpp"
+#include "engine/transformer/generator.hpp"
+#include "engine/transformer/part_times.hpp"
+
+namespace vitro {
+
+struct RunRecord {
+  std::uint32_t prompt_tokens = 0;
+  Picoseconds loaded{};
+  Bytes load_bytes = 0, prefill_bytes = 0;
+  StorageTotals totals;
+  CacheStats prefill_stats, stats;
+  std::optional<KvFlashStats> kv_flash;
+  std::optional<double> hit_rate_bound;
+  PartTimes prefill_parts{};
+  std::optional<MoeStats> prefill_experts;
+  GenerationResult generation;
+  std::optional<ScalingResult> scaling;
+  std::vector<Picoseconds> product_times;  // of workload.products
+  Budget budget;
+  Bytes accelerator_mapped = 0;                    // by its sessions (GraphCache::mapped)
+  SubmissionCounts load_submissions, submissions;  // until the prompt; after it
+};
+
+// {"mean", "p50", "p90", "p99"} by nearest rank, in seconds times `scale`; nulls when there is nothing to sum up.
+nlohmann::ordered_json latency_summary(std::vector<Picoseconds> times, double scale);
+
+// {"top_khz", "throttled", "samples": [{"at_s", "clock_khz", "cap_khz", "celsius"}]}; CPUs and zones by name, none where they are hidden.
+nlohmann::ordered_json describe(const MachineStates& states);
+
+// A metric that does not apply is null, never 0.
+nlohmann::ordered_json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record,
+                                   const MachineReport& machine, const StorageCaps& storage);
+
+}  // namespace vitro

@@ -1,0 +1,126 @@
+#include "engine/app/scaling/scaling_config.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace vitro {
+namespace {
+
+using Kind = ScorerConfig::Kind;
+
+constexpr std::array<std::pair<std::string_view, ScalingMethod>, 3> kMethods{{{"best_of_n", ScalingMethod::best_of_n},
+                                                                              {"self_consistency", ScalingMethod::self_consistency},
+                                                                              {"beam_search", ScalingMethod::beam_search}}};
+constexpr std::array<std::pair<std::string_view, Kind>, 5> kKinds{{{"log_probability", Kind::log_probability},
+                                                                   {"regex", Kind::regex},
+                                                                   {"model", Kind::model},
+                                                                   {"python", Kind::python},
+                                                                   {"drawn", Kind::drawn}}};
+
+template <class Value, std::size_t n>
+Value read_choice(Reader& reader, std::string_view key, const std::array<std::pair<std::string_view, Value>, n>& table,
+                  std::string_view otherwise = {}) {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.emplace_back(entry.first);
+  const std::string chosen = reader.choice(key, names, otherwise);
+  for (const auto& [name, value] : table) {
+    if (name == chosen) return value;
+  }
+  return table.front().second;
+}
+
+template <class Value, std::size_t n>
+std::string_view name_in(const std::array<std::pair<std::string_view, Value>, n>& table, Value value) {
+  for (const auto& [name, known] : table) {
+    if (known == value) return name;
+  }
+  return "?";
+}
+
+std::vector<TextPattern> read_patterns(Reader& reader) {
+  const bool ignore_case = reader.boolean("ignore_case", false);
+  std::vector<TextPattern> patterns;
+  for (const Node& node : reader.list("patterns")) {
+    if (!node.is_scalar()) fail_at(node.origin(), reader.name_of("patterns"), "holds something that is no text");
+    patterns.push_back(TextPattern::read(reader, "patterns", node.text(), ignore_case));
+  }
+  if (patterns.empty()) reader.fail("patterns", "is empty (expected regular expressions)");
+  return patterns;
+}
+
+ScorerConfig read_scorer(Reader reader, bool numerics) {
+  ScorerConfig scorer;
+  scorer.kind = read_choice(reader, "kind", kKinds);
+  if (!numerics && scorer.kind != Kind::drawn) {
+    reader.fail("kind", fmt::format("{} needs what a model computes, and engine.function computes nothing (expected drawn)",
+                                    to_string(scorer.kind)));
+  }
+  switch (scorer.kind) {
+    case Kind::log_probability:
+      scorer.per_token = reader.choice("over", {"mean", "sum"}, "mean") == "mean";
+      break;
+    case Kind::regex:
+      scorer.patterns = read_patterns(reader);
+      break;
+    case Kind::model:
+      scorer.gguf = reader.text("gguf");
+      scorer.suffix = reader.text("suffix", "");
+      scorer.token = reader.text("token");
+      scorer.against = reader.text("against", "");
+      break;
+    case Kind::python:
+    case Kind::drawn:
+      break;
+  }
+  reader.finish();
+  return scorer;
+}
+
+void read_step(Reader reader, ScalingConfig& config, bool numerics) {
+  config.step_until = reader.text("until", "");
+  if (!numerics && !config.step_until.empty()) {
+    reader.fail("until", "needs text, and engine.function computes none (expected max_tokens alone)");
+  }
+  config.step_tokens = static_cast<std::uint32_t>(reader.integer("max_tokens", 1, 1 << 20, config.step_tokens));
+  reader.finish();
+}
+
+}  // namespace
+
+std::string_view to_string(ScalingMethod method) { return name_in(kMethods, method); }
+std::string_view to_string(Kind kind) { return name_in(kKinds, kind); }
+
+ScalingConfig read_scaling(Reader reader, bool numerics) {
+  ScalingConfig config;
+  config.method = read_choice(reader, "method", kMethods);
+  config.samples = static_cast<std::uint32_t>(reader.integer("samples", 1, 1024));
+  const bool beams = config.method == ScalingMethod::beam_search, votes = config.method == ScalingMethod::self_consistency;
+  for (const char* key : {"width", "step"}) {
+    if (!beams && reader.has(key)) reader.fail(key, fmt::format("does not go with {}", to_string(config.method)));
+  }
+  if (votes != reader.has("answer")) {
+    reader.fail("answer", votes ? "is missing (expected a regular expression whose first group is the answer)"
+                                : fmt::format("does not go with {}", to_string(config.method)));
+  }
+  if (beams) {
+    config.width = static_cast<std::uint32_t>(reader.integer("width", 1, config.samples, 1));
+    if (config.samples % config.width != 0) {
+      reader.fail("width", fmt::format("does not divide {}: {}", reader.name_of("samples"), config.samples));
+    }
+    read_step(reader.section("step"), config, numerics);
+  }
+  if (votes) {
+    if (!numerics) reader.fail("method", "self_consistency needs text, and engine.function computes none (expected best_of_n)");
+    if (reader.has("scorer")) reader.fail("scorer", "does not go with self_consistency: samples vote");
+    config.answer = TextPattern::read(reader, "answer", reader.text("answer"), false);
+    if (config.answer->groups() == 0) reader.fail("answer", "has no group (expected one around the answer, such as \"is (\\d+)\")");
+  } else {
+    const std::string_view otherwise = to_string(numerics ? Kind::log_probability : Kind::drawn);
+    config.scorer = read_scorer(reader.section("scorer", Node::map({{"kind", Node::scalar(std::string(otherwise), {}, true)}})), numerics);
+  }
+  reader.finish();
+  return config;
+}
+
+}  // namespace vitro

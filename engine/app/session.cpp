@@ -1,0 +1,307 @@
+#include "engine/app/session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/app/expert_loads.hpp"
+#include "engine/app/judge.hpp"
+#include "engine/app/loaded_model.hpp"
+#include "engine/app/product_run.hpp"
+#include "engine/app/report.hpp"
+#include "engine/base/file.hpp"
+#include "engine/host/machine_state.hpp"
+#include "engine/kernels/compute_function.hpp"
+#include "engine/parts/part_kinds.hpp"
+#include "engine/transformer/decoder.hpp"
+#include "engine/transformer/generator.hpp"
+#include "traces/draw.hpp"
+#include "traces/input_sampler.hpp"
+#include "traces/perfetto_trace.hpp"
+#include "traces/recorder.hpp"
+#include "traces/replay.hpp"
+
+namespace vitro {
+namespace {
+
+std::unique_ptr<Function> make_function(const Experiment& experiment) {
+  const EngineConfig& engine = experiment.engine;
+  switch (engine.function) {
+    case FunctionKind::compute:
+      return std::make_unique<ComputeFunction>(ComputeOptions{engine.products.isa});
+    case FunctionKind::replay:
+      return std::make_unique<ReplayFunction>(Recording::load(engine.replay));
+    case FunctionKind::draw:
+      return std::make_unique<DrawFunction>(experiment.profile, experiment.workload.seed);
+  }
+  return nullptr;
+}
+
+// Names of the units that the machine has to have: those that compute, the I/O core if it is another, the accelerator.
+std::vector<std::string> units_of(const EngineConfig& engine) {
+  const PlacementConfig& placement = engine.placement;
+  std::vector<std::string> units = placement.units;
+  std::vector<std::string> others{engine.ffn.clusters.io_core, placement.unit};
+  others.insert(others.end(), placement.graph_units.begin(), placement.graph_units.end());
+  if (std::ranges::all_of(others, &std::string::empty)) return units;
+  for (std::uint32_t i = 0; units.size() < placement.threads && placement.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
+  for (const std::string& other : others) {
+    if (!other.empty() && std::find(units.begin(), units.end(), other) == units.end()) units.push_back(other);
+  }
+  return units;
+}
+
+// The parts of a run that have to outlive each other in this order.
+struct Run {
+  Run(const Experiment& e, const SessionOptions& options, const MachineFactory& machines, bool traced)
+      : experiment(e), model(load_model(e.model, e.engine, options.cache_dir)), function(make_function(e)) {
+    if (!e.engine.record.empty()) recorder = std::make_unique<RecordingFunction>(*function);
+    if (!options.ffn_inputs.empty()) sampler = std::make_unique<InputSampler>(*function, options.ffn_input_rows);
+    if (traced) perfetto = std::make_unique<PerfettoTrace>("vitro " + e.machine);
+    MachineRequest request;
+    request.kind = e.machine;
+    request.device = e.device;
+    request.units = units_of(e.engine);
+    request.threads = e.engine.placement.threads;
+    request.dram_budget = e.memory.budget;
+    request.code_products = e.engine.products.codes;
+    request.phantom = !e.engine.numerics();
+    request.seed = e.workload.seed;
+    Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
+    host = machines(request, outermost, trace());
+    Machine& m = host->machine();
+    if (recorder) recording_storage = std::make_unique<RecordingStorage>(m.storage, reads);
+    counted.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});
+    machine = &counted->machine();
+    weights = model.open(machine->storage);
+    if (placement_kinds().find(e.engine.placement.kind)->int8_copy) copy = model.open_int8_copy(machine->storage);
+  }
+
+  TraceSink& trace() { return perfetto ? static_cast<TraceSink&>(*perfetto) : null_trace; }
+
+  Decoder make_decoder(const PolicyLimits& limits) {
+    EngineConfig engine = experiment.engine;
+    engine.ffn.experts = calibrated(experiment, model.config);
+    return ::vitro::make_decoder(*machine, engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr);
+  }
+
+  const Experiment& experiment;
+  LoadedModel model;
+  std::unique_ptr<Function> function;
+  std::unique_ptr<RecordingFunction> recorder;
+  std::unique_ptr<InputSampler> sampler;
+  NullTrace null_trace;
+  std::unique_ptr<PerfettoTrace> perfetto;
+  std::unique_ptr<MachineHost> host;
+  std::vector<RecordedRead> reads;
+  std::unique_ptr<RecordingStorage> recording_storage;
+  std::optional<CountedMachine> counted;
+  Machine* machine = nullptr;  // the host's, seen through the recorder and what counts
+  WeightStore weights;
+  std::optional<WeightStore> copy;
+};
+
+void save_recording(Run& run) {
+  if (!run.recorder) return;
+  Recording recording = run.recorder->take();
+  recording.about = {{"experiment", run.experiment.name}, {"model", run.model.name}, {"policy", run.experiment.engine.policy}};
+  recording.reads = std::move(run.reads);
+  recording.save(run.experiment.engine.record);
+}
+
+// DRAM by region over time. Once per token: pages come and go too often to show each of them.
+void trace_memory(const Machine& machine) {
+  if (!machine.trace.enabled()) return;
+  const Budget& budget = machine.memory.budget(Placement::dram);
+  for (std::size_t r = 0; r < kRegions; ++r) {
+    if (budget.region_peak[r] == 0) continue;
+    const TrackId track = machine.trace.track("memory", to_string(static_cast<Region>(r)));
+    machine.trace.counter(track, machine.clock.now(), static_cast<double>(budget.region_used[r]));
+  }
+}
+
+Task<void> generate_all(Run* run, Decoder* decoder, Judge* judge, GenerationRequest request, RunRecord* record) {
+  Machine& machine = *run->machine;
+  co_await decoder->load();
+  if (judge != nullptr && judge->scorer() != nullptr) co_await judge->scorer()->load();
+  if (decoder->copy != nullptr) co_await decoder->copy->load();
+  record->loaded = machine.clock.now();
+  record->load_bytes = machine.storage.totals().bytes_read;
+  record->load_submissions = run->counted->counts();
+  request.on_first_token = [&machine, decoder, record] {
+    record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
+    record->prefill_stats = decoder->cache_stats();
+    record->prefill_parts = decoder->transformer->part_times();
+    if (const MoeStats* experts = decoder->experts()) record->prefill_experts = *experts;
+    decoder->residency->decode_begins();
+    trace_memory(machine);
+  };
+  request.on_step = [&machine, progress = std::move(request.on_step)](std::uint64_t done, std::uint64_t total) {
+    trace_memory(machine);
+    if (progress) progress(done, total);
+  };
+  trace_memory(machine);
+  if (judge == nullptr) {
+    record->generation = co_await generate(&machine, decoder->transformer.get(), std::move(request));
+  } else {
+    ScalingRequest scaling{std::move(request), *run->experiment.workload.scaling, run->model.tokenizer.get(), judge->scorer()};
+    record->scaling = co_await scale(&machine, decoder->transformer.get(), std::move(scaling));
+    record->generation = record->scaling->generation;
+  }
+  record->totals = machine.storage.totals();
+  record->stats = decoder->cache_stats();
+  record->hit_rate_bound = decoder->residency->hit_rate_bound();
+  if (const KvFlashStats* stats = decoder->transformer->kv_flash()) record->kv_flash = *stats;
+}
+
+Task<void> score_text(Decoder* decoder, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
+                      std::uint32_t step_rows, std::uint32_t vocab, Likelihood* out) {
+  co_await decoder->load();
+  *out = co_await score(decoder->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab);
+}
+
+// What a step began for a next one that never comes has to end before the machine does, whatever ended the work.
+Task<void> settled(Task<void> work, Decoder* decoder) {
+  std::exception_ptr error;
+  try {
+    co_await std::move(work);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  co_await decoder->transformer->settle();
+  if (error) std::rethrow_exception(error);
+}
+
+void write_traces(Run& run, const SessionOptions& options) {
+  if (options.out_dir.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(options.out_dir, error);
+  if (error) throw ConfigError(fmt::format("{}: can not be made a folder: {}", options.out_dir, error.message()));
+  run.perfetto->write_json(options.out_dir + "/trace.json");
+  run.perfetto->write_decisions(options.out_dir + "/decisions.jsonl");
+}
+
+nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options) {
+  const Workload& workload = run.experiment.workload;
+  if (run.experiment.engine.numerics()) {
+    throw ConfigError(
+        fmt::format("workload.{}: has no numbers (expected engine.numerics: false)", workload.softmax ? "softmax" : "products"));
+  }
+  ProductTimes times;
+  if (workload.softmax) {
+    run.host->run(run_softmax(run.machine, &*workload.softmax, &times));
+  } else {
+    run.host->run(run_products(run.machine, &run.experiment.engine, &*workload.products, &times));
+  }
+  RunRecord record;
+  record.generation.tokens.resize(1);
+  record.generation.begin = record.generation.first_token = times.begin;
+  record.generation.end = times.end;
+  record.product_times = std::move(times.each);
+  record.budget = run.host->machine().memory.budget(Placement::dram);
+  nlohmann::ordered_json result =
+      make_result(run.experiment, run.model, record, run.host->report(times.begin, times.end), run.host->machine().storage.caps());
+  write_traces(run, options);
+  return result;
+}
+
+}  // namespace
+
+void require_outputs(const Experiment& experiment) {
+  const std::string& record = experiment.engine.record;
+  if (record.empty()) return;
+  const Node* named = experiment.resolved.find_path("engine.record");
+  const Origin at = named != nullptr ? named->origin() : Origin();
+  if (experiment.workload.products || experiment.workload.softmax) {
+    fail_at(at, "engine.record", fmt::format("workload.{} has nothing to record", experiment.workload.softmax ? "softmax" : "products"));
+  }
+  std::error_code unseen;
+  if (std::filesystem::is_directory(record, unseen)) {
+    fail_at(at, "engine.record", fmt::format("{} is a folder (expected a file to write)", record));
+  }
+  try {
+    const OutputFile leaves_nothing(record);
+  } catch (const ConfigError& error) {
+    fail_at(at, "engine.record", error.what());
+  }
+}
+
+nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
+  require_outputs(experiment);
+  Run run(experiment, options, machines, !options.out_dir.empty());
+  if (experiment.workload.products || experiment.workload.softmax) return measure_operators(run, options);
+  const Workload& workload = experiment.workload;
+  GenerationRequest request;
+  request.prompt = prompt_tokens(run.model, workload);
+  request.output_tokens = workload.output_tokens;
+  if (!workload.scaling) request.lengths = workload.lengths;
+  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
+  request.prefill_chunk = experiment.engine.prefill_chunk;
+  if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();
+  request.sampling = workload.sampling;
+  request.on_step = options.progress;
+
+  const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
+  PolicyLimits limits;
+  limits.max_rows = std::max(std::min(prompt, request.prefill_chunk), request.sequences);
+  limits.max_sampled = limits.sequences = request.sequences;
+  limits.max_position = prompt + workload.output_tokens;
+  // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
+  limits.max_tokens = prompt + request.sequences * (workload.output_tokens + 2 * experiment.engine.kv.block_tokens);
+
+  RunRecord record;
+  record.prompt_tokens = prompt;
+  std::vector<std::string> notes;
+  std::optional<StateSampler> sampler;
+  if (experiment.machine == "host") sampler.emplace();
+  {
+    Decoder decoder = run.make_decoder(limits);
+    std::optional<Judge> judge;
+    if (workload.scaling) judge.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
+    run.host->run(settled(generate_all(&run, &decoder, judge ? &*judge : nullptr, std::move(request), &record), &decoder));
+    record.submissions = run.counted->counts() - record.load_submissions;
+    record.budget = run.host->machine().memory.budget(Placement::dram);
+    record.accelerator_mapped = decoder.graphs->mapped();
+    notes = decoder.graphs->notes();
+  }
+  const GenerationResult& generation = record.generation;
+  const Picoseconds begin = generation.step_times.empty() ? generation.begin : generation.first_token;
+  MachineReport machine = run.host->report(begin, generation.end);
+  machine.notes.insert(machine.notes.end(), notes.begin(), notes.end());
+  nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
+  if (sampler) result["machine_state"] = describe(sampler->stop());
+
+  save_recording(run);
+  write_traces(run, options);
+  return result;
+}
+
+std::string to_text(const nlohmann::ordered_json& result, int indent) {
+  return result.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,
+                                    const MachineFactory& machines) {
+  require_outputs(experiment);
+  Run run(experiment, options, machines, false);
+  if (!run.model.tokenizer || !experiment.engine.numerics()) throw ConfigError("perplexity needs a model with weights");
+  const Tokenizer& tokenizer = *run.model.tokenizer;
+  const std::optional<std::int32_t> bos = tokenizer.add_bos() ? tokenizer.bos() : std::nullopt;
+  const std::uint32_t context = std::min(run.model.config.context == 0 ? 512u : run.model.config.context, 512u);
+  PolicyLimits limits;
+  limits.max_position = context;
+  limits.max_rows = limits.max_sampled = std::min(context, experiment.engine.prefill_chunk);
+  limits.max_tokens = context + experiment.engine.kv.block_tokens;
+  Decoder decoder = run.make_decoder(limits);
+  Likelihood likelihood;
+  run.host->run(settled(
+      score_text(&decoder, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood), &decoder));
+  if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
+  save_recording(run);
+  if (run.sampler) run.sampler->save(options.ffn_inputs);
+  return {std::move(likelihood), decoder.cache_stats()};
+}
+
+}  // namespace vitro

@@ -1,0 +1,45 @@
+// Runs an experiment on a machine, and reports what happened as `vitro.result/1`.
+#pragma once
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "engine/app/experiment.hpp"
+#include "engine/app/machines.hpp"
+#include "engine/app/scaling/scorer.hpp"
+#include "engine/parts/weights/residency.hpp"
+#include "engine/transformer/generator.hpp"
+
+namespace vitro {
+
+struct SessionOptions {
+  std::string out_dir;    // trace.json and decisions.jsonl go there; empty: nothing is written
+  std::string cache_dir;  // packed models
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // decode steps
+  // A folder for what the FFNs are given (traces/input_sampler.hpp), and how many rows of each; empty: none are kept.
+  std::string ffn_inputs;
+  std::size_t ffn_input_rows = 0;
+  ScoreFunction scorer;  // of workload.scaling.scorer.kind: python
+};
+
+// Throws ConfigError, with the file and line of the key, when what the experiment names to be written (engine.record) can not be.
+void require_outputs(const Experiment& experiment);
+
+// Throws ConfigError before anything has run or been written, RunError when the run failed.
+nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines);
+
+// The result as text: a model may generate bytes that are no UTF-8, and JSON has to be; they become U+FFFD.
+std::string to_text(const nlohmann::ordered_json& result, int indent = -1);
+
+struct PerplexityResult {
+  Likelihood likelihood;
+  CacheStats stats;
+};
+// Protocol: the text is tokenised as one string, cut into consecutive chunks of `context - 1` tokens, each preceded by
+// BOS when the model uses one, every token of a chunk scored, in steps of engine.prefill_chunk tokens. With 1 each token is
+// computed as in decoding: sparsely, when the policy does.
+PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,
+                                    const MachineFactory& machines);
+
+}  // namespace vitro

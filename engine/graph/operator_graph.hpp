@@ -1,0 +1,63 @@
+// The operators of a model and the tensors between them, as a Boost.Graph graph. Families differ only in how it is
+// built; schedulers lower it (engine/graph/lowering.hpp), `vitro graph MODEL --dot` draws it.
+#pragma once
+#include <boost/graph/adjacency_list.hpp>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/model/model_config.hpp"
+#include "engine/model/weights.hpp"
+
+namespace vitro {
+
+enum class BlockKind : std::uint8_t { embed, attention, ffn, head };
+
+// How an operator may be cut over units.
+enum class Split : std::uint8_t {
+  replicated,  // every unit computes its own copy: cheaper than a barrier
+  rows,        // output columns [0, width): each unit writes a range
+  kv_heads,    // KV heads, each with its group of query heads
+  single,      // one unit
+};
+
+// Which rows of the step an operator works on.
+enum class RowSet : std::uint8_t {
+  all,      // every (sequence, position) of the step
+  sampled,  // those whose next token is wanted
+  routed,   // those that chose the expert at hand
+};
+
+struct Operator {
+  Op op{};
+  std::string name;  // as the weight: "blk.3.attn_q"; unique
+  std::int16_t layer = -1;
+  BlockKind block{};
+  Split split{};
+  RowSet rows = RowSet::all;
+  std::string output;       // tensor written; the same name in every layer, so buffers are shared
+  std::uint32_t width = 0;  // elements of the output per row
+  std::optional<Role> weight, bias;
+  std::array<float, 4> params{};
+  bool whole_ffn = false;  // an FfnBlock carries out all of gate, up, activation and down (engine/parts/ffn/ffn_block.hpp)
+};
+
+struct Operand {
+  std::uint8_t index = 0;  // which input of the consumer; weights are not edges
+};
+
+using OperatorGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Operator, Operand>;
+using OperatorId = OperatorGraph::vertex_descriptor;
+
+// `whole_ffns`: each FFN is one operator, for a policy that carries it out by itself.
+OperatorGraph build_graph(const ModelConfig& config, bool whole_ffns = false);
+
+// Producers before consumers, and the order of construction otherwise. Throws RunError on a cycle.
+std::vector<OperatorId> execution_order(const OperatorGraph& graph);
+// Producers of an operator's inputs, by operand index.
+std::vector<OperatorId> inputs_of(const OperatorGraph& graph, OperatorId id);
+
+void write_dot(std::ostream& out, const OperatorGraph& graph);
+
+}  // namespace vitro

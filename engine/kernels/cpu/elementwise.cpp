@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/kernels/cpu/ops.hpp"
+#include "engine/ops/operands.hpp"
+
+namespace vitro::ops {
+namespace {
+
+std::size_t index_below(const KernelCall& call, const View& indices, std::size_t i, std::size_t bound) {
+  const std::uint32_t index = indices.as<std::uint32_t>()[i];
+  if (index >= bound) {
+    throw RunError(std::string(to_string(call.op)) + ": index " + std::to_string(index) + " at row " + std::to_string(i) +
+                   " is outside [0, " + std::to_string(bound) + ")");
+  }
+  return index;
+}
+
+// act(scores[i]): act(g) * 1. Valid until the next use of Scratch::a.
+const float* activated(const KernelSet& set, Activation act, const float* scores, std::size_t n) {
+  float* values = scratch<float>(Scratch::a, 2 * n);
+  std::fill(values + n, values + 2 * n, 1.0f);
+  set.activate(act, scores, values + n, n, values);
+  return values;
+}
+
+}  // namespace
+
+void embed(const KernelSet& set, const KernelCall& call) {
+  const View &table = call.in[0], &tokens = call.in[1], &out = call.out[0];
+  const std::size_t width = table.shape[1];
+  const Bytes stride = row_bytes(table.format, width);
+  for (std::size_t b = 0; b < out.shape[0]; ++b) {
+    const std::byte* row = table.data() + index_below(call, tokens, b, table.shape[0]) * stride;
+    float* y = out.as<float>() + b * width;
+    if (table.format == Format::f16) {
+      set.to_f32(reinterpret_cast<const Half*>(row), width, y);
+    } else {
+      set.dequantise(table.format, row, y, width);
+    }
+  }
+}
+
+void rms_norm(const KernelSet& set, const KernelCall& call) {
+  const View& in = call.in[0];
+  const std::size_t width = columns(in), heads = in.shape[2] == 0 ? 1 : in.shape[1];
+  const Range slice = sliced_heads(call, in);
+  for (std::size_t r = 0; r < in.shape[0]; ++r) {
+    for (std::size_t h = slice.first; h < slice.end(); ++h) {
+      const std::size_t at = (r * heads + h) * width;
+      const float* x = in.as<float>() + at;
+      float squares = 0;
+      set.dots_f32({x, 1, width, width}, {x, 1, width, width}, &squares, 1);
+      const float scale = 1.0f / std::sqrt(squares / static_cast<float>(width) + call.params[0]);
+      set.scale(x, scale, call.in[1].as<float>(), width, call.out[0].as<float>() + at);
+    }
+  }
+}
+
+Outcome glu(const KernelSet& set, const KernelCall& call) {
+  const std::size_t rows = call.in[0].shape[0];
+  const std::uint32_t width = columns(call.in[0]);
+  const auto act = static_cast<Activation>(call.params[0]);
+  ActiveSet active;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float* gate = call.in[0].as<float>() + r * width;
+    const float* up = call.in[1].as<float>() + r * width;
+    float* h = call.out[0].as<float>() + r * width;
+    std::vector<std::uint32_t> ids;
+    for_each_run(call, width, [&](Range run) {
+      if (call.report_active) {  // before h may overwrite the gate
+        const float* value = activated(set, act, gate + run.first, run.count);
+        for (std::uint32_t i = 0; i < run.count; ++i) {
+          if (value[i] != 0) ids.push_back(run.first + i);
+        }
+      }
+      set.activate(act, gate + run.first, up + run.first, run.count, h + run.first);
+    });
+    if (call.report_active) active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
+  }
+  if (!call.report_active) return {};
+  return active;
+}
+
+Outcome select(const KernelSet& set, const KernelCall& call) {
+  const std::uint32_t width = columns(call.in[0]);
+  const bool activates = call.params[1] >= 0;
+  ActiveSet active;
+  for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
+    std::vector<std::uint32_t> ids;
+    for_each_run(call, width, [&](Range run) {
+      const float* score = call.in[0].as<float>() + r * width + run.first;
+      if (activates) score = activated(set, static_cast<Activation>(call.params[1]), score, run.count);
+      for (std::uint32_t i = 0; i < run.count; ++i) {
+        if ((activates ? std::abs(score[i]) : score[i]) > call.params[0]) ids.push_back(run.first + i);
+      }
+    });
+    active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
+  }
+  return active;
+}
+
+void add(const KernelCall& call) {
+  const std::uint32_t width = columns(call.in[0]);
+  const Range slice = sliced(call, width);
+  for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
+    const float *a = call.in[0].as<float>() + r * width, *b = call.in[1].as<float>() + r * width;
+    float* y = call.out[0].as<float>() + r * width;
+    for (std::uint32_t n = slice.first; n < slice.end(); ++n) y[n] = a[n] + b[n];
+  }
+}
+
+void gather(const KernelCall& call) {
+  const View &x = call.in[0], &out = call.out[0];
+  const std::size_t width = columns(x);
+  for (std::size_t s = 0; s < out.shape[0]; ++s) {
+    std::memcpy(out.as<float>() + s * width, x.as<float>() + index_below(call, call.in[1], s, x.shape[0]) * width, width * sizeof(float));
+  }
+}
+
+void expert_sum(const KernelSet& set, const KernelCall& call) {
+  const View &partials = call.in[0], &sources = call.in[1], &out = call.out[0];
+  const std::uint32_t width = columns(partials), chosen = columns(sources);
+  const Range slice = sliced(call, width);
+  for (std::size_t b = 0; b < out.shape[0]; ++b) {
+    float* y = out.as<float>() + b * width + slice.first;
+    std::fill(y, y + slice.count, 0.0f);
+    for (std::size_t j = 0; j < chosen; ++j) {
+      const std::size_t source = index_below(call, sources, b * chosen + j, partials.shape[0]);
+      const float* weight = call.in[2].as<float>() + b * chosen + j;
+      set.weighted_f32({partials.as<float>() + source * width + slice.first, 1, slice.count, width}, weight, 1, 1, y);
+    }
+  }
+}
+
+void reduce(const KernelCall& call) {
+  const View &partials = call.in[0], &out = call.out[0];
+  const std::size_t rows = out.shape[0], width = columns(out);
+  const Range slice = sliced(call, static_cast<std::uint32_t>(width));
+  for (std::size_t r = 0; r < rows; ++r) {
+    float* y = out.as<float>() + r * width;
+    for (std::uint32_t p = 0; p < partials.shape[0]; ++p) {
+      const float* x = partials.as<float>() + (p * rows + r) * width;
+      for (std::uint32_t n = slice.first; n < slice.end(); ++n) y[n] = p == 0 ? x[n] : y[n] + x[n];
+    }
+  }
+}
+
+void copy(const KernelCall& call) {
+  const View &x = call.in[0], &out = call.out[0];
+  const std::size_t width = columns(x), rows = elements(x) / width;
+  if (call.places != nullptr) {
+    const Bytes row = row_bytes(x.format, static_cast<std::uint32_t>(width));
+    for (std::size_t r = 0; r < rows; ++r) {
+      std::memcpy(out.data() + (*call.places)[r] * kPlaceUnit, x.data() + (*call.rows)[r] * kPlaceUnit, row);
+    }
+    return;
+  }
+  if (x.format == out.format) {
+    std::memcpy(out.data(), x.data(), view_bytes(x));
+    return;
+  }
+  float* row = scratch<float>(Scratch::a, width);
+  for (std::size_t r = 0; r < rows; ++r) {
+    dequantise_row(x.format, x.data() + r * row_bytes(x.format, width), row, width);
+    quantise_row(out.format, row, out.data() + r * row_bytes(out.format, width), width);
+  }
+}
+
+}  // namespace vitro::ops

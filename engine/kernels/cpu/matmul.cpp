@@ -1,0 +1,50 @@
+#include "engine/kernels/cpu/int8_matmul.hpp"
+#include "engine/kernels/cpu/weight_rows.hpp"
+#include "engine/kernels/hexagon/hmx_matmul.hpp"
+#include "engine/ops/variants.hpp"
+
+namespace vitro::ops {
+namespace {
+
+// Each group of weight rows meets the whole batch before the next ones come.
+void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shape) {
+  const View& w = call.in[0];
+  const Rows<float> x{call.in[1].as<float>(), shape.batch, shape.k, shape.k};
+  float* y = call.out[0].as<float>();
+  const bool as_stored = w.format == Format::f16 || w.format == Format::f32;
+  if (as_stored && call.rows == nullptr) {
+    const Range run = sliced(call, shape.n);
+    const std::size_t first = std::size_t{run.first} * shape.k;
+    if (w.format == Format::f16) return set.dots_f16({w.as<Half>() + first, run.count, shape.k, shape.k}, x, y + run.first, shape.n);
+    return set.dots_f32({w.as<float>() + first, run.count, shape.k, shape.k}, x, y + run.first, shape.n);
+  }
+  for_each_row_group(
+      set, call, as_stored, [](std::uint32_t) { return true; },
+      [&](const RowGroup& group) {
+        if (w.format == Format::f16) return set.placed_dots_f16(group.rows<Half>(shape.k), group.ids, x, y, shape.n);
+        set.placed_dots_f32(group.rows<float>(shape.k), group.ids, x, y, shape.n);
+      });
+}
+
+}  // namespace
+
+void matmul(const KernelSet& set, const KernelCall& call) {
+  const MatmulShape shape{call.in[0].shape[0], call.in[0].shape[1], call.in[1].shape[0]};
+  if (call.variant == variant::kHmx) {
+    hexagon::hmx_matmul(call);
+  } else if (call.variant == variant::kInt8Rows) {
+    hexagon::int8_rows_matmul(call);
+  } else {
+    call.variant == variant::kFloat ? matmul_float(set, call, shape) : matmul_int8(set, call, shape);
+  }
+  if (bias_of(call) == nullptr) return;
+  const float* bias = bias_of(call)->as<float>();
+  for_each_run(call, shape.n, [&](Range run) {
+    for (std::size_t b = 0; b < shape.batch; ++b) {
+      float* y = call.out[0].as<float>() + b * shape.n;
+      for (std::uint32_t n = run.first; n < run.end(); ++n) y[n] += bias[n];
+    }
+  });
+}
+
+}  // namespace vitro::ops

@@ -1,0 +1,42 @@
+// What storage is asked for, and what it answers.
+#pragma once
+#include <cstdint>
+
+#include "engine/base/status.hpp"
+#include "engine/machine/compute_unit.hpp"
+#include "engine/tensor/lease.hpp"
+
+namespace vitro {
+
+enum class FileId : std::uint32_t {};
+
+struct Extent {
+  FileId file{};
+  Bytes offset = 0, length = 0;
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+enum class Pattern : std::uint8_t { sequential, random };
+
+struct ReadRequest {
+  Extent from;  // need not be aligned; storage reads the aligned cover and counts what it really reads
+  Lease into;
+  Bytes into_offset = 0;
+  UnitId issuer{};  // the core that issues the command: issuing costs its time
+  Pattern pattern = Pattern::random;
+  bool blocks_issuer = false;  // a page fault: the issuing core does nothing else until the data is there
+};
+
+struct WriteRequest {
+  Extent to;
+  Lease from;
+  Bytes from_offset = 0;
+  UnitId issuer{};
+};
+
+struct IoResult {
+  Status status;
+  Bytes done = 0;  // less than asked only with a status that is not ok
+};
+
+}  // namespace vitro

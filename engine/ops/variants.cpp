@@ -1,0 +1,58 @@
+#include "engine/ops/variants.hpp"
+
+#include "engine/ops/code_form.hpp"
+#include "engine/quant/blocks.hpp"
+#include "engine/quant/group_formats.hpp"
+#include "engine/quant/k_tiles.hpp"
+#include "engine/quant/tiles.hpp"
+
+namespace vitro::variant {
+
+std::string_view name(VariantId id) {
+  if (id == kFloat) return "float";
+  if (id == kInt8) return "int8";
+  if (id == kInt8Tables) return "int8_tables";
+  if (id == kInt8Rows) return "int8_rows";
+  if (id == kHmx) return "hmx";
+  if (id == kLutExp) return "lut_exp";
+  if (id == kReference) return "reference";
+  return "none";
+}
+
+std::string_view describe(VariantId id) {
+  if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
+  if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
+  if (id == kInt8)
+    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, w1g32 to w4g128z and w4g128r, iq4_nl, fp4), activations "
+           "quantised to int8";
+  if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
+  if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
+  if (id == kInt8Rows) return "codes of one to four bits, activations in int8 with one scale per row, integer sums: a matrix unit";
+  if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
+  return "";
+}
+
+VariantId by_name(std::string_view text) {
+  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt8Rows, kHmx, kLutExp, kReference}) {
+    if (name(id) == text) return id;
+  }
+  return VariantId::none;
+}
+
+std::size_t int8_block(Format weights) { return has_k_tiles(weights) ? kBlock : block_elements(weights); }
+
+bool supports(VariantId id, Format weights, Layout layout) {
+  if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx && id != kInt8Rows;
+  if (!weights.is_for_weights()) return false;
+  const bool integers = weights == Format::q8_0 || code_form(weights) || integer_step(weights) || has_k_tiles(weights);
+  if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
+  if (id == kInt8Tables)
+    return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && weights.is_group()));
+  if (id == kInt8Rows) return (weights == Format::q4_0 || has_group_kernels(weights)) && can_lay(layout, weights, kTileRows);
+  if (id == kFloat) return layout == Layout::rows;
+  return (id == kReference || id == kHmx) && can_lay(layout, weights, kTileRows);
+}
+
+bool adds_in_int8(VariantId id, Format weights) { return id == kInt8 && (weights == Format::q4_0 || weights == Format::q4_nibbles); }
+
+}  // namespace vitro::variant

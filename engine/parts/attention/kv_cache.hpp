@@ -1,0 +1,115 @@
+// The blocked KV cache: several sequences share blocks of a few positions each, as in paged attention.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "engine/machine/memory.hpp"
+#include "engine/model/model_config.hpp"
+#include "engine/ops/kernel_call.hpp"
+
+namespace vitro {
+
+struct KvShape {
+  std::uint32_t layers = 0, heads = 0, head_dim = 0;  // heads: that keep keys and values, see contract.hpp
+  std::uint32_t block_tokens = 16;                    // raised until a block fills whole pages
+  Format format = Format::f32;                        // f32, f16 or int8_fp8
+  // Of each sequence, the first positions whose blocks stay in DRAM; blocks behind them go to flash (kv_flash.hpp). None: all stay.
+  std::optional<std::uint32_t> dram_tokens = {};
+};
+
+// The same with blocks, or with dram_tokens slices, raised to whole pages.
+KvShape in_whole_pages(KvShape shape);
+
+// Owns block tables and reference counts; the bytes are a reserved range of which live blocks are committed, so memory
+// follows the sequences. Copy-on-write: a fork shares every block, and the first append into a shared, partly filled
+// block asks the policy to copy it. Lowest free block first, so block numbers do not depend on timing.
+class KvCache {
+ public:
+  // A copy that has to run (as Op::copy on a unit) before the next append: `from` is kept until then.
+  struct BlockCopy {
+    View from, to;
+  };
+
+  // max_tokens: positions over all sequences that the pool can ever hold, beside a partly filled block of each sequence and a copy of
+  // one. Address space only.
+  KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::uint32_t sequences = 0);
+
+  std::uint32_t create();                      // an empty sequence; ids are never reused
+  std::uint32_t fork(std::uint32_t sequence);  // same content, independent from here on
+  void release(std::uint32_t sequence);        // its blocks return to the budget unless shared
+  std::uint32_t length(std::uint32_t sequence) const;
+  std::uint32_t live_blocks() const { return live_blocks_; }
+
+  // Makes room for `count` more positions. Code::over_budget leaves the sequence as it was. Copies that became due are
+  // appended to `copies`.
+  Status extend(std::uint32_t sequence, std::uint32_t count, std::vector<BlockCopy>& copies);
+
+  // Operand of kv_append and attention; shape as engine/ops/contract.hpp says.
+  View pool() const;
+  // Blocks needed to address `rows`: the width of the table below.
+  std::uint32_t table_width(const std::vector<SeqPos>& rows) const;
+  // Block numbers of each row's sequence as `layer` sees them, [rows, width]; unused entries are 0.
+  void fill_table(const std::vector<SeqPos>& rows, std::uint32_t width, std::uint32_t* out, std::uint32_t layer = 0) const;
+
+  // Flash tier. Its unit is the slice, one layer's part of a block: the pool is then one of a single layer in which each slice has a
+  // number, those of block b from b * layers on, and behind all blocks the landing slots, each of which holds a slice that was read.
+  // A full block gets a place in the file, is written there, and leaves DRAM; the block number stays its own.
+  struct Leaving {
+    std::uint32_t block = 0, place = 0;
+    Bytes offset = 0;  // of the block in memory()
+  };
+  struct Landing {
+    std::uint32_t block = 0, place = 0;
+    std::uint64_t stamp = 0;  // of what was written to the place: another block, another stamp
+    friend bool operator==(const Landing&, const Landing&) = default;
+  };
+  bool tiered() const { return places_.size() > 0; }                          // false, too, when no sequence can get that long
+  std::uint32_t pool_layers() const { return tiered() ? 1 : shape_.layers; }  // as kv_append and attention have to be told
+  std::uint32_t tables() const { return tiered() ? shape_.layers : 1; }       // how many differ
+  std::uint32_t places() const { return static_cast<std::uint32_t>(places_.size()); }
+  Bytes slice_bytes() const { return block_bytes_ / shape_.layers; }
+  const Lease& memory() const { return range_; }
+  Bytes landing_offset(std::size_t slot) const { return references_.size() * block_bytes_ + slot * slice_bytes(); }
+  // Appends the full blocks of the sequence behind its first dram_tokens that are in DRAM only, and gives each the lowest free place.
+  void leave(std::uint32_t sequence, std::vector<Leaving>& leaving);
+  void has_left(const Leaving& block);  // its bytes are in the file: its memory returns to the budget
+  // Blocks that have left and hold positions which `rows` see through a window (0: all), by ascending place.
+  std::vector<Landing> absent(const std::vector<SeqPos>& rows, std::uint32_t window) const;
+  // landing[i] is in slot i from here on, as far as tables say. Code::over_budget leaves the slots as they were.
+  Status land(const std::vector<Landing>& landing);
+
+  const KvShape& shape() const { return shape_; }
+  Bytes block_bytes() const { return block_bytes_; }
+
+ private:
+  struct Sequence {
+    std::vector<std::uint32_t> blocks;
+    std::uint32_t length = 0;
+  };
+  enum class Where : std::uint8_t { dram, leaving, flash };
+  struct State {
+    Where where = Where::dram;
+    std::uint32_t place = 0, slot = 0;  // of a block that leaves or has left; slot: where it lands
+    std::uint64_t stamp = 0;
+  };
+  Result<std::uint32_t> take_block();
+  void drop_block(std::uint32_t block);
+  View block_view(std::uint32_t block) const;
+  std::uint32_t kept_blocks() const { return (*shape_.dram_tokens + shape_.block_tokens - 1) / shape_.block_tokens; }
+
+  Memory& memory_;
+  KvShape shape_;
+  Bytes block_bytes_ = 0;
+  Lease range_;
+  std::map<std::uint32_t, Sequence> sequences_;
+  std::vector<std::uint32_t> references_;  // per block; 0: free
+  std::uint32_t next_sequence_ = 0, live_blocks_ = 0;
+  std::vector<State> states_;  // tiered: by block
+  std::vector<bool> places_;   // taken ones
+  std::uint32_t slots_ = 0;    // committed
+  std::uint64_t stamps_ = 0;
+};
+
+}  // namespace vitro

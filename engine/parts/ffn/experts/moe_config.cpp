@@ -1,0 +1,73 @@
+#include "engine/parts/ffn/experts/moe_config.hpp"
+
+#include <charconv>
+
+namespace vitro {
+namespace {
+
+double share_of_expert(const Reader& reader, const Node& node) {
+  double share = -1;
+  const std::string text = node.is_scalar() ? node.text() : "";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+  if (error != std::errc{} || end != text.data() + text.size() || !(share >= 0 && share <= 1))
+    fail_at(node.origin(), reader.name_of("loads"), "holds something else than shares (expected numbers of 0 to 1)");
+  return share;
+}
+
+ExpertLoads read_loads(Reader& reader) {
+  ExpertLoads loads;
+  for (const Node& layer : reader.list("loads")) {
+    if (!layer.is_list())
+      fail_at(layer.origin(), reader.name_of("loads"), "is no list of lists (expected a share for each expert, by layer)");
+    std::vector<double>& shares = loads.emplace_back();
+    for (const Node& share : layer.items()) shares.push_back(share_of_expert(reader, share));
+  }
+  return loads;
+}
+
+std::uint32_t count_of(Reader& reader, std::string_view key, std::uint32_t otherwise) {
+  return static_cast<std::uint32_t>(reader.integer(key, 1, 1 << 16, otherwise));
+}
+
+}  // namespace
+
+MoeConfig read_moe(Reader reader) {
+  MoeConfig moe;
+  for (const auto& [key, value] : {std::pair("graphs", &moe.graphs), std::pair("tiers", &moe.tiers), std::pair("groups", &moe.groups),
+                                   std::pair("residency", &moe.residency), std::pair("side_by_side", &moe.side_by_side)}) {
+    *value = reader.boolean(key, *value);
+  }
+  moe.overflow = reader.choice("overflow", {"drop", "cpu"}, "drop") == "cpu" ? Overflow::cpu : Overflow::drop;
+  moe.group = static_cast<std::uint32_t>(reader.integer("group", 1, 64, moe.group));
+  moe.cold = reader.share("cold", moe.cold);
+  moe.base = count_of(reader, "base", 0);
+  moe.capacity = count_of(reader, "capacity", 0);
+  if (moe.capacity > 0 && moe.tiers) reader.fail("capacity", "is given beside tiers (expected tiers: off, or base)");
+  moe.shape_multiple = count_of(reader, "shape_multiple", 0);
+  moe.graph_rows = count_of(reader, "graph_rows", 0);
+  const double host = reader.quantity("host_per_token", Dimension::time, 0);
+  if (host > 1) reader.fail("host_per_token", "is longer than a second (expected microseconds)");
+  moe.host_per_token = from_seconds(host);
+  if (reader.has("multiples")) {
+    moe.multiples.clear();
+    for (const std::int64_t times : reader.integers("multiples", 1, 1024)) {
+      if (!moe.multiples.empty() && times <= moe.multiples.back())
+        reader.fail("multiples", "does not ascend (expected for example [1, 2, 4])");
+      moe.multiples.push_back(static_cast<std::uint32_t>(times));
+    }
+    if (moe.multiples.empty()) reader.fail("multiples", "is empty (expected for example [1, 2, 4])");
+  } else {
+    std::vector<Node> multiples;
+    for (const std::uint32_t times : moe.multiples) multiples.push_back(Node::scalar(std::to_string(times)));
+    reader.rewrite("multiples", Node::list(std::move(multiples)));
+  }
+  moe.calibration = reader.text("calibration", "");
+  if (reader.has("loads")) {
+    if (!moe.calibration.empty()) reader.fail("loads", "is given beside calibration (expected one of the two)");
+    moe.loads = read_loads(reader);
+  }
+  reader.finish();
+  return moe;
+}
+
+}  // namespace vitro

@@ -1,0 +1,257 @@
+#include "engine/parts/ffn/experts/tiered_experts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/graph/lowering.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/parts/placement/hand_off.hpp"
+
+namespace vitro {
+namespace {
+
+// Graphs do not ask whose rows they compute: only how many.
+Batch rows_for_nobody(std::uint32_t count) {
+  std::vector<SeqPos> rows(count);
+  for (std::uint32_t i = 0; i < count; ++i) rows[i].position = i;
+  return std::make_shared<const std::vector<SeqPos>>(std::move(rows));
+}
+
+View part(View view, std::uint32_t first, std::uint32_t count) {
+  view.offset += Bytes{4} * first * std::max(view.shape[1], 1u);
+  view.shape[0] = count;
+  return view;
+}
+
+}  // namespace
+
+TieredExperts::TieredExperts(Machine& machine, const WeightStore& weights, const Residency& residency, TieredOptions options)
+    : machine_(machine), weights_(weights), residency_(residency), options_(std::move(options)) {
+  VITRO_CHECK(!options_.cores.empty() && !options_.placements.empty(), "experts without cores or layers");
+  std::vector<std::uint32_t> most(options_.units.size(), 1);
+  for (const LayerPlacement& layer : options_.placements) {
+    for (const StaticGroup& group : layer.groups) most[group.unit] = std::max(most[group.unit], group.capacity);
+  }
+  for (const std::uint32_t rows : most) unit_scratch_.push_back(make_scratch(rows));
+  core_scratch_ = make_scratch(options_.max_rows * options_.experts_used);
+}
+
+TieredExperts::~TieredExperts() {
+  for (std::size_t layer = 0; layer < graphs_.size(); ++layer) {
+    for (std::size_t g = 0; g < graphs_[layer].size(); ++g) {
+      options_.units[options_.placements[layer].groups[g].unit]->unload(graphs_[layer][g]);
+    }
+  }
+}
+
+TieredExperts::Scratch TieredExperts::make_scratch(std::uint32_t rows) {
+  Scratch scratch;
+  for (Lease* buffer : {&scratch.gate, &scratch.up, &scratch.hidden}) {
+    Result<Lease> lease = machine_.memory.lease(Bytes{4} * rows * options_.ffn, Placement::dram, Region::activation);
+    if (!lease.ok()) throw ConfigError("memory.budget: no room for the activations of experts: " + lease.status().message);
+    *buffer = std::move(lease).value();
+  }
+  return scratch;
+}
+
+View TieredExperts::wide(const Lease& lease, std::uint32_t first, std::uint32_t count) const {
+  View view;
+  view.memory = lease;
+  view.offset = Bytes{4} * first * options_.ffn;
+  view.shape = {count, options_.ffn, 0};
+  return view;
+}
+
+KernelCall TieredExperts::call(Op op, std::int16_t layer, std::uint16_t expert, Batch batch) const {
+  KernelCall call;
+  call.op = op;
+  call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
+  call.layer = layer;
+  call.expert = static_cast<std::int16_t>(expert);
+  call.batch = std::move(batch);
+  return call;
+}
+
+KernelCall TieredExperts::product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const {
+  const Weight& weight = weights_.get(role, layer);
+  KernelCall product = call(Op::matmul, layer, expert, std::move(batch));
+  if (variant::supports(options_.matmul, weight.format, weight.layout)) product.variant = options_.matmul;
+  product.slice = slice;
+  product.in = {residency_.view(weight, expert), std::move(x)};
+  product.out = {std::move(out)};
+  return product;
+}
+
+// Gate, up and activation of a slice of the neurons; rows of scratch from `first` on.
+void TieredExperts::append_gated(Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x,
+                                 const Scratch& scratch, std::uint32_t first, Slice slice) const {
+  const std::uint32_t rows = x.shape[0];
+  const View gate = wide(scratch.gate, first, rows), up = wide(scratch.up, first, rows);
+  chain.push_back(product(Role::ffn_gate, layer, expert, batch, x, gate, slice));
+  chain.push_back(product(Role::ffn_up, layer, expert, batch, x, up, slice));
+  KernelCall glu = call(Op::glu, layer, expert, batch);
+  glu.slice = slice;
+  glu.params = {static_cast<float>(options_.activation)};
+  glu.in = {gate, up};
+  glu.out = {wide(scratch.hidden, first, rows)};
+  chain.push_back(std::move(glu));
+}
+
+// Slots 1, 3, ... are the inputs of the group's experts, 2, 4, ... what they make of them.
+GraphSpec TieredExperts::spec_of(std::int16_t layer, std::size_t index) const {
+  const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[index];
+  const Scratch& scratch = unit_scratch_[group.unit];
+  const Batch batch = rows_for_nobody(group.capacity);
+  GraphSpec spec;
+  spec.name = fmt::format("layer {} {} experts of {} rows", layer, group.experts.size(), group.capacity);
+  spec.built = true;  // when the model was installed (4.3, "does graph eviction happen")
+  std::uint16_t slot = 0;
+  for (const std::uint16_t expert : group.experts) {
+    View x;
+    x.shape = {group.capacity, options_.width, 0};
+    x.slot = ++slot;
+    append_gated(spec.calls, layer, expert, batch, x, scratch, 0, {});
+    x.slot = ++slot;
+    spec.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(scratch.hidden, 0, group.capacity), x, {}));
+  }
+  return spec;
+}
+
+Task<void> TieredExperts::load() {
+  graphs_.resize(options_.placements.size());
+  for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
+    const LayerPlacement& placement = options_.placements[layer];
+    for (std::size_t g = 0; g < placement.groups.size(); ++g) {
+      const StaticGroup& group = placement.groups[g];
+      ComputeUnit* unit = options_.units[group.unit];
+      GraphSpec spec = spec_of(static_cast<std::int16_t>(layer), g);
+      machine_.trace.decision("experts", fmt::format("layer {}: {}, {} rows each", layer, fmt::join(group.experts, " "), group.capacity),
+                              unit->caps().name);
+      Result<Graph> graph = co_await unit->load(std::move(spec));
+      if (!graph.ok()) throw RunError(graph.status().message);
+      graphs_[layer].push_back(graph.value());
+    }
+  }
+}
+
+std::uint32_t TieredExperts::pool_rows(std::uint32_t rows) const {
+  std::uint32_t slices = 0;
+  for (const LayerPlacement& placement : options_.placements) slices = std::max(slices, placement.rows);
+  return slices + rows * options_.experts_used;
+}
+
+ExpertPlan TieredExperts::admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) {
+  const LayerPlacement& placement = options_.placements.at(static_cast<std::size_t>(layer));
+  in_graphs_ = choices.size() >= options_.graph_rows && !placement.groups.empty();
+  admitted_ = vitro::admit(choices, placement, options_.overflow, !in_graphs_);
+  machine_.clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(admitted_.pairs));
+  ++stats_.layers;
+  stats_.pairs += admitted_.pairs;
+  stats_.dropped += admitted_.dropped;
+  stats_.on_cores += admitted_.on_cores;
+  stats_.padded += admitted_.padded;
+  for (std::size_t e = 0; e < admitted_.dropped_of.size() && machine_.trace.enabled(); ++e) {
+    if (admitted_.dropped_of[e] == 0) continue;
+    machine_.trace.decision("drop", fmt::format("layer {} expert {}: {} rows", layer, e, admitted_.dropped_of[e]), "");
+  }
+  return admitted_.plan;
+}
+
+Chain TieredExperts::gather(std::int16_t layer, const RoutedStep& step, std::uint32_t first, std::uint32_t count) const {
+  KernelCall gather = call(Op::gather, layer, 0, step.rows);
+  gather.expert = -1;
+  gather.in = {step.x, part(step.chosen, first, count)};
+  gather.out = {part(step.packed, first, count)};
+  return {std::move(gather)};
+}
+
+Task<void> TieredExperts::run_chain(ComputeUnit* unit, Chain chain) {
+  charge_hand_off(machine_.clock, chain);
+  const RunResult result = co_await unit->run(std::move(chain));
+  result.status.or_throw();
+}
+
+// Packing, and the one launch of a group. Groups pack on cores of their own.
+Task<void> TieredExperts::run_group(std::int16_t layer, std::size_t index, const RoutedStep* step) {
+  const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[index];
+  co_await run_chain(options_.cores[index % options_.cores.size()], gather(layer, *step, group.first, group.rows()));
+  Bindings bindings;
+  for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
+    bindings.views.push_back(part(step->packed, group.first + i * group.capacity, group.capacity));
+    bindings.views.push_back(part(step->out, group.first + i * group.capacity, group.capacity));
+  }
+  machine_.clock.charge(PolicyWork::submit, 1);
+  ++stats_.launches;
+  const Graph graph = graphs_[static_cast<std::size_t>(layer)][index];
+  const RunResult result = co_await options_.units[group.unit]->launch(graph, std::move(bindings));
+  result.status.or_throw();
+}
+
+Task<void> TieredExperts::on_all_cores(std::vector<Chain> chains) {
+  TaskScope scope(machine_.executor);
+  for (std::size_t core = 0; core < chains.size(); ++core) {
+    if (!chains[core].empty()) scope.spawn(run_chain(options_.cores[core], std::move(chains[core])));
+  }
+  co_await scope.join();
+}
+
+// Every core carries its slice of the neurons through all experts, then its slice of their outputs.
+Task<void> TieredExperts::run_on_cores(std::int16_t layer, const RoutedStep* step) {
+  const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
+  const std::size_t cores = options_.cores.size();
+  const std::uint32_t first = experts.front().first, count = experts.back().first + experts.back().count - first;
+  const bool one_row = step->rows->size() == 1;  // needs no packing
+  if (!one_row) {
+    std::vector<Chain> chains(cores);
+    for (std::size_t core = 0; core < cores; ++core) {
+      const Slice share = share_of(count, 1, core, cores);
+      if (share.count > 0) chains[core] = gather(layer, *step, first + share.first, share.count);
+    }
+    co_await on_all_cores(std::move(chains));
+  }
+  std::vector<Chain> gated(cores), down(cores);
+  for (const ExpertPlan::Group& expert : experts) {
+    std::vector<SeqPos> members;
+    for (std::uint32_t i = 0; i < expert.count; ++i) members.push_back((*step->rows)[admitted_.plan.rows[expert.first + i]]);
+    const Batch batch = std::make_shared<const std::vector<SeqPos>>(std::move(members));
+    const View x = one_row ? step->x : part(step->packed, expert.first, expert.count);
+    for (std::size_t core = 0; core < cores; ++core) {
+      const Slice neurons = share_of(options_.ffn, kTileRows, core, cores), columns = share_of(options_.width, kTileRows, core, cores);
+      if (neurons.count > 0) append_gated(gated[core], layer, expert.expert, batch, x, core_scratch_, expert.first - first, neurons);
+      if (columns.count == 0) continue;
+      down[core].push_back(product(Role::ffn_down, layer, expert.expert, batch,
+                                   wide(core_scratch_.hidden, expert.first - first, expert.count),
+                                   part(step->out, expert.first, expert.count), columns));
+    }
+  }
+  co_await on_all_cores(std::move(gated));
+  co_await on_all_cores(std::move(down));
+}
+
+// In steps of planning, since that is what a policy can ask of its core; free where they are.
+void TieredExperts::charge_host(std::size_t rows) {
+  if (options_.host_per_token.count() == 0) return;
+  const Picoseconds before = machine_.clock.now();
+  machine_.clock.charge(PolicyWork::plan_step, 1);
+  const Picoseconds step = machine_.clock.now() - before;
+  if (step.count() == 0) return;
+  machine_.clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(options_.host_per_token * rows / step));
+}
+
+Task<void> TieredExperts::run(std::int16_t layer, RoutedStep step) {
+  charge_host(step.rows->size());
+  const std::size_t groups = in_graphs_ ? options_.placements[static_cast<std::size_t>(layer)].groups.size() : 0;
+  const bool cores = !admitted_.plan.groups.empty();
+  if (!options_.side_by_side) {
+    for (std::size_t g = 0; g < groups; ++g) co_await run_group(layer, g, &step);
+    if (cores) co_await run_on_cores(layer, &step);
+    co_return;
+  }
+  TaskScope scope(machine_.executor);
+  for (std::size_t g = 0; g < groups; ++g) scope.spawn(run_group(layer, g, &step));
+  if (cores) scope.spawn(run_on_cores(layer, &step));
+  co_await scope.join();
+}
+
+}  // namespace vitro

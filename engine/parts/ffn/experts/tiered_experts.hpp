@@ -1,0 +1,77 @@
+// TieredExperts: the experts of a mixture on units of static graphs and on cores at once (NPUMoE, sections 3 and 4). A chunk's rows are
+// packed into slices of fixed capacity, one graph computes a group of them, and the cores compute cold experts meanwhile.
+#pragma once
+#include <vector>
+
+#include "engine/machine/machine.hpp"
+#include "engine/parts/ffn/experts/expert_admission.hpp"
+#include "engine/parts/ffn/ffn_block.hpp"
+#include "engine/parts/ffn/moe_stats.hpp"
+#include "engine/parts/weights/residency.hpp"
+
+namespace vitro {
+
+struct TieredOptions {
+  std::vector<ComputeUnit*> cores;         // gather rows, and compute what is in no graph
+  std::vector<ComputeUnit*> units;         // that run graphs; a core among them runs them as chains of the same fixed shapes
+  std::vector<LayerPlacement> placements;  // by layer
+  Overflow overflow = Overflow::drop;
+  bool side_by_side = true;
+  std::uint32_t max_rows = 1;
+  std::uint32_t graph_rows = 1;   // a step with fewer rows is the cores'
+  Picoseconds host_per_token{0};  // MoeConfig
+  VariantId matmul{};
+  Activation activation{};
+  std::uint32_t width = 0, ffn = 0, experts_used = 0;
+};
+
+// Lives on the policy thread, and dies when nothing is in flight.
+class TieredExperts final : public RoutedFfn {
+ public:
+  // Throws ConfigError when the budget has no room for its activations.
+  TieredExperts(Machine& machine, const WeightStore& weights, const Residency& residency, TieredOptions options);
+  ~TieredExperts() override;  // unloads its graphs
+
+  // Loads every graph, ahead of the first token: weights belong to a graph, so each layer's groups have their own ("each compute graph is
+  // unique", section 2). Requires: the weights are resident. Throws RunError where a unit refuses.
+  Task<void> load() override;
+
+  std::uint32_t pool_rows(std::uint32_t rows) const override;
+  ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) override;
+  Task<void> run(std::int16_t layer, RoutedStep step) override;
+
+  const MoeStats* experts() const override { return &stats_; }
+
+ private:
+  // Activations of the FFN, [rows, ffn] each.
+  struct Scratch {
+    Lease gate, up, hidden;
+  };
+
+  Scratch make_scratch(std::uint32_t rows);
+  View wide(const Lease& lease, std::uint32_t first, std::uint32_t count) const;
+  KernelCall call(Op op, std::int16_t layer, std::uint16_t expert, Batch batch) const;
+  KernelCall product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const;
+  void append_gated(Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x, const Scratch& scratch,
+                    std::uint32_t first, Slice slice) const;
+  GraphSpec spec_of(std::int16_t layer, std::size_t group) const;
+  Chain gather(std::int16_t layer, const RoutedStep& step, std::uint32_t first, std::uint32_t count) const;
+  Task<void> run_chain(ComputeUnit* unit, Chain chain);
+  Task<void> run_group(std::int16_t layer, std::size_t group, const RoutedStep* step);
+  void charge_host(std::size_t rows);
+  Task<void> run_on_cores(std::int16_t layer, const RoutedStep* step);
+  Task<void> on_all_cores(std::vector<Chain> chains);
+
+  Machine& machine_;
+  const WeightStore& weights_;
+  const Residency& residency_;
+  TieredOptions options_;
+  std::vector<Scratch> unit_scratch_;  // by unit: its queue runs one graph at a time
+  Scratch core_scratch_;
+  std::vector<std::vector<Graph>> graphs_;  // by layer and group
+  ExpertAdmission admitted_;                // of the layer at hand
+  bool in_graphs_ = false;                  // the step at hand uses them
+  MoeStats stats_;
+};
+
+}  // namespace vitro

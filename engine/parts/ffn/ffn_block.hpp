@@ -1,0 +1,73 @@
+// Parts that carry out whole FFNs by themselves, instead of operator by operator.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "engine/machine/task.hpp"
+#include "engine/ops/kernel_call.hpp"
+#include "engine/parts/ffn/expert_plan.hpp"
+#include "engine/parts/ffn/moe_stats.hpp"
+#include "engine/parts/weights/residency.hpp"
+
+namespace vitro {
+
+// The rows of a step that meet one FFN: all of them, or those of one expert.
+struct FfnGroup {
+  std::int16_t expert = -1;  // -1: the layer has one FFN
+  Batch rows;                // R
+  View x;                    // [R, width], normalised
+  View out;                  // [R, width]: down(act(gate x) * up x), without the residual and the expert's weight
+};
+
+// The rows of a step before a router parts them, and a pool in which they are laid out by expert.
+struct RoutedStep {
+  Batch rows;   // B
+  View x;       // [B, width], normalised
+  View chosen;  // index32 [pool]: the row of each place, as admit() gave them
+  View packed;  // [pool, width]: room for the rows in that order
+  View out;     // [pool, width]: of each place what its expert makes of it, without the residual and the expert's weight
+};
+
+// What every way to carry out whole FFNs has in common.
+class FfnStage {
+ public:
+  virtual ~FfnStage() = default;
+  // What has to be there before the first token, beside the weights. Requires: the weights are loaded.
+  virtual Task<void> load() { co_return; }
+  // A step of `rows` rows of so many sequences will need the FFN of `layer` next but one at most: what does not depend on x can begin.
+  // Returns at once; run() of that layer waits for it.
+  virtual void prepare(std::int16_t /*layer*/, std::uint32_t /*rows*/, std::uint32_t /*sequences*/) {}
+  // Waits for what prepare() began and run() did not need: every step ends with it, whether it succeeded or not.
+  virtual Task<void> settle() { co_return; }
+  // Hits, misses and predictions of the neurons that it caches; zeros where there is no such cache.
+  virtual CacheStats stats() const { return {}; }
+  virtual const MoeStats* experts() const { return nullptr; }  // null: it does not lay out experts
+};
+
+// Carries out FFNs whose groups of rows are given: the layer's one FFN, or each chosen expert with its rows.
+class FfnBlock : public FfnStage {
+ public:
+  // Throws RunError when a unit or the storage fails.
+  virtual Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) = 0;
+};
+
+// Lays a mixture's rows out by expert itself, and decides which pairs of row and expert are computed at all.
+class RoutedFfn : public FfnStage {
+ public:
+  // Most places that a step of so many rows needs.
+  virtual std::uint32_t pool_rows(std::uint32_t rows) const = 0;
+  // Of the router's choices where each pair's partial sum will lie. run() of the same layer comes next.
+  virtual ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) = 0;
+  // Throws RunError when a unit fails.
+  virtual Task<void> run(std::int16_t layer, RoutedStep step) = 0;
+};
+
+// One of the two, or neither: then the transformer carries FFNs out operator by operator. Copies share the part.
+struct Ffn {
+  std::shared_ptr<FfnBlock> block;
+  std::shared_ptr<RoutedFfn> routed;
+
+  FfnStage* stage() const { return block ? static_cast<FfnStage*>(block.get()) : routed.get(); }
+};
+
+}  // namespace vitro

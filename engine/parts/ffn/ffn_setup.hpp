@@ -1,0 +1,23 @@
+// What a part that carries FFNs out is made from.
+#pragma once
+#include "engine/model/model_config.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/parts/ffn/ffn_block.hpp"
+#include "engine/parts/placement/graph_cache.hpp"
+#include "engine/parts/placement/placement.hpp"
+
+namespace vitro {
+
+struct FfnSetup {
+  Machine& machine;
+  GraphCache& graphs;
+  const WeightStore& weights;
+  const ModelConfig& model;
+  Residency& residency;
+  const UnitPlacement& placement;
+  VariantId matmul{};
+  std::uint32_t max_rows = 1;  // of a step
+  std::uint32_t prefill_chunk = 1;
+};
+
+}  // namespace vitro

@@ -1,0 +1,33 @@
+#include "engine/parts/ffn/neuron_cluster/cluster.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace vitro {
+
+IndexList united(const std::vector<IndexList>& rows) {
+  if (rows.size() == 1) return rows.front();
+  std::uint32_t first = ~0u, end = 0;
+  std::size_t most = 0;
+  for (const IndexList& row : rows) {
+    if (row->empty()) continue;
+    first = std::min(first, row->front() / 64 * 64);
+    end = std::max(end, row->back() + 1);
+    most += row->size();
+  }
+  // As bits: the rows of a prompt name the same neurons many times.
+  std::vector<std::uint64_t> bits(most == 0 ? 0 : (end - first + 63) / 64);
+  for (const IndexList& row : rows) {
+    for (const std::uint32_t neuron : *row) bits[(neuron - first) / 64] |= std::uint64_t{1} << neuron % 64;
+  }
+  auto all = std::make_shared<std::vector<std::uint32_t>>();
+  all->reserve(std::min<std::size_t>(most, 64 * bits.size()));
+  for (std::uint32_t w = 0; w < bits.size(); ++w) {
+    for (std::uint64_t left = bits[w]; left != 0; left &= left - 1) {
+      all->push_back(first + 64 * w + static_cast<std::uint32_t>(std::countr_zero(left)));
+    }
+  }
+  return all;
+}
+
+}  // namespace vitro

@@ -1,0 +1,104 @@
+#include "engine/parts/ffn/neuron_cluster/cluster_admission.hpp"
+
+#include <span>
+#include <utility>
+
+namespace vitro {
+
+// Where admission has got to: in the cluster's blocks, and in its active neurons, which are in the same order.
+struct ClusterAdmission::Place {
+  const std::uint32_t *block, *blocks_end, *neuron, *neurons_end;
+  std::uint32_t base, per_block;  // first block of the FFN; neurons of a block
+
+  // Whether the block has an active neuron. Passes both.
+  bool pass() {
+    const std::uint32_t first = (*block++ - base) * per_block;
+    const bool active = neuron != neurons_end && *neuron - first < per_block;
+    neuron += active;
+    if (per_block > 1) {
+      while (neuron != neurons_end && *neuron - first < per_block) ++neuron;
+    }
+    return active;
+  }
+};
+
+void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
+  if (cluster.blocks.empty()) return;
+  NeuronCache& cache = store_.cache();
+  const bool counts = accesses_ != nullptr && !every_neuron;
+  // In two phases only the Gate rows of what is silent have come.
+  const bool two_phases = store_.layout().first_part > 0 && !every_neuron;
+  const std::uint64_t misses_before = misses_;
+  const std::vector<std::uint32_t>&blocks = cluster.blocks, &neurons = *cluster.active;
+  Place place{blocks.data(),
+              blocks.data() + blocks.size(),
+              neurons.data(),
+              neurons.data() + neurons.size(),
+              blocks.front() - store_.block_in_ffn(cluster.neurons->front()),
+              store_.layout().per_block};
+  used_.resize(cluster.blocks.size());
+  for (BlockLoad& load : cluster.loads) {
+    pass_present(place, load.block);
+    VITRO_CHECK(place.block != place.blocks_end, "a block was loaded that the cluster does not have");
+    const bool active = place.pass();
+    if (!active && !keep_silent_) {
+      cache.give_back(std::exchange(load.slot, NeuronCache::kNone));
+      continue;
+    }
+    note_used(every_neuron);
+    ++misses_;
+    if (counts) accesses_->push_back(load.block);
+    const bool admits = !every_neuron || cache.size() < cache.capacity();
+    const NeuronCache::Admission admission = admits ? cache.admit(load.block, load.slot) : NeuronCache::Admission{};
+    load.stays = admission.stays;
+    if (two_phases && !active) {
+      if (admission.stays)
+        cache.set_half(load.block, true);
+      else
+        cache.give_back(std::exchange(load.slot, NeuronCache::kNone));
+    }
+    if (machine_.trace.enabled()) {
+      if (admission.evicted != NeuronCache::kNone) machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");
+      machine_.trace.decision("load", store_.describe(load.block), load.stays ? "cold" : "staging");
+    }
+  }
+  pass_present(place, NeuronCache::kNone);
+  note_used(every_neuron);
+  VITRO_CHECK(place.neuron == place.neurons_end, "a neuron is active that the cluster does not have");
+  // What was named was looked up, whether it was there or fired or not.
+  if (!cache.holds_all()) machine_.clock.charge(PolicyWork::cache_lookup, static_cast<std::uint32_t>(cluster.blocks.size()));
+  if (misses_ > misses_before) machine_.clock.charge(PolicyWork::cache_update, static_cast<std::uint32_t>(misses_ - misses_before));
+}
+
+// Blocks that were there, up to block `until`. Without branches: which of them have an active neuron is as good as random. Apart, so that
+// their loop has the registers.
+[[gnu::noinline]] void ClusterAdmission::pass_present(Place& at, std::uint32_t until) {
+  const bool halves = store_.layout().first_part > 0, keep_silent = keep_silent_;
+  Place place = at;
+  std::uint32_t *const begin = used_.data() + used_count_, *used = begin;
+  std::uint64_t completed = 0;
+  while (place.block != place.blocks_end && *place.block != until) {
+    const std::uint32_t block = *place.block;
+    const bool active = place.pass();
+    *used = block;
+    used += active | keep_silent;
+    if (halves && active && store_.cache().half(block)) {
+      store_.cache().set_half(block, false);
+      ++completed;
+    }
+  }
+  at = place;
+  used_count_ += static_cast<std::size_t>(used - begin);
+  misses_ += completed;
+  hits_ += static_cast<std::uint64_t>(used - begin) - completed;
+}
+
+// Together, but before the next block is admitted: recency is in the order of blocks.
+void ClusterAdmission::note_used(bool every_neuron) {
+  NeuronCache& cache = store_.cache();
+  const std::span<const std::uint32_t> used(used_.data(), std::exchange(used_count_, 0));
+  if (accesses_ != nullptr && !every_neuron) accesses_->insert(accesses_->end(), used.begin(), used.end());
+  if (!every_neuron && !cache.holds_all()) cache.touch(used);
+}
+
+}  // namespace vitro

@@ -1,0 +1,115 @@
+// The kernel calls of a cluster's two stages: operands, and where its neurons lie.
+#include <algorithm>
+
+#include "engine/ops/variants.hpp"
+#include "engine/parts/ffn/neuron_cluster/cluster_ffn.hpp"
+
+namespace vitro {
+
+KernelCall ClusterFfn::call(const Step& step, const Cluster& cluster, Op op) const {
+  const FfnGroup& group = step.groups[cluster.group];
+  KernelCall call;
+  call.op = op;
+  call.variant = variant::kFloat;
+  call.layer = step.layer;
+  call.expert = group.expert;
+  call.batch = group.rows;
+  return call;
+}
+
+View ClusterFfn::wide(const Lease& lease, const Step& step, const Cluster& cluster) const {
+  View view;
+  view.memory = lease;
+  view.offset = Bytes{4} * step.first_row[cluster.group] * store_.neurons();
+  view.shape = {static_cast<std::uint32_t>(step.groups[cluster.group].rows->size()), store_.neurons(), 0};
+  return view;
+}
+
+// One partial sum of a group, [R, width]; a group's follow each other.
+View ClusterFfn::partial(const Step& step, std::uint32_t group, std::uint32_t index) const {
+  const auto rows = static_cast<std::uint32_t>(step.groups[group].rows->size());
+  View view;
+  view.memory = partials_;
+  view.offset = Bytes{4} * store_.layout().width * (Bytes{step.first_row[group]} * step.partials + Bytes{index} * rows);
+  view.shape = {rows, store_.layout().width, 0};
+  return view;
+}
+
+// Of a product with one of the three matrices.
+void ClusterFfn::operands(KernelCall& call, NeuronStore::Matrix matrix, View x) const {
+  call.in.push_back(store_.view(matrix));
+  call.in.push_back(std::move(x));
+  store_.add_scales(call, matrix, call.layer, call.expert);
+}
+
+IndexList ClusterFfn::places(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
+  auto out = std::make_shared<std::vector<std::uint32_t>>(neurons->size());
+  std::uint32_t* place = out->data();
+  const NeuronCache& cache = store_.cache();
+  auto load = cluster.loads.begin();
+  const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);
+  for (const std::uint32_t neuron : *neurons) {
+    const std::uint32_t block = base + store_.block_in_ffn(neuron);
+    std::uint32_t slot = cache.slot_of(block);
+    if (slot == NeuronCache::kNone) {  // on its way through
+      while (load != cluster.loads.end() && load->block < block) ++load;
+      if (load != cluster.loads.end() && load->block == block) slot = load->slot;
+      VITRO_CHECK(slot != NeuronCache::kNone, "a neuron is computed that is not in DRAM");
+    }
+    *place++ = store_.place(neuron, slot);
+  }
+  return out;
+}
+
+// Of a cluster's active neurons, those that the step goes on with.
+IndexList ClusterFfn::computed(const Step& step, const Cluster& cluster) const {
+  if (step.predicted.empty()) return cluster.active;
+  const std::vector<std::uint32_t>& predicted = *step.predicted[cluster.group];
+  auto both = std::make_shared<std::vector<std::uint32_t>>();
+  std::set_intersection(cluster.active->begin(), cluster.active->end(), predicted.begin(), predicted.end(), std::back_inserter(*both));
+  return both;
+}
+
+void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
+  KernelCall& gate = chain.emplace_back(call(step, cluster, Op::matmul));
+  if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) gate.variant = options_.matmul;
+  gate.rows = cluster.neurons;
+  gate.places = places(step, cluster, cluster.neurons);
+  operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
+  gate.out.push_back(wide(gate_, step, cluster));
+  if (step.every_neuron) return;
+  KernelCall& select = chain.emplace_back(call(step, cluster, Op::select));
+  select.rows = cluster.neurons;
+  select.in.push_back(wide(gate_, step, cluster));
+  const std::vector<float>& thresholds = options_.thresholds;
+  const float threshold = thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(step.layer)];
+  select.params = {threshold, static_cast<float>(options_.activation), static_cast<float>(SelectOf::gate)};
+}
+
+void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
+  const IndexList active = computed(step, cluster), at = places(step, cluster, active);
+  if (!active->empty()) {
+    KernelCall& up = chain.emplace_back(call(step, cluster, Op::matmul));
+    if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) up.variant = options_.matmul;
+    up.rows = active;
+    up.places = at;
+    operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);
+    up.out.push_back(wide(up_, step, cluster));
+    KernelCall& glu = chain.emplace_back(call(step, cluster, Op::glu));
+    glu.rows = active;
+    glu.in.push_back(wide(gate_, step, cluster));
+    glu.in.push_back(wide(up_, step, cluster));
+    glu.out.push_back(wide(hidden_, step, cluster));
+    glu.params = {static_cast<float>(options_.activation)};
+  }
+  KernelCall& down = chain.emplace_back(call(step, cluster, Op::accumulate));
+  if (variant::adds_in_int8(options_.matmul, store_.layout().format)) down.variant = options_.matmul;
+  down.rows = active;
+  down.places = at;
+  operands(down, NeuronStore::Matrix::down, wide(hidden_, step, cluster));
+  // The accelerator's partial sum is the first: its neurons are.
+  down.out.push_back(partial(step, cluster.group, cluster.partial + (step.hot[cluster.group] > 0 ? 1 : 0)));
+  down.params = {cluster.continues ? 1.0f : 0.0f};
+}
+
+}  // namespace vitro

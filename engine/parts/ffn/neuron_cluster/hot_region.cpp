@@ -1,0 +1,268 @@
+#include "engine/parts/ffn/neuron_cluster/hot_region.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/ops/variants.hpp"
+#include "engine/parts/ffn/neuron_cluster/cluster.hpp"
+
+namespace vitro {
+
+HotRegion::HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, HotRegionOptions options)
+    : machine_(machine),
+      graphs_(graphs),
+      store_(store),
+      options_(std::move(options)),
+      read_done_(machine.executor),
+      scope_(machine.executor) {
+  const BundleLayout& layout = store_.layout();
+  // Whole blocks, so that none is hot and cold.
+  const Bytes whole = round_down(layout.neurons, layout.per_block), cluster = round_up(options_.cluster_neurons, layout.per_block);
+  options_.cluster_neurons = whole > 0 ? static_cast<std::uint32_t>(std::min(whole, cluster)) : layout.neurons;
+  VITRO_CHECK(!options_.splits.empty(), "a hot region without splits");
+  double most = 0;
+  for (const HotRegionOptions::Split& split : options_.splits) most = std::max(most, split.hot);
+  const Bytes width = Bytes{4} * options_.max_rows * static_cast<Bytes>(std::lround(most * layout.neurons));
+  for (Lease* buffer : {&gate_, &up_, &hidden_}) {
+    Result<Lease> lease = machine_.memory.lease(std::max<Bytes>(width, 4), Placement::dram, Region::activation);
+    if (!lease.ok()) throw ConfigError("memory.budget: no room for the activations of hot neurons: " + lease.status().message);
+    *buffer = std::move(lease).value();
+  }
+}
+
+std::uint32_t HotRegion::clusters(std::uint32_t sequences) const {
+  const auto fits = [sequences](const HotRegionOptions::Split& split) { return sequences <= split.sequences; };
+  const auto found = std::find_if(options_.splits.begin(), options_.splits.end(), fits);
+  const double share = found == options_.splits.end() ? options_.splits.back().hot : found->hot;
+  const auto wanted = static_cast<std::uint32_t>(share * store_.neurons() / options_.cluster_neurons);
+  // Where every FFN is used for every token, the least recently used one is always the next: each gets its part of the region.
+  return std::min(wanted, most(sequences) / (store_.experts() > 1 ? 1 : static_cast<std::uint32_t>(ffns_.size())));
+}
+
+std::uint32_t HotRegion::most(std::uint32_t sequences) const {
+  const auto limit = fitting_.find(sequences);
+  return limit == fitting_.end() ? most_ : std::min(most_, limit->second);
+}
+
+std::pair<std::uint32_t, std::uint32_t> HotRegion::next_cluster(std::int16_t layer, std::int16_t expert) const {
+  const std::uint32_t f = store_.ffn_of(layer, expert), first = ffns_[f].hot * blocks_per_cluster();
+  const std::uint32_t blocks = store_.layout().blocks();
+  return {f * blocks + first, std::min(blocks_per_cluster(), blocks - std::min(first, blocks))};
+}
+
+void HotRegion::used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, const ColdUse& use) {
+  if (layer < last_layer_) judge();
+  last_layer_ = layer;
+  step_sequences_ = sequences;
+  step_.named += use.named;
+  step_.hits += use.hits;
+  if (ffns_[store_.ffn_of(layer, expert)].hot == 0) return;
+  step_.near += use.near;
+  step_near_ += next_cluster(layer, expert).second;
+}
+
+// A hot block saves a read in as many steps as name it; its last cluster does so at least as often as the cluster behind it. A cold one
+// saves one in as many steps as find it.
+void HotRegion::judge() {
+  const ColdUse step = std::exchange(step_, {});
+  const std::uint32_t near = std::exchange(step_near_, 0), cold = store_.cache().capacity() - store_.cache().hot_size();
+  if (std::exchange(settling_, false) || hot_ == 0 || near == 0 || cold == 0 || step.named <= cold) return;
+  if (std::uint64_t{step.near} * cold >= std::uint64_t{step.hits} * near) return;
+  // Enough for what does not fit, were all of it to become free.
+  const std::uint32_t fewer = (step.named - cold) / blocks_per_cluster() + 1;
+  const std::uint32_t all = store_.experts() > 1 ? 1 : static_cast<std::uint32_t>(ffns_.size());
+  fitting_[step_sequences_] = hot_ - std::min(hot_, static_cast<std::uint32_t>(round_up(fewer, all)));
+  settling_ = true;
+}
+
+void HotRegion::start() {
+  const NeuronCache& cache = store_.cache();
+  const std::uint32_t per_cluster = blocks_per_cluster();
+  const double share = options_.in_dram.value_or(1);
+  most_ = std::min(cache.capacity(), static_cast<std::uint32_t>(share * cache.blocks())) / per_cluster;
+  ffns_.resize(store_.ffns());
+  for (std::uint32_t f = 0; f < ffns_.size(); ++f) ffns_[f].recency = recency_.insert(recency_.end(), f);
+  for (std::uint32_t n = 0; n <= store_.neurons(); n += options_.cluster_neurons) {
+    auto rows = std::make_shared<std::vector<std::uint32_t>>(n);
+    std::iota(rows->begin(), rows->end(), 0u);
+    rows_.push_back(std::move(rows));
+  }
+}
+
+void HotRegion::prepare(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, std::uint32_t rows) {
+  if (ffns_.empty()) start();
+  const std::uint32_t f = store_.ffn_of(layer, expert);
+  recency_.splice(recency_.end(), recency_, ffns_[f].recency);
+  set_hot(f, make_room(f, clusters(sequences), most(sequences)));
+  for (std::size_t lane = 0; lane < options_.io_depth && next_read_ + lane < reads_.size(); ++lane) scope_.spawn(read());
+  if (rows > 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
+}
+
+// How many clusters of the FFN the region has room for, of those that are wanted. Others go for them, the coldest cluster
+// of whichever was used least recently first.
+std::uint32_t HotRegion::make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most) {
+  const auto over = [&] { return hot_ - ffns_[ffn].hot + wanted > most; };
+  for (auto victim = recency_.begin(); over() && victim != recency_.end();) {
+    if (*victim == ffn || ffns_[*victim].hot == 0) {
+      ++victim;
+    } else {
+      set_hot(*victim, ffns_[*victim].hot - 1);
+    }
+  }
+  return over() ? most - std::min(most, hot_ - ffns_[ffn].hot) : wanted;
+}
+
+void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
+  Ffn& ffn = ffns_[f];
+  if (ffn.hot == clusters) return;
+  NeuronCache& cache = store_.cache();
+  const std::uint32_t per_cluster = blocks_per_cluster(), first = f * store_.layout().blocks();
+  if (machine_.trace.enabled()) {
+    machine_.trace.decision(clusters > ffn.hot ? "grow" : "shrink", fmt::format("{}: {} clusters", store_.describe(first), clusters),
+                            "hot");
+  }
+  const std::uint32_t begin = clusters * per_cluster, end = ffn.hot * per_cluster;
+  for (std::uint32_t b = begin; b < end; ++b) cache.make_cold(first + b);
+  if (begin < end) machine_.clock.charge(PolicyWork::cache_update, end - begin);
+  std::uint32_t after = 0;
+  for (std::uint32_t b = ffn.hot * per_cluster; b < clusters * per_cluster; ++b) make_hot(f, first + b, after);
+  hot_ += clusters - ffn.hot;
+  ffn.hot = clusters;
+  ffn.places = nullptr;
+}
+
+// `after`: behind the slot of the block before, so that blocks which are read together come to lie together.
+void HotRegion::make_hot(std::uint32_t f, std::uint32_t block, std::uint32_t& after) {
+  NeuronCache& cache = store_.cache();
+  machine_.clock.charge(PolicyWork::cache_update, 1);
+  if (cache.resident(block) && cache.half(block)) {
+    reads_.push_back({f, store_.piece_of(block, cache.slot_of(block), 0, store_.layout().first_part)});
+    ++ffns_[f].reads;
+    cache.set_half(block, false);
+  }
+  if (!cache.resident(block)) {
+    const std::uint32_t slot = cache.take_slot(after);
+    after = slot + 1;
+    const NeuronCache::Admission admission = cache.admit(block, slot, true);
+    VITRO_CHECK(admission.stays, "the hot region is larger than the cache");
+    if (admission.evicted != NeuronCache::kNone && machine_.trace.enabled()) {
+      machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");
+    }
+    VITRO_CHECK(store_.layout().stripes == 1, "a hot block that lies in three places");
+    const NeuronStore::Piece piece = store_.piece_of(block, slot);
+    Read* last = reads_.size() > next_read_ && reads_.back().ffn == f ? &reads_.back() : nullptr;
+    if (last == nullptr || !store_.join(last->piece, piece)) {
+      reads_.push_back({f, piece});
+      ++ffns_[f].reads;
+    }
+  }
+  cache.make_hot(block);
+}
+
+Task<void> HotRegion::read() {
+  while (next_read_ < reads_.size() && !scope_.stop_requested()) {
+    const Read next = reads_[next_read_++];
+    if (next_read_ == reads_.size()) {
+      reads_.clear();
+      next_read_ = 0;
+    }
+    IoResult result;
+    for (int attempt = 0; attempt < 2 && (attempt == 0 || !result.status.ok()); ++attempt) {
+      result = co_await store_.read(next.piece, options_.io_core, Pattern::sequential);
+    }
+    if (!result.status.ok()) error_ = fmt::format("reading hot neurons: {}", result.status.message);
+    --ffns_[next.ffn].reads;
+    read_done_.notify();
+  }
+}
+
+View HotRegion::wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const {
+  View view;
+  view.memory = lease;
+  view.offset = Bytes{4} * first_row * neurons;
+  view.shape = {rows, neurons, 0};
+  return view;
+}
+
+Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& places,
+                       View out) const {
+  const auto neurons = static_cast<std::uint32_t>(rows->size()), count = static_cast<std::uint32_t>(group.rows->size());
+  const auto weights = [&](NeuronStore::Matrix matrix) {
+    View view = store_.view(matrix);
+    view.shape[0] = neurons;
+    return view;
+  };
+  KernelCall base;
+  base.layer = layer;
+  base.expert = group.expert;
+  base.batch = group.rows;
+  base.variant = variant::kFloat;
+  const View gate_out = wide(gate_, first_row, count, neurons), up_out = wide(up_, first_row, count, neurons);
+  const View hidden = wide(hidden_, first_row, count, neurons);
+
+  Chain chain;
+  const auto product = [&](NeuronStore::Matrix matrix, const View& into) {
+    KernelCall call = base;
+    call.op = Op::matmul;
+    if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) call.variant = options_.matmul;
+    call.rows = rows;
+    call.places = places;
+    call.in = {weights(matrix), group.x};
+    store_.add_scales(call, matrix, layer, group.expert);
+    call.out = {into};
+    chain.push_back(std::move(call));
+  };
+  product(NeuronStore::Matrix::gate, gate_out);
+  product(NeuronStore::Matrix::up, up_out);
+  KernelCall glu = base;
+  glu.op = Op::glu;
+  glu.in = {gate_out, up_out};
+  glu.out = {hidden};
+  glu.params = {static_cast<float>(options_.activation)};
+  chain.push_back(std::move(glu));
+  KernelCall down = base;
+  down.op = Op::accumulate;
+  down.rows = rows;
+  down.places = places;
+  down.in = {weights(NeuronStore::Matrix::down), hidden};
+  store_.add_scales(down, NeuronStore::Matrix::down, layer, group.expert);
+  down.out = {std::move(out)};
+  chain.push_back(std::move(down));
+  return chain;
+}
+
+Task<void> HotRegion::prepare_graph(std::uint32_t clusters, std::uint32_t rows) {
+  if (clusters == 0) co_return;
+  FfnGroup group;
+  group.rows = std::make_shared<const std::vector<SeqPos>>(rows);
+  group.x.shape = {rows, store_.layout().width, 0};
+  Chain chain = calls(0, group, 0, rows_[clusters], rows_[clusters], group.x);
+  co_await graphs_.prepare(options_.unit, std::move(chain));
+}
+
+Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out) {
+  const std::uint32_t f = store_.ffn_of(layer, group->expert);
+  while (ffns_[f].reads > 0) co_await read_done_.changed();
+  if (!error_.empty()) throw RunError(error_);
+  Ffn& ffn = ffns_[f];
+  VITRO_CHECK(first_row + group->rows->size() <= options_.max_rows, "a step beyond the limits of the hot region");
+  const IndexList& rows = rows_[ffn.hot];
+  if (ffn.places == nullptr) {
+    auto places = std::make_shared<std::vector<std::uint32_t>>();
+    for (const std::uint32_t neuron : *rows) {
+      places->push_back(store_.place(neuron, store_.cache().slot_of(store_.block_of(layer, group->expert, neuron))));
+    }
+    ffn.places = std::move(places);
+  }
+  Chain chain = calls(layer, *group, first_row, rows, ffn.places, std::move(out));
+  charge_hand_off(machine_.clock, chain);
+  const RunResult result = co_await graphs_.run(options_.unit, std::move(chain));
+  result.status.or_throw();
+}
+
+Task<void> HotRegion::settle() { co_await scope_.join(); }
+
+}  // namespace vitro

@@ -1,0 +1,121 @@
+// The hot region of PowerInfer-2's segmented cache (section 4.2): the first neurons of every FFN, which a packed file holds
+// hottest first, stay in DRAM cluster by cluster and are computed densely by an accelerator (section 4.1.2), without predictor,
+// gate test or reading on demand. How many depends on the rows of a step, so the region grows and shrinks with the batch
+// (section 4.1.3).
+#pragma once
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/machine/task_scope.hpp"
+#include "engine/ops/contract.hpp"
+#include "engine/parts/ffn/ffn_block.hpp"
+#include "engine/parts/ffn/neuron_cluster/neuron_store.hpp"
+#include "engine/parts/placement/graph_cache.hpp"
+
+namespace vitro {
+
+struct HotRegionOptions {
+  struct Split {
+    std::uint32_t sequences = 1;  // of a step: up to so many
+    double hot = 0;               // share of each FFN's neurons
+  };
+  ComputeUnit* unit = nullptr;
+  std::vector<Split> splits;            // by ascending sequences; larger steps have the last one's
+  std::uint32_t cluster_neurons = 512;  // in which neurons become hot or cold
+  std::optional<double> in_dram;        // most of all FFN bytes that may be hot; none: as much as may stay at all
+  std::uint32_t max_rows = 1;           // over all groups of a step
+  UnitId io_core{};
+  std::uint32_t io_depth = 8;
+  VariantId matmul{};
+  Activation activation = Activation::relu;
+};
+
+class HotRegion {
+ public:
+  // Leases its buffers. Throws ConfigError when the budget is too small.
+  HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, HotRegionOptions options);
+
+  // Makes the first clusters of an FFN hot and the others cold, as a step of so many sequences wants it; begins to read what is not
+  // there, and to load the graph of such steps. Decides at once and returns. When the region is full, clusters of the FFN that
+  // was used least recently go. Sequences, not rows: those of a prompt, or what an expert has of them, are another number in the next
+  // step, and a region that followed them would be read again and again. rows: of the step, 0 where they are not known.
+  // Requires: the store is loaded, and no other step of the FFN is in flight.
+  void prepare(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, std::uint32_t rows = 0);
+
+  // Hot neurons of an FFN, from 0 on.
+  std::uint32_t neurons(std::int16_t layer, std::int16_t expert) const {
+    return ffns_[store_.ffn_of(layer, expert)].hot * options_.cluster_neurons;
+  }
+
+  // The sum over the hot neurons for one group, into `out` [R, width]; first_row: of the group among the step's rows.
+  // Requires: prepare() came before, and there are hot neurons. Throws RunError.
+  Task<void> run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out);
+
+  // What a step used of the cold blocks of an FFN, `named` of them by the predictor and `hits` found in DRAM; near: those among the named
+  // that stand where the next hot cluster would be. The region shrinks from the next step on when the cold ones of a whole step do not fit
+  // beside it and its coldest clusters are worth less there than cold blocks are.
+  struct ColdUse {
+    std::uint32_t named = 0, near = 0, hits = 0;
+  };
+  void used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, const ColdUse& use);
+  // The cold blocks that would be hot if there was one cluster more: [first, first + count) of the cache's numbering.
+  std::pair<std::uint32_t, std::uint32_t> next_cluster(std::int16_t layer, std::int16_t expert) const;
+
+  // Waits for all that prepare() began.
+  Task<void> settle();
+
+ private:
+  struct Ffn {
+    std::uint32_t hot = 0;    // clusters of it
+    std::uint32_t reads = 0;  // outstanding
+    IndexList places;         // of its hot neurons; null: to be looked up
+    std::list<std::uint32_t>::iterator recency;
+  };
+  struct Read {
+    std::uint32_t ffn = 0;
+    NeuronStore::Piece piece;
+  };
+  std::uint32_t blocks_per_cluster() const {
+    return (options_.cluster_neurons + store_.layout().per_block - 1) / store_.layout().per_block;
+  }
+  void start();
+  std::uint32_t clusters(std::uint32_t sequences) const;
+  void judge();
+  std::uint32_t most(std::uint32_t sequences) const;
+  std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most);
+  void set_hot(std::uint32_t ffn, std::uint32_t clusters);
+  void make_hot(std::uint32_t ffn, std::uint32_t block, std::uint32_t& after);
+  Task<void> read();
+  Task<void> prepare_graph(std::uint32_t clusters, std::uint32_t rows);
+  Chain calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& places,
+              View out) const;
+  View wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const;
+
+  Machine& machine_;
+  GraphCache& graphs_;
+  NeuronStore& store_;
+  HotRegionOptions options_;
+  std::uint32_t most_ = 0, hot_ = 0;                // clusters that may be hot, and are
+  std::map<std::uint32_t, std::uint32_t> fitting_;  // by sequences: clusters beside which the cold blocks of a step fit, where fewer
+  ColdUse step_;                                    // of the step in work
+  std::uint32_t step_near_ = 0;                     // blocks that ColdUse::near is a part of
+  std::uint32_t step_sequences_ = 1;
+  std::int16_t last_layer_ = -1;
+  bool settling_ = false;  // the region has just shrunk: this step is no measure
+  std::vector<Ffn> ffns_;
+  std::list<std::uint32_t> recency_;  // FFNs, least recently used first
+  std::vector<IndexList> rows_;       // 0 to n - 1, by clusters
+  std::vector<Read> reads_;
+  std::size_t next_read_ = 0;
+  std::string error_;  // of a read
+  std::uint32_t graph_rows_ = 0;
+  Signal read_done_;
+  TaskScope scope_;
+  Lease gate_, up_, hidden_;  // [max_rows, most neurons] each
+};
+
+}  // namespace vitro

@@ -1,0 +1,115 @@
+#include "engine/parts/ffn/neuron_cluster/make_clusters.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/parts/ffn/neuron_cluster/bundled_weights.hpp"
+#include "engine/parts/ffn/neuron_cluster/cluster_ffn.hpp"
+#include "engine/parts/ffn/neuron_cluster/window_steps.hpp"
+
+namespace vitro {
+namespace {
+
+PipelineKind pipeline_of(std::string_view name) {
+  return name == "none" ? PipelineKind::none : name == "matrix" ? PipelineKind::matrix : PipelineKind::cluster;
+}
+
+// Reads are asynchronous (PowerInfer-2, sections 2.4 and 4.3), so nothing but the device holds them back unless an experiment does.
+std::uint32_t io_depth(const ClusterConfig& clusters, const Storage& storage) {
+  return clusters.io_depth > 0 ? clusters.io_depth : std::max(1u, storage.caps().queue_depth);
+}
+
+ComputeUnit* io_core(const Machine& machine, const UnitPlacement& placement, const ClusterConfig& clusters) {
+  return clusters.io_core.empty() ? placement.cores().back() : unit_named(machine, clusters.io_core, "engine.clusters.io_core");
+}
+
+bool predicts(const ClusterConfig& clusters, const ModelConfig& model) { return clusters.predictors && model.predictor_rank > 0; }
+
+void check_units(const UnitPlacement& placement) {
+  for (const ComputeUnit* unit : placement.cores()) {
+    if (!unit->caps().static_graphs) continue;
+    throw ConfigError(
+        fmt::format("engine.units: {} runs loaded graphs only, and neuron clusters make none on the units that they share "
+                    "(expected cores, and engine.placement.unit for an accelerator)",
+                    unit->caps().name));
+  }
+}
+
+HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& clusters, const ClusterFfnOptions& ffn) {
+  HotRegionOptions options;
+  options.unit = setup.placement.accelerator();
+  for (const PlacementConfig::Split& split : setup.placement.splits()) options.splits.push_back({split.batch, split.hot});
+  options.cluster_neurons = clusters.hot_cluster;
+  options.in_dram = clusters.hot_in_dram;
+  options.max_rows = std::min(ffn.max_rows, ffn.dense_rows * std::max(setup.model.experts, 1u));  // a step beyond is dense
+  options.io_core = ffn.pipeline.io_core;
+  options.io_depth = ffn.pipeline.io_depth;
+  options.matmul = setup.matmul;
+  options.activation = setup.model.activation;
+  return options;
+}
+
+std::unique_ptr<Predictor> make_predictor(const FfnSetup& setup, const ClusterFfnOptions& ffn) {
+  const ModelConfig& model = setup.model;
+  PredictorOptions options{ffn.pipeline.units, ffn.max_rows, setup.matmul, model.predictor_thresholds, {}, true};
+  options.relu = model.predictor_relu;
+  const bool rectified = model.activation == Activation::relu || model.activation == Activation::relu_squared;
+  if (!model.predictor_relu && !rectified) options.activation = model.activation;
+  return std::make_unique<Predictor>(setup.machine, setup.weights, setup.residency, std::move(options));
+}
+
+}  // namespace
+
+std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const ClusterConfig& clusters) {
+  check_units(setup.placement);
+  const NeuronCacheConfig& config = setup.config.neurons;
+  NeuronStoreOptions store;
+  store.eviction = config.eviction;
+  store.window = config.window;
+  store.two_phases = config.two_phases;
+  store.ffn_in_dram = config.cache ? setup.ffn_in_dram : 0.0;
+  store.staging = config.staging;
+  store.whole_waves = pipeline_of(clusters.pipeline) == PipelineKind::none;
+  store.keep_free = setup.keep_free;
+  store.keep_accesses = config.report_bound;
+  const UnitId reader = io_core(setup.machine, setup.placement, clusters)->caps().id;
+  return std::make_unique<BundledWeights>(setup.machine, setup.weights, std::move(store), reader, predicts(clusters, setup.model));
+}
+
+Ffn make_clusters(const FfnSetup& setup, const ClusterConfig& clusters) {
+  NeuronStore& store = *setup.residency.neurons();
+  const ModelConfig& model = setup.model;
+  ClusterFfnOptions options;
+  options.pipeline.units = setup.placement.cores();
+  options.pipeline.kind = pipeline_of(clusters.pipeline);
+  options.pipeline.io_core = io_core(setup.machine, setup.placement, clusters)->caps().id;
+  options.pipeline.io_depth = io_depth(clusters, setup.machine.storage);
+  options.pipeline.unit_depth = 2;
+  options.pipeline.accesses = store.accesses();
+  options.cluster_neurons = clusters.neurons;
+  options.dense_rows = clusters.dense_rows;
+  options.max_rows = setup.max_rows * std::max(model.experts_used, 1u);
+  options.matmul = setup.matmul;
+  options.activation = model.activation;
+  if (!model.firing_thresholds.empty()) options.thresholds = model.firing_thresholds;
+  if (clusters.threshold) options.thresholds = {*clusters.threshold};
+  options.measure = clusters.measure;
+  std::unique_ptr<Predictor> predictor;
+  if (predicts(clusters, model)) predictor = make_predictor(setup, options);
+  // Without predictors, or to measure them, every block is computed for every token: to keep them all would keep none until its next turn.
+  options.pipeline.keep_silent = predictor != nullptr && clusters.keep_silent && !clusters.measure;
+  std::unique_ptr<HotRegion> hot;
+  options.dense_neurons = options.cluster_neurons;
+  if (ComputeUnit* unit = setup.placement.accelerator(); unit != nullptr) {
+    if (setup.placement.prefill_on_accelerator()) options.pipeline.dense_units = {unit};
+    // One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging buffer can hold it: the other half is being read.
+    options.dense_neurons = std::max(clusters.hot_cluster, store.staging_blocks() / 2 * store.layout().per_block);
+    hot = std::make_unique<HotRegion>(setup.machine, setup.graphs, store, hot_options(setup, clusters, options));
+  }
+  auto block = std::make_unique<ClusterFfn>(setup.machine, setup.graphs, store, std::move(predictor), std::move(hot), std::move(options));
+  if (store.options().eviction != "window") return {std::move(block), nullptr};
+  return {std::make_unique<WindowSteps>(std::move(block), setup.machine, store, clusters.dense_rows), nullptr};
+}
+
+}  // namespace vitro

@@ -1,0 +1,104 @@
+#include "engine/parts/ffn/neuron_cluster/neuron_cache.hpp"
+
+#include <utility>
+
+#include "engine/base/check.hpp"
+
+namespace vitro {
+
+NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction,
+                         std::uint32_t window, std::uint32_t layers)
+    : capacity_(capacity),
+      staging_(staging),
+      free_count_(capacity + staging),
+      blocks_(blocks),
+      free_(capacity + staging),
+      hot_(blocks),
+      half_(blocks),
+      eviction_(make_eviction(eviction, {blocks, capacity, window, layers})) {
+  VITRO_CHECK(staging > 0, "blocks on their way need room");
+}
+
+std::uint32_t NeuronCache::take_slot(std::uint32_t from) {
+  VITRO_CHECK(free_count_ > 0, "no free slot");
+  std::uint32_t slot = free_.next(from);
+  if (slot == SlotSet::kNone) slot = free_.next(0);
+  free_.erase(slot);
+  --free_count_;
+  return slot;
+}
+
+void NeuronCache::give_back(std::uint32_t slot) {
+  VITRO_CHECK(!free_.contains(slot), "a slot was given back twice");
+  free_.insert(slot);
+  ++free_count_;
+}
+
+void NeuronCache::unpin_all() {
+  eviction_->next_layer();
+  if (++epoch_ != 0) return;
+  for (Place& place : blocks_) place.pinned = 0;
+  epoch_ = 1;
+}
+
+void NeuronCache::touch(std::span<const std::uint32_t> blocks) {
+  if (hot_size_ == 0) return eviction_->touch_each(blocks);
+  for (const std::uint32_t block : blocks) {
+    if (!hot_[block]) eviction_->touch(block);
+  }
+}
+
+void NeuronCache::make_hot(std::uint32_t block) {
+  VITRO_CHECK(resident(block) && !hot_[block], "only a resident block that is cold can become hot");
+  eviction_->erase(block);
+  hot_[block] = true;
+  ++hot_size_;
+}
+
+void NeuronCache::make_cold(std::uint32_t block) {
+  VITRO_CHECK(hot_[block], "only a hot block can become cold");
+  eviction_->insert(block);
+  hot_[block] = false;
+  --hot_size_;
+}
+
+NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slot, bool must) {
+  VITRO_CHECK(!resident(block) && !free_.contains(slot), "a block was admitted twice, or from a slot that is not its own");
+  Admission admission{capacity_ > 0, kNone};
+  if (size_ == capacity_) {
+    const auto held = [this](std::uint32_t b) { return blocks_[b].pinned == epoch_; };
+    const std::optional<std::uint32_t> victim = must ? eviction_->victim_at_any_price(held) : eviction_->victim(held);
+    admission.stays = victim.has_value();
+    if (!victim) return admission;
+    admission.evicted = *victim;
+    drop(*victim);
+  }
+  eviction_->insert(block);
+  blocks_[block].slot = slot;
+  ++size_;
+  pin(block);
+  return admission;
+}
+
+std::vector<std::uint32_t> NeuronCache::resident_blocks() const {
+  std::vector<std::uint32_t> blocks;
+  for (std::uint32_t block = 0; block < blocks_.size(); ++block) {
+    if (resident(block)) blocks.push_back(block);
+  }
+  return blocks;
+}
+
+std::vector<std::uint32_t> NeuronCache::next_token() {
+  std::vector<std::uint32_t> left = eviction_->next_token();
+  for (const std::uint32_t block : left) drop(block);
+  return left;
+}
+
+void NeuronCache::drop(std::uint32_t block) {
+  eviction_->erase(block);
+  give_back(std::exchange(blocks_[block].slot, kNone));
+  half_[block] = false;
+  --size_;
+}
+
+}  // namespace vitro

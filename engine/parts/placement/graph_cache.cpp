@@ -1,0 +1,159 @@
+#include "engine/parts/placement/graph_cache.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace vitro {
+namespace {
+
+std::int16_t first_layer(const Chain& chain) {
+  const auto found = std::find_if(chain.begin(), chain.end(), [](const KernelCall& call) { return call.layer >= 0; });
+  return found == chain.end() ? std::int16_t{-1} : found->layer;
+}
+
+// The one expert that all calls belong to; -1: there is none, or several.
+std::int16_t only_expert(const Chain& chain) {
+  const std::int16_t expert = chain.front().expert;
+  return std::all_of(chain.begin(), chain.end(), [&](const KernelCall& call) { return call.expert == expert; }) ? expert : std::int16_t{-1};
+}
+
+template <class T>
+void append(std::string& form, const T& value) {
+  form.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void append(std::string& form, const View& view) {
+  append(form, view.format);
+  append(form, view.layout);
+  // Tables of indices grow with the sequence: their length is data, not shape.
+  if (view.format != Format::index32) append(form, view.shape);
+}
+
+// What chains have in common that may share a graph.
+std::string form_of(const Chain& chain) {
+  std::string form;
+  const std::int16_t layer = first_layer(chain), expert = only_expert(chain);
+  for (const KernelCall& call : chain) {
+    append(form, call.op);
+    append(form, call.variant);
+    append(form, call.method);
+    append(form, call.precomputed);
+    append(form, call.report_active);
+    append(form, call.slice);
+    append(form, call.params);
+    append(form, call.layer < 0 ? -1 : call.layer - layer);
+    append(form, expert < 0 ? call.expert : std::int16_t{0});
+    append(form, call.rows ? call.rows->size() : ~std::size_t{0});
+    append(form, call.places != nullptr);
+    append(form, call.batch ? call.batch->size() : 0);
+    append(form, call.in.size());
+    for (const View& view : call.in) append(form, view);
+    for (const View& view : call.out) append(form, view);
+  }
+  return form;
+}
+
+GraphSpec spec_of(const Chain& chain) {
+  GraphSpec spec;
+  spec.calls = chain;
+  spec.built = true;
+  spec.name = fmt::format("{} to {}, batch {}", to_string(chain.front().op), to_string(chain.back().op),
+                          chain.front().batch ? chain.front().batch->size() : 0);
+  std::size_t slot = 0;
+  const auto bound_at_launch = [&slot](View& view) {
+    view.memory = Lease();
+    view.offset = 0;
+    view.slot = static_cast<std::uint16_t>(++slot);
+  };
+  for (KernelCall& call : spec.calls) {
+    for (View& view : call.in) bound_at_launch(view);
+    for (View& view : call.out) bound_at_launch(view);
+  }
+  VITRO_CHECK(slot <= std::numeric_limits<decltype(View::slot)>::max(), "a graph has more operands than there are slots");
+  return spec;
+}
+
+Bindings bindings_of(Chain chain) {
+  Bindings bindings;
+  bindings.batch = chain.front().batch;
+  bindings.layer = first_layer(chain);
+  bindings.expert = only_expert(chain);
+  for (KernelCall& call : chain) {
+    std::move(call.in.begin(), call.in.end(), std::back_inserter(bindings.views));
+    std::move(call.out.begin(), call.out.end(), std::back_inserter(bindings.views));
+    if (call.rows) bindings.choices.push_back({std::move(call.rows), std::move(call.places)});
+  }
+  return bindings;
+}
+
+}  // namespace
+
+GraphCache::~GraphCache() {
+  for (auto& [key, entry] : graphs_) {
+    if (entry.graph) entry.unit->unload(*entry.graph);
+  }
+}
+
+Task<Graph> GraphCache::graph_of(ComputeUnit* unit, const Chain* chain) {
+  const std::pair key{unit->caps().id, form_of(*chain)};
+  for (auto known = graphs_.find(key); known != graphs_.end(); known = graphs_.find(key)) {
+    if (known->second.graph) co_return *known->second.graph;
+    co_await loaded_.changed();
+  }
+  graphs_[key] = {unit, {}};
+  GraphSpec spec = spec_of(*chain);
+  machine_.trace.decision("graph", spec.name, unit->caps().name);
+  const Result<Graph> graph = co_await unit->load(std::move(spec));
+  if (graph.ok()) {
+    graphs_[key].graph = graph.value();
+  } else {
+    graphs_.erase(key);  // whoever waits for it tries, and fails, on its own
+  }
+  loaded_.notify();
+  if (!graph.ok()) throw RunError(graph.status().message);
+  co_return graph.value();
+}
+
+Task<RunResult> GraphCache::run(ComputeUnit* unit, Chain chain) {
+  if (!unit->caps().static_graphs) co_return co_await unit->run(std::move(chain));
+  const Graph graph = co_await graph_of(unit, &chain);
+  map_operands(unit->caps(), chain);
+  Bindings bindings = bindings_of(std::move(chain));
+  co_return co_await unit->launch(graph, std::move(bindings));
+}
+
+void GraphCache::map_operands(const UnitCaps& caps, const Chain& chain) {
+  if (caps.session_limit == 0) return;
+  SessionMemory& memory = sessions_.try_emplace(caps.name, caps.session_limit).first->second;
+  const std::size_t before = memory.sessions();
+  if (!memory.place(chain)) {
+    throw RunError(fmt::format("{}: the operands of {} to {} of layer {} are more than the {} that a session maps", caps.name,
+                               to_string(chain.front().op), to_string(chain.back().op), first_layer(chain),
+                               format_bytes(caps.session_limit)));
+  }
+  if (memory.sessions() > before) machine_.trace.decision("session", fmt::format("{}", memory.sessions()), caps.name);
+}
+
+std::vector<std::string> GraphCache::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [unit, memory] : sessions_) {
+    if (memory.sessions() < 2) continue;
+    notes.push_back(fmt::format("{}: {} sessions map {}, what is in several of them counted for each", unit, memory.sessions(),
+                                format_bytes(memory.mapped())));
+  }
+  return notes;
+}
+
+Bytes GraphCache::mapped() const {
+  Bytes mapped = 0;
+  for (const auto& [unit, memory] : sessions_) mapped += memory.mapped();
+  return mapped;
+}
+
+Task<void> GraphCache::prepare(ComputeUnit* unit, Chain chain) {
+  if (unit->caps().static_graphs) co_await graph_of(unit, &chain);
+}
+
+}  // namespace vitro

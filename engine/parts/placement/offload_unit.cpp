@@ -1,0 +1,139 @@
+#include "engine/parts/placement/offload_unit.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "engine/ops/variants.hpp"
+
+namespace vitro {
+namespace {
+
+// Calls f(view) for what a launch binds: of a product its activations and its result, of attention all operands.
+template <class F>
+void for_each_bound(Chain& chain, F f) {
+  for (KernelCall& call : chain) {
+    const bool product = call.op == Op::matmul;
+    for (std::size_t i = product ? 1 : 0; i < (product ? 2 : call.in.size()); ++i) f(call.in[i]);
+    f(call.out[0]);
+  }
+}
+
+}  // namespace
+
+OffloadUnit::OffloadUnit(Machine& machine, ComputeUnit& core, ComputeUnit& accelerator, Offloaded what)
+    : machine_(machine), core_(core), accelerator_(accelerator), what_(what), scope_(machine.executor) {}
+
+OffloadUnit::~OffloadUnit() {
+  for (const auto& [key, graph] : graphs_) accelerator_.unload(graph);
+}
+
+OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
+  const bool attends = call.op == Op::attention;
+  const View &kept = call.in[attends ? 1 : 0], &x = call.in[call.op == Op::matmul ? 1 : 0];
+  return {call.op, call.layer, kept.memory.id(), kept.offset, call.slice.first, call.slice.count, x.shape[0]};
+}
+
+bool OffloadUnit::takes(const KernelCall& call) const {
+  const bool product = call.op == Op::matmul && call.layer >= 0 && call.rows == nullptr && call.places == nullptr;
+  const bool block = what_ == Offloaded::attention && (call.op == Op::attention || call.op == Op::rope || call.op == Op::kv_append);
+  const bool attention = call.op == Op::attention && call.variant == variant::kLutExp;
+  return (product || block || attention) && !refused_.contains(shape_of(call));
+}
+
+void OffloadUnit::submit(const Chain& chain, Completion<RunResult>& done) { scope_.spawn(run(&chain, &done)); }
+
+void OffloadUnit::submit(const Graph&, const Bindings&, Completion<RunResult>& done) {
+  RunResult result;
+  result.status = {Code::unsupported_shape, "a core that offloads runs chains only"};
+  done.complete(std::move(result));
+}
+
+// A graph is one step's work on one batch: the rows that are sampled are another one.
+std::size_t OffloadUnit::end_of_part(const Chain& chain, std::size_t begin) const {
+  const bool offload = takes(chain[begin]);
+  std::size_t end = begin;
+  while (end < chain.size() && takes(chain[end]) == offload && (!offload || chain[end].batch == chain[begin].batch)) ++end;
+  return end;
+}
+
+Task<void> OffloadUnit::prepare(Chain chain) {
+  for (std::size_t begin = 0, end = 0; begin < chain.size(); begin = end) {
+    end = end_of_part(chain, begin);
+    if (!takes(chain[begin])) continue;
+    const Chain part(chain.begin() + static_cast<std::ptrdiff_t>(begin), chain.begin() + static_cast<std::ptrdiff_t>(end));
+    co_await load_part(&part);
+  }
+}
+
+Task<void> OffloadUnit::run(const Chain* chain, Completion<RunResult>* done) {
+  RunResult all;
+  try {
+    for (std::size_t begin = 0, end = 0; begin < chain->size() && all.status.ok(); begin = end) {
+      const bool offload = takes((*chain)[begin]);
+      end = end_of_part(*chain, begin);
+      Chain part(chain->begin() + static_cast<std::ptrdiff_t>(begin), chain->begin() + static_cast<std::ptrdiff_t>(end));
+      co_await run_part(std::move(part), offload, &all);
+    }
+  } catch (...) {
+    all.error = std::current_exception();
+  }
+  done->complete(std::move(all));
+}
+
+Task<void> OffloadUnit::run_part(Chain part, bool offload, RunResult* all) {
+  if (offload) co_return co_await run_offloaded(std::move(part), all);
+  RunResult result = co_await core_.run(std::move(part));
+  if (!result.status.ok()) all->status = std::move(result.status);
+  std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(all->outcomes));
+}
+
+std::vector<OffloadUnit::Shape> OffloadUnit::key_of(const Chain& part) {
+  std::vector<Shape> key;
+  for (const KernelCall& call : part) key.push_back(shape_of(call));
+  return key;
+}
+
+Task<bool> OffloadUnit::load_part(const Chain* part) {
+  const std::vector<Shape> key = key_of(*part);
+  if (graphs_.contains(key)) co_return true;
+  GraphSpec spec;
+  spec.name = fmt::format("layer {} {}", part->front().layer, what_ == Offloaded::attention ? "attention" : "products");
+  spec.built = true;  // shapes are known when a model is installed
+  spec.calls = *part;
+  std::uint16_t slot = 0;
+  for_each_bound(spec.calls, [&](View& view) {
+    view.slot = ++slot;
+    view.memory = {};
+  });
+  const Result<Graph> graph = co_await accelerator_.load(std::move(spec));
+  if (graph.ok()) {
+    graphs_.emplace(key, graph.value());
+  } else if (part->size() == 1) {
+    refused_.insert(key.front());
+    machine_.trace.decision("keep on core", fmt::format("layer {} {}", part->front().layer, to_string(part->front().op)),
+                            graph.status().message);
+  }
+  co_return graph.ok();
+}
+
+Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
+  if (!co_await load_part(&part)) {
+    if (part.size() == 1) co_return co_await run_part(std::move(part), false, all);
+    for (const KernelCall& call : part) {
+      const bool offload = takes(call);
+      Chain alone(1, call);
+      co_await run_part(std::move(alone), offload, all);
+    }
+    co_return;
+  }
+  const Graph graph = graphs_.at(key_of(part));
+  Bindings bindings;
+  bindings.batch = part.front().batch;
+  for_each_bound(part, [&](const View& view) { bindings.views.push_back(view); });
+  machine_.clock.charge(PolicyWork::submit, 1);
+  RunResult result = co_await accelerator_.launch(graph, std::move(bindings));
+  if (!result.status.ok()) all->status = std::move(result.status);
+}
+
+}  // namespace vitro

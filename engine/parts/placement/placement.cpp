@@ -1,0 +1,54 @@
+#include "engine/parts/placement/placement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vitro {
+
+const Accelerator::Split& Accelerator::split(std::uint32_t rows) const {
+  const auto found = std::find_if(splits.begin(), splits.end(), [rows](const Split& split) { return rows <= split.rows; });
+  return found == splits.end() ? splits.back() : *found;
+}
+
+Shares Accelerator::shares(std::size_t units, BlockKind kind, std::uint32_t rows, bool heads) const {
+  if (unit == nullptr) return Shares(units, 1.0);
+  const Split& split = this->split(rows);
+  const double own = kind == BlockKind::attention ? (heads ? split.heads.value_or(split.attention) : split.attention)
+                     : kind == BlockKind::ffn     ? split.ffn
+                     : kind == BlockKind::head    ? split.head
+                                                  : 0;
+  Shares shares(units, (1 - own) / static_cast<double>(units - 1));
+  shares.back() = own;
+  return shares;
+}
+
+bool is_core(const ComputeUnit& unit) { return unit.caps().name.starts_with("cpu"); }
+
+ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key) {
+  std::vector<std::string> known;
+  for (ComputeUnit* unit : machine.units) {
+    if (unit->caps().name == name) return unit;
+    known.push_back(unit->caps().name);
+  }
+  throw ConfigError(fmt::format("{}: there is no \"{}\" on this machine (expected some of: {})", key, name, fmt::join(known, ", ")));
+}
+
+std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementConfig& config) {
+  std::vector<ComputeUnit*> units;
+  for (const std::string& name : config.units) {
+    ComputeUnit* unit = unit_named(machine, name, "engine.units");
+    if (std::ranges::find(units, unit) != units.end()) throw ConfigError(fmt::format("engine.units: \"{}\" is named twice", name));
+    units.push_back(unit);
+  }
+  if (!config.units.empty()) return units;
+  for (ComputeUnit* unit : machine.units) {
+    if (is_core(*unit) && units.size() < config.threads) units.push_back(unit);
+  }
+  if (units.size() < config.threads) {
+    throw ConfigError(fmt::format("engine.threads: {} are asked for, but the machine has {} cores", config.threads, units.size()));
+  }
+  return units;
+}
+
+}  // namespace vitro

@@ -1,0 +1,97 @@
+// UnitPlacement: which units carry out a step, and which share of each kind of phase falls to each of them.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/graph/lowering.hpp"
+#include "engine/machine/machine.hpp"
+#include "engine/parts/placement/offload_unit.hpp"
+#include "engine/parts/placement/placement_config.hpp"
+
+namespace vitro {
+
+// A unit that has all of the attention in steps of so many rows; null: none does.
+struct AttentionGraphs {
+  OffloadUnit* unit = nullptr;
+  std::uint32_t rows = 0;
+};
+
+// What an accelerator has to map into its sessions beside the weights of layers.
+struct MappedOperands {
+  const ComputeUnit* unit = nullptr;
+  bool kv = false, head = false;
+  bool copy = false;  // the int8 copy of the layers' matrices in place of the weights
+};
+
+// Decides by the shape of a step alone, never by time, so that host and sim place alike. Lives on one machine.
+class UnitPlacement {
+ public:
+  virtual ~UnitPlacement() = default;
+
+  // Phases are shared out over these: cores, then the accelerator if there is one. Fixed for the run, not empty.
+  virtual const std::vector<ComputeUnit*>& units() const = 0;
+  // How much of a phase falls to each of units(), in a step of `rows` rows. `attends`: attention itself is in it, not projections alone.
+  virtual Shares shares(BlockKind, std::uint32_t /*rows*/, bool /*attends*/) const { return Shares(units().size(), 1.0); }
+  // The rows at which shares() changes, ascending; empty when it never does. For the decision log.
+  virtual std::vector<std::uint32_t> row_limits() const { return {}; }
+
+  // The cores among the named units: parts that compute by themselves (neuron clusters, experts) use them.
+  virtual const std::vector<ComputeUnit*>& cores() const { return units(); }
+  // The accelerator that takes shares beside the cores; null: none.
+  virtual ComputeUnit* accelerator() const { return nullptr; }
+  // Of the FFN's hottest neurons, by the sequences of a step (PowerInfer-2, section 4.1.2); empty without an accelerator.
+  virtual const std::vector<PlacementConfig::Split>& splits() const {
+    static const std::vector<PlacementConfig::Split> kNone;
+    return kNone;
+  }
+  virtual bool prefill_on_accelerator() const { return false; }
+  // Units that run graphs of experts (NPUMoE, section 4).
+  virtual const std::vector<ComputeUnit*>& graph_units() const { return cores(); }
+  virtual AttentionGraphs attention_graphs() const { return {}; }
+  virtual std::optional<MappedOperands> mapped() const { return std::nullopt; }
+};
+
+// What an accelerator takes of a step beside the cores: a share of each kind of phase, by the rows of the step.
+struct Accelerator {
+  struct Split {
+    std::uint32_t rows = 1;            // of a step: up to so many
+    double attention = 0;              // of the heads, and of the rows of their projections
+    double ffn = 0;                    // of the neurons, where phases carry out the FFN
+    double head = 0;                   // of the vocabulary
+    std::optional<double> heads = {};  // of the heads alone, where that is another share than `attention`
+  };
+  ComputeUnit* unit = nullptr;  // null: there is none
+  std::vector<Split> splits;    // by ascending rows; larger steps have the last one's
+
+  // Requires: there is a split.
+  const Split& split(std::uint32_t rows) const;
+  // Of each of `units`, the accelerator being the last one; without one all alike. `heads`: of a phase that attends.
+  Shares shares(std::size_t units, BlockKind kind, std::uint32_t rows, bool heads = false) const;
+};
+
+struct PlacementSetup {
+  Machine& machine;
+  const PlacementConfig& config;
+  std::uint32_t prefill_chunk = 1;
+  std::uint32_t decode_rows = 1;  // a step of more rows is one of a prompt (ProductMethods)
+  Format kv_format = Format::f32;
+
+  // Else attention stays with the cores, whatever the placement gives to an accelerator.
+  bool accelerator_reads_kv() const { return kv_format != Format::int8_fp8; }
+};
+
+struct PlacementKind {
+  std::string name, description;
+  std::unique_ptr<UnitPlacement> (*make)(const PlacementSetup&) = nullptr;
+  bool int8_copy = false;  // its accelerator reads the layers' matrices in int8, from a second set of weights
+};
+
+// True for a CPU core, which takes any chain.
+bool is_core(const ComputeUnit& unit);
+// Throws ConfigError when the machine has no unit of that name; `key` is the one to name.
+ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key);
+// The named units in that order, or the `threads` fastest cores. Throws ConfigError.
+std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementConfig& config);
+
+}  // namespace vitro

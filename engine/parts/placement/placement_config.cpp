@@ -1,0 +1,82 @@
+#include "engine/parts/placement/placement_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/parts/placement/placement.hpp"
+
+namespace vitro {
+namespace {
+
+std::vector<std::string> read_names(Reader& reader, std::string_view key, std::string_view example) {
+  std::vector<std::string> names;
+  if (!reader.has(key)) return names;
+  const Node& given = *reader.raw(key);
+  for (const Node& name : given.is_scalar() ? std::vector<Node>{given} : reader.list(key)) {
+    if (!name.is_scalar()) {
+      fail_at(name.origin(), reader.name_of(key), fmt::format("holds something that is no unit name (expected names such as {})", example));
+    }
+    if (std::ranges::find(names, name.text()) != names.end()) {
+      fail_at(name.origin(), reader.name_of(key), fmt::format("\"{}\" is named twice (expected each unit once)", name.text()));
+    }
+    names.push_back(name.text());
+  }
+  if (names.empty()) reader.fail(key, fmt::format("is empty (expected names such as {})", example));
+  return names;
+}
+
+std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
+  std::vector<PlacementConfig::Split> splits;
+  for (Reader& split : reader.maps("splits")) {
+    PlacementConfig::Split next;
+    next.batch = static_cast<std::uint32_t>(split.integer("batch", 1, 1024));
+    if (!splits.empty() && next.batch <= splits.back().batch) split.fail("batch", "does not ascend");
+    next.hot = split.share("hot", 0);
+    next.attention = split.share("attention", 0);
+    next.head = split.share("head", 0);
+    split.ignore("why");
+    split.finish();
+    splits.push_back(next);
+  }
+  if (splits.empty()) reader.fail("splits", "is empty (expected entries such as {batch: 1, hot: 25%})");
+  return splits;
+}
+
+}  // namespace
+
+bool is_core_name(const std::string& name) { return name.starts_with("cpu"); }
+
+PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kinds) {
+  PlacementConfig placement;
+  placement.kind = reader.choice("kind", kinds.names(), placement.kind);
+  if (const Node* options = reader.raw("options")) placement.options = *options;
+  placement.units = read_names(reader, "units", "cpu0");
+  if (!placement.units.empty() && reader.has("threads")) {
+    reader.fail("threads", fmt::format("is given beside {} (expected one of the two)", reader.name_of("units")));
+  }
+  placement.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
+  if (!placement.units.empty()) reader.forget("threads");
+  placement.unit = reader.text("unit", "");
+  if (placement.kind == "unit" && !placement.unit.empty()) {  // the usual one, where none is named
+    if (placement.units.empty()) placement.units = {placement.unit};
+    placement.unit.clear();
+  }
+  if (reader.has("splits")) placement.splits = read_splits(reader);
+  if (placement.kind == "cores" && !placement.splits.empty() != !placement.unit.empty()) {
+    if (placement.unit.empty()) reader.fail("unit", "is missing: splits are shares of an accelerator (expected a name such as npu)");
+    reader.fail("splits", "is missing (expected entries such as {batch: 1, hot: 25%})");
+  }
+  placement.prefill = reader.boolean("prefill", true);
+  placement.graph_units = read_names(reader, "graph_units", "ane0");
+  placement.attention_on_unit = reader.choice("attention", {"unit", "cores"}, "unit") == "unit";
+  placement.outliers = reader.quantity("outliers", Dimension::ratio, 0);
+  if (placement.outliers < 0 || placement.outliers >= 1) {
+    reader.fail("outliers", "is no part of the products (expected 0% to below 100%)");
+  }
+  placement.sessions = static_cast<std::uint32_t>(reader.integer("sessions", 1, 64, 0));
+  reader.finish();
+  return placement;
+}
+
+}  // namespace vitro

@@ -1,0 +1,41 @@
+// `engine.placement:` which unit takes which share of a step, by its rows.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/config.hpp"
+#include "engine/base/registry.hpp"
+
+namespace vitro {
+
+struct PlacementConfig {
+  // What the accelerator `unit` takes of a step with up to `batch` rows.
+  struct Split {
+    std::uint32_t batch = 1;
+    double hot = 0;        // share of each FFN's neurons that it computes densely: the first ones of the file, the hottest
+    double attention = 0;  // share of the heads, and of the rows of their projections
+    double head = 0;       // share of the vocabulary
+  };
+  std::string kind = "cores";
+  std::vector<std::string> units;  // names; empty: `threads` fastest cores, or `unit` where one unit does everything
+  std::uint32_t threads = 1;
+  std::string unit;                      // an accelerator beside the cores; empty: none
+  std::vector<Split> splits;             // by ascending batch; a larger step has the last one's
+  bool prefill = true;                   // whole prefills on `unit` (PowerInfer-2, section 4.1.1)
+  std::vector<std::string> graph_units;  // that run graphs of experts and of a chunk's attention; empty: all of static graphs
+  bool attention_on_unit = true;         // of a full chunk, on the first of graph_units, if it runs static graphs
+  double outliers = 0;                   // of kind `prompts`: share of the accelerator's matmuls that cores compute beside it
+  std::uint32_t sessions = 0;            // of an accelerator, each of which maps so much and no more; 0: as many as the model takes
+  Node options;                          // for the kind itself; null: none
+};
+
+// A unit of that name is a CPU core, on every machine.
+bool is_core_name(const std::string& name);
+
+struct PlacementKind;
+// Keys below `options:` are for the kind itself, such as one that a plug-in brings. Throws ConfigError.
+PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kinds);
+
+}  // namespace vitro

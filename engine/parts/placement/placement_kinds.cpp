@@ -1,0 +1,199 @@
+#include "engine/parts/placement/placement_kinds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vitro {
+namespace {
+
+// Cores that share evenly, with or without an accelerator that takes its share by the rows of a step.
+class SharedPlacement : public UnitPlacement {
+ public:
+  const std::vector<ComputeUnit*>& units() const override { return units_; }
+  Shares shares(BlockKind kind, std::uint32_t rows, bool attends) const override {
+    return accelerator_.shares(units_.size(), kind, rows, attends);
+  }
+  std::vector<std::uint32_t> row_limits() const override {
+    std::vector<std::uint32_t> limits;
+    for (const Accelerator::Split& split : accelerator_.splits) limits.push_back(split.rows);
+    return limits;
+  }
+  const std::vector<ComputeUnit*>& cores() const override { return cores_; }
+  ComputeUnit* accelerator() const override { return hot_; }
+  const std::vector<PlacementConfig::Split>& splits() const override { return splits_; }
+  bool prefill_on_accelerator() const override { return prefill_; }
+  const std::vector<ComputeUnit*>& graph_units() const override { return graph_units_; }
+  AttentionGraphs attention_graphs() const override { return attention_graphs_; }
+  std::optional<MappedOperands> mapped() const override { return mapped_; }
+
+ protected:
+  explicit SharedPlacement(const PlacementSetup& setup) : cores_(select_units(setup.machine, setup.config)), units_(cores_) {}
+
+  // Cores first, accelerators behind them. Returns the accelerators.
+  std::vector<ComputeUnit*> part_units() {
+    const auto first = std::stable_partition(cores_.begin(), cores_.end(), [](const auto* unit) { return !unit->caps().static_graphs; });
+    std::vector<ComputeUnit*> accelerators(first, cores_.end());
+    cores_.erase(first, cores_.end());
+    units_ = cores_;
+    return accelerators;
+  }
+  void take_accelerator(ComputeUnit* unit, std::vector<Accelerator::Split> splits) {
+    accelerator_ = {unit, std::move(splits)};
+    units_.push_back(unit);
+  }
+  // The heads stay with the cores when the accelerator can not read keys and values as they are kept.
+  void leave_heads_to_cores() {
+    for (Accelerator::Split& split : accelerator_.splits) split.heads = 0;
+  }
+
+  std::vector<ComputeUnit*> cores_, units_, graph_units_;
+  Accelerator accelerator_;
+  ComputeUnit* hot_ = nullptr;
+  std::vector<PlacementConfig::Split> splits_;
+  bool prefill_ = false;
+  AttentionGraphs attention_graphs_;
+  std::optional<MappedOperands> mapped_;
+  std::unique_ptr<OffloadUnit> offload_;
+};
+
+// The units that run graphs: those that are named, or all of static graphs.
+std::vector<ComputeUnit*> graph_units(const PlacementSetup& setup) {
+  std::vector<ComputeUnit*> units;
+  for (const std::string& name : setup.config.graph_units) units.push_back(unit_named(setup.machine, name, "engine.moe.units"));
+  if (!units.empty()) return units;
+  std::ranges::copy_if(setup.machine.units, std::back_inserter(units), [](const auto* unit) { return unit->caps().static_graphs; });
+  return units;
+}
+
+// `cores`. Without splits an accelerator among the units takes the matmuls of the one core beside it.
+class Cores final : public SharedPlacement {
+ public:
+  explicit Cores(const PlacementSetup& setup) : SharedPlacement(setup) {
+    const PlacementConfig& config = setup.config;
+    const std::vector<ComputeUnit*> accelerators = part_units();
+    if (!accelerators.empty()) offload_to(setup.machine, accelerators);
+    graph_units_ = vitro::graph_units(setup);
+    if (config.unit.empty()) return;
+    hot_ = unit_named(setup.machine, config.unit, "engine.hybrid.unit");
+    splits_ = config.splits;
+    prefill_ = config.prefill;
+    std::vector<Accelerator::Split> splits;
+    for (const PlacementConfig::Split& split : splits_) splits.push_back({split.batch, split.attention, split.hot, split.head});
+    if (prefill_) splits.push_back({~0u, 1, 1, splits_.back().head});
+    take_accelerator(hot_, std::move(splits));
+    if (!setup.accelerator_reads_kv()) leave_heads_to_cores();
+  }
+
+ private:
+  void offload_to(Machine& machine, const std::vector<ComputeUnit*>& accelerators) {
+    const std::string& name = accelerators.front()->caps().name;
+    if (accelerators.size() > 1) {
+      throw ConfigError(fmt::format("engine.units: {} and {} (expected one accelerator)", name, accelerators[1]->caps().name));
+    }
+    if (cores_.empty() && is_core(*machine.units.front())) cores_.push_back(machine.units.front());
+    if (cores_.empty()) throw ConfigError(fmt::format("engine.units: {} alone (expected a core beside it, such as cpu0)", name));
+    if (cores_.size() > 1) {
+      throw ConfigError(fmt::format("engine.units: {} cores beside {} (expected one: the policy splits operators, not rows, between them)",
+                                    cores_.size(), name));
+    }
+    offload_ = std::make_unique<OffloadUnit>(machine, *cores_.front(), *accelerators.front());
+    units_ = {offload_.get()};
+  }
+};
+
+// `unit`: one unit has everything.
+class OneUnit final : public SharedPlacement {
+ public:
+  explicit OneUnit(const PlacementSetup& setup) : SharedPlacement(setup) {
+    if (setup.config.units.size() != 1) {
+      throw ConfigError(fmt::format("engine.units: {} units, and this placement computes on one (expected one name)", units_.size()));
+    }
+    graph_units_ = vitro::graph_units(setup);
+    mapped_ = MappedOperands{units_.front(), true, true, false};
+  }
+};
+
+// Cores and one accelerator, which takes the layers, or the matmuls of prompts. It is the one unit of static graphs among the units, or
+// the one that `unit` names, which may be a core that stands in for it.
+class BesideAccelerator : public SharedPlacement {
+ protected:
+  BesideAccelerator(const PlacementSetup& setup, std::vector<Accelerator::Split> splits) : SharedPlacement(setup) {
+    std::vector<ComputeUnit*> accelerators = part_units();
+    if (const std::string& name = setup.config.unit; !name.empty()) {
+      ComputeUnit* const named = unit_named(setup.machine, name, "engine.placement.unit");
+      if (std::ranges::find(accelerators, named) == accelerators.end()) accelerators.push_back(named);
+      std::erase(cores_, named);
+      units_ = cores_;
+    }
+    if (accelerators.size() != 1 || cores_.empty()) {
+      throw ConfigError(fmt::format("engine.units: {} cores and {} accelerators (expected cores and one accelerator)", cores_.size(),
+                                    accelerators.size()));
+    }
+    graph_units_ = vitro::graph_units(setup);
+    take_accelerator(accelerators.front(), std::move(splits));
+  }
+};
+
+// `layers`: the output matrix is left to the cores, since logits are large and a session's address space is not (TTS-NPU 7.2.2).
+class LayersOnAccelerator final : public BesideAccelerator {
+ public:
+  explicit LayersOnAccelerator(const PlacementSetup& setup) : BesideAccelerator(setup, {{~0u, 1, 1, 0}}) {
+    mapped_ = MappedOperands{accelerator_.unit, setup.accelerator_reads_kv(), false, false};
+    if (!setup.accelerator_reads_kv()) leave_heads_to_cores();
+  }
+};
+
+// `prompts`: attention, what follows the prompt, and the channels with outliers stay on the cores (T-MAN 3).
+class PromptsOnAccelerator final : public BesideAccelerator {
+ public:
+  explicit PromptsOnAccelerator(const PlacementSetup& setup) : BesideAccelerator(setup, splits(setup)) {
+    mapped_ = MappedOperands{accelerator_.unit, false, false, true};
+  }
+
+ private:
+  static std::vector<Accelerator::Split> splits(const PlacementSetup& setup) {
+    const double share = 1 - setup.config.outliers;
+    return {{setup.decode_rows, 0, 0, 0}, {~0u, share, share, 0, 0.0}};
+  }
+};
+
+// `chunk_attention`: a full chunk's attention is one accelerator's, through the first core; the rest is the cores' (NPUMoE 3.2).
+class ChunkAttention final : public SharedPlacement {
+ public:
+  explicit ChunkAttention(const PlacementSetup& setup) : SharedPlacement(setup) {
+    graph_units_ = vitro::graph_units(setup);
+    if (graph_units_.empty()) {
+      throw ConfigError(
+          "engine.moe.units: is empty, and no unit of the run has static graphs (expected an accelerator, or a core in its place)");
+    }
+    ComputeUnit* const first = graph_units_.front();
+    if (!setup.config.attention_on_unit || !first->caps().static_graphs) return;
+    if (setup.kv_format != Format::f16) return;  // a neural engine computes in f16
+    offload_ = std::make_unique<OffloadUnit>(setup.machine, *cores_.front(), *first, Offloaded::attention);
+    const std::uint32_t chunk = setup.prefill_chunk;
+    std::vector<Accelerator::Split> splits;
+    if (chunk > 1) splits.push_back({chunk - 1, 0, 0, 0});
+    splits.push_back({chunk, 1, 0, 0});
+    splits.push_back({~0u, 0, 0, 0});  // another shape: of more sequences than a chunk has rows
+    take_accelerator(offload_.get(), std::move(splits));
+    attention_graphs_ = {offload_.get(), chunk};
+  }
+};
+
+template <class P>
+std::unique_ptr<UnitPlacement> make(const PlacementSetup& setup) {
+  return std::make_unique<P>(setup);
+}
+
+}  // namespace
+
+void register_placements(Registry<PlacementKind>& kinds) {
+  kinds.add({"cores", "cores share each phase evenly; an accelerator beside them takes its share by the rows of a step", make<Cores>});
+  kinds.add({"unit", "one unit carries everything out", make<OneUnit>});
+  kinds.add({"layers", "layers on the accelerator, the output matrix on the cores", make<LayersOnAccelerator>});
+  kinds.add({"prompts", "matmuls of a prompt on the accelerator, all else on the cores", make<PromptsOnAccelerator>, true});
+  kinds.add({"chunk_attention", "attention of a full chunk on the accelerator, all else on the cores", make<ChunkAttention>});
+}
+
+}  // namespace vitro

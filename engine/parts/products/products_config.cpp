@@ -1,0 +1,50 @@
+#include "engine/parts/products/products_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vitro {
+namespace {
+
+Method read_method(Reader& reader, std::string_view key) {
+  constexpr Method kMethods[] = {Method::automatic, Method::lut,     Method::fused,       Method::convert,
+                                 Method::copy,      Method::scatter, Method::uncoalesced, Method::native};
+  std::vector<std::string> names;
+  for (const Method method : kMethods) names.emplace_back(to_string(method));
+  const std::string name = reader.choice(key, names, "automatic");
+  return kMethods[std::ranges::find(names, name) - names.begin()];
+}
+
+}  // namespace
+
+ProductsConfig read_products(Reader reader, bool hexagon, bool repack) {
+  ProductsConfig products;
+  products.isa = reader.text("isa", "auto");
+  const std::string numerics = reader.choice("numerics", {"float", "fp16", "int8", "int8_tables", "reference"}, hexagon ? "fp16" : "float");
+  products.matmul = numerics == "fp16" ? variant::kHmx : variant::by_name(numerics);
+  const std::string prefill = reader.choice("prefill_numerics", {"same", "fp16", "int8_rows"}, "same");
+  if (prefill != "same") products.prefill_matmul = prefill == "fp16" ? variant::kHmx : variant::kInt8Rows;
+  const std::string codes = reader.choice("codes", {"automatic", "lut", "dot"}, "automatic");
+  products.codes = codes == "lut" ? CodeProducts::look_up : codes == "dot" ? CodeProducts::dot : CodeProducts::automatic;
+  if (products.codes == CodeProducts::dot && products.matmul == variant::kInt8Tables) {
+    reader.fail("codes", fmt::format("dot never looks up, and {}: int8_tables does nothing else (expected lut, or int8)",
+                                     reader.name_of("numerics")));
+  }
+  products.code_bits = static_cast<std::uint32_t>(reader.integer("code_bits", 1, 4, 0));
+  const bool integers = products.matmul == variant::kInt8 || products.matmul == variant::kInt8Tables;
+  if (products.codes == CodeProducts::look_up && (!integers || !repack)) {
+    reader.fail("codes", fmt::format("looks up products of int8 activations in a layout of its own (expected {}: int8, and no "
+                                     "engine.weights.repack: false)",
+                                     reader.name_of("numerics")));
+  }
+  ProductMethods& methods = products.methods;
+  methods.decode = read_method(reader, "decode");
+  methods.prefill = read_method(reader, "prefill");
+  methods.decode_rows = static_cast<std::uint32_t>(reader.integer("decode_rows", 1, 4096, methods.decode_rows));
+  methods.share_precompute = reader.boolean("share_precompute", methods.share_precompute);
+  reader.finish();
+  return products;
+}
+
+}  // namespace vitro

@@ -1,0 +1,34 @@
+// `engine.products:` how each unit carries a matmul out: numeric contract, instruction set, and the accelerator's method by rows.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/base/config.hpp"
+#include "engine/ops/variants.hpp"
+
+namespace vitro {
+
+// How an accelerator carries matmuls out, by the rows that they have. Methods that do not apply to a matrix's format (look-up in float16
+// weights) are left to its variant.
+struct ProductMethods {
+  Method decode = Method::automatic, prefill = Method::automatic;
+  std::uint32_t decode_rows = 1;  // a matmul with up to so many rows is one of decoding
+  bool share_precompute = true;   // tables are made once for matmuls with the same input (T-MAN 5)
+
+  Method of(std::size_t rows) const { return rows <= decode_rows ? decode : prefill; }
+};
+
+struct ProductsConfig {
+  std::string isa = "auto";    // kernel set of the host CPU
+  VariantId matmul;            // numeric contract of matmuls
+  VariantId prefill_matmul{};  // of those with more rows than `methods.decode_rows`; none: the same
+  CodeProducts codes = CodeProducts::automatic;
+  std::uint32_t code_bits = 0;  // the model has to have a matrix of such codes in Layout::lut; 0: nothing is asked
+  ProductMethods methods;
+};
+
+// A Hexagon has no float32 matmuls: with `hexagon`, the numeric contract that is not asked for is that of its matrix unit.
+// `repack`: whether weights may be laid out anew for look-ups.
+ProductsConfig read_products(Reader reader, bool hexagon, bool repack);
+
+}  // namespace vitro

@@ -1,0 +1,115 @@
+// Residency: how the weights of a model come into DRAM, and who pays for it. A policy: the same code on every machine.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/machine/machine.hpp"
+#include "engine/model/weights.hpp"
+
+namespace vitro {
+
+// A part of one weight that a work item reads; offsets are within the weight's extent.
+struct WeightUse {
+  const Weight* weight = nullptr;
+  Bytes offset = 0, length = 0;
+};
+
+// Calls that run as one chain on one unit, once the weights that they read are there.
+struct WorkItem {
+  Chain calls;
+  std::vector<WeightUse> uses;
+};
+
+// Work of one phase: a queue of items per unit. Phases are separated by a join of all units.
+using UnitQueues = std::vector<std::vector<WorkItem>>;
+
+// What a cache of weights did.
+struct CacheStats {
+  std::uint64_t hits = 0, misses = 0;  // in units of the cache (pages, neurons)
+  // Neurons that a predictor named, those of them that fired, and all that fired where that was measured.
+  std::uint64_t predicted = 0, predicted_firing = 0, firing = 0;
+
+  std::optional<double> precision() const { return share(predicted_firing, predicted); }
+  std::optional<double> recall() const { return share(predicted_firing, firing); }
+
+ private:
+  static std::optional<double> share(std::uint64_t part, std::uint64_t whole) {
+    return whole == 0 ? std::nullopt : std::optional(static_cast<double>(part) / static_cast<double>(whole));
+  }
+};
+
+class NeuronStore;
+
+class Residency {
+ public:
+  virtual ~Residency() = default;
+
+  // Reads what has to be there before the first token. Throws RunError on a read error, ConfigError when the budget is
+  // below what the policy needs.
+  virtual Task<void> load() = 0;
+
+  // One matrix of a weight as kernels see it: in one piece, whether resident or not.
+  virtual View view(const Weight& weight, std::uint32_t expert = 0) const = 0;
+
+  // Whether whole matrices are where view() says from load() on, for who computes them without fetch().
+  virtual bool stays() const { return false; }
+
+  // How many bytes of weights one item should cover, so that waiting and computing alternate as they would.
+  virtual Bytes item_bytes() const = 0;
+
+  // Decides what the phase loads and evicts: in plan order (first items of all units, then second ones, ...), before
+  // anything of it runs. So decisions never depend on timing, and host and sim decide alike.
+  virtual void plan(const UnitQueues& phase) = 0;
+  // True when fetch() of this item would have nothing to wait for.
+  virtual bool ready(std::size_t unit, std::size_t item) const = 0;
+  // Carries out the plan for one item: waits for what it depends on, evicts, reads. `issuer` is the core that does it.
+  virtual Task<void> fetch(std::size_t unit, std::size_t item, UnitId issuer) = 0;
+  // The item's calls have completed: its weights may go.
+  virtual void done(std::size_t unit, std::size_t item) = 0;
+
+  // The phase failed: whoever waits inside fetch() is released, and the run ends with the error.
+  virtual void abandon() {}
+
+  virtual CacheStats stats() const = 0;
+
+  // The prompt is through. What follows is what hit_rate_bound() speaks of: the most of its accesses that any choice of what
+  // stays could have served from DRAM; none when the policy has no such choice or was not asked to keep account.
+  virtual void decode_begins() {}
+  virtual std::optional<double> hit_rate_bound() const { return std::nullopt; }
+
+  // FFN neurons behind a cache, for an FFN that computes neuron by neuron; null: weights are whole matrices.
+  virtual NeuronStore* neurons() { return nullptr; }
+};
+
+// All weights in DRAM, read once in large sequential requests; but for neuron bundles and their scales, which a NeuronStore keeps.
+class DenseResidency : public Residency {
+ public:
+  // `predictors`: of firing neurons are kept as well.
+  DenseResidency(Machine& machine, const WeightStore& weights, bool predictors = false);
+
+  Task<void> load() override;
+  View view(const Weight& weight, std::uint32_t expert) const override;
+  bool stays() const override { return true; }
+  Bytes item_bytes() const override { return ~Bytes{0}; }
+  void plan(const UnitQueues&) override {}
+  bool ready(std::size_t, std::size_t) const override { return true; }
+  Task<void> fetch(std::size_t, std::size_t, UnitId) override { co_return; }
+  void done(std::size_t, std::size_t) override {}
+  CacheStats stats() const override { return {}; }
+
+ protected:
+  virtual bool is_kept(const Weight& weight) const;
+
+ private:
+  Machine& machine_;
+  const WeightStore& weights_;
+  bool predictors_;
+  std::map<const Weight*, Lease> leases_;
+};
+
+// Reads one weight into `into` in requests of up to the device's largest transfer, `depth` of them in flight.
+// Throws RunError with the storage's message when a read fails for good.
+Task<void> read_weight(Machine* machine, const Weight* weight, Lease into, Bytes into_offset, UnitId issuer, std::uint32_t depth);
+
+}  // namespace vitro

@@ -1,0 +1,57 @@
+#include "engine/parts/weights/weights_config.hpp"
+
+#include <fmt/format.h>
+
+namespace vitro {
+namespace {
+
+// `layout`: none for whole matrices. Matrices of neurons that lie apart are asked for by `bundle: false`.
+std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weights) {
+  std::vector<std::string> layouts{"rows"};
+  for (const BundleForm form : kBundleForms) {
+    if (!lies_apart(form)) layouts.emplace_back(to_string(form));
+  }
+  const std::string layout = reader.choice("layout", layouts, "auto");
+  const bool bundled = weights.kind == "bundles";
+  if (!bundled && layout == "auto") return std::nullopt;
+  const std::optional<BundleForm> form = form_by_name(layout);
+  if (form.has_value() != bundled) {
+    reader.fail("layout", fmt::format("{} does not fit {}: {} (expected {})", layout, reader.name_of("kind"), weights.kind,
+                                      bundled ? "a layout of bundles, or auto" : "rows or auto"));
+  }
+  if (!form || weights.neurons.bundle) return form;
+  if (form == BundleForm::automatic || form == BundleForm::one_read) return BundleForm::apart;
+  if (form == BundleForm::two_phases) return BundleForm::apart_two_phases;
+  reader.fail("layout", fmt::format("{} needs neurons side by side, and {} is false (expected auto, bundles or bundles_two_phase)", layout,
+                                    reader.name_of("bundle")));
+}
+
+}  // namespace
+
+WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions) {
+  WeightsConfig weights;
+  NeuronCacheConfig& neurons = weights.neurons;
+  weights.kind = reader.choice("kind", kinds, weights.kind);
+  weights.read_ahead = static_cast<Bytes>(reader.quantity("read_ahead", Dimension::bytes, static_cast<double>(weights.read_ahead)));
+  if (weights.read_ahead < kPageSize || weights.read_ahead % kPageSize != 0) {
+    reader.fail("read_ahead", fmt::format("{} bytes (expected a multiple of {} bytes, such as 128 KiB)", weights.read_ahead, kPageSize));
+  }
+  if (weights.kind != "paged") reader.forget("read_ahead");
+  weights.repack = reader.boolean("repack", true);
+  weights.embedding_in_flash = reader.choice("embedding", {"dram", "flash"}, "dram") == "flash";
+  neurons.eviction = reader.choice("eviction", evictions, neurons.eviction);
+  neurons.staging = static_cast<Bytes>(reader.quantity("staging", Dimension::bytes, static_cast<double>(neurons.staging)));
+  neurons.bundle = reader.boolean("bundle", neurons.bundle);
+  neurons.two_phases = reader.boolean("two_phases", neurons.two_phases);
+  neurons.cache = reader.boolean("cache", neurons.cache);
+  neurons.window = static_cast<std::uint32_t>(reader.integer("window", 0, 1 << 20, neurons.window));
+  if (neurons.window > 0 && neurons.eviction != "window") {
+    reader.fail("window", fmt::format("does not go with {}: {}", reader.name_of("eviction"), neurons.eviction));
+  }
+  neurons.report_bound = reader.boolean("report_bound", false);
+  weights.bundles = read_layout(reader, weights);
+  reader.finish();
+  return weights;
+}
+
+}  // namespace vitro

@@ -1,0 +1,36 @@
+// `engine.weights:` how the weights of a model come into DRAM, and how they lie in the file that is read.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/base/config.hpp"
+#include "engine/model/bundle_layout.hpp"
+
+namespace vitro {
+
+// FFN neurons behind a cache. engine/parts/ffn/neuron_cluster says what each key means.
+struct NeuronCacheConfig {
+  std::string eviction = "step_lru";
+  std::uint32_t window = 0;  // of the eviction "window", in tokens; 0: as long as the budget allows
+  Bytes staging = 4 * MiB;
+  bool bundle = true;         // Gate, Up and Down of a neuron side by side in flash; else matrix by matrix
+  bool two_phases = true;     // Up and Down only after Gate, where the layout has first parts; else whole blocks
+  bool cache = true;          // false: no neuron stays in DRAM, each that fires is read
+  bool report_bound = false;  // metrics.belady_hit_rate
+};
+
+struct WeightsConfig {
+  std::string kind = "dram";
+  Bytes read_ahead = 128 * KiB;     // of kind `paged`
+  bool repack = true;               // tiled layouts where the matmul variant can use them
+  bool embedding_in_flash = false;  // rows of the token embedding are read as tokens need them (MNN-LLM, section 4.1)
+  NeuronCacheConfig neurons;        // of kind `bundles`
+  // How the FFN lies in flash, of kind `bundles`; none: as whole matrices.
+  std::optional<BundleForm> bundles;
+};
+
+// `evictions`: the names that there are. Throws ConfigError.
+WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions);
+
+}  // namespace vitro

@@ -1,0 +1,55 @@
+#include "engine/transformer/buffers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vitro {
+
+Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& config, const BufferLimits& limits, std::size_t units) {
+  struct Need {
+    std::uint32_t width = 0, rows = 0;
+    std::size_t copies = 1;
+  };
+  std::map<std::string, Need> needs;
+  for (const OperatorId id : execution_order(graph)) {
+    const Operator& op = graph[id];
+    if (op.width == 0) continue;
+    Need& need = needs[op.output];
+    need.width = std::max(need.width, op.width);
+    const std::uint32_t rows = op.rows == RowSet::all ? limits.rows : op.rows == RowSet::sampled ? limits.sampled : limits.routed;
+    need.rows = std::max(need.rows, rows);
+    if (op.split == Split::replicated) need.copies = units;
+  }
+  for (const auto& [tensor, need] : needs) add(memory, tensor, need.width, need.rows, need.copies, Format::f32);
+  add(memory, "token_ids", 1, limits.rows, 1, Format::index32);
+  add(memory, "block_table", limits.table_width, limits.rows, limits.tables, Format::index32);
+  add(memory, "sampled_rows", 1, limits.sampled, 1, Format::index32);
+  add(memory, "uniforms", 1, limits.sampled, 1, Format::f32);
+  if (config.experts > 0) {
+    add(memory, "expert_x", config.width, limits.routed, units, Format::f32);
+    add(memory, "expert_rows", 1, limits.routed, 1, Format::index32);
+    add(memory, "expert_sources", config.experts_used, limits.rows, 1, Format::index32);
+    add(memory, "expert_weights", config.experts_used, limits.rows, 1, Format::f32);
+  }
+}
+
+void Buffers::add(Memory& memory, const std::string& tensor, std::uint32_t width, std::uint32_t rows, std::size_t copies, Format format) {
+  Result<Lease> lease = memory.lease(Bytes(width) * rows * copies * 4, Placement::dram, Region::activation);
+  if (!lease.ok()) throw ConfigError(fmt::format("memory.budget: no room for activations ({}): {}", tensor, lease.status().message));
+  buffers_[tensor] = {std::move(lease).value(), width, rows, copies, format};
+}
+
+View Buffers::view(const std::string& tensor, std::uint32_t first_row, std::uint32_t rows, std::size_t copy) const {
+  const Buffer& buffer = buffers_.at(tensor);
+  VITRO_CHECK(first_row + rows <= buffer.rows, "a step is larger than its activation buffers");
+  View view;
+  view.memory = buffer.lease;
+  const std::size_t index = buffer.copies > 1 ? copy : 0;
+  view.offset = (Bytes(index) * buffer.rows + first_row) * buffer.width * 4;
+  view.shape = {rows, buffer.width, 0};
+  view.format = buffer.format;
+  return view;
+}
+
+}  // namespace vitro

@@ -1,0 +1,47 @@
+// Activation buffers: one per tensor name, sized for the largest step, reused by every layer.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/graph/operator_graph.hpp"
+#include "engine/machine/memory.hpp"
+
+namespace vitro {
+
+struct BufferLimits {
+  std::uint32_t rows = 1;     // of a step
+  std::uint32_t sampled = 1;  // rows whose logits are wanted
+  std::uint32_t routed = 0;   // (row, expert) pairs
+  std::uint32_t table_width = 1;
+  std::uint32_t tables = 1;  // of blocks: one for all layers, or one each
+};
+
+class Buffers {
+ public:
+  // Leases everything at once. Throws ConfigError when the budget is too small for it.
+  Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& config, const BufferLimits& limits, std::size_t units);
+
+  // Rows [first_row, first_row + rows) of a tensor. `copy`: which unit's copy of a replicated tensor.
+  View view(const std::string& tensor, std::uint32_t first_row, std::uint32_t rows, std::size_t copy = 0) const;
+  // Small operands that the policy itself writes between phases: "token_ids", "block_table", "sampled_rows",
+  // "uniforms", "expert_rows", "expert_sources", "expert_weights".
+  template <class T>
+  T* host_data(const std::string& tensor) const {
+    return view(tensor, 0, 1).as<T>();
+  }
+  std::uint32_t width(const std::string& tensor) const { return buffers_.at(tensor).width; }
+
+ private:
+  struct Buffer {
+    Lease lease;
+    std::uint32_t width = 0, rows = 0;
+    std::size_t copies = 1;
+    Format format = Format::f32;
+  };
+  void add(Memory& memory, const std::string& tensor, std::uint32_t width, std::uint32_t rows, std::size_t copies, Format format);
+
+  std::map<std::string, Buffer> buffers_;
+};
+
+}  // namespace vitro

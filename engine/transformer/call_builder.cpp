@@ -1,0 +1,318 @@
+#include "engine/transformer/call_builder.hpp"
+
+#include <algorithm>
+
+#include "engine/ops/variants.hpp"
+#include "engine/quant/group_formats.hpp"
+
+namespace vitro {
+namespace {
+
+View reshaped(View view, std::uint32_t a, std::uint32_t b, std::uint32_t c = 0) {
+  view.shape = {a, b, c};
+  return view;
+}
+
+}  // namespace
+
+CallBuilder::CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,
+                         const Buffers& buffers, const KvCache& kv, CallOptions options)
+    : graph_(graph), config_(config), weights_(weights), residency_(residency), buffers_(buffers), kv_(kv), options_(options) {}
+
+UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const Shares& shares) const {
+  UnitQueues queues(shares.size());
+  for (std::size_t unit = 0; unit < shares.size(); ++unit) {
+    Site site{unit, &phase, &step, nullptr};
+    if (!has_own_work(unit, phase, shares)) continue;
+    for (const OperatorGroup& group : phase.groups) {
+      if (group.rows == RowSet::sampled && step.sampled->empty()) continue;
+      if (!step.choose && graph_[group.operators.front()].op == Op::sample) continue;
+      if (group.rows != RowSet::routed) {
+        append_group(group, site, shares, queues[unit]);
+        continue;
+      }
+      for (const ExpertPlan::Group& expert : step.experts.groups) {
+        site.expert = &expert;
+        append_group(group, site, shares, queues[unit]);
+      }
+      site.expert = nullptr;
+    }
+  }
+  return queues;
+}
+
+// A unit without a slice of its own need not replicate anything, but for the first one: it does what is not shared out, and its copy
+// of a replicated tensor is the one that later phases read.
+bool CallBuilder::has_own_work(std::size_t unit, const Phase& phase, const Shares& shares) const {
+  bool needed = false;
+  for (const OperatorGroup& group : phase.groups) {
+    const bool cut = group.split == Split::rows || group.split == Split::kv_heads;
+    if (cut && share_of(group.extent, group.grain, unit, shares).count > 0) return true;
+    needed = needed || group.split == Split::single;
+    for (const OperatorId id : group.operators) {
+      const auto [first, last] = boost::out_edges(id, graph_);
+      needed =
+          needed || (!cut && std::any_of(first, last, [&](const auto& edge) { return !in_phase(boost::target(edge, graph_), phase); }));
+    }
+  }
+  return unit == 0 && needed;
+}
+
+const Weight& CallBuilder::weight_for(const Operator& op, Role role, const Site& site) const {
+  if (options_.copy.weights != nullptr && options_.copy.unit == site.unit) {
+    if (const Weight* other = options_.copy.weights->find(role, op.layer)) return *other;
+  }
+  return weights_.get(role, op.layer);
+}
+
+bool applies(Method method, Format format) {
+  const bool few_bits = has_group_kernels(format) || format == Format::q4_0;
+  switch (method) {
+    case Method::automatic:
+      return true;
+    case Method::lut:
+    case Method::fused:
+      return few_bits;
+    case Method::native:
+      return format.family != Format::Family::plain;
+    default:
+      return few_bits || format == Format::q8_0;
+  }
+}
+
+Method CallBuilder::method_of(const Operator& op, const Site& site) const {
+  if (site.unit >= options_.accelerators.size() || !options_.accelerators[site.unit]) return Method::automatic;
+  const Method method = options_.products.of(batch_of(op, site)->size());
+  return applies(method, weight_for(op, *op.weight, site).format) ? method : Method::automatic;
+}
+
+void CallBuilder::append_group(const OperatorGroup& group, const Site& site, const Shares& shares, std::vector<WorkItem>& queue) const {
+  switch (group.split) {
+    case Split::single:
+      if (site.unit == 0) append_slices(group, site, {}, queue);
+      return;
+    case Split::replicated:
+      return append_slices(group, site, {}, queue);
+    case Split::rows:
+    case Split::kv_heads: {
+      const Slice share = share_of(group.extent, group.grain, site.unit, shares);
+      if (share.count > 0) append_slices(group, site, share, queue);
+    }
+  }
+}
+
+void CallBuilder::append_slices(const OperatorGroup& group, const Site& site, Slice share, std::vector<WorkItem>& queue) const {
+  const bool whole = share.count == ~0u;
+  const std::uint32_t step = whole ? ~0u : slice_step(group);
+  for (std::uint32_t done = 0; done < share.count; done += std::min(step, share.count - done)) {
+    const Slice slice = whole ? share : Slice{share.first + done, std::min(step, share.count - done)};
+    WorkItem item;
+    for (const OperatorId id : group.operators) append_call(id, slice, site, item);
+    if (!item.calls.empty()) queue.push_back(std::move(item));
+    if (whole) return;
+  }
+}
+
+// Columns per item such that its weights stay within what the residency wants to wait for at once.
+std::uint32_t CallBuilder::slice_step(const OperatorGroup& group) const {
+  Bytes per_column = 0;
+  for (const OperatorId id : group.operators) {
+    if (!graph_[id].weight) continue;
+    const Weight& weight = weights_.get(*graph_[id].weight, graph_[id].layer);
+    per_column += weight.matrix_bytes() / weight.rows;
+  }
+  if (per_column == 0) return group.extent;
+  const Bytes columns = residency_.item_bytes() / per_column / group.grain * group.grain;
+  return static_cast<std::uint32_t>(std::clamp<Bytes>(columns, group.grain, group.extent));
+}
+
+Slice CallBuilder::in_heads(Slice share, std::uint32_t heads) const {
+  const std::uint32_t group = heads / config_.kv_heads;
+  return share.count == ~0u ? share : Slice{share.first * group, share.count * group};
+}
+
+std::pair<std::uint32_t, std::uint32_t> CallBuilder::rows_of(const Operator& op, const Site& site) const {
+  switch (op.rows) {
+    case RowSet::all:
+      return {0, static_cast<std::uint32_t>(site.step->rows->size())};
+    case RowSet::sampled:
+      return {0, static_cast<std::uint32_t>(site.step->sampled->size())};
+    case RowSet::routed:
+      // Seen from outside the experts (expert_sum), the partial sums of all of them.
+      if (site.expert == nullptr) return {0, static_cast<std::uint32_t>(site.step->experts.rows.size())};
+      return {site.expert->first, site.expert->count};
+  }
+  return {};
+}
+
+View CallBuilder::tensor(const Operator& op, const Site& site, std::size_t copy) const {
+  const auto [first, count] = rows_of(op, site);
+  return buffers_.view(op.output, first, count, copy);
+}
+
+bool CallBuilder::in_phase(OperatorId id, const Phase& phase) const {
+  for (const OperatorGroup& group : phase.groups) {
+    if (std::find(group.operators.begin(), group.operators.end(), id) != group.operators.end()) return true;
+  }
+  return false;
+}
+
+// A replicated tensor of this phase is the unit's own copy; of an earlier phase, the first unit's, which always has one.
+View CallBuilder::input(OperatorId consumer, OperatorId producer, const Site& site) const {
+  const Operator& from = graph_[producer];
+  if (graph_[consumer].rows == RowSet::routed && from.rows == RowSet::all) {
+    // One row for one expert needs no regrouping; otherwise the rows of this expert have been gathered.
+    if (site.step->rows->size() == 1) return buffers_.view(from.output, 0, 1, 0);
+    return buffers_.view("expert_x", site.expert->first, site.expert->count, site.unit);
+  }
+  return tensor(from, site, in_phase(producer, *site.phase) ? site.unit : 0);
+}
+
+void CallBuilder::add_weight(const Operator& op, Role role, Slice slice, const Site& site, KernelCall& call, WorkItem& item) const {
+  const Weight& weight = weight_for(op, role, site);
+  const std::uint32_t expert = site.expert != nullptr ? site.expert->expert : 0;
+  const bool copied = options_.copy.weights != nullptr && options_.copy.weights->find(role, op.layer) == &weight;
+  View view = (copied ? *options_.copy.residency : residency_).view(weight, expert);
+  if (weight.rows == 1) view.shape = {weight.columns, 0, 0};
+  call.in.push_back(std::move(view));
+  if (copied) return;  // is there for good
+  const Bytes matrix = expert * weight.matrix_bytes();
+  if (op.op == Op::matmul) {
+    const std::uint32_t rows = weight.rows == 1 ? weight.columns : weight.rows;
+    const Bytes row = weight.matrix_bytes() / rows;
+    item.uses.push_back({&weight, matrix + slice.first * row, std::min(slice.count, rows - slice.first) * row});
+  } else {
+    item.uses.push_back({&weight, matrix, weight.matrix_bytes()});
+  }
+}
+
+void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const {
+  const Operator& op = graph_[id];
+  const StepContext& step = *site.step;
+  const std::vector<OperatorId> inputs = inputs_of(graph_, id);
+  const auto rows = static_cast<std::uint32_t>(step.rows->size());
+  const auto in = [&](std::size_t i) { return input(id, inputs[i], site); };
+  const View table =
+      reshaped(buffers_.view("block_table", 0, 1, static_cast<std::size_t>(std::max<int>(op.layer, 0))), rows, step.table_width);
+
+  KernelCall call;
+  call.op = op.op;
+  call.layer = op.layer;
+  call.slice = slice;
+  call.params = op.params;
+  call.batch = batch_of(op, site);
+  call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
+  if (site.expert != nullptr) call.expert = static_cast<std::int16_t>(site.expert->expert);
+
+  switch (op.op) {
+    case Op::embed: {
+      if (options_.embedding != nullptr) {
+        call.in = {options_.embedding->table(rows), reshaped(buffers_.view("token_ids", 0, rows), rows, 0)};
+        break;
+      }
+      const Weight& weight = weights_.get(*op.weight, op.layer);
+      call.in = {residency_.view(weight), reshaped(buffers_.view("token_ids", 0, rows), rows, 0)};
+      const Bytes row = weight.matrix_bytes() / weight.rows;
+      if (const std::uint32_t* ids = buffers_.host_data<std::uint32_t>("token_ids")) {
+        for (std::uint32_t r = 0; r < rows; ++r) item.uses.push_back({&weight, ids[r] * row, row});
+      } else {
+        item.uses.push_back({&weight, 0, rows * row});
+      }
+      break;
+    }
+    case Op::rms_norm:
+      call.in = {in(0)};
+      if (op.split == Split::kv_heads) {  // each head by itself
+        const std::uint32_t heads = op.width / config_.head_dim;
+        call.slice = in_heads(slice, heads);
+        call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
+        call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
+      }
+      add_weight(op, *op.weight, slice, site, call, item);
+      break;
+    case Op::matmul: {
+      const Weight& weight = weight_for(op, *op.weight, site);
+      const bool prefill = options_.prefill_matmul != VariantId::none && step.rows->size() > options_.products.decode_rows;
+      const bool own = prefill && variant::supports(options_.prefill_matmul, weight.format, weight.layout);
+      const VariantId wanted = own ? options_.prefill_matmul : options_.matmul;
+      if (variant::supports(wanted, weight.format, weight.layout)) call.variant = wanted;
+      call.method = method_of(op, site);
+      call.precomputed = call.method == Method::lut && inputs.size() > 1;
+      // Rows of one expert have to stand together before its matrices see them; each unit gathers its own copy.
+      const bool gathers = site.expert != nullptr && rows > 1 && graph_[inputs[0]].rows == RowSet::all && *op.weight == Role::ffn_gate;
+      if (gathers) {
+        KernelCall gather;
+        gather.op = Op::gather;
+        gather.layer = op.layer;
+        gather.expert = call.expert;
+        gather.variant = call.variant == variant::kReference ? variant::kReference : variant::kFloat;
+        gather.batch = step.rows;
+        gather.in = {buffers_.view(graph_[inputs[0]].output, 0, rows, 0),
+                     reshaped(buffers_.view("expert_rows", site.expert->first, site.expert->count), site.expert->count, 0)};
+        gather.out = {buffers_.view("expert_x", site.expert->first, site.expert->count, site.unit)};
+        item.calls.push_back(std::move(gather));
+      }
+      add_weight(op, *op.weight, slice, site, call, item);
+      call.in.push_back(in(0));
+      if (op.bias) add_weight(op, *op.bias, slice, site, call, item);
+      break;
+    }
+    case Op::precompute:
+      call.method = method_of(op, site);
+      if (call.method != Method::lut) return;  // another way to the same products: no tables
+      call.params[0] = static_cast<float>(format_id(weight_for(op, *op.weight, site).format));
+      if (options_.matmul == variant::kInt8Tables) call.variant = options_.matmul;  // which makes other tables
+      call.in = {in(0)};
+      break;
+    case Op::rope: {
+      const std::uint32_t heads = op.width / config_.head_dim;
+      call.slice = in_heads(slice, heads);
+      call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
+      if (const Weight* factors = weights_.find(Role::rope_factors)) {
+        View view = residency_.view(*factors);
+        view.shape = {factors->columns, 0, 0};
+        call.in.push_back(std::move(view));
+        item.uses.push_back({factors, 0, factors->extent.length});
+      }
+      call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
+      break;
+    }
+    case Op::kv_append:
+      call.in = {reshaped(in(0), rows, config_.kv_heads, config_.head_dim), reshaped(in(1), rows, config_.kv_heads, config_.head_dim),
+                 table};
+      call.out = {kv_.pool()};
+      call.params[0] = static_cast<float>(kv_.pool_layers());
+      call.slice = in_heads(slice, kv_.shape().heads);
+      break;
+    case Op::attention:
+      if (options_.attention != VariantId::none) call.variant = options_.attention;
+      call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), kv_.pool(), table};
+      call.params[2] = static_cast<float>(kv_.pool_layers());
+      call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
+      call.slice = in_heads(slice, kv_.shape().heads);
+      break;
+    case Op::glu:
+      call.report_active = options_.report_active;
+      call.in = {in(0), in(1)};
+      break;
+    case Op::gather: {
+      const auto count = static_cast<std::uint32_t>(step.sampled->size());
+      call.in = {in(0), reshaped(buffers_.view("sampled_rows", 0, count), count, 0)};
+      break;
+    }
+    case Op::expert_sum:
+      call.in = {in(0), buffers_.view("expert_sources", 0, rows), buffers_.view("expert_weights", 0, rows)};
+      break;
+    case Op::sample:
+      call.in = {in(0), reshaped(buffers_.view("uniforms", 0, static_cast<std::uint32_t>(step.sampled->size())),
+                                 static_cast<std::uint32_t>(step.sampled->size()), 0)};
+      call.params = {step.sampling.temperature, static_cast<float>(step.sampling.top_k), step.sampling.top_p};
+      break;
+    default:
+      for (std::size_t i = 0; i < inputs.size(); ++i) call.in.push_back(in(i));
+  }
+  if (call.out.empty() && op.width > 0) call.out = {tensor(op, site, op.split == Split::replicated ? site.unit : 0)};
+  item.calls.push_back(std::move(call));
+}
+
+}  // namespace vitro

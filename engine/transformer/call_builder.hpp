@@ -1,0 +1,85 @@
+// Turns an operator and a slice into the KernelCall of one step.
+#pragma once
+#include "engine/graph/lowering.hpp"
+#include "engine/parts/attention/kv_cache.hpp"
+#include "engine/parts/ffn/expert_plan.hpp"
+#include "engine/parts/products/products_config.hpp"
+#include "engine/parts/weights/residency.hpp"
+#include "engine/transformer/buffers.hpp"
+#include "engine/transformer/embedding_rows.hpp"
+#include "engine/transformer/sampling.hpp"
+
+namespace vitro {
+
+// What one step has in common for all its calls.
+struct StepContext {
+  Batch rows;     // every (sequence, position)
+  Batch sampled;  // those whose next token is wanted
+  std::uint32_t table_width = 1;
+  Sampling sampling;
+  bool choose = true;  // false: logits only
+  ExpertPlan experts;  // of the layer at hand
+};
+
+// The weights of layers' products once more, in another form and for one unit (llm.npu, T-MAN 3).
+struct WeightCopy {
+  const WeightStore* weights = nullptr;
+  const Residency* residency = nullptr;
+  std::size_t unit = 0;
+};
+
+struct CallOptions {
+  VariantId matmul;            // where the weights' format allows it; kFloat elsewhere
+  VariantId prefill_matmul{};  // of steps with more rows than `products.decode_rows`; none: the same
+  VariantId attention{};       // none: as other operators
+  bool report_active = false;
+  std::vector<bool> accelerators = {};  // by unit: these carry products out by `products`
+  ProductMethods products = {};
+  WeightCopy copy = {};
+  const EmbeddingRows* embedding = nullptr;  // in flash; null: a weight like others
+};
+
+// Whether a way to carry a product out exists for weights of a format: look-ups and their layout need planes of few bits.
+bool applies(Method method, Format format);
+
+class CallBuilder {
+ public:
+  CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,
+              const Buffers& buffers, const KvCache& kv, CallOptions options);
+
+  // The work of a phase, per unit, by their shares of it.
+  UnitQueues build(const Phase& phase, const StepContext& step, const Shares& shares) const;
+
+ private:
+  struct Site {  // where in the model and on which unit a call is made
+    std::size_t unit = 0;
+    const Phase* phase = nullptr;
+    const StepContext* step = nullptr;
+    const ExpertPlan::Group* expert = nullptr;
+  };
+  void append_group(const OperatorGroup& group, const Site& site, const Shares& shares, std::vector<WorkItem>& queue) const;
+  void append_slices(const OperatorGroup& group, const Site& site, Slice share, std::vector<WorkItem>& queue) const;
+  void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
+  std::uint32_t slice_step(const OperatorGroup& group) const;
+  // A share of the KV heads as a slice of `heads` heads, which are as many for each of them.
+  Slice in_heads(Slice share, std::uint32_t heads) const;
+  View input(OperatorId consumer, OperatorId producer, const Site& site) const;
+  View tensor(const Operator& op, const Site& site, std::size_t copy) const;
+  std::pair<std::uint32_t, std::uint32_t> rows_of(const Operator& op, const Site& site) const;
+  void add_weight(const Operator& op, Role role, Slice slice, const Site& site, KernelCall& call, WorkItem& item) const;
+  bool in_phase(OperatorId id, const Phase& phase) const;
+  bool has_own_work(std::size_t unit, const Phase& phase, const Shares& shares) const;
+  const Weight& weight_for(const Operator& op, Role role, const Site& site) const;
+  Method method_of(const Operator& op, const Site& site) const;
+  Batch batch_of(const Operator& op, const Site& site) const { return op.rows == RowSet::sampled ? site.step->sampled : site.step->rows; }
+
+  const OperatorGraph& graph_;
+  const ModelConfig& config_;
+  const WeightStore& weights_;
+  const Residency& residency_;
+  const Buffers& buffers_;
+  const KvCache& kv_;
+  CallOptions options_;
+};
+
+}  // namespace vitro

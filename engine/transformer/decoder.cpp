@@ -1,0 +1,153 @@
+#include "engine/transformer/decoder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/parts/part_kinds.hpp"
+#include "engine/quant/kv_rows.hpp"
+
+namespace vitro {
+namespace {
+
+// Bytes that an accelerator has to map: the weights of layers in its form, and keys and values.
+void check_sessions(std::uint32_t sessions, const MappedOperands& mapped, const WeightStore& weights, Bytes kv) {
+  const UnitCaps& caps = mapped.unit->caps();
+  if (caps.session_limit == 0 || sessions == 0) return;
+  Bytes bytes = mapped.kv ? kv : 0;
+  for (const Weight& weight : weights.all()) {
+    bytes += weight.layer >= 0 || (mapped.head && weight.role != Role::token_embedding) ? weight.extent.length : 0;
+  }
+  if (mapped.head && weights.find(Role::output) == nullptr) bytes += weights.get(Role::token_embedding).extent.length;
+  if (bytes <= sessions * caps.session_limit) return;
+  throw ConfigError(fmt::format("engine.sessions: {} of {} map {}, and the weights and the KV cache of {} are {} (expected {} or more)",
+                                sessions, caps.name, format_bytes(sessions * caps.session_limit), caps.name, format_bytes(bytes),
+                                (bytes + caps.session_limit - 1) / caps.session_limit));
+}
+
+Bytes kv_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits& limits) {
+  const std::uint32_t heads = kv.per_query_head ? config.heads : config.kv_heads;
+  const Bytes position = Bytes{config.layers} * heads * kv_pair_bytes(kv.format, config.head_dim);
+  const KvShape shape{config.layers, heads, config.head_dim, kv.block_tokens, kv.format, kv.dram_tokens};
+  const Bytes block = in_whole_pages(shape).block_tokens, raised = block - kv.block_tokens;  // max_tokens knows what was asked for
+  const Bytes all = round_up(limits.max_tokens + 2 * limits.sequences * raised, block) * position;
+  if (!kv.dram_tokens) return all;
+  // Beside what stays: what this step and the one before computed, tails, and one layer of the rest.
+  const Bytes in_dram = limits.sequences * (*kv.dram_tokens + 2 * block) + 2 * limits.max_rows;
+  return std::min(all, in_dram * position + all / config.layers);
+}
+
+// Rows of an embedding can be read one by one where it is nothing else.
+void check_embedding_in_flash(const WeightStore& weights) {
+  if (weights.find(Role::output) != nullptr) return;
+  throw ConfigError(
+      "engine.embedding: flash saves nothing here: the model's output matrix is its embedding (tied), and every token reads all of "
+      "it (expected dram)");
+}
+
+// What the FFN part computes has to be how the weights part keeps FFNs.
+void check_parts(const EngineConfig& engine, const WeightStore& weights, const Residency& residency) {
+  const bool bundles = weights.find(Role::ffn_bundle, 0) != nullptr;
+  const bool clusters = engine.ffn.kind == "clusters";
+  if (clusters && const_cast<Residency&>(residency).neurons() == nullptr) {
+    throw ConfigError(fmt::format(
+        "engine.ffn.kind: clusters computes neuron bundles, and engine.weights.kind: {} has none (expected bundles)", engine.weights.kind));
+  }
+  if (engine.ffn.kind == "experts" && !residency.stays()) {
+    throw ConfigError(fmt::format(
+        "engine.ffn.kind: experts computes matrices where they are, and engine.weights.kind: {} brings them as phases need them "
+        "(expected dram)",
+        engine.weights.kind));
+  }
+  if (bundles && !clusters) {
+    throw ConfigError(
+        fmt::format("engine.ffn.kind: {} computes whole matrices, but the FFN is stored as neuron bundles (expected clusters, "
+                    "or engine.weights.kind: dram, paged or streamed, with layout rows)",
+                    engine.ffn.kind));
+  }
+}
+
+TransformerOptions transformer_options(const EngineConfig& engine, const PolicyLimits& limits, const Decoder& decoder) {
+  TransformerOptions options;
+  options.placement = decoder.placement.get();
+  options.embedding = decoder.embedding.get();
+  options.products = engine.products.methods;
+  options.matmul = engine.products.matmul;
+  options.prefill_matmul = engine.products.prefill_matmul;
+  options.attention = engine.attention.variant;
+  options.kv_format = engine.kv.format;
+  options.kv_per_query_head = engine.kv.per_query_head;
+  options.kv_block_tokens = engine.kv.block_tokens;
+  options.kv_dram_tokens = engine.kv.dram_tokens;
+  options.kv_prefetch = engine.kv.prefetch;
+  options.max_rows = limits.max_rows;
+  options.max_sampled = limits.max_sampled;
+  options.max_tokens = limits.max_tokens;
+  options.max_position = limits.max_position;
+  options.sequences = limits.sequences;
+  options.report_active = !engine.record.empty();
+  return options;
+}
+
+}  // namespace
+
+Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t weights) {
+  constexpr Bytes kPerToken = 64, kPerPage = 32, kPerWeight = 512;
+  return config.vocab * kPerToken + weight_bytes / kPageSize * kPerPage + weights * kPerWeight;
+}
+
+Task<void> Decoder::load() {
+  co_await residency->load();
+  // A unit holds so many graphs and no more: one per layer before several.
+  co_await transformer->load_attention_graphs();
+  if (ffn.stage() != nullptr) co_await ffn.stage()->load();
+}
+
+CacheStats Decoder::cache_stats() const {
+  return ffn.stage() != nullptr && residency->neurons() != nullptr ? ffn.stage()->stats() : residency->stats();
+}
+
+Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& model,
+                     const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy) {
+  Decoder decoder;
+  decoder.graphs = std::make_unique<GraphCache>(machine);
+  const Bytes own = runtime_bytes(model, all_weights.total_bytes(), all_weights.all().size());
+  Result<Lease> runtime = machine.memory.lease(own, Placement::dram, Region::runtime);
+  if (!runtime.ok()) throw ConfigError("memory.budget: " + runtime.status().message);
+  decoder.runtime = std::move(runtime).value();
+  if (engine.weights.embedding_in_flash) {
+    check_embedding_in_flash(all_weights);
+    decoder.in_dram = std::make_unique<WeightStore>(all_weights.without(Role::token_embedding));
+  }
+  const WeightStore& weights = decoder.in_dram ? *decoder.in_dram : all_weights;
+  const Bytes kv = kv_bytes(model, engine.kv, limits);
+
+  const PlacementKind& placement = *placement_kinds().find(engine.placement.kind);
+  decoder.placement =
+      placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows, engine.kv.format});
+  const std::vector<ComputeUnit*>& units = decoder.placement->units();
+
+  const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv};
+  decoder.residency = weights_kinds().find(engine.weights.kind)->make(weights_setup, engine.ffn);
+  check_parts(engine, weights, *decoder.residency);
+  if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
+  const FfnSetup ffn_setup{
+      machine,         *decoder.graphs,     weights, model, *decoder.residency, *decoder.placement, engine.products.matmul,
+      limits.max_rows, engine.prefill_chunk};
+  decoder.ffn = ffn_kinds().find(engine.ffn.kind)->make(ffn_setup, engine.ffn);
+
+  if (const std::optional<MappedOperands> mapped = decoder.placement->mapped()) {
+    check_sessions(engine.placement.sessions, *mapped, mapped->copy && copy != nullptr ? *copy : weights, kv);
+  }
+  if (engine.weights.embedding_in_flash) {
+    decoder.embedding =
+        std::make_unique<EmbeddingRows>(machine, all_weights.get(Role::token_embedding), limits.max_rows, units.front()->caps().id);
+  }
+  TransformerOptions options = transformer_options(engine, limits, decoder);
+  if (decoder.copy != nullptr) options.copy = {copy, decoder.copy.get(), units.size() - 1};
+  decoder.transformer =
+      std::make_unique<Transformer>(machine, model, weights, *decoder.residency, *decoder.graphs, decoder.ffn, std::move(options));
+  return decoder;
+}
+
+}  // namespace vitro

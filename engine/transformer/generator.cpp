@@ -1,0 +1,149 @@
+#include "engine/transformer/generator.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace vitro {
+namespace {
+
+// Computes rows [0, prompt) of one sequence in chunks; the last chunk chooses a next token for each sequence to come.
+Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequest* request, std::uint32_t sequence) {
+  const auto total = static_cast<std::uint32_t>(request->prompt.size());
+  std::vector<std::int32_t> chosen;
+  for (std::uint32_t done = 0; done < total;) {
+    const std::uint32_t count = std::min(request->prefill_chunk, total - done);
+    StepInput step;
+    step.sampling = request->sampling;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      step.rows.push_back({sequence, done + i});
+      step.tokens.push_back(request->prompt[done + i]);
+    }
+    done += count;
+    for (std::uint32_t i = 0; done == total && i < request->sequences; ++i) {
+      step.sampled.push_back(count - 1);
+      step.sampled_as.push_back({sequence + i, total - 1});
+    }
+    chosen = co_await model->step(std::move(step));
+  }
+  co_return chosen;
+}
+
+// Tells of each choice, and sorts the strands by what becomes of them. Requires: chosen from the step that ran last.
+std::vector<Strand> settle(Transformer& model, const std::vector<Strand>& served, const std::vector<std::int32_t>& chosen,
+                           const OnChoice& on_choice, std::vector<Strand>& resting) {
+  const float* logits = model.logits();
+  std::vector<Strand> live;
+  for (std::size_t i = 0; i < served.size(); ++i) {
+    Strand strand = served[i];
+    strand.last = chosen.at(i);
+    switch (on_choice(strand.index, strand.last, logits == nullptr ? nullptr : logits + i * model.vocab())) {
+      case Next::go_on:
+        live.push_back(strand);
+        break;
+      case Next::rest:
+        resting.push_back(strand);
+        break;
+      case Next::end:
+        model.kv().release(strand.sequence);
+    }
+  }
+  return live;
+}
+
+}  // namespace
+
+double log_probability(const float* logits, std::uint32_t vocab, std::int32_t token) {
+  const double top = *std::max_element(logits, logits + vocab);
+  double sum = 0;
+  for (std::uint32_t i = 0; i < vocab; ++i) sum += std::exp(logits[i] - top);
+  return logits[token] - (top + std::log(sum));
+}
+
+Task<std::vector<Strand>> begin_strands(Machine* machine, Transformer* model, const GenerationRequest* request, const OnChoice* on_choice,
+                                        GenerationResult* times, std::vector<Strand>* resting) {
+  times->begin = machine->clock.now();
+  const std::uint32_t first = model->kv().create();  // forks get the numbers after it
+  const std::vector<std::int32_t> chosen = co_await prefill(model, request, first);
+  times->first_token = times->end = machine->clock.now();
+  if (request->on_first_token) request->on_first_token();
+  std::vector<Strand> all{{0, first, 0}};
+  for (std::uint32_t i = 1; i < request->sequences; ++i) all.push_back({i, model->kv().fork(first), 0});
+  co_return settle(*model, all, chosen, *on_choice, *resting);
+}
+
+Task<void> decode_strands(Machine* machine, Transformer* model, std::vector<Strand> live, const GenerationRequest* request,
+                          const OnChoice* on_choice, GenerationResult* times, std::vector<Strand>* resting) {
+  Picoseconds before = machine->clock.now();
+  while (!live.empty()) {
+    StepInput step;
+    step.sampling = request->sampling;
+    for (const Strand& s : live) {
+      step.sampled.push_back(static_cast<std::uint32_t>(step.rows.size()));
+      step.rows.push_back({s.sequence, model->kv().length(s.sequence)});
+      step.tokens.push_back(s.last);
+    }
+    const std::vector<std::int32_t> chosen = co_await model->step(std::move(step));
+    const Picoseconds now = machine->clock.now();
+    times->step_times.push_back(now - before);
+    before = now;
+    times->step_tokens.push_back(static_cast<std::uint32_t>(live.size()));
+    times->decoded += live.size();
+    if (request->on_step) request->on_step(times->step_times.size(), request->output_tokens - 1);
+    live = settle(*model, live, chosen, *on_choice, *resting);
+  }
+  times->end = machine->clock.now();
+}
+
+Task<GenerationResult> generate(Machine* machine, Transformer* model, GenerationRequest request) {
+  GenerationResult result;
+  result.tokens.resize(request.sequences);
+  const OnChoice on_choice = [&](std::size_t index, std::int32_t token, const float*) {
+    if (request.stop_token && token == *request.stop_token) return Next::end;
+    result.tokens[index].push_back(token);
+    const std::uint32_t length = request.lengths.empty() ? request.output_tokens : request.lengths.at(index);
+    return result.tokens[index].size() >= length ? Next::end : Next::go_on;
+  };
+  std::vector<Strand> none;
+  std::vector<Strand> live = co_await begin_strands(machine, model, &request, &on_choice, &result, &none);
+  co_await decode_strands(machine, model, std::move(live), &request, &on_choice, &result, &none);
+  co_return result;
+}
+
+Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
+                       std::uint32_t step_rows, std::uint32_t vocab) {
+  Likelihood out;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += chunk) {
+    const std::size_t end = std::min(tokens.size(), begin + chunk);
+    const std::uint32_t sequence = model->kv().create();
+    std::vector<std::int32_t> given;
+    if (bos) given.push_back(*bos);
+    given.insert(given.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end - 1));
+    const std::size_t first = bos ? begin : begin + 1;
+    Likelihood::Chunk& scored = out.chunks.emplace_back();
+    for (std::uint32_t done = 0; done < given.size();) {
+      const std::uint32_t rows = std::min(step_rows, static_cast<std::uint32_t>(given.size()) - done);
+      StepInput step;
+      step.choose = false;
+      for (std::uint32_t r = 0; r < rows; ++r) {
+        step.rows.push_back({sequence, done + r});
+        step.tokens.push_back(given[done + r]);
+        step.sampled.push_back(r);
+      }
+      co_await model->step(std::move(step));
+      const float* logits = model->logits();
+      for (std::uint32_t r = 0; r < rows; ++r) {
+        const double nll = -log_probability(logits + std::size_t(r) * vocab, vocab, tokens[first + done + r]);
+        out.nll += nll;
+        ++out.tokens;
+        scored.nll += nll;
+        ++scored.tokens;
+      }
+      done += rows;
+    }
+    model->kv().release(sequence);
+  }
+  if (out.tokens > 0) out.nll /= static_cast<double>(out.tokens);
+  co_return out;
+}
+
+}  // namespace vitro

@@ -1,0 +1,70 @@
+// Generation: prefill in chunks, then one token per sequence and step, until every sequence has ended.
+#pragma once
+#include <functional>
+
+#include "engine/transformer/transformer.hpp"
+
+namespace vitro {
+
+// One sequence of a batch that decodes.
+struct Strand {
+  std::size_t index = 0;       // the caller's own number for it
+  std::uint32_t sequence = 0;  // in the KV cache
+  std::int32_t last = 0;       // chosen, and not in the cache yet
+};
+
+// What becomes of a strand whose next token has been chosen: it decodes on; it keeps its place in the cache and waits; or its
+// blocks return at once.
+enum class Next : std::uint8_t { go_on, rest, end };
+// `logits` [vocab]: what the token was chosen from; null in a phantom run.
+using OnChoice = std::function<Next(std::size_t index, std::int32_t token, const float* logits)>;
+
+struct GenerationRequest {
+  std::vector<std::int32_t> prompt;    // with BOS where the model wants one; not empty
+  std::uint32_t output_tokens = 1;     // of the longest sequence
+  std::vector<std::uint32_t> lengths;  // [sequences] of each; empty: all alike
+  std::uint32_t sequences = 1;         // all start from the prompt, which is computed once and forked
+  std::uint32_t prefill_chunk = 128;
+  std::optional<std::int32_t> stop_token;
+  Sampling sampling;
+  std::function<void()> on_first_token;
+  std::function<void(std::uint64_t done, std::uint64_t total)> on_step;  // decode steps, for progress
+};
+
+struct GenerationResult {
+  std::vector<std::vector<std::int32_t>> tokens;  // per sequence; a stop token is not part of it
+  Picoseconds begin{}, first_token{}, end{};
+  std::vector<Picoseconds> step_times;     // of each decode step, after the first token
+  std::vector<std::uint32_t> step_tokens;  // tokens chosen in it: sequences that still decoded
+  std::uint64_t decoded = 0;               // tokens over all sequences in those steps
+};
+
+// Computes the prompt once, forks it, and chooses every sequence's first token. The strands that it leaves are those that go
+// on, by ascending index; what rests is added to `resting`. Requires: the pointers outlive the task; also below.
+Task<std::vector<Strand>> begin_strands(Machine* machine, Transformer* model, const GenerationRequest* request, const OnChoice* on_choice,
+                                        GenerationResult* times, std::vector<Strand>* resting);
+// Decodes until nothing goes on. Draws are a function of seed, sequence and position.
+Task<void> decode_strands(Machine* machine, Transformer* model, std::vector<Strand> live, const GenerationRequest* request,
+                          const OnChoice* on_choice, GenerationResult* times, std::vector<Strand>* resting);
+
+// Greedy or sampled decoding. Sequences end independently: their KV blocks return at once.
+Task<GenerationResult> generate(Machine* machine, Transformer* model, GenerationRequest request);
+
+// log p(token), natural logarithm, of the distribution that `logits` [vocab] stand for at temperature 1.
+double log_probability(const float* logits, std::uint32_t vocab, std::int32_t token);
+
+// Mean negative log-likelihood (natural log) of `tokens`, in chunks of `chunk` tokens, each preceded by `bos` when
+// given, every token of a chunk scored. A step computes at most `step_rows` of them. Requires: numerics.
+struct Likelihood {
+  struct Chunk {
+    double nll = 0;  // sum over the chunk
+    std::uint64_t tokens = 0;
+  };
+  double nll = 0;
+  std::uint64_t tokens = 0;
+  std::vector<Chunk> chunks;
+};
+Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
+                       std::uint32_t step_rows, std::uint32_t vocab);
+
+}  // namespace vitro

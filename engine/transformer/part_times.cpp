@@ -1,0 +1,19 @@
+#include "engine/transformer/part_times.hpp"
+
+namespace vitro {
+
+Part part_of(const Phase& phase, const OperatorGraph& graph) {
+  if (phase.block == BlockKind::attention) return Part::attention;
+  if (phase.block != BlockKind::ffn) return Part::other;
+  if (phase.routed) return Part::experts;
+  Part part = Part::ffn;
+  for (const OperatorGroup& group : phase.groups) {
+    for (const OperatorId id : group.operators) {
+      if (graph[id].op == Op::route) return Part::router;
+      if (graph[id].op == Op::expert_sum) part = Part::combine;
+    }
+  }
+  return part;
+}
+
+}  // namespace vitro

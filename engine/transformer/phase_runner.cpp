@@ -1,0 +1,61 @@
+#include "engine/transformer/phase_runner.hpp"
+
+#include <iterator>
+
+namespace vitro {
+
+namespace {
+
+std::size_t operands_of(const Chain& chain) {
+  std::size_t operands = 0;
+  for (const KernelCall& call : chain) operands += call.in.size() + call.out.size();
+  return operands;
+}
+
+}  // namespace
+
+Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<ComputeUnit*> units) {
+  residency_.plan(queues);
+  std::vector<std::vector<Outcome>> per_unit(queues.size());
+  TaskScope scope(machine_.executor);
+  for (std::size_t i = 0; i < queues.size(); ++i) {
+    if (!queues[i].empty()) scope.spawn(run_unit(&queues, i, units[i], &per_unit[i], &scope));
+  }
+  co_await scope.join();
+  std::vector<Outcome> all;
+  for (auto& outcomes : per_unit) std::move(outcomes.begin(), outcomes.end(), std::back_inserter(all));
+  co_return all;
+}
+
+Task<void> PhaseRunner::run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes,
+                                 TaskScope* scope) {
+  try {
+    co_await work(&(*queues)[index], index, unit, outcomes, scope);
+  } catch (...) {
+    residency_.abandon();
+    throw;
+  }
+}
+
+Task<void> PhaseRunner::work(std::vector<WorkItem>* queue, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes,
+                             TaskScope* scope) {
+  for (std::size_t begin = 0; begin < queue->size() && !scope->stop_requested();) {
+    if (!residency_.ready(index, begin)) co_await residency_.fetch(index, begin, unit->caps().id);
+    Chain chain = std::move((*queue)[begin].calls);
+    std::size_t end = begin + 1;
+    // Items that have nothing to wait for join the chain: a hand-off costs more than many of them. A graph binds so many operands.
+    std::size_t operands = unit->caps().static_graphs ? operands_of(chain) : 0;
+    for (; end < queue->size() && residency_.ready(index, end); ++end) {
+      if (unit->caps().static_graphs && (operands += operands_of((*queue)[end].calls)) > kGraphOperands) break;
+      std::move((*queue)[end].calls.begin(), (*queue)[end].calls.end(), std::back_inserter(chain));
+    }
+    machine_.clock.charge(PolicyWork::submit, 1);
+    RunResult result = co_await graphs_.run(unit, std::move(chain));
+    result.status.or_throw();
+    std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(*outcomes));
+    for (std::size_t item = begin; item < end; ++item) residency_.done(index, item);
+    begin = end;
+  }
+}
+
+}  // namespace vitro

@@ -1,0 +1,25 @@
+// Runs one phase: the queues of all units side by side, each item behind the weights that it needs.
+#pragma once
+#include "engine/parts/placement/graph_cache.hpp"
+#include "engine/parts/weights/residency.hpp"
+
+namespace vitro {
+
+class PhaseRunner {
+ public:
+  PhaseRunner(Machine& machine, Residency& residency, GraphCache& graphs) : machine_(machine), residency_(residency), graphs_(graphs) {}
+
+  // queues[i] runs on units[i]. Returns the outcomes of all calls that had one: by unit, then in queue order.
+  // Throws the first error of any unit after all have ended.
+  Task<std::vector<Outcome>> run(UnitQueues queues, std::vector<ComputeUnit*> units);
+
+ private:
+  Task<void> run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope);
+  Task<void> work(std::vector<WorkItem>* queue, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope);
+
+  Machine& machine_;
+  Residency& residency_;
+  GraphCache& graphs_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,340 @@
+#include "engine/transformer/transformer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <set>
+
+#include "engine/base/rng.hpp"
+#include "engine/graph/precompute_pass.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/parts/placement/hand_off.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::uint64_t kSampleStream = 0x73616d706c65;  // keeps sampling draws apart from other draws of the same seed
+
+KvShape kv_shape(const ModelConfig& config, const TransformerOptions& options) {
+  const std::uint32_t heads = options.kv_per_query_head ? config.heads : config.kv_heads;
+  return {config.layers, heads, config.head_dim, options.kv_block_tokens, options.kv_format, options.kv_dram_tokens};
+}
+
+BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv, RoutedFfn* routed) {
+  BufferLimits limits;
+  limits.rows = options.max_rows;
+  limits.sampled = options.max_sampled;
+  limits.routed = routed != nullptr ? routed->pool_rows(options.max_rows) : options.max_rows * config.experts_used;
+  limits.table_width = (options.max_position + kv.shape().block_tokens - 1) / kv.shape().block_tokens;
+  limits.tables = kv.tables();
+  return limits;
+}
+
+std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options) {
+  if (options.placement->attention_graphs().unit == nullptr) return {};
+  return lower(graph, config, options.placement->units().size(), {.attention_alone = true});
+}
+
+// Products by look-up are two operators, the first of which serves all products with one input.
+OperatorGraph graph_of(const ModelConfig& config, const WeightStore& weights, const TransformerOptions& options, bool whole_ffns) {
+  OperatorGraph graph = build_graph(config, whole_ffns);
+  if (options.products.decode != Method::lut && options.products.prefill != Method::lut) return graph;
+  const auto format = [&weights](const Operator& product) { return weights.get(*product.weight, product.layer).format; };
+  graph = with_precompute(graph, [&](const Operator& product) {
+    return product.rows != RowSet::routed && *product.weight != Role::router && applies(Method::lut, format(product));
+  });
+  if (!options.products.share_precompute) return graph;
+  return share_precompute(graph, [&](const Operator& a, const Operator& b) { return format(a) == format(b); });
+}
+
+CallOptions call_options(const TransformerOptions& options) {
+  CallOptions call{options.matmul, options.prefill_matmul, options.attention, options.report_active};
+  for (const ComputeUnit* unit : options.placement->units()) call.accelerators.push_back(unit->caps().static_graphs);
+  call.products = options.products;
+  call.copy = options.copy;
+  call.embedding = options.embedding;
+  return call;
+}
+
+void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<Phase>& phases, const TransformerOptions& options) {
+  if (!trace.enabled()) return;
+  const std::vector<ComputeUnit*>& units = options.placement->units();
+  std::vector<std::uint32_t> rows = options.placement->row_limits();
+  if (rows.empty()) rows = {1};
+  for (const std::uint32_t up_to : rows) {
+    const std::string when = rows.size() == 1 ? "" : fmt::format(", up to {} rows", up_to);
+    for (const Phase& phase : phases) {
+      const Shares shares = options.placement->shares(phase.block, up_to, phase.attends);
+      for (const OperatorGroup& group : phase.groups) {
+        if (group.split != Split::rows && group.split != Split::kv_heads) continue;
+        for (std::size_t u = 0; u < shares.size(); ++u) {
+          const Slice share = share_of(group.extent, group.grain, u, shares);
+          trace.decision("split", fmt::format("{} {}+{}{}", graph[group.operators.front()].name, share.first, share.count, when),
+                         units[u]->caps().name);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, GraphCache& graphs,
+                         Ffn ffn, TransformerOptions options)
+    : machine_(machine),
+      config_(config),
+      options_(std::move(options)),
+      placement_(*options_.placement),
+      units_(placement_.units()),
+      attention_graphs_(placement_.attention_graphs()),
+      ffn_(std::move(ffn)),
+      graph_(graph_of(config_, weights, options_, ffn_.stage() != nullptr)),
+      // A fork may need one partly filled block more than its tokens.
+      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences),
+      phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered()})),
+      alone_phases_(phases_alone(graph_, config_, options_)),
+      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_, ffn_.routed.get()), units_.size()),
+      builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_)),
+      graphs_(graphs),
+      runner_(machine, residency, graphs) {
+  log_splits(machine_.trace, graph_, phases_, options_);
+  if (kv_.tiered()) {
+    kv_flash_.emplace(machine_, kv_, KvFlashOptions{config_.window, options_.kv_prefetch, units_.front()->caps().id});
+  }
+}
+
+Task<void> Transformer::extend(const StepInput* input) {
+  std::vector<KvCache::BlockCopy> copies;
+  for (std::size_t i = 0; i < input->rows.size(); ++i) {
+    const SeqPos& row = input->rows[i];
+    VITRO_CHECK(kv_.length(row.sequence) == row.position, "rows must continue their sequence");
+    Status status = kv_.extend(row.sequence, 1, copies);
+    if (!status.ok()) throw RunError(fmt::format("KV cache of sequence {} at position {}: {}", row.sequence, row.position, status.message));
+  }
+  if (copies.empty()) co_return;
+  Chain chain;
+  for (KvCache::BlockCopy& copy : copies) {
+    KernelCall call;
+    call.op = Op::copy;
+    call.variant = variant::kFloat;
+    call.in = {std::move(copy.from)};
+    call.out = {std::move(copy.to)};
+    chain.push_back(std::move(call));
+  }
+  co_await run_alone(std::move(chain));
+}
+
+// Work of the first unit that no phase has; built and handed over like that of any other chain.
+Task<void> Transformer::run_alone(Chain chain) {
+  charge_hand_off(machine_.clock, chain);
+  const RunResult result = co_await graphs_.run(units_.front(), std::move(chain));
+  result.status.or_throw();
+}
+
+void Transformer::write_operands(const StepInput& input, const StepContext& context) {
+  if (buffers_.host_data<std::uint32_t>("token_ids") == nullptr) return;
+  std::int32_t* ids = buffers_.host_data<std::int32_t>("token_ids");
+  if (options_.embedding == nullptr) {
+    std::copy(input.tokens.begin(), input.tokens.end(), ids);
+  } else {
+    std::iota(ids, ids + input.tokens.size(), 0);  // rows of the table that is read for the step
+  }
+  for (std::uint32_t layer = 0; layer < kv_.tables(); ++layer) {
+    kv_.fill_table(input.rows, context.table_width, buffers_.view("block_table", 0, 1, layer).as<std::uint32_t>(), layer);
+  }
+  std::copy(input.sampled.begin(), input.sampled.end(), buffers_.host_data<std::uint32_t>("sampled_rows"));
+  float* uniforms = buffers_.host_data<float>("uniforms");
+  for (const SeqPos& row : *context.sampled) {
+    *uniforms++ = static_cast<float>(mix(machine_.seed, {kSampleStream, row.sequence, row.position}) >> 40) * 0x1.0p-24f;
+  }
+}
+
+namespace {
+
+// A phase may have begun in the layer before.
+std::int16_t layer_of_router(const Phase& phase, const OperatorGraph& graph) {
+  for (const OperatorGroup& group : phase.groups) {
+    for (const OperatorId id : group.operators) {
+      if (graph[id].op == Op::route) return graph[id].layer;
+    }
+  }
+  VITRO_CHECK(false, "experts were chosen in a phase without a router");
+  return -1;
+}
+
+}  // namespace
+
+void Transformer::take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context) {
+  RoutedFfn* const routed = ffn_.routed.get();
+  for (const Outcome& outcome : outcomes) {
+    const auto* choices = std::get_if<std::vector<ExpertChoice>>(&outcome);
+    if (choices == nullptr) continue;
+    context.experts =
+        routed != nullptr ? routed->admit(layer_of_router(phase, graph_), *choices) : make_expert_plan(*choices, config_.experts);
+    if (buffers_.host_data<std::uint32_t>("expert_rows") == nullptr) return;
+    std::copy(context.experts.rows.begin(), context.experts.rows.end(), buffers_.host_data<std::uint32_t>("expert_rows"));
+    std::copy(context.experts.sources.begin(), context.experts.sources.end(), buffers_.host_data<std::uint32_t>("expert_sources"));
+    std::copy(context.experts.weights.begin(), context.experts.weights.end(), buffers_.host_data<float>("expert_weights"));
+  }
+}
+
+Task<void> Transformer::run_routed(const Phase* phase, const StepContext* context) {
+  const OperatorId id = phase->groups.front().operators.front();
+  const std::string& input = graph_[inputs_of(graph_, id).front()].output;
+  const auto pool = static_cast<std::uint32_t>(context->experts.rows.size());
+  RoutedStep step;
+  step.rows = context->rows;
+  step.x = buffers_.view(input, 0, static_cast<std::uint32_t>(context->rows->size()));
+  step.chosen = buffers_.view("expert_rows", 0, pool);
+  step.chosen.shape = {pool, 0, 0};
+  step.packed = buffers_.view("expert_x", 0, pool);
+  step.out = buffers_.view(graph_[id].output, 0, pool);
+  co_await ffn_.routed->run(phase->layer, std::move(step));
+}
+
+// One group per FFN that the step's rows meet: the layer's, or one per chosen expert with the rows that chose it.
+Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) {
+  const Operator& op = graph_[phase->groups.front().operators.front()];
+  const std::string& input = graph_[inputs_of(graph_, phase->groups.front().operators.front()).front()].output;
+  const auto rows = static_cast<std::uint32_t>(context->rows->size());
+  std::vector<FfnGroup> groups;
+  if (!phase->routed) {
+    groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows)});
+    co_return co_await ffn_.block->run(phase->layer, std::move(groups));
+  }
+  if (ffn_.routed != nullptr) co_return co_await run_routed(phase, context);
+  Chain gathers;
+  for (const ExpertPlan::Group& expert : context->experts.groups) {
+    std::vector<SeqPos> members;
+    for (std::uint32_t i = 0; i < expert.count; ++i) members.push_back((*context->rows)[context->experts.rows[expert.first + i]]);
+    FfnGroup group;
+    group.expert = static_cast<std::int16_t>(expert.expert);
+    group.rows = std::make_shared<const std::vector<SeqPos>>(std::move(members));
+    group.x = rows == 1 ? buffers_.view(input, 0, 1) : buffers_.view("expert_x", expert.first, expert.count);
+    group.out = buffers_.view(op.output, expert.first, expert.count);
+    if (rows > 1) {
+      KernelCall gather;
+      gather.op = Op::gather;
+      gather.layer = phase->layer;
+      gather.expert = group.expert;
+      gather.variant = variant::kFloat;
+      gather.batch = context->rows;
+      View which = buffers_.view("expert_rows", expert.first, expert.count);
+      which.shape = {expert.count, 0, 0};
+      gather.in = {buffers_.view(input, 0, rows), std::move(which)};
+      gather.out = {group.x};
+      gathers.push_back(std::move(gather));
+    }
+    groups.push_back(std::move(group));
+  }
+  if (!gathers.empty()) co_await run_alone(std::move(gathers));
+  co_await ffn_.block->run(phase->layer, std::move(groups));
+}
+
+// What the FFN of a layer needs beside its input can come while the attention before it runs.
+void Transformer::prepare_ffn(std::int16_t layer, const StepContext& context) {
+  if (ffn_.stage() == nullptr || layer >= static_cast<std::int16_t>(config_.layers)) return;
+  std::set<std::uint32_t> sequences;
+  for (const SeqPos& row : *context.rows) sequences.insert(row.sequence);
+  ffn_.stage()->prepare(layer, static_cast<std::uint32_t>(context.rows->size()), static_cast<std::uint32_t>(sequences.size()));
+}
+
+namespace {
+
+// What a phase costs its planner: it builds each call anew for every step.
+std::uint32_t calls_in(const UnitQueues& queues) {
+  std::size_t calls = 0;
+  for (const std::vector<WorkItem>& queue : queues) {
+    for (const WorkItem& item : queue) calls += item.calls.size();
+  }
+  return static_cast<std::uint32_t>(calls);
+}
+
+}  // namespace
+
+Task<void> Transformer::load_attention_graphs() {
+  const AttentionGraphs& graphs = attention_graphs_;
+  if (graphs.unit == nullptr || graphs.rows > options_.max_rows) co_return;  // no step has so many rows
+  StepContext step;
+  std::vector<SeqPos> rows(graphs.rows);
+  for (std::uint32_t i = 0; i < graphs.rows; ++i) rows[i].position = i;
+  step.rows = step.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
+  for (const Phase& phase : alone_phases_) {
+    if (phase.block != BlockKind::attention) continue;
+    const Shares shares = placement_.shares(phase.block, graphs.rows, phase.attends);
+    Chain chain;
+    UnitQueues queues = builder_.build(phase, step, shares);
+    for (WorkItem& item : queues.back()) {
+      std::move(item.calls.begin(), item.calls.end(), std::back_inserter(chain));
+    }
+    co_await graphs.unit->prepare(std::move(chain));
+  }
+}
+
+Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
+  VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
+  std::vector<std::int32_t> tokens;
+  std::exception_ptr error;
+  try {
+    tokens = co_await compute(&input);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (ffn_.stage() != nullptr) co_await ffn_.stage()->settle();
+  if (kv_flash_) co_await kv_flash_->end_step(error != nullptr);
+  if (error) std::rethrow_exception(error);
+  co_return tokens;
+}
+
+Task<void> Transformer::settle() {
+  if (kv_flash_) co_await kv_flash_->settle();
+}
+
+Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
+  if (kv_flash_) co_await kv_flash_->begin_step(&input->rows);
+  co_await extend(input);
+  StepContext context;
+  context.rows = std::make_shared<const std::vector<SeqPos>>(input->rows);
+  std::vector<SeqPos> sampled = input->sampled_as;
+  if (sampled.empty()) {
+    for (const std::uint32_t row : input->sampled) sampled.push_back(input->rows[row]);
+  }
+  VITRO_CHECK(sampled.size() == input->sampled.size(), "each sampled row needs one identity");
+  context.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(sampled));
+  context.table_width = kv_.table_width(input->rows);
+  context.sampling = input->sampling;
+  context.choose = input->choose;
+  write_operands(*input, context);
+  if (options_.embedding != nullptr) co_await options_.embedding->read(&input->tokens);
+  co_return co_await run_phases(&context);
+}
+
+Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
+  std::vector<std::int32_t> tokens;
+  prepare_ffn(0, *context);
+  for (const Phase& phase : attends_alone(context->rows->size()) ? alone_phases_ : phases_) {
+    const PartTimer timer(machine_.clock, part_times_, part_of(phase, graph_));
+    if (phase.whole_ffn) {
+      prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
+      co_await run_ffn(&phase, context);
+      continue;
+    }
+    const Shares shares = placement_.shares(phase.block, static_cast<std::uint32_t>(context->rows->size()), phase.attends);
+    UnitQueues queues = builder_.build(phase, *context, shares);
+    if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
+    machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
+    const bool reads_kv = kv_flash_ && phase.attends;
+    if (reads_kv) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
+    const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), units_);
+    if (reads_kv) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
+    take_routing(outcomes, phase, *context);
+    for (const Outcome& outcome : outcomes) {
+      if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;
+    }
+  }
+  co_return tokens;
+}
+
+}  // namespace vitro

@@ -1,0 +1,101 @@
+// One forward step of a model over a batch of (sequence, position) rows, whatever machine and whatever residency.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "engine/parts/attention/kv_flash.hpp"
+#include "engine/parts/ffn/ffn_block.hpp"
+#include "engine/parts/placement/placement.hpp"
+#include "engine/transformer/call_builder.hpp"
+#include "engine/transformer/part_times.hpp"
+#include "engine/transformer/phase_runner.hpp"
+
+namespace vitro {
+
+struct TransformerOptions {
+  const UnitPlacement* placement = nullptr;           // outlives the transformer
+  VariantId matmul{}, prefill_matmul{}, attention{};  // EngineConfig
+  Format kv_format = Format::f32;
+  bool kv_per_query_head = false;
+  std::uint32_t kv_block_tokens = 16;
+  std::optional<std::uint32_t> kv_dram_tokens;  // KvShape::dram_tokens
+  bool kv_prefetch = true;
+  std::uint32_t max_rows = 1;  // of one step
+  std::uint32_t max_sampled = 1;
+  std::uint32_t max_tokens = 1;    // positions over all sequences
+  std::uint32_t max_position = 1;  // longest sequence
+  std::uint32_t sequences = 1;     // at a time
+  bool report_active = false;
+  ProductMethods products;  // of accelerators among the units
+  WeightCopy copy;
+  EmbeddingRows* embedding = nullptr;  // in flash; null: it is among the weights
+};
+
+struct StepInput {
+  std::vector<SeqPos> rows;            // each sequence's positions ascending
+  std::vector<std::int32_t> tokens;    // per row
+  std::vector<std::uint32_t> sampled;  // indices into rows whose next token is wanted
+  // Identity of each draw; empty: that of the row. Several draws from one row (forks of a prompt) name it repeatedly.
+  std::vector<SeqPos> sampled_as;
+  bool choose = true;  // false: compute logits, draw nothing
+  Sampling sampling;
+};
+
+class Transformer {
+ public:
+  // Leases activations and KV address space. Throws ConfigError when the budget is too small. `ffn`: what carries out the
+  // FFNs; neither of its two: the phases do, operator by operator.
+  Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, GraphCache& graphs, Ffn ffn,
+              TransformerOptions options);
+
+  KvCache& kv() { return kv_; }
+  std::uint32_t vocab() const { return config_.vocab; }
+  std::uint32_t max_rows() const { return options_.max_rows; }
+  const OperatorGraph& graph() const { return graph_; }
+
+  // Extends the sequences of `input.rows`, computes, and returns the chosen token of each sampled row (none with
+  // choose = false). Throws RunError when a unit or the storage fails.
+  Task<std::vector<std::int32_t>> step(StepInput input);
+  // Waits for what a step began for the next one. Requires: called after the last step, whether it failed or not.
+  Task<void> settle();
+
+  // Loads the graphs of the placement's attention, so that no step waits for them.
+  Task<void> load_attention_graphs();
+
+  // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
+  const float* logits() const { return buffers_.host_data<float>("logits"); }
+  const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
+  const PartTimes& part_times() const { return part_times_; }
+
+ private:
+  Task<std::vector<std::int32_t>> compute(const StepInput* input);
+  Task<std::vector<std::int32_t>> run_phases(StepContext* context);
+  void prepare_ffn(std::int16_t layer, const StepContext& context);
+  Task<void> extend(const StepInput* input);
+  Task<void> run_alone(Chain chain);
+  void write_operands(const StepInput& input, const StepContext& context);
+  Task<void> run_ffn(const Phase* phase, const StepContext* context);
+  Task<void> run_routed(const Phase* phase, const StepContext* context);
+  void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
+  bool attends_alone(std::size_t rows) const { return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows; }
+
+  Machine& machine_;
+  ModelConfig config_;
+  TransformerOptions options_;
+  const UnitPlacement& placement_;
+  const std::vector<ComputeUnit*> units_;
+  AttentionGraphs attention_graphs_;
+  Ffn ffn_;
+  OperatorGraph graph_;
+  KvCache kv_;
+  std::vector<Phase> phases_;
+  std::vector<Phase> alone_phases_;  // of steps whose attention is one unit's
+  PartTimes part_times_{};
+  Buffers buffers_;
+  CallBuilder builder_;
+  GraphCache& graphs_;
+  PhaseRunner runner_;
+  std::optional<KvFlash> kv_flash_;  // none: no sequence gets so long
+};
+
+}  // namespace vitro

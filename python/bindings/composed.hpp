@@ -1,0 +1,16 @@
+// Composed experiments on their way through Python: one process puts them together, another one runs them.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "engine/base/config.hpp"
+
+namespace vitro {
+
+// {"at": "exp.yaml:3", "of": {key or index: such a tree}} for a map or a list, {"at", "text", "quoted"} for a scalar, {"at"} for null;
+// "as": how its key was written, where that is not what it is called now.
+nlohmann::ordered_json packed_tree(const Node& node);
+
+// The same node again, with its places. Requires: a tree made by packed_tree().
+Node unpacked_tree(const nlohmann::ordered_json& tree);
+
+}  // namespace vitro

@@ -1,0 +1,1 @@
+"""What every other package stands on: the extension module, processes, terminals, files."""

@@ -1,0 +1,33 @@
+"""The extension module's calling convention, in one place: JSON texts become objects, its exceptions become ours."""
+import importlib
+import json
+import os
+
+from ..errors import ConfigError, RunError
+
+_JSON = {"compose", "run", "perplexity", "weight_error", "list", "bench", "bench_run", "replay_io", "characterize_probe", "load_device",
+         "device_parameters", "cross_fidelity_plan", "cross_fidelity", "pack", "firing_statistics", "token_statistics",
+         "workload_statistics", "probe", "plan_facts", "plan_profile", "file_places"}
+
+
+def module():
+    # Another module with the same functions may stand in, such as the one that the tests of the command line use.
+    name = os.environ.get("VITRO_NATIVE_MODULE", "vitro._vitro")
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise RunError(f"the extension module {name} does not load ({error}): run ./vitro once to build it") from error
+
+
+def call(function, *args, **more):
+    """Calls in this process. Simulations and everything long go through `process.call` instead."""
+    native = module()
+    try:
+        answer = getattr(native, function)(*args, **more)
+    except native.ConfigError as error:
+        raise ConfigError(str(error)) from None
+    except native.RunError as error:
+        raise RunError(str(error)) from None
+    except Exception as error:  # a C++ exception that names neither: our bug, and still one message
+        raise RunError(f"internal error in `{function}`: {error}") from error
+    return json.loads(answer) if function in _JSON else answer

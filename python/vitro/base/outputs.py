@@ -1,0 +1,34 @@
+"""Where answers are to be written, looked at before work of minutes begins."""
+import tempfile
+from pathlib import Path
+
+from ..errors import ConfigError
+
+
+def file(path, name):
+    """-> Path. Raises ConfigError when no file can be written there; leaves nothing behind."""
+    path = Path(path)
+    if path.is_dir():
+        raise ConfigError(f"{name}: {path} is a folder (expected a file to write)")
+    _probe(path.absolute().parent, path, name)
+    return path
+
+
+def folder(path, name):
+    """-> Path, of a folder that is there or can be made. Raises ConfigError otherwise; makes nothing."""
+    path = Path(path)
+    above = path.absolute()
+    while not above.exists():
+        above = above.parent
+    if not above.is_dir():
+        raise ConfigError(f"{name}: {path}: {above} is a file (expected a folder)")
+    _probe(above, path, name)
+    return path
+
+
+def _probe(above, path, name):
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{name}: {path} can not be written: {error.strerror}") from None

@@ -1,0 +1,92 @@
+"""How commands speak: progress bars and tables on a terminal, plain lines elsewhere, JSON alone when asked."""
+import json
+import os
+import sys
+import time
+from contextlib import contextmanager
+
+
+def print_json(value):
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def say(text):
+    """A line for the person who waits; stdout stays free for answers."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(label):
+    """Yields a callable (done, total): a bar on a terminal, otherwise a line at most every five seconds."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(label, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+        return
+    spoken = time.monotonic()
+
+    def report(done, total):
+        nonlocal spoken
+        if time.monotonic() - spoken > 5:
+            spoken = time.monotonic()
+            say(f"{label}: {done}/{total}")
+    yield report
+
+
+def table(title, columns, rows, *, caption=None):
+    """columns: names, with a leading ">" for right-aligned ones. rows: lists of texts."""
+    if sys.stdout.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        grid = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_style="bold", caption_style="dim", title_justify="left",
+                     caption_justify="left")
+        for name in columns:
+            grid.add_column(name.lstrip(">"), justify="right" if name.startswith(">") else "left")
+        for row in rows:
+            grid.add_row(*map(str, row))
+        Console().print(grid)
+        return
+    cells = [[name.lstrip(">") for name in columns], *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = ["  ".join(cell.rjust(width) if name.startswith(">") else cell.ljust(width)
+                       for cell, width, name in zip(row, widths, columns)).rstrip() for row in cells]
+    print("\n".join(filter(None, [title, *lines, caption])))
+
+
+def named_list(title, rows, as_json):
+    """What there is of a kind: rows with a name and a description; of what is a file, its path from here."""
+    if as_json:
+        return print_json({"rows": rows})
+    if not rows:
+        return print(f"{title}: none")
+    files = [os.path.relpath(row["path"]) if "path" in row else "" for row in rows]
+    table(title, ["name", "description", *(["file"] if any(files) else [])],
+          [(row["name"], row.get("description", ""), *([file] if any(files) else [])) for row, file in zip(rows, files)])
+
+
+def number(value, digits=3):
+    """Three significant digits for reading; a missing value is a dash, never 0."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if value == 0 or isinstance(value, int):
+        return f"{value:,.0f}"
+    if abs(value) >= 10 ** digits:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}" if abs(value) >= 1e-3 else f"{value:.{digits - 1}e}"
+
+
+def size(count):
+    """Bytes with a binary unit."""
+    if count is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
+        count /= 1024

@@ -1,0 +1,1 @@
+"""Commands that go through several packages: `vitro bench`, `vitro demo`, `vitro list`."""

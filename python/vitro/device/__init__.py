@@ -1,0 +1,1 @@
+"""Devices: their files, models in Python, and microbenchmarks beside published values."""

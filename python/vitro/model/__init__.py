@@ -1,0 +1,1 @@
+"""Model files: made, measured, quantised, packed, with predictors."""

@@ -1,0 +1,97 @@
+"""`vitro perplexity`, `quantize` and `quality`: other formats for a model, and what they cost it."""
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from ..base import native, outputs, terminal
+from ..errors import ConfigError
+from . import files
+from .quality import compare, paired
+
+Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+def perplexity(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
+               against: Annotated[Optional[Path], typer.Option(metavar="OTHER.gguf", help="A model to compare with on the same chunks "
+                                                               "of text: the mean difference and its standard error.")] = None,
+               sets: Sets = None, as_json: Json = False):
+    """Negative log-likelihood per token and perplexity of a text.
+
+    Examples:
+
+        vitro perplexity configs/models/embedded/stories-reglu-3m.f16.gguf eval.txt
+
+        vitro perplexity model.q4_0_tile.gguf eval.txt --against model.q4_0.gguf
+
+        vitro perplexity model.gguf eval.txt --json
+    """
+    with terminal.progress("perplexity") as report:
+        answer = files.perplexity(model, text, overrides=sets, progress=report)
+        if against:
+            answer["against"] = files.perplexity(against, text, overrides=sets, progress=report)
+            answer["paired"] = paired(answer, answer["against"])
+    if as_json:
+        terminal.print_json(answer)
+        return
+    print(f"nll {answer['nll']:.6f} per token, perplexity {answer['perplexity']:.4f}, {answer['tokens']} tokens")
+    if against:
+        pair = answer["paired"]
+        error = "" if pair["standard_error"] is None else f", standard error {pair['standard_error']:.6f}"
+        print(f"{pair['difference']:+.6f} against {against.name} (nll {answer['against']['nll']:.6f}){error}, {pair['chunks']} chunks")
+
+
+def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")] = None,
+             target: Annotated[Optional[Path], typer.Argument(metavar="OUT.gguf")] = None,
+             scheme: Annotated[Optional[str], typer.Option(metavar="NAME", help="One of those that --list names.")] = None,
+             listing: Annotated[bool, typer.Option("--list", help="List the schemes.")] = False, as_json: Json = False):
+    """Re-quantise a GGUF file.
+
+    Examples:
+
+        vitro quantize --list
+
+        vitro quantize model.f16.gguf model.q4_0.gguf --scheme q4_0
+
+        vitro quantize model.f16.gguf model.w2g64.gguf --scheme w2g64
+    """
+    schemes = [{"name": name, "description": text} for name, text in native.call("quantize_schemes")]
+    if listing:
+        terminal.named_list("schemes", schemes, as_json)
+        return
+    if source is None or target is None or scheme is None:
+        raise ConfigError("quantize needs IN.gguf, OUT.gguf and --scheme NAME (or --list)")
+    if scheme not in [row["name"] for row in schemes]:
+        raise ConfigError(f'--scheme: there is no "{scheme}" (there are {", ".join(row["name"] for row in schemes)})')
+    outputs.file(target, "OUT.gguf")
+    with terminal.progress("quantize") as report:
+        files.quantize(source, target, scheme, progress=report)
+    sizes = {"source_bytes": source.stat().st_size, "target_bytes": target.stat().st_size}
+    if as_json:
+        terminal.print_json({"target": str(target), "scheme": scheme, **sizes})
+    else:
+        print(f"{target}: {terminal.size(sizes['target_bytes'])} from {terminal.size(sizes['source_bytes'])}")
+
+
+def quality(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
+            scheme: Annotated[Optional[list[str]], typer.Option(metavar="NAME", help="One of those that `vitro quantize --list` names; may "
+                                                                "be repeated. Default: all.")] = None,
+            sets: Sets = None, as_json: Json = False):
+    """What quantisation costs a model: each scheme's error of the weights, and likelihood of a text beside the model's own.
+
+    Examples:
+
+        vitro quality configs/models/embedded/stories-reglu-3m.f16.gguf configs/models/embedded/eval.txt
+
+        vitro quality model.gguf eval.txt --scheme w2g64 --scheme w2g128 --json
+    """
+    with terminal.progress("quality") as report:
+        rows = compare(model, text, scheme or (), overrides=sets, progress=report)
+    if as_json:
+        terminal.print_json({"model": str(model), "rows": rows})
+        return
+    cells = [(row["scheme"] or model.name, f"{row['bits_per_weight']:.3f}", f"{row['relative_error']:.2%}", f"{row['nll']:.4f}",
+              f"{row['difference']:+.4f}", "" if row["standard_error"] is None else f"{row['standard_error']:.4f}") for row in rows]
+    terminal.table("", ["scheme", ">bits per weight", ">error of the weights", ">nll", ">difference", ">standard error"], cells,
+                   caption="of all matrices but embeddings and routers; schemes that stand for values in f32 have no size of their own")

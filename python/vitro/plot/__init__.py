@@ -1,0 +1,9 @@
+"""Pictures of traces and results, as matplotlib figures."""
+from .results import bars, regions, series
+from .traces import activity, bandwidth, busy_share, gantt, memory
+
+__all__ = ["activity", "bandwidth", "bars", "busy_share", "gantt", "memory", "regions", "series"]
+
+
+def __dir__() -> list[str]:
+    return __all__

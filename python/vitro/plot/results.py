@@ -1,0 +1,107 @@
+"""Pictures of results: runs beside each other, and sweeps."""
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy
+from matplotlib.figure import Figure
+
+from .style import MACHINE_COLORS, OTHER, READ, REGIONS, WORK, axes_of, region_order, styled
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@styled
+def bars(results: Mapping[str, Any], metric: str, *, label: str | None = None, scale: float = 1.0) -> Figure:
+    """Horizontal bars to compare runs. results: {case: {machine: Result}} or {case: Result}."""
+    groups = {case: entry if isinstance(entry, dict) else {entry.machine: entry} for case, entry in results.items()}
+    machines = list(dict.fromkeys(machine for group in groups.values() for machine in group))
+    figure, (ax,) = axes_of(height=0.9 + 0.36 * len(machines) * len(groups))
+    thickness = 0.8 / len(machines)
+    for i, machine in enumerate(machines):
+        for row, group in enumerate(groups.values()):
+            value = group[machine].metric(metric) if machine in group else None
+            if value is None:
+                continue
+            y = row + (i - (len(machines) - 1) / 2) * thickness
+            ax.barh(y, value * scale, thickness * 0.86, color=MACHINE_COLORS.get(machine, WORK[0]))
+            ax.annotate(f"{value * scale:,.3g}" if abs(value * scale) < 1000 else f"{value * scale:,.0f}", (value * scale, y), (4, 0),
+                        textcoords="offset points", va="center", fontsize=8.5)
+    ax.set_yticks(range(len(groups)), list(groups))
+    ax.set_ylim(len(groups) - 0.5, -0.5)
+    ax.grid(axis="y", visible=False)
+    ax.margins(x=0.1)
+    ax.set_xlabel(label or metric)
+    handles = [ax.barh(0, 0, color=MACHINE_COLORS.get(machine, WORK[0])) for machine in machines]
+    figure.legend(handles, machines, loc="outside upper right", ncols=len(machines), handlelength=1)
+    return figure
+
+
+@styled
+def regions(results: Mapping[str, Any]) -> Figure:
+    """Peak bytes by region, one stacked bar per case, the budget as a line. results: {case: Result}."""
+    names = sorted({name for result in results.values() for name in result.get("peak_memory") or {}}, key=region_order)
+    figure, (ax,) = axes_of(height=1.1 + 0.42 * len(results))
+    left = numpy.zeros(len(results))
+    for name in names:
+        sizes = numpy.array([(result.get("peak_memory") or {}).get(name, 0) for result in results.values()]) / 2 ** 20
+        ax.barh(range(len(results)), sizes, 0.6, left=left, color=REGIONS.get(name, OTHER), label=name)
+        left += sizes
+    for row, result in enumerate(results.values()):
+        budget = result.budget_bytes
+        if budget:
+            ax.plot([budget / 2 ** 20] * 2, [row - 0.42, row + 0.42], color=READ, linewidth=2)
+    ax.set_yticks(range(len(results)), list(results))
+    ax.set_ylim(len(results) - 0.5, -0.5)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("MiB")
+    figure.legend(loc="outside lower center", ncols=8, handlelength=1, columnspacing=1.4)
+    return figure
+
+
+@styled
+def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading: tuple[str, str, float] | None = None) -> Figure:
+    """A sweep's metric: a line per combination of the other keys if some key is a number, bars per point otherwise.
+
+    frame: the table of `vitro.sweep`. keys: the swept keys, or ["label"]. reading: (label, unit, factor).
+    """
+    label, unit, factor = reading or (metric, "", 1)
+    if "bytes" in metric:
+        unit, factor = "MiB", 2 ** -20
+    shown = frame[frame[metric].notna()]
+    numeric = [key for key in keys if _numbers(shown[key]) is not None and shown[key].nunique() > 2]
+    if not numeric:
+        present = [row.dropna() for _, row in shown[keys].iterrows()]
+        cases = [", ".join(map(str, row)) for row in present]
+        figure, (ax,) = axes_of(height=0.8 + 0.36 * len(cases))
+        ax.barh(range(len(cases)), shown[metric] * factor, 0.62, color=[MACHINE_COLORS.get(m, WORK[0]) for m in shown["machine"]])
+        ax.set_yticks(range(len(cases)), cases)
+        ax.set_ylim(len(cases) - 0.5, -0.5)
+        ax.grid(axis="y", visible=False)
+        ax.set_xlabel(f"{label}, {unit}" if unit else label)
+        return figure
+    axis, *rest = sorted(numeric, key=lambda key: -shown[key].nunique()) + [key for key in keys if key not in numeric]
+    figure, (ax,) = axes_of(height=3.0)
+    groups = shown.groupby(rest, dropna=False, sort=False) if rest else [((), shown)]
+    for color, (case, part) in zip(WORK * 20, groups):
+        order = numpy.argsort(_numbers(part[axis]), kind="stable")
+        ax.plot(_numbers(part[axis])[order], part[metric].to_numpy()[order] * factor, "o-", color=color, markersize=4,
+                label=", ".join(f"{key} {value}" for key, value in zip(rest, case)))
+    ax.set(xlabel=f"{axis} ({_suffix(shown[axis])})" if _suffix(shown[axis]) else axis, ylabel=f"{label}, {unit}" if unit else label,
+           ylim=(0, None))
+    if rest:
+        figure.legend(loc="outside upper right", ncols=3, handlelength=1)
+    return figure
+
+
+def _numbers(values):
+    """The numbers of a column such as [4 MiB, 6 MiB] or [1, 2], if they share a unit; else None."""
+    try:
+        return numpy.array([float(str(value).removesuffix(_suffix(values))) for value in values])
+    except ValueError:
+        return None
+
+
+def _suffix(values):
+    units = {str(value).lstrip("0123456789.+-eE") for value in values}
+    return units.pop().strip() if len(units) == 1 else ""

@@ -1,0 +1,1 @@
+"""Pages of HTML, with their pictures inside."""

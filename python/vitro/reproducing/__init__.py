@@ -1,0 +1,1 @@
+"""Papers' results beside simulated ones: `vitro.reproduce`."""

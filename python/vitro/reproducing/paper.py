@@ -1,0 +1,278 @@
+"""`vitro reproduce`: a paper's system results, asked of the simulated phone, beside the published values.
+
+Each distinct run is simulated once, however many rows want it, in a process of its own.
+"""
+import hashlib
+import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from ..base import process, quantities
+from ..base.figures import BOUND_WITHIN, is_range, relative_error
+from ..base.inputs import Path, Progress
+from ..base.trees import flatten
+from ..errors import ConfigError, RunError
+from ..running import experiments
+from . import paper_map
+from .formula import Missing
+from .kept import Kept
+from .plans import Plans
+
+WITHIN = 0.15             # speeds, ratios, energy, sizes
+PERCENTILES_WITHIN = 0.25
+POINTS = 5                # of a share in percent
+STATUSES = ("ok", "off", "not modelled", "contradictory", "reserved")
+_ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
+
+
+def reproduce(paper: str = "pi2", *, only: str | None = None, jobs: int | None = None, diagnose: bool = False, keep: Path | None = None,
+              folder: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+    """-> {"schema": "vitro.reproduce/1", "paper", "rows", "checks", "summary"}; docs/guide/reproduce.md names the fields.
+
+    only: an id, of a row, a whole figure or a check. diagnose: also executes the diagnosis of each row that is off.
+    keep: a folder for results, from which equal runs of the same program are taken.
+    """
+    mapped = paper_map.load(paper, folder)
+    questions, checks = (_chosen(part, only) for part in (mapped.questions, mapped.checks))
+    if only and not questions and not checks:
+        raise ConfigError(f'--only: "{only}" is neither a result nor a check of {paper}')
+    runs = Runs(mapped, jobs or os.cpu_count() or 1, progress, Kept(keep))
+    runs.execute([(words, end, {}) for question in questions for words in words_of(question) for end in ("", *_ENDS)]
+                 + [(words, "", {}) for check in checks for words in words_of(check)])
+    rows = [_row(question, runs) for question in questions]
+    if diagnose:
+        _diagnose(questions, rows, runs)
+    judged = [_check(check, runs) for check in checks]
+    return {"schema": "vitro.reproduce/1", "paper": paper, "rows": rows, "checks": judged, "summary": _summary(questions, rows, judged),
+            "runs": runs.about()}
+
+
+def words_of(question):
+    return [words for _, runs in question.runs for words in runs.values()]
+
+
+def _chosen(questions, only):
+    return [question for question in questions if only is None or question.id == only or question.id.startswith(f"{only}.")]
+
+
+class Runs:
+    """Results by (words, end of the band, further overrides); equal experiments run once."""
+
+    def __init__(self, mapped, jobs, progress, kept=Kept(None)):
+        self.mapped, self.jobs, self.progress, self.kept = mapped, jobs, progress, kept
+        self.requests, self.results, self.names = {}, {}, {}  # request -> digest; digest -> result; digest -> words
+        self.plans = Plans(kept)
+
+    def execute(self, requests):
+        todo = {}
+        for (words, end, more), (digest, overrides, error) in zip(requests, self._resolve_all(requests)):
+            self.requests[_key(words, end, more)] = digest
+            if digest is None or digest in self.results:
+                continue
+            self.names.setdefault(digest, " ".join(filter(None, [words, end])))
+            if error:
+                self.results[digest] = {"error": error}
+            elif (known := self.kept.tree(digest)) is not None:
+                self.results[digest] = known
+            else:
+                todo[digest] = overrides
+        if self.progress:
+            self.progress(0, len(todo))
+        pool = ThreadPoolExecutor(self.jobs)  # threads are enough: each only waits for its run's process
+        try:
+            futures = {pool.submit(self._run, overrides): digest for digest, overrides in todo.items()}
+            for done, future in enumerate(as_completed(futures), 1):
+                self.results[futures[future]] = found = future.result()
+                if not found.get("failed"):
+                    self.kept.put(f"{futures[future]}.json", json.dumps(found))
+                if self.progress:
+                    self.progress(done, len(todo))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            process.kill_all()
+            raise
+        pool.shutdown()
+
+    def _resolve_all(self, requests):
+        """Plans take a while to make, so runs that need one wait beside each other."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(lambda request: self._resolve(*request), requests))
+
+    def _resolve(self, words, end, more):
+        """-> (digest, overrides, error). No digest: this run has no such end, its model has no band."""
+        overrides = self.mapped.overrides(words) | more
+        options = overrides.pop("plan", self.mapped.plan(words))
+        try:
+            composed = experiments.compose(self.mapped.experiment, overrides=overrides)
+            resolved = composed.resolved
+            if options is not None:
+                overrides["engine.plan"] = self.plans.path_for(composed.given, options)
+                resolved = experiments.resolve(self.mapped.experiment, overrides=overrides)
+            if end:
+                moved = band(resolved["model"], end)
+                if not moved:
+                    return None, None, None
+                overrides |= moved
+                resolved = experiments.resolve(self.mapped.experiment, overrides=overrides)
+        except ConfigError as failure:
+            return _digest([words, end, more]), None, str(failure)
+        return _digest(resolved), overrides, None
+
+    def _run(self, overrides):
+        try:
+            return experiments.run(self.mapped.experiment, overrides=overrides).data
+        except ConfigError as failure:  # such as a memory budget that is too small: nothing to measure
+            return {"error": str(failure)}
+        except RunError as failure:
+            return {"error": str(failure), "failed": True}
+
+    def result(self, words, end="", more=None):
+        digest = self.requests[_key(words, end, more or {})]
+        return self.result(words, "", more) if digest is None else self.results[digest]
+
+    def has_band(self, words):
+        return any(self.requests.get(_key(words, end, {})) is not None for end in _ENDS)
+
+    def about(self):
+        """What ran, for readers of the JSON: name, hash of the events, seconds."""
+        return [{"run": name, **{key: self.results[digest].get(key) for key in ("event_hash", "wall_s", "error")},
+                 "failed": self.results[digest].get("failed", False)} for digest, name in self.names.items()]
+
+
+def band(model, end):
+    """Overrides that move a model's assumed parameters to one end of their bands: those with `band:` in its `provenance:`."""
+    moved = {}
+    for name, origin in (model.get("provenance") or {}).items():
+        if "band" not in origin:
+            continue
+        value = model["profile"]
+        for part in name.split("."):
+            value = value[part]
+        number, unit = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(value)).groups()
+        share = quantities.require(origin["band"], "ratio", f"model.provenance.{name}.band")
+        moved[f"model.profile.{name}"] = f"{float(number) * (1 + _ENDS[end] * share):.6g}{unit}"
+    return moved
+
+
+def _digest(tree):
+    """Of a resolved experiment. A plan's keys are in their places, so where its file lies says nothing."""
+    if isinstance(tree, dict):
+        tree = tree | {"engine": {key: value for key, value in tree["engine"].items() if key != "plan"}}
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _key(words, end, more):
+    return words, end, json.dumps(more, sort_keys=True)
+
+
+def _value(question, runs, end="", more=None):
+    """-> (number or None, reason, whether every run did what it was asked)."""
+    values, short = [], set()
+    for item, named in question.runs:
+        def metric(name, key):
+            words = named[name]
+            result = runs.result(words, end, more)
+            if "error" in result:
+                raise Missing(f"{words}: {result['error']}")
+            if (shortfall := _shortfall(result)) is not None:
+                short.add(shortfall)
+            found = flatten({**result, **result["metrics"]}).get(key)
+            if not isinstance(found, (int, float)):
+                raise Missing(f"{words}: {key} is not measured")
+            return found
+        try:
+            values.append((item, question.formula(metric)))
+        except Missing as missing:
+            return None, str(missing), False
+    return _fold(question.answer.get("fold"), values), "; ".join(sorted(short)), not short
+
+
+def _shortfall(result):
+    """A setting that an engine reads but does not follow yet must not pass for a mechanism."""
+    engine = (result.get("experiment_resolved") or {}).get("engine") or {}
+    if (engine.get("placement") or {}).get("splits") and not (result.get("counts") or {}).get("launches"):
+        return "engine.placement.unit launched nothing on the accelerator, so this is the cores alone"
+    return None
+
+
+def _fold(fold, values):
+    numbers = [value for _, value in values]
+    if fold is None:
+        return numbers[0]
+    if fold == "straight_to":
+        return straight_to([(float(re.search(r"[0-9.]+", str(item)).group()), value) for item, value in values])
+    return {"mean": lambda: sum(numbers) / len(numbers), "min": lambda: min(numbers), "max": lambda: max(numbers)}[fold]()
+
+
+def straight_to(points, within=WITHIN):
+    """The largest x such that no point up to it is further than `within` from the straight line through them (least squares); 0 when
+    not even the first three lie on one, since two always do."""
+    for count in range(len(points), 2, -1):
+        xs, ys = zip(*points[:count])
+        middle_x, middle_y = sum(xs) / count, sum(ys) / count
+        slope = sum((x - middle_x) * (y - middle_y) for x, y in points[:count]) / sum((x - middle_x) ** 2 for x in xs)
+        if all(abs(middle_y + slope * (x - middle_x) - y) <= within * y for x, y in points[:count]):
+            return xs[-1]
+    return 0.0
+
+
+def _row(question, runs):
+    simulated, reason, whole = (None, question.answer.get("not_modelled"), False) if question.formula is None else _value(question, runs)
+    relation = "range" if is_range(question.expected) else question.answer.get("relation", "=")
+    status = question.status
+    if status is None:
+        status = "not modelled" if simulated is None or not whole or question.expected is None else \
+            "ok" if _holds(question, relation, simulated) else "off"
+    row = {"id": question.id, "expected": question.expected, "simulated": simulated, "unit": question.entry["unit"],
+           "relative_error": None if None in (question.expected, simulated) else relative_error(question.expected, simulated),
+           "source": question.entry["source"], "status": status, "relation": relation, "kind": question.entry["kind"]}
+    if simulated is not None and any(runs.has_band(words) for words in words_of(question)):
+        ends = [value for value in (_value(question, runs, end)[0] for end in _ENDS) if value is not None]
+        row |= {"low": min([*ends, simulated]), "high": max([*ends, simulated])}
+    told = question.answer.get("diagnosis", {}).get("shows") if status == "off" else None
+    why = [f"read as: {question.answer['read_as']}" if "read_as" in question.answer else None, question.answer.get("why"), reason, told]
+    return row | {"why": "; ".join(filter(None, why)), "runs": sorted(set(words_of(question)))}
+
+
+def _holds(question, relation, simulated):
+    expected = question.expected
+    error = relative_error(expected, simulated)
+    if relation in ("<", ">"):
+        return error <= BOUND_WITHIN if relation == "<" else error >= -BOUND_WITHIN
+    if relation == "range":
+        return error == 0
+    if question.entry["unit"] == "%":
+        return abs(simulated - expected) <= POINTS
+    return abs(error) <= (PERCENTILES_WITHIN if re.search(r"\.p\d+$", question.id) else WITHIN)
+
+
+def _diagnose(questions, rows, runs):
+    """Runs again, with what the diagnosis changes, whatever is off and has one."""
+    pairs = [(question.diagnosed(), row) for question, row in zip(questions, rows)
+             if row["status"] == "off" and "diagnosis" in question.answer]
+    runs.execute([(words, "", question.answer["diagnosis"].get("set", {})) for question, _ in pairs for words in words_of(question)])
+    for question, row in pairs:
+        changed = question.answer["diagnosis"]
+        simulated, reason, _ = _value(question, runs, more=changed.get("set", {}))
+        row["diagnosis"] = {**changed, "simulated": simulated, "why": reason,
+                            "ok": simulated is not None and _holds(question, row["relation"], simulated)}
+
+
+def _check(check, runs):
+    value, reason, whole = _value(check, runs)
+    holds = bool(value) if value is not None and whole else None
+    return {"id": check.id, "holds": holds, "statement": check.answer["holds"], "runs": sorted(set(words_of(check))),
+            "why": "; ".join(filter(None, [check.answer.get("why"), reason]))}
+
+
+def _summary(questions, rows, checks):
+    results = [row for row in rows if row["kind"] in paper_map.KINDS]
+    counts = {status: sum(row["status"] == status for row in results) for status in STATUSES}
+    scored = counts["ok"] + counts["off"] + counts["not modelled"]
+    return counts | {"scored": scored, "ok_share": counts["ok"] / scored if scored else None,
+                     "undiagnosed": sum(row["status"] == "off" and "diagnosis" not in question.answer
+                                        for question, row in zip(questions, rows) if row["kind"] in paper_map.KINDS),
+                     "checks": len(checks), "checks_held": sum(check["holds"] is True for check in checks),
+                     "checks_failed": sum(check["holds"] is False for check in checks)}

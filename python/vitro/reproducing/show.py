@@ -1,0 +1,126 @@
+"""Answers of `vitro reproduce` for reading: on a terminal, and as the tables of a page of docs/."""
+import textwrap
+from pathlib import Path
+
+from ..base import terminal
+from ..base.figures import figure_text
+from ..errors import ConfigError
+from .paper_map import KINDS
+
+BEGIN, END = "<!-- rows: vitro reproduce --paper {paper} --diagnose --table THIS_FILE -->", "<!-- end of rows -->"
+_VERDICTS = {True: "holds", False: "does not hold", None: "not modelled"}
+
+
+def parts_of(rows):
+    """[(title, rows)]: what is scored, what the paper says twice and differently, what is known by name, outcomes beside the results."""
+    results = [row for row in rows if row["kind"] in KINDS]
+    return [(title, part) for title, part in (
+        ("published and simulated", [row for row in results if row["status"] in ("ok", "off", "not modelled")]),
+        ("not scored: the paper disagrees with itself", [row for row in results if row["status"] == "contradictory"]),
+        ("not scored: what the workload comes to under a policy", [row for row in rows if row["kind"] not in KINDS]),
+        ("not scored: known by name alone", [row for row in results if row["status"] == "reserved"])) if part]
+
+
+def summary_text(answer):
+    """Two sentences: rows that are ok of those that are scored, checks that hold."""
+    summary, said = answer["summary"], []
+    if summary["scored"]:
+        others = ", ".join(f"{summary[status]} {status}" for status in ("off", "not modelled") if summary[status])
+        said.append(f"{summary['ok']} of {summary['scored']} scored rows are ok ({summary['ok_share']:.0%})"
+                    + (f", {others}." if others else "."))
+    if summary["checks"]:
+        said.append(f"{summary['checks_held']} of {summary['checks']} orderings and signs hold.")
+    return " ".join(said)
+
+
+def show(answer):
+    """Tables narrow enough for a terminal; reasons follow them, each once with all rows that it is the reason of."""
+    for title, rows in parts_of(answer["rows"]):
+        terminal.table(f"{answer['paper']}: {title}", ["id", ">published", ">simulated", "unit", ">error", "status"],
+                       [(row["id"], figure_text(row), _simulated(row), row["unit"], _error(row), row["status"]) for row in rows])
+        print()
+    if answer["checks"]:
+        terminal.table("orderings and signs", ["id", "verdict", "statement"],
+                       [(check["id"], _VERDICTS[check["holds"]], check["statement"]) for check in answer["checks"]])
+        print()
+    for text, names in _by_reason(answer).items():
+        print(textwrap.fill(f"{text}: {', '.join(names)}", 110, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
+                            break_on_hyphens=False))
+    print(summary_text(answer))
+
+
+def _by_reason(answer):
+    """{reason: names}. A diagnosis that was run says what came of it and stands alone."""
+    reasons = {}
+    for row in answer["rows"]:
+        if row["status"] in ("off", "not modelled") and row["why"]:
+            reasons.setdefault(f"{row['status']}, {diagnosis_text(row)}" if "diagnosis" in row else f"{row['status']}, {row['why']}",
+                               []).append(row["id"])
+    for check in answer["checks"]:
+        if check["why"] and check["holds"] is not True:
+            reasons.setdefault(check["why"], []).append(check["id"])
+    return reasons
+
+
+def diagnosis_text(row):
+    """`2.9 with one read in flight`, of a diagnosis that was run."""
+    found = row["diagnosis"]
+    return f"{found['why'] or terminal.number(found['simulated'])} {found['shows']}"
+
+
+def _simulated(row):
+    text = terminal.number(row["simulated"])
+    return f"{text} ({terminal.number(row['low'])} to {terminal.number(row['high'])})" if "low" in row else text
+
+
+def _error(row):
+    return "" if row["relative_error"] is None else f"{row['relative_error']:+.0%}"
+
+
+# ---- a page
+
+def tables(answer):
+    """Markdown: a row for every id of the map, whatever its status."""
+    lines = [summary_text(answer)]
+    for title, rows in parts_of(answer["rows"]):
+        lines += ["", f"*{title[0].upper()}{title[1:]}*", "",
+                  *_markdown(["result", "published", "simulated", "", "what a run of the diagnosis shows"],
+                             [(f"`{row['id']}`", f"{figure_text(row)} {row['unit']}" if row["expected"] is not None else "",
+                               f"{_simulated(row)} {row['unit']}", row["status"], _note(row)) for row in rows])]
+    if answer["checks"]:
+        lines += ["", "*Orderings and signs*", "",
+                  *_markdown(["check", "statement", ""], [(f"`{check['id']}`", f"`{check['statement']}`", _VERDICTS[check["holds"]])
+                                                          for check in answer["checks"]])]
+    return "\n".join(lines)
+
+
+def _note(row):
+    if "diagnosis" in row:
+        return diagnosis_text(row)
+    return row["why"] if row["status"] == "not modelled" else ""
+
+
+def _markdown(columns, rows):
+    kept = [i for i, name in enumerate(columns) if i < 3 or any(row[i] for row in rows)]
+    return [f"| {' | '.join(columns[i] for i in kept)} |", "|" + "---|" * len(kept),
+            *(f"| {' | '.join(row[i].replace('|', '/') for i in kept)} |" for row in rows)]
+
+
+def check_page(paper, path):
+    """-> the page's text before, between and after its marks. Throws ConfigError when it has none: better before the runs than after."""
+    begin = BEGIN.format(paper=paper)
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        raise ConfigError(f"--table: {path}: {error.strerror}") from None
+    before, first, rest = text.partition(begin)
+    between, last, after = rest.partition(END)
+    if not first or not last:
+        raise ConfigError(f'--table: {path} has no place for rows (expected a line "{begin}" and a line "{END}")')
+    return before, between, after
+
+
+def write_tables(answer, path):
+    """Puts the tables between the marks of a page."""
+    before, _, after = check_page(answer["paper"], path)
+    Path(path).write_text(f"{before}{BEGIN.format(paper=answer['paper'])}\n{tables(answer)}\n{END}{after}")

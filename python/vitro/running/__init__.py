@@ -1,0 +1,1 @@
+"""One experiment, run: `vitro.run`, its result, and `vitro run`."""

@@ -1,0 +1,86 @@
+"""`vitro run`."""
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from ..base import terminal
+from ..base.options import Json, Plugins, Sets
+from ..base.places import placed
+from ..base.trees import flatten
+from ..errors import ConfigError
+from . import experiments
+from .result import named
+
+
+def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
+        machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
+        sets: Sets = None,
+        out: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Folder for result.json, trace.json, decisions.jsonl and "
+                                                    "report.html.")] = None,
+        resolve: Annotated[bool, typer.Option("--resolve", help="Print the experiment as resolved, for vitro-device, and run "
+                                              "nothing.")] = False,
+        band: Annotated[bool, typer.Option("--band", help="Sim on a calibrated device: two more runs give each metric an error "
+                                           "band.")] = False,
+        plugins: Plugins = None, as_json: Json = False):
+    """Run one experiment.
+
+    Examples:
+
+        vitro run experiments/quickstart.yaml
+
+        vitro run experiments/quickstart.yaml --machine host --set engine.policy=mmap --set "memory.budget=6 MiB" --out out/mmap
+
+        vitro run experiments/quickstart.yaml --json | jq .metrics.decode_tokens_per_s
+    """
+    if machine not in (None, "sim", "host"):
+        raise ConfigError(f'--machine: "{machine}" is neither sim nor host')
+    composed = experiments.compose(experiment, overrides=sets, machine=machine)
+    if resolve:
+        terminal.print_json(composed.resolved)
+        return
+    with terminal.progress(experiment.stem) as report:
+        result = experiments.run_composed(composed, out=out, progress=report, band=band)
+    with placed(lambda: composed.places):
+        judged = result.expectations
+        if as_json:
+            terminal.print_json(result.data)
+        else:
+            _print_run(result, judged)
+    if out:
+        from ..report.run import write_run
+        page = write_run(result, out)
+        if not as_json:
+            print(f"report: {page}")
+    if any(row["status"] == "off" for row in judged):
+        raise typer.Exit(1)
+
+
+def _print_run(result, judged):
+    metrics = {name: value for name, value in flatten(result.metrics).items() if not isinstance(value, list)}
+    rows = [(name, terminal.number(metrics[name])) for name in named(metrics, (result.get("experiment_resolved") or {}).get("metrics"))]
+    terminal.table(f"{result['experiment']} on {result.machine}", ["metric", ">value"], rows)
+    if (speed := (result.get("prediction_band") or {}).get("decode_tokens_per_s")) is not None:
+        print(f"error band of decode: {terminal.number(speed[0])} to {terminal.number(speed[1])} tokens/s")
+    if scaled := result.get("scaling"):
+        terminal.table(f"{scaled['method']}: {result.metric('scaling.generated_tokens')} tokens in "
+                       f"{terminal.number(result.metric('scaling.latency_ms'))} ms, * is chosen", *_samples(scaled))
+    if result.text:
+        print(result.text.strip())
+    for note in result.get("notes", []):
+        print(f"note: {note}")
+    for row in judged:
+        print(f"expect {row['id']}: {row['metric']} {terminal.number(row['measured'])} {row['relation']} "
+              f"{terminal.number(row['expected'])}: {row['status']}")
+
+
+def _samples(scaling):
+    """The samples of a result as a table: column names and rows of texts."""
+    columns = ["", ">score", ">tokens", "answer", "text"] if scaling.get("votes") else ["", ">score", ">tokens", "text"]
+    table = []
+    for index, sample in enumerate(scaling["samples"]):
+        text = " ".join(sample["text"].split())
+        row = ["*" if index == scaling["chosen"] else str(index), terminal.number(sample["score"]), str(len(sample["tokens"]))]
+        row += [sample["answer"] or "–"] if scaling.get("votes") else []
+        table.append(row + [text if len(text) <= 70 else text[:69] + "…"])
+    return columns, table

@@ -1,0 +1,98 @@
+"""One experiment: put together once, then run in a process of its own."""
+import json
+import pathlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..base import native, outputs, process
+from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, as_source
+from ..base.places import Places, placed
+from ..device.device import Device
+from ..device.models import attached as attached_models
+from ..scaling import Sample
+from ..scaling import attached as attached_scorer
+from . import band as bands
+from . import expect
+from .calibrated import beyond_calibration
+from .result import Result
+
+
+@dataclass(frozen=True)
+class Composed:
+    """An experiment with its parts read and overrides applied: what was given, what that means, and where each value was written."""
+
+    given: dict[str, Any]
+    resolved: dict[str, Any]  # every default included
+    tree: dict[str, Any]  # as the extension module runs it
+
+    @cached_property
+    def places(self) -> Places:
+        return Places(self.tree)
+
+
+def compose(experiment: Experiment, *, overrides: Overrides = None, machine: str | None = None,
+            device: Device | Path | None = None) -> Composed:
+    """Reads an experiment. Raises ConfigError, also for an `expect:` that could not be judged."""
+    composed = Composed(**native.call("compose", *as_source(experiment), as_overrides(overrides, device), machine or ""))
+    with placed(lambda: composed.places):
+        expect.check(composed.resolved.get("expect"))
+    return composed
+
+
+def run(experiment: Experiment, *, overrides: Overrides = None, machine: str | None = None,
+        device: Device | Path | None = None, models: Iterable[type] = (), scorer: Callable[[Sample], float] | None = None,
+        out: Path | None = None, progress: Progress | None = None) -> Result:
+    """Runs one experiment in a process of its own and returns its Result.
+
+    experiment: a path, a YAML text, or a dict; relative paths inside the latter two resolve from the working directory.
+    overrides: {"memory.budget": "6 MiB"} or ["memory.budget=6 MiB"]. machine: "host" or "sim", over the file's own.
+    device: a vitro.Device or a path, over the file's own. models: classes of device models (vitro.DramModel ...) that it may name.
+    scorer: a function of a vitro.scaling.Sample that returns a number, for workload.scaling: it takes the place of the scorer there.
+    out: a folder for trace.json, decisions.jsonl and result.json. progress: called as progress(done, total).
+    """
+    changes = as_overrides(overrides) + (["workload.scaling.scorer={kind: python}"] if scorer is not None else [])
+    composed = compose(experiment, overrides=changes, machine=machine, device=device)
+    return run_composed(composed, models=models, scorer=scorer, out=out, progress=progress)
+
+
+def run_composed(composed: Composed, *, models: Iterable[type] = (), scorer: Callable[[Sample], float] | None = None,
+                 out: Path | None = None, progress: Progress | None = None, band: bool = False) -> Result:
+    """The same for one that compose() gave. band: two more simulations give each metric an error band (docs/calibrate.md)."""
+    folder = None if out is None else outputs.folder(out, "out")  # made by the run itself: a wrong experiment leaves no folder behind
+    began = time.perf_counter()
+    answer = process.call("run", json.dumps(composed.tree), None if folder is None else str(folder), progress=progress,
+                          attached=[*attached_models(tuple(models)), *attached_scorer(scorer)])
+    answer["wall_s"] = round(time.perf_counter() - began, 6)  # the native side never looks at a wall clock for this
+    if answer.get("machine") == "sim":
+        answer.setdefault("notes", []).extend(beyond_calibration(answer))
+    if band:
+        answer["prediction_band"], note = bands.band_of(answer, lambda tree: run(tree).metrics)
+        answer.setdefault("notes", []).extend(note)
+    if folder is not None:
+        _write(folder / "result.json", answer)
+    return Result(answer, folder)
+
+
+def _write(path: pathlib.Path, answer: dict[str, Any]) -> None:
+    """In place at once: a reader sees all of it or nothing."""
+    unfinished = path.with_name(f"{path.name}.part")
+    unfinished.write_text(json.dumps(answer, indent=2) + "\n")
+    unfinished.replace(path)
+
+
+def resolve(experiment: Experiment, *, overrides: Overrides = None) -> dict[str, Any]:
+    """The experiment with every file, default and override applied, as a dict."""
+    return compose(experiment, overrides=overrides).resolved
+
+
+def check_outputs(composed: Composed) -> None:
+    """Raises ConfigError when the experiment names something to be written that can not be. A run looks itself; this is for many."""
+    native.call("check_outputs", json.dumps(composed.tree))
+
+
+def follows_activations(composed: Composed) -> bool:
+    """Whether a run decides by the values that it computes: then shapes without weights can not repeat its decisions."""
+    return native.call("follows_activations", json.dumps(composed.tree))

@@ -1,0 +1,1 @@
+"""Many runs of one experiment: `vitro.sweep`."""

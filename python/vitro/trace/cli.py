@@ -1,0 +1,105 @@
+"""`vitro trace`: Perfetto traces and decision logs on the command line."""
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..base import terminal
+from . import recordings
+
+trace_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="""Perfetto traces and decision logs.
+
+Examples:
+
+    vitro trace summary out/demo/sim-dense
+
+    vitro trace diff out/demo/host-dense out/demo/sim-dense
+""")
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+@trace_app.command()
+def summary(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")], as_json: Json = False):
+    """How busy every track was, and what its time went to.
+
+    Examples:
+
+        vitro trace summary out/demo/sim-dense/trace.json
+
+        vitro trace summary out/demo/sim-dense --json
+    """
+    from .trace import load_trace
+    answer = load_trace(trace).summary()
+    if as_json:
+        terminal.print_json(answer)
+        return
+    rows = [(row["group"], row["track"], row["spans"], terminal.number(row["busy_ms"]), f"{row['busy_share']:.1%}",
+             ", ".join(f"{top['name']} {top['share']:.0%}" for top in row["top"])) for row in answer["tracks"]]
+    terminal.table(f"{terminal.number(answer['duration_ms'])} ms", ["group", "track", ">spans", ">busy ms", ">busy", "mostly"], rows)
+    if answer["counters"]:
+        cells = [(row["group"], row["counter"], *(terminal.number(row[key]) for key in ("min", "mean", "max", "last")))
+                 for row in answer["counters"]]
+        terminal.table("counters", ["group", "counter", ">min", ">mean", ">max", ">last"], cells)
+
+
+@trace_app.command()
+def diff(a: Annotated[Path, typer.Argument(metavar="A")], b: Annotated[Path, typer.Argument(metavar="B")],
+         context: Annotated[int, typer.Option(min=0, help="Equal decisions to show before and after.")] = 3,
+         limit: Annotated[int, typer.Option(min=1, help="Differences to show.")] = 5, as_json: Json = False):
+    """Compare two decision logs (decisions.jsonl, or the folders of two runs). Exit code 1 if they differ.
+
+    Examples:
+
+        vitro trace diff out/demo/host-dense out/demo/sim-dense
+
+        vitro trace diff a/decisions.jsonl b/decisions.jsonl --context 5
+    """
+    from .trace import diff_decisions
+    answer = diff_decisions(a, b, context=context, limit=limit)
+    if as_json:
+        terminal.print_json(answer)
+    elif answer["equal"]:
+        print(f"equal: {answer['count'][0]} decisions")
+    else:
+        _print_differences(answer, a, b)
+    if not answer["equal"]:
+        raise typer.Exit(1)
+
+
+@trace_app.command()
+def replay(recording: Annotated[Path, typer.Argument(metavar="RECORDING")],
+           machine: Annotated[str, typer.Option(help="sim or host.")] = "sim",
+           device: Annotated[Path | None, typer.Option(help="Device file, for sim.")] = None,
+           file: Annotated[Path | None, typer.Option(help="File to read from; needed on host.")] = None,
+           depth: Annotated[int, typer.Option(min=1, max=1024, help="Reads in flight.")] = 1,
+           paced: Annotated[bool, typer.Option("--paced", help="Each read at its recorded time, instead of --depth in flight.")] = False,
+           as_json: Json = False):
+    """Issue the reads of a recording (engine.record) again: what would this I/O cost on that flash?
+
+    Examples:
+
+        vitro run experiments/quickstart.yaml --set engine.policy=mmap --set "memory.budget=6 MiB" --set engine.record=out/run.rec
+
+        vitro trace replay out/run.rec --device configs/devices/oneplus12.yaml --depth 4
+    """
+    answer = recordings.replay_io(recording, machine=machine, device=device, file=file, depth=depth, paced=paced)
+    if as_json:
+        terminal.print_json(answer)
+        return
+    rows = [(key, terminal.number(value) if isinstance(value, (int, float)) else value)
+            for key, value in (answer | {f"latency_us.{k}": v for k, v in answer["latency_us"].items()}).items() if key != "latency_us"]
+    terminal.table(f"{recording} on {machine}", ["", ">value"], rows)
+
+
+def _print_differences(answer, a, b):
+    print(f"--- {a}: {answer['count'][0]} decisions\n+++ {b}: {answer['count'][1]} decisions")
+    for hunk in answer["hunks"]:
+        print(f"@@ decision {hunk['a_begin']} of a, {hunk['b_begin']} of b @@")
+        for mark, lines in ((" ", hunk["before"]), ("-", hunk["a"]), ("+", hunk["b"]), (" ", hunk["after"])):
+            for line in lines:
+                print(mark, line)
+    if answer["more"]:
+        print("... and more (--limit shows them)")
+    for kind, (in_a, in_b) in answer["kinds"].items():
+        if in_a != in_b:
+            print(f"{kind}: {in_a} in a, {in_b} in b")

@@ -1,0 +1,184 @@
+"""Reading what a run leaves behind: the Perfetto trace and the decision log."""
+import collections
+import difflib
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Spans and counters over simulated or real time, in microseconds from the beginning of the run."""
+
+    span_rows: tuple[tuple[Any, ...], ...]  # of (group, track, name, begin_us, dur_us, detail)
+    counter_rows: tuple[tuple[Any, ...], ...]  # of (group, counter, at_us, value)
+
+    def __repr__(self) -> str:  # a notebook prints it, and it may hold millions of rows
+        return f"Trace({len(self.span_rows)} spans, {len(self.counter_rows)} counter values, {self.end_us / 1e3:.3g} ms)"
+
+    @cached_property
+    def spans(self) -> "pandas.DataFrame":
+        """pandas.DataFrame: group, track, name, begin_us, dur_us, detail."""
+        return _frame(self.span_rows, ["group", "track", "name", "begin_us", "dur_us", "detail"])
+
+    @cached_property
+    def counters(self) -> "pandas.DataFrame":
+        """pandas.DataFrame: group, counter, at_us, value."""
+        return _frame(self.counter_rows, ["group", "counter", "at_us", "value"])
+
+    @cached_property
+    def end_us(self) -> float:
+        return max([row[3] + row[4] for row in self.span_rows] + [row[2] for row in self.counter_rows], default=0.0)
+
+    def tracks(self, group: str | None = None) -> list[tuple[str, str]]:
+        """(group, track) in order of appearance."""
+        return list(dict.fromkeys((row[0], row[1]) for row in self.span_rows if group in (None, row[0])))
+
+    def overlap_us(self, group: str, other: str) -> float:
+        """Time in which some track of both groups is busy, such as ("storage", "units")."""
+        busy = {name: [(row[3], row[3] + row[4]) for row in self.span_rows if row[0] == name] for name in (group, other)}
+        return max(0.0, covered(busy[group]) + covered(busy[other]) - covered(busy[group] + busy[other]))
+
+    def summary(self, top: int = 3) -> dict[str, Any]:
+        """{"duration_ms", "tracks": [...], "counters": [...]}: how busy every track was, and with what."""
+        return {"duration_ms": self.end_us / 1e3, "tracks": [self._track_row(*key, top) for key in self.tracks()],
+                "counters": [self._counter_row(*key) for key in dict.fromkeys((row[0], row[1]) for row in self.counter_rows)]}
+
+    def _track_row(self, group, track, top):
+        rows = [row for row in self.span_rows if (row[0], row[1]) == (group, track)]
+        busy = covered((row[3], row[3] + row[4]) for row in rows)
+        by_name = collections.Counter()
+        for row in rows:
+            by_name[operation(row[2])] += row[4]
+        total = sum(by_name.values())
+        return {"group": group, "track": track, "spans": len(rows), "busy_ms": busy / 1e3,
+                "busy_share": busy / self.end_us if self.end_us else 0.0,
+                "top": [{"name": name, "share": time / total if total else 0.0} for name, time in by_name.most_common(top)]}
+
+    def _counter_row(self, group, counter):
+        rows = [row[2:] for row in self.counter_rows if (row[0], row[1]) == (group, counter)]
+        values = [value for _, value in rows]
+        ends = [at for at, _ in rows[1:]] + [self.end_us]
+        weights = [end - at for (at, _), end in zip(rows, ends)]
+        total = sum(weights)
+        mean = sum(v * w for v, w in zip(values, weights)) / total if total > 0 else values[-1]
+        return {"group": group, "counter": counter, "min": min(values), "mean": mean, "max": max(values), "last": values[-1]}
+
+
+def operation(name: str) -> str:
+    """What kind of work a span is: its first word, "matmul" of "matmul blk.3.ffn_up"."""
+    return name.split(" ", 1)[0].split("(", 1)[0] or name
+
+
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of (begin, end) intervals: overlapping spans of a track count once."""
+    total, reach = 0.0, float("-inf")
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, reach))
+        reach = max(reach, end)
+    return total
+
+
+def load_trace(path: str | os.PathLike[str]) -> Trace:
+    """Reads trace.json, or that file of a run's folder."""
+    file = _inside(path, "trace.json")
+    try:
+        events = json.loads(file.read_text())
+        events = events["traceEvents"] if isinstance(events, dict) else events
+        return _from_events(events)
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is no Perfetto trace ({type(error).__name__}: {error})") from None
+
+
+def _from_events(events):
+    groups, tracks = {}, {}
+    for event in events:
+        if event["ph"] == "M" and event["name"] == "process_name":
+            groups[event["pid"]] = event["args"]["name"].rpartition(": ")[2]  # "vitro sim: units"
+        elif event["ph"] == "M" and event["name"] == "thread_name":
+            # What overlaps on one track is drawn in lanes, "flash (2)": they are one track again here.
+            tracks[event["pid"], event["tid"]] = re.sub(r" \(\d+\)$", "", event["args"]["name"])
+    spans, counters = [], []
+    for event in events:
+        group = groups.get(event.get("pid"), "")
+        if event["ph"] == "X":
+            track = tracks.get((event["pid"], event["tid"]), str(event["tid"]))
+            spans.append((group, track, event["name"], float(event["ts"]), float(event["dur"]), _detail(event.get("args"))))
+        elif event["ph"] == "C":
+            args = event["args"]
+            for key, value in args.items():
+                name = event["name"] if len(args) == 1 else f"{event['name']}.{key}"
+                counters.append((group, name, float(event["ts"]), float(value)))
+    return Trace(tuple(sorted(spans, key=lambda row: row[3])), tuple(sorted(counters, key=lambda row: row[2])))
+
+
+def _detail(args):
+    return " ".join(str(value) for value in (args or {}).values())
+
+
+def diff_decisions(a: str | os.PathLike[str], b: str | os.PathLike[str], *, context: int = 3, limit: int = 5) -> dict[str, Any]:
+    """Compares two decision logs in order.
+
+    -> {"equal", "count": [in a, in b], "kinds": {kind: [in a, in b]}, "hunks": [...], "more"}. A hunk has "a_begin",
+    "b_begin" (counted from 1), the differing lines "a" and "b", and equal lines "before" and "after".
+    """
+    left, right = _decisions(a), _decisions(b)
+    lines = [[line for line, _ in log] for log in (left, right)]
+    kinds = [collections.Counter(kind for _, kind in log) for log in (left, right)]
+    hunks, more = _hunks(lines[0], lines[1], context, limit) if lines[0] != lines[1] else ([], False)
+    return {"equal": lines[0] == lines[1], "count": [len(left), len(right)],
+            "kinds": {kind: [kinds[0][kind], kinds[1][kind]] for kind in sorted(set(kinds[0]) | set(kinds[1]))},
+            "hunks": hunks, "more": more}
+
+
+# Matching is quadratic at worst: beyond the common beginning, only this many decisions are aligned.
+_WINDOW = 2000
+
+
+def _hunks(a, b, context, limit):
+    start = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    window_a, window_b = a[start:start + _WINDOW], b[start:start + _WINDOW]
+    changes = [op for op in difflib.SequenceMatcher(None, window_a, window_b, autojunk=False).get_opcodes() if op[0] != "equal"]
+    hunks = []
+    for _, a0, a1, b0, b1 in changes[:limit]:
+        a0, a1, b0, b1 = a0 + start, a1 + start, b0 + start, b1 + start
+        hunks.append({"a_begin": a0 + 1, "b_begin": b0 + 1, "a": a[a0:a1], "b": b[b0:b1], "before": a[max(0, a0 - context):a0],
+                      "after": a[a1:a1 + context]})
+    cut = max(len(a), len(b)) > start + _WINDOW
+    return hunks, len(changes) > limit or cut
+
+
+def _decisions(path):
+    """-> [(line for people, kind)]"""
+    path = _inside(path, "decisions.jsonl")
+    log = []
+    for number, text in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            entry = json.loads(text)
+            log.append((f"{entry['kind']} {entry['what']} -> {entry['where']}", entry["kind"]))
+        except (ValueError, KeyError, TypeError):
+            raise ConfigError(f'{path}:{number}: is no decision (expected {{"kind": ..., "what": ..., "where": ...}})') from None
+    return log
+
+
+def _inside(path, name):
+    path = Path(path)
+    path = path / name if path.is_dir() else path
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file")
+    return path
+
+
+def _frame(rows, columns):
+    import pandas
+    return pandas.DataFrame(list(rows), columns=columns)

@@ -1,0 +1,1 @@
+"""The same experiments on the real machine and in simulation: `vitro validate`."""

@@ -1,0 +1,290 @@
+// Whole runs with the products on a Hexagon: the CPU's tokens, whatever happens to the worker in the middle of one.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/app/session.hpp"
+#include "engine/host/host_machine.hpp"
+#include "engine/model/quantize.hpp"
+#include "tests/engine/host/hexagon_faults.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
+#include "tests/source_path.hpp"
+
+namespace vitro::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::Contains;
+using testing::HasSubstr;
+
+class HexagonRun : public testing::Test {
+ protected:
+  HexagonRun() : cache_(std::filesystem::temp_directory_path() / ("vitro_hexagon_" + std::to_string(::getpid()))) {}
+  ~HexagonRun() override { std::filesystem::remove_all(cache_); }
+
+  // Faults by the number of the request; a token of this model makes 16.
+  Json run(const std::string& units, const std::string& model, std::map<std::uint32_t, Fault> faults = {},
+           const std::string& activations = "int8") {
+    return run_engine({{"units", units}, {"activations", activations}}, model, std::move(faults));
+  }
+  // `model`: of the embedded files, or the path of another one.
+  Json run_engine(Json engine, const std::string& model, std::map<std::uint32_t, Fault> faults = {}) {
+    Json root = {{"experiment", "e"},
+                 {"machine", "host"},
+                 {"model", {{"gguf", test::source_path("configs/models/embedded/stories-reglu-3m." + model + ".gguf")}}},
+                 {"engine", std::move(engine)},
+                 {"workload", {{"prompt", "Once upon a time"}, {"output_tokens", 8}}}};
+    if (model.front() == '/') root["model"]["gguf"] = model;
+    const MachineFactory machines = [&](const MachineRequest& request, Function& function, TraceSink& trace) {
+      HostOptions options;
+      options.units = 1;
+      options.spin = {};
+      if (std::ranges::count(request.units, "hexagon") > 0) {
+        options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_qemu_hexagon(), faults); };
+        options.hexagon.products = request.code_products;
+        const bool hangs = std::any_of(faults.begin(), faults.end(), [](const auto& fault) { return fault.second == Fault::hang; });
+        if (hangs) options.hexagon.limits.progress = std::chrono::milliseconds(2000);
+      }
+      return make_host_machine(options, function, trace);
+    };
+    return run_experiment(read_experiment(parse_json(root.dump(), "e.json")), {"", cache_.string(), nullptr}, machines);
+  }
+  std::string quantised(const std::string& scheme) {
+    std::filesystem::create_directories(cache_);
+    const std::string path = (cache_ / (scheme + ".gguf")).string();
+    quantize(test::source_path("configs/models/embedded/stories-reglu-3m.f16.gguf"), path, scheme);
+    return path;
+  }
+  std::filesystem::path cache_;
+};
+
+TEST_F(HexagonRun, has_the_tokens_of_the_cpu_and_executes_hvx_packets) {
+  VITRO_NEEDS_HEXAGON();
+  for (const char* model : {"q8_0", "q4_0"}) {
+    const Json cpu = run("cpu0", model), hexagon = run("hexagon", model);
+    ASSERT_EQ(cpu["tokens"].size(), 8u);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << model;
+    // 7 products in each of 4 layers, for the prompt and each token but the last.
+    EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7) << model;
+    EXPECT_EQ(hexagon["counts"]["hexagon_requests"], 8 * 4 * 4) << model;  // q k v, output, gate up, down
+    EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000) << model;
+    EXPECT_GT(hexagon["counts"]["hexagon_packets"], hexagon["counts"]["hexagon_hvx_packets"]) << model;
+  }
+}
+
+TEST_F(HexagonRun, table_look_ups_have_the_same_tokens) {
+  VITRO_NEEDS_HEXAGON();
+  const auto run_with = [&](const char* units, const char* kernels) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", kernels}}, "q4_0");
+  };
+  const Json cpu = run_with("cpu0", "auto"), dots = run_with("hexagon", "dot"), planes = run_with("hexagon", "lut_w4");
+  EXPECT_EQ(dots["tokens"], cpu["tokens"]);
+  EXPECT_EQ(planes["tokens"], cpu["tokens"]);
+  EXPECT_EQ(planes["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_NE(planes["counts"]["hexagon_hvx_packets"], dots["counts"]["hexagon_hvx_packets"]);
+}
+
+// Matrices lie as the cores want them; the worker's panels are made of any layout.
+TEST_F(HexagonRun, group_formats_have_the_tokens_of_the_cpu_whatever_their_layout) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("w2g64z");
+  const auto run_with = [&](const char* units, const char* kernels) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", kernels}}, model);
+  };
+  const Json cpu = run_with("cpu0", "dot");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  for (const char* kernels : {"lut_w2", "auto"}) {
+    const Json hexagon = run_with("hexagon", kernels);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << kernels;
+    EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7) << kernels;
+    EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000) << kernels;
+  }
+  const Json dot = run_with("hexagon", "dot");  // never looks up, so all products stay on the core
+  EXPECT_EQ(dot["tokens"], cpu["tokens"]);
+  EXPECT_EQ(dot["counts"]["hexagon_operators"], 0);
+  EXPECT_THAT(dot["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("it multiplies w2g64z by look-ups alone")));
+}
+
+// Tables of int8 are another contract, and again one for cores and worker.
+TEST_F(HexagonRun, rounded_tables_have_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  for (const std::string& model : {std::string("q4_0"), quantised("w2g64z"), quantised("w4_channel")}) {
+    const auto run_with = [&](const char* units) { return run_engine({{"units", units}, {"activations", "int8_tables"}}, model); };
+    const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
+    ASSERT_EQ(cpu["tokens"].size(), 8u);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << model;
+    EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7) << model;
+    EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000) << model;
+  }
+}
+
+TEST_F(HexagonRun, a_fault_within_a_token_costs_a_restart) {
+  VITRO_NEEDS_HEXAGON();
+  const Json expected = run("cpu0", "q8_0")["tokens"];
+  for (const Fault fault : {Fault::die, Fault::hang, Fault::corrupt_result, Fault::wrong_sequence}) {
+    const Json result = run("hexagon", "q8_0", {{42, fault}});
+    EXPECT_EQ(result["tokens"], expected);
+    EXPECT_EQ(result["counts"]["hexagon_operators"], 8 * 4 * 7);
+    EXPECT_THAT(result["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("started again")));
+  }
+}
+
+TEST_F(HexagonRun, a_second_fault_moves_the_run_to_the_cpu_with_a_note) {
+  VITRO_NEEDS_HEXAGON();
+  const Json expected = run("cpu0", "q8_0")["tokens"];
+  for (const auto& [first, second] : {std::pair{Fault::die, Fault::corrupt_result}, {Fault::corrupt_sum, Fault::die}}) {
+    const Json result = run("hexagon", "q8_0", {{42, first}, {57, second}});
+    EXPECT_EQ(result["tokens"], expected);
+    EXPECT_LT(result["counts"]["hexagon_operators"], 8 * 4 * 7);
+    EXPECT_GT(result["counts"]["hexagon_operators"], 40);
+    const auto notes = result["notes"].get<std::vector<std::string>>();
+    EXPECT_THAT(notes, Contains(HasSubstr("given up")));
+    EXPECT_THAT(notes, Contains(HasSubstr("ran on the CPU instead")));
+  }
+}
+
+// Operators that the unit lacks go to the core one by one: here all of them, since the weights are float16.
+TEST_F(HexagonRun, what_it_lacks_stays_on_the_core) {
+  VITRO_NEEDS_HEXAGON();
+  const Json result = run("hexagon", "f16", {}, "float");
+  EXPECT_EQ(result["tokens"], run("cpu0", "f16", {}, "float")["tokens"]);
+  EXPECT_EQ(result["counts"]["hexagon_operators"], 0);
+  EXPECT_THAT(result["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("refused, the first one since it computes with int8")));
+}
+
+// Prefill and decode through the matrix unit's interface: HVX makes fp16 tiles of the weights, the model multiplies.
+TEST_F(HexagonRun, the_matrix_unit_has_the_tokens_of_the_cpu_in_its_contract) {
+  VITRO_NEEDS_HEXAGON();
+  const auto run_with = [&](const char* units) { return run_engine({{"units", units}, {"kernels", "hmx_q4"}}, "q4_0"); };
+  const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+  EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000);
+}
+
+// Float16 weights with nothing else asked for: HVX makes tiles of rows. Whatever becomes of the worker, the contract is the same, and it is
+// what cores have when they are asked for it.
+TEST_F(HexagonRun, float16_models_run_in_the_matrix_units_contract) {
+  VITRO_NEEDS_HEXAGON();
+  const Json cpu = run_engine({{"units", "cpu0"}, {"activations", "fp16"}}, "f16");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  const auto run_with = [&](std::map<std::uint32_t, Fault> faults) { return run_engine({{"units", "hexagon"}}, "f16", std::move(faults)); };
+  const Json whole = run_with({});
+  EXPECT_EQ(whole["tokens"], cpu["tokens"]);
+  EXPECT_EQ(whole["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_EQ(whole["counts"]["hexagon_requests"], 8 * 4 * 4);
+  EXPECT_GT(whole["counts"]["hexagon_hvx_packets"], 10000);
+  const Json again = run_with({{42, Fault::die_computing}});
+  EXPECT_EQ(again["tokens"], cpu["tokens"]);
+  EXPECT_EQ(again["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_THAT(again["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("started again")));
+  const Json lost = run_with({{42, Fault::die_computing}, {43, Fault::corrupt_result}});
+  EXPECT_EQ(lost["tokens"], cpu["tokens"]);
+  EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("given up")));
+}
+
+// T-MAN's division of labour: prompts through the matrix unit in fp16, answers by look-ups in int8, from one copy of the weights.
+TEST_F(HexagonRun, prompts_in_tiles_and_answers_by_look_up_have_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("w4g64z");
+  const auto run_with = [&](const char* units, const char* prefill) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", "lut_w4"}, {"prefill_activations", prefill}}, model);
+  };
+  const Json cpu = run_with("cpu0", "fp16"), hexagon = run_with("hexagon", "fp16"), same = run_with("hexagon", "same");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+  EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_NE(hexagon["counts"]["hexagon_hvx_packets"], same["counts"]["hexagon_hvx_packets"]);
+}
+
+// BitNet's weights have one scale, so a prompt's products are sums of integers in the matrix unit; answers by look-up in the same panels.
+TEST_F(HexagonRun, ternary_prompts_in_int8_tiles_have_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("ternary");
+  const auto run_with = [&](const char* units, const char* prefill, std::map<std::uint32_t, Fault> faults = {}) {
+    return run_engine({{"units", units}, {"activations", "int8"}, {"kernels", "lut_w2"}, {"prefill_activations", prefill}}, model,
+                      std::move(faults));
+  };
+  const Json cpu = run_with("cpu0", "int8_rows"), hexagon = run_with("hexagon", "int8_rows"), same = run_with("hexagon", "same");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+  EXPECT_EQ(hexagon["counts"]["hexagon_operators"], 8 * 4 * 7);
+  EXPECT_NE(hexagon["counts"]["hexagon_hvx_packets"], same["counts"]["hexagon_hvx_packets"]);
+  EXPECT_EQ(run_with("hexagon", "int8_rows", {{3, Fault::die}, {4, Fault::corrupt_result}})["tokens"], cpu["tokens"]);
+}
+
+// A share of the heads' projections is the Hexagon's, in graphs whose weights are bound at launch; what it lacks (attention, neurons in
+// places) is computed on its own thread. The plan is the same when its worker is lost, so the tokens are, too.
+TEST_F(HexagonRun, a_hybrid_engine_runs_beside_the_cores) {
+  VITRO_NEEDS_HEXAGON();
+  const Json engine = {{"policy", "neuron_cluster"},
+                       {"units", "cpu0"},
+                       {"activations", "int8"},
+                       {"hybrid", {{"unit", "hexagon"}, {"splits", {{{"batch", 1}, {"hot", "25%"}, {"attention", "50%"}}}}}}};
+  const Json with = run_engine(engine, "q8_0"), without = run_engine(engine, "q8_0", {{1, Fault::die}, {2, Fault::die}});
+  ASSERT_EQ(with["tokens"].size(), 8u);
+  EXPECT_EQ(with["tokens"], without["tokens"]);
+  EXPECT_GT(with["counts"]["hexagon_operators"], 8 * 4);
+  EXPECT_GT(with["counts"]["hexagon_hvx_packets"], 1000);
+  EXPECT_EQ(without["counts"]["hexagon_operators"], 0);
+  const auto notes = with["notes"].get<std::vector<std::string>>();
+  EXPECT_THAT(notes, Contains(HasSubstr("that it lacks ran on the CPU")));
+  EXPECT_THAT(without["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("given up")));
+}
+
+// The same with look-ups: attention's matrices lie for the core's look-ups, the Hexagon's share of their rows in panels of its own.
+TEST_F(HexagonRun, a_hybrid_engine_looks_up_on_both_sides) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("w2g64z");
+  const auto run_with = [&](bool hybrid, std::map<std::uint32_t, Fault> faults) {
+    Json engine = {{"policy", "neuron_cluster"}, {"units", "cpu0"}, {"activations", "int8"}, {"kernels", "lut_w2"}};
+    if (hybrid) engine["hybrid"] = {{"unit", "hexagon"}, {"splits", {{{"batch", 1}, {"hot", "25%"}, {"attention", "50%"}}}}};
+    return run_engine(std::move(engine), model, std::move(faults));
+  };
+  const Json with = run_with(true, {}), without = run_with(true, {{1, Fault::die}, {2, Fault::die}});
+  ASSERT_EQ(with["tokens"].size(), 8u);
+  EXPECT_EQ(with["tokens"], without["tokens"]);
+  EXPECT_GT(with["counts"]["hexagon_operators"], 8 * 4);
+  EXPECT_GT(with["counts"]["hexagon_hvx_packets"], 1000);
+}
+
+// FlashAttention with exp by table is the worker's, in prompts and step by step; its bits are those of the core in the same variant.
+TEST_F(HexagonRun, attention_by_table_has_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  for (const char* kv : {"f32", "f16"}) {
+    const auto run_with = [&](const char* units, std::map<std::uint32_t, Fault> faults = {}, const char* attention = "lut_exp") {
+      const Json engine = {{"units", units}, {"activations", "int8"}, {"attention", attention}, {"kv_format", kv}, {"prefill_chunk", 3}};
+      return run_engine(engine, "q8_0", std::move(faults));
+    };
+    const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
+    ASSERT_EQ(cpu["tokens"].size(), 8u);
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+    const int products = run_with("hexagon", {}, "exact")["counts"]["hexagon_operators"];
+    const int attention = hexagon["counts"]["hexagon_operators"].get<int>() - products;
+    EXPECT_EQ(attention % 8, 0);      // 4 layers, 2 KV heads
+    EXPECT_GT(attention / 8, 7 + 3);  // rows: of the prompt, which is more than one chunk, and 7 more
+    EXPECT_EQ(run_with("hexagon", {{42, Fault::corrupt_result}})["tokens"], cpu["tokens"]);
+    const Json lost = run_with("hexagon", {{42, Fault::die}, {43, Fault::die}});
+    EXPECT_EQ(lost["tokens"], cpu["tokens"]);
+    EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("given up")));
+  }
+}
+
+// Wherever weights lie, and whoever computes FFNs: the products that are left are the Hexagon's, with the tokens of the core.
+TEST_F(HexagonRun, weights_that_are_read_as_they_are_needed_have_the_same_tokens) {
+  VITRO_NEEDS_HEXAGON();
+  const Json cpu = run("cpu0", "q8_0");
+  for (const char* policy : {"mmap", "neuron_cluster"}) {
+    const Json engine = {{"policy", policy}, {"units", {"cpu0", "hexagon"}}, {"activations", "int8"}};
+    const Json hexagon = run_engine(engine, "q8_0");
+    ASSERT_EQ(hexagon["tokens"].size(), 8u) << policy;
+    EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << policy;
+    EXPECT_GT(hexagon["counts"]["hexagon_operators"], 8 * 4) << policy;
+  }
+}
+
+}  // namespace
+}  // namespace vitro::test

@@ -1,0 +1,130 @@
+#include "engine/app/plan.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/app/experiment.hpp"
+
+namespace vitro {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModel =
+    "format: q4_0\nshape: {family: llama, name: tiny, layers: 2, width: 256, heads: 4, kv_heads: 4, ffn: 512, "
+    "vocab: 320, context: 128, norm_eps: 1e-5, activation: relu, rope_base: 10000}\n";
+
+class PlanTest : public testing::Test {
+ protected:
+  PlanTest() : root_(fs::temp_directory_path() / ("vitro_plan_" + std::to_string(::getpid()))) {
+    fs::create_directories(root_ / "plans");
+    write("device.yaml", "name: phone\ndram: {bandwidth: 50 GB/s}\n");
+    write("model.yaml", kModel);
+    experiment("memory: {ffn_in_dram: 50%}");
+    plan(1, device_fingerprint(load_yaml(path("device.yaml"))), model_fingerprint(load_yaml(path("model.yaml"))));
+  }
+  ~PlanTest() override { fs::remove_all(root_); }
+  std::string path(const std::string& name) const { return (root_ / name).string(); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(root_ / name) << text; }
+  void experiment(const std::string& memory, const std::string& engine = "") const {
+    write("e.yaml", "experiment: e\nmachine: sim\ndevice: device.yaml\nmodel: model.yaml\nengine: {plan: plans/p.yaml, function: draw" +
+                        engine + "}\nworkload: {prompt_tokens: 4}\n" + memory + "\n");
+  }
+  void plan(int version, const std::string& device, const std::string& model) const {
+    write("plans/p.yaml", "vitro_plan: " + std::to_string(version) + "\ndevice: {name: phone, fingerprint: \"" + device +
+                              "\"}\nmodel: {name: tiny, fingerprint: \"" + model +
+                              "\"}\nmemory: {fixed: 1 MiB, hot: 200 KiB, ffn: 800 KiB, why: x}\n"
+                              "engine:\n  policy: neuron_cluster\n  units: {value: [cpu1, cpu2], why: faster}\n"
+                              "  clusters: {io_core: cpu0, io_depth: {value: 32, why: full}}\n"
+                              "  hybrid:\n    unit: npu\n    splits:\n    - {batch: 1, hot: {value: 25%, why: meets}}\n");
+  }
+  Experiment read(const std::vector<std::string>& overrides = {}) const {
+    return read_experiment(load_experiment(path("e.yaml"), overrides, ""));
+  }
+  std::string error(const std::vector<std::string>& overrides = {}) const {
+    try {
+      read(overrides);
+    } catch (const ConfigError& refused) {
+      return refused.what();
+    }
+    return "";
+  }
+  fs::path root_;
+};
+
+TEST_F(PlanTest, a_run_takes_what_the_plan_chose) {
+  const Experiment e = read();
+  EXPECT_EQ(e.engine.policy, "neuron_cluster");
+  EXPECT_EQ(e.engine.placement.units, (std::vector<std::string>{"cpu1", "cpu2"}));
+  EXPECT_EQ(e.engine.ffn.clusters.io_depth, 32u);
+  ASSERT_EQ(e.engine.placement.splits.size(), 1u);
+  EXPECT_DOUBLE_EQ(e.engine.placement.splits[0].hot, 0.25);
+}
+
+TEST_F(PlanTest, keys_of_the_experiment_override_the_plan) {
+  const Experiment e = read({"engine.clusters.io_depth=4", "engine.units=[cpu3]"});
+  EXPECT_EQ(e.engine.ffn.clusters.io_depth, 4u);
+  EXPECT_EQ(e.engine.ffn.clusters.io_core, "cpu0");
+  EXPECT_EQ(e.engine.placement.units, std::vector<std::string>{"cpu3"});
+  experiment("memory: {ffn_in_dram: 50%}", ", threads: 3");
+  EXPECT_TRUE(read().engine.placement.units.empty());
+  EXPECT_EQ(read().engine.placement.threads, 3u);
+}
+
+TEST_F(PlanTest, splits_beside_those_of_the_plan_are_refused_where_they_stand) {
+  experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {unit: npu, splits: [{batch: 1, hot: 50%}]}");
+  const std::string found = error();
+  EXPECT_NE(found.find("e.yaml:5: engine.hybrid.splits: is given beside engine.plan"), std::string::npos) << found;
+  experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {cluster: 128}");
+  EXPECT_DOUBLE_EQ(read().engine.placement.splits[0].hot, 0.25) << "other keys are none of its business";
+}
+
+TEST_F(PlanTest, what_was_composed_composes_again) {
+  const Node once = load_experiment(path("e.yaml"), {}, "");
+  const Node twice = compose_experiment(parse_json(once.to_json(), "resolved.json"), "/", {}, "");
+  EXPECT_EQ(twice.to_json(), once.to_json());
+}
+
+TEST_F(PlanTest, what_was_resolved_resolves_to_itself) {
+  const Node once = read_experiment(load_experiment(path("e.yaml"), {}, "")).resolved;
+  const Node twice = compose_experiment(parse_json(once.to_json(), "resolved.json"), "/", {}, "");
+  EXPECT_EQ(read_experiment(twice).resolved.to_json(), once.to_json());
+}
+
+TEST_F(PlanTest, a_plan_for_another_device_is_refused_at_its_line) {
+  const std::string found = error({"device.dram.bandwidth=60 GB/s"});
+  EXPECT_NE(found.find("plans/p.yaml:2: device.fingerprint: "), std::string::npos) << found;
+  EXPECT_NE(found.find("this experiment's device is phone"), std::string::npos) << found;
+}
+
+TEST_F(PlanTest, a_plan_for_another_model_is_refused_at_its_line) {
+  const std::string found = error({"model.shape.ffn=768"});
+  EXPECT_NE(found.find("plans/p.yaml:3: model.fingerprint: "), std::string::npos) << found;
+}
+
+TEST_F(PlanTest, a_plan_of_another_version_is_refused) {
+  plan(2, "x", "y");
+  const std::string found = error();
+  EXPECT_NE(found.find("plans/p.yaml:1: vitro_plan: 2 is the version of another vitro (expected 1"), std::string::npos) << found;
+}
+
+TEST_F(PlanTest, memory_below_the_fixed_part_is_refused) {
+  EXPECT_EQ(error({"memory.ffn_in_dram=25%"}), "");  // exactly the hot clusters
+  const std::string share = error({"memory.ffn_in_dram=20%"});
+  EXPECT_NE(share.find("plans/p.yaml:4: memory.hot: "), std::string::npos) << share;
+  EXPECT_EQ(error({"memory.budget=1300 KiB"}), "");
+  const std::string budget = error({"memory.budget=1100 KiB"});
+  EXPECT_NE(budget.find("plans/p.yaml:4: memory.fixed: "), std::string::npos) << budget;
+}
+
+TEST_F(PlanTest, what_is_no_plan_is_named_where_it_is_asked_for) {
+  EXPECT_NE(error({"engine.plan=nowhere.yaml"}).find("--set engine.plan:1: engine.plan: "), std::string::npos);
+  const std::string found = error({"engine.plan=" + path("device.yaml")});
+  EXPECT_NE(found.find("is no plan (expected a file that `vitro plan` wrote)"), std::string::npos) << found;
+}
+
+}  // namespace
+}  // namespace vitro

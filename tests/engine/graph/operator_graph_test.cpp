@@ -1,0 +1,116 @@
+#include "engine/graph/operator_graph.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "engine/base/check.hpp"
+
+namespace vitro {
+namespace {
+
+ModelConfig small() {
+  ModelConfig c;
+  c.family = "llama";
+  c.layers = 2, c.width = 64, c.heads = 4, c.kv_heads = 2, c.head_dim = 16, c.ffn = 96, c.vocab = 128;
+  c.rope.dims = 16;
+  return c;
+}
+
+const Operator* find(const OperatorGraph& graph, std::string_view name) {
+  for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
+    if (graph[id].name == name) return &graph[id];
+  }
+  return nullptr;
+}
+
+TEST(OperatorGraph, names_are_unique_and_the_order_is_topological) {
+  for (const std::uint32_t experts : {0u, 4u}) {
+    ModelConfig config = small();
+    config.experts = experts, config.experts_used = experts / 2;
+    const OperatorGraph graph = build_graph(config);
+    std::set<std::string> names;
+    std::map<OperatorId, std::size_t> position;
+    const std::vector<OperatorId> order = execution_order(graph);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      names.insert(graph[order[i]].name);
+      position[order[i]] = i;
+    }
+    EXPECT_EQ(names.size(), boost::num_vertices(graph));
+    const auto [first, last] = boost::edges(graph);
+    for (auto edge = first; edge != last; ++edge) {
+      EXPECT_LT(position.at(boost::source(*edge, graph)), position.at(boost::target(*edge, graph)));
+    }
+  }
+}
+
+TEST(OperatorGraph, a_pass_that_appends_operators_still_gets_a_topological_order) {
+  OperatorGraph graph = build_graph(small());
+  const OperatorId late = boost::add_vertex(Operator{}, graph);
+  boost::add_edge(late, OperatorId{1}, Operand{1}, graph);
+  const std::vector<OperatorId> order = execution_order(graph);
+  EXPECT_LT(std::find(order.begin(), order.end(), late), std::find(order.begin(), order.end(), OperatorId{1}));
+}
+
+TEST(OperatorGraph, a_cycle_is_refused) {
+  OperatorGraph graph = build_graph(small());
+  boost::add_edge(boost::num_vertices(graph) - 1, OperatorId{0}, Operand{0}, graph);
+  EXPECT_THROW(execution_order(graph), RunError);
+}
+
+TEST(OperatorGraph, families_differ_in_data_only) {
+  ModelConfig qwen = small();
+  qwen.qkv_bias = true;
+  EXPECT_EQ(find(build_graph(qwen), "blk.0.attn_q")->bias, Role::attn_q_bias);
+  EXPECT_FALSE(find(build_graph(small()), "blk.0.attn_q")->bias.has_value());
+  ModelConfig normed = small();
+  normed.qk_norm = true;
+  EXPECT_EQ(find(build_graph(normed), "blk.0.attn_q_norm")->width, normed.q_width());
+  EXPECT_EQ(find(build_graph(normed), "blk.0.attn_k_norm")->width, normed.kv_width());
+  EXPECT_EQ(find(build_graph(small()), "blk.0.attn_q_norm"), nullptr);
+  ModelConfig bitnet = small();
+  bitnet.sub_norms = true;
+  EXPECT_EQ(find(build_graph(bitnet), "blk.1.ffn_sub_norm")->width, bitnet.ffn);
+  EXPECT_EQ(find(build_graph(bitnet), "blk.1.attn_sub_norm")->weight, Role::attn_sub_norm);
+  ModelConfig tied = small();
+  tied.tied_embedding = true;
+  EXPECT_EQ(find(build_graph(tied), "output")->weight, Role::token_embedding);
+  EXPECT_EQ(find(build_graph(small()), "output")->weight, Role::output);
+  ModelConfig moe = small();
+  moe.experts = 4, moe.experts_used = 2;
+  const OperatorGraph graph = build_graph(moe);
+  EXPECT_EQ(find(graph, "blk.1.ffn_down")->rows, RowSet::routed);
+  ASSERT_NE(find(graph, "blk.1.expert_sum"), nullptr);
+  EXPECT_EQ(find(build_graph(small()), "blk.1.route"), nullptr);
+}
+
+TEST(OperatorGraph, operators_have_the_inputs_that_their_contract_lists) {
+  ModelConfig moe = small();
+  moe.experts = 4, moe.experts_used = 2;
+  const OperatorGraph graph = build_graph(moe);
+  const std::map<Op, std::size_t> expected{{Op::embed, 0},      {Op::rms_norm, 1}, {Op::rope, 1},  {Op::kv_append, 2},
+                                           {Op::attention, 2},  {Op::glu, 2},      {Op::add, 2},   {Op::route, 1},
+                                           {Op::expert_sum, 2}, {Op::gather, 1},   {Op::sample, 1}};
+  for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
+    const auto entry = expected.find(graph[id].op);
+    if (entry != expected.end()) {
+      EXPECT_EQ(inputs_of(graph, id).size(), entry->second) << graph[id].name;
+    }
+  }
+}
+
+TEST(OperatorGraph, the_drawing_names_every_operator) {
+  const OperatorGraph graph = build_graph(small());
+  std::ostringstream dot;
+  write_dot(dot, graph);
+  for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
+    EXPECT_NE(dot.str().find(graph[id].name), std::string::npos);
+  }
+  EXPECT_NE(dot.str().find("hidden [96]"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vitro

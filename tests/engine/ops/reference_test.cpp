@@ -1,0 +1,250 @@
+// Every operator against the reference in double, within the bounds that docs/design/kernels.md derives.
+#include "engine/ops/reference/reference.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "engine/kernels/compute_function.hpp"
+#include "tests/effort.hpp"
+#include "tests/engine/kernels/bounds.hpp"
+#include "tests/engine/kernels/call_kit.hpp"
+
+namespace vitro {
+namespace {
+
+using namespace test;
+
+// Every element of the whole output buffer: outside the slice both must have left it alone, and the bound is 0 there.
+void expect_within_bound(const KernelSet& set, const KernelCall& call, const std::string& what) {
+  KernelCall computed = with_own_output(call), expected = with_own_output(call);
+  ComputeFunction function({std::string(set.name)});
+  function.execute(computed);
+  run_reference(expected);
+  if (call.out.empty()) return;
+  const std::vector<double> bound = error_bounds(call);
+  const std::vector<double> got = values_of(computed.out[0]), want = values_of(expected.out[0]);
+  ASSERT_EQ(got.size(), bound.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_LE(std::abs(got[i] - want[i]), bound[i]) << set.name << " " << what << " element " << i << ": " << got[i] << " for " << want[i];
+  }
+}
+
+TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_calls) {
+  Rng rng(17);
+  for (const Op op : kAllOps) {
+    for (int i = 0; i < 60; ++i) {
+      const KernelCall call = random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8);
+      for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(op)) + " " + std::to_string(i));
+    }
+  }
+}
+
+TEST(Reference, every_set_appends_what_the_reference_appends_to_each_copy) {
+  Rng rng(22);
+  for (const Format format : {Format::f32, Format::f16}) {
+    KernelCall call = append_of_copies(rng, format);
+    for (const Slice slice : kCopySlices) {
+      call.slice = slice;
+      for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, "copies");
+    }
+  }
+}
+
+TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_products_of_codes) {
+  Rng rng(21);
+  for (int i = 0; i < 100; ++i) {
+    const KernelCall call = random_code_call(rng);
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::to_string(i));
+  }
+}
+
+TEST(Reference, matmul_bounds_hold_for_long_rows) {
+  constexpr std::uint32_t kLong = all_or_few(4096, 1024);
+  Rng rng(18);
+  for (const Format format : all_formats()) {
+    if (format == Format::q4_nibbles || !variant::supports(variant::kFloat, format, Layout::rows)) continue;
+    const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kFloat, {21, kLong, 5}, true);
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(format)));
+    if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;
+    const KernelCall int8 = matmul_call(rng, format, Layout::tiled, variant::kInt8, {32, kLong, 5});
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, int8, std::string(to_string(format)) + " int8");
+  }
+}
+
+// Every second neuron rests, and groups of sixteen end within the call.
+TEST(Reference, sums_in_int8_stay_within_their_bound_and_make_one_coefficient_for_each_block_of_a_row) {
+  Rng rng(25);
+  for (const std::uint32_t n : {1u, 16u, 37u, 131u}) {
+    KernelCall call;
+    call.op = Op::accumulate;
+    call.variant = variant::kInt8;
+    call.in = {weights(rng, n, 544, Format::q4_0, Layout::rows), floats(rng, {3, n, 0})};
+    for (std::uint32_t i = 0; i < 3 * n; i += 2) call.in[1].as<float>()[i] = 0;
+    call.out = {make_view({3, 544, 0}, Format::f32)};
+    call.slice = {n / 8, ~0u};
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::to_string(n));
+    WorkCounts tally;
+    run_reference(call, &tally);
+    EXPECT_EQ(count(call).conversions, tally.conversions);
+    EXPECT_EQ(tally.conversions, (n - n / 8) * 3 * 17);
+  }
+}
+
+// From anywhere to anywhere, and nothing beside it: every set, the reference, and the work that is counted.
+TEST(Reference, rows_are_copied_from_their_places_to_their_places) {
+  Rng rng(26);
+  for (int i = 0; i < 20; ++i) {
+    const std::uint32_t rows = 1 + static_cast<std::uint32_t>(rng.below(9)), width = 16 * (1 + static_cast<std::uint32_t>(rng.below(4)));
+    const Bytes stride = 4 * width / kPlaceUnit;
+    auto from = std::make_shared<std::vector<std::uint32_t>>(), to = std::make_shared<std::vector<std::uint32_t>>();
+    KernelCall call;
+    call.op = Op::copy;
+    call.variant = variant::kFloat;
+    call.in = {floats(rng, {20, width, 0})};
+    call.out = {floats(rng, {20, width, 0})};
+    std::vector<double> expected = values_of(call.out[0]);
+    const std::vector<double> x = values_of(call.in[0]);
+    std::vector<std::uint32_t> places(20);
+    std::iota(places.begin(), places.end(), 0u);
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      std::swap(places[r], places[r + rng.below(20 - r)]);
+      const auto source = static_cast<std::uint32_t>(rng.below(20));
+      from->push_back(static_cast<std::uint32_t>(source * stride));
+      to->push_back(static_cast<std::uint32_t>(places[r] * stride));
+      std::copy_n(x.begin() + source * width, width, expected.begin() + places[r] * width);
+    }
+    call.rows = from, call.places = to;
+    KernelCall reference = with_own_output(call);
+    reference.in[0].shape[0] = reference.out[0].shape[0] = rows;
+    WorkCounts tally;
+    contract::check_call(reference);
+    run_reference(reference, &tally);
+    EXPECT_EQ(count(reference).read, tally.read);
+    EXPECT_EQ(count(reference).written, tally.written);
+    reference.out[0].shape[0] = 20;
+    EXPECT_EQ(values_of(reference.out[0]), expected);
+    for (const KernelSet* set : kernel_sets()) {
+      KernelCall own = with_own_output(call);
+      own.in[0].shape[0] = own.out[0].shape[0] = rows;
+      ComputeFunction({std::string(set->name)}).execute(own);
+      own.out[0].shape[0] = 20;
+      EXPECT_EQ(values_of(own.out[0]), expected) << set->name;
+    }
+  }
+}
+
+// The two choose from logits whose gaps are far above rounding, so ids are equal; weights agree to rounding.
+TEST(Reference, choices_agree) {
+  Rng rng(19);
+  for (int i = 0; i < 200; ++i) {
+    const KernelCall route = random_call(rng, Op::route, variant::kFloat);
+    const Outcome got = ComputeFunction().execute(route), want = run_reference(route);
+    const auto& a = std::get<std::vector<ExpertChoice>>(got);
+    const auto& b = std::get<std::vector<ExpertChoice>>(want);
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t r = 0; r < a.size(); ++r) {
+      EXPECT_EQ(a[r].ids, b[r].ids);
+      for (std::size_t j = 0; j < a[r].ids.size(); ++j) EXPECT_NEAR(a[r].weights[j], b[r].weights[j], 4e-6 * b[r].weights[j]);
+    }
+    const KernelCall sample = random_call(rng, Op::sample, variant::kFloat);
+    EXPECT_EQ(std::get<TokenChoice>(ComputeFunction().execute(sample)).tokens, std::get<TokenChoice>(run_reference(sample)).tokens);
+  }
+}
+
+TEST(Reference, active_neurons_agree_with_the_gate) {
+  Rng rng(20);
+  for (int i = 0; i < 100; ++i) {
+    KernelCall call = random_call(rng, Op::glu, variant::kFloat);
+    call.report_active = true;
+    call.params[0] = static_cast<float>(Activation::relu);
+    EXPECT_EQ(words_of(ComputeFunction().execute(with_own_output(call))), words_of(run_reference(with_own_output(call))));
+  }
+}
+
+TEST(Reference, selections_agree_away_from_the_threshold) {
+  Rng rng(23);
+  std::size_t selected = 0;
+  for (int i = 0; i < 200; ++i) {
+    KernelCall call = random_call(rng, Op::select, variant::kFloat);
+    if (call.params[1] != -1) call.params[1] = static_cast<float>(Activation::relu);  // relu does not round
+    const Outcome got = ComputeFunction().execute(call);
+    EXPECT_EQ(words_of(got), words_of(run_reference(call)));
+    for (const IndexList& row : std::get<ActiveSet>(got).rows) selected += row->size();
+  }
+  EXPECT_GT(selected, 1000u);
+}
+
+TEST(Softmax, is_that_of_each_row_however_it_is_made_and_how_often) {
+  KernelCall call;
+  call.op = Op::softmax;
+  call.in = {make_view({2, 3, 0}, Format::f32)};
+  call.out = {make_view({2, 3, 0}, Format::f32)};
+  const float x[] = {0, 0, std::log(2.0f), -1000, 0, 1000};
+  std::copy(std::begin(x), std::end(x), call.in[0].as<float>());
+  for (const float exponential : {0.0f, 1.0f, 2.0f}) {
+    call.params = {exponential, 3};
+    ComputeFunction().execute(call);
+    const float expected[] = {0.25f, 0.25f, 0.5f, 0, 0, 1};
+    for (int i = 0; i < 6; ++i) EXPECT_NEAR(call.out[0].as<float>()[i], expected[i], 1e-6) << i;
+  }
+  call.params = {0, 1};
+  const WorkCounts once = count(call);
+  call.params = {0, 3};
+  EXPECT_EQ(count(call).elementwise, 3 * once.elementwise);
+  EXPECT_EQ(count(call).read, once.read);
+  call.params = {3, 1};
+  EXPECT_THROW(ComputeFunction().execute(call), RunError);
+  call.params = {0, 0};
+  EXPECT_THROW(ComputeFunction().execute(call), RunError);
+}
+
+// By hand: a score of -2 is far from zero under silu's threshold, but below every threshold without an activation.
+TEST(Select, compares_the_magnitude_of_the_activation_or_the_score_itself) {
+  KernelCall call;
+  call.op = Op::select;
+  call.in = {make_view({2, 4, 0}, Format::f32)};
+  const float scores[] = {-2.0f, 0.1f, 0.5f, 3.0f, 0.0f, -0.1f, 9.0f, 0.6f};
+  std::copy(std::begin(scores), std::end(scores), call.in[0].as<float>());
+  const auto rows = [&](float threshold, float act) {
+    call.params = {threshold, act, 0};
+    std::vector<std::vector<std::uint32_t>> ids;
+    const Outcome outcome = ComputeFunction().execute(call);
+    for (const IndexList& row : std::get<ActiveSet>(outcome).rows) ids.push_back(*row);
+    return ids;
+  };
+  using Ids = std::vector<std::vector<std::uint32_t>>;
+  EXPECT_EQ(rows(0.5f, -1), (Ids{{3}, {2, 3}}));
+  EXPECT_EQ(rows(0, static_cast<float>(Activation::relu)), (Ids{{1, 2, 3}, {2, 3}}));
+  EXPECT_EQ(rows(0.2f, static_cast<float>(Activation::silu)), (Ids{{0, 2, 3}, {2, 3}}));  // silu(-2) is -0.238, silu(0.1) 0.052
+  call.slice = {1, 2};
+  EXPECT_EQ(rows(-1, -1), (Ids{{1, 2}, {1, 2}}));
+}
+
+// Each head is normalised by itself, those outside the slice are left alone and not counted.
+TEST(Reference, a_norm_of_heads_is_a_norm_of_each_one_in_the_slice) {
+  Rng rng(23);
+  KernelCall call = norm_of_heads(rng);
+  for (const Slice slice : kHeadSlices) {
+    call.slice = slice;
+    for (const KernelSet* set : kernel_sets()) {
+      expect_within_bound(*set, call, "heads");
+      KernelCall computed = with_own_output(call);
+      ComputeFunction({std::string(set->name)}).execute(computed);
+      KernelCall rows = with_own_output(call);  // the same elements as 15 plain rows
+      rows.slice = {};
+      rows.in[0].shape = rows.out[0].shape = {15, 24, 0};
+      ComputeFunction({std::string(set->name)}).execute(rows);
+      for (std::uint32_t i = 0; i < 3 * 5 * 24; ++i) {
+        const std::uint32_t head = i / 24 % 5;
+        const bool inside = head >= slice.first && (slice.count == ~0u || head < slice.first + slice.count);
+        const float* untouched = call.out[0].as<float>();
+        ASSERT_EQ(computed.out[0].as<float>()[i], inside ? rows.out[0].as<float>()[i] : untouched[i]) << set->name << " " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vitro

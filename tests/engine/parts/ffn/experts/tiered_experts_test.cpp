@@ -1,0 +1,122 @@
+// Which calls run where and when: one launch for a group, fixed shapes, cores beside units. Times are the test's: a call takes one unit.
+#include "engine/parts/ffn/experts/tiered_experts.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/testing/virtual_machine.hpp"
+#include "tests/engine/parts/ffn/experts/bench.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr Picoseconds kUnit{1000};
+constexpr std::uint32_t kRows = 12, kExperts = 4, kWidth = 32, kFfn = 64;
+
+class Calls final : public Function {
+ public:
+  Outcome execute(const KernelCall& call) override {
+    if (call.op == Op::matmul && call.expert == broken) throw RunError("expert 3 is broken");
+    if (call.op == Op::matmul) rows.push_back(call.in[1].shape[0]);
+    return {};
+  }
+  std::vector<std::uint32_t> rows;  // of products
+  int broken = -1;
+};
+
+// Weights that are there for good.
+class Resident final : public DenseResidency {
+ public:
+  using DenseResidency::DenseResidency;
+  View view(const Weight& weight, std::uint32_t) const override { return {{}, 0, {weight.rows, weight.columns, 0}, weight.format}; }
+};
+
+class TieredExpertsTest : public testing::Test {
+ protected:
+  // Experts 0 and 1 share a graph on the first unit, 2 has one on the second, 3 is cold.
+  void start(bool side_by_side) {
+    experts_.reset();  // it dies before its machine
+    ModelConfig config;
+    config.layers = 1, config.width = kWidth, config.heads = config.kv_heads = 2, config.head_dim = 16, config.ffn = kFfn,
+    config.vocab = 32;
+    config.experts = kExperts, config.experts_used = 2;
+    VirtualMachineSpec spec;
+    spec.phantom = true;
+    spec.price = [](const UnitCaps&, const KernelCall&) { return kUnit; };
+    for (const char* name : {"cpu0", "cpu1", "ane0", "ane1"}) {
+      UnitCaps caps;
+      caps.id = UnitId(spec.units.size());
+      caps.name = name;
+      spec.units.push_back(caps);
+    }
+    host_ = std::make_unique<VirtualMachine>(std::move(spec), function_, trace_);
+    weights_ = phantom_weights(config, Format::f16, FileId{});
+    residency_ = std::make_unique<Resident>(machine(), weights_);
+    TieredOptions options;
+    options.cores = {machine().units[0], machine().units[1]};
+    options.units = {machine().units[2], machine().units[3]};
+    LayerPlacement layer;
+    layer.groups = {{{0, 1}, 4, 0, 0}, {{2}, 8, 1, 8}};
+    layer.capacity = {4, 4, 8, 0};
+    layer.first = {0, 4, 8, 0};
+    layer.rows = 16;
+    options.placements = {layer};
+    options.side_by_side = side_by_side;
+    options.max_rows = kRows;
+    options.width = kWidth, options.ffn = kFfn, options.experts_used = 2;
+    options.matmul = VariantId{1};
+    experts_ = std::make_unique<TieredExperts>(machine(), weights_, *residency_, std::move(options));
+    host_->run(experts_->load());
+  }
+  Machine& machine() { return host_->machine(); }
+
+  void run_layer() {
+    Rng rng(7);
+    const ExpertPlan plan = experts_->admit(0, choices(rng, kRows, kExperts, 2));
+    const auto pool = static_cast<std::uint32_t>(plan.rows.size());
+    RoutedStep step;
+    step.rows = std::make_shared<const std::vector<SeqPos>>(kRows);
+    step.x.shape = {kRows, kWidth, 0};
+    step.chosen.shape = {pool, 0, 0};
+    step.packed.shape = step.out.shape = {pool, kWidth, 0};
+    host_->run(static_cast<RoutedFfn&>(*experts_).run(0, std::move(step)));
+  }
+
+  Calls function_;
+  NullTrace trace_;
+  std::unique_ptr<VirtualMachine> host_;
+  WeightStore weights_;
+  std::unique_ptr<Resident> residency_;
+  std::unique_ptr<TieredExperts> experts_;
+};
+
+TEST_F(TieredExpertsTest, a_group_is_one_launch_of_fixed_shapes) {
+  start(true);
+  for (int step = 0; step < 2; ++step) run_layer();
+  EXPECT_EQ(experts_->experts()->launches, 2u * 2);
+  EXPECT_EQ(experts_->experts()->layers, 2u);
+  // Three products for each expert and step: slices are as long as their capacity, whoever fills them.
+  EXPECT_EQ(std::count(function_.rows.begin(), function_.rows.end(), 8u), 2 * 3);
+  EXPECT_GE(std::count(function_.rows.begin(), function_.rows.end(), 4u), 2 * 2 * 3);
+}
+
+TEST_F(TieredExpertsTest, units_and_cores_work_at_once_unless_told_otherwise) {
+  start(true);
+  run_layer();
+  // Packing, then eight calls of the longest graph; the other unit and the cores are done by then.
+  EXPECT_EQ(machine().clock.now(), 9 * kUnit);
+  start(false);
+  run_layer();
+  // Both graphs with their packing, then packing, gate, up and activation, and down on cores.
+  EXPECT_EQ(machine().clock.now(), (9 + 5 + 1 + 3 + 1) * kUnit);
+}
+
+TEST_F(TieredExpertsTest, the_error_of_one_unit_ends_the_layer_when_all_have_ended) {
+  start(true);
+  function_.broken = 2;
+  EXPECT_THROW(run_layer(), RunError);
+  function_.broken = -1;
+  run_layer();
+}
+
+}  // namespace
+}  // namespace vitro

@@ -1,0 +1,133 @@
+#include "engine/parts/ffn/neuron_cluster/hot_region.hpp"
+
+#include "tests/engine/parts/ffn/neuron_cluster/bench.hpp"
+
+namespace vitro {
+namespace {
+
+HotRegionOptions options_of(Bench& bench, std::vector<HotRegionOptions::Split> splits) {
+  HotRegionOptions options;
+  options.unit = bench.machine().units.front();
+  options.splits = std::move(splits);
+  options.cluster_neurons = 4;
+  options.max_rows = 8;
+  options.io_core = UnitId(bench.machine().units.size() - 1);
+  return options;
+}
+
+Scene two_layers(double in_dram) {
+  Scene scene;
+  scene.layers = 2;
+  scene.neurons = 32;
+  scene.in_dram = in_dram;
+  return scene;
+}
+
+struct Region {
+  explicit Region(Bench& b, std::vector<HotRegionOptions::Split> splits, std::optional<double> in_dram = {})
+      : bench(b), graphs(b.machine()) {
+    HotRegionOptions options = options_of(b, std::move(splits));
+    options.in_dram = in_dram;
+    hot.emplace(b.machine(), graphs, *b.store, std::move(options));
+  }
+  void prepare(std::uint32_t rows) {
+    for (std::int16_t layer = 0; layer < 2; ++layer) hot->prepare(layer, -1, rows);
+    bench.run(hot->settle());
+  }
+  Bench& bench;
+  GraphCache graphs;
+  std::optional<HotRegion> hot;
+};
+
+TEST(HotRegion, grows_with_the_rows_of_a_step_and_gives_back_what_it_had) {
+  Bench bench(two_layers(0.5));
+  Region region(bench, {{1, 0.25}, {4, 0.5}});
+  const NeuronCache& cache = bench.store->cache();
+  region.prepare(1);
+  EXPECT_EQ(region.hot->neurons(0, -1), 8u);
+  EXPECT_EQ(cache.hot_size(), 16u);
+  region.prepare(3);
+  EXPECT_EQ(region.hot->neurons(1, -1), 16u);
+  EXPECT_EQ(cache.hot_size(), 32u);
+  region.prepare(1);
+  EXPECT_EQ(cache.hot_size(), 16u);
+  EXPECT_EQ(cache.size(), 32u) << "what is not hot any more stays as a cold block";
+}
+
+TEST(HotRegion, reads_what_is_missing_in_long_runs_and_evicts_cold_blocks_for_it) {
+  Bench bench(two_layers(0.25));  // 8 blocks of each layer are there
+  Region region(bench, {{1, 0.25}, {4, 0.5}}, 1.0);
+  region.prepare(1);
+  EXPECT_EQ(bench.machine().storage.totals().bytes_read, 16 * 24 * KiB) << "the first fill alone";
+  NeuronCache& cache = bench.store->cache();
+  for (std::uint32_t block = 0; block < 4; ++block) EXPECT_TRUE(cache.hot(block));
+  // Half of the FFNs is twice what fits: each keeps its part.
+  region.prepare(4);
+  EXPECT_EQ(region.hot->neurons(0, -1), 8u);
+  EXPECT_EQ(region.hot->neurons(1, -1), 8u);
+}
+
+TEST(HotRegion, a_share_of_the_cache_may_be_kept_for_cold_neurons) {
+  Bench bench(two_layers(0.5));
+  Region region(bench, {{1, 1.0}}, 0.25);
+  region.prepare(1);
+  EXPECT_EQ(bench.store->cache().hot_size(), 16u);
+}
+
+// 16 of 32 blocks of two layers are there, 8 of them hot in two clusters of 4: 16 slots are left to the cold ones of both. `named` of them
+// are used by a layer, 6 were there, and `near` stand in the cluster behind the hot ones.
+std::uint32_t hot_after_steps_with(std::uint32_t named, std::uint32_t near) {
+  Bench bench(two_layers(0.5));
+  Region region(bench, {{1, 0.25}});
+  for (int step = 0; step < 6; ++step) {
+    region.prepare(1);
+    for (std::int16_t layer = 0; layer < 2; ++layer) region.hot->used_cold(layer, -1, 1, {named, near, 6});
+  }
+  EXPECT_EQ(region.hot->next_cluster(1, -1), std::pair(32 + region.hot->neurons(1, -1), 4u));
+  return region.hot->neurons(0, -1);
+}
+
+TEST(HotRegion, shrinks_when_the_cold_blocks_of_a_step_do_not_fit_beside_it) {
+  EXPECT_EQ(hot_after_steps_with(8, 1), 8u) << "they fit";
+  EXPECT_EQ(hot_after_steps_with(9, 1), 4u) << "two are too many, a cluster of each layer makes room: then 24 slots for 18";
+  EXPECT_EQ(hot_after_steps_with(16, 1), 0u);
+  EXPECT_EQ(hot_after_steps_with(16, 4), 8u) << "every step needs the hot ones, and finds 12 in the 16 cold slots";
+}
+
+TEST(HotRegion, a_read_error_ends_the_step_that_needs_the_neurons) {
+  Scene scene = two_layers(0.0);
+  Bench bench(scene);
+  Region region(bench, {{1, 0.5}});
+  region.prepare(1);
+  EXPECT_EQ(region.hot->neurons(0, -1), 0u) << "nothing may stay, so nothing is hot";
+}
+
+// Random batches: hot blocks are the first ones of each FFN, all of them resident, and never more than there is room for.
+TEST(HotRegion, random_batches_keep_its_laws) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Rng rng(seed);
+    Scene scene = two_layers(0.3 + 0.7 * rng.uniform());
+    Bench bench(scene);
+    const double first = rng.uniform();
+    Region region(bench, {{2, first}, {4, first + (1 - first) * rng.uniform()}}, rng.uniform());
+    const NeuronCache& cache = bench.store->cache();
+    for (int step = 0; step < 30; ++step) {
+      region.prepare(static_cast<std::uint32_t>(1 + rng.below(5)));
+      std::uint32_t hot = 0;
+      for (std::int16_t layer = 0; layer < 2; ++layer) {
+        for (std::uint32_t n = 0; n < 32; ++n) {
+          const std::uint32_t block = bench.store->block_of(layer, -1, n);
+          const bool expected = n < region.hot->neurons(layer, -1);
+          ASSERT_EQ(cache.hot(block), expected);
+          ASSERT_TRUE(!expected || cache.resident(block));
+          hot += expected;
+        }
+      }
+      ASSERT_EQ(hot, cache.hot_size());
+      ASSERT_LE(cache.size(), cache.capacity());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vitro

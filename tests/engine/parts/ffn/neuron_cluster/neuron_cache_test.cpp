@@ -1,0 +1,126 @@
+#include "engine/parts/ffn/neuron_cluster/neuron_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "engine/base/rng.hpp"
+
+namespace vitro {
+namespace {
+
+TEST(NeuronCache, a_block_that_comes_evicts_the_oldest_and_frees_its_slot) {
+  NeuronCache cache(10, 2, 1, "lru");
+  const std::uint32_t a = cache.take_slot(), b = cache.take_slot();
+  EXPECT_TRUE(cache.admit(5, a).stays);
+  EXPECT_TRUE(cache.admit(6, b).stays);
+  cache.unpin_all();
+  cache.touch(5);
+  const std::uint32_t c = cache.take_slot();
+  EXPECT_EQ(cache.free_slots(), 0u);
+  const NeuronCache::Admission admission = cache.admit(7, c);
+  EXPECT_TRUE(admission.stays);
+  EXPECT_EQ(admission.evicted, 6u);
+  EXPECT_FALSE(cache.resident(6));
+  EXPECT_EQ(cache.slot_of(7), c);
+  EXPECT_EQ(cache.take_slot(), b) << "the evicted block's slot is free again";
+}
+
+TEST(NeuronCache, what_is_pinned_stays_and_the_newcomer_does_not) {
+  NeuronCache cache(10, 1, 1, "lru");
+  cache.admit(1, cache.take_slot());
+  cache.unpin_all();
+  cache.pin(1);
+  const std::uint32_t slot = cache.take_slot();
+  EXPECT_FALSE(cache.admit(2, slot).stays);
+  EXPECT_TRUE(cache.resident(1));
+  cache.give_back(slot);
+  cache.unpin_all();
+  EXPECT_EQ(cache.admit(2, cache.take_slot()).evicted, 1u);
+}
+
+TEST(NeuronCache, without_capacity_nothing_stays) {
+  NeuronCache cache(4, 0, 2, "lru");
+  EXPECT_FALSE(cache.admit(0, cache.take_slot()).stays);
+  EXPECT_EQ(cache.size(), 0u);
+}
+
+TEST(NeuronCache, what_a_window_leaves_behind_gives_its_slot_back) {
+  NeuronCache cache(4, 2, 1, "window", 1);
+  const std::uint32_t slot = cache.take_slot();
+  cache.admit(3, slot);
+  cache.admit(1, cache.take_slot());
+  cache.unpin_all();
+  EXPECT_TRUE(cache.next_token().empty());
+  cache.touch(1);
+  EXPECT_EQ(cache.next_token(), std::vector<std::uint32_t>{3});
+  EXPECT_EQ(cache.resident_blocks(), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(cache.free_slots(), 2u);
+  EXPECT_EQ(cache.take_slot(), slot);
+}
+
+TEST(NeuronCache, slots_are_given_out_next_to_each_other) {
+  NeuronCache cache(8, 4, 4, "lru");
+  std::uint32_t slot = cache.take_slot();
+  for (std::uint32_t expected = 1; expected < 4; ++expected) EXPECT_EQ(slot = cache.take_slot(slot), expected);
+  cache.give_back(1);
+  EXPECT_EQ(cache.take_slot(slot), 4u) << "behind the last one, not the hole before it";
+  EXPECT_EQ(cache.take_slot(), 1u);
+}
+
+// Random planning steps: no two blocks share a slot, pins hold, counts add up.
+TEST(NeuronCache, random_steps_keep_every_slot_in_one_hand) {
+  for (const std::string& eviction : evictions().names()) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      Rng rng(seed);
+      constexpr std::uint32_t kBlocks = 50, kCapacity = 12, kStaging = 6;
+      NeuronCache cache(kBlocks, kCapacity, kStaging, eviction);
+      for (int step = 0; step < 300; ++step) {
+        std::set<std::uint32_t> wanted;
+        for (int i = 0; i < 6; ++i) wanted.insert(static_cast<std::uint32_t>(rng.next() % kBlocks));
+        std::map<std::uint32_t, std::uint32_t> loads;
+        for (const std::uint32_t block : wanted) {
+          if (cache.resident(block)) {
+            cache.pin(block);
+          } else {
+            loads[block] = cache.take_slot();
+          }
+        }
+        const std::set<std::uint32_t> hits = [&] {
+          std::set<std::uint32_t> out;
+          for (const std::uint32_t block : wanted) {
+            if (cache.resident(block)) out.insert(block);
+          }
+          return out;
+        }();
+        for (const auto& [block, slot] : loads) {
+          if (!cache.admit(block, slot).stays) cache.give_back(slot);
+        }
+        for (const std::uint32_t block : hits) ASSERT_TRUE(cache.resident(block)) << "a pinned block went";
+        cache.unpin_all();
+        for (const std::uint32_t block : hits) cache.touch(block);
+        std::set<std::uint32_t> used;
+        for (std::uint32_t block = 0; block < kBlocks; ++block) {
+          if (!cache.resident(block)) continue;
+          ASSERT_TRUE(used.insert(cache.slot_of(block)).second) << "two blocks in one slot";
+        }
+        ASSERT_EQ(used.size(), cache.size());
+        ASSERT_LE(cache.size(), kCapacity);
+        ASSERT_EQ(cache.free_slots(), kCapacity + kStaging - cache.size());
+      }
+    }
+  }
+}
+
+TEST(NeuronCache, only_what_is_there_is_pinned) {
+  NeuronCache cache(4, 1, 2, "lru");
+  EXPECT_FALSE(cache.pin_resident(0));
+  EXPECT_TRUE(cache.admit(0, cache.take_slot()).stays);
+  cache.unpin_all();
+  EXPECT_TRUE(cache.pin_resident(0));
+  EXPECT_FALSE(cache.admit(1, cache.take_slot()).stays) << "the only other block is pinned";
+}
+
+}  // namespace
+}  // namespace vitro

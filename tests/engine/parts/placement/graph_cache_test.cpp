@@ -1,0 +1,133 @@
+#include "engine/parts/placement/graph_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/machine/task_scope.hpp"
+#include "engine/testing/virtual_machine.hpp"
+
+namespace vitro {
+namespace {
+
+struct Seen final : public Function {
+  Outcome execute(const KernelCall& call) override {
+    calls.push_back(call);
+    return {};
+  }
+  std::vector<KernelCall> calls;
+};
+
+struct Bench {
+  explicit Bench(bool static_graphs, Bytes session_limit = 0)
+      : host(spec(static_graphs, session_limit), function, trace), graphs(host.machine()) {}
+  static VirtualMachineSpec spec(bool static_graphs, Bytes session_limit) {
+    VirtualMachineSpec spec;
+    UnitCaps caps;
+    caps.name = "npu";
+    caps.static_graphs = static_graphs;
+    caps.session_limit = session_limit;
+    spec.units.push_back(caps);
+    return spec;
+  }
+  Seen function;
+  NullTrace trace;
+  VirtualMachine host;
+  GraphCache graphs;
+};
+
+KernelCall product(Memory& memory, std::int16_t layer, std::uint32_t rows, IndexList chosen = {}) {
+  KernelCall call;
+  call.op = Op::matmul;
+  call.layer = layer;
+  call.batch = std::make_shared<const std::vector<SeqPos>>(rows);
+  View weights, x, out;
+  weights.memory = memory.lease(64, Placement::dram, Region::fixed).value_or_throw();
+  weights.shape = {4, 4, 0};
+  x.memory = memory.lease(64, Placement::dram, Region::activation).value_or_throw();
+  x.shape = out.shape = {rows, 4, 0};
+  out.memory = x.memory;
+  call.in = {weights, x};
+  call.out = {out};
+  call.rows = std::move(chosen);
+  return call;
+}
+
+Task<void> run_all(GraphCache* graphs, ComputeUnit* unit, std::vector<Chain> chains) {
+  for (Chain& chain : chains) {
+    const RunResult result = co_await graphs->run(unit, std::move(chain));
+    result.status.or_throw();
+  }
+}
+
+TEST(GraphCache, one_graph_serves_every_layer_with_its_own_weights_and_rows) {
+  Bench bench(true);
+  Memory& memory = bench.host.machine().memory;
+  const auto rows = [](std::vector<std::uint32_t> r) { return std::make_shared<const std::vector<std::uint32_t>>(std::move(r)); };
+  std::vector<Chain> chains{{product(memory, 0, 1, rows({0, 2}))}, {product(memory, 7, 1, rows({1, 3}))}};
+  const std::vector<Chain> wanted = chains;
+  bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], std::move(chains)));
+  EXPECT_EQ(bench.graphs.graphs(), 1u);
+  ASSERT_EQ(bench.function.calls.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const KernelCall &got = bench.function.calls[i], &want = wanted[i][0];
+    EXPECT_EQ(got.layer, want.layer);
+    EXPECT_EQ(got.in[0].memory.id(), want.in[0].memory.id());
+    EXPECT_EQ(*got.rows, *want.rows);
+  }
+}
+
+TEST(GraphCache, another_shape_is_another_graph) {
+  Bench bench(true);
+  Memory& memory = bench.host.machine().memory;
+  Chain sliced{product(memory, 0, 1)};
+  sliced[0].slice = {0, 2};
+  std::vector<Chain> chains{{product(memory, 0, 1)}, {product(memory, 0, 2)}, sliced, {product(memory, 0, 1), product(memory, 1, 1)}};
+  bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], std::move(chains)));
+  EXPECT_EQ(bench.graphs.graphs(), 4u);
+}
+
+TEST(GraphCache, layers_within_a_chain_keep_their_distance) {
+  Bench bench(true);
+  Memory& memory = bench.host.machine().memory;
+  std::vector<Chain> chains;
+  for (const std::int16_t layer : {0, 5})
+    chains.push_back({product(memory, layer, 1), product(memory, static_cast<std::int16_t>(layer + 1), 1)});
+  bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], std::move(chains)));
+  EXPECT_EQ(bench.graphs.graphs(), 1u);
+  EXPECT_EQ(bench.function.calls[3].layer, 6);
+}
+
+TEST(GraphCache, units_without_static_graphs_run_chains_as_they_are) {
+  Bench bench(false);
+  std::vector<Chain> chains{{product(bench.host.machine().memory, 3, 1)}};
+  bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], std::move(chains)));
+  EXPECT_EQ(bench.graphs.graphs(), 0u);
+  EXPECT_EQ(bench.function.calls.size(), 1u);
+}
+
+// Each product has a page of weights and one of activations of its own: two of them fit into five.
+TEST(GraphCache, what_launches_bind_counts_against_a_session_and_a_full_one_is_followed_by_another) {
+  Bench bench(true, 5 * kPageSize);
+  Memory& memory = bench.host.machine().memory;
+  const std::vector<Chain> three{{product(memory, 0, 1)}, {product(memory, 1, 1)}, {product(memory, 2, 1)}};
+  std::vector<Chain> chains{three[0], three[1], three[0], three[1]};
+  bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
+  EXPECT_TRUE(bench.graphs.notes().empty()) << "what is mapped already is not mapped again";
+  chains = {three[2], three[0]};
+  bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
+  ASSERT_EQ(bench.graphs.notes().size(), 1u);
+  EXPECT_EQ(bench.graphs.notes()[0], "npu: 2 sessions map 24.00 KiB, what is in several of them counted for each");
+}
+
+TEST(GraphCache, a_launch_that_no_session_can_map_is_refused_by_name) {
+  Bench bench(true, kPageSize);
+  std::vector<Chain> chains{{product(bench.host.machine().memory, 3, 1)}};
+  try {
+    bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
+    FAIL() << "no error";
+  } catch (const RunError& error) {
+    EXPECT_STREQ(error.what(), "npu: the operands of matmul to matmul of layer 3 are more than the 4.00 KiB that a session maps");
+  }
+}
+
+}  // namespace
+}  // namespace vitro

@@ -1,0 +1,240 @@
+// Each kind of placement: its units, its shares, and what it refuses by which key.
+#include "engine/parts/placement/placement_kinds.hpp"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "engine/testing/virtual_machine.hpp"
+
+namespace vitro {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr BlockKind kBlocks[] = {BlockKind::embed, BlockKind::attention, BlockKind::ffn, BlockKind::head};
+
+class Nothing final : public Function {
+ public:
+  Outcome execute(const KernelCall&) override { return {}; }
+};
+
+// Three cores, a unit of static graphs and one without.
+class PlacementKinds : public testing::Test {
+ protected:
+  PlacementKinds() : host_(spec(), function_, trace_) { register_placements(kinds); }
+
+  std::unique_ptr<UnitPlacement> make(const PlacementConfig& config) {
+    return kinds.find(config.kind)->make({host_.machine(), config, chunk, decode_rows, reads_kv});
+  }
+  std::string error_of(const PlacementConfig& config) {
+    try {
+      make(config);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  static PlacementConfig config(std::string kind, std::vector<std::string> units) {
+    PlacementConfig config;
+    config.kind = std::move(kind);
+    config.units = std::move(units);
+    return config;
+  }
+  static std::vector<std::string> names(const std::vector<ComputeUnit*>& units) {
+    std::vector<std::string> names;
+    for (const ComputeUnit* unit : units) names.push_back(unit->caps().name);
+    return names;
+  }
+
+  Registry<PlacementKind> kinds;
+  std::uint32_t chunk = 8, decode_rows = 2;
+  bool reads_kv = true;
+
+ private:
+  static VirtualMachineSpec spec() {
+    VirtualMachineSpec spec;
+    for (const char* name : {"cpu0", "cpu1", "cpu2", "npu", "gpu"}) {
+      UnitCaps caps;
+      caps.id = UnitId(spec.units.size());
+      caps.name = name;
+      caps.static_graphs = caps.name == "npu";
+      spec.units.push_back(caps);
+    }
+    return spec;
+  }
+  Nothing function_;
+  NullTrace trace_;
+  VirtualMachine host_;
+};
+
+PlacementConfig with_splits(PlacementConfig config) {
+  config.unit = "npu";
+  config.splits = {{1, 0.25, 0.5, 0.75}, {4, 0.5, 1, 0}};
+  return config;
+}
+
+TEST_F(PlacementKinds, are_named_once_and_one_wants_a_copy_of_the_weights) {
+  EXPECT_THAT(kinds.names(), ElementsAre("cores", "unit", "layers", "prompts", "chunk_attention"));
+  for (const PlacementKind& kind : kinds.all()) {
+    EXPECT_FALSE(kind.description.empty());
+    EXPECT_EQ(kind.int8_copy, kind.name == "prompts");
+  }
+}
+
+// Whatever the rows: there is one share for each unit, and all of the phase falls to somebody.
+TEST_F(PlacementKinds, shares_of_every_phase_are_those_of_all_units) {
+  for (const bool kv : {true, false}) {
+    reads_kv = kv;
+    for (const PlacementConfig& c : {config("cores", {"cpu0", "cpu2"}), with_splits(config("cores", {"cpu0", "cpu1"})),
+                                     config("cores", {"cpu1", "npu"}), config("unit", {"npu"}), config("layers", {"cpu0", "cpu1", "npu"}),
+                                     config("prompts", {"cpu0", "npu"}), config("chunk_attention", {"cpu0", "cpu1"})}) {
+      const auto placement = make(c);
+      for (const BlockKind kind : kBlocks) {
+        for (const std::uint32_t rows : {1u, 2u, 3u, 7u, 8u, 9u, 500u}) {
+          for (const bool attends : {true, false}) {
+            const Shares shares = placement->shares(kind, rows, attends);
+            ASSERT_EQ(shares.size(), placement->units().size()) << c.kind;
+            EXPECT_GT(std::accumulate(shares.begin(), shares.end(), 0.0), 0) << c.kind;
+            for (const double share : shares) EXPECT_TRUE(share >= 0 && share <= 1) << c.kind;
+          }
+        }
+      }
+      EXPECT_TRUE(std::ranges::is_sorted(placement->row_limits())) << c.kind;
+    }
+  }
+}
+
+TEST_F(PlacementKinds, cores_share_evenly) {
+  const auto named = make(config("cores", {"cpu2", "cpu0"}));
+  EXPECT_THAT(names(named->units()), ElementsAre("cpu2", "cpu0"));
+  EXPECT_THAT(named->shares(BlockKind::ffn, 3, false), ElementsAre(1, 1));
+  EXPECT_THAT(named->row_limits(), IsEmpty());
+  EXPECT_EQ(named->accelerator(), nullptr);
+  PlacementConfig counted = config("cores", {});
+  counted.threads = 3;
+  EXPECT_THAT(names(make(counted)->cores()), ElementsAre("cpu0", "cpu1", "cpu2"));
+}
+
+TEST_F(PlacementKinds, an_accelerator_beside_cores_takes_its_split_and_prompts) {
+  PlacementConfig c = with_splits(config("cores", {"cpu0", "cpu1"}));
+  const auto whole = make(c);
+  EXPECT_THAT(names(whole->units()), ElementsAre("cpu0", "cpu1", "npu"));
+  EXPECT_THAT(names(whole->cores()), ElementsAre("cpu0", "cpu1"));
+  EXPECT_EQ(whole->accelerator()->caps().name, "npu");
+  EXPECT_EQ(whole->splits().size(), 2u);
+  EXPECT_TRUE(whole->prefill_on_accelerator());
+  EXPECT_THAT(whole->row_limits(), ElementsAre(1, 4, ~0u));
+  EXPECT_THAT(whole->shares(BlockKind::ffn, 1, false), ElementsAre(0.375, 0.375, 0.25));
+  EXPECT_THAT(whole->shares(BlockKind::attention, 1, true), ElementsAre(0.25, 0.25, 0.5));
+  EXPECT_THAT(whole->shares(BlockKind::head, 1, false), ElementsAre(0.125, 0.125, 0.75));
+  EXPECT_THAT(whole->shares(BlockKind::ffn, 3, false), ElementsAre(0.25, 0.25, 0.5));
+  EXPECT_THAT(whole->shares(BlockKind::ffn, 5, false), ElementsAre(0, 0, 1)) << "a prompt";
+  EXPECT_THAT(whole->shares(BlockKind::embed, 5, false), ElementsAre(0.5, 0.5, 0));
+  c.prefill = false;
+  EXPECT_THAT(make(c)->shares(BlockKind::ffn, 5, false), ElementsAre(0.25, 0.25, 0.5)) << "the last split's";
+}
+
+TEST_F(PlacementKinds, heads_stay_with_the_cores_where_the_accelerator_can_not_read_keys_and_values) {
+  reads_kv = false;
+  for (const PlacementConfig& c : {with_splits(config("cores", {"cpu0"})), config("layers", {"cpu0", "npu"})}) {
+    const auto placement = make(c);
+    for (const std::uint32_t rows : {1u, 4u, 100u}) {
+      EXPECT_THAT(placement->shares(BlockKind::attention, rows, true), ElementsAre(1, 0)) << c.kind;
+      EXPECT_GT(placement->shares(BlockKind::attention, rows, false).back(), 0) << c.kind << ": projections are still its own";
+    }
+  }
+  EXPECT_EQ(make(config("chunk_attention", {"cpu0"}))->attention_graphs().unit, nullptr);
+}
+
+TEST_F(PlacementKinds, an_accelerator_among_the_units_takes_the_products_of_one_core) {
+  for (const std::vector<std::string>& units : {std::vector<std::string>{"npu", "cpu1"}, {"cpu1", "npu"}}) {
+    const auto placement = make(config("cores", units));
+    ASSERT_EQ(placement->units().size(), 1u);
+    EXPECT_EQ(placement->units()[0]->caps().name, "cpu1") << "it stands for its core";
+    EXPECT_THAT(names(placement->cores()), ElementsAre("cpu1"));
+  }
+  EXPECT_THAT(names(make(config("cores", {"npu"}))->cores()), ElementsAre("cpu0"));
+  EXPECT_THAT(error_of(config("cores", {"cpu0", "cpu1", "npu"})), StartsWith("engine.units: 2 cores beside npu"));
+}
+
+TEST_F(PlacementKinds, one_unit_has_all_and_maps_all) {
+  const auto placement = make(config("unit", {"gpu"}));
+  EXPECT_THAT(names(placement->units()), ElementsAre("gpu"));
+  const std::optional<MappedOperands> mapped = placement->mapped();
+  ASSERT_TRUE(mapped.has_value());
+  EXPECT_TRUE(mapped->kv && mapped->head && !mapped->copy);
+  EXPECT_THAT(error_of(config("unit", {"cpu0", "npu"})), StartsWith("engine.units: 2 units"));
+  EXPECT_THAT(error_of(config("unit", {})), StartsWith("engine.units: "));
+}
+
+TEST_F(PlacementKinds, layers_are_the_accelerators_and_the_output_matrix_is_the_cores) {
+  const auto placement = make(config("layers", {"npu", "cpu0", "cpu1"}));
+  EXPECT_THAT(names(placement->units()), ElementsAre("cpu0", "cpu1", "npu")) << "cores first";
+  for (const std::uint32_t rows : {1u, 100u}) {
+    EXPECT_THAT(placement->shares(BlockKind::attention, rows, true), ElementsAre(0, 0, 1));
+    EXPECT_THAT(placement->shares(BlockKind::ffn, rows, false), ElementsAre(0, 0, 1));
+    EXPECT_THAT(placement->shares(BlockKind::head, rows, false), ElementsAre(0.5, 0.5, 0));
+  }
+  EXPECT_TRUE(placement->mapped()->kv);
+  EXPECT_FALSE(placement->mapped()->head);
+}
+
+TEST_F(PlacementKinds, prompts_are_the_accelerators_but_for_attention_and_outliers) {
+  PlacementConfig c = config("prompts", {"cpu0", "npu"});
+  c.outliers = 0.25;
+  const auto placement = make(c);
+  for (const BlockKind kind : {BlockKind::attention, BlockKind::ffn}) {
+    EXPECT_THAT(placement->shares(kind, 2, false), ElementsAre(1, 0)) << "decoding";
+    EXPECT_THAT(placement->shares(kind, 3, false), ElementsAre(0.25, 0.75));
+  }
+  EXPECT_THAT(placement->shares(BlockKind::attention, 3, true), ElementsAre(1, 0));
+  EXPECT_THAT(placement->shares(BlockKind::head, 3, false), ElementsAre(1, 0));
+  EXPECT_TRUE(placement->mapped()->copy);
+  EXPECT_FALSE(placement->mapped()->kv);
+}
+
+TEST_F(PlacementKinds, cores_and_one_accelerator_is_what_two_kinds_need) {
+  for (const char* kind : {"layers", "prompts"}) {
+    for (const std::vector<std::string>& units : {std::vector<std::string>{"cpu0", "cpu1"}, {"npu"}, {"gpu", "cpu0"}}) {
+      EXPECT_THAT(error_of(config(kind, units)), StartsWith("engine.units: ")) << kind;
+    }
+  }
+}
+
+TEST_F(PlacementKinds, attention_of_a_full_chunk_is_the_accelerators_and_of_no_other_step) {
+  PlacementConfig c = config("chunk_attention", {"cpu0", "cpu1"});
+  const auto placement = make(c);
+  EXPECT_EQ(placement->attention_graphs().rows, 8u);
+  EXPECT_EQ(placement->attention_graphs().unit, placement->units().back());
+  EXPECT_THAT(names(placement->graph_units()), ElementsAre("npu"));
+  EXPECT_THAT(placement->shares(BlockKind::attention, 8, true), ElementsAre(0, 0, 1));
+  for (const std::uint32_t rows : {1u, 7u, 9u}) EXPECT_THAT(placement->shares(BlockKind::attention, rows, true), ElementsAre(0.5, 0.5, 0));
+  EXPECT_THAT(placement->shares(BlockKind::ffn, 8, false), ElementsAre(0.5, 0.5, 0));
+  c.attention_on_unit = false;
+  EXPECT_EQ(make(c)->units().size(), 2u);
+  c = config("chunk_attention", {"cpu0"});
+  c.graph_units = {"cpu1"};
+  EXPECT_EQ(make(c)->attention_graphs().unit, nullptr) << "a core in its place runs experts alone";
+}
+
+TEST_F(PlacementKinds, units_that_are_not_there_are_refused_by_the_key_that_names_them) {
+  for (const PlacementKind& kind : kinds.all()) {
+    EXPECT_THAT(error_of(config(kind.name, {"cpu0", "cpu9"})), StartsWith("engine.units: there is no \"cpu9\"")) << kind.name;
+    EXPECT_THAT(error_of(config(kind.name, {"cpu0", "cpu0"})), StartsWith("engine.units: \"cpu0\" is named twice")) << kind.name;
+    PlacementConfig many = config(kind.name, {});
+    many.threads = 4;
+    EXPECT_THAT(error_of(many), StartsWith("engine.threads: 4 are asked for")) << kind.name;
+  }
+  PlacementConfig c = with_splits(config("cores", {"cpu0"}));
+  c.unit = "tpu";
+  EXPECT_THAT(error_of(c), StartsWith("engine.hybrid.unit: there is no \"tpu\""));
+  c = config("chunk_attention", {"cpu0"});
+  c.graph_units = {"ane0"};
+  EXPECT_THAT(error_of(c), StartsWith("engine.moe.units: there is no \"ane0\""));
+}
+
+}  // namespace
+}  // namespace vitro

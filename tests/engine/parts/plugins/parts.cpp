@@ -1,0 +1,55 @@
+// Parts from outside the tree, compiled against the headers alone: an eviction rule and a placement.
+#include "engine/parts/plugin.hpp"
+
+namespace {
+
+using namespace vitro;
+
+// Gives up what came last: the opposite of LRU.
+class NewestFirst final : public Eviction {
+ public:
+  void insert(std::uint32_t block) override { blocks_.push_back(block); }
+  void touch(std::uint32_t) override {}
+  void erase(std::uint32_t block) override { std::erase(blocks_, block); }
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
+    for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+      if (!held(*block)) return *block;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<std::uint32_t> blocks_;
+};
+
+// The first core has a larger share than each of the others: `options: {share: 75%}`.
+class FirstCoreMore final : public UnitPlacement {
+ public:
+  explicit FirstCoreMore(const PlacementSetup& setup) {
+    for (ComputeUnit* unit : setup.machine.units) {
+      if (units_.size() < setup.config.threads) units_.push_back(unit);
+    }
+    const Node* share = setup.config.options.find("share");
+    if (share != nullptr) share_ = std::stod(share->text()) / 100;
+  }
+  const std::vector<ComputeUnit*>& units() const override { return units_; }
+  Shares shares(BlockKind, std::uint32_t, bool) const override {
+    Shares shares(units_.size(), (1 - share_) / static_cast<double>(std::max<std::size_t>(units_.size() - 1, 1)));
+    shares.front() = share_;
+    return shares;
+  }
+
+ private:
+  std::vector<ComputeUnit*> units_;
+  double share_ = 0.5;
+};
+
+}  // namespace
+
+VITRO_PARTS(parts) {
+  parts.evictions.add({"newest_first", "what came last",
+                       [](const EvictionOptions&) -> std::unique_ptr<Eviction> { return std::make_unique<NewestFirst>(); }});
+  parts.placements.add(
+      {"first_core_more", "the first core has a larger share",
+       [](const PlacementSetup& setup) -> std::unique_ptr<UnitPlacement> { return std::make_unique<FirstCoreMore>(setup); }});
+}

@@ -1,0 +1,195 @@
+#include "engine/parts/weights/mmap_residency.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/base/rng.hpp"
+#include "engine/testing/virtual_machine.hpp"
+#include "engine/transformer/phase_runner.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr std::uint32_t kPages = 64;  // of the model file: four weights of 16 pages
+
+std::byte pattern(Bytes offset) { return static_cast<std::byte>((offset * 131 + offset / kPageSize) & 0xff); }
+
+// Checks that a call sees the bytes of the file wherever it reads.
+class CheckBytes final : public Function {
+ public:
+  Outcome execute(const KernelCall& call) override {
+    const View& view = call.in[0];
+    for (std::uint32_t i = 0; i < call.slice.count; ++i) {
+      const Bytes at = call.slice.first + i;
+      if (view.data()[at] != pattern(view.offset + at)) ++wrong;
+    }
+    ++calls;
+    return {};
+  }
+  std::uint64_t wrong = 0, calls = 0;
+};
+
+class Decisions final : public TraceSink {
+ public:
+  bool enabled() const override { return true; }
+  TrackId track(std::string_view, std::string_view name) override {
+    names.emplace_back(name);
+    return TrackId(names.size() - 1);
+  }
+  void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view, std::string_view) override {
+    spans.push_back({names[static_cast<std::size_t>(track)], begin, end});
+  }
+  void counter(TrackId, Picoseconds, double) override {}
+  void decision(std::string_view kind, std::string_view what, std::string_view where) override {
+    log += std::string(kind) + " " + std::string(what) + " " + std::string(where) + "\n";
+  }
+  struct Span {
+    std::string track;
+    Picoseconds begin, end;
+  };
+  std::vector<std::string> names;
+  std::vector<Span> spans;
+  std::string log;
+};
+
+class MmapResidencyTest : public testing::Test {
+ protected:
+  MmapResidencyTest() : path_(std::filesystem::temp_directory_path() / ("vitro_mmap_" + std::to_string(::getpid()))) {
+    std::ofstream file(path_, std::ios::binary);
+    for (Bytes i = 0; i < kPages * kPageSize; ++i) file.put(static_cast<char>(pattern(i)));
+  }
+  ~MmapResidencyTest() override { std::filesystem::remove(path_); }
+
+  static WeightStore weights(FileId file) {
+    std::vector<Weight> out;
+    const Role roles[] = {Role::attn_q, Role::ffn_gate, Role::ffn_up, Role::ffn_down};
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      Weight w;
+      w.name = "w" + std::to_string(i);
+      w.role = roles[i];
+      w.layer = 0;
+      w.rows = 64, w.columns = 256;
+      w.extent = {file, i * 16 * kPageSize, 16 * kPageSize};
+      out.push_back(w);
+    }
+    return WeightStore(std::move(out));
+  }
+
+  struct Outcome {
+    std::string decisions;
+    std::uint64_t wrong = 0, calls = 0, misses = 0;
+    Bytes peak = 0, bytes_read = 0;
+    std::vector<Decisions::Span> spans;
+  };
+
+  // Random phases over two units, then the same again; each item reads a stretch of one weight.
+  Outcome run(std::uint64_t timing_seed, Bytes budget, std::function<Status(const ReadRequest&)> fault = {}) {
+    CheckBytes function;
+    Decisions trace;
+    Rng timing(timing_seed);
+    VirtualMachineSpec spec;
+    for (const char* name : {"cpu0", "cpu1"}) {
+      UnitCaps caps;
+      caps.id = UnitId(spec.units.size());
+      caps.name = name;
+      spec.units.push_back(caps);
+    }
+    spec.memory_limits = {budget, 0, 0, 0};
+    spec.shuffle = timing_seed;
+    spec.price = [&timing](const UnitCaps&, const KernelCall&) { return Picoseconds(100 + static_cast<std::int64_t>(timing.below(5000))); };
+    spec.read_price = [&timing](const ReadRequest&) { return Picoseconds(100 + static_cast<std::int64_t>(timing.below(5000))); };
+    if (fault) spec.read_fault = fault;
+    VirtualMachine host(spec, function, trace);
+    Machine& machine = host.machine();
+    const WeightStore store = weights(machine.storage.open(path_.string()).value_or_throw());
+    MmapResidency residency(machine, store, {4 * kPageSize, std::nullopt, 0});
+    GraphCache graphs(machine);
+    PhaseRunner runner(machine, residency, graphs);
+    host.run(drive(&machine, &store, &residency, &runner));
+    Outcome out{trace.log,
+                function.wrong,
+                function.calls,
+                residency.stats().misses,
+                machine.memory.budget(Placement::dram).peak,
+                machine.storage.totals().bytes_read,
+                trace.spans};
+    return out;
+  }
+
+  static Task<void> drive(Machine* machine, const WeightStore* store, MmapResidency* residency, PhaseRunner* runner) {
+    co_await residency->load();
+    Rng rng(5);
+    for (int phase = 0; phase < 30; ++phase) {
+      UnitQueues queues(2);
+      for (auto& queue : queues) {
+        const std::uint64_t items = rng.below(6);
+        for (std::uint64_t i = 0; i < items; ++i) {
+          const Weight& w = store->all()[rng.below(4)];
+          const Bytes offset = rng.below(w.extent.length - 8192);
+          const auto length = static_cast<std::uint32_t>(1 + rng.below(8192));
+          KernelCall call;
+          call.op = Op::copy;
+          call.in = {residency->view(w, 0)};
+          call.slice = {static_cast<std::uint32_t>(offset), length};
+          WorkItem item;
+          item.uses.push_back({&w, offset, length});
+          item.calls.push_back(std::move(call));
+          queue.push_back(std::move(item));
+        }
+      }
+      co_await runner->run(std::move(queues), machine->units);
+    }
+  }
+
+  std::filesystem::path path_;
+};
+
+TEST_F(MmapResidencyTest, kernels_see_the_file_under_every_budget_and_timing) {
+  for (const std::uint32_t pages : {9u, 12u, 20u, 64u}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      const Outcome out = run(seed, pages * kPageSize);
+      EXPECT_EQ(out.wrong, 0u);
+      EXPECT_GT(out.calls, 50u);
+      EXPECT_LE(out.peak, pages * kPageSize);
+    }
+  }
+}
+
+TEST_F(MmapResidencyTest, decisions_do_not_depend_on_timing) {
+  const Outcome a = run(1, 12 * kPageSize), b = run(99, 12 * kPageSize);
+  EXPECT_FALSE(a.decisions.empty());
+  EXPECT_EQ(a.decisions, b.decisions);
+  EXPECT_EQ(a.bytes_read, b.bytes_read);
+}
+
+TEST_F(MmapResidencyTest, with_room_for_all_each_page_is_read_once) {
+  const Outcome out = run(1, kPages * kPageSize);
+  EXPECT_LE(out.bytes_read, kPages * kPageSize);
+  EXPECT_GT(run(1, 12 * kPageSize).bytes_read, 2 * kPages * kPageSize);
+}
+
+TEST_F(MmapResidencyTest, a_budget_below_one_item_is_a_clear_error) {
+  try {
+    run(1, 4 * kPageSize);
+    FAIL() << "expected a ConfigError";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("smallest working set"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(MmapResidencyTest, a_read_error_ends_the_run_and_nobody_waits_for_ever) {
+  int reads = 0;
+  const auto fail_late = [&reads](const ReadRequest&) { return ++reads == 40 ? Status{Code::io_error, "the flash is on fire"} : Status{}; };
+  try {
+    run(1, 12 * kPageSize, fail_late);
+    FAIL() << "expected a RunError";
+  } catch (const RunError& error) {
+    EXPECT_NE(std::string(error.what()).find("on fire"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace vitro

@@ -1,0 +1,141 @@
+"""Every way to put the parts of a decoder together, as experiments: what a cell runs, and the run that it has to agree with."""
+import itertools
+import random
+from dataclasses import dataclass
+
+import vitro
+from conftest import ROOT
+
+CONFIGS = ROOT / "configs"
+EMBEDDED = CONFIGS / "models" / "embedded"
+MODELS = {"dense": EMBEDDED / "stories-reglu-3m.f16.gguf", "mixture": EMBEDDED / "stories-moe-6m.f16.gguf"}
+DEVICE = CONFIGS / "devices" / "oneplus12.yaml"
+ACCELERATOR = {"sim": "npu", "host": "cpu1"}  # on host a core stands for the unit: prepared chains in place of graphs
+OUTPUTS = 6
+
+# Numeric contract and method -> engine keys, and the scheme that the model is quantised to.
+_CODES = "w4g64z"
+PRODUCTS = {
+    "float": ({}, "f16"),
+    "fp16": ({"products.numerics": "fp16"}, "f16"),
+    "int8 dot": ({"products.numerics": "int8", "products.codes": "dot"}, "q4_0"),
+    "int8 lut": ({"products.numerics": "int8", "products.codes": "lut"}, _CODES),
+    "int8 tables": ({"products.numerics": "int8_tables"}, _CODES),
+} | {f"method {name}": ({"products.numerics": "int8", "products.decode": name, "products.prefill": name}, _CODES)
+     for name in ("lut", "fused", "convert", "copy", "scatter", "uncoalesced", "native")}
+
+KV = {"dram": {}, "flash": {"kv.dram_tokens": 4, "kv.block_tokens": 4}, "int8_fp8": {"kv.format": "int8_fp8"}}
+
+_JUDGED = {"scorer": {"kind": "model", "gguf": str(MODELS["dense"]), "token": "He", "against": "She"}}
+WORKLOADS = {
+    "one": {},
+    "four": {"batch": 4},
+    "best of 2 by a reward model": {"sampling": {"temperature": 1}, "scaling": {"method": "best_of_n", "samples": 2} | _JUDGED},
+    "beam": {"sampling": {"temperature": 1},
+             "scaling": {"method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 3},
+                         "scorer": {"kind": "log_probability"}}},
+}
+CLUSTERS = ("clusters", "hot", "llmflash")
+SPARE = "cpu7"  # of the simulated phone, at work in no cell
+PARTS = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")
+
+
+@dataclass(frozen=True)
+class Cell:
+    parts: str
+    products: str
+    kv: str
+    workload: str
+    model: str
+    machine: str
+
+    def __str__(self):
+        return "-".join((self.parts, self.products, self.kv, self.workload, self.model, self.machine)).replace(" ", "_")
+
+
+def all_cells():
+    """-> every cell but those that a part's own law refuses: a dense model has no experts."""
+    return [Cell(*values) for values in itertools.product(PARTS, PRODUCTS, KV, WORKLOADS, MODELS, ACCELERATOR)
+            if not (values[0] == "experts" and values[4] == "dense")]
+
+
+def pairs():
+    """-> few cells that hold every pair of values of any two axes which some cell holds. Greedy, the same each time."""
+    cells = all_cells()
+    random.Random(1).shuffle(cells)
+    wanted = {pair for cell in cells for pair in _pairs_of(cell)}
+    chosen = []
+    while wanted:
+        best = max(cells, key=lambda cell: len(wanted & _pairs_of(cell)))
+        wanted -= _pairs_of(best)
+        chosen.append(best)
+    return chosen
+
+
+def _pairs_of(cell):
+    values = tuple(vars(cell).items())
+    return set(itertools.combinations(values, 2))
+
+
+def _parts(cell, loads):
+    unit = ACCELERATOR[cell.machine]
+    if cell.parts == "dense":
+        return {"policy": "dense", "threads": 2}
+    if cell.parts == "paged":
+        return {"policy": "mmap", "threads": 2}
+    if cell.parts == "clusters":
+        return {"policy": "neuron_cluster", "threads": 2}
+    if cell.parts == "hot":
+        splits = [{"batch": 1, "hot": "25%", "attention": "25%", "head": "25%"},
+                  {"batch": 4, "hot": "50%", "attention": "50%", "head": "0%"}]
+        return {"policy": "neuron_cluster", "units": ["cpu0"], "placement.unit": unit, "placement.splits": splits,
+                "ffn.clusters.hot_cluster": 64}
+    if cell.parts == "llmflash":
+        return {"policy": "llmflash", "threads": 2}
+    if cell.parts == "layers":
+        return {"policy": "npu_dense", "units": ["cpu0"], "placement.unit": unit}
+    return {"policy": "npumoe", "units": ["cpu0", "cpu1"], "placement.graph_units": [unit],
+            "ffn.experts.loads": loads, "ffn.experts.overflow": "cpu", "ffn.experts.graph_rows": 4}
+
+
+def nested(flat):
+    tree = {}
+    for path, value in flat.items():
+        *way, last = path.split(".")
+        node = tree
+        for key in way:
+            node = node.setdefault(key, {})
+        node[last] = value
+    return tree
+
+
+def experiment(cell, model, loads=None):
+    """model: the file with the weights in the scheme of the cell's products."""
+    engine = {"prefill_chunk": 4} | _parts(cell, loads) | PRODUCTS[cell.products][0] | KV[cell.kv]
+    return _experiment(cell, model, engine)
+
+
+def oracle(cell, model):
+    """The same numeric contracts on cores, everything in DRAM. Clusters add partial sums in an order of their own, so theirs is the same
+    composition with a core in place of the accelerator."""
+    numerics = {key: value for key, value in PRODUCTS[cell.products][0].items() if key == "products.numerics"}
+    kv = {key: value for key, value in KV[cell.kv].items() if key == "kv.format"}
+    parts, machine = {"policy": "dense"}, "host"
+    if cell.parts in CLUSTERS:
+        parts, machine = _parts(cell, None), "sim"
+        parts |= {key: SPARE for key in ("placement.unit",) if key in parts}
+    cell = Cell(cell.parts, cell.products, cell.kv, cell.workload, cell.model, machine)
+    return _experiment(cell, model, {"prefill_chunk": 4} | parts | numerics | kv)
+
+
+def _experiment(cell, model, engine):
+    workload = {"prompt": "Once upon a time there was", "output_tokens": OUTPUTS, "stop_at_eos": False} | WORKLOADS[cell.workload]
+    tree = {"experiment": str(cell), "machine": cell.machine, "model": {"gguf": str(model)}, "engine": nested(engine), "workload": workload}
+    return tree | ({"device": str(DEVICE)} if cell.machine == "sim" else {})
+
+
+def outcome(tree):
+    """-> what a run decided: the tokens of every sequence or sample."""
+    result = vitro.run(tree)
+    scaling = result.get("scaling")
+    return [sample["tokens"] for sample in scaling["samples"]] if scaling else [result["tokens"], result.get("sequences")]

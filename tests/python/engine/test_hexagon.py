@@ -1,0 +1,91 @@
+"""engine.units: hexagon on the command line: HVX code in qemu-hexagon, with the tokens of the CPU."""
+import json
+import shutil
+import subprocess
+
+import pytest
+from conftest import ROOT
+
+MODELS = ROOT / "configs" / "models" / "embedded"
+TOOLS = ROOT / "build" / "release" / "tools" / "hexagon"
+QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
+REFERENCE = json.loads((MODELS / "reference.json").read_text())["models"]["stories-reglu-3m.f16.gguf"]["greedy"][0]
+
+needs_worker = pytest.mark.skipif(not (ROOT / "build/release/hexagon/vitro-hexagon-worker").exists() or not shutil.which("qemu-hexagon"),
+                                  reason="needs qemu-hexagon and a worker program")
+
+
+def arguments(model, units, **settings):
+    settings = {"engine.units": units, "engine.activations": "int8", "model.gguf": MODELS / f"stories-reglu-3m.{model}.gguf",
+                "workload.output_tokens": 12, "sweep": "{}"} | settings
+    overrides = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    return ["run", QUICKSTART, "--json", "--machine", "host", *overrides]
+
+
+@needs_worker
+@pytest.mark.parametrize("model", ["q8_0", "q4_0"])
+def test_quickstart_decodes_with_hvx_code(native, model):
+    cpu, hexagon = (native(*arguments(model, units)).json for units in ("cpu0", "hexagon"))
+    assert hexagon["tokens"] == cpu["tokens"] and len(cpu["tokens"]) == 12
+    assert hexagon["counts"]["hexagon_hvx_packets"] > 10000
+    assert hexagon["counts"]["hexagon_operators"] == 12 * 4 * 7
+    assert any("qemu-hexagon" in note for note in hexagon["notes"])
+
+
+@needs_worker
+def test_the_quickstart_as_it_is_has_the_tokens_of_the_reference(native):
+    """One key beside the file: its float16 weights go through the matrix unit's interface."""
+    answer = native("run", QUICKSTART, "--machine", "host", "--set", "engine.units=hexagon", "--json").json
+    assert answer["tokens"] == REFERENCE["ids"] and answer["text"] == REFERENCE["text"]
+    counts = answer["counts"]
+    assert counts["hexagon_operators"] == 48 * 4 * 7 and counts["hexagon_requests"] == 48 * 4 * 4
+    # HVX makes tiles of all weights in each step: at best 80 packets for 2048.
+    weights = 4 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 768)
+    assert counts["hexagon_packets"] > counts["hexagon_hvx_packets"] > 48 * weights * 80 / 2048
+
+
+def test_the_simulated_npu_takes_the_quickstart_by_the_same_policy(native):
+    """In the contract of the run above: its tokens, one launch per request."""
+    both = native("run", QUICKSTART, "--set", "engine.units=[cpu0, npu]", "--set", "engine.activations=fp16", "--json").json
+    assert both["tokens"] == REFERENCE["ids"]
+    assert both["counts"]["launches"] == 48 * 4 * 4
+    assert "hmx.f16 on npu" not in both["unpriced_calls"]
+
+
+def test_the_simulated_npu_takes_the_same_operators(native):
+    """The policy is the same code: one launch per run of products, the tokens of the core."""
+    core, both = (native(*arguments("q8_0", units), "--machine", "sim").json for units in ("cpu0", "[cpu0, npu]"))
+    assert both["tokens"] == core["tokens"]
+    assert both["counts"]["launches"] == 12 * 4 * 4 and core["counts"]["launches"] == 0
+
+
+def test_attention_by_table_costs_a_simulated_core_what_attention_costs(native):
+    exact, table = (native(*arguments("q8_0", "cpu0", **{"engine.attention": kind}), "--machine", "sim").json
+                    for kind in ("exact", "lut_exp"))
+    assert table["metrics"]["decode_tokens_per_s"] == exact["metrics"]["decode_tokens_per_s"]
+    both = native(*arguments("q8_0", "[cpu0, npu]", **{"engine.attention": "lut_exp"}), "--machine", "sim").json
+    assert both["tokens"] == table["tokens"]
+    assert both["counts"]["launches"] == 12 * 4 * 4  # attention and the product behind it are one graph
+
+
+def test_the_policy_says_what_it_can_not_do(native):
+    for units, settings, message in [("[cpu0, cpu1, npu]", {}, "engine.units: 2 cores beside npu (expected one"),
+                                     ("npu", {}, "engine.units: npu alone (expected a core beside it, such as cpu0)")]:
+        answer = native(*arguments("q8_0", units, **settings), "--machine", "sim")
+        assert answer.code == 2 and message in answer.err, answer.err
+
+
+@needs_worker
+def test_without_the_emulator_it_says_what_is_missing(native):
+    answer = native(*arguments("q8_0", "hexagon"), env={"PATH": "/nonexistent"})
+    assert answer.code == 2
+    assert "engine.units: hexagon needs qemu-hexagon on the PATH (Debian: qemu-user)" in answer.err
+
+
+def test_the_tiling_search_prints_its_choice():
+    tool = TOOLS / "hexagon-tiling"
+    if not tool.exists():
+        pytest.skip("needs a build")
+    said = subprocess.run([tool, "--bits", "2", "--group", "128"], capture_output=True, text=True)
+    assert said.returncode == 0 and "VLUT16: 16 registers of tables" in said.stdout
+    assert subprocess.run([tool, "--bits", "5"], capture_output=True).returncode == 2

@@ -1,0 +1,73 @@
+"""Commands as children of a process that has loaded the command line: a command then costs no interpreter's start and no imports.
+
+`Server` runs this file as a program. It loads vitro.cli once, and forks for each request; the child takes the request's folder,
+environment, input and output and leaves as `python -m vitro` does.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+
+
+class Server:
+    """Of one environment. Commands run one at a time."""
+
+    def __init__(self, env):
+        self.lock = threading.Lock()
+        self.process = subprocess.Popen([sys.executable, __file__], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, words, stdin, folder, env, timeout):
+        """-> (exit code, stdout, stderr), negative for a signal."""
+        with self.lock, tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(stdin)
+            given.seek(0)
+            files = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (given, out, err)]
+            request = {"words": [os.fsdecode(word) for word in words], "folder": str(folder), "env": env, "files": files}
+            print(json.dumps(request), file=self.process.stdin, flush=True)
+            watch = threading.Timer(timeout, self.process.kill)
+            watch.start()
+            answer = self.process.stdout.readline()
+            watch.cancel()
+            if not answer:
+                raise subprocess.TimeoutExpired(words, timeout)
+            out.seek(0)
+            err.seek(0)
+            return int(answer), out.read(), err.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def serve():
+    """Answers each line with an exit code. -> in a child, what it has to do; None at the end."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            return request
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(code, flush=True)
+    return None
+
+
+def become(request):
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    for number, (path, mode) in enumerate(zip(request["files"], (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND))):
+        os.dup2(os.open(path, mode), number)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.argv = ["vitro", *request["words"]]
+    sys.path[0] = request["folder"]
+
+
+if __name__ == "__main__":
+    from vitro.cli import main
+
+    if task := serve():
+        become(task)
+        sys.exit(main())

@@ -1,0 +1,244 @@
+"""`vitro plan`: shares follow from the device, the batch and the memory; a plan runs where it was made for, and nowhere else."""
+import json
+
+import pytest
+import vitro
+import yaml
+from conftest import ROOT
+from vitro.plan.inputs import memory_of
+from vitro.plan.planner import make_plan
+from vitro.plan.text import text_of
+
+ROOT = ROOT
+CONFIGS = ROOT / "configs"
+MODELS = CONFIGS / "models" / "embedded"
+RELU = MODELS / "stories-reglu-3m.f16.gguf"
+PHONE = CONFIGS / "devices" / "oneplus12.yaml"
+BAMBOO = CONFIGS / "models" / "bamboo-7b.yaml"
+CORES = ["cpu1", "cpu2", "cpu3", "cpu4"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Shapes of a 7B model with two layers: a plan looks at one, and runs are short."""
+    path = tmp_path_factory.mktemp("model") / "model.yaml"
+    path.write_text(BAMBOO.read_text().replace("layers: 32", "layers: 2"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory, has_native):
+    if not has_native:
+        pytest.skip("the extension module is not built")
+    folder = tmp_path_factory.mktemp("recording")
+    text = folder / "text.txt"
+    text.write_text((MODELS / "eval.txt").read_text()[:1500])
+    vitro.perplexity(RELU, text, overrides={"engine.record": str(folder / "r.vtrc")})
+    return folder / "r.vtrc"
+
+
+@pytest.fixture(scope="module")
+def plan(model, has_native):
+    if not has_native:
+        pytest.skip("the extension module is not built")
+    return make_plan(model, device=PHONE, cores=CORES)
+
+
+def percent(text):
+    return float(text.rstrip("%"))
+
+
+def shares(plan, key="hot"):
+    return [percent(split[key]["value"]) for split in plan["engine"]["hybrid"]["splits"]]
+
+
+def device_with(folder, name, changes):
+    path = folder / name
+    vitro.Device(str(PHONE)).override(changes).save(path)
+    return path
+
+
+def test_more_rows_are_worth_more_of_the_accelerator(plan):
+    hot = shares(plan)
+    assert hot == sorted(hot) and hot[3] > hot[0] + 10
+    assert all(later >= sooner for sooner, later in zip(shares(plan, "head"), shares(plan, "head")[1:]))
+
+
+def test_a_slower_accelerator_gets_less(plan, model, tmp_path):
+    slow = device_with(tmp_path, "slow.yaml", {"npu.dma_bandwidth": "8 GB/s"})
+    assert all(less < more for less, more in zip(shares(make_plan(model, device=slow, cores=CORES)), shares(plan)))
+
+
+def test_less_memory_leaves_less_for_hot_neurons(plan, model):
+    tight = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=30%"])
+    # A share that memory does not bound may grow, since what stays cold has to be read.
+    bound = [(less, more) for less, more in zip(shares(tight), shares(plan)) if more > 30.001]
+    assert bound and all(less < more for less, more in bound)
+    assert max(shares(tight)) <= 30.001
+    missing = [float(row["hot"]["why"].split("reads ")[1].split(" of ")[1].split()[0]) for row in tight["engine"]["hybrid"]["splits"]]
+    assert missing[0] > 0
+
+
+def test_sides_meet_where_the_plan_says(plan):
+    """No share of the table is predicted to be faster than the chosen one, and both sides have work there."""
+    for batch, rows in plan["balance"].items():
+        chosen = next(split for split in plan["engine"]["hybrid"]["splits"] if split["batch"] == batch)["hot"]["value"]
+        times = {row["hot"]: float(row["layer"].split()[0]) for row in rows}
+        mine = next(time for hot, time in times.items() if abs(percent(hot) - percent(chosen)) < 0.001)
+        assert mine <= 1.002 * min(times.values())
+        assert times["0%"] > mine and times["100%"] > mine
+
+
+def test_a_share_that_is_not_the_fastest_says_why(model):
+    halved = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=50%"])
+    not_fastest = 0
+    for split in halved["engine"]["hybrid"]["splits"]:
+        rows = halved["balance"][split["batch"]]
+        mine = next(row for row in rows if abs(percent(row["hot"]) - percent(split["hot"]["value"])) < 0.001)
+        if any(float(row["layer"].split()[0]) < 0.998 * float(mine["layer"].split()[0]) for row in rows):
+            not_fastest += 1
+            assert "within 3%" in split["hot"]["why"] or "would balance better" in split["hot"]["why"]
+    assert not_fastest > 0
+
+
+def test_a_plan_is_the_same_every_time(plan, model):
+    assert text_of(make_plan(model, device=PHONE, cores=CORES)) == text_of(plan)
+
+
+def test_the_text_says_what_the_tree_says(plan):
+    assert yaml.safe_load(text_of(plan)) == json.loads(json.dumps(plan), object_hook=lambda d: {
+        int(key) if key.isdigit() else key: value for key, value in d.items()})
+
+
+def test_every_choice_has_a_reason(plan):
+    engine = plan["engine"]
+    for part in (engine, engine["clusters"], engine["hybrid"]):
+        for key, value in part.items():
+            if key not in ("policy", "pipeline", "unit", "clusters", "hybrid", "splits"):
+                assert value["why"], key
+    assert "npu" in engine["hybrid"]["splits"][0]["hot"]["why"]
+
+
+def test_the_planner_finds_cores_of_its_own(model, has_native):
+    if not has_native:
+        pytest.skip("the extension module is not built")
+    free = make_plan(model, device=PHONE, overrides=["memory.ffn_in_dram=50%"])["engine"]
+    at_work = {*free["units"]["value"], free["clusters"]["io_core"]["value"]}  # one may be left for reading
+    assert {"cpu1", "cpu2", "cpu3", "cpu4", "cpu5"} <= at_work
+    assert not {"cpu6", "cpu7"} & at_work  # the small ones would be waited for
+    assert free["clusters"]["io_core"]["value"] in free["clusters"]["io_core"]["why"]
+
+
+def test_a_misspelt_key_is_no_plan(native):
+    answer = native("plan", RELU, "--device", PHONE, "--set", "memory.ffn_in_drm=50%", "-o", "plan.yaml")
+    assert answer.code == 2 and 'did you mean "ffn_in_dram"' in answer.err and not (native.folder / "plan.yaml").exists()
+
+
+def run_with(plan_file, model, **more):
+    experiment = {"experiment": "planned", "machine": "sim", "device": str(PHONE), "model": model,
+                  "engine": {"plan": str(plan_file)} | more.pop("engine", {}),
+                  "workload": {"prompt_tokens": 4, "output_tokens": 6, "stop_at_eos": False}}
+    return vitro.run(experiment | more)
+
+
+def test_a_plan_runs_on_drawn_neurons(plan, model, tmp_path, native):
+    (tmp_path / "plan.yaml").write_text(text_of(plan))
+    result = run_with(tmp_path / "plan.yaml", str(model), engine={"function": "draw"})
+    assert len(result["tokens"]) == 6
+    engine = result["experiment_resolved"]["engine"]
+    assert engine["placement"]["units"] == CORES
+    assert percent(str(engine["placement"]["splits"][0]["hot"])) == shares(plan)[0]
+    fewer = run_with(tmp_path / "plan.yaml", str(model), engine={"function": "draw", "units": ["cpu1"]})
+    assert fewer["metrics"]["decode_tokens_per_s"] < result["metrics"]["decode_tokens_per_s"]
+
+
+def test_tokens_of_a_planned_run_are_those_of_memory(recording, tmp_path, native):
+    """From a recording of the embedded ReGLU model, at 75 % in DRAM, to its reference tokens."""
+    case = json.loads((MODELS / "reference.json").read_text())["models"][RELU.name]["greedy"][0]
+    out = tmp_path / "plan.yaml"
+    made = native("plan", RELU, "--device", PHONE, "--profile", recording, "--cores", "cpu1,cpu2", "--set", "memory.ffn_in_dram=75%",
+                  "-o", out, "--json")
+    assert made.code == 0, made.err
+    assert made.json["profile"]["kind"] == "recording" and made.json["model"]["gguf_bytes"] == RELU.stat().st_size
+    other = tmp_path / "other.yaml"
+    tree = yaml.safe_load(out.read_text())
+    tree["engine"]["hybrid"]["splits"] = [{"batch": 1, "hot": "50%", "attention": "50%"}]
+    other.write_text(yaml.safe_dump(tree))
+    for planned in (out, other):
+        result = run_with(planned, {"gguf": str(RELU)}, memory={"ffn_in_dram": "75%"},
+                          workload={"prompt": case["prompt"], "output_tokens": 12, "stop_at_eos": False})
+        assert result["tokens"] == case["ids"][:12]
+
+
+def test_splits_beside_those_of_a_plan_are_refused(plan, model, tmp_path, native):
+    (tmp_path / "model.yaml").write_text(model.read_text())
+    (tmp_path / "plan.yaml").write_text(text_of(plan))
+    assert "engine.hybrid.splits: is given beside engine.plan" in refused(
+        native, tmp_path, "plan.yaml", "engine.hybrid.splits=[{batch: 1, hot: 10%}]")
+
+
+def refused(native, folder, plan_file, *sets):
+    (folder / "e.yaml").write_text(f"experiment: e\nmachine: sim\ndevice: {PHONE}\nmodel: {folder / 'model.yaml'}\n"
+                                   "engine: {plan: plan.yaml, function: draw}\nworkload: {prompt_tokens: 4, output_tokens: 2}\n")
+    answer = native("run", folder / "e.yaml", *(part for item in sets for part in ("--set", item)))
+    assert answer.code == 2 and answer.out == ""
+    assert answer.err.count("\n") == 1, answer.err
+    return answer.err
+
+
+def test_no_plan_is_made_for_a_cache_of_query_heads(model, native):
+    for key, value in (("kv_per", "query_head"), ("kv_format", "int8_fp8")):
+        with pytest.raises(vitro.ConfigError, match=f"engine.{key}: {value} is not supported by the planner"):
+            make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}={value}"])
+
+
+def test_keys_and_values_in_flash_leave_more_memory_to_neurons():
+    facts = {"model": {"layers": 4, "experts": 0, "kv_heads": 8, "head_dim": 128}, "fixed_bytes": 0, "runtime_bytes": 0,
+             "layouts": {"bundles": {"resident": 0, "blocks": 1024, "kept": 1 << 20}}}
+
+    def share(**kv):
+        tree = {"device": {}, "memory": {"budget": "1 GiB"}, "engine": {"kv": {"format": "f32", "block_tokens": 16} | kv}}
+        return memory_of(tree, facts, "sim", "bundles").share
+    assert share(dram_tokens=32) > share() and share(dram_tokens=10 ** 6) == share()
+
+
+def test_a_plan_is_refused_where_it_does_not_belong(plan, model, tmp_path, native):
+    (tmp_path / "model.yaml").write_text(model.read_text())
+    text = text_of(plan)
+    (tmp_path / "plan.yaml").write_text(text)
+    lines = text.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("device:")) + 3
+    assert f"plan.yaml:{place}: device.fingerprint: " in refused(native, tmp_path, "plan.yaml", "device.ufs.queue_depth=16")
+    assert "model.fingerprint" in refused(native, tmp_path, "plan.yaml", "model.shape.vocab=16000")
+    assert "memory.hot" in refused(native, tmp_path, "plan.yaml", "memory.ffn_in_dram=10%")
+    assert "memory.fixed" in refused(native, tmp_path, "plan.yaml", "memory.budget=64 MiB")
+    (tmp_path / "plan.yaml").write_text(text.replace("vitro_plan: 1", "vitro_plan: 9"))
+    assert "the version of another vitro" in refused(native, tmp_path, "plan.yaml")
+
+
+@pytest.mark.parametrize("args, said", [
+    (["--device", "nowhere.yaml"], "nowhere.yaml: no such file"),
+    (["--device", str(PHONE), "--machine", "phone"], "neither sim nor host"),
+    (["--device", str(PHONE), "--machine", "host"], "--storage-file: on host there has to be a file"),
+    (["--device", str(PHONE), "--set", "workload.batch=2"], "nothing that a plan depends on"),
+    (["--device", str(PHONE), "--cores", "cpu9"], "no core of this device"),
+    (["--device", str(PHONE), "--set", "memory.budget=64 MiB"], "memory.budget: 64 MiB is less than"),
+    (["--device", str(PHONE), "--profile", str(PHONE)], "has no profile"),
+])
+def test_what_is_wrong_is_said_in_one_line(args, said, model, native):
+    answer = native("plan", model, *args, "-o", "plan.yaml")
+    assert answer.code == 2 and said in answer.err and answer.err.strip().count("\n") == 0, answer.err
+
+
+def test_what_is_available_may_be_stated_without_a_source():
+    facts = {"model": {"layers": 1, "experts": 0, "kv_heads": 1, "head_dim": 64}, "fixed_bytes": 0, "runtime_bytes": 0,
+             "layouts": {"bundles": {"resident": 0, "blocks": 1024, "kept": 1 << 20}}}
+    sourced, plain = (memory_of({"device": {"dram": {"available": stated}}, "engine": {"kv": {"format": "f16", "block_tokens": 16}}}, facts, "sim",
+                                "bundles")
+                      for stated in ({"value": "1 GB", "kind": "spec", "source": "x"}, "1 GB"))
+    assert plain == sourced and plain.share < 1
+
+
+def test_a_model_without_a_profile_asks_for_one(native):
+    answer = native("plan", RELU, "--device", PHONE, "-o", "plan.yaml")
+    assert answer.code == 2 and "--profile is missing" in answer.err and f"vitro profile {RELU} TEXT" in answer.err

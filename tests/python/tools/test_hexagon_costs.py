@@ -1,0 +1,173 @@
+"""tools/hexagon/packet_costs.py: the committed packets are those of the kernels in this tree, and the simulated phone runs on them."""
+import re
+import shutil
+import sys
+
+import pytest
+import yaml
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tools" / "hexagon"))
+import packet_costs  # noqa: E402
+
+COMMITTED = ROOT / "configs" / "kernels" / "hexagon-v75.yaml"
+TOOL = ROOT / "build" / "release" / "tools" / "hexagon" / "hexagon-costs"
+
+needs_tools = pytest.mark.skipif(
+    not all(map(shutil.which, (packet_costs.COMPILER, packet_costs.DISASSEMBLER, packet_costs.EMULATOR, "ld.lld-19"))) or not TOOL.exists(),
+    reason="needs clang-19, lld-19, llvm-19, qemu-hexagon and a build")
+
+
+def changed_tree(tmp_path, file, old, new):
+    """A copy of the kernels with one thing changed."""
+    for folder in ("engine/kernels/hexagon", "engine/quant"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    source = tmp_path / "engine/kernels/hexagon" / file
+    text = source.read_text()
+    assert text.count(old) == 1
+    source.write_text(text.replace(old, new))
+    return tmp_path
+
+
+@pytest.mark.all
+@needs_tools
+def test_the_committed_packets_are_those_of_the_kernels_as_they_are():
+    if packet_costs.versions() not in COMMITTED.read_text():
+        pytest.skip(f"the committed packets were counted with other versions than {packet_costs.versions()}")
+    if not packet_costs.fixed_addresses():
+        pytest.skip("the compiler's choices depend on addresses, which this machine randomises")
+    assert packet_costs.document(TOOL, ROOT) == COMMITTED.read_text()
+
+
+def test_the_table_holds_what_the_models_ask_for():
+    table = yaml.safe_load(COMMITTED.read_text())["kernels"]
+    assert table["kind"] == "derived" and "packets" in table["source"]
+    tiles = table["hmx"]["dma"]
+    for variant in ("float", "int8"):
+        assert tiles[variant]["q8_0"]["packets_per_weight"] > tiles[variant]["q4_0"]["packets_per_weight"] > 0
+    # A transpose: five exchanges of sixteen pairs of vectors for 2048 weights, at best one in a packet; tiles at rest need none.
+    assert 80 / 2048 < tiles["hmx"]["f16"]["packets_per_weight"] < 1.6 * 80 / 2048 and tiles["float"]["f16"]["packets_per_weight"] == 0
+    # Bytes for the matrix unit: cheaper than halves of the same planes, dearer with each plane.
+    bytes_of = tiles["int8_rows"]
+    assert all(kernel["bits"] == 8 and kernel["packets_per_weight"] < tiles["fused"][name]["packets_per_weight"]
+               for name, kernel in bytes_of.items())
+    packets = [bytes_of[f"w{bits}g128"]["packets_per_weight"] for bits in (1, 2, 3, 4)]
+    assert packets == sorted(packets) and packets[0] < packets[3]
+    # What the papers' ablations rank: copying, fused tables, tables and scales, conversion.
+    ranked = [tiles["copy"]["q4_0"], tiles["fused"]["w4"], tiles["float"]["q4_0"], tiles["convert"]["q4_0"]]
+    assert ranked == sorted(ranked, key=lambda kernel: kernel["packets_per_weight"])
+    planes = table["hvx"]["dma"]["lut"]
+    for group in (32, 64, 128):
+        packets = [planes[f"w{bits}g{group}z"]["packets_per_mac"] for bits in (1, 2, 3, 4)]
+        assert packets == sorted(packets) and packets[3] < 4 * packets[0]
+        # Zero points are Finalize's; planes do not know them.
+        assert planes[f"w2g{group}z"]["packets_per_mac"] == planes[f"w2g{group}"]["packets_per_mac"]
+        assert planes[f"w2g{group}z"]["packets_per_sum"] > planes[f"w2g{group}"]["packets_per_sum"]
+    # Bytes: more columns before sums widen, a shift beside a look-up; tables are dearer to make, and the unit costs Finalize a product.
+    rounded = table["hvx"]["dma"]["int8_tables"]
+    assert set(rounded) == set(planes)
+    for name, price in rounded.items():
+        assert price["packets_per_mac"] < planes[name]["packets_per_mac"]
+        assert price["packets_per_activation"] > planes[name]["packets_per_activation"]
+        assert price["packets_per_sum"] > planes[name]["packets_per_sum"]
+    # Wider groups widen and finalise less often.
+    assert planes["w2g128"]["packets_per_mac"] < planes["w2g64"]["packets_per_mac"] < planes["w2g32"]["packets_per_mac"]
+    assert len({entry["packets_per_activation"] for entry in planes.values()}) == 1
+    # One layout: decode by either kind of tables and prefill take the same tile.
+    for name, price in planes.items():
+        tile = {key: price[key] for key in ("tile_rows", "tile_columns")}
+        for other in (rounded[name], tiles["fused"].get(name)):
+            assert other is None or name == "w4" or {key: other[key] for key in tile} == tile
+    softmax = table["hvx"]["dma"]["softmax"]
+    ways = [softmax[name]["packets_per_element"] for name in ("exp_table", "exp_f16", "exp_f32")]
+    assert ways == sorted(ways) and softmax["exp_table"]["gathers_per_element"] == pytest.approx(1 / 64, rel=1e-3)
+
+
+def test_the_tile_that_the_search_chooses_needs_the_fewest_packets():
+    """Of all tiles that were counted, within 3 %: the search knows registers and memory, no packets."""
+    lines = re.findall(r"^#   (?:lut|rounded) (\w+): (.*)$", COMMITTED.read_text(), re.MULTILINE)
+    assert len(lines) == 24
+    for name, counted in lines:
+        packets = [float(entry.split()[-1]) for entry in counted.split(", ")]
+        assert len(packets) >= 4, name
+        assert packets[0] <= 1.03 * min(packets), name
+        assert max(packets) > 1.1 * packets[0], name  # the choice matters
+
+
+@pytest.mark.all
+@needs_tools
+def test_a_slower_loop_of_the_chosen_tile_is_seen(tmp_path):
+    root = changed_tree(tmp_path, "worker/lut_kernels.cpp", "    const HVX_Vector* w = vectors_at(planes);\n",
+                        '    const HVX_Vector* w = vectors_at(planes);\n' + '    asm volatile("nop");' * 40)
+    executed = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path))
+    committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["lut"]["w2g64"]["packets_per_mac"]
+    assert packet_costs.per_weight(executed, "lut w2g64", "hvx_lut_linear") > 1.1 * committed
+
+
+def test_loops_are_counted_by_packets():
+    text = """
+00000000 <one>:
+       0: 00 40 00 78   78004000 { \tloop0(0x8,r3)
+       4: 00 c0 00 7f   7f00c000   \tnop }
+       8: 00 c0 00 28   2800c000 { \tv0 = vmem(r0+#0x0) }
+       c: 00 40 00 28   28004000 { \tv1 = vmem(r0+#0x1)
+      10: 00 80 00 28   28008000   \tv2 = v1 }  :endloop0
+      14: 00 c0 9f 52   529fc000 { \tjumpr r31 }
+"""
+    assert packet_costs.loops(text) == {"one": 2}
+    with pytest.raises(SystemExit, match="more than one loop"):
+        packet_costs.loops(text + text.replace("00000000 <one>:", ""))
+
+
+PHONE_RUN = """
+experiment: counted
+machine: sim
+device: {device}
+model: {{gguf: {model}}}
+engine: {{policy: dense, units: [cpu0, npu], activations: float}}
+workload: {{prompt: "Once upon a time", output_tokens: 8}}
+"""
+
+
+def phone(tmp_path, table):
+    """The phone with another kernel table: include it where the preset would."""
+    text = (ROOT / "configs/npu/hexagon_v75.yaml").read_text()
+    assert text.count("../kernels/hexagon-v75.yaml") == 1
+    text = text.replace("../kernels/hexagon-v75.yaml", str(table)).replace("../kernels/", f"{ROOT}/configs/kernels/")
+    (tmp_path / "npu.yaml").write_text(text)
+    device = (ROOT / "configs/devices/oneplus12.yaml").read_text()
+    assert device.count("include: ../npu/hexagon_v75.yaml") == 1
+    device = device.replace("../npu/hexagon_v75.yaml", str(tmp_path / "npu.yaml")).replace("../", f"{ROOT}/configs/")
+    (tmp_path / "phone.yaml").write_text(device)
+    model = ROOT / "configs/models/embedded/stories-reglu-3m.q4_0.gguf"
+    (tmp_path / "run.yaml").write_text(PHONE_RUN.format(device=tmp_path / "phone.yaml", model=model))
+    return tmp_path / "run.yaml"
+
+
+@pytest.mark.all
+@needs_tools
+def test_a_changed_kernel_changes_the_simulated_phone(tmp_path, native):
+    """Instructions that do nothing, in each super-group: a dearer kernel, and later tokens."""
+    begin = "  const auto low = I::template look_up<0>(in, values), high ="
+    root = changed_tree(tmp_path / "tree", "float_stages.hpp", begin, 'asm volatile("nop");' * 6 + begin)
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "fast").mkdir()
+    slow = tmp_path / "slow.yaml"
+    slow.write_text(packet_costs.document(TOOL, root))
+    before, after = (yaml.safe_load(path.read_text())["kernels"]["hmx"]["dma"]["float"]["q4_0"] for path in (COMMITTED, slow))
+    assert after["packets_per_weight"] > 1.5 * before["packets_per_weight"]
+    fast_run = native("run", phone(tmp_path / "fast", COMMITTED), "--json").json
+    slow_run = native("run", phone(tmp_path / "slow", slow), "--json").json
+    assert fast_run["tokens"] == slow_run["tokens"]
+    assert slow_run["metrics"]["decode_tokens_per_s"] < fast_run["metrics"]["decode_tokens_per_s"]
+
+
+@pytest.mark.all
+@needs_tools
+def test_a_changed_integer_kernel_executes_other_packets(tmp_path):
+    root = changed_tree(tmp_path, "worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
+                        'asm volatile("nop"); const HVX_Vector quants = w[j];')
+    worker = packet_costs.build_worker(root, tmp_path)
+    weights, packets, *_ = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
+    committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["dots"]["q8_0"]
+    assert packets["hvx_dots_q8_0"] / weights > committed["packets_per_weight"] + committed["packets_per_mac"] - 12 / 2048
