@@ -99,5 +99,5 @@ def test_what_a_machine_or_model_lacks_is_refused_with_its_key(weights):
             outcome(tree)
         return str(said.value)
     assert "engine.ffn.kind: experts" in refused(ffn__kind="experts")
-    assert 'there is no "gpu9"' in refused(placement__units=["gpu9"])
+    assert 'has no "gpu9"' in refused(placement__units=["gpu9"])
     assert "engine.embedding: flash" in refused(weights__embedding="flash")

@@ -27,7 +27,7 @@ class PlacementKinds : public testing::Test {
   PlacementKinds() : host_(spec(), function_, trace_) { register_placements(kinds); }
 
   std::unique_ptr<UnitPlacement> make(const PlacementConfig& config) {
-    return kinds.find(config.kind)->make({host_.machine(), config, chunk, decode_rows, reads_kv});
+    return kinds.find(config.kind)->make({host_.machine(), config, chunk, decode_rows, kv_format});
   }
   std::string error_of(const PlacementConfig& config) {
     try {
@@ -51,7 +51,7 @@ class PlacementKinds : public testing::Test {
 
   Registry<PlacementKind> kinds;
   std::uint32_t chunk = 8, decode_rows = 2;
-  bool reads_kv = true;
+  Format kv_format = Format::f32;
 
  private:
   static VirtualMachineSpec spec() {
@@ -86,8 +86,8 @@ TEST_F(PlacementKinds, are_named_once_and_one_wants_a_copy_of_the_weights) {
 
 // Whatever the rows: there is one share for each unit, and all of the phase falls to somebody.
 TEST_F(PlacementKinds, shares_of_every_phase_are_those_of_all_units) {
-  for (const bool kv : {true, false}) {
-    reads_kv = kv;
+  for (const Format format : {Format::f32, Format::int8_fp8}) {
+    kv_format = format;
     for (const PlacementConfig& c : {config("cores", {"cpu0", "cpu2"}), with_splits(config("cores", {"cpu0", "cpu1"})),
                                      config("cores", {"cpu1", "npu"}), config("unit", {"npu"}), config("layers", {"cpu0", "cpu1", "npu"}),
                                      config("prompts", {"cpu0", "npu"}), config("chunk_attention", {"cpu0", "cpu1"})}) {
@@ -138,7 +138,7 @@ TEST_F(PlacementKinds, an_accelerator_beside_cores_takes_its_split_and_prompts) 
 }
 
 TEST_F(PlacementKinds, heads_stay_with_the_cores_where_the_accelerator_can_not_read_keys_and_values) {
-  reads_kv = false;
+  kv_format = Format::int8_fp8;
   for (const PlacementConfig& c : {with_splits(config("cores", {"cpu0"})), config("layers", {"cpu0", "npu"})}) {
     const auto placement = make(c);
     for (const std::uint32_t rows : {1u, 4u, 100u}) {
