@@ -82,7 +82,7 @@ class ComputeModel {
   // The time that the call which ended last would have taken had memory answered at once, system work apart. What it took beyond
   // that it waited, and drew less (power/power.hpp). A model that does not say never waits. Requires: a call has ended.
   virtual Picoseconds computed() const { return Picoseconds::max(); }
-  virtual Hertz clock() const = 0;  // what system work on this unit is priced with; 0: it runs none
+  virtual Hertz clock() const = 0;  // what system work on this unit is priced with; 0 of an accelerator, which runs none
 };
 
 }  // namespace vitro::hw

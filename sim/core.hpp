@@ -14,7 +14,7 @@ class Core {
   Core(hw::ComputeModel& model, Meter& meter, std::size_t processor) : model_(model), meter_(meter), processor_(processor) {}
 
   hw::ComputeModel& model() { return model_; }
-  // Returns when the work is done. Requires: the core runs system work (clock > 0).
+  // Returns when the work is done. Requires: it is one of UnitKind::core.
   Picoseconds system_work(Picoseconds from, Picoseconds duration) {
     const Picoseconds begin = std::max(from, system_free_);
     system_free_ = begin + duration;

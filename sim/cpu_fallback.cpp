@@ -27,7 +27,7 @@ hw::Work share_of(hw::Work work, std::uint64_t n) {
 std::vector<SimUnit*> CpuFallback::cores() const {
   std::vector<SimUnit*> cores;
   for (const auto& unit : units_) {
-    if (unit->core().model().clock().value == 0) continue;
+    if (unit->caps().kind != UnitKind::core) continue;
     if (cores.empty() || unit->caps().core_class == cores[0]->caps().core_class) cores.push_back(unit.get());
   }
   return cores;

@@ -85,7 +85,8 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
   }
   for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model, meter_, cores_.size()));
   Core& policy_core = core_named(options.policy_core, "policy_core");
-  if (policy_core.model().clock().value == 0) throw ConfigError(fmt::format("policy_core: \"{}\" is no CPU core", options.policy_core));
+  if (soc_.processors()[policy_core.processor()].kind != UnitKind::core)
+    throw ConfigError(fmt::format("policy_core: \"{}\" is no CPU core", options.policy_core));
 
   if (soc_.power() != nullptr) {
     std::vector<bool> used;
@@ -102,7 +103,9 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.id = UnitId(units_.size());
     caps.name = name;
     for (const Processor& processor : soc_.processors()) {
-      if (processor.name == name) caps.core_class = processor.core_class;
+      if (processor.name != name) continue;
+      caps.kind = processor.kind;
+      caps.core_class = processor.core_class;
     }
     caps.static_graphs = hand_off.static_graphs;
     caps.session_limit = hand_off.session_limit;
@@ -142,7 +145,7 @@ std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
   }
   std::vector<std::string> names;
   for (const Processor& processor : soc_.processors()) {
-    const bool cpu = processor.model->clock().value > 0;
+    const bool cpu = processor.kind == UnitKind::core;
     if (options.threads == 0 || (cpu && names.size() < options.threads)) names.push_back(processor.name);
   }
   if (names.size() < options.threads) {
@@ -154,7 +157,7 @@ std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
 std::array<Bytes, kPlacements> SimMachine::device_limits() {
   std::array<Bytes, kPlacements> limits{soc_.summary().dram_available, 0, 0, 0};
   for (const Processor& processor : soc_.processors()) {
-    if (processor.model->clock().value > 0) continue;
+    if (processor.kind == UnitKind::core) continue;
     const hw::HandOff& hand_off = processor.model->hand_off();
     Bytes& mapped = limits[static_cast<std::size_t>(hand_off.static_graphs ? Placement::npu_mapped : Placement::gpu)];
     // Without a session of its own an accelerator sees all memory.
@@ -181,7 +184,7 @@ double SimMachine::cpu_utilization(Picoseconds begin, Picoseconds end) {
   double busy = 0;
   int cores = 0;
   for (const auto& unit : units_) {
-    if (unit->core().model().clock().value == 0) continue;
+    if (unit->caps().kind != UnitKind::core) continue;
     ++cores;
     busy += meter_.busy_seconds(unit->core().processor(), begin, end);
   }
@@ -192,11 +195,10 @@ double SimMachine::cpu_utilization(Picoseconds begin, Picoseconds end) {
 std::pair<double, double> SimMachine::cpu_busy(Picoseconds begin, Picoseconds end) {
   double seconds = 0, cycles = 0;
   for (const auto& unit : units_) {
+    if (unit->caps().kind != UnitKind::core) continue;
     const double busy = meter_.busy_seconds(unit->core().processor(), begin, end);
-    const double clock = unit->core().model().clock().value;
-    if (clock == 0) continue;
     seconds += busy;
-    cycles += busy * clock;
+    cycles += busy * unit->core().model().clock().value;
   }
   return {seconds, cycles};
 }

@@ -21,24 +21,24 @@ bool reads_places(const KernelCall& call, std::size_t operand) { return operand 
 // Whether the call writes where operand `view` of another call, or of itself, may be read.
 bool writes_into(const KernelCall& call, const View& view, bool in_places) {
   return !call.out.empty() && call.out[0].memory && view.memory &&
-         overlap(view, reach(view, in_places), call.out[0], reach(call.out[0], call.op == Op::copy && call.places != nullptr));
+         overlap(view, reach(view, in_places), call.out[0], reach(call.out[0], call.is<ops::Copy>() && call.places != nullptr));
 }
 
 bool in_place(const KernelCall& call) { return !call.in.empty() && writes_into(call, call.in[0], reads_places(call, 0)); }
 
 bool written_by_others(const KernelCall& call, std::size_t operand) {
-  const bool pool = call.op == Op::attention && operand == 1;
+  const bool pool = call.is<ops::Attention>() && operand == 1;
   return pool || (operand == 0 && in_place(call));
 }
 
 std::uint64_t sum_bytes(const KernelCall& call, std::size_t operand) {
   const View& view = call.in[operand];
   Hash hash;
-  const bool rows_only = (call.op == Op::matmul || call.op == Op::accumulate) && operand == 0 && view.layout == Layout::rows;
+  const bool rows_only = (call.is<ops::Matmul>() || call.is<ops::Accumulate>()) && operand == 0 && view.layout == Layout::rows;
   if (rows_only) {
     const Bytes row = row_bytes(view.format, columns(view));
     for_each_row(call, [&](std::uint32_t, Bytes at) { hash.add({view.data() + at, row}); });
-  } else if (call.op == Op::copy && call.places != nullptr) {
+  } else if (call.is<ops::Copy>() && call.places != nullptr) {
     for (const std::uint32_t place : *call.rows) hash.add({view.data() + place * kPlaceUnit, row_bytes(view.format, columns(view))});
   } else if (view.layout == Layout::rows) {
     hash.add({view.data(), view_bytes(view)});

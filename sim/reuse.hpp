@@ -25,9 +25,9 @@ class ReuseTracker {
     moved_[unit] += bytes;
     all_ += bytes;
     if (call.in.empty()) return {};
-    const View& operand = call.in[call.op == Op::attention && call.in.size() > 1 ? 1 : 0];
+    const View& operand = call.in[call.is<ops::Attention>() && call.in.size() > 1 ? 1 : 0];
     if (!operand.memory) return {};
-    Last& last = seen_[{operand.memory.id(), operand.offset, call.rows ? 0 : call.slice.first, call.layer, call.op, unit}];
+    Last& last = seen_[{operand.memory.id(), operand.offset, call.rows ? 0 : call.slice.first, call.layer, kind_of(call.op), unit}];
     const SeqPos step = call.batch && !call.batch->empty() ? call.batch->front() : SeqPos{};
     if (!call.rows || !last.known || last.step != step) {
       last.before = last.known ? Distance{last.here, last.anywhere} : Distance{};
@@ -48,7 +48,7 @@ class ReuseTracker {
   };
   std::vector<Bytes> moved_;
   Bytes all_ = 0;
-  std::map<std::tuple<std::uint64_t, Bytes, std::uint32_t, std::int16_t, Op, std::size_t>, Last> seen_;
+  std::map<std::tuple<std::uint64_t, Bytes, std::uint32_t, std::int16_t, OpKind, std::size_t>, Last> seen_;
 };
 
 }  // namespace vitro::sim

@@ -76,9 +76,9 @@ Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry)
   description_ = root.text("description", "");
   build_dram(root);
   build_cpu(root);
-  build_accelerator(root, "npu", "hexagon");
-  build_accelerator(root, "ane", "ane");
-  build_accelerator(root, "gpu", "gpu");
+  build_accelerator(root, "npu", "hexagon", UnitKind::npu);
+  build_accelerator(root, "ane", "ane", UnitKind::npu);
+  build_accelerator(root, "gpu", "gpu", UnitKind::gpu);
   build_storage(root);
   if (std::optional<Reader> reader = root.optional_child("power")) {
     power_.emplace(*reader);
@@ -134,7 +134,7 @@ void Soc::build_cpu(Reader& root) {
     for (int i = 0; i < cores; ++i) {
       std::string name = fmt::format("cpu{}", index++);
       const hw::PortId core = dram_->add_port({name, core_cap, cluster, 1});
-      processors_.push_back({name, core_class, entry.make({context_, name, dram_.get(), core}, params), &params});
+      processors_.push_back({name, core_class, UnitKind::core, entry.make({context_, name, dram_.get(), core}, params), &params});
       const std::size_t last = processors_.size() - 1;
       if (last > 0 && processors_[last].model->clock().value > processors_[last - 1].model->clock().value) {
         inner.fail("clock", "is above that of the cluster before it (expected clusters in descending order of speed)");
@@ -144,7 +144,7 @@ void Soc::build_cpu(Reader& root) {
   reader.finish();
 }
 
-void Soc::build_accelerator(Reader& root, std::string_view name, std::string_view family) {
+void Soc::build_accelerator(Reader& root, std::string_view name, std::string_view family, UnitKind kind) {
   if (!root.has(name)) return;
   Reader reader = root.child(name);
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, family);
@@ -155,7 +155,7 @@ void Soc::build_accelerator(Reader& root, std::string_view name, std::string_vie
   for (int i = 0; i < units; ++i) {
     const std::string unit = units == 1 ? std::string(name) : fmt::format("{}{}", name, i);
     const hw::Site site{context_, unit, dram_.get(), hw::kMemoryController};
-    processors_.push_back({unit, std::string(name), entry.make(site, params), &params});
+    processors_.push_back({unit, std::string(name), kind, entry.make(site, params), &params});
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "engine/base/config.hpp"
 #include "engine/machine/clock.hpp"
+#include "engine/machine/compute_unit.hpp"
 #include "hw_models/compute.hpp"
 #include "hw_models/context.hpp"
 #include "hw_models/dram.hpp"
@@ -23,8 +24,9 @@
 namespace vitro::sim {
 
 struct Processor {
-  std::string name;        // "cpu0" (fastest first) ..., "npu"; "ane0", "ane1" where a block says `units: 2`
-  std::string core_class;  // "big", "mid", "little"; of an accelerator the name of its block
+  std::string name;                // "cpu0" (fastest first) ..., "npu"; "ane0", "ane1" where a block says `units: 2`
+  std::string core_class;          // "big", "mid", "little"; of an accelerator the name of its block
+  UnitKind kind = UnitKind::core;  // by the block that it stands in, whoever made its model
   std::unique_ptr<hw::ComputeModel> model;
   const hw::Params* params = nullptr;
 };
@@ -76,7 +78,7 @@ class Soc {
  private:
   void build_dram(Reader& root);
   void build_cpu(Reader& root);
-  void build_accelerator(Reader& root, std::string_view name, std::string_view family);
+  void build_accelerator(Reader& root, std::string_view name, std::string_view family, UnitKind kind);
   void build_storage(Reader& root);
 
   std::string name_, description_;

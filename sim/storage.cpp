@@ -132,7 +132,7 @@ void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer)
   operation.length = round_up(extent.offset + extent.length, kPageSize) - first;
   operation.commands = static_cast<std::uint32_t>((operation.length + caps_.max_transfer - 1) / caps_.max_transfer);
   SimUnit& unit = *s_.units.at(static_cast<std::size_t>(issuer));
-  const bool drives = unit.core().model().clock().value > 0;
+  const bool drives = unit.caps().kind == UnitKind::core;
   operation.core = drives ? &unit.core() : &s_.policy_core;
   operation.issuer = drives ? static_cast<std::uint16_t>(issuer) : kPolicyIssuer;
   (operation.write ? totals_.writes : totals_.reads) += 1;

@@ -25,14 +25,14 @@ std::size_t batch_of(const GraphSpec& spec) {
 Format operand_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
   if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;
-  return call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
+  return call.is<ops::Attention>() && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
 }
 
 Bytes weight_bytes(const GraphSpec& spec) {
   std::set<std::pair<std::uint64_t, Bytes>> seen;
   Bytes sum = 0;
   for (const KernelCall& call : spec.calls) {
-    if (call.op != Op::matmul && call.op != Op::accumulate) continue;
+    if (!call.is<ops::Matmul, ops::Accumulate>()) continue;
     const View& weights = call.in[0];
     if (!weights.memory || seen.insert({weights.memory.id(), weights.offset}).second) {
       sum += weights.shape[0] * row_bytes(weights.format, weights.shape[1], Layout::tiled);  // as panels hold them
@@ -264,7 +264,7 @@ std::string SimUnit::beyond_limits(const GraphSpec& spec) const {
     return fmt::format("graph \"{}\" came when {} were loaded, as many as there may be", spec.name, limits.graph_count);
   }
   for (const KernelCall& call : spec.calls) {
-    if (call.op != Op::matmul || limits.graph_axis == 0) continue;
+    if (!call.is<ops::Matmul>() || limits.graph_axis == 0) continue;
     const std::uint32_t longest = std::max(call.in[0].shape[0], call.in[0].shape[1]);
     if (longest > limits.graph_axis) {
       return fmt::format("graph \"{}\" has an axis of {} elements and the longest is {}", spec.name, longest, limits.graph_axis);

@@ -17,9 +17,9 @@ constexpr Bytes kTableBytes = 8;  // per activation: 16 sums of 16 bits for four
 // The operand whose format decides the rate: the weights, or the keys and values.
 Format priced_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
-  if (call.op == Op::precompute) return format_by_id(static_cast<std::uint32_t>(call.params[0])).value();
+  if (call.is<ops::Precompute>()) return call.get<ops::Precompute>().weights;
   if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;  // the same loops, which take the scales from elsewhere
-  const Format format = call.op == Op::attention && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
+  const Format format = call.is<ops::Attention>() && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
   return format == Format::int8_fp8 ? Format::f16 : format;  // no table has its loops; price() says so
 }
 
@@ -55,8 +55,8 @@ struct OperandBytes {
 };
 
 OperandBytes operand_bytes(const KernelCall& call) {
-  const bool attends = call.op == Op::attention, product = call.op == Op::matmul;
-  const bool has_old = attends || product || call.op == Op::accumulate, has_recent = !attends && call.op != Op::kv_append;
+  const bool attends = call.is<ops::Attention>(), product = call.is<ops::Matmul>();
+  const bool has_old = attends || product || call.is<ops::Accumulate>(), has_recent = !attends && !call.is<ops::KvAppend>();
   OperandBytes sum;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     const bool young = has_old && i != (attends ? 1 : 0), recent = has_recent && !(product && i == 0) && is_activation(call.in[i]);
@@ -84,8 +84,8 @@ Bytes native_bytes(Format format, std::uint64_t rows, std::uint32_t depth) {
 
 // What a table may price apart; empty for the rest.
 std::string_view own_kind(const KernelCall& call) {
-  if (call.op == Op::accumulate || call.op == Op::attention) return to_string(call.op);
-  const bool integers = call.op == Op::matmul && call.variant == variant::kInt8;
+  if (call.is<ops::Accumulate, ops::Attention>()) return to_string(call.op);
+  const bool integers = call.is<ops::Matmul>() && call.variant == variant::kInt8;
   return integers && call.in[0].layout != Layout::tiled ? to_string(call.in[0].layout) : "";
 }
 
@@ -95,7 +95,7 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
   const Format format = priced_format(call);
   const Layout layout = call.in.empty() ? Layout::rows : call.in[0].layout;
   for (const Known& known : known_) {
-    if (known.variant == call.variant && known.format == format && known.op == call.op && known.layout == layout &&
+    if (known.variant == call.variant && known.format == format && known.op == kind_of(call.op) && known.layout == layout &&
         known.method == call.method) {
       return known.price;
     }
@@ -111,30 +111,31 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
   if (!price.from_table) price = model_.kernel(name, to_string(format));
-  if (call.op == Op::attention && call.in[1].format == Format::int8_fp8) {
+  if (call.is<ops::Attention>() && call.in[1].format == Format::int8_fp8) {
     unpriced_.insert(fmt::format("{}.int8_fp8.attention on {} (as f16)", name, core_class_));
   }
-  known_.push_back({call.variant, format, call.op, layout, call.method, price});
+  known_.push_back({call.variant, format, kind_of(call.op), layout, call.method, price});
   if (!price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
   return known_.back().price;
 }
 
-const hw::KernelPrice& WorkBuilder::operator_price(Op op) {
+const hw::KernelPrice& WorkBuilder::operator_price(const Op& op) {
   for (const auto& [known, price] : operators_) {
-    if (known == op) return price;
+    if (known == kind_of(op)) return price;
   }
-  operators_.emplace_back(op, model_.kernel("op", to_string(op)));
+  operators_.emplace_back(kind_of(op), model_.kernel("op", to_string(op)));
   return operators_.back().second;
 }
 
 // Look-ups need no weight converted; tables stay in the unit from `precompute` to the last product that reads them.
 void WorkBuilder::price_tables(const KernelCall& call, hw::Work& work) const {
-  const View& x = call.in[call.op == Op::matmul ? 1 : 0];
+  const View& x = call.in[call.is<ops::Matmul>() ? 1 : 0];
   work.conversions = work.elementwise = 0;
-  if (!call.precomputed) work.table_inputs = elements(x);
-  if (call.op != Op::matmul) return;
+  const bool precomputed = call.is<ops::Matmul>() && call.get<ops::Matmul>().precomputed;
+  if (!precomputed) work.table_inputs = elements(x);
+  if (!call.is<ops::Matmul>()) return;
   work.table_bytes = kTableBytes * elements(x);
-  if (!call.precomputed) return;
+  if (!precomputed) return;
   work.read_bytes -= std::min(work.read_bytes, view_bytes(x));
   work.recent_read_bytes = 0;
 }
@@ -155,21 +156,21 @@ void WorkBuilder::take_own_layout(const KernelCall& call, hw::Work& work) const 
 hw::Work WorkBuilder::build(const KernelCall& call) {
   const WorkCounts counts = count_(call);
   hw::Work work;
-  if (counts.macs > 0 || call.op == Op::precompute) {
+  if (counts.macs > 0 || call.is<ops::Precompute>()) {
     work.kernel = price(call).id;
-  } else if (call.op == Op::softmax) {
-    const auto exponential = static_cast<Exponential>(call.params[0]);
-    const hw::KernelPrice own = model_.kernel("softmax", fmt::format("exp_{}", to_string(exponential)));
+  } else if (call.is<ops::Softmax>()) {
+    const auto& softmax = call.get<ops::Softmax>();
+    const hw::KernelPrice own = model_.kernel("softmax", fmt::format("exp_{}", to_string(softmax.exponential)));
     work.kernel = own.id;
     work.has_own_rate = own.from_table;
-    work.elements = static_cast<std::uint64_t>(call.params[1]) * elements(call.in[0]);
+    work.elements = softmax.times * elements(call.in[0]);
   } else if (counts.elementwise > 0) {
     const hw::KernelPrice& own = operator_price(call.op);
     work.kernel = own.id;
     work.has_own_rate = own.from_table;
   }
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
-  if (call.op == Op::matmul) {
+  if (call.is<ops::Matmul>()) {
     const View& weights = call.in[0];
     work.columns =
         call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
@@ -178,7 +179,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
       work.weight_bytes = work.columns * row_bytes(weights.format, work.depth, weights.layout);
     }
   }
-  if (call.op == Op::accumulate) {
+  if (call.is<ops::Accumulate>()) {
     const View& weights = call.in[0];
     work.columns = weights.shape[1];
     work.depth =
@@ -186,7 +187,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.transposed = true;
     work.weight_bytes = work.depth * row_bytes(weights.format, weights.shape[1]);
   }
-  if (call.op == Op::attention) {
+  if (call.is<ops::Attention>()) {
     const View& pool = call.in[1];
     work.sequence_rows = rows_per_sequence(call.batch);
     work.query_heads = static_cast<std::uint32_t>(elements(call.in[0]) / call.batch->size() / pool.shape[2] / pool.shape[0]);
@@ -194,7 +195,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.read_bytes = dram_bytes(counts.read);
   const OperandBytes operands = operand_bytes(call);
   // Weights, keys and values; the rest of what a product or attention reads is as young as the call before.
-  if (call.op == Op::matmul || call.op == Op::accumulate || call.op == Op::attention) {
+  if (call.is<ops::Matmul, ops::Accumulate, ops::Attention>()) {
     work.reused_bytes = work.read_bytes - std::min(work.read_bytes, operands.young);
   }
   work.written_bytes = dram_bytes(counts.written);
@@ -207,14 +208,14 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.lookups = counts.lookups;
   work.conversions = counts.conversions;
   work.row_runs = counts.row_runs;
-  if (call.op == Op::matmul) work.group = static_cast<std::uint32_t>(block_elements(priced_format(call)));
+  if (call.is<ops::Matmul>()) work.group = static_cast<std::uint32_t>(block_elements(priced_format(call)));
   if (call.method == Method::lut) price_tables(call, work);
   // The variant looks up whatever way is named: a unit that prices tables apart from quantising makes them in this call.
-  if (call.op == Op::matmul && call.method == Method::automatic && call.variant == variant::kInt8Tables) {
+  if (call.is<ops::Matmul>() && call.method == Method::automatic && call.variant == variant::kInt8Tables) {
     work.table_inputs = elements(call.in[1]);
     work.table_bytes = kTableBytes * work.table_inputs;
   }
-  if (call.op == Op::matmul && work.weight_bytes > 0) take_own_layout(call, work);
+  if (call.is<ops::Matmul>() && work.weight_bytes > 0) take_own_layout(call, work);
   return work;
 }
 

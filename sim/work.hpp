@@ -29,13 +29,13 @@ class WorkBuilder {
   struct Known {
     VariantId variant{};
     Format format{};
-    Op op{};
+    OpKind op{};
     Layout layout{};
     Method method{};
     hw::KernelPrice price;
   };
   const hw::KernelPrice& price(const KernelCall& call);
-  const hw::KernelPrice& operator_price(Op op);
+  const hw::KernelPrice& operator_price(const Op& op);
   void price_tables(const KernelCall& call, hw::Work& work) const;
   void take_own_layout(const KernelCall& call, hw::Work& work) const;
 
@@ -44,7 +44,7 @@ class WorkBuilder {
   const CountFunction& count_;
   bool lays_out_;
   std::vector<Known> known_;
-  std::vector<std::pair<Op, hw::KernelPrice>> operators_;
+  std::vector<std::pair<OpKind, hw::KernelPrice>> operators_;
   std::set<std::string> unpriced_;
 };
 

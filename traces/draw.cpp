@@ -241,7 +241,8 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
 
 IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
   const PredictorProfile& predictor = profile_.predictor;
-  const bool guess = call.op == Op::select && select_of(call) == SelectOf::predictor && (predictor.recall < 1 || predictor.precision < 1);
+  const bool guess =
+      call.is<ops::Select>() && call.get<ops::Select>().of == SelectOf::predictor && (predictor.recall < 1 || predictor.precision < 1);
   const std::uint32_t neurons = last_dimension(call, "neurons");
   const auto all = [&] {
     const std::lock_guard lock(drawing_);  // who asks at the same time mostly wants the same answer
@@ -268,7 +269,7 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
 // noise (Efraimidis and Spirakis 2006). The same scores serve as router logits for the weights.
 std::vector<ExpertChoice> DrawFunction::route(const KernelCall& call) const {
   const std::uint32_t experts = last_dimension(call, "experts");
-  const auto k = static_cast<std::uint32_t>(call.params[0]);
+  const auto [k, renormalise] = call.get<ops::Route>();
   if (k == 0 || k > experts) throw RunError(fmt::format("route: {} of {} experts were asked for", k, experts));
   const std::vector<double> popularity = expert_popularity(call.layer, experts);
   std::vector<ExpertChoice> out;
@@ -282,7 +283,7 @@ std::vector<ExpertChoice> DrawFunction::route(const KernelCall& call) const {
     }
     std::sort(scores.begin(), scores.end());
     double sum = 0;
-    const std::uint32_t counted = call.params[1] != 0 ? k : experts;
+    const std::uint32_t counted = renormalise ? k : experts;
     for (std::uint32_t i = 0; i < counted; ++i) sum += std::exp(scores[0].first - scores[i].first);
     ExpertChoice choice;
     for (std::uint32_t i = 0; i < k; ++i) {
@@ -295,11 +296,11 @@ std::vector<ExpertChoice> DrawFunction::route(const KernelCall& call) const {
 }
 
 Outcome DrawFunction::execute(const KernelCall& call) {
-  const bool fires = (call.op == Op::glu && call.report_active) || call.op == Op::select;
-  if (!fires && call.op != Op::route && call.op != Op::sample) return {};
+  const bool fires = reports_active(call);
+  if (!fires && !call.is<ops::Route>() && !call.is<ops::Sample>()) return {};
   VITRO_CHECK(call.batch != nullptr, "a call with an outcome needs a batch");
-  if (call.op == Op::route) return route(call);
-  if (call.op == Op::sample) {
+  if (call.is<ops::Route>()) return route(call);
+  if (call.is<ops::Sample>()) {
     const std::uint32_t vocab = last_dimension(call, "tokens");
     TokenChoice choice;
     for (const SeqPos at : *call.batch) {

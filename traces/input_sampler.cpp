@@ -9,10 +9,10 @@
 namespace vitro {
 
 Outcome InputSampler::execute(const KernelCall& call) {
-  if (call.op == Op::matmul || call.op == Op::glu) {
+  if (call.is<ops::Matmul>() || call.is<ops::Glu>()) {
     const std::scoped_lock lock(mutex_);
     const View& x = call.in[1];
-    if (call.op == Op::matmul) {
+    if (call.is<ops::Matmul>()) {
       inputs_[{call.out[0].memory.id(), call.out[0].offset}] = {x.as<float>(), x.shape[0], x.shape[1]};
     } else if (call.slice.first == 0) {  // once per FFN, however many units share it
       keep(call);

@@ -19,10 +19,9 @@ using Ids = std::vector<std::uint32_t>;
 std::vector<Ids> tokens_of(DrawFunction& function, const StatisticsRequest& request, std::uint32_t sequence, SelectOf of,
                            std::uint32_t tokens) {
   KernelCall call;
-  call.op = Op::select;
+  call.op = ops::Select{.of = of};
   call.layer = request.layer;
   call.expert = request.expert;
-  call.params = {0, 0, static_cast<float>(of)};
   call.in.emplace_back();
   call.in[0].shape = {1, request.neurons, 0};
   std::vector<Ids> out;
@@ -97,9 +96,8 @@ ExpertStatistics expert_statistics(const DrawProfile& profile, std::uint64_t see
   VITRO_CHECK(used <= experts && tokens > 1, "statistics of nothing");
   DrawFunction function(profile, seed);
   KernelCall call;
-  call.op = Op::route;
+  call.op = ops::Route{.k = used};
   call.layer = layer;
-  call.params = {static_cast<float>(used)};
   call.in.emplace_back();
   call.in[0].shape = {1, experts, 0};
   std::vector<SeqPos> positions;

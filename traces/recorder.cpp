@@ -13,11 +13,11 @@ OutcomeKey key_of(const KernelCall& call, std::size_t row) {
 using Selected = std::set<OutcomeKey>;
 
 void record(Recording& into, Selected& selected, const KernelCall& call, const ActiveSet& active) {
-  if (call.op == Op::select && select_of(call) == SelectOf::predictor) return;
+  if (call.is<ops::Select>() && call.get<ops::Select>().of == SelectOf::predictor) return;
   const auto [first, end] = slice_range(call);
   for (std::size_t row = 0; row < active.rows.size(); ++row) {
     const OutcomeKey key = key_of(call, row);
-    if (call.op == Op::select) {
+    if (call.is<ops::Select>()) {
       if (selected.insert(key).second) into.fired.erase(key);
     } else if (selected.contains(key)) {
       continue;

@@ -40,19 +40,19 @@ IndexList fired_in(const FiredNeurons& fired, const KernelCall& call, const Outc
 
 Outcome ReplayFunction::execute(const KernelCall& call) {
   const auto key = [&](SeqPos at) { return OutcomeKey{call.layer, call.expert, at}; };
-  if ((call.op == Op::glu && call.report_active) || call.op == Op::select) {
+  if (reports_active(call)) {
     ActiveSet active;
     for (const SeqPos at : rows_of(call)) {
       active.rows.push_back(fired_in(find(recording_.fired, key(at), "active neurons"), call, key(at)));
     }
     return active;
   }
-  if (call.op == Op::route) {
+  if (call.is<ops::Route>()) {
     std::vector<ExpertChoice> choices;
     for (const SeqPos at : rows_of(call)) choices.push_back(find(recording_.experts, key(at), "experts"));
     return choices;
   }
-  if (call.op == Op::sample) {
+  if (call.is<ops::Sample>()) {
     TokenChoice choice;
     for (const SeqPos at : rows_of(call)) choice.tokens.push_back(find(recording_.tokens, key(at), "token"));
     return choice;

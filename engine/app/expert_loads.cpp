@@ -51,8 +51,7 @@ ExpertLoads drawn_loads(const DrawProfile& profile, std::uint64_t seed, const Mo
   std::vector<SeqPos> tokens(kCalibrationTokens);
   for (std::uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = {kCalibrationSequence, i};
   KernelCall route;
-  route.op = Op::route;
-  route.params = {static_cast<float>(config.experts_used), 1};
+  route.op = ops::Route{config.experts_used, true};
   route.batch = std::make_shared<const std::vector<SeqPos>>(std::move(tokens));
   View logits;
   logits.shape = {kCalibrationTokens, config.experts, 0};

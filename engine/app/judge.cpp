@@ -22,7 +22,7 @@ Judge::Judge(Machine& machine, const Experiment& experiment, const std::string& 
 namespace {
 
 // All weights in DRAM and whole matrices, on the cores that the model's placement has, or on its one unit.
-EngineConfig beside(const EngineConfig& of_model) {
+EngineConfig beside(const Machine& machine, const EngineConfig& of_model) {
   EngineConfig engine = of_model;
   engine.weights = {};
   engine.weights.repack = of_model.weights.repack;
@@ -31,7 +31,8 @@ EngineConfig beside(const EngineConfig& of_model) {
   if (of_model.placement.kind == "unit") return engine;
   engine.placement = {};
   engine.placement.threads = of_model.placement.threads;
-  std::ranges::copy_if(of_model.placement.units, std::back_inserter(engine.placement.units), is_core_name);
+  std::ranges::copy_if(of_model.placement.units, std::back_inserter(engine.placement.units),
+                       [&](const std::string& name) { return is_core(*unit_named(machine, name, "engine.units")); });
   return engine;
 }
 
@@ -42,7 +43,7 @@ void Judge::open_reward_model(Machine& machine, const Experiment& experiment, co
   // A recording tells outcomes apart by sequence and position, and two models would use the same ones.
   if (!experiment.engine.record.empty()) throw ConfigError("engine.record: does not go with workload.scaling.scorer.kind: model");
   if (!experiment.workload.prompt) throw ConfigError("workload.prompt_tokens: a reward model reads text (expected workload.prompt)");
-  const EngineConfig engine = beside(experiment.engine);
+  const EngineConfig engine = beside(machine, experiment.engine);
   model_ = load_model({scaling.scorer.gguf, "", {}}, engine, cache_dir);
   weights_ = model_.open(machine.storage);
   if (model_.config.context == 0) throw ConfigError(fmt::format("{}: a reward model has to state its context", scaling.scorer.gguf));

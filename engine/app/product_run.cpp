@@ -23,7 +23,7 @@ KernelCall product(Machine& machine, const EngineConfig& engine, const ProductWo
   std::vector<SeqPos> rows;
   for (std::uint32_t r = 0; r < work.rows; ++r) rows.push_back({0, r});
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.layer = 0;
   call.batch = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
   const Layout layout = engine.products.matmul == variant::kInt8 && can_tile(work.format, shape.columns) ? Layout::tiled : Layout::rows;
@@ -74,9 +74,8 @@ Task<void> run_products(Machine* machine, const EngineConfig* engine, const Prod
 Task<void> run_softmax(Machine* machine, const SoftmaxWorkload* work, ProductTimes* times) {
   GraphCache graphs(*machine);
   KernelCall call;
-  call.op = Op::softmax;
+  call.op = ops::Softmax{work->exponential, work->repeat};
   call.layer = 0;
-  call.params = {static_cast<float>(work->exponential), static_cast<float>(work->repeat)};
   call.batch = std::make_shared<const std::vector<SeqPos>>(work->rows);
   ComputeUnit* unit = machine->units.back();
   call.in = {leased(*machine, {work->rows, work->columns, 0}, Format::f32, Region::activation)};

@@ -13,19 +13,8 @@ namespace {
 
 // True when the operator needs the complete input, not just the slice that it writes.
 bool reads_whole(const Operator& consumer, std::uint8_t operand) {
-  switch (consumer.op) {
-    case Op::rope:
-    case Op::kv_append:
-    case Op::attention:
-    case Op::glu:
-    case Op::add:
-    case Op::reduce:
-      return false;
-    case Op::expert_sum:
-      return operand != 0;
-    default:
-      return true;
-  }
+  if (consumer.is<ops::ExpertSum>()) return operand != 0;
+  return !consumer.is<ops::Rope, ops::KvAppend, ops::Attention, ops::Glu, ops::Add, ops::Reduce>();
 }
 
 class Lowering {
@@ -56,15 +45,15 @@ class Lowering {
   bool joins_current(OperatorId id) const {
     const Operator& op = graph_[id];
     if (op.whole_ffn || phases_.back().whole_ffn) return false;
-    if (options_.waits_to_attend && units_ == 1 && (op.op == Op::attention || phases_.back().attends)) return false;
-    if ((op.rows == RowSet::routed) != phases_.back().routed && op.op != Op::expert_sum && op.op != Op::add) return false;
+    if (options_.waits_to_attend && units_ == 1 && (op.is<ops::Attention>() || phases_.back().attends)) return false;
+    if ((op.rows == RowSet::routed) != phases_.back().routed && !op.is<ops::ExpertSum, ops::Add>()) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);
     for (std::uint8_t i = 0; i < inputs.size(); ++i) {
       if (!in_current(inputs[i])) continue;
       const Operator& from = graph_[inputs[i]];
-      if (from.op == Op::route) return false;
+      if (from.is<ops::Route>()) return false;
       // Different experts' partial sums meet here, slice by slice, on the unit that made them.
-      if (op.op == Op::expert_sum && i == 0) continue;
+      if (op.is<ops::ExpertSum>() && i == 0) continue;
       if (units_ == 1 && op.rows != RowSet::routed) continue;
       if (options_.attention_alone && op.block == BlockKind::attention && from.block == BlockKind::attention) continue;
       if (from.split == Split::replicated) continue;
@@ -81,7 +70,7 @@ class Lowering {
 
   void place(OperatorId id) {
     const Operator& op = graph_[id];
-    phases_.back().attends = phases_.back().attends || op.op == Op::attention;
+    phases_.back().attends = phases_.back().attends || op.is<ops::Attention>();
     std::vector<OperatorGroup>& groups = phases_.back().groups;
     // Groups of the producers whose slices it follows: they become one.
     std::vector<std::size_t> follows;

@@ -49,27 +49,25 @@ class Builder {
 
   OperatorId norm(OperatorId x, std::string_view name, Role weight) { return norm(x, name, weight, "normed", c_.width); }
   OperatorId norm(OperatorId x, std::string_view name, Role weight, std::string_view output, std::uint32_t width) {
-    const OperatorId id = add(Op::rms_norm, name, Split::replicated, output, width, {x}, weight);
-    graph_[id].params = {c_.norm_eps};
-    return id;
+    return add(ops::RmsNorm{c_.norm_eps}, name, Split::replicated, output, width, {x}, weight);
   }
   // Of each head by itself, in place.
   OperatorId head_norm(OperatorId x, std::string_view name, Role weight) {
     const std::string output = graph_[x].output;
-    const OperatorId id = add(Op::rms_norm, name, Split::kv_heads, output, graph_[x].width, {x}, weight);
-    graph_[id].params = {c_.norm_eps};
-    return id;
+    return add(ops::RmsNorm{c_.norm_eps}, name, Split::kv_heads, output, graph_[x].width, {x}, weight);
   }
 
   OperatorId matmul(OperatorId x, std::string_view name, std::string_view output, std::uint32_t width, Role weight) {
-    return add(Op::matmul, name, Split::rows, output, width, {x}, weight);
+    return add(ops::Matmul{}, name, Split::rows, output, width, {x}, weight);
   }
 
-  OperatorId residual(OperatorId x, OperatorId y, std::string_view name) { return add(Op::add, name, Split::rows, "x", c_.width, {x, y}); }
+  OperatorId residual(OperatorId x, OperatorId y, std::string_view name) {
+    return add(ops::Add{}, name, Split::rows, "x", c_.width, {x, y});
+  }
 
   OperatorId embed() {
     block_ = BlockKind::embed;
-    return add(Op::embed, "token_embd", Split::single, "x", c_.width, {}, Role::token_embedding);
+    return add(ops::Embed{}, "token_embd", Split::single, "x", c_.width, {}, Role::token_embedding);
   }
 
   OperatorId attention(OperatorId x) {
@@ -88,15 +86,12 @@ class Builder {
       k = head_norm(k, "attn_k_norm", Role::attn_k_norm);
     }
     const RopeConfig& rope = c_.rope;
-    const std::array<float, 4> turn{rope.base, static_cast<float>(rope.dims), static_cast<float>(rope.style), rope.position_scale};
-    q = add(Op::rope, "rope_q", Split::kv_heads, "q", c_.q_width(), {q});
-    k = add(Op::rope, "rope_k", Split::kv_heads, "k", c_.kv_width(), {k});
-    graph_[q].params = graph_[k].params = turn;
-    const OperatorId append = add(Op::kv_append, "kv_append", Split::kv_heads, "kv", 0, {k, v});
-    const auto layers = static_cast<float>(c_.layers);
-    graph_[append].params = {layers};
-    OperatorId attend = add(Op::attention, "attention", Split::kv_heads, "attended", c_.q_width(), {q, append});
-    graph_[attend].params = {1.0f / std::sqrt(static_cast<float>(c_.head_dim)), static_cast<float>(c_.window), layers};
+    const ops::Rope turn{rope.base, rope.dims, rope.style, rope.position_scale};
+    q = add(turn, "rope_q", Split::kv_heads, "q", c_.q_width(), {q});
+    k = add(turn, "rope_k", Split::kv_heads, "k", c_.kv_width(), {k});
+    const OperatorId append = add(ops::KvAppend{c_.layers}, "kv_append", Split::kv_heads, "kv", 0, {k, v});
+    const ops::Attention attention{1.0f / std::sqrt(static_cast<float>(c_.head_dim)), c_.window, c_.layers};
+    OperatorId attend = add(attention, "attention", Split::kv_heads, "attended", c_.q_width(), {q, append});
     if (c_.sub_norms) attend = norm(attend, "attn_sub_norm", Role::attn_sub_norm, "attended_normed", c_.q_width());
     const OperatorId out = matmul(attend, "attn_output", "projected", c_.width, Role::attn_output);
     return residual(x, out, "attn_residual");
@@ -112,7 +107,7 @@ class Builder {
   OperatorId gated_ffn(OperatorId normed, std::optional<OperatorId> route = {}) {
     const std::string_view output = rows_ == RowSet::routed ? "partial" : "down";
     if (whole_ffns_) {
-      const OperatorId ffn = add(Op::reduce, "ffn_clusters", Split::single, output, c_.width, {normed});
+      const OperatorId ffn = add(ops::Reduce{}, "ffn_clusters", Split::single, output, c_.width, {normed});
       graph_[ffn].whole_ffn = true;
       if (route) boost::add_edge(*route, ffn, Operand{1}, graph_);
       return ffn;
@@ -123,8 +118,7 @@ class Builder {
       boost::add_edge(*route, gate, Operand{1}, graph_);
       boost::add_edge(*route, up, Operand{1}, graph_);
     }
-    OperatorId glu = add(Op::glu, "ffn_act", Split::rows, "hidden", c_.ffn, {gate, up});
-    graph_[glu].params = {static_cast<float>(c_.activation)};
+    OperatorId glu = add(ops::Glu{c_.activation}, "ffn_act", Split::rows, "hidden", c_.ffn, {gate, up});
     if (c_.sub_norms) glu = norm(glu, "ffn_sub_norm", Role::ffn_sub_norm, "hidden_normed", c_.ffn);
     return matmul(glu, "ffn_down", output, c_.width, Role::ffn_down);
   }
@@ -133,23 +127,22 @@ class Builder {
     block_ = BlockKind::ffn;
     const OperatorId normed = norm(x, "ffn_norm", Role::ffn_norm);
     const OperatorId logits = matmul(normed, "ffn_gate_inp", "router_logits", c_.experts, Role::router);
-    const OperatorId route = add(Op::route, "route", Split::single, "experts", 0, {logits});
-    graph_[route].params = {static_cast<float>(c_.experts_used), c_.renormalise_experts ? 1.0f : 0.0f};
+    const OperatorId route = add(ops::Route{c_.experts_used, c_.renormalise_experts}, "route", Split::single, "experts", 0, {logits});
     rows_ = RowSet::routed;
     const OperatorId partial = gated_ffn(normed, route);
     rows_ = RowSet::all;
-    const OperatorId sum = add(Op::expert_sum, "expert_sum", Split::rows, "down", c_.width, {partial, route});
+    const OperatorId sum = add(ops::ExpertSum{}, "expert_sum", Split::rows, "down", c_.width, {partial, route});
     return residual(x, sum, "ffn_residual");
   }
 
   void head(OperatorId x) {
     block_ = BlockKind::head;
     rows_ = RowSet::sampled;
-    const OperatorId last = add(Op::gather, "last_rows", Split::replicated, "last", c_.width, {x});
+    const OperatorId last = add(ops::Gather{}, "last_rows", Split::replicated, "last", c_.width, {x});
     const OperatorId normed = norm(last, "output_norm", Role::output_norm);
     const Role weight = c_.tied_embedding ? Role::token_embedding : Role::output;
     const OperatorId logits = matmul(normed, "output", "logits", c_.vocab, weight);
-    add(Op::sample, "sample", Split::single, "tokens", 0, {logits});
+    add(ops::Sample{}, "sample", Split::single, "tokens", 0, {logits});
   }
 
   const ModelConfig& c_;

@@ -30,7 +30,7 @@ enum class RowSet : std::uint8_t {
 };
 
 struct Operator {
-  Op op{};
+  Op op;             // what the step at hand sets stays as it is: pool_layers, Sample, Precompute
   std::string name;  // as the weight: "blk.3.attn_q"; unique
   std::int16_t layer = -1;
   BlockKind block{};
@@ -39,8 +39,12 @@ struct Operator {
   std::string output;       // tensor written; the same name in every layer, so buffers are shared
   std::uint32_t width = 0;  // elements of the output per row
   std::optional<Role> weight, bias;
-  std::array<float, 4> params{};
   bool whole_ffn = false;  // an FfnBlock carries out all of gate, up, activation and down (engine/parts/ffn/ffn_block.hpp)
+
+  template <class... T>
+  bool is() const {
+    return vitro::is<T...>(op);
+  }
 };
 
 struct Operand {

@@ -38,13 +38,13 @@ OperatorGraph with_precompute(const OperatorGraph& graph, const std::function<bo
   Copy copy(graph);
   for (const OperatorId id : execution_order(graph)) {
     const Operator& product = graph[id];
-    if (product.op != Op::matmul || !looks_up(product)) {
+    if (!product.is<ops::Matmul>() || !looks_up(product)) {
       copy.add(id);
       continue;
     }
     VITRO_CHECK(boost::in_degree(id, graph) == 1, "a product of a dense model reads its activations and nothing else");
     Operator tables = product;
-    tables.op = Op::precompute;
+    tables.op = ops::Precompute{};
     tables.name = product.name + ".tables";
     tables.split = Split::replicated;  // in the memory of the unit that looks up
     tables.output = "tables";
@@ -61,7 +61,7 @@ OperatorGraph share_precompute(const OperatorGraph& graph, const std::function<b
   Copy copy(graph);
   std::vector<OperatorId> kept;
   for (const OperatorId id : execution_order(graph)) {
-    if (graph[id].op != Op::precompute) {
+    if (!graph[id].is<ops::Precompute>()) {
       copy.add(id);
       continue;
     }

@@ -86,7 +86,7 @@ class Pieces {
 }  // namespace
 
 bool Attention::takes(const KernelCall& call) {
-  if (call.op != Op::attention || call.variant != variant::kLutExp) return false;
+  if (!call.is<ops::Attention>() || call.variant != variant::kLutExp) return false;
   const AttentionCall attention(call);
   if (pitch_of(attention) > kMostDepth * kTile || attention.group() > kTile) return false;
   return std::ranges::all_of(*call.batch, [](const SeqPos& row) { return row.position < kMostKeys; });

@@ -130,7 +130,7 @@ void write_code_tables(const ProductForm& form, std::byte* out) {
 }  // namespace
 
 Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) {
-  if (call.op != Op::matmul) return refused(fmt::format("{} is not among its operators", to_string(call.op)));
+  if (!call.is<ops::Matmul>()) return refused(fmt::format("{} is not among its operators", to_string(call.op)));
   const bool rounded = call.variant == variant::kInt8Tables;
   if (call.variant != variant::kInt8 && call.variant != variant::kHmx && call.variant != variant::kInt8Rows && !rounded) {
     return refused("it computes with int8 or fp16 activations only");

@@ -27,6 +27,7 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
   sessions_.push_back(std::make_unique<HexagonSession>(options.transport(), options.limits));
   attention_.emplace(*sessions_.front());
   caps_.id = id;
+  caps_.kind = UnitKind::npu;
   caps_.name = "hexagon";
   caps_.core_class = "npu";
   caps_.static_graphs = true;
@@ -50,7 +51,7 @@ Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   const View& weights = call.in[0];
   const Range rows = sliced(call, weights.shape[0]);
   const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant};
-  const bool plain = call.op == Op::matmul && weights.memory && call.rows == nullptr && call.in.size() == 2;
+  const bool plain = call.is<ops::Matmul>() && weights.memory && call.rows == nullptr && call.in.size() == 2;
   if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
   const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.products);
   if (!form.ok()) return form.status();
@@ -85,7 +86,7 @@ Result<HexagonUnit::Placed> HexagonUnit::find_room(Bytes size) {
 }
 
 std::optional<HexagonUnit::Placed> HexagonUnit::placed_at_launch(const KernelCall& call) {
-  if (call.op != Op::matmul || call.in[0].memory.block()->region != Region::fixed) return {};
+  if (!call.is<ops::Matmul>() || call.in[0].memory.block()->region != Region::fixed) return {};
   const Result<Placed> placed = place(call);
   return placed.ok() ? std::optional(placed.value()) : std::nullopt;
 }

@@ -17,6 +17,7 @@ namespace {
 
 UnitCaps caps_of(std::size_t index, const Core& core) {
   UnitCaps caps;
+  caps.kind = UnitKind::core;
   caps.name = fmt::format("cpu{}", index);
   caps.core_class = core.core_class;
   caps.os_cpu = core.os_cpu;

@@ -51,9 +51,9 @@ class Bench {
     memory_bound("neurons: matvec f16", {Format::f16, Layout::rows, variant::kFloat, true});
     memory_bound("neurons: matvec q4_0", {Format::q4_0, Layout::rows, variant::kInt8, true});
     memory_bound("neurons: matvec q4_k", {Format::q4_k, Layout::rows, variant::kInt8, true});
-    memory_bound("neurons: accumulate f16", {Format::f16, Layout::rows, variant::kFloat, true, Op::accumulate});
-    memory_bound("neurons: accumulate q4_0", {Format::q4_0, Layout::rows, variant::kFloat, true, Op::accumulate});
-    memory_bound("neurons: accumulate q4_0, int8", {Format::q4_0, Layout::rows, variant::kInt8, true, Op::accumulate});
+    memory_bound("neurons: accumulate f16", {Format::f16, Layout::rows, variant::kFloat, true, ops::Accumulate{}});
+    memory_bound("neurons: accumulate q4_0", {Format::q4_0, Layout::rows, variant::kFloat, true, ops::Accumulate{}});
+    memory_bound("neurons: accumulate q4_0, int8", {Format::q4_0, Layout::rows, variant::kInt8, true, ops::Accumulate{}});
     compute_bound("matmul q4_0", {Format::q4_0, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     compute_bound("matmul q4_k", {Format::q4_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     compute_bound("matmul q6_k", {Format::q6_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
@@ -73,7 +73,7 @@ class Bench {
     Layout layout{};
     VariantId variant{};
     bool scattered = false;
-    Op op = Op::matmul;
+    Op op = ops::Matmul{};
   };
 
   double seconds(const std::function<void()>& work) const {
@@ -99,7 +99,7 @@ class Bench {
 
   // The call cut into shares of its rows, one per thread. An accumulate writes whole outputs, so each share has its own.
   std::vector<KernelCall> calls(const BenchWeights& weights, const Subject& subject, std::uint32_t batch, int threads) const {
-    const bool sums = subject.op == Op::accumulate;
+    const bool sums = is<ops::Accumulate>(subject.op);
     KernelCall call;
     call.op = subject.op;
     call.variant = subject.variant;

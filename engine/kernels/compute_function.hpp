@@ -11,8 +11,8 @@ struct ComputeOptions {
   std::string set = "auto";  // a name of kernel_sets(); "auto" is the fastest that this machine runs
 };
 
-// The call's variant picks the numeric contract; the set only decides how fast it is computed. Calls that break
-// contract.hpp, and views without bytes (a phantom run), are RunErrors.
+// The call's variant picks the numeric contract; the set only decides how fast it is computed. Calls that break their
+// operator's contract, and views without bytes (a phantom run), are RunErrors.
 class ComputeFunction final : public Function {
  public:
   explicit ComputeFunction(const ComputeOptions& options = {});

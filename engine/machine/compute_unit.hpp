@@ -18,13 +18,16 @@ enum class UnitId : std::uint16_t {};
 // a wake-up costs microseconds on a real host.
 using Chain = std::vector<KernelCall>;
 
+// What a unit is, whatever its name. A core runs anything, the engine's own code and drivers among it; the others are accelerators.
+enum class UnitKind : std::uint8_t { core, npu, gpu };  // npu: neural accelerators of all makes
+
 struct UnitCaps {
   UnitId id{};
+  UnitKind kind = UnitKind::core;
   std::string name;                  // "cpu0" (fastest first), "npu": the name plans and traces use on both machines
   std::string core_class;            // "big", "mid", "little", "npu", ...: the key of a price table
   int os_cpu = -1;                   // host: the CPU that the worker is pinned to
   bool static_graphs = false;        // work has to be loaded as a graph before it runs
-  std::uint32_t max_batch = 0;       // 0: any
   Bytes session_limit = 0;           // bytes a unit can map; 0: no limit of its own
   Bytes graph_weights = 0;           // of one graph; the system runs a larger one on the CPU. 0: no limit
   std::uint32_t shape_multiple = 1;  // sizes that suit it

@@ -1,4 +1,4 @@
-// The checks that operators share when a call is held against contract.hpp. Used by contract.cpp alone.
+// The checks that operators share when a call is held against their contracts.
 #pragma once
 #include <algorithm>
 #include <initializer_list>
@@ -6,7 +6,7 @@
 
 #include "engine/ops/operands.hpp"
 
-namespace vitro::contract {
+namespace vitro::ops {
 
 inline std::string shape_text(const View& view) {
   std::string text = std::string(to_string(view.format)) + " [";
@@ -17,7 +17,10 @@ inline std::string shape_text(const View& view) {
 // Every failure is a RunError that names operator, operand and shape.
 class Checker {
  public:
-  explicit Checker(const KernelCall& call) : call_(call) {}
+  Checker(const KernelCall& call, const Arity& arity) : call_(call), arity_(arity) {}
+  const KernelCall& call() const { return call_; }
+  const View& in(std::size_t i) const { return call_.in[i]; }
+  const View& out() const { return call_.out[0]; }
 
   [[noreturn]] void fail(const std::string& problem) const { throw RunError(std::string(to_string(call_.op)) + ": " + problem); }
   [[noreturn]] void fail(const char* operand, const View& view, const std::string& problem) const {
@@ -25,12 +28,18 @@ class Checker {
          (view.layout == Layout::rows ? "" : " " + std::string(to_string(view.layout))) + ": " + problem);
   }
 
-  void counts(std::size_t in_min, std::size_t in_max, std::size_t out) const {
+  // What the arity says: how many operands, and that nothing is given which means nothing.
+  void arity() const {
+    const std::size_t apart = arity_.weights && !call_.in.empty() && in(0).format == Format::q4_nibbles ? 1 : 0;
+    const std::size_t in_min = arity_.in_min + apart, in_max = arity_.in_max + apart;
     if (call_.in.size() < in_min || call_.in.size() > in_max) {
       fail(std::to_string(call_.in.size()) + " inputs (expected " + std::to_string(in_min) +
            (in_max > in_min ? " to " + std::to_string(in_max) : "") + ")");
     }
-    if (call_.out.size() != out) fail(std::to_string(call_.out.size()) + " outputs (expected " + std::to_string(out) + ")");
+    if (call_.out.size() != arity_.out) fail(std::to_string(call_.out.size()) + " outputs (expected " + std::to_string(arity_.out) + ")");
+    if (!arity_.slice) no_slice();
+    if (!arity_.rows && call_.rows != nullptr) fail("takes no row list");
+    if (!arity_.places && call_.places != nullptr) fail("takes no places");
   }
 
   // Any format, inside its lease, whole blocks; `dims` where they are known (0: any size).
@@ -46,7 +55,7 @@ class Checker {
     if (columns(v) % block_elements(v.format) != 0) {
       fail(name, v, "rows have to be whole blocks of " + std::to_string(block_elements(v.format)));
     }
-    if (v.layout != Layout::rows && call_.op != Op::matmul) fail(name, v, "only matmul takes a tiled operand");
+    if (v.layout != Layout::rows && !arity_.tiled) fail(name, v, "only matmul takes a tiled operand");
     if (!v.memory) fail(name, v, "it has no memory");
     const Bytes needed = call_.places != nullptr && &v == &call_.in[0] ? placed_bytes(v, name) : view_bytes(v);
     if (v.offset > v.memory.size() || needed > v.memory.size() - v.offset) {
@@ -113,49 +122,43 @@ class Checker {
   void no_slice() const {
     if (call_.slice != Slice{}) fail("takes no slice");
   }
-  void no_rows() const {
-    if (call_.rows != nullptr) fail("takes no row list");
-  }
-  void no_places() const {
-    if (call_.places != nullptr) fail("takes no places");
-  }
   void batch(std::uint64_t rows) const {
     if (call_.batch == nullptr || call_.batch->size() != rows) {
       fail("the batch has " + std::to_string(call_.batch ? call_.batch->size() : 0) + " rows (expected " + std::to_string(rows) + ")");
     }
   }
-  // A parameter that is a whole number in [low, high].
-  std::uint32_t whole(std::size_t i, const char* name, double low, double high) const {
-    const double value = call_.params[i];
-    if (!(value >= low && value <= high) || value != std::floor(value)) {
-      fail(std::string("parameter ") + name + " is " + std::to_string(value) + " (expected a whole number from " +
-           std::to_string(static_cast<std::int64_t>(low)) + " to " + std::to_string(static_cast<std::int64_t>(high)) + ")");
-    }
-    return static_cast<std::uint32_t>(value);
+  void range(std::uint32_t value, const char* name, std::uint32_t low, std::uint32_t high) const {
+    if (value >= low && value <= high) return;
+    fail(std::string("parameter ") + name + " is " + std::to_string(value) + " (expected from " + std::to_string(low) + " to " +
+         std::to_string(high) + ")");
   }
-  // The pool, and that the block table covers the positions and names blocks inside the pool's lease.
-  void pool(const View& v, std::size_t layers_param, const View& table) const {
+  // Two operands and a result of one shape, sliced over columns.
+  void two_alike() const {
+    const View& a = floats(in(0), "first", {0, 0});
+    floats(in(1), "second", {a.shape[0], a.shape[1]});
+    floats(out(), "y", {a.shape[0], a.shape[1]});
+    slice(a.shape[1]);
+  }
+  // The pool, and that the block table covers the positions and names blocks inside the pool's lease. `window`: the positions, its own the
+  // last, that a row reads or writes; 0: all.
+  void pool(const View& v, std::uint32_t layers, const View& table, std::uint32_t window) const {
     if (v.format != Format::f32 && v.format != Format::f16 && v.format != Format::int8_fp8) {
       fail("pool", v, "expected f32, f16 or int8_fp8");
     }
-    const std::uint32_t layers = whole(layers_param, "layers", 1, 32767);
+    range(layers, "layers", 1, 32767);
     if (call_.layer < 0 || (layers > 1 && static_cast<std::uint32_t>(call_.layer) >= layers))
       fail("layer " + std::to_string(call_.layer) + " is not in the pool");
     view(v, "pool", {0, 0, 0});
     indices(table, "block table", {call_.batch->size(), 0});
-    const KvPool sizes(v, call_.params[layers_param], call_.layer);
+    const KvPool sizes(v, layers, call_.layer);
     const Bytes blocks = (v.memory.size() - v.offset) / sizes.block_bytes();
     for (std::size_t b = 0; b < call_.batch->size(); ++b) {
-      const std::uint32_t last = (*call_.batch)[b].position / sizes.block_tokens;
+      const std::uint32_t position = (*call_.batch)[b].position, last = position / sizes.block_tokens;
       if (last >= table.shape[1]) {
-        fail("block table", table, "position " + std::to_string((*call_.batch)[b].position) + " needs block " + std::to_string(last));
+        fail("block table", table, "position " + std::to_string(position) + " needs block " + std::to_string(last));
       }
       if (table.data() == nullptr) continue;  // a phantom run
-      const std::uint32_t first =
-          call_.op == Op::attention
-              ? visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1])).first / sizes.block_tokens
-              : last;
-      for (std::uint32_t t = first; t <= last; ++t) {
+      for (std::uint32_t t = visible(position, window).first / sizes.block_tokens; t <= last; ++t) {
         const std::uint32_t block = table.as<std::uint32_t>()[b * table.shape[1] + t];
         if (block >= blocks)
           fail("block table", table, "block " + std::to_string(block) + " is outside a pool of " + std::to_string(blocks));
@@ -180,6 +183,7 @@ class Checker {
     return numbers ? format.block_bytes() : 1;
   }
   const KernelCall& call_;
+  const Arity& arity_;
 };
 
-}  // namespace vitro::contract
+}  // namespace vitro::ops

@@ -4,60 +4,6 @@
 
 namespace vitro {
 
-std::string_view to_string(Op op) {
-  switch (op) {
-    case Op::embed:
-      return "embed";
-    case Op::rms_norm:
-      return "rms_norm";
-    case Op::matmul:
-      return "matmul";
-    case Op::rope:
-      return "rope";
-    case Op::kv_append:
-      return "kv_append";
-    case Op::attention:
-      return "attention";
-    case Op::glu:
-      return "glu";
-    case Op::add:
-      return "add";
-    case Op::gather:
-      return "gather";
-    case Op::route:
-      return "route";
-    case Op::expert_sum:
-      return "expert_sum";
-    case Op::reduce:
-      return "reduce";
-    case Op::sample:
-      return "sample";
-    case Op::copy:
-      return "copy";
-    case Op::select:
-      return "select";
-    case Op::accumulate:
-      return "accumulate";
-    case Op::precompute:
-      return "precompute";
-    case Op::softmax:
-      return "softmax";
-  }
-  return "?";
-}
-
-std::string_view to_string(Exponential exponential) {
-  switch (exponential) {
-    case Exponential::table:
-      return "table";
-    case Exponential::f16:
-      return "f16";
-    case Exponential::f32:
-      return "f32";
-  }
-  return "?";
-}
-
 std::string_view to_string(Method method) {
   switch (method) {
     case Method::automatic:
@@ -78,6 +24,10 @@ std::string_view to_string(Method method) {
       return "native";
   }
   return "?";
+}
+
+bool reports_active(const KernelCall& call) {
+  return call.is<ops::Select>() || (call.is<ops::Glu>() && call.get<ops::Glu>().report_active);
 }
 
 std::string describe(const KernelCall& call) {

@@ -88,19 +88,19 @@ inline Range visible(std::uint32_t position, std::uint32_t window) {
   return {position + 1 - seen, seen};
 }
 
-// The KV pool of contract.hpp: bytes [block][layer][K then V][heads][block_tokens][dim].
+// The KV pool of attention.hpp: bytes [block][layer][K then V][heads][block_tokens][dim].
 struct KvPool {
   std::byte* data = nullptr;
   Format format = Format::f32;
   std::uint32_t heads = 0, block_tokens = 0, dim = 0, layers = 0, layer = 0;
 
-  KvPool(const View& view, float layers_param, std::int16_t layer)
+  KvPool(const View& view, std::uint32_t layers, std::int16_t layer)
       : data(view.data()),
         format(view.format),
         heads(view.shape[0]),
         block_tokens(view.shape[1]),
         dim(view.shape[2]),
-        layers(static_cast<std::uint32_t>(layers_param)),
+        layers(layers),
         layer(layers == 1 ? 0 : static_cast<std::uint32_t>(layer)) {}
 
   Bytes row_bytes(std::uint32_t which) const { return kv_row_bytes(format, which, dim); }
@@ -119,12 +119,11 @@ inline std::uint32_t copies_of(const View& k, const View& pool) {
 
 // The rotation angles of one position: cosine and sine per pair. Computed in double and rounded to float: the C library's
 // double functions err by less than 1 ulp, so two libraries round to the same float except in one of about 2^28 cases.
-inline void rope_angles(const KernelCall& call, std::uint32_t position, float* cosines, float* sines) {
-  const auto pairs = static_cast<std::uint32_t>(call.params[1]) / 2;
+inline void rope_angles(const ops::Rope& rope, const KernelCall& call, std::uint32_t position, float* cosines, float* sines) {
   const float* divisors = call.in.size() > 1 ? call.in[1].as<float>() : nullptr;
-  for (std::uint32_t i = 0; i < pairs; ++i) {
-    const double frequency = std::pow(double{call.params[0]}, -2.0 * i / call.params[1]) / (divisors != nullptr ? divisors[i] : 1.0f);
-    const double angle = position * double{call.params[3]} * frequency;
+  for (std::uint32_t i = 0; i < rope.dims / 2; ++i) {
+    const double frequency = std::pow(double{rope.base}, -2.0 * i / rope.dims) / (divisors != nullptr ? divisors[i] : 1.0f);
+    const double angle = position * double{rope.position_scale} * frequency;
     cosines[i] = static_cast<float>(std::cos(angle));
     sines[i] = static_cast<float>(std::sin(angle));
   }

@@ -26,7 +26,7 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const
     if (!has_own_work(unit, phase, shares)) continue;
     for (const OperatorGroup& group : phase.groups) {
       if (group.rows == RowSet::sampled && step.sampled->empty()) continue;
-      if (!step.choose && graph_[group.operators.front()].op == Op::sample) continue;
+      if (!step.choose && graph_[group.operators.front()].is<ops::Sample>()) continue;
       if (group.rows != RowSet::routed) {
         append_group(group, site, shares, queues[unit]);
         continue;
@@ -177,13 +177,27 @@ void CallBuilder::add_weight(const Operator& op, Role role, Slice slice, const S
   call.in.push_back(std::move(view));
   if (copied) return;  // is there for good
   const Bytes matrix = expert * weight.matrix_bytes();
-  if (op.op == Op::matmul) {
+  if (op.is<ops::Matmul>()) {
     const std::uint32_t rows = weight.rows == 1 ? weight.columns : weight.rows;
     const Bytes row = weight.matrix_bytes() / rows;
     item.uses.push_back({&weight, matrix + slice.first * row, std::min(slice.count, rows - slice.first) * row});
   } else {
     item.uses.push_back({&weight, matrix, weight.matrix_bytes()});
   }
+}
+
+KernelCall CallBuilder::gather_of_expert(const Operator& from, const KernelCall& product, const Site& site) const {
+  const auto rows = static_cast<std::uint32_t>(site.step->rows->size());
+  KernelCall gather;
+  gather.op = ops::Gather{};
+  gather.layer = product.layer;
+  gather.expert = product.expert;
+  gather.variant = product.variant == variant::kReference ? variant::kReference : variant::kFloat;
+  gather.batch = site.step->rows;
+  gather.in = {buffers_.view(from.output, 0, rows, 0),
+               reshaped(buffers_.view("expert_rows", site.expert->first, site.expert->count), site.expert->count, 0)};
+  gather.out = {buffers_.view("expert_x", site.expert->first, site.expert->count, site.unit)};
+  return gather;
 }
 
 void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const {
@@ -199,118 +213,105 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   call.op = op.op;
   call.layer = op.layer;
   call.slice = slice;
-  call.params = op.params;
   call.batch = batch_of(op, site);
   call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
   if (site.expert != nullptr) call.expert = static_cast<std::int16_t>(site.expert->expert);
 
-  switch (op.op) {
-    case Op::embed: {
-      if (options_.embedding != nullptr) {
-        call.in = {options_.embedding->table(rows), reshaped(buffers_.view("token_ids", 0, rows), rows, 0)};
-        break;
-      }
-      const Weight& weight = weights_.get(*op.weight, op.layer);
-      call.in = {residency_.view(weight), reshaped(buffers_.view("token_ids", 0, rows), rows, 0)};
-      const Bytes row = weight.matrix_bytes() / weight.rows;
-      if (const std::uint32_t* ids = buffers_.host_data<std::uint32_t>("token_ids")) {
-        for (std::uint32_t r = 0; r < rows; ++r) item.uses.push_back({&weight, ids[r] * row, row});
-      } else {
-        item.uses.push_back({&weight, 0, rows * row});
-      }
-      break;
-    }
-    case Op::rms_norm:
-      call.in = {in(0)};
-      if (op.split == Split::kv_heads) {  // each head by itself
-        const std::uint32_t heads = op.width / config_.head_dim;
-        call.slice = in_heads(slice, heads);
-        call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
-        call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
-      }
-      add_weight(op, *op.weight, slice, site, call, item);
-      break;
-    case Op::matmul: {
-      const Weight& weight = weight_for(op, *op.weight, site);
-      const bool prefill = options_.prefill_matmul != VariantId::none && step.rows->size() > options_.products.decode_rows;
-      const bool own = prefill && variant::supports(options_.prefill_matmul, weight.format, weight.layout);
-      const VariantId wanted = own ? options_.prefill_matmul : options_.matmul;
-      if (variant::supports(wanted, weight.format, weight.layout)) call.variant = wanted;
-      call.method = method_of(op, site);
-      call.precomputed = call.method == Method::lut && inputs.size() > 1;
-      // Rows of one expert have to stand together before its matrices see them; each unit gathers its own copy.
-      const bool gathers = site.expert != nullptr && rows > 1 && graph_[inputs[0]].rows == RowSet::all && *op.weight == Role::ffn_gate;
-      if (gathers) {
-        KernelCall gather;
-        gather.op = Op::gather;
-        gather.layer = op.layer;
-        gather.expert = call.expert;
-        gather.variant = call.variant == variant::kReference ? variant::kReference : variant::kFloat;
-        gather.batch = step.rows;
-        gather.in = {buffers_.view(graph_[inputs[0]].output, 0, rows, 0),
-                     reshaped(buffers_.view("expert_rows", site.expert->first, site.expert->count), site.expert->count, 0)};
-        gather.out = {buffers_.view("expert_x", site.expert->first, site.expert->count, site.unit)};
-        item.calls.push_back(std::move(gather));
-      }
-      add_weight(op, *op.weight, slice, site, call, item);
-      call.in.push_back(in(0));
-      if (op.bias) add_weight(op, *op.bias, slice, site, call, item);
-      break;
-    }
-    case Op::precompute:
-      call.method = method_of(op, site);
-      if (call.method != Method::lut) return;  // another way to the same products: no tables
-      call.params[0] = static_cast<float>(format_id(weight_for(op, *op.weight, site).format));
-      if (options_.matmul == variant::kInt8Tables) call.variant = options_.matmul;  // which makes other tables
-      call.in = {in(0)};
-      break;
-    case Op::rope: {
-      const std::uint32_t heads = op.width / config_.head_dim;
-      call.slice = in_heads(slice, heads);
-      call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
-      if (const Weight* factors = weights_.find(Role::rope_factors)) {
-        View view = residency_.view(*factors);
-        view.shape = {factors->columns, 0, 0};
-        call.in.push_back(std::move(view));
-        item.uses.push_back({factors, 0, factors->extent.length});
-      }
-      call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
-      break;
-    }
-    case Op::kv_append:
-      call.in = {reshaped(in(0), rows, config_.kv_heads, config_.head_dim), reshaped(in(1), rows, config_.kv_heads, config_.head_dim),
-                 table};
-      call.out = {kv_.pool()};
-      call.params[0] = static_cast<float>(kv_.pool_layers());
-      call.slice = in_heads(slice, kv_.shape().heads);
-      break;
-    case Op::attention:
-      if (options_.attention != VariantId::none) call.variant = options_.attention;
-      call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), kv_.pool(), table};
-      call.params[2] = static_cast<float>(kv_.pool_layers());
-      call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
-      call.slice = in_heads(slice, kv_.shape().heads);
-      break;
-    case Op::glu:
-      call.report_active = options_.report_active;
-      call.in = {in(0), in(1)};
-      break;
-    case Op::gather: {
-      const auto count = static_cast<std::uint32_t>(step.sampled->size());
-      call.in = {in(0), reshaped(buffers_.view("sampled_rows", 0, count), count, 0)};
-      break;
-    }
-    case Op::expert_sum:
-      call.in = {in(0), buffers_.view("expert_sources", 0, rows), buffers_.view("expert_weights", 0, rows)};
-      break;
-    case Op::sample:
-      call.in = {in(0), reshaped(buffers_.view("uniforms", 0, static_cast<std::uint32_t>(step.sampled->size())),
-                                 static_cast<std::uint32_t>(step.sampled->size()), 0)};
-      call.params = {step.sampling.temperature, static_cast<float>(step.sampling.top_k), step.sampling.top_p};
-      break;
-    default:
-      for (std::size_t i = 0; i < inputs.size(); ++i) call.in.push_back(in(i));
-  }
+  if (call.is<ops::Precompute>() && method_of(op, site) != Method::lut) return;  // another way to the same products: no tables
+  std::visit(Overloaded{
+                 [&](const ops::Embed&) {
+                   if (options_.embedding != nullptr) {
+                     call.in = {options_.embedding->table(rows), reshaped(buffers_.view("token_ids", 0, rows), rows, 0)};
+                     return;
+                   }
+                   const Weight& weight = weights_.get(*op.weight, op.layer);
+                   call.in = {residency_.view(weight), reshaped(buffers_.view("token_ids", 0, rows), rows, 0)};
+                   const Bytes row = weight.matrix_bytes() / weight.rows;
+                   if (const std::uint32_t* ids = buffers_.host_data<std::uint32_t>("token_ids")) {
+                     for (std::uint32_t r = 0; r < rows; ++r) item.uses.push_back({&weight, ids[r] * row, row});
+                   } else {
+                     item.uses.push_back({&weight, 0, rows * row});
+                   }
+                 },
+                 [&](const ops::RmsNorm&) {
+                   call.in = {in(0)};
+                   if (op.split == Split::kv_heads) {  // each head by itself
+                     const std::uint32_t heads = op.width / config_.head_dim;
+                     call.slice = in_heads(slice, heads);
+                     call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
+                     call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
+                   }
+                   add_weight(op, *op.weight, slice, site, call, item);
+                 },
+                 [&](ops::Matmul& product) {
+                   const Weight& weight = weight_for(op, *op.weight, site);
+                   const bool prefill = options_.prefill_matmul != VariantId::none && step.rows->size() > options_.products.decode_rows;
+                   const bool own = prefill && variant::supports(options_.prefill_matmul, weight.format, weight.layout);
+                   const VariantId wanted = own ? options_.prefill_matmul : options_.matmul;
+                   if (variant::supports(wanted, weight.format, weight.layout)) call.variant = wanted;
+                   call.method = method_of(op, site);
+                   product.precomputed = call.method == Method::lut && inputs.size() > 1;
+                   // Rows of one expert have to stand together before its matrices see them; each unit gathers its own copy.
+                   const bool gathers =
+                       site.expert != nullptr && rows > 1 && graph_[inputs[0]].rows == RowSet::all && *op.weight == Role::ffn_gate;
+                   if (gathers) item.calls.push_back(gather_of_expert(graph_[inputs[0]], call, site));
+                   add_weight(op, *op.weight, slice, site, call, item);
+                   call.in.push_back(in(0));
+                   if (op.bias) add_weight(op, *op.bias, slice, site, call, item);
+                 },
+                 [&](ops::Precompute& tables) {
+                   call.method = Method::lut;
+                   tables.weights = weight_for(op, *op.weight, site).format;
+                   if (options_.matmul == variant::kInt8Tables) call.variant = options_.matmul;  // which makes other tables
+                   call.in = {in(0)};
+                 },
+                 [&](const ops::Rope&) {
+                   const std::uint32_t heads = op.width / config_.head_dim;
+                   call.slice = in_heads(slice, heads);
+                   call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
+                   if (const Weight* factors = weights_.find(Role::rope_factors)) {
+                     View view = residency_.view(*factors);
+                     view.shape = {factors->columns, 0, 0};
+                     call.in.push_back(std::move(view));
+                     item.uses.push_back({factors, 0, factors->extent.length});
+                   }
+                   call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
+                 },
+                 [&](ops::KvAppend& append) {
+                   call.in = {reshaped(in(0), rows, config_.kv_heads, config_.head_dim),
+                              reshaped(in(1), rows, config_.kv_heads, config_.head_dim), table};
+                   call.out = {kv_.pool()};
+                   append.pool_layers = kv_.pool_layers();
+                   call.slice = in_heads(slice, kv_.shape().heads);
+                 },
+                 [&](ops::Attention& attention) {
+                   if (options_.attention != VariantId::none) call.variant = options_.attention;
+                   call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), kv_.pool(), table};
+                   attention.pool_layers = kv_.pool_layers();
+                   call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
+                   call.slice = in_heads(slice, kv_.shape().heads);
+                 },
+                 [&](ops::Glu& glu) {
+                   glu.report_active = options_.report_active;
+                   call.in = {in(0), in(1)};
+                 },
+                 [&](const ops::Gather&) {
+                   const auto count = static_cast<std::uint32_t>(step.sampled->size());
+                   call.in = {in(0), reshaped(buffers_.view("sampled_rows", 0, count), count, 0)};
+                 },
+                 [&](const ops::ExpertSum&) {
+                   call.in = {in(0), buffers_.view("expert_sources", 0, rows), buffers_.view("expert_weights", 0, rows)};
+                 },
+                 [&](ops::Sample& sample) {
+                   const auto count = static_cast<std::uint32_t>(step.sampled->size());
+                   sample = {step.sampling.temperature, step.sampling.top_k, step.sampling.top_p};
+                   call.in = {in(0), reshaped(buffers_.view("uniforms", 0, count), count, 0)};
+                 },
+                 [&](const auto&) {
+                   for (std::size_t i = 0; i < inputs.size(); ++i) call.in.push_back(in(i));
+                 },
+             },
+             call.op);
   if (call.out.empty() && op.width > 0) call.out = {tensor(op, site, op.split == Split::replicated ? site.unit : 0)};
   item.calls.push_back(std::move(call));
 }

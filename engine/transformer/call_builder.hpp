@@ -59,6 +59,7 @@ class CallBuilder {
   };
   void append_group(const OperatorGroup& group, const Site& site, const Shares& shares, std::vector<WorkItem>& queue) const;
   void append_slices(const OperatorGroup& group, const Site& site, Slice share, std::vector<WorkItem>& queue) const;
+  KernelCall gather_of_expert(const Operator& from, const KernelCall& product, const Site& site) const;
   void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
   std::uint32_t slice_step(const OperatorGroup& group) const;
   // A share of the KV heads as a slice of `heads` heads, which are as many for each of them.

@@ -9,8 +9,8 @@ Part part_of(const Phase& phase, const OperatorGraph& graph) {
   Part part = Part::ffn;
   for (const OperatorGroup& group : phase.groups) {
     for (const OperatorId id : group.operators) {
-      if (graph[id].op == Op::route) return Part::router;
-      if (graph[id].op == Op::expert_sum) part = Part::combine;
+      if (graph[id].is<ops::Route>()) return Part::router;
+      if (graph[id].is<ops::ExpertSum>()) part = Part::combine;
     }
   }
   return part;

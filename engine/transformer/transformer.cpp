@@ -117,7 +117,7 @@ Task<void> Transformer::extend(const StepInput* input) {
   Chain chain;
   for (KvCache::BlockCopy& copy : copies) {
     KernelCall call;
-    call.op = Op::copy;
+    call.op = ops::Copy{};
     call.variant = variant::kFloat;
     call.in = {std::move(copy.from)};
     call.out = {std::move(copy.to)};
@@ -157,7 +157,7 @@ namespace {
 std::int16_t layer_of_router(const Phase& phase, const OperatorGraph& graph) {
   for (const OperatorGroup& group : phase.groups) {
     for (const OperatorId id : group.operators) {
-      if (graph[id].op == Op::route) return graph[id].layer;
+      if (graph[id].is<ops::Route>()) return graph[id].layer;
     }
   }
   VITRO_CHECK(false, "experts were chosen in a phase without a router");
@@ -216,7 +216,7 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
     group.out = buffers_.view(op.output, expert.first, expert.count);
     if (rows > 1) {
       KernelCall gather;
-      gather.op = Op::gather;
+      gather.op = ops::Gather{};
       gather.layer = phase->layer;
       gather.expert = group.expert;
       gather.variant = variant::kFloat;

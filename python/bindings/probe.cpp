@@ -25,7 +25,8 @@ using Json = nlohmann::ordered_json;
 constexpr Format kFormats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,
                                Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k};
 constexpr Layout kLayouts[] = {Layout::rows, Layout::tiled, Layout::lut};
-constexpr Op kOps[] = {Op::matmul, Op::accumulate, Op::attention, Op::rms_norm, Op::glu, Op::add, Op::rope, Op::select, Op::reduce};
+constexpr Op kOps[] = {ops::Matmul{}, ops::Accumulate{}, ops::Attention{}, ops::RmsNorm{}, ops::Glu{},
+                       ops::Add{},    ops::Rope{},       ops::Select{},    ops::Reduce{}};
 
 // What is simulated is not computed.
 class NoFunction final : public Function {
@@ -40,10 +41,10 @@ class TimedFunction final : public Function {
   Outcome execute(const KernelCall& call) override {
     const Picoseconds begin = clock_.now();
     Outcome outcome = inner_.execute(call);
-    if (op && call.op == *op) seconds.push_back(to_seconds(clock_.now() - begin));
+    if (op && kind_of(call.op) == *op) seconds.push_back(to_seconds(clock_.now() - begin));
     return outcome;
   }
-  std::optional<Op> op;  // none: nothing is timed
+  std::optional<OpKind> op;  // none: nothing is timed
   std::vector<double> seconds;
 
  private:
@@ -139,7 +140,7 @@ Json kernel(Reader& reader) {
   Bench bench(reader);
   const bool calls = reader.boolean("each_call", false);
   reader.finish();
-  if (calls && bench.timed) bench.timed->op = probe.shape.op;
+  if (calls && bench.timed) bench.timed->op = kind_of(probe.shape.op);
   KernelTimes times = probe_kernel(*bench.host, probe);
   if (calls && bench.timed) times.seconds = std::move(bench.timed->seconds);
   const auto dram = static_cast<std::size_t>(Placement::dram);

@@ -178,7 +178,7 @@ ProbeResult attention_kernel(const Node& device, Reader& args) {
   args.finish();
   const std::uint32_t blocks = (context + kBlockTokens - 1) / kBlockTokens;
   KernelCall call;
-  call.op = Op::attention;
+  call.op = ops::Attention{};
   call.in.push_back(bench.view({rows, heads * dim, 0}, Format::f32, Placement::dram));
   call.in.push_back(bench.view({2 * kv_heads * blocks * kBlockTokens, dim, 0}, Format::f16, Placement::dram));
   call.in.back().shape = {kv_heads, kBlockTokens, dim};

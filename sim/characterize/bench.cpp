@@ -91,7 +91,7 @@ Product read_product(Reader& args, bool shape) {
 
 KernelCall product_call(Bench& bench, const Product& p) {
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.variant = variant::by_name(p.variant);
   call.in.push_back(bench.view({p.n, p.k, 0}, p.format, p.where));
   call.in.push_back(bench.view({p.m, p.k, 0}, p.activations, p.where));

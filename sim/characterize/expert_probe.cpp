@@ -32,7 +32,7 @@ Chain group_of(Bench& bench, const Experts& e) {
       chain.push_back(product_call(bench, {.variant = "float", .format = Format::f16, .m = e.capacity, .n = e.ffn, .k = e.hidden}));
     }
     KernelCall glu;
-    glu.op = Op::glu;
+    glu.op = ops::Glu{};
     glu.in = {chain[chain.size() - 2].out[0], chain.back().out[0]};
     glu.out = {glu.in[0]};
     glu.batch = chain.back().batch;

@@ -9,7 +9,7 @@ constexpr std::uint32_t kCalls = 40, kCopies = 512;
 // A block move without arithmetic, from DRAM into memory of the unit's own.
 KernelCall copy_call(Bench& bench) {
   KernelCall call;
-  call.op = Op::copy;
+  call.op = ops::Copy{};
   call.in.push_back(bench.view({1024, 512, 0}, Format::f32, Placement::dram));
   call.out.push_back(bench.view({1024, 512, 0}, Format::f32, Placement::npu_tcm));
   return call;

@@ -32,7 +32,7 @@ KernelCall product(Machine& machine, std::uint32_t n, std::uint32_t m, Format fo
     return v;
   };
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.variant = variant::kFloat;
   call.in = {view(n, kDepth, format), view(m, kDepth, Format::f32)};
   call.out = {view(m, n, Format::f32)};
@@ -119,7 +119,7 @@ TEST(SimAne, refuses_shapes_operators_and_formats_with_the_reason) {
   EXPECT_THAT(refusal([](Machine&, KernelCall& call) { call.batch = nullptr; }), HasSubstr("names no batch"));
   EXPECT_THAT(refusal([](Machine&, KernelCall& call) { call.rows = std::make_shared<const std::vector<std::uint32_t>>(3); }),
               HasSubstr("chosen at run time"));
-  EXPECT_THAT(refusal([](Machine&, KernelCall& call) { call.op = Op::rms_norm; }), HasSubstr("layer norm"));
+  EXPECT_THAT(refusal([](Machine&, KernelCall& call) { call.op = ops::RmsNorm{}; }), HasSubstr("layer norm"));
   EXPECT_THAT(refusal([](Machine& m, KernelCall& call) { call = product(m, 128, 32, Format::q4_0); }),
               AllOf(HasSubstr("q4_0"), HasSubstr("expected f16")));
 }

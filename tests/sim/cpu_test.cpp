@@ -177,7 +177,7 @@ TEST(Work, activations_are_recent_and_weights_are_not) {
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
   WorkBuilder builder(model, "big", counts);
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.variant = variant::kFloat;
   call.in.push_back(view_of(simulation.machine(), {64, 32, 0}, Format::f32, Region::fixed));
   call.in.push_back(view_of(simulation.machine(), {4, 32, 0}, Format::f32, Region::activation));
@@ -199,7 +199,7 @@ TEST(Work, a_table_may_price_an_operator_apart_from_its_format) {
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
   WorkBuilder builder(model, "big", counts);
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.variant = variant::kInt8;
   call.in.push_back(view_of(simulation.machine(), {64, 32, 0}, Format::q8_0, Region::fixed));
   call.in.push_back(view_of(simulation.machine(), {1, 32, 0}, Format::f32, Region::activation));
@@ -225,7 +225,7 @@ TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
   WorkBuilder builder(model, "big", counts);
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.variant = variant::kInt8Tables;
   call.in.push_back(view_of(simulation.machine(), {64, 64, 0}, Format::w(2, 64, 'z'), Region::fixed));
   call.in.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
@@ -234,7 +234,7 @@ TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
   EXPECT_EQ(builder.build(call).table_inputs, 3u * 64);
   EXPECT_EQ(model.asked.back(), "int8_tables.w2g64z");
   call.method = Method::lut;
-  call.precomputed = true;
+  call.op = ops::Matmul{.precomputed = true};
   EXPECT_EQ(builder.build(call).table_inputs, 0u);
   EXPECT_EQ(model.asked.back(), "int8_tables.w2g64z");
   call.variant = variant::kInt8;
@@ -249,7 +249,7 @@ TEST(Work, weights_are_as_many_bytes_as_where_they_lie) {
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
   WorkBuilder core(model, "big", counts), npu(model, "npu", counts, true);
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.variant = variant::kInt8;
   call.in.push_back(view_of(simulation.machine(), {1536, 640, 0}, Format::f32, Region::fixed));
   call.in.push_back(view_of(simulation.machine(), {1, 640, 0}, Format::f32, Region::activation));
@@ -281,7 +281,7 @@ TEST(Work, a_slice_is_never_more_recent_than_what_it_reads) {
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
   WorkBuilder builder(model, "big", counts);
   KernelCall add;
-  add.op = Op::add;
+  add.op = ops::Add{};
   for (int i = 0; i < 2; ++i) add.in.push_back(view_of(simulation.machine(), {2, 64, 0}, Format::f32, Region::activation));
   add.out.push_back(view_of(simulation.machine(), {2, 64, 0}, Format::f32, Region::activation));
   add.slice = {0, 16};

@@ -77,7 +77,7 @@ View vector_of(Machine& machine, std::uint32_t n) {
 
 KernelCall adding(const View& a, const View& b, const View& out) {
   KernelCall call = test_call(10'000, 0);
-  call.op = Op::add;
+  call.op = ops::Add{};
   call.in = {a, b};
   call.out = {out};
   call.slice = Slice{};

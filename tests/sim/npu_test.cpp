@@ -61,11 +61,10 @@ TEST(SimNpu, a_tile_has_32_rows_whether_they_are_used_or_not) {
     Simulation simulation(options);
     Machine& machine = simulation.machine();
     KernelCall call;
-    call.op = Op::matmul;  // one tile of weights, all operands in TCM
+    call.op = ops::Matmul{};  // one tile of weights, all operands in TCM
     call.variant = variant::kFloat;
-    call.params = {1024.0f * static_cast<float>(rows), 0, 0, 0};
     call.in.push_back({machine.memory.lease(4 * KiB, Placement::npu_tcm, Region::hot).value_or_throw(), 0, {32, 32, 0}});
-    call.batch = std::make_shared<const std::vector<SeqPos>>(rows);
+    call.batch = std::make_shared<const std::vector<SeqPos>>(rows, SeqPos{1024, 0});
     std::vector<Picoseconds> log;
     simulation.run(load_and_launch(machine.units[2], {"g", {call}}, 1, &log, &machine.clock));
     times.push_back(log[1] - log[0] - 11 * kUs);

@@ -18,7 +18,7 @@ KernelCall decode_product(Machine& machine) {
   constexpr std::uint32_t kRows = 14336, kDepth = 4096;
   const auto lease = [&](Bytes bytes) { return machine.memory.lease(bytes, Placement::npu_mapped, Region::hot).value_or_throw(); };
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.variant = variant::kInt8;
   call.in.push_back({lease(kRows * row_bytes(Format::q4_0, kDepth)), 0, {kRows, kDepth, 0}, Format::q4_0});
   call.in.push_back({lease(4 * kDepth), 0, {1, kDepth, 0}});
@@ -27,7 +27,7 @@ KernelCall decode_product(Machine& machine) {
   return call;
 }
 
-WorkCounts stream_counts(const KernelCall& call) { return call.op == Op::matmul ? count(call) : test_counts(call); }
+WorkCounts stream_counts(const KernelCall& call) { return call.is<ops::Matmul>() ? count(call) : test_counts(call); }
 
 Task<void> stream_on_npu(ComputeUnit* unit, KernelCall product, int calls) {
   GraphSpec spec{"stream", Chain(static_cast<std::size_t>(calls), product), true};

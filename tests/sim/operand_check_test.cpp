@@ -22,7 +22,7 @@ struct PlacedCall {
   std::vector<float> cache = std::vector<float>(8 * 16), h = std::vector<float>(6), y = std::vector<float>(16);
   KernelCall call;
   PlacedCall() {
-    call.op = Op::accumulate;
+    call.op = ops::Accumulate{};
     call.in = {floats(cache, {6, 16, 0}, 1), floats(h, {1, 6, 0}, 2)};
     call.out = {floats(y, {1, 16, 0}, 3)};
     call.rows = list({1, 5});
@@ -52,7 +52,7 @@ TEST(OperandCheck, of_rows_in_places_the_named_ones_are_watched_wherever_they_st
 TEST(OperandCheck, a_call_that_writes_into_the_cache_is_seen_behind_the_matrix) {
   PlacedCall placed;
   KernelCall writes;
-  writes.op = Op::copy;
+  writes.op = ops::Copy{};
   writes.in = {floats(placed.y, {1, 16, 0}, 3)};
   View into = placed.call.in[0];
   into.offset = 7 * 64;
@@ -68,7 +68,7 @@ TEST(OperandCheck, a_copy_between_places_is_watched_at_its_rows_and_may_write_an
   PlacedCall placed;
   std::vector<float> landed(4 * 16);
   KernelCall copies;
-  copies.op = Op::copy;
+  copies.op = ops::Copy{};
   copies.in = {floats(landed, {1, 16, 0}, 4)};
   copies.out = {floats(placed.cache, {1, 16, 0}, 1)};
   copies.rows = list({3});

@@ -11,7 +11,7 @@ KernelCall product(std::uint64_t id, std::uint32_t position = 0) {
   View weights;
   weights.memory = Lease(std::move(block));
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.in = {weights};
   call.batch = std::make_shared<const std::vector<SeqPos>>(1, SeqPos{0, position});
   return call;

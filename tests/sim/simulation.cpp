@@ -94,15 +94,17 @@ Task<void> together(Machine* machine, std::vector<Task<void>> tasks) {
 
 WorkCounts test_counts(const KernelCall& call) {
   WorkCounts counts;
-  counts.macs = static_cast<std::uint64_t>(call.params[0]);
-  counts.read[0] = static_cast<Bytes>(call.params[1]);
+  for (const SeqPos& row : call.batch ? *call.batch : std::vector<SeqPos>()) {
+    counts.macs += row.sequence;
+    counts.read[0] += row.position;
+  }
   return counts;
 }
 
 KernelCall test_call(double macs, double bytes, std::uint32_t tag) {
   KernelCall call;
-  call.op = Op::reduce;
-  call.params = {static_cast<float>(macs), static_cast<float>(bytes), 0, 0};
+  call.op = ops::Reduce{};
+  call.batch = std::make_shared<const std::vector<SeqPos>>(1, SeqPos{static_cast<std::uint32_t>(macs), static_cast<std::uint32_t>(bytes)});
   call.slice.first = tag;
   return call;
 }

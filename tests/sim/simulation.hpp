@@ -37,7 +37,8 @@ class FreshContext {
 // each, 16 GB/s together; no overhead unless a test sets one.
 Node round_device(const std::vector<std::string>& overrides = {});
 
-// Costs of test calls: what count() of a real kernel would say. params[0] is multiply-adds, params[1] bytes.
+// Costs of test calls, whatever their operator: what count() of a real kernel would say. A row of the batch is no place in a text here, but
+// {multiply-adds, bytes}.
 WorkCounts test_counts(const KernelCall& call);
 KernelCall test_call(double macs, double bytes, std::uint32_t tag = 0);
 

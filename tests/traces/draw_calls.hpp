@@ -16,9 +16,8 @@ using Ids = std::vector<std::uint32_t>;
 
 inline KernelCall glu_call(std::uint32_t neurons, std::int16_t layer, std::vector<SeqPos> batch, Slice slice = {}) {
   KernelCall call;
-  call.op = Op::glu;
+  call.op = ops::Glu{.report_active = true};
   call.layer = layer;
-  call.report_active = true;
   call.slice = slice;
   View view;
   view.shape = {static_cast<std::uint32_t>(batch.size()), neurons, 0};
@@ -27,11 +26,9 @@ inline KernelCall glu_call(std::uint32_t neurons, std::int16_t layer, std::vecto
   return call;
 }
 
-inline KernelCall call_over(Op op, std::uint32_t n, std::vector<SeqPos> batch, std::array<float, 4> params = {}) {
-  KernelCall call = glu_call(n, op == Op::sample ? -1 : 2, std::move(batch));
+inline KernelCall call_over(const Op& op, std::uint32_t n, std::vector<SeqPos> batch) {
+  KernelCall call = glu_call(n, is<ops::Sample>(op) ? -1 : 2, std::move(batch));
   call.op = op;
-  call.report_active = false;
-  call.params = params;
   return call;
 }
 
@@ -49,9 +46,7 @@ inline DrawProfile skewed() {
 
 inline KernelCall select_call(std::uint32_t neurons, std::int16_t layer, std::vector<SeqPos> batch, SelectOf of, Slice slice = {}) {
   KernelCall call = glu_call(neurons, layer, std::move(batch), slice);
-  call.op = Op::select;
-  call.report_active = false;
-  call.params = {0, 1, static_cast<float>(of)};
+  call.op = ops::Select{0, Activation::relu, of};
   return call;
 }
 

@@ -217,7 +217,7 @@ TEST(DrawFunction, experts_are_distinct_by_descending_weight_and_follow_populari
   std::vector<int> first(8);
   constexpr std::uint32_t kTokens = 4000;
   for (std::uint32_t position = 0; position < kTokens; ++position) {
-    const auto choices = std::get<std::vector<ExpertChoice>>(function.execute(call_over(Op::route, 8, {{0, position}}, {2, 1})));
+    const auto choices = std::get<std::vector<ExpertChoice>>(function.execute(call_over(ops::Route{2, true}, 8, {{0, position}})));
     ASSERT_EQ(choices.size(), 1u);
     const ExpertChoice& choice = choices[0];
     ASSERT_EQ(choice.ids.size(), 2u);
@@ -231,13 +231,13 @@ TEST(DrawFunction, experts_are_distinct_by_descending_weight_and_follow_populari
 
 TEST(DrawFunction, weights_that_are_not_renormalised_leave_a_share_to_the_others) {
   DrawFunction function(skewed(), 6);
-  const auto choices = std::get<std::vector<ExpertChoice>>(function.execute(call_over(Op::route, 8, {{0, 5}}, {2, 0})));
+  const auto choices = std::get<std::vector<ExpertChoice>>(function.execute(call_over(ops::Route{2, false}, 8, {{0, 5}})));
   EXPECT_LT(choices[0].weights[0] + choices[0].weights[1], 1);
 }
 
 TEST(DrawFunction, tokens_lie_in_the_vocabulary_and_repeat_when_asked_again) {
   DrawFunction function(skewed(), 6);
-  const KernelCall call = call_over(Op::sample, 100, {{0, 1}, {0, 2}, {1, 1}});
+  const KernelCall call = call_over(ops::Sample{}, 100, {{0, 1}, {0, 2}, {1, 1}});
   const TokenChoice choice = std::get<TokenChoice>(function.execute(call));
   ASSERT_EQ(choice.tokens.size(), 3u);
   for (const std::int32_t token : choice.tokens) EXPECT_TRUE(token >= 0 && token < 100);
@@ -257,8 +257,8 @@ TEST(DrawFunction, profiles_and_calls_out_of_range_are_named) {
   profile.stretch = 0;
   EXPECT_THROW(DrawFunction(profile, 1), ConfigError);
   DrawFunction function({}, 1);
-  EXPECT_THROW(function.execute(call_over(Op::route, 8, {{0, 0}}, {9, 1})), RunError);
-  EXPECT_THROW(function.execute(call_over(Op::sample, 0, {{0, 0}})), RunError);
+  EXPECT_THROW(function.execute(call_over(ops::Route{9, true}, 8, {{0, 0}})), RunError);
+  EXPECT_THROW(function.execute(call_over(ops::Sample{}, 0, {{0, 0}})), RunError);
 }
 
 }  // namespace

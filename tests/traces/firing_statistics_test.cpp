@@ -60,9 +60,8 @@ TEST(FiringStatistics, a_drawn_profile_comes_back) {
   DrawFunction draw(profile, 5);
   Recording recording;
   KernelCall call;
-  call.op = Op::glu;
+  call.op = ops::Glu{.report_active = true};
   call.layer = 0;
-  call.report_active = true;
   call.in.emplace_back();
   call.in[0].shape = {1, 4000, 0};
   for (std::uint32_t position = 0; position < 400; ++position) {
@@ -84,8 +83,7 @@ TEST(FiringStatistics, the_activity_of_a_drawn_profile_comes_back) {
   DrawFunction draw(profile, 6);
   Recording recording;
   KernelCall call;
-  call.op = Op::glu;
-  call.report_active = true;
+  call.op = ops::Glu{.report_active = true};
   call.in.emplace_back();
   call.in[0].shape = {1, 2000, 0};
   for (std::uint32_t position = 0; position < 600; ++position) {

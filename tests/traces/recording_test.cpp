@@ -17,13 +17,13 @@
 namespace vitro {
 namespace {
 
+constexpr ops::Glu kGlu{.report_active = true};
+
 KernelCall call_of(Op op, std::uint32_t n, std::int16_t layer, std::vector<SeqPos> batch, Slice slice = {}) {
   KernelCall call;
   call.op = op;
   call.layer = layer;
-  call.report_active = op == Op::glu;
   call.slice = slice;
-  call.params = {2, 1};
   View view;
   view.shape = {static_cast<std::uint32_t>(batch.size()), n, 0};
   call.in.push_back(view);
@@ -39,12 +39,12 @@ Recording record_a_run() {
   RecordingFunction recorder(draw);
   for (std::uint32_t position = 0; position < 6; ++position) {
     for (std::int16_t layer = 0; layer < 3; ++layer) {
-      recorder.execute(call_of(Op::glu, 300, layer, {{0, position}, {1, position}}, {200, 100}));
-      recorder.execute(call_of(Op::glu, 300, layer, {{0, position}, {1, position}}, {0, 200}));
-      recorder.execute(call_of(Op::route, 8, layer, {{0, position}}));
+      recorder.execute(call_of(kGlu, 300, layer, {{0, position}, {1, position}}, {200, 100}));
+      recorder.execute(call_of(kGlu, 300, layer, {{0, position}, {1, position}}, {0, 200}));
+      recorder.execute(call_of(ops::Route{2, true}, 8, layer, {{0, position}}));
     }
-    recorder.execute(call_of(Op::sample, 1000, -1, {{0, position}, {1, position}}));
-    recorder.execute(call_of(Op::add, 10, 0, {{0, position}}));
+    recorder.execute(call_of(ops::Sample{}, 1000, -1, {{0, position}, {1, position}}));
+    recorder.execute(call_of(ops::Add{}, 10, 0, {{0, position}}));
   }
   Recording recording = recorder.take();
   recording.about["model"] = "drawn";
@@ -62,17 +62,17 @@ TEST(Recording, slices_become_one_entry_and_replay_in_any_cut) {
   DrawFunction draw(profile, 17);
   ReplayFunction replay(record_a_run());
   for (const Slice slice : {Slice{}, Slice{0, 300}, Slice{150, 100}, Slice{299, 1}}) {
-    const KernelCall call = call_of(Op::glu, 300, 1, {{1, 4}, {0, 2}}, slice);
+    const KernelCall call = call_of(kGlu, 300, 1, {{1, 4}, {0, 2}}, slice);
     for (const std::size_t row : {0u, 1u}) EXPECT_EQ(fired(replay, call, row), fired(draw, call, row));
   }
-  const KernelCall route = call_of(Op::route, 8, 2, {{0, 5}});
+  const KernelCall route = call_of(ops::Route{2, true}, 8, 2, {{0, 5}});
   const auto expected = std::get<std::vector<ExpertChoice>>(draw.execute(route));
   const auto got = std::get<std::vector<ExpertChoice>>(replay.execute(route));
   EXPECT_EQ(got[0].ids, expected[0].ids);
   EXPECT_EQ(got[0].weights, expected[0].weights);
-  const KernelCall sample = call_of(Op::sample, 1000, -1, {{1, 3}, {0, 0}});
+  const KernelCall sample = call_of(ops::Sample{}, 1000, -1, {{1, 3}, {0, 0}});
   EXPECT_EQ(std::get<TokenChoice>(replay.execute(sample)).tokens, std::get<TokenChoice>(draw.execute(sample)).tokens);
-  EXPECT_EQ(replay.execute(call_of(Op::matmul, 8, 0, {{9, 9}})).index(), 0u);
+  EXPECT_EQ(replay.execute(call_of(ops::Matmul{}, 8, 0, {{9, 9}})).index(), 0u);
 }
 
 std::string run_error(Function& function, const KernelCall& call) {
@@ -86,30 +86,29 @@ std::string run_error(Function& function, const KernelCall& call) {
 
 TEST(Replay, a_question_that_was_never_recorded_is_named) {
   ReplayFunction replay(record_a_run());
-  EXPECT_EQ(run_error(replay, call_of(Op::glu, 300, 1, {{0, 77}})),
+  EXPECT_EQ(run_error(replay, call_of(kGlu, 300, 1, {{0, 77}})),
             "the recording has no active neurons for layer 1, sequence 0, position 77");
-  EXPECT_EQ(run_error(replay, call_of(Op::route, 8, 0, {{1, 0}})), "the recording has no experts for layer 0, sequence 1, position 0");
-  EXPECT_EQ(run_error(replay, call_of(Op::sample, 8, -1, {{2, 0}})), "the recording has no token for sequence 2, position 0");
-  EXPECT_EQ(run_error(replay, call_of(Op::glu, 301, 1, {{0, 0}})),
+  EXPECT_EQ(run_error(replay, call_of(ops::Route{2, true}, 8, 0, {{1, 0}})),
+            "the recording has no experts for layer 0, sequence 1, position 0");
+  EXPECT_EQ(run_error(replay, call_of(ops::Sample{}, 8, -1, {{2, 0}})), "the recording has no token for sequence 2, position 0");
+  EXPECT_EQ(run_error(replay, call_of(kGlu, 301, 1, {{0, 0}})),
             "the recording does not know neurons 0 to 301 of layer 1, sequence 0, position 0");
 }
 
 TEST(Recorder, of_rows_that_were_skipped_nothing_is_known) {
   DrawFunction draw({}, 1);
   RecordingFunction recorder(draw);
-  KernelCall call = call_of(Op::glu, 100, 0, {{0, 0}});
+  KernelCall call = call_of(kGlu, 100, 0, {{0, 0}});
   call.rows = std::make_shared<const std::vector<std::uint32_t>>(std::vector<std::uint32_t>{3, 4, 5, 50});
   recorder.execute(call);
   ReplayFunction replay(recorder.take());
   EXPECT_EQ(fired(replay, call, 0), fired(draw, call, 0));
-  EXPECT_EQ(fired(replay, call_of(Op::glu, 100, 0, {{0, 0}}, {3, 3}), 0), fired(draw, call_of(Op::glu, 100, 0, {{0, 0}}, {3, 3}), 0));
-  EXPECT_NE(run_error(replay, call_of(Op::glu, 100, 0, {{0, 0}}, {5, 2})), "");
+  EXPECT_EQ(fired(replay, call_of(kGlu, 100, 0, {{0, 0}}, {3, 3}), 0), fired(draw, call_of(kGlu, 100, 0, {{0, 0}}, {3, 3}), 0));
+  EXPECT_NE(run_error(replay, call_of(kGlu, 100, 0, {{0, 0}}, {5, 2})), "");
 }
 
 KernelCall select_call(SelectOf of, std::uint32_t n, std::uint32_t position, Slice slice = {}) {
-  KernelCall call = call_of(Op::select, n, 0, {{0, position}}, slice);
-  call.params = {0, 1, static_cast<float>(of)};
-  return call;
+  return call_of(ops::Select{0, Activation::relu, of}, n, 0, {{0, position}}, slice);
 }
 
 TEST(Recorder, keeps_what_the_gate_selects_and_no_guess) {
@@ -121,7 +120,7 @@ TEST(Recorder, keeps_what_the_gate_selects_and_no_guess) {
   recorder.execute(select_call(SelectOf::gate, 100, 1, {0, 60}));
   recorder.execute(select_call(SelectOf::gate, 100, 1, {60, 40}));
   ReplayFunction replay(recorder.take());
-  EXPECT_EQ(fired(replay, select_call(SelectOf::gate, 100, 1), 0), fired(draw, call_of(Op::glu, 100, 0, {{0, 1}}), 0));
+  EXPECT_EQ(fired(replay, select_call(SelectOf::gate, 100, 1), 0), fired(draw, call_of(kGlu, 100, 0, {{0, 1}}), 0));
   EXPECT_EQ(fired(replay, select_call(SelectOf::predictor, 100, 1), 0), fired(replay, select_call(SelectOf::gate, 100, 1), 0));
   EXPECT_EQ(run_error(replay, select_call(SelectOf::gate, 100, 0)),
             "the recording has no active neurons for layer 0, sequence 0, position 0");
@@ -131,7 +130,7 @@ TEST(Recorder, keeps_what_the_gate_selects_and_no_guess) {
 class Told final : public Function {
  public:
   Outcome execute(const KernelCall& call) override {
-    const std::vector<std::uint32_t> ids = call.op == Op::select ? std::vector<std::uint32_t>{1, 2} : std::vector<std::uint32_t>{2, 3};
+    const std::vector<std::uint32_t> ids = call.is<ops::Select>() ? std::vector<std::uint32_t>{1, 2} : std::vector<std::uint32_t>{2, 3};
     return ActiveSet{{std::make_shared<const std::vector<std::uint32_t>>(ids)}};
   }
 };
@@ -140,11 +139,11 @@ TEST(Recorder, where_the_gate_was_selected_glu_adds_nothing) {
   for (const bool glu_first : {false, true}) {
     Told told;
     RecordingFunction recorder(told);
-    if (glu_first) recorder.execute(call_of(Op::glu, 10, 0, {{0, 0}}));
+    if (glu_first) recorder.execute(call_of(kGlu, 10, 0, {{0, 0}}));
     recorder.execute(select_call(SelectOf::gate, 10, 0));
-    recorder.execute(call_of(Op::glu, 10, 0, {{0, 0}}));
+    recorder.execute(call_of(kGlu, 10, 0, {{0, 0}}));
     EXPECT_EQ(recorder.take().fired.begin()->second.ids, (std::vector<std::uint32_t>{1, 2})) << glu_first;
-    recorder.execute(call_of(Op::glu, 10, 0, {{0, 0}}));
+    recorder.execute(call_of(kGlu, 10, 0, {{0, 0}}));
     EXPECT_EQ(recorder.take().fired.begin()->second.ids, (std::vector<std::uint32_t>{2, 3}));
   }
 }
@@ -156,14 +155,14 @@ TEST(Recorder, workers_may_record_at_once) {
   for (std::uint32_t t = 0; t < 4; ++t) {
     threads.emplace_back([&recorder, t] {
       for (std::uint32_t position = 0; position < 50; ++position) {
-        recorder.execute(call_of(Op::glu, 400, 0, {{0, position}}, {100 * t, 100}));
+        recorder.execute(call_of(kGlu, 400, 0, {{0, position}}, {100 * t, 100}));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   ReplayFunction replay(recorder.take());
   for (std::uint32_t position = 0; position < 50; ++position) {
-    const KernelCall call = call_of(Op::glu, 400, 0, {{0, position}});
+    const KernelCall call = call_of(kGlu, 400, 0, {{0, position}});
     EXPECT_EQ(fired(replay, call, 0), fired(draw, call, 0));
   }
 }

@@ -161,10 +161,9 @@ Ids all_of(std::uint32_t neurons) {
 
 Ids drawn(DrawFunction& function, const ReuseRequest& request, std::int16_t layer, std::int16_t expert, SeqPos at, SelectOf of) {
   KernelCall call;
-  call.op = Op::select;
+  call.op = ops::Select{.of = of};
   call.layer = layer;
   call.expert = expert;
-  call.params = {0, 0, static_cast<float>(of)};
   call.in.emplace_back();
   call.in[0].shape = {1, request.neurons, 0};
   call.batch = std::make_shared<const std::vector<SeqPos>>(1, at);
@@ -174,9 +173,8 @@ Ids drawn(DrawFunction& function, const ReuseRequest& request, std::int16_t laye
 // Whether the router takes the expert for that token.
 bool uses(DrawFunction& function, const ReuseRequest& request, std::int16_t layer, std::int16_t expert, SeqPos at) {
   KernelCall call;
-  call.op = Op::route;
+  call.op = ops::Route{.k = request.experts_used};
   call.layer = layer;
-  call.params = {static_cast<float>(request.experts_used)};
   call.in.emplace_back();
   call.in[0].shape = {1, request.experts, 0};
   call.batch = std::make_shared<const std::vector<SeqPos>>(1, at);

@@ -148,7 +148,7 @@ KernelTimes probe_kernel(MachineHost& host, const KernelProbe& probe) {
 std::vector<double> probe_hand_off(MachineHost& host, const HandOffProbe& probe) {
   Machine& machine = host.machine();
   CallShape small;
-  small.op = Op::add;
+  small.op = ops::Add{};
   small.columns = 16;
   if (probe.skip >= machine.units.size()) throw ConfigError(fmt::format("probe: skip: {} of {} units", probe.skip, machine.units.size()));
   std::vector<Chain> chains = make_chains(machine.memory, small, 1, machine.units.size());

@@ -12,7 +12,7 @@ namespace vitro {
 
 // What one call is made of. `context` is of attention alone: the positions that each row sees.
 struct CallShape {
-  Op op = Op::matmul;
+  Op op = ops::Matmul{};  // which one: its parameters are the probe's
   VariantId variant{};
   Format format = Format::f32;  // of the weights, or of keys and values
   Layout layout = Layout::rows;

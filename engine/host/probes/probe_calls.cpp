@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kBlockTokens = 16, kHeadDim = 64;  // of attention; rows are KV heads
 
-bool is_product(Op op) { return op == Op::matmul || op == Op::accumulate; }
+bool is_product(Op op) { return is<ops::Matmul, ops::Accumulate>(op); }
 
 View leased(Memory& memory, Format format, std::uint32_t a, std::uint32_t b, std::uint32_t c = 0, Region region = Region::activation) {
   View view;
@@ -70,62 +70,78 @@ Batch batch_of(std::uint32_t rows, std::uint32_t position) {
   return std::make_shared<const std::vector<SeqPos>>(std::move(batch));
 }
 
-// A call on the first copy and on whole operands.
+// Gives a call the operands of a shape, on the first copy and whole, and an operator the parameters that are probed.
+struct ProbedOperands {
+  Memory& memory;
+  const CallShape& s;
+  std::uint64_t copies;
+  KernelCall& call;
+
+  View rows_of_floats() const { return floats(memory, s.batch, s.columns); }
+  View result(std::uint32_t columns) const { return leased(memory, Format::f32, s.batch, columns); }
+
+  void operator()(ops::Matmul&) const {
+    call.in = {weights(memory, s, copies), rows_of_floats()};
+    call.out = {result(s.rows)};
+  }
+  void operator()(ops::Accumulate&) const {
+    call.in = {weights(memory, s, copies), floats(memory, s.batch, s.rows)};
+    call.out = {result(s.columns)};
+  }
+  void operator()(ops::RmsNorm& norm) const {
+    norm.eps = 1e-5f;
+    call.in = {rows_of_floats(), floats(memory, s.columns, 0)};
+    call.out = {result(s.columns)};
+  }
+  void operator()(ops::Add&) const { two_alike(); }
+  void operator()(ops::Glu& glu) const {
+    glu.activation = Activation::silu;
+    two_alike();
+  }
+  void operator()(ops::Select& select) const {
+    select.activation = Activation::relu;
+    call.in = {rows_of_floats()};
+  }
+  void operator()(ops::Reduce&) const {
+    call.in = {floats(memory, s.rows, s.batch, s.columns)};
+    call.out = {result(s.columns)};
+  }
+  void operator()(ops::Rope& rope) const {
+    rope = {10000, kHeadDim, RopeStyle::interleaved, 1};
+    call.in = {floats(memory, s.batch, s.rows, kHeadDim)};
+    call.out = {call.in[0]};
+  }
+  void operator()(ops::Attention& attention) const {
+    attention = {0.125f, 0, 1};
+    const std::uint32_t blocks = (s.context + kBlockTokens - 1) / kBlockTokens;
+    View pool;
+    pool.format = s.format;
+    pool.shape = {s.rows, kBlockTokens, kHeadDim};
+    pool.memory = memory.lease(round_up(copies * operand_bytes(s), kPageSize), Placement::dram, Region::kv).value_or_throw();
+    View table = leased(memory, Format::index32, s.batch, blocks);
+    for (std::uint32_t i = 0; table.data() != nullptr && i < s.batch * blocks; ++i) table.as<std::uint32_t>()[i] = i % blocks;
+    call.in = {floats(memory, s.batch, 4 * s.rows, kHeadDim), pool, table};
+    call.out = {leased(memory, Format::f32, s.batch, 4 * s.rows, kHeadDim)};
+  }
+  void operator()(auto& other) const {
+    throw ConfigError(fmt::format(
+        "probe: {} is not probed (expected matmul, accumulate, attention, rms_norm, glu, add, rope, select or reduce)", other.kName));
+  }
+
+ private:
+  void two_alike() const {
+    call.in = {rows_of_floats(), rows_of_floats()};
+    call.out = {result(s.columns)};
+  }
+};
+
 KernelCall whole_call(Memory& memory, const CallShape& s, std::uint64_t copies) {
   KernelCall call;
   call.op = s.op;
   call.variant = s.variant;
   call.layer = 0;
   call.batch = batch_of(s.batch, s.context > 0 ? s.context - 1 : 0);
-  switch (s.op) {
-    case Op::matmul:
-    case Op::accumulate: {
-      const bool sums = s.op == Op::accumulate;
-      call.in = {weights(memory, s, copies), floats(memory, s.batch, sums ? s.rows : s.columns)};
-      call.out = {leased(memory, Format::f32, s.batch, sums ? s.columns : s.rows)};
-      break;
-    }
-    case Op::rms_norm:
-      call.in = {floats(memory, s.batch, s.columns), floats(memory, s.columns, 0)};
-      call.out = {leased(memory, Format::f32, s.batch, s.columns)};
-      call.params = {1e-5f};
-      break;
-    case Op::add:
-    case Op::glu:
-      call.in = {floats(memory, s.batch, s.columns), floats(memory, s.batch, s.columns)};
-      call.out = {leased(memory, Format::f32, s.batch, s.columns)};
-      call.params = {static_cast<float>(Activation::silu)};
-      break;
-    case Op::select:
-      call.in = {floats(memory, s.batch, s.columns)};
-      call.params = {0, static_cast<float>(Activation::relu), static_cast<float>(SelectOf::gate)};
-      break;
-    case Op::reduce:
-      call.in = {floats(memory, s.rows, s.batch, s.columns)};
-      call.out = {leased(memory, Format::f32, s.batch, s.columns)};
-      break;
-    case Op::rope:
-      call.in = {floats(memory, s.batch, s.rows, kHeadDim)};
-      call.out = {call.in[0]};
-      call.params = {10000, kHeadDim, static_cast<float>(RopeStyle::interleaved), 1};
-      break;
-    case Op::attention: {
-      const std::uint32_t blocks = (s.context + kBlockTokens - 1) / kBlockTokens;
-      View pool;
-      pool.format = s.format;
-      pool.shape = {s.rows, kBlockTokens, kHeadDim};
-      pool.memory = memory.lease(round_up(copies * operand_bytes(s), kPageSize), Placement::dram, Region::kv).value_or_throw();
-      View table = leased(memory, Format::index32, s.batch, blocks);
-      for (std::uint32_t i = 0; table.data() != nullptr && i < s.batch * blocks; ++i) table.as<std::uint32_t>()[i] = i % blocks;
-      call.in = {floats(memory, s.batch, 4 * s.rows, kHeadDim), pool, table};
-      call.out = {leased(memory, Format::f32, s.batch, 4 * s.rows, kHeadDim)};
-      call.params = {0.125f, 0, 1};
-      break;
-    }
-    default:
-      throw ConfigError(fmt::format(
-          "probe: {} is not probed (expected matmul, accumulate, attention, rms_norm, glu, add, rope, select or reduce)", to_string(s.op)));
-  }
+  std::visit(ProbedOperands{memory, s, copies, call}, call.op);
   return call;
 }
 
@@ -166,7 +182,7 @@ void check(const CallShape& s, std::size_t units) {
     }
     if (s.scattered && row_bytes(s.format, s.columns) % kPlaceUnit != 0)
       refuse(fmt::format("columns: rows of {} no whole lines", s.columns));
-  } else if (s.op == Op::attention && (s.context == 0 || s.rows == 0)) {
+  } else if (is<ops::Attention>(s.op) && (s.context == 0 || s.rows == 0)) {
     refuse("attention needs rows (KV heads) and a context");
   }
 }
@@ -187,7 +203,7 @@ void add(WorkCounts& sum, const WorkCounts& more) {
 
 Bytes operand_bytes(const CallShape& s) {
   if (is_product(s.op)) return s.rows * row_bytes(s.format, s.columns, s.layout);
-  if (s.op != Op::attention) return 0;
+  if (!is<ops::Attention>(s.op)) return 0;
   const Bytes tokens = round_up(s.context, kBlockTokens);
   return 2 * s.rows * tokens * kHeadDim * (s.format == Format::f16 ? 2 : 4);
 }
@@ -195,7 +211,7 @@ Bytes operand_bytes(const CallShape& s) {
 std::vector<Chain> make_chains(Memory& memory, const CallShape& shape, std::uint64_t copies, std::size_t units) {
   check(shape, units);
   const KernelCall whole = whole_call(memory, shape, copies);
-  const std::size_t operand = shape.op == Op::attention ? 1 : 0;
+  const std::size_t operand = is<ops::Attention>(shape.op) ? 1 : 0;
   std::vector<Chain> chains(units);
   for (std::size_t unit = 0; unit < units; ++unit) {
     KernelCall call = whole;
@@ -204,13 +220,13 @@ std::vector<Chain> make_chains(Memory& memory, const CallShape& shape, std::uint
       call.slice = {static_cast<std::uint32_t>(unit) * share, share};
       if (shape.scattered) scatter(call, shape, call.slice);
     }
-    if ((shape.op == Op::select || shape.op == Op::glu) && shape.rows > 0) call.rows = spread_rows(shape);
+    if ((is<ops::Select, ops::Glu>(shape.op)) && shape.rows > 0) call.rows = spread_rows(shape);
     // Sums over rows are whole outputs, and what is not split at all is done by each: outputs of their own.
-    if (unit > 0 && !whole.out.empty() && shape.op != Op::matmul && shape.op != Op::rope) {
+    if (unit > 0 && !whole.out.empty() && !is<ops::Matmul, ops::Rope>(shape.op)) {
       const View& out = whole.out[0];
       call.out = {leased(memory, Format::f32, out.shape[0], out.shape[1], out.shape[2])};
     }
-    if (unit > 0 && shape.op == Op::rope) call.in = call.out = {floats(memory, shape.batch, shape.rows, kHeadDim)};
+    if (unit > 0 && is<ops::Rope>(shape.op)) call.in = call.out = {floats(memory, shape.batch, shape.rows, kHeadDim)};
     for (std::uint64_t i = 0; i < copies; ++i) {
       chains[unit].push_back(call);
       chains[unit].back().in[operand].offset += i * operand_bytes(shape);

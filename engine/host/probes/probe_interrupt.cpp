@@ -85,7 +85,7 @@ InterruptTimes probe_interrupts(MachineHost& host, const InterruptProbe& probe) 
   if (probe.calls == 0) throw ConfigError("probe: calls: 0 (expected 1 or more)");
   Machine& machine = host.machine();
   CallShape small;
-  small.op = Op::add;
+  small.op = ops::Add{};
   small.columns = 16;
   Bench bench{machine, {}, make_chains(machine.memory, small, 1, 1).front()};
   const KernelCall call = make_chains(machine.memory, probe.work, 1, 1).front().front();

@@ -164,7 +164,7 @@ std::vector<double> probe_call_building(std::uint32_t repetitions) {
       Chain chain;
       for (int n = 0; n < kCalls; ++n) {
         KernelCall call;
-        call.op = Op::matmul;
+        call.op = ops::Matmul{};
         call.batch = batch;
         call.in = {view, view};
         call.out = {view};

@@ -3,7 +3,7 @@
 #include "engine/kernels/cpu/weight_rows.hpp"
 #include "engine/ops/variants.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 namespace {
 
 void add_weighted(const KernelSet& set, Format stored, const RowGroup& group, std::size_t width, const float* p, float* y) {
@@ -43,12 +43,12 @@ void accumulate_int8(const KernelSet& set, const KernelCall& call) {
 }  // namespace
 
 // A group of rows stays in the second-level cache while the batch passes; y of one batch row stays in the first.
-void accumulate(const KernelSet& set, const KernelCall& call) {
+void compute(const ops::Accumulate& op, const KernelSet& set, const KernelCall& call) {
   const View &w = call.in[0], &h = call.in[1];
   const std::size_t neurons = w.shape[0], width = w.shape[1], batch = h.shape[0];
   const float* weights = h.as<float>();
   float* y = call.out[0].as<float>();
-  if (call.params[0] == 0) std::fill_n(y, batch * width, 0.0f);
+  if (!op.continues) std::fill_n(y, batch * width, 0.0f);
   if (variant::adds_in_int8(call.variant, w.format)) return accumulate_int8(set, call);
   const auto fires = [&](std::uint32_t neuron) {
     for (std::size_t b = 0; b < batch; ++b) {
@@ -72,4 +72,4 @@ void accumulate(const KernelSet& set, const KernelCall& call) {
   });
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -1,21 +1,23 @@
 #include <algorithm>
 
 #include "engine/kernels/cpu/ops.hpp"
+#include "engine/kernels/lut/attention_call.hpp"
 #include "engine/ops/operands.hpp"
+#include "engine/ops/variants.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 
-void rope(const KernelCall& call) {
+void compute(const ops::Rope& op, const KernelSet&, const KernelCall& call) {
   const View& view = call.out[0];
-  const std::uint32_t heads = view.shape[1], dim = view.shape[2], pairs = static_cast<std::uint32_t>(call.params[1]) / 2;
-  const bool interleaved = static_cast<RopeStyle>(call.params[2]) == RopeStyle::interleaved;
+  const std::uint32_t heads = view.shape[1], dim = view.shape[2], pairs = op.dims / 2;
+  const bool interleaved = op.style == RopeStyle::interleaved;
   const std::uint32_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : pairs;
   const Range slice = sliced(call, heads);
   float* cosines = scratch<float>(Scratch::a, 2 * pairs);
   float* sines = cosines + pairs;
   for (std::size_t b = 0; b < view.shape[0]; ++b) {
     const std::uint32_t position = (*call.batch)[b].position;
-    if (b == 0 || position != (*call.batch)[b - 1].position) rope_angles(call, position, cosines, sines);
+    if (b == 0 || position != (*call.batch)[b - 1].position) rope_angles(op, call, position, cosines, sines);
     for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
       const std::size_t at = (b * heads + h) * dim;
       const float* x = call.in[0].as<float>() + at;
@@ -30,8 +32,8 @@ void rope(const KernelCall& call) {
   }
 }
 
-void kv_append(const KernelSet& set, const KernelCall& call) {
-  const KvPool pool(call.out[0], call.params[0], call.layer);
+void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& call) {
+  const KvPool pool(call.out[0], op.pool_layers, call.layer);
   const View& table = call.in[2];
   const Range slice = sliced(call, pool.heads);
   const std::uint32_t copies = copies_of(call.in[0], call.out[0]);
@@ -76,14 +78,15 @@ const float* as_floats(const KvPool& pool, std::uint32_t which, const std::byte*
 }  // namespace
 
 // Per batch row and KV head, all query heads of the group together, so that K and V are read once for the group.
-void attention(const KernelSet& set, const KernelCall& call) {
+void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call) {
+  if (call.variant == variant::kLutExp) return lut::attend(call);
   const View &q = call.in[0], &table = call.in[2];
-  const KvPool pool(call.in[1], call.params[2], call.layer);
+  const KvPool pool(call.in[1], op.pool_layers, call.layer);
   const std::size_t batch = call.batch->size(), dim = pool.dim;
   const std::size_t heads = elements(q) / batch / dim, group = heads / pool.heads;
   const Range slice = sliced(call, pool.heads);
   for (std::size_t b = 0; b < batch; ++b) {
-    const Range tokens = visible((*call.batch)[b].position, static_cast<std::uint32_t>(call.params[1]));
+    const Range tokens = visible((*call.batch)[b].position, op.window);
     const std::uint32_t* blocks = table.as<std::uint32_t>() + b * table.shape[1];
     float* scores = scratch<float>(Scratch::a, group * tokens.count);
     for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
@@ -98,7 +101,7 @@ void attention(const KernelSet& set, const KernelCall& call) {
         }
       });
       float* sums = scratch<float>(Scratch::b, group);
-      for (std::size_t g = 0; g < group; ++g) sums[g] = set.softmax(scores + g * tokens.count, tokens.count, call.params[0]);
+      for (std::size_t g = 0; g < group; ++g) sums[g] = set.softmax(scores + g * tokens.count, tokens.count, op.scale);
       std::fill(out, out + group * dim, 0.0f);
       for_each_kv_run(pool, blocks, 1, h, tokens, [&](const std::byte* values, std::size_t count, std::size_t first) {
         if (pool.format == Format::f16) {
@@ -114,4 +117,4 @@ void attention(const KernelSet& set, const KernelCall& call) {
   }
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -6,7 +6,7 @@
 #include "engine/kernels/cpu/ops.hpp"
 #include "engine/ops/operands.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 namespace {
 
 // A NaN has no place in an order; one in the logits means that the model or its weights are broken.
@@ -28,22 +28,21 @@ std::vector<std::uint32_t> largest(const float* logits, std::size_t n, std::size
 
 }  // namespace
 
-Outcome route(const KernelSet& set, const KernelCall& call) {
+Outcome compute(const ops::Route& op, const KernelSet& set, const KernelCall& call) {
   const std::size_t rows = call.in[0].shape[0], experts = columns(call.in[0]);
-  const auto k = static_cast<std::size_t>(call.params[0]);
-  const bool renormalise = call.params[1] != 0;
+  const std::size_t k = op.k;
   std::vector<ExpertChoice> choices;
   for (std::size_t r = 0; r < rows; ++r) {
     const float* logits = call.in[0].as<float>() + r * experts;
     check_logits(call, logits, experts, r);
     const auto ids = largest(logits, experts, k);
-    std::vector<float> weights(renormalise ? k : experts);
-    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = logits[renormalise ? ids[i] : i];
+    std::vector<float> weights(op.renormalise ? k : experts);
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = logits[op.renormalise ? ids[i] : i];
     const float total = set.softmax(weights.data(), weights.size(), 1.0f);
     ExpertChoice choice;
     for (std::size_t i = 0; i < k; ++i) {
       choice.ids.push_back(static_cast<std::uint16_t>(ids[i]));
-      choice.weights.push_back(weights[renormalise ? i : ids[i]] / total);
+      choice.weights.push_back(weights[op.renormalise ? i : ids[i]] / total);
     }
     choices.push_back(std::move(choice));
   }
@@ -54,20 +53,20 @@ namespace {
 
 // Candidates in drawing order: by descending logit, or all of them by id when neither top-k nor top-p cuts anything.
 // Probabilities are summed in double in that order, so a draw is the same everywhere.
-std::int32_t draw(const KernelSet& set, const float* logits, std::size_t n, const std::array<float, 4>& params, float uniform) {
-  const auto k = params[1] > 0 ? std::min(n, static_cast<std::size_t>(params[1])) : n;
-  const bool cut = k < n || params[2] < 1;
+std::int32_t draw(const ops::Sample& op, const KernelSet& set, const float* logits, std::size_t n, float uniform) {
+  const std::size_t k = op.top_k > 0 ? std::min<std::size_t>(n, op.top_k) : n;
+  const bool cut = k < n || op.top_p < 1;
   std::vector<std::uint32_t> ids;
   if (cut) ids = largest(logits, n, k);
   std::vector<float> p(k);
   for (std::size_t i = 0; i < k; ++i) p[i] = logits[cut ? ids[i] : i];
-  set.softmax(p.data(), k, 1.0f / params[0]);
+  set.softmax(p.data(), k, 1.0f / op.temperature);
   const double total = std::accumulate(p.begin(), p.end(), 0.0);
   std::size_t kept = k;
   double mass = total;
-  if (params[2] < 1) {  // the shortest prefix with at least this mass
+  if (op.top_p < 1) {  // the shortest prefix with at least this mass
     mass = 0;
-    for (kept = 0; kept < k && (kept == 0 || mass < params[2] * total);) mass += p[kept++];
+    for (kept = 0; kept < k && (kept == 0 || mass < op.top_p * total);) mass += p[kept++];
   }
   std::size_t chosen = 0;
   for (double sum = p[0]; chosen + 1 < kept && sum <= uniform * mass;) sum += p[++chosen];
@@ -76,16 +75,16 @@ std::int32_t draw(const KernelSet& set, const float* logits, std::size_t n, cons
 
 }  // namespace
 
-Outcome sample(const KernelSet& set, const KernelCall& call) {
+Outcome compute(const ops::Sample& op, const KernelSet& set, const KernelCall& call) {
   const std::size_t rows = call.in[0].shape[0], vocab = columns(call.in[0]);
   TokenChoice choice;
   for (std::size_t r = 0; r < rows; ++r) {
     const float* logits = call.in[0].as<float>() + r * vocab;
     check_logits(call, logits, vocab, r);
-    choice.tokens.push_back(call.params[0] == 0 ? static_cast<std::int32_t>(std::max_element(logits, logits + vocab) - logits)
-                                                : draw(set, logits, vocab, call.params, call.in[1].as<float>()[r]));
+    choice.tokens.push_back(op.temperature == 0 ? static_cast<std::int32_t>(std::max_element(logits, logits + vocab) - logits)
+                                                : draw(op, set, logits, vocab, call.in[1].as<float>()[r]));
   }
   return choice;
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -5,7 +5,7 @@
 #include "engine/kernels/cpu/ops.hpp"
 #include "engine/ops/operands.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 namespace {
 
 std::size_t index_below(const KernelCall& call, const View& indices, std::size_t i, std::size_t bound) {
@@ -27,7 +27,7 @@ const float* activated(const KernelSet& set, Activation act, const float* scores
 
 }  // namespace
 
-void embed(const KernelSet& set, const KernelCall& call) {
+void compute(const ops::Embed&, const KernelSet& set, const KernelCall& call) {
   const View &table = call.in[0], &tokens = call.in[1], &out = call.out[0];
   const std::size_t width = table.shape[1];
   const Bytes stride = row_bytes(table.format, width);
@@ -42,7 +42,7 @@ void embed(const KernelSet& set, const KernelCall& call) {
   }
 }
 
-void rms_norm(const KernelSet& set, const KernelCall& call) {
+void compute(const ops::RmsNorm& op, const KernelSet& set, const KernelCall& call) {
   const View& in = call.in[0];
   const std::size_t width = columns(in), heads = in.shape[2] == 0 ? 1 : in.shape[1];
   const Range slice = sliced_heads(call, in);
@@ -52,16 +52,15 @@ void rms_norm(const KernelSet& set, const KernelCall& call) {
       const float* x = in.as<float>() + at;
       float squares = 0;
       set.dots_f32({x, 1, width, width}, {x, 1, width, width}, &squares, 1);
-      const float scale = 1.0f / std::sqrt(squares / static_cast<float>(width) + call.params[0]);
+      const float scale = 1.0f / std::sqrt(squares / static_cast<float>(width) + op.eps);
       set.scale(x, scale, call.in[1].as<float>(), width, call.out[0].as<float>() + at);
     }
   }
 }
 
-Outcome glu(const KernelSet& set, const KernelCall& call) {
+Outcome compute(const ops::Glu& op, const KernelSet& set, const KernelCall& call) {
   const std::size_t rows = call.in[0].shape[0];
   const std::uint32_t width = columns(call.in[0]);
-  const auto act = static_cast<Activation>(call.params[0]);
   ActiveSet active;
   for (std::size_t r = 0; r < rows; ++r) {
     const float* gate = call.in[0].as<float>() + r * width;
@@ -69,31 +68,30 @@ Outcome glu(const KernelSet& set, const KernelCall& call) {
     float* h = call.out[0].as<float>() + r * width;
     std::vector<std::uint32_t> ids;
     for_each_run(call, width, [&](Range run) {
-      if (call.report_active) {  // before h may overwrite the gate
-        const float* value = activated(set, act, gate + run.first, run.count);
+      if (op.report_active) {  // before h may overwrite the gate
+        const float* value = activated(set, op.activation, gate + run.first, run.count);
         for (std::uint32_t i = 0; i < run.count; ++i) {
           if (value[i] != 0) ids.push_back(run.first + i);
         }
       }
-      set.activate(act, gate + run.first, up + run.first, run.count, h + run.first);
+      set.activate(op.activation, gate + run.first, up + run.first, run.count, h + run.first);
     });
-    if (call.report_active) active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
+    if (op.report_active) active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
   }
-  if (!call.report_active) return {};
+  if (!op.report_active) return {};
   return active;
 }
 
-Outcome select(const KernelSet& set, const KernelCall& call) {
+Outcome compute(const ops::Select& op, const KernelSet& set, const KernelCall& call) {
   const std::uint32_t width = columns(call.in[0]);
-  const bool activates = call.params[1] >= 0;
   ActiveSet active;
   for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
     std::vector<std::uint32_t> ids;
     for_each_run(call, width, [&](Range run) {
       const float* score = call.in[0].as<float>() + r * width + run.first;
-      if (activates) score = activated(set, static_cast<Activation>(call.params[1]), score, run.count);
+      if (op.activation) score = activated(set, *op.activation, score, run.count);
       for (std::uint32_t i = 0; i < run.count; ++i) {
-        if ((activates ? std::abs(score[i]) : score[i]) > call.params[0]) ids.push_back(run.first + i);
+        if ((op.activation ? std::abs(score[i]) : score[i]) > op.threshold) ids.push_back(run.first + i);
       }
     });
     active.rows.push_back(std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)));
@@ -101,7 +99,7 @@ Outcome select(const KernelSet& set, const KernelCall& call) {
   return active;
 }
 
-void add(const KernelCall& call) {
+void compute(const ops::Add&, const KernelSet&, const KernelCall& call) {
   const std::uint32_t width = columns(call.in[0]);
   const Range slice = sliced(call, width);
   for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
@@ -111,7 +109,7 @@ void add(const KernelCall& call) {
   }
 }
 
-void gather(const KernelCall& call) {
+void compute(const ops::Gather&, const KernelSet&, const KernelCall& call) {
   const View &x = call.in[0], &out = call.out[0];
   const std::size_t width = columns(x);
   for (std::size_t s = 0; s < out.shape[0]; ++s) {
@@ -119,7 +117,7 @@ void gather(const KernelCall& call) {
   }
 }
 
-void expert_sum(const KernelSet& set, const KernelCall& call) {
+void compute(const ops::ExpertSum&, const KernelSet& set, const KernelCall& call) {
   const View &partials = call.in[0], &sources = call.in[1], &out = call.out[0];
   const std::uint32_t width = columns(partials), chosen = columns(sources);
   const Range slice = sliced(call, width);
@@ -134,7 +132,7 @@ void expert_sum(const KernelSet& set, const KernelCall& call) {
   }
 }
 
-void reduce(const KernelCall& call) {
+void compute(const ops::Reduce&, const KernelSet&, const KernelCall& call) {
   const View &partials = call.in[0], &out = call.out[0];
   const std::size_t rows = out.shape[0], width = columns(out);
   const Range slice = sliced(call, static_cast<std::uint32_t>(width));
@@ -147,7 +145,7 @@ void reduce(const KernelCall& call) {
   }
 }
 
-void copy(const KernelCall& call) {
+void compute(const ops::Copy&, const KernelSet&, const KernelCall& call) {
   const View &x = call.in[0], &out = call.out[0];
   const std::size_t width = columns(x), rows = elements(x) / width;
   if (call.places != nullptr) {
@@ -168,4 +166,4 @@ void copy(const KernelCall& call) {
   }
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -9,7 +9,7 @@
 #include "engine/quant/group_formats.hpp"
 #include "engine/quant/k_tiles.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 namespace {
 
 // Above so many activation rows, codes that are unpacked once for all rows beat tables for each (docs/design/lut-kernels.md).
@@ -189,4 +189,4 @@ void matmul_int8(const KernelSet& set, const KernelCall& call, MatmulShape shape
   work.flush_rows();
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

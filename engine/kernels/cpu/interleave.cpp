@@ -8,7 +8,7 @@
 #include "engine/quant/k_tiles.hpp"
 #include "engine/quant/transpose.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 
 void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, std::size_t blocks, std::byte* tile) {
   constexpr std::size_t kUnitBytes = 4, kLine = kTileRows * kUnitBytes;
@@ -80,4 +80,4 @@ void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeFor
   }
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -4,7 +4,7 @@
 
 #include "engine/ops/code_form.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 
 // A row of blocks in file order: its quants and its scales.
 struct BlockRow {
@@ -25,4 +25,4 @@ void interleave_k(Format format, const BlockRow* rows, const BlockRow* next, std
 // Blocks of a group format, into Layout::lut. Of the rows, `scales` is where each begins.
 void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile);
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -3,7 +3,7 @@
 #include "engine/kernels/hexagon/hmx_matmul.hpp"
 #include "engine/ops/variants.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 namespace {
 
 // Each group of weight rows meets the whole batch before the next ones come.
@@ -28,7 +28,7 @@ void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shap
 
 }  // namespace
 
-void matmul(const KernelSet& set, const KernelCall& call) {
+void compute(const ops::Matmul&, const KernelSet& set, const KernelCall& call) {
   const MatmulShape shape{call.in[0].shape[0], call.in[0].shape[1], call.in[1].shape[0]};
   if (call.variant == variant::kHmx) {
     hexagon::hmx_matmul(call);
@@ -47,4 +47,4 @@ void matmul(const KernelSet& set, const KernelCall& call) {
   });
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -1,26 +1,31 @@
-// The operators over a KernelSet. Each is the whole of contract.hpp for its Op, apart from the inner loops.
-// Requires (all): check_call(call) passed. Scratch is per thread.
+// The CPU's kernels: for each operator of engine/ops/operators.hpp one overload, which is the whole of its contract over a KernelSet, apart
+// from the inner loops. An operator without one does not compile. Requires (all): check_call(call) passed, and `op` is the call's.
+// Scratch is per thread.
 #pragma once
 #include "engine/kernels/common/kernel_set.hpp"
+#include "engine/ops/contract.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 
-void embed(const KernelSet& set, const KernelCall& call);
-void rms_norm(const KernelSet& set, const KernelCall& call);
-void matmul(const KernelSet& set, const KernelCall& call);
-void rope(const KernelCall& call);
-void kv_append(const KernelSet& set, const KernelCall& call);
-void attention(const KernelSet& set, const KernelCall& call);
-Outcome glu(const KernelSet& set, const KernelCall& call);
-void add(const KernelCall& call);
-void gather(const KernelCall& call);
-Outcome route(const KernelSet& set, const KernelCall& call);
-void expert_sum(const KernelSet& set, const KernelCall& call);
-void reduce(const KernelCall& call);
-Outcome sample(const KernelSet& set, const KernelCall& call);
-void copy(const KernelCall& call);
-Outcome select(const KernelSet& set, const KernelCall& call);
-void accumulate(const KernelSet& set, const KernelCall& call);
+void compute(const ops::Embed& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::RmsNorm& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Matmul& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Rope& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call);
+Outcome compute(const ops::Glu& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Add& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Gather& op, const KernelSet& set, const KernelCall& call);
+Outcome compute(const ops::Route& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::ExpertSum& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Reduce& op, const KernelSet& set, const KernelCall& call);
+Outcome compute(const ops::Sample& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Copy& op, const KernelSet& set, const KernelCall& call);
+Outcome compute(const ops::Select& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Accumulate& op, const KernelSet& set, const KernelCall& call);
+// An accelerator's own tables: products compute their contract from x.
+inline void compute(const ops::Precompute&, const KernelSet&, const KernelCall&) {}
+inline Outcome compute(const ops::Softmax&, const KernelSet&, const KernelCall& call) { return run_reference(call); }
 
 // Working memory that grows to the largest call of its thread and is reused: a call allocates nothing once warm.
 // `slot` tells buffers that live at the same time apart. Contents are undefined.
@@ -31,4 +36,4 @@ T* scratch(Scratch slot, std::size_t count) {
   return reinterpret_cast<T*>(scratch_bytes(slot, count * sizeof(T)));
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -1,7 +1,7 @@
 #include "engine/base/aligned.hpp"
 #include "engine/kernels/cpu/ops.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 
 std::byte* scratch_bytes(Scratch slot, std::size_t bytes) {
   thread_local AlignedArray<std::byte> buffers[6];
@@ -10,4 +10,4 @@ std::byte* scratch_bytes(Scratch slot, std::size_t bytes) {
   return buffer.data();
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

@@ -3,7 +3,7 @@
 #include "engine/kernels/cpu/ops.hpp"
 #include "engine/ops/operands.hpp"
 
-namespace vitro::ops {
+namespace vitro::cpu {
 
 // Up to kMost rows: their numbers in the matrix, where each begins, and where its scales do if they stand apart.
 struct RowGroup {
@@ -51,4 +51,4 @@ void for_each_row_group(const KernelSet& set, const KernelCall& call, bool as_st
   if (group.count > 0) use(std::as_const(group));
 }
 
-}  // namespace vitro::ops
+}  // namespace vitro::cpu

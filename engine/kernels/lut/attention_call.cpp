@@ -10,7 +10,8 @@ namespace vitro::lut {
 
 AttentionCall::AttentionCall(const KernelCall& call)
     : call_(call),
-      pool_(call.in[1], call.params[2], call.layer),
+      op_(call.get<ops::Attention>()),
+      pool_(call.in[1], op_.pool_layers, call.layer),
       heads_(elements(call.in[0]) / call.batch->size() / pool_.dim),
       group_(heads_ / pool_.heads) {}
 
@@ -18,7 +19,7 @@ std::vector<AttentionPiece> AttentionCall::pieces() const {
   std::vector<AttentionPiece> all;
   const Range slice = sliced(call_, pool_.heads);
   for (std::uint32_t b = 0; b < call_.batch->size(); ++b) {
-    const Range tokens = visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1]));
+    const Range tokens = visible((*call_.batch)[b].position, op_.window);
     for (std::uint32_t h = slice.first; h < slice.end(); ++h) all.push_back({b, h, tokens});
   }
   return all;

@@ -15,12 +15,12 @@ struct AttentionPiece {
 
 class AttentionCall {
  public:
-  // Requires: check_call(call) passed, and the call outlives this.
+  // Requires: an attention that passed check_call(call), and the call outlives this.
   explicit AttentionCall(const KernelCall& call);
 
   std::size_t dim() const { return pool_.dim; }
   std::size_t group() const { return group_; }  // query heads of a piece
-  float scale() const { return call_.params[0]; }
+  float scale() const { return op_.scale; }
   std::vector<AttentionPiece> pieces() const;
 
   // K (which = 0) or V (1) of its tokens in fp16: [tokens, pitch], zeros behind the first dim() columns.
@@ -34,6 +34,7 @@ class AttentionCall {
   std::size_t place(const AttentionPiece& piece) const { return (piece.row * heads_ + piece.head * group_) * pool_.dim; }
 
   const KernelCall& call_;
+  const ops::Attention& op_;
   KvPool pool_;
   std::size_t heads_, group_;
 };

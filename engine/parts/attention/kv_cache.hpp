@@ -27,7 +27,7 @@ KvShape in_whole_pages(KvShape shape);
 // block asks the policy to copy it. Lowest free block first, so block numbers do not depend on timing.
 class KvCache {
  public:
-  // A copy that has to run (as Op::copy on a unit) before the next append: `from` is kept until then.
+  // A copy that has to run (as ops::Copy{} on a unit) before the next append: `from` is kept until then.
   struct BlockCopy {
     View from, to;
   };

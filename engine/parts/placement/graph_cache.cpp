@@ -31,18 +31,17 @@ void append(std::string& form, const View& view) {
   if (view.format != Format::index32) append(form, view.shape);
 }
 
-// What chains have in common that may share a graph.
-std::string form_of(const Chain& chain) {
-  std::string form;
+}  // namespace
+
+GraphCache::Form GraphCache::form_of(const Chain& chain) {
+  Form whole;
+  std::string& form = whole.shapes;
   const std::int16_t layer = first_layer(chain), expert = only_expert(chain);
   for (const KernelCall& call : chain) {
-    append(form, call.op);
+    whole.operators.push_back(call.op);
     append(form, call.variant);
     append(form, call.method);
-    append(form, call.precomputed);
-    append(form, call.report_active);
     append(form, call.slice);
-    append(form, call.params);
     append(form, call.layer < 0 ? -1 : call.layer - layer);
     append(form, expert < 0 ? call.expert : std::int16_t{0});
     append(form, call.rows ? call.rows->size() : ~std::size_t{0});
@@ -52,8 +51,10 @@ std::string form_of(const Chain& chain) {
     for (const View& view : call.in) append(form, view);
     for (const View& view : call.out) append(form, view);
   }
-  return form;
+  return whole;
 }
+
+namespace {
 
 GraphSpec spec_of(const Chain& chain) {
   GraphSpec spec;

@@ -41,11 +41,18 @@ class GraphCache {
     ComputeUnit* unit = nullptr;
     std::optional<Graph> graph;  // none: on its way
   };
+  // What chains have in common that may share a graph.
+  struct Form {
+    std::vector<Op> operators;
+    std::string shapes;
+    friend auto operator<=>(const Form&, const Form&) = default;
+  };
+  static Form form_of(const Chain& chain);
   Task<Graph> graph_of(ComputeUnit* unit, const Chain* chain);
   void map_operands(const UnitCaps& caps, const Chain& chain);
 
   Machine& machine_;
-  std::map<std::pair<UnitId, std::string>, Entry> graphs_;
+  std::map<std::pair<UnitId, Form>, Entry> graphs_;
   std::map<std::string, SessionMemory> sessions_;  // of units whose sessions have a limit, by name
   Signal loaded_;
 };

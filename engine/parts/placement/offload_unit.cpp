@@ -13,7 +13,7 @@ namespace {
 template <class F>
 void for_each_bound(Chain& chain, F f) {
   for (KernelCall& call : chain) {
-    const bool product = call.op == Op::matmul;
+    const bool product = call.is<ops::Matmul>();
     for (std::size_t i = product ? 1 : 0; i < (product ? 2 : call.in.size()); ++i) f(call.in[i]);
     f(call.out[0]);
   }
@@ -29,15 +29,15 @@ OffloadUnit::~OffloadUnit() {
 }
 
 OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
-  const bool attends = call.op == Op::attention;
-  const View &kept = call.in[attends ? 1 : 0], &x = call.in[call.op == Op::matmul ? 1 : 0];
-  return {call.op, call.layer, kept.memory.id(), kept.offset, call.slice.first, call.slice.count, x.shape[0]};
+  const bool attends = call.is<ops::Attention>();
+  const View &kept = call.in[attends ? 1 : 0], &x = call.in[call.is<ops::Matmul>() ? 1 : 0];
+  return {kind_of(call.op), call.layer, kept.memory.id(), kept.offset, call.slice.first, call.slice.count, x.shape[0]};
 }
 
 bool OffloadUnit::takes(const KernelCall& call) const {
-  const bool product = call.op == Op::matmul && call.layer >= 0 && call.rows == nullptr && call.places == nullptr;
-  const bool block = what_ == Offloaded::attention && (call.op == Op::attention || call.op == Op::rope || call.op == Op::kv_append);
-  const bool attention = call.op == Op::attention && call.variant == variant::kLutExp;
+  const bool product = call.is<ops::Matmul>() && call.layer >= 0 && call.rows == nullptr && call.places == nullptr;
+  const bool block = what_ == Offloaded::attention && (call.is<ops::Attention>() || call.is<ops::Rope>() || call.is<ops::KvAppend>());
+  const bool attention = call.is<ops::Attention>() && call.variant == variant::kLutExp;
   return (product || block || attention) && !refused_.contains(shape_of(call));
 }
 

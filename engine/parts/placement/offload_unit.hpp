@@ -39,7 +39,7 @@ class OffloadUnit final : public ComputeUnit {
  private:
   // Weights of a product, or the KV pool, and the number of activation rows: what a graph of fixed shapes is made for.
   struct Shape {
-    Op op{};
+    OpKind op{};
     std::int16_t layer = -1;
     std::uint64_t weights = 0;
     Bytes offset = 0;

@@ -23,7 +23,7 @@ Shares Accelerator::shares(std::size_t units, BlockKind kind, std::uint32_t rows
   return shares;
 }
 
-bool is_core(const ComputeUnit& unit) { return unit.caps().name.starts_with("cpu"); }
+bool is_core(const ComputeUnit& unit) { return unit.caps().kind == UnitKind::core; }
 
 ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key) {
   std::vector<std::string> known;

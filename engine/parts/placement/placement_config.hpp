@@ -31,7 +31,8 @@ struct PlacementConfig {
   Node options;                          // for the kind itself; null: none
 };
 
-// A unit of that name is a CPU core, on every machine.
+// Whether a name in `units` is a core's: for what is decided while there are names alone, such as the layout of weights in a pack, which
+// is made before the machine. All machines call their cores cpu0, cpu1, ... Who has a machine asks is_core(unit).
 bool is_core_name(const std::string& name);
 
 struct PlacementKind;

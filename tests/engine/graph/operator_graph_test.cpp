@@ -91,11 +91,11 @@ TEST(OperatorGraph, operators_have_the_inputs_that_their_contract_lists) {
   ModelConfig moe = small();
   moe.experts = 4, moe.experts_used = 2;
   const OperatorGraph graph = build_graph(moe);
-  const std::map<Op, std::size_t> expected{{Op::embed, 0},      {Op::rms_norm, 1}, {Op::rope, 1},  {Op::kv_append, 2},
-                                           {Op::attention, 2},  {Op::glu, 2},      {Op::add, 2},   {Op::route, 1},
-                                           {Op::expert_sum, 2}, {Op::gather, 1},   {Op::sample, 1}};
+  const std::map<std::string_view, std::size_t> expected{{"embed", 0},      {"rms_norm", 1}, {"rope", 1},  {"kv_append", 2},
+                                                         {"attention", 2},  {"glu", 2},      {"add", 2},   {"route", 1},
+                                                         {"expert_sum", 2}, {"gather", 1},   {"sample", 1}};
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
-    const auto entry = expected.find(graph[id].op);
+    const auto entry = expected.find(to_string(graph[id].op));
     if (entry != expected.end()) {
       EXPECT_EQ(inputs_of(graph, id).size(), entry->second) << graph[id].name;
     }

@@ -21,7 +21,7 @@ bool always(const Operator&, const Operator&) { return true; }
 std::vector<OperatorId> tables_of(const OperatorGraph& graph) {
   std::vector<OperatorId> ids;
   for (const OperatorId id : execution_order(graph)) {
-    if (graph[id].op == Op::precompute) ids.push_back(id);
+    if (graph[id].is<ops::Precompute>()) ids.push_back(id);
   }
   return ids;
 }
@@ -71,7 +71,7 @@ TEST(PrecomputePass, everything_else_and_the_order_stay) {
   std::vector<std::string> names, kept;
   for (const OperatorId id : execution_order(plain)) names.push_back(plain[id].name);
   for (const OperatorId id : execution_order(graph)) {
-    if (graph[id].op != Op::precompute) kept.push_back(graph[id].name);
+    if (!graph[id].is<ops::Precompute>()) kept.push_back(graph[id].name);
   }
   EXPECT_EQ(names, kept);
   EXPECT_EQ(boost::num_edges(graph), boost::num_edges(plain) + tables_of(graph).size() + 2 * 7);

@@ -49,7 +49,7 @@ class HexagonUnitTest : public testing::Test {
 
   KernelCall product(View weights, View x) {
     KernelCall call;
-    call.op = Op::matmul;
+    call.op = ops::Matmul{};
     call.variant = variant::kInt8;
     call.layer = 0;
     call.out = {view({x.shape[0], weights.shape[0], 0}, Format::f32)};
@@ -174,7 +174,7 @@ TEST_F(HexagonUnitTest, says_what_it_can_not_load) {
     EXPECT_EQ(status.code, Code::unsupported_shape) << why;
     EXPECT_THAT(status.message, HasSubstr(why));
   };
-  refused([](KernelCall& call) { call.op = Op::add; }, "add is not among its operators");
+  refused([](KernelCall& call) { call.op = ops::Add{}; }, "add is not among its operators");
   refused([](KernelCall& call) { call.variant = variant::kFloat; }, "fp16 activations only");
   refused([&](KernelCall& call) { call.in.push_back(view({32, 0, 0}, Format::f32)); }, "no bias");
   refused([](KernelCall& call) { call.rows = std::make_shared<const std::vector<std::uint32_t>>(1, 3); }, "dense rows only");
@@ -218,7 +218,7 @@ TEST_F(HexagonUnitTest, a_graph_bound_at_launch_is_taken_whole) {
   const View x = view({2, 64, 0}, Format::f32);
   KernelCall first = product(view({96, 64, 0}, Format::q8_0), x),
              add = product(view({32, 32, 0}, Format::q8_0), view({2, 32, 0}, Format::f32));
-  add.op = Op::add;
+  add.op = ops::Add{};
   add.variant = {};
   add.in = {first.out[0], first.out[0]};
   add.out = {view({2, 96, 0}, Format::f32)};

@@ -18,12 +18,12 @@ class TinyFunction final : public Function {
  public:
   Outcome execute(const KernelCall& call) override {
     ++calls;
-    if (call.op == Op::add) {
+    if (call.is<ops::Add>()) {
       const std::uint32_t n = call.out[0].shape[0];
       for (std::uint32_t i = 0; i < n; ++i) call.out[0].as<float>()[i] = call.in[0].as<float>()[i] + call.in[1].as<float>()[i];
     }
-    if (call.op == Op::glu) return ActiveSet{{std::make_shared<const std::vector<std::uint32_t>>(1, call.slice.first)}};
-    if (call.op == Op::sample) throw RunError("no logits");
+    if (call.is<ops::Glu>()) return ActiveSet{{std::make_shared<const std::vector<std::uint32_t>>(1, call.slice.first)}};
+    if (call.is<ops::Sample>()) throw RunError("no logits");
     return {};
   }
   std::atomic<int> calls = 0;
@@ -45,7 +45,7 @@ KernelCall call_of(Op op, std::uint32_t first = 0) {
 
 Task<void> run_chains(Machine* machine, std::size_t unit, int n, int* right) {
   for (int i = 0; i < n; ++i) {
-    Chain chain{call_of(Op::glu, 2 * i), call_of(Op::rms_norm), call_of(Op::glu, 2 * i + 1)};
+    Chain chain{call_of(ops::Glu{}, 2 * i), call_of(ops::RmsNorm{}), call_of(ops::Glu{}, 2 * i + 1)};
     const RunResult result = co_await machine->units[unit]->run(std::move(chain));
     const bool ok = result.outcomes.size() == 2 && std::get<ActiveSet>(result.outcomes[0]).rows[0]->front() == 2u * i &&
                     std::get<ActiveSet>(result.outcomes[1]).rows[0]->front() == 2u * i + 1;
@@ -82,13 +82,13 @@ TEST(HostMachine, threads_that_do_not_spin_do_the_same) {
 
 Task<void> run_a_failing_chain(Machine* machine, std::string* message) {
   try {
-    Chain chain{call_of(Op::glu), call_of(Op::sample), call_of(Op::glu)};
+    Chain chain{call_of(ops::Glu{}), call_of(ops::Sample{}), call_of(ops::Glu{})};
     co_await machine->units[0]->run(std::move(chain));
   } catch (const RunError& error) {
     *message = error.what();
   }
   // The unit lives on.
-  const RunResult result = co_await machine->units[0]->run(call_of(Op::glu));
+  const RunResult result = co_await machine->units[0]->run(call_of(ops::Glu{}));
   EXPECT_EQ(result.outcomes.size(), 1u);
 }
 
@@ -116,7 +116,7 @@ Task<void> launch_twice(Machine* machine) {
   for (int i = 0; i < 4; ++i) values[i] = static_cast<float>(i + 1);
   GraphSpec spec;
   spec.name = "add twice";
-  KernelCall call = call_of(Op::add);
+  KernelCall call = call_of(ops::Add{});
   call.in = {vector_of(memory, 0, 4), vector_of(memory, 0, 4)};
   call.out = {vector_of(Lease(), 0, 4)};
   call.out[0].slot = 1;
@@ -156,7 +156,7 @@ class WhereFunction final : public Function {
 };
 
 Task<void> run_on(Machine* machine, std::size_t unit, int n) {
-  for (int i = 0; i < n; ++i) co_await machine->units[unit]->run(call_of(Op::rms_norm));
+  for (int i = 0; i < n; ++i) co_await machine->units[unit]->run(call_of(ops::RmsNorm{}));
 }
 
 TEST(HostMachine, a_worker_is_its_own_thread_pinned_to_the_cpu_of_its_caps) {

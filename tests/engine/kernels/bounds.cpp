@@ -140,8 +140,9 @@ class Bounds {
 
   void rope() {
     const std::size_t dim = call_.out[0].shape[2], heads = call_.out[0].shape[1];
-    const auto pairs = static_cast<std::size_t>(call_.params[1]) / 2;
-    const bool interleaved = call_.params[2] == 0;
+    const auto& op = call_.get<ops::Rope>();
+    const std::size_t pairs = op.dims / 2;
+    const bool interleaved = op.style == RopeStyle::interleaved;
     const Range slice = sliced(call_, static_cast<std::uint32_t>(heads));
     for (std::size_t b = 0; b < call_.out[0].shape[0]; ++b) {
       for (std::size_t h = slice.first; h < slice.end(); ++h) {
@@ -159,11 +160,12 @@ class Bounds {
   void exact() {}
 
   void attention() {
-    const KvPool pool(call_.in[1], call_.params[2], call_.layer);
+    const auto& op = call_.get<ops::Attention>();
+    const KvPool pool(call_.in[1], op.pool_layers, call_.layer);
     const std::size_t batch = call_.batch->size(), dim = pool.dim, heads = elements(call_.in[0]) / batch / dim, group = heads / pool.heads;
     const Range slice = sliced(call_, pool.heads);
     for (std::size_t b = 0; b < batch; ++b) {
-      const Range tokens = visible((*call_.batch)[b].position, static_cast<std::uint32_t>(call_.params[1]));
+      const Range tokens = visible((*call_.batch)[b].position, op.window);
       for (std::size_t h = slice.first * group; h < slice.end() * group; ++h) attend(pool, b, h, group, heads, tokens);
     }
   }
@@ -225,7 +227,7 @@ class Bounds {
     const std::vector<double> x = row_of(call_.in[0], row);
     double squares = 0;
     for (const double v : x) squares += v * v;
-    return 1 / std::sqrt(squares / static_cast<double>(x.size()) + call_.params[0]);
+    return 1 / std::sqrt(squares / static_cast<double>(x.size()) + call_.get<ops::RmsNorm>().eps);
   }
   std::vector<double> kv(const KvPool& pool, std::size_t b, std::uint32_t which, std::size_t head, std::uint32_t t) const {
     const std::uint32_t block = call_.in[2].as<std::uint32_t>()[b * call_.in[2].shape[1] + t / pool.block_tokens];
@@ -240,7 +242,7 @@ class Bounds {
     const std::size_t at = (b * heads + h) * pool.dim;
     const float* q = call_.in[0].as<float>() + at;
     const std::vector<double> query(q, q + pool.dim);
-    const double scale = call_.params[0];
+    const double scale = call_.get<ops::Attention>().scale;
     std::vector<double> p;
     double delta = 0, top = -1e300, total = 0;
     for (std::uint32_t t = tokens.first; t < tokens.end(); ++t) {
@@ -265,7 +267,7 @@ class Bounds {
   }
   double glu_element(std::size_t i) const {
     const double g = call_.in[0].as<float>()[i], u = call_.in[1].as<float>()[i];
-    switch (static_cast<Activation>(call_.params[0])) {
+    switch (call_.get<ops::Glu>().activation) {
       case Activation::silu:
         return std::abs(g / (1 + std::exp(-g)) * u) * (kExp + gamma(4));
       case Activation::relu:
@@ -284,10 +286,10 @@ class Bounds {
   double absolute_sum(std::size_t r, std::size_t n) const {
     const std::size_t width = columns(call_.out[0]), rows = call_.out[0].shape[0];
     double sum = 0;
-    if (call_.op == Op::add) {
+    if (call_.is<ops::Add>()) {
       return std::abs(call_.in[0].as<float>()[r * width + n]) + std::abs(call_.in[1].as<float>()[r * width + n]);
     }
-    if (call_.op == Op::reduce) {
+    if (call_.is<ops::Reduce>()) {
       for (std::size_t p = 0; p < call_.in[0].shape[0]; ++p) sum += std::abs(call_.in[0].as<float>()[(p * rows + r) * width + n]);
       return sum;
     }
@@ -315,37 +317,19 @@ std::vector<double> values_of(const View& view) {
 
 std::vector<double> error_bounds(const KernelCall& call) {
   Bounds bounds(call);
-  switch (call.op) {
-    case Op::matmul:
-      bounds.matmul();
-      break;
-    case Op::accumulate:
-      bounds.accumulate();
-      break;
-    case Op::rms_norm:
-      bounds.rms_norm();
-      break;
-    case Op::rope:
-      bounds.rope();
-      break;
-    case Op::attention:
-      bounds.attention();
-      break;
-    case Op::glu:
-      bounds.glu();
-      break;
-    case Op::add:
-      bounds.sum(1);
-      break;
-    case Op::reduce:
-      bounds.sum(call.in[0].shape[0]);
-      break;
-    case Op::expert_sum:
-      bounds.sum(columns(call.in[1]) + 1);
-      break;
-    default:
-      bounds.exact();
-  }
+  std::visit(Overloaded{
+                 [&](const ops::Matmul&) { bounds.matmul(); },
+                 [&](const ops::Accumulate&) { bounds.accumulate(); },
+                 [&](const ops::RmsNorm&) { bounds.rms_norm(); },
+                 [&](const ops::Rope&) { bounds.rope(); },
+                 [&](const ops::Attention&) { bounds.attention(); },
+                 [&](const ops::Glu&) { bounds.glu(); },
+                 [&](const ops::Add&) { bounds.sum(1); },
+                 [&](const ops::Reduce&) { bounds.sum(call.in[0].shape[0]); },
+                 [&](const ops::ExpertSum&) { bounds.sum(columns(call.in[1]) + 1); },
+                 [&](const auto&) { bounds.exact(); },
+             },
+             call.op);
   return bounds.take();
 }
 

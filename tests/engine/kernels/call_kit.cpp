@@ -134,7 +134,7 @@ std::vector<std::byte> bytes_of(const View& view) { return {view.memory.data(), 
 
 KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant, MatmulShape shape, bool bias, Bytes skew) {
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.variant = variant;
   // Blocks are of bytes, so their rows may stand anywhere; plain elements are aligned to their size.
   call.in = {weights(rng, shape.n, shape.k, format, layout, skew), floats(rng, {shape.batch, shape.k, 0}, 1, skew / 4 * 4)};
@@ -145,11 +145,10 @@ KernelCall matmul_call(Rng& rng, Format format, Layout layout, VariantId variant
 
 KernelCall norm_of_heads(Rng& rng) {
   KernelCall call;
-  call.op = Op::rms_norm;
+  call.op = ops::RmsNorm{1e-5f};
   call.variant = variant::kFloat;
   call.in = {floats(rng, {3, 5, 24}), floats(rng, {24, 0, 0})};
   call.out = {make_view({3, 5, 24}, Format::f32)};
-  call.params = {1e-5f};
   return call;
 }
 

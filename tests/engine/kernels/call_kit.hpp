@@ -1,6 +1,7 @@
 // Random but reproducible calls of every operator, for tests.
 #pragma once
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "engine/base/aligned.hpp"
@@ -10,9 +11,11 @@
 
 namespace vitro::test {
 
-inline constexpr Op kAllOps[] = {Op::embed,  Op::rms_norm, Op::matmul, Op::rope,      Op::kv_append,  Op::attention,
-                                 Op::glu,    Op::add,      Op::gather, Op::route,     Op::expert_sum, Op::reduce,
-                                 Op::sample, Op::copy,     Op::select, Op::accumulate};
+// Each operator in the order of the list, with default parameters.
+inline const std::vector<Op> kAllOps = [] {
+  return []<std::size_t... I>(std::index_sequence<I...>) { return std::vector<Op>{std::variant_alternative_t<I, Op>{}...}; }
+  (std::make_index_sequence<std::variant_size_v<Op>>());
+}();
 
 // A view of fresh memory; `skew` bytes before it make its address odd in every larger alignment than an element's.
 View make_view(std::array<std::uint32_t, 3> shape, Format format, Bytes skew = 0, Layout layout = Layout::rows);
@@ -42,9 +45,9 @@ inline constexpr Slice kHeadSlices[] = {Slice{}, Slice{1, 3}, Slice{4, 1}};
 KernelCall append_of_copies(Rng& rng, Format format);
 inline constexpr Slice kCopySlices[] = {Slice{}, Slice{3, 3}, Slice{1, 4}, Slice{2, 0}};
 
-// Shapes, slices, row lists, tails and parameters are drawn. `matmul_variant`: of a matmul; other operators come as
-// kFloat. The call passes check_call().
-KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant);
+// Shapes, slices, row lists, tails and parameters are drawn; of `op` it matters which one it is. `matmul_variant`: of a matmul; other
+// operators come as kFloat. The call passes check_call().
+KernelCall random_call(Rng& rng, const Op& op, VariantId matmul_variant);
 
 // An int8 matmul of any format that the contract takes, in any layout that the format has.
 KernelCall random_code_call(Rng& rng);

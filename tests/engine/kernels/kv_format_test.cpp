@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/kernels/compute_function.hpp"
-#include "engine/ops/reference/reference.hpp"
+#include "engine/ops/contract.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 
 namespace vitro {
@@ -17,13 +17,13 @@ struct Pair {
 
 Pair random_pair(Rng& rng) {
   Pair pair;
-  do pair.plain = random_call(rng, Op::attention, variant::kFloat);
+  do pair.plain = random_call(rng, ops::Attention{}, variant::kFloat);
   while (pair.plain.in[1].format != Format::f32);
   pair.coded = pair.plain;
-  const KvPool from(pair.plain.in[1], pair.plain.params[2], pair.plain.layer);
+  const KvPool from(pair.plain.in[1], pair.plain.get<ops::Attention>().pool_layers, pair.plain.layer);
   View& pool = pair.coded.in[1];
   pool.format = Format::int8_fp8;
-  const KvPool to(pool, pair.plain.params[2], pair.plain.layer);
+  const KvPool to(pool, pair.plain.get<ops::Attention>().pool_layers, pair.plain.layer);
   const auto blocks = static_cast<std::uint32_t>((pair.plain.in[1].memory.size() - pair.plain.in[1].offset) / from.block_bytes());
   const View room = make_view({1, static_cast<std::uint32_t>(blocks * to.block_bytes()), 0}, Format::int8_fp8);
   pool.memory = room.memory;

@@ -55,9 +55,9 @@ Layout random_layout(Rng& rng, Format format) {
   return layouts[rng.below(layouts.size())];
 }
 
-// Pool and block table for positions below 64: every sequence has blocks of its own, in a mixed order.
-void add_pool(Rng& rng, KernelCall& call, std::uint32_t kv_heads, std::uint32_t dim, View& pool, View& table,
-              std::optional<Format> asked = std::nullopt) {
+// Pool and block table for positions below 64: every sequence has blocks of its own, in a mixed order. Returns the pool's layers.
+std::uint32_t add_pool(Rng& rng, KernelCall& call, std::uint32_t kv_heads, std::uint32_t dim, View& pool, View& table,
+                       std::optional<Format> asked = std::nullopt) {
   const std::uint32_t batch = static_cast<std::uint32_t>(call.batch->size()), tokens = 1u << rng.below(5),
                       blocks = (64 + tokens - 1) / tokens;
   const std::uint32_t layers = between(rng, 1, 3);
@@ -71,7 +71,7 @@ void add_pool(Rng& rng, KernelCall& call, std::uint32_t kv_heads, std::uint32_t 
   std::iota(ids.begin(), ids.end(), 0u);
   for (std::size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(i)]);
   table = indices(ids, {batch, blocks, 0});
-  call.params[call.op == Op::attention ? 2 : 0] = static_cast<float>(layers);
+  return layers;
 }
 
 std::vector<std::uint32_t> random_ids(Rng& rng, std::size_t n, std::uint32_t bound) {
@@ -85,11 +85,10 @@ std::vector<std::uint32_t> random_ids(Rng& rng, std::size_t n, std::uint32_t bou
 KernelCall append_of_copies(Rng& rng, Format format) {
   constexpr std::uint32_t kRows = 3, kHeads = 2, kCopies = 3, kDim = 24;
   KernelCall call;
-  call.op = Op::kv_append;
   call.variant = variant::kFloat;
   call.batch = random_batch(rng, kRows, 64);
   View pool, table;
-  add_pool(rng, call, kHeads * kCopies, kDim, pool, table, format);
+  call.op = ops::KvAppend{add_pool(rng, call, kHeads * kCopies, kDim, pool, table, format)};
   call.in = {floats(rng, {kRows, kHeads, kDim}), floats(rng, {kRows, kHeads, kDim}), table};
   call.out = {pool};
   return call;
@@ -107,149 +106,160 @@ KernelCall random_code_call(Rng& rng) {
   return call;
 }
 
-KernelCall random_call(Rng& rng, Op op, VariantId matmul_variant) {
+namespace {
+
+// Draws operands and parameters of a call.
+struct RandomOperands {
+  Rng& rng;
+  KernelCall& call;
+  VariantId matmul_variant;
+  std::uint32_t rows, width;
+
+  View plain(std::uint32_t r, std::uint32_t n) const { return floats(rng, {r, n, 0}, 1, 4 * rng.below(4)); }
+  View result() const { return make_view({rows, width, 0}, Format::f32); }
+
+  void operator()(ops::Embed&) const {
+    const Format format = random_weight_format(rng);
+    const std::uint32_t d = block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 2) : width;
+    call.in = {weights(rng, 11, d, format, Layout::rows), indices(random_ids(rng, rows, 11), {rows, 0, 0})};
+    call.out = {make_view({rows, d, 0}, Format::f32)};
+  }
+  void operator()(ops::RmsNorm& norm) const {
+    call.in = {plain(rows, width), floats(rng, {width, 0, 0})};
+    call.out = {result()};
+    norm.eps = 1e-5f;
+  }
+  void operator()(ops::Matmul&) const {
+    const bool int8 = matmul_variant == variant::kInt8;
+    const Format format = int8 ? (rng.below(2) == 0 ? Format::q4_0 : Format::q8_0) : random_weight_format(rng);
+    const Layout layout = int8 && rng.below(2) == 0 ? Layout::tiled : Layout::rows;
+    const std::uint32_t k =
+        block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 5) : 3 * width;
+    const std::uint32_t n = layout == Layout::tiled ? kTileRows * between(rng, 1, 4) : between(rng, 1, 70);
+    const std::uint32_t batch = between(rng, 1, 11);
+    const bool bias = rng.below(2) == 0;
+    const Bytes skew = 4 * rng.below(9);
+    call = matmul_call(rng, format, layout, matmul_variant, {n, k, batch}, bias, skew);
+    random_slice(rng, call, n, layout == Layout::tiled ? kTileRows : 1);
+    random_rows(rng, call, n);
+  }
+  void operator()(ops::Rope& rope) const {
+    const std::uint32_t heads = between(rng, 1, 5), dim = 2 * between(rng, 1, 40), dims = 2 * between(rng, 1, dim / 2);
+    call.batch = random_batch(rng, rows, 5000);
+    call.in = {floats(rng, {rows, heads, dim})};
+    call.out = {call.in[0]};
+    if (rng.below(2) == 0) {
+      call.in.push_back(floats(rng, {dims / 2, 0, 0}));
+      for (std::uint32_t i = 0; i < dims / 2; ++i) call.in[1].as<float>()[i] = 1.0f + 7.0f * static_cast<float>(rng.uniform());
+    }
+    rope = {rng.below(2) == 0 ? 10000.0f : 500000.0f, dims, static_cast<RopeStyle>(rng.below(2)), rng.below(2) == 0 ? 1.0f : 0.25f};
+    random_slice(rng, call, heads);
+  }
+  void operator()(ops::KvAppend& append) const {
+    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
+    call.batch = random_batch(rng, rows, 64);
+    View pool, table;
+    append.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
+    call.in = {floats(rng, {rows, kv_heads, dim}), floats(rng, {rows, kv_heads, dim}), table};
+    call.out = {pool};
+    random_slice(rng, call, kv_heads);
+  }
+  void operator()(ops::Attention& attention) const {
+    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
+    call.batch = random_batch(rng, rows, 64);
+    View pool, table;
+    attention.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
+    const std::uint32_t heads = kv_heads * between(rng, 1, 3);
+    call.in = {floats(rng, {rows, heads, dim}), pool, table};
+    call.out = {make_view({rows, heads, dim}, Format::f32)};
+    attention.scale = 1.0f / std::sqrt(static_cast<float>(dim));
+    attention.window = rng.below(2) == 0 ? 0 : between(rng, 1, 70);
+    random_slice(rng, call, kv_heads);
+  }
+  void operator()(ops::Glu& glu) const {
+    call.in = {plain(rows, width), plain(rows, width)};
+    call.out = {result()};
+    glu.activation = static_cast<Activation>(rng.below(4));
+    glu.report_active = rng.below(2) == 0;
+    random_slice(rng, call, width);
+    random_rows(rng, call, width);
+  }
+  void operator()(ops::Add&) const {
+    call.in = {plain(rows, width), plain(rows, width)};
+    call.out = {rng.below(2) == 0 ? call.in[0] : result()};
+    random_slice(rng, call, width);
+  }
+  void operator()(ops::Gather&) const {
+    call.in = {plain(9, width), indices(random_ids(rng, rows, 9), {rows, 0, 0})};
+    call.out = {result()};
+  }
+  void operator()(ops::Route& route) const {
+    call.in = {plain(rows, width)};
+    route = {between(rng, 1, std::min(width, 8u)), rng.below(2) == 1};
+  }
+  void operator()(ops::ExpertSum&) const {
+    const std::uint32_t k = between(rng, 1, 4);
+    call.in = {plain(7, width), indices(random_ids(rng, rows * k, 7), {rows, k, 0}), plain(rows, k)};
+    call.out = {result()};
+    random_slice(rng, call, width);
+  }
+  void operator()(ops::Reduce&) const {
+    call.in = {floats(rng, {between(rng, 1, 5), rows, width})};
+    call.out = {result()};
+    random_slice(rng, call, width);
+  }
+  void operator()(ops::Sample& sample) const {
+    call.in = {plain(rows, width), floats(rng, {rows, 0, 0})};
+    for (std::uint32_t r = 0; r < rows; ++r) call.in[1].as<float>()[r] = static_cast<float>(rng.below(1 << 24)) * 0x1p-24f;
+    const std::uint32_t top_k = between(rng, 0, 40);
+    sample = {rng.below(4) == 0 ? 0.0f : 0.8f, top_k > 20 ? 0 : top_k, rng.below(2) == 0 ? 1.0f : 0.9f};
+  }
+  void operator()(ops::Copy&) const {
+    constexpr Format formats[] = {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0};
+    const Format from = formats[rng.below(5)], to = formats[rng.below(5)];
+    call.in = {weights(rng, rows, 32 * between(rng, 1, 3), from, Layout::rows)};
+    call.out = {make_view(call.in[0].shape, to)};
+  }
+  void operator()(ops::Select& select) const {
+    call.in = {plain(rows, width)};
+    select.threshold = 0.25f * static_cast<float>(rng.below(3));
+    if (const std::uint64_t act = rng.below(5); act > 0) select.activation = static_cast<Activation>(act - 1);
+    select.of = static_cast<SelectOf>(rng.below(2));
+    random_slice(rng, call, width);
+    random_rows(rng, call, width);
+  }
+  void operator()(ops::Accumulate&) const {
+    const Format format = random_weight_format(rng);
+    const std::uint32_t d =
+        block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 20) : 3 * width;
+    const std::uint32_t n = between(rng, 1, 150);
+    call.in = {weights(rng, n, d, format, Layout::rows, 4 * rng.below(9)), plain(rows, n)};
+    for (std::uint32_t i = 0; i < rows * n; ++i) {
+      if (rng.below(2) == 0) call.in[1].as<float>()[i] = 0;
+    }
+    call.out = {make_view({rows, d, 0}, Format::f32)};
+    random_slice(rng, call, n);
+    random_rows(rng, call, n);
+  }
+  void operator()(ops::Precompute& tables) const {
+    call.in = {plain(rows, width)};
+    tables.weights = random_code_format(rng);
+  }
+  void operator()(ops::Softmax& softmax) const {
+    call.in = {plain(rows, width)};
+    call.out = {result()};
+    softmax = {static_cast<Exponential>(rng.below(3)), between(rng, 1, 4)};
+  }
+};
+
+}  // namespace
+
+KernelCall random_call(Rng& rng, const Op& op, VariantId matmul_variant) {
   KernelCall call;
   call.op = op;
   call.variant = variant::kFloat;
   const std::uint32_t rows = between(rng, 1, 6), width = between(rng, 1, 90);
-  const auto plain = [&](std::uint32_t r, std::uint32_t n) { return floats(rng, {r, n, 0}, 1, 4 * rng.below(4)); };
-  switch (op) {
-    case Op::embed: {
-      const Format format = random_weight_format(rng);
-      const std::uint32_t d = block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 2) : width;
-      call.in = {weights(rng, 11, d, format, Layout::rows), indices(random_ids(rng, rows, 11), {rows, 0, 0})};
-      call.out = {make_view({rows, d, 0}, Format::f32)};
-      break;
-    }
-    case Op::rms_norm:
-      call.in = {plain(rows, width), floats(rng, {width, 0, 0})};
-      call.out = {make_view({rows, width, 0}, Format::f32)};
-      call.params = {1e-5f};
-      break;
-    case Op::matmul: {
-      const bool int8 = matmul_variant == variant::kInt8;
-      const Format format = int8 ? (rng.below(2) == 0 ? Format::q4_0 : Format::q8_0) : random_weight_format(rng);
-      const Layout layout = int8 && rng.below(2) == 0 ? Layout::tiled : Layout::rows;
-      const std::uint32_t k =
-          block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 5) : 3 * width;
-      const std::uint32_t n = layout == Layout::tiled ? kTileRows * between(rng, 1, 4) : between(rng, 1, 70);
-      const std::uint32_t batch = between(rng, 1, 11);
-      const bool bias = rng.below(2) == 0;
-      const Bytes skew = 4 * rng.below(9);
-      call = matmul_call(rng, format, layout, matmul_variant, {n, k, batch}, bias, skew);
-      random_slice(rng, call, n, layout == Layout::tiled ? kTileRows : 1);
-      random_rows(rng, call, n);
-      break;
-    }
-    case Op::rope: {
-      const std::uint32_t heads = between(rng, 1, 5), dim = 2 * between(rng, 1, 40), dims = 2 * between(rng, 1, dim / 2);
-      call.batch = random_batch(rng, rows, 5000);
-      call.in = {floats(rng, {rows, heads, dim})};
-      call.out = {call.in[0]};
-      if (rng.below(2) == 0) {
-        call.in.push_back(floats(rng, {dims / 2, 0, 0}));
-        for (std::uint32_t i = 0; i < dims / 2; ++i) call.in[1].as<float>()[i] = 1.0f + 7.0f * static_cast<float>(rng.uniform());
-      }
-      call.params = {rng.below(2) == 0 ? 10000.0f : 500000.0f, static_cast<float>(dims), static_cast<float>(rng.below(2)),
-                     rng.below(2) == 0 ? 1.0f : 0.25f};
-      random_slice(rng, call, heads);
-      break;
-    }
-    case Op::kv_append:
-    case Op::attention: {
-      const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-      call.batch = random_batch(rng, rows, 64);
-      View pool, table;
-      add_pool(rng, call, kv_heads, dim, pool, table);
-      if (op == Op::kv_append) {
-        call.in = {floats(rng, {rows, kv_heads, dim}), floats(rng, {rows, kv_heads, dim}), table};
-        call.out = {pool};
-      } else {
-        const std::uint32_t heads = kv_heads * between(rng, 1, 3);
-        call.in = {floats(rng, {rows, heads, dim}), pool, table};
-        call.out = {make_view({rows, heads, dim}, Format::f32)};
-        call.params[0] = 1.0f / std::sqrt(static_cast<float>(dim));
-        call.params[1] = rng.below(2) == 0 ? 0.0f : static_cast<float>(between(rng, 1, 70));
-      }
-      random_slice(rng, call, kv_heads);
-      break;
-    }
-    case Op::glu:
-      call.in = {plain(rows, width), plain(rows, width)};
-      call.out = {make_view({rows, width, 0}, Format::f32)};
-      call.params = {static_cast<float>(rng.below(4))};
-      call.report_active = rng.below(2) == 0;
-      random_slice(rng, call, width);
-      random_rows(rng, call, width);
-      break;
-    case Op::add:
-      call.in = {plain(rows, width), plain(rows, width)};
-      call.out = {rng.below(2) == 0 ? call.in[0] : make_view({rows, width, 0}, Format::f32)};
-      random_slice(rng, call, width);
-      break;
-    case Op::gather:
-      call.in = {plain(9, width), indices(random_ids(rng, rows, 9), {rows, 0, 0})};
-      call.out = {make_view({rows, width, 0}, Format::f32)};
-      break;
-    case Op::route:
-      call.in = {plain(rows, width)};
-      call.params = {static_cast<float>(between(rng, 1, std::min(width, 8u))), static_cast<float>(rng.below(2))};
-      break;
-    case Op::expert_sum: {
-      const std::uint32_t k = between(rng, 1, 4);
-      call.in = {plain(7, width), indices(random_ids(rng, rows * k, 7), {rows, k, 0}), plain(rows, k)};
-      call.out = {make_view({rows, width, 0}, Format::f32)};
-      random_slice(rng, call, width);
-      break;
-    }
-    case Op::reduce:
-      call.in = {floats(rng, {between(rng, 1, 5), rows, width})};
-      call.out = {make_view({rows, width, 0}, Format::f32)};
-      random_slice(rng, call, width);
-      break;
-    case Op::sample: {
-      call.in = {plain(rows, width), floats(rng, {rows, 0, 0})};
-      for (std::uint32_t r = 0; r < rows; ++r) call.in[1].as<float>()[r] = static_cast<float>(rng.below(1 << 24)) * 0x1p-24f;
-      const std::uint32_t top_k = between(rng, 0, 40);
-      call.params = {rng.below(4) == 0 ? 0.0f : 0.8f, static_cast<float>(top_k > 20 ? 0 : top_k), rng.below(2) == 0 ? 1.0f : 0.9f};
-      break;
-    }
-    case Op::copy: {
-      constexpr Format formats[] = {Format::f32, Format::f16, Format::bf16, Format::q8_0, Format::q4_0};
-      const Format from = formats[rng.below(5)], to = formats[rng.below(5)];
-      call.in = {weights(rng, rows, 32 * between(rng, 1, 3), from, Layout::rows)};
-      call.out = {make_view(call.in[0].shape, to)};
-      break;
-    }
-    case Op::select:
-      call.in = {plain(rows, width)};
-      call.params = {0.25f * static_cast<float>(rng.below(3)), static_cast<float>(rng.below(5)) - 1, static_cast<float>(rng.below(2))};
-      random_slice(rng, call, width);
-      random_rows(rng, call, width);
-      break;
-    case Op::accumulate: {
-      const Format format = random_weight_format(rng);
-      const std::uint32_t d =
-          block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 20) : 3 * width;
-      const std::uint32_t n = between(rng, 1, 150);
-      call.in = {weights(rng, n, d, format, Layout::rows, 4 * rng.below(9)), plain(rows, n)};
-      for (std::uint32_t i = 0; i < rows * n; ++i) {
-        if (rng.below(2) == 0) call.in[1].as<float>()[i] = 0;
-      }
-      call.out = {make_view({rows, d, 0}, Format::f32)};
-      random_slice(rng, call, n);
-      random_rows(rng, call, n);
-      break;
-    }
-    case Op::precompute:
-      call.in = {plain(rows, width)};
-      break;
-    case Op::softmax:
-      call.in = {plain(rows, width)};
-      call.out = {make_view({rows, width, 0}, Format::f32)};
-      call.params = {static_cast<float>(rng.below(3)), static_cast<float>(between(rng, 1, 4))};
-      break;
-  }
+  std::visit(RandomOperands{rng, call, matmul_variant, rows, width}, call.op);
   return call;
 }
 

@@ -22,7 +22,7 @@ class SumFunction final : public Function {
     for (float& x : input_) x = static_cast<float>(rng.normal());
   }
   Outcome execute(const KernelCall& call) override {
-    if (call.op == Op::matmul) {
+    if (call.is<ops::Matmul>()) {
       completed.push_back(call.slice.first / kCluster);
       float* y = call.out[0].as<float>();
       std::fill_n(y, kWidth, 0.0f);
@@ -30,7 +30,7 @@ class SumFunction final : public Function {
         for (std::uint32_t j = 0; j < kWidth; ++j) y[j] += input_[n] * weights_[n * kWidth + j];
       }
     }
-    if (call.op == Op::reduce) {
+    if (call.is<ops::Reduce>()) {
       const float* partials = call.in[0].as<float>();
       float* y = call.out[0].as<float>();
       std::fill_n(y, kWidth, 0.0f);
@@ -56,7 +56,7 @@ View at(const Lease& memory, Bytes offset, std::array<std::uint32_t, 3> shape) {
 
 KernelCall cluster_call(std::uint32_t cluster, const Lease& slots) {
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.slice = {cluster * kCluster, kCluster};
   call.out.push_back(at(slots, Bytes{cluster} * kWidth * sizeof(float), {1, kWidth, 0}));
   return call;
@@ -81,7 +81,7 @@ Task<void> ffn(Machine* machine, Lease slots, Lease y) {
   for (std::size_t u = 1; u < machine->units.size(); ++u) scope.spawn(cold_worker(machine->units[u], &next, slots));
   co_await scope.join();
   KernelCall reduce;
-  reduce.op = Op::reduce;
+  reduce.op = ops::Reduce{};
   reduce.in.push_back(at(slots, 0, {kClusters, kWidth, 0}));
   reduce.out.push_back(at(y, 0, {1, kWidth, 0}));
   co_await machine->units[1]->run(std::move(reduce));

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 std::string message_of(const KernelCall& call) {
   try {
-    contract::check_call(call);
+    check_call(call);
   } catch (const RunError& error) {
     return error.what();
   }
@@ -32,7 +32,7 @@ KernelCall good_matmul() {
 
 TEST(Contract, random_calls_of_every_operator_are_accepted) {
   Rng rng(2);
-  for (const Op op : kAllOps) {
+  for (const Op& op : kAllOps) {
     for (int i = 0; i < 20; ++i) EXPECT_EQ(message_of(random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8)), "accepted");
   }
 }
@@ -82,7 +82,7 @@ TEST(Contract, places_have_to_be_those_of_the_rows_and_inside_the_lease) {
   tiled.places = list({0});
   EXPECT_EQ(message_of(tiled), "matmul: operand W is q4_0 [32, 64] tiled: rows that have places stand by themselves, not in tiles");
   Rng rng(2);
-  KernelCall glu = random_call(rng, Op::glu, variant::kFloat);
+  KernelCall glu = random_call(rng, ops::Glu{}, variant::kFloat);
   glu.places = list({0});
   EXPECT_EQ(message_of(glu), "glu: takes no places");
 }
@@ -93,7 +93,7 @@ TEST(Contract, a_copy_from_places_to_places_stays_inside_both_leases) {
                           IndexList from, IndexList to, const std::function<void(KernelCall&)>& change = [](KernelCall&) {}) {
     Rng rng(1);
     KernelCall call;
-    call.op = Op::copy;
+    call.op = ops::Copy{};
     call.in = {floats(rng, {8, 32, 0})};
     call.out = {make_view({8, 32, 0}, Format::f32)};
     call.in[0].shape[0] = call.out[0].shape[0] = 2;
@@ -115,13 +115,11 @@ TEST(Contract, a_copy_from_places_to_places_stays_inside_both_leases) {
 
 TEST(Contract, a_broken_select_or_accumulate_is_named) {
   Rng rng(6);
-  KernelCall select = random_call(rng, Op::select, variant::kFloat);
-  select.params[1] = 4;
-  EXPECT_THAT(message_of(select), HasSubstr("select: parameter activation is 4"));
-  select.params = {std::nanf(""), 0, 0};
+  KernelCall select = random_call(rng, ops::Select{}, variant::kFloat);
+  select.op = ops::Select{.threshold = std::nanf("")};
   EXPECT_EQ(message_of(select), "select: parameter threshold is not a number");
   KernelCall sum;
-  sum.op = Op::accumulate;
+  sum.op = ops::Accumulate{};
   sum.in = {weights(rng, 8, 64, Format::q8_0, Layout::rows), floats(rng, {2, 8, 0})};
   sum.out = {make_view({2, 64, 0}, Format::f32)};
   EXPECT_EQ(message_of(sum), "accepted");
@@ -150,14 +148,14 @@ TEST(Contract, nibbles_need_their_scales_and_nothing_else_takes_any) {
   KernelCall q4_0 = matmul_call(rng, Format::q4_0, Layout::rows, variant::kFloat, {8, 64, 1}, true);
   q4_0.in.push_back(q4_0.in[2]);
   EXPECT_EQ(message_of(q4_0), "matmul: 4 inputs (expected 2 to 3)");
-  KernelCall embed = random_call(rng, Op::embed, variant::kFloat);
+  KernelCall embed = random_call(rng, ops::Embed{}, variant::kFloat);
   embed.in[0] = apart.in[0];
   EXPECT_THAT(message_of(embed), HasSubstr("operand table is q4_nibbles [8, 64]: expected weights"));
 }
 
 TEST(Contract, positions_have_to_be_inside_the_block_table_and_the_pool) {
   Rng rng(3);
-  KernelCall call = random_call(rng, Op::attention, variant::kFloat);
+  KernelCall call = random_call(rng, ops::Attention{}, variant::kFloat);
   KernelCall beyond = call;
   beyond.batch = std::make_shared<std::vector<SeqPos>>(call.batch->size(), SeqPos{0, 64});
   EXPECT_THAT(message_of(beyond), HasSubstr("position 64 needs block"));
@@ -182,23 +180,28 @@ TEST(Contract, a_pool_has_a_whole_number_of_copies_of_each_head) {
 
 TEST(Contract, parameters_out_of_range_are_refused) {
   Rng rng(4);
-  KernelCall route = random_call(rng, Op::route, variant::kFloat);
-  route.params[0] = 0;
-  EXPECT_THAT(message_of(route), HasSubstr("parameter k is 0.000000 (expected a whole number from 1 to"));
-  KernelCall sample = random_call(rng, Op::sample, variant::kFloat);
-  sample.params[0] = -1;
+  KernelCall route = random_call(rng, ops::Route{}, variant::kFloat);
+  route.op = ops::Route{.k = 0};
+  EXPECT_THAT(message_of(route), HasSubstr("parameter k is 0 (expected from 1 to "));
+  KernelCall sample = random_call(rng, ops::Sample{}, variant::kFloat);
+  sample.op = ops::Sample{.temperature = -1};
   EXPECT_THAT(message_of(sample), HasSubstr("temperature"));
-  KernelCall rope = random_call(rng, Op::rope, variant::kFloat);
-  rope.params[1] = 3;
-  EXPECT_THAT(message_of(rope), HasSubstr("rope: "));
+  sample.op = ops::Sample{.temperature = 1, .top_p = 1.5f};
+  EXPECT_EQ(message_of(sample), "sample: parameter top_p has to be in (0, 1]");
+  KernelCall rope = random_call(rng, ops::Rope{}, variant::kFloat);
+  rope.op = ops::Rope{.base = 10000, .dims = 3};
+  EXPECT_THAT(message_of(rope), HasSubstr("rope: parameter rotary dims is"));
+  KernelCall append = random_call(rng, ops::KvAppend{}, variant::kFloat);
+  append.op = ops::KvAppend{.pool_layers = 0};
+  EXPECT_EQ(message_of(append), "kv_append: parameter layers is 0 (expected from 1 to 32767)");
 }
 
 TEST(ComputeFunction, data_that_names_rows_outside_is_a_run_error) {
   Rng rng(5);
-  KernelCall embed = random_call(rng, Op::embed, variant::kFloat);
+  KernelCall embed = random_call(rng, ops::Embed{}, variant::kFloat);
   embed.in[1].as<std::uint32_t>()[0] = 99;
   EXPECT_THROW(ComputeFunction().execute(embed), RunError);
-  KernelCall sample = random_call(rng, Op::sample, variant::kFloat);
+  KernelCall sample = random_call(rng, ops::Sample{}, variant::kFloat);
   sample.in[0].as<float>()[0] = std::nanf("");
   EXPECT_THROW(ComputeFunction().execute(sample), RunError);
 }

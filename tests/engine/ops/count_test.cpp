@@ -1,8 +1,8 @@
 // count(): bytes, multiply-adds, conversions and runs of a call, against the tally that the reference keeps, and by hand.
 #include <gtest/gtest.h>
 
+#include "engine/ops/contract.hpp"
 #include "engine/ops/kernel_call.hpp"
-#include "engine/ops/reference/reference.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 
 namespace vitro {
@@ -22,13 +22,13 @@ void expect_equal_counts(const WorkCounts& a, const WorkCounts& b, const std::st
 
 TEST(Count, equals_the_tally_of_the_reference) {
   Rng rng(21);
-  for (const Op op : kAllOps) {
+  for (const Op& op : kAllOps) {
     for (int i = 0; i < 60; ++i) {
       const KernelCall call = random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8);
       WorkCounts tally;
       run_reference(with_own_output(call), &tally);
       expect_equal_counts(count(call), tally, std::string(to_string(op)) + " " + std::to_string(i));
-      if ((op != Op::matmul && op != Op::accumulate) || call.in[0].layout != Layout::rows) continue;
+      if (!is<ops::Matmul, ops::Accumulate>(op) || call.in[0].layout != Layout::rows) continue;
       const KernelCall scattered = placed(rng, call);
       WorkCounts there;
       run_reference(with_own_output(scattered), &there);
@@ -95,7 +95,7 @@ TEST(Count, scales_apart_are_read_for_the_rows_that_are_named) {
   EXPECT_EQ(tally.read, counts.read);
   EXPECT_EQ(tally.elementwise, counts.elementwise);
   KernelCall sum;
-  sum.op = Op::accumulate;
+  sum.op = ops::Accumulate{};
   sum.variant = variant::kFloat;
   sum.in = {call.in[0], floats(rng, {1, 5, 0}), call.in[2]};
   sum.out = {make_view({1, 64, 0}, Format::f32)};

@@ -1,12 +1,11 @@
 // Every operator against the reference in double, within the bounds that docs/design/kernels.md derives.
-#include "engine/ops/reference/reference.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 
 #include "engine/kernels/compute_function.hpp"
+#include "engine/ops/contract.hpp"
 #include "tests/effort.hpp"
 #include "tests/engine/kernels/bounds.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
@@ -33,7 +32,7 @@ void expect_within_bound(const KernelSet& set, const KernelCall& call, const std
 
 TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_calls) {
   Rng rng(17);
-  for (const Op op : kAllOps) {
+  for (const Op& op : kAllOps) {
     for (int i = 0; i < 60; ++i) {
       const KernelCall call = random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8);
       for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(op)) + " " + std::to_string(i));
@@ -78,7 +77,7 @@ TEST(Reference, sums_in_int8_stay_within_their_bound_and_make_one_coefficient_fo
   Rng rng(25);
   for (const std::uint32_t n : {1u, 16u, 37u, 131u}) {
     KernelCall call;
-    call.op = Op::accumulate;
+    call.op = ops::Accumulate{};
     call.variant = variant::kInt8;
     call.in = {weights(rng, n, 544, Format::q4_0, Layout::rows), floats(rng, {3, n, 0})};
     for (std::uint32_t i = 0; i < 3 * n; i += 2) call.in[1].as<float>()[i] = 0;
@@ -100,7 +99,7 @@ TEST(Reference, rows_are_copied_from_their_places_to_their_places) {
     const Bytes stride = 4 * width / kPlaceUnit;
     auto from = std::make_shared<std::vector<std::uint32_t>>(), to = std::make_shared<std::vector<std::uint32_t>>();
     KernelCall call;
-    call.op = Op::copy;
+    call.op = ops::Copy{};
     call.variant = variant::kFloat;
     call.in = {floats(rng, {20, width, 0})};
     call.out = {floats(rng, {20, width, 0})};
@@ -119,7 +118,7 @@ TEST(Reference, rows_are_copied_from_their_places_to_their_places) {
     KernelCall reference = with_own_output(call);
     reference.in[0].shape[0] = reference.out[0].shape[0] = rows;
     WorkCounts tally;
-    contract::check_call(reference);
+    check_call(reference);
     run_reference(reference, &tally);
     EXPECT_EQ(count(reference).read, tally.read);
     EXPECT_EQ(count(reference).written, tally.written);
@@ -139,7 +138,7 @@ TEST(Reference, rows_are_copied_from_their_places_to_their_places) {
 TEST(Reference, choices_agree) {
   Rng rng(19);
   for (int i = 0; i < 200; ++i) {
-    const KernelCall route = random_call(rng, Op::route, variant::kFloat);
+    const KernelCall route = random_call(rng, ops::Route{}, variant::kFloat);
     const Outcome got = ComputeFunction().execute(route), want = run_reference(route);
     const auto& a = std::get<std::vector<ExpertChoice>>(got);
     const auto& b = std::get<std::vector<ExpertChoice>>(want);
@@ -148,7 +147,7 @@ TEST(Reference, choices_agree) {
       EXPECT_EQ(a[r].ids, b[r].ids);
       for (std::size_t j = 0; j < a[r].ids.size(); ++j) EXPECT_NEAR(a[r].weights[j], b[r].weights[j], 4e-6 * b[r].weights[j]);
     }
-    const KernelCall sample = random_call(rng, Op::sample, variant::kFloat);
+    const KernelCall sample = random_call(rng, ops::Sample{}, variant::kFloat);
     EXPECT_EQ(std::get<TokenChoice>(ComputeFunction().execute(sample)).tokens, std::get<TokenChoice>(run_reference(sample)).tokens);
   }
 }
@@ -156,9 +155,8 @@ TEST(Reference, choices_agree) {
 TEST(Reference, active_neurons_agree_with_the_gate) {
   Rng rng(20);
   for (int i = 0; i < 100; ++i) {
-    KernelCall call = random_call(rng, Op::glu, variant::kFloat);
-    call.report_active = true;
-    call.params[0] = static_cast<float>(Activation::relu);
+    KernelCall call = random_call(rng, ops::Glu{}, variant::kFloat);
+    call.op = ops::Glu{Activation::relu, true};
     EXPECT_EQ(words_of(ComputeFunction().execute(with_own_output(call))), words_of(run_reference(with_own_output(call))));
   }
 }
@@ -167,8 +165,9 @@ TEST(Reference, selections_agree_away_from_the_threshold) {
   Rng rng(23);
   std::size_t selected = 0;
   for (int i = 0; i < 200; ++i) {
-    KernelCall call = random_call(rng, Op::select, variant::kFloat);
-    if (call.params[1] != -1) call.params[1] = static_cast<float>(Activation::relu);  // relu does not round
+    KernelCall call = random_call(rng, ops::Select{}, variant::kFloat);
+    auto& select = std::get<ops::Select>(call.op);
+    if (select.activation) select.activation = Activation::relu;  // which does not round
     const Outcome got = ComputeFunction().execute(call);
     EXPECT_EQ(words_of(got), words_of(run_reference(call)));
     for (const IndexList& row : std::get<ActiveSet>(got).rows) selected += row->size();
@@ -178,48 +177,44 @@ TEST(Reference, selections_agree_away_from_the_threshold) {
 
 TEST(Softmax, is_that_of_each_row_however_it_is_made_and_how_often) {
   KernelCall call;
-  call.op = Op::softmax;
   call.in = {make_view({2, 3, 0}, Format::f32)};
   call.out = {make_view({2, 3, 0}, Format::f32)};
   const float x[] = {0, 0, std::log(2.0f), -1000, 0, 1000};
   std::copy(std::begin(x), std::end(x), call.in[0].as<float>());
-  for (const float exponential : {0.0f, 1.0f, 2.0f}) {
-    call.params = {exponential, 3};
+  for (const Exponential exponential : {Exponential::table, Exponential::f16, Exponential::f32}) {
+    call.op = ops::Softmax{exponential, 3};
     ComputeFunction().execute(call);
     const float expected[] = {0.25f, 0.25f, 0.5f, 0, 0, 1};
     for (int i = 0; i < 6; ++i) EXPECT_NEAR(call.out[0].as<float>()[i], expected[i], 1e-6) << i;
   }
-  call.params = {0, 1};
+  call.op = ops::Softmax{.times = 1};
   const WorkCounts once = count(call);
-  call.params = {0, 3};
+  call.op = ops::Softmax{.times = 3};
   EXPECT_EQ(count(call).elementwise, 3 * once.elementwise);
   EXPECT_EQ(count(call).read, once.read);
-  call.params = {3, 1};
-  EXPECT_THROW(ComputeFunction().execute(call), RunError);
-  call.params = {0, 0};
+  call.op = ops::Softmax{.times = 0};
   EXPECT_THROW(ComputeFunction().execute(call), RunError);
 }
 
 // By hand: a score of -2 is far from zero under silu's threshold, but below every threshold without an activation.
 TEST(Select, compares_the_magnitude_of_the_activation_or_the_score_itself) {
   KernelCall call;
-  call.op = Op::select;
   call.in = {make_view({2, 4, 0}, Format::f32)};
   const float scores[] = {-2.0f, 0.1f, 0.5f, 3.0f, 0.0f, -0.1f, 9.0f, 0.6f};
   std::copy(std::begin(scores), std::end(scores), call.in[0].as<float>());
-  const auto rows = [&](float threshold, float act) {
-    call.params = {threshold, act, 0};
+  const auto rows = [&](float threshold, std::optional<Activation> act = {}) {
+    call.op = ops::Select{threshold, act};
     std::vector<std::vector<std::uint32_t>> ids;
     const Outcome outcome = ComputeFunction().execute(call);
     for (const IndexList& row : std::get<ActiveSet>(outcome).rows) ids.push_back(*row);
     return ids;
   };
   using Ids = std::vector<std::vector<std::uint32_t>>;
-  EXPECT_EQ(rows(0.5f, -1), (Ids{{3}, {2, 3}}));
-  EXPECT_EQ(rows(0, static_cast<float>(Activation::relu)), (Ids{{1, 2, 3}, {2, 3}}));
-  EXPECT_EQ(rows(0.2f, static_cast<float>(Activation::silu)), (Ids{{0, 2, 3}, {2, 3}}));  // silu(-2) is -0.238, silu(0.1) 0.052
+  EXPECT_EQ(rows(0.5f), (Ids{{3}, {2, 3}}));
+  EXPECT_EQ(rows(0, Activation::relu), (Ids{{1, 2, 3}, {2, 3}}));
+  EXPECT_EQ(rows(0.2f, Activation::silu), (Ids{{0, 2, 3}, {2, 3}}));  // silu(-2) is -0.238, silu(0.1) 0.052
   call.slice = {1, 2};
-  EXPECT_EQ(rows(-1, -1), (Ids{{1, 2}, {1, 2}}));
+  EXPECT_EQ(rows(-1), (Ids{{1, 2}, {1, 2}}));
 }
 
 // Each head is normalised by itself, those outside the slice are left alone and not counted.

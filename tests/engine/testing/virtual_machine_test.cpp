@@ -15,7 +15,7 @@ class EchoFunction final : public Function {
  public:
   Outcome execute(const KernelCall& call) override {
     order.push_back(call.slice.first);
-    if (call.op == Op::sample) return TokenChoice{{static_cast<std::int32_t>(call.slice.first)}};
+    if (call.is<ops::Sample>()) return TokenChoice{{static_cast<std::int32_t>(call.slice.first)}};
     return {};
   }
   std::vector<std::uint32_t> order;
@@ -123,7 +123,7 @@ TEST(VirtualExecutor, whoever_asks_to_be_last_comes_behind_all_others_of_the_tim
 }
 
 Task<void> run_call(Machine* machine, std::size_t unit, std::uint32_t id, std::vector<std::pair<std::uint32_t, std::int64_t>>* ends) {
-  co_await machine->units[unit]->run(call_of(Op::add, id));
+  co_await machine->units[unit]->run(call_of(ops::Add{}, id));
   ends->emplace_back(id, machine->clock.now().count());
 }
 
@@ -148,7 +148,7 @@ TEST(VirtualMachine, a_unit_is_one_queue_and_units_run_side_by_side) {
 }
 
 Task<void> chain_of_three(Machine* machine, std::vector<std::int32_t>* tokens) {
-  Chain chain{call_of(Op::sample, 4), call_of(Op::add, 5), call_of(Op::sample, 6)};
+  Chain chain{call_of(ops::Sample{}, 4), call_of(ops::Add{}, 5), call_of(ops::Sample{}, 6)};
   const RunResult result = co_await machine->units[0]->run(std::move(chain));
   for (const Outcome& outcome : result.outcomes) tokens->push_back(std::get<TokenChoice>(outcome).tokens[0]);
 }
@@ -171,7 +171,7 @@ class FailingFunction final : public Function {
 
 Task<void> run_and_catch(Machine* machine, std::string* message) {
   try {
-    co_await machine->units[0]->run(call_of(Op::add, 1));
+    co_await machine->units[0]->run(call_of(ops::Add{}, 1));
   } catch (const RunError& error) {
     *message = error.what();
   }
@@ -227,7 +227,7 @@ class ReadsItsOperand final : public Function {
 };
 
 Task<void> run_on(Machine* machine, View operand) {
-  KernelCall call = call_of(Op::add, 0);
+  KernelCall call = call_of(ops::Add{}, 0);
   call.in.push_back(std::move(operand));
   co_await machine->units[0]->run(std::move(call));
 }
@@ -267,7 +267,7 @@ Task<void> launch_with(Machine* machine, Batch batch, std::size_t views, const G
 
 TEST(Graphs, binding_fills_slots_and_batch_and_leaves_fixed_views_alone) {
   GraphSpec spec;
-  KernelCall call = call_of(Op::add, 1);
+  KernelCall call = call_of(ops::Add{}, 1);
   View fixed, slot;
   fixed.offset = 11;
   slot.slot = 2;
@@ -287,7 +287,7 @@ TEST(Graphs, binding_fills_slots_and_batch_and_leaves_fixed_views_alone) {
 
 TEST(GraphsDeathTest, a_missing_binding_is_our_bug) {
   GraphSpec spec;
-  spec.calls = {call_of(Op::add, 1)};
+  spec.calls = {call_of(ops::Add{}, 1)};
   View slot;
   slot.slot = 3;
   spec.calls[0].in.push_back(slot);
@@ -298,7 +298,7 @@ TEST(GraphsDeathTest, a_missing_binding_is_our_bug) {
 }
 
 TEST(Describe, names_layer_expert_slice_and_rows) {
-  KernelCall call = call_of(Op::matmul, 128);
+  KernelCall call = call_of(ops::Matmul{}, 128);
   call.slice.count = 64;
   call.layer = 3;
   call.expert = 1;

@@ -8,7 +8,7 @@ namespace {
 
 using CallVariantsTest = CallBuilderTest;
 
-bool is_product(const Call& c) { return c.call.op == Op::matmul; }
+bool is_product(const Call& c) { return c.call.is<ops::Matmul>(); }
 
 TEST_F(CallVariantsTest, products_have_the_variant_that_is_asked_for_and_float_where_weights_lack_it) {
   for (const ModelConfig& config : {tiny_dense(), tiny_mixture()}) {
@@ -43,7 +43,7 @@ TEST_F(CallVariantsTest, prompts_and_attention_may_have_variants_of_their_own) {
     start(tiny_dense(), rows, 1, options, Format::q8_0);
     for (const Call& c : calls()) {
       const VariantId product = rows <= 2 ? variant::kInt8 : variant::kHmx;
-      const VariantId expected = is_product(c) ? product : c.call.op == Op::attention ? variant::kLutExp : variant::kFloat;
+      const VariantId expected = is_product(c) ? product : c.call.is<ops::Attention>() ? variant::kLutExp : variant::kFloat;
       EXPECT_EQ(c.call.variant, expected) << to_string(c.call.op) << ", " << rows << " rows";
     }
   }
@@ -104,7 +104,7 @@ TEST_F(CallVariantsTest, the_unit_of_a_copy_reads_its_products_there) {
     if (!is_product(c)) continue;
     ++products;
     EXPECT_EQ(c.call.in[0].format, c.unit == 1 && c.call.layer >= 0 ? Format::q8_0 : Format::q4_0) << describe(c.call);
-    EXPECT_NO_THROW(contract::check_call(c.call));
+    EXPECT_NO_THROW(check_call(c.call));
   }
   EXPECT_EQ(products, 2u * (2 * 7 + 1));
   for (const UnitQueues& phase : queues()) {
@@ -119,7 +119,7 @@ TEST_F(CallVariantsTest, recorders_ask_for_the_neurons_that_fire) {
     CallOptions options{variant::kFloat};
     options.report_active = report;
     start(tiny_dense(), 2, 1, options);
-    for (const Call& c : calls()) EXPECT_EQ(c.call.report_active, report && c.call.op == Op::glu);
+    for (const Call& c : calls()) EXPECT_EQ(reports_active(c.call), report && c.call.is<ops::Glu>());
   }
 }
 

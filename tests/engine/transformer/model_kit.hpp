@@ -36,6 +36,7 @@ inline std::vector<UnitCaps> units_of(std::uint32_t cores, const std::vector<std
   for (std::uint32_t i = 0; i < cores + accelerators.size(); ++i) {
     UnitCaps caps;
     caps.id = UnitId(i);
+    caps.kind = i < cores ? UnitKind::core : UnitKind::npu;
     caps.static_graphs = i >= cores;
     caps.name = i < cores ? "cpu" + std::to_string(i) : accelerators[i - cores];
     units.push_back(caps);

@@ -55,7 +55,7 @@ class LoggedFunction final : public Function {
     const std::string name = item_name(static_cast<std::size_t>(call.layer), static_cast<std::size_t>(call.expert));
     if (name == broken) throw RunError("unit lost at " + name);
     log->push_back("run " + name);
-    if (call.op == Op::sample) return TokenChoice{{call.layer, call.expert}};
+    if (call.is<ops::Sample>()) return TokenChoice{{call.layer, call.expert}};
     return {};
   }
   Log* log = nullptr;
@@ -83,7 +83,7 @@ class PhaseRunnerTest : public testing::Test {
     for (std::size_t u = 0; u < items.size(); ++u) {
       for (std::size_t i = 0; i < items[u]; ++i) {
         KernelCall call;
-        call.op = Op::sample;
+        call.op = ops::Sample{};
         call.layer = static_cast<std::int16_t>(u);
         call.expert = static_cast<std::int16_t>(i);
         out[u].push_back({Chain(calls, call), {}});

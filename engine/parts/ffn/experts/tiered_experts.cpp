@@ -75,7 +75,7 @@ KernelCall TieredExperts::call(Op op, std::int16_t layer, std::uint16_t expert, 
 
 KernelCall TieredExperts::product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const {
   const Weight& weight = weights_.get(role, layer);
-  KernelCall product = call(Op::matmul, layer, expert, std::move(batch));
+  KernelCall product = call(ops::Matmul{}, layer, expert, std::move(batch));
   if (variant::supports(options_.matmul, weight.format, weight.layout)) product.variant = options_.matmul;
   product.slice = slice;
   product.in = {residency_.view(weight, expert), std::move(x)};
@@ -90,9 +90,8 @@ void TieredExperts::append_gated(Chain& chain, std::int16_t layer, std::uint16_t
   const View gate = wide(scratch.gate, first, rows), up = wide(scratch.up, first, rows);
   chain.push_back(product(Role::ffn_gate, layer, expert, batch, x, gate, slice));
   chain.push_back(product(Role::ffn_up, layer, expert, batch, x, up, slice));
-  KernelCall glu = call(Op::glu, layer, expert, batch);
+  KernelCall glu = call(ops::Glu{options_.activation}, layer, expert, batch);
   glu.slice = slice;
-  glu.params = {static_cast<float>(options_.activation)};
   glu.in = {gate, up};
   glu.out = {wide(scratch.hidden, first, rows)};
   chain.push_back(std::move(glu));
@@ -159,7 +158,7 @@ ExpertPlan TieredExperts::admit(std::int16_t layer, const std::vector<ExpertChoi
 }
 
 Chain TieredExperts::gather(std::int16_t layer, const RoutedStep& step, std::uint32_t first, std::uint32_t count) const {
-  KernelCall gather = call(Op::gather, layer, 0, step.rows);
+  KernelCall gather = call(ops::Gather{}, layer, 0, step.rows);
   gather.expert = -1;
   gather.in = {step.x, part(step.chosen, first, count)};
   gather.out = {part(step.packed, first, count)};

@@ -71,45 +71,42 @@ IndexList ClusterFfn::computed(const Step& step, const Cluster& cluster) const {
 }
 
 void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
-  KernelCall& gate = chain.emplace_back(call(step, cluster, Op::matmul));
+  KernelCall& gate = chain.emplace_back(call(step, cluster, ops::Matmul{}));
   if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) gate.variant = options_.matmul;
   gate.rows = cluster.neurons;
   gate.places = places(step, cluster, cluster.neurons);
   operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
   gate.out.push_back(wide(gate_, step, cluster));
   if (step.every_neuron) return;
-  KernelCall& select = chain.emplace_back(call(step, cluster, Op::select));
-  select.rows = cluster.neurons;
-  select.in.push_back(wide(gate_, step, cluster));
   const std::vector<float>& thresholds = options_.thresholds;
   const float threshold = thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(step.layer)];
-  select.params = {threshold, static_cast<float>(options_.activation), static_cast<float>(SelectOf::gate)};
+  KernelCall& select = chain.emplace_back(call(step, cluster, ops::Select{threshold, options_.activation, SelectOf::gate}));
+  select.rows = cluster.neurons;
+  select.in.push_back(wide(gate_, step, cluster));
 }
 
 void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
   const IndexList active = computed(step, cluster), at = places(step, cluster, active);
   if (!active->empty()) {
-    KernelCall& up = chain.emplace_back(call(step, cluster, Op::matmul));
+    KernelCall& up = chain.emplace_back(call(step, cluster, ops::Matmul{}));
     if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) up.variant = options_.matmul;
     up.rows = active;
     up.places = at;
     operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);
     up.out.push_back(wide(up_, step, cluster));
-    KernelCall& glu = chain.emplace_back(call(step, cluster, Op::glu));
+    KernelCall& glu = chain.emplace_back(call(step, cluster, ops::Glu{options_.activation}));
     glu.rows = active;
     glu.in.push_back(wide(gate_, step, cluster));
     glu.in.push_back(wide(up_, step, cluster));
     glu.out.push_back(wide(hidden_, step, cluster));
-    glu.params = {static_cast<float>(options_.activation)};
   }
-  KernelCall& down = chain.emplace_back(call(step, cluster, Op::accumulate));
+  KernelCall& down = chain.emplace_back(call(step, cluster, ops::Accumulate{cluster.continues}));
   if (variant::adds_in_int8(options_.matmul, store_.layout().format)) down.variant = options_.matmul;
   down.rows = active;
   down.places = at;
   operands(down, NeuronStore::Matrix::down, wide(hidden_, step, cluster));
   // The accelerator's partial sum is the first: its neurons are.
   down.out.push_back(partial(step, cluster.group, cluster.partial + (step.hot[cluster.group] > 0 ? 1 : 0)));
-  down.params = {cluster.continues ? 1.0f : 0.0f};
 }
 
 }  // namespace vitro

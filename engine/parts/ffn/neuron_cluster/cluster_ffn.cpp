@@ -207,7 +207,7 @@ Task<void> ClusterFfn::reduce(const Step* step) {
     Chain chain;
     for (std::uint32_t g = 0; g < step->groups.size(); ++g) {
       KernelCall call;
-      call.op = Op::reduce;
+      call.op = ops::Reduce{};
       call.variant = variant::kFloat;
       call.layer = step->layer;
       call.expert = step->groups[g].expert;

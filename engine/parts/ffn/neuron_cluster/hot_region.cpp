@@ -206,7 +206,7 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   Chain chain;
   const auto product = [&](NeuronStore::Matrix matrix, const View& into) {
     KernelCall call = base;
-    call.op = Op::matmul;
+    call.op = ops::Matmul{};
     if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) call.variant = options_.matmul;
     call.rows = rows;
     call.places = places;
@@ -218,13 +218,12 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   product(NeuronStore::Matrix::gate, gate_out);
   product(NeuronStore::Matrix::up, up_out);
   KernelCall glu = base;
-  glu.op = Op::glu;
+  glu.op = ops::Glu{options_.activation};
   glu.in = {gate_out, up_out};
   glu.out = {hidden};
-  glu.params = {static_cast<float>(options_.activation)};
   chain.push_back(std::move(glu));
   KernelCall down = base;
-  down.op = Op::accumulate;
+  down.op = ops::Accumulate{};
   down.rows = rows;
   down.places = places;
   down.in = {weights(NeuronStore::Matrix::down), hidden};

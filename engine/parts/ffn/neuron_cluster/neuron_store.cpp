@@ -216,7 +216,7 @@ KernelCall NeuronStore::copy(const std::vector<Landed>& landed) const {
     }
   }
   KernelCall call;
-  call.op = Op::copy;
+  call.op = ops::Copy{};
   call.variant = variant::kFloat;
   if (real) call.rows = std::move(from), call.places = std::move(to);
   for (const Lease* side : {&landing_lease_, &arena_}) {

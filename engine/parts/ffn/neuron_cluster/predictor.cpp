@@ -85,7 +85,7 @@ View Predictor::buffer(const Lease& lease, std::uint32_t first_row, std::uint32_
 // `weights` times `x` for one group; the call that follows is made from it.
 KernelCall Predictor::product(std::int16_t layer, const FfnGroup& group, Slice share, View weights, View x, View out) const {
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.layer = layer;
   call.expert = group.expert;
   call.slice = share;
@@ -106,10 +106,9 @@ Chain Predictor::hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& g
     chain.push_back(product(layer, group, share, residency_.view(weights_.get(Role::predictor_in, layer)), group.x, hidden));
     if (options_.relu) {
       KernelCall relu = chain.back();  // relu(h) * 1, in place
-      relu.op = Op::glu;
+      relu.op = ops::Glu{Activation::relu};
       relu.variant = variant::kFloat;
       relu.in = {hidden, buffer(ones_, 0, rows, rank_)};
-      relu.params = {static_cast<float>(Activation::relu)};
       chain.push_back(std::move(relu));
     }
     first += rows;
@@ -139,13 +138,12 @@ Chain Predictor::score_calls(std::int16_t layer, const std::vector<FfnGroup>& gr
     const View hidden = buffer(hidden_, same_input(groups[g], groups.front()) ? 0 : first_row, rows, rank_);
     chain.push_back(product(layer, groups[g], share, std::move(weights), hidden, scores));
     KernelCall select = chain.back();
-    select.op = Op::select;
     select.variant = variant::kFloat;
     select.in = {scores};
     select.out.clear();
     const std::vector<float>& thresholds = options_.thresholds;
-    select.params = {thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(layer)],
-                     options_.activation ? static_cast<float>(*options_.activation) : -1.0f, static_cast<float>(SelectOf::predictor)};
+    const float threshold = thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
+    select.op = ops::Select{threshold, options_.activation, SelectOf::predictor};
     chain.push_back(std::move(select));
   }
   return chain;

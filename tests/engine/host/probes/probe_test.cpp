@@ -58,19 +58,20 @@ TEST(ProbeCalls, shapes_that_no_kernel_has_are_refused) {
   EXPECT_THROW(make_chains(memory, product(60, 128), 1, 1), ConfigError);
   EXPECT_THROW(make_chains(memory, product(64, 100), 1, 1), ConfigError);
   CallShape sample;
-  sample.op = Op::sample;
+  sample.op = ops::Sample{};
   EXPECT_THROW(make_chains(memory, sample, 1, 1), ConfigError);
 }
 
 TEST(Probe, kernels_of_every_shape_run_and_are_counted) {
   ComputeFunction function;
   NullTrace trace;
-  for (const Op op : {Op::matmul, Op::accumulate, Op::attention, Op::rms_norm, Op::glu, Op::add, Op::rope}) {
+  for (const Op& op :
+       std::vector<Op>{ops::Matmul{}, ops::Accumulate{}, ops::Attention{}, ops::RmsNorm{}, ops::Glu{}, ops::Add{}, ops::Rope{}}) {
     KernelProbe probe;
-    probe.shape = op == Op::matmul ? product(64, 128) : CallShape{};
+    probe.shape = is<ops::Matmul>(op) ? product(64, 128) : CallShape{};
     probe.shape.op = op;
-    if (op == Op::accumulate) probe.shape.variant = variant::kFloat;
-    if (op != Op::matmul) probe.shape.rows = op == Op::accumulate ? 64 : 2;
+    if (is<ops::Accumulate>(op)) probe.shape.variant = variant::kFloat;
+    if (!is<ops::Matmul>(op)) probe.shape.rows = is<ops::Accumulate>(op) ? 64 : 2;
     probe.shape.columns = 128;
     probe.shape.context = 20;
     probe.flush_rows = 32;

@@ -86,13 +86,12 @@ TEST(Quantise, is_within_half_a_step_and_survives_zero_and_extremes) {
   }
 }
 
-KernelCall sample_call(const std::vector<float>& logits, float uniform, float temperature, float top_k, float top_p) {
+KernelCall sample_call(const std::vector<float>& logits, float uniform, float temperature, std::uint32_t top_k, float top_p) {
   KernelCall call;
-  call.op = Op::sample;
   call.in = {make_view({1, static_cast<std::uint32_t>(logits.size()), 0}, Format::f32), make_view({1, 0, 0}, Format::f32)};
   std::copy(logits.begin(), logits.end(), call.in[0].as<float>());
   call.in[1].as<float>()[0] = uniform;
-  call.params = {temperature, top_k, top_p};
+  call.op = ops::Sample{temperature, top_k, top_p};
   return call;
 }
 

@@ -22,6 +22,7 @@ struct Bench {
   static VirtualMachineSpec spec(bool static_graphs, Bytes session_limit) {
     VirtualMachineSpec spec;
     UnitCaps caps;
+    caps.kind = UnitKind::npu;
     caps.name = "npu";
     caps.static_graphs = static_graphs;
     caps.session_limit = session_limit;
@@ -36,7 +37,7 @@ struct Bench {
 
 KernelCall product(Memory& memory, std::int16_t layer, std::uint32_t rows, IndexList chosen = {}) {
   KernelCall call;
-  call.op = Op::matmul;
+  call.op = ops::Matmul{};
   call.layer = layer;
   call.batch = std::make_shared<const std::vector<SeqPos>>(rows);
   View weights, x, out;

@@ -14,7 +14,7 @@ using Log = std::vector<std::string>;
 
 // Names are the operand's format and the layer: "core f16 3".
 std::string name_of(std::string_view who, const KernelCall& call) {
-  return std::string(who) + " " + std::string(call.op == Op::matmul ? to_string(call.in[0].format) : to_string(call.op)) + " " +
+  return std::string(who) + " " + std::string(call.is<ops::Matmul>() ? to_string(call.in[0].format) : to_string(call.op)) + " " +
          std::to_string(call.layer);
 }
 
@@ -23,8 +23,8 @@ class LoggingFunction final : public Function {
   explicit LoggingFunction(Log& log) : log_(log) {}
   Outcome execute(const KernelCall& call) override {
     log_.push_back(name_of("core", call));
-    if (call.op == Op::route) throw RunError("no route");
-    if (call.op == Op::sample) return TokenChoice{{7}};
+    if (call.is<ops::Route>()) throw RunError("no route");
+    if (call.is<ops::Sample>()) return TokenChoice{{7}};
     return {};
   }
 
@@ -87,7 +87,7 @@ class OffloadUnitTest : public testing::Test {
 
   KernelCall product(Format format, std::int16_t layer, std::uint32_t rows = 1) {
     KernelCall call;
-    call.op = Op::matmul;
+    call.op = ops::Matmul{};
     call.layer = layer;
     call.batch = batch_;
     View weights{weights_[{format, layer}], 0, {32, 32, 0}, format};
@@ -124,7 +124,7 @@ class OffloadUnitTest : public testing::Test {
 };
 
 TEST_F(OffloadUnitTest, products_side_by_side_are_one_graph_and_the_rest_stays_in_order) {
-  Chain chain{other(Op::rms_norm, 0), product(Format::q8_0, 0), product(Format::f16, 0), other(Op::add, 0), product(Format::q8_0, 1)};
+  Chain chain{other(ops::RmsNorm{}, 0), product(Format::q8_0, 0), product(Format::f16, 0), other(ops::Add{}, 0), product(Format::q8_0, 1)};
   for (int step = 0; step < 2; ++step) EXPECT_TRUE(run(chain).status.ok());
   const Log once{"core rms_norm 0", "picky q8_0 0, picky f16 0", "core add 0", "picky q8_0 1"};
   Log twice = once;
@@ -139,7 +139,7 @@ TEST_F(OffloadUnitTest, a_chain_that_is_parted_counts_as_its_parts) {
   both.units.push_back(picky_.get());
   CountedMachine counted(both);
   OffloadUnit unit(counted.machine(), *counted.machine().units[0], *counted.machine().units[1]);
-  Chain chain{other(Op::rms_norm, 0), product(Format::q8_0, 0), product(Format::f16, 0), other(Op::add, 0), product(Format::q8_0, 1)};
+  Chain chain{other(ops::RmsNorm{}, 0), product(Format::q8_0, 0), product(Format::f16, 0), other(ops::Add{}, 0), product(Format::q8_0, 1)};
   RunResult result;
   host_->run(run(&unit, std::move(chain), &result));
   EXPECT_TRUE(result.status.ok());
@@ -161,8 +161,8 @@ TEST_F(OffloadUnitTest, what_is_refused_runs_on_the_core_from_then_on) {
 TEST_F(OffloadUnitTest, an_attention_block_is_one_graph_between_its_norm_and_its_sum) {
   unit_ = std::make_unique<OffloadUnit>(machine(), *machine().units.front(), *picky_, Offloaded::attention);
   KernelCall attention = product(Format::f16, 0);
-  attention.op = Op::attention;
-  Chain chain{other(Op::rms_norm, 0), product(Format::q8_0, 0), std::move(attention), product(Format::f16, 0), other(Op::add, 0)};
+  attention.op = ops::Attention{};
+  Chain chain{other(ops::RmsNorm{}, 0), product(Format::q8_0, 0), std::move(attention), product(Format::f16, 0), other(ops::Add{}, 0)};
   host_->run(unit_->prepare(chain));
   EXPECT_EQ(picky_->loads, 1);
   EXPECT_TRUE(log_.empty());
@@ -172,7 +172,7 @@ TEST_F(OffloadUnitTest, an_attention_block_is_one_graph_between_its_norm_and_its
 }
 
 TEST_F(OffloadUnitTest, the_output_matrix_stays_on_the_core_and_outcomes_come_back) {
-  Chain chain{product(Format::q8_0, 3), product(Format::q8_0, -1), other(Op::sample, -1)};
+  Chain chain{product(Format::q8_0, 3), product(Format::q8_0, -1), other(ops::Sample{}, -1)};
   const RunResult result = run(chain);
   EXPECT_EQ(log_, (Log{"picky q8_0 3", "core q8_0 -1", "core sample -1"}));
   ASSERT_EQ(result.outcomes.size(), 1u);
@@ -181,14 +181,14 @@ TEST_F(OffloadUnitTest, the_output_matrix_stays_on_the_core_and_outcomes_come_ba
 
 // Attention in the accelerator's own variant belongs to it; the cores' own stays with them. The pool and the rows are bound at launch.
 TEST_F(OffloadUnitTest, attention_by_table_is_offloaded) {
-  KernelCall attention = other(Op::attention, 0);
+  KernelCall attention = other(ops::Attention{}, 0);
   attention.batch = batch_;
   const Lease pool = machine().memory.lease(4096, Placement::dram, Region::kv).value_or_throw();
   attention.in = {View{x_, 0, {1, 2, 32}}, View{pool, 0, {1, 4, 32}}, View{x_, 1024, {1, 1, 0}, Format::index32}};
   attention.out = {View{x_, 2048, {1, 2, 32}}};
-  run({other(Op::rope, 0), attention});
+  run({other(ops::Rope{}, 0), attention});
   attention.variant = variant::kLutExp;
-  run({other(Op::rope, 0), attention, product(Format::q8_0, 0)});
+  run({other(ops::Rope{}, 0), attention, product(Format::q8_0, 0)});
   attention.layer = 1;
   run({attention});
   EXPECT_EQ(log_, (Log{"core rope 0", "core attention 0", "core rope 0", "picky attention 0, picky q8_0 0", "picky attention 1"}));
@@ -200,7 +200,7 @@ TEST_F(OffloadUnitTest, another_batch_is_another_graph) {
 }
 
 TEST_F(OffloadUnitTest, an_error_on_the_core_ends_the_chain) {
-  Chain chain{other(Op::route, 0), product(Format::q8_0, 0)};
+  Chain chain{other(ops::Route{}, 0), product(Format::q8_0, 0)};
   EXPECT_THROW(run(chain), RunError);
   EXPECT_EQ(log_, Log{"core route 0"});
 }

@@ -60,7 +60,8 @@ class PlacementKinds : public testing::Test {
       UnitCaps caps;
       caps.id = UnitId(spec.units.size());
       caps.name = name;
-      caps.static_graphs = caps.name == "npu";
+      caps.kind = caps.name == "npu" ? UnitKind::npu : caps.name == "gpu" ? UnitKind::gpu : UnitKind::core;
+      caps.static_graphs = caps.kind == UnitKind::npu;
       spec.units.push_back(caps);
     }
     return spec;

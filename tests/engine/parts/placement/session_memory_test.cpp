@@ -27,7 +27,7 @@ class SessionMemoryTest : public ::testing::Test {
   // A product over rows of 64 B that stand at these places, in units of a segment.
   Chain rows_at(std::vector<std::uint32_t> segments, std::int16_t layer) const {
     KernelCall call;
-    call.op = Op::matmul;
+    call.op = ops::Matmul{};
     call.layer = layer;
     View weights;
     weights.memory = arena_;

@@ -131,7 +131,7 @@ class MmapResidencyTest : public testing::Test {
           const Bytes offset = rng.below(w.extent.length - 8192);
           const auto length = static_cast<std::uint32_t>(1 + rng.below(8192));
           KernelCall call;
-          call.op = Op::copy;
+          call.op = ops::Copy{};
           call.in = {residency->view(w, 0)};
           call.slice = {static_cast<std::uint32_t>(offset), length};
           WorkItem item;

@@ -33,6 +33,7 @@ class StreamResidencyTest : public testing::Test {
   void make(std::optional<double> ffn_in_dram, Bytes budget = MiB, Bytes keep_free = 0) {
     VirtualMachineSpec spec;
     UnitCaps caps;
+    caps.kind = UnitKind::npu;
     caps.name = "npu";
     spec.units.push_back(caps);
     spec.memory_limits = {budget, 0, 0, 0};

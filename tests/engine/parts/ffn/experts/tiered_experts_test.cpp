@@ -15,8 +15,8 @@ constexpr std::uint32_t kRows = 12, kExperts = 4, kWidth = 32, kFfn = 64;
 class Calls final : public Function {
  public:
   Outcome execute(const KernelCall& call) override {
-    if (call.op == Op::matmul && call.expert == broken) throw RunError("expert 3 is broken");
-    if (call.op == Op::matmul) rows.push_back(call.in[1].shape[0]);
+    if (call.is<ops::Matmul>() && call.expert == broken) throw RunError("expert 3 is broken");
+    if (call.is<ops::Matmul>()) rows.push_back(call.in[1].shape[0]);
     return {};
   }
   std::vector<std::uint32_t> rows;  // of products

@@ -22,7 +22,7 @@ class Gate final : public Function {
   Outcome execute(const KernelCall& call) override {
     ++calls;
     if (before) before(call);
-    if (call.op != Op::select) return {};
+    if (!call.is<ops::Select>()) return {};
     ActiveSet active;
     for (std::size_t row = 0; row < call.batch->size(); ++row) {
       auto ids = std::make_shared<std::vector<std::uint32_t>>();
@@ -153,12 +153,12 @@ class Bench {
     std::vector<Cluster> clusters = plan_clusters(*store, layer, {{&group, predicted}}, plan);
     ClusterCalls calls;
     calls.gate = [&](const Cluster& cluster, Chain& chain) {
-      chain.push_back(call(Op::matmul, group));
+      chain.push_back(call(ops::Matmul{}, group));
       if (every_neuron) return;
-      chain.push_back(call(Op::select, group));
+      chain.push_back(call(ops::Select{}, group));
       chain.back().rows = cluster.neurons;
     };
-    calls.rest = [&](const Cluster&, Chain& chain) { chain.push_back(call(Op::accumulate, group)); };
+    calls.rest = [&](const Cluster&, Chain& chain) { chain.push_back(call(ops::Accumulate{}, group)); };
     const Picoseconds began = machine_.machine().clock.now();
     const std::uint64_t read = machine_.machine().storage.totals().bytes_read, submitted = counted_.counts().unit_submissions;
     machine_.run(pipeline->run(&clusters, std::move(calls), every_neuron));
@@ -217,7 +217,7 @@ class Bench {
     const Picoseconds compute = setup.compute;
     spec.price = [compute, seen = setup.seen](const UnitCaps& unit, const KernelCall& call) {
       if (seen) seen(unit, call);
-      return call.op == Op::select ? Picoseconds(0) : compute;
+      return call.is<ops::Select>() ? Picoseconds(0) : compute;
     };
     if (setup.fault) spec.read_fault = setup.fault;
     const Picoseconds read = setup.read;
@@ -233,8 +233,8 @@ class Bench {
       FfnGroup group;
       group.rows = std::make_shared<const std::vector<SeqPos>>(1);
       ClusterCalls calls;
-      calls.gate = [group](const Cluster&, Chain& chain) { chain.push_back(call(Op::matmul, group)); };
-      calls.rest = [group](const Cluster&, Chain& chain) { chain.push_back(call(Op::accumulate, group)); };
+      calls.gate = [group](const Cluster&, Chain& chain) { chain.push_back(call(ops::Matmul{}, group)); };
+      calls.rest = [group](const Cluster&, Chain& chain) { chain.push_back(call(ops::Accumulate{}, group)); };
       co_await pipeline->run(&(*layers)[i], std::move(calls), true);
     }
     co_await pipeline->settle();

@@ -27,7 +27,7 @@ struct Copies {
   Bytes bytes = 0;
   void watch(Scene& scene) {
     scene.seen = [this](const UnitCaps& unit, const KernelCall& call) {
-      if (call.op != Op::copy) return;
+      if (!call.is<ops::Copy>()) return;
       units.insert(unit.name);
       ++calls;
       EXPECT_EQ(view_bytes(call.in[0]), view_bytes(call.out[0]));
@@ -117,7 +117,7 @@ Task<void> take_room(NeuronStore* store, Bytes bytes) {
 // Whichever call fails, of the core that reads or of those that compute: the step ends with its error, and no room stays taken.
 TEST(LandedCopies, a_call_that_fails_gives_the_room_of_its_reads_back) {
   for (const PipelineKind kind : {PipelineKind::none, PipelineKind::matrix, PipelineKind::cluster}) {
-    for (const Op failing : {Op::copy, Op::matmul, Op::accumulate}) {
+    for (const Op& failing : {Op(ops::Copy{}), Op(ops::Matmul{}), Op(ops::Accumulate{})}) {
       for (std::uint64_t seed = 1; seed <= 12; ++seed) {
         Scene scene = padded();
         scene.kind = kind;
@@ -127,7 +127,7 @@ TEST(LandedCopies, a_call_that_fails_gives_the_room_of_its_reads_back) {
         Bench bench(scene);
         std::uint64_t left = 1 + seed % 4;
         bench.gate.before = [&](const KernelCall& call) {
-          if (call.op == failing && --left == 0) throw RunError("unit lost");
+          if (kind_of(call.op) == kind_of(failing) && --left == 0) throw RunError("unit lost");
         };
         const auto fails = [&] { bench.layer(0, range(64)); };
         EXPECT_THROW(fails(), RunError);

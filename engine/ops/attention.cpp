@@ -1,0 +1,75 @@
+#include "engine/ops/attention.hpp"
+
+#include "engine/ops/checker.hpp"
+#include "engine/ops/counter.hpp"
+#include "engine/ops/reference.hpp"
+
+namespace vitro::ops {
+
+void Attention::check(const Checker& check) const {
+  const View &q = check.in(0), &pool = check.in(1);
+  check.batch(q.shape[0]);
+  check.pool(pool, pool_layers, check.in(2), window);
+  const std::uint64_t group_elements = std::uint64_t{q.shape[0]} * pool.shape[0] * pool.shape[2];
+  if (elements(q) % group_elements != 0) check.fail("q", q, "heads have to be a multiple of the pool's " + std::to_string(pool.shape[0]));
+  check.float_elements(q, "q", elements(q));
+  check.float_elements(check.out(), "y", elements(q));
+  check.slice(pool.shape[0]);
+}
+
+void Attention::count(Counter& c) const {
+  const View &q = c.in(0), &pool = c.in(1);
+  const std::uint64_t dim = pool.shape[2], tokens_per_block = pool.shape[1], batch = c.call.batch->size();
+  const std::uint64_t group = elements(q) / batch / dim / pool.shape[0], heads = sliced(c.call, pool.shape[0]).count;
+  for (const SeqPos& row : *c.call.batch) {
+    const Range tokens = visible(row.position, window);
+    const std::uint64_t runs = (tokens.end() - 1) / tokens_per_block - tokens.first / tokens_per_block + 1;
+    c.read(c.in(2), 4 * 2 * heads * runs);
+    c.read(pool, heads * tokens.count * kv_pair_bytes(pool.format, pool.shape[2]));
+    c.counts.row_runs += static_cast<std::uint32_t>(2 * heads * runs);
+    if (pool.format != Format::f32) c.counts.conversions += 2 * heads * tokens.count * dim;
+    c.counts.macs += 2 * heads * group * dim * tokens.count;
+    c.counts.elementwise += heads * group * (tokens.count * (work::kSoftmax + 1) + dim);
+  }
+  c.read(q, 4 * batch * heads * group * dim);
+  c.write_floats(batch * heads * group * dim);
+}
+
+void Attention::reference(Reference& r) const {
+  const KvPool pool(r.in(1), pool_layers, r.call().layer);
+  const std::size_t batch = r.call().batch->size(), dim = pool.dim, heads = elements(r.in(0)) / batch / dim, group = heads / pool.heads;
+  const Range slice = sliced(r.call(), pool.heads);
+  for (std::size_t b = 0; b < batch; ++b) {
+    const Range tokens = visible((*r.call().batch)[b].position, window);
+    for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
+      Eigen::MatrixXd kv[2];  // [dim, tokens] each
+      for (std::uint32_t which = 0; which < 2; ++which) {
+        kv[which].resize(static_cast<Eigen::Index>(dim), tokens.count);
+        std::uint32_t block = 0;
+        for (std::uint32_t i = 0; i < tokens.count; ++i) {
+          const std::uint32_t t = tokens.first + i, inside = t % pool.block_tokens;
+          if (i == 0 || inside == 0) {
+            block = r.index(r.in(2), b * r.in(2).shape[1] + t / pool.block_tokens, ~0u);
+            ++r.tally().row_runs;
+          }
+          Eigen::VectorXf row(static_cast<Eigen::Index>(dim));
+          r.touch(r.in(1), pool.row_bytes(which));
+          read_kv_row(pool.format, which, r.in(1).data() + pool.offset(block, which, h) + inside * pool.row_bytes(which), pool.dim,
+                      row.data());
+          kv[which].col(i) = row.cast<double>();
+          if (pool.format != Format::f32) r.tally().conversions += dim;
+        }
+      }
+      for (std::size_t g = 0; g < group; ++g) {
+        const std::size_t at = (b * heads + h * group + g) * dim;
+        const Vector q = r.read(r.in(0), at, dim);
+        const Vector p = r.softmax(double{scale} * (kv[0].transpose() * q));
+        r.write(r.out(), at, kv[1] * p);
+        r.tally().macs += 2 * dim * tokens.count;
+        r.tally().elementwise += tokens.count + dim;  // the scale, and the division by the sum
+      }
+    }
+  }
+}
+
+}  // namespace vitro::ops

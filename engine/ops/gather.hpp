@@ -1,0 +1,17 @@
+#pragma once
+#include "engine/ops/operator.hpp"
+
+namespace vitro::ops {
+
+// in {x [R, D]; index32 [S]}; out [S, D]: the rows that the indices name.
+struct Gather {
+  static constexpr std::string_view kName = "gather";
+  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1};
+
+  void check(const Checker& check) const;
+  void count(Counter& c) const;
+  void reference(Reference& r) const;
+  friend auto operator<=>(const Gather&, const Gather&) = default;
+};
+
+}  // namespace vitro::ops

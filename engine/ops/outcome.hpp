@@ -1,0 +1,24 @@
+// What depends on data comes back from run() as an outcome, and in no other way.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+namespace vitro {
+
+using IndexList = std::shared_ptr<const std::vector<std::uint32_t>>;
+
+struct ActiveSet {
+  std::vector<IndexList> rows;  // per batch row, ascending neuron ids of the whole layer or expert
+};
+struct ExpertChoice {
+  std::vector<std::uint16_t> ids;  // by descending weight
+  std::vector<float> weights;
+};
+struct TokenChoice {
+  std::vector<std::int32_t> tokens;  // per batch row
+};
+using Outcome = std::variant<std::monostate, ActiveSet, std::vector<ExpertChoice>, TokenChoice>;
+
+}  // namespace vitro
