@@ -48,7 +48,7 @@ TEST(Experiment, the_kernels_of_a_matrix_unit_are_a_contract_of_their_own) {
   EXPECT_EQ(e.engine.products.matmul, variant::kHmx);
   EXPECT_EQ(e.engine.products.isa, "auto");
   EXPECT_NE(error_of("engine", R"({"kernels": "hmx_q4", "activations": "int8"})")
-                .find("engine.activations: is given beside engine.kernels (expected one of the two)"),
+                .find("engine.activations: can not be combined with engine.kernels (expected one of the two)"),
             std::string::npos);
 }
 

@@ -104,7 +104,7 @@ TEST_F(HexagonRun, group_formats_have_the_tokens_of_the_cpu_whatever_their_layou
   const Json dot = run_with("hexagon", "dot");  // never looks up, so all products stay on the core
   EXPECT_EQ(dot["tokens"], cpu["tokens"]);
   EXPECT_EQ(dot["counts"]["hexagon_operators"], 0);
-  EXPECT_THAT(dot["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("it multiplies w2g64z by look-ups alone")));
+  EXPECT_THAT(dot["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("it computes w2g64z by table look-up only")));
 }
 
 // Tables of int8 are another contract, and again one for cores and worker.

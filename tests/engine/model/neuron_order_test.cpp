@@ -112,7 +112,7 @@ TEST(NeuronOrder, only_permutations_are_orders) {
   };
   EXPECT_EQ(refused({{5, 4, 3, 2, 1, 0}, {0, 1, 2, 3, 4, 5}}), "");
   EXPECT_EQ(refused({{5, 4, 3, 2, 1, 0}}), "plan.yaml: orders for 1 FFNs (expected 2)");
-  EXPECT_EQ(refused({{5, 4, 3, 2, 1, 0}, {0, 1, 2, 3, 4, 4}}), "plan.yaml: layer 1, expert 0: neuron 4 has two places");
+  EXPECT_EQ(refused({{5, 4, 3, 2, 1, 0}, {0, 1, 2, 3, 4, 4}}), "plan.yaml: layer 1, expert 0: neuron 4 is listed twice");
   EXPECT_EQ(refused({{5, 4, 3, 2, 1, 6}, {0, 1, 2, 3, 4, 5}}), "plan.yaml: layer 0, expert 0: neuron 6 (expected less than 6)");
   EXPECT_EQ(refused({{5}, {0}}), "plan.yaml: layer 0, expert 0: 1 neurons (expected the model's 6)");
 }
