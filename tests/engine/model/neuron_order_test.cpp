@@ -67,9 +67,9 @@ TEST(NeuronOrder, a_gpuidx_of_another_model_or_one_that_contradicts_itself_is_re
   write_gpuidx(path, {hot[0], {1, 0, 0, 7, 0, 0}}, buckets);
   refused("entry 3 is 7");
   write_gpuidx(path, hot, {{1, 4}, {0}});
-  refused("blk.0.gpu_bucket: holds other neurons");
+  refused("blk.0.gpu_bucket: has other neurons");
   write_gpuidx(path, hot, {{1, 4, -5}, {0}});
-  refused("blk.0.gpu_bucket: holds other neurons");
+  refused("blk.0.gpu_bucket: has other neurons");
   write_gpuidx(path, {hot[0], hot[1], hot[1]}, buckets);
   refused("the model has only 2 layers");
   write_gpuidx(path, hot, buckets, "llama");

@@ -102,7 +102,7 @@ def test_the_list_says_what_is_wrong_and_goes_on(native, folder):
     other, none = folder / "parts" / "other.so", folder / "parts" / "none.so"
     rows = native("list", "plugins", "--plugin", other, "--plugin", none, "--json").json["rows"]
     assert [row["name"] for row in rows] == ["other", "none"]
-    assert "plug-in ABI 999" in rows[0]["description"] and "no plug-in" in rows[1]["description"]
+    assert "plug-in ABI 999" in rows[0]["description"] and "not a plug-in" in rows[1]["description"]
 
 
 def test_a_saved_device_keeps_its_plugins(native, folder, tmp_path):
