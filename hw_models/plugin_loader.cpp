@@ -58,9 +58,9 @@ std::vector<PluginRef> plugins_of(const Node& device, bool environment) {
   }
   const Node* list = device.find("plugins");
   if (list == nullptr || list->is_null()) return refs;
-  if (!list->is_list()) fail_at(list->origin(), "plugins", "is no list (expected paths of shared objects, such as [./libacme_ufs.so])");
+  if (!list->is_list()) fail_at(list->origin(), "plugins", "is not a list (expected paths of shared objects, such as [./libacme_ufs.so])");
   for (const Node& item : list->items()) {
-    if (!item.is_scalar()) fail_at(item.origin(), "plugins", "has an entry that is no text (expected the path of a shared object)");
+    if (!item.is_scalar()) fail_at(item.origin(), "plugins", "has an entry that is not a text (expected the path of a shared object)");
     add({path_named_by(item), item.text(), fmt::format("{}: plugins", item.origin().str())});
   }
   return refs;
@@ -69,13 +69,13 @@ std::vector<PluginRef> plugins_of(const Node& device, bool environment) {
 Plugin load_plugin(Registry& registry, const PluginRef& ref) {
   const auto fail = [&ref](const std::string& problem) { throw ConfigError(fmt::format("{}: \"{}\" {}", ref.where, ref.named, problem)); };
   if (!std::filesystem::exists(ref.path)) {
-    fail(fmt::format("is no file (looked for {}; paths start at the file that names them)", ref.path));
+    fail(fmt::format("is not a file (looked for {}; paths start at the file that names them)", ref.path));
   }
   show_our_symbols();
   Library library(::dlopen(ref.path.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (!library) fail(fmt::format("does not load: {} (expected a shared object built with this vitro's headers)", ::dlerror()));
   const auto* info = static_cast<const PluginInfo*>(::dlsym(library.get(), "vitro_plugin"));
-  if (info == nullptr) fail("is a shared object, but no plug-in (expected one that says VITRO_PLUGIN, see docs/guide/plugins.md)");
+  if (info == nullptr) fail("is a shared object, but not a plug-in (expected one that says VITRO_PLUGIN, see docs/guide/plugins.md)");
   if (const std::string differs = mismatch(*info); !differs.empty()) {
     fail(fmt::format("was built for {} (expected a plug-in compiled with this vitro's headers)", differs));
   }

@@ -126,7 +126,8 @@ void SimExecutor::run(Task<void>& task) {
   wake_.notify(sc_core::SC_ZERO_TIME);
   sc_core::sc_start();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  if (!task.done()) throw RunError("the simulation came to rest before its task was done: something it waits for never completes");
+  if (!task.done())
+    throw RunError("the simulation has no more events, but its task is not done: it waits for something that never completes");
   task.result();
 }
 

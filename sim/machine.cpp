@@ -86,7 +86,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
   for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model, meter_, cores_.size()));
   Core& policy_core = core_named(options.policy_core, "policy_core");
   if (soc_.processors()[policy_core.processor()].kind != UnitKind::core)
-    throw ConfigError(fmt::format("policy_core: \"{}\" is no CPU core", options.policy_core));
+    throw ConfigError(fmt::format("policy_core: \"{}\" is not a CPU core", options.policy_core));
 
   if (soc_.power() != nullptr) {
     std::vector<bool> used;
@@ -149,7 +149,7 @@ std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
     if (options.threads == 0 || (cpu && names.size() < options.threads)) names.push_back(processor.name);
   }
   if (names.size() < options.threads) {
-    throw ConfigError(fmt::format("{} CPU cores were asked for and {} has {}", options.threads, soc_.name(), names.size()));
+    throw ConfigError(fmt::format("{} CPU cores are needed, but {} has {}", options.threads, soc_.name(), names.size()));
   }
   return names;
 }

@@ -115,7 +115,7 @@ void Soc::build_cpu(Reader& root) {
   models_.push_back(fmt::format("cpu {}", entry.name));
   for (const std::string_view key : {"core_bandwidth", "cluster_bandwidth"}) {
     if (std::none_of(entry.params.begin(), entry.params.end(), [key](const hw::ParamSpec& spec) { return spec.key == key; })) {
-      reader.fail("model", fmt::format("\"{}\" is no model of a CPU core (it has no parameter \"{}\")", entry.name, key));
+      reader.fail("model", fmt::format("\"{}\" is not a model of a CPU core (it has no parameter \"{}\")", entry.name, key));
     }
   }
 

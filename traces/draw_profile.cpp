@@ -60,8 +60,8 @@ void check_curve(std::size_t layer, const std::vector<FiringProfile::Point>& poi
     const bool in_range = neurons > 0 && neurons <= 1 && probability > 0 && probability <= 1;
     if (in_range && (i == 0 || (neurons > points[i - 1].neurons && probability <= points[i - 1].probability))) continue;
     throw ConfigError(
-        fmt::format("activation profile: layer {}: curve point {}: {} of the neurons, probability {} (expected both above 0 to 1, "
-                    "shares rising, probabilities not)",
+        fmt::format("activation profile: layer {}: curve point {}: {} of the neurons, probability {} (expected both above 0 and at most 1, "
+                    "ascending shares, descending probabilities)",
                     layer, i, neurons, probability));
   }
 }

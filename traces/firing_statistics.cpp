@@ -76,7 +76,8 @@ std::vector<LayerFiring> firing_statistics(const Recording& recording, std::uint
     ++firing.tokens;
     for (const std::uint32_t id : fired.ids) {
       if (id >= neurons)
-        throw ConfigError(fmt::format("the recording has neuron {} of {} (expected below {})", id, to_string(key), neurons));
+        throw ConfigError(
+            fmt::format("the recording has neuron {} at {} (expected below {}: a recording of this model)", id, to_string(key), neurons));
       ++firing.counts[id];
     }
     if (follows(before, key)) {

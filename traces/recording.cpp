@@ -55,7 +55,7 @@ class Parser {
       if ((byte & 0x80) == 0) break;
       if (shift == 63) fail("a number is too large");
     }
-    if (value > max) fail(fmt::format("{} where at most {} can be", value, max));
+    if (value > max) fail(fmt::format("a value of {} (at most {} is possible)", value, max));
     return value;
   }
   // A count of things that take at least one byte each: a hostile one can not make us allocate more than the file holds.
@@ -115,7 +115,7 @@ FiredNeurons read_fired(Parser& in) {
   at = 0;
   for (std::size_t n = in.count(), i = 0; i < n; ++i) fired.ids.push_back(step(i == 0 ? 0 : 1));
   for (const std::uint32_t id : fired.ids) {
-    if (!fired.covers(id, id + 1)) in.fail(fmt::format("neuron {} fired but was not looked at", id));
+    if (!fired.covers(id, id + 1)) in.fail(fmt::format("neuron {} is active but was not computed", id));
   }
   return fired;
 }
@@ -222,7 +222,7 @@ Recording Recording::from_bytes(std::string_view bytes, const std::string& name)
 
   Recording out;
   const auto must_be_new = [&](bool is_new) {
-    if (!is_new) in.fail("one key comes twice");
+    if (!is_new) in.fail("one key is there twice");
   };
   for (std::size_t n = in.count(); n > 0; --n) {
     std::string key = in.text();
@@ -256,7 +256,7 @@ Recording Recording::from_bytes(std::string_view bytes, const std::string& name)
     read.submitted = Picoseconds(static_cast<std::int64_t>(in.number(~std::uint64_t{0} >> 1)));
     out.reads.push_back(read);
   }
-  if (!in.at_end()) in.fail("something follows the last entry");
+  if (!in.at_end()) in.fail("there are bytes after the last entry");
   return out;
 }
 

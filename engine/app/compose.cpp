@@ -59,7 +59,7 @@ Node load_part(std::string_view key, const Node& value, const std::string& base)
     }
     if (!fs::exists(path)) {
       fail_at(value.origin(), key,
-              fmt::format("\"{}\" is no file (looked for {}; paths start at the file that names them)", value.text(), path));
+              fmt::format("\"{}\" is not a file (looked for {}; paths start at the file that names them)", value.text(), path));
     }
     part = load_yaml(path);
     directory = directory_of(path);
@@ -135,7 +135,7 @@ void gather_plugins(Node& experiment) {
   Node device = experiment.find("device") != nullptr ? *experiment.find("device") : Node();
   for (const Node* list : {device.find("plugins"), own}) {
     if (list == nullptr || list->is_null()) continue;
-    if (!list->is_list()) fail_at(list->origin(), "plugins", "is no list (expected paths of shared objects)");
+    if (!list->is_list()) fail_at(list->origin(), "plugins", "is not a list (expected paths of shared objects)");
     for (const Node& item : list->items()) {
       paths.push_back(item.is_scalar() ? Node::scalar(path_named_by(item), item.origin(), true) : item);
     }

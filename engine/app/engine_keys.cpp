@@ -97,7 +97,7 @@ void add(Node& engine, const std::string& path, const Node& value) {
     return;
   }
   const auto name = [&](const Node& node) { return node.written_as().empty() ? fmt::format("engine.{}", path) : node.written_as(); };
-  fail_at(value.origin(), name(value), fmt::format("is given beside {} (expected one of the two)", name(*there)));
+  fail_at(value.origin(), name(value), fmt::format("can not be combined with {} (expected one of the two)", name(*there)));
 }
 
 const Node& compositions() {

@@ -12,7 +12,7 @@ MemoryConfig read_memory(Reader reader) {
   if (reader.has("budget")) memory.budget = static_cast<Bytes>(reader.quantity("budget", Dimension::bytes));
   if (reader.has("ffn_in_dram")) {
     memory.ffn_in_dram = reader.share("ffn_in_dram", 0);
-    if (memory.budget) reader.fail("ffn_in_dram", "is given beside memory.budget (expected one of the two)");
+    if (memory.budget) reader.fail("ffn_in_dram", "can not be combined with memory.budget (expected one of the two)");
   }
   reader.finish();
   return memory;
@@ -43,7 +43,8 @@ Experiment read_experiment(const Node& given) {
   experiment.name = reader.text("experiment");
   experiment.machine = reader.choice("machine", {"sim", "host"}, "sim");
   if (const Node* device = reader.raw("device")) experiment.device = *device;
-  if (experiment.machine == "sim" && experiment.device.is_null()) reader.fail("device", "is missing: a simulation needs a device file");
+  if (experiment.machine == "sim" && experiment.device.is_null())
+    reader.fail("device", "is missing (machine: sim needs a device file, such as configs/devices/oneplus12.yaml)");
   Reader model = reader.child("model"), engine = reader.child("engine");
   experiment.model = read_model(model);
   const bool of_model = experiment.model.shape && model.has("profile");
@@ -61,7 +62,8 @@ Experiment read_experiment(const Node& given) {
   }
   if (std::optional<Reader> memory = reader.optional_child("memory")) experiment.memory = read_memory(std::move(*memory));
   if (experiment.model.shape && experiment.engine.numerics()) {
-    reader.fail("model", "has shapes but no weights: set engine.function to draw or replay, or name a gguf file");
+    reader.fail("model",
+                "has shapes but no weights, so values can not be computed (expected engine.function: draw or replay, or a model.gguf)");
   }
   if (const Node* expect = reader.raw("expect")) experiment.expect = *expect;
   for (const char* key : {"metrics", "sweep", "description"}) reader.ignore(key);

@@ -75,7 +75,8 @@ class NoFunction final : public Function {
 
 nlohmann::ordered_json replay_io(const IoReplay& replay, const MachineFactory& machines) {
   const Recording recording = Recording::load(replay.recording);
-  if (recording.reads.empty()) throw ConfigError(replay.recording + ": no reads were recorded (did the run need flash at all?)");
+  if (recording.reads.empty())
+    throw ConfigError(replay.recording + ": the recording has no reads (expected one of a run that reads flash)");
   Bytes largest = 0, end = 0, bytes = 0;
   for (const RecordedRead& read : recording.reads) {
     largest = std::max(largest, read.extent.length);
@@ -84,7 +85,8 @@ nlohmann::ordered_json replay_io(const IoReplay& replay, const MachineFactory& m
   }
   if (!replay.file.empty() && std::filesystem::file_size(replay.file) < end) {
     throw ConfigError(
-        fmt::format("{}: has {} bytes, but the recording reads up to {}", replay.file, std::filesystem::file_size(replay.file), end));
+        fmt::format("{}: the file has {} bytes, but the recording reads up to byte {} (expected a file that is at least as long)",
+                    replay.file, std::filesystem::file_size(replay.file), end));
   }
   NoFunction function;
   NullTrace trace;

@@ -41,12 +41,18 @@ EngineConfig beside(const Machine& machine, const EngineConfig& of_model) {
 void Judge::open_reward_model(Machine& machine, const Experiment& experiment, const std::string& cache_dir) {
   const ScalingConfig& scaling = *experiment.workload.scaling;
   // A recording tells outcomes apart by sequence and position, and two models would use the same ones.
-  if (!experiment.engine.record.empty()) throw ConfigError("engine.record: does not go with workload.scaling.scorer.kind: model");
-  if (!experiment.workload.prompt) throw ConfigError("workload.prompt_tokens: a reward model reads text (expected workload.prompt)");
+  if (!experiment.engine.record.empty())
+    throw ConfigError("engine.record: can not be combined with workload.scaling.scorer.kind: model (remove it, or use another scorer)");
+  if (!experiment.workload.prompt)
+    throw ConfigError("workload.prompt_tokens: a reward model scores text (expected workload.prompt in place of prompt_tokens)");
   const EngineConfig engine = beside(machine, experiment.engine);
   model_ = load_model({scaling.scorer.gguf, "", {}}, engine, cache_dir);
   weights_ = model_.open(machine.storage);
-  if (model_.config.context == 0) throw ConfigError(fmt::format("{}: a reward model has to state its context", scaling.scorer.gguf));
+  if (model_.config.context == 0)
+    throw ConfigError(
+        fmt::format("workload.scaling.scorer.gguf: {} does not state its context length, which a reward model must (expected the GGUF key "
+                    "context_length)",
+                    scaling.scorer.gguf));
   PolicyLimits limits;
   limits.max_rows = std::max(engine.prefill_chunk, scaling.samples);
   limits.max_sampled = limits.sequences = scaling.samples;

@@ -46,22 +46,22 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
     if (weight.role == Role::ffn_bundle) found = weight.form;
     const bool looks_up = weight.layout == Layout::lut && engine.products.matmul == variant::kInt8Tables;
     if (weight.layout != Layout::rows && engine.products.matmul != variant::kInt8 && !looks_up) {
-      refuse("tiled matrices", "engine.activations: int8, or a pack with layout rows");
+      refuse("tiled matrices", "engine.products.numerics: int8, or a pack with layout rows");
     }
     if (weight.layout == Layout::lut && engine.products.codes == CodeProducts::dot) {
-      refuse("matrices for look-ups", "another engine.kernels than dot, or a pack with layout tiled");
+      refuse("matrices laid out for table look-up", "engine.products.codes other than dot, or a pack with layout tiled");
     }
     if (weight.layout == Layout::tiled && can_lay(Layout::lut, weight.format, weight.rows) &&
         engine.products.codes == CodeProducts::look_up) {
-      refuse("matrices for dot products", "engine.kernels: dot, or a pack with layout lut");
+      refuse("matrices for dot products", "engine.products.codes: dot, or a pack with layout lut");
     }
   }
   if (!engine.weights.bundles || found == engine.weights.bundles) return;
   const std::string expected = fmt::format("layout {}", to_string(*engine.weights.bundles));
   if (!found) refuse("no neuron bundles", expected);
   if (lies_apart(*found) == engine.weights.neurons.bundle) {
-    refuse(lies_apart(*found) ? "neurons whose matrices lie apart" : "neurons whose matrices lie side by side",
-           fmt::format("engine.clusters.bundle: {}", !lies_apart(*found)));
+    refuse(lies_apart(*found) ? "neurons whose Gate, Up and Down lie apart" : "neurons whose Gate, Up and Down lie side by side",
+           fmt::format("engine.weights.bundle: {}", !lies_apart(*found)));
   }
   if (engine.weights.bundles != BundleForm::automatic) refuse(fmt::format("an FFN in layout {}", to_string(*found)), expected);
 }
@@ -75,7 +75,7 @@ Format read_format(Reader& reader, std::string_view key, std::string_view otherw
   const std::string name = reader.text(key, otherwise);
   const std::optional<Format> format = format_by_name(name);
   if (!format || !format->is_for_weights()) {
-    reader.fail(key, fmt::format("\"{}\" is no format of weights (expected one of: {})", name, weight_format_names()));
+    reader.fail(key, fmt::format("\"{}\" is not a weight format (expected one of: {})", name, weight_format_names()));
   }
   return *format;
 }
@@ -100,10 +100,10 @@ void check_look_ups(const std::vector<Weight>& weights, const EngineConfig& engi
     if (weight.layout == Layout::lut && weight.format.bits == engine.products.code_bits) return;
     if (!is_vector(weight.role)) formats.insert(to_string(weight.format));
   }
-  throw ConfigError(
-      fmt::format("engine.kernels: lut_w{}: the model has no matrix of {}-bit codes in groups of {} rows (expected lut, or a "
-                  "model of such a format; this one is of {})",
-                  engine.products.code_bits, engine.products.code_bits, kTileRows, fmt::join(formats, ", ")));
+  throw ConfigError(fmt::format(
+      "engine.products.code_bits: {}: the model has no {}-bit matrix whose rows are a multiple of {} (expected no code_bits, or a "
+      "model of such a format; this model has {})",
+      engine.products.code_bits, engine.products.code_bits, kTileRows, fmt::join(formats, ", ")));
 }
 
 }  // namespace
@@ -118,7 +118,10 @@ WeightStore LoadedModel::open(Storage& storage) const {
 }
 
 WeightStore LoadedModel::open_int8_copy(Storage& storage) const {
-  if (packed) throw ConfigError("engine.policy: llm_npu keeps weights in two forms, and a GGUF file has one (expected a model of shapes)");
+  if (packed)
+    throw ConfigError(
+        "engine.policy: llm_npu keeps each weight in two formats, but a GGUF file has one of each (expected model.shape in place of "
+        "model.gguf)");
   return phantom_products(config, Format::q8_0,
                           storage.open_phantom(file_size(phantom_products(config, Format::q8_0, FileId{}))).value_or_throw());
 }

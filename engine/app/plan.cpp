@@ -49,9 +49,10 @@ Node merged(const Node& under, const Node& over) {
 void check_fingerprint(Reader plan, std::string_view what, const std::string& found, const std::string& name) {
   const std::string own = plan.text("fingerprint");
   if (own == found) return;
-  plan.fail("fingerprint", fmt::format("\"{}\" is that of {}; this experiment's {} is {} with fingerprint {} (expected a plan made for "
-                                       "it by `vitro plan`)",
-                                       own, name_of(&plan.node()), what, name, found));
+  plan.fail("fingerprint",
+            fmt::format("\"{}\" is the fingerprint of {}, but this experiment's {} is {} with fingerprint {} (expected a plan made for "
+                        "it by `vitro plan`)",
+                        own, name_of(&plan.node()), what, name, found));
 }
 
 double quantity_or(const Node* node, Dimension dimension, double otherwise) {
@@ -67,9 +68,11 @@ void check_memory(Reader plan, const Node& experiment) {
   const Node *budget = experiment.find_path("memory.budget"), *share = experiment.find_path("memory.ffn_in_dram");
   const auto has = static_cast<Bytes>(quantity_or(budget, Dimension::bytes, 1e18));
   if (has < fixed + hot) {
-    plan.fail("fixed",
-              fmt::format("{} and {} of hot neurons do not fit into memory.budget: {} (expected {} or more, or a plan made for less)",
-                          format_bytes(fixed), format_bytes(hot), budget->text(), format_bytes(fixed + hot)));
+    plan.fail(
+        "fixed",
+        fmt::format(
+            "{} of fixed weights and {} of hot neurons do not fit into memory.budget: {} (expected {} or more, or a plan made for less)",
+            format_bytes(fixed), format_bytes(hot), budget->text(), format_bytes(fixed + hot)));
   }
   // A page of slack: shares are written with a few digits.
   const double bytes = quantity_or(share, Dimension::ratio, 1) * static_cast<double>(ffn);
@@ -94,7 +97,8 @@ bool same_splits(const Node& a, const Node& b) {
 void check_splits(const Node& own, const Node& chosen) {
   const Node *given = own.find_path("placement.splits"), *planned = chosen.find_path("placement.splits");
   if (given == nullptr || given->is_null() || planned == nullptr || same_splits(*given, *planned)) return;
-  fail_at(given->origin(), "engine.hybrid.splits", "is given beside engine.plan, which has splits of its own (expected one of the two)");
+  fail_at(given->origin(), "engine.hybrid.splits",
+          "can not be combined with engine.plan, which has splits of its own (expected one of the two)");
 }
 
 }  // namespace
@@ -120,15 +124,16 @@ std::string model_fingerprint(const Node& model) {
 void apply_plan(Node& experiment) {
   const Node* path = experiment.find_path("engine.plan");
   if (path == nullptr || path->is_null()) return;
-  if (!path->is_scalar()) fail_at(path->origin(), "engine.plan", "is no path (expected a file that `vitro plan` wrote)");
-  if (!std::filesystem::exists(path->text())) fail_at(path->origin(), "engine.plan", fmt::format("\"{}\" is no file", path->text()));
+  if (!path->is_scalar()) fail_at(path->origin(), "engine.plan", "is not a path (expected a file that `vitro plan` wrote)");
+  if (!std::filesystem::exists(path->text())) fail_at(path->origin(), "engine.plan", fmt::format("\"{}\" is not a file", path->text()));
   const Node file = load_yaml(path->text());
   Reader plan(file, "");
   if (!file.is_map() || !plan.has("vitro_plan")) {
-    fail_at(path->origin(), "engine.plan", fmt::format("\"{}\" is no plan (expected a file that `vitro plan` wrote)", path->text()));
+    fail_at(path->origin(), "engine.plan", fmt::format("\"{}\" is not a plan (expected a file that `vitro plan` wrote)", path->text()));
   }
   if (const std::int64_t version = plan.integer("vitro_plan", 0, 1 << 20); version != kPlanVersion) {
-    plan.fail("vitro_plan", fmt::format("{} is the version of another vitro (expected {}: make the plan again)", version, kPlanVersion));
+    plan.fail("vitro_plan",
+              fmt::format("plan version {} can not be read (expected {}: make the plan again with `vitro plan`)", version, kPlanVersion));
   }
   const Node* device = experiment.find("device");
   check_fingerprint(plan.child("device"), "device", device == nullptr || device->is_null() ? "none" : device_fingerprint(*device),

@@ -14,7 +14,7 @@ View leased(Machine& machine, std::array<std::uint32_t, 3> shape, Format format,
   view.format = format;
   view.layout = layout;
   Result<Lease> lease = machine.memory.lease(shape[0] * row_bytes(format, shape[1], layout), Placement::dram, region);
-  if (!lease.ok()) throw ConfigError("workload: operands of an operator alone: " + lease.status().message);
+  if (!lease.ok()) throw ConfigError("workload: no memory for the operands: " + lease.status().message);
   view.memory = std::move(lease).value();
   return view;
 }

@@ -13,9 +13,10 @@ std::vector<FiringProfile::Point> read_curve(Reader& layer) {
     for (const auto& [key, value] : {std::pair("neurons", point.neurons), std::pair("probability", point.probability)}) {
       if (value == 0) reader.fail(key, "is missing or 0 (expected above 0%)");
     }
-    if (!curve.empty() && point.neurons <= curve.back().neurons) reader.fail("neurons", "does not rise from point to point");
+    if (!curve.empty() && point.neurons <= curve.back().neurons)
+      reader.fail("neurons", "is not larger than at the point before (expected ascending shares)");
     if (!curve.empty() && point.probability > curve.back().probability)
-      reader.fail("probability", "rises (expected the hottest neurons first)");
+      reader.fail("probability", "is larger than at the point before (expected the hottest neurons first)");
     curve.push_back(point);
   }
   if (curve.empty()) layer.fail("curve", "is empty (expected points such as {neurons: 1%, probability: 50%})");
@@ -26,7 +27,7 @@ FiringProfile read_layer(Reader& layer) {
   FiringProfile firing;
   if (layer.has("curve")) {
     for (const char* key : {"fraction", "skew"}) {
-      if (layer.has(key)) layer.fail(key, "is given beside curve (expected one of the two)");
+      if (layer.has(key)) layer.fail(key, "can not be combined with curve (expected one of the two)");
     }
     firing.curve = read_curve(layer);
   } else {
@@ -59,7 +60,7 @@ DrawProfile read_profile(Reader reader) {
   profile.task = reader.text("task", "");
   profile.task_share = reader.share("task_share", 0);
   if (!profile.task.empty() && profile.task_share == 0)
-    reader.fail("task_share", "is missing: a task without neurons of its own changes nothing");
+    reader.fail("task_share", "is missing or 0: it is the share of neurons that only this task uses (expected above 0%)");
   Reader predictor = reader.section("predictor");
   profile.predictor.recall = predictor.number("recall", 0, 1, 1);
   profile.predictor.precision = predictor.number("precision", 0.01, 1, 1);

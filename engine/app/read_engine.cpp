@@ -33,7 +33,8 @@ void read_function(Reader& reader, EngineConfig& engine) {
     reader.rewrite("function", Node::scalar(engine.replay.empty() ? "draw" : "replay", {}, true));
   }
   reader.forget("numerics");
-  if (engine.function == FunctionKind::replay && engine.replay.empty()) reader.fail("replay", "is missing: engine.function is replay");
+  if (engine.function == FunctionKind::replay && engine.replay.empty())
+    reader.fail("replay", "is missing: engine.function: replay needs a recording (expected a file)");
 }
 
 // The hot region reads whole clusters, and takes what others have to give up.
@@ -41,7 +42,9 @@ void check_hot_region(const Reader& reader, const EngineConfig& engine) {
   if (engine.ffn.kind != "clusters" || engine.placement.splits.empty()) return;
   const NeuronCacheConfig& neurons = engine.weights.neurons;
   if (neurons.bundle && neurons.eviction != "none") return;
-  reader.fail("placement", "has an accelerator for hot neurons, which need engine.weights.bundle: true and an eviction other than none");
+  reader.fail("placement",
+              "gives hot neurons to an accelerator, which needs neurons side by side in a cache (expected engine.weights.bundle: true and "
+              "an engine.weights.eviction other than none)");
 }
 
 }  // namespace
@@ -49,7 +52,7 @@ void check_hot_region(const Reader& reader, const EngineConfig& engine) {
 EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   if (reader.has("plugins")) {
     for (const Node& path : reader.list("plugins")) {
-      if (!path.is_scalar()) fail_at(path.origin(), reader.name_of("plugins"), "has an entry that is no path (expected [./libmine.so])");
+      if (!path.is_scalar()) fail_at(path.origin(), reader.name_of("plugins"), "has an entry that is not a path (expected [./libmine.so])");
       load_parts(path_named_by(path), fmt::format("{}: {}", path.origin().str(), reader.name_of("plugins")));
     }
   }
@@ -63,7 +66,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   const bool hexagon = std::ranges::count(engine.placement.units, "hexagon") > 0;
   engine.products = read_products(reader.section("products"), hexagon, engine.weights.repack);
   if (engine.kv.format == Format::int8_fp8 && engine.attention.variant == variant::kLutExp) {
-    reader.fail("kv", "int8_fp8 does not go with engine.attention: lut_exp (expected f32 or f16)");
+    reader.fail("kv", "int8_fp8 can not be combined with engine.attention.kernel: lut_exp (expected f32 or f16)");
   }
   check_hot_region(reader, engine);
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));

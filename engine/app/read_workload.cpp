@@ -25,12 +25,12 @@ ProductWorkload read_product_workload(Reader reader) {
   const std::string name = reader.text("format", "q4_0");
   const std::optional<Format> format = format_by_name(name);
   if (!format || !format->is_for_weights()) {
-    reader.fail("format", fmt::format("\"{}\" is no format of weights (expected one of: {})", name, weight_format_names()));
+    reader.fail("format", fmt::format("\"{}\" is not a weight format (expected one of: {})", name, weight_format_names()));
   }
   products.format = *format;
   for (const ProductWorkload::Shape& shape : products.shapes) {
     if (shape.depth % block_elements(products.format) == 0) continue;
-    reader.fail("shapes", fmt::format("a depth of {} is not a whole number of {} blocks", shape.depth, name));
+    reader.fail("shapes", fmt::format("a depth of {} is not a multiple of the block of {}", shape.depth, name));
   }
   reader.finish();
   return products;
@@ -65,7 +65,8 @@ void read_lengths(Reader& reader, Workload& workload) {
   const auto batch = static_cast<std::size_t>(reader.integer("batch", 1, std::int64_t{kMaxBatch}, sequences));
   if (lengths.size() == 1) lengths.resize(batch, lengths[0]);
   if (lengths.size() != batch) {
-    reader.fail("batch", fmt::format("is {}, where output_tokens has {} lengths (expected one for each sequence)", batch, lengths.size()));
+    reader.fail("batch",
+                fmt::format("is {}, but output_tokens has {} lengths (expected one length for each sequence)", batch, lengths.size()));
   }
   workload.lengths.assign(lengths.begin(), lengths.end());
   workload.batch = static_cast<std::uint32_t>(batch);
@@ -77,7 +78,7 @@ void read_lengths(Reader& reader, Workload& workload) {
 Workload read_workload(Reader reader, bool numerics) {
   Workload workload;
   if (reader.has("products") && reader.has("softmax"))
-    reader.fail("softmax", "is given beside workload.products (expected one of the two)");
+    reader.fail("softmax", "can not be combined with workload.products (expected one of the two)");
   if (reader.has("products") || reader.has("softmax")) {
     if (std::optional<Reader> products = reader.optional_child("products")) {
       workload.products = read_product_workload(std::move(*products));
@@ -92,7 +93,7 @@ Workload read_workload(Reader reader, bool numerics) {
   if (reader.has("prompt")) workload.prompt = reader.text("prompt");
   workload.prompt_tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
   if (workload.prompt.has_value() == (workload.prompt_tokens > 0)) {
-    reader.fail(workload.prompt ? "prompt_tokens" : "prompt", "give exactly one of prompt (text) and prompt_tokens (a count)");
+    reader.fail(workload.prompt ? "prompt_tokens" : "prompt", "expected exactly one of prompt (a text) and prompt_tokens (a count)");
   }
   read_lengths(reader, workload);
   workload.stop_at_eos = reader.boolean("stop_at_eos", true);
@@ -103,10 +104,10 @@ Workload read_workload(Reader reader, bool numerics) {
   workload.sampling.top_p = static_cast<float>(sampling.number("top_p", 0, 1, 1));
   sampling.finish();
   if (std::optional<Reader> scaling = reader.optional_child("scaling")) {
-    if (workload.batch > 1) reader.fail("batch", fmt::format("is given beside {} (expected one of the two)", scaling->path()));
+    if (workload.batch > 1) reader.fail("batch", fmt::format("can not be combined with {} (expected one of the two)", scaling->path()));
     workload.scaling = read_scaling(std::move(*scaling), numerics);
     if (numerics && workload.scaling->samples > 1 && workload.sampling.temperature == 0) {
-      reader.fail("scaling", fmt::format("asks for {} samples, which {} = 0 makes all alike (expected a temperature above 0)",
+      reader.fail("scaling", fmt::format("asks for {} samples, but with {}: 0 they are all alike (expected a temperature above 0)",
                                          workload.scaling->samples, reader.name_of("sampling.temperature")));
     }
   }

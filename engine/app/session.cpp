@@ -178,7 +178,7 @@ void write_traces(Run& run, const SessionOptions& options) {
   if (options.out_dir.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(options.out_dir, error);
-  if (error) throw ConfigError(fmt::format("{}: can not be made a folder: {}", options.out_dir, error.message()));
+  if (error) throw ConfigError(fmt::format("{}: the folder can not be made: {}", options.out_dir, error.message()));
   run.perfetto->write_json(options.out_dir + "/trace.json");
   run.perfetto->write_decisions(options.out_dir + "/decisions.jsonl");
 }
@@ -186,8 +186,8 @@ void write_traces(Run& run, const SessionOptions& options) {
 nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options) {
   const Workload& workload = run.experiment.workload;
   if (run.experiment.engine.numerics()) {
-    throw ConfigError(
-        fmt::format("workload.{}: has no numbers (expected engine.numerics: false)", workload.softmax ? "softmax" : "products"));
+    throw ConfigError(fmt::format("workload.{}: measures time alone and computes no values (expected engine.numerics: off)",
+                                  workload.softmax ? "softmax" : "products"));
   }
   ProductTimes times;
   if (workload.softmax) {
@@ -286,7 +286,8 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
                                     const MachineFactory& machines) {
   require_outputs(experiment);
   Run run(experiment, options, machines, false);
-  if (!run.model.tokenizer || !experiment.engine.numerics()) throw ConfigError("perplexity needs a model with weights");
+  if (!run.model.tokenizer || !experiment.engine.numerics())
+    throw ConfigError("perplexity needs a model with weights (expected a GGUF file)");
   const Tokenizer& tokenizer = *run.model.tokenizer;
   const std::optional<std::int32_t> bos = tokenizer.add_bos() ? tokenizer.bos() : std::nullopt;
   const std::uint32_t context = std::min(run.model.config.context == 0 ? 512u : run.model.config.context, 512u);
@@ -298,7 +299,7 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   Likelihood likelihood;
   run.host->run(settled(
       score_text(&decoder, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood), &decoder));
-  if (likelihood.tokens == 0) throw ConfigError("the text is too short: no token of it can be scored");
+  if (likelihood.tokens == 0) throw ConfigError("the text is too short: it has no token that can be scored (expected two tokens or more)");
   save_recording(run);
   if (run.sampler) run.sampler->save(options.ffn_inputs);
   return {std::move(likelihood), decoder.cache_stats()};

@@ -39,7 +39,7 @@ void InputFile::read_at(Bytes offset, std::span<std::byte> into) const {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw RunError(fmt::format("{}: read at offset {} failed: {}", path_, offset + done, std::strerror(errno)));
     if (n == 0) {
-      throw RunError(fmt::format("{}: the file ends at offset {}, but {} bytes at {} were expected (did it shrink while in use?)", path_,
+      throw RunError(fmt::format("{}: the file ends at offset {}, but {} bytes at {} were expected (was it cut while in use?)", path_,
                                  offset + done, into.size(), offset));
     }
     done += static_cast<std::size_t>(n);
@@ -86,7 +86,7 @@ void OutputFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary_.c_str());
-    throw RunError(fmt::format("{}: can not be put in place: {}", path_, std::strerror(error)));
+    throw RunError(fmt::format("{}: the finished file can not be renamed to this name: {}", path_, std::strerror(error)));
   }
 }
 

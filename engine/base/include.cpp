@@ -65,7 +65,7 @@ class Loader {
 
   void include(Node& out, const Node& what, const fs::path& folder, const std::string& name) {
     const auto add = [&](const Node& file) {
-      if (!file.is_scalar()) fail_at(what.origin(), name, "is no file name (expected base.yaml, or [first.yaml, second.yaml])");
+      if (!file.is_scalar()) fail_at(what.origin(), name, "is not a file name (expected base.yaml, or [first.yaml, second.yaml])");
       merge(out, included(file, folder, name));
     };
     if (!what.is_list()) return add(what);
@@ -76,7 +76,7 @@ class Loader {
     const std::string path = (folder / file.text()).lexically_normal().string();
     if (!fs::is_regular_file(path)) {
       fail_at(file.origin(), name,
-              fmt::format("\"{}\" is no file (looked for {}; paths start at the file that names them)", file.text(), path));
+              fmt::format("\"{}\" is not a file (looked for {}; paths start at the file that names them)", file.text(), path));
     }
     const auto same = [&](const std::string& open) { return fs::equivalent(open, path); };
     if (std::any_of(chain_.begin(), chain_.end(), same)) {

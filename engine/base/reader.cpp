@@ -164,8 +164,8 @@ double Reader::quantity(std::string_view key, Dimension dimension) {
   }
   if (value < 0 && dimension != Dimension::none && dimension != Dimension::temperature) refuse("is negative");
   // Both become 64-bit integers, of bytes and of picoseconds.
-  if (dimension == Dimension::bytes && value > kMostBytes) refuse("is too much");
-  if (dimension == Dimension::time && value > kMostSeconds) refuse("is too much");
+  if (dimension == Dimension::bytes && value > kMostBytes) refuse("is too large");
+  if (dimension == Dimension::time && value > kMostSeconds) refuse("is too large");
   rewrite(key, node);
   return value;
 }

@@ -16,7 +16,7 @@ class Registry {
  public:
   // Throws ConfigError when the name is taken.
   void add(Part part) {
-    if (find(part.name) != nullptr) throw ConfigError("there are two parts of the name \"" + std::string(part.name) + "\"");
+    if (find(part.name) != nullptr) throw ConfigError("two parts are registered under the name \"" + std::string(part.name) + "\"");
     parts_.push_back(std::move(part));
   }
   const Part* find(std::string_view name) const {

@@ -72,7 +72,7 @@ void require_utf8(std::string_view text, std::string_view name) {
   int line = 1;
   while (!text.empty()) {
     const Utf8Symbol symbol = front_symbol(text);
-    if (symbol.code_point < 0) throw ConfigError(fmt::format("{}:{}: is no UTF-8 text", name, line));
+    if (symbol.code_point < 0) throw ConfigError(fmt::format("{}:{}: is not UTF-8 text", name, line));
     line += text.front() == '\n';
     text.remove_prefix(symbol.length);
   }

@@ -130,7 +130,7 @@ void write_code_tables(const ProductForm& form, std::byte* out) {
 }  // namespace
 
 Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) {
-  if (!call.is<ops::Matmul>()) return refused(fmt::format("{} is not among its operators", to_string(call.op)));
+  if (!call.is<ops::Matmul>()) return refused(fmt::format("it has no operator {}", to_string(call.op)));
   const bool rounded = call.variant == variant::kInt8Tables;
   if (call.variant != variant::kInt8 && call.variant != variant::kHmx && call.variant != variant::kInt8Rows && !rounded) {
     return refused("it computes with int8 or fp16 activations only");
@@ -139,14 +139,15 @@ Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) 
   if (call.rows != nullptr || call.places != nullptr) return refused("it computes dense rows only");
   // What is bound at launch may be other bytes each time.
   const View& weights = call.in[0];
-  if (!weights.memory || weights.data() == nullptr) return refused("it packs weights when a graph is loaded, here are none");
+  if (!weights.memory || weights.data() == nullptr)
+    return refused("it packs weights when a graph is loaded, but these are bound at launch");
   if (rounded) {
     if (const std::optional<PlaneForm> planes = plane_form(weights)) return ProductForm{Kind::matmul_lut_rounded, *planes};
   } else if (call.variant == variant::kInt8Rows) {
     const std::optional<PlaneForm> planes = plane_form(weights);
     if (planes && finite_scales(weights) && one_scale_per_row(weights)) return ProductForm{Kind::matmul_hmx_int8, *planes};
     if (planes) {
-      return refused(fmt::format("its matrix unit adds int8 products of {} only where rows have one scale", to_string(weights.format)));
+      return refused(fmt::format("its matrix unit computes int8 matmuls of {} only if each row has one scale", to_string(weights.format)));
     }
   } else if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
@@ -159,7 +160,7 @@ Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) 
     if (planes && (products == CodeProducts::look_up || (!dots && products != CodeProducts::dot))) {
       return ProductForm{Kind::matmul_lut, *planes};
     }
-    if (planes && !dots) return refused(fmt::format("it multiplies {} by look-ups alone", to_string(weights.format)));
+    if (planes && !dots) return refused(fmt::format("it computes {} by table look-up only", to_string(weights.format)));
     if (dots) return ProductForm{weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
   }
   return refused(fmt::format("it has no kernel for {} of this shape", to_string(weights.format)));

@@ -72,8 +72,8 @@ Status HexagonSession::start() {
         return response_.ready == hexagon::kMagic;
       },
       [&]() -> Status {
-        if (!transport_->alive()) return fail("it ended before it was ready");
-        return Clock::now() < give_up ? Status{} : fail("it was not ready in time");
+        if (!transport_->alive()) return fail("the worker ended before it was ready");
+        return Clock::now() < give_up ? Status{} : fail("the worker was not ready in time");
       });
 }
 
@@ -82,7 +82,7 @@ Result<std::uint32_t> HexagonSession::place(Bytes size) {
   const Bytes wanted = round_up(size, kVectorBytes);
   if (wanted > end - placed_) {
     return Status{Code::over_budget,
-                  fmt::format("hexagon: {} more do not fit into a session of {}", format_bytes(size), format_bytes(end))};
+                  fmt::format("hexagon: another {} do not fit into a session of {}", format_bytes(size), format_bytes(end))};
   }
   const std::uint32_t at = placed_;
   placed_ += static_cast<std::uint32_t>(wanted);
@@ -119,9 +119,9 @@ Result<HexagonSession::Results> HexagonSession::run(std::vector<hexagon::Operato
       transport_->stop();
     }
     usable_ = false;
-    notes_.push_back(fmt::format("hexagon: the worker was given up, its work runs on the CPU: {}", why));
+    notes_.push_back(fmt::format("hexagon: the worker was stopped after an earlier failure, its work runs on the CPU: {}", why));
   }
-  return fail("the worker was given up");
+  return fail("the worker was stopped after an earlier failure");
 }
 
 // Of a response only copies are looked at, each word once: a worker that runs wild may still be writing.
@@ -142,11 +142,11 @@ Result<HexagonSession::Results> HexagonSession::attempt(const std::vector<hexago
   std::memcpy(static_cast<void*>(&answer), static_cast<const void*>(&response_), sizeof answer);
   const auto kind = static_cast<hexagon::Answer>(answer.answer);
   const bool done = kind == hexagon::Answer::done;
-  if (answer.checksum != hexagon::response_sum(answer, sequence, done ? count : 0)) return fail("its answer was damaged");
+  if (answer.checksum != hexagon::response_sum(answer, sequence, done ? count : 0)) return fail("the worker's answer was damaged");
   if (kind == hexagon::Answer::bad_operator && answer.where < count) {
     return Status{Code::unsupported_shape, fmt::format("hexagon: the worker refuses operator {} of a request", answer.where)};
   }
-  if (!done) return fail("it received a damaged request");
+  if (!done) return fail("the worker received a damaged request");
 
   Results results(count);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -172,9 +172,9 @@ Status HexagonSession::wait(std::uint32_t sequence) {
         return response_.sequence == sequence;
       },
       [&]() -> Status {
-        if (!transport_->alive()) return fail("it died");
+        if (!transport_->alive()) return fail("the worker died");
         const std::uint32_t answered = response_.sequence;
-        if (answered != sequence && answered != sequence - 1) return fail("it answered a request that nobody made");
+        if (answered != sequence && answered != sequence - 1) return fail("the worker answered a request that was never sent");
         if (response_.progress != progress) {
           progress = response_.progress;
           give_up = Clock::now() + limits_.progress;

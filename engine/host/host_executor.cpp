@@ -21,7 +21,7 @@ std::int64_t monotonic_ns() {
 }  // namespace
 
 HostExecutor::HostExecutor() : start_ns_(monotonic_ns()), wake_fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (wake_fd_ < 0) throw RunError(std::string("no event descriptor: ") + std::strerror(errno));
+  if (wake_fd_ < 0) throw RunError(std::string("the kernel gave no eventfd: ") + std::strerror(errno));
 }
 
 HostExecutor::~HostExecutor() { ::close(wake_fd_); }

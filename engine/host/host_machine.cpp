@@ -27,7 +27,7 @@ UnitCaps caps_of(std::size_t index, const Core& core) {
 std::vector<UnitCaps> choose_units(const HostOptions& options, const std::vector<Core>& cores) {
   const std::size_t wanted = options.unit_names.empty() ? (options.units == 0 ? cores.size() : options.units) : options.unit_names.size();
   if (wanted > cores.size() && !options.share_cores) {
-    throw ConfigError(fmt::format("machine.host: {} units were asked for, but this process may use {} core{} only", wanted, cores.size(),
+    throw ConfigError(fmt::format("machine.host: {} units are named, but this process may use only {} core{}", wanted, cores.size(),
                                   cores.size() == 1 ? "" : "s"));
   }
   // Under share_cores the list goes round: cpu0 and cpuN are the same core.

@@ -45,7 +45,7 @@ Result<FileId> HostStorage::adopt(Result<HostFile> file) {
 Result<FileId> HostStorage::open(std::string_view path) { return adopt(HostFile::open(std::string(path), direct_)); }
 
 Result<FileId> HostStorage::open_phantom(Bytes) {
-  return Status{Code::io_error, "a file without bytes exists in the simulator only; the host machine needs a real one"};
+  return Status{Code::io_error, "a model without weights has no file to read on machine: host (expected machine: sim, or a model.gguf)"};
 }
 
 Result<FileId> HostStorage::create_scratch(Bytes size) { return adopt(HostFile::scratch(scratch_folder_, size, direct_)); }
@@ -118,7 +118,8 @@ void HostStorage::pump() {
     Piece& piece = *pending_.front();
     pending_.pop_front();
     if (piece.operation->write && !piece.operation->file->writable()) {
-      fail(piece, piece.begin, {Code::io_error, fmt::format("{}: was opened for reading", piece.operation->file->path())});
+      fail(piece, piece.begin,
+           {Code::io_error, fmt::format("{}: can not be written (it was opened for reading)", piece.operation->file->path())});
       finish(piece);
       continue;
     }
@@ -200,7 +201,7 @@ void HostStorage::advance(Piece& piece) {
   }
   fail(piece, std::clamp(reached, piece.begin, piece.end),
        {piece.operation->write ? Code::io_error : Code::short_read,
-        fmt::format("{}: the file ends at offset {}, but a {} of {} bytes at offset {} was asked for", file.path(), file.size_now(), verb,
+        fmt::format("{}: the file ends at offset {}, but a {} of {} bytes at offset {} was requested", file.path(), file.size_now(), verb,
                     piece.operation->extent.length, piece.operation->extent.offset)});
   finish(piece);
 }

@@ -13,7 +13,8 @@ Outcome ComputeFunction::execute(const KernelCall& call) {
   check_call(call);
   const auto has_bytes = [&](const auto& views) {
     for (const View& view : views) {
-      if (view.data() == nullptr) throw RunError(std::string(to_string(call.op)) + ": an operand has no bytes to compute with");
+      if (view.data() == nullptr)
+        throw RunError(std::string(to_string(call.op)) + ": an operand has no bytes (a model of shapes can not be computed)");
     }
   };
   has_bytes(call.in);

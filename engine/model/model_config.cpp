@@ -65,7 +65,7 @@ void check_config(const ModelConfig& c, const Fail& fail) {
   if (c.rope.dims > c.head_dim || c.rope.dims % 2 != 0) {
     fail("rope_dims", fmt::format("{} rotary dimensions (expected an even number up to the head size, {})", c.rope.dims, c.head_dim));
   }
-  if (c.experts > 0 && c.sub_norms) fail("experts", "do not go with a norm before the Down projection");
+  if (c.experts > 0 && c.sub_norms) fail("experts", "can not be combined with a norm before the Down projection");
   if (c.experts > 0 && (c.experts_used == 0 || c.experts_used > c.experts)) {
     fail("experts_used", fmt::format("{} of {} experts used per token", c.experts_used, c.experts));
   }
@@ -108,7 +108,7 @@ void check_tensors(const Gguf& gguf, const ModelConfig& config) {
     }
   }
   for (const TensorInfo& tensor : gguf.tensors()) {
-    if (!expected.contains(tensor.name)) gguf.fail(tensor.name, "the tensor has no place in a model of this family");
+    if (!expected.contains(tensor.name)) gguf.fail(tensor.name, "a model of this family has no such tensor");
   }
 }
 

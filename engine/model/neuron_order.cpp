@@ -33,7 +33,7 @@ std::vector<std::uint32_t> hot_first(const Gguf& file, std::uint32_t layer, std:
   if (const TensorInfo* bucket = file.find_tensor(bucket_name)) {
     const std::vector<std::int32_t> ids = read_ids(file, *bucket);
     if (!std::equal(ids.begin(), ids.end(), order.begin(), cold, std::cmp_equal<std::int32_t, std::uint32_t>)) {
-      file.fail(bucket_name, "holds other neurons than gpu_idx marks");
+      file.fail(bucket_name, "has other neurons than gpu_idx marks");
     }
   }
   return order;
@@ -54,7 +54,7 @@ NeuronOrder::NeuronOrder(std::vector<std::vector<std::uint32_t>> places, const M
     if (places_[i].size() != config.ffn) fail(fmt::format("{} neurons (expected the model's {})", places_[i].size(), config.ffn));
     for (const std::uint32_t id : places_[i]) {
       if (id >= config.ffn) fail(fmt::format("neuron {} (expected less than {})", id, config.ffn));
-      if (seen[id]) fail(fmt::format("neuron {} has two places", id));
+      if (seen[id]) fail(fmt::format("neuron {} is listed twice", id));
       seen[id] = true;
     }
   }
@@ -71,7 +71,7 @@ NeuronOrder read_gpuidx(const std::string& path, const ModelConfig& config) {
   if (const std::string& found = file.text("general.architecture"); found != kArchitecture) {
     file.fail("general.architecture", fmt::format("\"{}\" (expected {})", found, kArchitecture));
   }
-  if (config.experts > 0) throw ConfigError(fmt::format("{}: an index of one FFN per layer, but the model has experts", path));
+  if (config.experts > 0) throw ConfigError(fmt::format("{}: the index has one FFN per layer, but the model has experts", path));
   const std::string next = fmt::format("blk.{}.gpu_idx", config.layers);
   if (file.find_tensor(next) != nullptr) file.fail(next, fmt::format("the model has only {} layers", config.layers));
   std::vector<std::vector<std::uint32_t>> places;

@@ -141,7 +141,7 @@ std::vector<PackSection> sections_from(const Json& plan, Bytes header_end, Bytes
     const bool first = section.offset >= header_end && section.offset - header_end <= kMaxPlan && section.offset % kPageSize == 0;
     const bool begins = sections.empty() ? first : section.offset == position;
     if (!begins || section.offset > file_size || section.bytes == 0 || section.bytes % kPageSize != 0) {
-      throw ConfigError(fmt::format("damaged: {} has no place in it", section.name));
+      throw ConfigError(fmt::format("damaged: {} is not in its plan", section.name));
     }
     if (section.bytes > file_size - section.offset) {
       throw ConfigError(fmt::format("the file is {} bytes long and ends before the end of {}", file_size, section.name));
@@ -149,7 +149,7 @@ std::vector<PackSection> sections_from(const Json& plan, Bytes header_end, Bytes
     position = section.offset + section.bytes;
     sections.push_back(section);
   }
-  if (sections.empty()) throw ConfigError("damaged: it holds nothing");
+  if (sections.empty()) throw ConfigError("damaged: it has no sections");
   return sections;
 }
 
@@ -205,7 +205,7 @@ Format transposed_format(Format format, std::uint32_t columns) {
 
 PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
   if (!options.order.empty() && !options.bundles) {
-    throw ConfigError("an order of neurons is one of bundles (expected layout auto, or another of bundles)");
+    throw ConfigError("an order of neurons needs neuron bundles (expected layout auto, or another layout of bundles)");
   }
   PackPlan plan;
   plan.options = options;
@@ -271,7 +271,7 @@ PackHeader read_pack_header(const InputFile& file) {
   file.read_at(sizeof preamble, std::as_writable_bytes(std::span(header.text)));
   Hash hash;
   hash.add(header.text);
-  if (hash.value() != preamble.plan_hash || preamble.reserved != 0) fail("damaged: the checksum of its plan does not hold");
+  if (hash.value() != preamble.plan_hash || preamble.reserved != 0) fail("damaged: the checksum of its plan is wrong");
   const Bytes text_end = sizeof preamble + header.text.size();
   try {
     header.plan = Json::parse(header.text);
@@ -284,7 +284,7 @@ PackHeader read_pack_header(const InputFile& file) {
   }
   std::string padding(header.sections.front().offset - text_end, '\0');
   file.read_at(text_end, std::as_writable_bytes(std::span(padding)));
-  if (padding.find_first_not_of('\0') != std::string::npos) fail("damaged: something follows its plan");
+  if (padding.find_first_not_of('\0') != std::string::npos) fail("damaged: there are bytes after its plan");
   header.file_size = header.sections.back().offset + header.sections.back().bytes + checksum_table_bytes(header.sections);
   if (file.size() != header.file_size) fail(fmt::format("the file is {} bytes long (expected {})", file.size(), header.file_size));
   return header;

@@ -129,7 +129,7 @@ NeuronOrder read_order(const InputFile& file, const PackHeader& header, const Mo
   if (section.name != kOrderSection) return {};
   const std::size_t ffns = std::size_t{config.layers} * std::max(config.experts, 1u);
   if (section.bytes != round_up(Bytes{ffns} * config.ffn * sizeof(std::uint32_t), kPageSize)) {
-    throw ConfigError(fmt::format("{}: its order of neurons is another model's", file.path()));
+    throw ConfigError(fmt::format("{}: its order of neurons is of another model", file.path()));
   }
   std::vector<std::vector<std::uint32_t>> places(ffns, std::vector<std::uint32_t>(config.ffn));
   Bytes at = section.offset;

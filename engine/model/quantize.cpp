@@ -242,7 +242,8 @@ WeightError weight_error(const std::string& path, const std::string& reference_p
   for (const TensorInfo& tensor : reference.tensors()) {
     if (!is_matrix(tensor) || is_embedding(tensor)) continue;
     const TensorInfo* same = model.find_tensor(tensor.name);
-    if (same == nullptr || same->dims != tensor.dims) model.fail(tensor.name, fmt::format("is not the matrix that {} has", reference_path));
+    if (same == nullptr || same->dims != tensor.dims)
+      model.fail(tensor.name, fmt::format("differs in shape from the matrix in {}", reference_path));
     packed += row_bytes(same->format, same->columns(), Layout::tiled) * same->rows();
     weights += tensor.rows() * tensor.columns();
     for (std::uint64_t row = 0; row < tensor.rows(); ++row) {
@@ -254,7 +255,7 @@ WeightError weight_error(const std::string& path, const std::string& reference_p
       }
     }
   }
-  if (weights == 0) throw ConfigError(fmt::format("{}: there are no matrices to compare", reference_path));
+  if (weights == 0) throw ConfigError(fmt::format("{}: it has no matrices to compare with", reference_path));
   return {squares == 0 ? 0 : std::sqrt(differences / squares), 8.0 * static_cast<double>(packed) / static_cast<double>(weights)};
 }
 

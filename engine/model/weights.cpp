@@ -183,7 +183,7 @@ Bytes WeightStore::ffn_bytes() const {
 std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
   if (bundles && c.sub_norms) {
     throw ConfigError(
-        "engine.policy: works neuron by neuron, but the model normalises all neurons together before the Down projection "
+        "engine.policy: computes neuron by neuron, but this model normalises over all neurons before the Down projection "
         "(expected dense or mmap)");
   }
   std::vector<Weight> out;

@@ -27,10 +27,10 @@ std::unique_ptr<Residency> make_paged(const WeightsSetup& setup, const FfnConfig
 
 std::unique_ptr<Residency> make_streamed(const WeightsSetup& setup, const FfnConfig&) {
   if (const std::size_t units = setup.placement.units().size(); units > 1) {
-    throw ConfigError(fmt::format(
-        "engine.weights.kind: streamed has room for one matrix of each kind, and {} units would need it for as long as the slowest "
-        "(expected one unit, or paged)",
-        units));
+    throw ConfigError(
+        fmt::format("engine.weights.kind: streamed buffers one matrix of each kind, which {} units can not share "
+                    "(expected one unit, or paged)",
+                    units));
   }
   const UnitId reader = setup.machine.units.front()->caps().id;
   return std::make_unique<StreamResidency>(setup.machine, setup.weights, StreamOptions{setup.ffn_in_dram, setup.keep_free, reader});

@@ -23,16 +23,16 @@ void load_parts(const std::string& path, const std::string& where) {
   const std::string file = std::filesystem::weakly_canonical(path).string();
   if (loaded.contains(file)) return;
   const auto fail = [&](const std::string& problem) { throw ConfigError(fmt::format("{}: \"{}\" {}", where, path, problem)); };
-  if (!std::filesystem::is_regular_file(file)) fail("is no file (paths start at the file that names them)");
+  if (!std::filesystem::is_regular_file(file)) fail("is not a file (paths start at the file that names them)");
   show_our_symbols();
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) fail(fmt::format("does not load: {} (expected a shared object built with this engine's headers)", ::dlerror()));
   const auto* abi = static_cast<const int*>(::dlsym(library, "vitro_parts_abi"));
   using Register = void (*)(PartRegistries&);
   const auto add = reinterpret_cast<Register>(::dlsym(library, "vitro_register_parts"));
-  if (abi == nullptr || add == nullptr) fail("has no parts of an engine (expected one that says VITRO_PARTS)");
+  if (abi == nullptr || add == nullptr) fail("is not a plug-in with parts of an engine (expected a shared object that uses VITRO_PARTS)");
   if (*abi != kPartsAbi)
-    fail(fmt::format("was built for parts of version {} (expected {}: compile it with these headers)", *abi, kPartsAbi));
+    fail(fmt::format("was built for version {} of the part interface (expected {}: compile it with these headers)", *abi, kPartsAbi));
   PartRegistries registries{weights_kinds(), ffn_kinds(), placement_kinds(), evictions()};
   add(registries);
   loaded.insert(file);  // never unloaded: the registries point into it

@@ -20,9 +20,10 @@ void check_sessions(std::uint32_t sessions, const MappedOperands& mapped, const 
   }
   if (mapped.head && weights.find(Role::output) == nullptr) bytes += weights.get(Role::token_embedding).extent.length;
   if (bytes <= sessions * caps.session_limit) return;
-  throw ConfigError(fmt::format("engine.sessions: {} of {} map {}, and the weights and the KV cache of {} are {} (expected {} or more)",
-                                sessions, caps.name, format_bytes(sessions * caps.session_limit), caps.name, format_bytes(bytes),
-                                (bytes + caps.session_limit - 1) / caps.session_limit));
+  throw ConfigError(fmt::format(
+      "engine.sessions: {} sessions of {} map {}, but the weights and the KV cache of {} need {} (expected {} or more sessions)", sessions,
+      caps.name, format_bytes(sessions * caps.session_limit), caps.name, format_bytes(bytes),
+      (bytes + caps.session_limit - 1) / caps.session_limit));
 }
 
 Bytes kv_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits& limits) {
@@ -41,7 +42,8 @@ Bytes kv_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits
 void check_embedding_in_flash(const WeightStore& weights) {
   if (weights.find(Role::output) != nullptr) return;
   throw ConfigError(
-      "engine.embedding: flash saves nothing here: the model's output matrix is its embedding (tied), and every token reads all of "
+      "engine.weights.embedding: flash saves no memory: the output matrix of this model is its embedding (tied), and every token reads all "
+      "of "
       "it (expected dram)");
 }
 
@@ -50,18 +52,20 @@ void check_parts(const EngineConfig& engine, const WeightStore& weights, const R
   const bool bundles = weights.find(Role::ffn_bundle, 0) != nullptr;
   const bool clusters = engine.ffn.kind == "clusters";
   if (clusters && const_cast<Residency&>(residency).neurons() == nullptr) {
-    throw ConfigError(fmt::format(
-        "engine.ffn.kind: clusters computes neuron bundles, and engine.weights.kind: {} has none (expected bundles)", engine.weights.kind));
+    throw ConfigError(
+        fmt::format("engine.ffn.kind: clusters needs neuron bundles, which engine.weights.kind: {} does not have (expected "
+                    "engine.weights.kind: bundles)",
+                    engine.weights.kind));
   }
   if (engine.ffn.kind == "experts" && !residency.stays()) {
-    throw ConfigError(fmt::format(
-        "engine.ffn.kind: experts computes matrices where they are, and engine.weights.kind: {} brings them as phases need them "
-        "(expected dram)",
-        engine.weights.kind));
+    throw ConfigError(
+        fmt::format("engine.ffn.kind: experts needs all weights in DRAM, but engine.weights.kind: {} loads them during a step "
+                    "(expected engine.weights.kind: dram)",
+                    engine.weights.kind));
   }
   if (bundles && !clusters) {
     throw ConfigError(
-        fmt::format("engine.ffn.kind: {} computes whole matrices, but the FFN is stored as neuron bundles (expected clusters, "
+        fmt::format("engine.ffn.kind: {} needs whole matrices, but the FFN is stored as neuron bundles (expected clusters, "
                     "or engine.weights.kind: dram, paged or streamed, with layout rows)",
                     engine.ffn.kind));
   }

@@ -25,7 +25,7 @@ ReuseCurve::ReuseCurve(const ParamTable& table) : table_(table) {
   }
   std::sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) { return a.log_distance < b.log_distance; });
   if (!table.values.empty() && (points_.empty() || points_.back().ns <= 0)) {
-    table.fail("", "has no time at a distance in MiB, or none above 0 at the last");
+    table.fail("", "has no points, or its last point is 0 (expected distances in MiB with a time each, such as {1: 2 ns, 8: 10 ns})");
   }
 }
 

@@ -75,7 +75,7 @@ std::vector<DramReferenceRow> dram_reference_rows() {
 
 std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name, std::uint32_t placements) {
   if (dram.find("part") == nullptr) {
-    throw ConfigError("dram.part: is missing: without a part the flow model has no detailed twin (expected for example lpddr5x_8533)");
+    throw ConfigError("dram.part: is missing: without it there is no detailed model to compare with (expected for example lpddr5x_8533)");
   }
   const std::vector<DramPattern> patterns = dram_patterns();
   const auto pattern = std::find_if(patterns.begin(), patterns.end(), [name](const DramPattern& p) { return p.name == name; });

@@ -14,7 +14,8 @@ std::vector<double> numbers(std::string_view text, const ParamTable& table, cons
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('/'), text.size());
     double value = 0;
-    if (!parse_quantity(text.substr(0, end), Dimension::none, value)) table.fail(key, "not a number after the dot");
+    if (!parse_quantity(text.substr(0, end), Dimension::none, value))
+      table.fail(key, "has no number after the dot (expected for example chunk.4096)");
     result.push_back(value);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -54,7 +55,7 @@ FlowEfficiency::FlowEfficiency(const Entries& entries, const ParamTable& table) 
       strides.back().second.emplace_back(std::log2(x[1]), value);
     } else {
       table.fail(key,
-                 "unknown (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
+                 "is not known (expected sequential, sequential_write, strided_write, chunk.BYTES, write_chunk.BYTES, "
                  "strided.CHUNK/STRIDE, agents.COUNT/REOPENED, turns.READERS/SHARE, copies.READERS/SHARE, queued.LOAD, latency_random_ns, "
                  "latency_sequential_ns)");
     }

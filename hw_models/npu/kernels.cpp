@@ -50,9 +50,9 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   const std::vector<std::string> parts = parts_of(key);
   if (parts.size() != 5 && parts.size() != 6)
     fail(table, key, "unit.path.variant.format.quantity, such as hmx.dma.float.q4_0.packets_per_weight");
-  if (parts[0] != "hmx" && parts[0] != "hvx") fail(table, key, "hmx or hvx first");
+  if (parts[0] != "hmx" && parts[0] != "hvx") fail(table, key, "a name that starts with hmx or hvx");
   const auto path = std::find(std::begin(kPathNames), std::end(kPathNames), parts[1]);
-  if (path == std::end(kPathNames)) fail(table, key, "dma, l2fetch or vector_load after the unit");
+  if (path == std::end(kPathNames)) fail(table, key, "dma, l2fetch or vector_load after the first dot");
 
   const std::string name = parts[2] + "." + parts[3] + (parts.size() == 6 ? "." + parts[4] : "");
   Kernel start = general_;
@@ -63,7 +63,8 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   if (mine != nullptr && mine < table_.data() + stands) return;
   if (mine == nullptr) mine = &table_.emplace_back(Entry{name, true, start});
   Kernel& kernel = mine->kernel;
-  if (kernel.matrix != start.matrix || kernel.path != start.path) fail(table, key, "one unit and path for a variant and format");
+  if (kernel.matrix != start.matrix || kernel.path != start.path)
+    fail(table, key, "the same unit and path for all keys of a variant and format");
 
   const std::string& what = parts.back();
   if (what == "packets_per_weight") {

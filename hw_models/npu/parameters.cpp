@@ -64,14 +64,14 @@ constexpr ParamSpec kParams[] = {
 
 std::uint32_t count(const Params& params, std::string_view key) {
   const double value = params.positive(key);
-  if (value < 1 || value > 1e6) params.fail(key, fmt::format("\"{:g}\" is no count (expected 1 to 1000000)", value));
+  if (value < 1 || value > 1e6) params.fail(key, fmt::format("\"{:g}\" is not a count (expected 1 to 1000000)", value));
   return static_cast<std::uint32_t>(value);
 }
 
 // Of these only whole vectors can be used.
 Bytes vectors(const Params& params, std::string_view key, Bytes vector) {
   const Bytes bytes = round_down(params.bytes(key), vector);
-  if (bytes == 0) params.fail(key, fmt::format("\"{}\" does not hold a vector of {} B", format_bytes(params.bytes(key)), vector));
+  if (bytes == 0) params.fail(key, fmt::format("\"{}\" is smaller than a vector of {} B", format_bytes(params.bytes(key)), vector));
   return bytes;
 }
 

@@ -54,7 +54,7 @@ TilePlan TilePlan::without_memory() const {
 TilePlan TilePlanner::plan(const Work& work, const Kernel& kernel) const {
   if (work.tcm_bytes > parts_.tcm) {
     throw RunError(
-        fmt::format("npu: a call with {} of operands in TCM, which holds {}", format_bytes(work.tcm_bytes), format_bytes(parts_.tcm)));
+        fmt::format("npu: a call needs {} of operands in TCM, which has {}", format_bytes(work.tcm_bytes), format_bytes(parts_.tcm)));
   }
   return work.columns > 0 && work.depth > 0 ? product(work, kernel) : chunks(work, kernel);
 }

@@ -25,7 +25,7 @@ Params ThermalNode::read(Reader& reader) {
   if (params.time("step").count() <= 0) reader.fail("step", "has to be longer than 0");
   if (params.degrees("trip") <= params.degrees("ambient")) reader.fail("trip", "is not above the ambient temperature");
   for (const auto& [name, share] : params.table("clock_steps").values) {
-    if (!(share > 0 && share < 1)) reader.fail("clock_steps", name + " is no share of the full clock between 0 and 1");
+    if (!(share > 0 && share < 1)) reader.fail("clock_steps", name + " is not a share of the full clock between 0 and 1");
   }
   return params;
 }

@@ -103,7 +103,7 @@ std::vector<ParamSpec> detailed_ufs_params() { return join(kDetailed, kFlow); }
 std::uint32_t count(const Params& params, std::string_view key) {
   const double value = params.number(key);
   if (value < 1 || value > 65536 || value != static_cast<std::uint32_t>(value)) {
-    params.fail(key, fmt::format("{} is no count (expected a whole number from 1 to 65536)", value));
+    params.fail(key, fmt::format("{} is not a count (expected a whole number from 1 to 65536)", value));
   }
   return static_cast<std::uint32_t>(value);
 }

@@ -71,7 +71,7 @@ std::vector<StorageTwinRow> storage_twins(const Node& storage, std::string_view 
   }
   const std::vector<Case> all = cases();
   const auto found = std::find_if(all.begin(), all.end(), [name](const Case& c) { return c.name == name; });
-  if (found == all.end()) throw ConfigError(fmt::format("ufs: there are no probes \"{}\"", name));
+  if (found == all.end()) throw ConfigError(fmt::format("ufs: there is no comparison \"{}\"", name));
   const auto add = [&](Bytes range, std::uint32_t depth, const Issuers& issuers) {
     const StorageProbe probe = probe_of(*found, range, depth, issuers.cores);
     rows.push_back({fmt::format("{}_range_{}mib_depth_{}_{}", name, range / MiB, depth, issuers.name), "GB/s",

@@ -32,7 +32,7 @@ double ask(const Callable& callable, const Sample& sample) {
   } catch (const py::error_already_set& error) {
     throw RunError(fmt::format("the scorer failed: {}", error.what()));
   } catch (const py::cast_error&) {
-    throw RunError("the scorer failed: its answer is no number");
+    throw RunError("the scorer failed: its answer is not a number");
   }
 }
 

@@ -21,7 +21,7 @@ Dimension dimension_of(const std::string& name) {
   for (const auto& [known, dimension] : kNames) {
     if (known == name) return dimension;
   }
-  throw ConfigError("\"" + name + "\" is no dimension of a quantity (expected one such as bytes, time, bandwidth or ratio)");
+  throw ConfigError("\"" + name + "\" is not a dimension of a quantity (expected one such as bytes, time, bandwidth or ratio)");
 }
 
 std::optional<double> parse(const std::string& text, const std::string& dimension) {

@@ -129,7 +129,9 @@ Task<void> find_limit(Bench* bench, ComputeUnit* unit, Bytes most, std::uint32_t
     (on_cpu ? high_seconds : low_seconds) = to_seconds(end - begin) / static_cast<double>(size);
     unit->unload(graph);
   }
-  if (high > most / MiB) throw RunError(fmt::format("graph_limit: {} ran a graph of {} itself", unit->caps().name, format_bytes(most)));
+  if (high > most / MiB)
+    throw RunError(fmt::format("graph_limit: {} still runs a graph of {} itself, so there is no limit to find", unit->caps().name,
+                               format_bytes(most)));
   *limit = {low * MiB, low == 0 ? 0 : high_seconds / low_seconds};
 }
 
@@ -150,7 +152,7 @@ ProbeResult dense_products(const Node& device, Reader& args) {
     const std::string text = n.is_scalar() ? n.text() : "";
     p.n = 0;
     std::from_chars(text.data(), text.data() + text.size(), p.n);
-    if (p.n == 0) args.fail("n", "is no list of sizes (expected for example [1024, 4096])");
+    if (p.n == 0) args.fail("n", "is not a list of sizes (expected for example [1024, 4096])");
     works.push_back({units, product_call(bench, p)});
   }
   args.finish();

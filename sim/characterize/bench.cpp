@@ -51,7 +51,7 @@ std::vector<ComputeUnit*> Bench::units(const std::string& wanted) {
 std::vector<ComputeUnit*> Bench::units(Reader& args, std::string_view key) {
   std::vector<ComputeUnit*> all;
   for (const Node& name : args.list(key)) {
-    if (!name.is_scalar()) args.fail(key, "is no list of names (expected core classes or units, such as [big, npu])");
+    if (!name.is_scalar()) args.fail(key, "is not a list of names (expected core classes or units, such as [big, npu])");
     for (ComputeUnit* unit : units(name.text())) all.push_back(unit);
   }
   if (all.empty()) args.fail(key, "is empty (expected core classes or units, such as [big, npu])");

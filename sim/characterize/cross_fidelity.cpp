@@ -26,7 +26,7 @@ constexpr const char* kReference = "public_simulator";
 std::string dram_objection(const Node& block) {
   const Node* part = block.find("part");
   const bool named = part != nullptr && part->is_scalar() && part->text() != "none";
-  return named ? "" : "dram.part is not stated: a flow model without a part has no detailed twin";
+  return named ? "" : "dram.part is missing: without it there is no detailed model to compare with";
 }
 
 std::vector<std::string> dram_cases() {
@@ -70,7 +70,7 @@ std::vector<std::string> npu_cases() {
 std::vector<CrossFidelityRow> npu_rows(const Node& device, const std::string& name) {
   const std::vector<std::string> names = npu_cases();
   const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) throw ConfigError(fmt::format("npu: there are no products \"{}\"", name));
+  if (found == names.end()) throw ConfigError(fmt::format("npu: there is no comparison \"{}\"", name));
   Bench bench(device);  // has the operands
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
   std::vector<CrossFidelityRow> rows;
@@ -119,7 +119,8 @@ CrossFidelityPlan cross_fidelity_plan(const Node& device) {
 
 std::vector<CrossFidelityRow> cross_fidelity(const Node& device, const CrossFidelityCase& what) {
   const auto source = std::find_if(std::begin(kSources), std::end(kSources), [&](const Source& s) { return s.part == what.part; });
-  if (source == std::end(kSources)) throw ConfigError(fmt::format("cross-fidelity: \"{}\" has no twins", what.part));
+  if (source == std::end(kSources))
+    throw ConfigError(fmt::format("cross-fidelity: there is no comparison for \"{}\" (expected dram, ufs or npu)", what.part));
   const std::string why = objection(*source, device.find(what.part));
   if (!why.empty()) throw ConfigError(fmt::format("cross-fidelity: {}: {}", what.part, why));
   return source->rows(device, what.name);

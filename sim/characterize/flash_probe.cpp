@@ -35,7 +35,7 @@ Task<void> read_lane(Machine* machine, ReadLoad* load, std::size_t lane) {
 std::vector<UnitId> read_issuers(Bench& bench, Reader& args) {
   std::vector<UnitId> issuers;
   for (const Node& name : args.list("issuers")) {
-    if (!name.is_scalar()) args.fail("issuers", "is no list of core classes (expected for example [big, mid])");
+    if (!name.is_scalar()) args.fail("issuers", "is not a list of core classes (expected for example [big, mid])");
     const std::vector<ComputeUnit*> units = bench.units(name.text());
     const auto free = std::find_if(units.begin(), units.end(), [&](const ComputeUnit* unit) {
       return std::find(issuers.begin(), issuers.end(), unit->caps().id) == issuers.end() && !unit->caps().static_graphs;

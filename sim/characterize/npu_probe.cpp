@@ -49,7 +49,7 @@ ProbeResult npu_gather(const Node& device, Reader& args) {
   constexpr std::uint32_t kGathers = 1000;
   const auto table = static_cast<Bytes>(args.quantity("table", Dimension::bytes));
   args.finish();
-  if (table < 2 || table > 64 * KiB) args.fail("table", "is no table of halfwords (expected 2 B to 64 KiB)");
+  if (table < 2 || table > 64 * KiB) args.fail("table", "is not a table of halfwords (expected 2 B to 64 KiB)");
   hw::NpuBench bench(device);
   const double packets = bench.gather_packets(kGathers, table);
   return result_of(bench, {{"packets_per_gather", packets}});

@@ -67,7 +67,7 @@ TEST(Params, a_model_that_refuses_a_value_names_file_and_line) {
 
 TEST(Params, a_default_that_is_refused_has_the_place_of_its_block) {
   const Params params = read("{latency: 3 us}");
-  EXPECT_EQ(message_of_use([&] { params.fail("depth", "is too much"); }), "t.yaml:1: ufs.depth: is too much");
+  EXPECT_EQ(message_of_use([&] { params.fail("depth", "is too large"); }), "t.yaml:1: ufs.depth: is too large");
 }
 
 TEST(Params, a_plain_value_counts_as_assumed) {

@@ -99,10 +99,10 @@ TEST_F(PluginTest, other_versions_are_refused_with_both_versions) {
 }
 
 TEST_F(PluginTest, what_is_no_plugin_is_refused) {
-  EXPECT_THAT(refusal("missing.so"), AllOf(HasSubstr("\"missing.so\" is no file (looked for " + kFolder + "/missing.so")));
+  EXPECT_THAT(refusal("missing.so"), AllOf(HasSubstr("\"missing.so\" is not a file (looked for " + kFolder + "/missing.so")));
   std::ofstream(kFolder + "/text.so") << "no shared object\n";
   EXPECT_THAT(refusal("text.so"), HasSubstr("\"text.so\" does not load: "));
-  EXPECT_THAT(refusal("plugin_none.so"), HasSubstr("is a shared object, but no plug-in"));
+  EXPECT_THAT(refusal("plugin_none.so"), HasSubstr("is a shared object, but not a plug-in"));
 }
 
 TEST_F(PluginTest, what_its_code_complains_about_reaches_the_user) {

@@ -59,16 +59,16 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["run", "."], ".: is a folder"),
     (["run", "exp.yaml", "--machine", "gpu"], "neither sim nor host"),
     (["run", "exp.yaml", "--set", "no-equals"], "key=value"),
-    (["run", "exp.yaml", "--set", b"seed=\xff"], "is no UTF-8 text"),
-    (["run", b"\xff.yaml"], "is no UTF-8 text"),
+    (["run", "exp.yaml", "--set", b"seed=\xff"], "is not UTF-8 text"),
+    (["run", b"\xff.yaml"], "is not UTF-8 text"),
     (["run", "exp.yaml", "--set", "typo=1"], "typo: unknown key"),
     (["run", "exp.yaml", "--frobnicate"], "--frobnicate"),
-    (["run", "exp.yaml", "--set", "expect=3"], "expect: is no map"),
+    (["run", "exp.yaml", "--set", "expect=3"], "expect: is not a map"),
     (["run", "exp.yaml", "--set", "expect={a: 3}"], "expect.a: 3 names no metric"),
     (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms}}"], "expect.a: needs value"),
-    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, min: soon}}"], 'expect.a.min: "soon" is no number'),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, min: soon}}"], 'expect.a.min: "soon" is not a number'),
     (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, most: 1}}"], "expect.a.most: unknown key"),
-    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, within: 1%}}"], "expect.a: is no number of"),
+    (["run", "exp.yaml", "--set", "expect={a: {metric: ttft_ms, within: 1%}}"], "expect.a: is not a single number in"),
     (["run", "exp.yaml", "--set", "expect={npumoe_table6_ours_wall: {metric: ttft_ms, within: 1%}}"], "kept back"),
     (["sweep", "exp.yaml", "--out", "o", "--set", "sweep={seed: [1]}", "--set", "expect={a: []}"], "expect.a: [] names no metric"),
     (["frobnicate"], "frobnicate"),
@@ -82,9 +82,9 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["list", "dragons"], "devices"),
     (["graph", "exp.yaml", "--out", "g.bmp"], ".svg"),
     (["trace", "summary", "exp.yaml"], "no Perfetto trace"),
-    (["trace", "diff", "exp.yaml", "exp.yaml"], "exp.yaml:1: is no decision"),
-    (["trace", "diff", "bytes", "bytes"], "bytes:1: is no decision"),
-    (["validate", "bytes", "--device", "exp.yaml"], "bytes: is no text file"),
+    (["trace", "diff", "exp.yaml", "exp.yaml"], "exp.yaml:1: is not a decision"),
+    (["trace", "diff", "bytes", "bytes"], "bytes:1: is not a decision"),
+    (["validate", "bytes", "--device", "exp.yaml"], "bytes: is not a text file"),
     (["run", "exp.yaml", "--out", "exp.yaml"], "exp.yaml is a file (expected a folder)"),
     (["run", "exp.yaml", "--out", "/proc/out"], "/proc/out can not be written"),
     (["sweep", "exp.yaml", "--set", "sweep={seed: [1]}", "--out", "exp.yaml/out"], "exp.yaml is a file (expected a folder)"),
@@ -116,8 +116,8 @@ def test_broken_yaml_names_file_and_line(fake):
 
 @pytest.mark.parametrize("lines, said", [
     ("expect:\n  a: 3", "exp.yaml:3: expect.a: 3 names no metric"),
-    ("expect:\n  a:\n    metric: speed\n    min: 3", "exp.yaml:4: expect.a.metric: 'speed' is no metric"),
-    ("metrics:\n  - speed", "exp.yaml:3: metrics: 'speed' is no metric"),
+    ("expect:\n  a:\n    metric: speed\n    min: 3", "exp.yaml:4: expect.a.metric: 'speed' is not a metric"),
+    ("metrics:\n  - speed", "exp.yaml:3: metrics: 'speed' is not a metric"),
 ])
 def test_what_the_command_line_reads_is_named_by_file_and_line(fake, lines, said):
     answer = fake("run", fake.write(f"experiment: x\n{lines}\n"))
@@ -164,7 +164,7 @@ def test_metrics_name_what_the_table_shows(fake):
     header = fake("sweep", path, "--out", "o").out.splitlines()[1].split()
     assert header[:3] == ["point", "seed", "ttft_ms"] and header[-1] == "status" and "decode_tokens_per_s" not in header
     wrong = fake("run", path, "--set", "metrics=[speed]")
-    assert wrong.code == 2 and "metrics: 'speed' is no metric" in wrong.err
+    assert wrong.code == 2 and "metrics: 'speed' is not a metric" in wrong.err
 
 
 def test_ctrl_c_ends_the_run_and_its_process(fake):

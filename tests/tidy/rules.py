@@ -118,6 +118,25 @@ def links_resolve(path, text):
                     yield number, f"the link {target} leads nowhere"
 
 
+@functools.cache
+def known_paths():
+    listed = files()
+    return {*listed, *(str(folder) for name in listed for folder in Path(name).parents), *(name.rpartition(".")[0] for name in listed)}
+
+
+def named_paths_exist(path, text):
+    """Paths in backticks that start at a folder of the root: a file, a folder, or files without their endings. Results cite other trees."""
+    if not path.endswith(".md") or path.startswith("docs/results/"):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in re.findall(r"(?<![\w./-])[\w-]+/[\w./*<>-]*", " ".join(re.findall(r"`([^`]+)`", line))):
+            name = name.rstrip("./")
+            if "<" in name or not (ROOT / name.split("/")[0]).is_dir() or name.split("/")[0] in ("build", "out"):
+                continue
+            if name not in known_paths() and not ("*" in name and any(ROOT.glob(name))):
+                yield number, f"{name} does not exist"
+
+
 def mirror(path):
     return ROOT / f"tests/{path.removesuffix('.cpp')}_test.cpp"
 
@@ -150,7 +169,8 @@ def has_a_test(path, text):
 
 
 RULES = (engine_stands_alone, no_ambient_time_or_chance, headers_have_pragma_once, short_lines, short_files, clean_whitespace,
-         nothing_left_to_do, no_machine_paths, links_resolve, tests_are_built, has_a_test)
+         nothing_left_to_do, no_machine_paths, links_resolve, named_paths_exist,
+         tests_are_built, has_a_test)
 
 
 def violations(rule):

@@ -30,6 +30,8 @@ BREACHES = [
     (rules.no_machine_paths, "docs/a.md", "see /home/ann/vitro\n"),
     (rules.no_machine_paths, "configs/a.yaml", "model: ../../shared/models/a.gguf\n"),
     (rules.links_resolve, "docs/a.md", "see [the rest](nowhere.md)\n"),
+    (rules.named_paths_exist, "docs/a.md", "`tests/python/test_forgotten.py` shows it\n"),
+    (rules.named_paths_exist, "docs/a.md", "see `engine/forgotten` and `configs/kernels/forgotten-*.yaml`\n"),
     (rules.tests_are_built, "tests/engine/base/forgotten_test.cpp", "\n"),
     (rules.has_a_test, "engine/base/forgotten.cpp", "\n"),
 ]
@@ -49,6 +51,8 @@ LAWFUL = [
     (rules.short_files, "engine/base/a.cpp", "int x;\n// about x\n\n" * 300),
     (rules.short_files, "engine/base/a.cpp", "// Long because every name has its row.\n" + "int x;\n" * 301),
     (rules.no_machine_paths, "docs/a.md", "https://example.org/home/ann and out/work/x\n"),
+    (rules.named_paths_exist, "docs/a.md", "`engine/base/rng`, `engine/base/`, `configs/kernels/cpu-*.yaml`, `engine/ops/<name>.cpp`, tests/nowhere\n"),
+    (rules.named_paths_exist, "docs/results/a.md", "their `tools/pipeline.py`\n"),
     (rules.tests_are_built, "tests/engine/base/rng_test.cpp", "\n"),
     (rules.has_a_test, "engine/base/rng.cpp", "\n"),
     (rules.has_a_test, "engine/base/hash.cpp", "\n"),

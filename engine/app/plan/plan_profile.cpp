@@ -246,7 +246,7 @@ std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer,
 
 std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first_order, ReuseRequest request) {
   const std::vector<LayerFiring> firing = firing_statistics(recording, request.neurons);
-  if (firing.empty()) throw ConfigError("the recording says of no neuron that it fired");
+  if (firing.empty()) throw ConfigError("the recording has no active neurons (expected one of a model whose neurons are sparse)");
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> order;  // (sequence, position) to the step in one long stretch
   for (const auto& [key, fired] : recording.fired) order.emplace(std::pair(key.at.sequence, key.at.position), 0);
   std::uint32_t next = 0;
@@ -254,7 +254,7 @@ std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first_
   const std::uint32_t largest = *std::max_element(request.batches.begin(), request.batches.end());
   if (order.size() / largest < 4) {
     throw ConfigError(
-        fmt::format("the recording has {} tokens (expected {} or more, for batches of {})", order.size(), 4 * largest, largest));
+        fmt::format("the recording has {} tokens (expected {} or more to estimate a batch of {})", order.size(), 4 * largest, largest));
   }
   const Ids every = all_of(request.neurons);
   std::vector<BatchReuse> sum;

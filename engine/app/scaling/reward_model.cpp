@@ -43,7 +43,7 @@ std::vector<std::int32_t> RewardModel::encode(const Sample& sample) const {
   if (tokenizer_.add_bos() && tokenizer_.bos()) ids.push_back(*tokenizer_.bos());
   const std::vector<std::int32_t> text = tokenizer_.encode(prompt_ + sample.text + suffix_);
   ids.insert(ids.end(), text.begin(), text.end());
-  if (ids.empty()) throw RunError("the reward model has nothing to read: prompt, answer and suffix are empty, and it has no BOS token");
+  if (ids.empty()) throw RunError("the reward model has no tokens to score: prompt, answer and suffix are empty, and it has no BOS token");
   if (ids.size() > context_) {
     throw RunError(fmt::format("prompt, answer and suffix are {} tokens of the reward model, whose context is {}", ids.size(), context_));
   }

@@ -42,7 +42,7 @@ std::vector<TextPattern> read_patterns(Reader& reader) {
   const bool ignore_case = reader.boolean("ignore_case", false);
   std::vector<TextPattern> patterns;
   for (const Node& node : reader.list("patterns")) {
-    if (!node.is_scalar()) fail_at(node.origin(), reader.name_of("patterns"), "holds something that is no text");
+    if (!node.is_scalar()) fail_at(node.origin(), reader.name_of("patterns"), "has an entry that is not a text");
     patterns.push_back(TextPattern::read(reader, "patterns", node.text(), ignore_case));
   }
   if (patterns.empty()) reader.fail("patterns", "is empty (expected regular expressions)");
@@ -53,8 +53,8 @@ ScorerConfig read_scorer(Reader reader, bool numerics) {
   ScorerConfig scorer;
   scorer.kind = read_choice(reader, "kind", kKinds);
   if (!numerics && scorer.kind != Kind::drawn) {
-    reader.fail("kind", fmt::format("{} needs what a model computes, and engine.function computes nothing (expected drawn)",
-                                    to_string(scorer.kind)));
+    reader.fail("kind",
+                fmt::format("{} needs computed values, but engine.function computes none (expected drawn)", to_string(scorer.kind)));
   }
   switch (scorer.kind) {
     case Kind::log_probability:
@@ -80,7 +80,7 @@ ScorerConfig read_scorer(Reader reader, bool numerics) {
 void read_step(Reader reader, ScalingConfig& config, bool numerics) {
   config.step_until = reader.text("until", "");
   if (!numerics && !config.step_until.empty()) {
-    reader.fail("until", "needs text, and engine.function computes none (expected max_tokens alone)");
+    reader.fail("until", "needs text, but engine.function computes none (expected max_tokens alone)");
   }
   config.step_tokens = static_cast<std::uint32_t>(reader.integer("max_tokens", 1, 1 << 20, config.step_tokens));
   reader.finish();
@@ -97,22 +97,22 @@ ScalingConfig read_scaling(Reader reader, bool numerics) {
   config.samples = static_cast<std::uint32_t>(reader.integer("samples", 1, 1024));
   const bool beams = config.method == ScalingMethod::beam_search, votes = config.method == ScalingMethod::self_consistency;
   for (const char* key : {"width", "step"}) {
-    if (!beams && reader.has(key)) reader.fail(key, fmt::format("does not go with {}", to_string(config.method)));
+    if (!beams && reader.has(key)) reader.fail(key, fmt::format("can not be combined with {}", to_string(config.method)));
   }
   if (votes != reader.has("answer")) {
     reader.fail("answer", votes ? "is missing (expected a regular expression whose first group is the answer)"
-                                : fmt::format("does not go with {}", to_string(config.method)));
+                                : fmt::format("can not be combined with {}", to_string(config.method)));
   }
   if (beams) {
     config.width = static_cast<std::uint32_t>(reader.integer("width", 1, config.samples, 1));
     if (config.samples % config.width != 0) {
-      reader.fail("width", fmt::format("does not divide {}: {}", reader.name_of("samples"), config.samples));
+      reader.fail("width", fmt::format("is not a divisor of {}: {}", reader.name_of("samples"), config.samples));
     }
     read_step(reader.section("step"), config, numerics);
   }
   if (votes) {
-    if (!numerics) reader.fail("method", "self_consistency needs text, and engine.function computes none (expected best_of_n)");
-    if (reader.has("scorer")) reader.fail("scorer", "does not go with self_consistency: samples vote");
+    if (!numerics) reader.fail("method", "self_consistency needs text, but engine.function computes none (expected best_of_n)");
+    if (reader.has("scorer")) reader.fail("scorer", "can not be combined with self_consistency, where samples vote (remove it)");
     config.answer = TextPattern::read(reader, "answer", reader.text("answer"), false);
     if (config.answer->groups() == 0) reader.fail("answer", "has no group (expected one around the answer, such as \"is (\\d+)\")");
   } else {

@@ -60,7 +60,7 @@ std::unique_ptr<Scorer> make_scorer(const ScorerConfig& config, ScoreFunction fu
     case Kind::model:
       break;
   }
-  throw RunError("a reward model is made where machines are known");
+  throw RunError("internal error: a scorer of kind model needs a machine");
 }
 
 }  // namespace vitro

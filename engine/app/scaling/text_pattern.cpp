@@ -16,14 +16,14 @@ TextPattern TextPattern::read(const Reader& reader, std::string_view key, const 
     const auto flags = std::regex::ECMAScript | std::regex_constants::__polynomial;
     pattern.regex_ = std::regex(text, ignore_case ? flags | std::regex::icase : flags);
   } catch (const std::regex_error& error) {
-    reader.fail(key, fmt::format("\"{}\" is no regular expression ({})", text, error.what()));
+    reader.fail(key, fmt::format("\"{}\" is not a regular expression ({})", text, error.what()));
   }
   return pattern;
 }
 
 void TextPattern::check(const std::string& text) const {
   if (text.size() > kLongest) {
-    throw RunError(fmt::format("the pattern \"{}\" meets a text of {} bytes (at most {})", text_, text.size(), kLongest));
+    throw RunError(fmt::format("the pattern \"{}\" can not be matched with a text of {} bytes (at most {})", text_, text.size(), kLongest));
   }
 }
 

@@ -160,7 +160,7 @@ std::vector<double> probe_hand_off(MachineHost& host, const HandOffProbe& probe)
 
 StorageTimes probe_storage(MachineHost& host, const StorageProbe& probe) {
   if (probe.block == 0 || probe.range < probe.block || probe.depth == 0 || probe.reads == 0) {
-    throw ConfigError("probe: block, depth and reads are 1 or more, and the range holds a block");
+    throw ConfigError("probe: block, depth and reads: expected 1 or more, and a range of at least one block");
   }
   Machine& machine = host.machine();
   Result<FileId> file = probe.file.empty() ? machine.storage.open_phantom(probe.range) : machine.storage.open(probe.file);

@@ -178,12 +178,12 @@ void check(const CallShape& s, std::size_t units) {
       refuse(fmt::format("columns: {} (expected a multiple of {})", s.columns, block_elements(s.format)));
     }
     if (!variant::supports(s.variant, s.format, s.layout)) {
-      refuse(fmt::format("{} has no {} of that layout", variant::name(s.variant), to_string(s.format)));
+      refuse(fmt::format("the contract {} has no kernel for {} in this layout", variant::name(s.variant), to_string(s.format)));
     }
     if (s.scattered && row_bytes(s.format, s.columns) % kPlaceUnit != 0)
-      refuse(fmt::format("columns: rows of {} no whole lines", s.columns));
+      refuse(fmt::format("columns: a row of {} columns is not a whole number of cache lines", s.columns));
   } else if (is<ops::Attention>(s.op) && (s.context == 0 || s.rows == 0)) {
-    refuse("attention needs rows (KV heads) and a context");
+    refuse("rows or context: 0 (attention expects 1 or more KV heads and a context)");
   }
 }
 

@@ -55,9 +55,11 @@ std::uint32_t kernel_madds(const TilingLimits& limits, LookUpInstruction look_up
 }
 
 std::optional<Tiling> search_tiling(const TilingLimits& limits, LowBitFormat format, std::uint32_t value_bits) {
-  if (format.bits < 1 || format.bits > 4) throw ConfigError(fmt::format("{} bits have no bit planes (expected 1 to 4)", format.bits));
+  if (format.bits < 1 || format.bits > 4)
+    throw ConfigError(fmt::format("a format of {} bits has no look-up kernel (expected 1 to 4 bits)", format.bits));
   if (format.group == 0 || limits.activation_group % format.group != 0) {
-    throw ConfigError(fmt::format("groups of {} do not fit into the activations' groups of {}", format.group, limits.activation_group));
+    throw ConfigError(
+        fmt::format("a group size of {} does not divide the group size of the activations, {}", format.group, limits.activation_group));
   }
   Tiling best;
   best.look_up = kernel_madds(limits, kVlut16, value_bits) > kernel_madds(limits, kVlut32, value_bits) ? kVlut16 : kVlut32;

@@ -18,7 +18,7 @@ KvConfig read_kv(Reader reader) {
   kv.block_tokens = static_cast<std::uint32_t>(reader.integer("block_tokens", 1, 4096, kv.block_tokens));
   if (reader.has("dram_tokens")) kv.dram_tokens = static_cast<std::uint32_t>(reader.integer("dram_tokens", 0, 1 << 24));
   kv.prefetch = reader.boolean("prefetch", true);
-  if (!kv.prefetch && !kv.dram_tokens) reader.fail("prefetch", fmt::format("goes with {}", reader.name_of("dram_tokens")));
+  if (!kv.prefetch && !kv.dram_tokens) reader.fail("prefetch", fmt::format("needs {}", reader.name_of("dram_tokens")));
   reader.finish();
   return kv;
 }

@@ -16,7 +16,8 @@ KvFlash::KvFlash(Machine& machine, KvCache& kv, KvFlashOptions options)
   const Bytes size = kv.places() * kv.block_bytes();
   Result<FileId> file = machine.storage.create_scratch(size);
   if (!file.ok()) {
-    throw RunError(fmt::format("engine.kv_dram_tokens: no file of {} for keys and values: {}", format_bytes(size), file.status().message));
+    throw RunError(fmt::format("engine.kv.dram_tokens: the file of {} for keys and values can not be made: {}", format_bytes(size),
+                               file.status().message));
   }
   file_ = file.value();
   reading_.track = machine.trace.track("storage", "kv reads");
@@ -42,7 +43,7 @@ Task<void> KvFlash::begin_step(const std::vector<SeqPos>* rows) {
   const bool grown = wanted.size() >= landing_.size() && std::equal(landing_.begin(), landing_.end(), wanted.begin());
   if (!grown) co_await reads_.join();
   Status status = kv_.land(wanted);
-  if (!status.ok()) throw RunError(fmt::format("landing buffers of keys and values in flash: {}", status.message));
+  if (!status.ok()) throw RunError(fmt::format("no memory for the landing buffers of keys and values in flash: {}", status.message));
   landing_ = std::move(wanted);
   held_.resize(landing_.size());
   if (options_.prefetch) issue_reads(0);

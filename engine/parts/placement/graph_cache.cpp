@@ -130,7 +130,7 @@ void GraphCache::map_operands(const UnitCaps& caps, const Chain& chain) {
   SessionMemory& memory = sessions_.try_emplace(caps.name, caps.session_limit).first->second;
   const std::size_t before = memory.sessions();
   if (!memory.place(chain)) {
-    throw RunError(fmt::format("{}: the operands of {} to {} of layer {} are more than the {} that a session maps", caps.name,
+    throw RunError(fmt::format("{}: the operands from {} to {} of layer {} are larger than the {} that one session can map", caps.name,
                                to_string(chain.front().op), to_string(chain.back().op), first_layer(chain),
                                format_bytes(caps.session_limit)));
   }

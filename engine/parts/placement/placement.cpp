@@ -46,7 +46,7 @@ std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementCo
     if (is_core(*unit) && units.size() < config.threads) units.push_back(unit);
   }
   if (units.size() < config.threads) {
-    throw ConfigError(fmt::format("engine.threads: {} are asked for, but the machine has {} cores", config.threads, units.size()));
+    throw ConfigError(fmt::format("engine.threads: {} threads, but the machine has {} cores", config.threads, units.size()));
   }
   return units;
 }

@@ -15,7 +15,8 @@ std::vector<std::string> read_names(Reader& reader, std::string_view key, std::s
   const Node& given = *reader.raw(key);
   for (const Node& name : given.is_scalar() ? std::vector<Node>{given} : reader.list(key)) {
     if (!name.is_scalar()) {
-      fail_at(name.origin(), reader.name_of(key), fmt::format("holds something that is no unit name (expected names such as {})", example));
+      fail_at(name.origin(), reader.name_of(key),
+              fmt::format("has an entry that is not the name of a unit (expected names such as {})", example));
     }
     if (std::ranges::find(names, name.text()) != names.end()) {
       fail_at(name.origin(), reader.name_of(key), fmt::format("\"{}\" is named twice (expected each unit once)", name.text()));
@@ -31,7 +32,7 @@ std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
   for (Reader& split : reader.maps("splits")) {
     PlacementConfig::Split next;
     next.batch = static_cast<std::uint32_t>(split.integer("batch", 1, 1024));
-    if (!splits.empty() && next.batch <= splits.back().batch) split.fail("batch", "does not ascend");
+    if (!splits.empty() && next.batch <= splits.back().batch) split.fail("batch", "is not ascending");
     next.hot = split.share("hot", 0);
     next.attention = split.share("attention", 0);
     next.head = split.share("head", 0);
@@ -53,7 +54,7 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
   if (const Node* options = reader.raw("options")) placement.options = *options;
   placement.units = read_names(reader, "units", "cpu0");
   if (!placement.units.empty() && reader.has("threads")) {
-    reader.fail("threads", fmt::format("is given beside {} (expected one of the two)", reader.name_of("units")));
+    reader.fail("threads", fmt::format("can not be combined with {} (expected one of the two)", reader.name_of("units")));
   }
   placement.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
   if (!placement.units.empty()) reader.forget("threads");
@@ -64,7 +65,8 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
   }
   if (reader.has("splits")) placement.splits = read_splits(reader);
   if (placement.kind == "cores" && !placement.splits.empty() != !placement.unit.empty()) {
-    if (placement.unit.empty()) reader.fail("unit", "is missing: splits are shares of an accelerator (expected a name such as npu)");
+    if (placement.unit.empty())
+      reader.fail("unit", "is missing: splits state the shares of an accelerator (expected its name, such as npu)");
     reader.fail("splits", "is missing (expected entries such as {batch: 1, hot: 25%})");
   }
   placement.prefill = reader.boolean("prefill", true);
@@ -72,7 +74,7 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
   placement.attention_on_unit = reader.choice("attention", {"unit", "cores"}, "unit") == "unit";
   placement.outliers = reader.quantity("outliers", Dimension::ratio, 0);
   if (placement.outliers < 0 || placement.outliers >= 1) {
-    reader.fail("outliers", "is no part of the products (expected 0% to below 100%)");
+    reader.fail("outliers", "leaves nothing for the accelerator (expected 0% to below 100%)");
   }
   placement.sessions = static_cast<std::uint32_t>(reader.integer("sessions", 1, 64, 0));
   reader.finish();

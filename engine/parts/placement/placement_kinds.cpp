@@ -92,7 +92,8 @@ class Cores final : public SharedPlacement {
       throw ConfigError(fmt::format("engine.units: {} and {} (expected one accelerator)", name, accelerators[1]->caps().name));
     }
     if (cores_.empty() && is_core(*machine.units.front())) cores_.push_back(machine.units.front());
-    if (cores_.empty()) throw ConfigError(fmt::format("engine.units: {} alone (expected a core beside it, such as cpu0)", name));
+    if (cores_.empty())
+      throw ConfigError(fmt::format("engine.units: {} can not run alone (expected a core beside it, such as cpu0)", name));
     if (cores_.size() > 1) {
       throw ConfigError(fmt::format("engine.units: {} cores beside {} (expected one: the policy splits operators, not rows, between them)",
                                     cores_.size(), name));
@@ -107,7 +108,8 @@ class OneUnit final : public SharedPlacement {
  public:
   explicit OneUnit(const PlacementSetup& setup) : SharedPlacement(setup) {
     if (setup.config.units.size() != 1) {
-      throw ConfigError(fmt::format("engine.units: {} units, and this placement computes on one (expected one name)", units_.size()));
+      throw ConfigError(fmt::format("engine.units: {} units are named, but engine.placement.kind: unit computes on one (expected one name)",
+                                    units_.size()));
     }
     graph_units_ = vitro::graph_units(setup);
     mapped_ = MappedOperands{units_.front(), true, true, false};
@@ -165,7 +167,8 @@ class ChunkAttention final : public SharedPlacement {
     graph_units_ = vitro::graph_units(setup);
     if (graph_units_.empty()) {
       throw ConfigError(
-          "engine.moe.units: is empty, and no unit of the run has static graphs (expected an accelerator, or a core in its place)");
+          "engine.placement.graph_units: is empty, and no unit of the run has static graphs (expected an accelerator, or a core in its "
+          "place)");
     }
     ComputeUnit* const first = graph_units_.front();
     if (!setup.config.attention_on_unit || !first->caps().static_graphs) return;

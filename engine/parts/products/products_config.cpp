@@ -28,13 +28,14 @@ ProductsConfig read_products(Reader reader, bool hexagon, bool repack) {
   const std::string codes = reader.choice("codes", {"automatic", "lut", "dot"}, "automatic");
   products.codes = codes == "lut" ? CodeProducts::look_up : codes == "dot" ? CodeProducts::dot : CodeProducts::automatic;
   if (products.codes == CodeProducts::dot && products.matmul == variant::kInt8Tables) {
-    reader.fail("codes", fmt::format("dot never looks up, and {}: int8_tables does nothing else (expected lut, or int8)",
-                                     reader.name_of("numerics")));
+    reader.fail("codes",
+                fmt::format("dot can not be combined with {}: int8_tables, which only looks up (expected codes: lut, or numerics: int8)",
+                            reader.name_of("numerics")));
   }
   products.code_bits = static_cast<std::uint32_t>(reader.integer("code_bits", 1, 4, 0));
   const bool integers = products.matmul == variant::kInt8 || products.matmul == variant::kInt8Tables;
   if (products.codes == CodeProducts::look_up && (!integers || !repack)) {
-    reader.fail("codes", fmt::format("looks up products of int8 activations in a layout of its own (expected {}: int8, and no "
+    reader.fail("codes", fmt::format("lut needs int8 activations and a repacked layout (expected {}: int8, and no "
                                      "engine.weights.repack: false)",
                                      reader.name_of("numerics")));
   }

@@ -141,10 +141,10 @@ void MmapResidency::fault(std::uint32_t page, std::uint32_t item) {
       Page& gone = pages_[victim];
       const bool own = (gone.used.phase == phase_ && gone.used.item == item) || (gone.changed.phase == phase_ && gone.changed.item == item);
       if (own) {
-        throw ConfigError(
-            fmt::format("memory: {} for mapped weights is below the smallest working set: one work item and its read-ahead of {} "
-                        "need more (raise memory.budget or lower engine.read_ahead)",
-                        format_bytes(Bytes(cache_->capacity()) * kPageSize), format_bytes(options_.read_ahead)));
+        throw ConfigError(fmt::format(
+            "memory.budget: {} for mapped weights is below the smallest working set: one slice of a matrix and its read-ahead of {} "
+            "need more (raise memory.budget or lower engine.weights.read_ahead)",
+            format_bytes(Bytes(cache_->capacity()) * kPageSize), format_bytes(options_.read_ahead)));
       }
       step.evict.push_back(victim);
       if (gone.used.phase == phase_) step.after_done.push_back(gone.used.item);

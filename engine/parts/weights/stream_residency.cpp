@@ -32,8 +32,9 @@ Task<void> StreamResidency::load() {
   const bool fits = options_.ffn_in_dram ? *options_.ffn_in_dram >= 1 : taken + all <= budget.limit;
   if (!fits) {
     if (taken + buffers > budget.limit) {
-      throw ConfigError(fmt::format("memory.budget: {} are taken without the FFNs, and {} for the matrices that are read: more than {}",
-                                    format_bytes(taken), format_bytes(buffers), format_bytes(budget.limit)));
+      throw ConfigError(fmt::format(
+          "memory.budget: {} are in use without the FFNs, and {} are needed to buffer matrices, which is more than the budget of {}",
+          format_bytes(taken), format_bytes(buffers), format_bytes(budget.limit)));
     }
     Bytes room = budget.limit - taken - buffers;
     if (options_.ffn_in_dram) room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(all)));

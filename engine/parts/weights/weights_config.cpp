@@ -16,13 +16,13 @@ std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weigh
   if (!bundled && layout == "auto") return std::nullopt;
   const std::optional<BundleForm> form = form_by_name(layout);
   if (form.has_value() != bundled) {
-    reader.fail("layout", fmt::format("{} does not fit {}: {} (expected {})", layout, reader.name_of("kind"), weights.kind,
+    reader.fail("layout", fmt::format("{} can not be combined with {}: {} (expected {})", layout, reader.name_of("kind"), weights.kind,
                                       bundled ? "a layout of bundles, or auto" : "rows or auto"));
   }
   if (!form || weights.neurons.bundle) return form;
   if (form == BundleForm::automatic || form == BundleForm::one_read) return BundleForm::apart;
   if (form == BundleForm::two_phases) return BundleForm::apart_two_phases;
-  reader.fail("layout", fmt::format("{} needs neurons side by side, and {} is false (expected auto, bundles or bundles_two_phase)", layout,
+  reader.fail("layout", fmt::format("{} needs neurons side by side, but {} is false (expected auto, bundles or bundles_two_phase)", layout,
                                     reader.name_of("bundle")));
 }
 
@@ -46,7 +46,7 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
   neurons.cache = reader.boolean("cache", neurons.cache);
   neurons.window = static_cast<std::uint32_t>(reader.integer("window", 0, 1 << 20, neurons.window));
   if (neurons.window > 0 && neurons.eviction != "window") {
-    reader.fail("window", fmt::format("does not go with {}: {}", reader.name_of("eviction"), neurons.eviction));
+    reader.fail("window", fmt::format("can not be combined with {}: {}", reader.name_of("eviction"), neurons.eviction));
   }
   neurons.report_bound = reader.boolean("report_bound", false);
   weights.bundles = read_layout(reader, weights);

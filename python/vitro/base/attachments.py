@@ -17,7 +17,7 @@ def packed(name: str, what: str, make: Callable[[], Any]) -> dict[str, Any]:
     try:
         import cloudpickle
     except ImportError as error:
-        raise ConfigError(f"{name}: {what} can only reach the run's process by cloudpickle, which is missing ({error})") from None
+        raise ConfigError(f"{name}: {what} needs the package cloudpickle, which can not be imported ({error})") from None
     try:
         data = cloudpickle.dumps(make)
     except Exception as error:

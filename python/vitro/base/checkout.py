@@ -9,4 +9,4 @@ def root():
     for folder in (Path(__file__).parents[3], Path.cwd()):
         if (folder / "configs").is_dir() or (folder / "experiments").is_dir():
             return folder
-    raise ConfigError("neither configs/ nor experiments/ is near (run this from a checkout of vitro)")
+    raise ConfigError("configs/ and experiments/ were not found (run this inside a checkout of vitro)")

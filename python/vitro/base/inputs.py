@@ -61,7 +61,7 @@ def placed_overrides(values: Mapping[str, Any], places: Mapping[str, str]) -> li
 def _require_utf8(text: str, what: str) -> None:
     """What comes from a command line holds bytes that are no text as lone surrogates."""
     if any("\ud800" <= char <= "\udfff" for char in text):
-        raise ConfigError(f"{what} {text!r} is no UTF-8 text")
+        raise ConfigError(f"{what} {text!r} is not UTF-8 text")
 
 
 def existing(path: Path) -> str:

@@ -46,4 +46,4 @@ def load_yaml(path):
         mark = getattr(error, "problem_mark", None)
         raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is no text file") from None
+        raise ConfigError(f"{path}: is not a text file") from None

@@ -54,7 +54,7 @@ class Calibration:
     def __init__(self, *, storage=None, quick=False):
         self.folder = Path(storage) if storage else cache_folder()
         if not self.folder.is_dir():
-            raise ConfigError(f"--storage: {self.folder} is no folder")
+            raise ConfigError(f"--storage: {self.folder} is not a folder")
         self.here, self.quick = machine(), quick
 
     def __enter__(self):

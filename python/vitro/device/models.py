@@ -71,7 +71,7 @@ class StorageModel(_Model):
 def described(model: type) -> dict[str, Any]:
     """A class as the extension module wants it. Throws ConfigError on what is no model."""
     if not (isinstance(model, type) and issubclass(model, (DramModel, StorageModel))):
-        raise ConfigError(f"models: {model!r} is no device model (expected a class derived from vitro.DramModel or vitro.StorageModel)")
+        raise ConfigError(f"models: {model!r} is not a device model (expected a class derived from vitro.DramModel or vitro.StorageModel)")
     name = model.__dict__.get("name", model.__name__)
     if model.serve is _Model.serve:
         raise ConfigError(f"models: {name} has no serve(self, now_ps, request)")

@@ -94,8 +94,8 @@ def make_model(spec: ModelSpec, path: str | Path, progress=lambda done, total: N
     """Writes the model as GGUF in float16, layer by layer: memory is that of one tensor."""
     import gguf
     if spec.width % spec.heads or spec.heads % spec.kv_heads or spec.head_dim < spec.rank:
-        raise ConfigError(f"make-model: {spec.width} elements, {spec.heads} heads, {spec.kv_heads} KV heads and rank {spec.rank} do not "
-                          "go together (expected whole heads, each of at least as many elements as the rank)")
+        raise ConfigError(f"make-model: {spec.width} elements, {spec.heads} heads, {spec.kv_heads} KV heads and rank {spec.rank} can "
+                          "not be combined (expected whole heads, each of at least as many elements as the rank)")
     path = Path(path)
     part = path.with_name(path.name + ".part")
     writer = gguf.GGUFWriter(str(part), "llama")

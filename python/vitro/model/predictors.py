@@ -123,7 +123,7 @@ def act(gate, activation):
 def _sparsity(options, activation):
     if activation in RELUS:
         if options.sparsity is not None:
-            raise ConfigError(f"--sparsity: {activation} has zeros of its own (expected a model with silu or gelu)")
+            raise ConfigError(f"--sparsity: {activation} has zeros already (expected a model with silu or gelu)")
         return None
     return 0.5 if options.sparsity is None else options.sparsity
 
@@ -133,7 +133,7 @@ def _open(model):
     path = inputs.existing(model)
     with open(path, "rb") as file:
         if file.read(4) == b"PWRI":
-            raise ConfigError(f"{path}: PowerInfer's files have predictors (expected a model without)")
+            raise ConfigError(f"{path}: has predictors already (expected a model without)")
     files.tokenize(path, "")  # the reader below trusts the file: ours has looked at it then
     return gguf.GGUFReader(path)
 

@@ -17,7 +17,7 @@ def paired(answer, against):
     """
     ours, theirs = ([row for row in one["chunks"] if row["tokens"]] for one in (answer, against))
     if [row["tokens"] for row in ours] != [row["tokens"] for row in theirs]:
-        raise ConfigError("the models cut the text into different chunks: only models with one tokenizer and context can be paired")
+        raise ConfigError("the models cut the text into different chunks: expected models with the same tokenizer and context length")
     tokens, chunks = [row["tokens"] for row in ours], len(ours)
     gaps = [a["nll"] - b["nll"] for a, b in zip(ours, theirs)]
     difference = sum(gaps) / sum(tokens)

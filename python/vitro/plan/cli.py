@@ -46,11 +46,11 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
     if machine == "host":
         storage_file = storage_file or (model if model.suffix == ".gguf" else None)
         if storage_file is None or not storage_file.is_file():
-            raise ConfigError("--storage-file: on host there has to be a file to read from, as large as what will be read (a model "
+            raise ConfigError("--storage-file: is missing: machine: host needs a file to read, at least as large as the weights (a model "
                               "with weights is one itself)")
     for item in sets or ():
         if not item.startswith(("memory.", "engine.")) or "=" not in item:
-            raise ConfigError(f'--set: "{item}" is nothing that a plan depends on (expected memory.KEY=VALUE or engine.KEY=VALUE)')
+            raise ConfigError(f'--set: "{item}" has no effect on a plan (expected memory.KEY=VALUE or engine.KEY=VALUE)')
     with terminal.progress("plan") as report:
         found = make_plan(model, device=device, profile=profile, overrides=sets or (), cores=cores.split(",") if cores else None,
                           accelerator="" if accelerator == "none" else accelerator, machine=machine, hottest_first=hottest_first,

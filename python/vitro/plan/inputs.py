@@ -18,7 +18,7 @@ def profile_of(path, tree):
     if path is not None:
         path = Path(path)
         if not path.is_file():
-            raise ConfigError(f"--profile: {path} is no file")
+            raise ConfigError(f"--profile: {path} is not a file")
         content = path.read_bytes()
         about = {"file": path.name, "fingerprint": hashlib.sha256(content).hexdigest()[:16]}
         if content[:4] == b"VTRC":
@@ -26,7 +26,7 @@ def profile_of(path, tree):
         found = native.call("load_device", str(path))  # any YAML file, as a tree
         found = found.get("profile") or (found.get("engine") or {}).get("profile") if isinstance(found, dict) else None
         if not found:
-            raise ConfigError(f"--profile: {path} has no profile (expected a recording by `vitro profile`, or a file with `profile:` or "
+            raise ConfigError(f"--profile: {path} is not a profile (expected a recording by `vitro profile`, or a file with `profile:` or "
                               "`engine: {profile: ...}`)")
         return found, None, {"kind": "statistics"} | about
     found = tree["model"].get("profile") or (tree.get("engine") or {}).get("profile")
@@ -35,7 +35,7 @@ def profile_of(path, tree):
         way = (f"`vitro profile {weights} TEXT -o PROFILE` records it on any text of {RECORDED_TOKENS} tokens or more, and `--profile "
                "PROFILE` plans with it" if weights else
                "expected a file with `profile:`, or a model file that has one (docs/guide/traces.md)")
-        raise ConfigError(f"--profile is missing: the model says nothing of how often its neurons fire: {way}")
+        raise ConfigError(f"--profile: is missing, and the model does not state how often its neurons are active: {way}")
     return found, None, {"kind": "statistics", "file": "the model's own",
                          "fingerprint": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]}
 

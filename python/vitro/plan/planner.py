@@ -100,7 +100,7 @@ class _Planner:
         sets = [list(given)] if given else core_sets(self.classes)
         for core in given or ():
             if core not in every:
-                raise ConfigError(f'--cores: "{core}" is no core of this device (there are {", ".join(every)})')
+                raise ConfigError(f'--cores: "{core}" is not a core of this device (there are {", ".join(every)})')
         alone = self.settings | {"accelerator": ""}
         candidates = []
         for cores in sets:

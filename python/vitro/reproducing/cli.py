@@ -31,7 +31,7 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumo
     from . import show as showing
     if table is not None:
         if only is not None:
-            raise ConfigError("--table: goes with all rows, not with --only")
+            raise ConfigError("--table: can not be combined with --only (expected one of the two)")
         showing.check_page(paper, table)
     with terminal.progress("reproduce") as report:
         answer = reproducing.reproduce(paper, only=only, jobs=jobs, diagnose=diagnose, keep=keep, progress=report)

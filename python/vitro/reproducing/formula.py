@@ -22,7 +22,7 @@ def parse(text, where):
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise ConfigError(f'{where}: "{text}" is no formula ({error.msg})') from None
+        raise ConfigError(f'{where}: "{text}" is not a formula ({error.msg})') from None
     check(tree, text, where)
     return lambda metric: evaluate(tree, metric)
 
@@ -56,7 +56,7 @@ def reference(node, text="", where=""):
         names.append(node.attr)
         node = node.value
     if not isinstance(node, ast.Name):
-        raise ConfigError(f'{where}: "{text}": {ast.unparse(node)} is no run')
+        raise ConfigError(f'{where}: "{text}": {ast.unparse(node)} is not a run')
     return node.id, ".".join(reversed(names))
 
 

@@ -88,7 +88,7 @@ def load(paper, folder=None):
     for missing in [key for key, entry in published.items() if key not in answers and entry["kind"] in KINDS]:
         raise ConfigError(f"{path}: entries.{missing}: is missing (expected an answer to every result of the paper)")
     for unknown in [key for key in answers if key not in published]:
-        raise ConfigError(f"{path}: entries.{unknown}: is no result of figures.yaml")
+        raise ConfigError(f"{path}: entries.{unknown}: is not a result of figures.yaml")
     questions = tuple(question for key, answer in answers.items() for question in _questions(published[key], answer, path))
     checks = tuple(_question(key, {"id": key}, None, None, answer, answer.get("holds"), path)
                    for key, answer in tree.get("checks", {}).items())
@@ -134,9 +134,9 @@ def _question(name, entry, expected, status, answer, text, path):
     for run in sorted(runs_of(str(text)) - answer.get("runs", {}).keys()):
         raise ConfigError(f'{where}: "{text}": there is no run "{run}"')
     for run in sorted(answer.get("diagnosis", {}).get("runs", {}).keys() - answer.get("runs", {}).keys()):
-        raise ConfigError(f'{where}: diagnosis.runs: there is no run "{run}" to take the place of')
+        raise ConfigError(f'{where}: diagnosis.runs: there is no run "{run}" to replace')
     if "diagnosis" in answer and (not answer["diagnosis"].keys() & {"runs", "set", "formula"} or "shows" not in answer["diagnosis"]):
-        raise ConfigError(f"{where}: diagnosis: changes nothing or shows nothing (expected runs, set or formula, and shows)")
+        raise ConfigError(f"{where}: diagnosis: is incomplete (expected one of runs, set or formula, and shows)")
     for run in sorted(runs_of(str(answer.get("diagnosis", {}).get("formula", 1))) - answer.get("runs", {}).keys()):
         raise ConfigError(f'{where}: diagnosis.formula: there is no run "{run}"')
     runs = tuple((item, _filled(answer.get("runs", {}), item)) for item in answer.get("each", [""]))

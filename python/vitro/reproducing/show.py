@@ -116,7 +116,7 @@ def check_page(paper, path):
     before, first, rest = text.partition(begin)
     between, last, after = rest.partition(END)
     if not first or not last:
-        raise ConfigError(f'--table: {path} has no place for rows (expected a line "{begin}" and a line "{END}")')
+        raise ConfigError(f'--table: {path} has no markers for the table (expected a line "{begin}" and a line "{END}")')
     return before, between, after
 
 

@@ -20,7 +20,7 @@ KEYS = ("metric", "value", "within", "min", "max")
 def check(expect: Any) -> None:
     """Raises ConfigError when something could not be judged: better before a run than after."""
     if not isinstance(expect or {}, dict):
-        raise ConfigError("expect: is no map (expected entries such as speed: {metric: decode_tokens_per_s, min: 10})", ("expect",))
+        raise ConfigError("expect: is not a map (expected entries such as speed: {metric: decode_tokens_per_s, min: 10})", ("expect",))
     for name, entry in (expect or {}).items():
         if not isinstance(entry, dict) or not isinstance(entry.get("metric"), str):
             _refuse(f"{entry!r} names no metric (expected a map such as {{metric: decode_tokens_per_s, min: 10}})", name)
@@ -41,7 +41,7 @@ def judge(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _judge_entry(name, entry, metrics):
     metric = entry["metric"]
     if metric not in metrics:
-        _refuse(f"{metric!r} is no metric (there are {', '.join(sorted(metrics))})", name, "metric")
+        _refuse(f"{metric!r} is not a metric (there are {', '.join(sorted(metrics))})", name, "metric")
     measured = metrics[metric]
     for relation, expected, holds in _bounds(name, entry):
         ok = measured is not None and holds(measured)
@@ -76,14 +76,14 @@ def published(name):
         for suffix, value in leaves_of(entry["value"]):
             if name == entry["id"] + suffix and isinstance(value, (int, float)):
                 return float(value)
-    _refuse("is no number of experiments/papers/figures.yaml (expected a value)", name)
+    _refuse("is not a single number in experiments/papers/figures.yaml (expected the name of an entry with a value)", name)
 
 
 def _number(name, key, text):
     try:
         return float(text)
     except (TypeError, ValueError):
-        _refuse(f'"{text}" is no number', name, key)
+        _refuse(f'"{text}" is not a number', name, key)
 
 
 def _share(name, text):

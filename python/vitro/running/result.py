@@ -21,7 +21,7 @@ def named(metrics: Iterable[str], names: Any) -> list[str]:
     chosen = {name: [metric for metric in metrics if metric == name or metric.startswith(f"{name}.")] for name in names}
     for name, found in chosen.items():
         if not found:
-            raise ConfigError(f"metrics: {name!r} is no metric (there are {', '.join(sorted(metrics))})", ("metrics", names.index(name)))
+            raise ConfigError(f"metrics: {name!r} is not a metric (there are {', '.join(sorted(metrics))})", ("metrics", names.index(name)))
     return [metric for found in chosen.values() for metric in found]
 
 

@@ -48,8 +48,8 @@ def replay_io(recording: Path, *, machine: str = "sim", device: Path | None = No
     -> {"reads", "bytes", "duration_s", "gb_per_s", "latency_us": {...}, "storage_path"}
     """
     if machine == "sim" and device is None:
-        raise ConfigError("device: a simulation needs a device file, such as configs/devices/oneplus12.yaml")
+        raise ConfigError("device: is missing (machine: sim needs a device file, such as configs/devices/oneplus12.yaml)")
     if machine == "host" and file is None:
-        raise ConfigError("file: on host there has to be a file to read from")
+        raise ConfigError("file: is missing (machine: host needs a file to read)")
     return process.call("replay_io", existing(recording), machine, existing(device) if device else "", existing(file) if file else "",
                         depth, paced)

@@ -97,7 +97,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         events = events["traceEvents"] if isinstance(events, dict) else events
         return _from_events(events)
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: is no Perfetto trace ({type(error).__name__}: {error})") from None
+        raise ConfigError(f"{file}: is not a Perfetto trace ({type(error).__name__}: {error})") from None
 
 
 def _from_events(events):
@@ -167,7 +167,7 @@ def _decisions(path):
             entry = json.loads(text)
             log.append((f"{entry['kind']} {entry['what']} -> {entry['where']}", entry["kind"]))
         except (ValueError, KeyError, TypeError):
-            raise ConfigError(f'{path}:{number}: is no decision (expected {{"kind": ..., "what": ..., "where": ...}})') from None
+            raise ConfigError(f'{path}:{number}: is not a decision (expected {{"kind": ..., "what": ..., "where": ...}})') from None
     return log
 
 

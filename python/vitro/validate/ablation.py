@@ -55,7 +55,7 @@ def without(device, mechanism):
         tree["cpu"].get("wake_costs", {})["page_fault_cycles"] = 0
         put(tree["ufs"], "issue_fixed", "0 us")
     else:
-        raise ConfigError(f'"{mechanism}" is no mechanism (expected one of {", ".join(MECHANISMS)})')
+        raise ConfigError(f'"{mechanism}" is not a mechanism (expected one of {", ".join(MECHANISMS)})')
     return tree
 
 
@@ -111,7 +111,7 @@ def judge(rows, device):
     """-> {"all": error, mechanism: error}: mean absolute relative error of decode speed, with everything and without each."""
     usable = [row for row in rows if row.get("again") and row["host"][METRIC]]
     if not usable:
-        raise ConfigError("the recording has no experiment that can be simulated without its weights")
+        raise ConfigError("the results have no experiment with a recording (expected one that can be simulated without weights)")
 
     def error(tree):
         return statistics.fmean(abs(predict(row, tree) / row["host"][METRIC] - 1) for row in usable)

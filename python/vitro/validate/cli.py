@@ -39,7 +39,7 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
         vitro validate experiments/validation/suite.yaml --device phone.yaml --host-results results/
     """
     if measure and host_results:
-        raise ConfigError("--calibrate: there are no runs to stand between (expected no --host-results)")
+        raise ConfigError("--calibrate: can not be combined with --host-results, since nothing runs on the host (expected one of the two)")
     if measure:
         outputs.file(device, "--device")
     if realtime:

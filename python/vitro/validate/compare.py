@@ -36,7 +36,7 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=
     kept = read_kept(host_results) if host_results else {}
     known = None if given is None else {*given, *kept}
     if known is not None and not any(case.id in known for case in suite.cases):
-        raise ConfigError(f"--host-results: {host_results}: holds no result of this suite (expected results of {suite.cases[0].id} and "
+        raise ConfigError(f"--host-results: {host_results}: has no result of this suite (expected results of {suite.cases[0].id} and "
                           "its like)")
     cases = [case for case in suite.cases if known is None or case.id in known]
     runners = [_Runner(case, out, None if known is None else given.get(case.id, []), kept.get(case.id)) for case in cases]
@@ -144,14 +144,14 @@ def read_host_results(folder):
     does not count, and its decisions."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise ConfigError(f"--host-results: {folder} is no folder")
+        raise ConfigError(f"--host-results: {folder} is not a folder")
     found = {}
     for path in sorted(folder.glob("*/**/result.json")):
         try:
             data = json.loads(path.read_text())
             machine = data["machine"]
         except (ValueError, KeyError, TypeError):
-            raise ConfigError(f"{path}: is no result of vitro (expected schema vitro.result/1)") from None
+            raise ConfigError(f"{path}: is not a result of vitro (expected schema vitro.result/1)") from None
         if machine != "host":
             continue
         found.setdefault(data.get("experiment"), []).append(Result(data, path.parent))
@@ -166,7 +166,7 @@ def read_kept(folder):
     try:
         return {row["id"]: row for row in json.loads(path.read_text())["rows"]}
     except (ValueError, KeyError, TypeError):
-        raise ConfigError(f"{path}: is no validation of vitro (expected schema vitro.validate/1)") from None
+        raise ConfigError(f"{path}: is not a validation of vitro (expected schema vitro.validate/1)") from None
 
 
 def noise(values):

@@ -50,7 +50,7 @@ def load(path, *, make=True, progress=None):
     path = Path(inputs.existing(path))
     tree = load_yaml(path)
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path}:1: a suite is a map (expected {', '.join(KEYS)})")
+        raise ConfigError(f"{path}:1: is not a map (expected {', '.join(KEYS)})")
     places = Places(native.call("file_places", str(path)))
     with placed(lambda: places):
         cases = _read(path, tree, places)
@@ -96,7 +96,7 @@ def _read(path, tree, places):
 def _cases(path, index, entry, tree, places):
     where, at = f"experiments[{index}]", ("experiments", index)
     if not isinstance(entry, dict) or "model" not in entry:
-        raise ConfigError(f"{where}: is no map with a model", at)
+        raise ConfigError(f"{where}: is not a map with a model", at)
     base = tree.get("base") or {}
     common = flatten(base)
     given = inputs.placed_overrides(common, {key: places.at("base", *key.split(".")) for key in common})

@@ -55,10 +55,10 @@ std::string reason(const Parts& parts) {
   const std::string weights = parts.weights, ffn = parts.ffn, placement = parts.placement;
   const bool one_unit = placement == "unit" || placement == "offloaded";
   if (weights == "streamed" && !one_unit) return "engine.weights.kind: streamed has room for one matrix of each kind";
-  if (weights == "bundles" && placement == "unit") return "engine.units: npu runs loaded graphs only";
+  if (weights == "bundles" && placement == "unit") return "engine.units: npu runs static graphs only";
   if ((weights == "bundles") != (ffn == "clusters")) return "engine.ffn.kind: " + ffn;
   if (ffn == "experts" && weights != "dram") return "engine.ffn.kind: experts computes matrices where they are";
-  if (ffn == "experts" && parts.model == kDense) return "engine.ffn.kind: experts, and the model has none";
+  if (ffn == "experts" && parts.model == kDense) return "engine.ffn.kind: experts needs a model with experts";
   return "";
 }
 

@@ -71,7 +71,7 @@ TEST_F(ComposeTest, messages_name_file_and_line) {
   EXPECT_NE(error_of({}).find("engine.yaml:2: engine.read_ahaed: unknown key (did you mean \"read_ahead\"?)"), std::string::npos)
       << error_of({});
   write("e.yaml", "experiment: e\nmodel: nowhere.yaml\nworkload: {prompt: hi}\n");
-  EXPECT_NE(error_of({}).find("e.yaml:2: model: \"nowhere.yaml\" is no file"), std::string::npos) << error_of({});
+  EXPECT_NE(error_of({}).find("e.yaml:2: model: \"nowhere.yaml\" is not a file"), std::string::npos) << error_of({});
 }
 
 // Composed trees are read elsewhere, so the paths are absolute, each from its own file.

@@ -124,7 +124,7 @@ TEST(EngineKeys, a_message_names_a_key_as_it_was_written) {
   expect_says(R"({"weights": {"eviction": "random"}})", "engine.weights.eviction: \"random\"");
   expect_says(R"({"hybrid": {"unit": "npu", "splits": []}})", "engine.hybrid.splits: is empty");
   expect_says(R"({"units": ["cpu1", "cpu1"]})", "engine.units: \"cpu1\" is named twice");
-  expect_says(R"({"units": ["cpu1"], "threads": 2})", "engine.threads: is given beside engine.units");
+  expect_says(R"({"units": ["cpu1"], "threads": 2})", "engine.threads: can not be combined with engine.units");
   expect_says(R"({"clusters": {"staging": 3}})", "engine.clusters.staging: ");
   expect_says(R"({"moe": {"group": 0}})", "engine.moe.group: ");
 }

@@ -48,7 +48,7 @@ TEST(Experiment, the_kernels_of_a_matrix_unit_are_a_contract_of_their_own) {
   EXPECT_EQ(e.engine.products.matmul, variant::kHmx);
   EXPECT_EQ(e.engine.products.isa, "auto");
   EXPECT_NE(error_of("engine", R"({"kernels": "hmx_q4", "activations": "int8"})")
-                .find("engine.activations: is given beside engine.kernels (expected one of the two)"),
+                .find("engine.activations: can not be combined with engine.kernels (expected one of the two)"),
             std::string::npos);
 }
 
@@ -103,7 +103,7 @@ TEST(Experiment, a_profile_may_state_its_curve_and_its_task) {
   refused(R"({"fraction": "10%", "curve": [{"neurons": "1%", "probability": "50%"}]})", "beside curve");
   refused(R"({"curve": []})", "empty");
   refused(R"({"curve": [{"neurons": "1%"}]})", "curve.probability");
-  refused(R"({"curve": [{"neurons": "5%", "probability": "5%"}, {"neurons": "5%", "probability": "5%"}]})", "does not rise");
+  refused(R"({"curve": [{"neurons": "5%", "probability": "5%"}, {"neurons": "5%", "probability": "5%"}]})", "is not larger than at the point before");
   refused(R"({"curve": [{"neurons": "5%", "probability": "5%"}, {"neurons": "6%", "probability": "6%"}]})", "hottest neurons first");
   refused(R"({"task": "math"})", "task_share");
   refused(R"({"persistence": "101%"})", "0% to 100%");

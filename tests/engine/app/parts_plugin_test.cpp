@@ -50,7 +50,7 @@ TEST_F(PartsPlugin, what_is_no_plug_in_is_refused_by_name) {
     return "";
   };
   EXPECT_NE(error_of("nowhere.so").find("engine.plugins: "), std::string::npos) << error_of("nowhere.so");
-  EXPECT_NE(error_of("nowhere.so").find("is no file"), std::string::npos);
+  EXPECT_NE(error_of("nowhere.so").find("is not a file"), std::string::npos);
   const std::string model = test::kModels + "stories-reglu-3m.f16.gguf";
   EXPECT_NE(error_of(model).find("does not load"), std::string::npos) << error_of(model);
 }

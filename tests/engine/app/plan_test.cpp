@@ -77,7 +77,7 @@ TEST_F(PlanTest, keys_of_the_experiment_override_the_plan) {
 TEST_F(PlanTest, splits_beside_those_of_the_plan_are_refused_where_they_stand) {
   experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {unit: npu, splits: [{batch: 1, hot: 50%}]}");
   const std::string found = error();
-  EXPECT_NE(found.find("e.yaml:5: engine.hybrid.splits: is given beside engine.plan"), std::string::npos) << found;
+  EXPECT_NE(found.find("e.yaml:5: engine.hybrid.splits: can not be combined with engine.plan"), std::string::npos) << found;
   experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {cluster: 128}");
   EXPECT_DOUBLE_EQ(read().engine.placement.splits[0].hot, 0.25) << "other keys are none of its business";
 }
@@ -108,7 +108,7 @@ TEST_F(PlanTest, a_plan_for_another_model_is_refused_at_its_line) {
 TEST_F(PlanTest, a_plan_of_another_version_is_refused) {
   plan(2, "x", "y");
   const std::string found = error();
-  EXPECT_NE(found.find("plans/p.yaml:1: vitro_plan: 2 is the version of another vitro (expected 1"), std::string::npos) << found;
+  EXPECT_NE(found.find("plans/p.yaml:1: vitro_plan: plan version 2 can not be read (expected 1"), std::string::npos) << found;
 }
 
 TEST_F(PlanTest, memory_below_the_fixed_part_is_refused) {
@@ -123,7 +123,7 @@ TEST_F(PlanTest, memory_below_the_fixed_part_is_refused) {
 TEST_F(PlanTest, what_is_no_plan_is_named_where_it_is_asked_for) {
   EXPECT_NE(error({"engine.plan=nowhere.yaml"}).find("--set engine.plan:1: engine.plan: "), std::string::npos);
   const std::string found = error({"engine.plan=" + path("device.yaml")});
-  EXPECT_NE(found.find("is no plan (expected a file that `vitro plan` wrote)"), std::string::npos) << found;
+  EXPECT_NE(found.find("is not a plan (expected a file that `vitro plan` wrote)"), std::string::npos) << found;
 }
 
 }  // namespace

@@ -98,9 +98,9 @@ TEST_F(Include, the_same_part_twice_is_no_circle) {
 
 TEST_F(Include, wrong_names_end_in_one_message_with_file_and_line) {
   EXPECT_THAT(error("a: 1\ncpu:\n  include: no.yaml\n"),
-              AllOf(HasSubstr("main.yaml:3: cpu.include: \"no.yaml\" is no file"), HasSubstr("looked for " + folder_ + "no.yaml")));
-  EXPECT_THAT(error("include: {a: 1}\n"), HasSubstr("main.yaml:1: include: is no file name (expected base.yaml"));
-  EXPECT_THAT(error("include:\n"), HasSubstr("is no file name"));
+              AllOf(HasSubstr("main.yaml:3: cpu.include: \"no.yaml\" is not a file"), HasSubstr("looked for " + folder_ + "no.yaml")));
+  EXPECT_THAT(error("include: {a: 1}\n"), HasSubstr("main.yaml:1: include: is not a file name (expected base.yaml"));
+  EXPECT_THAT(error("include:\n"), HasSubstr("is not a file name"));
   write("list.yaml", "[1, 2]\n");
   EXPECT_THAT(error("include: list.yaml\n"), HasSubstr("\"list.yaml\" holds no map of keys"));
   write("bad.yaml", "a: 1\nb: [\n");

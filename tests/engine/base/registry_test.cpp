@@ -39,7 +39,7 @@ TEST(Registry, a_name_is_given_once) {
     parts.add({"first", "another one"});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "there are two parts of the name \"first\"");
+    EXPECT_STREQ(error.what(), "two parts are registered under the name \"first\"");
   }
   EXPECT_EQ(parts.all().size(), 2u);
   EXPECT_EQ(parts.find("first")->description, "comes second") << "the one that was there stays";

@@ -35,9 +35,9 @@ TEST(Yaml, is_the_same_tree_as_its_json) {
 }
 
 TEST(Yaml, text_that_is_no_utf8_is_named_with_its_line) {
-  EXPECT_EQ(parse_error("a: 1\nb: \"\xff\"\n"), "x.yaml:2: is no UTF-8 text");
+  EXPECT_EQ(parse_error("a: 1\nb: \"\xff\"\n"), "x.yaml:2: is not UTF-8 text");
   for (const std::string_view broken : {"\x80", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
-    EXPECT_EQ(parse_error(broken), "x.yaml:1: is no UTF-8 text");
+    EXPECT_EQ(parse_error(broken), "x.yaml:1: is not UTF-8 text");
   }
   EXPECT_EQ(parse_yaml("a: \u00e9 \u20ac \U0001f600\n", "x").find("a")->text(), "\u00e9 \u20ac \U0001f600");
 }

@@ -69,7 +69,7 @@ TEST_P(OneFault, the_second_time_ends_the_worker) {
   EXPECT_EQ(bench.faulty->struck, 2);
   EXPECT_EQ(bench.faulty->starts, 2);
   EXPECT_FALSE(bench.session->usable());
-  EXPECT_THAT(bench.session->notes(), Contains(HasSubstr("given up")));
+  EXPECT_THAT(bench.session->notes(), Contains(HasSubstr("was stopped")));
 }
 
 INSTANTIATE_TEST_SUITE_P(all, OneFault,

@@ -128,7 +128,7 @@ TEST_P(HostStorageLaws, a_read_past_the_end_says_where_the_file_ends_and_keeps_w
     EXPECT_EQ(result.status.code, Code::short_read);
     const std::string& message = result.status.message;
     EXPECT_NE(message.find(path_ + ": the file ends at offset " + std::to_string(kSize)), std::string::npos) << message;
-    EXPECT_NE(message.find("offset " + std::to_string(offset) + " was asked for"), std::string::npos) << message;
+    EXPECT_NE(message.find("offset " + std::to_string(offset) + " was requested"), std::string::npos) << message;
     const Bytes there = offset < kSize ? kSize - offset : 0;
     EXPECT_EQ(result.done, there);
     EXPECT_TRUE(there == 0 || std::memcmp(into.data(), bytes_.data() + offset, there) == 0);

@@ -67,9 +67,9 @@ TEST(NeuronOrder, a_gpuidx_of_another_model_or_one_that_contradicts_itself_is_re
   write_gpuidx(path, {hot[0], {1, 0, 0, 7, 0, 0}}, buckets);
   refused("entry 3 is 7");
   write_gpuidx(path, hot, {{1, 4}, {0}});
-  refused("blk.0.gpu_bucket: holds other neurons");
+  refused("blk.0.gpu_bucket: has other neurons");
   write_gpuidx(path, hot, {{1, 4, -5}, {0}});
-  refused("blk.0.gpu_bucket: holds other neurons");
+  refused("blk.0.gpu_bucket: has other neurons");
   write_gpuidx(path, {hot[0], hot[1], hot[1]}, buckets);
   refused("the model has only 2 layers");
   write_gpuidx(path, hot, buckets, "llama");
@@ -112,7 +112,7 @@ TEST(NeuronOrder, only_permutations_are_orders) {
   };
   EXPECT_EQ(refused({{5, 4, 3, 2, 1, 0}, {0, 1, 2, 3, 4, 5}}), "");
   EXPECT_EQ(refused({{5, 4, 3, 2, 1, 0}}), "plan.yaml: orders for 1 FFNs (expected 2)");
-  EXPECT_EQ(refused({{5, 4, 3, 2, 1, 0}, {0, 1, 2, 3, 4, 4}}), "plan.yaml: layer 1, expert 0: neuron 4 has two places");
+  EXPECT_EQ(refused({{5, 4, 3, 2, 1, 0}, {0, 1, 2, 3, 4, 4}}), "plan.yaml: layer 1, expert 0: neuron 4 is listed twice");
   EXPECT_EQ(refused({{5, 4, 3, 2, 1, 6}, {0, 1, 2, 3, 4, 5}}), "plan.yaml: layer 0, expert 0: neuron 6 (expected less than 6)");
   EXPECT_EQ(refused({{5}, {0}}), "plan.yaml: layer 0, expert 0: 1 neurons (expected the model's 6)");
 }

@@ -187,7 +187,7 @@ TEST(PackedFile, a_pack_made_by_hand_brings_layout_and_order_along) {
   EXPECT_EQ(opened.order.all(), order.all());
   EXPECT_TRUE(opened.store(FileId{}).get(Role::ffn_bundle, 0).form == BundleForm::two_phases);
   EXPECT_EQ(opened.size, std::filesystem::file_size(folder / "m.vpack"));
-  EXPECT_NE(message_of([&] { pack_to(gguf, {.order = order}, folder / "x"); }).find("an order of neurons is one of bundles"),
+  EXPECT_NE(message_of([&] { pack_to(gguf, {.order = order}, folder / "x"); }).find("an order of neurons needs neuron bundles"),
             std::string::npos);
 }
 

@@ -76,7 +76,7 @@ TEST(WeightsSection, what_is_wrong_is_said_where_it_stands) {
               "e.json:1: engine.section.kind: \"tape\" (expected one of: dram, paged, streamed, bundles)");
   expect_says(R"({"read_ahead": "1000 B"})", weights_of, "engine.section.read_ahead: 1000 bytes (expected a multiple");
   expect_says(R"({"eviction": "random"})", weights_of, "engine.section.eviction: ");
-  expect_says(R"({"window": 3})", weights_of, "engine.section.window: does not go with engine.section.eviction: step_lru");
+  expect_says(R"({"window": 3})", weights_of, "engine.section.window: can not be combined with engine.section.eviction: step_lru");
   expect_says(R"({"embeding": "flash"})", weights_of, "did you mean \"embedding\"");
 }
 
@@ -110,10 +110,11 @@ TEST(PlacementSection, units_are_named_or_counted) {
   EXPECT_EQ(read(R"({"units": ["cpu1", "npu"]})", placement_of).units, (std::vector<std::string>{"cpu1", "npu"}));
   EXPECT_EQ(read(R"({"kind": "unit", "unit": "gpu"})", placement_of).units, std::vector<std::string>{"gpu"});
   EXPECT_EQ(read(R"({"kind": "unit", "unit": "gpu", "units": ["npu"]})", placement_of).units, std::vector<std::string>{"npu"});
-  expect_says(R"({"units": ["cpu1"], "threads": 2})", placement_of, "engine.section.threads: is given beside engine.section.units");
+  expect_says(R"({"units": ["cpu1"], "threads": 2})", placement_of,
+              "engine.section.threads: can not be combined with engine.section.units");
   expect_says(R"({"units": ["cpu1", "cpu1"]})", placement_of, "engine.section.units: \"cpu1\" is named twice");
   expect_says(R"({"units": []})", placement_of, "engine.section.units: is empty");
-  expect_says(R"({"units": [["cpu1"]]})", placement_of, "engine.section.units: holds something that is no unit name");
+  expect_says(R"({"units": [["cpu1"]]})", placement_of, "engine.section.units: has an entry that is not the name of a unit");
 }
 
 TEST(PlacementSection, an_accelerator_comes_with_its_splits) {
@@ -130,7 +131,7 @@ TEST(PlacementSection, an_accelerator_comes_with_its_splits) {
   expect_says(R"({"unit": "npu"})", placement_of, "engine.section.splits: is missing");
   expect_says(R"({"splits": [{"batch": 1}]})", placement_of, "engine.section.unit: is missing");
   expect_says(R"({"unit": "npu", "splits": []})", placement_of, "engine.section.splits: is empty");
-  expect_says(R"({"unit": "npu", "splits": [{"batch": 2}, {"batch": 2}]})", placement_of, "batch: does not ascend");
+  expect_says(R"({"unit": "npu", "splits": [{"batch": 2}, {"batch": 2}]})", placement_of, "batch: is not ascending");
 }
 
 TEST(PlacementSection, what_is_for_a_kind_is_kept_for_it) {
@@ -143,7 +144,7 @@ TEST(PlacementSection, what_is_for_a_kind_is_kept_for_it) {
   EXPECT_EQ(placement.outliers, 0.1);
   EXPECT_EQ(placement.sessions, 2u);
   EXPECT_NE(placement.options.find("a"), nullptr);
-  expect_says(R"({"outliers": "100%"})", placement_of, "engine.section.outliers: is no part of the products");
+  expect_says(R"({"outliers": "100%"})", placement_of, "engine.section.outliers: leaves nothing for the accelerator");
   expect_says(R"({"kind": "moon"})", placement_of, "engine.section.kind: ");
 }
 

@@ -100,4 +100,4 @@ def test_what_a_machine_or_model_lacks_is_refused_with_its_key(weights):
         return str(said.value)
     assert "engine.ffn.kind: experts" in refused(ffn__kind="experts")
     assert 'has no "gpu9"' in refused(placement__units=["gpu9"])
-    assert "engine.embedding: flash" in refused(weights__embedding="flash")
+    assert "engine.weights.embedding: flash" in refused(weights__embedding="flash")

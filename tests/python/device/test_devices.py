@@ -119,7 +119,7 @@ def test_matrix_products_beat_dot_products_by_what_the_kernels_make_of_them(nati
     ("npu:\n  hvx_threads: 0\n", "device.yaml:4: npu.hvx_threads: is 0 (expected more)"),
     ("dram:\n  efficiency: {sequential: 10e9,\n    chnk: {64: 0.2}}\n",
      "device.yaml:5: dram.efficiency.chnk.64: unknown (expected sequential, "),
-    ("npu: {include: nowhere.yaml}\n", 'device.yaml:3: npu.include: "nowhere.yaml" is no file'),
+    ("npu: {include: nowhere.yaml}\n", 'device.yaml:3: npu.include: "nowhere.yaml" is not a file'),
 ])
 def test_a_wrong_device_ends_in_one_line_and_exit_code_2(native, keys, expected):
     native.write("a: {include: device.yaml}\n", "part.yaml")

@@ -42,10 +42,10 @@ def folder(tmp_path):
 
 FAULTS = {
     "parts/other.so": ("was built for plug-in ABI 999, and this vitro has plug-in ABI ",),
-    "parts/none.so": ("is a shared object, but no plug-in", "VITRO_PLUGIN"),
+    "parts/none.so": ("is a shared object, but not a plug-in", "VITRO_PLUGIN"),
     "parts/text.so": ("does not load: ", "file too short"),
     "parts/undefined.so": ("does not load: ", "undefined symbol: vitro_no_such"),
-    "parts/missing.so": ("is no file (looked for ", "far/parts/missing.so; paths start at the file that names them)"),
+    "parts/missing.so": ("is not a file (looked for ", "far/parts/missing.so; paths start at the file that names them)"),
 }
 
 
@@ -102,7 +102,7 @@ def test_the_list_says_what_is_wrong_and_goes_on(native, folder):
     other, none = folder / "parts" / "other.so", folder / "parts" / "none.so"
     rows = native("list", "plugins", "--plugin", other, "--plugin", none, "--json").json["rows"]
     assert [row["name"] for row in rows] == ["other", "none"]
-    assert "plug-in ABI 999" in rows[0]["description"] and "no plug-in" in rows[1]["description"]
+    assert "plug-in ABI 999" in rows[0]["description"] and "not a plug-in" in rows[1]["description"]
 
 
 def test_a_saved_device_keeps_its_plugins(native, folder, tmp_path):
@@ -122,7 +122,7 @@ def test_a_device_without_a_block_it_needs(native, block):
 
 def test_a_model_of_something_else_is_no_core(native):
     answer = native("run", QUICKSTART, "--set", "device.cpu.model=hexagon")
-    assert answer.code == 2 and 'cpu.model: "hexagon.flow" is no model of a CPU core' in answer.err, answer.err
+    assert answer.code == 2 and 'cpu.model: "hexagon.flow" is not a model of a CPU core' in answer.err, answer.err
 
 
 def test_an_unknown_model_is_answered_with_the_known_ones(native):

@@ -149,7 +149,7 @@ def test_what_is_no_model_is_refused(native):
     class Taken(FixedDram):
         name = "lpddr"
     cases = {Mute: "Mute has no serve", Loose: "expected a vitro.Param", Strange: '"speed" \\(expected number', Wrong: 'default "1 GB"',
-             Taken: '"lpddr.flow" is already registered', int: "is no device model"}
+             Taken: '"lpddr.flow" is already registered', int: "is not a device model"}
     for model, message in cases.items():
         with pytest.raises(vitro.ConfigError, match=message):
             vitro.run(QUICKSTART, machine="sim", models=[model])

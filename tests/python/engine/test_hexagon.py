@@ -70,7 +70,7 @@ def test_attention_by_table_costs_a_simulated_core_what_attention_costs(native):
 
 def test_the_policy_says_what_it_can_not_do(native):
     for units, settings, message in [("[cpu0, cpu1, npu]", {}, "engine.units: 2 cores beside npu (expected one"),
-                                     ("npu", {}, "engine.units: npu alone (expected a core beside it, such as cpu0)")]:
+                                     ("npu", {}, "engine.units: npu can not run alone (expected a core beside it, such as cpu0)")]:
         answer = native(*arguments("q8_0", units, **settings), "--machine", "sim")
         assert answer.code == 2 and message in answer.err, answer.err
 

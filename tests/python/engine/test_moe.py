@@ -177,15 +177,15 @@ def test_a_runtimes_own_thread_takes_time_and_changes_nothing_else():
 @pytest.mark.parametrize("moe, message", [
     ({"units": ["ane7"]}, 'ane7'),
     ({"shape_multiple": 8}, "expected a multiple of 16"),
-    ({"multiples": [2, 1]}, "does not ascend"),
+    ({"multiples": [2, 1]}, "is not ascending"),
     ({"capacity": 64}, "given beside tiers"),
     ({"loads": [[0.5, 0.5]]}, "given beside calibration"),
-    ({"calibration": None, "loads": [[0.5, 0.5]]}, "expected a calibration of this model"),
+    ({"calibration": None, "loads": [[0.5, 0.5]]}, "expected the loads of this model"),
     ({"calibration": None}, "calibration: is missing"),
     ({"calibration": None, "loads": [["nan"] + [0.5, 0.5] + [0] * 5] * 3}, "expected numbers of 0 to 1"),
     ({"calibration": None, "loads": [["0.5x", 0.5] + [0] * 6] * 3}, "expected numbers of 0 to 1"),
     ({"units": ["ane0", "ane0"]}, '"ane0" is named twice'),
-    ({"host_per_token": "1000 s"}, "longer than a second"),
+    ({"host_per_token": "1000 s"}, "longer than 1 s"),
     ({"overflow": "spill"}, "overflow"),
     ({"tier": "on"}, "tiers"),
 ])
@@ -216,7 +216,7 @@ def test_a_recording_of_another_model_is_no_calibration(tmp_path):
 def test_a_dense_model_is_refused():
     given = experiment("sim", policy="coreml_cpu")
     given["model"] = {"gguf": str(MODEL.with_name("stories-reglu-3m.f16.gguf"))}
-    with pytest.raises(ConfigError, match="experts, and the model has none"):
+    with pytest.raises(ConfigError, match="experts needs a model with experts"):
         vitro.run(given)
 
 

@@ -148,7 +148,7 @@ def test_recorded_reads_replay_on_the_phone(native, tmp_path):
     assert one["bytes"] == run.metric("flash_bytes_read.prefill") + run.metric("flash_bytes_read.decode")
     assert one["bytes"] == four["bytes"] and four["duration_s"] < one["duration_s"]
     answer = native("trace", "replay", recording, "--machine", "host")
-    assert answer.code == 2 and "file to read from" in answer.err
+    assert answer.code == 2 and "needs a file to read" in answer.err
 
 
 def test_a_wrong_experiment_leaves_no_folder_behind(native, tmp_path):

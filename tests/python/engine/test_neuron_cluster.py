@@ -69,7 +69,7 @@ def test_a_layout_for_4_bits_refuses_other_formats(native):
 
 @pytest.mark.parametrize("layout", ["scales_resident", "scales_inline"])
 def test_layouts_of_side_by_side_refuse_matrices_apart(layout):
-    with pytest.raises(vitro.ConfigError, match=f"engine.layout: {layout} needs neurons side by side, and engine.clusters.bundle is false"):
+    with pytest.raises(vitro.ConfigError, match=f"engine.layout: {layout} needs neurons side by side, but engine.clusters.bundle is false"):
         vitro.run(experiment(MODELS / Q4, "host", 50, {"bundle": False}, {"layout": layout}))
 
 

@@ -32,7 +32,7 @@ def test_a_chunk_weighs_as_many_tokens_as_it_has():
 
 
 def test_models_that_cut_the_text_differently_are_no_pair():
-    with pytest.raises(ConfigError, match="one tokenizer"):
+    with pytest.raises(ConfigError, match="the same tokenizer"):
         paired(answer((1, 10)), answer((1, 9)))
 
 

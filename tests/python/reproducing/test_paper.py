@@ -175,10 +175,10 @@ def test_a_diagnosis_may_count_otherwise(toy):
     ({"entries/toy_speed/formula": "b.x"}, 'there is no run "b"'),
     ({"entries/toy_speed/formula": "open('x')"}, "expected numbers"),
     ({"entries/toy_secret/fold": "median"}, "fold"),
-    ({"entries/toy_wait/diagnosis": {"runs": {"b": "dense"}, "shows": "x"}}, 'there is no run "b" to take the place of'),
-    ({"entries/toy_wait/diagnosis": {"shows": "x"}}, "changes nothing"),
+    ({"entries/toy_wait/diagnosis": {"runs": {"b": "dense"}, "shows": "x"}}, 'there is no run "b" to replace'),
+    ({"entries/toy_wait/diagnosis": {"shows": "x"}}, "is incomplete"),
     ({"entries/toy_wait/diagnosis": {"formula": "b.x", "shows": "x"}}, 'diagnosis.formula: there is no run "b"'),
-    ({"entries/toy_nothing": {"runs": {}, "formula": "1"}}, "toy_nothing: is no result"),
+    ({"entries/toy_nothing": {"runs": {}, "formula": "1"}}, "toy_nothing: is not a result"),
     ({"entries/toy_speed": {"runs": {}}}, "neither a formula nor a reason"),
 ])
 def test_a_wrong_map_is_one_message(toy, changes, expected):

@@ -46,7 +46,7 @@ def test_a_page_keeps_what_is_around_its_tables(toy):  # noqa: F811
 @pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{showing.END}\n{BEGIN}\n", BEGIN.replace("toy", "pi2") + showing.END])
 def test_a_page_without_a_place_for_rows_is_refused(tmp_path, text):
     (tmp_path / "page.md").write_text(text)
-    with pytest.raises(ConfigError, match="--table: .*page.md has no place"):
+    with pytest.raises(ConfigError, match="--table: .*page.md has no markers"):
         showing.check_page("toy", tmp_path / "page.md")
     with pytest.raises(ConfigError, match="--table: .*none.md"):
         showing.check_page("toy", tmp_path / "none.md")

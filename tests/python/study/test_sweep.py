@@ -154,8 +154,8 @@ def test_a_typo_in_the_last_point_shows_before_anything_runs(fake, tmp_path):
     ("sweep:\n  seed: [1]\n  fake.log: []", "exp.yaml:4: sweep.fake.log: the list is empty"),
     ("sweep: {seed: [1, 2]}\nexpect:\n  a: {metric: ttft_ms, min: 0}\n  b:\n    metric: ttft_ms\n    most: 3",
      "exp.yaml:7: expect.b.most: unknown key"),
-    ("sweep: {seed: [1, 2]}\nexpect:\n  a:\n    metric: speed\n    min: 0", "exp.yaml:5: expect.a.metric: 'speed' is no metric"),
-    ("sweep: {seed: [1, 2]}\nmetrics:\n  - ttft_ms\n  - speed", "exp.yaml:5: metrics: 'speed' is no metric"),
+    ("sweep: {seed: [1, 2]}\nexpect:\n  a:\n    metric: speed\n    min: 0", "exp.yaml:5: expect.a.metric: 'speed' is not a metric"),
+    ("sweep: {seed: [1, 2]}\nmetrics:\n  - ttft_ms\n  - speed", "exp.yaml:5: metrics: 'speed' is not a metric"),
 ])
 def test_what_is_wrong_in_a_sweep_is_named_by_file_and_line(fake, lines, said):
     answer = fake("sweep", fake.write(f"experiment: x\n{lines}\n"), "--out", "o")
@@ -165,7 +165,7 @@ def test_what_is_wrong_in_a_sweep_is_named_by_file_and_line(fake, lines, said):
 @pytest.mark.parametrize("line, said", [
     ("    engine.polcy: [a]", "exp.yaml:10: engine.polcy: unknown key"),
     ("    memory.budget:\n      - 8 MiB\n      - 8", 'exp.yaml:12: memory.budget: "8" has no unit'),
-    ("    device: [nowhere.yaml]", 'exp.yaml:10: device: "nowhere.yaml" is no file (looked for {here}/nowhere.yaml'),
+    ("    device: [nowhere.yaml]", 'exp.yaml:10: device: "nowhere.yaml" is not a file (looked for {here}/nowhere.yaml'),
     ("    engine.record: [folder]", "exp.yaml:10: engine.record: {here}/folder is a folder"),
 ])
 def test_what_is_wrong_at_a_point_is_named_by_its_line_before_anything_runs(native, tmp_path, line, said):

@@ -52,4 +52,4 @@ def test_a_bundle_needs_a_binary(native, suite):
 def test_results_of_another_suite_are_refused(native, suite, tmp_path):
     (tmp_path / "results" / "x").mkdir(parents=True)
     answer = native("validate", suite, "--device", ROOT / "configs/devices/oneplus12.yaml", "--host-results", tmp_path / "results")
-    assert answer.code == 2 and "holds no result of this suite" in answer.err
+    assert answer.code == 2 and "has no result of this suite" in answer.err

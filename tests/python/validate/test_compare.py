@@ -224,7 +224,7 @@ def test_a_recording_needs_no_weights_where_decisions_do_not_depend_on_them():
 
 
 def test_unknown_mechanisms_are_refused():
-    with pytest.raises(ConfigError, match="is no mechanism"):
+    with pytest.raises(ConfigError, match="is not a mechanism"):
         ablation.without(calibrated(), "magic")
 
 

@@ -22,22 +22,23 @@ TierRule tier_rule(const FfnSetup& setup, const MoeConfig& moe, const ComputeUni
   rule.capacity = moe.capacity;
   rule.multiple = moe.shape_multiple > 0 ? moe.shape_multiple : own;
   if (rule.multiple % own != 0) {
-    throw ConfigError(
-        fmt::format("engine.moe.shape_multiple: {} does not suit {} (expected a multiple of {})", rule.multiple, unit.caps().name, own));
+    throw ConfigError(fmt::format("engine.ffn.experts.shape_multiple: {} is not possible on {} (expected a multiple of {})", rule.multiple,
+                                  unit.caps().name, own));
   }
   return rule;
 }
 
 void check_loads(const MoeConfig& moe, const ModelConfig& config) {
   if (moe.loads.size() != config.layers) {
-    throw ConfigError(fmt::format("engine.moe.loads: {} layers, and the model has {} (expected a calibration of this model)",
+    throw ConfigError(fmt::format("engine.ffn.experts.loads: has {} layers, but the model has {} (expected the loads of this model)",
                                   moe.loads.size(), config.layers));
   }
   for (const std::vector<double>& layer : moe.loads) {
     const double sum = std::accumulate(layer.begin(), layer.end(), 0.0);
     if (layer.size() != config.experts || !(std::abs(sum - 1) <= 1e-3)) {
-      throw ConfigError(fmt::format("engine.moe.loads: a layer of {} experts whose shares add up to {:.3f} (expected {} that add up to 1)",
-                                    layer.size(), sum, config.experts));
+      throw ConfigError(fmt::format(
+          "engine.ffn.experts.loads: a layer has {} experts, and their shares add up to {:.3f} (expected {} experts and a sum of 1)",
+          layer.size(), sum, config.experts));
     }
   }
 }
@@ -81,8 +82,9 @@ std::vector<LayerPlacement> placements(const FfnSetup& setup, const MoeConfig& m
 
 Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts) {
   const ModelConfig& model = setup.model;
-  if (model.experts == 0) throw ConfigError("engine.ffn.kind: experts, and the model has none (expected dense or clusters)");
-  if (model.sub_norms) throw ConfigError("engine.ffn.kind: experts has no norms within FFNs (expected dense)");
+  if (model.experts == 0)
+    throw ConfigError("engine.ffn.kind: experts needs a model with experts, and this one has none (expected dense or clusters)");
+  if (model.sub_norms) throw ConfigError("engine.ffn.kind: experts does not support a norm before the Down projection (expected dense)");
   TieredOptions options;
   options.cores = setup.placement.cores();
   options.units = setup.placement.graph_units();
@@ -91,7 +93,8 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts) {
   if (experts.graphs) {
     if (options.units.empty()) {
       throw ConfigError(
-          "engine.moe.units: is empty, and no unit of the run has static graphs (expected an accelerator, or a core in its place)");
+          "engine.placement.graph_units: is empty, and no unit of the run has static graphs (expected an accelerator, or a core in its "
+          "place)");
     }
     options.placements = placements(setup, experts, options.units);
   }

@@ -18,7 +18,7 @@ ExpertLoads read_loads(Reader& reader) {
   ExpertLoads loads;
   for (const Node& layer : reader.list("loads")) {
     if (!layer.is_list())
-      fail_at(layer.origin(), reader.name_of("loads"), "is no list of lists (expected a share for each expert, by layer)");
+      fail_at(layer.origin(), reader.name_of("loads"), "is not a list of lists (expected a share for each expert, by layer)");
     std::vector<double>& shares = loads.emplace_back();
     for (const Node& share : layer.items()) shares.push_back(share_of_expert(reader, share));
   }
@@ -42,17 +42,17 @@ MoeConfig read_moe(Reader reader) {
   moe.cold = reader.share("cold", moe.cold);
   moe.base = count_of(reader, "base", 0);
   moe.capacity = count_of(reader, "capacity", 0);
-  if (moe.capacity > 0 && moe.tiers) reader.fail("capacity", "is given beside tiers (expected tiers: off, or base)");
+  if (moe.capacity > 0 && moe.tiers) reader.fail("capacity", "can not be combined with tiers (expected tiers: off, or base)");
   moe.shape_multiple = count_of(reader, "shape_multiple", 0);
   moe.graph_rows = count_of(reader, "graph_rows", 0);
   const double host = reader.quantity("host_per_token", Dimension::time, 0);
-  if (host > 1) reader.fail("host_per_token", "is longer than a second (expected microseconds)");
+  if (host > 1) reader.fail("host_per_token", "is longer than 1 s (expected microseconds, such as 20 us)");
   moe.host_per_token = from_seconds(host);
   if (reader.has("multiples")) {
     moe.multiples.clear();
     for (const std::int64_t times : reader.integers("multiples", 1, 1024)) {
       if (!moe.multiples.empty() && times <= moe.multiples.back())
-        reader.fail("multiples", "does not ascend (expected for example [1, 2, 4])");
+        reader.fail("multiples", "is not ascending (expected for example [1, 2, 4])");
       moe.multiples.push_back(static_cast<std::uint32_t>(times));
     }
     if (moe.multiples.empty()) reader.fail("multiples", "is empty (expected for example [1, 2, 4])");
@@ -63,7 +63,7 @@ MoeConfig read_moe(Reader reader) {
   }
   moe.calibration = reader.text("calibration", "");
   if (reader.has("loads")) {
-    if (!moe.calibration.empty()) reader.fail("loads", "is given beside calibration (expected one of the two)");
+    if (!moe.calibration.empty()) reader.fail("loads", "can not be combined with calibration (expected one of the two)");
     moe.loads = read_loads(reader);
   }
   reader.finish();

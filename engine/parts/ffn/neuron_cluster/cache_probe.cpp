@@ -26,7 +26,7 @@ std::vector<std::uint32_t> draw(Rng& rng, const CacheProbe& probe, std::uint32_t
 
 CacheTimes probe_cache(const Clock& clock, const CacheProbe& probe) {
   if (probe.named == 0 || probe.named > probe.blocks || probe.layers == 0 || probe.steps < 2 || probe.capacity == 0) {
-    throw ConfigError("probe: blocks, layers and capacity are 1 or more, named at most blocks, and steps 2 or more");
+    throw ConfigError("probe: expected blocks, layers and capacity of 1 or more, named of at most blocks, and steps of 2 or more");
   }
   NeuronCache cache(probe.blocks * probe.layers, probe.capacity, probe.blocks, probe.eviction, 0, probe.layers);
   Rng rng(probe.seed);

@@ -30,7 +30,7 @@ void check_units(const UnitPlacement& placement) {
   for (const ComputeUnit* unit : placement.cores()) {
     if (!unit->caps().static_graphs) continue;
     throw ConfigError(
-        fmt::format("engine.units: {} runs loaded graphs only, and neuron clusters make none on the units that they share "
+        fmt::format("engine.units: {} runs static graphs only, but the units of cold neurons must run kernels directly "
                     "(expected cores, and engine.placement.unit for an accelerator)",
                     unit->caps().name));
   }

@@ -61,8 +61,8 @@ Task<void> NeuronStore::load_scales(UnitId issuer) {
     Result<Lease> lease = machine_.memory.lease(scales.extent.length, Placement::dram, Region::scales);
     if (!lease.ok()) {
       throw ConfigError(
-          fmt::format("memory.budget: the scales of all neurons stay in DRAM, {} in all: {} (raise the budget, or take "
-                      "engine.layout: scales_inline)",
+          fmt::format("memory.budget: the scales of all neurons ({}) stay in DRAM: {} (raise the budget, or use "
+                      "engine.weights.layout: scales_inline)",
                       format_bytes(scales_.size() * scales.extent.length), lease.status().message));
     }
     scale_leases_.push_back(std::move(lease).value());
@@ -76,9 +76,9 @@ Task<void> NeuronStore::load(UnitId issuer) {
   const Budget& budget = machine_.memory.budget(Placement::dram);
   const Bytes staging = staging_blocks_ * layout_.kept_block() + landing_bytes_, taken = budget.used + options_.keep_free + staging;
   if (taken > budget.limit) {
-    throw ConfigError(
-        fmt::format("memory.budget: {} are in use, {} are kept for the KV cache and {} for neurons on their way: more than {}",
-                    format_bytes(budget.used), format_bytes(options_.keep_free), format_bytes(staging), format_bytes(budget.limit)));
+    throw ConfigError(fmt::format(
+        "memory.budget: {} are in use, {} are reserved for the KV cache and {} for the staging buffer, which is more than the budget of {}",
+        format_bytes(budget.used), format_bytes(options_.keep_free), format_bytes(staging), format_bytes(budget.limit)));
   }
   Bytes room = budget.limit - taken;
   if (options_.ffn_in_dram) {

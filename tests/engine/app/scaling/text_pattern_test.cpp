@@ -29,7 +29,7 @@ TEST(TextPattern, what_is_no_expression_is_refused_by_key) {
     pattern("(open");
     FAIL() << "it was taken";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("scorer.patterns: \"(open\" is no regular expression"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("scorer.patterns: \"(open\" is not a regular expression"), std::string::npos) << error.what();
   }
 }
 

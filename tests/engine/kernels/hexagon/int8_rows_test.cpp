@@ -93,7 +93,7 @@ TEST(Int8Rows, the_worker_wants_one_scale_for_a_row) {
   const auto refusal = [&](const KernelCall& call) { return hexagon::product_form(call, CodeProducts::automatic).status().message; };
   const MatmulShape shape{16, 256, 2};
   EXPECT_EQ(refusal(call_with_scales(rng, Format::w(2, 128), shape, 1)),
-            "its matrix unit adds int8 products of w2g128 only where rows have one scale");
+            "its matrix unit computes int8 matmuls of w2g128 only if each row has one scale");
   EXPECT_NE(refusal(call_with_scales(rng, Format::w(2, 128, 'z'), shape, 1000)), "");  // a zero point for each block is no such form
   EXPECT_TRUE(hexagon::product_form(call_with_scales(rng, Format::w(2, 128), shape, 1000), CodeProducts::automatic).ok());
 }

@@ -126,7 +126,7 @@ TEST(GraphCache, a_launch_that_no_session_can_map_is_refused_by_name) {
     bench.host.run(run_all(&bench.graphs, bench.host.machine().units[0], chains));
     FAIL() << "no error";
   } catch (const RunError& error) {
-    EXPECT_STREQ(error.what(), "npu: the operands of matmul to matmul of layer 3 are more than the 4.00 KiB that a session maps");
+    EXPECT_STREQ(error.what(), "npu: the operands from matmul to matmul of layer 3 are larger than the 4.00 KiB that one session can map");
   }
 }
 
