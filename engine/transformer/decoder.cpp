@@ -46,24 +46,18 @@ void check_embedding_in_flash(const WeightStore& weights) {
 }
 
 // What the FFN part computes has to be how the weights part keeps FFNs.
-void check_parts(const EngineConfig& engine, const WeightStore& weights, const Residency& residency) {
-  const bool bundles = weights.find(Role::ffn_bundle, 0) != nullptr;
-  const bool clusters = engine.ffn.kind == "clusters";
-  if (clusters && const_cast<Residency&>(residency).neurons() == nullptr) {
-    throw ConfigError(fmt::format(
-        "engine.ffn.kind: clusters computes neuron bundles, and engine.weights.kind: {} has none (expected bundles)", engine.weights.kind));
+void check_parts(const EngineConfig& engine, Residency& residency) {
+  const bool bundles = residency.neurons() != nullptr;
+  if (engine.ffn.kind == "clusters" && !bundles) {
+    throw ConfigError(fmt::format("engine.ffn.kind: clusters computes neuron bundles, and engine.weights.kind: {} has none (expected bundles, "
+                                  "dram, paged or streamed)",
+                                  engine.weights.kind));
   }
-  if (engine.ffn.kind == "experts" && !residency.stays()) {
-    throw ConfigError(fmt::format(
-        "engine.ffn.kind: experts computes matrices where they are, and engine.weights.kind: {} brings them as phases need them "
-        "(expected dram)",
-        engine.weights.kind));
-  }
-  if (bundles && !clusters) {
+  if (engine.ffn.kind == "experts" && bundles) {
     throw ConfigError(
-        fmt::format("engine.ffn.kind: {} computes whole matrices, but the FFN is stored as neuron bundles (expected clusters, "
-                    "or engine.weights.kind: dram, paged or streamed, with layout rows)",
-                    engine.ffn.kind));
+        fmt::format("engine.ffn.kind: experts lays whole matrices out in graphs, and engine.weights.kind: {} keeps neuron bundles (expected "
+                    "dram, paged or streamed, with layout rows)",
+                    engine.weights.kind));
   }
 }
 
@@ -129,7 +123,7 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
 
   const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv};
   decoder.residency = weights_kinds().find(engine.weights.kind)->make(weights_setup, engine.ffn);
-  check_parts(engine, weights, *decoder.residency);
+  check_parts(engine, *decoder.residency);
   if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
   const FfnSetup ffn_setup{
       machine,         *decoder.graphs,     weights, model, *decoder.residency, *decoder.placement, engine.products.matmul,

@@ -8,7 +8,7 @@
 #include "engine/parts/placement/placement.hpp"
 #include "engine/transformer/call_builder.hpp"
 #include "engine/transformer/part_times.hpp"
-#include "engine/transformer/phase_runner.hpp"
+#include "engine/parts/weights/phase_runner.hpp"
 
 namespace vitro {
 

@@ -41,6 +41,7 @@ Json engine_of(const Parts& parts) {
     engine["placement"].update({{"unit", "npu"}, {"splits", {{{"batch", 1}, {"hot", "25%"}, {"attention", "50%"}, {"head", "50%"}}}}});
   }
   if (placement == "offloaded") engine["placement"].update({{"kind", "cores"}, {"units", {"cpu0", "npu"}}});
+  if (placement == "several") engine["placement"].update({{"kind", "cores"}, {"units", {"cpu0", "npu", "cpu1"}}});
   if (placement == "unit") engine["placement"]["units"] = {"npu"};
   if (placement == "layers") engine["placement"]["units"] = {"cpu0", "cpu1", "npu"};
   if (std::string(parts.ffn) == "experts") {
@@ -52,12 +53,8 @@ Json engine_of(const Parts& parts) {
 
 // Why such parts can not be put together; "" when they can.
 std::string reason(const Parts& parts) {
-  const std::string weights = parts.weights, ffn = parts.ffn, placement = parts.placement;
-  const bool one_unit = placement == "unit" || placement == "offloaded";
-  if (weights == "streamed" && !one_unit) return "engine.weights.kind: streamed has room for one matrix of each kind";
-  if (weights == "bundles" && placement == "unit") return "engine.units: npu runs loaded graphs only";
-  if ((weights == "bundles") != (ffn == "clusters")) return "engine.ffn.kind: " + ffn;
-  if (ffn == "experts" && weights != "dram") return "engine.ffn.kind: experts computes matrices where they are";
+  const std::string weights = parts.weights, ffn = parts.ffn;
+  if (ffn == "experts" && weights == "bundles") return "engine.ffn.kind: experts lays whole matrices out in graphs, and engine.weights.kind";
   if (ffn == "experts" && parts.model == kDense) return "engine.ffn.kind: experts, and the model has none";
   return "";
 }
@@ -71,7 +68,7 @@ TEST_F(Combinations, of_weights_ffn_and_placement_have_the_tokens_of_the_dense_p
     ASSERT_EQ(expected.size(), 12u);
     for (const char* weights : {"dram", "paged", "streamed", "bundles"}) {
       for (const char* ffn : {"dense", "clusters", "experts"}) {
-        for (const char* placement : {"cores", "shared", "offloaded", "unit", "layers", "chunk_attention"}) {
+        for (const char* placement : {"cores", "shared", "offloaded", "several", "unit", "layers", "chunk_attention"}) {
           const Parts parts{model, weights, ffn, placement};
           const Node root = experiment(model, engine_of(parts).dump());
           SCOPED_TRACE(engine_of(parts).dump());
@@ -95,14 +92,30 @@ TEST_F(Combinations, with_half_of_the_ffn_in_dram_have_the_same_tokens) {
   std::uint64_t seed = 100;
   for (const char* model : {kDense, kMixture}) {
     const Json expected = run(experiment(model, "{}"), machines(1))["tokens"];
-    for (const auto& [weights, ffn] : {std::pair{"paged", "dense"}, {"streamed", "dense"}, {"bundles", "clusters"}}) {
-      for (const char* placement : {"cores", "shared", "offloaded", "unit", "layers", "chunk_attention"}) {
+    for (const auto& [weights, ffn] : {std::pair{"paged", "dense"}, {"streamed", "dense"}, {"bundles", "clusters"}, {"bundles", "dense"},
+                                       {"paged", "clusters"}, {"streamed", "clusters"}, {"paged", "experts"}, {"streamed", "experts"}}) {
+      for (const char* placement : {"cores", "shared", "offloaded", "several", "unit", "layers", "chunk_attention"}) {
         if (!reason({model, weights, ffn, placement}).empty()) continue;
         const Json engine = engine_of({model, weights, ffn, placement});
         const Json result = run(experiment(model, engine.dump(), R"({"memory.ffn_in_dram": "50%"})"), machines(++seed));
         EXPECT_EQ(result["tokens"], expected) << model << " " << engine.dump();
       }
     }
+  }
+}
+
+// Hot neurons whose matrices lie apart, and where nothing gives way to them.
+TEST_F(Combinations, of_hot_neurons_and_how_they_are_kept_have_the_same_tokens) {
+  std::uint64_t seed = 300;
+  const Json expected = run(experiment(kDense, "{}"), machines(1))["tokens"];
+  for (const Json& weights : {Json{{"bundle", false}}, Json{{"bundle", false}, {"two_phases", true}}, Json{{"eviction", "none"}},
+                              Json{{"eviction", "none"}, {"bundle", false}}, Json{{"kind", "streamed"}}, Json{{"kind", "dram"}}}) {
+    Json engine = engine_of({kDense, "bundles", "clusters", "shared"});
+    engine["weights"].update(weights);
+    engine["ffn"]["clusters"] = {{"hot_cluster", 32}};
+    engine["placement"]["splits"] = {{{"batch", 1}, {"hot", "50%"}}};
+    const Json over = weights.contains("kind") && weights["kind"] == "dram" ? Json::object() : Json{{"memory.ffn_in_dram", "50%"}};
+    EXPECT_EQ(run(experiment(kDense, engine.dump(), over.dump()), machines(++seed))["tokens"], expected) << engine.dump();
   }
 }
 

@@ -84,7 +84,7 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts) {
   if (model.experts == 0) throw ConfigError("engine.ffn.kind: experts, and the model has none (expected dense or clusters)");
   if (model.sub_norms) throw ConfigError("engine.ffn.kind: experts has no norms within FFNs (expected dense)");
   TieredOptions options;
-  options.cores = setup.placement.cores();
+  options.cores = chain_units(setup.machine, setup.placement);
   options.units = setup.placement.graph_units();
   options.placements.resize(model.layers);
   for (LayerPlacement& layer : options.placements) layer.capacity.resize(model.experts);
@@ -105,7 +105,7 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts) {
   options.width = model.width;
   options.ffn = model.ffn;
   options.experts_used = model.experts_used;
-  return {nullptr, std::make_unique<TieredExperts>(setup.machine, setup.weights, setup.residency, std::move(options))};
+  return {nullptr, std::make_unique<TieredExperts>(setup.machine, setup.graphs, setup.weights, setup.residency, std::move(options))};
 }
 
 }  // namespace vitro
