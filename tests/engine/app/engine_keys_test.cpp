@@ -51,7 +51,7 @@ const Case kCases[] = {
     {"repack", "weights.repack", "false"},
     {"layout", "weights.layout", R"("bundles")", kBundles},
     {"embedding", "weights.embedding", R"("flash")"},
-    {"read_ahead", "weights.read_ahead", R"("64 KiB")"},
+    {"read_ahead", "weights.read_ahead", R"("64 KiB")", R"({"policy": "mmap"})"},
     {"kv_format", "kv.format", R"("f16")"},
     {"kv_per", "kv.per", R"("query_head")"},
     {"kv_block_tokens", "kv.block_tokens", "4"},

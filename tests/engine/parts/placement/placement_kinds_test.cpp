@@ -212,6 +212,7 @@ TEST_F(PlacementKinds, cores_and_one_accelerator_is_what_two_kinds_need) {
 }
 
 TEST_F(PlacementKinds, attention_of_a_full_chunk_is_the_accelerators_and_of_no_other_step) {
+  kv_format = Format::f16;  // what such an engine computes in
   PlacementConfig c = config("chunk_attention", {"cpu0", "cpu1"});
   const auto placement = make(c);
   EXPECT_EQ(placement->attention_graphs().rows, 8u);
