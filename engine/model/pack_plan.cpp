@@ -234,8 +234,8 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
     plan.sources.push_back({tensor});
     weight.format = is_vector(weight.role) ? Format::f32 : tensor->format;
     if (transposed || options.products) weight.format = transposed_format(options.products.value_or(weight.format), weight.columns);
-    const bool by_group = !transposed && !options.products && !options.never_tiled.contains(weight.role) && weight.role != Role::token_embedding &&
-                          weight.role != Role::predictor_out;
+    const bool by_group = !transposed && !options.products && !options.never_tiled.contains(weight.role) &&
+                          weight.role != Role::token_embedding && weight.role != Role::predictor_out;
     const auto lies = [&](Layout layout, const std::set<Format>& formats) {
       return by_group && formats.contains(weight.format) && can_lay(layout, weight.format, weight.rows);
     };

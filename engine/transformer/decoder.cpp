@@ -47,16 +47,10 @@ void check_embedding_in_flash(const WeightStore& weights) {
 
 // What the FFN part computes has to be how the weights part keeps FFNs.
 void check_parts(const EngineConfig& engine, Residency& residency) {
-  const bool bundles = residency.neurons() != nullptr;
-  if (engine.ffn.kind == "clusters" && !bundles) {
-    throw ConfigError(fmt::format("engine.ffn.kind: clusters computes neuron bundles, and engine.weights.kind: {} has none (expected bundles, "
-                                  "dram, paged or streamed)",
-                                  engine.weights.kind));
-  }
-  if (engine.ffn.kind == "experts" && bundles) {
+  if (engine.ffn.kind == "clusters" && residency.neurons() == nullptr) {
     throw ConfigError(
-        fmt::format("engine.ffn.kind: experts lays whole matrices out in graphs, and engine.weights.kind: {} keeps neuron bundles (expected "
-                    "dram, paged or streamed, with layout rows)",
+        fmt::format("engine.ffn.kind: clusters computes neuron bundles, and engine.weights.kind: {} has none (expected bundles, "
+                    "dram, paged or streamed)",
                     engine.weights.kind));
   }
 }

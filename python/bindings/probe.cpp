@@ -22,8 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr Format kFormats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,
-                               Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::int8_fp8};
+constexpr Format kFormats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,    Format::q8_0,
+                               Format::q4_k, Format::q5_k, Format::q6_k, Format::int8_fp8};
 constexpr Layout kLayouts[] = {Layout::rows, Layout::tiled, Layout::lut};
 constexpr Op kOps[] = {Op::matmul, Op::accumulate, Op::attention, Op::rms_norm, Op::glu, Op::add, Op::rope, Op::select, Op::reduce};
 

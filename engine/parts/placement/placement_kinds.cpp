@@ -90,8 +90,7 @@ class Cores final : public SharedPlacement {
   void offload_to(Machine& machine, const std::vector<ComputeUnit*>& accelerators) {
     if (cores_.empty() && is_core(*machine.units.front())) cores_.push_back(machine.units.front());
     if (cores_.empty()) {
-      throw ConfigError(
-          fmt::format("engine.units: {} alone (expected a core beside it, such as cpu0)", accelerators.front()->caps().name));
+      throw ConfigError(fmt::format("engine.units: {} alone (expected a core beside it, such as cpu0)", accelerators.front()->caps().name));
     }
     units_.clear();
     for (std::size_t i = 0; i < std::max(cores_.size(), accelerators.size()); ++i) {
@@ -140,6 +139,10 @@ class LayersOnAccelerator final : public BesideAccelerator {
  public:
   explicit LayersOnAccelerator(const PlacementSetup& setup) : BesideAccelerator(setup, {{~0u, 1, 1, 0}}) {
     mapped_ = MappedOperands{accelerator_.unit, setup.accelerator_reads_kv(), false, false};
+    // Neurons in clusters: those that can stay in DRAM are the accelerator's.
+    hot_ = accelerator_.unit;
+    splits_ = {{1, 1, 1, 0}};
+    prefill_ = true;
     if (!setup.accelerator_reads_kv()) leave_heads_to_cores();
   }
 };

@@ -27,7 +27,8 @@ std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weigh
 
 }  // namespace
 
-WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions, bool by_neuron) {
+WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions,
+                           bool by_neuron) {
   WeightsConfig weights;
   NeuronCacheConfig& neurons = weights.neurons;
   weights.kind = reader.choice("kind", kinds, weights.kind);

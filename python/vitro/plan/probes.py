@@ -162,8 +162,8 @@ class Device:
         head = "output" if "output" in formats else "token_embedding"
         curves["head"] = bench.curve(units, model["vocab"], width, form=formats[head], variant=self.variant_for(head), batch=batch)
         attends = self.cores if self.heads_on_cores else units
-        curves["attention"] = bench.attention(attends[-1], head_dim=model["head_dim"], context=self.context, form=self.kv_format, batch=batch,
-                                              **self.kept)
+        curves["attention"] = bench.attention(attends[-1], head_dim=model["head_dim"], context=self.context, form=self.kv_format,
+                                              batch=batch, **self.kept)
         if model["predictor_rank"] and units == self.cores:
             rank = model["predictor_rank"]
             curves["rank"] = bench.curve(units, rank, width, form=formats["predictor_in"], variant=self.variant_for("predictor_in"),

@@ -53,9 +53,7 @@ Json engine_of(const Parts& parts) {
 
 // Why such parts can not be put together; "" when they can.
 std::string reason(const Parts& parts) {
-  const std::string weights = parts.weights, ffn = parts.ffn;
-  if (ffn == "experts" && weights == "bundles") return "engine.ffn.kind: experts lays whole matrices out in graphs, and engine.weights.kind";
-  if (ffn == "experts" && parts.model == kDense) return "engine.ffn.kind: experts, and the model has none";
+  if (std::string(parts.ffn) == "experts" && parts.model == kDense) return "engine.ffn.kind: experts, and the model has none";
   return "";
 }
 
@@ -92,8 +90,15 @@ TEST_F(Combinations, with_half_of_the_ffn_in_dram_have_the_same_tokens) {
   std::uint64_t seed = 100;
   for (const char* model : {kDense, kMixture}) {
     const Json expected = run(experiment(model, "{}"), machines(1))["tokens"];
-    for (const auto& [weights, ffn] : {std::pair{"paged", "dense"}, {"streamed", "dense"}, {"bundles", "clusters"}, {"bundles", "dense"},
-                                       {"paged", "clusters"}, {"streamed", "clusters"}, {"paged", "experts"}, {"streamed", "experts"}}) {
+    for (const auto& [weights, ffn] : {std::pair{"paged", "dense"},
+                                       {"streamed", "dense"},
+                                       {"bundles", "clusters"},
+                                       {"bundles", "dense"},
+                                       {"paged", "clusters"},
+                                       {"streamed", "clusters"},
+                                       {"paged", "experts"},
+                                       {"streamed", "experts"},
+                                       {"bundles", "experts"}}) {
       for (const char* placement : {"cores", "shared", "offloaded", "several", "unit", "layers", "chunk_attention"}) {
         if (!reason({model, weights, ffn, placement}).empty()) continue;
         const Json engine = engine_of({model, weights, ffn, placement});
@@ -116,6 +121,20 @@ TEST_F(Combinations, of_hot_neurons_and_how_they_are_kept_have_the_same_tokens) 
     engine["placement"]["splits"] = {{{"batch", 1}, {"hot", "50%"}}};
     const Json over = weights.contains("kind") && weights["kind"] == "dram" ? Json::object() : Json{{"memory.ffn_in_dram", "50%"}};
     EXPECT_EQ(run(experiment(kDense, engine.dump(), over.dump()), machines(++seed))["tokens"], expected) << engine.dump();
+  }
+}
+
+// An int8 copy of weights in int8 is the same numbers: the text does not tell who multiplied.
+TEST_F(Combinations, of_a_copy_for_prompts_and_how_weights_are_kept_have_the_same_tokens) {
+  constexpr const char* kInt8 = "stories-reglu-3m.q8_0.gguf";
+  std::uint64_t seed = 400;
+  const Json numerics = {{"numerics", "int8"}};
+  const Json expected = run(experiment(kInt8, Json{{"products", numerics}, {"prefill_chunk", 4}}.dump()), machines(1))["tokens"];
+  for (const char* weights : {"dram", "paged", "streamed"}) {
+    Json engine = engine_of({kInt8, weights, "dense", "prompts"});
+    engine["placement"]["units"] = {"cpu0", "cpu1", "npu"};
+    engine["products"] = numerics;
+    EXPECT_EQ(run(experiment(kInt8, engine.dump()), machines(++seed))["tokens"], expected) << weights;
   }
 }
 

@@ -38,7 +38,8 @@ TEST(ProductCopy, holds_the_layers_products_and_nothing_else_in_eight_bits) {
       const std::vector<float> wanted = row_of(file, source, weight.rows - 1), found = row_of(eight, weight, weight.rows - 1);
       float most = 0;
       for (const float x : wanted) most = std::max(most, std::abs(x));
-      for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], source.format == Format::q8_0 ? 0 : most / 127) << weight.name;
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        EXPECT_NEAR(found[i], wanted[i], source.format == Format::q8_0 ? 0 : most / 127) << weight.name;
     }
     EXPECT_TRUE(pack(gguf, options, folder.str()).reused);
     EXPECT_EQ(open_packed(copy.path, gguf, folder.str()).weights.size(), copy.weights.size()) << "its header says what it is";

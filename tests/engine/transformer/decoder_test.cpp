@@ -218,11 +218,7 @@ TEST(Decoder, what_parts_can_not_do_is_refused_by_its_key) {
     } else {
       Request bundled = fitting(info.name);
       bundled.bundles = BundleForm::one_read;
-      if (engine.ffn.kind == "experts") {
-        expect_refused(bundled, "engine.ffn.kind");
-      } else {
-        EXPECT_EQ(make(bundled).error, "") << info.name << " computes every neuron";
-      }
+      EXPECT_EQ(make(bundled).error, "") << info.name << " computes every neuron";
     }
     if (engine.weights.kind == "dram") {
       expect_refused(info.name, "memory.ffn_in_dram", [](Request& r) { r.memory.ffn_in_dram = 0.5; });

@@ -1,4 +1,5 @@
-// Experts whose weights come as they are needed: the residency hears of every matrix before it is computed, and brings it.
+// Experts whose weights come as they are needed: the residency hears of every matrix before it is computed, and brings it. Or they lie as
+// neurons behind a cache, which brings those.
 #include <algorithm>
 #include <utility>
 
@@ -10,9 +11,7 @@
 namespace vitro {
 namespace {
 
-Slice piece_of(Slice share, std::uint32_t done, std::uint32_t most) {
-  return {share.first + done, std::min(most, share.count - done)};
-}
+Slice piece_of(Slice share, std::uint32_t done, std::uint32_t most) { return {share.first + done, std::min(most, share.count - done)}; }
 
 }  // namespace
 
@@ -75,9 +74,9 @@ void TieredExperts::queue_down(std::int16_t layer, const RoutedStep& step, UnitQ
       const Slice share = share_of(options_.width, kTileRows, core, options_.cores.size());
       for (std::uint32_t done = 0; done < share.count; done += most) {
         const Slice columns = piece_of(share, done, most);
-        queues[core].push_back({{product(Role::ffn_down, layer, expert.expert, batch, hidden,
-                                         part_of_pool(step.out, expert.first, expert.count), columns)},
-                                {use(Role::ffn_down, layer, expert.expert, columns)}});
+        queues[core].push_back(
+            {{product(Role::ffn_down, layer, expert.expert, batch, hidden, part_of_pool(step.out, expert.first, expert.count), columns)},
+             {use(Role::ffn_down, layer, expert.expert, columns)}});
       }
     }
   }
@@ -96,17 +95,20 @@ Task<void> TieredExperts::run_phase(UnitQueues queues) {
   co_await runner_.run(std::move(queues), std::move(units));
 }
 
-// The whole pool is packed first. Then graphs run beside gate, up and activation on cores, or one after the other before them; then the cores' down.
+Task<void> TieredExperts::pack_pool(std::int16_t layer, const RoutedStep* step) {
+  std::vector<Chain> chains(options_.cores.size());
+  for (std::size_t core = 0; core < chains.size(); ++core) {
+    const Slice share = share_of(static_cast<std::uint32_t>(admitted_.plan.rows.size()), 1, core, chains.size());
+    if (share.count > 0) chains[core] = gather(layer, *step, share.first, share.count);
+  }
+  co_await on_all_cores(std::move(chains));
+}
+
+// The whole pool is packed first. Then graphs run beside gate, up and activation on cores, or one after the other before them; then the
+// cores' down.
 Task<void> TieredExperts::run_staged(std::int16_t layer, const RoutedStep* step, std::size_t groups) {
   const std::size_t cores = options_.cores.size(), queues = cores + options_.units.size();
-  if (groups > 0 || step->rows->size() > 1) {
-    std::vector<Chain> chains(cores);
-    for (std::size_t core = 0; core < cores; ++core) {
-      const Slice share = share_of(static_cast<std::uint32_t>(admitted_.plan.rows.size()), 1, core, cores);
-      if (share.count > 0) chains[core] = gather(layer, *step, share.first, share.count);
-    }
-    co_await on_all_cores(std::move(chains));
-  }
+  if (groups > 0 || step->rows->size() > 1) co_await pack_pool(layer, step);
   UnitQueues first(queues), last(queues);
   for (std::size_t g = 0; g < groups; ++g) {
     const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[g];
@@ -118,6 +120,43 @@ Task<void> TieredExperts::run_staged(std::int16_t layer, const RoutedStep* step,
   co_await run_phase(std::move(first));
   queue_down(layer, *step, last);
   co_await run_phase(std::move(last));
+}
+
+// Slices of graphs, then what the cores compute: neurons of both come through one cache, for one pipeline at a time.
+Task<void> TieredExperts::run_by_neuron(std::int16_t layer, const RoutedStep* step, std::size_t groups) {
+  co_await pack_pool(layer, step);
+  std::vector<FfnGroup> slices, rest;
+  for (std::size_t g = 0; g < groups; ++g) {
+    const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[g];
+    for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
+      const std::uint32_t first = group.first + i * group.capacity;
+      slices.push_back({static_cast<std::int16_t>(group.experts[i]), rows_for_nobody(group.capacity),
+                        part_of_pool(step->packed, first, group.capacity), part_of_pool(step->out, first, group.capacity)});
+    }
+    ++stats_.launches;
+  }
+  for (const ExpertPlan::Group& expert : admitted_.plan.groups) {
+    rest.push_back({static_cast<std::int16_t>(expert.expert), members(expert, *step),
+                    part_of_pool(step->packed, expert.first, expert.count), part_of_pool(step->out, expert.first, expert.count)});
+  }
+  if (!slices.empty()) co_await options_.on_units->run(layer, std::move(slices));
+  if (!rest.empty()) co_await options_.on_cores->run(layer, std::move(rest));
+}
+
+Task<void> TieredExperts::settle() {
+  for (FfnBlock* block : {options_.on_units.get(), options_.on_cores.get()}) {
+    if (block != nullptr) co_await block->settle();
+  }
+}
+
+CacheStats TieredExperts::stats() const {
+  CacheStats sum;
+  for (const FfnBlock* block : {options_.on_units.get(), options_.on_cores.get()}) {
+    if (block == nullptr) continue;
+    sum.hits += block->stats().hits;
+    sum.misses += block->stats().misses;
+  }
+  return sum;
 }
 
 }  // namespace vitro

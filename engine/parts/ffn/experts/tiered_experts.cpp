@@ -13,6 +13,7 @@ namespace vitro {
 TieredExperts::TieredExperts(Machine& machine, GraphCache& graphs, const WeightStore& weights, Residency& residency, TieredOptions options)
     : machine_(machine), weights_(weights), residency_(residency), runner_(machine, residency, graphs), options_(std::move(options)) {
   VITRO_CHECK(!options_.cores.empty() && !options_.placements.empty(), "experts without cores or layers");
+  if (options_.on_cores) return;  // it has activations of its own
   std::vector<std::uint32_t> most(options_.units.size(), 1);
   for (const LayerPlacement& layer : options_.placements) {
     for (const StaticGroup& group : layer.groups) most[group.unit] = std::max(most[group.unit], group.capacity);
@@ -103,7 +104,7 @@ GraphSpec TieredExperts::spec_of(std::int16_t layer, std::size_t index) const {
 }
 
 Task<void> TieredExperts::load() {
-  if (!residency_.stays()) co_return;
+  if (!residency_.stays() || options_.on_cores) co_return;
   graphs_.resize(options_.placements.size());
   for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
     const LayerPlacement& placement = options_.placements[layer];
@@ -231,6 +232,7 @@ void TieredExperts::charge_host(std::size_t rows) {
 Task<void> TieredExperts::run(std::int16_t layer, RoutedStep step) {
   charge_host(step.rows->size());
   const std::size_t groups = in_graphs_ ? options_.placements[static_cast<std::size_t>(layer)].groups.size() : 0;
+  if (options_.on_cores) co_return co_await run_by_neuron(layer, &step, groups);
   if (!residency_.stays()) co_return co_await run_staged(layer, &step, groups);
   const bool cores = !admitted_.plan.groups.empty();
   if (!options_.side_by_side) {

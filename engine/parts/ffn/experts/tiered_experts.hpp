@@ -23,6 +23,8 @@ struct TieredOptions {
   VariantId matmul{};
   Activation activation{};
   std::uint32_t width = 0, ffn = 0, experts_used = 0;
+  // Of experts that lie as neurons: what computes them on `units` (null: no graphs) and on `cores`; both null: they are whole matrices.
+  std::shared_ptr<FfnBlock> on_units, on_cores;
 };
 
 // Lives on the policy thread, and dies when nothing is in flight.
@@ -41,6 +43,8 @@ class TieredExperts final : public RoutedFfn {
   ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) override;
   Task<void> run(std::int16_t layer, RoutedStep step) override;
 
+  Task<void> settle() override;
+  CacheStats stats() const override;
   const MoeStats* experts() const override { return &stats_; }
 
  private:
@@ -63,7 +67,9 @@ class TieredExperts final : public RoutedFfn {
   Task<void> run_on_cores(std::int16_t layer, const RoutedStep* step);
   Task<void> on_all_cores(std::vector<Chain> chains);
 
-  // Of weights that come as they are needed (staged_experts.cpp).
+  // Of weights that come as they are needed, or neuron by neuron (staged_experts.cpp).
+  Task<void> pack_pool(std::int16_t layer, const RoutedStep* step);
+  Task<void> run_by_neuron(std::int16_t layer, const RoutedStep* step, std::size_t groups);
   Task<void> run_staged(std::int16_t layer, const RoutedStep* step, std::size_t groups);
   Task<void> run_phase(UnitQueues queues);
   Batch members(const ExpertPlan::Group& expert, const RoutedStep& step) const;

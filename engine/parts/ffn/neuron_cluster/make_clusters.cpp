@@ -60,6 +60,31 @@ std::unique_ptr<Predictor> make_predictor(const FfnSetup& setup, const ClusterFf
   return std::make_unique<Predictor>(setup.machine, setup.weights, setup.residency, std::move(options));
 }
 
+ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& clusters, std::vector<ComputeUnit*> units) {
+  NeuronStore& store = *setup.residency.neurons();
+  const ModelConfig& model = setup.model;
+  ClusterFfnOptions options;
+  options.pipeline.units = std::move(units);
+  options.pipeline.kind = pipeline_of(clusters.pipeline);
+  options.pipeline.io_core = io_core(setup.machine, setup.placement, clusters)->caps().id;
+  options.pipeline.io_depth = io_depth(clusters, setup.machine.storage);
+  options.pipeline.unit_depth = 2;
+  options.pipeline.accesses = store.accesses();
+  options.cluster_neurons = clusters.neurons;
+  options.dense_rows = clusters.dense_rows;
+  options.max_rows = setup.max_rows * std::max(model.experts_used, 1u);
+  options.matmul = setup.matmul;
+  options.activation = model.activation;
+  if (!model.firing_thresholds.empty()) options.thresholds = model.firing_thresholds;
+  if (clusters.threshold) options.thresholds = {*clusters.threshold};
+  options.measure = clusters.measure;
+  // One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging buffer can hold it: the other half is being read.
+  const std::uint32_t large = std::max(clusters.hot_cluster, store.staging_blocks() / 2 * store.layout().per_block);
+  const bool cores = setup.placement.accelerator() == nullptr && !options.pipeline.units.front()->caps().static_graphs;
+  options.dense_neurons = cores ? options.cluster_neurons : large;
+  return options;
+}
+
 }  // namespace
 
 std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const ClusterConfig& clusters, NeuronsIn in) {
@@ -85,39 +110,31 @@ ClusterConfig every_neuron(ClusterConfig clusters) {
   return clusters;
 }
 
+std::shared_ptr<FfnBlock> make_neurons(const FfnSetup& setup, ClusterConfig clusters, std::vector<ComputeUnit*> units,
+                                       std::uint32_t max_rows) {
+  ClusterFfnOptions options = ffn_options(setup, every_neuron(std::move(clusters)), std::move(units));
+  options.dense_rows = 1;
+  options.max_rows = max_rows;
+  return std::make_shared<ClusterFfn>(setup.machine, setup.graphs, *setup.residency.neurons(), nullptr, nullptr, std::move(options));
+}
+
 Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters) {
   NeuronStore& store = *setup.residency.neurons();
   const ModelConfig& model = setup.model;
-  ClusterFfnOptions options;
-  options.pipeline.units = sharing_units(setup.placement);
-  const bool graphs = options.pipeline.units.front()->caps().static_graphs;
-  if (graphs) clusters = every_neuron(std::move(clusters));  // which ones fire would be another graph each time
-  options.pipeline.kind = pipeline_of(clusters.pipeline);
-  options.pipeline.io_core = io_core(setup.machine, setup.placement, clusters)->caps().id;
-  options.pipeline.io_depth = io_depth(clusters, setup.machine.storage);
-  options.pipeline.unit_depth = 2;
-  options.pipeline.accesses = store.accesses();
-  options.cluster_neurons = clusters.neurons;
+  std::vector<ComputeUnit*> units = sharing_units(setup.placement);
+  // Which neurons fire would be another graph each time.
+  if (units.front()->caps().static_graphs) clusters = every_neuron(std::move(clusters));
+  ClusterFfnOptions options = ffn_options(setup, clusters, std::move(units));
+  ComputeUnit* const accelerator = setup.placement.accelerator();
   // An accelerator beside the cores has its share of a step that names neurons, and none of a dense one.
-  const bool shares = setup.placement.accelerator() != nullptr;
-  options.dense_rows = clusters.threshold == kNoThreshold && !shares ? 1 : clusters.dense_rows;
-  options.max_rows = setup.max_rows * std::max(model.experts_used, 1u);
-  options.matmul = setup.matmul;
-  options.activation = model.activation;
-  if (!model.firing_thresholds.empty()) options.thresholds = model.firing_thresholds;
-  if (clusters.threshold) options.thresholds = {*clusters.threshold};
-  options.measure = clusters.measure;
+  if (clusters.threshold == kNoThreshold && accelerator == nullptr) options.dense_rows = 1;
   std::unique_ptr<Predictor> predictor;
   if (predicts(clusters, model)) predictor = make_predictor(setup, options);
   // Without predictors, or to measure them, every block is computed for every token: to keep them all would keep none until its next turn.
   options.pipeline.keep_silent = predictor != nullptr && clusters.keep_silent && !clusters.measure;
   std::unique_ptr<HotRegion> hot;
-  // One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging buffer can hold it: the other half is being read.
-  const std::uint32_t large = std::max(clusters.hot_cluster, store.staging_blocks() / 2 * store.layout().per_block);
-  options.dense_neurons = graphs ? large : options.cluster_neurons;
-  if (ComputeUnit* unit = setup.placement.accelerator(); unit != nullptr) {
-    if (setup.placement.prefill_on_accelerator()) options.pipeline.dense_units = {unit};
-    options.dense_neurons = large;
+  if (accelerator != nullptr) {
+    if (setup.placement.prefill_on_accelerator()) options.pipeline.dense_units = {accelerator};
     hot = std::make_unique<HotRegion>(setup.machine, setup.graphs, store, hot_options(setup, clusters, options));
   }
   auto block = std::make_unique<ClusterFfn>(setup.machine, setup.graphs, store, std::move(predictor), std::move(hot), std::move(options));

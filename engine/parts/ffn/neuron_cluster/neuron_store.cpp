@@ -86,9 +86,10 @@ Task<void> NeuronStore::load(UnitId issuer) {
   }
   const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.kept_block(), blocks));
   if (options_.holds_all && capacity < blocks) {
-    throw ConfigError(fmt::format("memory.budget: all neurons stay in DRAM, {} in all, and {} are left for them (raise the budget, or take "
-                                  "engine.weights.kind: bundles)",
-                                  format_bytes(blocks * layout_.kept_block()), format_bytes(room)));
+    throw ConfigError(
+        fmt::format("memory.budget: all neurons stay in DRAM, {} in all, and {} are left for them (raise the budget, or take "
+                    "engine.weights.kind: bundles)",
+                    format_bytes(blocks * layout_.kept_block()), format_bytes(room)));
   }
   cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window,
                  static_cast<std::uint32_t>(ffns_.size()) / experts_);

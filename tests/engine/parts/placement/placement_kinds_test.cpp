@@ -187,6 +187,8 @@ TEST_F(PlacementKinds, layers_are_the_accelerators_and_the_output_matrix_is_the_
   }
   EXPECT_TRUE(placement->mapped()->kv);
   EXPECT_FALSE(placement->mapped()->head);
+  EXPECT_EQ(placement->accelerator(), placement->units().back()) << "and so are neurons that can stay in DRAM";
+  EXPECT_EQ(placement->splits().front().hot, 1);
 }
 
 TEST_F(PlacementKinds, prompts_are_the_accelerators_but_for_attention_and_outliers) {
