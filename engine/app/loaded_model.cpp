@@ -8,6 +8,7 @@
 
 #include "engine/base/rng.hpp"
 #include "engine/ops/variants.hpp"
+#include "engine/parts/part_kinds.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
 
@@ -118,10 +119,7 @@ WeightStore LoadedModel::open(Storage& storage) const {
 }
 
 WeightStore LoadedModel::open_int8_copy(Storage& storage) const {
-  if (packed)
-    throw ConfigError(
-        "engine.policy: llm_npu keeps each weight in two formats, but a GGUF file has one of each (expected model.shape in place of "
-        "model.gguf)");
+  if (packed) return int8_copy.value().store(storage.open(int8_copy->path).value_or_throw());
   return phantom_products(config, Format::q8_0,
                           storage.open_phantom(file_size(phantom_products(config, Format::q8_0, FileId{}))).value_or_throw());
 }
@@ -153,6 +151,11 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
   } else {
     model.packed = open_packed(source.pack, gguf, cache_dir);
     check_layout(*model.packed, engine);
+  }
+  if (placement_kinds().find(engine.placement.kind)->int8_copy) {
+    PackOptions products;
+    products.products = Format::q8_0;
+    model.int8_copy = pack(gguf, products, cache_dir);
   }
   check_look_ups(model.packed->weights, engine);
   model.config = model.packed->config;

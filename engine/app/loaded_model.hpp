@@ -19,6 +19,7 @@ struct LoadedModel {
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;    // null: a shape-only model
   std::optional<PackedModel> packed;       // none: a shape-only model
+  std::optional<PackedModel> int8_copy;    // of the layers' products, where the placement wants one
   Format phantom_format = Format::q4_0;    // of a shape-only model's matrices
   std::map<Role, Format> phantom_formats;  // of those that differ
   std::optional<BundleForm> phantom_bundles;
@@ -28,7 +29,7 @@ struct LoadedModel {
   WeightStore shapes(FileId file) const;
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.
   WeightStore open(Storage& storage) const;
-  // The layers' products once more in 8 bits (llm.npu keeps both). Throws ConfigError for a model with weights: it has them once.
+  // The layers' products once more in 8 bits (llm.npu keeps both). Requires: the engine that the model was loaded for wants them.
   WeightStore open_int8_copy(Storage& storage) const;
 };
 

@@ -37,16 +37,6 @@ void read_function(Reader& reader, EngineConfig& engine) {
     reader.fail("replay", "is missing: engine.function: replay needs a recording (expected a file)");
 }
 
-// The hot region reads whole clusters, and takes what others have to give up.
-void check_hot_region(const Reader& reader, const EngineConfig& engine) {
-  if (engine.ffn.kind != "clusters" || engine.placement.splits.empty()) return;
-  const NeuronCacheConfig& neurons = engine.weights.neurons;
-  if (neurons.bundle && neurons.eviction != "none") return;
-  reader.fail("placement",
-              "gives hot neurons to an accelerator, which needs neurons side by side in a cache (expected engine.weights.bundle: true and "
-              "an engine.weights.eviction other than none)");
-}
-
 }  // namespace
 
 EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
@@ -58,17 +48,13 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   }
   EngineConfig engine;
   engine.policy = reader.text("policy", "dense");
-  engine.weights = read_weights(reader.section("weights"), weights_kinds().names(), evictions().names());
   engine.ffn = read_ffn(reader.section("ffn"));
+  engine.weights = read_weights(reader.section("weights"), weights_kinds().names(), evictions().names(), engine.ffn.kind == "clusters");
   engine.attention = read_attention(reader.section("attention"));
   engine.kv = read_kv(reader.section("kv"));
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   const bool hexagon = std::ranges::count(engine.placement.units, "hexagon") > 0;
   engine.products = read_products(reader.section("products"), hexagon, engine.weights.repack);
-  if (engine.kv.format == Format::int8_fp8 && engine.attention.variant == variant::kLutExp) {
-    reader.fail("kv", "int8_fp8 can not be combined with engine.attention.kernel: lut_exp (expected f32 or f16)");
-  }
-  check_hot_region(reader, engine);
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
   read_function(reader, engine);
   if (reader.has("profile") || (engine.function == FunctionKind::draw && !of_model)) profile = read_profile(reader.section("profile"));

@@ -16,6 +16,7 @@ struct PackOptions {
   std::set<Format> tiled = formats_with(Layout::tiled), lut{};
   std::set<Role> never_tiled{};         // roles that stay Layout::rows although their format could be tiled
   std::optional<BundleForm> bundles{};  // the FFN neuron by neuron, instead of as three matrices
+  std::optional<Format> products{};     // the layers' products alone, in this format where rows are whole blocks of it
   NeuronOrder order{};                  // of the bundles' neurons; requires bundles
 };
 

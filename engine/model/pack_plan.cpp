@@ -10,6 +10,7 @@
 #include "engine/base/check.hpp"
 #include "engine/base/hash.hpp"
 #include "engine/model/pack_checksums.hpp"
+#include "engine/model/product_copy.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/tiles.hpp"
 
@@ -76,6 +77,7 @@ Json describe_options(const PackOptions& options) {
   Json out{{"tiled", tiled}, {"never_tiled", never}};
   if (!lut.empty()) out["lut"] = lut;
   if (options.bundles) out["bundles"] = to_string(*options.bundles);
+  if (options.products) out["products"] = to_string(*options.products);
   if (!options.order.empty()) out["order"] = order_hash(options.order);
   return out;
 }
@@ -125,6 +127,7 @@ PackOptions options_from(const Json& plan) {
   options.tiled = formats(found.at("tiled"));
   if (found.contains("lut")) options.lut = formats(found.at("lut"));
   for (const Json& name : found.at("never_tiled")) options.never_tiled.insert(role_from(name));
+  if (found.contains("products")) options.products = format_from(found.at("products"));
   if (!found.contains("bundles")) return options;
   const auto name = found.at("bundles").get<std::string>();
   options.bundles = form_by_name(name);
@@ -210,7 +213,7 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
   PackPlan plan;
   plan.options = options;
   plan.config = config_from_gguf(gguf);
-  plan.weights = weights_of(plan.config, options.bundles.has_value());
+  plan.weights = options.products ? products_of(plan.config) : weights_of(plan.config, options.bundles.has_value());
   for (std::size_t i = 0; i < plan.weights.size(); ++i) {
     Weight& weight = plan.weights[i];
     if (weight.role == Role::ffn_bundle) {
@@ -230,9 +233,9 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
     if (transposed) tensor = gguf.find_tensor(down_by_neuron_name(weight.layer));
     plan.sources.push_back({tensor});
     weight.format = is_vector(weight.role) ? Format::f32 : tensor->format;
-    if (transposed) weight.format = transposed_format(weight.format, weight.columns);
-    const bool by_group = !transposed && !options.never_tiled.contains(weight.role) && weight.role != Role::token_embedding &&
-                          weight.role != Role::predictor_out;
+    if (transposed || options.products) weight.format = transposed_format(options.products.value_or(weight.format), weight.columns);
+    const bool by_group = !transposed && !options.products && !options.never_tiled.contains(weight.role) &&
+                          weight.role != Role::token_embedding && weight.role != Role::predictor_out;
     const auto lies = [&](Layout layout, const std::set<Format>& formats) {
       return by_group && formats.contains(weight.format) && can_lay(layout, weight.format, weight.rows);
     };

@@ -10,6 +10,7 @@
 #include "engine/model/bundle_writer.hpp"
 #include "engine/model/pack_checksums.hpp"
 #include "engine/model/pack_plan.hpp"
+#include "engine/model/product_copy.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/tiles.hpp"
 
@@ -105,6 +106,8 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
       copy_vector(gguf, *plan.sources[i][0], out);
     } else if (weight.role == Role::ffn_down && plan.sources[i][0]->name != weight.name) {
       write_transposed(gguf, *plan.sources[i][0], weight, out);
+    } else if (plan.options.products) {
+      write_anew(gguf, *plan.sources[i][0], weight, out);
     } else if (weight.layout != Layout::rows) {
       copy_tiled(gguf, *plan.sources[i][0], weight.layout, out);
     } else {
@@ -148,6 +151,7 @@ std::string packed_path(const Gguf& gguf, const PackOptions& options, const std:
   for (const Format format : options.tiled) hash.add(std::uint64_t{format_id(format)});
   for (const Format format : options.lut) hash.add(0x300 + std::uint64_t{format_id(format)});
   for (const Role role : options.never_tiled) hash.add(0x100 + static_cast<std::uint64_t>(role));
+  if (options.products) hash.add(0x400 + std::uint64_t{format_id(*options.products)});
   if (options.bundles) hash.add(0x200 + static_cast<std::uint64_t>(*options.bundles));
   for (const auto& ids : options.order.all()) hash.add(std::as_bytes(std::span(ids)));
   return (std::filesystem::path(cache_dir) / fmt::format("{}-{}.vpacked", source.stem().string(), hash.hex())).string();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/base/check.hpp"
+#include "engine/model/product_copy.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/tiles.hpp"
 
@@ -287,10 +288,7 @@ WeightStore phantom_weights(const ModelConfig& config, Format matrices, FileId f
 }
 
 WeightStore phantom_products(const ModelConfig& config, Format matrices, FileId file) {
-  std::vector<Weight> weights = weights_of(config);
-  std::erase_if(weights,
-                [](const Weight& w) { return w.layer < 0 || is_vector(w.role) || w.role == Role::router || is_predictor(w.role); });
-  return lay_out(std::move(weights), matrices, file, {}, Layout::tiled, {});
+  return lay_out(products_of(config), matrices, file, {}, Layout::tiled, {});
 }
 
 }  // namespace vitro

@@ -48,26 +48,12 @@ void check_embedding_in_flash(const WeightStore& weights) {
 }
 
 // What the FFN part computes has to be how the weights part keeps FFNs.
-void check_parts(const EngineConfig& engine, const WeightStore& weights, const Residency& residency) {
-  const bool bundles = weights.find(Role::ffn_bundle, 0) != nullptr;
-  const bool clusters = engine.ffn.kind == "clusters";
-  if (clusters && const_cast<Residency&>(residency).neurons() == nullptr) {
+void check_parts(const EngineConfig& engine, Residency& residency) {
+  if (engine.ffn.kind == "clusters" && residency.neurons() == nullptr) {
     throw ConfigError(
-        fmt::format("engine.ffn.kind: clusters needs neuron bundles, which engine.weights.kind: {} does not have (expected "
-                    "engine.weights.kind: bundles)",
+        fmt::format("engine.ffn.kind: clusters needs neuron bundles, which engine.weights.kind: {} does not have (expected bundles, "
+                    "dram, paged or streamed)",
                     engine.weights.kind));
-  }
-  if (engine.ffn.kind == "experts" && !residency.stays()) {
-    throw ConfigError(
-        fmt::format("engine.ffn.kind: experts needs all weights in DRAM, but engine.weights.kind: {} loads them during a step "
-                    "(expected engine.weights.kind: dram)",
-                    engine.weights.kind));
-  }
-  if (bundles && !clusters) {
-    throw ConfigError(
-        fmt::format("engine.ffn.kind: {} needs whole matrices, but the FFN is stored as neuron bundles (expected clusters, "
-                    "or engine.weights.kind: dram, paged or streamed, with layout rows)",
-                    engine.ffn.kind));
   }
 }
 
@@ -133,7 +119,7 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
 
   const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv};
   decoder.residency = weights_kinds().find(engine.weights.kind)->make(weights_setup, engine.ffn);
-  check_parts(engine, weights, *decoder.residency);
+  check_parts(engine, *decoder.residency);
   if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
   const FfnSetup ffn_setup{
       machine,         *decoder.graphs,     weights, model, *decoder.residency, *decoder.placement, engine.products.matmul,

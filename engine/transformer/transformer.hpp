@@ -6,9 +6,9 @@
 #include "engine/parts/attention/kv_flash.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
 #include "engine/parts/placement/placement.hpp"
+#include "engine/parts/weights/phase_runner.hpp"
 #include "engine/transformer/call_builder.hpp"
 #include "engine/transformer/part_times.hpp"
-#include "engine/transformer/phase_runner.hpp"
 
 namespace vitro {
 

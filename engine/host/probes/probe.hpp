@@ -16,8 +16,8 @@ struct CallShape {
   VariantId variant{};
   Format format = Format::f32;  // of the weights, or of keys and values
   Layout layout = Layout::rows;
-  std::uint32_t rows = 0, columns = 0, batch = 1, context = 0;
-  bool scattered = false;  // matmul, accumulate: the rows stand in any order, as neurons in a cache do
+  std::uint32_t rows = 0, columns = 0, batch = 1, context = 0;  // attention: KV heads, and query heads of each (0: the probe's own)
+  bool scattered = false;                                       // matmul, accumulate: the rows stand in any order, as neurons in a cache do
 };
 
 struct KernelProbe {

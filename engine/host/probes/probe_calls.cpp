@@ -10,12 +10,13 @@
 #include "engine/base/rng.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
+#include "engine/quant/kv_rows.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro {
 namespace {
 
-constexpr std::uint32_t kBlockTokens = 16, kHeadDim = 64;  // of attention; rows are KV heads
+constexpr std::uint32_t kBlockTokens = 16, kHeadDim = 64, kQueriesPerHead = 4;  // of attention; rows are KV heads
 
 bool is_product(Op op) { return is<ops::Matmul, ops::Accumulate>(op); }
 
@@ -120,8 +121,9 @@ struct ProbedOperands {
     pool.memory = memory.lease(round_up(copies * operand_bytes(s), kPageSize), Placement::dram, Region::kv).value_or_throw();
     View table = leased(memory, Format::index32, s.batch, blocks);
     for (std::uint32_t i = 0; table.data() != nullptr && i < s.batch * blocks; ++i) table.as<std::uint32_t>()[i] = i % blocks;
-    call.in = {floats(memory, s.batch, 4 * s.rows, kHeadDim), pool, table};
-    call.out = {leased(memory, Format::f32, s.batch, 4 * s.rows, kHeadDim)};
+    const std::uint32_t queries = s.rows * (s.columns > 0 ? s.columns : kQueriesPerHead);
+    call.in = {floats(memory, s.batch, queries, kHeadDim), pool, table};
+    call.out = {leased(memory, Format::f32, s.batch, queries, kHeadDim)};
   }
   void operator()(auto& other) const {
     throw ConfigError(fmt::format(
@@ -205,7 +207,7 @@ Bytes operand_bytes(const CallShape& s) {
   if (is_product(s.op)) return s.rows * row_bytes(s.format, s.columns, s.layout);
   if (!is<ops::Attention>(s.op)) return 0;
   const Bytes tokens = round_up(s.context, kBlockTokens);
-  return 2 * s.rows * tokens * kHeadDim * (s.format == Format::f16 ? 2 : 4);
+  return s.rows * tokens * kv_pair_bytes(s.format, kHeadDim);
 }
 
 std::vector<Chain> make_chains(Memory& memory, const CallShape& shape, std::uint64_t copies, std::size_t units) {

@@ -5,6 +5,7 @@
 
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/quant/float16.hpp"
+#include "engine/quant/kv_rows.hpp"
 
 namespace vitro::lut {
 
@@ -28,13 +29,15 @@ std::vector<AttentionPiece> AttentionCall::pieces() const {
 void AttentionCall::keys(const AttentionPiece& piece, std::uint32_t which, std::size_t pitch, std::uint16_t* out) const {
   const View& table = call_.in[2];
   const auto* blocks = table.as<std::uint32_t>() + std::size_t{piece.row} * table.shape[1];
+  std::vector<float> row(pool_.dim);
   for (std::uint32_t t = piece.tokens.first; t < piece.tokens.end(); ++t, out += pitch) {
     const std::byte* from =
         pool_.data + pool_.offset(blocks[t / pool_.block_tokens], which, piece.head) + t % pool_.block_tokens * pool_.row_bytes(which);
     if (pool_.format == Format::f16) {
       std::memcpy(out, from, pool_.dim * sizeof(std::uint16_t));
     } else {
-      std::transform(reinterpret_cast<const float*>(from), reinterpret_cast<const float*>(from) + pool_.dim, out, float_to_half);
+      read_kv_row(pool_.format, which, from, pool_.dim, row.data());
+      std::ranges::transform(row, out, float_to_half);
     }
     std::fill(out + pool_.dim, out + pitch, std::uint16_t{0});
   }

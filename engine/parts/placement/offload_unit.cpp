@@ -31,7 +31,7 @@ OffloadUnit::~OffloadUnit() {
 OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
   const bool attends = call.is<ops::Attention>();
   const View &kept = call.in[attends ? 1 : 0], &x = call.in[call.is<ops::Matmul>() ? 1 : 0];
-  return {kind_of(call.op), call.layer, kept.memory.id(), kept.offset, call.slice.first, call.slice.count, x.shape[0]};
+  return {kind_of(call.op), call.layer, call.expert, kept.memory.id(), kept.offset, call.slice.first, call.slice.count, x.shape[0]};
 }
 
 bool OffloadUnit::takes(const KernelCall& call) const {

@@ -40,7 +40,7 @@ class OffloadUnit final : public ComputeUnit {
   // Weights of a product, or the KV pool, and the number of activation rows: what a graph of fixed shapes is made for.
   struct Shape {
     OpKind op{};
-    std::int16_t layer = -1;
+    std::int16_t layer = -1, expert = -1;
     std::uint64_t weights = 0;
     Bytes offset = 0;
     std::uint32_t first = 0, count = 0, rows = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace vitro {
 
@@ -32,6 +33,13 @@ ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::st
     known.push_back(unit->caps().name);
   }
   throw ConfigError(fmt::format("{}: there is no \"{}\" on this machine (expected some of: {})", key, name, fmt::join(known, ", ")));
+}
+
+std::vector<ComputeUnit*> chain_units(const Machine& machine, const UnitPlacement& placement) {
+  std::vector<ComputeUnit*> units;
+  std::ranges::copy_if(placement.cores(), std::back_inserter(units), [](const auto* unit) { return !unit->caps().static_graphs; });
+  if (units.empty()) units.push_back(machine.units.front());
+  return units;
 }
 
 std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementConfig& config) {

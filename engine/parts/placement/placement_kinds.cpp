@@ -54,7 +54,7 @@ class SharedPlacement : public UnitPlacement {
   bool prefill_ = false;
   AttentionGraphs attention_graphs_;
   std::optional<MappedOperands> mapped_;
-  std::unique_ptr<OffloadUnit> offload_;
+  std::vector<std::unique_ptr<OffloadUnit>> offloads_;
 };
 
 // The units that run graphs: those that are named, or all of static graphs.
@@ -66,7 +66,7 @@ std::vector<ComputeUnit*> graph_units(const PlacementSetup& setup) {
   return units;
 }
 
-// `cores`. Without splits an accelerator among the units takes the matmuls of the one core beside it.
+// `cores`. Without splits accelerators among the units take the matmuls of the cores beside them.
 class Cores final : public SharedPlacement {
  public:
   explicit Cores(const PlacementSetup& setup) : SharedPlacement(setup) {
@@ -86,20 +86,18 @@ class Cores final : public SharedPlacement {
   }
 
  private:
+  // Each core hands its share of the matmuls over. With more cores than accelerators some share one, and the other way round.
   void offload_to(Machine& machine, const std::vector<ComputeUnit*>& accelerators) {
-    const std::string& name = accelerators.front()->caps().name;
-    if (accelerators.size() > 1) {
-      throw ConfigError(fmt::format("engine.units: {} and {} (expected one accelerator)", name, accelerators[1]->caps().name));
-    }
     if (cores_.empty() && is_core(*machine.units.front())) cores_.push_back(machine.units.front());
-    if (cores_.empty())
-      throw ConfigError(fmt::format("engine.units: {} can not run alone (expected a core beside it, such as cpu0)", name));
-    if (cores_.size() > 1) {
-      throw ConfigError(fmt::format("engine.units: {} cores beside {} (expected one: the policy splits operators, not rows, between them)",
-                                    cores_.size(), name));
+    if (cores_.empty()) {
+      throw ConfigError(fmt::format("engine.units: {} can not run alone (expected a core beside it, such as cpu0)", accelerators.front()->caps().name));
     }
-    offload_ = std::make_unique<OffloadUnit>(machine, *cores_.front(), *accelerators.front());
-    units_ = {offload_.get()};
+    units_.clear();
+    for (std::size_t i = 0; i < std::max(cores_.size(), accelerators.size()); ++i) {
+      ComputeUnit &core = *cores_[i % cores_.size()], &accelerator = *accelerators[i % accelerators.size()];
+      offloads_.push_back(std::make_unique<OffloadUnit>(machine, core, accelerator));
+      units_.push_back(offloads_.back().get());
+    }
   }
 };
 
@@ -142,6 +140,10 @@ class LayersOnAccelerator final : public BesideAccelerator {
  public:
   explicit LayersOnAccelerator(const PlacementSetup& setup) : BesideAccelerator(setup, {{~0u, 1, 1, 0}}) {
     mapped_ = MappedOperands{accelerator_.unit, setup.accelerator_reads_kv(), false, false};
+    // Neurons in clusters: those that can stay in DRAM are the accelerator's.
+    hot_ = accelerator_.unit;
+    splits_ = {{1, 1, 1, 0}};
+    prefill_ = true;
     if (!setup.accelerator_reads_kv()) leave_heads_to_cores();
   }
 };
@@ -173,14 +175,15 @@ class ChunkAttention final : public SharedPlacement {
     ComputeUnit* const first = graph_units_.front();
     if (!setup.config.attention_on_unit || !first->caps().static_graphs) return;
     if (setup.kv_format != Format::f16) return;  // a neural engine computes in f16
-    offload_ = std::make_unique<OffloadUnit>(setup.machine, *cores_.front(), *first, Offloaded::attention);
+    offloads_.push_back(std::make_unique<OffloadUnit>(setup.machine, *cores_.front(), *first, Offloaded::attention));
+    OffloadUnit* const offload = offloads_.back().get();
     const std::uint32_t chunk = setup.prefill_chunk;
     std::vector<Accelerator::Split> splits;
     if (chunk > 1) splits.push_back({chunk - 1, 0, 0, 0});
     splits.push_back({chunk, 1, 0, 0});
     splits.push_back({~0u, 0, 0, 0});  // another shape: of more sequences than a chunk has rows
-    take_accelerator(offload_.get(), std::move(splits));
-    attention_graphs_ = {offload_.get(), chunk};
+    take_accelerator(offload, std::move(splits));
+    attention_graphs_ = {offload, chunk};
   }
 };
 

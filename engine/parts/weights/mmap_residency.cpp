@@ -106,7 +106,7 @@ void MmapResidency::plan(const UnitQueues& phase) {
         for (std::uint32_t p = page_of(begin); p <= page_of(begin + use.length - 1); ++p) use_page(p, number);
       }
       if (machine_.trace.enabled()) {
-        const std::string_view where = machine_.units[unit]->caps().name;
+        const std::string where = unit < machine_.units.size() ? machine_.units[unit]->caps().name : fmt::format("queue {}", unit);
         log("evict", steps_.back().evict, where);
         log("load", steps_.back().load, where);
       }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace vitro {
 namespace {
@@ -11,6 +12,8 @@ constexpr std::uint32_t kReadDepth = 4;
 
 // A matrix need not begin on a page: where in its buffer it does.
 Bytes skew_of(const Weight& weight, std::uint32_t expert) { return expert * weight.matrix_bytes() % kPageSize; }
+
+int layer_of(const WorkItem& item) { return item.calls.empty() ? -1 : int{item.calls.front().layer}; }
 
 }  // namespace
 
@@ -26,7 +29,9 @@ Task<void> StreamResidency::load() {
       other += round_up(weight.extent.length, kPageSize);
     }
   }
-  for (const auto& [role, bytes] : largest) buffers += bytes;
+  std::uint32_t experts = 1;
+  for (const Weight& weight : weights_.all()) experts = options_.experts_at_once ? std::max(experts, weight.experts) : 1;
+  for (const auto& [role, bytes] : largest) buffers += bytes * experts;
   const Budget& budget = machine_.memory.budget(Placement::dram);
   const Bytes all = weights_.ffn_bytes(), taken = budget.used + options_.keep_free + other;
   const bool fits = options_.ffn_in_dram ? *options_.ffn_in_dram >= 1 : taken + all <= budget.limit;
@@ -49,16 +54,23 @@ Task<void> StreamResidency::load() {
       }
     }
     for (const auto& [role, bytes] : largest) {
-      buffers_[role] = {machine_.memory.lease(bytes, Placement::dram, Region::cold).value_or_throw(), {}};
+      for (std::uint32_t expert = 0; expert < experts; ++expert) {
+        buffers_[role].push_back({machine_.memory.lease(bytes, Placement::dram, Region::cold).value_or_throw(), {}, {}, {}});
+      }
     }
   }
   co_await DenseResidency::load();
 }
 
+const StreamResidency::Buffer& StreamResidency::buffer_of(const Weight& weight, std::uint32_t expert) const {
+  const std::vector<Buffer>& buffers = buffers_.at(weight.role);
+  return buffers[expert % buffers.size()];
+}
+
 View StreamResidency::view(const Weight& weight, std::uint32_t expert) const {
   if (!streamed_.contains(&weight)) return DenseResidency::view(weight, expert);
   View view;
-  view.memory = buffers_.at(weight.role).memory;
+  view.memory = buffer_of(weight, expert).memory;
   view.offset = skew_of(weight, expert);
   view.shape = {weight.rows, weight.columns, 0};
   view.format = weight.format;
@@ -66,42 +78,114 @@ View StreamResidency::view(const Weight& weight, std::uint32_t expert) const {
   return view;
 }
 
+// Units may have items that others lack. Whoever needs what is there comes first, then the matrix that most are about to need: so none is
+// read twice because one unit is an item ahead.
 void StreamResidency::plan(const UnitQueues& phase) {
-  VITRO_CHECK(phase.size() == 1, "weights are streamed for one unit");
-  reads_.assign(phase.front().size(), {});
-  begins_layer_.assign(phase.front().size(), false);
-  const auto layer_of = [&](std::size_t item) {
-    const Chain& calls = phase.front()[item].calls;
-    return calls.empty() ? -1 : int{calls.front().layer};
+  steps_.clear();
+  number_.assign(phase.size(), {});
+  for (auto& [role, buffers] : buffers_) {
+    for (Buffer& buffer : buffers) buffer.users.clear(), buffer.reader.reset();
+  }
+  std::vector<std::size_t> next(phase.size());
+  const auto left = [&](std::size_t unit) { return next[unit] < phase[unit].size(); };
+  const auto lacks = [&](std::size_t unit) { return left(unit) ? lacking(phase[unit][next[unit]]) : std::nullopt; };
+  const auto add = [&](std::size_t unit) {
+    const std::vector<WorkItem>& queue = phase[unit];
+    const std::size_t item = next[unit]++;
+    const auto number = static_cast<std::uint32_t>(steps_.size());
+    number_[unit].push_back(number);
+    Step& step = steps_.emplace_back();
+    step.unit = unit;
+    step.begins_layer = item > 0 && layer_of(queue[item]) != layer_of(queue[item - 1]);
+    plan_item(queue[item], number);
   };
-  for (std::size_t item = 0; item < reads_.size(); ++item) {
-    begins_layer_[item] = item > 0 && layer_of(item) != layer_of(item - 1);
-    for (const WeightUse& use : phase.front()[item].uses) {
-      if (!is_ffn(use.weight->role)) continue;
-      const Matrix needed{use.weight, static_cast<std::uint32_t>(use.offset / use.weight->matrix_bytes())};
-      Matrix* holds = streamed_.contains(use.weight) ? &buffers_.at(use.weight->role).holds : nullptr;
-      if (holds == nullptr || *holds == needed) {
-        ++stats_.hits;
-        continue;
-      }
-      const bool free = std::ranges::none_of(reads_[item], [&](const Matrix& other) { return other.weight->role == use.weight->role; });
-      VITRO_CHECK(free, "an item needs two matrices of one buffer");
-      ++stats_.misses;
-      *holds = needed;
-      reads_[item].push_back(needed);
+  for (;;) {
+    for (std::size_t unit = 0; unit < phase.size(); ++unit) {
+      while (left(unit) && !lacks(unit)) add(unit);
     }
+    std::optional<std::size_t> best;
+    std::ptrdiff_t most = 0;
+    for (std::size_t unit = 0; unit < phase.size(); ++unit) {
+      std::ptrdiff_t wanted = 0;
+      for (std::size_t other = 0; left(unit) && other < phase.size(); ++other) wanted += lacks(other) == lacks(unit);
+      if (wanted > most) best = unit, most = wanted;
+    }
+    if (!best) return;
+    add(*best);
   }
 }
 
-Task<void> StreamResidency::fetch(std::size_t, std::size_t item, UnitId) {
-  for (const Matrix& matrix : reads_[item]) {
+std::optional<StreamResidency::Matrix> StreamResidency::lacking(const WorkItem& item) const {
+  for (const WeightUse& use : item.uses) {
+    const Matrix needed{use.weight, static_cast<std::uint32_t>(use.offset / use.weight->matrix_bytes())};
+    if (streamed_.contains(use.weight) && buffer_of(*needed.weight, needed.expert).holds != needed) return needed;
+  }
+  return std::nullopt;
+}
+
+void StreamResidency::plan_item(const WorkItem& item, std::uint32_t number) {
+  Step& step = steps_[number];
+  for (const WeightUse& use : item.uses) {
+    if (!is_ffn(use.weight->role)) continue;
+    const Matrix needed{use.weight, static_cast<std::uint32_t>(use.offset / use.weight->matrix_bytes())};
+    if (!streamed_.contains(use.weight)) {
+      ++stats_.hits;
+      continue;
+    }
+    std::vector<Buffer>& buffers = buffers_.at(use.weight->role);
+    Buffer& buffer = buffers[needed.expert % buffers.size()];
+    // A unit's own items are in order anyway.
+    const auto others = [&](std::uint32_t user) { return steps_[user].unit != step.unit; };
+    if (buffer.holds == needed) {
+      ++stats_.hits;
+      if (buffer.reader && others(*buffer.reader)) step.after_fetch.push_back(*buffer.reader);
+    } else {
+      ++stats_.misses;
+      VITRO_CHECK(buffer.users.empty() || buffer.users.back() != number, "an item needs two matrices of one buffer");
+      std::ranges::copy_if(buffer.users, std::back_inserter(step.after_done), others);
+      buffer.users.clear();
+      buffer.holds = needed;
+      buffer.reader = number;
+      step.reads.push_back(needed);
+    }
+    buffer.users.push_back(number);
+  }
+}
+
+bool StreamResidency::ready(std::size_t unit, std::size_t item) const {
+  const Step& step = steps_[number_.at(unit).at(item)];
+  return step.reads.empty() && !step.begins_layer && std::ranges::all_of(step.after_fetch, [&](auto i) { return steps_[i].fetched; });
+}
+
+Task<void> StreamResidency::fetch(std::size_t unit, std::size_t item, UnitId) {
+  Step& own = step(unit, item);
+  for (const std::uint32_t reader : own.after_fetch) {
+    while (!steps_[reader].fetched) co_await moved_.changed();
+  }
+  for (const std::uint32_t user : own.after_done) {
+    while (!steps_[user].finished) co_await moved_.changed();
+  }
+  for (const Matrix& matrix : own.reads) {
     const Bytes bytes = matrix.weight->matrix_bytes(), skew = skew_of(*matrix.weight, matrix.expert);
     Weight part = *matrix.weight;
     part.extent.offset += matrix.expert * bytes - skew;
     part.extent.length = round_up(skew + bytes, kPageSize);
     machine_.trace.decision("load", part.name, "cold");
-    co_await read_weight(&machine_, &part, buffers_.at(part.role).memory, 0, options_.reader, kReadDepth);
+    co_await read_weight(&machine_, &part, buffer_of(part, matrix.expert).memory, 0, options_.reader, kReadDepth);
   }
+  own.fetched = true;
+  moved_.notify();
+}
+
+void StreamResidency::done(std::size_t unit, std::size_t item) {
+  Step& own = step(unit, item);
+  own.fetched = own.finished = true;  // items that were ready never went through fetch()
+  moved_.notify();
+}
+
+void StreamResidency::abandon() {
+  for (Step& step : steps_) step.fetched = step.finished = true;
+  moved_.notify();
 }
 
 }  // namespace vitro

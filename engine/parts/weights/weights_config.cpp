@@ -6,13 +6,12 @@ namespace vitro {
 namespace {
 
 // `layout`: none for whole matrices. Matrices of neurons that lie apart are asked for by `bundle: false`.
-std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weights) {
+std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weights, bool bundled) {
   std::vector<std::string> layouts{"rows"};
   for (const BundleForm form : kBundleForms) {
     if (!lies_apart(form)) layouts.emplace_back(to_string(form));
   }
   const std::string layout = reader.choice("layout", layouts, "auto");
-  const bool bundled = weights.kind == "bundles";
   if (!bundled && layout == "auto") return std::nullopt;
   const std::optional<BundleForm> form = form_by_name(layout);
   if (form.has_value() != bundled) {
@@ -28,7 +27,8 @@ std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weigh
 
 }  // namespace
 
-WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions) {
+WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions,
+                           bool by_neuron) {
   WeightsConfig weights;
   NeuronCacheConfig& neurons = weights.neurons;
   weights.kind = reader.choice("kind", kinds, weights.kind);
@@ -49,7 +49,7 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
     reader.fail("window", fmt::format("can not be combined with {}: {}", reader.name_of("eviction"), neurons.eviction));
   }
   neurons.report_bound = reader.boolean("report_bound", false);
-  weights.bundles = read_layout(reader, weights);
+  weights.bundles = read_layout(reader, weights, by_neuron || weights.kind == "bundles");
   reader.finish();
   return weights;
 }

@@ -26,11 +26,12 @@ struct WeightsConfig {
   bool repack = true;               // tiled layouts where the matmul variant can use them
   bool embedding_in_flash = false;  // rows of the token embedding are read as tokens need them (MNN-LLM, section 4.1)
   NeuronCacheConfig neurons;        // of kind `bundles`
-  // How the FFN lies in flash, of kind `bundles`; none: as whole matrices.
+  // How the FFN lies in flash, of kind `bundles` and where it is computed by neuron; none: as whole matrices.
   std::optional<BundleForm> bundles;
 };
 
-// `evictions`: the names that there are. Throws ConfigError.
-WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions);
+// `evictions`: the names that there are. by_neuron: FFNs are computed so, and lie in bundles whatever the kind. Throws ConfigError.
+WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions,
+                           bool by_neuron = false);
 
 }  // namespace vitro

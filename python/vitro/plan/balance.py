@@ -142,16 +142,16 @@ class Balance:
         return max(1, round(batch * self.model["experts_used"] / self._used(batch)))
 
     def attention(self, batch, share):
-        """Of one layer: projections and attention, `share` of the heads on the accelerator."""
+        """Of one layer: projections and attention, `share` of the heads on the accelerator, if it can read what is kept."""
         device, model = self.device, self.model
         inner = model["heads"] * model["head_dim"]
         rows = inner + 2 * model["kv_heads"] * model["head_dim"] + model["width"]
-        core = device.core[batch]
-        cores = 2 * device.wake + core["dense"](rows * (1 - share)) + (1 - share) * core["attention"] / len(device.cores)
+        core, heads = device.core[batch], 0.0 if device.heads_on_cores else share
+        cores = 2 * device.wake + core["dense"](rows * (1 - share)) + (1 - heads) * core["attention"] / len(device.cores)
         accelerator = 0.0
         if share > 0:
             fast = device.fast[batch]
-            accelerator = 2 * device.launch + fast["dense"](rows * share) + share * fast["attention"]
+            accelerator = 2 * device.launch + fast["dense"](rows * share) + heads * fast["attention"]
         return self._meet(accelerator, cores, rows, share)
 
     def head(self, batch, share):

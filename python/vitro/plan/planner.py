@@ -29,10 +29,6 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     facts = native.call("plan_facts", json.dumps(composed.tree))
     given, tree = composed.given, composed.resolved
     engine, device_tree = tree["engine"], tree["device"]
-    if engine["kv"]["per"] != "kv_head":
-        raise ConfigError(f"engine.kv_per: {engine['kv']['per']} is not supported by the planner (expected kv_head)")
-    if engine["kv"]["format"] == "int8_fp8":
-        raise ConfigError("engine.kv_format: int8_fp8 is not supported by the planner (expected f32 or f16)")
     draws, recording, source_of_profile = profile_of(profile, given)
     keep = engine["ffn"]["clusters"]["keep"]
 
@@ -51,6 +47,7 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     bundles = facts["layouts"]["bundles"]
     range_bytes = max(16 * MIB, bundles["blocks"] * bundles["block"] * max(1, facts["model"]["experts_used"]))
     settings = {"accelerator": accelerator, "variant": variant, "kv_format": engine["kv"]["format"],
+                "kv_per": engine["kv"]["per"],
                 "context": min(CONTEXT, facts["model"]["context"] or CONTEXT), "range_bytes": range_bytes,
                 "decisions": decision_costs(device_tree) if machine == "sim" else {}}
     planner = _Planner(facts, bench, assume, classes, settings, progress or (lambda done, total: None))

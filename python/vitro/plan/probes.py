@@ -71,10 +71,10 @@ class Bench:
         parts = {part["rows"]: part for part in parts}
         return Curve([(rows, self.phase(part)[0][0] / part["copies"]) for rows, part in parts.items()])
 
-    def attention(self, unit, *, heads, head_dim, context, form, batch):
-        """Seconds of attention over all heads on one unit."""
-        rows = max(1, heads * head_dim // PROBE_HEAD)
-        return self.phase({"op": "attention", "units": [unit], "format": form, "rows": rows, "context": context, "batch": batch})[0][0]
+    def attention(self, unit, *, heads, head_dim, context, form, batch, group=None):
+        """Seconds of attention over all heads of keys and values on one unit. group: query heads of each; None: the probe's own."""
+        shape = {"format": form, "rows": max(1, heads * head_dim // PROBE_HEAD), "context": context, "batch": batch}
+        return self.phase({"op": "attention", "units": [unit]} | shape | ({"columns": group} if group else {}))[0][0]
 
     def hand_off(self, units):
         return statistics.median(self.ask("hand_off", units=units, rounds=20)["samples"])
@@ -105,9 +105,11 @@ class Device:
     """Curves of one choice of cores, for every batch size; what the times of a plan are made of."""
 
     def __init__(self, bench, facts, *, cores, accelerator, io_core, variant, kv_format, batches, context, range_bytes,
-                 decisions=None):
+                 kv_per="kv_head", decisions=None):
         self.bench, self.facts, self.cores, self.accelerator, self.io_core = bench, facts, cores, accelerator, io_core
         self.variant, self.kv_format, self.context, self.range_bytes = variant, kv_format, context, range_bytes
+        self.heads_on_cores = kv_format == "int8_fp8"  # which an accelerator does not read
+        self.kept = {"heads": facts["model"]["heads"], "group": 1} if kv_per == "query_head" else {"heads": facts["model"]["kv_heads"]}
         self.decisions = decisions or {}              # seconds of each kind
         self.model, self.formats = facts["model"], facts["formats"]
         self.core, self.fast = {}, {}
@@ -159,8 +161,9 @@ class Device:
                   "dense": bench.curve(units, 2 * width, width, form=formats["attn_q"], variant=self.variant_for("attn_q"), batch=batch)}
         head = "output" if "output" in formats else "token_embedding"
         curves["head"] = bench.curve(units, model["vocab"], width, form=formats[head], variant=self.variant_for(head), batch=batch)
-        curves["attention"] = bench.attention(units[-1], heads=model["kv_heads"], head_dim=model["head_dim"], context=self.context,
-                                              form=self.kv_format, batch=batch)
+        attends = self.cores if self.heads_on_cores else units
+        curves["attention"] = bench.attention(attends[-1], head_dim=model["head_dim"], context=self.context, form=self.kv_format,
+                                              batch=batch, **self.kept)
         if model["predictor_rank"] and units == self.cores:
             rank = model["predictor_rank"]
             curves["rank"] = bench.curve(units, rank, width, form=formats["predictor_in"], variant=self.variant_for("predictor_in"),

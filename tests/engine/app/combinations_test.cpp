@@ -41,6 +41,7 @@ Json engine_of(const Parts& parts) {
     engine["placement"].update({{"unit", "npu"}, {"splits", {{{"batch", 1}, {"hot", "25%"}, {"attention", "50%"}, {"head", "50%"}}}}});
   }
   if (placement == "offloaded") engine["placement"].update({{"kind", "cores"}, {"units", {"cpu0", "npu"}}});
+  if (placement == "several") engine["placement"].update({{"kind", "cores"}, {"units", {"cpu0", "npu", "cpu1"}}});
   if (placement == "unit") engine["placement"]["units"] = {"npu"};
   if (placement == "layers") engine["placement"]["units"] = {"cpu0", "cpu1", "npu"};
   if (std::string(parts.ffn) == "experts") {
@@ -52,13 +53,7 @@ Json engine_of(const Parts& parts) {
 
 // Why such parts can not be put together; "" when they can.
 std::string reason(const Parts& parts) {
-  const std::string weights = parts.weights, ffn = parts.ffn, placement = parts.placement;
-  const bool one_unit = placement == "unit" || placement == "offloaded";
-  if (weights == "streamed" && !one_unit) return "engine.weights.kind: streamed has room for one matrix of each kind";
-  if (weights == "bundles" && placement == "unit") return "engine.units: npu runs static graphs only";
-  if ((weights == "bundles") != (ffn == "clusters")) return "engine.ffn.kind: " + ffn;
-  if (ffn == "experts" && weights != "dram") return "engine.ffn.kind: experts computes matrices where they are";
-  if (ffn == "experts" && parts.model == kDense) return "engine.ffn.kind: experts needs a model with experts";
+  if (std::string(parts.ffn) == "experts" && parts.model == kDense) return "engine.ffn.kind: experts needs a model with experts";
   return "";
 }
 
@@ -71,7 +66,7 @@ TEST_F(Combinations, of_weights_ffn_and_placement_have_the_tokens_of_the_dense_p
     ASSERT_EQ(expected.size(), 12u);
     for (const char* weights : {"dram", "paged", "streamed", "bundles"}) {
       for (const char* ffn : {"dense", "clusters", "experts"}) {
-        for (const char* placement : {"cores", "shared", "offloaded", "unit", "layers", "chunk_attention"}) {
+        for (const char* placement : {"cores", "shared", "offloaded", "several", "unit", "layers", "chunk_attention"}) {
           const Parts parts{model, weights, ffn, placement};
           const Node root = experiment(model, engine_of(parts).dump());
           SCOPED_TRACE(engine_of(parts).dump());
@@ -95,14 +90,51 @@ TEST_F(Combinations, with_half_of_the_ffn_in_dram_have_the_same_tokens) {
   std::uint64_t seed = 100;
   for (const char* model : {kDense, kMixture}) {
     const Json expected = run(experiment(model, "{}"), machines(1))["tokens"];
-    for (const auto& [weights, ffn] : {std::pair{"paged", "dense"}, {"streamed", "dense"}, {"bundles", "clusters"}}) {
-      for (const char* placement : {"cores", "shared", "offloaded", "unit", "layers", "chunk_attention"}) {
+    for (const auto& [weights, ffn] : {std::pair{"paged", "dense"},
+                                       {"streamed", "dense"},
+                                       {"bundles", "clusters"},
+                                       {"bundles", "dense"},
+                                       {"paged", "clusters"},
+                                       {"streamed", "clusters"},
+                                       {"paged", "experts"},
+                                       {"streamed", "experts"},
+                                       {"bundles", "experts"}}) {
+      for (const char* placement : {"cores", "shared", "offloaded", "several", "unit", "layers", "chunk_attention"}) {
         if (!reason({model, weights, ffn, placement}).empty()) continue;
         const Json engine = engine_of({model, weights, ffn, placement});
         const Json result = run(experiment(model, engine.dump(), R"({"memory.ffn_in_dram": "50%"})"), machines(++seed));
         EXPECT_EQ(result["tokens"], expected) << model << " " << engine.dump();
       }
     }
+  }
+}
+
+// Hot neurons whose matrices lie apart, and where nothing gives way to them.
+TEST_F(Combinations, of_hot_neurons_and_how_they_are_kept_have_the_same_tokens) {
+  std::uint64_t seed = 300;
+  const Json expected = run(experiment(kDense, "{}"), machines(1))["tokens"];
+  for (const Json& weights : {Json{{"bundle", false}}, Json{{"bundle", false}, {"two_phases", true}}, Json{{"eviction", "none"}},
+                              Json{{"eviction", "none"}, {"bundle", false}}, Json{{"kind", "streamed"}}, Json{{"kind", "dram"}}}) {
+    Json engine = engine_of({kDense, "bundles", "clusters", "shared"});
+    engine["weights"].update(weights);
+    engine["ffn"]["clusters"] = {{"hot_cluster", 32}};
+    engine["placement"]["splits"] = {{{"batch", 1}, {"hot", "50%"}}};
+    const Json over = weights.contains("kind") && weights["kind"] == "dram" ? Json::object() : Json{{"memory.ffn_in_dram", "50%"}};
+    EXPECT_EQ(run(experiment(kDense, engine.dump(), over.dump()), machines(++seed))["tokens"], expected) << engine.dump();
+  }
+}
+
+// An int8 copy of weights in int8 is the same numbers: the text does not tell who multiplied.
+TEST_F(Combinations, of_a_copy_for_prompts_and_how_weights_are_kept_have_the_same_tokens) {
+  constexpr const char* kInt8 = "stories-reglu-3m.q8_0.gguf";
+  std::uint64_t seed = 400;
+  const Json numerics = {{"numerics", "int8"}};
+  const Json expected = run(experiment(kInt8, Json{{"products", numerics}, {"prefill_chunk", 4}}.dump()), machines(1))["tokens"];
+  for (const char* weights : {"dram", "paged", "streamed"}) {
+    Json engine = engine_of({kInt8, weights, "dense", "prompts"});
+    engine["placement"]["units"] = {"cpu0", "cpu1", "npu"};
+    engine["products"] = numerics;
+    EXPECT_EQ(run(experiment(kInt8, engine.dump()), machines(++seed))["tokens"], expected) << weights;
   }
 }
 

@@ -56,6 +56,19 @@ TEST(KvFormat, attention_sums_up_the_numbers_that_codes_stand_for_bit_by_bit) {
   }
 }
 
+TEST(KvFormat, attention_by_table_reads_the_numbers_that_codes_stand_for) {
+  Rng rng(34);
+  for (int i = 0; i < 20; ++i) {
+    Pair pair = random_pair(rng);
+    KernelCall coded = with_own_output(pair.coded), plain = with_own_output(pair.plain);
+    for (KernelCall* call : {&coded, &plain}) {
+      call->variant = variant::kLutExp;
+      ComputeFunction({}).execute(*call);
+    }
+    EXPECT_EQ(bytes_of(coded.out[0]), bytes_of(plain.out[0])) << i;
+  }
+}
+
 TEST(KvFormat, an_append_writes_the_rows_that_the_format_says) {
   Rng rng(32);
   const KernelCall call = append_of_copies(rng, Format::f32);

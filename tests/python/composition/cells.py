@@ -35,9 +35,13 @@ WORKLOADS = {
              "scaling": {"method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 3},
                          "scorer": {"kind": "log_probability"}}},
 }
-CLUSTERS = ("clusters", "hot", "llmflash")
+CLUSTERS = ("clusters", "hot", "llmflash", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts")
+EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts")
+HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart")  # of the FFN is in DRAM
+APART = {"weights.bundle": False, "weights.two_phases": False, "weights.eviction": "none"}
 SPARE = "cpu7"  # of the simulated phone, at work in no cell
-PARTS = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")
+PARTS = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts", "streamed", "cores and unit", "clusters in dram",
+         "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart", "prompts")
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Cell:
 def all_cells():
     """-> every cell but those that a part's own law refuses: a dense model has no experts."""
     return [Cell(*values) for values in itertools.product(PARTS, PRODUCTS, KV, WORKLOADS, MODELS, ACCELERATOR)
-            if not (values[0] == "experts" and values[4] == "dense")]
+            if not (values[0] in EXPERTS and values[4] == "dense")]
 
 
 def pairs():
@@ -83,19 +87,31 @@ def _parts(cell, loads):
         return {"policy": "dense", "threads": 2}
     if cell.parts == "paged":
         return {"policy": "mmap", "threads": 2}
+    if cell.parts == "streamed":
+        return {"weights.kind": "streamed", "threads": 2}
+    if cell.parts == "cores and unit":
+        return {"units": ["cpu0", "cpu2", "npu"] if cell.machine == "sim" else ["cpu0", "cpu1"]}
     if cell.parts == "clusters":
         return {"policy": "neuron_cluster", "threads": 2}
-    if cell.parts == "hot":
+    if cell.parts == "clusters in dram":
+        return {"policy": "neuron_cluster", "weights.kind": "dram", "threads": 2}
+    if cell.parts == "every neuron":
+        return {"policy": "neuron_cluster", "ffn.kind": "dense", "threads": 2}
+    if cell.parts in ("hot", "hot apart"):
         splits = [{"batch": 1, "hot": "25%", "attention": "25%", "head": "25%"},
                   {"batch": 4, "hot": "50%", "attention": "50%", "head": "0%"}]
         return {"policy": "neuron_cluster", "units": ["cpu0"], "placement.unit": unit, "placement.splits": splits,
-                "ffn.clusters.hot_cluster": 64}
+                "ffn.clusters.hot_cluster": 64} | (APART if cell.parts == "hot apart" else {})
     if cell.parts == "llmflash":
         return {"policy": "llmflash", "threads": 2}
+    if cell.parts == "prompts":
+        return {"placement.kind": "prompts", "units": ["cpu0"], "placement.unit": unit}
     if cell.parts == "layers":
         return {"policy": "npu_dense", "units": ["cpu0"], "placement.unit": unit}
+    kept = {"experts": {}, "paged experts": {"weights.kind": "paged"}, "streamed experts": {"weights.kind": "streamed"},
+            "bundled experts": {"weights.kind": "bundles"}}[cell.parts]
     return {"policy": "npumoe", "units": ["cpu0", "cpu1"], "placement.graph_units": [unit],
-            "ffn.experts.loads": loads, "ffn.experts.overflow": "cpu", "ffn.experts.graph_rows": 4}
+            "ffn.experts.loads": loads, "ffn.experts.overflow": "cpu", "ffn.experts.graph_rows": 4} | kept
 
 
 def nested(flat):
@@ -112,18 +128,19 @@ def nested(flat):
 def experiment(cell, model, loads=None):
     """model: the file with the weights in the scheme of the cell's products."""
     engine = {"prefill_chunk": 4} | _parts(cell, loads) | PRODUCTS[cell.products][0] | KV[cell.kv]
-    return _experiment(cell, model, engine)
+    return _experiment(cell, model, engine) | ({"memory": {"ffn_in_dram": "50%"}} if cell.parts in HALF else {})
 
 
-def oracle(cell, model):
+def oracle(cell, model, loads=None):
     """The same numeric contracts on cores, everything in DRAM. Clusters add partial sums in an order of their own, so theirs is the same
     composition with a core in place of the accelerator."""
     numerics = {key: value for key, value in PRODUCTS[cell.products][0].items() if key == "products.numerics"}
     kv = {key: value for key, value in KV[cell.kv].items() if key == "kv.format"}
     parts, machine = {"policy": "dense"}, "host"
     if cell.parts in CLUSTERS:
-        parts, machine = _parts(cell, None), "sim"
+        parts, machine = _parts(cell, loads), "sim"
         parts |= {key: SPARE for key in ("placement.unit",) if key in parts}
+        parts |= {key: [SPARE] for key in ("placement.graph_units",) if key in parts}
     cell = Cell(cell.parts, cell.products, cell.kv, cell.workload, cell.model, machine)
     return _experiment(cell, model, {"prefill_chunk": 4} | parts | numerics | kv)
 

@@ -29,7 +29,7 @@ def _oracle(tree, shared, engine):
     """Clusters sum up in an order of their own, which the split between units is a part of: theirs is the same placement with a core in
     place of the accelerator."""
     oracle = {"experiment": "oracle", "machine": "host", "workload": tree["workload"], "engine": nested({"policy": "dense"} | shared)}
-    if engine["ffn.kind"] == "clusters":
+    if "ffn.clusters.neurons" in engine:
         own = {key: value for key, value in engine.items() if key not in ("kv.dram_tokens", "kv.prefetch")}
         spare = {"placement.unit": SPARE, "placement.graph_units": [SPARE]}
         own |= {key: value for key, value in spare.items() if key in own}
@@ -79,22 +79,25 @@ def _parts(rng, model, machine, loads):
         engine["placement.kind"] = placement
         engine["placement.unit" if placement == "layers" else "placement.graph_units"] = unit if placement == "layers" else [unit]
     if ffn == "clusters":
-        engine |= _bundles(rng, split=placement == "split")
+        engine |= _bundles(rng)
     elif ffn == "experts":
+        engine["weights.kind"] = rng.choice(("dram", "paged", "streamed"))
         engine |= {"placement.graph_units": [unit], "ffn.experts.loads": loads, "ffn.experts.overflow": "cpu",
                    "ffn.experts.group": rng.choice((1, 2, 8)), "ffn.experts.graph_rows": rng.choice((1, 4, 16)),
                    "ffn.experts.tiers": rng.random() < 0.7, "ffn.experts.side_by_side": rng.random() < 0.7}
     else:
-        kinds = ("dram", "paged", "streamed") if placement == "unit" or (placement == "cores" and len(cores) == 1) else ("dram", "paged")
-        engine["weights.kind"] = rng.choice(kinds)
+        engine["weights.kind"] = rng.choice(("dram", "paged", "streamed", "bundles"))
+        if engine["weights.kind"] == "bundles":
+            engine |= _bundles(rng) | {"weights.kind": "bundles"}
     return engine
 
 
-def _bundles(rng, *, split):
-    engine = {"weights.kind": "bundles", "weights.eviction": rng.choice(("lru", "step_lru", "lfu", "arc", "window")),
+def _bundles(rng):
+    engine = {"weights.kind": rng.choice(("bundles", "bundles", "dram", "paged", "streamed")),
+              "weights.eviction": rng.choice(("lru", "step_lru", "lfu", "arc", "window", "none")),
               "weights.two_phases": rng.random() < 0.5, "weights.staging": rng.choice(("64 KiB", "1 MiB")),
               "ffn.clusters.pipeline": rng.choice(("none", "matrix", "cluster")), "ffn.clusters.neurons": rng.choice((8, 64, 512)),
               "ffn.clusters.dense_rows": rng.choice((2, 16)), "ffn.clusters.hot_cluster": 64}
-    if not split and rng.random() < 0.3:
+    if rng.random() < 0.3:
         engine["weights.bundle"] = False
     return engine

@@ -41,7 +41,7 @@ def right(weights):
         parts, kv = cell.parts if cell.parts in CLUSTERS else "", cell.kv if cell.kv == "int8_fp8" else ""
         key = (parts, cell.products, kv, cell.workload, cell.model)
         if key not in known:
-            known[key] = outcome(oracle(cell, weights(cell.model, PRODUCTS[cell.products][1])))
+            known[key] = outcome(oracle(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS))
         return known[key]
     return of
 

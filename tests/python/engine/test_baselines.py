@@ -207,8 +207,7 @@ def test_every_policy_is_listed():
     assert set(POLICIES) | others == {row["name"] for row in catalog.rows("policies")}
 
 
-# llm_npu has two forms of the weights, which a GGUF file has not: it runs on shapes alone (test_npu_engines.py). Others are for mixtures on
-# another machine (test_moe.py).
+# llm_npu is for a model of shapes (test_npu_engines.py). Others are for mixtures on another machine (test_moe.py).
 ELSEWHERE = ("llm_npu", "npumoe", "coreml_naive", "coreml_cpu", "anemll")
 
 

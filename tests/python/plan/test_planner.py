@@ -5,7 +5,8 @@ import pytest
 import vitro
 import yaml
 from conftest import ROOT
-from vitro.plan.inputs import memory_of
+from vitro.plan.balance import Balance
+from vitro.plan.inputs import _pair_bytes, memory_of
 from vitro.plan.planner import make_plan
 from vitro.plan.text import text_of
 
@@ -186,10 +187,28 @@ def refused(native, folder, plan_file, *sets):
     return answer.err
 
 
-def test_no_plan_is_made_for_a_cache_of_query_heads(model, native):
-    for key, value in (("kv_per", "query_head"), ("kv_format", "int8_fp8")):
-        with pytest.raises(vitro.ConfigError, match=f"engine.{key}: {value} is not supported by the planner"):
-            make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}={value}"])
+def test_what_a_cache_holds_is_priced(model, native):
+    """Heads of queries, and bytes that an accelerator does not read."""
+    for key in ("kv_per=query_head", "kv_format=int8_fp8"):
+        assert make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}"])["engine"]
+
+
+def test_heads_stay_with_cores_where_the_accelerator_can_not_read_them():
+    class Curves:
+        wake = launch = 0.0
+        cores, core_streams, fast_streams = ["cpu0"], None, None
+        core = fast = {1: {"dense": lambda rows: 0.0, "attention": 8.0}}
+
+    balance = object.__new__(Balance)
+    balance.device, balance.model, balance.row = Curves(), {"heads": 4, "kv_heads": 4, "head_dim": 64, "width": 256}, 512
+    for on_cores, expected in ((False, (4.0, 4.0)), (True, (0.0, 8.0))):
+        Curves.heads_on_cores = on_cores
+        times = Balance.attention(balance, 1, 0.5)
+        assert (times.accelerator, times.cores) == expected
+
+
+def test_a_position_takes_what_its_format_and_its_heads_take():
+    assert [_pair_bytes(form, 128) for form in ("f32", "f16", "int8_fp8")] == [1024, 512, 264]
 
 
 def test_keys_and_values_in_flash_leave_more_memory_to_neurons():

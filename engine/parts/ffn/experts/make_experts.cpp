@@ -44,6 +44,7 @@ void check_loads(const MoeConfig& moe, const ModelConfig& config) {
 }
 
 Bytes expert_bytes(const WeightStore& weights) {
+  if (const Weight* bundles = weights.find(Role::ffn_bundle, 0)) return bundles->matrix_bytes();
   Bytes sum = 0;
   for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_down}) sum += weights.get(role, 0).matrix_bytes();
   return sum;
@@ -80,13 +81,13 @@ std::vector<LayerPlacement> placements(const FfnSetup& setup, const MoeConfig& m
 
 }  // namespace
 
-Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts) {
+Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeurons& neurons) {
   const ModelConfig& model = setup.model;
   if (model.experts == 0)
     throw ConfigError("engine.ffn.kind: experts needs a model with experts, and this one has none (expected dense or clusters)");
   if (model.sub_norms) throw ConfigError("engine.ffn.kind: experts does not support a norm before the Down projection (expected dense)");
   TieredOptions options;
-  options.cores = setup.placement.cores();
+  options.cores = chain_units(setup.machine, setup.placement);
   options.units = setup.placement.graph_units();
   options.placements.resize(model.layers);
   for (LayerPlacement& layer : options.placements) layer.capacity.resize(model.experts);
@@ -108,7 +109,13 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts) {
   options.width = model.width;
   options.ffn = model.ffn;
   options.experts_used = model.experts_used;
-  return {nullptr, std::make_unique<TieredExperts>(setup.machine, setup.weights, setup.residency, std::move(options))};
+  if (neurons) {
+    std::uint32_t slices = 0;
+    for (const LayerPlacement& layer : options.placements) slices = std::max(slices, layer.rows);
+    if (slices > 0) options.on_units = neurons(options.units, slices);
+    options.on_cores = neurons(options.cores, options.max_rows * options.experts_used);
+  }
+  return {nullptr, std::make_unique<TieredExperts>(setup.machine, setup.graphs, setup.weights, setup.residency, std::move(options))};
 }
 
 }  // namespace vitro

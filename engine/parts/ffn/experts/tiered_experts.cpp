@@ -6,29 +6,14 @@
 
 #include "engine/graph/lowering.hpp"
 #include "engine/ops/variants.hpp"
+#include "engine/parts/ffn/experts/pool_views.hpp"
 #include "engine/parts/placement/hand_off.hpp"
 
 namespace vitro {
-namespace {
-
-// Graphs do not ask whose rows they compute: only how many.
-Batch rows_for_nobody(std::uint32_t count) {
-  std::vector<SeqPos> rows(count);
-  for (std::uint32_t i = 0; i < count; ++i) rows[i].position = i;
-  return std::make_shared<const std::vector<SeqPos>>(std::move(rows));
-}
-
-View part(View view, std::uint32_t first, std::uint32_t count) {
-  view.offset += Bytes{4} * first * std::max(view.shape[1], 1u);
-  view.shape[0] = count;
-  return view;
-}
-
-}  // namespace
-
-TieredExperts::TieredExperts(Machine& machine, const WeightStore& weights, const Residency& residency, TieredOptions options)
-    : machine_(machine), weights_(weights), residency_(residency), options_(std::move(options)) {
+TieredExperts::TieredExperts(Machine& machine, GraphCache& graphs, const WeightStore& weights, Residency& residency, TieredOptions options)
+    : machine_(machine), weights_(weights), residency_(residency), runner_(machine, residency, graphs), options_(std::move(options)) {
   VITRO_CHECK(!options_.cores.empty() && !options_.placements.empty(), "experts without cores or layers");
+  if (options_.on_cores) return;  // it has activations of its own
   std::vector<std::uint32_t> most(options_.units.size(), 1);
   for (const LayerPlacement& layer : options_.placements) {
     for (const StaticGroup& group : layer.groups) most[group.unit] = std::max(most[group.unit], group.capacity);
@@ -118,6 +103,7 @@ GraphSpec TieredExperts::spec_of(std::int16_t layer, std::size_t index) const {
 }
 
 Task<void> TieredExperts::load() {
+  if (!residency_.stays() || options_.on_cores) co_return;
   graphs_.resize(options_.placements.size());
   for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
     const LayerPlacement& placement = options_.placements[layer];
@@ -160,8 +146,8 @@ ExpertPlan TieredExperts::admit(std::int16_t layer, const std::vector<ExpertChoi
 Chain TieredExperts::gather(std::int16_t layer, const RoutedStep& step, std::uint32_t first, std::uint32_t count) const {
   KernelCall gather = call(ops::Gather{}, layer, 0, step.rows);
   gather.expert = -1;
-  gather.in = {step.x, part(step.chosen, first, count)};
-  gather.out = {part(step.packed, first, count)};
+  gather.in = {step.x, part_of_pool(step.chosen, first, count)};
+  gather.out = {part_of_pool(step.packed, first, count)};
   return {std::move(gather)};
 }
 
@@ -177,8 +163,8 @@ Task<void> TieredExperts::run_group(std::int16_t layer, std::size_t index, const
   co_await run_chain(options_.cores[index % options_.cores.size()], gather(layer, *step, group.first, group.rows()));
   Bindings bindings;
   for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
-    bindings.views.push_back(part(step->packed, group.first + i * group.capacity, group.capacity));
-    bindings.views.push_back(part(step->out, group.first + i * group.capacity, group.capacity));
+    bindings.views.push_back(part_of_pool(step->packed, group.first + i * group.capacity, group.capacity));
+    bindings.views.push_back(part_of_pool(step->out, group.first + i * group.capacity, group.capacity));
   }
   machine_.clock.charge(PolicyWork::submit, 1);
   ++stats_.launches;
@@ -193,6 +179,12 @@ Task<void> TieredExperts::on_all_cores(std::vector<Chain> chains) {
     if (!chains[core].empty()) scope.spawn(run_chain(options_.cores[core], std::move(chains[core])));
   }
   co_await scope.join();
+}
+
+Batch TieredExperts::members(const ExpertPlan::Group& expert, const RoutedStep& step) const {
+  std::vector<SeqPos> members;
+  for (std::uint32_t i = 0; i < expert.count; ++i) members.push_back((*step.rows)[admitted_.plan.rows[expert.first + i]]);
+  return std::make_shared<const std::vector<SeqPos>>(std::move(members));
 }
 
 // Every core carries its slice of the neurons through all experts, then its slice of their outputs.
@@ -211,17 +203,15 @@ Task<void> TieredExperts::run_on_cores(std::int16_t layer, const RoutedStep* ste
   }
   std::vector<Chain> gated(cores), down(cores);
   for (const ExpertPlan::Group& expert : experts) {
-    std::vector<SeqPos> members;
-    for (std::uint32_t i = 0; i < expert.count; ++i) members.push_back((*step->rows)[admitted_.plan.rows[expert.first + i]]);
-    const Batch batch = std::make_shared<const std::vector<SeqPos>>(std::move(members));
-    const View x = one_row ? step->x : part(step->packed, expert.first, expert.count);
+    const Batch batch = members(expert, *step);
+    const View x = one_row ? step->x : part_of_pool(step->packed, expert.first, expert.count);
     for (std::size_t core = 0; core < cores; ++core) {
       const Slice neurons = share_of(options_.ffn, kTileRows, core, cores), columns = share_of(options_.width, kTileRows, core, cores);
       if (neurons.count > 0) append_gated(gated[core], layer, expert.expert, batch, x, core_scratch_, expert.first - first, neurons);
       if (columns.count == 0) continue;
       down[core].push_back(product(Role::ffn_down, layer, expert.expert, batch,
                                    wide(core_scratch_.hidden, expert.first - first, expert.count),
-                                   part(step->out, expert.first, expert.count), columns));
+                                   part_of_pool(step->out, expert.first, expert.count), columns));
     }
   }
   co_await on_all_cores(std::move(gated));
@@ -241,6 +231,8 @@ void TieredExperts::charge_host(std::size_t rows) {
 Task<void> TieredExperts::run(std::int16_t layer, RoutedStep step) {
   charge_host(step.rows->size());
   const std::size_t groups = in_graphs_ ? options_.placements[static_cast<std::size_t>(layer)].groups.size() : 0;
+  if (options_.on_cores) co_return co_await run_by_neuron(layer, &step, groups);
+  if (!residency_.stays()) co_return co_await run_staged(layer, &step, groups);
   const bool cores = !admitted_.plan.groups.empty();
   if (!options_.side_by_side) {
     for (std::size_t g = 0; g < groups; ++g) co_await run_group(layer, g, &step);

@@ -7,7 +7,7 @@
 #include "engine/parts/ffn/experts/expert_admission.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
 #include "engine/parts/ffn/moe_stats.hpp"
-#include "engine/parts/weights/residency.hpp"
+#include "engine/parts/weights/phase_runner.hpp"
 
 namespace vitro {
 
@@ -23,23 +23,28 @@ struct TieredOptions {
   VariantId matmul{};
   Activation activation{};
   std::uint32_t width = 0, ffn = 0, experts_used = 0;
+  // Of experts that lie as neurons: what computes them on `units` (null: no graphs) and on `cores`; both null: they are whole matrices.
+  std::shared_ptr<FfnBlock> on_units, on_cores;
 };
 
 // Lives on the policy thread, and dies when nothing is in flight.
 class TieredExperts final : public RoutedFfn {
  public:
   // Throws ConfigError when the budget has no room for its activations.
-  TieredExperts(Machine& machine, const WeightStore& weights, const Residency& residency, TieredOptions options);
+  TieredExperts(Machine& machine, GraphCache& graphs, const WeightStore& weights, Residency& residency, TieredOptions options);
   ~TieredExperts() override;  // unloads its graphs
 
   // Loads every graph, ahead of the first token: weights belong to a graph, so each layer's groups have their own ("each compute graph is
-  // unique", section 2). Requires: the weights are resident. Throws RunError where a unit refuses.
+  // unique", section 2). Weights that come as they are needed are bound at launch instead, and their graphs are loaded then.
+  // Throws RunError where a unit refuses.
   Task<void> load() override;
 
   std::uint32_t pool_rows(std::uint32_t rows) const override;
   ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) override;
   Task<void> run(std::int16_t layer, RoutedStep step) override;
 
+  Task<void> settle() override;
+  CacheStats stats() const override;
   const MoeStats* experts() const override { return &stats_; }
 
  private:
@@ -62,9 +67,22 @@ class TieredExperts final : public RoutedFfn {
   Task<void> run_on_cores(std::int16_t layer, const RoutedStep* step);
   Task<void> on_all_cores(std::vector<Chain> chains);
 
+  // Of weights that come as they are needed, or neuron by neuron (staged_experts.cpp).
+  Task<void> pack_pool(std::int16_t layer, const RoutedStep* step);
+  Task<void> run_by_neuron(std::int16_t layer, const RoutedStep* step, std::size_t groups);
+  Task<void> run_staged(std::int16_t layer, const RoutedStep* step, std::size_t groups);
+  Task<void> run_phase(UnitQueues queues);
+  Batch members(const ExpertPlan::Group& expert, const RoutedStep& step) const;
+  WeightUse use(Role role, std::int16_t layer, std::uint16_t expert, Slice slice) const;
+  WorkItem group_item(std::int16_t layer, const StaticGroup& group, const RoutedStep& step) const;
+  void queue_gated(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const;
+  void queue_down(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const;
+  std::uint32_t rows_of_item(const std::vector<Role>& roles, std::int16_t layer) const;
+
   Machine& machine_;
   const WeightStore& weights_;
-  const Residency& residency_;
+  Residency& residency_;
+  PhaseRunner runner_;
   TieredOptions options_;
   std::vector<Scratch> unit_scratch_;  // by unit: its queue runs one graph at a time
   Scratch core_scratch_;

@@ -22,8 +22,8 @@ std::pair<std::uint32_t, bool> sequences_in(const std::vector<FfnGroup>& groups)
   return {static_cast<std::uint32_t>(found.size()), decodes};
 }
 
-Task<void> run_chain(ComputeUnit* unit, Chain chain) {
-  const RunResult result = co_await unit->run(std::move(chain));
+Task<void> run_chain(GraphCache* graphs, ComputeUnit* unit, Chain chain) {
+  const RunResult result = co_await graphs->run(unit, std::move(chain));
   result.status.or_throw();
 }
 
@@ -32,6 +32,7 @@ Task<void> run_chain(ComputeUnit* unit, Chain chain) {
 ClusterFfn::ClusterFfn(Machine& machine, GraphCache& graphs, NeuronStore& store, std::unique_ptr<Predictor> predictor,
                        std::unique_ptr<HotRegion> hot, ClusterFfnOptions options)
     : machine_(machine),
+      graphs_(graphs),
       store_(store),
       predictor_(std::move(predictor)),
       hot_(std::move(hot)),
@@ -220,7 +221,7 @@ Task<void> ClusterFfn::reduce(const Step* step) {
       chain.push_back(std::move(call));
     }
     charge_hand_off(machine_.clock, chain);
-    scope.spawn(run_chain(options_.pipeline.units[u], std::move(chain)));
+    scope.spawn(run_chain(&graphs_, options_.pipeline.units[u], std::move(chain)));
   }
   co_await scope.join();
 }

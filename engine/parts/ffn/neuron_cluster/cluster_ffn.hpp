@@ -81,6 +81,7 @@ class ClusterFfn final : public FfnBlock {
   Task<void> reduce(const Step* step);
 
   Machine& machine_;
+  GraphCache& graphs_;
   NeuronStore& store_;
   std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<HotRegion> hot_;

@@ -139,8 +139,7 @@ void HotRegion::make_hot(std::uint32_t f, std::uint32_t block, std::uint32_t& af
   NeuronCache& cache = store_.cache();
   machine_.clock.charge(PolicyWork::cache_update, 1);
   if (cache.resident(block) && cache.half(block)) {
-    reads_.push_back({f, store_.piece_of(block, cache.slot_of(block), 0, store_.layout().first_part)});
-    ++ffns_[f].reads;
+    queue_reads(f, block, cache.slot_of(block), store_.layout().first_part);
     cache.set_half(block, false);
   }
   if (!cache.resident(block)) {
@@ -151,15 +150,24 @@ void HotRegion::make_hot(std::uint32_t f, std::uint32_t block, std::uint32_t& af
     if (admission.evicted != NeuronCache::kNone && machine_.trace.enabled()) {
       machine_.trace.decision("evict", store_.describe(admission.evicted), "cold");
     }
-    VITRO_CHECK(store_.layout().stripes == 1, "a hot block that lies in three places");
-    const NeuronStore::Piece piece = store_.piece_of(block, slot);
-    Read* last = reads_.size() > next_read_ && reads_.back().ffn == f ? &reads_.back() : nullptr;
-    if (last == nullptr || !store_.join(last->piece, piece)) {
-      reads_.push_back({f, piece});
-      ++ffns_[f].reads;
-    }
+    queue_reads(f, block, slot, 0);
   }
   cache.make_hot(block);
+}
+
+// What a block has behind its first `begin` bytes. The pieces of blocks that lie side by side become one read, stripe by stripe.
+void HotRegion::queue_reads(std::uint32_t f, std::uint32_t block, std::uint32_t slot, Bytes begin) {
+  const BundleLayout& layout = store_.layout();
+  const std::size_t queued = reads_.size();
+  for (auto stripe = static_cast<std::uint32_t>(begin / layout.piece()); stripe < layout.stripes; ++stripe) {
+    const Bytes first_byte = stripe * layout.piece();
+    const NeuronStore::Piece piece = store_.piece_of(block, slot, stripe, std::max(begin, first_byte) - first_byte);
+    const std::size_t before = queued + stripe - layout.stripes;  // of the same stripe, where the block before was read
+    const bool follows = begin == 0 && queued >= next_read_ + layout.stripes && reads_[before].ffn == f;
+    if (follows && store_.join(reads_[before].piece, piece)) continue;
+    reads_.push_back({f, piece});
+    ++ffns_[f].reads;
+  }
 }
 
 Task<void> HotRegion::read() {

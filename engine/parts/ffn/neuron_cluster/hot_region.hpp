@@ -88,6 +88,7 @@ class HotRegion {
   std::uint32_t most(std::uint32_t sequences) const;
   std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most);
   void set_hot(std::uint32_t ffn, std::uint32_t clusters);
+  void queue_reads(std::uint32_t f, std::uint32_t block, std::uint32_t slot, Bytes begin);
   void make_hot(std::uint32_t ffn, std::uint32_t block, std::uint32_t& after);
   Task<void> read();
   Task<void> prepare_graph(std::uint32_t clusters, std::uint32_t rows);

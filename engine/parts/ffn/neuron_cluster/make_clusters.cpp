@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/parts/ffn/neuron_cluster/bundled_weights.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_ffn.hpp"
@@ -10,6 +11,8 @@
 
 namespace vitro {
 namespace {
+
+constexpr float kNoThreshold = -1;  // below any activation's magnitude: every neuron counts as active
 
 PipelineKind pipeline_of(std::string_view name) {
   return name == "none" ? PipelineKind::none : name == "matrix" ? PipelineKind::matrix : PipelineKind::cluster;
@@ -21,19 +24,17 @@ std::uint32_t io_depth(const ClusterConfig& clusters, const Storage& storage) {
 }
 
 ComputeUnit* io_core(const Machine& machine, const UnitPlacement& placement, const ClusterConfig& clusters) {
-  return clusters.io_core.empty() ? placement.cores().back() : unit_named(machine, clusters.io_core, "engine.clusters.io_core");
+  return clusters.io_core.empty() ? chain_units(machine, placement).back()
+                                  : unit_named(machine, clusters.io_core, "engine.clusters.io_core");
 }
 
 bool predicts(const ClusterConfig& clusters, const ModelConfig& model) { return clusters.predictors && model.predictor_rank > 0; }
 
-void check_units(const UnitPlacement& placement) {
-  for (const ComputeUnit* unit : placement.cores()) {
-    if (!unit->caps().static_graphs) continue;
-    throw ConfigError(
-        fmt::format("engine.units: {} runs static graphs only, but the units of cold neurons must run kernels directly "
-                    "(expected cores, and engine.placement.unit for an accelerator)",
-                    unit->caps().name));
-  }
+// The cores, or where there are none the units of static graphs.
+std::vector<ComputeUnit*> sharing_units(const UnitPlacement& placement) {
+  std::vector<ComputeUnit*> units;
+  std::ranges::copy_if(placement.cores(), std::back_inserter(units), [](const auto* unit) { return !unit->caps().static_graphs; });
+  return units.empty() ? placement.cores() : units;
 }
 
 HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& clusters, const ClusterFfnOptions& ffn) {
@@ -59,29 +60,11 @@ std::unique_ptr<Predictor> make_predictor(const FfnSetup& setup, const ClusterFf
   return std::make_unique<Predictor>(setup.machine, setup.weights, setup.residency, std::move(options));
 }
 
-}  // namespace
-
-std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const ClusterConfig& clusters) {
-  check_units(setup.placement);
-  const NeuronCacheConfig& config = setup.config.neurons;
-  NeuronStoreOptions store;
-  store.eviction = config.eviction;
-  store.window = config.window;
-  store.two_phases = config.two_phases;
-  store.ffn_in_dram = config.cache ? setup.ffn_in_dram : 0.0;
-  store.staging = config.staging;
-  store.whole_waves = pipeline_of(clusters.pipeline) == PipelineKind::none;
-  store.keep_free = setup.keep_free;
-  store.keep_accesses = config.report_bound;
-  const UnitId reader = io_core(setup.machine, setup.placement, clusters)->caps().id;
-  return std::make_unique<BundledWeights>(setup.machine, setup.weights, std::move(store), reader, predicts(clusters, setup.model));
-}
-
-Ffn make_clusters(const FfnSetup& setup, const ClusterConfig& clusters) {
+ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& clusters, std::vector<ComputeUnit*> units) {
   NeuronStore& store = *setup.residency.neurons();
   const ModelConfig& model = setup.model;
   ClusterFfnOptions options;
-  options.pipeline.units = setup.placement.cores();
+  options.pipeline.units = std::move(units);
   options.pipeline.kind = pipeline_of(clusters.pipeline);
   options.pipeline.io_core = io_core(setup.machine, setup.placement, clusters)->caps().id;
   options.pipeline.io_depth = io_depth(clusters, setup.machine.storage);
@@ -95,16 +78,63 @@ Ffn make_clusters(const FfnSetup& setup, const ClusterConfig& clusters) {
   if (!model.firing_thresholds.empty()) options.thresholds = model.firing_thresholds;
   if (clusters.threshold) options.thresholds = {*clusters.threshold};
   options.measure = clusters.measure;
+  // One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging buffer can hold it: the other half is being read.
+  const std::uint32_t large = std::max(clusters.hot_cluster, store.staging_blocks() / 2 * store.layout().per_block);
+  const bool cores = setup.placement.accelerator() == nullptr && !options.pipeline.units.front()->caps().static_graphs;
+  options.dense_neurons = cores ? options.cluster_neurons : large;
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const ClusterConfig& clusters, NeuronsIn in) {
+  const NeuronCacheConfig& config = setup.config.neurons;
+  NeuronStoreOptions store;
+  store.eviction = in == NeuronsIn::pages ? "lru" : in == NeuronsIn::stream ? "none" : config.eviction;
+  store.window = config.window;
+  store.two_phases = config.two_phases;
+  store.holds_all = in == NeuronsIn::dram;
+  if (!store.holds_all) store.ffn_in_dram = config.cache ? setup.ffn_in_dram : 0.0;
+  store.staging = config.staging;
+  store.whole_waves = pipeline_of(clusters.pipeline) == PipelineKind::none;
+  store.keep_free = setup.keep_free;
+  store.blocks_issuer = in == NeuronsIn::pages;
+  store.keep_accesses = config.report_bound;
+  const UnitId reader = io_core(setup.machine, setup.placement, clusters)->caps().id;
+  return std::make_unique<BundledWeights>(setup.machine, setup.weights, std::move(store), reader, predicts(clusters, setup.model));
+}
+
+ClusterConfig every_neuron(ClusterConfig clusters) {
+  clusters.predictors = clusters.measure = false;
+  clusters.threshold = kNoThreshold;
+  return clusters;
+}
+
+std::shared_ptr<FfnBlock> make_neurons(const FfnSetup& setup, ClusterConfig clusters, std::vector<ComputeUnit*> units,
+                                       std::uint32_t max_rows) {
+  ClusterFfnOptions options = ffn_options(setup, every_neuron(std::move(clusters)), std::move(units));
+  options.dense_rows = 1;
+  options.max_rows = max_rows;
+  return std::make_shared<ClusterFfn>(setup.machine, setup.graphs, *setup.residency.neurons(), nullptr, nullptr, std::move(options));
+}
+
+Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters) {
+  NeuronStore& store = *setup.residency.neurons();
+  const ModelConfig& model = setup.model;
+  std::vector<ComputeUnit*> units = sharing_units(setup.placement);
+  // Which neurons fire would be another graph each time.
+  if (units.front()->caps().static_graphs) clusters = every_neuron(std::move(clusters));
+  ClusterFfnOptions options = ffn_options(setup, clusters, std::move(units));
+  ComputeUnit* const accelerator = setup.placement.accelerator();
+  // An accelerator beside the cores has its share of a step that names neurons, and none of a dense one.
+  if (clusters.threshold == kNoThreshold && accelerator == nullptr) options.dense_rows = 1;
   std::unique_ptr<Predictor> predictor;
   if (predicts(clusters, model)) predictor = make_predictor(setup, options);
   // Without predictors, or to measure them, every block is computed for every token: to keep them all would keep none until its next turn.
   options.pipeline.keep_silent = predictor != nullptr && clusters.keep_silent && !clusters.measure;
   std::unique_ptr<HotRegion> hot;
-  options.dense_neurons = options.cluster_neurons;
-  if (ComputeUnit* unit = setup.placement.accelerator(); unit != nullptr) {
-    if (setup.placement.prefill_on_accelerator()) options.pipeline.dense_units = {unit};
-    // One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging buffer can hold it: the other half is being read.
-    options.dense_neurons = std::max(clusters.hot_cluster, store.staging_blocks() / 2 * store.layout().per_block);
+  if (accelerator != nullptr) {
+    if (setup.placement.prefill_on_accelerator()) options.pipeline.dense_units = {accelerator};
     hot = std::make_unique<HotRegion>(setup.machine, setup.graphs, store, hot_options(setup, clusters, options));
   }
   auto block = std::make_unique<ClusterFfn>(setup.machine, setup.graphs, store, std::move(predictor), std::move(hot), std::move(options));

@@ -67,7 +67,8 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
   Admission admission{capacity_ > 0, kNone};
   if (size_ == capacity_) {
     const auto held = [this](std::uint32_t b) { return blocks_[b].pinned == epoch_; };
-    const std::optional<std::uint32_t> victim = must ? eviction_->victim_at_any_price(held) : eviction_->victim(held);
+    std::optional<std::uint32_t> victim = must ? eviction_->victim_at_any_price(held) : eviction_->victim(held);
+    if (must && !victim) victim = last_cold(held);
     admission.stays = victim.has_value();
     if (!victim) return admission;
     admission.evicted = *victim;
@@ -78,6 +79,14 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
   ++size_;
   pin(block);
   return admission;
+}
+
+// Of a rule that gives nothing up: the coldest block of the last layer.
+std::optional<std::uint32_t> NeuronCache::last_cold(const std::function<bool(std::uint32_t)>& held) const {
+  for (std::uint32_t block = blocks(); block-- > 0;) {
+    if (resident(block) && !hot_[block] && !held(block)) return block;
+  }
+  return std::nullopt;
 }
 
 std::vector<std::uint32_t> NeuronCache::resident_blocks() const {

@@ -3,7 +3,9 @@
 // are numbered over all layers and experts, slots over the arena that holds them.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,6 +74,7 @@ class NeuronCache {
 
  private:
   void drop(std::uint32_t block);
+  std::optional<std::uint32_t> last_cold(const std::function<bool(std::uint32_t)>& held) const;
 
   std::uint32_t capacity_, staging_, size_ = 0, free_count_ = 0;
   struct Place {  // what is looked at together lies together

@@ -85,6 +85,12 @@ Task<void> NeuronStore::load(UnitId issuer) {
     room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(blocks * layout_.kept_block())));
   }
   const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.kept_block(), blocks));
+  if (options_.holds_all && capacity < blocks) {
+    throw ConfigError(
+        fmt::format("memory.budget: all neurons stay in DRAM, {} in all, and {} are left for them (raise the budget, or take "
+                    "engine.weights.kind: bundles)",
+                    format_bytes(blocks * layout_.kept_block()), format_bytes(room)));
+  }
   cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window,
                  static_cast<std::uint32_t>(ffns_.size()) / experts_);
   arena_ = machine_.memory.lease(cache_->slots() * layout_.kept_block(), Placement::dram, Region::cold).value_or_throw();
@@ -154,6 +160,7 @@ Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern, La
   request.into_offset = piece.into;
   request.issuer = issuer;
   request.pattern = pattern;
+  request.blocks_issuer = options_.blocks_issuer && pattern == Pattern::random;
   if (!landing_) co_return co_await machine_.storage.read(std::move(request));
   std::optional<Bytes> at = landing_->try_take(piece.from.length);
   for (; !at; at = landing_->try_take(piece.from.length)) co_await landing_->freed();

@@ -23,6 +23,8 @@ struct NeuronStoreOptions {
   Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache: as many as it holds with their padding
   bool whole_waves = false;           // nothing is copied while blocks are on their way: each lands beside `staging`
   Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
+  bool holds_all = false;             // every neuron stays, or the budget is too small
+  bool blocks_issuer = false;         // a read occupies the core that issues it, as a page fault does
   bool keep_accesses = false;         // every block that hits or misses is noted, for the bound that no rule of eviction beats
 };
 

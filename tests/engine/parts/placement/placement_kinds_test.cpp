@@ -150,7 +150,7 @@ TEST_F(PlacementKinds, heads_stay_with_the_cores_where_the_accelerator_can_not_r
   EXPECT_EQ(make(config("chunk_attention", {"cpu0"}))->attention_graphs().unit, nullptr);
 }
 
-TEST_F(PlacementKinds, an_accelerator_among_the_units_takes_the_products_of_one_core) {
+TEST_F(PlacementKinds, an_accelerator_among_the_units_takes_the_products_of_a_core_beside_it) {
   for (const std::vector<std::string>& units : {std::vector<std::string>{"npu", "cpu1"}, {"cpu1", "npu"}}) {
     const auto placement = make(config("cores", units));
     ASSERT_EQ(placement->units().size(), 1u);
@@ -158,7 +158,14 @@ TEST_F(PlacementKinds, an_accelerator_among_the_units_takes_the_products_of_one_
     EXPECT_THAT(names(placement->cores()), ElementsAre("cpu1"));
   }
   EXPECT_THAT(names(make(config("cores", {"npu"}))->cores()), ElementsAre("cpu0"));
-  EXPECT_THAT(error_of(config("cores", {"cpu0", "cpu1", "npu"})), StartsWith("engine.units: 2 cores beside npu"));
+}
+
+TEST_F(PlacementKinds, each_of_several_cores_hands_its_share_of_the_products_over) {
+  const auto placement = make(config("cores", {"cpu2", "npu", "cpu0"}));
+  EXPECT_THAT(names(placement->units()), ElementsAre("cpu2", "cpu0")) << "each stands for its core";
+  EXPECT_THAT(names(placement->cores()), ElementsAre("cpu2", "cpu0"));
+  EXPECT_THAT(placement->shares(BlockKind::head, 1, false), ElementsAre(1, 1));
+  for (const ComputeUnit* unit : placement->units()) EXPECT_NE(dynamic_cast<const OffloadUnit*>(unit), nullptr);
 }
 
 TEST_F(PlacementKinds, one_unit_has_all_and_maps_all) {
@@ -181,6 +188,8 @@ TEST_F(PlacementKinds, layers_are_the_accelerators_and_the_output_matrix_is_the_
   }
   EXPECT_TRUE(placement->mapped()->kv);
   EXPECT_FALSE(placement->mapped()->head);
+  EXPECT_EQ(placement->accelerator(), placement->units().back()) << "and so are neurons that can stay in DRAM";
+  EXPECT_EQ(placement->splits().front().hot, 1);
 }
 
 TEST_F(PlacementKinds, prompts_are_the_accelerators_but_for_attention_and_outliers) {

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "engine/base/rng.hpp"
+#include "engine/parts/weights/phase_runner.hpp"
 #include "engine/testing/virtual_machine.hpp"
-#include "engine/transformer/phase_runner.hpp"
 
 namespace vitro {
 namespace {

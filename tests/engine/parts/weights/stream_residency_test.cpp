@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/base/rng.hpp"
+#include "engine/parts/weights/phase_runner.hpp"
 #include "engine/testing/virtual_machine.hpp"
 
 namespace vitro {
@@ -16,9 +18,18 @@ constexpr std::uint32_t kExperts = 3, kLayers = 4;
 
 std::byte pattern(Bytes offset) { return static_cast<std::byte>((offset * 131 + offset / kPageSize) & 0xff); }
 
-class Nothing final : public Function {
+// Compares what each call reads with the file. A call's slice says where they begin.
+class Compares final : public Function {
  public:
-  Outcome execute(const KernelCall&) override { return {}; }
+  Outcome execute(const KernelCall& call) override {
+    ++calls;
+    const auto at = static_cast<Bytes>(call.slice.first);
+    for (const View& view : call.in) {
+      for (Bytes b = 0; b < kMatrix; ++b) wrong += view.data()[b] != pattern(at + b);
+    }
+    return {};
+  }
+  int calls = 0, wrong = 0;
 };
 
 // A file of kLayers layers, each with a gate and a down weight of three experts (two pages each).
@@ -30,13 +41,20 @@ class StreamResidencyTest : public testing::Test {
   }
   ~StreamResidencyTest() override { std::filesystem::remove(path_); }
 
-  void make(std::optional<double> ffn_in_dram, Bytes budget = MiB, Bytes keep_free = 0) {
+  void make(std::optional<double> ffn_in_dram, Bytes budget = MiB, Bytes keep_free = 0, std::uint64_t timing = 0, bool experts = false) {
     VirtualMachineSpec spec;
-    UnitCaps caps;
-    caps.kind = UnitKind::npu;
-    caps.name = "npu";
-    spec.units.push_back(caps);
+    for (const char* name : {"npu", "cpu0", "cpu1"}) {
+      UnitCaps caps;
+      caps.id = UnitId(spec.units.size());
+      caps.kind = std::string_view(name) == "npu" ? UnitKind::npu : UnitKind::core;
+      caps.name = name;
+      spec.units.push_back(caps);
+    }
+    auto rng = std::make_shared<Rng>(timing);
+    spec.shuffle = timing;
+    if (timing > 0) spec.price = [rng](const UnitCaps&, const KernelCall&) { return Picoseconds(1 + static_cast<int>(rng->below(1000))); };
     spec.memory_limits = {budget, 0, 0, 0};
+    residency_.reset();
     host_.emplace(spec, function_, trace_);
     const FileId file = host_->machine().storage.open(path_.string()).value_or_throw();
     std::vector<Weight> all;
@@ -51,7 +69,7 @@ class StreamResidencyTest : public testing::Test {
       all.push_back(w);
     }
     weights_.emplace(std::move(all));
-    residency_.emplace(host_->machine(), *weights_, StreamOptions{ffn_in_dram, keep_free, UnitId(0)});
+    residency_.emplace(host_->machine(), *weights_, StreamOptions{ffn_in_dram, keep_free, UnitId(0), experts});
     host_->run(residency_->load());
     loaded_ = host_->machine().storage.totals().bytes_read;
   }
@@ -70,10 +88,25 @@ class StreamResidencyTest : public testing::Test {
     }
     return right;
   }
+  WorkItem item(std::size_t weight, std::uint32_t expert) {
+    const Weight& w = weights_->all()[weight];
+    KernelCall call;
+    call.layer = w.layer;
+    call.slice.first = static_cast<std::uint32_t>(w.extent.offset + expert * kMatrix);
+    call.in = {residency_->view(w, expert)};
+    return {{call}, {{&w, expert * kMatrix, kMatrix}}};
+  }
+  void run(UnitQueues queues) {
+    Machine& machine = host_->machine();
+    GraphCache graphs(machine);
+    PhaseRunner runner(machine, *residency_, graphs);
+    host_->run(ended(runner.run(std::move(queues), {machine.units[0], machine.units[1], machine.units[2]})));
+  }
+  static Task<void> ended(Task<std::vector<Outcome>> task) { co_await std::move(task); }
   Bytes streamed() const { return host_->machine().storage.totals().bytes_read - loaded_; }
 
   std::filesystem::path path_;
-  Nothing function_;
+  Compares function_;
   NullTrace trace_;
   mutable std::optional<VirtualMachine> host_;
   std::optional<WeightStore> weights_;
@@ -105,6 +138,41 @@ TEST_F(StreamResidencyTest, a_buffer_that_still_holds_the_matrix_is_not_filled_a
   residency_->plan(queues);
   EXPECT_FALSE(residency_->ready(0, 0));
   EXPECT_TRUE(residency_->ready(0, 1));
+}
+
+// Whoever is faster: nobody reads over what another unit still computes with, and nobody computes before it is read.
+TEST_F(StreamResidencyTest, units_share_a_buffer_and_read_a_matrix_once) {
+  for (std::uint64_t timing = 1; timing <= 20; ++timing) {
+    function_ = {};
+    make(0.0, MiB, 0, timing);
+    UnitQueues queues(3);
+    for (std::size_t w = 0; w < weights_->all().size(); ++w) {
+      for (std::size_t unit = 0; unit < 3; ++unit) {
+        for (const std::uint32_t expert : {0u, 2u}) {
+          if (w == 3 && unit == 1) continue;  // a unit without a share
+          queues[unit].push_back(item(w, expert));
+        }
+      }
+    }
+    queues[2].insert(queues[2].begin(), WorkItem{});  // work of its own, so that its items come later than those of others
+    run(std::move(queues));
+    EXPECT_EQ(function_.wrong, 0) << timing;
+    EXPECT_EQ(function_.calls, 8 * 2 * 3 - 2);
+    EXPECT_EQ(residency_->stats().misses, 8u * 2) << "each matrix once, for all units";
+  }
+}
+
+TEST_F(StreamResidencyTest, experts_of_one_graph_have_buffers_of_their_own) {
+  make(0.0, MiB, 0, 1, true);
+  UnitQueues queues(3);
+  WorkItem both = item(0, 0);
+  WorkItem second = item(0, 2);
+  both.calls.push_back(second.calls.front());
+  both.uses.push_back(second.uses.front());
+  queues[0] = {both};
+  run(std::move(queues));
+  EXPECT_EQ(function_.wrong, 0);
+  EXPECT_EQ(residency_->stats().misses, 2u);
 }
 
 TEST_F(StreamResidencyTest, under_a_budget_what_fits_beside_the_buffers_stays) {

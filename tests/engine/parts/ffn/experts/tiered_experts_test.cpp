@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "engine/testing/virtual_machine.hpp"
 #include "tests/engine/parts/ffn/experts/bench.hpp"
 
@@ -30,11 +33,40 @@ class Resident final : public DenseResidency {
   View view(const Weight& weight, std::uint32_t) const override { return {{}, 0, {weight.rows, weight.columns, 0}, weight.format}; }
 };
 
+// Weights that come as they are needed: notes what was announced, brought and let go.
+class Comes final : public Residency {
+ public:
+  Task<void> load() override { co_return; }
+  View view(const Weight& weight, std::uint32_t) const override { return {{}, 0, {weight.rows, weight.columns, 0}, weight.format}; }
+  Bytes item_bytes() const override { return kTileRows * kWidth * 2 * 2; }  // of f16, gate and up
+  void plan(const UnitQueues& phase) override {
+    here.clear();
+    for (const auto& queue : phase) {
+      for (const WorkItem& item : queue) {
+        for (const WeightUse& use : item.uses) planned[use.weight->role] += use.length;
+      }
+    }
+  }
+  bool ready(std::size_t unit, std::size_t item) const override { return here.contains({unit, item}); }
+  Task<void> fetch(std::size_t unit, std::size_t item, UnitId) override {
+    here.insert({unit, item});
+    ++fetches;
+    co_return;
+  }
+  void done(std::size_t unit, std::size_t item) override { finished += here.contains({unit, item}); }
+  void abandon() override { ++abandoned; }
+  CacheStats stats() const override { return {}; }
+
+  std::set<std::pair<std::size_t, std::size_t>> here;
+  std::map<Role, Bytes> planned;
+  int fetches = 0, finished = 0, abandoned = 0;
+};
+
 class TieredExpertsTest : public testing::Test {
  protected:
   // Experts 0 and 1 share a graph on the first unit, 2 has one on the second, 3 is cold.
-  void start(bool side_by_side) {
-    experts_.reset();  // it dies before its machine
+  void start(bool side_by_side, bool stays = true) {
+    experts_.reset(), graphs_.reset();  // they die before their machine
     ModelConfig config;
     config.layers = 1, config.width = kWidth, config.heads = config.kv_heads = 2, config.head_dim = 16, config.ffn = kFfn,
     config.vocab = 32;
@@ -50,7 +82,11 @@ class TieredExpertsTest : public testing::Test {
     }
     host_ = std::make_unique<VirtualMachine>(std::move(spec), function_, trace_);
     weights_ = phantom_weights(config, Format::f16, FileId{});
-    residency_ = std::make_unique<Resident>(machine(), weights_);
+    graphs_ = std::make_unique<GraphCache>(machine());
+    if (stays)
+      residency_ = std::make_unique<Resident>(machine(), weights_);
+    else
+      residency_ = std::make_unique<Comes>();
     TieredOptions options;
     options.cores = {machine().units[0], machine().units[1]};
     options.units = {machine().units[2], machine().units[3]};
@@ -64,7 +100,7 @@ class TieredExpertsTest : public testing::Test {
     options.max_rows = kRows;
     options.width = kWidth, options.ffn = kFfn, options.experts_used = 2;
     options.matmul = VariantId{1};
-    experts_ = std::make_unique<TieredExperts>(machine(), weights_, *residency_, std::move(options));
+    experts_ = std::make_unique<TieredExperts>(machine(), *graphs_, weights_, *residency_, std::move(options));
     host_->run(experts_->load());
   }
   Machine& machine() { return host_->machine(); }
@@ -85,7 +121,8 @@ class TieredExpertsTest : public testing::Test {
   NullTrace trace_;
   std::unique_ptr<VirtualMachine> host_;
   WeightStore weights_;
-  std::unique_ptr<Resident> residency_;
+  std::unique_ptr<GraphCache> graphs_;
+  std::unique_ptr<Residency> residency_;
   std::unique_ptr<TieredExperts> experts_;
 };
 
@@ -116,6 +153,26 @@ TEST_F(TieredExpertsTest, the_error_of_one_unit_ends_the_layer_when_all_have_end
   EXPECT_THROW(run_layer(), RunError);
   function_.broken = -1;
   run_layer();
+}
+
+TEST_F(TieredExpertsTest, weights_that_come_as_they_are_needed_are_announced_whole_and_let_go) {
+  for (const bool side_by_side : {true, false}) {
+    start(side_by_side, false);
+    run_layer();
+    auto& comes = static_cast<Comes&>(*residency_);
+    for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_down}) {
+      EXPECT_EQ(comes.planned[role] % weights_.get(role, 0).matrix_bytes(), 0u) << "a matrix is shared out between cores, and complete";
+      EXPECT_GE(comes.planned[role], 4 * weights_.get(role, 0).matrix_bytes()) << "two graphs of three experts, and the cold one";
+    }
+    EXPECT_EQ(experts_->experts()->launches, 2u);
+    EXPECT_GT(comes.fetches, 4);
+    EXPECT_EQ(comes.finished, comes.fetches);
+    EXPECT_EQ(std::count(function_.rows.begin(), function_.rows.end(), 8u), 3) << "slices are as long as their capacity";
+    function_.rows.clear();
+  }
+  function_.broken = 3;
+  EXPECT_THROW(run_layer(), RunError);
+  EXPECT_GE(static_cast<Comes&>(*residency_).abandoned, 1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "engine/transformer/phase_runner.hpp"
+#include "engine/parts/weights/phase_runner.hpp"
 
 #include <iterator>
 

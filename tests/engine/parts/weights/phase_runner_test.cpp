@@ -1,5 +1,5 @@
 // One phase: which items make a chain, what the residency is told and when, and how errors end it. The residency is the test's own.
-#include "engine/transformer/phase_runner.hpp"
+#include "engine/parts/weights/phase_runner.hpp"
 
 #include <numeric>
 #include <set>

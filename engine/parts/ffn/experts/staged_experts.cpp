@@ -1,0 +1,162 @@
+// Experts whose weights come as they are needed: the residency hears of every matrix before it is computed, and brings it. Or they lie as
+// neurons behind a cache, which brings those.
+#include <algorithm>
+#include <utility>
+
+#include "engine/graph/lowering.hpp"
+#include "engine/parts/ffn/experts/pool_views.hpp"
+#include "engine/parts/ffn/experts/tiered_experts.hpp"
+#include "engine/parts/placement/hand_off.hpp"
+
+namespace vitro {
+namespace {
+
+Slice piece_of(Slice share, std::uint32_t done, std::uint32_t most) { return {share.first + done, std::min(most, share.count - done)}; }
+
+}  // namespace
+
+WeightUse TieredExperts::use(Role role, std::int16_t layer, std::uint16_t expert, Slice slice) const {
+  const Weight& weight = weights_.get(role, layer);
+  const Bytes matrix = expert * weight.matrix_bytes(), row = weight.matrix_bytes() / weight.rows;
+  if (slice.count == ~0u) return {&weight, matrix, weight.matrix_bytes()};
+  return {&weight, matrix + slice.first * row, std::min(slice.count, weight.rows - slice.first) * row};
+}
+
+// Of the matrices' outputs so many that the item's weights are what the residency wants to wait for at once.
+std::uint32_t TieredExperts::rows_of_item(const std::vector<Role>& roles, std::int16_t layer) const {
+  Bytes row = 0;
+  for (const Role role : roles) row += weights_.get(role, layer).matrix_bytes() / weights_.get(role, layer).rows;
+  const Bytes rows = std::min<Bytes>(residency_.item_bytes() / row, ~0u) / kTileRows * kTileRows;
+  return static_cast<std::uint32_t>(std::max<Bytes>(rows, kTileRows));
+}
+
+// What a graph of the group computes, with everything bound at launch.
+WorkItem TieredExperts::group_item(std::int16_t layer, const StaticGroup& group, const RoutedStep& step) const {
+  WorkItem item;
+  const Batch batch = rows_for_nobody(group.capacity);
+  for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
+    const std::uint16_t expert = group.experts[i];
+    const std::uint32_t first = group.first + i * group.capacity;
+    append_gated(item.calls, layer, expert, batch, part_of_pool(step.packed, first, group.capacity), unit_scratch_[group.unit], 0, {});
+    item.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(unit_scratch_[group.unit].hidden, 0, group.capacity),
+                                 part_of_pool(step.out, first, group.capacity), {}));
+    for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_down}) item.uses.push_back(use(role, layer, expert, {}));
+  }
+  return item;
+}
+
+void TieredExperts::queue_gated(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const {
+  const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
+  const std::uint32_t most = rows_of_item({Role::ffn_gate, Role::ffn_up}, layer);
+  for (const ExpertPlan::Group& expert : experts) {
+    const Batch batch = members(expert, step);
+    const View x = step.rows->size() == 1 ? step.x : part_of_pool(step.packed, expert.first, expert.count);
+    for (std::size_t core = 0; core < options_.cores.size(); ++core) {
+      const Slice share = share_of(options_.ffn, kTileRows, core, options_.cores.size());
+      for (std::uint32_t done = 0; done < share.count; done += most) {
+        const Slice neurons = piece_of(share, done, most);
+        WorkItem item;
+        append_gated(item.calls, layer, expert.expert, batch, x, core_scratch_, expert.first - experts.front().first, neurons);
+        item.uses = {use(Role::ffn_gate, layer, expert.expert, neurons), use(Role::ffn_up, layer, expert.expert, neurons)};
+        queues[core].push_back(std::move(item));
+      }
+    }
+  }
+}
+
+void TieredExperts::queue_down(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const {
+  const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
+  const std::uint32_t most = rows_of_item({Role::ffn_down}, layer);
+  for (const ExpertPlan::Group& expert : experts) {
+    const Batch batch = members(expert, step);
+    const View hidden = wide(core_scratch_.hidden, expert.first - experts.front().first, expert.count);
+    for (std::size_t core = 0; core < options_.cores.size(); ++core) {
+      const Slice share = share_of(options_.width, kTileRows, core, options_.cores.size());
+      for (std::uint32_t done = 0; done < share.count; done += most) {
+        const Slice columns = piece_of(share, done, most);
+        queues[core].push_back(
+            {{product(Role::ffn_down, layer, expert.expert, batch, hidden, part_of_pool(step.out, expert.first, expert.count), columns)},
+             {use(Role::ffn_down, layer, expert.expert, columns)}});
+      }
+    }
+  }
+}
+
+// The first queues are the cores', the ones behind them those of the units that run graphs.
+Task<void> TieredExperts::run_phase(UnitQueues queues) {
+  std::size_t calls = 0;
+  for (const std::vector<WorkItem>& queue : queues) {
+    for (const WorkItem& item : queue) calls += item.calls.size();
+  }
+  if (calls == 0) co_return;
+  machine_.clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(calls));
+  std::vector<ComputeUnit*> units = options_.cores;
+  units.insert(units.end(), options_.units.begin(), options_.units.end());
+  co_await runner_.run(std::move(queues), std::move(units));
+}
+
+Task<void> TieredExperts::pack_pool(std::int16_t layer, const RoutedStep* step) {
+  std::vector<Chain> chains(options_.cores.size());
+  for (std::size_t core = 0; core < chains.size(); ++core) {
+    const Slice share = share_of(static_cast<std::uint32_t>(admitted_.plan.rows.size()), 1, core, chains.size());
+    if (share.count > 0) chains[core] = gather(layer, *step, share.first, share.count);
+  }
+  co_await on_all_cores(std::move(chains));
+}
+
+// The whole pool is packed first. Then graphs run beside gate, up and activation on cores, or one after the other before them; then the
+// cores' down.
+Task<void> TieredExperts::run_staged(std::int16_t layer, const RoutedStep* step, std::size_t groups) {
+  const std::size_t cores = options_.cores.size(), queues = cores + options_.units.size();
+  if (groups > 0 || step->rows->size() > 1) co_await pack_pool(layer, step);
+  UnitQueues first(queues), last(queues);
+  for (std::size_t g = 0; g < groups; ++g) {
+    const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[g];
+    first[cores + group.unit].push_back(group_item(layer, group, *step));
+    ++stats_.launches;
+    if (!options_.side_by_side) co_await run_phase(std::exchange(first, UnitQueues(queues)));
+  }
+  queue_gated(layer, *step, first);
+  co_await run_phase(std::move(first));
+  queue_down(layer, *step, last);
+  co_await run_phase(std::move(last));
+}
+
+// Slices of graphs, then what the cores compute: neurons of both come through one cache, for one pipeline at a time.
+Task<void> TieredExperts::run_by_neuron(std::int16_t layer, const RoutedStep* step, std::size_t groups) {
+  co_await pack_pool(layer, step);
+  std::vector<FfnGroup> slices, rest;
+  for (std::size_t g = 0; g < groups; ++g) {
+    const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[g];
+    for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
+      const std::uint32_t first = group.first + i * group.capacity;
+      slices.push_back({static_cast<std::int16_t>(group.experts[i]), rows_for_nobody(group.capacity),
+                        part_of_pool(step->packed, first, group.capacity), part_of_pool(step->out, first, group.capacity)});
+    }
+    ++stats_.launches;
+  }
+  for (const ExpertPlan::Group& expert : admitted_.plan.groups) {
+    rest.push_back({static_cast<std::int16_t>(expert.expert), members(expert, *step),
+                    part_of_pool(step->packed, expert.first, expert.count), part_of_pool(step->out, expert.first, expert.count)});
+  }
+  if (!slices.empty()) co_await options_.on_units->run(layer, std::move(slices));
+  if (!rest.empty()) co_await options_.on_cores->run(layer, std::move(rest));
+}
+
+Task<void> TieredExperts::settle() {
+  for (FfnBlock* block : {options_.on_units.get(), options_.on_cores.get()}) {
+    if (block != nullptr) co_await block->settle();
+  }
+}
+
+CacheStats TieredExperts::stats() const {
+  CacheStats sum;
+  for (const FfnBlock* block : {options_.on_units.get(), options_.on_cores.get()}) {
+    if (block == nullptr) continue;
+    sum.hits += block->stats().hits;
+    sum.misses += block->stats().misses;
+  }
+  return sum;
+}
+
+}  // namespace vitro
