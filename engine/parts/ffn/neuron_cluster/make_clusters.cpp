@@ -60,6 +60,11 @@ std::unique_ptr<Predictor> make_predictor(const FfnSetup& setup, const ClusterFf
   return std::make_unique<Predictor>(setup.machine, setup.weights, setup.residency, std::move(options));
 }
 
+// One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging buffer can hold it: the other half is being read.
+std::uint32_t large_cluster(const NeuronStore& store, const ClusterConfig& clusters) {
+  return std::max(clusters.hot_cluster, store.staging_blocks() / 2 * store.layout().per_block);
+}
+
 ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& clusters, std::vector<ComputeUnit*> units) {
   NeuronStore& store = *setup.residency.neurons();
   const ModelConfig& model = setup.model;
@@ -78,10 +83,8 @@ ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& cluste
   if (!model.firing_thresholds.empty()) options.thresholds = model.firing_thresholds;
   if (clusters.threshold) options.thresholds = {*clusters.threshold};
   options.measure = clusters.measure;
-  // One large cluster (PowerInfer-2, section 4.1.1), as far as half of the staging buffer can hold it: the other half is being read.
-  const std::uint32_t large = std::max(clusters.hot_cluster, store.staging_blocks() / 2 * store.layout().per_block);
   const bool cores = setup.placement.accelerator() == nullptr && !options.pipeline.units.front()->caps().static_graphs;
-  options.dense_neurons = cores ? options.cluster_neurons : large;
+  options.dense_neurons = cores ? options.cluster_neurons : large_cluster(store, clusters);
   return options;
 }
 
@@ -110,10 +113,11 @@ ClusterConfig every_neuron(ClusterConfig clusters) {
   return clusters;
 }
 
-std::shared_ptr<FfnBlock> make_neurons(const FfnSetup& setup, ClusterConfig clusters, std::vector<ComputeUnit*> units,
+std::shared_ptr<FfnBlock> make_neurons(const FfnSetup& setup, const ClusterConfig& clusters, std::vector<ComputeUnit*> units,
                                        std::uint32_t max_rows) {
-  ClusterFfnOptions options = ffn_options(setup, every_neuron(std::move(clusters)), std::move(units));
+  ClusterFfnOptions options = ffn_options(setup, every_neuron(clusters), std::move(units));
   options.dense_rows = 1;
+  options.dense_neurons = large_cluster(*setup.residency.neurons(), clusters);  // whether a core stands for a unit or not
   options.max_rows = max_rows;
   return std::make_shared<ClusterFfn>(setup.machine, setup.graphs, *setup.residency.neurons(), nullptr, nullptr, std::move(options));
 }
