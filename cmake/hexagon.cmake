@@ -16,11 +16,11 @@ file(MAKE_DIRECTORY ${folder})
 set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std=c++20 -O2 -ffreestanding -fno-builtin -fno-exceptions
   -fno-rtti -fno-threadsafe-statics -ffp-contract=off -nostdlib -static -fuse-ld=lld -Wall -Wextra -I${PROJECT_SOURCE_DIR})
 set(sources)
-foreach(file attention_kernels dot_kernels half_kernels lut_kernels main operators products rounded_kernels strip_kernels system
+foreach(file attention_kernels dot_kernels half_kernels lut_kernels main operators matmul rounded_kernels strip_kernels system
         table_kernels tile_kernels)
-  list(APPEND sources ${source}/worker/${file}.cpp)
+  list(APPEND sources ${source}/hvx_worker/${file}.cpp)
 endforeach()
-file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/worker/*.hpp)
+file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp)
 add_custom_command(OUTPUT ${folder}/vitro-hexagon-worker
   COMMAND ${HEXAGON_CXX} ${flags} ${sources} -o ${folder}/vitro-hexagon-worker
   DEPENDS ${sources} ${headers} VERBATIM)

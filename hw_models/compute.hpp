@@ -10,14 +10,14 @@
 namespace vitro::hw {
 
 // A model's number for (kernel variant, weight format), asked for once and then used per call.
-struct KernelPrice {
+struct KernelCost {
   std::uint16_t id = 0;
   bool from_table = false;  // false: priced by the model's general rate, and the result says so
 };
 
 // One kernel call in numbers.
 struct Work {
-  std::uint16_t kernel = 0;        // KernelPrice::id
+  std::uint16_t kernel = 0;        // KernelCost::id
   std::uint32_t rows = 1;          // batch rows; matrix units pad them to whole tiles
   std::uint32_t columns = 0;       // of a product's output (the slice of it); 0: no product
   std::uint32_t depth = 0;         // what a product sums over
@@ -46,7 +46,7 @@ struct Work {
 };
 
 // What it costs to hand work over, apart from the work.
-struct HandOff {
+struct DispatchCosts {
   Picoseconds wake_up{0};       // an idle unit: from submission to its first instruction
   Picoseconds spin{0};          // how long it polls for more after its last instruction, and needs no wake-up
   Picoseconds hand_back{0};     // from its last instruction to whoever waits
@@ -68,8 +68,8 @@ class ComputeModel {
  public:
   virtual ~ComputeModel() = default;
 
-  virtual const HandOff& hand_off() const = 0;
-  virtual KernelPrice kernel(std::string_view variant, std::string_view format) = 0;
+  virtual const DispatchCosts& dispatch() const = 0;
+  virtual KernelCost kernel(std::string_view variant, std::string_view format) = 0;
   // Why the unit can not run an operator on operands of a format at all, such as "layernorm runs on the CPU"; empty: it can.
   virtual std::string objection(std::string_view /*op*/, std::string_view /*format*/) const { return {}; }
   // `done` runs as an event at the time when the call ends. Requires: no call is in progress.

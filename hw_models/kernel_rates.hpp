@@ -43,7 +43,7 @@ class KernelRates {
  public:
   KernelRates(const ParamTable& table, double general, std::string_view section = {}) : table_(table, section), general_(general) {}
 
-  KernelPrice find(std::string_view variant, std::string_view format) {
+  KernelCost find(std::string_view variant, std::string_view format) {
     const std::uint16_t id = table_.find(variant, format);
     return {id, table_.at(id).value_or(0) > 0};
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "hw_models/compute.hpp"
-#include "sim/meter.hpp"
+#include "sim/activity_meter.hpp"
 
 namespace vitro::sim {
 

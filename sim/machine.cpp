@@ -98,7 +98,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
   std::vector<ComputeUnit*> units;
   for (const std::string& name : unit_names_) {
     Core& core = core_named(name, "engine.units");
-    const hw::HandOff& hand_off = core.model().hand_off();
+    const hw::DispatchCosts& dispatch = core.model().dispatch();
     UnitCaps caps;
     caps.id = UnitId(units_.size());
     caps.name = name;
@@ -107,10 +107,10 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
       caps.kind = processor.kind;
       caps.core_class = processor.core_class;
     }
-    caps.static_graphs = hand_off.static_graphs;
-    caps.session_limit = hand_off.session_limit;
-    caps.graph_weights = hand_off.graph_weights;
-    caps.shape_multiple = hand_off.shape_multiple;
+    caps.static_graphs = dispatch.static_graphs;
+    caps.session_limit = dispatch.session_limit;
+    caps.graph_weights = dispatch.graph_weights;
+    caps.shape_multiple = dispatch.shape_multiple;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
                                   SimUnit::Surroundings{executor_, function, trace, meter_, power, count_, reuse_ ? &*reuse_ : nullptr,
@@ -158,10 +158,10 @@ std::array<Bytes, kPlacements> SimMachine::device_limits() {
   std::array<Bytes, kPlacements> limits{soc_.summary().dram_available, 0, 0, 0};
   for (const Processor& processor : soc_.processors()) {
     if (processor.kind == UnitKind::core) continue;
-    const hw::HandOff& hand_off = processor.model->hand_off();
-    Bytes& mapped = limits[static_cast<std::size_t>(hand_off.static_graphs ? Placement::npu_mapped : Placement::gpu)];
+    const hw::DispatchCosts& dispatch = processor.model->dispatch();
+    Bytes& mapped = limits[static_cast<std::size_t>(dispatch.static_graphs ? Placement::npu_mapped : Placement::gpu)];
     // Without a session of its own an accelerator sees all memory.
-    mapped = hand_off.session_limit > 0 ? mapped + hand_off.session_limit : limits[0];
+    mapped = dispatch.session_limit > 0 ? mapped + dispatch.session_limit : limits[0];
   }
   return limits;
 }

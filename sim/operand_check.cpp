@@ -14,17 +14,17 @@ bool overlap(const View& a, Bytes a_bytes, const View& b, Bytes b_bytes) {
 }
 
 // Of the memory behind an operand's offset, what the call may touch: rows in places may stand anywhere in it.
-Bytes reach(const View& view, bool in_places) { return in_places ? view.memory.size() - view.offset : view_bytes(view); }
+Bytes reach(const View& view, bool at_row_offsets) { return at_row_offsets ? view.memory.size() - view.offset : view_bytes(view); }
 
-bool reads_places(const KernelCall& call, std::size_t operand) { return operand == 0 && call.places != nullptr; }
+bool reads_row_offsets(const KernelCall& call, std::size_t operand) { return operand == 0 && call.row_offsets != nullptr; }
 
 // Whether the call writes where operand `view` of another call, or of itself, may be read.
-bool writes_into(const KernelCall& call, const View& view, bool in_places) {
+bool writes_into(const KernelCall& call, const View& view, bool at_row_offsets) {
   return !call.out.empty() && call.out[0].memory && view.memory &&
-         overlap(view, reach(view, in_places), call.out[0], reach(call.out[0], call.is<ops::Copy>() && call.places != nullptr));
+         overlap(view, reach(view, at_row_offsets), call.out[0], reach(call.out[0], call.is<ops::Copy>() && call.row_offsets != nullptr));
 }
 
-bool in_place(const KernelCall& call) { return !call.in.empty() && writes_into(call, call.in[0], reads_places(call, 0)); }
+bool in_place(const KernelCall& call) { return !call.in.empty() && writes_into(call, call.in[0], reads_row_offsets(call, 0)); }
 
 bool written_by_others(const KernelCall& call, std::size_t operand) {
   const bool pool = call.is<ops::Attention>() && operand == 1;
@@ -38,8 +38,8 @@ std::uint64_t sum_bytes(const KernelCall& call, std::size_t operand) {
   if (rows_only) {
     const Bytes row = row_bytes(view.format, columns(view));
     for_each_row(call, [&](std::uint32_t, Bytes at) { hash.add({view.data() + at, row}); });
-  } else if (call.is<ops::Copy>() && call.places != nullptr) {
-    for (const std::uint32_t place : *call.rows) hash.add({view.data() + place * kPlaceUnit, row_bytes(view.format, columns(view))});
+  } else if (call.is<ops::Copy>() && call.row_offsets != nullptr) {
+    for (const std::uint32_t place : *call.rows) hash.add({view.data() + place * kRowOffsetUnit, row_bytes(view.format, columns(view))});
   } else if (view.layout == Layout::rows) {
     hash.add({view.data(), view_bytes(view)});
   }
@@ -57,7 +57,7 @@ std::vector<OperandSums> sum_operands(const Chain& chain) {
       if (!view.memory || view.data() == nullptr || written_by_others(call, operand)) continue;
       bool written = false;
       for (std::size_t j = 0; j < i && !written; ++j) {
-        written = writes_into(chain[j], view, reads_places(call, operand));
+        written = writes_into(chain[j], view, reads_row_offsets(call, operand));
       }
       if (!written) all[i].push_back({operand, sum_bytes(call, operand)});
     }

@@ -72,8 +72,8 @@ double PowerMeter::joules(Picoseconds begin, Picoseconds end) {
 }
 
 double PowerMeter::peak_watts(Picoseconds begin, Picoseconds end) {
-  const Picoseconds resolved = (end - begin) / static_cast<std::int64_t>(hw::Odometer::kMaxPoints);
-  const Picoseconds width = std::min(std::max(hw::Odometer::kPeakWindow, resolved), end - begin);
+  const Picoseconds resolved = (end - begin) / static_cast<std::int64_t>(hw::CumulativeSum::kMaxPoints);
+  const Picoseconds width = std::min(std::max(hw::CumulativeSum::kPeakWindow, resolved), end - begin);
   double peak = 0;
   for (Picoseconds from = begin; width.count() > 0 && from + width <= end; from += width) {
     peak = std::max(peak, joules(from, from + width) / to_seconds(width));

@@ -7,9 +7,9 @@
 
 #include "engine/machine/trace.hpp"
 #include "hw_models/context.hpp"
-#include "hw_models/odometer.hpp"
+#include "hw_models/cumulative_sum.hpp"
 #include "hw_models/power/thermal.hpp"
-#include "sim/meter.hpp"
+#include "sim/activity_meter.hpp"
 #include "sim/soc.hpp"
 
 namespace vitro::sim {
@@ -50,7 +50,7 @@ class PowerMeter {
   TraceSink& trace_;
   std::vector<bool> used_;
   std::vector<double> otherwise_;  // shares of dynamic power
-  hw::Odometer dram_written_, flash_written_;
+  hw::CumulativeSum dram_written_, flash_written_;
 
   std::optional<hw::ThermalNode> thermal_;
   std::vector<double> clock_share_;  // of each processor, as last set

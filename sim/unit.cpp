@@ -66,7 +66,7 @@ void SimUnit::submit(const Graph& graph, const Bindings& bindings, Completion<Ru
   const auto loaded = graphs_.find(graph.id);
   VITRO_CHECK(loaded != graphs_.end(), "launch of a graph that is not loaded");
   const GraphSpec& spec = loaded->second.spec;
-  if (core_.model().hand_off().fixed_batch && bindings.batch && bindings.batch->size() != batch_of(spec)) {
+  if (core_.model().dispatch().fixed_batch && bindings.batch && bindings.batch->size() != batch_of(spec)) {
     return reject(done, fmt::format("{} has static shapes: graph \"{}\" was built for a batch of {} rows and is launched with {}",
                                     caps_.name, spec.name, batch_of(spec), bindings.batch->size()));
   }
@@ -98,7 +98,7 @@ void SimUnit::enqueue(Job job) {
   if (s_.check_operands && job.chain != nullptr) job.sums = sum_operands(*job.chain);
   // A thread that faults is awake; so is one whose page has just arrived.
   const bool wakes = (job.chain != nullptr || job.share) && !working_ && jobs_.empty() && job.from > awake_until_;
-  if (wakes) job.from += core_.model().hand_off().wake_up;
+  if (wakes) job.from += core_.model().dispatch().wake_up;
   jobs_.push_back(std::move(job));
   if (!working_) start_next();
 }
@@ -121,11 +121,11 @@ void SimUnit::begin_job() {
   if (job.chain == nullptr) return job.block();
   call_ = 0;
   result_ = RunResult{};
-  const hw::HandOff& hand_off = core_.model().hand_off();
+  const hw::DispatchCosts& dispatch = core_.model().dispatch();
   const bool changes = job.graph != 0 && !job.on_cpu && std::exchange(last_graph_, job.graph) != job.graph;
-  if (!changes || hand_off.switch_graph.count() == 0) return begin_call();
-  if (s_.power != nullptr) s_.power->set_activity(core_.processor(), hand_off.switch_activity);
-  s_.executor.at(s_.executor.device_now() + hand_off.switch_graph, {device_, kSwitched}, [this] {
+  if (!changes || dispatch.switch_graph.count() == 0) return begin_call();
+  if (s_.power != nullptr) s_.power->set_activity(core_.processor(), dispatch.switch_activity);
+  s_.executor.at(s_.executor.device_now() + dispatch.switch_graph, {device_, kSwitched}, [this] {
     if (s_.power != nullptr) s_.power->set_activity(core_.processor(), 0);
     begin_call();
   });
@@ -183,9 +183,9 @@ void SimUnit::end_job() {
   job.bound.reset();  // its leases go before the waiter may look at the budget
   Completion<RunResult>& done = *job.done;
   done.result.emplace(std::move(result_));
-  const Picoseconds spin = core_.model().hand_off().spin;
+  const Picoseconds spin = core_.model().dispatch().spin;
   if (spin.count() > 0) awake_until_ = s_.executor.device_now() + spin;
-  s_.executor.post_result(s_.executor.device_now() + core_.model().hand_off().hand_back + wake_policy(), done.waiter);
+  s_.executor.post_result(s_.executor.device_now() + core_.model().dispatch().hand_back + wake_policy(), done.waiter);
   start_next();
 }
 
@@ -201,7 +201,7 @@ Picoseconds SimUnit::wake_policy() {
 
 void SimUnit::release() {
   VITRO_CHECK(working_ && jobs_.front().chain == nullptr, "release of a unit that is not blocked");
-  awake_until_ = s_.executor.device_now() + core_.model().hand_off().wake_up;
+  awake_until_ = s_.executor.device_now() + core_.model().dispatch().wake_up;
   jobs_.pop_front();
   start_next();
 }
@@ -242,7 +242,7 @@ Bytes SimUnit::mapped_by(const GraphSpec& spec) const {
 }
 
 Status SimUnit::refusal(const GraphSpec& spec) const {
-  const bool fixed = core_.model().hand_off().fixed_batch;
+  const bool fixed = core_.model().dispatch().fixed_batch;
   if (fixed && batch_of(spec) == 0) {
     return {Code::unsupported_shape, fmt::format("{} has static shapes: graph \"{}\" names no batch", caps_.name, spec.name)};
   }
@@ -255,7 +255,7 @@ Status SimUnit::refusal(const GraphSpec& spec) const {
 }
 
 std::string SimUnit::beyond_limits(const GraphSpec& spec) const {
-  const hw::HandOff& limits = core_.model().hand_off();
+  const hw::DispatchCosts& limits = core_.model().dispatch();
   if (const Bytes weights = weight_bytes(spec); limits.graph_weights > 0 && weights > limits.graph_weights) {
     return fmt::format("graph \"{}\" has weights of {} and one graph holds {}", spec.name, format_bytes(weights),
                        format_bytes(limits.graph_weights));
@@ -291,8 +291,8 @@ Task<Result<Graph>> SimUnit::load(GraphSpec spec) {
                                        format_bytes(loaded.mapped), format_bytes(mapped_), format_bytes(caps_.session_limit))});
   }
   mapped_ += loaded.mapped;
-  const hw::HandOff& hand_off = core_.model().hand_off();
-  const Picoseconds ready = s_.executor.now() + hand_off.load + (loaded.spec.built ? Picoseconds(0) : hand_off.build);
+  const hw::DispatchCosts& dispatch = core_.model().dispatch();
+  const Picoseconds ready = s_.executor.now() + dispatch.load + (loaded.spec.built ? Picoseconds(0) : dispatch.build);
   co_await sleep_until(s_.executor, ready);
   const Graph graph{next_graph_++, size};
   graphs_.emplace(graph.id, std::move(loaded));

@@ -91,7 +91,7 @@ std::string_view own_kind(const KernelCall& call) {
 
 }  // namespace
 
-const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
+const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
   const Format format = priced_format(call);
   const Layout layout = call.in.empty() ? Layout::rows : call.in[0].layout;
   for (const Known& known : known_) {
@@ -106,7 +106,7 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
   const std::string_view name = call.method != Method::automatic && !rounded ? to_string(call.method)
                                 : plain                                      ? variant::name(variant::kFloat)
                                                                              : variant::name(call.variant);
-  hw::KernelPrice price;
+  hw::KernelCost price;
   if (const std::string_view kind = own_kind(call); !kind.empty()) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
@@ -119,7 +119,7 @@ const hw::KernelPrice& WorkBuilder::price(const KernelCall& call) {
   return known_.back().price;
 }
 
-const hw::KernelPrice& WorkBuilder::operator_price(const Op& op) {
+const hw::KernelCost& WorkBuilder::operator_price(const Op& op) {
   for (const auto& [known, price] : operators_) {
     if (known == kind_of(op)) return price;
   }
@@ -160,12 +160,12 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.kernel = price(call).id;
   } else if (call.is<ops::Softmax>()) {
     const auto& softmax = call.get<ops::Softmax>();
-    const hw::KernelPrice own = model_.kernel("softmax", fmt::format("exp_{}", to_string(softmax.exponential)));
+    const hw::KernelCost own = model_.kernel("softmax", fmt::format("exp_{}", to_string(softmax.exponential)));
     work.kernel = own.id;
     work.has_own_rate = own.from_table;
     work.elements = softmax.times * elements(call.in[0]);
   } else if (counts.elementwise > 0) {
-    const hw::KernelPrice& own = operator_price(call.op);
+    const hw::KernelCost& own = operator_price(call.op);
     work.kernel = own.id;
     work.has_own_rate = own.from_table;
   }

@@ -32,10 +32,10 @@ class WorkBuilder {
     OpKind op{};
     Layout layout{};
     Method method{};
-    hw::KernelPrice price;
+    hw::KernelCost price;
   };
-  const hw::KernelPrice& price(const KernelCall& call);
-  const hw::KernelPrice& operator_price(const Op& op);
+  const hw::KernelCost& price(const KernelCall& call);
+  const hw::KernelCost& operator_price(const Op& op);
   void price_tables(const KernelCall& call, hw::Work& work) const;
   void take_own_layout(const KernelCall& call, hw::Work& work) const;
 
@@ -44,7 +44,7 @@ class WorkBuilder {
   const CountFunction& count_;
   bool lays_out_;
   std::vector<Known> known_;
-  std::vector<std::pair<OpKind, hw::KernelPrice>> operators_;
+  std::vector<std::pair<OpKind, hw::KernelCost>> operators_;
   std::set<std::string> unpriced_;
 };
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <iterator>
 
-#include "engine/app/engine_keys.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "engine/app/experiment.hpp"
 #include "engine/app/plan.hpp"
 #include "engine/base/path.hpp"

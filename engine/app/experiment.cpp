@@ -1,6 +1,6 @@
 #include "engine/app/experiment.hpp"
 
-#include "engine/app/engine_keys.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "engine/app/read_engine.hpp"
 #include "engine/app/read_workload.hpp"
 

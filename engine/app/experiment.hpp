@@ -15,7 +15,7 @@ namespace vitro {
 
 // Products alone, without a model around them: what a paper's kernel benchmarks measure. Each shape has weights of its own, is shared out
 // by columns over engine.units and repeated within one submission.
-struct ProductWorkload {
+struct MatmulWorkload {
   struct Shape {
     std::uint32_t columns = 0, depth = 0;  // weights are [columns, depth]
   };
@@ -43,7 +43,7 @@ struct Workload {
   std::uint64_t seed = 1;
   std::optional<ScalingConfig> scaling;  // its samples take the place of batch
   // In place of a prompt; at most one of them.
-  std::optional<ProductWorkload> products;
+  std::optional<MatmulWorkload> products;
   std::optional<SoftmaxWorkload> softmax;
 };
 

@@ -8,7 +8,7 @@
 
 #include "engine/base/rng.hpp"
 #include "engine/ops/variants.hpp"
-#include "engine/parts/part_kinds.hpp"
+#include "engine/parts/register_parts.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
 
@@ -21,8 +21,8 @@ constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 Layout layout_for(const EngineConfig& engine, Format format) {
   if (engine.products.matmul == variant::kInt8Tables) return Layout::lut;
   const bool cores = engine.placement.unit.empty() && std::ranges::all_of(engine.placement.units, is_core_name);
-  if (engine.products.codes == CodeProducts::automatic) return format.is_group() && cores ? Layout::lut : Layout::tiled;
-  return engine.products.codes == CodeProducts::look_up ? Layout::lut : Layout::tiled;
+  if (engine.products.codes == CodeMatmul::automatic) return format.is_group() && cores ? Layout::lut : Layout::tiled;
+  return engine.products.codes == CodeMatmul::look_up ? Layout::lut : Layout::tiled;
 }
 
 PackOptions pack_options(const EngineConfig& engine) {
@@ -49,11 +49,11 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
     if (weight.layout != Layout::rows && engine.products.matmul != variant::kInt8 && !looks_up) {
       refuse("tiled matrices", "engine.products.numerics: int8, or a pack with layout rows");
     }
-    if (weight.layout == Layout::lut && engine.products.codes == CodeProducts::dot) {
+    if (weight.layout == Layout::lut && engine.products.codes == CodeMatmul::dot) {
       refuse("matrices laid out for table look-up", "engine.products.codes other than dot, or a pack with layout tiled");
     }
     if (weight.layout == Layout::tiled && can_lay(Layout::lut, weight.format, weight.rows) &&
-        engine.products.codes == CodeProducts::look_up) {
+        engine.products.codes == CodeMatmul::look_up) {
       refuse("matrices for dot products", "engine.products.codes: dot, or a pack with layout lut");
     }
   }

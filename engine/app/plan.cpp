@@ -6,7 +6,7 @@
 #include <array>
 #include <filesystem>
 
-#include "engine/app/engine_keys.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "engine/base/hash.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/pack_plan.hpp"

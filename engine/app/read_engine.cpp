@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "engine/app/engine_keys.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "engine/app/experiment.hpp"
 #include "engine/base/path.hpp"
-#include "engine/parts/part_kinds.hpp"
+#include "engine/parts/register_parts.hpp"
 #include "engine/parts/plugin.hpp"
 
 namespace vitro {

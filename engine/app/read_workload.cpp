@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t kMaxTokens = 1 << 20;
 constexpr std::size_t kMaxBatch = 1024;
 
-ProductWorkload read_product_workload(Reader reader) {
-  ProductWorkload products;
+MatmulWorkload read_matmul_workload(Reader reader) {
+  MatmulWorkload products;
   for (Reader& shape : reader.maps("shapes")) {
     products.shapes.push_back(
         {static_cast<std::uint32_t>(shape.integer("columns", 1, 1 << 24)), static_cast<std::uint32_t>(shape.integer("depth", 1, 1 << 24))});
@@ -28,7 +28,7 @@ ProductWorkload read_product_workload(Reader reader) {
     reader.fail("format", fmt::format("\"{}\" is not a weight format (expected one of: {})", name, weight_format_names()));
   }
   products.format = *format;
-  for (const ProductWorkload::Shape& shape : products.shapes) {
+  for (const MatmulWorkload::Shape& shape : products.shapes) {
     if (shape.depth % block_elements(products.format) == 0) continue;
     reader.fail("shapes", fmt::format("a depth of {} is not a multiple of the block of {}", shape.depth, name));
   }
@@ -81,7 +81,7 @@ Workload read_workload(Reader reader, bool numerics) {
     reader.fail("softmax", "can not be combined with workload.products (expected one of the two)");
   if (reader.has("products") || reader.has("softmax")) {
     if (std::optional<Reader> products = reader.optional_child("products")) {
-      workload.products = read_product_workload(std::move(*products));
+      workload.products = read_matmul_workload(std::move(*products));
     } else {
       workload.softmax = read_softmax_workload(std::move(*reader.optional_child("softmax")));
     }

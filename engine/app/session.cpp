@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/app/expert_loads.hpp"
-#include "engine/app/judge.hpp"
 #include "engine/app/loaded_model.hpp"
-#include "engine/app/product_run.hpp"
+#include "engine/app/operator_run.hpp"
 #include "engine/app/report.hpp"
+#include "engine/app/sample_scorer.hpp"
 #include "engine/base/file.hpp"
 #include "engine/host/machine_state.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "engine/parts/part_kinds.hpp"
+#include "engine/parts/register_parts.hpp"
 #include "engine/transformer/decoder.hpp"
 #include "engine/transformer/generator.hpp"
 #include "traces/draw.hpp"
@@ -122,10 +122,10 @@ void trace_memory(const Machine& machine) {
   }
 }
 
-Task<void> generate_all(Run* run, Decoder* decoder, Judge* judge, GenerationRequest request, RunRecord* record) {
+Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
   co_await decoder->load();
-  if (judge != nullptr && judge->scorer() != nullptr) co_await judge->scorer()->load();
+  if (sample_scorer != nullptr && sample_scorer->scorer() != nullptr) co_await sample_scorer->scorer()->load();
   if (decoder->copy != nullptr) co_await decoder->copy->load();
   record->loaded = machine.clock.now();
   record->load_bytes = machine.storage.totals().bytes_read;
@@ -143,10 +143,10 @@ Task<void> generate_all(Run* run, Decoder* decoder, Judge* judge, GenerationRequ
     if (progress) progress(done, total);
   };
   trace_memory(machine);
-  if (judge == nullptr) {
+  if (sample_scorer == nullptr) {
     record->generation = co_await generate(&machine, decoder->transformer.get(), std::move(request));
   } else {
-    ScalingRequest scaling{std::move(request), *run->experiment.workload.scaling, run->model.tokenizer.get(), judge->scorer()};
+    ScalingRequest scaling{std::move(request), *run->experiment.workload.scaling, run->model.tokenizer.get(), sample_scorer->scorer()};
     record->scaling = co_await scale(&machine, decoder->transformer.get(), std::move(scaling));
     record->generation = record->scaling->generation;
   }
@@ -189,11 +189,11 @@ nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options
     throw ConfigError(fmt::format("workload.{}: measures time alone and computes no values (expected engine.numerics: off)",
                                   workload.softmax ? "softmax" : "products"));
   }
-  ProductTimes times;
+  MatmulTimes times;
   if (workload.softmax) {
     run.host->run(run_softmax(run.machine, &*workload.softmax, &times));
   } else {
-    run.host->run(run_products(run.machine, &run.experiment.engine, &*workload.products, &times));
+    run.host->run(run_matmuls(run.machine, &run.experiment.engine, &*workload.products, &times));
   }
   RunRecord record;
   record.generation.tokens.resize(1);
@@ -258,9 +258,9 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   if (experiment.machine == "host") sampler.emplace();
   {
     Decoder decoder = run.make_decoder(limits);
-    std::optional<Judge> judge;
-    if (workload.scaling) judge.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
-    run.host->run(settled(generate_all(&run, &decoder, judge ? &*judge : nullptr, std::move(request), &record), &decoder));
+    std::optional<SampleScorer> sample_scorer;
+    if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
+    run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(request), &record), &decoder));
     record.submissions = run.counted->counts() - record.load_submissions;
     record.budget = run.host->machine().memory.budget(Placement::dram);
     record.accelerator_mapped = decoder.graphs->mapped();

@@ -110,7 +110,7 @@ void write_int8_tables(const PlaneForm& form, std::byte* out) {
 }
 
 // What codes stand for; before it, of bit-serial weights, the tables that make codes of bits (lut_stages.hpp).
-void write_code_tables(const ProductForm& form, std::byte* out) {
+void write_code_tables(const MatmulForm& form, std::byte* out) {
   const auto put = [&](std::uint32_t table, std::uint32_t entry, std::uint16_t half) {
     std::memcpy(out + 2 * table_place(table, entry), &half, sizeof half);
   };
@@ -129,58 +129,58 @@ void write_code_tables(const ProductForm& form, std::byte* out) {
 
 }  // namespace
 
-Result<ProductForm> product_form(const KernelCall& call, CodeProducts products) {
+Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
   if (!call.is<ops::Matmul>()) return refused(fmt::format("it has no operator {}", to_string(call.op)));
   const bool rounded = call.variant == variant::kInt8Tables;
   if (call.variant != variant::kInt8 && call.variant != variant::kHmx && call.variant != variant::kInt8Rows && !rounded) {
     return refused("it computes with int8 or fp16 activations only");
   }
   if (call.in.size() > 2) return refused("it adds no bias");
-  if (call.rows != nullptr || call.places != nullptr) return refused("it computes dense rows only");
+  if (call.rows != nullptr || call.row_offsets != nullptr) return refused("it computes dense rows only");
   // What is bound at launch may be other bytes each time.
   const View& weights = call.in[0];
   if (!weights.memory || weights.data() == nullptr)
     return refused("it packs weights when a graph is loaded, but these are bound at launch");
   if (rounded) {
-    if (const std::optional<PlaneForm> planes = plane_form(weights)) return ProductForm{Kind::matmul_lut_rounded, *planes};
+    if (const std::optional<PlaneForm> planes = plane_form(weights)) return MatmulForm{Kind::matmul_lut_rounded, *planes};
   } else if (call.variant == variant::kInt8Rows) {
     const std::optional<PlaneForm> planes = plane_form(weights);
-    if (planes && finite_scales(weights) && one_scale_per_row(weights)) return ProductForm{Kind::matmul_hmx_int8, *planes};
+    if (planes && finite_scales(weights) && one_scale_per_row(weights)) return MatmulForm{Kind::matmul_hmx_int8, *planes};
     if (planes) {
       return refused(fmt::format("its matrix unit computes int8 matmuls of {} only if each row has one scale", to_string(weights.format)));
     }
   } else if (call.variant == variant::kHmx) {
-    if (can_pack_strips(weights)) return ProductForm{Kind::matmul_hmx, {}};
+    if (can_pack_strips(weights)) return MatmulForm{Kind::matmul_hmx, {}};
     const std::optional<PlaneForm> planes = weights.format.is_group() ? plane_form(weights) : std::nullopt;
-    if (planes && finite_scales(weights)) return ProductForm{Kind::matmul_hmx_lut, *planes};
-    if (can_pack_f16_strips(weights)) return ProductForm{Kind::matmul_hmx_f16, {}};
+    if (planes && finite_scales(weights)) return MatmulForm{Kind::matmul_hmx_lut, *planes};
+    if (can_pack_f16_strips(weights)) return MatmulForm{Kind::matmul_hmx_f16, {}};
   } else {
     const std::optional<PlaneForm> planes = plane_form(weights);
     const bool dots = can_pack(weights);
-    if (planes && (products == CodeProducts::look_up || (!dots && products != CodeProducts::dot))) {
-      return ProductForm{Kind::matmul_lut, *planes};
+    if (planes && (products == CodeMatmul::look_up || (!dots && products != CodeMatmul::dot))) {
+      return MatmulForm{Kind::matmul_lut, *planes};
     }
     if (planes && !dots) return refused(fmt::format("it computes {} by table look-up only", to_string(weights.format)));
-    if (dots) return ProductForm{weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
+    if (dots) return MatmulForm{weights.format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
   }
   return refused(fmt::format("it has no kernel for {} of this shape", to_string(weights.format)));
 }
 
-Bytes weights_bytes(const ProductForm& form, std::uint32_t rows, std::uint32_t columns) {
+Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns) {
   if (form.bit_serial()) return lut_panels_bytes(form.planes, rows, columns);
   if (form.kind == Kind::matmul_hmx) return strips_bytes(rows, columns);
   if (form.kind == Kind::matmul_hmx_f16) return f16_strips_bytes(rows, columns);
   return panels_bytes(form.kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0, rows, columns);
 }
 
-void pack_weights(const ProductForm& form, const View& weights, Range rows, std::byte* out) {
+void pack_weights(const MatmulForm& form, const View& weights, Range rows, std::byte* out) {
   if (form.bit_serial()) return pack_lut_panels(weights, rows, out);
   if (form.kind == Kind::matmul_hmx) return pack_strips(weights, rows, out);
   if (form.kind == Kind::matmul_hmx_f16) return pack_f16_strips(weights, rows, out);
   pack_panels(weights, rows, out);
 }
 
-std::uint32_t encoding(const ProductForm& form) {
+std::uint32_t encoding(const MatmulForm& form) {
   if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_f16) return 1;  // one with q4_0's values, the other needs none
   if (form.kind == Kind::matmul_hmx_int8) return 8192 + form.planes.bits * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
@@ -189,7 +189,7 @@ std::uint32_t encoding(const ProductForm& form) {
   return form.planes.group + (rounded ? 4096u + (form.planes.zeros == Zeros::signs ? 1 : 0) : 0);
 }
 
-ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, std::uint32_t columns) {
+ActivationBytes activations_bytes(const MatmulForm& form, std::uint32_t batch, std::uint32_t columns) {
   if (form.in_tiles()) return {Bytes{round_up(batch, kTile)} * columns * 2, form.bit_serial() ? 2 * kVectorBytes : kVectorBytes};
   if (form.kind == Kind::matmul_hmx_int8) return {Bytes{round_up(batch, kTile)} * columns, 2 * kVectorBytes + batch * sizeof(float)};
   if (form.looks_up()) {
@@ -199,7 +199,7 @@ ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, 
   return {Bytes{batch} * (columns / kBlock) * sizeof(Int8Block), 0};
 }
 
-void write_activations(const ProductForm& form, const View& x, std::byte* first, std::byte* second) {
+void write_activations(const MatmulForm& form, const View& x, std::byte* first, std::byte* second) {
   if (form.in_tiles()) {
     write_tiles(x, first);
     return write_code_tables(form, second);

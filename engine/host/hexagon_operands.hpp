@@ -6,7 +6,7 @@
 
 namespace vitro::hexagon {
 
-struct ProductForm {
+struct MatmulForm {
   Kind kind = Kind::none;
   PlaneForm planes;  // of bit-serial panels
 
@@ -18,10 +18,10 @@ struct ProductForm {
 };
 
 // Code::unsupported_shape, with the reason, for calls that the worker does not compute. Group formats have look-ups alone.
-Result<ProductForm> product_form(const KernelCall& call, CodeProducts products);
+Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products);
 
-Bytes weights_bytes(const ProductForm& form, std::uint32_t rows, std::uint32_t columns);
-void pack_weights(const ProductForm& form, const View& weights, Range rows, std::byte* out);
+Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns);
+void pack_weights(const MatmulForm& form, const View& weights, Range rows, std::byte* out);
 
 // Activations x [batch, columns] become one or two operands: int8 blocks with their scales; int8 and scales apart; or fp16 tiles and
 // tables
@@ -29,9 +29,9 @@ void pack_weights(const ProductForm& form, const View& weights, Range rows, std:
 struct ActivationBytes {
   Bytes first = 0, second = 0;
 };
-ActivationBytes activations_bytes(const ProductForm& form, std::uint32_t batch, std::uint32_t columns);
-void write_activations(const ProductForm& form, const View& x, std::byte* first, std::byte* second);
+ActivationBytes activations_bytes(const MatmulForm& form, std::uint32_t batch, std::uint32_t columns);
+void write_activations(const MatmulForm& form, const View& x, std::byte* first, std::byte* second);
 // What tells two encodings of the same activations apart.
-std::uint32_t encoding(const ProductForm& form);
+std::uint32_t encoding(const MatmulForm& form);
 
 }  // namespace vitro::hexagon

@@ -53,7 +53,7 @@ Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant};
   const bool plain = call.is<ops::Matmul>() && weights.memory && call.rows == nullptr && call.in.size() == 2;
   if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
-  const Result<hexagon::ProductForm> form = hexagon::product_form(call, options_.products);
+  const Result<hexagon::MatmulForm> form = hexagon::matmul_form(call, options_.products);
   if (!form.ok()) return form.status();
   // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1).
   for (const VariantId contract : {variant::kInt8, variant::kHmx, variant::kInt8Tables, variant::kInt8Rows}) {
@@ -222,7 +222,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     const auto depends = [&](const KernelCall& earlier) { return overlap(earlier.out[0], x); };
     if (std::any_of(chain.begin() + static_cast<std::ptrdiff_t>(first), chain.begin() + static_cast<std::ptrdiff_t>(i), depends)) break;
     hexagon::Operator op{};
-    const hexagon::ProductForm& form = weights_of[i]->form;
+    const hexagon::MatmulForm& form = weights_of[i]->form;
     op.kind = form.kind;
     op.rows = sliced(call, weights.shape[0]).count;
     op.columns = columns(weights);
@@ -265,7 +265,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
 }
 
 // Once for all products of a request that have the same input.
-Result<HexagonUnit::PlacedInput> HexagonUnit::place_activations(HexagonSession& session, const hexagon::ProductForm& form, const View& x) {
+Result<HexagonUnit::PlacedInput> HexagonUnit::place_activations(HexagonSession& session, const hexagon::MatmulForm& form, const View& x) {
   const hexagon::ActivationBytes size = hexagon::activations_bytes(form, x.shape[0], columns(x));
   const Result<std::uint32_t> first = session.scratch(size.first), second = session.scratch(size.second);
   if (!first.ok()) return first.status();

@@ -23,8 +23,8 @@ namespace vitro {
 struct HexagonOptions {
   HexagonTransportFactory transport;  // null: the machine has no Hexagon
   HexagonLimits limits;
-  std::uint32_t sessions = 4;  // at most: another one opens when weights do not fit into those that are there (TTS-NPU 8)
-  CodeProducts products = CodeProducts::automatic;  // by look-up (T-MAN 4.3) or multiply-adds: the same bits, other kernels
+  std::uint32_t sessions = 4;                   // at most: another one opens when weights do not fit into those that are there (TTS-NPU 8)
+  CodeMatmul products = CodeMatmul::automatic;  // by look-up (T-MAN 4.3) or multiply-adds: the same bits, other kernels
 };
 
 // Computes matmuls in the int8 contract (q8_0, q4_0 and group formats), with tables of int8 (what has planes), in the hmx contract (all
@@ -62,7 +62,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   struct Placed {
     std::size_t session = 0;
     std::uint32_t at = 0;  // in it
-    hexagon::ProductForm form;
+    hexagon::MatmulForm form;
   };
   struct PlacedInput {
     std::uint32_t first = 0, second = 0;
@@ -86,7 +86,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   void execute(Job job);
   void run(const Chain& chain, const Loaded& graph, std::vector<Outcome>& outcomes);
   std::size_t run_request(const Chain& chain, const std::vector<std::optional<Placed>>& weights, std::size_t first);
-  Result<PlacedInput> place_activations(HexagonSession& session, const hexagon::ProductForm& form, const View& x);
+  Result<PlacedInput> place_activations(HexagonSession& session, const hexagon::MatmulForm& form, const View& x);
 
   UnitCaps caps_;
   const std::size_t index_;

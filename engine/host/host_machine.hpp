@@ -23,7 +23,7 @@ struct HostOptions {
   std::string scratch_folder;           // empty: the system's folder for temporary files
   bool force_portable_storage = false;  // pread on threads, even where io_uring works
   bool direct_io = true;
-  // How long idle threads poll before they sleep. It saves the wake-up of a hand-off and keeps cores busy meanwhile
+  // How long idle threads poll before they sleep. It saves the wake-up of a dispatch and keeps cores busy meanwhile
   // (docs/design/machine-host.md has the measurements). The policy thread and the worker on its CPU never spin against each other.
   Picoseconds spin{20'000'000};  // 20 us
   HexagonOptions hexagon;        // with a transport: the machine has a unit "hexagon" behind its cores

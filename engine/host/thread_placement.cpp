@@ -19,7 +19,7 @@ struct SchedAttr {
 };
 
 constexpr std::uint64_t kPolicySliceNs = 100'000;  // the shortest that Linux accepts
-// Longer, so that the policy still interrupts a worker; shorter than other processes' (about 3 ms), so that a hand-off does
+// Longer, so that the policy still interrupts a worker; shorter than other processes' (about 3 ms), so that a dispatch does
 // not wait for one of theirs.
 constexpr std::uint64_t kWorkerSliceNs = 400'000;
 

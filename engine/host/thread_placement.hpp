@@ -11,7 +11,7 @@ bool pin_thread(pthread_t thread, int os_cpu);
 void become_worker();
 
 // For polling loops. Never the scheduler's yield: beside another process on the same CPU that gives away a whole time
-// slice, milliseconds, where a hand-off was expected within microseconds.
+// slice, milliseconds, where a dispatch was expected within microseconds.
 inline void pause_cpu() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

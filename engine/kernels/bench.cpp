@@ -107,7 +107,7 @@ class Bench {
     call.out = {float_view(batch, sums ? matrix_columns() : matrix_rows())};
     Rng rng(2);
     for (std::size_t i = 0; i < elements(call.in[1]); ++i) call.in[1].as<float>()[i] = static_cast<float>(rng.uniform() - 0.5);
-    const auto pitch = static_cast<std::uint32_t>(row_bytes(subject.format, matrix_columns()) / kPlaceUnit);
+    const auto pitch = static_cast<std::uint32_t>(row_bytes(subject.format, matrix_columns()) / kRowOffsetUnit);
     std::vector<std::uint32_t> places(matrix_rows());
     for (std::uint32_t r = 0; r < matrix_rows(); ++r) places[r] = r * pitch;
     for (std::size_t i = places.size(); i > 1; --i) std::swap(places[i - 1], places[rng.below(i)]);
@@ -122,7 +122,7 @@ class Bench {
       std::vector<std::uint32_t> rows(share);
       std::iota(rows.begin(), rows.end(), first);
       parts.back().rows = std::make_shared<const std::vector<std::uint32_t>>(std::move(rows));
-      parts.back().places = std::make_shared<const std::vector<std::uint32_t>>(places.begin() + first, places.begin() + first + share);
+      parts.back().row_offsets = std::make_shared<const std::vector<std::uint32_t>>(places.begin() + first, places.begin() + first + share);
     }
     return parts;
   }

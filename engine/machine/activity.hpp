@@ -1,5 +1,5 @@
 // When the units and the storage of a machine were busy, and what follows from it. The host uses it; the simulator sums up the same
-// quantities in bounded memory (sim/meter.hpp), and a test holds the two against each other.
+// quantities in bounded memory (sim/activity_meter.hpp), and a test holds the two against each other.
 #pragma once
 #include <cstddef>
 #include <cstdint>

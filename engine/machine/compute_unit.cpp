@@ -21,9 +21,10 @@ Chain bind(const GraphSpec& spec, const Bindings& bindings) {
     if (bindings.batch) call.batch = bindings.batch;
     if (call.rows && !bindings.choices.empty()) {
       const Bindings::Choice& chosen = bindings.choices.at(choice++);
-      VITRO_CHECK(chosen.rows->size() == call.rows->size() && !chosen.places == !call.places, "other rows than the graph was made for");
+      VITRO_CHECK(chosen.rows->size() == call.rows->size() && !chosen.row_offsets == !call.row_offsets,
+                  "other rows than the graph was made for");
       call.rows = chosen.rows;
-      call.places = chosen.places;
+      call.row_offsets = chosen.row_offsets;
     }
     if (call.layer >= 0) {
       if (bindings.layer >= 0 && !shift) shift = bindings.layer - call.layer;

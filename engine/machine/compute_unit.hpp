@@ -14,7 +14,7 @@ namespace vitro {
 
 enum class UnitId : std::uint16_t {};
 
-// Calls that run in order on one unit, for the price of one hand-off. Small operators are cheap and hand-offs are not:
+// Calls that run in order on one unit, for the price of one dispatch. Small operators are cheap and dispatches are not:
 // a wake-up costs microseconds on a real host.
 using Chain = std::vector<KernelCall>;
 
@@ -51,7 +51,7 @@ struct Bindings {
   // Rows that are chosen anew for each launch, for the calls that name rows, in chain order; as many as in the spec. Empty:
   // those of the spec.
   struct Choice {
-    IndexList rows, places;
+    IndexList rows, row_offsets;
   };
   std::vector<Choice> choices;
   // For a graph that serves every layer: the layer of the first of the spec's calls that has one, the others keep their distance

@@ -54,7 +54,7 @@ BundleLayout bundle_layout(Format format, std::uint32_t neurons, std::uint32_t w
   }
   form = resolved_form(form, format);
   const Format stored = form == BundleForm::scales_resident ? Format::q4_nibbles : format;
-  const Bytes row = round_up(row_bytes(stored, width), kPlaceUnit);
+  const Bytes row = round_up(row_bytes(stored, width), kRowOffsetUnit);
   BundleLayout layout{.format = stored, .neurons = neurons, .width = width, .up = row, .down = 2 * row, .bundle = 3 * row};
   if (lies_apart(form)) {
     layout.stripes = 3;

@@ -32,7 +32,7 @@ struct BundleLayout {
   Format format = Format::f16;  // of the rows in the blocks: q4_nibbles when the scales are resident
   std::uint32_t neurons = 0;    // of one FFN, or of one expert
   std::uint32_t width = 0;      // elements of each of the three rows (the model's width)
-  // In flash: offsets of the rows within a bundle, and from one bundle to the next in a block; multiples of kPlaceUnit.
+  // In flash: offsets of the rows within a bundle, and from one bundle to the next in a block; multiples of kRowOffsetUnit.
   Bytes gate = 0, up = 0, down = 0, bundle = 0;
   std::uint32_t per_block = 1;  // bundles under 4 KiB share a block
   Bytes block = 0;              // a multiple of kPageSize: the unit of I/O and of caching

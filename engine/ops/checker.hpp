@@ -39,7 +39,7 @@ class Checker {
     if (call_.out.size() != arity_.out) fail(std::to_string(call_.out.size()) + " outputs (expected " + std::to_string(arity_.out) + ")");
     if (!arity_.slice) no_slice();
     if (!arity_.rows && call_.rows != nullptr) fail("takes no row list");
-    if (!arity_.places && call_.places != nullptr) fail("takes no places");
+    if (!arity_.row_offsets && call_.row_offsets != nullptr) fail("takes no row offsets");
   }
 
   // Any format, inside its lease, whole blocks; `dims` where they are known (0: any size).
@@ -57,7 +57,7 @@ class Checker {
     }
     if (v.layout != Layout::rows && !arity_.tiled) fail(name, v, "only matmul takes a tiled operand");
     if (!v.memory) fail(name, v, "it has no memory");
-    const Bytes needed = call_.places != nullptr && &v == &call_.in[0] ? placed_bytes(v, name) : view_bytes(v);
+    const Bytes needed = call_.row_offsets != nullptr && &v == &call_.in[0] ? placed_bytes(v, name) : view_bytes(v);
     if (v.offset > v.memory.size() || needed > v.memory.size() - v.offset) {
       fail(name, v,
            std::to_string(needed) + " bytes at offset " + std::to_string(v.offset) + " leave its lease of " +
@@ -167,15 +167,15 @@ class Checker {
   }
 
  private:
-  // Up to the end of the last of the rows that call.places names.
+  // Up to the end of the last of the rows that call.row_offsets names.
   Bytes placed_bytes(const View& v, const char* name) const {
-    if (v.layout != Layout::rows) fail(name, v, "rows that have places stand by themselves, not in tiles");
-    if (call_.rows == nullptr) fail("places are given without the rows that they are of");
-    if (call_.places->size() != call_.rows->size()) {
-      fail(std::to_string(call_.places->size()) + " places for " + std::to_string(call_.rows->size()) + " rows");
+    if (v.layout != Layout::rows) fail(name, v, "rows with offsets stand by themselves, not in tiles");
+    if (call_.rows == nullptr) fail("row offsets are given without their rows");
+    if (call_.row_offsets->size() != call_.rows->size()) {
+      fail(std::to_string(call_.row_offsets->size()) + " row offsets for " + std::to_string(call_.rows->size()) + " rows");
     }
     Bytes end = 0;
-    for (const std::uint32_t place : *call_.places) end = std::max(end, place * kPlaceUnit + row_bytes(v.format, columns(v)));
+    for (const std::uint32_t place : *call_.row_offsets) end = std::max(end, place * kRowOffsetUnit + row_bytes(v.format, columns(v)));
     return end;
   }
   static std::size_t alignment(Format format) {

@@ -1,8 +1,8 @@
 // What holds for calls of every operator; the contract of each stands in its own file (engine/ops/operator.hpp). Kernels read whole
 // operands and write only their slice of the output. Where an operator needs positions, B is the size of call.batch. KernelCall::rows
 // (matmul, glu, select, accumulate) holds row numbers of the whole operand, ascending, all inside the slice; other elements of the output
-// stay as they are. KernelCall::places (matmul, accumulate) says where in the first operand's memory each of these rows lies; the operand's
-// shape is then that of the matrix whose rows they are.
+// stay as they are. KernelCall::row_offsets (matmul, accumulate) says where in the first operand's memory each of these rows lies; the
+// operand's shape is then that of the matrix whose rows they are.
 #pragma once
 #include "engine/ops/kernel_call.hpp"
 

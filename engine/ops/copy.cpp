@@ -10,13 +10,13 @@ namespace vitro::ops {
 namespace {
 
 // Of either side: a place inside the lease for each row.
-void check_places(const Checker& check, const View& v, const char* name, const IndexList& places) {
+void check_places(const Checker& check, const View& v, const char* name, const IndexList& row_offsets) {
   if (v.format != Format::f32) check.fail(name, v, "expected f32");
   if (v.shape[0] == 0 || v.shape[1] == 0 || v.shape[2] != 0) check.fail(name, v, "expected 2 dimensions, none of them 0");
   if (!v.memory) check.fail(name, v, "it has no memory");
-  if (places == nullptr || places->size() != v.shape[0]) check.fail(name, v, "expected a place for each row");
-  const std::uint32_t last = *std::ranges::max_element(*places);
-  if (v.offset + last * kPlaceUnit + Bytes{4} * v.shape[1] > v.memory.size()) {
+  if (offsets == nullptr || offsets->size() != v.shape[0]) check.fail(name, v, "expected an offset for each row");
+  const std::uint32_t last = *std::ranges::max_element(*offsets);
+  if (v.offset + last * kRowOffsetUnit + Bytes{4} * v.shape[1] > v.memory.size()) {
     check.fail(name, v, "place " + std::to_string(last) + " leaves its lease of " + std::to_string(v.memory.size()));
   }
 }
@@ -27,9 +27,9 @@ void Copy::check(const Checker& check) const {
   const View &x = check.in(0), &y = check.out();
   const KernelCall& call = check.call();
   if (x.shape != y.shape) check.fail("y", y, "expected the shape of x, " + shape_text(x));
-  if (call.rows != nullptr || call.places != nullptr) {
+  if (call.rows != nullptr || call.row_offsets != nullptr) {
     check_places(check, x, "x", call.rows);
-    return check_places(check, y, "y", call.places);
+    return check_places(check, y, "y", call.row_offsets);
   }
   check.bounds(x, "x");
   check.bounds(y, "y");
@@ -48,8 +48,8 @@ void Copy::reference(Reference& r) const {
   const KernelCall& call = r.call();
   const std::size_t width = columns(x);
   for (std::size_t row = 0; row < elements(x) / width; ++row) {
-    if (call.places != nullptr) {
-      r.write(y, (*call.places)[row] * kPlaceUnit / sizeof(float), r.read_at(x, (*call.rows)[row] * kPlaceUnit, width));
+    if (call.row_offsets != nullptr) {
+      r.write(y, (*call.row_offsets)[row] * kRowOffsetUnit / sizeof(float), r.read_at(x, (*call.rows)[row] * kRowOffsetUnit, width));
       continue;
     }
     r.write(y, row * width, r.read(x, row * width, width));

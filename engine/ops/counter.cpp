@@ -16,10 +16,11 @@ std::uint64_t Counter::weight_rows() {
   const View& w = in(0);
   const Bytes stride = row_bytes(w.format, w.shape[1], w.layout);
   const std::uint64_t rows = chosen_rows(w.shape[0]);
-  if (call.places != nullptr) {
+  if (call.row_offsets != nullptr) {
     // Rows that do not end with a unit are never followed by another at once.
-    const bool whole = stride % kPlaceUnit == 0;
-    counts.row_runs += whole ? runs_of(*call.places, static_cast<std::uint32_t>(stride / kPlaceUnit)) : static_cast<std::uint32_t>(rows);
+    const bool whole = stride % kRowOffsetUnit == 0;
+    counts.row_runs +=
+        whole ? runs_of(*call.row_offsets, static_cast<std::uint32_t>(stride / kRowOffsetUnit)) : static_cast<std::uint32_t>(rows);
   } else {
     counts.row_runs += call.rows ? runs_of(*call.rows, 1) : (rows > 0 ? 1 : 0);
   }

@@ -33,7 +33,7 @@ struct SeqPos {
 // the decision log.
 using Batch = std::shared_ptr<const std::vector<SeqPos>>;
 
-inline constexpr Bytes kPlaceUnit = 64;  // of KernelCall::places: a cache line
+inline constexpr Bytes kRowOffsetUnit = 64;  // of KernelCall::row_offsets: a cache line
 
 struct Slice {
   std::uint32_t first = 0, count = ~0u;  // ~0: to the end
@@ -48,9 +48,9 @@ struct KernelCall {
   Method method = Method::automatic;  // matmul, precompute
   Slice slice;
   IndexList rows;  // matmul, glu, select, accumulate: only these rows of the slice, ascending; null means all
-  // matmul, accumulate: where each of `rows` lies, in kPlaceUnit from the first operand's offset: neurons in a cache stand
+  // matmul, accumulate: where each of `rows` lies, in kRowOffsetUnit from the first operand's offset: neurons in a cache stand
   // in any order. Null: row r lies behind r others. Requires: as many as rows; Layout::rows. copy: engine/ops/copy.hpp.
-  IndexList places;
+  IndexList row_offsets;
   boost::container::static_vector<View, 4> in;
   boost::container::static_vector<View, 1> out;
   Batch batch;

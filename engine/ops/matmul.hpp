@@ -4,11 +4,11 @@
 namespace vitro::ops {
 
 // in {W [N, K]; x f32 [R, K]; of W in q4_nibbles its scales f16 [N, K/32]; optional bias f32 [N]}; out [R, N]; slice over N (a multiple of
-// kTileRows unless it ends at N, for Layout::tiled). Scales stand in row order: places are of W alone.
+// kTileRows unless it ends at N, for Layout::tiled). Scales stand in row order: row offsets are of W alone.
 struct Matmul {
   static constexpr std::string_view kName = "matmul";
   static constexpr Arity kArity{
-      .in_min = 2, .in_max = 3, .out = 1, .slice = true, .rows = true, .places = true, .weights = true, .tiled = true};
+      .in_min = 2, .in_max = 3, .out = 1, .slice = true, .rows = true, .row_offsets = true, .weights = true, .tiled = true};
 
   bool precomputed = false;  // Method::lut: a `precompute` of the same x came before it on this unit
 

@@ -64,8 +64,8 @@ void for_each_run(const KernelCall& call, std::uint32_t n, F f) {
 // operand's offset. Requires: Layout::rows.
 template <class F>
 void for_each_row(const KernelCall& call, F f) {
-  if (call.places != nullptr) {
-    for (std::size_t i = 0; i < call.places->size(); ++i) f((*call.rows)[i], (*call.places)[i] * kPlaceUnit);
+  if (call.row_offsets != nullptr) {
+    for (std::size_t i = 0; i < call.row_offsets->size(); ++i) f((*call.rows)[i], (*call.row_offsets)[i] * kRowOffsetUnit);
     return;
   }
   const Bytes stride = row_bytes(call.in[0].format, columns(call.in[0]));

@@ -23,9 +23,9 @@ class Reference;  // engine/ops/reference.hpp
 // Operand counts, and what of a call means anything to an operator.
 struct Arity {
   std::size_t in_min = 0, in_max = 0, out = 0;
-  bool slice = false, rows = false, places = false;  // of KernelCall
-  bool weights = false;                              // the first input: in q4_nibbles its scales are one more, see scales_of()
-  bool tiled = false;                                // the first input may be in tiles
+  bool slice = false, rows = false, row_offsets = false;  // of KernelCall
+  bool weights = false;                                   // the first input: in q4_nibbles its scales are one more, see scales_of()
+  bool tiled = false;                                     // the first input may be in tiles
 };
 
 }  // namespace vitro::ops

@@ -9,7 +9,7 @@
 namespace vitro {
 
 // How products of matrices of integer codes are made, in the int8 contract: the same bits either way (docs/design/lut-kernels.md).
-enum class CodeProducts : std::uint8_t {
+enum class CodeMatmul : std::uint8_t {
   automatic,  // look-ups for group formats, dot products for q4_0
   look_up,    // look-ups for every format that has them
   dot,        // dot products alone

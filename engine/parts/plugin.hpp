@@ -7,7 +7,7 @@
 #pragma once
 #include <string>
 
-#include "engine/parts/part_kinds.hpp"
+#include "engine/parts/register_parts.hpp"
 
 namespace vitro {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/parts/part_kinds.hpp"
+#include "engine/parts/register_parts.hpp"
 #include "engine/quant/kv_rows.hpp"
 
 namespace vitro {

@@ -28,23 +28,23 @@ Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequ
   co_return chosen;
 }
 
-// Tells of each choice, and sorts the strands by what becomes of them. Requires: chosen from the step that ran last.
-std::vector<Strand> settle(Transformer& model, const std::vector<Strand>& served, const std::vector<std::int32_t>& chosen,
-                           const OnChoice& on_choice, std::vector<Strand>& resting) {
+// Tells of each choice, and sorts the sequences by what becomes of them. Requires: chosen from the step that ran last.
+std::vector<ActiveSequence> settle(Transformer& model, const std::vector<ActiveSequence>& served, const std::vector<std::int32_t>& chosen,
+                                   const OnChoice& on_choice, std::vector<ActiveSequence>& resting) {
   const float* logits = model.logits();
-  std::vector<Strand> live;
+  std::vector<ActiveSequence> live;
   for (std::size_t i = 0; i < served.size(); ++i) {
-    Strand strand = served[i];
-    strand.last = chosen.at(i);
-    switch (on_choice(strand.index, strand.last, logits == nullptr ? nullptr : logits + i * model.vocab())) {
+    ActiveSequence active = served[i];
+    active.last = chosen.at(i);
+    switch (on_choice(active.index, active.last, logits == nullptr ? nullptr : logits + i * model.vocab())) {
       case Next::go_on:
-        live.push_back(strand);
+        live.push_back(active);
         break;
       case Next::rest:
-        resting.push_back(strand);
+        resting.push_back(active);
         break;
       case Next::end:
-        model.kv().release(strand.sequence);
+        model.kv().release(active.sequence);
     }
   }
   return live;
@@ -59,25 +59,26 @@ double log_probability(const float* logits, std::uint32_t vocab, std::int32_t to
   return logits[token] - (top + std::log(sum));
 }
 
-Task<std::vector<Strand>> begin_strands(Machine* machine, Transformer* model, const GenerationRequest* request, const OnChoice* on_choice,
-                                        GenerationResult* times, std::vector<Strand>* resting) {
+Task<std::vector<ActiveSequence>> begin_sequences(Machine* machine, Transformer* model, const GenerationRequest* request,
+                                                  const OnChoice* on_choice, GenerationResult* times,
+                                                  std::vector<ActiveSequence>* resting) {
   times->begin = machine->clock.now();
   const std::uint32_t first = model->kv().create();  // forks get the numbers after it
   const std::vector<std::int32_t> chosen = co_await prefill(model, request, first);
   times->first_token = times->end = machine->clock.now();
   if (request->on_first_token) request->on_first_token();
-  std::vector<Strand> all{{0, first, 0}};
+  std::vector<ActiveSequence> all{{0, first, 0}};
   for (std::uint32_t i = 1; i < request->sequences; ++i) all.push_back({i, model->kv().fork(first), 0});
   co_return settle(*model, all, chosen, *on_choice, *resting);
 }
 
-Task<void> decode_strands(Machine* machine, Transformer* model, std::vector<Strand> live, const GenerationRequest* request,
-                          const OnChoice* on_choice, GenerationResult* times, std::vector<Strand>* resting) {
+Task<void> decode_sequences(Machine* machine, Transformer* model, std::vector<ActiveSequence> live, const GenerationRequest* request,
+                            const OnChoice* on_choice, GenerationResult* times, std::vector<ActiveSequence>* resting) {
   Picoseconds before = machine->clock.now();
   while (!live.empty()) {
     StepInput step;
     step.sampling = request->sampling;
-    for (const Strand& s : live) {
+    for (const ActiveSequence& s : live) {
       step.sampled.push_back(static_cast<std::uint32_t>(step.rows.size()));
       step.rows.push_back({s.sequence, model->kv().length(s.sequence)});
       step.tokens.push_back(s.last);
@@ -103,9 +104,9 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
     const std::uint32_t length = request.lengths.empty() ? request.output_tokens : request.lengths.at(index);
     return result.tokens[index].size() >= length ? Next::end : Next::go_on;
   };
-  std::vector<Strand> none;
-  std::vector<Strand> live = co_await begin_strands(machine, model, &request, &on_choice, &result, &none);
-  co_await decode_strands(machine, model, std::move(live), &request, &on_choice, &result, &none);
+  std::vector<ActiveSequence> none;
+  std::vector<ActiveSequence> live = co_await begin_sequences(machine, model, &request, &on_choice, &result, &none);
+  co_await decode_sequences(machine, model, std::move(live), &request, &on_choice, &result, &none);
   co_return result;
 }
 

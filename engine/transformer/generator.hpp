@@ -7,13 +7,13 @@
 namespace vitro {
 
 // One sequence of a batch that decodes.
-struct Strand {
+struct ActiveSequence {
   std::size_t index = 0;       // the caller's own number for it
   std::uint32_t sequence = 0;  // in the KV cache
   std::int32_t last = 0;       // chosen, and not in the cache yet
 };
 
-// What becomes of a strand whose next token has been chosen: it decodes on; it keeps its place in the cache and waits; or its
+// What becomes of a sequence whose next token has been chosen: it decodes on; it keeps its place in the cache and waits; or its
 // blocks return at once.
 enum class Next : std::uint8_t { go_on, rest, end };
 // `logits` [vocab]: what the token was chosen from; null in a phantom run.
@@ -39,13 +39,13 @@ struct GenerationResult {
   std::uint64_t decoded = 0;               // tokens over all sequences in those steps
 };
 
-// Computes the prompt once, forks it, and chooses every sequence's first token. The strands that it leaves are those that go
+// Computes the prompt once, forks it, and chooses every sequence's first token. The sequences that it leaves are those that go
 // on, by ascending index; what rests is added to `resting`. Requires: the pointers outlive the task; also below.
-Task<std::vector<Strand>> begin_strands(Machine* machine, Transformer* model, const GenerationRequest* request, const OnChoice* on_choice,
-                                        GenerationResult* times, std::vector<Strand>* resting);
+Task<std::vector<ActiveSequence>> begin_sequences(Machine* machine, Transformer* model, const GenerationRequest* request,
+                                                  const OnChoice* on_choice, GenerationResult* times, std::vector<ActiveSequence>* resting);
 // Decodes until nothing goes on. Draws are a function of seed, sequence and position.
-Task<void> decode_strands(Machine* machine, Transformer* model, std::vector<Strand> live, const GenerationRequest* request,
-                          const OnChoice* on_choice, GenerationResult* times, std::vector<Strand>* resting);
+Task<void> decode_sequences(Machine* machine, Transformer* model, std::vector<ActiveSequence> live, const GenerationRequest* request,
+                            const OnChoice* on_choice, GenerationResult* times, std::vector<ActiveSequence>* resting);
 
 // Greedy or sampled decoding. Sequences end independently: their KV blocks return at once.
 Task<GenerationResult> generate(Machine* machine, Transformer* model, GenerationRequest request);

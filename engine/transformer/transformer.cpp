@@ -10,7 +10,7 @@
 #include "engine/base/rng.hpp"
 #include "engine/graph/precompute_pass.hpp"
 #include "engine/ops/variants.hpp"
-#include "engine/parts/placement/hand_off.hpp"
+#include "engine/parts/placement/charge_dispatch.hpp"
 
 namespace vitro {
 namespace {
@@ -128,7 +128,7 @@ Task<void> Transformer::extend(const StepInput* input) {
 
 // Work of the first unit that no phase has; built and handed over like that of any other chain.
 Task<void> Transformer::run_alone(Chain chain) {
-  charge_hand_off(machine_.clock, chain);
+  charge_dispatch(machine_.clock, chain);
   const RunResult result = co_await graphs_.run(units_.front(), std::move(chain));
   result.status.or_throw();
 }

@@ -57,17 +57,17 @@ FlowAne::FlowAne(const Site& site, const Params& params)
       macs_per_second_(params.positive("tflops") / 2 * 1e12),
       elementwise_per_second_(params.positive("elementwise_per_second")),
       stream_bandwidth_(params.bandwidth("stream_bandwidth").value) {
-  hand_off_.wake_up = params.time("dispatch");
-  hand_off_.hand_back = params.time("synchronise");
-  hand_off_.switch_graph = params.time("switch_graph");
-  hand_off_.switch_activity = params.number("switch_activity");
-  hand_off_.build = params.time("build");
-  hand_off_.load = params.time("load");
-  hand_off_.static_graphs = hand_off_.fixed_batch = true;
-  hand_off_.graph_weights = params.bytes("graph_limit");
-  hand_off_.graph_count = static_cast<std::uint32_t>(params.number("graph_count"));
-  hand_off_.shape_multiple = multiple_;
-  hand_off_.graph_axis = static_cast<std::uint32_t>(params.number("axis_limit"));
+  dispatch_.wake_up = params.time("dispatch");
+  dispatch_.hand_back = params.time("synchronise");
+  dispatch_.switch_graph = params.time("switch_graph");
+  dispatch_.switch_activity = params.number("switch_activity");
+  dispatch_.build = params.time("build");
+  dispatch_.load = params.time("load");
+  dispatch_.static_graphs = dispatch_.fixed_batch = true;
+  dispatch_.graph_weights = params.bytes("graph_limit");
+  dispatch_.graph_count = static_cast<std::uint32_t>(params.number("graph_count"));
+  dispatch_.shape_multiple = multiple_;
+  dispatch_.graph_axis = static_cast<std::uint32_t>(params.number("axis_limit"));
 }
 
 std::string FlowAne::objection(std::string_view op, std::string_view format) const {

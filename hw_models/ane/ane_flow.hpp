@@ -18,9 +18,9 @@ class FlowAne final : public ComputeModel {
   FlowAne(const Site& site, const Params& params);
   static std::vector<ParamSpec> params();
 
-  const HandOff& hand_off() const override { return hand_off_; }
+  const DispatchCosts& dispatch() const override { return dispatch_; }
   // One rate for all: what is not float16 is refused, so nothing else needs a price.
-  KernelPrice kernel(std::string_view, std::string_view) override { return {0, true}; }
+  KernelCost kernel(std::string_view, std::string_view) override { return {0, true}; }
   std::string objection(std::string_view op, std::string_view format) const override;  // NPUMoE Fig. 4
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
@@ -35,7 +35,7 @@ class FlowAne final : public ComputeModel {
   DramModel& dram_;
   PortId port_;
   std::uint16_t device_;
-  HandOff hand_off_;
+  DispatchCosts dispatch_;
   Picoseconds call_overhead_;
   std::uint32_t cores_, multiple_, tile_rows_;
   double macs_per_second_, elementwise_per_second_, stream_bandwidth_;

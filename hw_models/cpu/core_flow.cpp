@@ -23,12 +23,12 @@ enum Kind : std::uint16_t { kStart, kEnd };
 
 std::vector<ParamSpec> FlowCore::params() {
   std::vector<ParamSpec> all{std::begin(kParams), std::end(kParams)};
-  all.insert(all.end(), CorePrices::params().begin(), CorePrices::params().end());
+  all.insert(all.end(), CoreCosts::params().begin(), CoreCosts::params().end());
   return all;
 }
 
 std::vector<std::string> FlowCore::tables() {
-  std::vector<std::string> all = CorePrices::tables();
+  std::vector<std::string> all = CoreCosts::tables();
   all.push_back("miss_time");
   return all;
 }
@@ -44,13 +44,13 @@ FlowCore::FlowCore(const Site& site, const Params& params)
       call_overhead_(params.time("call_overhead")),
       prices_(params),
       reuse_(params.table("miss_time")) {
-  hand_off_.wake_up = params.time("wake_up");
-  hand_off_.spin = params.time("spin");
-  hand_off_.hand_back = params.time("hand_back");
+  dispatch_.wake_up = params.time("wake_up");
+  dispatch_.spin = params.time("spin");
+  dispatch_.hand_back = params.time("hand_back");
 }
 
-KernelPrice FlowCore::kernel(std::string_view variant, std::string_view format) {
-  const KernelPrice price = prices_.find(variant, format);
+KernelCost FlowCore::kernel(std::string_view variant, std::string_view format) {
+  const KernelCost price = prices_.find(variant, format);
   reuse_.name(price.id, variant, format);
   return price;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hw_models/compute.hpp"
-#include "hw_models/cpu/core_prices.hpp"
+#include "hw_models/cpu/core_costs.hpp"
 #include "hw_models/cpu/reuse_curve.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
@@ -19,8 +19,8 @@ class FlowCore final : public ComputeModel {
   static std::vector<ParamSpec> params();
   static std::vector<std::string> tables();
 
-  const HandOff& hand_off() const override { return hand_off_; }
-  KernelPrice kernel(std::string_view variant, std::string_view format) override;
+  const DispatchCosts& dispatch() const override { return dispatch_; }
+  KernelCost kernel(std::string_view variant, std::string_view format) override;
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds duration) override;
   void set_clock_scale(double share) override { clock_.value = full_clock_ * share; }
@@ -38,9 +38,9 @@ class FlowCore final : public ComputeModel {
   Hertz clock_;
   double full_clock_;  // Hz
   Bytes cache_;
-  HandOff hand_off_;
+  DispatchCosts dispatch_;
   Picoseconds call_overhead_;
-  CorePrices prices_;
+  CoreCosts prices_;
   ReuseCurve reuse_;
 
   bool busy_ = false;

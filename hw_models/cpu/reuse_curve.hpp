@@ -24,7 +24,7 @@ class ReuseCurve {
   // Throws ConfigError for a time of 0 at the last distance, or a table of kernels alone.
   explicit ReuseCurve(const ParamTable& table);
 
-  // Kernels are told as they are numbered (KernelPrice::id).
+  // Kernels are told as they are numbered (KernelCost::id).
   void name(std::uint16_t id, std::string_view variant, std::string_view format);
   std::optional<Cost> cost(const Work& work) const;  // none without a table, or for a call that reuses nothing
 

@@ -13,7 +13,7 @@
 namespace vitro::hw {
 namespace {
 
-constexpr Picoseconds kWarmUp{20'000'000}, kWindow{100'000'000}, kTwinWarmUp{15'000'000}, kTwinWindow{30'000'000};
+constexpr Picoseconds kWarmUp{20'000'000}, kWindow{100'000'000}, kDetailedWarmUp{15'000'000}, kDetailedWindow{30'000'000};
 constexpr std::uint32_t kPlacementsOfCrowds = 32, kPlacements = 12;
 
 struct Reference {
@@ -45,7 +45,7 @@ DramProbeResult run(const Node& dram, const char* fidelity, std::vector<DramAgen
   for (const std::string_view table : entry.tables) params.add_table(reader, table, false);
   EventLoop loop;
   const std::unique_ptr<DramModel> model = entry.make({loop, "dram", nullptr, kMemoryController}, params);
-  return probe(*model, loop, agents, kTwinWarmUp, kTwinWindow);
+  return probe(*model, loop, agents, kDetailedWarmUp, kDetailedWindow);
 }
 
 }  // namespace
@@ -73,14 +73,14 @@ std::vector<DramReferenceRow> dram_reference_rows() {
   return rows;
 }
 
-std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name, std::uint32_t placements) {
+std::vector<DramFidelityRow> dram_fidelity(const Node& dram, std::string_view name, std::uint32_t placements) {
   if (dram.find("part") == nullptr) {
     throw ConfigError("dram.part: is missing: without it there is no detailed model to compare with (expected for example lpddr5x_8533)");
   }
   const std::vector<DramPattern> patterns = dram_patterns();
   const auto pattern = std::find_if(patterns.begin(), patterns.end(), [name](const DramPattern& p) { return p.name == name; });
   if (pattern == patterns.end()) throw ConfigError(fmt::format("dram: there is no access pattern \"{}\"", name));
-  std::vector<DramTwinRow> rows{{"all"}};
+  std::vector<DramFidelityRow> rows{{"all"}};
   for (const DramAgent& agent : pattern->agents) rows.push_back({agent.name});
   // One agent has nobody to collide with, unless it reads here and writes there.
   if (pattern->agents.size() == 1 && pattern->agents[0].written == 0) placements = 1;
@@ -96,13 +96,13 @@ std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view name, std
   return rows;
 }
 
-std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern, std::uint32_t placements) {
+std::vector<DramFidelityRow> dram_part_fidelity(std::string_view part, std::string_view pattern, std::uint32_t placements) {
   Node dram = Node::map({});
   for (const auto& [key, value] : {std::pair("capacity", "8 GB"), {"available", "8 GB"}, {"latency", "58 ns"}}) {
     dram.set(key, Node::scalar(value));
   }
   dram.set("part", Node::scalar(std::string(part)));
-  return dram_twins(dram, pattern, placements);
+  return dram_fidelity(dram, pattern, placements);
 }
 
 }  // namespace vitro::hw

@@ -17,7 +17,7 @@ struct DramReferenceRow {
 // Latencies count from the controller's queue.
 std::vector<DramReferenceRow> dram_reference_rows();
 
-struct DramTwinRow {
+struct DramFidelityRow {
   std::string agent;              // "all": their sum
   double detailed = 0, flow = 0;  // GB/s
 };
@@ -25,8 +25,8 @@ struct DramTwinRow {
 // averaged over `placements` of the agents' data (0: as many as their number wants), since how their banks collide is a matter of
 // luck and the flow model knows no addresses. The measured bandwidth of the device is left out: it would hide what differs.
 // Throws ConfigError when the block names no part, without which a flow model has no twin, or the pattern does not exist.
-std::vector<DramTwinRow> dram_twins(const Node& dram, std::string_view pattern, std::uint32_t placements = 0);
+std::vector<DramFidelityRow> dram_fidelity(const Node& dram, std::string_view pattern, std::uint32_t placements = 0);
 // The same for a part alone.
-std::vector<DramTwinRow> dram_part_twins(std::string_view part, std::string_view pattern, std::uint32_t placements = 0);
+std::vector<DramFidelityRow> dram_part_fidelity(std::string_view part, std::string_view pattern, std::uint32_t placements = 0);
 
 }  // namespace vitro::hw

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "hw_models/dram/channels.hpp"
+#include "hw_models/cumulative_sum.hpp"
 #include "hw_models/dram.hpp"
-#include "hw_models/odometer.hpp"
+#include "hw_models/dram/channels.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
 
@@ -89,7 +89,7 @@ class DetailedDram final : public DramModel, private LineSink {
   double wait_ = 0;       // the pace that send() ran into
   Picoseconds armed_ = Picoseconds::max();
   DramTotals totals_;
-  Odometer moved_;
+  CumulativeSum moved_;
   double unaccounted_ = 0;
   Picoseconds accounted_until_{0};
 };

@@ -5,10 +5,10 @@
 #include <deque>
 #include <vector>
 
+#include "hw_models/cumulative_sum.hpp"
 #include "hw_models/dram.hpp"
 #include "hw_models/dram/efficiency.hpp"
 #include "hw_models/dram/fair_share.hpp"
-#include "hw_models/odometer.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
 
@@ -85,7 +85,7 @@ class FlowDram final : public DramModel {
   Picoseconds total_since_{0};
   bool completing_ = false;
   DramTotals totals_;
-  Odometer moved_;
+  CumulativeSum moved_;
 };
 
 }  // namespace vitro::hw

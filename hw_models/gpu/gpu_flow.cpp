@@ -36,8 +36,8 @@ FlowGpu::FlowGpu(const Site& site, const Params& params)
       conversions_per_second_(params.positive("conversions_per_second")),
       lookups_per_second_(params.positive("lookups_per_second")),
       tile_rows_(static_cast<std::uint32_t>(params.positive("attention_rows"))) {
-  hand_off_.wake_up = params.time("launch");
-  hand_off_.hand_back = params.time("synchronise");
+  dispatch_.wake_up = params.time("launch");
+  dispatch_.hand_back = params.time("synchronise");
 }
 
 void FlowGpu::submit(const Work& work, Callback done) {

@@ -17,8 +17,8 @@ class FlowGpu final : public ComputeModel {
   FlowGpu(const Site& site, const Params& params);
   static std::vector<ParamSpec> params();
 
-  const HandOff& hand_off() const override { return hand_off_; }
-  KernelPrice kernel(std::string_view variant, std::string_view format) override { return rates_.find(variant, format); }
+  const DispatchCosts& dispatch() const override { return dispatch_; }
+  KernelCost kernel(std::string_view variant, std::string_view format) override { return rates_.find(variant, format); }
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
   Picoseconds computed() const override { return kernel_overhead_ + traffic_.pace; }
@@ -29,7 +29,7 @@ class FlowGpu final : public ComputeModel {
   DramModel& dram_;
   PortId port_;
   std::uint16_t device_;
-  HandOff hand_off_;
+  DispatchCosts dispatch_;
   Picoseconds kernel_overhead_;
   KernelRates rates_;
   double attention_macs_per_second_, elementwise_per_second_, conversions_per_second_, lookups_per_second_;

@@ -22,8 +22,8 @@ class Hexagon : public ComputeModel {
  public:
   Hexagon(const Site& site, const Params& params);
 
-  const HandOff& hand_off() const override { return transport_.hand_off; }
-  KernelPrice kernel(std::string_view variant, std::string_view format) override { return kernels_.find(variant, format); }
+  const DispatchCosts& dispatch() const override { return transport_.dispatch; }
+  KernelCost kernel(std::string_view variant, std::string_view format) override { return kernels_.find(variant, format); }
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
   void set_clock_scale(double share) override;

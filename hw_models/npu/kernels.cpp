@@ -100,7 +100,7 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   }
 }
 
-KernelPrice HexagonKernels::find(std::string_view variant, std::string_view format) {
+KernelCost HexagonKernels::find(std::string_view variant, std::string_view format) {
   const std::string name = fmt::format("{}.{}", variant, format);
   const Entry* mine = entry(known_, name);
   if (mine == nullptr) {

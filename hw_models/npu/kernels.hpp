@@ -48,7 +48,7 @@ class HexagonKernels {
 
   // "native": a vendor's static graph, whose weights HMX takes as they lie: DMA and HMX alone (TTS-NPU 8). Other entries that
   // the table lacks run on one HVX thread at the general price.
-  KernelPrice find(std::string_view variant, std::string_view format);
+  KernelCost find(std::string_view variant, std::string_view format);
   // Requires: `id` is from find(), or 0 before the first one.
   const Kernel& operator[](std::uint16_t id) const { return known_.at(id).kernel; }
 

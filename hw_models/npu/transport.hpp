@@ -11,7 +11,7 @@ namespace vitro::hw {
 struct Transport {
   explicit Transport(const Params& params);
 
-  HandOff hand_off;         // a poll in the middle of a sleep, on average
+  DispatchCosts dispatch;   // a poll in the middle of a sleep, on average
   Picoseconds per_call{0};  // of each operator: its share of a packet
 };
 

@@ -16,9 +16,11 @@ constexpr Hertz kClock{3e9};
 const Changes kFreeHost{{"issue_cycles", "0"}, {"issue_fixed", "0 us"}, {"issuer_switch", "0 us"}, {"command_overhead", "0 us"}};
 const Changes kWholeMap{{"map_cache_reach", "100000 GB"}};
 
-class Twin {
+class DetailedProbe {
  public:
-  explicit Twin(const Node& storage) : storage_(storage), params_(read_params()) { storage_.set("fidelity", Node::scalar("detailed")); }
+  explicit DetailedProbe(const Node& storage) : storage_(storage), params_(read_params()) {
+    storage_.set("fidelity", Node::scalar("detailed"));
+  }
 
   const Params& params() const { return *params_; }
 
@@ -50,8 +52,8 @@ class Twin {
     run(bench.model(), bench.loop(), probe);
     const Picoseconds begin = bench.loop().now() + params_->time("fold_delay");
     while (!bench.loop().empty()) bench.loop().step();
-    const auto& twin = dynamic_cast<const DetailedUfs&>(bench.model());
-    return static_cast<double>(twin.writes().folded * kPageSize) / to_seconds(bench.loop().now() - begin);
+    const auto& detailed = dynamic_cast<const DetailedUfs&>(bench.model());
+    return static_cast<double>(detailed.writes().folded * kPageSize) / to_seconds(bench.loop().now() - begin);
   }
 
  private:
@@ -72,32 +74,32 @@ std::string gigabytes(double bytes_per_second) { return fmt::format("{:.3f} GB/s
 }  // namespace
 
 std::vector<DerivedParameter> derive_flow_parameters(const Node& storage) {
-  const Twin twin(storage);
-  const Params& params = twin.params();
+  const DetailedProbe detailed(storage);
+  const Params& params = detailed.params();
   const Bytes large = params.bytes("max_transfer"), half = large / 2;
-  const double link = static_cast<double>(large - half) / (twin.latency(true, false, large) - twin.latency(true, false, half));
+  const double link = static_cast<double>(large - half) / (detailed.latency(true, false, large) - detailed.latency(true, false, half));
   const double transfer = static_cast<double>(kPageSize) / link;
-  const double random = twin.latency(false, false, kPageSize, kWholeMap) - transfer;
-  const double unmapped = twin.latency(false, false, kPageSize, {{"map_cache_reach", "0 B"}});
+  const double random = detailed.latency(false, false, kPageSize, kWholeMap) - transfer;
+  const double unmapped = detailed.latency(false, false, kPageSize, {{"map_cache_reach", "0 B"}});
 
   // All reads on the first die; its stripe is small, so read-ahead would take it for streams.
   const Bytes unit = static_cast<Bytes>(params.number("planes")) * params.bytes("page");
   Changes one_die = kFreeHost;
   one_die.insert(one_die.end(), {{"map_cache_reach", "100000 GB"}, {"read_ahead", "0 B"}});
-  const double die_page = twin.time({false, false, kPageSize, unit, 32}, one_die);
-  const double die_unit = twin.time({false, false, unit, unit, 32}, one_die);
+  const double die_page = detailed.time({false, false, kPageSize, unit, 32}, one_die);
+  const double die_unit = detailed.time({false, false, unit, unit, 32}, one_die);
   const double crossing = static_cast<double>(unit - kPageSize) / (die_unit - die_page);
 
   const StorageProbe stream{true, true, large, 2 * GiB, 32, {kClock}, 1000, 1000};
-  const double fast = static_cast<double>(large) / twin.time(stream, {{"slc_buffer", "10 GB"}});
-  const double slow = static_cast<double>(large) / twin.time(stream, {{"slc_buffer", "0 B"}});
+  const double fast = static_cast<double>(large) / detailed.time(stream, {{"slc_buffer", "10 GB"}});
+  const double slow = static_cast<double>(large) / detailed.time(stream, {{"slc_buffer", "0 B"}});
   const bool buffered = params.bytes("slc_buffer") > 0;
 
   std::vector<DerivedParameter> derived{
       {"link_bandwidth", gigabytes(link), "sequential reads one at a time, slope between the two largest blocks"},
-      {"latency_sequential", microseconds(twin.latency(true, false, kPageSize) - transfer), "4 KiB sequential reads one at a time"},
+      {"latency_sequential", microseconds(detailed.latency(true, false, kPageSize) - transfer), "4 KiB sequential reads one at a time"},
       {"latency_random", microseconds(random), "4 KiB random reads one at a time, all mapped"},
-      {"latency_write", microseconds(twin.latency(true, true, kPageSize) - transfer), "4 KiB writes one at a time"},
+      {"latency_write", microseconds(detailed.latency(true, true, kPageSize) - transfer), "4 KiB writes one at a time"},
       {"map_cache_miss", microseconds(unmapped - to_seconds(params.time("command_overhead")) - transfer - random),
        "4 KiB random reads one at a time, none mapped"},
       {"media_time", microseconds(die_page), "4 KiB reads on one die with a full queue"},
@@ -108,7 +110,8 @@ std::vector<DerivedParameter> derive_flow_parameters(const Node& storage) {
       {"write_bandwidth", gigabytes(buffered ? fast : slow), "sequential writes with a full queue into the SLC buffer"},
       {"write_bandwidth_sustained", gigabytes(slow), "the same without an SLC buffer"},
   };
-  if (buffered) derived.push_back({"fold_bandwidth", gigabytes(twin.fold_rate()), "time to empty the SLC buffer after 1 GiB of writes"});
+  if (buffered)
+    derived.push_back({"fold_bandwidth", gigabytes(detailed.fold_rate()), "time to empty the SLC buffer after 1 GiB of writes"});
   return derived;
 }
 

@@ -1,4 +1,4 @@
-// What the flow model needs to know of its detailed twin, found by running probes on the twin.
+// What the flow model needs to know of its detailed model, found by running probes on the detailed.
 #pragma once
 #include <string>
 #include <vector>

@@ -4,15 +4,15 @@
 #include <set>
 #include <vector>
 
-#include "hw_models/odometer.hpp"
+#include "hw_models/cumulative_sum.hpp"
 #include "hw_models/registry.hpp"
+#include "hw_models/storage.hpp"
 #include "hw_models/ufs/ftl.hpp"
 #include "hw_models/ufs/host_queue.hpp"
 #include "hw_models/ufs/map_fetcher.hpp"
 #include "hw_models/ufs/nand.hpp"
 #include "hw_models/ufs/read_ahead.hpp"
 #include "hw_models/ufs/servers.hpp"
-#include "hw_models/storage.hpp"
 #include "hw_models/ufs/write_path.hpp"
 
 namespace vitro::hw {
@@ -45,7 +45,7 @@ class DetailedUfs final : public StorageModel, private NandClient {
     std::set<std::pair<std::uint64_t, std::uint32_t>> waiting;  // (order, command)
     bool busy = false;
     PortId port{};  // its DMA's own: a full-duplex link moves both directions at its rate
-    Odometer moved;
+    CumulativeSum moved;
   };
   struct NandRead {
     enum class Kind : std::uint8_t { command, stream, map } kind = Kind::command;

@@ -1,7 +1,7 @@
 // FlashTimeline: when dies and channels are busy with random reads, as times that are booked ahead. A command books all that
 // it needs of the flash in one call when it gets there, so no event is spent on pages or sectors.
 //
-// As in the detailed twin (nand.hpp), data lies stripe by stripe over the dies, a die reads one stripe at a time, first
+// As in the detailed model (nand.hpp), data lies stripe by stripe over the dies, a die reads one stripe at a time, first
 // come first served, and is busy until its pages have crossed the channel, where the oldest command's sectors go first.
 #pragma once
 #include <algorithm>

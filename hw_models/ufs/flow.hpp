@@ -1,4 +1,4 @@
-// UFS at flow fidelity: closed forms whose constants are derived from the detailed twin (ufs/characterize.hpp). A command
+// UFS at flow fidelity: closed forms whose constants are derived from the detailed model (ufs/characterize.hpp). A command
 // costs its issuing core time, enters through the host queue, is handled by the controller, waits for map and flash (booked
 // ahead, ufs/flash_timeline.hpp), and then takes its direction of the link as one transfer, which is DMA and shares the
 // DRAM's bandwidth (PowerInfer-2 2.3.2: block size, data range, core and queue effects). The host says which reads are
@@ -13,13 +13,13 @@
 #include <deque>
 #include <vector>
 
-#include "hw_models/odometer.hpp"
+#include "hw_models/cumulative_sum.hpp"
 #include "hw_models/registry.hpp"
+#include "hw_models/storage.hpp"
 #include "hw_models/ufs/flash_timeline.hpp"
 #include "hw_models/ufs/host_queue.hpp"
 #include "hw_models/ufs/map_fetcher.hpp"
 #include "hw_models/ufs/servers.hpp"
-#include "hw_models/storage.hpp"
 
 namespace vitro::hw {
 
@@ -46,7 +46,7 @@ class FlowUfs final : public StorageModel {
     bool busy = false;
     PortId port{};  // its DMA's own: a full-duplex link moves both directions at its rate
     Picoseconds began{0};
-    Odometer moved;
+    CumulativeSum moved;
   };
   // Something inside the device, or the moment from which a read waits for the link.
   struct Step {

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "describe.hpp"
-#include "engine/app/engine_keys.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "engine/base/check.hpp"
 #include "engine/kernels/common/kernel_set.hpp"
 #include "engine/ops/variants.hpp"
-#include "engine/parts/part_kinds.hpp"
+#include "engine/parts/register_parts.hpp"
 #include "module.hpp"
 #include "probe.hpp"
 #include "python_models.hpp"

@@ -184,14 +184,14 @@ Json phase(Reader& reader) {
   return answer;
 }
 
-Json hand_off(Reader& reader) {
-  HandOffProbe probe;
+Json dispatch(Reader& reader) {
+  DispatchProbe probe;
   probe.gap = time(reader, "gap");
   probe.rounds = std::max(1u, number(reader, "rounds", 200));
   probe.skip = number(reader, "skip", 0);
   Bench bench(reader);
   reader.finish();
-  return {{"samples", probe_hand_off(*bench.host, probe)}};
+  return {{"samples", probe_dispatch(*bench.host, probe)}};
 }
 
 Json interrupt(Reader& reader) {
@@ -282,7 +282,7 @@ std::string run_probe_text(const std::string& kind, const std::string& args) {
   } else if (kind == "phase") {
     answer = phase(reader);
   } else if (kind == "hand_off") {
-    answer = hand_off(reader);
+    answer = dispatch(reader);
   } else if (kind == "interrupt") {
     answer = interrupt(reader);
   } else if (kind == "cache") {

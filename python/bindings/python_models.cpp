@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "hw_models/odometer.hpp"
+#include "hw_models/cumulative_sum.hpp"
 #include "served_model.hpp"
 
 namespace py = pybind11;
@@ -103,7 +103,7 @@ class PythonDram final : public hw::DramModel {
   Served model_;
   std::vector<Port> ports_{{"memory controller", std::numeric_limits<double>::infinity()}};
   std::vector<Moving> moving_;
-  hw::Odometer moved_;
+  hw::CumulativeSum moved_;
   hw::DramTotals totals_;
   Picoseconds since_{0};
   double rate_ = 0;
@@ -153,7 +153,7 @@ class PythonStorage final : public hw::StorageModel {
   double issue_cycles_;
   Picoseconds issue_fixed_;
   std::vector<Command> commands_;
-  hw::Odometer moved_;
+  hw::CumulativeSum moved_;
 };
 
 std::optional<Dimension> dimension_named(const std::string& name) {

@@ -9,7 +9,7 @@ class VitroError(Exception):
 
 class ConfigError(VitroError):
     """The user's input was wrong. at: the keys and indices that lead to the value in its file, where its line is still to be
-    looked up (places.py)."""
+    looked up (origins.py)."""
 
     exit_code = 2
 

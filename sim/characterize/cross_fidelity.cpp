@@ -7,7 +7,7 @@
 #include "hw_models/dram/characterize.hpp"
 #include "hw_models/dram/probe.hpp"
 #include "hw_models/npu/probe.hpp"
-#include "hw_models/ufs/twins.hpp"
+#include "hw_models/ufs/fidelity_pair.hpp"
 #include "sim/characterize/bench.hpp"
 #include "sim/work.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 
 struct Source {
   std::string_view part, family;
-  std::string (*objection)(const Node& block);  // why this block has no twins; empty: it has
+  std::string (*objection)(const Node& block);  // why this block has no fidelity pair; empty: it has
   std::vector<std::string> (*cases)();
   std::vector<CrossFidelityRow> (*rows)(const Node& device, const std::string& name);
 };
@@ -41,7 +41,7 @@ std::vector<CrossFidelityRow> dram_rows(const Node& device, const std::string& n
     for (const hw::DramReferenceRow& row : hw::dram_reference_rows()) rows.push_back({row.id, row.unit, row.simulated, row.expected, true});
     return rows;
   }
-  const std::vector<hw::DramTwinRow> twins = hw::dram_twins(*device.find("dram"), name);
+  const std::vector<hw::DramFidelityRow> twins = hw::dram_fidelity(*device.find("dram"), name);
   rows.push_back({name, "GB/s", twins[0].detailed, twins[0].flow});
   // Of one agent alone the total says it all.
   for (std::size_t i = 1; i < twins.size() && twins.size() > 2; ++i) {
@@ -52,7 +52,7 @@ std::vector<CrossFidelityRow> dram_rows(const Node& device, const std::string& n
 
 std::vector<CrossFidelityRow> ufs_rows(const Node& device, const std::string& name) {
   std::vector<CrossFidelityRow> rows;
-  for (const hw::StorageTwinRow& row : hw::storage_twins(*device.find("ufs"), name))
+  for (const hw::StorageFidelityRow& row : hw::storage_fidelity(*device.find("ufs"), name))
     rows.push_back({row.id, row.unit, row.detailed, row.flow});
   return rows;
 }
@@ -90,7 +90,7 @@ std::vector<CrossFidelityRow> npu_rows(const Node& device, const std::string& na
 
 constexpr Source kSources[] = {
     {"dram", "lpddr", dram_objection, dram_cases, dram_rows},
-    {"ufs", "ufs", [](const Node&) { return std::string(); }, hw::storage_twin_cases, ufs_rows},
+    {"ufs", "ufs", [](const Node&) { return std::string(); }, hw::storage_fidelity_cases, ufs_rows},
     {"npu", "hexagon", [](const Node&) { return std::string(); }, npu_cases, npu_rows},
 };
 

@@ -1,4 +1,4 @@
-// Cross-fidelity: what the flow model of a device gives beside its detailed twin, and beside public simulators. Each source of
+// Cross-fidelity: what the flow model of a device gives beside its detailed model, and beside public simulators. Each source of
 // rows speaks of one part of a device and splits its rows into cases, which may run in processes of their own.
 #pragma once
 #include <string>

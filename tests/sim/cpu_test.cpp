@@ -147,8 +147,8 @@ TEST(Cpu, an_answer_of_the_policys_own_core_delays_what_waits_there) {
 
 class FixedModel final : public hw::ComputeModel {
  public:
-  const hw::HandOff& hand_off() const override { return hand_off_; }
-  hw::KernelPrice kernel(std::string_view variant, std::string_view format) override {
+  const hw::DispatchCosts& dispatch() const override { return dispatch_; }
+  hw::KernelCost kernel(std::string_view variant, std::string_view format) override {
     asked.push_back(std::string(variant) + "." + std::string(format));
     return {0, asked.back() == priced};
   }
@@ -160,7 +160,7 @@ class FixedModel final : public hw::ComputeModel {
   std::vector<std::string> asked;
 
  private:
-  hw::HandOff hand_off_;
+  hw::DispatchCosts dispatch_;
 };
 
 View view_of(Machine& machine, std::array<std::uint32_t, 3> shape, Format format, Region region) {

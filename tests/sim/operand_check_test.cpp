@@ -26,7 +26,7 @@ struct PlacedCall {
     call.in = {floats(cache, {6, 16, 0}, 1), floats(h, {1, 6, 0}, 2)};
     call.out = {floats(y, {1, 16, 0}, 3)};
     call.rows = list({1, 5});
-    call.places = list({7, 2});
+    call.row_offsets = list({7, 2});
   }
   bool notices(float& written) {
     const std::vector<OperandSums> sums = sum_operands({call});
@@ -72,7 +72,7 @@ TEST(OperandCheck, a_copy_between_places_is_watched_at_its_rows_and_may_write_an
   copies.in = {floats(landed, {1, 16, 0}, 4)};
   copies.out = {floats(placed.cache, {1, 16, 0}, 1)};
   copies.rows = list({3});
-  copies.places = list({7});
+  copies.row_offsets = list({7});
   for (std::size_t place = 0; place < 4; ++place) {
     const std::vector<OperandSums> sums = sum_operands({copies});
     landed[place * 16] += 1;

@@ -1,6 +1,6 @@
 // Dequantisation to fp16 without the layouts and tables of TTS-NPU and T-MAN: what these are compared with. Never linked:
 // configs/kernels/hexagon-v75-layouts.yaml has the packets of the loops, counted as tools/hexagon/packet_costs.py counts its qfloat loops.
-#include "engine/kernels/hexagon/worker/hvx_float.hpp"
+#include "engine/kernels/hexagon/hvx_worker/hvx_float.hpp"
 
 namespace vitro::hexagon {
 namespace {

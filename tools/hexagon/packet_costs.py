@@ -69,7 +69,7 @@ def compile_with(flags, names, root, out):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         tree, result = Path(folder) / "tree", Path(folder) / "result"
         tree.symlink_to(Path(root).resolve())
-        sources = [tree / f"engine/kernels/hexagon/worker/{name}.cpp" for name in names]
+        sources = [tree / f"engine/kernels/hexagon/hvx_worker/{name}.cpp" for name in names]
         command = [*fixed_addresses(), shutil.which(COMPILER), *flags, "-I", tree, *sources, "-o", result]
         subprocess.run(command, check=True, cwd="/", env={})
         shutil.move(result, out)

@@ -12,7 +12,7 @@ namespace {
 // A sequence of beam search: what it holds so far, and where it waits in the KV cache unless it has ended.
 struct Beam {
   Sample sample;
-  std::optional<Strand> strand;
+  std::optional<ActiveSequence> active;
   std::size_t step_tokens = 0;  // of the step at hand
   std::string step_text;
 };
@@ -63,9 +63,10 @@ class Search {
     const OnChoice on_choice = [&](std::size_t index, std::int32_t token, const float* logits) {
       return append(out->samples[index], token, logits, *out) ? Next::end : Next::go_on;
     };
-    std::vector<Strand> none;
-    std::vector<Strand> live = co_await begin_strands(&machine_, &model_, &request_.generation, &on_choice, &out->generation, &none);
-    co_await decode_strands(&machine_, &model_, std::move(live), &request_.generation, &on_choice, &out->generation, &none);
+    std::vector<ActiveSequence> none;
+    std::vector<ActiveSequence> live =
+        co_await begin_sequences(&machine_, &model_, &request_.generation, &on_choice, &out->generation, &none);
+    co_await decode_sequences(&machine_, &model_, std::move(live), &request_.generation, &on_choice, &out->generation, &none);
     if (request_.config.answer) {
       vote(*out);
       co_return;
@@ -104,11 +105,12 @@ class Search {
       const bool said = !config.step_until.empty() && beam.step_text.find(config.step_until) != std::string::npos;
       return ++beam.step_tokens >= config.step_tokens || said ? Next::rest : Next::go_on;
     };
-    std::vector<Strand> resting;
-    std::vector<Strand> live = co_await begin_strands(&machine_, &model_, &request_.generation, &on_choice, &out->generation, &resting);
+    std::vector<ActiveSequence> resting;
+    std::vector<ActiveSequence> live =
+        co_await begin_sequences(&machine_, &model_, &request_.generation, &on_choice, &out->generation, &resting);
     while (true) {
-      co_await decode_strands(&machine_, &model_, std::move(live), &request_.generation, &on_choice, &out->generation, &resting);
-      for (const Strand& strand : resting) beams[strand.index].strand = strand;
+      co_await decode_sequences(&machine_, &model_, std::move(live), &request_.generation, &on_choice, &out->generation, &resting);
+      for (const ActiveSequence& active : resting) beams[active.index].active = active;
       resting.clear();
       std::vector<Sample*> fresh;  // one that has ended keeps the score that it has
       for (Beam& beam : beams) {
@@ -116,7 +118,7 @@ class Search {
       }
       co_await judge(std::move(fresh), out);
       beams = survivors(std::move(beams));
-      if (std::none_of(beams.begin(), beams.end(), [](const Beam& beam) { return beam.strand.has_value(); })) break;
+      if (std::none_of(beams.begin(), beams.end(), [](const Beam& beam) { return beam.active.has_value(); })) break;
       live = expand(beams);
     }
     for (Beam& beam : beams) out->samples.push_back(std::move(beam.sample));
@@ -127,21 +129,21 @@ class Search {
     std::stable_sort(beams.begin(), beams.end(), [](const Beam& a, const Beam& b) { return *a.sample.score > *b.sample.score; });
     const std::size_t kept = std::min<std::size_t>(request_.config.width, beams.size());
     for (std::size_t i = kept; i < beams.size(); ++i) {
-      if (beams[i].strand) model_.kv().release(beams[i].strand->sequence);
+      if (beams[i].active) model_.kv().release(beams[i].active->sequence);
     }
     beams.resize(kept);
     return beams;
   }
 
   // Copies of a beam share its blocks, and draw apart because their sequences have numbers of their own.
-  std::vector<Strand> expand(std::vector<Beam>& beams) {
+  std::vector<ActiveSequence> expand(std::vector<Beam>& beams) {
     const std::uint32_t copies = request_.config.samples / request_.config.width;
-    std::vector<Strand> live;
+    std::vector<ActiveSequence> live;
     const std::size_t kept = beams.size();
     for (std::size_t b = 0; b < kept; ++b) {
-      if (!beams[b].strand) continue;
-      const Strand origin = *beams[b].strand;
-      beams[b].strand.reset();
+      if (!beams[b].active) continue;
+      const ActiveSequence origin = *beams[b].active;
+      beams[b].active.reset();
       beams[b].sample.score.reset();  // it will hold more text, whether it ends or not
       beams[b].step_tokens = 0;
       beams[b].step_text.clear();

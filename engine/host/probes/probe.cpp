@@ -39,7 +39,7 @@ Task<void> time_kernels(Machine* machine, const std::vector<Chain>* chains, std:
   for (std::uint32_t i = 0; i < repetitions; ++i) seconds->push_back(co_await run_all(machine, chains));
 }
 
-Task<void> time_hand_off(Machine* machine, const std::vector<Chain>* chains, HandOffProbe probe, std::vector<double>* seconds) {
+Task<void> time_dispatch(Machine* machine, const std::vector<Chain>* chains, DispatchProbe probe, std::vector<double>* seconds) {
   for (std::uint32_t i = 0; i < probe.rounds + 5; ++i) {
     if (probe.gap.count() > 0) co_await sleep_until(machine->executor, machine->clock.now() + probe.gap);
     const double time = co_await run_all(machine, chains);
@@ -145,7 +145,7 @@ KernelTimes probe_kernel(MachineHost& host, const KernelProbe& probe) {
   return times;
 }
 
-std::vector<double> probe_hand_off(MachineHost& host, const HandOffProbe& probe) {
+std::vector<double> probe_dispatch(MachineHost& host, const DispatchProbe& probe) {
   Machine& machine = host.machine();
   CallShape small;
   small.op = ops::Add{};
@@ -154,7 +154,7 @@ std::vector<double> probe_hand_off(MachineHost& host, const HandOffProbe& probe)
   std::vector<Chain> chains = make_chains(machine.memory, small, 1, machine.units.size());
   for (std::uint32_t i = 0; i < probe.skip; ++i) chains[i].clear();
   std::vector<double> seconds;
-  host.run(time_hand_off(&machine, &chains, probe, &seconds));
+  host.run(time_dispatch(&machine, &chains, probe, &seconds));
   return seconds;
 }
 

@@ -40,14 +40,14 @@ struct KernelTimes {
 // Throws ConfigError for a shape that the kernels have no form of.
 KernelTimes probe_kernel(MachineHost& host, const KernelProbe& probe);
 
-struct HandOffProbe {
+struct DispatchProbe {
   Picoseconds gap{0};  // between the end of a round and the next submission
   std::uint32_t rounds = 200;
   std::uint32_t skip = 0;  // this many units get nothing: on host the first one shares its CPU with the policy
 };
 // Seconds from the submission of one small call to every unit that is asked until the last answer is seen, one for each round.
 // Throws ConfigError when all are skipped.
-std::vector<double> probe_hand_off(MachineHost& host, const HandOffProbe& probe);
+std::vector<double> probe_dispatch(MachineHost& host, const DispatchProbe& probe);
 
 struct StorageProbe {
   std::string file;  // empty: a file that never existed (sim)

@@ -156,7 +156,7 @@ IndexList spread_rows(const CallShape& s) {
 
 // Row numbers [first, first + count), and where each lies when the matrix is shuffled.
 void scatter(KernelCall& call, const CallShape& s, Slice share) {
-  const auto pitch = static_cast<std::uint32_t>(row_bytes(s.format, s.columns) / kPlaceUnit);
+  const auto pitch = static_cast<std::uint32_t>(row_bytes(s.format, s.columns) / kRowOffsetUnit);
   std::vector<std::uint32_t> order(s.rows), rows(share.count), places(share.count);
   std::iota(order.begin(), order.end(), 0u);
   Rng rng(3);
@@ -166,7 +166,7 @@ void scatter(KernelCall& call, const CallShape& s, Slice share) {
     places[i] = order[share.first + i] * pitch;
   }
   call.rows = std::make_shared<const std::vector<std::uint32_t>>(std::move(rows));
-  call.places = std::make_shared<const std::vector<std::uint32_t>>(std::move(places));
+  call.row_offsets = std::make_shared<const std::vector<std::uint32_t>>(std::move(places));
 }
 
 void check(const CallShape& s, std::size_t units) {
@@ -182,7 +182,7 @@ void check(const CallShape& s, std::size_t units) {
     if (!variant::supports(s.variant, s.format, s.layout)) {
       refuse(fmt::format("the contract {} has no kernel for {} in this layout", variant::name(s.variant), to_string(s.format)));
     }
-    if (s.scattered && row_bytes(s.format, s.columns) % kPlaceUnit != 0)
+    if (s.scattered && row_bytes(s.format, s.columns) % kRowOffsetUnit != 0)
       refuse(fmt::format("columns: a row of {} columns is not a whole number of cache lines", s.columns));
   } else if (is<ops::Attention>(s.op) && (s.context == 0 || s.rows == 0)) {
     refuse("rows or context: 0 (attention expects 1 or more KV heads and a context)");

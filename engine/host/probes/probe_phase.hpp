@@ -10,7 +10,7 @@ namespace vitro {
 struct PhasePart {
   CallShape shape;
   std::vector<std::size_t> units;  // indices into Machine::units; they share the rows
-  std::uint32_t copies = 1;        // of the operand, one call each, in one chain: hand-off and launch are paid once
+  std::uint32_t copies = 1;        // of the operand, one call each, in one chain: dispatch and launch are paid once
 };
 
 struct PhaseTimes {

@@ -19,7 +19,7 @@ struct Group {
   float units[kLanes];               // what one of a coefficient is worth
 };
 
-// Straight code: tools/cpu_prices/generate.py prices it as such. of_rows[r][j]: row weight times block scale; rows without weight are 0.
+// Straight code: tools/cpu_costs/generate.py prices it as such. of_rows[r][j]: row weight times block scale; rows without weight are 0.
 template <class T>
 void quantise(const float (&of_rows)[kRows][kLanes], Group& group) {
   using V = typename T::V;

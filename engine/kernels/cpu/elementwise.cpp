@@ -148,10 +148,10 @@ void compute(const ops::Reduce&, const KernelSet&, const KernelCall& call) {
 void compute(const ops::Copy&, const KernelSet&, const KernelCall& call) {
   const View &x = call.in[0], &out = call.out[0];
   const std::size_t width = columns(x), rows = elements(x) / width;
-  if (call.places != nullptr) {
+  if (call.row_offsets != nullptr) {
     const Bytes row = row_bytes(x.format, static_cast<std::uint32_t>(width));
     for (std::size_t r = 0; r < rows; ++r) {
-      std::memcpy(out.data() + (*call.places)[r] * kPlaceUnit, x.data() + (*call.rows)[r] * kPlaceUnit, row);
+      std::memcpy(out.data() + (*call.row_offsets)[r] * kRowOffsetUnit, x.data() + (*call.rows)[r] * kRowOffsetUnit, row);
     }
     return;
   }

@@ -45,7 +45,7 @@ GraphCache::Form GraphCache::form_of(const Chain& chain) {
     append(form, call.layer < 0 ? -1 : call.layer - layer);
     append(form, expert < 0 ? call.expert : std::int16_t{0});
     append(form, call.rows ? call.rows->size() : ~std::size_t{0});
-    append(form, call.places != nullptr);
+    append(form, call.row_offsets != nullptr);
     append(form, call.batch ? call.batch->size() : 0);
     append(form, call.in.size());
     for (const View& view : call.in) append(form, view);
@@ -84,7 +84,7 @@ Bindings bindings_of(Chain chain) {
   for (KernelCall& call : chain) {
     std::move(call.in.begin(), call.in.end(), std::back_inserter(bindings.views));
     std::move(call.out.begin(), call.out.end(), std::back_inserter(bindings.views));
-    if (call.rows) bindings.choices.push_back({std::move(call.rows), std::move(call.places)});
+    if (call.rows) bindings.choices.push_back({std::move(call.rows), std::move(call.row_offsets)});
   }
   return bindings;
 }

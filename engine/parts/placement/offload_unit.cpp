@@ -35,7 +35,7 @@ OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
 }
 
 bool OffloadUnit::takes(const KernelCall& call) const {
-  const bool product = call.is<ops::Matmul>() && call.layer >= 0 && call.rows == nullptr && call.places == nullptr;
+  const bool product = call.is<ops::Matmul>() && call.layer >= 0 && call.rows == nullptr && call.row_offsets == nullptr;
   const bool block = what_ == Offloaded::attention && (call.is<ops::Attention>() || call.is<ops::Rope>() || call.is<ops::KvAppend>());
   const bool attention = call.is<ops::Attention>() && call.variant == variant::kLutExp;
   return (product || block || attention) && !refused_.contains(shape_of(call));

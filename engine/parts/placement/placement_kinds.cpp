@@ -90,7 +90,8 @@ class Cores final : public SharedPlacement {
   void offload_to(Machine& machine, const std::vector<ComputeUnit*>& accelerators) {
     if (cores_.empty() && is_core(*machine.units.front())) cores_.push_back(machine.units.front());
     if (cores_.empty()) {
-      throw ConfigError(fmt::format("engine.units: {} can not run alone (expected a core beside it, such as cpu0)", accelerators.front()->caps().name));
+      const std::string& name = accelerators.front()->caps().name;
+      throw ConfigError(fmt::format("engine.units: {} can not run alone (expected a core beside it, such as cpu0)", name));
     }
     units_.clear();
     for (std::size_t i = 0; i < std::max(cores_.size(), accelerators.size()); ++i) {

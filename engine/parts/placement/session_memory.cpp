@@ -40,17 +40,17 @@ SessionMemory::Run SessionMemory::run_of(const View& view, Bytes offset, Bytes l
   return {view.memory.id(), view.memory.size(), offset / kSegment, (offset + length + kSegment - 1) / kSegment};
 }
 
-const std::vector<SessionMemory::Run>& SessionMemory::under_places(const KernelCall& call) {
+const std::vector<SessionMemory::Run>& SessionMemory::runs_at_row_offsets(const KernelCall& call) {
   const View& weights = call.in[0];
   Chosen& chosen = chosen_[{weights.memory.id(), weights.offset, call.layer, call.expert}];
-  if (chosen.places == call.places) return chosen.runs;
+  if (chosen.row_offsets == call.row_offsets) return chosen.runs;
   std::vector<char> under((weights.memory.size() + kSegment - 1) / kSegment);  // not bits: thousands of rows each set one or two
   const Bytes row = row_bytes(weights.format, columns(weights));
-  for (const std::uint32_t place : *call.places) {
-    const Bytes begin = weights.offset + place * kPlaceUnit, end = begin + row;
+  for (const std::uint32_t place : *call.row_offsets) {
+    const Bytes begin = weights.offset + place * kRowOffsetUnit, end = begin + row;
     for (Bytes s = begin / kSegment; s * kSegment < end; ++s) under[s] = 1;
   }
-  chosen = {call.places, {}};
+  chosen = {call.row_offsets, {}};
   for (Bytes s = 0; s < under.size(); ++s) {
     if (under[s] != 0) chosen.runs.push_back({weights.memory.id(), weights.memory.size(), s, s + 1});
   }
@@ -63,9 +63,9 @@ std::optional<std::size_t> SessionMemory::place(const Chain& chain) {
     if (view.memory) needed.push_back(run_of(view, view.offset, bytes_of(view)));
   };
   for (const KernelCall& call : chain) {
-    const bool by_place = call.places != nullptr && call.in[0].memory;
+    const bool by_place = call.row_offsets != nullptr && call.in[0].memory;
     if (by_place) {
-      const std::vector<Run>& runs = under_places(call);
+      const std::vector<Run>& runs = runs_at_row_offsets(call);
       needed.insert(needed.end(), runs.begin(), runs.end());
     }
     for (std::size_t i = by_place ? 1 : 0; i < call.in.size(); ++i) whole(call.in[i]);

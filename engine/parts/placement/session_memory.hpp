@@ -44,11 +44,11 @@ class SessionMemory {
     void map(const Run& run);
   };
   struct Chosen {  // rows that a call names by their places
-    IndexList places;
+    IndexList row_offsets;
     std::vector<Run> runs;
   };
   static Run run_of(const View& view, Bytes offset, Bytes length);
-  const std::vector<Run>& under_places(const KernelCall& call);
+  const std::vector<Run>& runs_at_row_offsets(const KernelCall& call);
 
   Bytes limit_;
   std::vector<Session> sessions_;

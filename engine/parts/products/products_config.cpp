@@ -26,15 +26,15 @@ ProductsConfig read_products(Reader reader, bool hexagon, bool repack) {
   const std::string prefill = reader.choice("prefill_numerics", {"same", "fp16", "int8_rows"}, "same");
   if (prefill != "same") products.prefill_matmul = prefill == "fp16" ? variant::kHmx : variant::kInt8Rows;
   const std::string codes = reader.choice("codes", {"automatic", "lut", "dot"}, "automatic");
-  products.codes = codes == "lut" ? CodeProducts::look_up : codes == "dot" ? CodeProducts::dot : CodeProducts::automatic;
-  if (products.codes == CodeProducts::dot && products.matmul == variant::kInt8Tables) {
+  products.codes = codes == "lut" ? CodeMatmul::look_up : codes == "dot" ? CodeMatmul::dot : CodeMatmul::automatic;
+  if (products.codes == CodeMatmul::dot && products.matmul == variant::kInt8Tables) {
     reader.fail("codes",
                 fmt::format("dot can not be combined with {}: int8_tables, which only looks up (expected codes: lut, or numerics: int8)",
                             reader.name_of("numerics")));
   }
   products.code_bits = static_cast<std::uint32_t>(reader.integer("code_bits", 1, 4, 0));
   const bool integers = products.matmul == variant::kInt8 || products.matmul == variant::kInt8Tables;
-  if (products.codes == CodeProducts::look_up && (!integers || !repack)) {
+  if (products.codes == CodeMatmul::look_up && (!integers || !repack)) {
     reader.fail("codes", fmt::format("lut needs int8 activations and a repacked layout (expected {}: int8, and no "
                                      "engine.weights.repack: false)",
                                      reader.name_of("numerics")));

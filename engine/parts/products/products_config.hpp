@@ -22,7 +22,7 @@ struct ProductsConfig {
   std::string isa = "auto";    // kernel set of the host CPU
   VariantId matmul;            // numeric contract of matmuls
   VariantId prefill_matmul{};  // of those with more rows than `methods.decode_rows`; none: the same
-  CodeProducts codes = CodeProducts::automatic;
+  CodeMatmul codes = CodeMatmul::automatic;
   std::uint32_t code_bits = 0;  // the model has to have a matrix of such codes in Layout::lut; 0: nothing is asked
   ProductMethods methods;
 };

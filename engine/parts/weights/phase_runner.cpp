@@ -43,7 +43,7 @@ Task<void> PhaseRunner::work(std::vector<WorkItem>* queue, std::size_t index, Co
     if (!residency_.ready(index, begin)) co_await residency_.fetch(index, begin, unit->caps().id);
     Chain chain = std::move((*queue)[begin].calls);
     std::size_t end = begin + 1;
-    // Items that have nothing to wait for join the chain: a hand-off costs more than many of them. A graph binds so many operands.
+    // Items that have nothing to wait for join the chain: a dispatch costs more than many of them. A graph binds so many operands.
     std::size_t operands = unit->caps().static_graphs ? operands_of(chain) : 0;
     for (; end < queue->size() && residency_.ready(index, end); ++end) {
       if (unit->caps().static_graphs && (operands += operands_of((*queue)[end].calls)) > kGraphOperands) break;

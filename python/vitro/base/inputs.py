@@ -52,10 +52,10 @@ def as_overrides(overrides: Overrides, device: Path | DeviceTree | None = None) 
     return list(overrides)
 
 
-def placed_overrides(values: Mapping[str, Any], places: Mapping[str, str]) -> list[str]:
+def overrides_with_origin(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
     """{"a.b": value} that a file has -> overrides with the file's name and line, by places: {"a.b": "exp.yaml:3"}. A text is that text,
     even where YAML would read more into it, as into a prompt with a colon."""
-    return [f"@{places[key]}\n{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    return [f"@{origins[key]}\n{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
 
 
 def _require_utf8(text: str, what: str) -> None:

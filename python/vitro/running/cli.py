@@ -6,7 +6,7 @@ import typer
 
 from ..base import terminal
 from ..base.options import Json, Plugins, Sets
-from ..base.places import placed
+from ..base.origins import with_origins
 from ..base.trees import flatten
 from ..errors import ConfigError
 from . import experiments
@@ -41,7 +41,7 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
         return
     with terminal.progress(experiment.stem) as report:
         result = experiments.run_composed(composed, out=out, progress=report, band=band)
-    with placed(lambda: composed.places):
+    with with_origins(lambda: composed.origins):
         judged = result.expectations
         if as_json:
             terminal.print_json(result.data)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import native, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, as_source
-from ..base.places import Places, placed
+from ..base.origins import Origins, with_origins
 from ..device.device import Device
 from ..device.models import attached as attached_models
 from ..scaling import Sample
@@ -29,15 +29,15 @@ class Composed:
     tree: dict[str, Any]  # as the extension module runs it
 
     @cached_property
-    def places(self) -> Places:
-        return Places(self.tree)
+    def origins(self) -> Origins:
+        return Origins(self.tree)
 
 
 def compose(experiment: Experiment, *, overrides: Overrides = None, machine: str | None = None,
             device: Device | Path | None = None) -> Composed:
     """Reads an experiment. Raises ConfigError, also for an `expect:` that could not be judged."""
     composed = Composed(**native.call("compose", *as_source(experiment), as_overrides(overrides, device), machine or ""))
-    with placed(lambda: composed.places):
+    with with_origins(lambda: composed.origins):
         expect.check(composed.resolved.get("expect"))
     return composed
 

@@ -6,7 +6,7 @@ import typer
 
 from ..base import terminal
 from ..base.options import Json, Plugins, Sets
-from ..base.places import placed
+from ..base.origins import with_origins
 from ..running import experiments
 from .sweep import sweep as run_sweep
 from .table import as_records, readable
@@ -37,7 +37,7 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
     if as_json:
         terminal.print_json({"schema": "vitro.sweep/1", "out": str(out), "rows": as_records(frame)})
     else:
-        with placed(lambda: experiments.compose(experiment, overrides=sets).places):
+        with with_origins(lambda: experiments.compose(experiment, overrides=sets).origins):
             table = readable(frame)
         terminal.table(f"{experiment.stem}: {len(frame)} points", *table)
         print(f"report: {out / 'report.html'}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..base import inputs, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress
-from ..base.places import placed
+from ..base.origins import with_origins
 from ..base.trees import flatten
 from ..base.version import __version__
 from ..device.device import Device
@@ -43,15 +43,15 @@ def sweep(experiment: Experiment, *, out: Path | None = None, workers: int | Non
     fixed = inputs.as_overrides(overrides, device)
     experiment = _absolute(experiment) if dask else experiment
     whole = experiments.compose(experiment, overrides=fixed)
-    base, where = whole.resolved, whole.places
+    base, where = whole.resolved, whole.origins
     if not base.get("sweep"):
         raise ConfigError(f"{_name(experiment)}: has no `sweep:`")
-    with placed(lambda: where):
+    with with_origins(lambda: where):
         points = expanded(base["sweep"])
     jobs = []
     for index, (label, point, steps) in enumerate(points):
-        places = {key: where.at(*step) for key, step in steps.items()}
-        jobs.append(_Job(experiment, index, label, point, fixed + inputs.placed_overrides(point, places), machine, models))
+        origins = {key: where.at(*step) for key, step in steps.items()}
+        jobs.append(_Job(experiment, index, label, point, fixed + inputs.overrides_with_origin(point, origins), machine, models))
     for job in jobs:  # a typo in the last point must not surface after hours
         job.resolve()
     _refuse_one_recording_of_many(jobs)
@@ -91,7 +91,7 @@ def _refuse_one_recording_of_many(jobs):
     first = {}
     for job in jobs:
         if job.record and (other := first.setdefault(job.record, job)) is not job:
-            with placed(job.places):
+            with with_origins(job.origins):
                 raise ConfigError(f"engine.record: {job.record} is that of points {other.index} and {job.index} (expected a file for each)",
                                   ("engine", "record"))
 
@@ -120,15 +120,15 @@ class _Job:
     def compose(self):
         return experiments.compose(self.experiment, overrides=self.overrides, machine=self.machine)
 
-    def places(self):
-        return self.compose().places
+    def origins(self):
+        return self.compose().origins
 
     def judge(self, answer):
         """Only a result tells whether `expect:` names a metric that there is: the first one does, not the last."""
         self.error = answer.get("error")
         if "result" in answer:
             self.result = Result(answer["result"])
-            with placed(self.places):
+            with with_origins(self.origins):
                 self.result.expectations
 
     def run(self):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base import inputs, native
-from ..base.places import Places, placed
+from ..base.origins import Origins, with_origins
 from ..base.trees import flatten, load_yaml
 from ..errors import ConfigError
 from ..model import files
@@ -51,9 +51,9 @@ def load(path, *, make=True, progress=None):
     tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}:1: is not a map (expected {', '.join(KEYS)})")
-    places = Places(native.call("file_places", str(path)))
-    with placed(lambda: places):
-        cases = _read(path, tree, places)
+    origins = Origins(native.call("file_origins", str(path)))
+    with with_origins(lambda: origins):
+        cases = _read(path, tree, origins)
         for case in cases:  # a typo in the last one shows before models are made and the first one runs
             _resolve(case)
         for name in dict.fromkeys(case.model for case in cases if make):
@@ -68,7 +68,7 @@ def _resolve(case):
         raise ConfigError(str(error).replace("<dict>:1:", f"{case.place}:", 1)) from None
 
 
-def _read(path, tree, places):
+def _read(path, tree, origins):
     for key in tree:
         if key not in KEYS:
             raise ConfigError(f"{key}: unknown key (expected one of {', '.join(KEYS)})", (key,))
@@ -85,7 +85,7 @@ def _read(path, tree, places):
             raise ConfigError(f'bounds.{key}: "{bound}" (expected a share such as 10%, or true)', ("bounds", key))
     cases, seen = [], set()
     for index, entry in enumerate(tree["experiments"]):
-        for case in _cases(path, index, entry, tree, places):
+        for case in _cases(path, index, entry, tree, origins):
             if case.id in seen:
                 raise ConfigError(f"experiments[{index}]: {case.id} is there twice", ("experiments", index))
             seen.add(case.id)
@@ -93,13 +93,13 @@ def _read(path, tree, places):
     return cases
 
 
-def _cases(path, index, entry, tree, places):
+def _cases(path, index, entry, tree, origins):
     where, at = f"experiments[{index}]", ("experiments", index)
     if not isinstance(entry, dict) or "model" not in entry:
         raise ConfigError(f"{where}: is not a map with a model", at)
     base = tree.get("base") or {}
     common = flatten(base)
-    given = inputs.placed_overrides(common, {key: places.at("base", *key.split(".")) for key in common})
+    given = inputs.overrides_with_origin(common, {key: origins.at("base", *key.split(".")) for key in common})
     choices = [value if isinstance(value, list) else [value] for value in entry.values()]
     swept = [key for key, value in entry.items() if key != "model"]
     for values in itertools.product(*choices):
@@ -108,9 +108,9 @@ def _cases(path, index, entry, tree, places):
         if model not in tree["models"]:
             raise ConfigError(f'{where}.model: there is no "{model}" (expected one of {", ".join(tree["models"])})', (*at, "model"))
         name = "-".join([model, *(f"{key.rpartition('.')[2]}={point[key]}" for key in swept)])
-        own = inputs.placed_overrides(point, {key: places.at(*at, key) for key in point})
+        own = inputs.overrides_with_origin(point, {key: origins.at(*at, key) for key in point})
         yield Case(name, model, model_path(path, model, tree["models"][model]), point, base, [*given, *own],
-                   places.at(*at))
+                   origins.at(*at))
 
 
 def model_path(suite, name, source):

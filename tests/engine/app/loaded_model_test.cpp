@@ -112,7 +112,7 @@ TEST_F(LoadedModelTest, matrices_lie_as_the_chosen_products_want_them) {
   const std::string path = (folder_ / "w2.gguf").string();
   quantize(kModels + "stories-reglu-3m.f16.gguf", path, "w2g64z");
   engine_.products.matmul = variant::kInt8;
-  const auto layout = [&](const std::string& gguf, CodeProducts products) {
+  const auto layout = [&](const std::string& gguf, CodeMatmul products) {
     engine_.products.codes = products;
     const LoadedModel model = load(gguf, "");
     for (const Weight& weight : model.packed->weights) {
@@ -121,13 +121,13 @@ TEST_F(LoadedModelTest, matrices_lie_as_the_chosen_products_want_them) {
     return Layout::rows;
   };
   const std::string q4_0 = kModels + "stories-reglu-3m.q4_0.gguf";
-  EXPECT_EQ(layout(path, CodeProducts::automatic), Layout::lut);
-  EXPECT_EQ(layout(path, CodeProducts::dot), Layout::tiled);
-  EXPECT_EQ(layout(q4_0, CodeProducts::automatic), Layout::tiled);
-  EXPECT_EQ(layout(q4_0, CodeProducts::look_up), Layout::lut);
-  EXPECT_EQ(layout(kModel, CodeProducts::look_up), Layout::tiled);  // q8_0 has no bit planes
+  EXPECT_EQ(layout(path, CodeMatmul::automatic), Layout::lut);
+  EXPECT_EQ(layout(path, CodeMatmul::dot), Layout::tiled);
+  EXPECT_EQ(layout(q4_0, CodeMatmul::automatic), Layout::tiled);
+  EXPECT_EQ(layout(q4_0, CodeMatmul::look_up), Layout::lut);
+  EXPECT_EQ(layout(kModel, CodeMatmul::look_up), Layout::tiled);  // q8_0 has no bit planes
 
-  engine_.products.codes = CodeProducts::look_up;
+  engine_.products.codes = CodeMatmul::look_up;
   engine_.products.code_bits = 4;
   EXPECT_EQ(refusal(q4_0, ""), "");
   const std::string narrow = refusal(path, "");
@@ -137,7 +137,7 @@ TEST_F(LoadedModelTest, matrices_lie_as_the_chosen_products_want_them) {
   pack_to(Gguf::open(path), pack_options_of("tiled"), (folder_ / "dot.vpack").string());
   EXPECT_NE(refusal(path, (folder_ / "dot.vpack").string()).find("holds matrices for dot products (expected engine.kernels: dot"),
             std::string::npos);
-  engine_.products.codes = CodeProducts::dot;
+  engine_.products.codes = CodeMatmul::dot;
   EXPECT_EQ(refusal(path, (folder_ / "dot.vpack").string()), "");
   pack_to(Gguf::open(path), pack_options_of("lut"), (folder_ / "lut.vpack").string());
   EXPECT_NE(refusal(path, (folder_ / "lut.vpack").string()).find("holds matrices laid out for table look-up"), std::string::npos);

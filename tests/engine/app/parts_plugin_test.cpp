@@ -1,7 +1,7 @@
 // Parts that a plug-in brings run like the engine's own.
 #include <gtest/gtest.h>
 
-#include "engine/app/engine_keys.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "tests/engine/app/session_kit.hpp"
 
 namespace vitro {

@@ -156,22 +156,22 @@ KernelCall placed(Rng& rng, const KernelCall& call) {
   KernelCall out = call;
   View& w = out.in[0];
   const Bytes stride = row_bytes(w.format, w.shape[1]);
-  const auto pitch = static_cast<std::uint32_t>((stride + kPlaceUnit - 1) / kPlaceUnit);
+  const auto pitch = static_cast<std::uint32_t>((stride + kRowOffsetUnit - 1) / kRowOffsetUnit);
   std::vector<std::uint32_t> slots(2 * w.shape[0]), rows, places;
   std::iota(slots.begin(), slots.end(), 0u);
   const auto n = static_cast<std::uint32_t>(slots.size());
   for (std::uint32_t i = n - 1; i > 0; --i) {
     if (rng.below(2) == 0) std::swap(slots[i], slots[rng.below(i + 1)]);
   }
-  w.memory = lease(w.offset + Bytes{n} * pitch * kPlaceUnit);
+  w.memory = lease(w.offset + Bytes{n} * pitch * kRowOffsetUnit);
   for (Bytes i = 0; i < w.memory.size(); ++i) w.memory.data()[i] = static_cast<std::byte>(0x7f);  // NaNs, or large numbers
   for_each_row(call, [&](std::uint32_t row, Bytes at) {
     rows.push_back(row);
     places.push_back(slots[rows.size() - 1] * pitch);
-    std::memcpy(w.data() + places.back() * kPlaceUnit, call.in[0].data() + at, stride);
+    std::memcpy(w.data() + places.back() * kRowOffsetUnit, call.in[0].data() + at, stride);
   });
   out.rows = std::make_shared<const std::vector<std::uint32_t>>(std::move(rows));
-  out.places = std::make_shared<const std::vector<std::uint32_t>>(std::move(places));
+  out.row_offsets = std::make_shared<const std::vector<std::uint32_t>>(std::move(places));
   return out;
 }
 

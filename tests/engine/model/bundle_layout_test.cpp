@@ -115,7 +115,7 @@ TEST(BundleLayout, rows_start_in_place_units_and_do_not_overlap) {
         EXPECT_GE(layout.bundle, layout.down + row);
         EXPECT_GE(layout.block, layout.per_block * layout.bundle);
         EXPECT_EQ(layout.block % kPageSize, 0u);
-        for (const Bytes at : {layout.gate, layout.up, layout.down, layout.bundle}) EXPECT_EQ(at % kPlaceUnit, 0u);
+        for (const Bytes at : {layout.gate, layout.up, layout.down, layout.bundle}) EXPECT_EQ(at % kRowOffsetUnit, 0u);
         if (layout.first_part > 0) {
           EXPECT_EQ(layout.first_part % kPageSize, 0u);
           EXPECT_GE(layout.first_part, row);

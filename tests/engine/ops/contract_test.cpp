@@ -62,11 +62,11 @@ TEST(Contract, a_broken_matmul_is_named_by_operand_and_shape) {
 // Rows of 64 halves are 128 bytes; the lease holds 32 of them.
 TEST(Contract, places_have_to_be_those_of_the_rows_and_inside_the_lease) {
   const auto placed = [](
-                          IndexList rows, IndexList places, const std::function<void(KernelCall&)>& change = [](KernelCall&) {}) {
+                          IndexList rows, IndexList row_offsets, const std::function<void(KernelCall&)>& change = [](KernelCall&) {}) {
     Rng rng(1);
     KernelCall call = matmul_call(rng, Format::f16, Layout::rows, variant::kFloat, {32, 64, 1});
     call.rows = std::move(rows);
-    call.places = std::move(places);
+    call.row_offsets = std::move(row_offsets);
     change(call);
     return message_of(call);
   };
@@ -74,17 +74,17 @@ TEST(Contract, places_have_to_be_those_of_the_rows_and_inside_the_lease) {
   EXPECT_EQ(placed(list({3, 7}), list({62, 0}), [](KernelCall& c) { c.in[0].shape[0] = c.out[0].shape[1] = 30; }), "accepted");
   EXPECT_EQ(placed(list({3, 7}), list({63, 0})), "matmul: operand W is f16 [32, 64]: 4160 bytes at offset 0 leave its lease of 4096");
   EXPECT_THAT(placed(list({3, 7}), list({62, 0}), [](KernelCall& c) { c.in[0].offset = 64; }), HasSubstr("4096 bytes at offset 64 leave"));
-  EXPECT_EQ(placed(list({3, 7}), list({0})), "matmul: 1 places for 2 rows");
-  EXPECT_EQ(placed(nullptr, list({0})), "matmul: places are given without the rows that they are of");
+  EXPECT_EQ(placed(list({3, 7}), list({0})), "matmul: 1 row offsets for 2 rows");
+  EXPECT_EQ(placed(nullptr, list({0})), "matmul: row offsets are given without their rows");
   EXPECT_EQ(placed(list({7, 3}), list({0, 2})), "matmul: row 3 is out of order or outside the slice");
   KernelCall tiled = good_matmul();
   tiled.rows = list({0});
-  tiled.places = list({0});
-  EXPECT_EQ(message_of(tiled), "matmul: operand W is q4_0 [32, 64] tiled: rows that have places stand by themselves, not in tiles");
+  tiled.row_offsets = list({0});
+  EXPECT_EQ(message_of(tiled), "matmul: operand W is q4_0 [32, 64] tiled: rows with offsets stand by themselves, not in tiles");
   Rng rng(2);
   KernelCall glu = random_call(rng, ops::Glu{}, variant::kFloat);
-  glu.places = list({0});
-  EXPECT_EQ(message_of(glu), "glu: takes no places");
+  glu.row_offsets = list({0});
+  EXPECT_EQ(message_of(glu), "glu: takes no row offsets");
 }
 
 // Two rows of 32 floats, 128 bytes each, in leases of 1024.
@@ -98,15 +98,15 @@ TEST(Contract, a_copy_from_places_to_places_stays_inside_both_leases) {
     call.out = {make_view({8, 32, 0}, Format::f32)};
     call.in[0].shape[0] = call.out[0].shape[0] = 2;
     call.rows = std::move(from);
-    call.places = std::move(to);
+    call.row_offsets = std::move(to);
     change(call);
     return message_of(call);
   };
   EXPECT_EQ(copied(list({14, 3}), list({0, 14})), "accepted");
   EXPECT_EQ(copied(list({15, 3}), list({0, 14})), "copy: operand x is f32 [2, 32]: place 15 leaves its lease of 1024");
   EXPECT_EQ(copied(list({14, 3}), list({15, 0})), "copy: operand y is f32 [2, 32]: place 15 leaves its lease of 1024");
-  EXPECT_EQ(copied(list({14}), list({0, 14})), "copy: operand x is f32 [2, 32]: expected a place for each row");
-  EXPECT_EQ(copied(list({14, 3}), nullptr), "copy: operand y is f32 [2, 32]: expected a place for each row");
+  EXPECT_EQ(copied(list({14}), list({0, 14})), "copy: operand x is f32 [2, 32]: expected an offset for each row");
+  EXPECT_EQ(copied(list({14, 3}), nullptr), "copy: operand y is f32 [2, 32]: expected an offset for each row");
   EXPECT_EQ(copied(list({0, 1}), list({0, 2}), [](KernelCall& c) { c.out[0].format = Format::f16; }),
             "copy: operand y is f16 [2, 32]: expected f32");
   EXPECT_EQ(copied(list({0, 1}), list({0, 2}), [](KernelCall& c) { c.out[0].shape[1] = 16; }),

@@ -113,10 +113,10 @@ TEST(Count, places_make_the_runs) {
   const auto list = [](std::vector<std::uint32_t> ids) { return std::make_shared<const std::vector<std::uint32_t>>(std::move(ids)); };
   call.rows = list({4, 5, 6, 9});
   EXPECT_EQ(count(call).row_runs, 2u);
-  call.places = list({0, 2, 6, 4});
+  call.row_offsets = list({0, 2, 6, 4});
   EXPECT_EQ(count(call).row_runs, 3u);
   EXPECT_EQ(count(call).read[0], 4u * 128 + 64 * 4);
-  call.places = list({0, 2, 4, 6});
+  call.row_offsets = list({0, 2, 4, 6});
   EXPECT_EQ(count(call).row_runs, 1u);
 }
 

@@ -96,7 +96,7 @@ TEST(Reference, rows_are_copied_from_their_places_to_their_places) {
   Rng rng(26);
   for (int i = 0; i < 20; ++i) {
     const std::uint32_t rows = 1 + static_cast<std::uint32_t>(rng.below(9)), width = 16 * (1 + static_cast<std::uint32_t>(rng.below(4)));
-    const Bytes stride = 4 * width / kPlaceUnit;
+    const Bytes stride = 4 * width / kRowOffsetUnit;
     auto from = std::make_shared<std::vector<std::uint32_t>>(), to = std::make_shared<std::vector<std::uint32_t>>();
     KernelCall call;
     call.op = ops::Copy{};
@@ -114,7 +114,7 @@ TEST(Reference, rows_are_copied_from_their_places_to_their_places) {
       to->push_back(static_cast<std::uint32_t>(places[r] * stride));
       std::copy_n(x.begin() + source * width, width, expected.begin() + places[r] * width);
     }
-    call.rows = from, call.places = to;
+    call.rows = from, call.row_offsets = to;
     KernelCall reference = with_own_output(call);
     reference.in[0].shape[0] = reference.out[0].shape[0] = rows;
     WorkCounts tally;

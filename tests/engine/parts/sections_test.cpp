@@ -1,7 +1,7 @@
 // The sections of `engine:`: what an empty one means, what each key sets, and what is refused where it stands.
 #include <gtest/gtest.h>
 
-#include "engine/parts/part_kinds.hpp"
+#include "engine/parts/register_parts.hpp"
 
 namespace vitro {
 namespace {
@@ -153,7 +153,7 @@ TEST(ProductsSection, a_contract_for_answers_and_one_for_prompts) {
   EXPECT_EQ(plain.isa, "auto");
   EXPECT_EQ(plain.matmul, variant::kFloat);
   EXPECT_EQ(plain.prefill_matmul, VariantId{});
-  EXPECT_EQ(plain.codes, CodeProducts::automatic);
+  EXPECT_EQ(plain.codes, CodeMatmul::automatic);
   const ProductsConfig given = read(
       R"({"isa": "portable", "numerics": "int8", "prefill_numerics": "fp16", "codes": "lut", "code_bits": 4, "decode": "lut",
           "prefill": "convert", "decode_rows": 3, "share_precompute": false})",
@@ -161,7 +161,7 @@ TEST(ProductsSection, a_contract_for_answers_and_one_for_prompts) {
   EXPECT_EQ(given.isa, "portable");
   EXPECT_EQ(given.matmul, variant::kInt8);
   EXPECT_EQ(given.prefill_matmul, variant::kHmx);
-  EXPECT_EQ(given.codes, CodeProducts::look_up);
+  EXPECT_EQ(given.codes, CodeMatmul::look_up);
   EXPECT_EQ(given.code_bits, 4u);
   EXPECT_EQ(given.methods.of(3), Method::lut);
   EXPECT_EQ(given.methods.of(4), Method::convert);

@@ -166,15 +166,15 @@ TEST(Generator, each_choice_comes_with_its_logits_and_a_sequence_may_rest) {
     return pause && index == 1 && chosen[index].size() == 3 ? Next::rest : Next::go_on;
   };
   GenerationResult times;
-  std::vector<Strand> resting,
-      live = decoder.run(begin_strands(&decoder.machine(), &decoder.model(), &request, &on_choice, &times, &resting));
-  decoder.run(decode_strands(&decoder.machine(), &decoder.model(), live, &request, &on_choice, &times, &resting));
+  std::vector<ActiveSequence> resting,
+      live = decoder.run(begin_sequences(&decoder.machine(), &decoder.model(), &request, &on_choice, &times, &resting));
+  decoder.run(decode_sequences(&decoder.machine(), &decoder.model(), live, &request, &on_choice, &times, &resting));
   ASSERT_EQ(resting.size(), 1u);
   EXPECT_EQ(resting[0].index, 1u);
   EXPECT_EQ(resting[0].last, chosen[1].back());
   EXPECT_GT(decoder.model().kv().live_blocks(), 0u);
   pause = false;
-  decoder.run(decode_strands(&decoder.machine(), &decoder.model(), std::exchange(resting, {}), &request, &on_choice, &times, &resting));
+  decoder.run(decode_sequences(&decoder.machine(), &decoder.model(), std::exchange(resting, {}), &request, &on_choice, &times, &resting));
   request.output_tokens = 6;
   EXPECT_EQ(chosen, generate_anew(request).tokens);
   EXPECT_EQ(decoder.model().kv().live_blocks(), 0u);

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "engine/app/engine_keys.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "engine/app/read_engine.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/ops/variants.hpp"

@@ -40,7 +40,7 @@ TEST(FlowAne, streaming_is_waiting_and_the_rest_is_computing) {
   work.read_bytes = work.weight_bytes = 8192;
   EXPECT_EQ(bench.time_of(work), Picoseconds(1'000'000 + 8'192'000 + 65'536'000));
   EXPECT_EQ(bench.model().computed(), Picoseconds(1'000'000 + 65'536'000));
-  EXPECT_EQ(bench.model().hand_off().switch_activity, 0.5);
+  EXPECT_EQ(bench.model().dispatch().switch_activity, 0.5);
 }
 
 TEST(FlowAne, every_dimension_is_padded_to_the_multiple) {

@@ -97,7 +97,7 @@ TEST(FlowCore, system_work_delays_the_call_in_progress_and_no_later_one) {
 }
 
 TEST(FlowCore, says_what_it_costs_to_hand_work_over) {
-  const HandOff given = TestCore("wake_up: 7 us, spin: 20 us, hand_back: 2 us").model->hand_off();
+  const DispatchCosts given = TestCore("wake_up: 7 us, spin: 20 us, hand_back: 2 us").model->dispatch();
   EXPECT_EQ(given.wake_up, 7 * kUs);
   EXPECT_EQ(given.spin, 20 * kUs);
   EXPECT_EQ(given.hand_back, 2 * kUs);

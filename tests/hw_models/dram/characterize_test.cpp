@@ -1,9 +1,10 @@
+#include "hw_models/dram/characterize.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <span>
 
-#include "hw_models/dram/characterize.hpp"
 #include "hw_models/dram/detailed.hpp"
 #include "hw_models/dram/efficiency.hpp"
 #include "hw_models/dram/flow.hpp"
@@ -38,15 +39,15 @@ INSTANTIATE_TEST_SUITE_P(Parts, DramParts, testing::Values("lpddr5_6400", "lpddr
                          [](const auto& info) { return std::string(info.param); });
 
 // The parts of the two kinds of device that we have; tests/python/device/test_cross_fidelity.py has the others.
-class DramTwins : public testing::TestWithParam<const char*> {};
-const std::vector<const char*> kTwins{"lpddr5x_9600", "m2_lpddr5_6400"};
-INSTANTIATE_TEST_SUITE_P(Parts, DramTwins, testing::ValuesIn(kTwins.begin(), kTwins.begin() + test::all_or_few(2, 1)),
+class DramFidelityPair : public testing::TestWithParam<const char*> {};
+const std::vector<const char*> kPairs{"lpddr5x_9600", "m2_lpddr5_6400"};
+INSTANTIATE_TEST_SUITE_P(Parts, DramFidelityPair, testing::ValuesIn(kPairs.begin(), kPairs.begin() + test::all_or_few(2, 1)),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(DramTwins, agree_within_five_percent) {
+TEST_P(DramFidelityPair, agree_within_five_percent) {
   for (const DramPattern& pattern : dram_patterns()) {
     const std::uint32_t placements = pattern.agents.size() > 3 ? 0 : 4;  // few agents have less luck to average out
-    for (const DramTwinRow& row : dram_part_twins(GetParam(), pattern.name, placements)) {
+    for (const DramFidelityRow& row : dram_part_fidelity(GetParam(), pattern.name, placements)) {
       EXPECT_NEAR(row.flow, row.detailed, 0.05 * row.detailed) << pattern.name << ' ' << row.agent;
     }
   }
@@ -82,7 +83,7 @@ TEST_P(DramParts, a_kernel_that_reads_and_writes_costs_readers_more_than_a_write
 }
 
 // What several small streams cost a large one: the rates alone do not say it, their number does.
-TEST_P(DramTwins, without_the_number_of_streams_five_unequal_ones_are_off) {
+TEST_P(DramFidelityPair, without_the_number_of_streams_five_unequal_ones_are_off) {
   const FlowEfficiency table = derived_flow_efficiency(GetParam());
   FlowEfficiency::Entries pairs;
   for (const auto& [key, value] : table.entries()) {
@@ -205,8 +206,8 @@ TEST_P(DramParts, latency_rises_with_load) {
 }
 
 TEST(DramCharacterize, memory_without_a_part_has_no_twin) {
-  EXPECT_THROW(dram_twins(parse_yaml("{capacity: 8 GB}", "dram"), "sequential"), ConfigError);
-  EXPECT_THROW(dram_part_twins("lpddr5_6400", "somersaults"), ConfigError);
+  EXPECT_THROW(dram_fidelity(parse_yaml("{capacity: 8 GB}", "dram"), "sequential"), ConfigError);
+  EXPECT_THROW(dram_part_fidelity("lpddr5_6400", "somersaults"), ConfigError);
 }
 
 // Of the patterns of one agent every sixth entry, and some of each mix: all of them take minutes.

@@ -38,7 +38,7 @@ TEST(FlowGpu, it_computes_for_its_arithmetic_and_waits_else) {
 
 TEST(FlowGpu, the_rate_belongs_to_the_kernel_and_its_format) {
   ModelBench<FlowGpu> bench(kRound, {"macs_per_second"});
-  const KernelPrice f16 = bench.model().kernel("float", "f16"), q4 = bench.model().kernel("float", "q4_0");
+  const KernelCost f16 = bench.model().kernel("float", "f16"), q4 = bench.model().kernel("float", "q4_0");
   EXPECT_TRUE(f16.from_table);
   EXPECT_FALSE(q4.from_table);
   Work work = product(100'000, 0);
@@ -75,9 +75,9 @@ TEST(FlowGpu, fused_attention_reads_keys_once_per_tile_of_rows) {
 
 TEST(FlowGpu, takes_chains_and_hands_over_at_a_price) {
   ModelBench<FlowGpu> bench(kRound, {"macs_per_second"});
-  EXPECT_FALSE(bench.model().hand_off().static_graphs);
-  EXPECT_EQ(bench.model().hand_off().wake_up, 100 * kUs);
-  EXPECT_EQ(bench.model().hand_off().hand_back, 50 * kUs);
+  EXPECT_FALSE(bench.model().dispatch().static_graphs);
+  EXPECT_EQ(bench.model().dispatch().wake_up, 100 * kUs);
+  EXPECT_EQ(bench.model().dispatch().hand_back, 50 * kUs);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ ParamTable table(std::map<std::string, double, std::less<>> values) { return {"n
 TEST(HexagonKernels, what_it_lacks_is_priced_generally_and_reported) {
   NpuBench bench(phone());
   HexagonKernels kernels(table({{"hmx.dma.float.q4_0.packets_per_weight", 0.5}, {"hvx.l2fetch.lut.q4_0.threads", 2}}), bench.parts());
-  const KernelPrice known = kernels.find("float", "q4_0"), other = kernels.find("float", "q6_k"), lut = kernels.find("lut", "q4_0");
+  const KernelCost known = kernels.find("float", "q4_0"), other = kernels.find("float", "q6_k"), lut = kernels.find("lut", "q4_0");
   EXPECT_TRUE(known.from_table && lut.from_table);
   EXPECT_FALSE(other.from_table);
   EXPECT_EQ(kernels.find("float", "q4_0").id, known.id);
@@ -45,7 +45,7 @@ TEST(HexagonKernels, a_second_table_adds_entries_and_changes_none) {
 TEST(HexagonKernels, weights_in_the_form_of_the_matrix_unit_need_no_vector_work) {
   NpuBench bench(phone());
   HexagonKernels kernels(table({}), bench.parts());
-  const KernelPrice native = kernels.find("native", "w4g128");
+  const KernelCost native = kernels.find("native", "w4g128");
   EXPECT_TRUE(native.from_table);
   EXPECT_TRUE(kernels[native.id].matrix);
   EXPECT_EQ(kernels[native.id].packets_per_weight, 0);

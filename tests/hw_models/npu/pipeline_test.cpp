@@ -185,7 +185,7 @@ TEST(LookUp, tcm_scatters_while_the_thread_goes_on) {
 TEST(Softmax, elements_have_the_price_of_the_table_where_it_has_one) {
   const auto seconds = [](const std::string& price, std::uint64_t elements) {
     NpuBench bench(phone("npu.kernels: {hvx: {dma: {softmax: {exp_table: {packets_per_element: " + price + "}}}}}"));
-    const KernelPrice own = bench.model().kernel("softmax", "exp_table");
+    const KernelCost own = bench.model().kernel("softmax", "exp_table");
     Work work;
     work.kernel = own.id;
     work.has_own_rate = own.from_table;

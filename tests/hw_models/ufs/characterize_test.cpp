@@ -5,9 +5,9 @@
 
 #include <cmath>
 
+#include "hw_models/ufs/fidelity_pair.hpp"
 #include "hw_models/ufs/figures.hpp"
 #include "hw_models/ufs/probe.hpp"
-#include "hw_models/ufs/twins.hpp"
 #include "tests/hw_models/ufs/device.hpp"
 #include "tests/source_path.hpp"
 
@@ -39,14 +39,14 @@ TEST_P(Preset, flow_constants_are_those_of_the_twin) {
   }
 }
 
-double difference(const StorageTwinRow& row) { return row.flow / row.detailed - 1; }
+double difference(const StorageFidelityRow& row) { return row.flow / row.detailed - 1; }
 
 TEST_P(Preset, twins_agree_on_reads_and_writes_of_all_sizes_ranges_depths_and_cores) {
   const Node device = preset(GetParam(), "flow");
   std::size_t rows = 0;
-  for (const std::string& name : storage_twin_cases()) {
+  for (const std::string& name : storage_fidelity_cases()) {
     if (name == "published") continue;  // figures_test.cpp, for the phone that they were measured on
-    for (const StorageTwinRow& row : storage_twins(device, name)) {
+    for (const StorageFidelityRow& row : storage_fidelity(device, name)) {
       EXPECT_LT(std::abs(difference(row)), kTolerance) << GetParam() << " " << row.id << ": " << row.flow << " for " << row.detailed;
       ++rows;
     }

@@ -52,7 +52,7 @@ def _resolved(source, name, is_path, overrides):
     return tree, {"machine": "sim", "memory": {}, "engine": {"policy": "dense"}} | tree
 
 
-def file_places(path):
+def file_origins(path):
     return json.dumps(_placed(yaml.compose(Path(path).read_text()), path))
 
 

@@ -6,7 +6,7 @@
 #include "engine/graph/lowering.hpp"
 #include "engine/parts/ffn/experts/pool_views.hpp"
 #include "engine/parts/ffn/experts/tiered_experts.hpp"
-#include "engine/parts/placement/hand_off.hpp"
+#include "engine/parts/placement/charge_dispatch.hpp"
 
 namespace vitro {
 namespace {

@@ -7,7 +7,7 @@
 #include "engine/graph/lowering.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/ffn/experts/pool_views.hpp"
-#include "engine/parts/placement/hand_off.hpp"
+#include "engine/parts/placement/charge_dispatch.hpp"
 
 namespace vitro {
 TieredExperts::TieredExperts(Machine& machine, GraphCache& graphs, const WeightStore& weights, Residency& residency, TieredOptions options)
@@ -152,7 +152,7 @@ Chain TieredExperts::gather(std::int16_t layer, const RoutedStep& step, std::uin
 }
 
 Task<void> TieredExperts::run_chain(ComputeUnit* unit, Chain chain) {
-  charge_hand_off(machine_.clock, chain);
+  charge_dispatch(machine_.clock, chain);
   const RunResult result = co_await unit->run(std::move(chain));
   result.status.or_throw();
 }

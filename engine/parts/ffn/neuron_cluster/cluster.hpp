@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/parts/ffn/neuron_cluster/landing_room.hpp"
-#include "engine/parts/placement/hand_off.hpp"
+#include "engine/parts/ffn/neuron_cluster/landing_buffer.hpp"
+#include "engine/parts/placement/charge_dispatch.hpp"
 
 namespace vitro {
 

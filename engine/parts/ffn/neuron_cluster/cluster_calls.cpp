@@ -42,7 +42,7 @@ void ClusterFfn::operands(KernelCall& call, NeuronStore::Matrix matrix, View x) 
   store_.add_scales(call, matrix, call.layer, call.expert);
 }
 
-IndexList ClusterFfn::places(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
+IndexList ClusterFfn::row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
   auto out = std::make_shared<std::vector<std::uint32_t>>(neurons->size());
   std::uint32_t* place = out->data();
   const NeuronCache& cache = store_.cache();
@@ -74,7 +74,7 @@ void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& cha
   KernelCall& gate = chain.emplace_back(call(step, cluster, ops::Matmul{}));
   if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) gate.variant = options_.matmul;
   gate.rows = cluster.neurons;
-  gate.places = places(step, cluster, cluster.neurons);
+  gate.row_offsets = row_offsets(step, cluster, cluster.neurons);
   operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
   gate.out.push_back(wide(gate_, step, cluster));
   if (step.every_neuron) return;
@@ -86,12 +86,12 @@ void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& cha
 }
 
 void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
-  const IndexList active = computed(step, cluster), at = places(step, cluster, active);
+  const IndexList active = computed(step, cluster), at = row_offsets(step, cluster, active);
   if (!active->empty()) {
     KernelCall& up = chain.emplace_back(call(step, cluster, ops::Matmul{}));
     if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) up.variant = options_.matmul;
     up.rows = active;
-    up.places = at;
+    up.row_offsets = at;
     operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);
     up.out.push_back(wide(up_, step, cluster));
     KernelCall& glu = chain.emplace_back(call(step, cluster, ops::Glu{options_.activation}));
@@ -103,7 +103,7 @@ void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& cha
   KernelCall& down = chain.emplace_back(call(step, cluster, ops::Accumulate{cluster.continues}));
   if (variant::adds_in_int8(options_.matmul, store_.layout().format)) down.variant = options_.matmul;
   down.rows = active;
-  down.places = at;
+  down.row_offsets = at;
   operands(down, NeuronStore::Matrix::down, wide(hidden_, step, cluster));
   // The accelerator's partial sum is the first: its neurons are.
   down.out.push_back(partial(step, cluster.group, cluster.partial + (step.hot[cluster.group] > 0 ? 1 : 0)));

@@ -83,7 +83,7 @@ void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::ui
   ClusterPlanOptions options;
   options.cluster_neurons = step.every_neuron ? options_.dense_neurons : options_.cluster_neurons;
   if (!step.every_neuron && store_.cache().holds_all()) {
-    // Small clusters are for reading beside computing; without reads they are hand-offs, of which a few for each unit even out their ends.
+    // Small clusters are for reading beside computing; without reads they are dispatches, of which a few for each unit even out their ends.
     std::size_t named = 0;
     for (const IndexList& list : neurons) named += list->size();
     const std::size_t few = named / (kClustersPerUnit * options_.pipeline.units.size()) + 1;
@@ -220,7 +220,7 @@ Task<void> ClusterFfn::reduce(const Step* step) {
       call.out = {step->groups[g].out};
       chain.push_back(std::move(call));
     }
-    charge_hand_off(machine_.clock, chain);
+    charge_dispatch(machine_.clock, chain);
     scope.spawn(run_chain(&graphs_, options_.pipeline.units[u], std::move(chain)));
   }
   co_await scope.join();

@@ -77,7 +77,7 @@ class ClusterFfn final : public FfnBlock {
   void operands(KernelCall& call, NeuronStore::Matrix matrix, View x) const;
   View wide(const Lease& lease, const Step& step, const Cluster& cluster) const;
   View partial(const Step& step, std::uint32_t group, std::uint32_t index) const;
-  IndexList places(const Step& step, const Cluster& cluster, const IndexList& neurons) const;
+  IndexList row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const;
   Task<void> reduce(const Step* step);
 
   Machine& machine_;

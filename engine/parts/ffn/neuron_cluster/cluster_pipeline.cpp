@@ -103,7 +103,7 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32
     const std::vector<Landed> landed = take_landed(clusters);
     if (!landed.empty()) chain.push_back(store_.copy(landed));
     for (const Cluster* cluster : clusters) (gates ? layer->calls.gate : layer->calls.rest)(*cluster, chain);
-    charge_hand_off(machine_.clock, chain);
+    charge_dispatch(machine_.clock, chain);
     RunResult result;
     std::exception_ptr error;
     try {
@@ -170,7 +170,7 @@ Cluster* ClusterPipeline::pick(Layer& layer) const {
   return rest != nullptr && rests() ? rest : nullptr;
 }
 
-// The clusters of one hand-off, which costs a unit as much as computing a small cluster does. Where many are ready at once, as when a
+// The clusters of one dispatch, which costs a unit as much as computing a small cluster does. Where many are ready at once, as when a
 // queue of reads has come, each unit gets half of its share of them (guided self-scheduling), so that they still end together. A
 // gate that tells what to read is handed over alone, since its outcome comes with the end of the chain; so are clusters of a step
 // that computes every neuron, which are large, and graphs on an accelerator.

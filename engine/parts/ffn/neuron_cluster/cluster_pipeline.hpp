@@ -22,7 +22,7 @@ enum class PipelineKind : std::uint8_t {
   cluster,  // a cluster of the next matrix starts as soon as its inputs are there (Figure 6b)
 };
 
-// The calls of a cluster's two computing stages, appended to the chain of one hand-off.
+// The calls of a cluster's two computing stages, appended to the chain of one dispatch.
 struct ClusterCalls {
   std::function<void(const Cluster&, Chain&)> gate;  // GC; its outcome is the ActiveSet
   std::function<void(const Cluster&, Chain&)> rest;  // UDC, into the cluster's partial sum

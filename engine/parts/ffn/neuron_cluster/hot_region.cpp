@@ -131,7 +131,7 @@ void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
   for (std::uint32_t b = ffn.hot * per_cluster; b < clusters * per_cluster; ++b) make_hot(f, first + b, after);
   hot_ += clusters - ffn.hot;
   ffn.hot = clusters;
-  ffn.places = nullptr;
+  ffn.row_offsets = nullptr;
 }
 
 // `after`: behind the slot of the block before, so that blocks which are read together come to lie together.
@@ -195,8 +195,8 @@ View HotRegion::wide(const Lease& lease, std::uint32_t first_row, std::uint32_t 
   return view;
 }
 
-Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& places,
-                       View out) const {
+Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows,
+                       const IndexList& row_offsets, View out) const {
   const auto neurons = static_cast<std::uint32_t>(rows->size()), count = static_cast<std::uint32_t>(group.rows->size());
   const auto weights = [&](NeuronStore::Matrix matrix) {
     View view = store_.view(matrix);
@@ -217,7 +217,7 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
     call.op = ops::Matmul{};
     if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) call.variant = options_.matmul;
     call.rows = rows;
-    call.places = places;
+    call.row_offsets = row_offsets;
     call.in = {weights(matrix), group.x};
     store_.add_scales(call, matrix, layer, group.expert);
     call.out = {into};
@@ -233,7 +233,7 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   KernelCall down = base;
   down.op = ops::Accumulate{};
   down.rows = rows;
-  down.places = places;
+  down.row_offsets = row_offsets;
   down.in = {weights(NeuronStore::Matrix::down), hidden};
   store_.add_scales(down, NeuronStore::Matrix::down, layer, group.expert);
   down.out = {std::move(out)};
@@ -257,15 +257,15 @@ Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32
   Ffn& ffn = ffns_[f];
   VITRO_CHECK(first_row + group->rows->size() <= options_.max_rows, "a step beyond the limits of the hot region");
   const IndexList& rows = rows_[ffn.hot];
-  if (ffn.places == nullptr) {
-    auto places = std::make_shared<std::vector<std::uint32_t>>();
+  if (ffn.row_offsets == nullptr) {
+    auto row_offsets = std::make_shared<std::vector<std::uint32_t>>();
     for (const std::uint32_t neuron : *rows) {
-      places->push_back(store_.place(neuron, store_.cache().slot_of(store_.block_of(layer, group->expert, neuron))));
+      row_offsets->push_back(store_.place(neuron, store_.cache().slot_of(store_.block_of(layer, group->expert, neuron))));
     }
-    ffn.places = std::move(places);
+    ffn.row_offsets = std::move(row_offsets);
   }
-  Chain chain = calls(layer, *group, first_row, rows, ffn.places, std::move(out));
-  charge_hand_off(machine_.clock, chain);
+  Chain chain = calls(layer, *group, first_row, rows, ffn.row_offsets, std::move(out));
+  charge_dispatch(machine_.clock, chain);
   const RunResult result = co_await graphs_.run(options_.unit, std::move(chain));
   result.status.or_throw();
 }

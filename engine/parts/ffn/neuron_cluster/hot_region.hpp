@@ -72,7 +72,7 @@ class HotRegion {
   struct Ffn {
     std::uint32_t hot = 0;    // clusters of it
     std::uint32_t reads = 0;  // outstanding
-    IndexList places;         // of its hot neurons; null: to be looked up
+    IndexList row_offsets;    // of its hot neurons; null: to be looked up
     std::list<std::uint32_t>::iterator recency;
   };
   struct Read {
@@ -92,7 +92,7 @@ class HotRegion {
   void make_hot(std::uint32_t ffn, std::uint32_t block, std::uint32_t& after);
   Task<void> read();
   Task<void> prepare_graph(std::uint32_t clusters, std::uint32_t rows);
-  Chain calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& places,
+  Chain calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& row_offsets,
               View out) const;
   View wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const;
 

@@ -184,7 +184,7 @@ Task<void> NeuronStore::move(const std::vector<Landed>* landed, UnitId id) {
   VITRO_CHECK(unit != machine_.units.end(), "a unit that is not there");
   Chain chain;
   chain.push_back(copy(*landed));
-  charge_hand_off(machine_.clock, chain);
+  charge_dispatch(machine_.clock, chain);
   std::exception_ptr error;
   try {
     (co_await (*unit)->run(std::move(chain))).status.or_throw();
@@ -210,8 +210,8 @@ KernelCall NeuronStore::copy(const std::vector<Landed>& landed) const {
       const Bytes end = std::min(piece_, begin + part.bytes - read);
       const auto keep = [&](Bytes first, Bytes last) {
         for (Bytes byte = first; byte < last; byte += run_, into += run_) {
-          from->push_back(static_cast<std::uint32_t>((part.at + read + byte - begin) / kPlaceUnit));
-          to->push_back(static_cast<std::uint32_t>(into / kPlaceUnit));
+          from->push_back(static_cast<std::uint32_t>((part.at + read + byte - begin) / kRowOffsetUnit));
+          to->push_back(static_cast<std::uint32_t>(into / kRowOffsetUnit));
         }
       };
       if (real) {
@@ -225,7 +225,7 @@ KernelCall NeuronStore::copy(const std::vector<Landed>& landed) const {
   KernelCall call;
   call.op = ops::Copy{};
   call.variant = variant::kFloat;
-  if (real) call.rows = std::move(from), call.places = std::move(to);
+  if (real) call.rows = std::move(from), call.row_offsets = std::move(to);
   for (const Lease* side : {&landing_lease_, &arena_}) {
     View view;
     view.memory = *side;

@@ -10,7 +10,7 @@
 #include "engine/model/bundle_layout.hpp"
 #include "engine/model/weights.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster.hpp"
-#include "engine/parts/ffn/neuron_cluster/landing_room.hpp"
+#include "engine/parts/ffn/neuron_cluster/landing_buffer.hpp"
 #include "engine/parts/ffn/neuron_cluster/neuron_cache.hpp"
 
 namespace vitro {
@@ -86,10 +86,10 @@ class NeuronStore {
   // Gives a matmul or accumulate over view(matrix) the scales that its rows lack; nothing when they hold them. Requires: the
   // two operands that such a call has are there, and no bias.
   void add_scales(KernelCall& call, Matrix matrix, std::int16_t layer, std::int16_t expert) const;
-  // Where a neuron lies, for KernelCall::places; `slot` is that of its block.
+  // Where a neuron lies, for KernelCall::row_offsets; `slot` is that of its block.
   std::uint32_t place(std::uint32_t neuron, std::uint32_t slot) const {
     const Bytes within = layout_.per_block == 1 ? 0 : layout_.within_block(neuron);
-    return static_cast<std::uint32_t>((slot * slot_ + within) / kPlaceUnit);
+    return static_cast<std::uint32_t>((slot * slot_ + within) / kRowOffsetUnit);
   }
 
   // "layer 3, expert 1, block 7" of a block number.
@@ -113,7 +113,7 @@ class NeuronStore {
   std::optional<NeuronCache> cache_;
   Lease arena_;
   Bytes landing_bytes_ = 0;  // 0: reads go to their places directly
-  std::optional<LandingRoom> landing_;
+  std::optional<LandingBuffer> landing_;
   Lease landing_lease_;
   std::vector<Weight> scales_;  // of each layer, and where they are in DRAM; empty when the rows hold them
   std::vector<Lease> scale_leases_;

@@ -68,7 +68,7 @@ Task<std::vector<IndexList>> Predictor::predict(std::int16_t layer, const std::v
 }
 
 Task<void> Predictor::run(ComputeUnit* unit, Chain chain, std::vector<Outcome>* outcomes) {
-  charge_hand_off(machine_.clock, chain);
+  charge_dispatch(machine_.clock, chain);
   RunResult result = co_await unit->run(std::move(chain));
   result.status.or_throw();
   *outcomes = std::move(result.outcomes);

@@ -48,7 +48,7 @@ TEST(ProbeCalls, rows_in_any_order_name_each_row_once) {
   shape.scattered = true;
   std::vector<bool> seen(64);
   for (const Chain& chain : make_chains(memory, shape, 1, 2)) {
-    for (const std::uint32_t place : *chain[0].places) seen[place * kPlaceUnit / (operand_bytes(shape) / 64)] = true;
+    for (const std::uint32_t place : *chain[0].row_offsets) seen[place * kRowOffsetUnit / (operand_bytes(shape) / 64)] = true;
   }
   EXPECT_EQ(seen, std::vector<bool>(64, true));
 }
@@ -86,11 +86,11 @@ TEST(Probe, kernels_of_every_shape_run_and_are_counted) {
 TEST(Probe, hand_off_answers_once_for_each_round) {
   ComputeFunction function;
   NullTrace trace;
-  HandOffProbe probe;
+  DispatchProbe probe;
   probe.rounds = 7;
-  EXPECT_EQ(probe_hand_off(*machine(function, trace, 2), probe).size(), 7u);
+  EXPECT_EQ(probe_dispatch(*machine(function, trace, 2), probe).size(), 7u);
   probe.skip = 2;
-  EXPECT_THROW(probe_hand_off(*machine(function, trace, 2), probe), ConfigError);
+  EXPECT_THROW(probe_dispatch(*machine(function, trace, 2), probe), ConfigError);
 }
 
 TEST(Probe, strides_and_threads_without_cores_are_refused) {

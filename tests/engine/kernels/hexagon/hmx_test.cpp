@@ -8,7 +8,7 @@
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/ops/variants.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
-#include "tests/engine/kernels/hexagon/worker_product.hpp"
+#include "tests/engine/kernels/hexagon/hvx_worker_product.hpp"
 
 namespace vitro::test {
 namespace {
@@ -235,7 +235,7 @@ TEST(HexagonHmx, tile_groups_multiply_as_they_are_rounded) {
     std::vector<std::byte> weights(hexagon::strips_bytes(shape.n, shape.k, true));
     hexagon::pack_tile_groups(w.data(), shape.n, shape.k, weights.data());
     KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, variant::kHmx, {64, shape.k, shape.batch});  // for its activations
-    const hexagon::ProductForm form{Kind::matmul_hmx, {}};
+    const hexagon::MatmulForm form{Kind::matmul_hmx, {}};
     const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
     std::vector<std::byte> x(size.first), table(size.second);
     hexagon::write_activations(form, call.in[1], x.data(), table.data());

@@ -7,7 +7,7 @@
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
-#include "tests/engine/kernels/hexagon/worker_product.hpp"
+#include "tests/engine/kernels/hexagon/hvx_worker_product.hpp"
 
 namespace vitro::test {
 namespace {
@@ -90,12 +90,12 @@ TEST(Int8Rows, tiles_of_int8_have_the_bits_of_the_cpu) {
 
 TEST(Int8Rows, the_worker_wants_one_scale_for_a_row) {
   Rng rng(3);
-  const auto refusal = [&](const KernelCall& call) { return hexagon::product_form(call, CodeProducts::automatic).status().message; };
+  const auto refusal = [&](const KernelCall& call) { return hexagon::matmul_form(call, CodeMatmul::automatic).status().message; };
   const MatmulShape shape{16, 256, 2};
   EXPECT_EQ(refusal(call_with_scales(rng, Format::w(2, 128), shape, 1)),
             "its matrix unit computes int8 matmuls of w2g128 only if each row has one scale");
   EXPECT_NE(refusal(call_with_scales(rng, Format::w(2, 128, 'z'), shape, 1000)), "");  // a zero point for each block is no such form
-  EXPECT_TRUE(hexagon::product_form(call_with_scales(rng, Format::w(2, 128), shape, 1000), CodeProducts::automatic).ok());
+  EXPECT_TRUE(hexagon::matmul_form(call_with_scales(rng, Format::w(2, 128), shape, 1000), CodeMatmul::automatic).ok());
 }
 
 }  // namespace

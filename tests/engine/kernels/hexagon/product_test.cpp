@@ -8,7 +8,7 @@
 #include "engine/quant/group_formats.hpp"
 #include "engine/quant/tiles.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
-#include "tests/engine/kernels/hexagon/worker_product.hpp"
+#include "tests/engine/kernels/hexagon/hvx_worker_product.hpp"
 
 namespace vitro::test {
 namespace {
@@ -49,7 +49,7 @@ TEST(HexagonProduct, tiles_of_every_shape_have_the_bits_of_the_cpu) {
       for (const std::uint16_t rows : {128, 256, 1280}) {
         for (const std::uint16_t columns : {32, 64, 128, 256}) {
           if (columns < group) continue;
-          hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
+          hexagon::MatmulForm form = hexagon::matmul_form(call, CodeMatmul::look_up).value_or_throw();
           form.planes.tile = {rows, columns};
           std::vector<std::byte> weights(hexagon::weights_bytes(form, 304, vitro::columns(call.in[0])));
           pack_in(form.planes, call.in[0], {0, 304}, weights.data());
@@ -61,7 +61,7 @@ TEST(HexagonProduct, tiles_of_every_shape_have_the_bits_of_the_cpu) {
   }
   KernelCall call = matmul_call(rng, Format::w(2, 64), Layout::rows, variant::kInt8, {304, 448, 1});
   for (const hexagon::TileShape bad : {hexagon::TileShape{0, 256}, {100, 256}, {8192, 256}, {128, 0}, {128, 32}, {128, 96}, {128, 512}}) {
-    hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
+    hexagon::MatmulForm form = hexagon::matmul_form(call, CodeMatmul::look_up).value_or_throw();
     hexagon::Operator op = hexagon_op(form.kind, 304, 448);
     op.bits = form.planes.bits;
     op.group = form.planes.group;
@@ -70,7 +70,7 @@ TEST(HexagonProduct, tiles_of_every_shape_have_the_bits_of_the_cpu) {
   }
 }
 
-class Product : public testing::TestWithParam<std::tuple<Format, Layout, CodeProducts>> {};
+class Product : public testing::TestWithParam<std::tuple<Format, Layout, CodeMatmul>> {};
 
 TEST_P(Product, has_the_bits_of_the_cpu) {
   VITRO_NEEDS_HEXAGON();
@@ -87,7 +87,7 @@ TEST_P(Product, has_the_bits_of_the_cpu) {
   }
 }
 
-constexpr auto kAutomatic = CodeProducts::automatic, kLookUp = CodeProducts::look_up;
+constexpr auto kAutomatic = CodeMatmul::automatic, kLookUp = CodeMatmul::look_up;
 INSTANTIATE_TEST_SUITE_P(
     all, Product,
     testing::Values(std::tuple{Format::q8_0, Layout::rows, kAutomatic}, std::tuple{Format::q8_0, Layout::tiled, kLookUp},
@@ -125,7 +125,7 @@ TEST(HexagonProduct, panels_are_as_small_as_the_cores_tiles) {
     for (const Format format : formats_with(layout)) {
       if (!format.is_group()) continue;
       const KernelCall call = matmul_call(rng, format, layout, variant::kInt8, {1536, 640, 1});
-      const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
+      const hexagon::MatmulForm form = hexagon::matmul_form(call, CodeMatmul::look_up).value_or_throw();
       EXPECT_EQ(hexagon::weights_bytes(form, 1536, 640), view_bytes(call.in[0])) << to_string(format);
     }
   }
@@ -199,7 +199,7 @@ TEST(HexagonProduct, products_of_one_input_share_their_tables) {
       std::uint32_t first = 0, second = 0;
       for (KernelCall& call : of) {
         ComputeFunction({"portable"}).execute(call);
-        const hexagon::ProductForm form = hexagon::product_form(call, CodeProducts::look_up).value_or_throw();
+        const hexagon::MatmulForm form = hexagon::matmul_form(call, CodeMatmul::look_up).value_or_throw();
         const Input x = input_of(form, call.in[1]);
         if (operators.empty()) first = put(x.first), second = put(x.second);
         hexagon::Operator op = hexagon_op(form.kind, call.in[0].shape[0], columns(call.in[0]), call.in[1].shape[0]);
@@ -234,8 +234,8 @@ TEST(HexagonProduct, products_of_one_input_share_their_tables) {
 TEST(HexagonProduct, group_formats_have_look_ups_alone) {
   Rng rng(6);
   const KernelCall call = matmul_call(rng, Format::w(2, 64), Layout::lut, variant::kInt8, {32, 64, 1});
-  EXPECT_FALSE(hexagon::product_form(call, CodeProducts::dot).ok());
-  EXPECT_EQ(hexagon::product_form(call, CodeProducts::automatic).value().kind, Kind::matmul_lut);
+  EXPECT_FALSE(hexagon::matmul_form(call, CodeMatmul::dot).ok());
+  EXPECT_EQ(hexagon::matmul_form(call, CodeMatmul::automatic).value().kind, Kind::matmul_lut);
 }
 
 TEST(HexagonProduct, a_slice_of_rows_packs_alone) {
@@ -244,7 +244,7 @@ TEST(HexagonProduct, a_slice_of_rows_packs_alone) {
   Rng rng(8);
   const KernelCall call = matmul_call(rng, Format::q4_0, Layout::tiled, variant::kInt8, {96, 64, 1});
   ComputeFunction({"portable"}).execute(call);
-  for (const CodeProducts products : {CodeProducts::dot, CodeProducts::look_up}) {
+  for (const CodeMatmul products : {CodeMatmul::dot, CodeMatmul::look_up}) {
     const auto y = run_product(worker, call, {40, 32}, products);
     EXPECT_EQ(std::memcmp(y.data(), call.out[0].as<float>() + 40, 32 * sizeof(float)), 0);
   }

@@ -2,7 +2,7 @@
 #pragma once
 #include "engine/host/hexagon_operands.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "tests/engine/kernels/hexagon/worker.hpp"
+#include "tests/engine/kernels/hexagon/hvx_worker.hpp"
 
 namespace vitro::test {
 
@@ -10,7 +10,7 @@ namespace vitro::test {
 struct Input {
   std::vector<std::byte> first, second;
 };
-inline Input input_of(const hexagon::ProductForm& form, const View& x) {
+inline Input input_of(const hexagon::MatmulForm& form, const View& x) {
   const hexagon::ActivationBytes size = hexagon::activations_bytes(form, x.shape[0], columns(x));
   Input input{std::vector<std::byte>(size.first), std::vector<std::byte>(size.second)};
   hexagon::write_activations(form, x, input.first.data(), input.second.data());
@@ -19,7 +19,7 @@ inline Input input_of(const hexagon::ProductForm& form, const View& x) {
 
 // Bits of the results, [batch][rows]. weights: `rows` rows, packed in the form.
 inline std::vector<std::uint32_t> run_packed(HexagonWorker& worker, const KernelCall& call, std::uint32_t rows,
-                                             const hexagon::ProductForm& form, const std::vector<std::byte>& weights) {
+                                             const hexagon::MatmulForm& form, const std::vector<std::byte>& weights) {
   const std::uint32_t batch = call.in[1].shape[0];
   const Input x = input_of(form, call.in[1]);
   hexagon::Operator op = hexagon_op(form.kind, rows, columns(call.in[0]), batch);
@@ -35,8 +35,8 @@ inline std::vector<std::uint32_t> run_packed(HexagonWorker& worker, const Kernel
 }
 
 inline std::vector<std::uint32_t> run_product(HexagonWorker& worker, const KernelCall& call, Range rows,
-                                              CodeProducts products = CodeProducts::automatic) {
-  const hexagon::ProductForm form = hexagon::product_form(call, products).value_or_throw();
+                                              CodeMatmul products = CodeMatmul::automatic) {
+  const hexagon::MatmulForm form = hexagon::matmul_form(call, products).value_or_throw();
   std::vector<std::byte> weights(hexagon::weights_bytes(form, rows.count, columns(call.in[0])));
   hexagon::pack_weights(form, call.in[0], rows, weights.data());
   return run_packed(worker, call, rows.count, form, weights);
@@ -44,10 +44,10 @@ inline std::vector<std::uint32_t> run_product(HexagonWorker& worker, const Kerne
 
 // The worker, by an operator of this kind, gives what the CPU computes of the same call.
 inline void expect_bits_of_the_cpu(HexagonWorker& worker, ComputeFunction& cpu, const KernelCall& call, hexagon::Kind kind,
-                                   CodeProducts products = CodeProducts::automatic) {
+                                   CodeMatmul products = CodeMatmul::automatic) {
   const View &w = call.in[0], &x = call.in[1];
   cpu.execute(call);
-  ASSERT_EQ(hexagon::product_form(call, products).value_or_throw().kind, kind);
+  ASSERT_EQ(hexagon::matmul_form(call, products).value_or_throw().kind, kind);
   const auto y = run_product(worker, call, {0, w.shape[0]}, products);
   EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0)
       << to_string(w.format) << " " << w.shape[0] << " x " << columns(w) << " x " << x.shape[0];

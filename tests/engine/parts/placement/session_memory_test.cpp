@@ -34,8 +34,8 @@ class SessionMemoryTest : public ::testing::Test {
     weights.shape = {static_cast<std::uint32_t>(segments.size()), 16, 0};
     call.in = {weights};
     call.rows = std::make_shared<const std::vector<std::uint32_t>>(segments.size());
-    for (std::uint32_t& place : segments) place *= kSegment / kPlaceUnit;
-    call.places = std::make_shared<const std::vector<std::uint32_t>>(std::move(segments));
+    for (std::uint32_t& place : segments) place *= kSegment / kRowOffsetUnit;
+    call.row_offsets = std::make_shared<const std::vector<std::uint32_t>>(std::move(segments));
     return {call};
   }
 

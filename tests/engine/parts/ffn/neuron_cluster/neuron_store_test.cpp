@@ -93,7 +93,7 @@ class Arena {
       if (neuron >= layout.neurons) break;
       const Bytes piece = ((layout.stripes > 1 ? m : 0) * layout.blocks() + in_ffn) * layout.piece();
       const std::byte* flash = file.bytes.data() + ffn * layout.bytes() + piece + layout.within_block(neuron) + rows[m];
-      const std::byte* dram = store->arena().data() + view.offset + store->place(neuron, slot) * kPlaceUnit;
+      const std::byte* dram = store->arena().data() + view.offset + store->place(neuron, slot) * kRowOffsetUnit;
       if (!std::equal(flash, flash + row, dram)) return false;
     }
     return true;
@@ -213,7 +213,7 @@ TEST(NeuronStore, dram_holds_rows_and_staging_and_no_padding) {
     SCOPED_TRACE(describe(shape));
     Arena arena(shape, 1);
     const BundleLayout& layout = arena.layout;
-    const Bytes row = round_up(row_bytes(layout.format, layout.width), kPlaceUnit);
+    const Bytes row = round_up(row_bytes(layout.format, layout.width), kRowOffsetUnit);
     const Bytes neurons = arena.store->cache().capacity() * layout.per_block;
     const Budget& budget = arena.machine().memory.budget(Placement::dram);
     EXPECT_EQ(arena.store->cache().capacity(), arena.store->cache().blocks() / 2);

@@ -1,0 +1,26 @@
+// What judges the samples of a run (workload.scaling), with all that it stands on.
+#pragma once
+#include "engine/app/loaded_model.hpp"
+#include "engine/app/scaling/scorer.hpp"
+#include "engine/transformer/decoder.hpp"
+
+namespace vitro {
+
+class SampleScorer {
+ public:
+  // A reward model computes on the same units as the model, all its weights in DRAM, under the same budget.
+  // `function`: for kind python. Throws ConfigError. The machine outlives it.
+  SampleScorer(Machine& machine, const Experiment& experiment, const std::string& cache_dir, ScoreFunction function);
+
+  Scorer* scorer() { return scorer_.get(); }  // null: samples vote
+
+ private:
+  void open_reward_model(Machine& machine, const Experiment& experiment, const std::string& cache_dir);
+
+  LoadedModel model_;  // of a reward model; so are the next two
+  WeightStore weights_;
+  Decoder decoder_;
+  std::unique_ptr<Scorer> scorer_;
+};
+
+}  // namespace vitro

@@ -1,0 +1,105 @@
+// The qfloat stages as a phone would run them. Compiled for V75 and never linked: the emulator has no qfloat, so their price
+// is the packets of their loops (docs/design/hexagon.md).
+#include "engine/kernels/hexagon/attention_stages.hpp"
+#include "engine/kernels/hexagon/float_stages.hpp"
+#include "engine/kernels/hexagon/hvx_worker/hvx_float.hpp"
+#include "engine/kernels/hexagon/lut_stages.hpp"
+
+namespace vitro::hexagon {
+
+extern "C" {
+
+void qf_dequantise_q4(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* indices, const HVX_Vector* values, uint32_t vectors,
+                      HVX_Vector* out) {
+  dequantise_q4<Hvx>(in, scales, indices, *values, vectors, out);
+}
+
+void qf_convert_q4(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* indices, uint32_t vectors, HVX_Vector* out) {
+  convert_q4<Hvx>(in, scales, indices, vectors, out);
+}
+
+void qf_dequantise_q8(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* indices, uint32_t vectors, HVX_Vector* out) {
+  dequantise_q8<Hvx>(in, scales, *indices, vectors, out);
+}
+
+// Of dots that are in TCM: 32 rows and two blocks per trip.
+void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32_t* x_scales, uint32_t pairs, HVX_Vector* y) {
+  *y = accumulate<Hvx>(dots, scales, x_scales, pairs);
+}
+
+// Ordinary groups of 32 along the depth, in tiles: one vector of scales serves a tile.
+void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* values, uint32_t tiles, HVX_Vector* out) {
+  dequantise_columns_q4<Hvx>(in, scales, *values, tiles, out);
+}
+
+// Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart. `_rows`: of one
+// scale, those of a panel behind those of the one before.
+#define VITRO_LUT_FINALIZE_ROWS(name, stage, form, group)                                                                                 \
+  void qf_##name##_rows_g##group(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor, uint32_t panels, \
+                                 HVX_Vector* y) {                                                                                         \
+    constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                                \
+    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, scales += 2, y += 4) {                                                 \
+      stage<Hvx, form, Scales::of_rows>(weighted, {}, scales, x, factor, kBlocks, y);                                                     \
+    }                                                                                                                                     \
+  }
+#define VITRO_LUT_FINALIZE(name, stage, form, group)                                                                                  \
+  void qf_##name##_g##group(const HVX_Vector* weighted, ZeroFields zeros, const HVX_Vector* scales, const int32_t* x, int32_t factor, \
+                            uint32_t pitch, uint32_t panels, HVX_Vector* y) {                                                         \
+    constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                            \
+    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, zeros.bytes += kVectorBytes, scales += pitch, y += 4) {            \
+      stage<Hvx, form>(weighted, zeros, scales, x, factor, kBlocks, y);                                                               \
+    }                                                                                                                                 \
+  }
+#define VITRO_LUT_FINALIZE_GROUPS(name, stage, form) \
+  VITRO_LUT_FINALIZE(name, stage, form, 32) VITRO_LUT_FINALIZE(name, stage, form, 64) VITRO_LUT_FINALIZE(name, stage, form, 128)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize, lut_finalize, Zeros::same)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_zeros, lut_finalize, Zeros::of_blocks)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)  // with tables of int8
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded_zeros, lut_finalize_rounded, Zeros::of_blocks)
+#define VITRO_LUT_FINALIZE_ROWS_GROUPS(name, stage, form) \
+  VITRO_LUT_FINALIZE_ROWS(name, stage, form, 32)          \
+  VITRO_LUT_FINALIZE_ROWS(name, stage, form, 64) VITRO_LUT_FINALIZE_ROWS(name, stage, form, 128)
+VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize, lut_finalize, Zeros::same)
+VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
+VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)
+
+// Two-level dequantisation; `z`: with zero points of blocks; `r`: one scale per row. Groups of 128 cost what groups of 64 do, but for half
+// the scales.
+#define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
+  void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \
+                                           const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                              \
+    lut_dequantise<Hvx, bits, group, Zeros::same>(planes, {}, scales, *repack, *values, blocks, out);                                 \
+  }                                                                                                                                   \
+  void qf_lut_dequantise_w##bits##g##group##r(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,           \
+                                              const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                           \
+    lut_dequantise<Hvx, bits, group, Zeros::same, Scales::of_rows>(planes, {}, scales, *repack, *values, blocks, out);                \
+  }                                                                                                                                   \
+  void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, ZeroFields zeros, const HVX_Vector* scales,                   \
+                                              const HVX_Vector* repack, const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) { \
+    lut_dequantise<Hvx, bits, group, Zeros::of_blocks>(planes, zeros, scales, *repack, *values, blocks, out);                         \
+  }
+#define VITRO_LUT_DEQUANTISE_GROUPS(bits) VITRO_LUT_DEQUANTISE(bits, 32) VITRO_LUT_DEQUANTISE(bits, 64)
+VITRO_LUT_DEQUANTISE_GROUPS(1)
+VITRO_LUT_DEQUANTISE_GROUPS(2)
+VITRO_LUT_DEQUANTISE_GROUPS(3)
+VITRO_LUT_DEQUANTISE_GROUPS(4)
+
+// Softmax of a pair of rows, scores in tiles: its three passes, the second one in three ways.
+void qf_softmax_max(const HVX_Vector* s, uint32_t count, HVX_Vector* top) { *top = row_max<Hvx>(s, kTilePairs, count, *top); }
+void qf_softmax_exp_table(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, const uint16_t* table, HVX_Vector* p) {
+  row_exp<Hvx, ExpByTable>(s, kTilePairs, count, *top, table, p);
+}
+void qf_softmax_exp_f16(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, HVX_Vector* p) {
+  row_exp<Hvx, ExpByHalf>(s, kTilePairs, count, *top, nullptr, p);
+}
+void qf_softmax_exp_f32(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, HVX_Vector* p) {
+  row_exp<Hvx, ExpByFloat>(s, kTilePairs, count, *top, nullptr, p);
+}
+void qf_softmax_sum(const HVX_Vector* p, uint32_t count, const HVX_Vector* kept, HVX_Vector* sum) {
+  *sum = new_sum<Hvx>(*kept, *sum, row_sum<Hvx>(p, kTilePairs, count));
+}
+
+}  // extern "C"
+
+}  // namespace vitro::hexagon

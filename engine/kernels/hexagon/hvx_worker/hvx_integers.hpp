@@ -1,0 +1,58 @@
+// The integer part of the instruction set of float_stages.hpp and attention_stages.hpp, as HVX of V66 has it.
+#pragma once
+#include "engine/kernels/hexagon/hvx_worker/hvx.hpp"
+
+namespace vitro::hexagon {
+
+struct HvxIntegers {
+  using Vector = HVX_Vector;
+  struct Pair {
+    Vector lo, hi;
+  };
+  static Pair pair(HVX_VectorPair w) { return {Q6_V_lo_W(w), Q6_V_hi_W(w)}; }
+
+  template <int kTable>
+  static Pair look_up(Vector indices, Vector tables) {
+    return pair(hexagon::look_up<kTable>(indices, tables));
+  }
+  static Vector high_nibbles(Vector v) { return hexagon::high_nibbles(v); }
+  static Vector shift_right(Vector v, int bits) { return Q6_Vuh_vlsr_VuhR(v, bits); }
+  static Vector splat_half(int half) { return hexagon::splat_half(half); }
+  static Vector splat(int32_t word) { return hexagon::splat(word); }
+  static Vector add_half(Vector a, Vector b) { return Q6_Vh_vadd_VhVh(a, b); }
+  static Vector add_word(Vector a, Vector b) { return Q6_Vw_vadd_VwVw(a, b); }
+  static Vector interleave_halves(Vector v) { return Q6_Vh_vshuff_Vh(v); }
+  static Vector mask(Vector v, Vector m) { return Q6_V_vand_VV(v, m); }
+  static Pair widen_bytes(Vector v) { return pair(Q6_Wh_vsxt_Vb(v)); }
+  static Pair widen_unsigned(Vector v) { return pair(Q6_Wuh_vzxt_Vub(v)); }
+
+  static Vector exclusive_or(Vector a, Vector b) { return Q6_V_vxor_VV(a, b); }
+  static Vector sign_halves(Vector v) { return Q6_Vh_vasr_VhR(v, 15); }
+  static Vector max_half(Vector a, Vector b) { return Q6_Vh_vmax_VhVh(a, b); }
+  static Vector min_bits(Vector a, Vector b) { return Q6_Vuh_vmin_VuhVuh(a, b); }
+  template <int kBits>
+  static Vector shift_half(Vector v) {
+    return Q6_Vh_vasl_VhR(v, kBits);
+  }
+  template <int kBits>
+  static Vector shift_word(Vector v) {
+    return Q6_Vw_vasl_VwR(v, kBits);
+  }
+  static Vector half_of_word(Vector v) { return Q6_Vw_vasr_VwR(v, 1); }
+  static Vector rotate(Vector v, int bytes) { return Q6_V_vror_VR(v, bytes); }
+  static void gather(Vector* out, const uint16_t* table, Vector offsets) {
+    constexpr int kLastByte = 65535;
+    Q6_vgather_ARMVh(out, reinterpret_cast<uintptr_t>(table), kLastByte, offsets);
+  }
+  static Vector where_not_above(Vector bits, Vector limit, Vector v) {
+    return Q6_V_vmux_QVV(Q6_Q_vcmp_gt_VuhVuh(bits, limit), Q6_V_vzero(), v);
+  }
+  // Products of signed halfwords as words: of even lanes in lo, of odd ones in hi.
+  static Pair multiply_integers(Vector a, Vector b) { return pair(Q6_Ww_vmpy_VhVh(a, b)); }
+  static Vector even_halves(Vector a, Vector b) { return Q6_Vh_vshuffe_VhVh(b, a); }  // lane 2i of a and of b side by side
+  static Vector odd_halves(Vector a, Vector b) { return Q6_Vh_vshuffo_VhVh(b, a); }
+  static Vector either(Vector a, Vector b) { return Q6_V_vor_VV(a, b); }
+  static Vector subtract_word(Vector a, Vector b) { return Q6_Vw_vsub_VwVw(a, b); }
+};
+
+}  // namespace vitro::hexagon

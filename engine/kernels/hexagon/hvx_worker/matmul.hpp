@@ -1,0 +1,19 @@
+// Matrix products of the worker: panels and strips of weights (panels.hpp) against a batch of activations.
+#pragma once
+#include "engine/kernels/hexagon/hvx_worker/operators.hpp"
+#include "engine/kernels/hexagon/protocol.hpp"
+
+namespace vitro::hexagon {
+
+bool is_product(Kind kind);
+
+// Bytes of the inputs, and of the result. False for impossible shapes. Requires: is_product(op.kind).
+bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out);
+
+// Before the operators of a request: what scratch holds of the last one is not this one's.
+void begin_request();
+
+// Requires: inside(op, regions).
+void run_product(const Operator& op, const Regions& regions, volatile uint32_t& progress);
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,135 @@
+#include "engine/kernels/hexagon/hvx_worker/operators.hpp"
+
+#include "engine/kernels/hexagon/attention_stages.hpp"
+#include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
+#include "engine/kernels/hexagon/hvx_worker/matmul.hpp"
+#include "engine/kernels/hexagon/hvx_worker/system.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+constexpr uint32_t kSuperGroup = 256;  // nibbles of a vector
+
+constexpr uint32_t vectors_of(uint32_t nibbles) { return nibbles / kSuperGroup; }
+
+// Bytes of the inputs, and of the result. False for operators that do not exist, or have impossible shapes.
+bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
+  const uint64_t rows = op.rows, columns = op.columns;
+  if (rows == 0 || rows > 1u << 26) return false;
+  if (is_product(op.kind)) return product_sizes(op, in, out);
+  if (op.kind == Kind::attention) {
+    const uint64_t depth = columns / kTile, head = columns * 2;
+    in[0] = op.batch * head;
+    in[1] = (rows + op.pitch) * head;
+    in[2] = 65536;
+    out = op.batch * head;
+    return columns % kTile == 0 && depth > 0 && depth <= kMostDepth && op.batch > 0 && op.batch <= kTile && op.bits > 0 &&
+           op.bits <= kMostStep && rows <= op.pitch && op.pitch <= 1u << 20;
+  }
+  const uint64_t vectors = rows / kSuperGroup;
+  const bool whole = rows % kSuperGroup == 0;
+  switch (op.kind) {
+    case Kind::lut_precompute:
+      in[0] = rows;
+      out = rows / 4 * 32;
+      return rows % 16 == 0;
+    case Kind::dequantise:
+      in[0] = rows / 2;
+      in[1] = rows / 32 * 2;
+      in[2] = kVectorBytes;
+      out = rows * 4;
+      return whole && vectors % 8 == 0;
+    case Kind::dequantise_tiles:
+      in[0] = rows / 2;
+      in[1] = rows / 32 * 2;
+      in[2] = kVectorBytes;
+      out = rows * 2;
+      return whole && vectors % 8 == 0;
+    case Kind::dequantise_fused:
+      in[0] = rows / 2;
+      in[1] = rows / 128 * 32;
+      out = rows * 2;
+      return whole && vectors % 2 == 0;
+    case Kind::unpack:
+      in[0] = rows / 2;
+      out = rows * 2;
+      return whole;
+    case Kind::scatter:  // at most 32768 halfwords are in reach of their base
+      in[0] = rows / 2;
+      in[1] = rows * 2;
+      in[2] = kVectorBytes;
+      out = rows * 2;
+      return whole && rows <= 32768;
+    case Kind::copy:
+      in[0] = out = rows / 2;
+      return whole;
+    case Kind::exp_table:
+      in[0] = out = rows * 2;
+      in[1] = 65536;
+      return rows % 64 == 0;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool inside(const Operator& op, const Regions& regions) {
+  uint64_t in[3] = {}, out = 0;
+  if (!sizes(op, in, out) || op.out_bytes != out || op.out < kResultsStart) return false;
+  bool fits = op.out % kVectorBytes == 0 && op.out + out <= regions.outbound_bytes;
+  for (int i = 0; i < 3; ++i) {
+    const bool used = in[i] > 0;
+    fits = fits && (!used || (op.in[i] >= kArenaStart && op.in[i] % kVectorBytes == 0 && op.in[i] + in[i] <= regions.inbound_bytes));
+  }
+  return fits;
+}
+
+void run(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const unsigned char *a = r.inbound + op.in[0], *b = r.inbound + op.in[1], *c = r.inbound + op.in[2];
+  unsigned char* out = r.outbound + op.out;
+  const auto halves = [](const unsigned char* p) { return reinterpret_cast<const uint16_t*>(p); };
+  auto* out_halves = reinterpret_cast<uint16_t*>(out);
+  const uint32_t vectors = vectors_of(op.rows);
+  uint64_t in_bytes[3] = {}, out_bytes = 0;
+  sizes(op, in_bytes, out_bytes);
+  // The weights of a product are written once, before the first request that names them.
+  for (int i = is_product(op.kind) ? 1 : 0; i < 3; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
+  if (is_product(op.kind)) return run_product(op, r, progress);
+  switch (op.kind) {
+    case Kind::attention: {
+      const AttentionShape shape{op.batch, op.rows, op.columns / kTile, op.bits};
+      float_attention(&shape, halves(a), halves(b), halves(b) + op.pitch * op.columns, halves(c), out_halves);
+      break;
+    }
+    case Kind::dequantise_tiles:
+      float_dequantise_tiles(a, halves(b), halves(c), vectors, out_halves);
+      break;
+    case Kind::lut_precompute:
+      hvx_lut_precompute(reinterpret_cast<const int8_t*>(a), op.rows / 4, out_halves);
+      break;
+    case Kind::dequantise:
+      hvx_dequantise(a, halves(b), halves(c), vectors, out_halves, out_halves + op.rows);
+      break;
+    case Kind::dequantise_fused:
+      hvx_dequantise_fused(a, halves(b), vectors, out_halves);
+      break;
+    case Kind::unpack:
+      hvx_unpack(a, vectors, reinterpret_cast<int16_t*>(out));
+      break;
+    case Kind::scatter:
+      hvx_scatter(a, halves(c), halves(b), vectors, out_halves);
+      break;
+    case Kind::copy:
+      hvx_copy(a, vectors, out);
+      break;
+    case Kind::exp_table:
+      hvx_exp(halves(a), halves(b), op.rows / 64, out_halves);
+      break;
+    default:
+      break;
+  }
+  progress = progress + 1;
+}
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,112 @@
+// Tiles of the matrix unit: of int8 from bit-serial panels, and of fp16 from rows as a file has them. A weight tile is their transpose with
+// every two rows permuted (TTS-NPU Fig. 4): two halves of a row, one word, stay together, so a pair of tiles is one of 32 x 32 words.
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/hvx_worker/hvx.hpp"
+#include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+constexpr uint32_t kHalf = kTile / 2;  // rows that registers hold, with room for results
+
+// Rows a and b, kStep apart: words whose bit kStep is set in a change places with those of b in which it is not.
+template <uint32_t kStep>
+HVX_VectorPair exchange(HVX_Vector a, HVX_Vector b) {
+  return Q6_W_vshuff_VVR(b, a, 4 * kStep);
+}
+
+template <uint32_t kStep>
+void exchange(HVX_Vector (&rows)[kHalf]) {
+#pragma unroll
+  for (uint32_t i = 0; i < kHalf; ++i) {
+    if ((i & kStep) != 0) continue;
+    const HVX_VectorPair both = exchange<kStep>(rows[i], rows[i + kStep]);
+    rows[i] = Q6_V_lo_W(both);
+    rows[i + kStep] = Q6_V_hi_W(both);
+  }
+}
+
+// All steps but the last, which the other half of the rows takes part in.
+void transpose(const HVX_Vector* in, HVX_Vector (&rows)[kHalf]) {
+#pragma unroll
+  for (uint32_t i = 0; i < kHalf; ++i) rows[i] = in[i];
+  exchange<1>(rows);
+  exchange<2>(rows);
+  exchange<4>(rows);
+  exchange<8>(rows);
+}
+
+// What the planes from kPlane on find for eight columns' low or high nibbles: columns 0 and 1, and 2 and 3.
+struct Found {
+  HVX_VectorPair first, second;
+};
+HVX_VectorPair either(HVX_VectorPair a, HVX_VectorPair b) {
+  return Q6_W_vcombine_VV(Q6_V_vor_VV(Q6_V_hi_W(a), Q6_V_hi_W(b)), Q6_V_vor_VV(Q6_V_lo_W(a), Q6_V_lo_W(b)));
+}
+template <uint32_t kBits, bool kHigh, uint32_t kPlane = 0>
+Found find(const HVX_Vector* planes, HVX_Vector low, HVX_Vector high) {
+  const HVX_Vector tables = kPlane < 2 ? low : high, bits = kHigh ? high_nibbles(planes[kPlane]) : planes[kPlane];
+  const Found found{look_up<kPlane % 2 * 2>(bits, tables), look_up<kPlane % 2 * 2 + 1>(bits, tables)};
+  if constexpr (kPlane + 1 == kBits) {
+    return found;
+  } else {
+    const Found more = find<kBits, kHigh, kPlane + 1>(planes, low, high);
+    return {either(found.first, more.first), either(found.second, more.second)};
+  }
+}
+
+// Rows of a panel stand so that a word of a strip is the even or the odd halves of both (lut_byte()).
+void store_words(const Found& found, uint32_t stride, HVX_Vector* out) {
+  const HVX_Vector a = Q6_V_lo_W(found.first), b = Q6_V_lo_W(found.second), c = Q6_V_hi_W(found.first), d = Q6_V_hi_W(found.second);
+  out[0] = Q6_Vh_vshuffe_VhVh(b, a);
+  out[stride] = Q6_Vh_vshuffo_VhVh(b, a);
+  out[2 * stride] = Q6_Vh_vshuffe_VhVh(d, c);
+  out[3 * stride] = Q6_Vh_vshuffo_VhVh(d, c);
+}
+
+template <uint32_t kBits>
+void int8_tiles(const HVX_Vector* planes, const HVX_Vector* tables, uint32_t pairs, uint32_t stride, HVX_Vector* out) {
+  const HVX_Vector low = tables[0], high = tables[1];
+  for (uint32_t p = 0; p < pairs; ++p, planes += kBits, out += 2) {
+    store_words(find<kBits, false>(planes, low, high), stride, out);
+    store_words(find<kBits, true>(planes, low, high), stride, out + 1);
+  }
+}
+
+}  // namespace
+
+extern "C" [[gnu::noinline]] void hvx_int8_tiles(const unsigned char* planes, const uint16_t* tables, uint32_t bits, uint32_t pairs,
+                                                 uint32_t tiles, int8_t* out) {
+  const HVX_Vector *in = vectors_at(planes), *t = vectors_at(tables);
+  const uint32_t stride = tiles * (kTileElements / kVectorBytes);
+  switch (bits) {
+    case 1:
+      return int8_tiles<1>(in, t, pairs, stride, vectors_at(out));
+    case 2:
+      return int8_tiles<2>(in, t, pairs, stride, vectors_at(out));
+    case 3:
+      return int8_tiles<3>(in, t, pairs, stride, vectors_at(out));
+    default:
+      return int8_tiles<4>(in, t, pairs, stride, vectors_at(out));
+  }
+}
+
+extern "C" [[gnu::noinline]] void hvx_f16_tiles(const unsigned char* strip, uint32_t pairs, uint16_t* tiles) {
+  const HVX_Vector* in = vectors_at(strip);
+  HVX_Vector* out = vectors_at(tiles);
+  for (uint32_t p = 0; p < pairs; ++p, in += kTile, out += kTile) {
+    HVX_Vector rows[kHalf];
+    transpose(in, rows);
+#pragma unroll
+    for (uint32_t i = 0; i < kHalf; ++i) out[i] = rows[i];
+    transpose(in + kHalf, rows);
+#pragma unroll
+    for (uint32_t i = 0; i < kHalf; ++i) {
+      const HVX_VectorPair both = exchange<kHalf>(out[i], rows[i]);
+      out[i] = Q6_V_lo_W(both);
+      out[i + kHalf] = Q6_V_hi_W(both);
+    }
+  }
+}
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,84 @@
+#include "engine/kernels/hexagon/hvx_worker/system.hpp"
+
+#include <hexagon_types.h>
+
+#include "engine/kernels/hexagon/protocol.hpp"
+
+extern "C" void* memcpy(void* to, const void* from, size_t bytes) {
+  auto* t = static_cast<unsigned char*>(to);
+  const auto* f = static_cast<const unsigned char*>(from);
+  for (size_t i = 0; i < bytes; ++i) t[i] = f[i];
+  return to;
+}
+
+// What the compiler calls for copies of structures.
+extern "C" void* __hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void* to, const void* from, size_t bytes) {
+  return memcpy(to, from, bytes);
+}
+
+extern "C" void* memset(void* to, int byte, size_t bytes) {
+  auto* t = static_cast<unsigned char*>(to);
+  for (size_t i = 0; i < bytes; ++i) t[i] = static_cast<unsigned char>(byte);
+  return to;
+}
+
+namespace vitro::hexagon {
+namespace {
+
+// Linux's generic system call numbers for 32-bit machines; arguments in r0 to r5, the number in r6.
+enum : long { kExitGroup = 94, kNanosleep = 101, kGetppid = 173, kMunmap = 215, kMmap2 = 222 };
+
+long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+  register long r6 __asm__("r6") = number;
+  register long r0 __asm__("r0") = a;
+  register long r1 __asm__("r1") = b;
+  register long r2 __asm__("r2") = c;
+  register long r3 __asm__("r3") = d;
+  register long r4 __asm__("r4") = e;
+  register long r5 __asm__("r5") = f;
+  __asm__ volatile("trap0(#1)" : "+r"(r0) : "r"(r6), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
+  return r0;
+}
+
+constexpr uint32_t kCacheLine = 64;
+
+}  // namespace
+
+void* map_shared(int fd, uint32_t bytes, bool writable) {
+  constexpr long kRead = 1, kWrite = 2, kShared = 1;
+  const long at = call(kMmap2, 0, static_cast<long>(bytes), kRead | (writable ? kWrite : 0), kShared, fd, 0);
+  return at < 0 && at > -4096 ? nullptr : reinterpret_cast<void*>(at);
+}
+
+void unmap(void* region, uint32_t bytes) { call(kMunmap, reinterpret_cast<long>(region), static_cast<long>(bytes)); }
+
+void sleep_us(uint32_t microseconds) {
+  const long wanted[2] = {0, static_cast<long>(microseconds) * 1000};
+  call(kNanosleep, reinterpret_cast<long>(wanted), 0);
+}
+
+bool orphaned() {
+  static const long parent = call(kGetppid);
+  return call(kGetppid) != parent;
+}
+
+void leave(int code) {
+  call(kExitGroup, code);
+  __builtin_unreachable();
+}
+
+void clean_cache(const volatile void* begin, uint32_t bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{kCacheLine - 1};
+  for (uintptr_t line = first; line < reinterpret_cast<uintptr_t>(begin) + bytes; line += kCacheLine) {
+    __asm__ volatile("dccleana(%0)" : : "r"(line) : "memory");
+  }
+}
+
+void invalidate_cache(const volatile void* begin, uint32_t bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{kCacheLine - 1};
+  for (uintptr_t line = first; line < reinterpret_cast<uintptr_t>(begin) + bytes; line += kCacheLine) {
+    __asm__ volatile("dccleaninva(%0)" : : "r"(line) : "memory");
+  }
+}
+
+}  // namespace vitro::hexagon

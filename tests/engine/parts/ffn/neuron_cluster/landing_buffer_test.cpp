@@ -1,0 +1,61 @@
+#include "engine/parts/ffn/neuron_cluster/landing_buffer.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/rng.hpp"
+#include "engine/machine/task_scope.hpp"
+#include "engine/testing/virtual_machine.hpp"
+
+namespace vitro {
+namespace {
+
+struct Guests {
+  LandingBuffer* room;
+  VirtualExecutor* executor;
+  std::vector<bool> taken;  // pages
+  std::uint32_t served = 0;
+};
+
+Task<void> stay(Guests* guests, Bytes bytes, Picoseconds time) {
+  std::optional<Bytes> free = guests->room->try_take(bytes);
+  for (; !free; free = guests->room->try_take(bytes)) co_await guests->room->freed();
+  const Bytes offset = *free;
+  EXPECT_EQ(offset % kPageSize, 0u);
+  EXPECT_LE(offset + bytes, guests->room->size());
+  for (Bytes at = offset; at < offset + bytes; at += kPageSize) {
+    EXPECT_FALSE(guests->taken[at / kPageSize]) << "two reads at one place";
+    guests->taken[at / kPageSize] = true;
+  }
+  co_await sleep_until(*guests->executor, guests->executor->now() + time);
+  for (Bytes at = offset; at < offset + bytes; at += kPageSize) guests->taken[at / kPageSize] = false;
+  guests->room->give_back(offset, bytes);
+  ++guests->served;
+}
+
+Task<void> all(Guests* guests, std::uint64_t seed) {
+  Rng rng(seed);
+  TaskScope scope(*guests->executor);
+  for (int i = 0; i < 200; ++i) {
+    const Bytes most = rng.below(2) == 0 ? guests->room->size() : 5000;
+    scope.spawn(stay(guests, 1 + rng.below(most), Picoseconds(static_cast<std::int64_t>(rng.below(50)))));
+  }
+  co_await scope.join();
+}
+
+TEST(LandingBuffer, serves_every_read_and_no_two_at_one_place) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    VirtualExecutor executor(seed);
+    LandingBuffer room(executor, 64 * KiB + 100);
+    EXPECT_EQ(room.size(), 64 * KiB);
+    Guests guests{&room, &executor, std::vector<bool>(16), 0};
+    Task<void> task = all(&guests, seed);
+    executor.run(task);
+    EXPECT_EQ(guests.served, 200u);
+    Task<void> last = stay(&guests, room.size(), Picoseconds(1));  // in one piece again
+    executor.run(last);
+    EXPECT_EQ(guests.served, 201u);
+  }
+}
+
+}  // namespace
+}  // namespace vitro
