@@ -9,15 +9,15 @@
 namespace vitro::ops {
 namespace {
 
-// Of either side: a place inside the lease for each row.
-void check_places(const Checker& check, const View& v, const char* name, const IndexList& row_offsets) {
+// Of either side: an offset inside the lease for each row.
+void check_offsets(const Checker& check, const View& v, const char* name, const IndexList& offsets) {
   if (v.format != Format::f32) check.fail(name, v, "expected f32");
   if (v.shape[0] == 0 || v.shape[1] == 0 || v.shape[2] != 0) check.fail(name, v, "expected 2 dimensions, none of them 0");
   if (!v.memory) check.fail(name, v, "it has no memory");
   if (offsets == nullptr || offsets->size() != v.shape[0]) check.fail(name, v, "expected an offset for each row");
   const std::uint32_t last = *std::ranges::max_element(*offsets);
   if (v.offset + last * kRowOffsetUnit + Bytes{4} * v.shape[1] > v.memory.size()) {
-    check.fail(name, v, "place " + std::to_string(last) + " leaves its lease of " + std::to_string(v.memory.size()));
+    check.fail(name, v, "offset " + std::to_string(last) + " leaves its lease of " + std::to_string(v.memory.size()));
   }
 }
 
@@ -28,8 +28,8 @@ void Copy::check(const Checker& check) const {
   const KernelCall& call = check.call();
   if (x.shape != y.shape) check.fail("y", y, "expected the shape of x, " + shape_text(x));
   if (call.rows != nullptr || call.row_offsets != nullptr) {
-    check_places(check, x, "x", call.rows);
-    return check_places(check, y, "y", call.row_offsets);
+    check_offsets(check, x, "x", call.rows);
+    return check_offsets(check, y, "y", call.row_offsets);
   }
   check.bounds(x, "x");
   check.bounds(y, "y");

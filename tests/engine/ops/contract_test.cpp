@@ -60,7 +60,7 @@ TEST(Contract, a_broken_matmul_is_named_by_operand_and_shape) {
 }
 
 // Rows of 64 halves are 128 bytes; the lease holds 32 of them.
-TEST(Contract, places_have_to_be_those_of_the_rows_and_inside_the_lease) {
+TEST(Contract, row_offsets_have_to_be_those_of_the_rows_and_inside_the_lease) {
   const auto placed = [](
                           IndexList rows, IndexList row_offsets, const std::function<void(KernelCall&)>& change = [](KernelCall&) {}) {
     Rng rng(1);
@@ -103,8 +103,8 @@ TEST(Contract, a_copy_from_places_to_places_stays_inside_both_leases) {
     return message_of(call);
   };
   EXPECT_EQ(copied(list({14, 3}), list({0, 14})), "accepted");
-  EXPECT_EQ(copied(list({15, 3}), list({0, 14})), "copy: operand x is f32 [2, 32]: place 15 leaves its lease of 1024");
-  EXPECT_EQ(copied(list({14, 3}), list({15, 0})), "copy: operand y is f32 [2, 32]: place 15 leaves its lease of 1024");
+  EXPECT_EQ(copied(list({15, 3}), list({0, 14})), "copy: operand x is f32 [2, 32]: offset 15 leaves its lease of 1024");
+  EXPECT_EQ(copied(list({14, 3}), list({15, 0})), "copy: operand y is f32 [2, 32]: offset 15 leaves its lease of 1024");
   EXPECT_EQ(copied(list({14}), list({0, 14})), "copy: operand x is f32 [2, 32]: expected an offset for each row");
   EXPECT_EQ(copied(list({14, 3}), nullptr), "copy: operand y is f32 [2, 32]: expected an offset for each row");
   EXPECT_EQ(copied(list({0, 1}), list({0, 2}), [](KernelCall& c) { c.out[0].format = Format::f16; }),
