@@ -44,6 +44,9 @@ std::vector<std::string> units_of(const EngineConfig& engine) {
   const PlacementConfig& placement = engine.placement;
   std::vector<std::string> units = placement.units;
   std::vector<std::string> others{engine.ffn.clusters.io_core, placement.unit};
+  // What goes through a cache or a pool is moved by a core.
+  const bool moves = engine.weights.bundles || engine.ffn.kind == "experts";
+  if (moves && !units.empty() && std::ranges::none_of(units, is_core_name)) others.emplace_back("cpu0");
   others.insert(others.end(), placement.graph_units.begin(), placement.graph_units.end());
   if (std::ranges::all_of(others, &std::string::empty)) return units;
   for (std::uint32_t i = 0; units.size() < placement.threads && placement.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));

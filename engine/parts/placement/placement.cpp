@@ -38,8 +38,9 @@ ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::st
 std::vector<ComputeUnit*> chain_units(const Machine& machine, const UnitPlacement& placement) {
   std::vector<ComputeUnit*> units;
   std::ranges::copy_if(placement.cores(), std::back_inserter(units), [](const auto* unit) { return !unit->caps().static_graphs; });
-  if (units.empty()) units.push_back(machine.units.front());
-  return units;
+  if (!units.empty()) return units;
+  const auto first = std::ranges::find_if(machine.units, [](const auto* unit) { return !unit->caps().static_graphs; });
+  return {first == machine.units.end() ? machine.units.front() : *first};
 }
 
 std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementConfig& config) {

@@ -91,7 +91,7 @@ struct PlacementKind {
 bool is_core(const ComputeUnit& unit);
 // Throws ConfigError when the machine has no unit of that name; `key` is the one to name.
 ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key);
-// The units that run chains as they come, for work between graphs: those of the placement's cores, or the machine's first unit.
+// The units that run chains as they come, for work between graphs: those of the placement's cores, or the first of the machine that can.
 std::vector<ComputeUnit*> chain_units(const Machine& machine, const UnitPlacement& placement);
 // The named units in that order, or the `threads` fastest cores. Throws ConfigError.
 std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementConfig& config);

@@ -63,7 +63,7 @@ TEST(KvFormat, attention_by_table_reads_the_numbers_that_codes_stand_for) {
     KernelCall coded = with_own_output(pair.coded), plain = with_own_output(pair.plain);
     for (KernelCall* call : {&coded, &plain}) {
       call->variant = variant::kLutExp;
-      ComputeFunction({}).execute(*call);
+      ComputeFunction(ComputeOptions{}).execute(*call);
     }
     EXPECT_EQ(bytes_of(coded.out[0]), bytes_of(plain.out[0])) << i;
   }
