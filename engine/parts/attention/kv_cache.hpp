@@ -12,7 +12,7 @@
 namespace vitro {
 
 struct KvShape {
-  std::uint32_t layers = 0, heads = 0, head_dim = 0;  // heads: that keep keys and values, see contract.hpp
+  std::uint32_t layers = 0, heads = 0, head_dim = 0;  // heads: that keep keys and values, see engine/ops/attention.hpp
   std::uint32_t block_tokens = 16;                    // raised until a block fills whole pages
   Format format = Format::f32;                        // f32, f16 or int8_fp8
   // Of each sequence, the first positions whose blocks stay in DRAM; blocks behind them go to flash (kv_flash.hpp). None: all stay.
@@ -27,7 +27,7 @@ KvShape in_whole_pages(KvShape shape);
 // block asks the policy to copy it. Lowest free block first, so block numbers do not depend on timing.
 class KvCache {
  public:
-  // A copy that has to run (as ops::Copy{} on a unit) before the next append: `from` is kept until then.
+  // A copy that has to run (as ops::Copy on a unit) before the next append: `from` is kept until then.
   struct BlockCopy {
     View from, to;
   };
@@ -46,7 +46,7 @@ class KvCache {
   // appended to `copies`.
   Status extend(std::uint32_t sequence, std::uint32_t count, std::vector<BlockCopy>& copies);
 
-  // Operand of kv_append and attention; shape as engine/ops/contract.hpp says.
+  // Operand of kv_append and attention; shape as engine/ops/attention.hpp says.
   View pool() const;
   // Blocks needed to address `rows`: the width of the table below.
   std::uint32_t table_width(const std::vector<SeqPos>& rows) const;

@@ -76,7 +76,7 @@ TEST(Lowering, where_attention_is_waited_for_a_single_unit_joins_before_and_afte
       if (!phase.attends) continue;
       ASSERT_EQ(phase.groups.size(), 1u);
       ASSERT_EQ(phase.groups[0].operators.size(), 1u);
-      EXPECT_EQ(graph[phase.groups[0].operators[0]].op, ops::Attention{});
+      EXPECT_TRUE(graph[phase.groups[0].operators[0]].is<ops::Attention>());
       EXPECT_EQ(phase.layer, static_cast<std::int16_t>(attending++));
     }
     EXPECT_EQ(attending, config.layers);
@@ -105,7 +105,7 @@ TEST(Lowering, gate_up_and_activation_are_cut_alike) {
     for (const OperatorGroup& group : phase.groups) {
       if (graph[group.operators.front()].name != "blk.0.ffn_gate") continue;
       ASSERT_EQ(group.operators.size(), 3u);
-      EXPECT_EQ(graph[group.operators.back()].op, ops::Glu{});
+      EXPECT_TRUE(graph[group.operators.back()].is<ops::Glu>());
       EXPECT_EQ(group.extent, config.ffn);
     }
   }
@@ -127,11 +127,11 @@ TEST(Lowering, no_unit_reads_what_another_one_writes_in_the_same_phase) {
             if (!group_of.contains(inputs[i])) continue;
             const Operator& from = graph[inputs[i]];
             const bool same_cut = from.split == graph[id].split && phase.groups[group_of[inputs[i]]].extent == phase.groups[group].extent;
-            EXPECT_NE(from.op, ops::Route{}) << graph[id].name;
+            EXPECT_FALSE(from.is<ops::Route>()) << graph[id].name;
             if (units > 1) {
               EXPECT_TRUE(from.split == Split::replicated || same_cut) << from.name << " -> " << graph[id].name;
               if (from.split != Split::replicated) {
-                EXPECT_NE(graph[id].op, ops::Matmul{}) << graph[id].name;
+                EXPECT_FALSE(graph[id].is<ops::Matmul>()) << graph[id].name;
               }
             }
             EXPECT_LE(group_of[inputs[i]], group) << "producers come first on each unit";
