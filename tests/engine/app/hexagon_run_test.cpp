@@ -9,7 +9,7 @@
 #include "engine/host/host_machine.hpp"
 #include "engine/model/quantize.hpp"
 #include "tests/engine/host/hexagon_faults.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
 #include "tests/source_path.hpp"
 
 namespace vitro::test {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/engine/host/hexagon_faults.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
 namespace {

@@ -13,7 +13,7 @@
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/graph_cache.hpp"
 #include "engine/quant/group_formats.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
 namespace {

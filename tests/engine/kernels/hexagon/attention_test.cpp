@@ -6,7 +6,7 @@
 #include "engine/kernels/hexagon/qfloat_model.hpp"
 #include "engine/kernels/lut/flash_attention.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
 #include "tests/engine/kernels/lut/attention_case.hpp"
 
 namespace vitro::test {

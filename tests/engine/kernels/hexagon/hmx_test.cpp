@@ -8,7 +8,7 @@
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/ops/variants.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker_product.hpp"
+#include "tests/engine/kernels/hexagon/worker_product.hpp"
 
 namespace vitro::test {
 namespace {

@@ -14,7 +14,7 @@
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/hexagon/qfloat_model.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
 namespace {

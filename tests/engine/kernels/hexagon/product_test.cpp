@@ -8,7 +8,7 @@
 #include "engine/quant/group_formats.hpp"
 #include "engine/quant/tiles.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker_product.hpp"
+#include "tests/engine/kernels/hexagon/worker_product.hpp"
 
 namespace vitro::test {
 namespace {

@@ -4,7 +4,7 @@
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/quant/float16.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include "engine/host/hexagon_operands.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "tests/engine/kernels/hexagon/hvx_worker.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
 
