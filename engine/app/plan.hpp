@@ -18,7 +18,7 @@ std::string model_fingerprint(const Node& model);
 
 // Puts the engine keys of the plan that `engine.plan` names, if it names one, under those that the experiment has itself. Checks
 // that the plan is of this version, made for this device and model, and that its fixed part fits into the experiment's memory.
-// Throws ConfigError at the plan's file and line, or at engine.hybrid.splits where the experiment and the plan each have their own.
+// Throws ConfigError at the plan's file and line, or at engine.placement.splits where the experiment and the plan each have their own.
 void apply_plan(Node& experiment);
 
 // What a planner has to know of a composed experiment's model, in bytes and elements: shapes, formats by role, the bundles of

@@ -25,7 +25,8 @@ TEST(Soc, wrong_device_files_end_in_one_clear_message) {
   EXPECT_THAT(message_of({"ufs.model=nvme"}), AllOf(HasSubstr("nvme.flow"), HasSubstr("expected one of: ufs.detailed, ufs.flow")));
   EXPECT_THAT(message_of({"npu.fidelity=exact"}), HasSubstr("npu.fidelity: \"exact\" (expected one of: flow, detailed)"));
   EXPECT_THAT(message_of({"npu.transport=pigeon"}), AllOf(HasSubstr("npu.transport"), HasSubstr("mailbox, batched, remote_call")));
-  EXPECT_THAT(message_of({"npu.kernels={hxm: {dma: {float: {f16: {bits: 16}}}}}"}), HasSubstr("expected hmx or hvx first"));
+  EXPECT_THAT(message_of({"npu.kernels={hxm: {dma: {float: {f16: {bits: 16}}}}}"}),
+              HasSubstr("expected a name that starts with hmx or hvx"));
   EXPECT_THAT(message_of({"dram.bandwidth=20"}), AllOf(HasSubstr("dram.bandwidth"), HasSubstr("has no unit")));
   EXPECT_THAT(message_of({"ufs.queue_dept=4"}), HasSubstr("did you mean \"queue_depth\"?"));
   EXPECT_THAT(message_of({"tpu={model: edge}"}), HasSubstr("tpu: unknown key"));
@@ -85,7 +86,7 @@ TEST(Soc, a_machine_refuses_units_that_the_device_lacks) {
   EXPECT_THAT(message([](SimOptions& o) { o.unit_names = {"cpu9"}; }), HasSubstr("expected one of: cpu0, cpu1, npu"));
   EXPECT_THAT(message([](SimOptions& o) { o.unit_names = {"cpu0", "cpu0"}; }), HasSubstr("twice"));
   EXPECT_THAT(message([](SimOptions& o) { o.threads = 3; }), HasSubstr("3 CPU cores"));
-  EXPECT_THAT(message([](SimOptions& o) { o.policy_core = "npu"; }), HasSubstr("no CPU core"));
+  EXPECT_THAT(message([](SimOptions& o) { o.policy_core = "npu"; }), HasSubstr("is not a CPU core"));
 }
 
 TEST(Soc, a_block_of_an_accelerator_may_stand_for_several_units) {

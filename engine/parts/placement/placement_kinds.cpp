@@ -60,7 +60,7 @@ class SharedPlacement : public UnitPlacement {
 // The units that run graphs: those that are named, or all of static graphs.
 std::vector<ComputeUnit*> graph_units(const PlacementSetup& setup) {
   std::vector<ComputeUnit*> units;
-  for (const std::string& name : setup.config.graph_units) units.push_back(unit_named(setup.machine, name, "engine.moe.units"));
+  for (const std::string& name : setup.config.graph_units) units.push_back(unit_named(setup.machine, name, "engine.placement.graph_units"));
   if (!units.empty()) return units;
   std::ranges::copy_if(setup.machine.units, std::back_inserter(units), [](const auto* unit) { return unit->caps().static_graphs; });
   return units;
@@ -75,7 +75,7 @@ class Cores final : public SharedPlacement {
     if (!accelerators.empty()) offload_to(setup.machine, accelerators);
     graph_units_ = vitro::graph_units(setup);
     if (config.unit.empty()) return;
-    hot_ = unit_named(setup.machine, config.unit, "engine.hybrid.unit");
+    hot_ = unit_named(setup.machine, config.unit, "engine.placement.unit");
     splits_ = config.splits;
     prefill_ = config.prefill;
     std::vector<Accelerator::Split> splits;

@@ -100,11 +100,12 @@ TEST(Experiment, a_profile_may_state_its_curve_and_its_task) {
     const std::string error = error_of("engine.profile", profile);
     EXPECT_NE(error.find(message), std::string::npos) << error;
   };
-  refused(R"({"fraction": "10%", "curve": [{"neurons": "1%", "probability": "50%"}]})", "beside curve");
+  refused(R"({"fraction": "10%", "curve": [{"neurons": "1%", "probability": "50%"}]})", "can not be combined with curve");
   refused(R"({"curve": []})", "empty");
   refused(R"({"curve": [{"neurons": "1%"}]})", "curve.probability");
   refused(R"({"curve": [{"neurons": "5%", "probability": "5%"}, {"neurons": "5%",
-          "probability": "5%"}]})", "is not larger than at the point before");
+          "probability": "5%"}]})",
+          "is not larger than at the point before");
   refused(R"({"curve": [{"neurons": "5%", "probability": "5%"}, {"neurons": "6%", "probability": "6%"}]})", "hottest neurons first");
   refused(R"({"task": "math"})", "task_share");
   refused(R"({"persistence": "101%"})", "0% to 100%");

@@ -252,7 +252,7 @@ TEST_F(KvFlashTest, what_would_save_nothing_is_refused) {
     return std::string();
   };
   EXPECT_NE(refusal(kDense, {{"embedding", "flash"}}).find("tied"), std::string::npos);
-  EXPECT_NE(refusal(kDense, {{"kv_prefetch", false}}).find("engine.kv_prefetch: goes with engine.kv.dram_tokens"), std::string::npos);
+  EXPECT_NE(refusal(kDense, {{"kv_prefetch", false}}).find("engine.kv_prefetch: needs engine.kv.dram_tokens"), std::string::npos);
 }
 
 TEST_F(KvFlashTest, the_host_gives_the_tokens_of_the_virtual_machine) {

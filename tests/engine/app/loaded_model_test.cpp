@@ -99,7 +99,7 @@ TEST_F(LoadedModelTest, a_named_pack_is_used_as_it_is) {
 }
 
 TEST_F(LoadedModelTest, a_pack_that_the_engine_can_not_run_is_refused) {
-  EXPECT_NE(refusal(kModel, packed("tiled")).find("holds tiled matrices (expected engine.activations: int8"), std::string::npos);
+  EXPECT_NE(refusal(kModel, packed("tiled")).find("holds tiled matrices (expected engine.products.numerics: int8"), std::string::npos);
   engine_.products.matmul = variant::kInt8;
   EXPECT_EQ(refusal(kModel, packed("tiled")), "");
   engine_.weights.bundles = BundleForm::automatic;
@@ -135,7 +135,7 @@ TEST_F(LoadedModelTest, matrices_lie_as_the_chosen_products_want_them) {
   EXPECT_NE(narrow.find("w2g64z"), std::string::npos) << narrow;
   engine_.products.code_bits = 0;
   pack_to(Gguf::open(path), pack_options_of("tiled"), (folder_ / "dot.vpack").string());
-  EXPECT_NE(refusal(path, (folder_ / "dot.vpack").string()).find("holds matrices for dot products (expected engine.kernels: dot"),
+  EXPECT_NE(refusal(path, (folder_ / "dot.vpack").string()).find("holds matrices for dot products (expected engine.products.codes: dot"),
             std::string::npos);
   engine_.products.codes = CodeMatmul::dot;
   EXPECT_EQ(refusal(path, (folder_ / "dot.vpack").string()), "");

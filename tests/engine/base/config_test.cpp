@@ -135,8 +135,8 @@ TEST(Reader, quantities_stay_within_what_they_can_mean) {
     return error_of([&] { Reader(node, "m").quantity(key, dimension); });
   };
   EXPECT_EQ(error("size", Dimension::bytes), "p:1: m.size: \"-6 MiB\" is negative (expected bytes, such as 8 MiB)");
-  EXPECT_EQ(error("huge", Dimension::bytes), "p:1: m.huge: \"1e300 GB\" is too much (expected bytes, such as 8 MiB)");
-  EXPECT_EQ(error("wait", Dimension::time), "p:1: m.wait: \"1e9 s\" is too much (expected a time, such as 15 us)");
+  EXPECT_EQ(error("huge", Dimension::bytes), "p:1: m.huge: \"1e300 GB\" is too large (expected bytes, such as 8 MiB)");
+  EXPECT_EQ(error("wait", Dimension::time), "p:1: m.wait: \"1e9 s\" is too large (expected a time, such as 15 us)");
   EXPECT_EQ(error("cold", Dimension::temperature), "(no error)");
   EXPECT_EQ(error("none", Dimension::none), "(no error)");
   EXPECT_EQ(error("part", Dimension::ratio), "(no error)");  // of what, only the caller knows
@@ -194,9 +194,8 @@ std::string resolved(const std::string& json) {
 }
 
 TEST(Resolved, has_the_default_of_each_key_that_is_absent) {
-  EXPECT_EQ(resolved("{}"),
-            R"({"name":"phone","count":4,"factor":0.1,"on":true,"size":"128 KiB","wait":"15 us","part":"25%",)"
-            R"("kind":"b","inner":{"depth":2}})");
+  EXPECT_EQ(resolved("{}"), R"({"name":"phone","count":4,"factor":0.1,"on":true,"size":"128 KiB","wait":"15 us","part":"25%",)"
+                            R"("kind":"b","inner":{"depth":2}})");
 }
 
 TEST(Resolved, has_what_was_given_as_it_was_written) {

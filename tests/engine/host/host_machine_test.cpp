@@ -197,7 +197,7 @@ TEST(HostMachine, more_units_than_cores_are_refused_and_the_message_counts_the_c
   const int cores = CPU_COUNT(&allowed);
   HostOptions options;
   options.units = static_cast<std::uint32_t>(cores) + 1;
-  EXPECT_NE(config_error(options).find("may use " + std::to_string(cores) + " core"), std::string::npos) << config_error(options);
+  EXPECT_NE(config_error(options).find("may use only " + std::to_string(cores) + " core"), std::string::npos) << config_error(options);
 }
 
 TEST(HostMachine, units_can_be_chosen_by_name) {

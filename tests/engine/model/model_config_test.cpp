@@ -176,7 +176,7 @@ TEST(ModelConfig, missing_misshapen_and_unknown_tensors_are_refused_by_name) {
     weights.push_back(weights.back());
     weights.back().name = "blk.0.attn_q_norm.weight";
   };
-  EXPECT_NE(message_of([&] { written(model); }).find("attn_q_norm.weight: the tensor has no place"), std::string::npos);
+  EXPECT_NE(message_of([&] { written(model); }).find("attn_q_norm.weight: a model of this family has no such tensor"), std::string::npos);
 }
 
 }  // namespace

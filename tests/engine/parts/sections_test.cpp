@@ -97,7 +97,7 @@ TEST(KvSection, its_keys_say_how_and_where) {
   EXPECT_EQ(kv.block_tokens, 4u);
   EXPECT_EQ(kv.dram_tokens, 0u);
   EXPECT_FALSE(kv.prefetch);
-  expect_says(R"({"prefetch": false})", read_kv, "engine.section.prefetch: goes with engine.section.dram_tokens");
+  expect_says(R"({"prefetch": false})", read_kv, "engine.section.prefetch: needs engine.section.dram_tokens");
   expect_says(R"({"format": "q4_0"})", read_kv, "engine.section.format: ");
   expect_says(R"({"block_tokens": 0})", read_kv, "engine.section.block_tokens: ");
 }
@@ -175,8 +175,8 @@ TEST(ProductsSection, what_a_hexagon_multiplies_is_its_matrix_units_unless_it_is
 }
 
 TEST(ProductsSection, look_ups_need_codes_of_int8_in_a_layout_of_their_own) {
-  expect_says(R"({"codes": "lut"})", products_of, "engine.section.codes: looks up products of int8 activations");
-  expect_says(R"({"codes": "dot", "numerics": "int8_tables"})", products_of, "engine.section.codes: dot never looks up");
+  expect_says(R"({"codes": "lut"})", products_of, "engine.section.codes: lut needs int8 activations");
+  expect_says(R"({"codes": "dot", "numerics": "int8_tables"})", products_of, "engine.section.codes: dot can not be combined with");
   const auto as_packed = [](Reader reader) { return read_products(std::move(reader), false, false); };
   expect_says(R"({"codes": "lut", "numerics": "int8"})", as_packed, "engine.weights.repack: false");
   expect_says(R"({"numerics": "int4"})", products_of, "engine.section.numerics: ");

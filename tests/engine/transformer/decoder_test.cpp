@@ -180,7 +180,7 @@ TEST(Decoder, an_accelerator_takes_shares_beside_the_cores) {
     hybrid.engine.ffn.clusters.hot_cluster = 32;
     EXPECT_EQ(make(hybrid).error, "") << policy;
     hybrid.engine.placement.unit = "npu9";
-    expect_refused(hybrid, "engine.hybrid.unit");
+    expect_refused(hybrid, "engine.placement.unit");
   }
 }
 
@@ -195,18 +195,18 @@ TEST(Decoder, embedding_and_keys_and_values_may_lie_in_flash_beside_any_parts) {
     request.engine.kv.format = Format::int8_fp8;
     EXPECT_EQ(make(request).error, "") << info.name;
     request.config.tied_embedding = true;
-    expect_refused(request, "engine.embedding");
+    expect_refused(request, "engine.weights.embedding");
   }
 }
 
 TEST(Decoder, what_parts_can_not_do_is_refused_by_its_key) {
   for (const char* policy : {"npumoe", "anemll"}) {
-    expect_refused(policy, "engine.moe.units", [](Request& r) { r.engine.placement.graph_units = {"npu7"}; });
-    expect_refused(policy, "engine.moe.units", [](Request& r) { r.units = units_of(3); });
+    expect_refused(policy, "engine.placement.graph_units", [](Request& r) { r.engine.placement.graph_units = {"npu7"}; });
+    expect_refused(policy, "engine.placement.graph_units", [](Request& r) { r.units = units_of(3); });
   }
   for (const char* policy : {"npumoe", "coreml_naive"}) {
-    expect_refused(policy, "engine.moe.loads", [](Request& r) { r.engine.ffn.experts.loads.pop_back(); });
-    expect_refused(policy, "engine.moe.loads", [](Request& r) { r.engine.ffn.experts.loads[1][0] = 0.5; });
+    expect_refused(policy, "engine.ffn.experts.loads", [](Request& r) { r.engine.ffn.experts.loads.pop_back(); });
+    expect_refused(policy, "engine.ffn.experts.loads", [](Request& r) { r.engine.ffn.experts.loads[1][0] = 0.5; });
   }
   for (const PolicyInfo& info : policies()) {
     const EngineConfig engine = engine_of(info.name);
@@ -214,7 +214,7 @@ TEST(Decoder, what_parts_can_not_do_is_refused_by_its_key) {
       expect_refused(info.name, "engine.ffn.kind", [](Request& r) { r.config.experts = r.config.experts_used = 0; });
     }
     if (engine.ffn.kind == "clusters") {
-      expect_refused(info.name, "engine.clusters.io_core", [](Request& r) { r.engine.ffn.clusters.io_core = "cpu9"; });
+      expect_refused(info.name, "engine.ffn.clusters.io_core", [](Request& r) { r.engine.ffn.clusters.io_core = "cpu9"; });
     } else {
       Request bundled = fitting(info.name);
       bundled.bundles = BundleForm::one_read;

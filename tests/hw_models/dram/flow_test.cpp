@@ -1,9 +1,10 @@
+#include "hw_models/dram/flow.hpp"
+
 #include <gtest/gtest.h>
 
 #include <array>
 #include <map>
 
-#include "hw_models/dram/flow.hpp"
 #include "tests/hw_models/context.hpp"
 
 namespace vitro::hw {
@@ -284,7 +285,7 @@ TEST(FlowDram, an_unknown_efficiency_is_named) {
     Dram dram("20 GB/s", "0 ns", ", efficiency: {sequential: 10e9, chnk: {64: 0.2}}");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("t:1: dram.efficiency.chnk.64: unknown (expected sequential, "), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("t:1: dram.efficiency.chnk.64: is not known (expected sequential, "), std::string::npos);
   }
 }
 

@@ -61,7 +61,8 @@ TEST(HexagonKernels, mistakes_are_named) {
     }
     return "(no error)";
   };
-  EXPECT_THAT(message("hxm.dma.float.f16.bits"), HasSubstr("npu.kernels.hxm.dma.float.f16.bits: is not known (expected hmx or hvx"));
+  EXPECT_THAT(message("hxm.dma.float.f16.bits"),
+              HasSubstr("npu.kernels.hxm.dma.float.f16.bits: is not known (expected a name that starts with hmx or hvx"));
   EXPECT_THAT(message("hmx.mail.float.f16.bits"), HasSubstr("vector_load"));
   EXPECT_THAT(message("float.f16"), HasSubstr("unit.path.variant.format.quantity"));
   EXPECT_THAT(message("hmx.dma.float.f16.bits", 12), HasSubstr("16, 8 or 4"));

@@ -174,7 +174,7 @@ def test_tokens_of_a_planned_run_are_those_of_memory(recording, tmp_path, native
 def test_splits_beside_those_of_a_plan_are_refused(plan, model, tmp_path, native):
     (tmp_path / "model.yaml").write_text(model.read_text())
     (tmp_path / "plan.yaml").write_text(text_of(plan))
-    assert "engine.hybrid.splits: can not be combined with engine.plan" in refused(
+    assert "engine.placement.splits: can not be combined with engine.plan" in refused(
         native, tmp_path, "plan.yaml", "engine.hybrid.splits=[{batch: 1, hot: 10%}]")
 
 

@@ -25,7 +25,7 @@ std::uint32_t io_depth(const ClusterConfig& clusters, const Storage& storage) {
 
 ComputeUnit* io_core(const Machine& machine, const UnitPlacement& placement, const ClusterConfig& clusters) {
   return clusters.io_core.empty() ? chain_units(machine, placement).back()
-                                  : unit_named(machine, clusters.io_core, "engine.clusters.io_core");
+                                  : unit_named(machine, clusters.io_core, "engine.ffn.clusters.io_core");
 }
 
 bool predicts(const ClusterConfig& clusters, const ModelConfig& model) { return clusters.predictors && model.predictor_rank > 0; }

@@ -57,7 +57,7 @@ TEST(ScalingConfig, what_does_not_go_together_is_refused_by_key) {
       {R"({"method": "self_consistency", "samples": 4, "answer": "(a+) ?", "scorer": {"kind": "drawn"}})", "samples vote"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "regex"}})", "scorer.patterns"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "regex", "patterns": []}})", "is empty"},
-      {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "regex", "patterns": ["("]}})", "no regular expression"},
+      {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "regex", "patterns": ["("]}})", "is not a regular expression"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "model", "token": "yes"}})", "scorer.gguf"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "drawn", "over": "sum"}})", "over"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "log_probability"}})", "expected drawn", false},

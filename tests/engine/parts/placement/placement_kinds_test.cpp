@@ -237,14 +237,14 @@ TEST_F(PlacementKinds, units_that_are_not_there_are_refused_by_the_key_that_name
     EXPECT_THAT(error_of(config(kind.name, {"cpu0", "cpu0"})), StartsWith("engine.units: \"cpu0\" is named twice")) << kind.name;
     PlacementConfig many = config(kind.name, {});
     many.threads = 4;
-    EXPECT_THAT(error_of(many), StartsWith("engine.threads: 4 are asked for")) << kind.name;
+    EXPECT_THAT(error_of(many), StartsWith("engine.threads: 4 threads, but the machine has 3 cores")) << kind.name;
   }
   PlacementConfig c = with_splits(config("cores", {"cpu0"}));
   c.unit = "tpu";
-  EXPECT_THAT(error_of(c), StartsWith("engine.hybrid.unit: there is no \"tpu\""));
+  EXPECT_THAT(error_of(c), StartsWith("engine.placement.unit: there is no \"tpu\""));
   c = config("chunk_attention", {"cpu0"});
   c.graph_units = {"ane0"};
-  EXPECT_THAT(error_of(c), StartsWith("engine.moe.units: there is no \"ane0\""));
+  EXPECT_THAT(error_of(c), StartsWith("engine.placement.graph_units: there is no \"ane0\""));
 }
 
 }  // namespace
