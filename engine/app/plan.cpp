@@ -97,7 +97,7 @@ bool same_splits(const Node& a, const Node& b) {
 void check_splits(const Node& own, const Node& chosen) {
   const Node *given = own.find_path("placement.splits"), *planned = chosen.find_path("placement.splits");
   if (given == nullptr || given->is_null() || planned == nullptr || same_splits(*given, *planned)) return;
-  fail_at(given->origin(), "engine.placement.splits",
+  fail_at(given->origin(), given->written_as().empty() ? "engine.placement.splits" : given->written_as(),
           "can not be combined with engine.plan, which has splits of its own (expected one of the two)");
 }
 

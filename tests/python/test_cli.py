@@ -81,7 +81,7 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["bench", "everything"], "kernels"),
     (["list", "dragons"], "devices"),
     (["graph", "exp.yaml", "--out", "g.bmp"], ".svg"),
-    (["trace", "summary", "exp.yaml"], "no Perfetto trace"),
+    (["trace", "summary", "exp.yaml"], "is not a Perfetto trace"),
     (["trace", "diff", "exp.yaml", "exp.yaml"], "exp.yaml:1: is not a decision"),
     (["trace", "diff", "bytes", "bytes"], "bytes:1: is not a decision"),
     (["validate", "bytes", "--device", "exp.yaml"], "bytes: is not a text file"),

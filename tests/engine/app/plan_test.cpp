@@ -77,7 +77,7 @@ TEST_F(PlanTest, keys_of_the_experiment_override_the_plan) {
 TEST_F(PlanTest, splits_beside_those_of_the_plan_are_refused_where_they_stand) {
   experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {unit: npu, splits: [{batch: 1, hot: 50%}]}");
   const std::string found = error();
-  EXPECT_NE(found.find("e.yaml:5: engine.placement.splits: can not be combined with engine.plan"), std::string::npos) << found;
+  EXPECT_NE(found.find("e.yaml:5: engine.hybrid.splits: can not be combined with engine.plan"), std::string::npos) << found;
   experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {cluster: 128}");
   EXPECT_DOUBLE_EQ(read().engine.placement.splits[0].hot, 0.25) << "other keys are none of its business";
 }

@@ -115,10 +115,10 @@ def test_matrix_products_beat_dot_products_by_what_the_kernels_make_of_them(nati
     ("npu:\n  kernels:\n    hmx: {dma: {float: {q4_0: {packets: 1}}}}\n",
      "device.yaml:5: npu.kernels.hmx.dma.float.q4_0.packets: is not known (expected packets_per_weight, "),
     ("npu:\n  kernels:\n    hxm: {dma: {float: {q4_0: {bits: 8}}}}\n",
-     "device.yaml:5: npu.kernels.hxm.dma.float.q4_0.bits: is not known (expected hmx or hvx first)"),
+     "device.yaml:5: npu.kernels.hxm.dma.float.q4_0.bits: is not known (expected a name that starts with hmx or hvx)"),
     ("npu:\n  hvx_threads: 0\n", "device.yaml:4: npu.hvx_threads: is 0 (expected more)"),
     ("dram:\n  efficiency: {sequential: 10e9,\n    chnk: {64: 0.2}}\n",
-     "device.yaml:5: dram.efficiency.chnk.64: unknown (expected sequential, "),
+     "device.yaml:5: dram.efficiency.chnk.64: is not known (expected sequential, "),
     ("npu: {include: nowhere.yaml}\n", 'device.yaml:3: npu.include: "nowhere.yaml" is not a file'),
 ])
 def test_a_wrong_device_ends_in_one_line_and_exit_code_2(native, keys, expected):

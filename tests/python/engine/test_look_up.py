@@ -25,4 +25,4 @@ def test_a_width_that_the_model_has_not_is_the_users_mistake(native):
     refused = native(*arguments(MODEL, "lut_w2"))
     assert refused.code == 2 and "engine.products.code_bits: 2: the model has no 2-bit matrix" in refused.err
     floats = native(*arguments(MODEL, "lut_w2"), "--set", "engine.activations=float")
-    assert floats.code == 2 and "engine.kernels: looks up products of int8 activations" in floats.err
+    assert floats.code == 2 and "engine.kernels: lut needs int8 activations" in floats.err

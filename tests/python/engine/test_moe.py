@@ -178,8 +178,8 @@ def test_a_runtimes_own_thread_takes_time_and_changes_nothing_else():
     ({"units": ["ane7"]}, 'ane7'),
     ({"shape_multiple": 8}, "expected a multiple of 16"),
     ({"multiples": [2, 1]}, "is not ascending"),
-    ({"capacity": 64}, "given beside tiers"),
-    ({"loads": [[0.5, 0.5]]}, "given beside calibration"),
+    ({"capacity": 64}, "can not be combined with tiers"),
+    ({"loads": [[0.5, 0.5]]}, "can not be combined with calibration"),
     ({"calibration": None, "loads": [[0.5, 0.5]]}, "expected the loads of this model"),
     ({"calibration": None}, "calibration: is missing"),
     ({"calibration": None, "loads": [["nan"] + [0.5, 0.5] + [0] * 5] * 3}, "expected numbers of 0 to 1"),
@@ -209,7 +209,7 @@ def test_a_recording_of_another_model_is_no_calibration(tmp_path):
     text, recording = tmp_path / "text.txt", tmp_path / "neurons.vtrc"
     text.write_text(TEXT[:200])
     vitro.perplexity(MODEL.with_name("stories-reglu-3m.f16.gguf"), text, overrides={"engine.record": str(recording)})
-    with pytest.raises(ConfigError, match="calibration: holds no experts"):
+    with pytest.raises(ConfigError, match="calibration: the recording has no experts"):
         vitro.run(experiment("sim", recording))
 
 

@@ -64,7 +64,7 @@ def test_layers_run_on_the_npu_and_the_head_on_cores(tmp_path):
 
 
 def test_one_session_does_not_hold_seven_billion_parameters():
-    with pytest.raises((ConfigError, RunError), match="engine.sessions: 1 of npu map"):
+    with pytest.raises((ConfigError, RunError), match="engine.sessions: 1 sessions of npu map"):
         run("tts", "qwen2.5-7b")
     run("tts", "qwen2.5-7b", **{"engine.sessions": 2})
 

@@ -99,7 +99,7 @@ def test_activations_are_those_of_the_kernels():
 
 
 @pytest.mark.parametrize("args, part", [
-    ((RELU, TEXT, "-o", "out.gguf", "--sparsity", "0.5"), "--sparsity: relu has zeros of its own"),
+    ((RELU, TEXT, "-o", "out.gguf", "--sparsity", "0.5"), "--sparsity: relu has zeros already"),
     ((RELU, "nowhere.txt", "-o", "out.gguf"), "nowhere.txt: no such file"),
     ((TEXT, TEXT, "-o", "out.gguf"), "not a GGUF file"),
 ])

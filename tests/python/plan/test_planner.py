@@ -174,7 +174,7 @@ def test_tokens_of_a_planned_run_are_those_of_memory(recording, tmp_path, native
 def test_splits_beside_those_of_a_plan_are_refused(plan, model, tmp_path, native):
     (tmp_path / "model.yaml").write_text(model.read_text())
     (tmp_path / "plan.yaml").write_text(text_of(plan))
-    assert "engine.placement.splits: can not be combined with engine.plan" in refused(
+    assert "engine.hybrid.splits: can not be combined with engine.plan" in refused(
         native, tmp_path, "plan.yaml", "engine.hybrid.splits=[{batch: 1, hot: 10%}]")
 
 
@@ -238,9 +238,9 @@ def test_a_plan_is_refused_where_it_does_not_belong(plan, model, tmp_path, nativ
 @pytest.mark.parametrize("args, said", [
     (["--device", "nowhere.yaml"], "nowhere.yaml: no such file"),
     (["--device", str(PHONE), "--machine", "phone"], "neither sim nor host"),
-    (["--device", str(PHONE), "--machine", "host"], "--storage-file: on host there has to be a file"),
+    (["--device", str(PHONE), "--machine", "host"], "--storage-file: is missing: machine: host needs a file to read"),
     (["--device", str(PHONE), "--set", "workload.batch=2"], "has no effect on a plan"),
-    (["--device", str(PHONE), "--cores", "cpu9"], "no core of this device"),
+    (["--device", str(PHONE), "--cores", "cpu9"], "is not a core of this device"),
     (["--device", str(PHONE), "--set", "memory.budget=64 MiB"], "memory.budget: 64 MiB is less than"),
     (["--device", str(PHONE), "--profile", str(PHONE)], "is not a profile"),
 ])
