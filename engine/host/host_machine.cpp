@@ -57,10 +57,8 @@ class HostMachine final : public MachineHost {
   HostMachine(const HostOptions& options, std::vector<UnitCaps> caps, std::size_t cores, Function& function, TraceSink& trace)
       : activity_(caps.size() + (options.hexagon.transport ? 1 : 0)), memory_(options.memory_limits, options.phantom) {
     std::unique_ptr<IoBackend> backend;
-    std::string why = "not compiled in";
-#ifdef VITRO_HAVE_URING
+    std::string why;
     if (!options.force_portable_storage) backend = make_uring_backend(executor_, why);
-#endif
     if (!backend) {
       notes_.push_back(fmt::format("io_uring is not used ({}): pread on threads", options.force_portable_storage ? "as asked" : why));
       backend = make_pread_backend(executor_);

@@ -40,8 +40,9 @@ EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts")
 HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart")  # of the FFN is in DRAM
 APART = {"weights.bundle": False, "weights.two_phases": False, "weights.eviction": "none"}
 SPARE = "cpu7"  # of the simulated phone, at work in no cell
-PARTS = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts", "streamed", "cores and unit", "clusters in dram",
-         "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart", "prompts")
+COMMON = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")  # the matrix holds these with everything else
+PARTS = (*COMMON, "streamed", "cores and unit", "clusters in dram", "every neuron", "paged experts", "streamed experts",
+         "bundled experts", "hot apart", "prompts")
 
 
 @dataclass(frozen=True)

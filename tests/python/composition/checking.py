@@ -1,0 +1,50 @@
+"""Holds a cell against its oracle; the fixtures are for the modules that import them."""
+import subprocess
+import sys
+
+import pytest
+from cells import CLUSTERS, COMMON, MODELS, PRODUCTS, all_cells, experiment, oracle, outcome
+
+LOADS = [[1 / 8] * 8] * 3  # of the embedded mixture: no expert is busier than another
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory, has_native):
+    """(model, scheme) -> a file of the embedded model with weights of that scheme."""
+    if not has_native:
+        pytest.skip("the extension module is not built")
+    folder, made = tmp_path_factory.mktemp("weights"), {}
+
+    def file(model, scheme):
+        if scheme == "f16":
+            return MODELS[model]
+        if (model, scheme) not in made:
+            made[model, scheme] = folder / f"{model}.{scheme}.gguf"
+            subprocess.run([sys.executable, "-m", "vitro", "quantize", str(MODELS[model]), str(made[model, scheme]), "--scheme", scheme],
+                           check=True, capture_output=True)
+        return made[model, scheme]
+    return file
+
+
+@pytest.fixture(scope="module")
+def right(weights):
+    """cell -> what its oracle decides; the same for cells that differ in nothing but where things are."""
+    known = {}
+
+    def of(cell):
+        parts, kv = cell.parts if cell.parts in CLUSTERS else "", cell.kv if cell.kv == "int8_fp8" else ""
+        key = (parts, cell.products, kv, cell.workload, cell.model)
+        if key not in known:
+            known[key] = outcome(oracle(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS))
+        return known[key]
+    return of
+
+
+def check(cell, weights, right):
+    assert outcome(experiment(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS)) == right(cell), cell
+
+
+def matrix(machine):
+    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones are paired and drawn."""
+    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.machine == machine]
+    return [cells[first:first + 24] for first in range(0, len(cells), 24)]
