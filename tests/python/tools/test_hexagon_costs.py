@@ -97,7 +97,7 @@ def test_the_tile_that_the_search_chooses_needs_the_fewest_packets():
 @pytest.mark.all
 @needs_tools
 def test_a_slower_loop_of_the_chosen_tile_is_seen(tmp_path):
-    root = changed_tree(tmp_path, "worker/lut_kernels.cpp", "    const HVX_Vector* w = vectors_at(planes);\n",
+    root = changed_tree(tmp_path, "hvx_worker/lut_kernels.cpp", "    const HVX_Vector* w = vectors_at(planes);\n",
                         '    const HVX_Vector* w = vectors_at(planes);\n' + '    asm volatile("nop");' * 40)
     executed = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path))
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["lut"]["w2g64"]["packets_per_mac"]
@@ -165,7 +165,7 @@ def test_a_changed_kernel_changes_the_simulated_phone(tmp_path, native):
 @pytest.mark.all
 @needs_tools
 def test_a_changed_integer_kernel_executes_other_packets(tmp_path):
-    root = changed_tree(tmp_path, "worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
+    root = changed_tree(tmp_path, "hvx_worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
                         'asm volatile("nop"); const HVX_Vector quants = w[j];')
     worker = packet_costs.build_worker(root, tmp_path)
     weights, packets, *_ = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
