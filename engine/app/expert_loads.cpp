@@ -30,18 +30,18 @@ ExpertLoads recorded_loads(const Recording& recording, const ModelConfig& config
   for (const auto& [key, choice] : recording.experts) {
     for (const std::uint16_t expert : choice.ids) {
       if (key.layer < 0 || key.layer >= static_cast<int>(config.layers) || expert >= config.experts) {
-        throw ConfigError(
-            fmt::format("engine.ffn.experts.calibration: {} chose expert {}, but the model has {} layers of {} experts (expected a recording of "
-                        "this MoE model)",
-                        to_string(key), expert, config.layers, config.experts));
+        throw ConfigError(fmt::format(
+            "engine.ffn.experts.calibration: {} chose expert {}, but the model has {} layers of {} experts (expected a recording of "
+            "this MoE model)",
+            to_string(key), expert, config.layers, config.experts));
       }
       ++loads[static_cast<std::size_t>(key.layer)][expert];
     }
   }
   for (std::size_t layer = 0; layer < loads.size(); ++layer) {
     if (*std::max_element(loads[layer].begin(), loads[layer].end()) == 0) {
-      throw ConfigError(
-          fmt::format("engine.ffn.experts.calibration: the recording has no experts of layer {} (expected a recording of this MoE model)", layer));
+      throw ConfigError(fmt::format(
+          "engine.ffn.experts.calibration: the recording has no experts of layer {} (expected a recording of this MoE model)", layer));
     }
   }
   normalise(loads);
@@ -79,7 +79,8 @@ MoeConfig calibrated(const Experiment& experiment, const ModelConfig& config) {
     moe.loads = drawn_loads(experiment.profile, experiment.workload.seed, config);
   } else {
     throw ConfigError(
-        "engine.ffn.experts.calibration: is missing: expert tiers need the load of each expert (expected a recording, made by `vitro profile "
+        "engine.ffn.experts.calibration: is missing: expert tiers need the load of each expert (expected a recording, made by `vitro "
+        "profile "
         "MODEL.gguf TEXT -o FILE`)");
   }
   return moe;
