@@ -25,7 +25,11 @@ UnitCaps caps_of(std::size_t index, const Core& core) {
 }
 
 std::vector<UnitCaps> choose_units(const HostOptions& options, const std::vector<Core>& cores) {
-  const std::size_t wanted = options.unit_names.empty() ? (options.units == 0 ? cores.size() : options.units) : options.unit_names.size();
+  std::size_t wanted = options.unit_names.empty() ? (options.units == 0 ? cores.size() : options.units) : options.unit_names.size();
+  if (options.alike) {
+    const auto like_first = [&](const Core& core) { return core.core_class == cores.front().core_class; };
+    wanted = std::min(wanted, static_cast<std::size_t>(std::ranges::count_if(cores, like_first)));
+  }
   if (wanted > cores.size() && !options.share_cores) {
     throw ConfigError(fmt::format("machine.host: {} units are named, but this process may use only {} core{}", wanted, cores.size(),
                                   cores.size() == 1 ? "" : "s"));
@@ -73,7 +77,8 @@ class HostMachine final : public MachineHost {
     for (std::size_t i = 0; i < caps.size(); ++i) {
       const bool beside_policy = caps[i].os_cpu == caps[0].os_cpu;
       const Picoseconds spin = beside_policy ? Picoseconds(0) : options.spin;
-      units_.push_back(std::make_unique<HostUnit>(caps[i], i, spin, executor_, function, trace, activity_));
+      const Device* const storage = i == 0 && options.policy_computes ? &*storage_ : nullptr;
+      units_.push_back(std::make_unique<HostUnit>(caps[i], i, spin, executor_, function, trace, activity_, storage));
       executor_.add(*units_.back());
       pointers.push_back(units_.back().get());
       if (!units_.back()->pinned()) notes_.push_back(fmt::format("{} could not be pinned to CPU {}", caps[i].name, caps[i].os_cpu));
