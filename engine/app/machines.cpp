@@ -16,6 +16,7 @@ std::unique_ptr<MachineHost> make_host(const MachineRequest& request, Function& 
   if (std::erase(options.unit_names, "hexagon") > 0) options.hexagon.transport = [] { return make_qemu_hexagon(); };
   options.hexagon.products = request.code_products;
   options.units = options.unit_names.empty() ? request.threads : 0;
+  options.alike = request.alike;
   const auto installed = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Bytes>(::sysconf(_SC_PAGE_SIZE));
   options.memory_limits = {request.dram_budget.value_or(installed), 0, 0, 0};
   options.phantom = request.phantom;

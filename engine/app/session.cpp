@@ -49,11 +49,32 @@ std::vector<std::string> units_of(const EngineConfig& engine) {
   if (moves && !units.empty() && std::ranges::none_of(units, is_core_name)) others.emplace_back("cpu0");
   others.insert(others.end(), placement.graph_units.begin(), placement.graph_units.end());
   if (std::ranges::all_of(others, &std::string::empty)) return units;
-  for (std::uint32_t i = 0; units.size() < placement.threads && placement.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
+  const std::uint32_t threads = std::max(placement.threads, 1u);
+  for (std::uint32_t i = 0; units.size() < threads && placement.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
   for (const std::string& other : others) {
     if (!other.empty() && std::find(units.begin(), units.end(), other) == units.end()) units.push_back(other);
   }
   return units;
+}
+
+// Weights that a token reads of a dense model; of experts those that are chosen.
+Bytes bytes_per_token(const LoadedModel& model) {
+  Bytes bytes = 0;
+  const WeightStore weights = model.packed ? model.packed->store(FileId{}) : model.shapes(FileId{});
+  const bool tied = weights.find(Role::output) == nullptr;  // the output matrix is the embedding
+  for (const Weight& weight : weights.all()) {
+    if (weight.role == Role::token_embedding && !tied) continue;
+    bytes += weight.matrix_bytes() * (weight.experts > 1 ? model.config.experts_used : 1);
+  }
+  return bytes;
+}
+
+// How many cores a run asks for that leaves it to the engine. Parts that hand work out by themselves have one core, and so has a run
+// that names other units.
+std::uint32_t threads_of(const EngineConfig& engine, const LoadedModel& model) {
+  if (engine.placement.threads > 0) return engine.placement.threads;
+  const bool dense = engine.ffn.kind == "dense" && engine.weights.kind == "dram" && engine.placement.kind == "cores";
+  return dense && units_of(engine).empty() ? useful_threads(bytes_per_token(model), model.config.layers, 1024) : 1;
 }
 
 // The parts of a run that have to outlive each other in this order.
@@ -67,7 +88,8 @@ struct Run {
     request.kind = e.machine;
     request.device = e.device;
     request.units = units_of(e.engine);
-    request.threads = e.engine.placement.threads;
+    request.threads = threads_of(e.engine, model);
+    request.alike = e.engine.placement.threads == 0;
     request.dram_budget = e.memory.budget;
     request.code_products = e.engine.products.codes;
     request.phantom = !e.engine.numerics();

@@ -91,6 +91,7 @@ Task<void> Decoder::load() {
   // A unit holds so many graphs and no more: one per layer before several.
   co_await transformer->load_attention_graphs();
   if (ffn.stage() != nullptr) co_await ffn.stage()->load();
+  co_await transformer->balance_cores();
 }
 
 CacheStats Decoder::cache_stats() const {

@@ -13,7 +13,7 @@
 namespace vitro {
 
 struct TransformerOptions {
-  const UnitPlacement* placement = nullptr;           // outlives the transformer
+  UnitPlacement* placement = nullptr;                 // outlives the transformer
   VariantId matmul{}, prefill_matmul{}, attention{};  // EngineConfig
   Format kv_format = Format::f32;
   bool kv_per_query_head = false;
@@ -62,6 +62,10 @@ class Transformer {
   // Loads the graphs of the placement's attention, so that no step waits for them.
   Task<void> load_attention_graphs();
 
+  // Lets the placement's cores learn how fast they are beside one another (CoreBalance): phases of the first layer and the output matrix,
+  // on whatever the activations hold. Does nothing where cores share evenly. Weights have to be loaded.
+  Task<void> balance_cores();
+
   // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
   const float* logits() const { return buffers_.host_data<float>("logits"); }
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
@@ -75,6 +79,7 @@ class Transformer {
   Task<void> run_alone(Chain chain);
   void write_operands(const StepInput& input, const StepContext& context);
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
+  Task<void> learn_balance(const Phase* phase, const StepContext* step);
   Task<void> run_routed(const Phase* phase, const StepContext* context);
   void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
   bool attends_alone(std::size_t rows) const { return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows; }
@@ -82,7 +87,7 @@ class Transformer {
   Machine& machine_;
   ModelConfig config_;
   TransformerOptions options_;
-  const UnitPlacement& placement_;
+  UnitPlacement& placement_;
   const std::vector<ComputeUnit*> units_;
   AttentionGraphs attention_graphs_;
   Ffn ffn_;

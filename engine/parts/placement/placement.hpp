@@ -6,6 +6,7 @@
 
 #include "engine/graph/lowering.hpp"
 #include "engine/machine/machine.hpp"
+#include "engine/parts/placement/core_balance.hpp"
 #include "engine/parts/placement/offload_unit.hpp"
 #include "engine/parts/placement/placement_config.hpp"
 
@@ -45,6 +46,8 @@ class UnitPlacement {
     static const std::vector<PlacementConfig::Split> kNone;
     return kNone;
   }
+  // How work is cut among the cores, which learns before the first step; null: evenly.
+  virtual CoreBalance* balance() { return nullptr; }
   virtual bool prefill_on_accelerator() const { return false; }
   // Units that run graphs of experts (NPUMoE, section 4).
   virtual const std::vector<ComputeUnit*>& graph_units() const { return cores(); }
@@ -93,7 +96,8 @@ bool is_core(const ComputeUnit& unit);
 ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key);
 // The units that run chains as they come, for work between graphs: those of the placement's cores, or the first of the machine that can.
 std::vector<ComputeUnit*> chain_units(const Machine& machine, const UnitPlacement& placement);
-// The named units in that order, or the `threads` fastest cores. Throws ConfigError.
+// The named units in that order, or the `threads` fastest cores; all cores of the machine where `threads` is 0, since it was made with
+// as many as are wanted. Throws ConfigError.
 std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementConfig& config);
 
 }  // namespace vitro

@@ -12,8 +12,13 @@ class SharedPlacement : public UnitPlacement {
  public:
   const std::vector<ComputeUnit*>& units() const override { return units_; }
   Shares shares(BlockKind kind, std::uint32_t rows, bool attends) const override {
-    return accelerator_.shares(units_.size(), kind, rows, attends);
+    Shares shares = accelerator_.shares(units_.size(), kind, rows, attends);
+    if (!balance_) return shares;
+    const Shares& rates = balance_->shares(kind, rows);
+    for (std::size_t core = 0; core < rates.size(); ++core) shares[core] *= rates[core];
+    return shares;
   }
+  CoreBalance* balance() override { return balance_ ? &*balance_ : nullptr; }
   std::vector<std::uint32_t> row_limits() const override {
     std::vector<std::uint32_t> limits;
     for (const Accelerator::Split& split : accelerator_.splits) limits.push_back(split.rows);
@@ -49,6 +54,7 @@ class SharedPlacement : public UnitPlacement {
 
   std::vector<ComputeUnit*> cores_, units_, graph_units_;
   Accelerator accelerator_;
+  std::optional<CoreBalance> balance_;
   ComputeUnit* hot_ = nullptr;
   std::vector<PlacementConfig::Split> splits_;
   bool prefill_ = false;
@@ -72,7 +78,11 @@ class Cores final : public SharedPlacement {
   explicit Cores(const PlacementSetup& setup) : SharedPlacement(setup) {
     const PlacementConfig& config = setup.config;
     const std::vector<ComputeUnit*> accelerators = part_units();
-    if (!accelerators.empty()) offload_to(setup.machine, accelerators);
+    if (!accelerators.empty()) {
+      offload_to(setup.machine, accelerators);
+    } else if (config.balanced && cores_.size() > 1) {
+      balance_.emplace(cores_.size(), setup.decode_rows);
+    }
     graph_units_ = vitro::graph_units(setup);
     if (config.unit.empty()) return;
     hot_ = unit_named(setup.machine, config.unit, "engine.placement.unit");
@@ -196,7 +206,8 @@ std::unique_ptr<UnitPlacement> make(const PlacementSetup& setup) {
 }  // namespace
 
 void register_placements(Registry<PlacementKind>& kinds) {
-  kinds.add({"cores", "cores share each phase evenly; an accelerator beside them takes its share by the rows of a step", make<Cores>});
+  kinds.add({"cores", "cores share each phase, evenly or by their rates; an accelerator beside them takes its share by the rows of a step",
+             make<Cores>});
   kinds.add({"unit", "one unit carries everything out", make<OneUnit>});
   kinds.add({"layers", "layers on the accelerator, the output matrix on the cores", make<LayersOnAccelerator>});
   kinds.add({"prompts", "matmuls of a prompt on the accelerator, all else on the cores", make<PromptsOnAccelerator>, true});
