@@ -56,7 +56,8 @@ struct OperandBytes {
 
 OperandBytes operand_bytes(const KernelCall& call) {
   const bool attends = call.is<ops::Attention>(), product = call.is<ops::Matmul>();
-  const bool has_old = attends || product || call.is<ops::Accumulate>(), has_recent = !attends && !call.is<ops::KvAppend>();
+  const bool has_old = attends || product || call.is<ops::Accumulate, ops::KvStage>();
+  const bool has_recent = !attends && !call.is<ops::KvAppend, ops::KvStage>();
   OperandBytes sum;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     const bool young = has_old && i != (attends ? 1 : 0), recent = has_recent && !(product && i == 0) && is_activation(call.in[i]);
@@ -169,6 +170,9 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.kernel = own.id;
     work.has_own_rate = own.from_table;
   }
+  if (call.is<ops::KvStage>()) {  // no table has its loop
+    unpriced_.insert(fmt::format("{}.{} on {} (general conversions)", to_string(call.in[0].format), to_string(call.op), core_class_));
+  }
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
   if (call.is<ops::Matmul>()) {
     const View& weights = call.in[0];
@@ -195,7 +199,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.read_bytes = dram_bytes(counts.read);
   const OperandBytes operands = operand_bytes(call);
   // Weights, keys and values; the rest of what a product or attention reads is as young as the call before.
-  if (call.is<ops::Matmul, ops::Accumulate, ops::Attention>()) {
+  if (call.is<ops::Matmul, ops::Accumulate, ops::Attention, ops::KvStage>()) {
     work.reused_bytes = work.read_bytes - std::min(work.read_bytes, operands.young);
   }
   work.written_bytes = dram_bytes(counts.written);

@@ -1,7 +1,7 @@
 // Turns an operator and a slice into the KernelCall of one step.
 #pragma once
 #include "engine/graph/lowering.hpp"
-#include "engine/parts/attention/kv_cache.hpp"
+#include "engine/parts/attention/kv_staging.hpp"
 #include "engine/parts/ffn/expert_plan.hpp"
 #include "engine/parts/products/products_config.hpp"
 #include "engine/parts/weights/residency.hpp"
@@ -19,12 +19,19 @@ struct StepContext {
   Sampling sampling;
   bool choose = true;  // false: logits only
   ExpertPlan experts;  // of the layer at hand
+  Slice staged{0, 0};  // KV heads that StagedKv::unit attends to
 };
 
 // The weights of layers' products once more, in another form and for one unit (llm.npu, T-MAN 3).
 struct WeightCopy {
   const WeightStore* weights = nullptr;
   const Residency* residency = nullptr;
+  std::size_t unit = 0;
+};
+
+// Keys and values once more, in fp16, for the one unit that can not read them as they are kept.
+struct StagedKv {
+  const KvStaging* staging = nullptr;
   std::size_t unit = 0;
 };
 
@@ -37,6 +44,7 @@ struct CallOptions {
   ProductMethods products = {};
   WeightCopy copy = {};
   const EmbeddingRows* embedding = nullptr;  // in flash; null: a weight like others
+  StagedKv staged = {};
 };
 
 // Whether a way to carry a product out exists for weights of a format: look-ups and their layout need planes of few bits.
@@ -69,7 +77,8 @@ class CallBuilder {
   std::pair<std::uint32_t, std::uint32_t> rows_of(const Operator& op, const Site& site) const;
   void add_weight(const Operator& op, Role role, Slice slice, const Site& site, KernelCall& call, WorkItem& item) const;
   bool in_phase(OperatorId id, const Phase& phase) const;
-  bool has_own_work(std::size_t unit, const Phase& phase, const Shares& shares) const;
+  bool has_own_work(const Site& site, const Shares& shares) const;
+  Slice share_of_group(const OperatorGroup& group, const Site& site, const Shares& shares) const;
   const Weight& weight_for(const Operator& op, Role role, const Site& site) const;
   Method method_of(const Operator& op, const Site& site) const;
   Batch batch_of(const Operator& op, const Site& site) const { return op.rows == RowSet::sampled ? site.step->sampled : site.step->rows; }

@@ -10,11 +10,11 @@
 namespace vitro {
 namespace {
 
-// Bytes that an accelerator has to map: the weights of layers in its form, and keys and values.
+// Bytes that an accelerator has to map: the weights of layers in its form, and the keys and values that it reads.
 void check_sessions(std::uint32_t sessions, const MappedOperands& mapped, const WeightStore& weights, Bytes kv) {
   const UnitCaps& caps = mapped.unit->caps();
   if (caps.session_limit == 0 || sessions == 0) return;
-  Bytes bytes = mapped.kv ? kv : 0;
+  Bytes bytes = kv;
   for (const Weight& weight : weights.all()) {
     bytes += weight.layer >= 0 || (mapped.head && weight.role != Role::token_embedding) ? weight.extent.length : 0;
   }
@@ -36,6 +36,13 @@ Bytes kv_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits
   // Beside what stays: what this step and the one before computed, tails, and one layer of the rest.
   const Bytes in_dram = limits.sequences * (*kv.dram_tokens + 2 * block) + 2 * limits.max_rows;
   return std::min(all, in_dram * position + all / config.layers);
+}
+
+// Of one layer in fp16, for all that can be visible at once.
+Bytes staging_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits& limits) {
+  const std::uint32_t heads = kv.per_query_head ? config.heads : config.kv_heads;
+  const KvShape shape = in_whole_pages({config.layers, heads, config.head_dim, kv.block_tokens, kv.format, kv.dram_tokens});
+  return KvStaging::bytes(shape, (limits.max_tokens + shape.block_tokens - 1) / shape.block_tokens + limits.sequences);
 }
 
 // Rows of an embedding can be read one by one where it is nothing else.
@@ -88,6 +95,7 @@ Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t w
 
 Task<void> Decoder::load() {
   co_await residency->load();
+  transformer->check_room();
   // A unit holds so many graphs and no more: one per layer before several.
   co_await transformer->load_attention_graphs();
   if (ffn.stage() != nullptr) co_await ffn.stage()->load();
@@ -118,7 +126,8 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
       placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows, engine.kv.format});
   const std::vector<ComputeUnit*>& units = decoder.placement->units();
 
-  const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv};
+  const Bytes staged = decoder.placement->stages_kv() ? staging_bytes(model, engine.kv, limits) : 0;
+  const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv + staged};
   decoder.residency = weights_kinds().find(engine.weights.kind)->make(weights_setup, engine.ffn);
   check_parts(engine, *decoder.residency);
   if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
@@ -128,7 +137,7 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   decoder.ffn = ffn_kinds().find(engine.ffn.kind)->make(ffn_setup, engine.ffn);
 
   if (const std::optional<MappedOperands> mapped = decoder.placement->mapped()) {
-    check_sessions(engine.placement.sessions, *mapped, mapped->copy && copy != nullptr ? *copy : weights, kv);
+    check_sessions(engine.placement.sessions, *mapped, mapped->copy && copy != nullptr ? *copy : weights, mapped->kv ? kv : staged);
   }
   if (engine.weights.embedding_in_flash) {
     decoder.embedding =

@@ -59,6 +59,10 @@ class Transformer {
   // Waits for what a step began for the next one. Requires: called after the last step, whether it failed or not.
   Task<void> settle();
 
+  // Throws ConfigError when the weights of one item of some step exceed the memory that there is for them, but for rows of the embedding,
+  // which follow from the tokens. Requires: the weights are loaded.
+  void check_room() const;
+
   // Loads the graphs of the placement's attention, so that no step waits for them.
   Task<void> load_attention_graphs();
 
@@ -77,12 +81,17 @@ class Transformer {
   void prepare_ffn(std::int16_t layer, const StepContext& context);
   Task<void> extend(const StepInput* input);
   Task<void> run_alone(Chain chain);
+  void log_splits() const;
+  Shares shares_of(const Phase& phase, std::size_t rows) const;
+  Slice staged_heads(std::size_t rows) const;  // of the unit for which keys and values are staged
   void write_operands(const StepInput& input, const StepContext& context);
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
   Task<void> learn_balance(const Phase* phase, const StepContext* step);
   Task<void> run_routed(const Phase* phase, const StepContext* context);
   void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
-  bool attends_alone(std::size_t rows) const { return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows; }
+  const std::vector<Phase>& phases_of(std::size_t rows) const {
+    return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows ? alone_phases_ : phases_;
+  }
 
   Machine& machine_;
   ModelConfig config_;
@@ -93,11 +102,13 @@ class Transformer {
   Ffn ffn_;
   OperatorGraph graph_;
   KvCache kv_;
+  std::optional<KvStaging> staging_;  // none: every unit reads keys and values as they are
   std::vector<Phase> phases_;
   std::vector<Phase> alone_phases_;  // of steps whose attention is one unit's
   PartTimes part_times_{};
   Buffers buffers_;
   CallBuilder builder_;
+  Residency& residency_;
   GraphCache& graphs_;
   PhaseRunner runner_;
   std::optional<KvFlash> kv_flash_;  // none: no sequence gets so long

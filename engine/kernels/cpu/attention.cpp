@@ -77,6 +77,22 @@ const float* as_floats(const KvPool& pool, std::uint32_t which, const std::byte*
 
 }  // namespace
 
+void compute(const ops::KvStage& op, const KernelSet& set, const KernelCall& call) {
+  const KvPool pool(call.in[0], op.pool_layers, call.layer), staged(call.out[0], 1, 0);
+  const std::uint32_t* blocks = call.in[1].as<std::uint32_t>();
+  const Range slice = sliced(call, pool.heads);
+  for (std::uint32_t s = 0; s < call.batch->size(); ++s) {
+    const std::size_t positions = (*call.batch)[s].position + 1;
+    for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
+      for (std::uint32_t which = 0; which < 2; ++which) {
+        const std::byte* rows = pool.data + pool.offset(blocks[s], which, h);
+        Half* out = reinterpret_cast<Half*>(staged.data + staged.offset(s, which, h));
+        set.to_f16(as_floats(pool, which, rows, positions), positions * pool.dim, out);
+      }
+    }
+  }
+}
+
 // Per batch row and KV head, all query heads of the group together, so that K and V are read once for the group.
 void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call) {
   if (call.variant == variant::kLutExp) return lut::attend(call);

@@ -12,6 +12,7 @@ void compute(const ops::RmsNorm& op, const KernelSet& set, const KernelCall& cal
 void compute(const ops::Matmul& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::Rope& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::KvStage& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call);
 Outcome compute(const ops::Glu& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::Add& op, const KernelSet& set, const KernelCall& call);

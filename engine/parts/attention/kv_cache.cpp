@@ -104,18 +104,19 @@ std::uint32_t KvCache::table_width(const std::vector<SeqPos>& rows) const {
   return width;
 }
 
+std::uint32_t KvCache::number_of(std::uint32_t block, std::uint32_t layer) const {
+  if (!tiered()) return block;
+  const State& state = states_[block];
+  return state.where == Where::flash ? blocks() * shape_.layers + state.slot : block * shape_.layers + layer;
+}
+
 void KvCache::fill_table(const std::vector<SeqPos>& rows, std::uint32_t width, std::uint32_t* out, std::uint32_t layer) const {
-  const auto slice = [&](std::uint32_t block) -> std::uint32_t {
-    const State& state = states_[block];
-    return state.where == Where::flash ? static_cast<std::uint32_t>(states_.size()) * shape_.layers + state.slot
-                                       : block * shape_.layers + layer;
-  };
   for (const SeqPos& row : rows) {
     const Sequence& s = sequences_.at(row.sequence);
     VITRO_CHECK(row.position < s.length, "a row beyond the end of its sequence");
     const std::size_t used = std::min<std::size_t>(width, s.blocks.size());
-    std::copy_n(s.blocks.begin(), used, out);
-    if (tiered()) std::transform(out, out + used, out, slice);
+    std::transform(s.blocks.begin(), s.blocks.begin() + static_cast<std::ptrdiff_t>(used), out,
+                   [&](std::uint32_t block) { return number_of(block, layer); });
     std::fill(out + used, out + width, 0u);
     out += width;
   }

@@ -46,6 +46,11 @@ class KvCache {
   // appended to `copies`.
   Status extend(std::uint32_t sequence, std::uint32_t count, std::vector<BlockCopy>& copies);
 
+  std::uint32_t blocks() const { return static_cast<std::uint32_t>(references_.size()); }  // that the pool can hold
+  const std::vector<std::uint32_t>& blocks_of(std::uint32_t sequence) const { return sequences_.at(sequence).blocks; }
+  // A block as tables of `layer` name it.
+  std::uint32_t number_of(std::uint32_t block, std::uint32_t layer) const;
+
   // Operand of kv_append and attention; shape as engine/ops/attention.hpp says.
   View pool() const;
   // Blocks needed to address `rows`: the width of the table below.

@@ -53,6 +53,8 @@ class UnitPlacement {
   virtual const std::vector<ComputeUnit*>& graph_units() const { return cores(); }
   virtual AttentionGraphs attention_graphs() const { return {}; }
   virtual std::optional<MappedOperands> mapped() const { return std::nullopt; }
+  // The last of units() attends to keys and values that the others have converted to fp16 for it (KvStaging).
+  virtual bool stages_kv() const { return false; }
 };
 
 // What an accelerator takes of a step beside the cores: a share of each kind of phase, by the rows of the step.
@@ -80,7 +82,7 @@ struct PlacementSetup {
   std::uint32_t decode_rows = 1;  // a step of more rows is one of a prompt (ProductMethods)
   Format kv_format = Format::f32;
 
-  // Else attention stays with the cores, whatever the placement gives to an accelerator.
+  // Else they are staged for it, or attention stays with the cores, whatever the placement gives to an accelerator.
   bool accelerator_reads_kv() const { return kv_format != Format::int8_fp8; }
 };
 

@@ -86,6 +86,7 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
   placement.prefill = reader.boolean("prefill", true);
   placement.graph_units = read_names(reader, "graph_units", "ane0");
   placement.attention_on_unit = reader.choice("attention", {"unit", "cores"}, "unit") == "unit";
+  placement.stages_kv = reader.choice("kv", {"cores", "staged"}, "cores") == "staged";
   placement.outliers = reader.quantity("outliers", Dimension::ratio, 0);
   if (placement.outliers < 0 || placement.outliers >= 1) {
     reader.fail("outliers", "leaves nothing for the accelerator (expected 0% to below 100%)");

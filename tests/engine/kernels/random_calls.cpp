@@ -164,6 +164,17 @@ struct RandomOperands {
     call.out = {pool};
     random_slice(rng, call, kv_heads);
   }
+  void operator()(ops::KvStage& stage) const {
+    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
+    call.batch = random_batch(rng, rows, 64);
+    View pool, table;
+    stage.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
+    call.batch = random_batch(rng, rows, pool.shape[1]);
+    call.in = {pool, indices(random_ids(rng, rows, table.shape[0] * table.shape[1]), {rows, 1, 0})};
+    call.out = {make_view({2 * kv_heads * rows, pool.shape[1], dim}, Format::f16)};
+    call.out[0].shape[0] = kv_heads;
+    random_slice(rng, call, kv_heads);
+  }
   void operator()(ops::Attention& attention) const {
     const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
     call.batch = random_batch(rng, rows, 64);

@@ -143,8 +143,11 @@ TEST(PlacementSection, what_is_for_a_kind_is_kept_for_it) {
   EXPECT_FALSE(placement.attention_on_unit);
   EXPECT_EQ(placement.outliers, 0.1);
   EXPECT_EQ(placement.sessions, 2u);
+  EXPECT_FALSE(placement.stages_kv);
+  EXPECT_TRUE(read(R"({"kv": "staged"})", placement_of).stages_kv);
   EXPECT_NE(placement.options.find("a"), nullptr);
   expect_says(R"({"outliers": "100%"})", placement_of, "engine.section.outliers: leaves nothing for the accelerator");
+  expect_says(R"({"kv": "flash"})", placement_of, "engine.section.kv: ");
   expect_says(R"({"kind": "moon"})", placement_of, "engine.section.kind: ");
 }
 

@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from cells import CLUSTERS, COMMON, MODELS, PRODUCTS, all_cells, experiment, oracle, outcome
+from cells import COMMON, MODELS, PRODUCTS, all_cells, experiment, like_itself, oracle, outcome
 
 LOADS = [[1 / 8] * 8] * 3  # of the embedded mixture: no expert is busier than another
 
@@ -32,7 +32,7 @@ def right(weights):
     known = {}
 
     def of(cell):
-        parts, kv = cell.parts if cell.parts in CLUSTERS else "", cell.kv if cell.kv == "int8_fp8" else ""
+        parts, kv = cell.parts if like_itself(cell) else "", cell.kv if cell.kv in ("int8_fp8", "staged") else ""
         key = (parts, cell.products, kv, cell.workload, cell.model)
         if key not in known:
             known[key] = outcome(oracle(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS))
@@ -45,6 +45,7 @@ def check(cell, weights, right):
 
 
 def matrix(machine):
-    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones are paired and drawn."""
-    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.machine == machine]
+    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones, and staged keys and values, are
+    paired and drawn."""
+    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.kv != "staged" and cell.machine == machine]
     return [cells[first:first + 24] for first in range(0, len(cells), 24)]

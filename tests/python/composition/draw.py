@@ -18,6 +18,7 @@ def draw(seed, loads):
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, len(WORDS))]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     engine = shared | _parts(rng, model, machine, loads) | _kv_place(rng) | _methods(rng)
+    engine |= _staged(random.Random(f"staged {seed}"), engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
     tree = {"experiment": f"drawn_{seed}", "machine": machine, "engine": nested(engine), "workload": workload, "memory": memory}
     if machine == "sim":
@@ -26,10 +27,10 @@ def draw(seed, loads):
 
 
 def _oracle(tree, shared, engine):
-    """Clusters sum up in an order of their own, which the split between units is a part of: theirs is the same placement with a core in
-    place of the accelerator."""
+    """Clusters sum up in an order of their own, which the split between units is a part of, and so are the heads that attend to staged keys
+    and values: theirs is the same placement with a core in place of the accelerator."""
     oracle = {"experiment": "oracle", "machine": "host", "workload": tree["workload"], "engine": nested({"policy": "dense"} | shared)}
-    if "ffn.clusters.neurons" in engine:
+    if "ffn.clusters.neurons" in engine or "placement.kv" in engine:
         own = {key: value for key, value in engine.items() if key not in ("kv.dram_tokens", "kv.prefetch")}
         spare = {"placement.unit": SPARE, "placement.graph_units": [SPARE]}
         own |= {key: value for key, value in spare.items() if key in own}
@@ -55,6 +56,12 @@ def _kv_place(rng):
     if rng.random() < 0.4:
         placed |= {"kv.dram_tokens": rng.choice((0, 3, 8, 100)), "kv.prefetch": rng.random() < 0.7}
     return placed
+
+
+def _staged(rng, engine):
+    """A draw of its own, so that all others stay what they were. No core takes a chunk's attention as a neural engine does."""
+    attends = "placement.unit" in engine and engine["kv.format"] == "int8_fp8"
+    return {"placement.kv": "staged"} if attends and rng.random() < 0.5 else {}
 
 
 def _methods(rng):

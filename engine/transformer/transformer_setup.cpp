@@ -1,0 +1,172 @@
+// How a transformer is made for its parts, and what is checked and loaded before its first step.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "engine/graph/precompute_pass.hpp"
+#include "engine/transformer/transformer.hpp"
+
+namespace vitro {
+namespace {
+
+KvShape kv_shape(const ModelConfig& config, const TransformerOptions& options) {
+  const std::uint32_t heads = options.kv_per_query_head ? config.heads : config.kv_heads;
+  return {config.layers, heads, config.head_dim, options.kv_block_tokens, options.kv_format, options.kv_dram_tokens};
+}
+
+BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv, RoutedFfn* routed) {
+  BufferLimits limits;
+  limits.rows = options.max_rows;
+  limits.sampled = options.max_sampled;
+  limits.routed = routed != nullptr ? routed->pool_rows(options.max_rows) : options.max_rows * config.experts_used;
+  limits.table_width = (options.max_position + kv.shape().block_tokens - 1) / kv.shape().block_tokens;
+  limits.tables = kv.tables();
+  if (options.placement->stages_kv()) limits.staged_blocks = kv.blocks();
+  return limits;
+}
+
+std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options) {
+  if (options.placement->attention_graphs().unit == nullptr) return {};
+  return lower(graph, config, options.placement->units().size(), {.attention_alone = true});
+}
+
+std::optional<KvStaging> staging_of(Memory& memory, const KvCache& kv, const ModelConfig& config, const UnitPlacement& placement) {
+  if (!placement.stages_kv()) return std::nullopt;
+  return std::optional<KvStaging>(std::in_place, memory, kv, config.window);
+}
+
+// Products by look-up are two operators, the first of which serves all products with one input.
+OperatorGraph graph_of(const ModelConfig& config, const WeightStore& weights, const TransformerOptions& options, bool whole_ffns) {
+  OperatorGraph graph = build_graph(config, {whole_ffns, options.placement->stages_kv()});
+  if (options.products.decode != Method::lut && options.products.prefill != Method::lut) return graph;
+  const auto format = [&weights](const Operator& product) { return weights.get(*product.weight, product.layer).format; };
+  graph = with_precompute(graph, [&](const Operator& product) {
+    return product.rows != RowSet::routed && *product.weight != Role::router && applies(Method::lut, format(product));
+  });
+  if (!options.products.share_precompute) return graph;
+  return share_precompute(graph, [&](const Operator& a, const Operator& b) { return format(a) == format(b); });
+}
+
+CallOptions call_options(const TransformerOptions& options, const KvStaging* staging) {
+  CallOptions call{options.matmul, options.prefill_matmul, options.attention, options.report_active};
+  for (const ComputeUnit* unit : options.placement->units()) call.accelerators.push_back(unit->caps().static_graphs);
+  call.products = options.products;
+  call.copy = options.copy;
+  call.embedding = options.embedding;
+  call.staged = {staging, options.placement->units().size() - 1};
+  return call;
+}
+
+// Of a step that is not computed.
+Batch rows_alone(std::size_t count) {
+  std::vector<SeqPos> rows(count);
+  for (std::uint32_t i = 0; i < count; ++i) rows[i].position = i;
+  return std::make_shared<const std::vector<SeqPos>>(std::move(rows));
+}
+
+}  // namespace
+
+Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, GraphCache& graphs,
+                         Ffn ffn, TransformerOptions options)
+    : machine_(machine),
+      config_(config),
+      options_(std::move(options)),
+      placement_(*options_.placement),
+      units_(placement_.units()),
+      attention_graphs_(placement_.attention_graphs()),
+      ffn_(std::move(ffn)),
+      graph_(graph_of(config_, weights, options_, ffn_.stage() != nullptr)),
+      // A fork may need one partly filled block more than its tokens.
+      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences),
+      staging_(staging_of(machine.memory, kv_, config_, placement_)),
+      phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered()})),
+      alone_phases_(phases_alone(graph_, config_, options_)),
+      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_, ffn_.routed.get()), units_.size()),
+      builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_, staging_ ? &*staging_ : nullptr)),
+      residency_(residency),
+      graphs_(graphs),
+      runner_(machine, residency, graphs) {
+  log_splits();
+  if (kv_.tiered()) {
+    kv_flash_.emplace(machine_, kv_, KvFlashOptions{config_.window, options_.kv_prefetch, units_.front()->caps().id});
+  }
+}
+
+// Who keeps keys and values in a form that the last unit does not read also stages them: all but that one.
+Shares Transformer::shares_of(const Phase& phase, std::size_t rows) const {
+  if (!staging_ || phase.attends || !(phase.keeps_kv || phase.stages_kv)) {
+    return placement_.shares(phase.block, static_cast<std::uint32_t>(rows), phase.attends);
+  }
+  Shares shares(units_.size(), 1.0);
+  shares.back() = 0;
+  return shares;
+}
+
+// The part of the KV heads that the unit attends to for which keys and values are staged.
+Slice Transformer::staged_heads(std::size_t rows) const {
+  if (!staging_) return {0, 0};
+  const Shares shares = placement_.shares(BlockKind::attention, static_cast<std::uint32_t>(rows), true);
+  return share_of(config_.kv_heads, 1, units_.size() - 1, shares);
+}
+
+void Transformer::log_splits() const {
+  if (!machine_.trace.enabled()) return;
+  std::vector<std::uint32_t> rows = placement_.row_limits();
+  if (rows.empty()) rows = {1};
+  for (const std::uint32_t up_to : rows) {
+    const std::string when = rows.size() == 1 ? "" : fmt::format(", up to {} rows", up_to);
+    for (const Phase& phase : phases_) {
+      if (phase.stages_kv) continue;  // of the heads that another unit attends to
+      const Shares shares = shares_of(phase, up_to);
+      for (const OperatorGroup& group : phase.groups) {
+        if (group.split != Split::rows && group.split != Split::kv_heads) continue;
+        for (std::size_t u = 0; u < shares.size(); ++u) {
+          const Slice share = share_of(group.extent, group.grain, u, shares);
+          machine_.trace.decision("split", fmt::format("{} {}+{}{}", graph_[group.operators.front()].name, share.first, share.count, when),
+                                  units_[u]->caps().name);
+        }
+      }
+    }
+  }
+}
+
+Task<void> Transformer::load_attention_graphs() {
+  const AttentionGraphs& graphs = attention_graphs_;
+  if (graphs.unit == nullptr || graphs.rows > options_.max_rows) co_return;  // no step has so many rows
+  StepContext step;
+  step.rows = step.sampled = rows_alone(graphs.rows);
+  step.staged = staged_heads(graphs.rows);
+  for (const Phase& phase : alone_phases_) {
+    if (phase.block != BlockKind::attention) continue;
+    const Shares shares = shares_of(phase, graphs.rows);
+    Chain chain;
+    UnitQueues queues = builder_.build(phase, step, shares);
+    for (WorkItem& item : queues.back()) {
+      std::move(item.calls.begin(), item.calls.end(), std::back_inserter(chain));
+    }
+    co_await graphs.unit->prepare(std::move(chain));
+  }
+}
+
+// A step's own bytes decide nothing but which experts there are: all of them, one row each.
+void Transformer::check_room() const {
+  if (residency_.stays()) return;
+  std::set<std::uint32_t> sizes{1, options_.max_rows};
+  for (const std::uint32_t limit : placement_.row_limits()) sizes.insert(std::min(limit, options_.max_rows));
+  if (attention_graphs_.unit != nullptr) sizes.insert(std::min(attention_graphs_.rows, options_.max_rows));
+  StepContext step;
+  step.experts.rows = {0};
+  for (std::uint16_t expert = 0; expert < config_.experts; ++expert) step.experts.groups.push_back({expert, 0, 1});
+  for (const std::uint32_t rows : sizes) {
+    step.rows = rows_alone(rows);
+    step.sampled = rows_alone(std::min(rows, options_.max_sampled));
+    step.staged = staged_heads(rows);
+    for (const Phase& phase : phases_of(rows)) {
+      if (!phase.whole_ffn) residency_.check_room(builder_.build(phase, step, shares_of(phase, rows)));
+    }
+  }
+}
+
+}  // namespace vitro
