@@ -104,7 +104,8 @@ TEST(KvSection, its_keys_say_how_and_where) {
 
 TEST(PlacementSection, units_are_named_or_counted) {
   EXPECT_EQ(read("{}", placement_of).kind, "cores");
-  EXPECT_EQ(read("{}", placement_of).threads, 1u);
+  EXPECT_EQ(read("{}", placement_of).threads, 0u) << "as many as help";
+  EXPECT_EQ(read(R"({"threads": "auto"})", placement_of).threads, 0u);
   EXPECT_EQ(read(R"({"threads": 3})", placement_of).threads, 3u);
   EXPECT_EQ(read(R"({"units": "cpu1"})", placement_of).units, std::vector<std::string>{"cpu1"});
   EXPECT_EQ(read(R"({"units": ["cpu1", "npu"]})", placement_of).units, (std::vector<std::string>{"cpu1", "npu"}));
@@ -115,6 +116,12 @@ TEST(PlacementSection, units_are_named_or_counted) {
   expect_says(R"({"units": ["cpu1", "cpu1"]})", placement_of, "engine.section.units: \"cpu1\" is named twice");
   expect_says(R"({"units": []})", placement_of, "engine.section.units: is empty");
   expect_says(R"({"units": [["cpu1"]]})", placement_of, "engine.section.units: has an entry that is not the name of a unit");
+}
+
+TEST(PlacementSection, a_thread_has_to_have_enough_of_a_phase) {
+  EXPECT_EQ(useful_threads(6 * MiB, 8, 8), 1u);
+  EXPECT_EQ(useful_threads(34 * 600 * KiB, 8, 8), 2u);
+  EXPECT_EQ(useful_threads(GiB, 16, 4), 4u) << "no more than there are";
 }
 
 TEST(PlacementSection, an_accelerator_comes_with_its_splits) {
