@@ -10,7 +10,7 @@ from .base import terminal
 from .base.version import __version__
 from .calibrate.cli import command as calibrate
 from .commands.cli import bench, demo, list_
-from .device.cli import characterize
+from .device.cli import characterize, tiles
 from .errors import VitroError
 from .model.cli import graph, make_model, predictors, profile, tokenize, workload
 from .model.pack_cli import pack
@@ -45,6 +45,7 @@ app.command("bundle")(bundle)
 app.command()(reproduce)
 app.command()(bench)
 app.command()(characterize)
+app.command()(tiles)
 app.command("list")(list_)
 app.command()(demo)
 

@@ -9,7 +9,7 @@ import pytest
 
 COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
             ["trace"], ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"], ["predictors"],
-            ["quality"], ["plan"], ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"]]
+            ["quality"], ["plan"], ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"], ["tiles"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
