@@ -112,6 +112,8 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
   if (!price.from_table) price = model_.kernel(name, to_string(format));
+  // Rounding the activations is nothing beside the product.
+  if (!price.from_table && call.variant == variant::kA16) price = model_.kernel(variant::name(variant::kFloat), to_string(format));
   if (call.is<ops::Attention>() && call.in[1].format == Format::int8_fp8) {
     unpriced_.insert(fmt::format("{}.int8_fp8.attention on {} (as f16)", name, core_class_));
   }
@@ -212,7 +214,12 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.lookups = counts.lookups;
   work.conversions = counts.conversions;
   work.row_runs = counts.row_runs;
-  if (call.is<ops::Matmul>()) work.group = static_cast<std::uint32_t>(block_elements(priced_format(call)));
+  if (call.is<ops::Matmul>()) {
+    const Format format = priced_format(call);
+    work.group = static_cast<std::uint32_t>(block_elements(format));
+    work.weight_bits = format.bits;
+    work.zero_points = format.zero_point;
+  }
   if (call.method == Method::lut) price_tables(call, work);
   // The variant looks up whatever way is named: a unit that prices tables apart from quantising makes them in this call.
   if (call.is<ops::Matmul>() && call.method == Method::automatic && call.variant == variant::kInt8Tables) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "engine/app/old_engine_keys.hpp"
 #include "engine/app/experiment.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "engine/base/path.hpp"
-#include "engine/parts/register_parts.hpp"
 #include "engine/parts/plugin.hpp"
+#include "engine/parts/register_parts.hpp"
 
 namespace vitro {
 namespace {
@@ -37,6 +37,12 @@ void read_function(Reader& reader, EngineConfig& engine) {
     reader.fail("replay", "is missing: engine.function: replay needs a recording (expected a file)");
 }
 
+// The numeric contract where none is asked for: a Hexagon has no float32 matmuls, and a GPU reads half of the bytes in fp16.
+std::string_view own_numerics(const std::vector<std::string>& units) {
+  if (std::ranges::count(units, "hexagon") > 0) return "fp16";
+  return std::ranges::any_of(units, is_gpu_name) ? "a16" : "float";
+}
+
 }  // namespace
 
 EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
@@ -53,8 +59,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   engine.attention = read_attention(reader.section("attention"));
   engine.kv = read_kv(reader.section("kv"));
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
-  const bool hexagon = std::ranges::count(engine.placement.units, "hexagon") > 0;
-  engine.products = read_products(reader.section("products"), hexagon, engine.weights.repack);
+  engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
   read_function(reader, engine);
   if (reader.has("profile") || (engine.function == FunctionKind::draw && !of_model)) profile = read_profile(reader.section("profile"));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/host/gpu_unit.hpp"
 #include "engine/host/hexagon_unit.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/machine.hpp"
@@ -30,6 +31,7 @@ struct HostOptions {
   // (docs/design/machine-host.md has the measurements). The policy thread and the worker on its CPU never spin against each other.
   Picoseconds spin{1'000'000'000};  // 1 ms
   HexagonOptions hexagon;           // with a transport: the machine has a unit "hexagon" behind its cores
+  GpuOptions gpu;                   // with a device: the machine has that GPU as its last unit
   std::uint64_t seed = 0;
 };
 

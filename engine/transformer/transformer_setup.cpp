@@ -49,9 +49,12 @@ OperatorGraph graph_of(const ModelConfig& config, const WeightStore& weights, co
   return share_precompute(graph, [&](const Operator& a, const Operator& b) { return format(a) == format(b); });
 }
 
+// Whether the ways to carry products out apply: on an accelerator, or on a core that hands its products to one.
+bool has_ways(const ComputeUnit& unit) { return !is_core(unit) || dynamic_cast<const OffloadUnit*>(&unit) != nullptr; }
+
 CallOptions call_options(const TransformerOptions& options, const KvStaging* staging) {
   CallOptions call{options.matmul, options.prefill_matmul, options.attention, options.report_active};
-  for (const ComputeUnit* unit : options.placement->units()) call.accelerators.push_back(unit->caps().static_graphs);
+  for (const ComputeUnit* unit : options.placement->units()) call.accelerators.push_back(has_ways(*unit));
   call.products = options.products;
   call.copy = options.copy;
   call.embedding = options.embedding;

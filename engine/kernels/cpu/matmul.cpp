@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/kernels/cpu/int8_matmul.hpp"
 #include "engine/kernels/cpu/weight_rows.hpp"
 #include "engine/kernels/hexagon/hmx_matmul.hpp"
@@ -6,10 +8,19 @@
 namespace vitro::cpu {
 namespace {
 
+// The activations of kA16, as floats.
+const float* rounded_to_halves(const View& x) {
+  const std::size_t n = elements(x);
+  auto* rounded = scratch<float>(Scratch::b, n);
+  std::transform(x.as<float>(), x.as<float>() + n, rounded, [](float value) { return half_to_float(float_to_half(value)); });
+  return rounded;
+}
+
 // Each group of weight rows meets the whole batch before the next ones come.
 void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shape) {
   const View& w = call.in[0];
-  const Rows<float> x{call.in[1].as<float>(), shape.batch, shape.k, shape.k};
+  const float* given = call.variant == variant::kA16 ? rounded_to_halves(call.in[1]) : call.in[1].as<float>();
+  const Rows<float> x{given, shape.batch, shape.k, shape.k};
   float* y = call.out[0].as<float>();
   const bool as_stored = w.format == Format::f16 || w.format == Format::f32;
   if (as_stored && call.rows == nullptr) {
@@ -35,7 +46,7 @@ void compute(const ops::Matmul&, const KernelSet& set, const KernelCall& call) {
   } else if (call.variant == variant::kInt8Rows) {
     hexagon::int8_rows_matmul(call);
   } else {
-    call.variant == variant::kFloat ? matmul_float(set, call, shape) : matmul_int8(set, call, shape);
+    call.variant == variant::kFloat || call.variant == variant::kA16 ? matmul_float(set, call, shape) : matmul_int8(set, call, shape);
   }
   if (bias_of(call) == nullptr) return;
   const float* bias = bias_of(call)->as<float>();

@@ -55,6 +55,8 @@ std::uint32_t useful_threads(Bytes bytes_per_token, std::uint32_t layers, std::u
 
 bool is_core_name(const std::string& name) { return name.starts_with("cpu"); }
 
+bool is_gpu_name(const std::string& name) { return name.starts_with("gpu"); }
+
 PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kinds) {
   PlacementConfig placement;
   placement.kind = reader.choice("kind", kinds.names(), placement.kind);

@@ -37,6 +37,8 @@ struct PlacementConfig {
 // Whether a name in `units` is a core's: for what is decided while there are names alone, such as the layout of weights in a pack, which
 // is made before the machine. All machines call their cores cpu0, cpu1, ... Who has a machine asks is_core(unit).
 bool is_core_name(const std::string& name);
+// "gpu", and where there are several of them "gpu0", "gpu1", ...
+bool is_gpu_name(const std::string& name);
 
 // Cores among which a phase of a dense model can be shared without loss: a further one has to save more than it costs to hand work to it
 // and to wait for it. `bytes_per_token`: of weights that a token reads. From 1 to `most`.

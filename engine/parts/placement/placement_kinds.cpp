@@ -139,6 +139,18 @@ class OneUnit final : public SharedPlacement {
   }
 };
 
+// `matmuls`: cores share each phase, and the accelerator `unit` takes the layers' matmuls of all of them.
+class MatmulsOnAccelerator final : public SharedPlacement {
+ public:
+  explicit MatmulsOnAccelerator(const PlacementSetup& setup) : SharedPlacement(setup) {
+    ComputeUnit* const accelerator = unit_named(setup.machine, setup.config.unit, "engine.placement.unit");
+    std::erase(cores_, accelerator);
+    need_a_core(setup, accelerator);
+    offload_to(setup.machine, {accelerator});
+    graph_units_ = vitro::graph_units(setup);
+  }
+};
+
 // Cores and an accelerator, which takes the layers, or the matmuls of prompts. It is the one that `unit` names, which may be a core that
 // stands in for it, or the first unit of static graphs among the units, or else of the machine. To any others the cores hand their share
 // of the matmuls.
@@ -231,6 +243,7 @@ void register_placements(Registry<PlacementKind>& kinds) {
   kinds.add({"cores", "cores share each phase, evenly or by their rates; an accelerator beside them takes its share by the rows of a step",
              make<Cores>});
   kinds.add({"unit", "one unit carries everything out", make<OneUnit>});
+  kinds.add({"matmuls", "matmuls of the layers on the accelerator, all else on the cores", make<MatmulsOnAccelerator>});
   kinds.add({"layers", "layers on the accelerator, the output matrix on the cores", make<LayersOnAccelerator>});
   kinds.add({"prompts", "matmuls of a prompt on the accelerator, all else on the cores", make<PromptsOnAccelerator>, true});
   kinds.add({"chunk_attention", "attention of a full chunk on the accelerator, all else on the cores", make<ChunkAttention>});

@@ -57,6 +57,7 @@ TEST(Experiment, products_beside_a_hexagon_are_those_of_a_matrix_unit) {
   EXPECT_EQ(read_with("engine.activations", "\"fp16\"").engine.products.matmul, variant::kHmx);
   EXPECT_EQ(read_with("engine.prefill_activations", "\"int8_rows\"").engine.products.prefill_matmul, variant::kInt8Rows);
   EXPECT_EQ(read_with("engine.units", "\"hexagon\"").engine.products.matmul, variant::kHmx);
+  EXPECT_EQ(read_with("engine.units", "\"gpu\"").engine.products.matmul, variant::kA16);
   EXPECT_EQ(read_with("engine.units", R"(["cpu0", "npu"])").engine.products.matmul, variant::kFloat);
   EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "float"})").engine.products.matmul, variant::kFloat);
   EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "int8"})").engine.products.matmul, variant::kInt8);

@@ -76,7 +76,9 @@ class Bounds {
         const double bias = call_.in.size() > 2 ? std::abs(call_.in[2].as<float>()[row]) : 0;
         for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
           const std::vector<double> x = row_of(call_.in[1], b);
-          bound_[b * n + row] = call_.variant == variant::kInt8 ? int8_dot(w, minima, x, rounded_blocks(matrix.format)) : float_dot(w, x);
+          bound_[b * n + row] = call_.variant == variant::kInt8  ? int8_dot(w, minima, x, rounded_blocks(matrix.format))
+                                : call_.variant == variant::kA16 ? half_dot(w, x)
+                                                                 : float_dot(w, x);
           bound_[b * n + row] += 2 * kUnit * (bias + magnitude(w, x));  // the bias, and the rounding of the reference itself
         }
       }
@@ -196,6 +198,12 @@ class Bounds {
   }
   static double float_dot(const std::vector<double>& w, const std::vector<double>& x) {
     return gamma(lane_roundings(w.size())) * magnitude(w, x) + static_cast<double>(w.size()) * 0x1p-149;
+  }
+  // Activations are rounded to binary16: by half a unit in the eleventh bit, of subnormal ones by half of 2^-24.
+  static double half_dot(const std::vector<double>& w, const std::vector<double>& x) {
+    double rounded = 0;
+    for (std::size_t k = 0; k < w.size(); ++k) rounded += std::abs(w[k]) * (std::abs(x[k]) * 0x1p-11 + 0x1p-25);
+    return rounded + float_dot(w, x) + gamma(lane_roundings(w.size())) * rounded;
   }
   // Columns that share a scale of the activations, and how often the float sum of a row is rounded in them.
   struct RoundedBlocks {

@@ -25,7 +25,7 @@ std::string error_of(const char* json, F section) {
 
 WeightsConfig weights_of(Reader reader) { return read_weights(std::move(reader), weights_kinds().names(), evictions().names()); }
 PlacementConfig placement_of(Reader reader) { return read_placement(std::move(reader), placement_kinds()); }
-ProductsConfig products_of(Reader reader) { return read_products(std::move(reader), false, true); }
+ProductsConfig products_of(Reader reader) { return read_products(std::move(reader), "float", true); }
 
 template <class F>
 void expect_says(const char* json, F section, const std::string& what) {
@@ -179,15 +179,24 @@ TEST(ProductsSection, a_contract_for_answers_and_one_for_prompts) {
 }
 
 TEST(ProductsSection, what_a_hexagon_multiplies_is_its_matrix_units_unless_it_is_asked_for_otherwise) {
-  const auto beside = [](Reader reader) { return read_products(std::move(reader), true, true); };
+  const auto beside = [](Reader reader) { return read_products(std::move(reader), "fp16", true); };
   EXPECT_EQ(read("{}", beside).matmul, variant::kHmx);
   EXPECT_EQ(read(R"({"numerics": "int8"})", beside).matmul, variant::kInt8);
+}
+
+TEST(ProductsSection, a_gpu_has_its_contract_and_ways_to_carry_products_out) {
+  const ProductsConfig given =
+      read(R"({"decode": "image", "prefill": "buffer"})", [](Reader reader) { return read_products(std::move(reader), "a16", true); });
+  EXPECT_EQ(given.matmul, variant::kA16);
+  EXPECT_EQ(given.methods.of(1), Method::image);
+  EXPECT_EQ(given.methods.of(2), Method::buffer);
+  EXPECT_TRUE(is_gpu_name("gpu") && is_gpu_name("gpu1") && !is_gpu_name("npu"));
 }
 
 TEST(ProductsSection, look_ups_need_codes_of_int8_in_a_layout_of_their_own) {
   expect_says(R"({"codes": "lut"})", products_of, "engine.section.codes: lut needs int8 activations");
   expect_says(R"({"codes": "dot", "numerics": "int8_tables"})", products_of, "engine.section.codes: dot can not be combined with");
-  const auto as_packed = [](Reader reader) { return read_products(std::move(reader), false, false); };
+  const auto as_packed = [](Reader reader) { return read_products(std::move(reader), "float", false); };
   expect_says(R"({"codes": "lut", "numerics": "int8"})", as_packed, "engine.weights.repack: false");
   expect_says(R"({"numerics": "int4"})", products_of, "engine.section.numerics: ");
 }

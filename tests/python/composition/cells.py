@@ -18,6 +18,7 @@ _CODES = "w4g64z"
 PRODUCTS = {
     "float": ({}, "f16"),
     "fp16": ({"products.numerics": "fp16"}, "f16"),
+    "a16": ({"products.numerics": "a16"}, "q4_0"),
     "int8 dot": ({"products.numerics": "int8", "products.codes": "dot"}, "q4_0"),
     "int8 lut": ({"products.numerics": "int8", "products.codes": "lut"}, _CODES),
     "int8 tables": ({"products.numerics": "int8_tables"}, _CODES),
@@ -41,9 +42,10 @@ EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts")
 HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart")  # of the FFN is in DRAM
 APART = {"weights.bundle": False, "weights.two_phases": False, "weights.eviction": "none"}
 SPARE = "cpu7"  # of the simulated phone, at work in no cell
+GPU = ("core and gpu", "gpu matmuls")  # on host an OpenCL device
 COMMON = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")  # the matrix holds these with everything else
 PARTS = (*COMMON, "streamed", "cores and unit", "clusters in dram", "every neuron", "paged experts", "streamed experts",
-         "bundled experts", "hot apart", "prompts")
+         "bundled experts", "hot apart", "prompts", *GPU)
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,10 @@ def _parts(cell, loads):
                   {"batch": 4, "hot": "50%", "attention": "50%", "head": "0%"}]
         return {"policy": "neuron_cluster", "units": ["cpu0"], "placement.unit": unit, "placement.splits": splits,
                 "ffn.clusters.hot_cluster": 64} | (APART if cell.parts == "hot apart" else {})
+    if cell.parts == "core and gpu":
+        return {"units": ["cpu0", "gpu"]}
+    if cell.parts == "gpu matmuls":
+        return {"policy": "gpu_matmuls", "units": ["cpu0", "gpu"]}
     if cell.parts == "llmflash":
         return {"policy": "llmflash", "threads": 2}
     if cell.parts == "prompts":

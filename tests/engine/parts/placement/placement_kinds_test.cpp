@@ -83,20 +83,36 @@ PlacementConfig with_splits(PlacementConfig config) {
 }
 
 TEST_F(PlacementKinds, are_named_once_and_one_wants_a_copy_of_the_weights) {
-  EXPECT_THAT(kinds.names(), ElementsAre("cores", "unit", "layers", "prompts", "chunk_attention"));
+  EXPECT_THAT(kinds.names(), ElementsAre("cores", "unit", "matmuls", "layers", "prompts", "chunk_attention"));
   for (const PlacementKind& kind : kinds.all()) {
     EXPECT_FALSE(kind.description.empty());
     EXPECT_EQ(kind.int8_copy, kind.name == "prompts");
   }
 }
 
+PlacementConfig matmuls_on_gpu(PlacementConfig config) {
+  config.unit = "gpu";
+  return config;
+}
+
+TEST_F(PlacementKinds, matmuls_go_to_the_unit_through_each_core) {
+  const auto placement = make(matmuls_on_gpu(config("matmuls", {"cpu0", "cpu1", "gpu"})));
+  EXPECT_THAT(names(placement->units()), ElementsAre("cpu0", "cpu1"));
+  EXPECT_THAT(names(placement->cores()), ElementsAre("cpu0", "cpu1"));
+  EXPECT_EQ(placement->accelerator(), nullptr);
+  EXPECT_EQ(placement->shares(BlockKind::ffn, 1, false), (Shares{1, 1}));
+  EXPECT_EQ(error_of(matmuls_on_gpu(config("matmuls", {"gpu"}))),
+            "engine.units: gpu can not run alone (expected a core beside it, such as cpu0)");
+}
+
 // Whatever the rows: there is one share for each unit, and all of the phase falls to somebody.
 TEST_F(PlacementKinds, shares_of_every_phase_are_those_of_all_units) {
   for (const Format format : {Format::f32, Format::int8_fp8}) {
     kv_format = format;
-    for (const PlacementConfig& c : {config("cores", {"cpu0", "cpu2"}), with_splits(config("cores", {"cpu0", "cpu1"})),
-                                     config("cores", {"cpu1", "npu"}), config("unit", {"npu"}), config("layers", {"cpu0", "cpu1", "npu"}),
-                                     config("prompts", {"cpu0", "npu"}), config("chunk_attention", {"cpu0", "cpu1"})}) {
+    for (const PlacementConfig& c :
+         {config("cores", {"cpu0", "cpu2"}), with_splits(config("cores", {"cpu0", "cpu1"})), config("cores", {"cpu1", "npu"}),
+          config("unit", {"npu"}), matmuls_on_gpu(config("matmuls", {"cpu0"})), config("layers", {"cpu0", "cpu1", "npu"}),
+          config("prompts", {"cpu0", "npu"}), config("chunk_attention", {"cpu0", "cpu1"})}) {
       const auto placement = make(c);
       for (const BlockKind kind : kBlocks) {
         for (const std::uint32_t rows : {1u, 2u, 3u, 7u, 8u, 9u, 500u}) {
