@@ -79,9 +79,11 @@ void FlowGpu::submit(const Work& work, Callback done) {
   done_ = done;
   const bool attention = work.columns == 0 && work.macs > 0;
   const auto macs = static_cast<double>(work.macs);
-  const auto way = attention ? ways_.end() : ways_.find(work.kernel);
-  const Cost own = work.columns > 0 && way != ways_.end() ? product(work, way->second) : Cost{rates_.time(macs, work.kernel)};
-  double seconds = attention ? macs / attention_macs_per_second_ : own.seconds;
+  const auto way = work.columns > 0 ? ways_.find(work.kernel) : ways_.end();
+  const Cost own = way != ways_.end() ? product(work, way->second)
+                   : attention        ? Cost{macs / attention_macs_per_second_}
+                                      : Cost{rates_.time(macs, work.kernel)};
+  double seconds = own.seconds;
   // A product's rate contains the unpacking of its weights, that of fused attention its softmax.
   if (work.macs == 0) seconds += static_cast<double>(work.conversions) / conversions_per_second_;
   if (!attention) seconds += static_cast<double>(work.elementwise) / elementwise_per_second_;
