@@ -44,6 +44,9 @@ Bytes tcm_bytes(const KernelCall& call) {
   return sum;
 }
 
+// Rows of weights meet rows of activations.
+bool is_product(const KernelCall& call) { return call.is<ops::Matmul, ops::AddProduct>(); }
+
 bool is_activation(const View& view) {
   const Block* block = view.memory.block();
   return block != nullptr && block->region == Region::activation && block->placement == Placement::dram;
@@ -55,7 +58,7 @@ struct OperandBytes {
 };
 
 OperandBytes operand_bytes(const KernelCall& call) {
-  const bool attends = call.is<ops::Attention>(), product = call.is<ops::Matmul>();
+  const bool attends = call.is<ops::Attention>(), product = is_product(call);
   const bool has_old = attends || product || call.is<ops::Accumulate, ops::KvStage>();
   const bool has_recent = !attends && !call.is<ops::KvAppend, ops::KvStage>();
   OperandBytes sum;
@@ -176,7 +179,8 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     unpriced_.insert(fmt::format("{}.{} on {} (general conversions)", to_string(call.in[0].format), to_string(call.op), core_class_));
   }
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
-  if (call.is<ops::Matmul>()) {
+  if (call.is<ops::AddProduct>()) work.rows = call.in[1].shape[0];  // those of one adapter, of a batch of several
+  if (is_product(call)) {
     const View& weights = call.in[0];
     work.columns =
         call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
@@ -201,7 +205,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.read_bytes = dram_bytes(counts.read);
   const OperandBytes operands = operand_bytes(call);
   // Weights, keys and values; the rest of what a product or attention reads is as young as the call before.
-  if (call.is<ops::Matmul, ops::Accumulate, ops::Attention, ops::KvStage>()) {
+  if (is_product(call) || call.is<ops::Accumulate, ops::Attention, ops::KvStage>()) {
     work.reused_bytes = work.read_bytes - std::min(work.read_bytes, operands.young);
   }
   work.written_bytes = dram_bytes(counts.written);

@@ -60,6 +60,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   engine.kv = read_kv(reader.section("kv"));
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
+  engine.lora = read_lora(reader.section("lora"));
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
   read_function(reader, engine);
   if (reader.has("profile") || (engine.function == FunctionKind::draw && !of_model)) profile = read_profile(reader.section("profile"));

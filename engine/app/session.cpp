@@ -101,6 +101,8 @@ struct Run {
     counted.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});
     machine = &counted->machine();
     weights = model.open(machine->storage);
+    adapters.all = model.open_adapters(machine->storage);
+    if (model.packed) adapters.neurons = &model.packed->order;
     if (placement_kinds().find(e.engine.placement.kind)->int8_copy) copy = model.open_int8_copy(machine->storage);
   }
 
@@ -109,7 +111,7 @@ struct Run {
   Decoder make_decoder(const PolicyLimits& limits) {
     EngineConfig engine = experiment.engine;
     engine.ffn.experts = calibrated(experiment, model.config);
-    return ::vitro::make_decoder(*machine, engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr);
+    return ::vitro::make_decoder(*machine, engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr, adapters);
   }
 
   const Experiment& experiment;
@@ -126,6 +128,7 @@ struct Run {
   Machine* machine = nullptr;  // the host's, seen through the recorder and what counts
   WeightStore weights;
   std::optional<WeightStore> copy;
+  DecoderAdapters adapters;
 };
 
 void save_recording(Run& run) {
@@ -147,14 +150,8 @@ void trace_memory(const Machine& machine) {
   }
 }
 
-Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
+Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
-  co_await decoder->load();
-  if (sample_scorer != nullptr && sample_scorer->scorer() != nullptr) co_await sample_scorer->scorer()->load();
-  if (decoder->copy != nullptr) co_await decoder->copy->load();
-  record->loaded = machine.clock.now();
-  record->load_bytes = machine.storage.totals().bytes_read;
-  record->load_submissions = run->counted->counts();
   request.on_first_token = [&machine, decoder, record] {
     record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
     record->prefill_stats = decoder->cache_stats();
@@ -175,16 +172,32 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
     record->scaling = co_await scale(&machine, decoder->transformer.get(), std::move(scaling));
     record->generation = record->scaling->generation;
   }
+}
+
+Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer, std::vector<GenerationRequest> requests,
+                        RunRecord* record) {
+  Machine& machine = *run->machine;
+  co_await decoder->load();
+  if (sample_scorer != nullptr && sample_scorer->scorer() != nullptr) co_await sample_scorer->scorer()->load();
+  if (decoder->copy != nullptr) co_await decoder->copy->load();
+  record->loaded = machine.clock.now();
+  record->load_bytes = machine.storage.totals().bytes_read;
+  record->load_submissions = run->counted->counts();
+  for (GenerationRequest& request : requests) {
+    co_await serve(run, decoder, sample_scorer, std::move(request), record);
+    if (requests.size() > 1) record->requests.push_back(record->generation);
+  }
   record->totals = machine.storage.totals();
   record->stats = decoder->cache_stats();
   record->hit_rate_bound = decoder->residency->hit_rate_bound();
+  if (decoder->adapters != nullptr) record->bypasses = decoder->transformer->bypass_counts();
   if (const KvFlashStats* stats = decoder->transformer->kv_flash()) record->kv_flash = *stats;
 }
 
 Task<void> score_text(Decoder* decoder, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
-                      std::uint32_t step_rows, std::uint32_t vocab, Likelihood* out) {
+                      std::uint32_t step_rows, std::uint32_t vocab, std::uint32_t adapter, Likelihood* out) {
   co_await decoder->load();
-  *out = co_await score(decoder->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab);
+  *out = co_await score(decoder->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab, adapter);
 }
 
 // What a step began for a next one that never comes has to end before the machine does, whatever ended the work.
@@ -232,6 +245,37 @@ nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options
   return result;
 }
 
+GenerationRequest request_of(const Run& run, const Request& asked, const SessionOptions& options) {
+  const Workload& workload = run.experiment.workload;
+  GenerationRequest request;
+  request.prompt = prompt_tokens(run.model, workload, asked);
+  request.output_tokens = workload.output_tokens;
+  if (!workload.scaling) request.lengths = workload.lengths;
+  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
+  request.adapters = asked.adapters;
+  if (!request.adapters.empty()) request.adapters.resize(request.sequences, request.adapters.front());  // samples of one batch
+  request.prefill_chunk = run.experiment.engine.prefill_chunk;
+  if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();
+  request.sampling = workload.sampling;
+  request.on_step = options.progress;
+  return request;
+}
+
+// Of requests that run one after the other.
+PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const EngineConfig& engine) {
+  PolicyLimits limits;
+  for (const GenerationRequest& request : requests) {
+    const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
+    limits.max_rows = std::max({limits.max_rows, std::min(prompt, request.prefill_chunk), request.sequences});
+    limits.max_sampled = limits.sequences = request.sequences;
+    limits.max_position = std::max(limits.max_position, prompt + request.output_tokens);
+    // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
+    const std::uint32_t tokens = prompt * prompts_of(request) + request.sequences * (request.output_tokens + 2 * engine.kv.block_tokens);
+    limits.max_tokens = std::max(limits.max_tokens, tokens);
+  }
+  return limits;
+}
+
 }  // namespace
 
 void require_outputs(const Experiment& experiment) {
@@ -258,26 +302,12 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   Run run(experiment, options, machines, !options.out_dir.empty());
   if (experiment.workload.products || experiment.workload.softmax) return measure_operators(run, options);
   const Workload& workload = experiment.workload;
-  GenerationRequest request;
-  request.prompt = prompt_tokens(run.model, workload);
-  request.output_tokens = workload.output_tokens;
-  if (!workload.scaling) request.lengths = workload.lengths;
-  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
-  request.prefill_chunk = experiment.engine.prefill_chunk;
-  if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();
-  request.sampling = workload.sampling;
-  request.on_step = options.progress;
-
-  const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
-  PolicyLimits limits;
-  limits.max_rows = std::max(std::min(prompt, request.prefill_chunk), request.sequences);
-  limits.max_sampled = limits.sequences = request.sequences;
-  limits.max_position = prompt + workload.output_tokens;
-  // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
-  limits.max_tokens = prompt + request.sequences * (workload.output_tokens + 2 * experiment.engine.kv.block_tokens);
+  std::vector<GenerationRequest> requests;
+  for (const Request& request : workload.requests) requests.push_back(request_of(run, request, options));
+  const PolicyLimits limits = limits_of(requests, experiment.engine);
 
   RunRecord record;
-  record.prompt_tokens = prompt;
+  record.prompt_tokens = static_cast<std::uint32_t>(requests.back().prompt.size()) * prompts_of(requests.back());
   std::vector<std::string> notes;
   std::optional<StateSampler> sampler;
   if (experiment.machine == "host") sampler.emplace();
@@ -285,7 +315,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     Decoder decoder = run.make_decoder(limits);
     std::optional<SampleScorer> sample_scorer;
     if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
-    run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(request), &record), &decoder));
+    run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));
     record.submissions = run.counted->counts() - record.load_submissions;
     record.budget = run.host->machine().memory.budget(Placement::dram);
     record.accelerator_mapped = decoder.graphs->mapped();
@@ -321,9 +351,12 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   limits.max_rows = limits.max_sampled = std::min(context, experiment.engine.prefill_chunk);
   limits.max_tokens = context + experiment.engine.kv.block_tokens;
   Decoder decoder = run.make_decoder(limits);
+  const std::vector<Request>& requests = experiment.workload.requests;
+  const std::uint32_t adapter = requests.empty() || requests.front().adapters.empty() ? 0 : requests.front().adapters.front();
   Likelihood likelihood;
-  run.host->run(settled(
-      score_text(&decoder, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood), &decoder));
+  run.host->run(
+      settled(score_text(&decoder, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, adapter, &likelihood),
+              &decoder));
   if (likelihood.tokens == 0) throw ConfigError("the text is too short: it has no token that can be scored (expected two tokens or more)");
   save_recording(run);
   if (run.sampler) run.sampler->save(options.ffn_inputs);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/base/check.hpp"
+#include "engine/graph/lora_pass.hpp"
 
 namespace vitro {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 // True when the operator needs the complete input, not just the slice that it writes.
 bool reads_whole(const Operator& consumer, std::uint8_t operand) {
   if (consumer.is<ops::ExpertSum>()) return operand != 0;
+  if (consumer.is<ops::AddProduct>()) return operand != kAdaptedProduct;
   return !consumer.is<ops::Rope, ops::KvAppend, ops::KvStage, ops::Attention, ops::Glu, ops::Add, ops::Reduce>();
 }
 

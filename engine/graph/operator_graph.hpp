@@ -39,7 +39,8 @@ struct Operator {
   std::string output;       // tensor written; the same name in every layer, so buffers are shared
   std::uint32_t width = 0;  // elements of the output per row
   std::optional<Role> weight, bias;
-  bool whole_ffn = false;  // an FfnBlock carries out all of gate, up, activation and down (engine/parts/ffn/ffn_block.hpp)
+  std::optional<Role> adapts;  // of a bypass: the matrix whose product it adds to (engine/graph/lora_pass.hpp)
+  bool whole_ffn = false;      // an FfnBlock carries out all of gate, up, activation and down (engine/parts/ffn/ffn_block.hpp)
 
   template <class... T>
   bool is() const {

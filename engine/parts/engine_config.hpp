@@ -6,6 +6,7 @@
 #include "engine/parts/attention/attention_config.hpp"
 #include "engine/parts/ffn/experts/moe_config.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_config.hpp"
+#include "engine/parts/lora/lora_config.hpp"
 #include "engine/parts/placement/placement_config.hpp"
 #include "engine/parts/products/products_config.hpp"
 #include "engine/parts/weights/weights_config.hpp"
@@ -29,6 +30,7 @@ struct EngineConfig {
   KvConfig kv;
   PlacementConfig placement;
   ProductsConfig products;
+  LoraConfig lora;
   std::uint32_t prefill_chunk = 128;
   FunctionKind function = FunctionKind::compute;
   std::string record, replay;  // recordings to write, to read

@@ -224,6 +224,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
   if (site.expert != nullptr) call.expert = static_cast<std::int16_t>(site.expert->expert);
 
+  if (call.is<ops::AddProduct>()) return append_bypass(id, site, call, item);
   if (call.is<ops::Precompute>() && method_of(op, site) != Method::lut) return;  // another way to the same products: no tables
   std::visit(Overloaded{
                  [&](const ops::Embed&) {

@@ -64,10 +64,24 @@ void check_parts(const EngineConfig& engine, Residency& residency) {
   }
 }
 
+std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {
+  const bool by_neuron = residency.neurons() != nullptr;
+  auto bank = std::make_unique<LoraBank>(machine, adapters.all, LoraOptions{engine.lora.order, by_neuron, adapters.neurons});
+  const bool ffn = bank->rank(Role::ffn_gate) + bank->rank(Role::ffn_up) + bank->rank(Role::ffn_down) > 0;
+  if (by_neuron && ffn && engine.lora.order == LoraOrder::ab_x) {
+    throw ConfigError(fmt::format(
+        "engine.lora.order: ab_x multiplies whole matrices, but engine.weights.kind: {} and engine.ffn.kind: {} compute an FFN that has "
+        "adapters neuron by neuron (expected a_bx)",
+        engine.weights.kind, engine.ffn.kind));
+  }
+  return bank;
+}
+
 TransformerOptions transformer_options(const EngineConfig& engine, const PolicyLimits& limits, const Decoder& decoder) {
   TransformerOptions options;
   options.placement = decoder.placement.get();
   options.embedding = decoder.embedding.get();
+  options.adapters = decoder.adapters.get();
   options.products = engine.products.methods;
   options.matmul = engine.products.matmul;
   options.prefill_matmul = engine.products.prefill_matmul;
@@ -95,6 +109,7 @@ Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t w
 
 Task<void> Decoder::load() {
   co_await residency->load();
+  if (adapters != nullptr) co_await adapters->load();
   transformer->check_room();
   // A unit holds so many graphs and no more: one per layer before several.
   co_await transformer->load_attention_graphs();
@@ -107,7 +122,7 @@ CacheStats Decoder::cache_stats() const {
 }
 
 Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& model,
-                     const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy) {
+                     const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy, const DecoderAdapters& adapters) {
   Decoder decoder;
   decoder.graphs = std::make_unique<GraphCache>(machine);
   const Bytes own = runtime_bytes(model, all_weights.total_bytes(), all_weights.all().size());
@@ -131,9 +146,17 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   decoder.residency = weights_kinds().find(engine.weights.kind)->make(weights_setup, engine.ffn);
   check_parts(engine, *decoder.residency);
   if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
-  const FfnSetup ffn_setup{
-      machine,         *decoder.graphs,     weights, model, *decoder.residency, *decoder.placement, engine.products.matmul,
-      limits.max_rows, engine.prefill_chunk};
+  if (!adapters.all.empty()) decoder.adapters = make_bank(machine, engine, adapters, *decoder.residency);
+  const FfnSetup ffn_setup{machine,
+                           *decoder.graphs,
+                           weights,
+                           model,
+                           *decoder.residency,
+                           *decoder.placement,
+                           engine.products.matmul,
+                           limits.max_rows,
+                           engine.prefill_chunk,
+                           decoder.adapters.get()};
   decoder.ffn = ffn_kinds().find(engine.ffn.kind)->make(ffn_setup, engine.ffn);
 
   if (const std::optional<MappedOperands> mapped = decoder.placement->mapped()) {

@@ -9,6 +9,7 @@
 #include "engine/base/rng.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
+#include "engine/transformer/model_graph.hpp"
 
 namespace vitro {
 namespace {
@@ -119,7 +120,7 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
   const auto rows = static_cast<std::uint32_t>(context->rows->size());
   std::vector<FfnGroup> groups;
   if (!phase->routed) {
-    groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows)});
+    groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows), context->adapters});
     co_return co_await ffn_.block->run(phase->layer, std::move(groups));
   }
   if (ffn_.routed != nullptr) co_return co_await run_routed(phase, context);
@@ -191,6 +192,14 @@ Task<void> Transformer::settle() {
   if (kv_flash_) co_await kv_flash_->settle();
 }
 
+void Transformer::find_adapters(const StepInput& input, StepContext& context) const {
+  std::vector<std::uint32_t> all, sampled;
+  for (const SeqPos& row : input.rows) all.push_back(kv_.adapter(row.sequence));
+  for (const std::uint32_t row : input.sampled) sampled.push_back(all[row]);
+  context.adapters = adapter_runs(all);
+  context.sampled_adapters = adapter_runs(sampled);
+}
+
 Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
   if (kv_flash_) co_await kv_flash_->begin_step(&input->rows);
   co_await extend(input);
@@ -211,6 +220,7 @@ Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
   context.table_width = kv_.table_width(input->rows);
   context.sampling = input->sampling;
   context.choose = input->choose;
+  if (options_.adapters != nullptr) find_adapters(*input, context);
   write_operands(*input, context);
   if (options_.embedding != nullptr) co_await options_.embedding->read(&input->tokens);
   co_return co_await run_phases(&context);
@@ -230,6 +240,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
     UnitQueues queues = builder_.build(phase, *context, shares);
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
+    if (options_.adapters != nullptr) count_bypasses(queues, bypass_counts_);
     if (kv_flash_ && (phase.attends || phase.stages_kv)) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), units_);
     if (kv_flash_ && phase.attends) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));

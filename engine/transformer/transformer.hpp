@@ -29,6 +29,7 @@ struct TransformerOptions {
   ProductMethods products;  // of accelerators among the units
   WeightCopy copy;
   EmbeddingRows* embedding = nullptr;  // in flash; null: it is among the weights
+  const LoraBank* adapters = nullptr;  // that sequences may have (KvCache::create); null: none
 };
 
 struct StepInput {
@@ -74,9 +75,11 @@ class Transformer {
   const float* logits() const { return buffers_.host_data<float>("logits"); }
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
   const PartTimes& part_times() const { return part_times_; }
+  const BypassCounts& bypass_counts() const { return bypass_counts_; }
 
  private:
   Task<std::vector<std::int32_t>> compute(const StepInput* input);
+  void find_adapters(const StepInput& input, StepContext& context) const;
   Task<std::vector<std::int32_t>> run_phases(StepContext* context);
   void prepare_ffn(std::int16_t layer, const StepContext& context);
   Task<void> extend(const StepInput* input);
@@ -106,6 +109,7 @@ class Transformer {
   std::vector<Phase> phases_;
   std::vector<Phase> alone_phases_;  // of steps whose attention is one unit's
   PartTimes part_times_{};
+  BypassCounts bypass_counts_;
   Buffers buffers_;
   CallBuilder builder_;
   Residency& residency_;

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <set>
 
-#include "engine/graph/precompute_pass.hpp"
+#include "engine/transformer/model_graph.hpp"
 #include "engine/transformer/transformer.hpp"
 
 namespace vitro {
@@ -37,18 +37,6 @@ std::optional<KvStaging> staging_of(Memory& memory, const KvCache& kv, const Mod
   return std::optional<KvStaging>(std::in_place, memory, kv, config.window);
 }
 
-// Products by look-up are two operators, the first of which serves all products with one input.
-OperatorGraph graph_of(const ModelConfig& config, const WeightStore& weights, const TransformerOptions& options, bool whole_ffns) {
-  OperatorGraph graph = build_graph(config, {whole_ffns, options.placement->stages_kv()});
-  if (options.products.decode != Method::lut && options.products.prefill != Method::lut) return graph;
-  const auto format = [&weights](const Operator& product) { return weights.get(*product.weight, product.layer).format; };
-  graph = with_precompute(graph, [&](const Operator& product) {
-    return product.rows != RowSet::routed && *product.weight != Role::router && applies(Method::lut, format(product));
-  });
-  if (!options.products.share_precompute) return graph;
-  return share_precompute(graph, [&](const Operator& a, const Operator& b) { return format(a) == format(b); });
-}
-
 // Whether the ways to carry products out apply: on an accelerator, or on a core that hands its products to one.
 bool has_ways(const ComputeUnit& unit) { return !is_core(unit) || dynamic_cast<const OffloadUnit*>(&unit) != nullptr; }
 
@@ -58,6 +46,7 @@ CallOptions call_options(const TransformerOptions& options, const KvStaging* sta
   call.products = options.products;
   call.copy = options.copy;
   call.embedding = options.embedding;
+  call.adapters = options.adapters;
   call.staged = {staging, options.placement->units().size() - 1};
   return call;
 }
@@ -80,7 +69,7 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       units_(placement_.units()),
       attention_graphs_(placement_.attention_graphs()),
       ffn_(std::move(ffn)),
-      graph_(graph_of(config_, weights, options_, ffn_.stage() != nullptr)),
+      graph_(model_graph(config_, weights, options_.products, options_.adapters, {ffn_.stage() != nullptr, placement_.stages_kv()})),
       // A fork may need one partly filled block more than its tokens.
       kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences),
       staging_(staging_of(machine.memory, kv_, config_, placement_)),

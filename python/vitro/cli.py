@@ -14,7 +14,7 @@ from .device.cli import characterize, tiles
 from .errors import VitroError
 from .model.cli import graph, make_model, predictors, profile, tokenize, workload
 from .model.pack_cli import pack
-from .model.quality_cli import perplexity, quality, quantize
+from .model.quality_cli import merge, perplexity, quality, quantize
 from .plan.cli import plan
 from .reproducing.cli import reproduce
 from .running.cli import run
@@ -32,6 +32,7 @@ app.command()(tokenize)
 app.command()(graph)
 app.command()(perplexity)
 app.command()(quantize)
+app.command()(merge)
 app.command()(quality)
 app.command()(pack)
 app.command()(plan)

@@ -36,8 +36,8 @@ KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::u
   range_ = memory_.reserve(landing_offset(places_.size()), Placement::dram, Region::kv).value_or_throw();
 }
 
-std::uint32_t KvCache::create() {
-  sequences_[next_sequence_] = {};
+std::uint32_t KvCache::create(std::uint32_t adapter) {
+  sequences_[next_sequence_].adapter = adapter;
   return next_sequence_++;
 }
 
@@ -56,6 +56,8 @@ void KvCache::release(std::uint32_t sequence) {
 }
 
 std::uint32_t KvCache::length(std::uint32_t sequence) const { return sequences_.at(sequence).length; }
+
+std::uint32_t KvCache::adapter(std::uint32_t sequence) const { return sequences_.at(sequence).adapter; }
 
 Status KvCache::extend(std::uint32_t sequence, std::uint32_t count, std::vector<BlockCopy>& copies) {
   Sequence& s = sequences_.at(sequence);

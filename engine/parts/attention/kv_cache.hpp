@@ -36,10 +36,12 @@ class KvCache {
   // one. Address space only.
   KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::uint32_t sequences = 0);
 
-  std::uint32_t create();                      // an empty sequence; ids are never reused
-  std::uint32_t fork(std::uint32_t sequence);  // same content, independent from here on
+  // An empty sequence; ids are never reused. `adapter`: what its keys and values will be computed with (0: the base alone).
+  std::uint32_t create(std::uint32_t adapter = 0);
+  std::uint32_t fork(std::uint32_t sequence);  // same content and adapter, independent from here on
   void release(std::uint32_t sequence);        // its blocks return to the budget unless shared
   std::uint32_t length(std::uint32_t sequence) const;
+  std::uint32_t adapter(std::uint32_t sequence) const;
   std::uint32_t live_blocks() const { return live_blocks_; }
 
   // Makes room for `count` more positions. Code::over_budget leaves the sequence as it was. Copies that became due are
@@ -91,7 +93,7 @@ class KvCache {
  private:
   struct Sequence {
     std::vector<std::uint32_t> blocks;
-    std::uint32_t length = 0;
+    std::uint32_t length = 0, adapter = 0;
   };
   enum class Where : std::uint8_t { dram, leaving, flash };
   struct State {

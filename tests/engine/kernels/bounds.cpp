@@ -85,6 +85,21 @@ class Bounds {
     });
   }
 
+  // The product's own bound, times the scale, and the rounding of what it is added to.
+  void add_product() {
+    const auto& op = call_.get<ops::AddProduct>();
+    const std::size_t n = call_.in[0].shape[0];
+    for_each_row(call_, [&](std::uint32_t row, Bytes) {
+      const std::vector<double> w = row_of(call_.in[0], row);
+      for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
+        const std::vector<double> x = row_of(call_.in[1], b);
+        const double before = op.continues ? std::abs(call_.out[0].as<float>()[b * n + row]) : 0;
+        const double product = std::abs(double{op.scale}) * (magnitude(w, x) + float_dot(w, x));
+        bound_[b * n + row] = std::abs(double{op.scale}) * float_dot(w, x) + 2 * kUnit * (before + product) + 0x1p-149;
+      }
+    });
+  }
+
   // Of up to 16 rows that fire, and of one block: each coefficient is off by half a step and by the roundings of its making, and the sums
   // are added with one fused step each.
   void accumulate_int8() {
@@ -328,6 +343,7 @@ std::vector<double> error_bounds(const KernelCall& call) {
   std::visit(Overloaded{
                  [&](const ops::Matmul&) { bounds.matmul(); },
                  [&](const ops::Accumulate&) { bounds.accumulate(); },
+                 [&](const ops::AddProduct&) { bounds.add_product(); },
                  [&](const ops::RmsNorm&) { bounds.rms_norm(); },
                  [&](const ops::Rope&) { bounds.rope(); },
                  [&](const ops::Attention&) { bounds.attention(); },

@@ -252,6 +252,18 @@ struct RandomOperands {
     random_slice(rng, call, n);
     random_rows(rng, call, n);
   }
+  void operator()(ops::AddProduct& product) const {
+    const Format format = random_weight_format(rng);
+    const std::uint32_t k =
+        block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 3) : between(rng, 1, 90);
+    const std::uint32_t n = between(rng, 1, 150);
+    call.in = {weights(rng, n, k, format, Layout::rows, 4 * rng.below(9)), plain(rows, k)};
+    call.out = {floats(rng, {rows, n, 0})};
+    product.scale = rng.below(2) == 0 ? 2.0f : 0.3f;
+    product.continues = rng.below(3) > 0;
+    random_slice(rng, call, n);
+    random_rows(rng, call, n);
+  }
   void operator()(ops::Precompute& tables) const {
     call.in = {plain(rows, width)};
     tables.weights = random_code_format(rng);

@@ -3,8 +3,10 @@ import subprocess
 import sys
 
 import pytest
+from adapters import ATTENTION, FFN, random_adapter, stored, write_adapter
 from cells import COMMON, GPU, MODELS, PRODUCTS, all_cells, experiment, like_itself, oracle, outcome
 from conftest import opencl_platforms
+from draw import ADAPTERS
 
 LOADS = [[1 / 8] * 8] * 3  # of the embedded mixture: no expert is busier than another
 
@@ -25,6 +27,24 @@ def weights(tmp_path_factory, has_native):
                            check=True, capture_output=True)
         return made[model, scheme]
     return file
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory, has_native):
+    """model -> `engine.lora.adapters` of files for it."""
+    if not has_native:
+        pytest.skip("the extension module is not built")
+    folder, made = tmp_path_factory.mktemp("adapters"), {}
+
+    def of(model):
+        if model not in made:
+            weights = stored(None, MODELS[model]).weights
+            matrices = {"all": ATTENTION + FFN, "attention": ("attn_q", "attn_v")}
+            made[model] = [{"name": name, "file": str(write_adapter(random_adapter(weights, matrices[name], rank=rank, seed=rank),
+                                                                    folder / f"{model}.{name}.gguf"))}
+                           for name, rank in zip(ADAPTERS, (4, 7))]
+        return made[model]
+    return of
 
 
 @pytest.fixture(scope="module")

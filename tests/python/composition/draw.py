@@ -5,6 +5,7 @@ from cells import DEVICE, MODELS, nested
 
 SCHEMES = ("f16", "q8_0", "q4_0", "w4g64z", "w2g64z")
 SPARE = "cpu7"
+ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
 WORDS = "Once upon a time there was a little dog who liked to play in the park with a big red ball and a cat".split()
 # What a combination of parts may be refused for, and nothing else.
 MAY_BE_REFUSED = ("memory.budget",)
@@ -20,6 +21,9 @@ def draw(seed, loads):
     engine = shared | _parts(rng, model, machine, loads) | _kv_place(rng) | _methods(rng)
     engine |= _staged(random.Random(f"staged {seed}"), engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
+    lora = _lora(rng, engine, workload)
+    shared |= lora
+    engine |= lora
     tree = {"experiment": f"drawn_{seed}", "machine": machine, "engine": nested(engine), "workload": workload, "memory": memory}
     if machine == "sim":
         tree["device"] = str(DEVICE)
@@ -36,6 +40,15 @@ def _oracle(tree, shared, engine):
         own |= {key: value for key, value in spare.items() if key in own}
         oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(own)}
     return oracle
+
+
+def _lora(rng, engine, workload):
+    """An adapter of ADAPTERS for each sequence, or none; the files are put in place where the model is."""
+    if rng.random() > 0.3:
+        return {}
+    workload["adapter"] = [rng.choice(("none", *ADAPTERS)) for _ in range(workload["batch"])]
+    by_neuron = engine["ffn.kind"] == "clusters" or engine.get("weights.kind") == "bundles"
+    return {"lora.order": "a_bx" if by_neuron else rng.choice(("a_bx", "ab_x"))}
 
 
 def _numerics(rng, scheme):
