@@ -65,8 +65,7 @@ class SharedPlacement : public UnitPlacement {
     std::vector<std::string> names;
     for (const ComputeUnit* unit : setup.machine.units) names.push_back(unit->caps().name);
     return fmt::format(
-        "engine.placement.kind: {} needs {}, which neither engine.placement.units names nor this machine has (it has {}; expected a "
-        "machine with one, {})",
+        "engine.placement.kind: {} needs {}, and engine.placement.units names none (the machine of this run has {}; expected one more, {})",
         setup.config.kind, what, fmt::join(names, ", "), such);
   }
   void take_accelerator(ComputeUnit* unit, std::vector<Accelerator::Split> splits) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/parts/ffn/neuron_cluster/neuron_store.hpp"
 #include "engine/testing/virtual_machine.hpp"
 
 namespace vitro {
