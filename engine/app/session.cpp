@@ -179,7 +179,6 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
   Machine& machine = *run->machine;
   co_await decoder->load();
   if (sample_scorer != nullptr && sample_scorer->scorer() != nullptr) co_await sample_scorer->scorer()->load();
-  if (decoder->copy != nullptr) co_await decoder->copy->load();
   record->loaded = machine.clock.now();
   record->load_bytes = machine.storage.totals().bytes_read;
   record->load_submissions = run->counted->counts();

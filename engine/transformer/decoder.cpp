@@ -110,10 +110,11 @@ Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t w
 Task<void> Decoder::load() {
   co_await residency->load();
   if (adapters != nullptr) co_await adapters->load();
-  transformer->check_room();
   // A unit holds so many graphs and no more: one per layer before several.
   co_await transformer->load_attention_graphs();
   if (ffn.stage() != nullptr) co_await ffn.stage()->load();
+  if (copy != nullptr) co_await copy->load();
+  transformer->check_room();
   co_await transformer->balance_cores();
 }
 

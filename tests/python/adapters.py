@@ -59,8 +59,12 @@ def merged(model, adapter, strength=1.0):
     return oracle.Model(model.shape, weights)
 
 
-def stored(model, path):
-    """-> the oracle's model with the weights that a GGUF file holds, dequantised."""
+def weights_of(path):
+    """-> {name: weights} of a GGUF file, dequantised."""
     from gguf.quants import dequantize
-    weights = {tensor.name: np.asarray(dequantize(tensor.data, tensor.tensor_type), np.float32) for tensor in gguf.GGUFReader(path).tensors}
-    return oracle.Model(model.shape, weights)
+    return {tensor.name: np.asarray(dequantize(tensor.data, tensor.tensor_type), np.float32) for tensor in gguf.GGUFReader(path).tensors}
+
+
+def stored(model, path):
+    """-> the oracle's model with the weights that a GGUF file holds."""
+    return oracle.Model(model.shape, weights_of(path))

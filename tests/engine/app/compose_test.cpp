@@ -121,7 +121,7 @@ TEST_F(ComposeTest, the_composed_tree_survives_json) {
 TEST_F(ComposeTest, the_resolved_experiment_has_every_default) {
   const Node resolved = read_experiment(load({}, "host")).resolved;
   EXPECT_EQ(resolved.find_path("engine.weights.read_ahead")->text(), "64 KiB");
-  EXPECT_EQ(resolved.find_path("engine.placement.threads")->text(), "1");
+  EXPECT_EQ(resolved.find_path("engine.placement.threads")->text(), "auto");
   EXPECT_EQ(resolved.find_path("engine.kv.format")->text(), "f32");
   EXPECT_EQ(resolved.find_path("workload.output_tokens")->text(), "32");
   EXPECT_EQ(resolved.find_path("workload.sampling.top_p")->text(), "1");

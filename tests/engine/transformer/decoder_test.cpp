@@ -79,7 +79,6 @@ Made make(const Request& request) {
         make_decoder(machine, request.engine, request.memory, request.config, weights, request.limits, request.copy ? &copy : nullptr);
     made.runtime = machine.memory.budget(Placement::dram).region_used[static_cast<std::size_t>(Region::runtime)];
     host.run(decoder.load());
-    if (decoder.copy != nullptr) host.run(decoder.copy->load());
   });
   made.weight_bytes = weights.total_bytes();
   made.weights = weights.all().size();

@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from adapters import ATTENTION, FFN, random_adapter, stored, write_adapter
+from adapters import ATTENTION, FFN, random_adapter, weights_of, write_adapter
 from cells import COMMON, GPU, MODELS, PRODUCTS, all_cells, experiment, like_itself, oracle, outcome
 from conftest import opencl_platforms
 from draw import ADAPTERS
@@ -38,7 +38,7 @@ def adapters(tmp_path_factory, has_native):
 
     def of(model):
         if model not in made:
-            weights = stored(None, MODELS[model]).weights
+            weights = weights_of(MODELS[model])
             matrices = {"all": ATTENTION + FFN, "attention": ("attn_q", "attn_v")}
             made[model] = [{"name": name, "file": str(write_adapter(random_adapter(weights, matrices[name], rank=rank, seed=rank),
                                                                     folder / f"{model}.{name}.gguf"))}

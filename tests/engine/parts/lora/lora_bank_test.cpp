@@ -100,7 +100,7 @@ TEST_F(LoraBankTest, memory_of_adapters_is_a_region_of_its_own_and_has_to_be_the
   }
   EXPECT_EQ(region(), 0u);
   VirtualMachineSpec little = one_core();
-  little.memory_limits[0] = 2 * kPageSize;
+  little.memory_limits[0] = kPageSize;
   VirtualMachine narrow(little, function_, trace_);
   EXPECT_THAT(message_of([&] { LoraBank(narrow.machine(), adapters, {}); }), HasSubstr("memory.budget: no room for adapter a1"));
 }
