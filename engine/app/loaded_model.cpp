@@ -136,6 +136,17 @@ WeightStore LoadedModel::shapes(FileId file) const {
   return phantom_weights(config, phantom_format, file, phantom_bundles, phantom_layout, phantom_formats);
 }
 
+Bytes LoadedModel::bytes_per_token() const {
+  Bytes bytes = 0;
+  const WeightStore weights = packed ? packed->store(FileId{}) : shapes(FileId{});
+  const bool tied = weights.find(Role::output) == nullptr;  // the output matrix is the embedding
+  for (const Weight& weight : weights.all()) {
+    if (weight.role == Role::token_embedding && !tied) continue;
+    bytes += weight.matrix_bytes() * (weight.experts > 1 ? config.experts_used : 1);
+  }
+  return bytes;
+}
+
 WeightStore LoadedModel::open(Storage& storage) const {
   if (packed) return packed->store(storage.open(packed->path).value_or_throw());
   return shapes(storage.open_phantom(file_size(shapes(FileId{}))).value_or_throw());

@@ -27,6 +27,8 @@ struct LoadedModel {
   std::vector<LoraAdapter> adapters;      // of engine.lora
   Layout phantom_layout = Layout::tiled;  // of matrices that have it
 
+  // Weights that a token reads; of experts those that are chosen.
+  Bytes bytes_per_token() const;
   // Weights that never existed, in `file`. Requires: a shape-only model.
   WeightStore shapes(FileId file) const;
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.

@@ -57,24 +57,12 @@ std::vector<std::string> units_of(const EngineConfig& engine) {
   return units;
 }
 
-// Weights that a token reads of a dense model; of experts those that are chosen.
-Bytes bytes_per_token(const LoadedModel& model) {
-  Bytes bytes = 0;
-  const WeightStore weights = model.packed ? model.packed->store(FileId{}) : model.shapes(FileId{});
-  const bool tied = weights.find(Role::output) == nullptr;  // the output matrix is the embedding
-  for (const Weight& weight : weights.all()) {
-    if (weight.role == Role::token_embedding && !tied) continue;
-    bytes += weight.matrix_bytes() * (weight.experts > 1 ? model.config.experts_used : 1);
-  }
-  return bytes;
-}
-
 // How many cores a run asks for that leaves it to the engine. Parts that hand work out by themselves have one core, and so has a run
 // that names other units.
 std::uint32_t threads_of(const EngineConfig& engine, const LoadedModel& model) {
   if (engine.placement.threads > 0) return engine.placement.threads;
   const bool dense = engine.ffn.kind == "dense" && engine.weights.kind == "dram" && engine.placement.kind == "cores";
-  return dense && units_of(engine).empty() ? useful_threads(bytes_per_token(model), model.config.layers, 1024) : 1;
+  return dense && units_of(engine).empty() ? useful_threads(model.bytes_per_token(), model.config.layers, 1024) : 1;
 }
 
 // The parts of a run that have to outlive each other in this order.

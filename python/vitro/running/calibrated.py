@@ -21,7 +21,8 @@ def beyond_calibration(result: Mapping[str, Any]) -> list[str]:
         if value is not None and not low <= value <= high:
             notes.append(f"beyond the calibration: {what} {value:g}{unit} (measured: {low:g} to {high:g}{unit})")
 
-    check("threads", len(placement["units"]) if "units" in placement else placement["threads"], "threads")
+    threads = len(placement["units"]) if "units" in placement else placement["threads"]
+    check("threads", None if threads == "auto" else threads, "threads")  # auto: no more than the device has alike
     check("rows of a batch", workload.get("batch"), "batch_rows")
     held = (result.get("peak_memory") or {}).get("fixed", 0) + (result.get("peak_memory") or {}).get("cold", 0)
     if held and covers["working_set_mib"][1] < 1024:
