@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "engine/app/old_engine_keys.hpp"
 #include "engine/app/experiment.hpp"
+#include "engine/app/old_engine_keys.hpp"
 #include "engine/base/path.hpp"
-#include "engine/parts/register_parts.hpp"
 #include "engine/parts/plugin.hpp"
+#include "engine/parts/register_parts.hpp"
 
 namespace vitro {
 namespace {
@@ -56,6 +56,9 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   const bool hexagon = std::ranges::count(engine.placement.units, "hexagon") > 0;
   engine.products = read_products(reader.section("products"), hexagon, engine.weights.repack);
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
+  const std::string order = reader.choice("prefill_order", {"chunks", "layers", "auto"}, "auto");
+  engine.prefill_order = order == "chunks" ? PrefillOrder::chunks : order == "layers" ? PrefillOrder::layers : PrefillOrder::automatic;
+  engine.prefill_span = static_cast<std::uint32_t>(reader.integer("prefill_span", 1, 1 << 24, 0));
   read_function(reader, engine);
   if (reader.has("profile") || (engine.function == FunctionKind::draw && !of_model)) profile = read_profile(reader.section("profile"));
   reader.ignore("plan");  // its keys were put in place when the experiment was composed

@@ -73,6 +73,16 @@ void read_lengths(Reader& reader, Workload& workload) {
   workload.output_tokens = *std::max_element(workload.lengths.begin(), workload.lengths.end());
 }
 
+void read_kv_files(Reader& reader, const Workload& workload, bool numerics) {
+  for (const auto& [key, path] : {std::pair("save_kv", workload.save_kv), std::pair("restore_kv", workload.restore_kv)}) {
+    if (path.empty()) continue;
+    if (!numerics) reader.fail(key, "needs keys and values, but the run computes none (expected engine.function: compute)");
+    if (workload.batch > 1 || reader.has("scaling")) {
+      reader.fail(key, fmt::format("is for one sequence (expected {}: 1, and no {})", reader.name_of("batch"), reader.name_of("scaling")));
+    }
+  }
+}
+
 }  // namespace
 
 Workload read_workload(Reader reader, bool numerics) {
@@ -92,7 +102,10 @@ Workload read_workload(Reader reader, bool numerics) {
   }
   if (reader.has("prompt")) workload.prompt = reader.text("prompt");
   workload.prompt_tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
-  if (workload.prompt.has_value() == (workload.prompt_tokens > 0)) {
+  workload.save_kv = reader.text("save_kv", "");
+  workload.restore_kv = reader.text("restore_kv", "");
+  const bool goes_on = !workload.restore_kv.empty() && !workload.prompt && workload.prompt_tokens == 0;
+  if (!goes_on && workload.prompt.has_value() == (workload.prompt_tokens > 0)) {
     reader.fail(workload.prompt ? "prompt_tokens" : "prompt", "expected exactly one of prompt (a text) and prompt_tokens (a count)");
   }
   read_lengths(reader, workload);
@@ -103,6 +116,7 @@ Workload read_workload(Reader reader, bool numerics) {
   workload.sampling.top_k = static_cast<std::uint32_t>(sampling.integer("top_k", 0, 1 << 20, 0));
   workload.sampling.top_p = static_cast<float>(sampling.number("top_p", 0, 1, 1));
   sampling.finish();
+  read_kv_files(reader, workload, numerics);
   if (std::optional<Reader> scaling = reader.optional_child("scaling")) {
     if (workload.batch > 1) reader.fail("batch", fmt::format("can not be combined with {} (expected one of the two)", scaling->path()));
     workload.scaling = read_scaling(std::move(*scaling), numerics);

@@ -10,6 +10,7 @@
 #include "engine/app/loaded_model.hpp"
 #include "engine/app/operator_run.hpp"
 #include "engine/app/report.hpp"
+#include "engine/app/run_files.hpp"
 #include "engine/app/sample_scorer.hpp"
 #include "engine/base/file.hpp"
 #include "engine/host/machine_state.hpp"
@@ -72,6 +73,7 @@ struct Run {
     request.code_products = e.engine.products.codes;
     request.phantom = !e.engine.numerics();
     request.seed = e.workload.seed;
+    request.scratch_folder = e.engine.kv.scratch;
     Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
     host = machines(request, outermost, trace());
     Machine& m = host->machine();
@@ -212,32 +214,18 @@ nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options
 
 }  // namespace
 
-void require_outputs(const Experiment& experiment) {
-  const std::string& record = experiment.engine.record;
-  if (record.empty()) return;
-  const Node* named = experiment.resolved.find_path("engine.record");
-  const Origin at = named != nullptr ? named->origin() : Origin();
-  if (experiment.workload.products || experiment.workload.softmax) {
-    fail_at(at, "engine.record", fmt::format("workload.{} has nothing to record", experiment.workload.softmax ? "softmax" : "products"));
-  }
-  std::error_code unseen;
-  if (std::filesystem::is_directory(record, unseen)) {
-    fail_at(at, "engine.record", fmt::format("{} is a folder (expected a file to write)", record));
-  }
-  try {
-    const OutputFile leaves_nothing(record);
-  } catch (const ConfigError& error) {
-    fail_at(at, "engine.record", error.what());
-  }
-}
-
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
   require_outputs(experiment);
   Run run(experiment, options, machines, !options.out_dir.empty());
   if (experiment.workload.products || experiment.workload.softmax) return measure_operators(run, options);
   const Workload& workload = experiment.workload;
   GenerationRequest request;
-  request.prompt = prompt_tokens(run.model, workload);
+  std::optional<SavedSequence> saved;
+  if (!workload.restore_kv.empty()) saved.emplace(open_sequence(workload.restore_kv));
+  request.restored = saved ? &*saved : nullptr;
+  request.prompt = prompt_tokens(run.model, workload, request.restored);
+  request.save_to = workload.save_kv;
+  if (saved || !request.save_to.empty()) request.origin = sequence_origin(experiment);
   request.output_tokens = workload.output_tokens;
   if (!workload.scaling) request.lengths = workload.lengths;
   request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
@@ -250,9 +238,11 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   PolicyLimits limits;
   limits.max_rows = std::max(std::min(prompt, request.prefill_chunk), request.sequences);
   limits.max_sampled = limits.sequences = request.sequences;
-  limits.max_position = prompt + workload.output_tokens;
+  const std::uint32_t context = prompt + (saved ? saved->length : 0);
+  limits.max_position = context + workload.output_tokens;
+  limits.prompt_rows = prompt;
   // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
-  limits.max_tokens = prompt + request.sequences * (workload.output_tokens + 2 * experiment.engine.kv.block_tokens);
+  limits.max_tokens = context + request.sequences * (workload.output_tokens + 2 * experiment.engine.kv.block_tokens);
 
   RunRecord record;
   record.prompt_tokens = prompt;
@@ -261,6 +251,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   if (experiment.machine == "host") sampler.emplace();
   {
     Decoder decoder = run.make_decoder(limits);
+    if (saved) check_sequence(*saved, request.origin, decoder.transformer->kv().shape());
     std::optional<SampleScorer> sample_scorer;
     if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
     run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(request), &record), &decoder));

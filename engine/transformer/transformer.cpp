@@ -11,30 +11,29 @@
 #include "engine/graph/precompute_pass.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
+#include "engine/transformer/kv_setup.hpp"
 
 namespace vitro {
 namespace {
 
 constexpr std::uint64_t kSampleStream = 0x73616d706c65;  // keeps sampling draws apart from other draws of the same seed
 
-KvShape kv_shape(const ModelConfig& config, const TransformerOptions& options) {
-  const std::uint32_t heads = options.kv_per_query_head ? config.heads : config.kv_heads;
-  return {config.layers, heads, config.head_dim, options.kv_block_tokens, options.kv_format, options.kv_dram_tokens};
-}
-
-BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv, RoutedFfn* routed) {
+BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, RoutedFfn* routed) {
+  const KvShape shape = kv_shape(config, options);
   BufferLimits limits;
   limits.rows = options.max_rows;
+  limits.span = options.span;
   limits.sampled = options.max_sampled;
   limits.routed = routed != nullptr ? routed->pool_rows(options.max_rows) : options.max_rows * config.experts_used;
-  limits.table_width = (options.max_position + kv.shape().block_tokens - 1) / kv.shape().block_tokens;
-  limits.tables = kv.tables();
+  limits.table_width = (options.max_position + shape.block_tokens - 1) / shape.block_tokens;
+  limits.tables = may_spill(config, options) ? config.layers : 1;
   return limits;
 }
 
-std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options) {
+std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options,
+                                bool layers_apart = false) {
   if (options.placement->attention_graphs().unit == nullptr) return {};
-  return lower(graph, config, options.placement->units().size(), {.attention_alone = true});
+  return lower(graph, config, options.placement->units().size(), {.attention_alone = true, .layers_apart = layers_apart});
 }
 
 // Products by look-up are two operators, the first of which serves all products with one input.
@@ -91,18 +90,20 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       attention_graphs_(placement_.attention_graphs()),
       ffn_(std::move(ffn)),
       graph_(graph_of(config_, weights, options_, ffn_.stage() != nullptr)),
-      // A fork may need one partly filled block more than its tokens.
-      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences),
+      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, ffn_.routed.get()), units_.size()),
+      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences,
+          kv_placement(machine.memory, config_, options_)),
       phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered()})),
       alone_phases_(phases_alone(graph_, config_, options_)),
-      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_, ffn_.routed.get()), units_.size()),
       builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_)),
       graphs_(graphs),
       runner_(machine, residency, graphs) {
   log_splits(machine_.trace, graph_, phases_, options_);
-  if (kv_.tiered()) {
-    kv_flash_.emplace(machine_, kv_, KvFlashOptions{config_.window, options_.kv_prefetch, units_.front()->caps().id});
+  if (options_.span > 0) {
+    layer_phases_ = lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered(), .layers_apart = true});
+    layer_alone_phases_ = phases_alone(graph_, config_, options_, true);
   }
+  if (kv_.tiered()) kv_flash_.emplace(machine_, kv_, KvFlashOptions{options_.kv_prefetch, units_.front()->caps().id});
 }
 
 Task<void> Transformer::extend(const StepInput* input) {
@@ -113,6 +114,10 @@ Task<void> Transformer::extend(const StepInput* input) {
     Status status = kv_.extend(row.sequence, 1, copies);
     if (!status.ok()) throw RunError(fmt::format("KV cache of sequence {} at position {}: {}", row.sequence, row.position, status.message));
   }
+  co_await run_copies(std::move(copies));
+}
+
+Task<void> Transformer::run_copies(std::vector<KvCache::BlockCopy> copies) {
   if (copies.empty()) co_return;
   Chain chain;
   for (KvCache::BlockCopy& copy : copies) {
@@ -133,7 +138,7 @@ Task<void> Transformer::run_alone(Chain chain) {
   result.status.or_throw();
 }
 
-void Transformer::write_operands(const StepInput& input, const StepContext& context) {
+void Transformer::write_operands(const StepInput& input, const StepContext& context, std::optional<std::uint32_t> layer) {
   if (buffers_.host_data<std::uint32_t>("token_ids") == nullptr) return;
   std::int32_t* ids = buffers_.host_data<std::int32_t>("token_ids");
   if (options_.embedding == nullptr) {
@@ -141,8 +146,9 @@ void Transformer::write_operands(const StepInput& input, const StepContext& cont
   } else {
     std::iota(ids, ids + input.tokens.size(), 0);  // rows of the table that is read for the step
   }
-  for (std::uint32_t layer = 0; layer < kv_.tables(); ++layer) {
-    kv_.fill_table(input.rows, context.table_width, buffers_.view("block_table", 0, 1, layer).as<std::uint32_t>(), layer);
+  for (std::uint32_t table = 0; table < kv_.tables(); ++table) {
+    if (layer && kv_.tables() > 1 && table != *layer) continue;
+    kv_.fill_table(input.rows, context.table_width, buffers_.view("block_table", 0, 1, table).as<std::uint32_t>(), table);
   }
   std::copy(input.sampled.begin(), input.sampled.end(), buffers_.host_data<std::uint32_t>("sampled_rows"));
   float* uniforms = buffers_.host_data<float>("uniforms");
@@ -274,11 +280,16 @@ Task<void> Transformer::load_attention_graphs() {
 }
 
 Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
-  VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
+  const std::uint32_t most = input.chunk_rows == 0 ? options_.max_rows : options_.span;
+  VITRO_CHECK(input.rows.size() <= most && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
   std::vector<std::int32_t> tokens;
   std::exception_ptr error;
   try {
-    tokens = co_await compute(&input);
+    if (input.chunk_rows > 0) {
+      tokens = co_await compute_by_layer(&input);
+    } else {
+      tokens = co_await compute(&input);
+    }
   } catch (...) {
     error = std::current_exception();
   }
@@ -295,29 +306,21 @@ Task<void> Transformer::settle() {
 Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
   if (kv_flash_) co_await kv_flash_->begin_step(&input->rows);
   co_await extend(input);
-  StepContext context;
-  context.rows = std::make_shared<const std::vector<SeqPos>>(input->rows);
-  std::vector<SeqPos> sampled = input->sampled_as;
-  if (sampled.empty()) {
-    for (const std::uint32_t row : input->sampled) sampled.push_back(input->rows[row]);
-  }
-  VITRO_CHECK(sampled.size() == input->sampled.size(), "each sampled row needs one identity");
-  context.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(sampled));
-  context.table_width = kv_.table_width(input->rows);
-  context.sampling = input->sampling;
-  context.choose = input->choose;
-  write_operands(*input, context);
+  StepContext context = context_of(*input);
+  write_operands(*input, context, {});
   if (options_.embedding != nullptr) co_await options_.embedding->read(&input->tokens);
-  co_return co_await run_phases(&context);
+  prepare_ffn(0, context);
+  const PhaseList phases = attends_alone(input->rows.size()) ? alone_phases_ : phases_;
+  const Around around;
+  co_return co_await run_phases(&context, phases, around);
 }
 
-Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
+Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, PhaseList phases, Around around) {
   std::vector<std::int32_t> tokens;
-  prepare_ffn(0, *context);
-  for (const Phase& phase : attends_alone(context->rows->size()) ? alone_phases_ : phases_) {
+  for (const Phase& phase : phases) {
     const PartTimer timer(machine_.clock, part_times_, part_of(phase, graph_));
     if (phase.whole_ffn) {
-      prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
+      if (around.prepares_next) prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
       co_await run_ffn(&phase, context);
       continue;
     }
@@ -326,9 +329,9 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
     const bool reads_kv = kv_flash_ && phase.attends;
-    if (reads_kv) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
+    if (reads_kv && around.lands) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), units_);
-    if (reads_kv) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
+    if (reads_kv && around.frees) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
     take_routing(outcomes, phase, *context);
     for (const Outcome& outcome : outcomes) {
       if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;
