@@ -48,19 +48,59 @@ if(VITRO_SANITIZE)
   target_link_options(vitro_options INTERFACE -fsanitize=${VITRO_SANITIZE})
 endif()
 
-# Unity builds compile up to eight sources of a target together: the headers and templates they share are compiled once.
-# APART names those that are compiled alone, because they define a name that another source of the target defines, too.
-# Without VITRO_UNITY every source is compiled alone, which shows a missing #include: so does the preset aarch64.
+# Several sources of a target are compiled as one, eight at a time: the headers and templates that they share are compiled once.
+# APART names those that are compiled alone, because they define a name that another source of the target defines, too; sources with
+# options of their own are alone as well. Includes are relative to the project, so that a compiler cache serves every checkout, which it
+# does not for CMake's own unity builds. Without VITRO_UNITY every source is compiled alone, which shows a missing #include: so does
+# the preset aarch64.
 option(VITRO_UNITY "Compile several sources of a target together" ON)
 function(vitro_unity name)
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${VITRO_UNITY} UNITY_BUILD_BATCH_SIZE 8)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(VITRO_UNITY)
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL vitro_join ${name} ${ARGN})")  # when options of sources are known
+  endif()
 endfunction()
 
-# vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [LINK other ...])
+function(vitro_join name)
+  set(includes "")
+  set(files 0)
+  set(count 0)
+  get_target_property(sources ${name} SOURCES)
+  foreach(source ${sources})
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    if(NOT source MATCHES "\\.cpp$" OR IS_ABSOLUTE ${source} OR source IN_LIST ARGN OR options OR definitions)
+      continue()
+    endif()
+    set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    string(APPEND includes "#include \"${path}\"\n")
+    math(EXPR count "${count} + 1")
+    if(count EQUAL 8)
+      vitro_unity_file(${name} ${files} "${includes}")
+      math(EXPR files "${files} + 1")
+      set(includes "")
+      set(count 0)
+    endif()
+  endforeach()
+  if(includes)
+    vitro_unity_file(${name} ${files} "${includes}")
+  endif()
+endfunction()
+
+function(vitro_unity_file name number content)
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_${number}.cpp)
+  file(CONFIGURE OUTPUT ${file} CONTENT "${content}" @ONLY)
+  target_sources(${name} PRIVATE ${file})
+endfunction()
+
+# vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [LINK other ...] [COLD])
+# COLD: reads files or prints, and takes no time that counts. It is compiled with -O1, in two thirds of the time.
 function(vitro_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;APART;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;APART;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   vitro_unity(${name} ${ARG_APART})
   target_link_libraries(${name} PUBLIC vitro_options ${ARG_LINK})
+  if(ARG_COLD)
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
 endfunction()

@@ -34,6 +34,8 @@ struct Work {
   std::uint64_t elements = 0;      // of an operator that the table may price by element (has_own_rate)
   std::uint64_t lookups = 0, conversions = 0;
   std::uint32_t group = 0;          // weights that share a scale; 0: not said
+  std::uint32_t weight_bits = 0;    // of a product's weight, without its share of scales
+  bool zero_points = false;         // weights have a zero point for each group, to be taken off
   std::uint64_t table_inputs = 0;   // activations that look-up tables are made of in this call
   Bytes table_bytes = 0;            // of a product: tables that the unit's own memory holds meanwhile, whoever made them
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes

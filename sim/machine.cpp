@@ -145,11 +145,13 @@ std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
     return options.unit_names;
   }
   std::vector<std::string> names;
+  const std::string& fastest = soc_.processors().front().core_class;
   for (const Processor& processor : soc_.processors()) {
     const bool cpu = processor.kind == UnitKind::core;
+    if (options.alike && !names.empty() && (!cpu || processor.core_class != fastest)) break;
     if (options.threads == 0 || (cpu && names.size() < options.threads)) names.push_back(processor.name);
   }
-  if (names.size() < options.threads) {
+  if (names.size() < options.threads && !options.alike) {
     throw ConfigError(fmt::format("{} CPU cores are needed, but {} has {}", options.threads, soc_.name(), names.size()));
   }
   return names;

@@ -19,6 +19,7 @@ struct SimOptions {
   Node device;  // a device file, see docs/guide/adding-a-device.md
   // How many CPU cores to use, fastest first, without accelerators; 0: every processor of the device.
   std::uint32_t threads = 0;
+  bool alike = false;  // fewer than `threads` where fewer are as fast as the fastest
   // Or which processors, by name: "cpu0" is the fastest, "npu". Empty: as `threads` says.
   std::vector<std::string> unit_names;
   std::string policy_core = "cpu0";  // runs the policy, whether it is a unit or not

@@ -16,6 +16,7 @@ std::unique_ptr<MachineHost> make(const MachineRequest& request, Function& funct
   SimOptions options;
   options.device = request.device;
   options.threads = request.threads;
+  options.alike = request.alike;
   options.unit_names = request.units;
   if (request.dram_budget) options.memory_limits = {*request.dram_budget, 0, 0, 0};
   options.phantom = request.phantom;

@@ -23,6 +23,8 @@ constexpr std::string_view kPolicyKeys[] = {"cache_lookup_cycles", "cache_update
 static_assert(std::size(kPolicyKeys) + 1 == kPolicyWorks);
 
 constexpr std::string_view kWakeCosts = "wake_costs";  // a table, of measured devices alone
+constexpr std::string_view kWakeKeys[] = {"interrupt_latency_us", "interrupt_cost_us", "switch_cost_us", "answer_between_calls_us",
+                                          "page_fault_cycles"};
 
 double entry(const hw::ParamTable& table, std::string_view key) {
   const auto found = table.values.find(key);
@@ -31,8 +33,8 @@ double entry(const hw::ParamTable& table, std::string_view key) {
 
 void refuse_unknown(const hw::ParamTable& table) {
   for (const auto& [key, value] : table.values) {
-    if (key != "interrupt_latency_us" && key != "interrupt_cost_us" && key != "switch_cost_us" && key != "page_fault_cycles") {
-      table.fail(key, "unknown key (expected interrupt_latency_us, interrupt_cost_us, switch_cost_us or page_fault_cycles)");
+    if (std::ranges::find(kWakeKeys, key) == std::end(kWakeKeys)) {
+      table.fail(key, fmt::format("unknown key (expected one of: {})", fmt::join(kWakeKeys, ", ")));
     }
   }
 }
@@ -108,7 +110,8 @@ void Soc::build_cpu(Reader& root) {
   refuse_unknown(costs);
   policy_cycles_.back() = entry(costs, "page_fault_cycles");
   const auto time = [&](std::string_view key) { return from_seconds(entry(costs, key) * 1e-6); };
-  wakes_ = {time("interrupt_latency_us"), time("interrupt_cost_us"), time("switch_cost_us")};
+  wakes_ = {time("interrupt_latency_us"), time("interrupt_cost_us"), time("switch_cost_us"), {}};
+  if (costs.values.contains("answer_between_calls_us")) wakes_.between_calls = time("answer_between_calls_us");
   const hw::PortId port = dram_->add_port({"cpu", cpu->bandwidth("bandwidth"), hw::kMemoryController, 1});
   params_.push_back(std::move(cpu));
   const hw::Entry<hw::ComputeModel>& entry = registry_.compute(reader, "core");

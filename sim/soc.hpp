@@ -31,11 +31,14 @@ struct Processor {
   const hw::Params* params = nullptr;
 };
 
-// What it costs to wake the policy on a core that computes: its thread takes the core from a call in progress and gives it back.
+// What it costs to wake the policy on a core that computes. A thread of its own takes the core from a call in progress and gives it
+// back. Where `between_calls` is set it does so only while storage is busy: else the policy computes itself and sees answers when a
+// call ends (docs/design/machine-host.md).
 struct PolicyWakes {
-  Picoseconds latency{0};   // until it sees another unit's answer, beside that unit's hand_back
-  Picoseconds cost{0};      // by which the call in progress ends later for it
-  Picoseconds own_cost{0};  // by which the next call begins later after an answer of the core's own unit
+  Picoseconds latency{0};                    // until it sees another unit's answer, beside that unit's hand_back
+  Picoseconds cost{0};                       // by which the call in progress ends later for it
+  Picoseconds own_cost{0};                   // by which the next call begins later after an answer of the core's own unit
+  std::optional<Picoseconds> between_calls;  // by which the next call begins later for an answer that is seen between two calls
 };
 
 // One line of `vitro list devices`.

@@ -12,7 +12,7 @@
 namespace vitro::sim {
 namespace {
 
-enum Kind : std::uint16_t { kBegin = 100, kSwitched };
+enum Kind : std::uint16_t { kBegin = 100, kSwitched, kAnswered };
 
 // Size of a graph's description: PowerInfer-2 4.1.3 names 10 KB for a graph of a few operators (pi2_npu_graph_size).
 constexpr Bytes kGraphBytesPerCall = 2 * KiB;
@@ -171,9 +171,11 @@ void SimUnit::end_call() {
   } catch (...) {
     result_.error = std::current_exception();
   }
+  const bool answered = give_answers();
   ++call_;
   if (result_.error || call_ == job.chain->size()) return end_job();
-  begin_call();
+  if (!answered) return begin_call();
+  s_.executor.at(std::max(now, core_.system_free()), {device_, kAnswered}, [this] { begin_call(); });
 }
 
 void SimUnit::end_job() {
@@ -185,18 +187,40 @@ void SimUnit::end_job() {
   done.result.emplace(std::move(result_));
   const Picoseconds spin = core_.model().dispatch().spin;
   if (spin.count() > 0) awake_until_ = s_.executor.device_now() + spin;
-  s_.executor.post_result(s_.executor.device_now() + core_.model().dispatch().hand_back + wake_policy(), done.waiter);
+  answer(done.waiter);
   start_next();
 }
 
-Picoseconds SimUnit::wake_policy() {
+// Hands a result over, as soon as the policy sees it: its core may be at work.
+void SimUnit::answer(std::coroutine_handle<> waiter) {
   const PolicyWakes& wakes = s_.wakes;
-  if (wakes.latency.count() + wakes.cost.count() + wakes.own_cost.count() == 0) return Picoseconds(0);
+  Picoseconds seen = s_.executor.device_now() + core_.model().dispatch().hand_back;
+  if (wakes.latency.count() + wakes.cost.count() + wakes.own_cost.count() == 0 && !wakes.between_calls) {
+    return s_.executor.post_result(seen, waiter);
+  }
   const auto beside = std::ranges::find_if(s_.units, [this](const auto& unit) { return &unit->core_ == &s_.policy_core; });
-  if (beside == s_.units.end() || (*beside)->jobs_.empty() || (*beside)->jobs_.front().chain == nullptr) return Picoseconds(0);
+  if (beside == s_.units.end() || (*beside)->jobs_.empty() || (*beside)->jobs_.front().chain == nullptr) {
+    return s_.executor.post_result(seen, waiter);
+  }
   const bool own = beside->get() == this;
-  s_.policy_core.system_work(s_.executor.device_now(), own ? wakes.own_cost : wakes.cost);
-  return own ? Picoseconds(0) : wakes.latency;
+  if (wakes.between_calls && s_.meter.storage_outstanding() == 0) {
+    if (!own) return (*beside)->unseen_.push_back(waiter);
+  } else {
+    s_.policy_core.system_work(s_.executor.device_now(), own ? wakes.own_cost : wakes.cost);
+    if (!own) seen += wakes.latency;
+  }
+  s_.executor.post_result(seen, waiter);
+}
+
+// What has come while a call kept the policy busy. False: nothing.
+bool SimUnit::give_answers() {
+  if (unseen_.empty()) return false;
+  for (const std::coroutine_handle<> waiter : unseen_) {
+    s_.policy_core.system_work(s_.executor.device_now(), *s_.wakes.between_calls);
+    s_.executor.post_result(s_.executor.device_now(), waiter);
+  }
+  unseen_.clear();
+  return true;
 }
 
 void SimUnit::release() {

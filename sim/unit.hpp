@@ -89,7 +89,8 @@ class SimUnit final : public ComputeUnit {
   void note_call();  // that ends: what it has written to DRAM, and for how long it computed
   void end_call();
   void end_job();
-  Picoseconds wake_policy();  // latency of doing so, beside hand_back
+  void answer(std::coroutine_handle<> waiter);
+  bool give_answers();
   void reject(Completion<RunResult>& done, std::string why);
   void end_share();
   Status refusal(const GraphSpec& spec) const;             // why the unit can not run it at all
@@ -102,7 +103,8 @@ class SimUnit final : public ComputeUnit {
   Surroundings s_;
   WorkBuilder work_;
   TrackId track_;
-  std::deque<Job> jobs_;  // front: in progress
+  std::deque<Job> jobs_;                         // front: in progress
+  std::vector<std::coroutine_handle<>> unseen_;  // answers of other units, on the core where the policy computes
   bool working_ = false;
   Picoseconds awake_until_{-1};
   std::size_t call_ = 0;  // of the front job

@@ -44,6 +44,9 @@ Bytes tcm_bytes(const KernelCall& call) {
   return sum;
 }
 
+// Rows of weights meet rows of activations.
+bool is_product(const KernelCall& call) { return call.is<ops::Matmul, ops::AddProduct>(); }
+
 bool is_activation(const View& view) {
   const Block* block = view.memory.block();
   return block != nullptr && block->region == Region::activation && block->placement == Placement::dram;
@@ -55,8 +58,9 @@ struct OperandBytes {
 };
 
 OperandBytes operand_bytes(const KernelCall& call) {
-  const bool attends = call.is<ops::Attention>(), product = call.is<ops::Matmul>();
-  const bool has_old = attends || product || call.is<ops::Accumulate>(), has_recent = !attends && !call.is<ops::KvAppend>();
+  const bool attends = call.is<ops::Attention>(), product = is_product(call);
+  const bool has_old = attends || product || call.is<ops::Accumulate, ops::KvStage>();
+  const bool has_recent = !attends && !call.is<ops::KvAppend, ops::KvStage>();
   OperandBytes sum;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     const bool young = has_old && i != (attends ? 1 : 0), recent = has_recent && !(product && i == 0) && is_activation(call.in[i]);
@@ -111,6 +115,8 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
   if (!price.from_table) price = model_.kernel(name, to_string(format));
+  // Rounding the activations is nothing beside the product.
+  if (!price.from_table && call.variant == variant::kA16) price = model_.kernel(variant::name(variant::kFloat), to_string(format));
   if (call.is<ops::Attention>() && call.in[1].format == Format::int8_fp8) {
     unpriced_.insert(fmt::format("{}.int8_fp8.attention on {} (as f16)", name, core_class_));
   }
@@ -169,8 +175,12 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.kernel = own.id;
     work.has_own_rate = own.from_table;
   }
+  if (call.is<ops::KvStage>()) {  // no table has its loop
+    unpriced_.insert(fmt::format("{}.{} on {} (general conversions)", to_string(call.in[0].format), to_string(call.op), core_class_));
+  }
   work.rows = call.batch ? static_cast<std::uint32_t>(call.batch->size()) : 1;
-  if (call.is<ops::Matmul>()) {
+  if (call.is<ops::AddProduct>()) work.rows = call.in[1].shape[0];  // those of one adapter, of a batch of several
+  if (is_product(call)) {
     const View& weights = call.in[0];
     work.columns =
         call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
@@ -195,7 +205,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.read_bytes = dram_bytes(counts.read);
   const OperandBytes operands = operand_bytes(call);
   // Weights, keys and values; the rest of what a product or attention reads is as young as the call before.
-  if (call.is<ops::Matmul, ops::Accumulate, ops::Attention>()) {
+  if (is_product(call) || call.is<ops::Accumulate, ops::Attention, ops::KvStage>()) {
     work.reused_bytes = work.read_bytes - std::min(work.read_bytes, operands.young);
   }
   work.written_bytes = dram_bytes(counts.written);
@@ -208,7 +218,12 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   work.lookups = counts.lookups;
   work.conversions = counts.conversions;
   work.row_runs = counts.row_runs;
-  if (call.is<ops::Matmul>()) work.group = static_cast<std::uint32_t>(block_elements(priced_format(call)));
+  if (call.is<ops::Matmul>()) {
+    const Format format = priced_format(call);
+    work.group = static_cast<std::uint32_t>(block_elements(format));
+    work.weight_bits = format.bits;
+    work.zero_points = format.zero_point;
+  }
   if (call.method == Method::lut) price_tables(call, work);
   // The variant looks up whatever way is named: a unit that prices tables apart from quantising makes them in this call.
   if (call.is<ops::Matmul>() && call.method == Method::automatic && call.variant == variant::kInt8Tables) {

@@ -155,6 +155,20 @@ void gather_plugins(Node& experiment) {
   experiment.set("device", std::move(device));
 }
 
+// The files of adapters as absolute paths, for the same reason.
+void resolve_adapters(Node& experiment) {
+  const Node* adapters = experiment.find_path("engine.lora.adapters");
+  if (adapters == nullptr || !adapters->is_list()) return;
+  std::vector<Node> resolved;
+  for (Node adapter : adapters->items()) {
+    if (const Node* file = adapter.find("file"); file != nullptr && file->is_scalar()) {
+      adapter.set("file", Node::scalar(path_named_by(*file), file->origin(), true));
+    }
+    resolved.push_back(std::move(adapter));
+  }
+  experiment.set_path("engine.lora.adapters", Node::list(std::move(resolved), adapters->origin()));
+}
+
 }  // namespace
 
 Node compose_experiment(const Node& root, const std::string& base_directory, const std::vector<std::string>& overrides,
@@ -167,6 +181,7 @@ Node compose_experiment(const Node& root, const std::string& base_directory, con
   for (const std::string& text : overrides) apply_override(out, text);
   if (!machine.empty()) out.set("machine", Node::scalar(machine, {std::make_shared<const std::string>("--machine"), 1}));
   gather_plugins(out);
+  resolve_adapters(out);
   apply_plan(out);
   return out;
 }

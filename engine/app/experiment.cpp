@@ -53,7 +53,7 @@ Experiment read_experiment(const Node& given) {
   if (of_model) experiment.profile = read_profile(model.child("profile"));
   experiment.engine = read_engine(engine, experiment.profile, of_model);
   Reader workload = reader.child("workload");
-  experiment.workload = read_workload(workload, experiment.engine.numerics());
+  experiment.workload = read_workload(workload, experiment.engine.numerics(), experiment.engine.lora.names());
   // `seed` at the top is the workload's: sweeps over seeds read better so.
   if (reader.has("seed")) {
     experiment.workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62));

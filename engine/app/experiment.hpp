@@ -32,12 +32,20 @@ struct SoftmaxWorkload {
   std::uint32_t repeat = 1024;
 };
 
-struct Workload {
+// One of several that a run serves one after the other, with the same adapters in memory.
+struct Request {
   std::optional<std::string> prompt;
-  std::uint32_t prompt_tokens = 0;     // without a prompt: this many drawn tokens
+  std::uint32_t prompt_tokens = 0;      // without a prompt: this many drawn tokens
+  std::vector<std::uint32_t> adapters;  // [batch] of each sequence, as LoraConfig::names() numbers them; empty: none
+};
+
+struct Workload {
+  std::optional<std::string> prompt;   // of requests that have none of their own
+  std::uint32_t prompt_tokens = 0;     // likewise
   std::uint32_t output_tokens = 32;    // of the longest sequence
   std::vector<std::uint32_t> lengths;  // [batch] output tokens of each sequence
   std::uint32_t batch = 1;             // sequences that share the prompt
+  std::vector<Request> requests;       // one or more; a workload of operators has none
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;

@@ -107,6 +107,29 @@ void check_look_ups(const std::vector<Weight>& weights, const EngineConfig& engi
       engine.products.code_bits, engine.products.code_bits, kTileRows, fmt::join(formats, ", ")));
 }
 
+std::vector<LoraAdapter> phantom_adapters(const LoraConfig& lora, const ModelConfig& config) {
+  std::vector<LoraAdapter> adapters;
+  for (const AdapterConfig& adapter : lora.adapters) {
+    if (!adapter.shape) {
+      throw ConfigError(
+          fmt::format("engine.lora: adapter {} is a file, but the model has shapes alone (expected rank and matrices)", adapter.name));
+    }
+    adapters.push_back(phantom_adapter(adapter.name, adapter.strength, *adapter.shape, config));
+  }
+  return adapters;
+}
+
+std::vector<LoraAdapter> adapters_from_files(const LoraConfig& lora, const Gguf& base, const ModelConfig& config) {
+  std::vector<LoraAdapter> adapters;
+  for (const AdapterConfig& adapter : lora.adapters) {
+    if (adapter.file.empty()) {
+      throw ConfigError(fmt::format("engine.lora: adapter {} has shapes alone, but the model has weights (expected file)", adapter.name));
+    }
+    adapters.push_back(adapter_from_file(adapter.name, adapter.strength, LoraFile::open(adapter.file, base), config));
+  }
+  return adapters;
+}
+
 }  // namespace
 
 WeightStore LoadedModel::shapes(FileId file) const {
@@ -116,6 +139,16 @@ WeightStore LoadedModel::shapes(FileId file) const {
 WeightStore LoadedModel::open(Storage& storage) const {
   if (packed) return packed->store(storage.open(packed->path).value_or_throw());
   return shapes(storage.open_phantom(file_size(shapes(FileId{}))).value_or_throw());
+}
+
+std::vector<LoraAdapter> LoadedModel::open_adapters(Storage& storage) const {
+  std::vector<LoraAdapter> opened = adapters;
+  for (LoraAdapter& adapter : opened) {
+    const Extent extent = adapter.extent();
+    const Bytes size = round_up(extent.offset + extent.length, kPageSize);
+    adapter.set_file((adapter.file.empty() ? storage.open_phantom(size) : storage.open(adapter.file)).value_or_throw());
+  }
+  return opened;
 }
 
 WeightStore LoadedModel::open_int8_copy(Storage& storage) const {
@@ -141,6 +174,7 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     model.phantom_layout = layout_for(engine, model.phantom_format);
     reader.finish();
     check_look_ups(model.shapes(FileId{}).all(), engine);
+    model.adapters = phantom_adapters(engine.lora, model.config);
     return model;
   }
   const Gguf gguf = Gguf::open(source.gguf);
@@ -159,24 +193,26 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
   }
   check_look_ups(model.packed->weights, engine);
   model.config = model.packed->config;
+  model.adapters = adapters_from_files(engine.lora, gguf, model.config);
   return model;
 }
 
-std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const SavedSequence* before) {
+std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const Request& request,
+                                        const SavedSequence* before) {
   std::vector<std::int32_t> ids;
   if (before != nullptr) {
     const auto known = [&](std::int32_t token) { return token >= 0 && static_cast<std::uint32_t>(token) < model.config.vocab; };
     if (!std::ranges::all_of(before->tokens, known)) throw ConfigError(fmt::format("{}: has tokens that the model lacks", before->path));
     ids.push_back(before->tokens.back());
   }
-  if (workload.prompt) {
+  if (request.prompt) {
     if (!model.tokenizer) throw ConfigError("workload.prompt: a model without weights has no tokenizer (expected workload.prompt_tokens)");
     if (before == nullptr && model.tokenizer->add_bos() && model.tokenizer->bos()) ids.push_back(*model.tokenizer->bos());
-    const std::vector<std::int32_t> text = model.tokenizer->encode(*workload.prompt);
+    const std::vector<std::int32_t> text = model.tokenizer->encode(*request.prompt);
     ids.insert(ids.end(), text.begin(), text.end());
     if (ids.empty()) throw ConfigError("workload.prompt: is empty, and the model has no BOS token to start from");
   } else {
-    for (std::uint32_t i = 0; i < workload.prompt_tokens; ++i) {
+    for (std::uint32_t i = 0; i < request.prompt_tokens; ++i) {
       ids.push_back(static_cast<std::int32_t>(mix(workload.seed, {kPromptStream, i}) % model.config.vocab));
     }
   }

@@ -7,6 +7,7 @@
 
 #include "engine/app/experiment.hpp"
 #include "engine/machine/storage.hpp"
+#include "engine/model/lora_adapter.hpp"
 #include "engine/model/model_config.hpp"
 #include "engine/model/packed_file.hpp"
 #include "engine/model/tokenizer.hpp"
@@ -24,12 +25,15 @@ struct LoadedModel {
   Format phantom_format = Format::q4_0;    // of a shape-only model's matrices
   std::map<Role, Format> phantom_formats;  // of those that differ
   std::optional<BundleForm> phantom_bundles;
+  std::vector<LoraAdapter> adapters;      // of engine.lora
   Layout phantom_layout = Layout::tiled;  // of matrices that have it
 
   // Weights that never existed, in `file`. Requires: a shape-only model.
   WeightStore shapes(FileId file) const;
   // Opens the model's file on the machine's storage: the packed one, or one that never existed.
   WeightStore open(Storage& storage) const;
+  // The adapters over one base, with their files open.
+  std::vector<LoraAdapter> open_adapters(Storage& storage) const;
   // The layers' products once more in 8 bits (llm.npu keeps both). Requires: the engine that the model was loaded for wants them.
   WeightStore open_int8_copy(Storage& storage) const;
 };
@@ -41,8 +45,9 @@ Format matrix_format(Reader& model);
 // asks for.
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir);
 
-// Token ids of the workload's prompt, BOS included where the model wants it; drawn ones for a prompt given as a count. After a saved
-// sequence (null: none) its last token takes the place of BOS.
-std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const SavedSequence* before = nullptr);
+// Token ids of a request's prompt, BOS included where the model wants it; drawn ones for a prompt given as a count. After a saved sequence
+// (null: none) its last token takes the place of BOS.
+std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const Request& request,
+                                        const SavedSequence* before = nullptr);
 
 }  // namespace vitro

@@ -18,6 +18,7 @@ struct MachineRequest {
   Node device;                     // sim: the SoC
   std::vector<std::string> units;  // names; empty: the `threads` fastest cores
   std::uint32_t threads = 1;
+  bool alike = false;                // fewer than `threads` where fewer are as fast as the fastest
   std::optional<Bytes> dram_budget;  // none: what the device has
   bool phantom = false;              // no bytes behind leases and files
   std::uint64_t seed = 1;

@@ -37,6 +37,12 @@ void read_function(Reader& reader, EngineConfig& engine) {
     reader.fail("replay", "is missing: engine.function: replay needs a recording (expected a file)");
 }
 
+// The numeric contract where none is asked for: a Hexagon has no float32 matmuls, and a GPU reads half of the bytes in fp16.
+std::string_view own_numerics(const std::vector<std::string>& units) {
+  if (std::ranges::count(units, "hexagon") > 0) return "fp16";
+  return std::ranges::any_of(units, is_gpu_name) ? "a16" : "float";
+}
+
 }  // namespace
 
 EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
@@ -53,8 +59,8 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   engine.attention = read_attention(reader.section("attention"));
   engine.kv = read_kv(reader.section("kv"));
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
-  const bool hexagon = std::ranges::count(engine.placement.units, "hexagon") > 0;
-  engine.products = read_products(reader.section("products"), hexagon, engine.weights.repack);
+  engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
+  engine.lora = read_lora(reader.section("lora"));
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
   const std::string order = reader.choice("prefill_order", {"chunks", "layers", "auto"}, "auto");
   engine.prefill_order = order == "chunks" ? PrefillOrder::chunks : order == "layers" ? PrefillOrder::layers : PrefillOrder::automatic;

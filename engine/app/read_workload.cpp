@@ -1,6 +1,7 @@
 #include "engine/app/read_workload.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -77,15 +78,62 @@ void read_kv_files(Reader& reader, const Workload& workload, bool numerics) {
   for (const auto& [key, path] : {std::pair("save_kv", workload.save_kv), std::pair("restore_kv", workload.restore_kv)}) {
     if (path.empty()) continue;
     if (!numerics) reader.fail(key, "needs keys and values, but the run computes none (expected engine.function: compute)");
-    if (workload.batch > 1 || reader.has("scaling")) {
-      reader.fail(key, fmt::format("is for one sequence (expected {}: 1, and no {})", reader.name_of("batch"), reader.name_of("scaling")));
+    if (workload.batch > 1 || workload.requests.size() > 1 || reader.has("scaling")) {
+      reader.fail(key, fmt::format("is for one sequence (expected {}: 1, no {}, and one request)", reader.name_of("batch"),
+                                   reader.name_of("scaling")));
     }
   }
 }
 
+// One prompt, of two ways to give it. Throws where both are there, and where neither is unless it is `optional`.
+void read_prompt(Reader& reader, std::optional<std::string>& prompt, std::uint32_t& tokens, bool optional) {
+  if (optional && !reader.has("prompt") && !reader.has("prompt_tokens")) return;
+  prompt.reset();
+  if (reader.has("prompt")) prompt = reader.text("prompt");
+  tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
+  if (prompt.has_value() == (tokens > 0)) {
+    reader.fail(prompt ? "prompt_tokens" : "prompt", "expected exactly one of prompt (a text) and prompt_tokens (a count)");
+  }
+}
+
+// One name for all sequences, or a list with one for each.
+std::vector<std::uint32_t> read_adapters(Reader& reader, const std::vector<std::string>& names, std::uint32_t batch) {
+  std::vector<std::uint32_t> adapters;
+  const auto number_of = [&](const Node& name) {
+    const auto found = name.is_scalar() ? std::ranges::find(names, name.text()) : names.end();
+    if (found != names.end()) return static_cast<std::uint32_t>(found - names.begin());
+    fail_at(name.origin(), reader.name_of("adapter"),
+            fmt::format("{} is no adapter of engine.lora (expected one of: {})", name.is_scalar() ? "\"" + name.text() + "\"" : "an entry",
+                        fmt::join(names, ", ")));
+  };
+  const Node* given = reader.raw("adapter");
+  if (given == nullptr || given->is_null()) return adapters;
+  if (!given->is_list()) return std::vector<std::uint32_t>(batch, number_of(*given));
+  for (const Node& name : given->items()) adapters.push_back(number_of(name));
+  if (adapters.size() == batch) return adapters;
+  reader.fail("adapter",
+              fmt::format("has {} names for a batch of {} (expected one for each sequence, or one for all)", adapters.size(), batch));
+}
+
+// Each has what the workload says, where it says nothing itself.
+std::vector<Request> read_requests(Reader& reader, const Workload& workload, const std::vector<std::string>& names) {
+  const Request first{workload.prompt, workload.prompt_tokens, read_adapters(reader, names, workload.batch)};
+  if (!reader.has("requests")) return {first};
+  std::vector<Request> requests;
+  for (Reader& entry : reader.maps("requests")) {
+    Request request = first;
+    read_prompt(entry, request.prompt, request.prompt_tokens, true);
+    if (entry.has("adapter")) request.adapters = read_adapters(entry, names, workload.batch);
+    entry.finish();
+    requests.push_back(std::move(request));
+  }
+  if (requests.empty()) reader.fail("requests", "is empty (expected entries such as {adapter: NAME})");
+  return requests;
+}
+
 }  // namespace
 
-Workload read_workload(Reader reader, bool numerics) {
+Workload read_workload(Reader reader, bool numerics, const std::vector<std::string>& adapters) {
   Workload workload;
   if (reader.has("products") && reader.has("softmax"))
     reader.fail("softmax", "can not be combined with workload.products (expected one of the two)");
@@ -100,15 +148,11 @@ Workload read_workload(Reader reader, bool numerics) {
     reader.finish();
     return workload;
   }
-  if (reader.has("prompt")) workload.prompt = reader.text("prompt");
-  workload.prompt_tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
   workload.save_kv = reader.text("save_kv", "");
   workload.restore_kv = reader.text("restore_kv", "");
-  const bool goes_on = !workload.restore_kv.empty() && !workload.prompt && workload.prompt_tokens == 0;
-  if (!goes_on && workload.prompt.has_value() == (workload.prompt_tokens > 0)) {
-    reader.fail(workload.prompt ? "prompt_tokens" : "prompt", "expected exactly one of prompt (a text) and prompt_tokens (a count)");
-  }
+  read_prompt(reader, workload.prompt, workload.prompt_tokens, !workload.restore_kv.empty());
   read_lengths(reader, workload);
+  workload.requests = read_requests(reader, workload, adapters);
   workload.stop_at_eos = reader.boolean("stop_at_eos", true);
   workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
   Reader sampling = reader.section("sampling");
@@ -119,6 +163,9 @@ Workload read_workload(Reader reader, bool numerics) {
   read_kv_files(reader, workload, numerics);
   if (std::optional<Reader> scaling = reader.optional_child("scaling")) {
     if (workload.batch > 1) reader.fail("batch", fmt::format("can not be combined with {} (expected one of the two)", scaling->path()));
+    if (workload.requests.size() > 1) {
+      reader.fail("requests", fmt::format("can not be combined with {} (expected one of the two)", scaling->path()));
+    }
     workload.scaling = read_scaling(std::move(*scaling), numerics);
     if (numerics && workload.scaling->samples > 1 && workload.sampling.temperature == 0) {
       reader.fail("scaling", fmt::format("asks for {} samples, but with {}: 0 they are all alike (expected a temperature above 0)",

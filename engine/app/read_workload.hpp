@@ -4,7 +4,7 @@
 
 namespace vitro {
 
-// Throws ConfigError at the key that is wrong. `numerics`: tokens are computed, so samples can differ.
-Workload read_workload(Reader reader, bool numerics);
+// Throws ConfigError at the key that is wrong. `numerics`: tokens are computed, so samples can differ. `adapters`: LoraConfig::names().
+Workload read_workload(Reader reader, bool numerics, const std::vector<std::string>& adapters);
 
 }  // namespace vitro

@@ -117,6 +117,22 @@ Json flash_write_metrics(Bytes written, const MachineReport& machine) {
           {"share_of_rated", over(host, machine.flash_rated_bytes)}};
 }
 
+Json describe(const Experiment& experiment, const LoadedModel& model, const std::vector<GenerationResult>& served) {
+  const std::vector<std::string> names = experiment.engine.lora.names();
+  Json out = Json::array();
+  for (std::size_t i = 0; i < served.size(); ++i) {
+    const GenerationResult& g = served[i];
+    Json adapters = Json::array();
+    for (const std::uint32_t adapter : experiment.workload.requests[i].adapters) adapters.push_back(names[adapter]);
+    out.push_back({{"adapters", std::move(adapters)},
+                   {"ttft_ms", to_seconds(g.first_token - g.begin) * 1e3},
+                   {"decode_tokens_per_s", rate(static_cast<double>(g.decoded), g.end - g.first_token)},
+                   {"sequences", g.tokens},
+                   {"text", model.tokenizer ? Json(decode_text(model, g.tokens.front())) : Json(nullptr)}});
+  }
+  return out;
+}
+
 }  // namespace
 
 Json latency_summary(std::vector<Picoseconds> times, double scale) {
@@ -199,6 +215,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
 
   if (record.kv_flash) metrics["kv_flash"] = kv_flash_metrics(*record.kv_flash);
   if (record.totals.bytes_written > 0) metrics["flash_writes"] = flash_write_metrics(record.totals.bytes_written, machine);
+  if (record.bypasses) metrics["lora"] = {{"macs", record.bypasses->macs}, {"accesses", record.bypasses->accesses}};
   if (record.scaling) metrics["scaling"] = scaling_metrics(*record.scaling);
 
   Json result;
@@ -214,6 +231,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   result["tokens"] = answer;
   if (g.tokens.size() > 1 && !record.scaling) result["sequences"] = g.tokens;
   result["text"] = model.tokenizer ? Json(decode_text(model, answer)) : Json(nullptr);
+  if (!record.requests.empty()) result["requests"] = describe(experiment, model, record.requests);
   if (record.scaling) result["scaling"] = describe(*experiment.workload.scaling, *record.scaling);
   result["wall_s"] = nullptr;  // filled in by whoever started the run: policies and models never see a wall clock
   result["simulated_s"] = sim ? Json(to_seconds(g.end)) : Json(nullptr);

@@ -25,8 +25,10 @@ struct RunRecord {
   std::optional<double> hit_rate_bound;
   PartTimes prefill_parts{};
   std::optional<MoeStats> prefill_experts;
-  GenerationResult generation;
+  GenerationResult generation;             // of the last request
+  std::vector<GenerationResult> requests;  // all of them, where there are several
   std::optional<ScalingResult> scaling;
+  std::optional<BypassCounts> bypasses;    // with engine.lora, of all requests
   std::vector<Picoseconds> product_times;  // of workload.products
   Budget budget;
   Bytes accelerator_mapped = 0;                    // by its sessions (GraphCache::mapped)

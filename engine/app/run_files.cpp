@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 
 #include "engine/base/file.hpp"
@@ -11,7 +12,7 @@
 namespace vitro {
 namespace {
 
-constexpr Bytes kSamples = 256;  // pages of a model's file, evenly spread
+constexpr Bytes kSamples = 256;  // pages of a file of weights, evenly spread
 
 Origin place_of(const Experiment& experiment, const char* key) {
   const Node* named = experiment.resolved.find_path(key);
@@ -40,6 +41,17 @@ void require_folder(const Experiment& experiment, const char* key, const std::st
   }
 }
 
+void add_file(Hash& hash, const std::string& path) {
+  const InputFile file(path);
+  hash.add(std::uint64_t{file.size()});
+  std::vector<std::byte> page(std::min(kPageSize, file.size()));
+  const Bytes rest = file.size() - page.size();
+  for (Bytes i = 0; i < kSamples; ++i) {
+    file.read_at(rest / (kSamples - 1) * i, page);
+    hash.add(page);
+  }
+}
+
 }  // namespace
 
 void require_outputs(const Experiment& experiment) {
@@ -57,16 +69,16 @@ void require_outputs(const Experiment& experiment) {
 }
 
 SequenceOrigin sequence_origin(const Experiment& experiment) {
-  const InputFile file(experiment.model.gguf);
-  Hash model, contracts;
-  model.add(std::uint64_t{file.size()});
-  std::vector<std::byte> page(std::min(kPageSize, file.size()));
-  const Bytes rest = file.size() - page.size();
-  for (Bytes i = 0; i < kSamples; ++i) {
-    file.read_at(rest / (kSamples - 1) * i, page);
-    model.add(page);
-  }
   const EngineConfig& engine = experiment.engine;
+  Hash model, contracts;
+  add_file(model, experiment.model.gguf);
+  const std::vector<std::uint32_t>& adapters = experiment.workload.requests.front().adapters;
+  if (!adapters.empty() && adapters.front() > 0) {  // 0: the base alone
+    const AdapterConfig& adapter = engine.lora.adapters.at(adapters.front() - 1);
+    add_file(model, adapter.file);
+    model.add(std::bit_cast<std::uint64_t>(adapter.strength));
+    contracts.add(static_cast<std::uint64_t>(engine.lora.order));
+  }
   for (const VariantId variant : {engine.products.matmul, engine.products.prefill_matmul, engine.attention.variant}) {
     contracts.add(static_cast<std::uint64_t>(variant));
   }

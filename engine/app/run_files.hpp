@@ -9,7 +9,8 @@ namespace vitro {
 // the folder engine.kv.scratch) can not be.
 void require_outputs(const Experiment& experiment);
 
-// Of the experiment's model.gguf, from its header and from bytes all over it, and of its numeric contracts. Throws ConfigError.
+// Of the experiment's model.gguf and of the adapter of its only sequence, from bytes all over them, and of its numeric contracts. Throws
+// ConfigError.
 SequenceOrigin sequence_origin(const Experiment& experiment);
 
 }  // namespace vitro

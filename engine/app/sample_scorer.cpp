@@ -27,6 +27,7 @@ EngineConfig beside(const Machine& machine, const EngineConfig& of_model) {
   engine.weights = {};
   engine.weights.repack = of_model.weights.repack;
   engine.ffn = {};
+  engine.lora = {};
   engine.kv.dram_tokens.reset();
   engine.kv.keep = KvConfig{}.keep;
   if (of_model.placement.kind == "unit") return engine;

@@ -50,11 +50,32 @@ std::vector<std::string> units_of(const EngineConfig& engine) {
   if (moves && !units.empty() && std::ranges::none_of(units, is_core_name)) others.emplace_back("cpu0");
   others.insert(others.end(), placement.graph_units.begin(), placement.graph_units.end());
   if (std::ranges::all_of(others, &std::string::empty)) return units;
-  for (std::uint32_t i = 0; units.size() < placement.threads && placement.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
+  const std::uint32_t threads = std::max(placement.threads, 1u);
+  for (std::uint32_t i = 0; units.size() < threads && placement.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
   for (const std::string& other : others) {
     if (!other.empty() && std::find(units.begin(), units.end(), other) == units.end()) units.push_back(other);
   }
   return units;
+}
+
+// Weights that a token reads of a dense model; of experts those that are chosen.
+Bytes bytes_per_token(const LoadedModel& model) {
+  Bytes bytes = 0;
+  const WeightStore weights = model.packed ? model.packed->store(FileId{}) : model.shapes(FileId{});
+  const bool tied = weights.find(Role::output) == nullptr;  // the output matrix is the embedding
+  for (const Weight& weight : weights.all()) {
+    if (weight.role == Role::token_embedding && !tied) continue;
+    bytes += weight.matrix_bytes() * (weight.experts > 1 ? model.config.experts_used : 1);
+  }
+  return bytes;
+}
+
+// How many cores a run asks for that leaves it to the engine. Parts that hand work out by themselves have one core, and so has a run
+// that names other units.
+std::uint32_t threads_of(const EngineConfig& engine, const LoadedModel& model) {
+  if (engine.placement.threads > 0) return engine.placement.threads;
+  const bool dense = engine.ffn.kind == "dense" && engine.weights.kind == "dram" && engine.placement.kind == "cores";
+  return dense && units_of(engine).empty() ? useful_threads(bytes_per_token(model), model.config.layers, 1024) : 1;
 }
 
 // The parts of a run that have to outlive each other in this order.
@@ -68,7 +89,8 @@ struct Run {
     request.kind = e.machine;
     request.device = e.device;
     request.units = units_of(e.engine);
-    request.threads = e.engine.placement.threads;
+    request.threads = threads_of(e.engine, model);
+    request.alike = e.engine.placement.threads == 0;
     request.dram_budget = e.memory.budget;
     request.code_products = e.engine.products.codes;
     request.phantom = !e.engine.numerics();
@@ -81,6 +103,8 @@ struct Run {
     counted.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});
     machine = &counted->machine();
     weights = model.open(machine->storage);
+    adapters.all = model.open_adapters(machine->storage);
+    if (model.packed) adapters.neurons = &model.packed->order;
     if (placement_kinds().find(e.engine.placement.kind)->int8_copy) copy = model.open_int8_copy(machine->storage);
   }
 
@@ -89,7 +113,7 @@ struct Run {
   Decoder make_decoder(const PolicyLimits& limits) {
     EngineConfig engine = experiment.engine;
     engine.ffn.experts = calibrated(experiment, model.config);
-    return ::vitro::make_decoder(*machine, engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr);
+    return ::vitro::make_decoder(*machine, engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr, adapters);
   }
 
   const Experiment& experiment;
@@ -106,6 +130,7 @@ struct Run {
   Machine* machine = nullptr;  // the host's, seen through the recorder and what counts
   WeightStore weights;
   std::optional<WeightStore> copy;
+  DecoderAdapters adapters;
 };
 
 void save_recording(Run& run) {
@@ -127,14 +152,8 @@ void trace_memory(const Machine& machine) {
   }
 }
 
-Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
+Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
-  co_await decoder->load();
-  if (sample_scorer != nullptr && sample_scorer->scorer() != nullptr) co_await sample_scorer->scorer()->load();
-  if (decoder->copy != nullptr) co_await decoder->copy->load();
-  record->loaded = machine.clock.now();
-  record->load_bytes = machine.storage.totals().bytes_read;
-  record->load_submissions = run->counted->counts();
   request.on_first_token = [&machine, decoder, record] {
     record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
     record->prefill_stats = decoder->cache_stats();
@@ -155,16 +174,32 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
     record->scaling = co_await scale(&machine, decoder->transformer.get(), std::move(scaling));
     record->generation = record->scaling->generation;
   }
+}
+
+Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer, std::vector<GenerationRequest> requests,
+                        RunRecord* record) {
+  Machine& machine = *run->machine;
+  co_await decoder->load();
+  if (sample_scorer != nullptr && sample_scorer->scorer() != nullptr) co_await sample_scorer->scorer()->load();
+  if (decoder->copy != nullptr) co_await decoder->copy->load();
+  record->loaded = machine.clock.now();
+  record->load_bytes = machine.storage.totals().bytes_read;
+  record->load_submissions = run->counted->counts();
+  for (GenerationRequest& request : requests) {
+    co_await serve(run, decoder, sample_scorer, std::move(request), record);
+    if (requests.size() > 1) record->requests.push_back(record->generation);
+  }
   record->totals = machine.storage.totals();
   record->stats = decoder->cache_stats();
   record->hit_rate_bound = decoder->residency->hit_rate_bound();
+  if (decoder->adapters != nullptr) record->bypasses = decoder->transformer->bypass_counts();
   if (const KvFlashStats* stats = decoder->transformer->kv_flash()) record->kv_flash = *stats;
 }
 
 Task<void> score_text(Decoder* decoder, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
-                      std::uint32_t step_rows, std::uint32_t vocab, Likelihood* out) {
+                      std::uint32_t step_rows, std::uint32_t vocab, std::uint32_t adapter, Likelihood* out) {
   co_await decoder->load();
-  *out = co_await score(decoder->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab);
+  *out = co_await score(decoder->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab, adapter);
 }
 
 // What a step began for a next one that never comes has to end before the machine does, whatever ended the work.
@@ -212,6 +247,42 @@ nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options
   return result;
 }
 
+GenerationRequest request_of(const Run& run, const Request& asked, const SavedSequence* saved, const SessionOptions& options) {
+  const Workload& workload = run.experiment.workload;
+  GenerationRequest request;
+  request.restored = saved;
+  request.prompt = prompt_tokens(run.model, workload, asked, saved);
+  request.save_to = workload.save_kv;
+  if (saved != nullptr || !request.save_to.empty()) request.origin = sequence_origin(run.experiment);
+  request.output_tokens = workload.output_tokens;
+  if (!workload.scaling) request.lengths = workload.lengths;
+  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
+  request.adapters = asked.adapters;
+  if (!request.adapters.empty()) request.adapters.resize(request.sequences, request.adapters.front());  // samples of one batch
+  request.prefill_chunk = run.experiment.engine.prefill_chunk;
+  if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();
+  request.sampling = workload.sampling;
+  request.on_step = options.progress;
+  return request;
+}
+
+// Of requests that run one after the other.
+PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const EngineConfig& engine) {
+  PolicyLimits limits;
+  for (const GenerationRequest& request : requests) {
+    const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
+    limits.max_rows = std::max({limits.max_rows, std::min(prompt, request.prefill_chunk), request.sequences});
+    limits.max_sampled = limits.sequences = request.sequences;
+    limits.prompt_rows = std::max(limits.prompt_rows, prompt);
+    const std::uint32_t context = prompt + (request.restored != nullptr ? request.restored->length : 0);
+    limits.max_position = std::max(limits.max_position, context + request.output_tokens);
+    // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
+    const std::uint32_t tokens = context * prompts_of(request) + request.sequences * (request.output_tokens + 2 * engine.kv.block_tokens);
+    limits.max_tokens = std::max(limits.max_tokens, tokens);
+  }
+  return limits;
+}
+
 }  // namespace
 
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
@@ -219,42 +290,23 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   Run run(experiment, options, machines, !options.out_dir.empty());
   if (experiment.workload.products || experiment.workload.softmax) return measure_operators(run, options);
   const Workload& workload = experiment.workload;
-  GenerationRequest request;
   std::optional<SavedSequence> saved;
   if (!workload.restore_kv.empty()) saved.emplace(open_sequence(workload.restore_kv));
-  request.restored = saved ? &*saved : nullptr;
-  request.prompt = prompt_tokens(run.model, workload, request.restored);
-  request.save_to = workload.save_kv;
-  if (saved || !request.save_to.empty()) request.origin = sequence_origin(experiment);
-  request.output_tokens = workload.output_tokens;
-  if (!workload.scaling) request.lengths = workload.lengths;
-  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
-  request.prefill_chunk = experiment.engine.prefill_chunk;
-  if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();
-  request.sampling = workload.sampling;
-  request.on_step = options.progress;
-
-  const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
-  PolicyLimits limits;
-  limits.max_rows = std::max(std::min(prompt, request.prefill_chunk), request.sequences);
-  limits.max_sampled = limits.sequences = request.sequences;
-  const std::uint32_t context = prompt + (saved ? saved->length : 0);
-  limits.max_position = context + workload.output_tokens;
-  limits.prompt_rows = prompt;
-  // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
-  limits.max_tokens = context + request.sequences * (workload.output_tokens + 2 * experiment.engine.kv.block_tokens);
+  std::vector<GenerationRequest> requests;
+  for (const Request& request : workload.requests) requests.push_back(request_of(run, request, saved ? &*saved : nullptr, options));
+  const PolicyLimits limits = limits_of(requests, experiment.engine);
 
   RunRecord record;
-  record.prompt_tokens = prompt;
+  record.prompt_tokens = static_cast<std::uint32_t>(requests.back().prompt.size()) * prompts_of(requests.back());
   std::vector<std::string> notes;
   std::optional<StateSampler> sampler;
   if (experiment.machine == "host") sampler.emplace();
   {
     Decoder decoder = run.make_decoder(limits);
-    if (saved) check_sequence(*saved, request.origin, decoder.transformer->kv().shape());
+    if (saved) check_sequence(*saved, requests.front().origin, decoder.transformer->kv().shape());
     std::optional<SampleScorer> sample_scorer;
     if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
-    run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(request), &record), &decoder));
+    run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));
     record.submissions = run.counted->counts() - record.load_submissions;
     record.budget = run.host->machine().memory.budget(Placement::dram);
     record.accelerator_mapped = decoder.graphs->mapped();
@@ -290,9 +342,12 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   limits.max_rows = limits.max_sampled = std::min(context, experiment.engine.prefill_chunk);
   limits.max_tokens = context + experiment.engine.kv.block_tokens;
   Decoder decoder = run.make_decoder(limits);
+  const std::vector<Request>& requests = experiment.workload.requests;
+  const std::uint32_t adapter = requests.empty() || requests.front().adapters.empty() ? 0 : requests.front().adapters.front();
   Likelihood likelihood;
-  run.host->run(settled(
-      score_text(&decoder, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, &likelihood), &decoder));
+  run.host->run(
+      settled(score_text(&decoder, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, adapter, &likelihood),
+              &decoder));
   if (likelihood.tokens == 0) throw ConfigError("the text is too short: it has no token that can be scored (expected two tokens or more)");
   save_recording(run);
   if (run.sampler) run.sampler->save(options.ffn_inputs);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/base/check.hpp"
+#include "engine/graph/lora_pass.hpp"
 
 namespace vitro {
 namespace {
@@ -14,7 +15,8 @@ namespace {
 // True when the operator needs the complete input, not just the slice that it writes.
 bool reads_whole(const Operator& consumer, std::uint8_t operand) {
   if (consumer.is<ops::ExpertSum>()) return operand != 0;
-  return !consumer.is<ops::Rope, ops::KvAppend, ops::Attention, ops::Glu, ops::Add, ops::Reduce>();
+  if (consumer.is<ops::AddProduct>()) return operand != kAdaptedProduct;
+  return !consumer.is<ops::Rope, ops::KvAppend, ops::KvStage, ops::Attention, ops::Glu, ops::Add, ops::Reduce>();
 }
 
 class Lowering {
@@ -57,6 +59,8 @@ class Lowering {
       if (op.is<ops::ExpertSum>() && i == 0) continue;
       if (units_ == 1 && op.rows != RowSet::routed) continue;
       if (options_.attention_alone && op.block == BlockKind::attention && from.block == BlockKind::attention) continue;
+      // Heads that one unit attends to are staged by others.
+      if (op.is<ops::KvStage>() || from.is<ops::KvStage>()) return false;
       if (from.split == Split::replicated) continue;
       if (from.split == Split::single && op.split == Split::single) continue;
       if (reads_whole(op, i) || from.split != op.split || extent_of(from) != extent_of(op)) return false;
@@ -66,13 +70,16 @@ class Lowering {
 
   void open_phase(OperatorId id) {
     const Operator& op = graph_[id];
-    phases_.push_back({op.layer, op.block, op.rows == RowSet::routed, op.whole_ffn, false, {}});
+    phases_.push_back({op.layer, op.block, op.rows == RowSet::routed, op.whole_ffn});
   }
 
   void place(OperatorId id) {
     const Operator& op = graph_[id];
-    phases_.back().attends = phases_.back().attends || op.is<ops::Attention>();
-    std::vector<OperatorGroup>& groups = phases_.back().groups;
+    Phase& phase = phases_.back();
+    phase.attends = phase.attends || op.is<ops::Attention>();
+    phase.keeps_kv = phase.keeps_kv || op.is<ops::KvAppend>();
+    phase.stages_kv = phase.stages_kv || op.is<ops::KvStage>();
+    std::vector<OperatorGroup>& groups = phase.groups;
     // Groups of the producers whose slices it follows: they become one.
     std::vector<std::size_t> follows;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);

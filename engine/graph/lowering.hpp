@@ -23,6 +23,8 @@ struct Phase {
   bool routed = false;     // waits for the router's choice
   bool whole_ffn = false;  // its one operator belongs to the FfnBlock
   bool attends = false;    // heads are shared out in it
+  bool keeps_kv = false;   // keys and values are written
+  bool stages_kv = false;  // and converted for a unit that reads them in another form
   std::vector<OperatorGroup> groups;
 };
 

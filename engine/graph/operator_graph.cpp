@@ -14,7 +14,7 @@ namespace {
 
 class Builder {
  public:
-  Builder(const ModelConfig& config, bool whole_ffns) : c_(config), whole_ffns_(whole_ffns) {}
+  Builder(const ModelConfig& config, GraphOptions options) : c_(config), options_(options) {}
 
   OperatorGraph build() {
     OperatorId x = embed();
@@ -89,9 +89,10 @@ class Builder {
     const ops::Rope turn{rope.base, rope.dims, rope.style, rope.position_scale};
     q = add(turn, "rope_q", Split::kv_heads, "q", c_.q_width(), {q});
     k = add(turn, "rope_k", Split::kv_heads, "k", c_.kv_width(), {k});
-    const OperatorId append = add(ops::KvAppend{c_.layers}, "kv_append", Split::kv_heads, "kv", 0, {k, v});
+    OperatorId kept = add(ops::KvAppend{c_.layers}, "kv_append", Split::kv_heads, "kv", 0, {k, v});
+    if (options_.stages_kv) kept = add(ops::KvStage{c_.layers}, "kv_stage", Split::kv_heads, "kv_staged", 0, {kept});
     const ops::Attention attention{1.0f / std::sqrt(static_cast<float>(c_.head_dim)), c_.window, c_.layers};
-    OperatorId attend = add(attention, "attention", Split::kv_heads, "attended", c_.q_width(), {q, append});
+    OperatorId attend = add(attention, "attention", Split::kv_heads, "attended", c_.q_width(), {q, kept});
     if (c_.sub_norms) attend = norm(attend, "attn_sub_norm", Role::attn_sub_norm, "attended_normed", c_.q_width());
     const OperatorId out = matmul(attend, "attn_output", "projected", c_.width, Role::attn_output);
     return residual(x, out, "attn_residual");
@@ -106,7 +107,7 @@ class Builder {
   // `route`: an edge without data, so that no order can put an expert before the choice of experts.
   OperatorId gated_ffn(OperatorId normed, std::optional<OperatorId> route = {}) {
     const std::string_view output = rows_ == RowSet::routed ? "partial" : "down";
-    if (whole_ffns_) {
+    if (options_.whole_ffns) {
       const OperatorId ffn = add(ops::Reduce{}, "ffn_clusters", Split::single, output, c_.width, {normed});
       graph_[ffn].whole_ffn = true;
       if (route) boost::add_edge(*route, ffn, Operand{1}, graph_);
@@ -146,7 +147,7 @@ class Builder {
   }
 
   const ModelConfig& c_;
-  const bool whole_ffns_;
+  const GraphOptions options_;
   OperatorGraph graph_;
   std::int16_t layer_ = -1;
   BlockKind block_ = BlockKind::embed;
@@ -155,7 +156,7 @@ class Builder {
 
 }  // namespace
 
-OperatorGraph build_graph(const ModelConfig& config, bool whole_ffns) { return Builder(config, whole_ffns).build(); }
+OperatorGraph build_graph(const ModelConfig& config, GraphOptions options) { return Builder(config, options).build(); }
 
 std::vector<OperatorId> execution_order(const OperatorGraph& graph) {
   std::vector<OperatorId> order;

@@ -39,7 +39,8 @@ struct Operator {
   std::string output;       // tensor written; the same name in every layer, so buffers are shared
   std::uint32_t width = 0;  // elements of the output per row
   std::optional<Role> weight, bias;
-  bool whole_ffn = false;  // an FfnBlock carries out all of gate, up, activation and down (engine/parts/ffn/ffn_block.hpp)
+  std::optional<Role> adapts;  // of a bypass: the matrix whose product it adds to (engine/graph/lora_pass.hpp)
+  bool whole_ffn = false;      // an FfnBlock carries out all of gate, up, activation and down (engine/parts/ffn/ffn_block.hpp)
 
   template <class... T>
   bool is() const {
@@ -54,8 +55,11 @@ struct Operand {
 using OperatorGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Operator, Operand>;
 using OperatorId = OperatorGraph::vertex_descriptor;
 
-// `whole_ffns`: each FFN is one operator, for a policy that carries it out by itself.
-OperatorGraph build_graph(const ModelConfig& config, bool whole_ffns = false);
+struct GraphOptions {
+  bool whole_ffns = false;  // each FFN is one operator, for a policy that carries it out by itself
+  bool stages_kv = false;   // attention follows a kv_stage, for a unit that can not read keys and values as they are kept
+};
+OperatorGraph build_graph(const ModelConfig& config, GraphOptions options = {});
 
 // Producers before consumers, and the order of construction otherwise. Throws RunError on a cycle.
 std::vector<OperatorId> execution_order(const OperatorGraph& graph);

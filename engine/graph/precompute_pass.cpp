@@ -1,41 +1,19 @@
 #include "engine/graph/precompute_pass.hpp"
 
 #include <algorithm>
-#include <boost/range/iterator_range.hpp>
 
 #include "engine/base/check.hpp"
+#include "engine/graph/graph_copy.hpp"
 
 namespace vitro {
 namespace {
 
 constexpr std::uint8_t kTables = 1;  // operand of a product; 0 is its activations
 
-// Copies a graph operator by operator, so that producers stay before consumers.
-class Copy {
- public:
-  explicit Copy(const OperatorGraph& from) : from_(from), at_(boost::num_vertices(from)) {}
-
-  OperatorId add(OperatorId id) {
-    at_[id] = boost::add_vertex(from_[id], graph);
-    for (const auto& edge : boost::make_iterator_range(boost::in_edges(id, from_))) {
-      boost::add_edge(at_[boost::source(edge, from_)], at_[id], from_[edge], graph);
-    }
-    return at_[id];
-  }
-  void stands_for(OperatorId id, OperatorId other) { at_[id] = at_[other]; }
-  OperatorId at(OperatorId id) const { return at_[id]; }
-
-  OperatorGraph graph;
-
- private:
-  const OperatorGraph& from_;
-  std::vector<OperatorId> at_;
-};
-
 }  // namespace
 
 OperatorGraph with_precompute(const OperatorGraph& graph, const std::function<bool(const Operator&)>& looks_up) {
-  Copy copy(graph);
+  GraphCopy copy(graph);
   for (const OperatorId id : execution_order(graph)) {
     const Operator& product = graph[id];
     if (!product.is<ops::Matmul>() || !looks_up(product)) {
@@ -58,7 +36,7 @@ OperatorGraph with_precompute(const OperatorGraph& graph, const std::function<bo
 }
 
 OperatorGraph share_precompute(const OperatorGraph& graph, const std::function<bool(const Operator&, const Operator&)>& same) {
-  Copy copy(graph);
+  GraphCopy copy(graph);
   std::vector<OperatorId> kept;
   for (const OperatorId id : execution_order(graph)) {
     if (!graph[id].is<ops::Precompute>()) {
@@ -69,7 +47,7 @@ OperatorGraph share_precompute(const OperatorGraph& graph, const std::function<b
     const auto other = std::find_if(kept.begin(), kept.end(),
                                     [&](OperatorId k) { return inputs_of(graph, k).front() == input && same(graph[k], graph[id]); });
     if (other != kept.end()) {
-      copy.stands_for(id, *other);
+      copy.reads_of(id, copy.at(*other));
     } else {
       copy.add(id);
       kept.push_back(id);

@@ -71,6 +71,10 @@ bool HostExecutor::resume_one() {
   return true;
 }
 
+bool HostExecutor::carry_out() {
+  return std::any_of(devices_.begin(), devices_.end(), [](Device* device) { return device->carry_out(); });
+}
+
 // True when something arrived meanwhile.
 bool HostExecutor::spin() {
   if (spin_.count() == 0 || neighbour_->busy()) return false;
@@ -129,7 +133,7 @@ void HostExecutor::run(Task<void>& task) {
     for (Device* device : devices_) device->reap();
     if (resume_one()) continue;
     for (Device* device : devices_) device->flush();
-    if (!spin()) sleep();
+    if (!carry_out() && !spin()) sleep();
   }
   task.result();
 }

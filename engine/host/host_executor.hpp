@@ -27,6 +27,9 @@ class Device {
   // executor's descriptor. reap() is called once more after arm().
   virtual void arm() {}
   virtual void disarm() {}
+  // Policy thread, when nothing is ready and all is flushed: does a piece of work that is queued for this very thread. False: there
+  // was none.
+  virtual bool carry_out() { return false; }
 };
 
 // The policy thread sleeps on one eventfd: posts from other threads write it, io_uring signals it for completions, and
@@ -47,7 +50,7 @@ class HostExecutor final : public Executor, public Clock {
 
   // Before run() only. The device has to outlive the last run().
   void add(Device& device) { devices_.push_back(&device); }
-  // Poll this long before sleeping, unless `neighbour`, the worker on the policy thread's own CPU, has work to do.
+  // Poll this long before sleeping, unless `neighbour`, the unit on the policy thread's own CPU, has work to do.
   void set_spin(Picoseconds spin, const Device& neighbour) {
     spin_ = spin;
     neighbour_ = &neighbour;
@@ -66,6 +69,7 @@ class HostExecutor final : public Executor, public Clock {
 
   void drain_inbox();
   bool resume_one();
+  bool carry_out();
   bool spin();
   void sleep();
 

@@ -25,7 +25,11 @@ UnitCaps caps_of(std::size_t index, const Core& core) {
 }
 
 std::vector<UnitCaps> choose_units(const HostOptions& options, const std::vector<Core>& cores) {
-  const std::size_t wanted = options.unit_names.empty() ? (options.units == 0 ? cores.size() : options.units) : options.unit_names.size();
+  std::size_t wanted = options.unit_names.empty() ? (options.units == 0 ? cores.size() : options.units) : options.unit_names.size();
+  if (options.alike) {
+    const auto like_first = [&](const Core& core) { return core.core_class == cores.front().core_class; };
+    wanted = std::min(wanted, static_cast<std::size_t>(std::ranges::count_if(cores, like_first)));
+  }
   if (wanted > cores.size() && !options.share_cores) {
     throw ConfigError(fmt::format("machine.host: {} units are named, but this process may use only {} core{}", wanted, cores.size(),
                                   cores.size() == 1 ? "" : "s"));
@@ -55,7 +59,8 @@ std::vector<UnitCaps> choose_units(const HostOptions& options, const std::vector
 class HostMachine final : public MachineHost {
  public:
   HostMachine(const HostOptions& options, std::vector<UnitCaps> caps, std::size_t cores, Function& function, TraceSink& trace)
-      : activity_(caps.size() + (options.hexagon.transport ? 1 : 0)), memory_(options.memory_limits, options.phantom) {
+      : activity_(caps.size() + (options.hexagon.transport ? 1 : 0) + (options.gpu.device ? 1 : 0)),
+        memory_(options.memory_limits, options.phantom) {
     std::unique_ptr<IoBackend> backend;
     std::string why;
     if (!options.force_portable_storage) backend = make_uring_backend(executor_, why);
@@ -73,7 +78,8 @@ class HostMachine final : public MachineHost {
     for (std::size_t i = 0; i < caps.size(); ++i) {
       const bool beside_policy = caps[i].os_cpu == caps[0].os_cpu;
       const Picoseconds spin = beside_policy ? Picoseconds(0) : options.spin;
-      units_.push_back(std::make_unique<HostUnit>(caps[i], i, spin, executor_, function, trace, activity_));
+      const Device* const storage = i == 0 && options.policy_computes ? &*storage_ : nullptr;
+      units_.push_back(std::make_unique<HostUnit>(caps[i], i, spin, executor_, function, trace, activity_, storage));
       executor_.add(*units_.back());
       pointers.push_back(units_.back().get());
       if (!units_.back()->pinned()) notes_.push_back(fmt::format("{} could not be pinned to CPU {}", caps[i].name, caps[i].os_cpu));
@@ -83,6 +89,12 @@ class HostMachine final : public MachineHost {
       hexagon_ = std::make_unique<HexagonUnit>(UnitId(index), index, options.hexagon, executor_, function, trace, activity_);
       executor_.add(*hexagon_);
       pointers.push_back(hexagon_.get());
+    }
+    if (options.gpu.device) {
+      const std::size_t index = pointers.size();
+      gpu_ = std::make_unique<GpuUnit>(UnitId(index), index, options.gpu, executor_, function, trace, activity_);
+      executor_.add(*gpu_);
+      pointers.push_back(gpu_.get());
     }
     executor_.set_spin(options.spin, *units_[0]);
     machine_.emplace(Machine{executor_, executor_, std::move(pointers), *storage_, memory_, trace, options.seed});
@@ -102,6 +114,7 @@ class HostMachine final : public MachineHost {
     report.notes.insert(report.notes.begin(), "storage: " + storage_->caps().path);
     report.notes.insert(report.notes.end(), storage_->notes().begin(), storage_->notes().end());
     if (hexagon_) report_hexagon(report);
+    if (gpu_) report_gpu(report);
     if (begin >= end) return report;
     report.io_share = activity_.io_share(begin, end);
     std::vector<std::size_t> all;
@@ -126,6 +139,13 @@ class HostMachine final : public MachineHost {
                                                {"hexagon_hvx_packets", vector_packets}});
   }
 
+  void report_gpu(MachineReport& report) {
+    const std::vector<std::string> notes = gpu_->notes();
+    report.notes.insert(report.notes.end(), notes.begin(), notes.end());
+    report.counts.insert(report.counts.end(),
+                         {{"gpu_products", gpu_->products()}, {"gpu_requests", gpu_->requests()}, {"gpu_launches", gpu_->launches()}});
+  }
+
   // In the order of dependence: workers and backend go first, while the executor that they post to still lives.
   HostExecutor executor_;
   Activity activity_;
@@ -133,6 +153,7 @@ class HostMachine final : public MachineHost {
   std::optional<HostStorage> storage_;
   std::vector<std::unique_ptr<HostUnit>> units_;
   std::unique_ptr<HexagonUnit> hexagon_;
+  std::unique_ptr<GpuUnit> gpu_;
   std::optional<Machine> machine_;
   std::vector<std::string> notes_;
 };

@@ -5,7 +5,7 @@
 namespace vitro {
 
 HostUnit::HostUnit(UnitCaps caps, std::size_t index, Picoseconds spin, HostExecutor& executor, Function& function, TraceSink& trace,
-                   Activity& activity)
+                   Activity& activity, const Device* storage)
     : caps_(std::move(caps)),
       index_(index),
       spin_(spin),
@@ -13,7 +13,8 @@ HostUnit::HostUnit(UnitCaps caps, std::size_t index, Picoseconds spin, HostExecu
       function_(function),
       trace_(trace),
       activity_(activity),
-      track_(trace.track("units", caps_.name)) {
+      track_(trace.track("units", caps_.name)),
+      storage_(storage) {
   worker_ = std::thread([this] {
     become_worker();
     work();
@@ -44,7 +45,7 @@ void HostUnit::unload(Graph graph) {
 
 void HostUnit::submit(const Chain& chain, Completion<RunResult>& done) {
   VITRO_CHECK(!chain.empty(), "an empty chain was submitted");
-  enqueue({&chain, nullptr, &done});
+  submit({&chain, nullptr, &done, 0, {}});
 }
 
 void HostUnit::submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) {
@@ -52,7 +53,26 @@ void HostUnit::submit(const Graph& graph, const Bindings& bindings, Completion<R
   VITRO_CHECK(spec != graphs_.end(), "launch of a graph that is not loaded");
   auto bound = std::make_unique<Chain>(bind(spec->second, bindings));
   const Chain* chain = bound.get();
-  enqueue({chain, std::move(bound), &done});
+  submit({chain, std::move(bound), &done, 0, {}});
+}
+
+void HostUnit::submit(Job job) {
+  if (storage_ == nullptr) return enqueue(std::move(job));
+  own_.push_back(std::move(job));
+}
+
+// One call, so that what has completed meanwhile is seen between two of them.
+bool HostUnit::carry_out() {
+  if (own_.empty()) return false;
+  if (storage_->busy() || in_flight_.load(std::memory_order_acquire) > 0) {
+    for (; !own_.empty(); own_.pop_front()) enqueue(std::move(own_.front()));
+    return false;
+  }
+  if (run_call(own_.front())) return true;
+  Job job = std::move(own_.front());
+  own_.pop_front();
+  finish(std::move(job));
+  return true;
 }
 
 void HostUnit::enqueue(Job job) {
@@ -80,30 +100,32 @@ bool HostUnit::next(Job& job) {
 }
 
 void HostUnit::work() {
-  for (Job job; next(job);) execute(std::move(job));
+  for (Job job; next(job);) {
+    while (run_call(job)) {}
+    finish(std::move(job));
+    // After the post: an idle unit has nothing that the executor has not seen.
+    in_flight_.fetch_sub(1, std::memory_order_release);
+  }
 }
 
-void HostUnit::execute(Job job) {
-  RunResult result;
+// False when the chain is over.
+bool HostUnit::run_call(Job& job) {
   const Picoseconds begin = executor_.now();
-  Picoseconds end = begin;
   try {
-    for (const KernelCall& call : *job.chain) {
-      const Picoseconds call_begin = end;
-      Outcome outcome = function_.execute(call);
-      end = executor_.now();
-      if (trace_.enabled()) trace_.span(track_, call_begin, end, to_string(call.op), describe(call));
-      if (outcome.index() != 0) result.outcomes.push_back(std::move(outcome));
-    }
+    const KernelCall& call = (*job.chain)[job.call++];
+    Outcome outcome = function_.execute(call);
+    if (trace_.enabled()) trace_.span(track_, begin, executor_.now(), to_string(call.op), describe(call));
+    if (outcome.index() != 0) job.result.outcomes.push_back(std::move(outcome));
   } catch (...) {
-    end = executor_.now();
-    result.error = std::current_exception();
+    job.result.error = std::current_exception();
   }
-  activity_.unit_busy(index_, begin, end);
+  activity_.unit_busy(index_, begin, executor_.now());
+  return !job.result.error && job.call < job.chain->size();
+}
+
+void HostUnit::finish(Job job) {
   job.bound.reset();  // its leases go before the waiter may look at the budget
-  job.done->complete(std::move(result));
-  // After the post: an idle unit has nothing that the executor has not seen.
-  in_flight_.fetch_sub(1, std::memory_order_release);
+  job.done->complete(std::move(job.result));
 }
 
 }  // namespace vitro

@@ -1,4 +1,5 @@
-// One CPU core as a ComputeUnit: a worker thread, pinned, that runs chains in the order of their submission.
+// One CPU core as a ComputeUnit: a pinned worker thread that runs chains in the order of their submission. On the policy thread's own
+// core the policy thread runs them itself, unless storage is busy.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -15,13 +16,15 @@
 
 namespace vitro {
 
-// submit(), load() and unload() belong to the policy thread. An exception from the Function ends its chain and is
+// submit(), load(), unload() and carry_out() belong to the policy thread. An exception from the Function ends its chain and is
 // rethrown where the chain is awaited. The destructor finishes what is queued.
 class HostUnit final : public ComputeUnit, public Device {
  public:
-  // `index` is the unit's place in `activity`. spin: how long the worker polls for the next chain before it sleeps.
+  // `index` is the unit's place in `activity`. spin: how long the worker polls for the next chain before it sleeps. `storage`: null, or
+  // of the unit on the policy thread's core. While it is busy the worker has the chains, since the policy thread has to take
+  // completions and to start the reads that follow from them.
   HostUnit(UnitCaps caps, std::size_t index, Picoseconds spin, HostExecutor& executor, Function& function, TraceSink& trace,
-           Activity& activity);
+           Activity& activity, const Device* storage = nullptr);
   ~HostUnit() override;
 
   const UnitCaps& caps() const override { return caps_; }
@@ -29,7 +32,8 @@ class HostUnit final : public ComputeUnit, public Device {
   Task<Result<Graph>> load(GraphSpec spec) override;
   void unload(Graph graph) override;
 
-  bool busy() const override { return in_flight_.load(std::memory_order_acquire) > 0; }
+  bool busy() const override { return in_flight_.load(std::memory_order_acquire) > 0 || !own_.empty(); }
+  bool carry_out() override;
   bool pinned() const { return pinned_; }
 
  protected:
@@ -41,12 +45,16 @@ class HostUnit final : public ComputeUnit, public Device {
     const Chain* chain = nullptr;  // in the awaiting frame, or `bound`
     std::unique_ptr<Chain> bound;
     Completion<RunResult>* done = nullptr;
+    std::size_t call = 0;  // the next one
+    RunResult result;
   };
 
+  void submit(Job job);
   void enqueue(Job job);
   bool next(Job& job);
   void work();
-  void execute(Job job);
+  bool run_call(Job& job);
+  void finish(Job job);
 
   const UnitCaps caps_;
   const std::size_t index_;
@@ -56,12 +64,16 @@ class HostUnit final : public ComputeUnit, public Device {
   TraceSink& trace_;
   Activity& activity_;
   const TrackId track_;
+  const Device* const storage_;
 
   std::map<std::uint32_t, GraphSpec> graphs_;
   std::uint32_t next_graph_ = 0;
 
+  std::deque<Job> own_;  // of the policy thread, which runs them one call at a time
+
+  // Of the worker.
   std::atomic<int> in_flight_ = 0;
-  std::atomic<int> queued_ = 0;  // what a spinning worker looks at
+  std::atomic<int> queued_ = 0;  // what it looks at while it spins
   bool pinned_ = false;
   std::mutex mutex_;
   std::condition_variable work_available_;

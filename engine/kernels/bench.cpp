@@ -8,6 +8,7 @@
 
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
+#include "engine/kernels/bench_attention.hpp"
 #include "engine/kernels/bench_weights.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/ops/variants.hpp"
@@ -63,6 +64,15 @@ class Bench {
       compute_bound("matmul w4g64z" + kind, {Format::w(4, 64, 'z'), layout, variant::kInt8}, function_.set().int8_macs);
     }
     compute_bound("matmul f16", {Format::f16, Layout::rows, variant::kFloat}, function_.set().float_macs);
+    for (const auto& [name, format] : {std::pair{"f16", Format::f16}, std::pair{"f32", Format::f32}}) {
+      for (const std::uint32_t group : {1u, 4u}) {
+        for (const std::uint32_t tokens : {256u, 1024u}) {
+          attention(std::string("attention ") + name + ", " + std::to_string(group) + " queries per KV head, 64 rows of " +
+                        std::to_string(tokens) + " tokens",
+                    bench_attention({8 / group, group, 64, 64, tokens}, format));
+        }
+      }
+    }
     return std::move(rows_);
   }
 
@@ -231,6 +241,21 @@ class Bench {
       // What the multiplied weights would be as a stream: several times what memory can deliver, once they are reused.
       rows_.push_back({name + suffix + ", weights used", rate / gmacs_per_gb, "GB/s", {}, {}, hash_of(matmul[0].out[0])});
     }
+  }
+
+  // Of prefill, beside multiply-adds in registers.
+  void attention(const std::string& name, const KernelCall& call) {
+    if (!name.starts_with(options_.only)) return;
+    const auto macs = static_cast<double>(count(call).macs);
+    std::vector<double> peaks, rates;
+    function_.execute(call);
+    for (int i = 0; i < repetitions(); ++i) {
+      std::uint64_t peak_macs = 0;
+      const double time = seconds([&] { peak_macs = function_.set().float_macs(options_.smoke ? 10 : 3'000'000); });
+      peaks.push_back(static_cast<double>(peak_macs) / time / 1e9);
+      rates.push_back(macs / seconds([&] { function_.execute(call); }) / 1e9);
+    }
+    add_row(name, median(rates), "GMAC/s", median(peaks), hash_of(call.out[0]));
   }
 
   void add_row(const std::string& name, double value, const std::string& unit, double limit, const std::string& hash) {

@@ -22,6 +22,12 @@ std::string_view to_string(Method method) {
       return "uncoalesced";
     case Method::native:
       return "native";
+    case Method::image:
+      return "image";
+    case Method::buffer:
+      return "buffer";
+    case Method::file:
+      return "file";
   }
   return "?";
 }

@@ -7,6 +7,7 @@
 
 #include "engine/ops/accumulate.hpp"
 #include "engine/ops/add.hpp"
+#include "engine/ops/add_product.hpp"
 #include "engine/ops/attention.hpp"
 #include "engine/ops/copy.hpp"
 #include "engine/ops/embed.hpp"
@@ -14,6 +15,7 @@
 #include "engine/ops/gather.hpp"
 #include "engine/ops/glu.hpp"
 #include "engine/ops/kv_append.hpp"
+#include "engine/ops/kv_stage.hpp"
 #include "engine/ops/matmul.hpp"
 #include "engine/ops/precompute.hpp"
 #include "engine/ops/reduce.hpp"
@@ -29,7 +31,8 @@ namespace vitro {
 // An operator with its parameters. Traces, price tables and messages call it by its name, to_string().
 using Op = std::variant<  //
     ops::Embed, ops::RmsNorm, ops::Matmul, ops::Rope, ops::KvAppend, ops::Attention, ops::Glu, ops::Add, ops::Gather, ops::Route,
-    ops::ExpertSum, ops::Reduce, ops::Sample, ops::Copy, ops::Select, ops::Accumulate, ops::Precompute, ops::Softmax>;
+    ops::ExpertSum, ops::Reduce, ops::Sample, ops::Copy, ops::Select, ops::Accumulate, ops::Precompute, ops::Softmax, ops::KvStage,
+    ops::AddProduct>;
 
 // Which of them, whatever its parameters: a key.
 enum class OpKind : std::uint8_t {};

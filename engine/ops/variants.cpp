@@ -14,6 +14,7 @@ std::string_view name(VariantId id) {
   if (id == kInt8Tables) return "int8_tables";
   if (id == kInt8Rows) return "int8_rows";
   if (id == kHmx) return "hmx";
+  if (id == kA16) return "a16";
   if (id == kLutExp) return "lut_exp";
   if (id == kReference) return "reference";
   return "none";
@@ -22,6 +23,7 @@ std::string_view name(VariantId id) {
 std::string_view describe(VariantId id) {
   if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
+  if (id == kA16) return "any weight format, fp16 activations, 16 lanes of fused multiply-adds in float32: a GPU";
   if (id == kInt8)
     return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, w1g32 to w4g128z and w4g128r, iq4_nl, fp4), activations "
            "quantised to int8";
@@ -33,7 +35,7 @@ std::string_view describe(VariantId id) {
 }
 
 VariantId by_name(std::string_view text) {
-  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt8Rows, kHmx, kLutExp, kReference}) {
+  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt8Rows, kHmx, kA16, kLutExp, kReference}) {
     if (name(id) == text) return id;
   }
   return VariantId::none;
@@ -49,7 +51,7 @@ bool supports(VariantId id, Format weights, Layout layout) {
   if (id == kInt8Tables)
     return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && weights.is_group()));
   if (id == kInt8Rows) return (weights == Format::q4_0 || has_group_kernels(weights)) && can_lay(layout, weights, kTileRows);
-  if (id == kFloat) return layout == Layout::rows;
+  if (id == kFloat || id == kA16) return layout == Layout::rows;
   return (id == kReference || id == kHmx) && can_lay(layout, weights, kTileRows);
 }
 

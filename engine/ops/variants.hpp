@@ -42,6 +42,10 @@ inline constexpr VariantId kInt8Tables{10};
 // q4_nibbles.
 inline constexpr VariantId kHmx{8};
 
+// What a GPU computes (W4A16, W8A16; MNN-LLM 4.2): activations are rounded to fp16, all else is as in kFloat, so that work items may
+// have the 16 lanes between them. Layout::rows, every Format.
+inline constexpr VariantId kA16{12};
+
 // What a matrix unit for int8 computes with weights of one scale (BitNet's, T-MAN 6.2): as kInt8, but a row of activations has one scale,
 // and a row's products are added in integers as far as its weights' scale stays the same: over blocks ascending, where the next scale is
 // another one, acc = fma(float(sum), d_w * d_x, acc). Group formats and q4_0, every layout; fewer than 2^17 columns.
@@ -54,7 +58,7 @@ inline constexpr VariantId kLutExp{9};
 // Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
 inline constexpr VariantId kReference{3};
 
-std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "int8_rows", "hmx", ..., "none"
+std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "int8_rows", "hmx", "a16", ..., "none"
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
 // Activations that share a scale in kInt8: as many as the weights that do, 32 with K-quants.

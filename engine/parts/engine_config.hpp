@@ -6,6 +6,7 @@
 #include "engine/parts/attention/attention_config.hpp"
 #include "engine/parts/ffn/experts/moe_config.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_config.hpp"
+#include "engine/parts/lora/lora_config.hpp"
 #include "engine/parts/placement/placement_config.hpp"
 #include "engine/parts/products/products_config.hpp"
 #include "engine/parts/weights/weights_config.hpp"
@@ -33,6 +34,7 @@ struct EngineConfig {
   KvConfig kv;
   PlacementConfig placement;
   ProductsConfig products;
+  LoraConfig lora;
   std::uint32_t prefill_chunk = 128;
   PrefillOrder prefill_order = PrefillOrder::automatic;
   std::uint32_t prefill_span = 0;  // most rows that go through a layer together; 0: the whole prompt

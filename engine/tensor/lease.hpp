@@ -14,8 +14,8 @@ enum class Placement : std::uint8_t { dram, npu_tcm, npu_mapped, gpu };
 inline constexpr std::size_t kPlacements = 4;
 
 // What the bytes are for; peaks are kept per region and shown in the result.
-enum class Region : std::uint8_t { fixed, hot, cold, kv, activation, staging, runtime, scales, predictor };
-inline constexpr std::size_t kRegions = 9;
+enum class Region : std::uint8_t { fixed, hot, cold, kv, activation, staging, runtime, scales, predictor, adapter };
+inline constexpr std::size_t kRegions = 10;
 std::string_view to_string(Region region);
 
 struct Block {

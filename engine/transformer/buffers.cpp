@@ -45,6 +45,10 @@ Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& 
   }
   add(memory, "token_ids", 1, limits.rows, 1, Format::index32);
   add(memory, "block_table", limits.table_width, limits.rows, limits.tables, Format::index32);
+  if (limits.staged_blocks > 0) {
+    add(memory, "staged_table", limits.table_width, limits.rows, 1, Format::index32);
+    add(memory, "staged_sources", 1, limits.staged_blocks, limits.tables, Format::index32);
+  }
   add(memory, "sampled_rows", 1, limits.sampled, 1, Format::index32);
   add(memory, "uniforms", 1, limits.sampled, 1, Format::f32);
   if (config.experts > 0) {

@@ -15,7 +15,8 @@ struct BufferLimits {
   std::uint32_t sampled = 1;  // rows whose logits are wanted
   std::uint32_t routed = 0;   // (row, expert) pairs
   std::uint32_t table_width = 1;
-  std::uint32_t tables = 1;  // of blocks: one for all layers, or one each
+  std::uint32_t tables = 1;         // of blocks: one for all layers, or one each
+  std::uint32_t staged_blocks = 0;  // of keys and values, for one unit; 0: it reads them as they are
 };
 
 class Buffers {
@@ -25,8 +26,8 @@ class Buffers {
 
   // Rows [first_row, first_row + rows) of a tensor. `copy`: which unit's copy of a replicated tensor.
   View view(const std::string& tensor, std::uint32_t first_row, std::uint32_t rows, std::size_t copy = 0) const;
-  // Small operands that the policy itself writes between phases: "token_ids", "block_table", "sampled_rows",
-  // "uniforms", "expert_rows", "expert_sources", "expert_weights".
+  // Small operands that the policy itself writes between phases: "token_ids", "block_table", "staged_table", "staged_sources",
+  // "sampled_rows", "uniforms", "expert_rows", "expert_sources", "expert_weights".
   template <class T>
   T* host_data(const std::string& tensor) const {
     return view(tensor, 0, 1).as<T>();

@@ -23,7 +23,7 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const
   UnitQueues queues(shares.size());
   for (std::size_t unit = 0; unit < shares.size(); ++unit) {
     Site site{unit, &phase, &step, nullptr};
-    if (!has_own_work(unit, phase, shares)) continue;
+    if (!has_own_work(site, shares)) continue;
     for (const OperatorGroup& group : phase.groups) {
       if (group.rows == RowSet::sampled && step.sampled->empty()) continue;
       if (!step.choose && graph_[group.operators.front()].is<ops::Sample>()) continue;
@@ -43,19 +43,26 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const
 
 // A unit without a slice of its own need not replicate anything, but for the first one: it does what is not shared out, and its copy
 // of a replicated tensor is the one that later phases read.
-bool CallBuilder::has_own_work(std::size_t unit, const Phase& phase, const Shares& shares) const {
+bool CallBuilder::has_own_work(const Site& site, const Shares& shares) const {
   bool needed = false;
-  for (const OperatorGroup& group : phase.groups) {
+  for (const OperatorGroup& group : site.phase->groups) {
     const bool cut = group.split == Split::rows || group.split == Split::kv_heads;
-    if (cut && share_of(group.extent, group.grain, unit, shares).count > 0) return true;
+    if (cut && share_of_group(group, site, shares).count > 0) return true;
     needed = needed || group.split == Split::single;
     for (const OperatorId id : group.operators) {
       const auto [first, last] = boost::out_edges(id, graph_);
-      needed =
-          needed || (!cut && std::any_of(first, last, [&](const auto& edge) { return !in_phase(boost::target(edge, graph_), phase); }));
+      needed = needed ||
+               (!cut && std::any_of(first, last, [&](const auto& edge) { return !in_phase(boost::target(edge, graph_), *site.phase); }));
     }
   }
-  return unit == 0 && needed;
+  return site.unit == 0 && needed;
+}
+
+// Of the heads that are staged for somebody else, the units share the conversion; what follows other slices is cut as they are.
+Slice CallBuilder::share_of_group(const OperatorGroup& group, const Site& site, const Shares& shares) const {
+  if (!graph_[group.operators.front()].is<ops::KvStage>()) return share_of(group.extent, group.grain, site.unit, shares);
+  const Slice staged = site.step->staged, part = share_of(staged.count, group.grain, site.unit, shares);
+  return {staged.first + part.first, part.count};
 }
 
 const Weight& CallBuilder::weight_for(const Operator& op, Role role, const Site& site) const {
@@ -95,7 +102,7 @@ void CallBuilder::append_group(const OperatorGroup& group, const Site& site, con
       return append_slices(group, site, {}, queue);
     case Split::rows:
     case Split::kv_heads: {
-      const Slice share = share_of(group.extent, group.grain, site.unit, shares);
+      const Slice share = share_of_group(group, site, shares);
       if (share.count > 0) append_slices(group, site, share, queue);
     }
   }
@@ -218,6 +225,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
   if (site.expert != nullptr) call.expert = static_cast<std::int16_t>(site.expert->expert);
 
+  if (call.is<ops::AddProduct>()) return append_bypass(id, site, call, item);
   if (call.is<ops::Precompute>() && method_of(op, site) != Method::lut) return;  // another way to the same products: no tables
   std::visit(Overloaded{
                  [&](const ops::Embed&) {
@@ -285,10 +293,20 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    append.pool_layers = kv_.pool_layers();
                    call.slice = in_heads(slice, kv_.shape().heads);
                  },
+                 [&](ops::KvStage& stage) {
+                   call.batch = options_.staged.staging->places();
+                   const auto blocks = static_cast<std::uint32_t>(call.batch->size());
+                   call.in = {kv_.pool(), reshaped(buffers_.view("staged_sources", 0, blocks, table_of), blocks, 1)};
+                   call.out = {options_.staged.staging->pool()};
+                   stage.pool_layers = kv_.pool_layers();
+                   call.slice = in_heads(slice, kv_.shape().heads);
+                 },
                  [&](ops::Attention& attention) {
                    if (options_.attention != VariantId::none) call.variant = options_.attention;
-                   call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), kv_.pool(), table};
-                   attention.pool_layers = kv_.pool_layers();
+                   const KvStaging* const own = site.unit == options_.staged.unit ? options_.staged.staging : nullptr;
+                   call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), own != nullptr ? own->pool() : kv_.pool(),
+                              own != nullptr ? reshaped(buffers_.view("staged_table", 0, 1), rows, step.table_width) : table};
+                   attention.pool_layers = own != nullptr ? 1 : kv_.pool_layers();
                    call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
                    call.slice = in_heads(slice, kv_.shape().heads);
                  },

@@ -1,8 +1,9 @@
 // Turns an operator and a slice into the KernelCall of one step.
 #pragma once
 #include "engine/graph/lowering.hpp"
-#include "engine/parts/attention/kv_cache.hpp"
+#include "engine/parts/attention/kv_staging.hpp"
 #include "engine/parts/ffn/expert_plan.hpp"
+#include "engine/parts/lora/lora_bank.hpp"
 #include "engine/parts/products/products_config.hpp"
 #include "engine/parts/weights/residency.hpp"
 #include "engine/transformer/buffers.hpp"
@@ -18,14 +19,22 @@ struct StepContext {
   std::uint32_t first_row = 0;  // of a chunk, in the tensors that cross layers
   std::uint32_t table_width = 1;
   Sampling sampling;
-  bool choose = true;  // false: logits only
-  ExpertPlan experts;  // of the layer at hand
+  bool choose = true;                                            // false: logits only
+  ExpertPlan experts;                                            // of the layer at hand
+  Slice staged{0, 0};                                            // KV heads that StagedKv::unit attends to
+  std::vector<AdapterRun> adapters = {}, sampled_adapters = {};  // of the rows, of the sampled ones
 };
 
 // The weights of layers' products once more, in another form and for one unit (llm.npu, T-MAN 3).
 struct WeightCopy {
   const WeightStore* weights = nullptr;
   const Residency* residency = nullptr;
+  std::size_t unit = 0;
+};
+
+// Keys and values once more, in fp16, for the one unit that can not read them as they are kept.
+struct StagedKv {
+  const KvStaging* staging = nullptr;
   std::size_t unit = 0;
 };
 
@@ -38,10 +47,20 @@ struct CallOptions {
   ProductMethods products = {};
   WeightCopy copy = {};
   const EmbeddingRows* embedding = nullptr;  // in flash; null: a weight like others
+  StagedKv staged = {};
+  const LoraBank* adapters = nullptr;  // Requires: not null where the graph has bypasses
 };
 
 // Whether a way to carry a product out exists for weights of a format: look-ups and their layout need planes of few bits.
 bool applies(Method method, Format format);
+
+// What bypasses of whole matrices compute, and how often they access an element as MNN-LLM counts it (Table 3): two operands for each
+// multiply-add, and each element of a result. What a bypass adds its result to is not part of it there.
+struct BypassCounts {
+  std::uint64_t macs = 0, accesses = 0;
+};
+// Adds what the queues of a phase hold.
+void count_bypasses(const UnitQueues& queues, BypassCounts& counts);
 
 class CallBuilder {
  public:
@@ -62,6 +81,7 @@ class CallBuilder {
   void append_slices(const OperatorGroup& group, const Site& site, Slice share, std::vector<WorkItem>& queue) const;
   KernelCall gather_of_expert(const Operator& from, const KernelCall& product, const Site& site) const;
   void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
+  void append_bypass(OperatorId id, const Site& site, const KernelCall& call, WorkItem& item) const;
   std::uint32_t slice_step(const OperatorGroup& group) const;
   // A share of the KV heads as a slice of `heads` heads, which are as many for each of them.
   Slice in_heads(Slice share, std::uint32_t heads) const;
@@ -70,7 +90,8 @@ class CallBuilder {
   std::pair<std::uint32_t, std::uint32_t> rows_of(const Operator& op, const Site& site) const;
   void add_weight(const Operator& op, Role role, Slice slice, const Site& site, KernelCall& call, WorkItem& item) const;
   bool in_phase(OperatorId id, const Phase& phase) const;
-  bool has_own_work(std::size_t unit, const Phase& phase, const Shares& shares) const;
+  bool has_own_work(const Site& site, const Shares& shares) const;
+  Slice share_of_group(const OperatorGroup& group, const Site& site, const Shares& shares) const;
   const Weight& weight_for(const Operator& op, Role role, const Site& site) const;
   Method method_of(const Operator& op, const Site& site) const;
   Batch batch_of(const Operator& op, const Site& site) const { return op.rows == RowSet::sampled ? site.step->sampled : site.step->rows; }

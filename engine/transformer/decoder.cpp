@@ -10,11 +10,11 @@
 namespace vitro {
 namespace {
 
-// Bytes that an accelerator has to map: the weights of layers in its form, and keys and values.
+// Bytes that an accelerator has to map: the weights of layers in its form, and the keys and values that it reads.
 void check_sessions(std::uint32_t sessions, const MappedOperands& mapped, const WeightStore& weights, Bytes kv) {
   const UnitCaps& caps = mapped.unit->caps();
   if (caps.session_limit == 0 || sessions == 0) return;
-  Bytes bytes = mapped.kv ? kv : 0;
+  Bytes bytes = kv;
   for (const Weight& weight : weights.all()) {
     bytes += weight.layer >= 0 || (mapped.head && weight.role != Role::token_embedding) ? weight.extent.length : 0;
   }
@@ -43,6 +43,13 @@ Bytes bytes_of(const WeightStore& weights) {
   Bytes bytes = 0;
   for (const Weight& weight : weights.all()) bytes += round_up(weight.extent.length, kPageSize);
   return bytes;
+}
+
+// Of one layer in fp16, for all that can be visible at once.
+Bytes staging_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits& limits) {
+  const std::uint32_t heads = kv.per_query_head ? config.heads : config.kv_heads;
+  const KvShape shape = in_whole_pages({config.layers, heads, config.head_dim, kv.block_tokens, kv.format, kv.rule() != nullptr});
+  return KvStaging::bytes(shape, (limits.max_tokens + shape.block_tokens - 1) / shape.block_tokens + limits.sequences);
 }
 
 // Rows of an embedding can be read one by one where it is nothing else.
@@ -79,10 +86,24 @@ std::uint32_t prefill_span(const Memory& memory, const EngineConfig& engine, con
   return rows == wanted ? wanted : rows / chunk > 1 ? rows / chunk * chunk : 0;
 }
 
+std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {
+  const bool by_neuron = residency.neurons() != nullptr;
+  auto bank = std::make_unique<LoraBank>(machine, adapters.all, LoraOptions{engine.lora.order, by_neuron, adapters.neurons});
+  const bool ffn = bank->rank(Role::ffn_gate) + bank->rank(Role::ffn_up) + bank->rank(Role::ffn_down) > 0;
+  if (by_neuron && ffn && engine.lora.order == LoraOrder::ab_x) {
+    throw ConfigError(fmt::format(
+        "engine.lora.order: ab_x multiplies whole matrices, but engine.weights.kind: {} and engine.ffn.kind: {} compute an FFN that has "
+        "adapters neuron by neuron (expected a_bx)",
+        engine.weights.kind, engine.ffn.kind));
+  }
+  return bank;
+}
+
 TransformerOptions transformer_options(const EngineConfig& engine, const PolicyLimits& limits, const Decoder& decoder) {
   TransformerOptions options;
   options.placement = decoder.placement.get();
   options.embedding = decoder.embedding.get();
+  options.adapters = decoder.adapters.get();
   options.products = engine.products.methods;
   options.matmul = engine.products.matmul;
   options.prefill_matmul = engine.products.prefill_matmul;
@@ -112,9 +133,12 @@ Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t w
 
 Task<void> Decoder::load() {
   co_await residency->load();
+  if (adapters != nullptr) co_await adapters->load();
+  transformer->check_room();
   // A unit holds so many graphs and no more: one per layer before several.
   co_await transformer->load_attention_graphs();
   if (ffn.stage() != nullptr) co_await ffn.stage()->load();
+  co_await transformer->balance_cores();
 }
 
 CacheStats Decoder::cache_stats() const {
@@ -122,7 +146,7 @@ CacheStats Decoder::cache_stats() const {
 }
 
 Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& model,
-                     const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy) {
+                     const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy, const DecoderAdapters& adapters) {
   Decoder decoder;
   decoder.graphs = std::make_unique<GraphCache>(machine);
   const Bytes own = runtime_bytes(model, all_weights.total_bytes(), all_weights.all().size());
@@ -141,17 +165,26 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
       placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows, engine.kv.format});
   const std::vector<ComputeUnit*>& units = decoder.placement->units();
 
-  const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv};
+  const Bytes staged = decoder.placement->stages_kv() ? staging_bytes(model, engine.kv, limits) : 0;
+  const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv + staged};
   decoder.residency = weights_kinds().find(engine.weights.kind)->make(weights_setup, engine.ffn);
   check_parts(engine, *decoder.residency);
   if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
-  const FfnSetup ffn_setup{
-      machine,         *decoder.graphs,     weights, model, *decoder.residency, *decoder.placement, engine.products.matmul,
-      limits.max_rows, engine.prefill_chunk};
+  if (!adapters.all.empty()) decoder.adapters = make_bank(machine, engine, adapters, *decoder.residency);
+  const FfnSetup ffn_setup{machine,
+                           *decoder.graphs,
+                           weights,
+                           model,
+                           *decoder.residency,
+                           *decoder.placement,
+                           engine.products.matmul,
+                           limits.max_rows,
+                           engine.prefill_chunk,
+                           decoder.adapters.get()};
   decoder.ffn = ffn_kinds().find(engine.ffn.kind)->make(ffn_setup, engine.ffn);
 
   if (const std::optional<MappedOperands> mapped = decoder.placement->mapped()) {
-    check_sessions(engine.placement.sessions, *mapped, mapped->copy && copy != nullptr ? *copy : weights, kv);
+    check_sessions(engine.placement.sessions, *mapped, mapped->copy && copy != nullptr ? *copy : weights, mapped->kv ? kv : staged);
   }
   if (engine.weights.embedding_in_flash) {
     decoder.embedding =
@@ -159,8 +192,9 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   }
   TransformerOptions options = transformer_options(engine, limits, decoder);
   // A cache of weights takes all that is not kept free for keys and values; weights that stay come later.
+  options.claimed = staged;
   if (decoder.residency->stays()) {
-    options.claimed = bytes_of(weights) + (copy != nullptr ? bytes_of(*copy) : 0);
+    options.claimed += bytes_of(weights) + (copy != nullptr ? bytes_of(*copy) : 0);
   } else {
     options.kv_room = kv;
   }

@@ -16,6 +16,12 @@ struct PolicyLimits {
   std::uint32_t prompt_rows = 0;  // of one sequence, to be computed before it decodes
 };
 
+// The adapters of `engine.lora`, in its order, and how the neurons of the base lie if not as in its model.
+struct DecoderAdapters {
+  std::vector<LoraAdapter> all;
+  const NeuronOrder* neurons = nullptr;
+};
+
 // Lives on one machine and dies before it.
 struct Decoder {
   std::unique_ptr<GraphCache> graphs;
@@ -23,7 +29,8 @@ struct Decoder {
   std::unique_ptr<EmbeddingRows> embedding;  // null: it is among the weights
   std::unique_ptr<UnitPlacement> placement;
   std::unique_ptr<Residency> residency;
-  std::unique_ptr<Residency> copy;  // of the layers' matrices in another form; null: there is none
+  std::unique_ptr<LoraBank> adapters;  // null: the base alone
+  std::unique_ptr<Residency> copy;     // of the layers' matrices in another form; null: there is none
   Ffn ffn;
   std::unique_ptr<Transformer> transformer;
   Lease runtime;  // what the engine itself keeps per model, charged to the budget
@@ -39,6 +46,7 @@ struct Decoder {
 // Throws ConfigError for units that the machine lacks, for parts that do not fit each other, and for a budget that is too small.
 // Requires: every kind that `engine` names is registered (read_engine saw to it).
 Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& model,
-                     const WeightStore& weights, const PolicyLimits& limits, const WeightStore* copy = nullptr);
+                     const WeightStore& weights, const PolicyLimits& limits, const WeightStore* copy = nullptr,
+                     const DecoderAdapters& adapters = {});
 
 }  // namespace vitro

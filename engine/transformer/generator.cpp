@@ -6,9 +6,22 @@
 namespace vitro {
 namespace {
 
+// Indices of the request's sequences by their adapter, in the order in which adapters first come.
+std::vector<std::pair<std::uint32_t, std::vector<std::size_t>>> by_adapter(const GenerationRequest& request) {
+  std::vector<std::pair<std::uint32_t, std::vector<std::size_t>>> groups;
+  for (std::size_t i = 0; i < request.sequences; ++i) {
+    const std::uint32_t adapter = request.adapters.empty() ? 0 : request.adapters.at(i);
+    auto group = std::ranges::find(groups, adapter, [](const auto& g) { return g.first; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {adapter, {}});
+    group->second.push_back(i);
+  }
+  return groups;
+}
+
 // Computes rows [0, prompt) of one sequence, chunk by chunk, or layer by layer as many as may go together; the last one chooses a next
 // token for each sequence to come.
-Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequest* request, std::uint32_t sequence) {
+Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequest* request, std::uint32_t sequence,
+                                        std::uint32_t sequences) {
   const auto total = static_cast<std::uint32_t>(request->prompt.size());
   const std::uint32_t before = model->kv().length(sequence);
   std::vector<std::int32_t> chosen;
@@ -22,7 +35,7 @@ Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequ
       step.tokens.push_back(request->prompt[done + i]);
     }
     done += count;
-    for (std::uint32_t i = 0; done == total && i < request->sequences; ++i) {
+    for (std::uint32_t i = 0; done == total && i < sequences; ++i) {
       step.sampled.push_back(count - 1);
       step.sampled_as.push_back({sequence + i, before + total - 1});
     }
@@ -66,15 +79,22 @@ Task<std::vector<ActiveSequence>> begin_sequences(Machine* machine, Transformer*
                                                   const OnChoice* on_choice, GenerationResult* times,
                                                   std::vector<ActiveSequence>* resting) {
   times->begin = machine->clock.now();
-  const std::uint32_t first = model->kv().create();  // forks get the numbers after it
-  if (request->restored != nullptr) co_await restore_sequence(machine, model, first, request->restored);
-  const std::vector<std::int32_t> chosen = co_await prefill(model, request, first);
-  times->first_token = times->end = machine->clock.now();
-  if (request->on_first_token) request->on_first_token();
-  std::vector<ActiveSequence> all{{0, first, 0}};
-  for (std::uint32_t i = 1; i < request->sequences; ++i) all.push_back({i, model->kv().fork(first), 0});
-  co_return settle(*model, all, chosen, *on_choice, *resting);
+  std::vector<ActiveSequence> live;
+  const auto groups = by_adapter(*request);
+  for (const auto& [adapter, members] : groups) {
+    const std::uint32_t first = model->kv().create(adapter);  // forks get the numbers after it
+    if (request->restored != nullptr) co_await restore_sequence(machine, model, first, request->restored);
+    const std::vector<std::int32_t> chosen = co_await prefill(model, request, first, static_cast<std::uint32_t>(members.size()));
+    times->first_token = times->end = machine->clock.now();
+    if (request->on_first_token && members == groups.back().second) request->on_first_token();
+    std::vector<ActiveSequence> all{{members.front(), first, 0}};
+    for (std::size_t i = 1; i < members.size(); ++i) all.push_back({members[i], model->kv().fork(first), 0});
+    for (const ActiveSequence& active : settle(*model, all, chosen, *on_choice, *resting)) live.push_back(active);
+  }
+  co_return live;
 }
+
+std::uint32_t prompts_of(const GenerationRequest& request) { return static_cast<std::uint32_t>(by_adapter(request).size()); }
 
 Task<void> decode_sequences(Machine* machine, Transformer* model, std::vector<ActiveSequence> live, const GenerationRequest* request,
                             const OnChoice* on_choice, GenerationResult* times, std::vector<ActiveSequence>* resting) {
@@ -125,11 +145,11 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
 }
 
 Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
-                       std::uint32_t step_rows, std::uint32_t vocab) {
+                       std::uint32_t step_rows, std::uint32_t vocab, std::uint32_t adapter) {
   Likelihood out;
   for (std::size_t begin = 0; begin < tokens.size(); begin += chunk) {
     const std::size_t end = std::min(tokens.size(), begin + chunk);
-    const std::uint32_t sequence = model->kv().create();
+    const std::uint32_t sequence = model->kv().create(adapter);
     std::vector<std::int32_t> given;
     if (bos) given.push_back(*bos);
     given.insert(given.end(), tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end - 1));

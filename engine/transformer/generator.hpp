@@ -21,10 +21,11 @@ enum class Next : std::uint8_t { go_on, rest, end };
 using OnChoice = std::function<Next(std::size_t index, std::int32_t token, const float* logits)>;
 
 struct GenerationRequest {
-  std::vector<std::int32_t> prompt;    // with BOS where the model wants one; not empty
-  std::uint32_t output_tokens = 1;     // of the longest sequence
-  std::vector<std::uint32_t> lengths;  // [sequences] of each; empty: all alike
-  std::uint32_t sequences = 1;         // all start from the prompt, which is computed once and forked
+  std::vector<std::int32_t> prompt;     // with BOS where the model wants one; not empty
+  std::uint32_t output_tokens = 1;      // of the longest sequence
+  std::vector<std::uint32_t> lengths;   // [sequences] of each; empty: all alike
+  std::uint32_t sequences = 1;          // all start from the prompt, which is computed once for each adapter and forked
+  std::vector<std::uint32_t> adapters;  // [sequences] of each (KvCache::create); empty: the base alone
   std::uint32_t prefill_chunk = 128;
   std::optional<std::int32_t> stop_token;
   Sampling sampling;
@@ -44,8 +45,8 @@ struct GenerationResult {
   std::uint64_t decoded = 0;               // tokens over all sequences in those steps
 };
 
-// Computes the prompt once, forks it, and chooses every sequence's first token. The sequences that it leaves are those that go
-// on, by ascending index; what rests is added to `resting`. Requires: the pointers outlive the task; also below.
+// Computes the prompt, forks it, and chooses every sequence's first token. The sequences that it leaves are those that go on, by ascending
+// index, but those of one adapter together; what rests is added to `resting`. Requires: the pointers outlive the task; also below.
 Task<std::vector<ActiveSequence>> begin_sequences(Machine* machine, Transformer* model, const GenerationRequest* request,
                                                   const OnChoice* on_choice, GenerationResult* times, std::vector<ActiveSequence>* resting);
 // Decodes until nothing goes on. Draws are a function of seed, sequence and position.
@@ -70,6 +71,8 @@ struct Likelihood {
   std::vector<Chunk> chunks;
 };
 Task<Likelihood> score(Transformer* model, std::vector<std::int32_t> tokens, std::optional<std::int32_t> bos, std::uint32_t chunk,
-                       std::uint32_t step_rows, std::uint32_t vocab);
+                       std::uint32_t step_rows, std::uint32_t vocab, std::uint32_t adapter = 0);
+// How many prompts a request computes: one for each adapter among its sequences.
+std::uint32_t prompts_of(const GenerationRequest& request);
 
 }  // namespace vitro

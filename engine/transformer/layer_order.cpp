@@ -1,5 +1,7 @@
 // What calls of a step have in common, and the steps of a prompt that goes through each layer as a whole: keys, values and weights in flash
 // are read once, not once for each chunk.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "engine/transformer/transformer.hpp"
@@ -11,9 +13,26 @@ struct Transformer::Chunk {
   StepContext context;
 };
 
+void Transformer::find_adapters(const StepInput& input, StepContext& context) const {
+  std::vector<std::uint32_t> all, sampled;
+  for (const SeqPos& row : input.rows) all.push_back(kv_.adapter(row.sequence));
+  for (const std::uint32_t row : input.sampled) sampled.push_back(all[row]);
+  context.adapters = adapter_runs(all);
+  context.sampled_adapters = adapter_runs(sampled);
+}
+
+// Places of the rows at hand; those of the step or chunk before are no more.
+void Transformer::begin_staging(const std::vector<SeqPos>& rows, const StepContext& context) {
+  if (context.staged.count == 0) return;
+  const Status status = staging_->begin_step(rows);
+  if (status.ok()) return;
+  throw RunError(fmt::format("no memory to stage keys and values for {}: {}", units_.back()->caps().name, status.message));
+}
+
 StepContext Transformer::context_of(const StepInput& input) const {
   StepContext context;
   context.rows = std::make_shared<const std::vector<SeqPos>>(input.rows);
+  context.staged = staged_heads(input.rows.size());
   std::vector<SeqPos> sampled = input.sampled_as;
   if (sampled.empty()) {
     for (const std::uint32_t row : input.sampled) sampled.push_back(input.rows[row]);
@@ -23,6 +42,7 @@ StepContext Transformer::context_of(const StepInput& input) const {
   context.table_width = kv_.table_width(input.rows);
   context.sampling = input.sampling;
   context.choose = input.choose;
+  if (options_.adapters != nullptr) find_adapters(input, context);
   return context;
 }
 
@@ -76,6 +96,7 @@ Task<std::vector<std::int32_t>> Transformer::compute_by_layer(const StepInput* i
     for (Chunk& chunk : chunks) {
       const std::uint32_t end = chunk.input.rows.back().position + 1;
       if (inside && kv_flash_) co_await kv_flash_->writable(layer, end);
+      if (inside) begin_staging(chunk.input.rows, chunk.context);
       write_operands(chunk.input, chunk.context, layer);
       if (stage == 0 && options_.embedding != nullptr) co_await options_.embedding->read(&chunk.input.tokens);
       if (inside) prepare_ffn(static_cast<std::int16_t>(layer), chunk.context);

@@ -57,7 +57,7 @@ struct Piece {
 std::vector<Piece> pieces(const KvCache& kv, std::uint32_t sequence, std::uint32_t first, std::uint32_t end, std::uint32_t layer) {
   std::vector<Piece> found;
   for (std::uint32_t i = first; i < end; ++i) {
-    const Bytes memory = kv.memory_offset(kv.blocks(sequence)[i], layer);
+    const Bytes memory = kv.memory_offset(kv.blocks_of(sequence)[i], layer);
     if (!found.empty() && found.back().memory + found.back().count * kv.slice_bytes() == memory) {
       ++found.back().count;
     } else {
@@ -187,7 +187,7 @@ Task<void> save_sequence(Transformer* model, std::uint32_t sequence, std::vector
   std::exception_ptr error;
   try {
     if (flash != nullptr) co_await flash->begin_step(&rows);
-    const std::vector<std::uint32_t>& blocks = kv.blocks(sequence);
+    const std::vector<std::uint32_t>& blocks = kv.blocks_of(sequence);
     const auto first =
         static_cast<std::uint32_t>(std::ranges::find_if(blocks, [](std::uint32_t b) { return b != KvCache::kGone; }) - blocks.begin());
     Header header;

@@ -14,8 +14,8 @@ namespace vitro {
 
 // What has to be the same for values to be those that this run would compute.
 struct SequenceOrigin {
-  std::uint64_t model = 0;      // of the weights
-  std::uint64_t contracts = 0;  // numeric contracts of matmuls and attention
+  std::uint64_t model = 0;      // of the weights, an adapter's among them
+  std::uint64_t contracts = 0;  // numeric contracts of matmuls, attention and an adapter's products
 };
 
 struct SavedSequence {

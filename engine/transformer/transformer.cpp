@@ -3,108 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <set>
 
 #include "engine/base/rng.hpp"
-#include "engine/graph/precompute_pass.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
-#include "engine/transformer/kv_setup.hpp"
 
 namespace vitro {
 namespace {
 
 constexpr std::uint64_t kSampleStream = 0x73616d706c65;  // keeps sampling draws apart from other draws of the same seed
 
-BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, RoutedFfn* routed) {
-  const KvShape shape = kv_shape(config, options);
-  BufferLimits limits;
-  limits.rows = options.max_rows;
-  limits.span = options.span;
-  limits.sampled = options.max_sampled;
-  limits.routed = routed != nullptr ? routed->pool_rows(options.max_rows) : options.max_rows * config.experts_used;
-  limits.table_width = (options.max_position + shape.block_tokens - 1) / shape.block_tokens;
-  limits.tables = may_spill(config, options) ? config.layers : 1;
-  return limits;
-}
-
-std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options,
-                                bool layers_apart = false) {
-  if (options.placement->attention_graphs().unit == nullptr) return {};
-  return lower(graph, config, options.placement->units().size(), {.attention_alone = true, .layers_apart = layers_apart});
-}
-
-// Products by look-up are two operators, the first of which serves all products with one input.
-OperatorGraph graph_of(const ModelConfig& config, const WeightStore& weights, const TransformerOptions& options, bool whole_ffns) {
-  OperatorGraph graph = build_graph(config, whole_ffns);
-  if (options.products.decode != Method::lut && options.products.prefill != Method::lut) return graph;
-  const auto format = [&weights](const Operator& product) { return weights.get(*product.weight, product.layer).format; };
-  graph = with_precompute(graph, [&](const Operator& product) {
-    return product.rows != RowSet::routed && *product.weight != Role::router && applies(Method::lut, format(product));
-  });
-  if (!options.products.share_precompute) return graph;
-  return share_precompute(graph, [&](const Operator& a, const Operator& b) { return format(a) == format(b); });
-}
-
-CallOptions call_options(const TransformerOptions& options) {
-  CallOptions call{options.matmul, options.prefill_matmul, options.attention, options.report_active};
-  for (const ComputeUnit* unit : options.placement->units()) call.accelerators.push_back(unit->caps().static_graphs);
-  call.products = options.products;
-  call.copy = options.copy;
-  call.embedding = options.embedding;
-  return call;
-}
-
-void log_splits(TraceSink& trace, const OperatorGraph& graph, const std::vector<Phase>& phases, const TransformerOptions& options) {
-  if (!trace.enabled()) return;
-  const std::vector<ComputeUnit*>& units = options.placement->units();
-  std::vector<std::uint32_t> rows = options.placement->row_limits();
-  if (rows.empty()) rows = {1};
-  for (const std::uint32_t up_to : rows) {
-    const std::string when = rows.size() == 1 ? "" : fmt::format(", up to {} rows", up_to);
-    for (const Phase& phase : phases) {
-      const Shares shares = options.placement->shares(phase.block, up_to, phase.attends);
-      for (const OperatorGroup& group : phase.groups) {
-        if (group.split != Split::rows && group.split != Split::kv_heads) continue;
-        for (std::size_t u = 0; u < shares.size(); ++u) {
-          const Slice share = share_of(group.extent, group.grain, u, shares);
-          trace.decision("split", fmt::format("{} {}+{}{}", graph[group.operators.front()].name, share.first, share.count, when),
-                         units[u]->caps().name);
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
-
-Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, GraphCache& graphs,
-                         Ffn ffn, TransformerOptions options)
-    : machine_(machine),
-      config_(config),
-      options_(std::move(options)),
-      placement_(*options_.placement),
-      units_(placement_.units()),
-      attention_graphs_(placement_.attention_graphs()),
-      ffn_(std::move(ffn)),
-      graph_(graph_of(config_, weights, options_, ffn_.stage() != nullptr)),
-      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, ffn_.routed.get()), units_.size()),
-      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences,
-          kv_placement(machine.memory, config_, options_)),
-      phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered()})),
-      alone_phases_(phases_alone(graph_, config_, options_)),
-      builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_)),
-      graphs_(graphs),
-      runner_(machine, residency, graphs) {
-  log_splits(machine_.trace, graph_, phases_, options_);
-  if (options_.span > 0) {
-    layer_phases_ = lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered(), .layers_apart = true});
-    layer_alone_phases_ = phases_alone(graph_, config_, options_, true);
-  }
-  if (kv_.tiered()) kv_flash_.emplace(machine_, kv_, KvFlashOptions{options_.kv_prefetch, units_.front()->caps().id});
-}
 
 Task<void> Transformer::extend(const StepInput* input) {
   std::vector<KvCache::BlockCopy> copies;
@@ -149,6 +60,13 @@ void Transformer::write_operands(const StepInput& input, const StepContext& cont
   for (std::uint32_t table = 0; table < kv_.tables(); ++table) {
     if (layer && kv_.tables() > 1 && table != *layer) continue;
     kv_.fill_table(input.rows, context.table_width, buffers_.view("block_table", 0, 1, table).as<std::uint32_t>(), table);
+  }
+  if (context.staged.count > 0) {
+    for (std::uint32_t table = 0; table < kv_.tables(); ++table) {
+      if (layer && kv_.tables() > 1 && table != *layer) continue;
+      staging_->fill_sources(table, buffers_.view("staged_sources", 0, 1, table).as<std::uint32_t>());
+    }
+    staging_->fill_table(input.rows, context.table_width, buffers_.host_data<std::uint32_t>("staged_table"));
   }
   std::copy(input.sampled.begin(), input.sampled.end(), buffers_.host_data<std::uint32_t>("sampled_rows"));
   float* uniforms = buffers_.host_data<float>("uniforms");
@@ -207,7 +125,7 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
   const auto rows = static_cast<std::uint32_t>(context->rows->size());
   std::vector<FfnGroup> groups;
   if (!phase->routed) {
-    groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows)});
+    groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows), context->adapters});
     co_return co_await ffn_.block->run(phase->layer, std::move(groups));
   }
   if (ffn_.routed != nullptr) co_return co_await run_routed(phase, context);
@@ -260,25 +178,6 @@ std::uint32_t calls_in(const UnitQueues& queues) {
 
 }  // namespace
 
-Task<void> Transformer::load_attention_graphs() {
-  const AttentionGraphs& graphs = attention_graphs_;
-  if (graphs.unit == nullptr || graphs.rows > options_.max_rows) co_return;  // no step has so many rows
-  StepContext step;
-  std::vector<SeqPos> rows(graphs.rows);
-  for (std::uint32_t i = 0; i < graphs.rows; ++i) rows[i].position = i;
-  step.rows = step.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
-  for (const Phase& phase : alone_phases_) {
-    if (phase.block != BlockKind::attention) continue;
-    const Shares shares = placement_.shares(phase.block, graphs.rows, phase.attends);
-    Chain chain;
-    UnitQueues queues = builder_.build(phase, step, shares);
-    for (WorkItem& item : queues.back()) {
-      std::move(item.calls.begin(), item.calls.end(), std::back_inserter(chain));
-    }
-    co_await graphs.unit->prepare(std::move(chain));
-  }
-}
-
 Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   const std::uint32_t most = input.chunk_rows == 0 ? options_.max_rows : options_.span;
   VITRO_CHECK(input.rows.size() <= most && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
@@ -307,10 +206,11 @@ Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
   if (kv_flash_) co_await kv_flash_->begin_step(&input->rows);
   co_await extend(input);
   StepContext context = context_of(*input);
+  begin_staging(input->rows, context);
   write_operands(*input, context, {});
   if (options_.embedding != nullptr) co_await options_.embedding->read(&input->tokens);
   prepare_ffn(0, context);
-  const PhaseList phases = attends_alone(input->rows.size()) ? alone_phases_ : phases_;
+  const PhaseList phases = phases_of(input->rows.size());
   const Around around;
   co_return co_await run_phases(&context, phases, around);
 }
@@ -324,14 +224,15 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, Ph
       co_await run_ffn(&phase, context);
       continue;
     }
-    const Shares shares = placement_.shares(phase.block, static_cast<std::uint32_t>(context->rows->size()), phase.attends);
+    const Shares shares = shares_of(phase, context->rows->size());
     UnitQueues queues = builder_.build(phase, *context, shares);
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
-    const bool reads_kv = kv_flash_ && phase.attends;
+    if (options_.adapters != nullptr) count_bypasses(queues, bypass_counts_);
+    const bool reads_kv = kv_flash_ && (phase.attends || phase.stages_kv);
     if (reads_kv && around.lands) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), units_);
-    if (reads_kv && around.frees) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
+    if (reads_kv && phase.attends && around.frees) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
     take_routing(outcomes, phase, *context);
     for (const Outcome& outcome : outcomes) {
       if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;

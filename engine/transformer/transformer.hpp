@@ -14,7 +14,7 @@
 namespace vitro {
 
 struct TransformerOptions {
-  const UnitPlacement* placement = nullptr;           // outlives the transformer
+  UnitPlacement* placement = nullptr;                 // outlives the transformer
   VariantId matmul{}, prefill_matmul{}, attention{};  // EngineConfig
   Format kv_format = Format::f32;
   bool kv_per_query_head = false;
@@ -34,6 +34,7 @@ struct TransformerOptions {
   ProductMethods products;  // of accelerators among the units
   WeightCopy copy;
   EmbeddingRows* embedding = nullptr;  // in flash; null: it is among the weights
+  const LoraBank* adapters = nullptr;  // that sequences may have (KvCache::create); null: none
 };
 
 struct StepInput {
@@ -67,14 +68,23 @@ class Transformer {
   // Waits for what a step began for the next one. Requires: called after the last step, whether it failed or not.
   Task<void> settle();
 
+  // Throws ConfigError when the weights of one item of some step exceed the memory that there is for them, but for rows of the embedding,
+  // which follow from the tokens. Requires: the weights are loaded.
+  void check_room() const;
+
   // Loads the graphs of the placement's attention, so that no step waits for them.
   Task<void> load_attention_graphs();
+
+  // Lets the placement's cores learn how fast they are beside one another (CoreBalance): phases of the first layer and the output matrix,
+  // on whatever the activations hold. Does nothing where cores share evenly. Weights have to be loaded.
+  Task<void> balance_cores();
 
   // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
   const float* logits() const { return buffers_.host_data<float>("logits"); }
   KvFlash* kv_tier() { return kv_flash_ ? &*kv_flash_ : nullptr; }                            // null: all keys and values are in DRAM
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
   const PartTimes& part_times() const { return part_times_; }
+  const BypassCounts& bypass_counts() const { return bypass_counts_; }
 
  private:
   using PhaseList = std::span<const Phase>;
@@ -91,32 +101,42 @@ class Transformer {
   };
   Task<std::vector<std::int32_t>> run_phases(StepContext* context, PhaseList phases, Around around);
   StepContext context_of(const StepInput& input) const;
+  void find_adapters(const StepInput& input, StepContext& context) const;
   void prepare_ffn(std::int16_t layer, const StepContext& context);
   Task<void> extend(const StepInput* input);
   Task<void> run_copies(std::vector<KvCache::BlockCopy> copies);
   Task<void> run_alone(Chain chain);
-  // `layer`: of whose blocks the table is wanted; none: of all.
+  void log_splits() const;
+  Shares shares_of(const Phase& phase, std::size_t rows) const;
+  Slice staged_heads(std::size_t rows) const;  // of the unit for which keys and values are staged
+  void begin_staging(const std::vector<SeqPos>& rows, const StepContext& context);
+  // `layer`: of whose blocks the tables are wanted; none: of all.
   void write_operands(const StepInput& input, const StepContext& context, std::optional<std::uint32_t> layer);
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
+  Task<void> learn_balance(const Phase* phase, const StepContext* step);
   Task<void> run_routed(const Phase* phase, const StepContext* context);
   void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
   bool attends_alone(std::size_t rows) const { return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows; }
+  PhaseList phases_of(std::size_t rows) const { return attends_alone(rows) ? alone_phases_ : phases_; }
 
   Machine& machine_;
   ModelConfig config_;
   TransformerOptions options_;
-  const UnitPlacement& placement_;
+  UnitPlacement& placement_;
   const std::vector<ComputeUnit*> units_;
   AttentionGraphs attention_graphs_;
   Ffn ffn_;
   OperatorGraph graph_;
   Buffers buffers_;
   KvCache kv_;
+  std::optional<KvStaging> staging_;  // none: every unit reads keys and values as they are
   std::vector<Phase> phases_;
   std::vector<Phase> alone_phases_;                       // of steps whose attention is one unit's
   std::vector<Phase> layer_phases_, layer_alone_phases_;  // the same, each of one layer: of prompts that go layer by layer
   PartTimes part_times_{};
+  BypassCounts bypass_counts_;
   CallBuilder builder_;
+  Residency& residency_;
   GraphCache& graphs_;
   PhaseRunner runner_;
   std::optional<KvFlash> kv_flash_;  // none: no sequence gets so long

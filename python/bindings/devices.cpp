@@ -9,6 +9,7 @@
 #include "engine/app/old_engine_keys.hpp"
 #include "engine/base/check.hpp"
 #include "engine/kernels/common/kernel_set.hpp"
+#include "engine/kernels/common/register_tile.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/register_parts.hpp"
 #include "module.hpp"
@@ -64,8 +65,8 @@ std::string cross_fidelity(const std::string& device, const std::string& part, c
 }
 
 void add_kernels(Json& rows) {
-  for (const VariantId id :
-       {variant::kFloat, variant::kInt8, variant::kInt8Tables, variant::kInt8Rows, variant::kHmx, variant::kLutExp, variant::kReference}) {
+  for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kInt8Tables, variant::kInt8Rows, variant::kHmx, variant::kA16,
+                             variant::kLutExp, variant::kReference}) {
     rows.push_back({{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
   }
   const std::string_view fastest = kernel_sets().back()->name;
@@ -108,6 +109,38 @@ std::string list(const std::string& kind, const std::string& root) {
   return rows.dump();
 }
 
+// What the solver chooses for each instruction, in each reading of its equations, for a product of this shape.
+std::string tiles(std::uint64_t e, std::uint64_t h, std::uint64_t l) {
+  const ProductShape shape{e, h, l};
+  Json rows = Json::array();
+  for (const DotInstruction& i : dot_instructions()) {
+    for (const Counting counting : kCountings) {
+      for (const std::uint32_t sums : {1u, 2u}) {
+        Json row{{"instruction", i.name},
+                 {"kernel_set", i.kernel_set},
+                 {"registers", i.registers},
+                 {"register_bits", i.register_bits},
+                 {"kind", i.kind},
+                 {"source", i.source},
+                 {"counting", to_string(counting)},
+                 {"meaning", describe(counting)},
+                 {"sums", sums},
+                 {"tile", nullptr},
+                 {"filled", nullptr},
+                 {"before", accesses_untiled(i, counting, shape)},
+                 {"after", nullptr}};
+        if (const auto tile = solve_tile(i, {counting, sums}, shape)) {
+          row["tile"] = {tile->e, tile->h, tile->l};
+          row["filled"] = registers_of(i, {counting, sums}, *tile);
+          row["after"] = accesses_tiled(i, counting, *tile, shape);
+        }
+        rows.push_back(std::move(row));
+      }
+    }
+  }
+  return rows.dump();
+}
+
 }  // namespace
 
 void bind_devices(py::module_& m) {
@@ -119,6 +152,7 @@ void bind_devices(py::module_& m) {
   m.def("cross_fidelity_plan", &cross_fidelity_plan, py::arg("device"), free_gil);
   m.def("cross_fidelity", &cross_fidelity, py::arg("device"), py::arg("part"), py::arg("name"), free_gil);
   m.def("probe", &run_probe_text, py::arg("kind"), py::arg("args"), free_gil);
+  m.def("tiles", &tiles, py::arg("e"), py::arg("h"), py::arg("l"));
   m.def("list", &list, py::arg("kind"), py::arg("root") = "");
 }
 

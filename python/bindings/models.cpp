@@ -10,10 +10,12 @@
 #include "engine/model/gguf.hpp"
 #include "engine/model/gguf_extend.hpp"
 #include "engine/model/gguf_writer.hpp"
+#include "engine/model/lora_merge.hpp"
 #include "engine/model/packed_file.hpp"
 #include "engine/model/pretokeniser.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/model/tokenizer.hpp"
+#include "engine/quant/blocks.hpp"
 #include "model_files.hpp"
 #include "module.hpp"
 #include "traces/firing_statistics.hpp"
@@ -89,6 +91,15 @@ std::string graph_dot(const std::string& model) {
   return out.str();
 }
 
+// `format`: of what is merged; empty: each matrix its own.
+void merge(const std::string& base, const std::string& adapter, const std::string& out, double strength, const std::string& format) {
+  LoraMerge merge{base, adapter, out, strength, format_by_name(format)};
+  if (!format.empty() && (!merge.format || !can_quantise(*merge.format))) {
+    throw ConfigError("--format: \"" + format + "\" is no format that can be made (expected one such as f16, q8_0 or q4_0)");
+  }
+  merge_lora(merge);
+}
+
 }  // namespace
 
 void bind_models(py::module_& m) {
@@ -97,6 +108,7 @@ void bind_models(py::module_& m) {
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
   m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
+  m.def("merge_lora", &merge, py::arg("base"), py::arg("adapter"), py::arg("out"), py::arg("strength"), py::arg("format"), free_gil);
   m.def("weight_error", &weight_error_text, py::arg("path"), py::arg("reference"), free_gil);
   m.def("pack", &pack_text, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);
   m.def("verify_packed", &verify_packed, py::arg("path"), free_gil);

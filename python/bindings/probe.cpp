@@ -89,6 +89,7 @@ struct Bench {
       host = sim::make_machine(request, *function, trace);
       reader.ignore("buffered");
       reader.ignore("spin");
+      reader.ignore("policy_computes");
       return;
     }
     function = std::make_unique<ComputeFunction>();
@@ -98,6 +99,7 @@ struct Bench {
     options.unit_names = units;
     options.memory_limits = {32 * GiB, 0, 0, 0};
     options.direct_io = !reader.boolean("buffered", false);
+    options.policy_computes = reader.boolean("policy_computes", options.policy_computes);
     options.spin = from_seconds(reader.quantity("spin", Dimension::time, to_seconds(options.spin)));
     reader.ignore("device");
     host = make_host_machine(options, *timed, trace);

@@ -10,11 +10,11 @@ from .base import terminal
 from .base.version import __version__
 from .calibrate.cli import command as calibrate
 from .commands.cli import bench, demo, list_
-from .device.cli import characterize
+from .device.cli import characterize, tiles
 from .errors import VitroError
 from .model.cli import graph, make_model, predictors, profile, tokenize, workload
 from .model.pack_cli import pack
-from .model.quality_cli import perplexity, quality, quantize
+from .model.quality_cli import merge, perplexity, quality, quantize
 from .plan.cli import plan
 from .reproducing.cli import reproduce
 from .running.cli import run
@@ -32,6 +32,7 @@ app.command()(tokenize)
 app.command()(graph)
 app.command()(perplexity)
 app.command()(quantize)
+app.command()(merge)
 app.command()(quality)
 app.command()(pack)
 app.command()(plan)
@@ -45,6 +46,7 @@ app.command("bundle")(bundle)
 app.command()(reproduce)
 app.command()(bench)
 app.command()(characterize)
+app.command()(tiles)
 app.command("list")(list_)
 app.command()(demo)
 

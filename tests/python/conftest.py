@@ -1,4 +1,5 @@
 """Fixtures. `fake`: the command line with the stand-in for the extension module; `native`: with the real one."""
+import ctypes
 import json
 import os
 import subprocess
@@ -49,6 +50,16 @@ class Command:
         path = self.folder / name
         path.write_text(text)
         return path
+
+
+def opencl_platforms():
+    """-> how many drivers of OpenCL there are."""
+    try:
+        loader = ctypes.CDLL("libOpenCL.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_uint(0)
+    return count.value if loader.clGetPlatformIDs(0, None, ctypes.byref(count)) == 0 else 0
 
 
 _servers = {}  # by the part of an environment that differs between tests

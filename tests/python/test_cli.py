@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["pack"], ["bench"], ["characterize"], ["list"],
-            ["trace"], ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"], ["predictors"],
-            ["quality"], ["plan"], ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"]]
+COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["merge"], ["pack"], ["bench"], ["characterize"],
+            ["list"], ["trace"], ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"], ["predictors"],
+            ["quality"], ["plan"], ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"], ["tiles"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
@@ -89,6 +89,7 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["run", "exp.yaml", "--out", "/proc/out"], "/proc/out can not be written"),
     (["sweep", "exp.yaml", "--set", "sweep={seed: [1]}", "--out", "exp.yaml/out"], "exp.yaml is a file (expected a folder)"),
     (["quantize", "exp.yaml", ".", "--scheme", "q8_0"], ". is a folder (expected a file to write)"),
+    (["merge", "exp.yaml", "exp.yaml", "nowhere/m.gguf"], "nowhere/m.gguf can not be written"),
     (["graph", "exp.yaml", "--out", "nowhere/g.svg"], "nowhere/g.svg can not be written: No such file"),
     (["make-model", "nowhere/x.gguf", "--preset", "tiny"], "nowhere/x.gguf can not be written"),
     (["profile", "exp.yaml", "exp.yaml", "-o", "nowhere/x.vtrc"], "nowhere/x.vtrc can not be written"),

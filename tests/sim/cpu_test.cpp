@@ -136,6 +136,25 @@ TEST(Cpu, a_policy_that_wakes_takes_time_from_the_call_beside_it) {
   EXPECT_EQ(time("interrupt_cost_us: 3, interrupt_latency_us: 80"), 120 * kUs);  // the second one found a core at rest
 }
 
+// A policy that computes itself looks at answers when a call ends, and pays for each of them there.
+TEST(Cpu, a_policy_that_computes_sees_answers_between_two_calls) {
+  const auto time = [](std::vector<double> own, const std::string& costs) {
+    Simulation simulation(with_wake_costs(costs));
+    Machine& machine = simulation.machine();
+    Chain chain;
+    for (const double macs : own) chain.push_back(test_call(macs, 0));
+    std::vector<Task<void>> parts;
+    parts.push_back(run_chain(machine.units[0], std::move(chain)));
+    parts.push_back(one_after_the_other(machine.units[1], 2, 20'000));
+    simulation.run(together(&machine, std::move(parts)));
+    return simulation.now();
+  };
+  const std::string costs = "answer_between_calls_us: 3, interrupt_cost_us: 50, interrupt_latency_us: 70";
+  EXPECT_EQ(time({100'000}, costs), 120 * kUs);                // the first answer is seen at 100
+  EXPECT_EQ(time({50'000, 50'000}, costs), 103 * kUs);         // at 50; the second one comes at 70 and is seen when the chain ends
+  EXPECT_EQ(time({30'000, 30'000, 30'000}, costs), 96 * kUs);  // at 30, and the one that comes at 50 at 63
+}
+
 TEST(Cpu, an_answer_of_the_policys_own_core_delays_what_waits_there) {
   Simulation simulation(with_wake_costs("switch_cost_us: 2, interrupt_cost_us: 9"));
   Machine& machine = simulation.machine();

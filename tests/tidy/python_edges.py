@@ -25,7 +25,7 @@ EDGES = {
     "reproducing": {"base", "errors", "plan", "running"},
     "calibrate": {"base", "errors", "model", "running", "trace"},
     "validate": {"base", "calibrate", "errors", "model", "plot", "report", "running", "trace"},
-    "commands": {"base", "errors", "plot", "report", "reproducing", "running", "study", "trace"},
+    "commands": {"base", "errors", "model", "plot", "report", "reproducing", "running", "study", "trace"},
     "cli": {"base", "calibrate", "commands", "device", "errors", "model", "plan", "reproducing", "running", "study", "trace", "validate"},
     "__main__": {"cli"},
     # What `import vitro` offers, mostly loaded on first use.

@@ -70,12 +70,14 @@ void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std:
     const std::int8_t* quants = x.quants + form.group * at;
     const std::byte* chunk = w + head;
     for (std::size_t c = 0; c < chunks; ++c, chunk += Stored * kLine, quants += 32) {
+      add_nibbles<T>(ints, [&](auto& sums) __attribute__((always_inline)) {
 #pragma GCC unroll 8
-      for (int j = 0; j < int{kQuads}; ++j) {
-        const auto codes = Fields<T, Stored>::quad(chunk, j);
+        for (int j = 0; j < int{kQuads}; ++j) {
+          const auto codes = Fields<T, Stored>::quad(chunk, j);
 #pragma GCC unroll 8
-        for (int m = 0; m < M; ++m) ints[m] = T::dot(ints[m], codes, T::four(quants + form.group * m + 4 * j));
-      }
+          for (int m = 0; m < M; ++m) sums[m] = T::dot(sums[m], codes, T::four(quants + form.group * m + 4 * j));
+        }
+      });
     }
     const typename T::Ints zeros = zeros_of<T, Stored>(form, lead, b);
     const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? lead : w));

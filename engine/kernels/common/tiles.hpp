@@ -6,6 +6,7 @@
 //   dot(Ints, Quants or Nibbles, Four), to_floats(Ints); opaque(weights), for limits.hpp
 //   value_register(const std::int8_t (&)[16]), values(const std::byte*, ValueRegister) -> {low, high} Quants that nibbles name
 //   kBatch: activation rows whose sums a pass keeps in registers
+// T may have Pairs, narrower sums of nibbles over 32 columns: no_pairs(), dot(Pairs, Nibbles, Four), add_pairs(Ints, Pairs)
 #pragma once
 #include "engine/kernels/common/lanes.hpp"
 
@@ -31,6 +32,21 @@ struct Q8 {
   }
 };
 
+// Calls add(sums) for 32 columns of weights from 0 to 15: in 32 bits, or in what the target keeps them in meanwhile.
+template <class T, int M, class Add>
+[[gnu::always_inline]] inline void add_nibbles(typename T::Ints (&acc)[M], Add add) {
+  if constexpr (requires { typename T::Pairs; }) {
+    typename T::Pairs pairs[M];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) pairs[m] = T::no_pairs();
+    add(pairs);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) acc[m] = T::add_pairs(acc[m], pairs[m]);
+  } else {
+    add(acc);
+  }
+}
+
 template <class T>
 struct Q4 {
   static constexpr std::size_t kBlock = kQ4Block;
@@ -38,14 +54,16 @@ struct Q4 {
   static constexpr float factor = 1;
   template <int M>
   [[gnu::always_inline]] static inline void dot(typename T::Ints (&acc)[M], const std::byte* quants, const std::int8_t* x) {
+    add_nibbles<T>(acc, [&](auto& sums) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const auto w = T::nibbles(quants + 64 * j);
+      for (int j = 0; j < 4; ++j) {
+        const auto w = T::nibbles(quants + 64 * j);
 #pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) acc[m] = T::dot(acc[m], w.low, T::four(x + 32 * m + 4 * j));
+        for (int m = 0; m < M; ++m) sums[m] = T::dot(sums[m], w.low, T::four(x + 32 * m + 4 * j));
 #pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) acc[m] = T::dot(acc[m], w.high, T::four(x + 32 * m + 16 + 4 * j));
-    }
+        for (int m = 0; m < M; ++m) sums[m] = T::dot(sums[m], w.high, T::four(x + 32 * m + 16 + 4 * j));
+      }
+    });
   }
 };
 

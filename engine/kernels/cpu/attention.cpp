@@ -56,6 +56,9 @@ void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& ca
 
 namespace {
 
+// Queries of a KV head that pass together: of 8 to 128 the quickest on an x86 server (docs/design/data-reorder.md).
+constexpr std::size_t kQueriesTogether = 32;
+
 // Calls f(pointer to the first token, tokens, index of the first) for the runs of tokens that lie together in the pool.
 template <class F>
 void for_each_kv_run(const KvPool& pool, const std::uint32_t* table, std::uint32_t which, std::uint32_t head, Range tokens, F f) {
@@ -75,46 +78,159 @@ const float* as_floats(const KvPool& pool, std::uint32_t which, const std::byte*
   return out;
 }
 
+// Rows of the batch that pass over keys and values together, and the tokens that all of them see, in the same blocks of the pool.
+struct QueryTile {
+  std::uint32_t first, rows;
+  Range tokens;
+};
+
+class TiledAttention {
+ public:
+  TiledAttention(const ops::Attention& op, const KernelSet& set, const KernelCall& call)
+      : op_(op),
+        set_(set),
+        batch_(*call.batch),
+        q_(call.in[0].as<float>()),
+        y_(call.out[0].as<float>()),
+        pool_(call.in[1], op.pool_layers, call.layer),
+        table_(call.in[2].as<std::uint32_t>()),
+        table_row_(call.in[2].shape[1]),
+        dim_(pool_.dim),
+        heads_(elements(call.in[0]) / batch_.size() / dim_),
+        group_(heads_ / pool_.heads),
+        slice_(sliced(call, pool_.heads)) {}
+
+  void run() {
+    for (std::uint32_t b = 0; b < batch_.size();) {
+      const QueryTile tile = tile_from(b);
+      for (std::uint32_t h = slice_.first; h < slice_.end(); ++h) attend(tile, h);
+      b += tile.rows;
+    }
+  }
+
+ private:
+  Range seen(std::uint32_t row) const { return visible(batch_[row].position, op_.window); }
+  const std::uint32_t* blocks(std::uint32_t row) const { return table_ + std::size_t{row} * table_row_; }
+
+  // Of `tokens`, those that `row` sees, too, and has in the same blocks as row `first`.
+  Range shared(Range tokens, std::uint32_t first, std::uint32_t row) const {
+    const Range own = seen(row);
+    const std::uint32_t begin = std::max(tokens.first, own.first);
+    std::uint32_t end = std::min(tokens.end(), own.end());
+    for (std::uint32_t t = begin; t < end; t = (t / pool_.block_tokens + 1) * pool_.block_tokens) {
+      if (blocks(first)[t / pool_.block_tokens] != blocks(row)[t / pool_.block_tokens]) end = t;
+    }
+    return {begin, end > begin ? end - begin : 0};
+  }
+
+  // Rows join as long as all of them share half of what they see.
+  QueryTile tile_from(std::uint32_t first) const {
+    QueryTile tile{first, 1, seen(first)};
+    std::uint32_t longest = tile.tokens.count;
+    const std::size_t most = std::max<std::size_t>(1, kQueriesTogether / group_);
+    for (std::uint32_t row = first + 1; row < batch_.size() && tile.rows < most; ++row, ++tile.rows) {
+      const Range common = shared(tile.tokens, first, row);
+      longest = std::max(longest, seen(row).count);
+      if (2 * common.count < longest) break;
+      tile.tokens = common;
+    }
+    return tile;
+  }
+
+  // Calls f(first query of the tile, queries, tokens) for what one row alone sees before the shared tokens, for these, and for what
+  // it alone sees behind them: for each query, tokens ascend.
+  template <class F>
+  void for_each_part(const QueryTile& tile, F f) const {
+    const auto alone = [&](auto part_of) {
+      for (std::uint32_t i = 0; i < tile.rows; ++i) {
+        const Range part = part_of(seen(tile.first + i));
+        if (part.count > 0) f(i * group_, group_, part, tile.first + i);
+      }
+    };
+    alone([&](Range own) { return Range{own.first, tile.tokens.first - own.first}; });
+    if (tile.tokens.count > 0) f(std::size_t{0}, tile.rows * group_, tile.tokens, tile.first);
+    alone([&](Range own) { return Range{tile.tokens.end(), own.end() - tile.tokens.end()}; });
+  }
+
+  void attend(const QueryTile& tile, std::uint32_t head) {
+    const std::size_t queries = tile.rows * group_;
+    Range all = tile.tokens;
+    for (std::uint32_t i = 0; i < tile.rows; ++i) {
+      const Range own = seen(tile.first + i);
+      all = {std::min(all.first, own.first), std::max(all.end(), own.end()) - std::min(all.first, own.first)};
+    }
+    float* scores = scratch<float>(Scratch::a, queries * all.count);  // of token t in column t - all.first
+    float* q = scratch<float>(Scratch::b, 2 * queries * dim_ + queries);
+    float *y = q + queries * dim_, *sums = y + queries * dim_;
+    for (std::uint32_t i = 0; i < tile.rows; ++i) std::copy_n(q_ + place(tile.first + i, head), group_ * dim_, q + i * group_ * dim_);
+
+    for_each_part(tile, [&](std::size_t first, std::size_t count, Range tokens, std::uint32_t row) {
+      const Rows<float> part{q + first * dim_, count, dim_, dim_};
+      for_each_kv_run(pool_, blocks(row), 0, head, tokens, [&](const std::byte* keys, std::size_t n, std::size_t at) {
+        float* out = scores + first * all.count + tokens.first - all.first + at;
+        if (pool_.format == Format::f16) {
+          set_.dots_f16({reinterpret_cast<const Half*>(keys), n, dim_, dim_}, part, out, all.count);
+        } else {
+          set_.dots_f32({as_floats(pool_, 0, keys, n), n, dim_, dim_}, part, out, all.count);
+        }
+      });
+    });
+    for (std::size_t i = 0; i < queries; ++i) {
+      const Range own = seen(tile.first + static_cast<std::uint32_t>(i / group_));
+      sums[i] = set_.softmax(scores + i * all.count + own.first - all.first, own.count, op_.scale);
+    }
+    std::fill_n(y, queries * dim_, 0.0f);
+    for_each_part(tile, [&](std::size_t first, std::size_t count, Range tokens, std::uint32_t row) {
+      for_each_kv_run(pool_, blocks(row), 1, head, tokens, [&](const std::byte* values, std::size_t n, std::size_t at) {
+        const float* p = scores + first * all.count + tokens.first - all.first + at;
+        if (pool_.format == Format::f16) {
+          set_.weighted_f16({reinterpret_cast<const Half*>(values), n, dim_, dim_}, p, all.count, count, y + first * dim_);
+        } else {
+          set_.weighted_f32({as_floats(pool_, 1, values, n), n, dim_, dim_}, p, all.count, count, y + first * dim_);
+        }
+      });
+    });
+    for (std::size_t i = 0; i < queries; ++i) {
+      float* out = y_ + place(tile.first + static_cast<std::uint32_t>(i / group_), head) + i % group_ * dim_;
+      for (std::size_t d = 0; d < dim_; ++d) out[d] = y[i * dim_ + d] / sums[i];
+    }
+  }
+  // Of a KV head's queries, in q and in the result.
+  std::size_t place(std::uint32_t row, std::uint32_t head) const { return (row * heads_ + head * group_) * dim_; }
+
+  const ops::Attention& op_;
+  const KernelSet& set_;
+  const std::vector<SeqPos>& batch_;
+  const float* q_;
+  float* y_;
+  KvPool pool_;
+  const std::uint32_t* table_;
+  std::uint32_t table_row_;
+  std::size_t dim_, heads_, group_;
+  Range slice_;
+};
+
 }  // namespace
 
-// Per batch row and KV head, all query heads of the group together, so that K and V are read once for the group.
-void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call) {
-  if (call.variant == variant::kLutExp) return lut::attend(call);
-  const View &q = call.in[0], &table = call.in[2];
-  const KvPool pool(call.in[1], op.pool_layers, call.layer);
-  const std::size_t batch = call.batch->size(), dim = pool.dim;
-  const std::size_t heads = elements(q) / batch / dim, group = heads / pool.heads;
+void compute(const ops::KvStage& op, const KernelSet& set, const KernelCall& call) {
+  const KvPool pool(call.in[0], op.pool_layers, call.layer), staged(call.out[0], 1, 0);
+  const std::uint32_t* blocks = call.in[1].as<std::uint32_t>();
   const Range slice = sliced(call, pool.heads);
-  for (std::size_t b = 0; b < batch; ++b) {
-    const Range tokens = visible((*call.batch)[b].position, op.window);
-    const std::uint32_t* blocks = table.as<std::uint32_t>() + b * table.shape[1];
-    float* scores = scratch<float>(Scratch::a, group * tokens.count);
+  for (std::uint32_t s = 0; s < call.batch->size(); ++s) {
+    const std::size_t positions = (*call.batch)[s].position + 1;
     for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
-      const std::size_t at = (b * heads + h * group) * dim;
-      const Rows<float> queries{q.as<float>() + at, group, dim, dim};
-      float* out = call.out[0].as<float>() + at;
-      for_each_kv_run(pool, blocks, 0, h, tokens, [&](const std::byte* keys, std::size_t count, std::size_t first) {
-        if (pool.format == Format::f16) {
-          set.dots_f16({reinterpret_cast<const Half*>(keys), count, dim, dim}, queries, scores + first, tokens.count);
-        } else {
-          set.dots_f32({as_floats(pool, 0, keys, count), count, dim, dim}, queries, scores + first, tokens.count);
-        }
-      });
-      float* sums = scratch<float>(Scratch::b, group);
-      for (std::size_t g = 0; g < group; ++g) sums[g] = set.softmax(scores + g * tokens.count, tokens.count, op.scale);
-      std::fill(out, out + group * dim, 0.0f);
-      for_each_kv_run(pool, blocks, 1, h, tokens, [&](const std::byte* values, std::size_t count, std::size_t first) {
-        if (pool.format == Format::f16) {
-          set.weighted_f16({reinterpret_cast<const Half*>(values), count, dim, dim}, scores + first, tokens.count, group, out);
-        } else {
-          set.weighted_f32({as_floats(pool, 1, values, count), count, dim, dim}, scores + first, tokens.count, group, out);
-        }
-      });
-      for (std::size_t g = 0; g < group; ++g) {
-        for (std::size_t d = 0; d < dim; ++d) out[g * dim + d] /= sums[g];
+      for (std::uint32_t which = 0; which < 2; ++which) {
+        const std::byte* rows = pool.data + pool.offset(blocks[s], which, h);
+        Half* out = reinterpret_cast<Half*>(staged.data + staged.offset(s, which, h));
+        set.to_f16(as_floats(pool, which, rows, positions), positions * pool.dim, out);
       }
     }
   }
+}
+
+void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call) {
+  if (call.variant == variant::kLutExp) return lut::attend(call);
+  TiledAttention(op, set, call).run();
 }
 
 }  // namespace vitro::cpu

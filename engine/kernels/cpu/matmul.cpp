@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "engine/kernels/cpu/int8_matmul.hpp"
 #include "engine/kernels/cpu/weight_rows.hpp"
 #include "engine/kernels/hexagon/hmx_matmul.hpp"
@@ -6,10 +10,19 @@
 namespace vitro::cpu {
 namespace {
 
+// The activations of kA16, as floats.
+const float* rounded_to_halves(const View& x) {
+  const std::size_t n = elements(x);
+  auto* rounded = scratch<float>(Scratch::b, n);
+  std::transform(x.as<float>(), x.as<float>() + n, rounded, [](float value) { return half_to_float(float_to_half(value)); });
+  return rounded;
+}
+
 // Each group of weight rows meets the whole batch before the next ones come.
 void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shape) {
   const View& w = call.in[0];
-  const Rows<float> x{call.in[1].as<float>(), shape.batch, shape.k, shape.k};
+  const float* given = call.variant == variant::kA16 ? rounded_to_halves(call.in[1]) : call.in[1].as<float>();
+  const Rows<float> x{given, shape.batch, shape.k, shape.k};
   float* y = call.out[0].as<float>();
   const bool as_stored = w.format == Format::f16 || w.format == Format::f32;
   if (as_stored && call.rows == nullptr) {
@@ -35,7 +48,7 @@ void compute(const ops::Matmul&, const KernelSet& set, const KernelCall& call) {
   } else if (call.variant == variant::kInt8Rows) {
     hexagon::int8_rows_matmul(call);
   } else {
-    call.variant == variant::kFloat ? matmul_float(set, call, shape) : matmul_int8(set, call, shape);
+    call.variant == variant::kFloat || call.variant == variant::kA16 ? matmul_float(set, call, shape) : matmul_int8(set, call, shape);
   }
   if (bias_of(call) == nullptr) return;
   const float* bias = bias_of(call)->as<float>();
@@ -45,6 +58,34 @@ void compute(const ops::Matmul&, const KernelSet& set, const KernelCall& call) {
       for (std::uint32_t n = run.first; n < run.end(); ++n) y[n] += bias[n];
     }
   });
+}
+
+// The products of a group of weight rows with the whole batch go to scratch, and from there into y.
+void compute(const ops::AddProduct& op, const KernelSet& set, const KernelCall& call) {
+  const View& w = call.in[0];
+  const std::size_t n = w.shape[0], k = w.shape[1], batch = call.in[1].shape[0];
+  const Rows<float> x{call.in[1].as<float>(), batch, k, k};
+  float* y = call.out[0].as<float>();
+  float* products = scratch<float>(Scratch::b, batch * RowGroup::kMost);
+  std::uint32_t in_order[RowGroup::kMost];
+  std::iota(std::begin(in_order), std::end(in_order), 0u);
+  const bool as_stored = w.format == Format::f16 || w.format == Format::f32;
+  for_each_row_group(
+      set, call, as_stored, [](std::uint32_t) { return true; },
+      [&](const RowGroup& group) {
+        if (w.format == Format::f16) {
+          set.placed_dots_f16(group.rows<Half>(k), in_order, x, products, RowGroup::kMost);
+        } else {
+          set.placed_dots_f32(group.rows<float>(k), in_order, x, products, RowGroup::kMost);
+        }
+        for (std::size_t b = 0; b < batch; ++b) {
+          for (std::size_t i = 0; i < group.count; ++i) {
+            float& sum = y[b * n + group.ids[i]];
+            const float product = products[b * RowGroup::kMost + i];
+            sum = op.continues ? std::fma(op.scale, product, sum) : op.scale * product;
+          }
+        }
+      });
 }
 
 }  // namespace vitro::cpu

@@ -12,6 +12,7 @@ void compute(const ops::RmsNorm& op, const KernelSet& set, const KernelCall& cal
 void compute(const ops::Matmul& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::Rope& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::KvStage& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call);
 Outcome compute(const ops::Glu& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::Add& op, const KernelSet& set, const KernelCall& call);
@@ -23,6 +24,7 @@ Outcome compute(const ops::Sample& op, const KernelSet& set, const KernelCall& c
 void compute(const ops::Copy& op, const KernelSet& set, const KernelCall& call);
 Outcome compute(const ops::Select& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::Accumulate& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::AddProduct& op, const KernelSet& set, const KernelCall& call);
 // An accelerator's own tables: products compute their contract from x.
 inline void compute(const ops::Precompute&, const KernelSet&, const KernelCall&) {}
 inline Outcome compute(const ops::Softmax&, const KernelSet&, const KernelCall& call) { return run_reference(call); }

@@ -121,14 +121,22 @@ struct Target {
     __builtin_memcpy(&bits, x, 4);
     return _mm256_set1_epi32(bits);
   }
-  static __m256i add_dot(__m256i acc, __m256i positive, __m256i x) {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(positive, x), _mm256_set1_epi16(1)));
-  }
+  static __m256i add_dot(__m256i acc, __m256i positive, __m256i x) { return widened_sum(acc, _mm256_maddubs_epi16(positive, x)); }
   static void opaque(Nibbles& w) { asm volatile("" : "+x"(w.a), "+x"(w.b)); }
   static Ints dot(Ints acc, Nibbles w, __m256i x) { return {add_dot(acc.a, w.a, x), add_dot(acc.b, w.b, x)}; }
   static Ints dot(Ints acc, Quants w, __m256i x) {
     return {add_dot(acc.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(x, w.a)), add_dot(acc.b, _mm256_abs_epi8(w.b), _mm256_sign_epi8(x, w.b))};
   }
+  // What vpmaddubsw leaves adds up in 16 bits: of nibbles, 8 steps make at most 8 * 2 * 15 * 127.
+  struct Pairs {
+    __m256i a, b;
+  };
+  static Pairs no_pairs() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static Pairs dot(Pairs acc, Nibbles w, __m256i x) {
+    return {_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(w.a, x)), _mm256_add_epi16(acc.b, _mm256_maddubs_epi16(w.b, x))};
+  }
+  static __m256i widened_sum(__m256i acc, __m256i pairs) { return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))); }
+  static Ints add_pairs(Ints acc, Pairs pairs) { return {widened_sum(acc.a, pairs.a), widened_sum(acc.b, pairs.b)}; }
   static Vector to_floats(Ints v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
 
   using ValueRegister = __m256i;

@@ -41,8 +41,8 @@ KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::u
   range_ = memory_.reserve(landing_offset(places_.size()), Placement::dram, Region::kv).value_or_throw();
 }
 
-std::uint32_t KvCache::create() {
-  sequences_[next_sequence_] = {};
+std::uint32_t KvCache::create(std::uint32_t adapter) {
+  sequences_[next_sequence_].adapter = adapter;
   return next_sequence_++;
 }
 
@@ -65,6 +65,8 @@ void KvCache::release(std::uint32_t sequence) {
 }
 
 std::uint32_t KvCache::length(std::uint32_t sequence) const { return sequences_.at(sequence).length; }
+
+std::uint32_t KvCache::adapter(std::uint32_t sequence) const { return sequences_.at(sequence).adapter; }
 
 Status KvCache::extend(std::uint32_t sequence, std::uint32_t count, std::vector<BlockCopy>& copies) {
   return extend(sequence, count, copies, nullptr);
@@ -132,12 +134,14 @@ std::uint32_t KvCache::table_width(const std::vector<SeqPos>& rows) const {
   return width;
 }
 
+std::uint32_t KvCache::number_of(std::uint32_t block, std::uint32_t layer) const {
+  if (block == kGone) return 0;
+  if (!tiered()) return block;
+  const State& state = states_[block];
+  return state.where == Where::flash ? blocks() * shape_.layers + state.slot : layer * blocks() + block;
+}
+
 void KvCache::fill_table(const std::vector<SeqPos>& rows, std::uint32_t width, std::uint32_t* out, std::uint32_t layer) const {
-  const auto blocks = static_cast<std::uint32_t>(states_.size());
-  const auto slice = [&](std::uint32_t block) -> std::uint32_t {
-    if (block == kGone) return 0;
-    return states_[block].where == Where::flash ? blocks * shape_.layers + states_[block].slot : layer * blocks + block;
-  };
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const Sequence& s = sequences_.at(rows[r].sequence);
     VITRO_CHECK(rows[r].position < s.length, "a row beyond the end of its sequence");
@@ -147,8 +151,8 @@ void KvCache::fill_table(const std::vector<SeqPos>& rows, std::uint32_t width, s
       continue;
     }
     const std::size_t used = std::min<std::size_t>(width, s.blocks.size());
-    std::copy_n(s.blocks.begin(), used, out);
-    if (tiered()) std::transform(out, out + used, out, slice);
+    std::transform(s.blocks.begin(), s.blocks.begin() + static_cast<std::ptrdiff_t>(used), out,
+                   [&](std::uint32_t block) { return number_of(block, layer); });
     std::fill(out + used, out + width, 0u);
     out += width;
   }

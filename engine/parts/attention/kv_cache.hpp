@@ -45,15 +45,24 @@ class KvCache {
   // max_tokens: positions over all sequences that the pool can ever hold. Address space only. Requires: a shape that spills has a rule.
   KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::uint32_t sequences = 0, KvPlacement placement = {});
 
-  std::uint32_t create();                      // an empty sequence; ids are never reused
-  std::uint32_t fork(std::uint32_t sequence);  // same content, independent from here on
+  // An empty sequence; ids are never reused. `adapter`: what its keys and values will be computed with (0: the base alone).
+  std::uint32_t create(std::uint32_t adapter = 0);
+  std::uint32_t fork(std::uint32_t sequence);  // same content and adapter, independent from here on
   void release(std::uint32_t sequence);        // its blocks return to the budget unless shared
   std::uint32_t length(std::uint32_t sequence) const;
+  std::uint32_t adapter(std::uint32_t sequence) const;
   std::uint32_t live_blocks() const { return live_blocks_; }
 
   // Makes room for `count` more positions. Code::over_budget leaves the sequence as it was. Copies that became due are
   // appended to `copies`.
   Status extend(std::uint32_t sequence, std::uint32_t count, std::vector<BlockCopy>& copies);
+
+  std::uint32_t blocks() const { return static_cast<std::uint32_t>(references_.size()); }  // that the pool can hold
+  static constexpr std::uint32_t kGone = ~0u;                                              // in place of a block that was given up
+  // Of a sequence, in the order of positions.
+  const std::vector<std::uint32_t>& blocks_of(std::uint32_t sequence) const { return sequences_.at(sequence).blocks; }
+  // A block as tables of `layer` name it; 0 for kGone, of which nothing is visible.
+  std::uint32_t number_of(std::uint32_t block, std::uint32_t layer) const;
 
   // Operand of kv_append and attention; shape as engine/ops/attention.hpp says.
   View pool() const;
@@ -102,9 +111,6 @@ class KvCache {
   std::vector<Landing> absent(const std::vector<SeqPos>& rows) const;
   // landing[i] is in slot i from here on, as far as tables say. Code::over_budget leaves the slots as they were.
   Status land(const std::vector<Landing>& landing);
-  // The blocks of a sequence, in the order of positions; kGone for one that was given up.
-  static constexpr std::uint32_t kGone = ~0u;
-  const std::vector<std::uint32_t>& blocks(std::uint32_t sequence) const { return sequences_.at(sequence).blocks; }
   bool in_flash(std::uint32_t block) const { return tiered() && states_[block].where == Where::flash; }
 
   const KvShape& shape() const { return shape_; }
@@ -113,7 +119,7 @@ class KvCache {
  private:
   struct Sequence {
     std::vector<std::uint32_t> blocks;
-    std::uint32_t length = 0;
+    std::uint32_t length = 0, adapter = 0;
   };
   enum class Where : std::uint8_t { dram, leaving, flash };
   struct State {

@@ -7,16 +7,18 @@
 #include "engine/ops/kernel_call.hpp"
 #include "engine/parts/ffn/expert_plan.hpp"
 #include "engine/parts/ffn/moe_stats.hpp"
+#include "engine/parts/lora/lora_bank.hpp"
 #include "engine/parts/weights/residency.hpp"
 
 namespace vitro {
 
 // The rows of a step that meet one FFN: all of them, or those of one expert.
 struct FfnGroup {
-  std::int16_t expert = -1;  // -1: the layer has one FFN
-  Batch rows;                // R
-  View x;                    // [R, width], normalised
-  View out;                  // [R, width]: down(act(gate x) * up x), without the residual and the expert's weight
+  std::int16_t expert = -1;               // -1: the layer has one FFN
+  Batch rows;                             // R
+  View x;                                 // [R, width], normalised
+  View out;                               // [R, width]: down(act(gate x) * up x), without the residual and the expert's weight
+  std::vector<AdapterRun> adapters = {};  // of these rows, those that have one
 };
 
 // The rows of a step before a router parts them, and a pool in which they are laid out by expert.

@@ -18,6 +18,7 @@ struct FfnSetup {
   VariantId matmul{};
   std::uint32_t max_rows = 1;  // of a step
   std::uint32_t prefill_chunk = 1;
+  const LoraBank* adapters = nullptr;  // null: the base alone
 };
 
 }  // namespace vitro

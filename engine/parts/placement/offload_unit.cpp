@@ -36,7 +36,9 @@ OffloadUnit::Shape OffloadUnit::shape_of(const KernelCall& call) {
 
 bool OffloadUnit::takes(const KernelCall& call) const {
   const bool product = call.is<ops::Matmul>() && call.layer >= 0 && call.rows == nullptr && call.row_offsets == nullptr;
-  const bool block = what_ == Offloaded::attention && (call.is<ops::Attention>() || call.is<ops::Rope>() || call.is<ops::KvAppend>());
+  // Keys and values in another form are a core's to write, and staged for attention.
+  const bool append = call.is<ops::KvAppend>() && call.out[0].format == Format::f16;
+  const bool block = what_ == Offloaded::attention && (call.is<ops::Attention, ops::Rope>() || append);
   const bool attention = call.is<ops::Attention>() && call.variant == variant::kLutExp;
   return (product || block || attention) && !refused_.contains(shape_of(call));
 }

@@ -52,7 +52,7 @@ std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementCo
   }
   if (!config.units.empty()) return units;
   for (ComputeUnit* unit : machine.units) {
-    if (is_core(*unit) && units.size() < config.threads) units.push_back(unit);
+    if (is_core(*unit) && (config.threads == 0 || units.size() < config.threads)) units.push_back(unit);
   }
   if (units.size() < config.threads) {
     throw ConfigError(fmt::format("engine.threads: {} threads, but the machine has {} cores", config.threads, units.size()));

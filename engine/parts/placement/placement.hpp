@@ -6,6 +6,7 @@
 
 #include "engine/graph/lowering.hpp"
 #include "engine/machine/machine.hpp"
+#include "engine/parts/placement/core_balance.hpp"
 #include "engine/parts/placement/offload_unit.hpp"
 #include "engine/parts/placement/placement_config.hpp"
 
@@ -45,11 +46,15 @@ class UnitPlacement {
     static const std::vector<PlacementConfig::Split> kNone;
     return kNone;
   }
+  // How work is cut among the cores, which learns before the first step; null: evenly.
+  virtual CoreBalance* balance() { return nullptr; }
   virtual bool prefill_on_accelerator() const { return false; }
   // Units that run graphs of experts (NPUMoE, section 4).
   virtual const std::vector<ComputeUnit*>& graph_units() const { return cores(); }
   virtual AttentionGraphs attention_graphs() const { return {}; }
   virtual std::optional<MappedOperands> mapped() const { return std::nullopt; }
+  // The last of units() attends to keys and values that the others have converted to fp16 for it (KvStaging).
+  virtual bool stages_kv() const { return false; }
 };
 
 // What an accelerator takes of a step beside the cores: a share of each kind of phase, by the rows of the step.
@@ -77,7 +82,7 @@ struct PlacementSetup {
   std::uint32_t decode_rows = 1;  // a step of more rows is one of a prompt (ProductMethods)
   Format kv_format = Format::f32;
 
-  // Else attention stays with the cores, whatever the placement gives to an accelerator.
+  // Else they are staged for it, or attention stays with the cores, whatever the placement gives to an accelerator.
   bool accelerator_reads_kv() const { return kv_format != Format::int8_fp8; }
 };
 
@@ -93,7 +98,8 @@ bool is_core(const ComputeUnit& unit);
 ComputeUnit* unit_named(const Machine& machine, const std::string& name, std::string_view key);
 // The units that run chains as they come, for work between graphs: those of the placement's cores, or the first of the machine that can.
 std::vector<ComputeUnit*> chain_units(const Machine& machine, const UnitPlacement& placement);
-// The named units in that order, or the `threads` fastest cores. Throws ConfigError.
+// The named units in that order, or the `threads` fastest cores; all cores of the machine where `threads` is 0, since it was made with
+// as many as are wanted. Throws ConfigError.
 std::vector<ComputeUnit*> select_units(const Machine& machine, const PlacementConfig& config);
 
 }  // namespace vitro

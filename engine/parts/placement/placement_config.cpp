@@ -46,7 +46,16 @@ std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
 
 }  // namespace
 
+std::uint32_t useful_threads(Bytes bytes_per_token, std::uint32_t layers, std::uint32_t most) {
+  // A core reads so much while another one is handed a phase and answers: some 20 us at some 12 GB/s (docs/design/machine-host.md).
+  constexpr Bytes kPerThread = 256 * KiB;
+  const Bytes phase = bytes_per_token / (4 * layers + 2);  // lowering makes four of a layer, and two of what follows
+  return static_cast<std::uint32_t>(std::clamp<Bytes>(phase / kPerThread, 1, most));
+}
+
 bool is_core_name(const std::string& name) { return name.starts_with("cpu"); }
+
+bool is_gpu_name(const std::string& name) { return name.starts_with("gpu"); }
 
 PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kinds) {
   PlacementConfig placement;
@@ -56,7 +65,14 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
   if (!placement.units.empty() && reader.has("threads")) {
     reader.fail("threads", fmt::format("can not be combined with {} (expected one of the two)", reader.name_of("units")));
   }
-  placement.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024, 1));
+  const Node* const threads = reader.raw("threads");
+  if (threads == nullptr || (threads->is_scalar() && threads->text() == "auto")) {
+    placement.threads = 0;
+    reader.choice("threads", {"auto"}, "auto");
+  } else {
+    placement.threads = static_cast<std::uint32_t>(reader.integer("threads", 1, 1024));
+  }
+  placement.balanced = reader.choice("balance", {"even", "rates"}, "even") == "rates";
   if (!placement.units.empty()) reader.forget("threads");
   placement.unit = reader.text("unit", "");
   if (placement.kind == "unit" && !placement.unit.empty()) {  // the usual one, where none is named
@@ -72,6 +88,7 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
   placement.prefill = reader.boolean("prefill", true);
   placement.graph_units = read_names(reader, "graph_units", "ane0");
   placement.attention_on_unit = reader.choice("attention", {"unit", "cores"}, "unit") == "unit";
+  placement.stages_kv = reader.choice("kv", {"cores", "staged"}, "cores") == "staged";
   placement.outliers = reader.quantity("outliers", Dimension::ratio, 0);
   if (placement.outliers < 0 || placement.outliers >= 1) {
     reader.fail("outliers", "leaves nothing for the accelerator (expected 0% to below 100%)");

@@ -7,6 +7,7 @@
 
 #include "engine/base/config.hpp"
 #include "engine/base/registry.hpp"
+#include "engine/base/units.hpp"
 
 namespace vitro {
 
@@ -19,13 +20,15 @@ struct PlacementConfig {
     double head = 0;       // share of the vocabulary
   };
   std::string kind = "cores";
-  std::vector<std::string> units;  // names; empty: `threads` fastest cores, or `unit` where one unit does everything
-  std::uint32_t threads = 1;
+  std::vector<std::string> units;        // names; empty: `threads` fastest cores, or `unit` where one unit does everything
+  std::uint32_t threads = 0;             // 0: as many cores like the fastest as the model keeps busy (useful_threads)
+  bool balanced = false;                 // of kind `cores`: work is cut by measured rates, not evenly (CoreBalance)
   std::string unit;                      // an accelerator beside the cores; empty: none
   std::vector<Split> splits;             // by ascending batch; a larger step has the last one's
   bool prefill = true;                   // whole prefills on `unit` (PowerInfer-2, section 4.1.1)
   std::vector<std::string> graph_units;  // that run graphs of experts and of a chunk's attention; empty: all of static graphs
   bool attention_on_unit = true;         // of a full chunk, on the first of graph_units, if it runs static graphs
+  bool stages_kv = false;                // `kv: staged`: keys and values that an accelerator does not read are converted for it
   double outliers = 0;                   // of kind `prompts`: share of the accelerator's matmuls that cores compute beside it
   std::uint32_t sessions = 0;            // of an accelerator, each of which maps so much and no more; 0: as many as the model takes
   Node options;                          // for the kind itself; null: none
@@ -34,6 +37,12 @@ struct PlacementConfig {
 // Whether a name in `units` is a core's: for what is decided while there are names alone, such as the layout of weights in a pack, which
 // is made before the machine. All machines call their cores cpu0, cpu1, ... Who has a machine asks is_core(unit).
 bool is_core_name(const std::string& name);
+// "gpu", and where there are several of them "gpu0", "gpu1", ...
+bool is_gpu_name(const std::string& name);
+
+// Cores among which a phase of a dense model can be shared without loss: a further one has to save more than it costs to hand work to it
+// and to wait for it. `bytes_per_token`: of weights that a token reads. From 1 to `most`.
+std::uint32_t useful_threads(Bytes bytes_per_token, std::uint32_t layers, std::uint32_t most);
 
 struct PlacementKind;
 // Keys below `options:` are for the kind itself, such as one that a plug-in brings. Throws ConfigError.

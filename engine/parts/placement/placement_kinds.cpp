@@ -12,8 +12,13 @@ class SharedPlacement : public UnitPlacement {
  public:
   const std::vector<ComputeUnit*>& units() const override { return units_; }
   Shares shares(BlockKind kind, std::uint32_t rows, bool attends) const override {
-    return accelerator_.shares(units_.size(), kind, rows, attends);
+    Shares shares = accelerator_.shares(units_.size(), kind, rows, attends);
+    if (!balance_) return shares;
+    const Shares& rates = balance_->shares(kind, rows);
+    for (std::size_t core = 0; core < rates.size(); ++core) shares[core] *= rates[core];
+    return shares;
   }
+  CoreBalance* balance() override { return balance_ ? &*balance_ : nullptr; }
   std::vector<std::uint32_t> row_limits() const override {
     std::vector<std::uint32_t> limits;
     for (const Accelerator::Split& split : accelerator_.splits) limits.push_back(split.rows);
@@ -26,11 +31,12 @@ class SharedPlacement : public UnitPlacement {
   const std::vector<ComputeUnit*>& graph_units() const override { return graph_units_; }
   AttentionGraphs attention_graphs() const override { return attention_graphs_; }
   std::optional<MappedOperands> mapped() const override { return mapped_; }
+  bool stages_kv() const override { return stages_kv_; }
 
  protected:
   explicit SharedPlacement(const PlacementSetup& setup) : cores_(select_units(setup.machine, setup.config)), units_(cores_) {}
 
-  // Cores first, accelerators behind them. Returns the accelerators.
+  // Takes the accelerators out of the units and returns them.
   std::vector<ComputeUnit*> part_units() {
     const auto first = std::stable_partition(cores_.begin(), cores_.end(), [](const auto* unit) { return !unit->caps().static_graphs; });
     std::vector<ComputeUnit*> accelerators(first, cores_.end());
@@ -38,20 +44,49 @@ class SharedPlacement : public UnitPlacement {
     units_ = cores_;
     return accelerators;
   }
+  // Each core hands its share of the matmuls over. With more cores than accelerators some share one, and the other way round.
+  void offload_to(Machine& machine, const std::vector<ComputeUnit*>& accelerators) {
+    units_.clear();
+    for (std::size_t i = 0; i < std::max(cores_.size(), accelerators.size()); ++i) {
+      ComputeUnit &core = *cores_[i % cores_.size()], &accelerator = *accelerators[i % accelerators.size()];
+      offloads_.push_back(std::make_unique<OffloadUnit>(machine, core, accelerator));
+      units_.push_back(offloads_.back().get());
+    }
+  }
+  // Where only accelerators are named, the machine's first core, but for `other`, is the one beside them.
+  void need_a_core(const PlacementSetup& setup, const ComputeUnit* other = nullptr) {
+    if (!cores_.empty()) return;
+    const auto& units = setup.machine.units;
+    const auto first = std::ranges::find_if(units, [&](const auto* unit) { return is_core(*unit) && unit != other; });
+    if (first == units.end()) throw ConfigError(lacks(setup, "a core beside its accelerator", "such as cpu0"));
+    cores_ = units_ = {*first};
+  }
+  static std::string lacks(const PlacementSetup& setup, std::string_view what, std::string_view such) {
+    std::vector<std::string> names;
+    for (const ComputeUnit* unit : setup.machine.units) names.push_back(unit->caps().name);
+    return fmt::format(
+        "engine.placement.kind: {} needs {}, which neither engine.placement.units names nor this machine has (it has {}; expected a "
+        "machine with one, {})",
+        setup.config.kind, what, fmt::join(names, ", "), such);
+  }
   void take_accelerator(ComputeUnit* unit, std::vector<Accelerator::Split> splits) {
     accelerator_ = {unit, std::move(splits)};
     units_.push_back(unit);
   }
-  // The heads stay with the cores when the accelerator can not read keys and values as they are kept.
-  void leave_heads_to_cores() {
+  // Where the accelerator can not read keys and values as they are kept, they are staged for it, or the heads stay with the cores.
+  void place_heads(const PlacementSetup& setup) {
+    if (setup.accelerator_reads_kv()) return;
+    stages_kv_ = setup.config.stages_kv;
+    if (stages_kv_) return;
     for (Accelerator::Split& split : accelerator_.splits) split.heads = 0;
   }
 
   std::vector<ComputeUnit*> cores_, units_, graph_units_;
   Accelerator accelerator_;
+  std::optional<CoreBalance> balance_;
   ComputeUnit* hot_ = nullptr;
   std::vector<PlacementConfig::Split> splits_;
-  bool prefill_ = false;
+  bool prefill_ = false, stages_kv_ = false;
   AttentionGraphs attention_graphs_;
   std::optional<MappedOperands> mapped_;
   std::vector<std::unique_ptr<OffloadUnit>> offloads_;
@@ -72,7 +107,12 @@ class Cores final : public SharedPlacement {
   explicit Cores(const PlacementSetup& setup) : SharedPlacement(setup) {
     const PlacementConfig& config = setup.config;
     const std::vector<ComputeUnit*> accelerators = part_units();
-    if (!accelerators.empty()) offload_to(setup.machine, accelerators);
+    if (!accelerators.empty()) {
+      need_a_core(setup);
+      offload_to(setup.machine, accelerators);
+    } else if (config.balanced && cores_.size() > 1) {
+      balance_.emplace(cores_.size(), setup.decode_rows);
+    }
     graph_units_ = vitro::graph_units(setup);
     if (config.unit.empty()) return;
     hot_ = unit_named(setup.machine, config.unit, "engine.placement.unit");
@@ -82,23 +122,7 @@ class Cores final : public SharedPlacement {
     for (const PlacementConfig::Split& split : splits_) splits.push_back({split.batch, split.attention, split.hot, split.head});
     if (prefill_) splits.push_back({~0u, 1, 1, splits_.back().head});
     take_accelerator(hot_, std::move(splits));
-    if (!setup.accelerator_reads_kv()) leave_heads_to_cores();
-  }
-
- private:
-  // Each core hands its share of the matmuls over. With more cores than accelerators some share one, and the other way round.
-  void offload_to(Machine& machine, const std::vector<ComputeUnit*>& accelerators) {
-    if (cores_.empty() && is_core(*machine.units.front())) cores_.push_back(machine.units.front());
-    if (cores_.empty()) {
-      const std::string& name = accelerators.front()->caps().name;
-      throw ConfigError(fmt::format("engine.units: {} can not run alone (expected a core beside it, such as cpu0)", name));
-    }
-    units_.clear();
-    for (std::size_t i = 0; i < std::max(cores_.size(), accelerators.size()); ++i) {
-      ComputeUnit &core = *cores_[i % cores_.size()], &accelerator = *accelerators[i % accelerators.size()];
-      offloads_.push_back(std::make_unique<OffloadUnit>(machine, core, accelerator));
-      units_.push_back(offloads_.back().get());
-    }
+    place_heads(setup);
   }
 };
 
@@ -115,24 +139,43 @@ class OneUnit final : public SharedPlacement {
   }
 };
 
-// Cores and one accelerator, which takes the layers, or the matmuls of prompts. It is the one unit of static graphs among the units, or
-// the one that `unit` names, which may be a core that stands in for it.
+// `matmuls`: cores share each phase, and the accelerator `unit` takes the layers' matmuls of all of them.
+class MatmulsOnAccelerator final : public SharedPlacement {
+ public:
+  explicit MatmulsOnAccelerator(const PlacementSetup& setup) : SharedPlacement(setup) {
+    ComputeUnit* const accelerator = unit_named(setup.machine, setup.config.unit, "engine.placement.unit");
+    std::erase(cores_, accelerator);
+    need_a_core(setup, accelerator);
+    offload_to(setup.machine, {accelerator});
+    graph_units_ = vitro::graph_units(setup);
+  }
+};
+
+// Cores and an accelerator, which takes the layers, or the matmuls of prompts. It is the one that `unit` names, which may be a core that
+// stands in for it, or the first unit of static graphs among the units, or else of the machine. To any others the cores hand their share
+// of the matmuls.
 class BesideAccelerator : public SharedPlacement {
  protected:
   BesideAccelerator(const PlacementSetup& setup, std::vector<Accelerator::Split> splits) : SharedPlacement(setup) {
     std::vector<ComputeUnit*> accelerators = part_units();
-    if (const std::string& name = setup.config.unit; !name.empty()) {
-      ComputeUnit* const named = unit_named(setup.machine, name, "engine.placement.unit");
-      if (std::ranges::find(accelerators, named) == accelerators.end()) accelerators.push_back(named);
-      std::erase(cores_, named);
-      units_ = cores_;
-    }
-    if (accelerators.size() != 1 || cores_.empty()) {
-      throw ConfigError(fmt::format("engine.units: {} cores and {} accelerators (expected cores and one accelerator)", cores_.size(),
-                                    accelerators.size()));
-    }
+    ComputeUnit* const taken = accelerator_of(setup, accelerators);
+    std::erase(accelerators, taken);
+    std::erase(cores_, taken);
+    units_ = cores_;
+    need_a_core(setup, taken);
+    if (!accelerators.empty()) offload_to(setup.machine, accelerators);
     graph_units_ = vitro::graph_units(setup);
-    take_accelerator(accelerators.front(), std::move(splits));
+    take_accelerator(taken, std::move(splits));
+  }
+
+ private:
+  static ComputeUnit* accelerator_of(const PlacementSetup& setup, const std::vector<ComputeUnit*>& named) {
+    if (!setup.config.unit.empty()) return unit_named(setup.machine, setup.config.unit, "engine.placement.unit");
+    if (!named.empty()) return named.front();
+    const auto& units = setup.machine.units;
+    const auto first = std::ranges::find_if(units, [](const auto* unit) { return unit->caps().static_graphs; });
+    if (first == units.end()) throw ConfigError(lacks(setup, "an accelerator", "such as npu"));
+    return *first;
   }
 };
 
@@ -145,7 +188,7 @@ class LayersOnAccelerator final : public BesideAccelerator {
     hot_ = accelerator_.unit;
     splits_ = {{1, 1, 1, 0}};
     prefill_ = true;
-    if (!setup.accelerator_reads_kv()) leave_heads_to_cores();
+    place_heads(setup);
   }
 };
 
@@ -175,7 +218,8 @@ class ChunkAttention final : public SharedPlacement {
     }
     ComputeUnit* const first = graph_units_.front();
     if (!setup.config.attention_on_unit || !first->caps().static_graphs) return;
-    if (setup.kv_format != Format::f16) return;  // a neural engine computes in f16
+    stages_kv_ = setup.kv_format != Format::f16 && setup.config.stages_kv;  // a neural engine computes in f16
+    if (setup.kv_format != Format::f16 && !stages_kv_) return;
     offloads_.push_back(std::make_unique<OffloadUnit>(setup.machine, *cores_.front(), *first, Offloaded::attention));
     OffloadUnit* const offload = offloads_.back().get();
     const std::uint32_t chunk = setup.prefill_chunk;
@@ -196,8 +240,10 @@ std::unique_ptr<UnitPlacement> make(const PlacementSetup& setup) {
 }  // namespace
 
 void register_placements(Registry<PlacementKind>& kinds) {
-  kinds.add({"cores", "cores share each phase evenly; an accelerator beside them takes its share by the rows of a step", make<Cores>});
+  kinds.add({"cores", "cores share each phase, evenly or by their rates; an accelerator beside them takes its share by the rows of a step",
+             make<Cores>});
   kinds.add({"unit", "one unit carries everything out", make<OneUnit>});
+  kinds.add({"matmuls", "matmuls of the layers on the accelerator, all else on the cores", make<MatmulsOnAccelerator>});
   kinds.add({"layers", "layers on the accelerator, the output matrix on the cores", make<LayersOnAccelerator>});
   kinds.add({"prompts", "matmuls of a prompt on the accelerator, all else on the cores", make<PromptsOnAccelerator>, true});
   kinds.add({"chunk_attention", "attention of a full chunk on the accelerator, all else on the cores", make<ChunkAttention>});

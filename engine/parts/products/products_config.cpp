@@ -8,8 +8,8 @@ namespace vitro {
 namespace {
 
 Method read_method(Reader& reader, std::string_view key) {
-  constexpr Method kMethods[] = {Method::automatic, Method::lut,     Method::fused,       Method::convert,
-                                 Method::copy,      Method::scatter, Method::uncoalesced, Method::native};
+  constexpr Method kMethods[] = {Method::automatic,   Method::lut,    Method::fused, Method::convert, Method::copy, Method::scatter,
+                                 Method::uncoalesced, Method::native, Method::image, Method::buffer,  Method::file};
   std::vector<std::string> names;
   for (const Method method : kMethods) names.emplace_back(to_string(method));
   const std::string name = reader.choice(key, names, "automatic");
@@ -18,10 +18,10 @@ Method read_method(Reader& reader, std::string_view key) {
 
 }  // namespace
 
-ProductsConfig read_products(Reader reader, bool hexagon, bool repack) {
+ProductsConfig read_products(Reader reader, std::string_view own, bool repack) {
   ProductsConfig products;
   products.isa = reader.text("isa", "auto");
-  const std::string numerics = reader.choice("numerics", {"float", "fp16", "int8", "int8_tables", "reference"}, hexagon ? "fp16" : "float");
+  const std::string numerics = reader.choice("numerics", {"float", "fp16", "a16", "int8", "int8_tables", "reference"}, own);
   products.matmul = numerics == "fp16" ? variant::kHmx : variant::by_name(numerics);
   const std::string prefill = reader.choice("prefill_numerics", {"same", "fp16", "int8_rows"}, "same");
   if (prefill != "same") products.prefill_matmul = prefill == "fp16" ? variant::kHmx : variant::kInt8Rows;

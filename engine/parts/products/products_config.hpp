@@ -1,6 +1,7 @@
 // `engine.products:` how each unit carries a matmul out: numeric contract, instruction set, and the accelerator's method by rows.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/config.hpp"
@@ -27,8 +28,7 @@ struct ProductsConfig {
   ProductMethods methods;
 };
 
-// A Hexagon has no float32 matmuls: with `hexagon`, the numeric contract that is not asked for is that of its matrix unit.
-// `repack`: whether weights may be laid out anew for look-ups.
-ProductsConfig read_products(Reader reader, bool hexagon, bool repack);
+// `own`: the numeric contract where none is asked for. `repack`: whether weights may be laid out anew for look-ups.
+ProductsConfig read_products(Reader reader, std::string_view own, bool repack);
 
 }  // namespace vitro

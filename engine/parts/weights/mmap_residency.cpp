@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace vitro {
 namespace {
@@ -87,6 +88,38 @@ View MmapResidency::view(const Weight& weight, std::uint32_t expert) const {
   return view;
 }
 
+// Calls f(page) for what the item reads, use by use.
+template <class F>
+void MmapResidency::for_each_page(const WorkItem& item, F f) const {
+  for (const WeightUse& use : item.uses) {
+    if (!managed(*use.weight) || use.length == 0) continue;
+    const Bytes begin = use.weight->extent.offset + use.offset;
+    for (std::uint32_t p = page_of(begin); p <= page_of(begin + use.length - 1); ++p) f(p);
+  }
+}
+
+void MmapResidency::refuse() const {
+  throw ConfigError(
+      fmt::format("memory.budget: {} for mapped weights is below the smallest working set: one slice of a matrix and its read-ahead of {} "
+                  "need more (raise memory.budget or lower engine.weights.read_ahead)",
+                  format_bytes(Bytes(cache_->capacity()) * kPageSize), format_bytes(options_.read_ahead)));
+}
+
+void MmapResidency::check_room(const UnitQueues& phase) const {
+  for (const std::vector<WorkItem>& queue : phase) {
+    for (const WorkItem& item : queue) {
+      std::set<std::uint32_t> windows;
+      for_each_page(item, [&](std::uint32_t page) { windows.insert(page / window_); });
+      std::size_t pages = 0;
+      for (const std::uint32_t window : windows) {
+        const auto first = mapped_.begin() + std::ptrdiff_t{window} * window_;
+        pages += static_cast<std::size_t>(std::count(first, first + std::min<std::ptrdiff_t>(window_, mapped_.end() - first), true));
+      }
+      if (pages > cache_->capacity()) refuse();
+    }
+  }
+}
+
 void MmapResidency::plan(const UnitQueues& phase) {
   ++phase_;
   steps_.clear();
@@ -100,11 +133,7 @@ void MmapResidency::plan(const UnitQueues& phase) {
       const auto number = static_cast<std::uint32_t>(steps_.size());
       number_[unit].push_back(number);
       steps_.emplace_back();
-      for (const WeightUse& use : phase[unit][item].uses) {
-        if (!managed(*use.weight) || use.length == 0) continue;
-        const Bytes begin = use.weight->extent.offset + use.offset;
-        for (std::uint32_t p = page_of(begin); p <= page_of(begin + use.length - 1); ++p) use_page(p, number);
-      }
+      for_each_page(phase[unit][item], [&](std::uint32_t page) { use_page(page, number); });
       if (machine_.trace.enabled()) {
         const std::string where = unit < machine_.units.size() ? machine_.units[unit]->caps().name : fmt::format("queue {}", unit);
         log("evict", steps_.back().evict, where);
@@ -140,12 +169,7 @@ void MmapResidency::fault(std::uint32_t page, std::uint32_t item) {
     if (victim != PageCache::kNone) {
       Page& gone = pages_[victim];
       const bool own = (gone.used.phase == phase_ && gone.used.item == item) || (gone.changed.phase == phase_ && gone.changed.item == item);
-      if (own) {
-        throw ConfigError(fmt::format(
-            "memory.budget: {} for mapped weights is below the smallest working set: one slice of a matrix and its read-ahead of {} "
-            "need more (raise memory.budget or lower engine.weights.read_ahead)",
-            format_bytes(Bytes(cache_->capacity()) * kPageSize), format_bytes(options_.read_ahead)));
-      }
+      if (own) refuse();
       step.evict.push_back(victim);
       if (gone.used.phase == phase_) step.after_done.push_back(gone.used.item);
       if (gone.changed.phase == phase_ && gone.changed.item != item) step.after_fetch.push_back(gone.changed.item);

@@ -20,7 +20,9 @@ class MmapResidency final : public Residency {
   Task<void> load() override;
   View view(const Weight& weight, std::uint32_t expert) const override;
   Bytes item_bytes() const override { return options_.read_ahead; }
-  // Throws ConfigError when the cache is below the smallest working set: the pages of one item and their read-ahead.
+  // The smallest working set is the pages of one item and their read-ahead.
+  void check_room(const UnitQueues& phase) const override;
+  // Throws ConfigError as check_room() does, for items whose pages follow from data: rows of an embedding.
   void plan(const UnitQueues& phase) override;
   bool ready(std::size_t unit, std::size_t item) const override;
   Task<void> fetch(std::size_t unit, std::size_t item, UnitId issuer) override;
@@ -44,6 +46,9 @@ class MmapResidency final : public Residency {
   };
 
   bool managed(const Weight& weight) const;
+  template <class F>
+  void for_each_page(const WorkItem& item, F f) const;
+  [[noreturn]] void refuse() const;
   void use_page(std::uint32_t page, std::uint32_t item);
   void fault(std::uint32_t page, std::uint32_t item);
   void log(std::string_view kind, const std::vector<std::uint32_t>& pages, std::string_view where) const;

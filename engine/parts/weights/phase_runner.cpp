@@ -14,12 +14,13 @@ std::size_t operands_of(const Chain& chain) {
 
 }  // namespace
 
-Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<ComputeUnit*> units) {
+Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<ComputeUnit*> units, std::vector<Picoseconds>* taken) {
   residency_.plan(queues);
+  if (taken != nullptr) taken->assign(queues.size(), Picoseconds(0));
   std::vector<std::vector<Outcome>> per_unit(queues.size());
   TaskScope scope(machine_.executor);
   for (std::size_t i = 0; i < queues.size(); ++i) {
-    if (!queues[i].empty()) scope.spawn(run_unit(&queues, i, units[i], &per_unit[i], &scope));
+    if (!queues[i].empty()) scope.spawn(run_unit(&queues, i, units[i], &per_unit[i], &scope, taken == nullptr ? nullptr : &(*taken)[i]));
   }
   co_await scope.join();
   std::vector<Outcome> all;
@@ -27,10 +28,12 @@ Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<Compu
   co_return all;
 }
 
-Task<void> PhaseRunner::run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes,
-                                 TaskScope* scope) {
+Task<void> PhaseRunner::run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope,
+                                 Picoseconds* taken) {
+  const Picoseconds begin = machine_.clock.now();
   try {
     co_await work(&(*queues)[index], index, unit, outcomes, scope);
+    if (taken != nullptr) *taken = machine_.clock.now() - begin;
   } catch (...) {
     residency_.abandon();
     throw;

@@ -11,10 +11,12 @@ class PhaseRunner {
 
   // queues[i] runs on units[i]. Returns the outcomes of all calls that had one: by unit, then in queue order.
   // Throws the first error of any unit after all have ended.
-  Task<std::vector<Outcome>> run(UnitQueues queues, std::vector<ComputeUnit*> units);
+  // `taken`: null, or what each unit took from the beginning of the phase to the end of its own work; 0 of one that has none.
+  Task<std::vector<Outcome>> run(UnitQueues queues, std::vector<ComputeUnit*> units, std::vector<Picoseconds>* taken = nullptr);
 
  private:
-  Task<void> run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope);
+  Task<void> run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope,
+                      Picoseconds* taken);
   Task<void> work(std::vector<WorkItem>* queue, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope);
 
   Machine& machine_;

@@ -58,6 +58,10 @@ class Residency {
   // How many bytes of weights one item should cover, so that waiting and computing alternate as they would.
   virtual Bytes item_bytes() const = 0;
 
+  // Whether all that an item of such a phase needs at once can be there, however the step begins. Throws ConfigError if not.
+  // Requires: load() is over.
+  virtual void check_room(const UnitQueues& /*phase*/) const {}
+
   // Decides what the phase loads and evicts: in plan order (first items of all units, then second ones, ...), before
   // anything of it runs. So decisions never depend on timing, and host and sim decide alike.
   virtual void plan(const UnitQueues& phase) = 0;

@@ -7,7 +7,7 @@ from ..errors import ConfigError, RunError
 
 _JSON = {"compose", "run", "perplexity", "weight_error", "list", "bench", "bench_run", "replay_io", "characterize_probe", "load_device",
          "device_parameters", "cross_fidelity_plan", "cross_fidelity", "pack", "firing_statistics", "token_statistics",
-         "workload_statistics", "probe", "plan_facts", "plan_profile", "file_origins"}
+         "workload_statistics", "probe", "plan_facts", "plan_profile", "file_origins", "tiles"}
 
 
 def module():

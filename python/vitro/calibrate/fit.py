@@ -153,7 +153,7 @@ class Fit:
         # A core that computes is never idle for long, so beside the policy the wake-up of a busy one counts.
         wake, gap = (cold, "200 us") if other else (warm, "0 us")
         return {"wake_up": self.value(max(0.0, wake - back) * 1e6, "us", f"a call after {gap} of silence", f"{name} {gap}"),
-                "spin": Value(20 if other else 0, "us", "how long workers poll before they sleep, and not beside the policy "
+                "spin": Value(1000 if other else 0, "us", "how long workers poll before they sleep, and not beside the policy "
                               "(docs/design/machine-host.md)", kind="derived"),
                 "hand_back": self.value(back * 1e6, "us", "a call right after the one before", f"{name} 0 us")}
 
@@ -180,11 +180,12 @@ class Fit:
         if self.has("interrupt cost"):
             idle = self.of("hand_off other core 0 us")
             wakes |= {"interrupt_cost_us": max(0.0, self.of("interrupt cost")) * 1e6,
-                      "interrupt_latency_us": max(0.0, self.of("interrupt latency") - idle) * 1e6}
-            names += ["interrupt cost", "interrupt latency"]
+                      "interrupt_latency_us": max(0.0, self.of("interrupt latency") - idle) * 1e6,
+                      "answer_between_calls_us": max(0.0, self.of("answer between calls")) * 1e6}
+            names += ["interrupt cost", "interrupt latency", "answer between calls"]
         said = ("a page: reads of 96 KiB to fresh pages beside reads to used ones; switch: two calls under way at the policy's core beside "
                 "one chain; interrupt: a chain there while another unit answers small calls beside the chain alone, or such a call "
-                "beside one while the core rests")
+                "beside one while the core rests; all three with a policy thread of its own, and the answer between calls without")
         return found | {"wake_costs": self.value(wakes, "", said, *names)}
 
     def barrier_cycles(self):

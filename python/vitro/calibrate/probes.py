@@ -121,8 +121,11 @@ def _plan_hand_off(probes, cores):
 
     work = {"op": "matmul", "variant": "float", "format": "f16", "rows": 96, "columns": COLUMNS, "calls": 200, "repetitions": 8}
     units = ["cpu0", "cpu1"][:cores]
+    # While storage is busy the policy has a thread of its own, beside the core's worker; else it looks at answers between two calls.
     for name, reading in (("queued", _queued), *((("latency", _trip), ("cost", _interruption)) if cores > 1 else ())):
-        probes[f"interrupt {name}"] = ("interrupt", {"units": units, **work}, reading)
+        probes[f"interrupt {name}"] = ("interrupt", {"units": units, "policy_computes": False, **work}, reading)
+    if cores > 1:
+        probes["answer between calls"] = ("interrupt", {"units": units, **work}, _interruption)
 
 
 def _plan_storage(probes, quick, cores, file, file_bytes):

@@ -1,4 +1,5 @@
 """`vitro bench`: how fast this build is on this machine, each row beside what bounds it."""
+import os
 import resource
 import tempfile
 
@@ -8,6 +9,7 @@ from ..reproducing import paper_map
 from ..reproducing.plans import Plans
 from ..running import experiments
 from ..trace.trace import covered, load_trace
+from . import bench_threads
 
 KINDS = ("kernels", "engine", "sim")
 
@@ -27,7 +29,8 @@ def rows(kind, *, smoke=False, progress=None):
         overrides = {"workload.output_tokens": 8 if smoke else 192, "workload.stop_at_eos": False}
         source = checkout.root() / "experiments" / "quickstart.yaml"
         result = experiments.run(source, overrides=overrides, machine="host", out=folder, progress=progress)
-        return _engine(result, load_trace(folder))
+        found = _engine(result, load_trace(folder))
+    return found + (bench_threads.rows(_row, smoke, progress) if len(os.sched_getaffinity(0)) > 1 else [])
 
 
 def _engine(result, trace):

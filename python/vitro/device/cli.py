@@ -1,4 +1,4 @@
-"""`vitro characterize`."""
+"""`vitro characterize` and `vitro tiles`."""
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -9,6 +9,7 @@ from ..base.options import Json, Plugins
 from ..errors import ConfigError
 from . import characterize as probing
 from . import cross_fidelity
+from . import tiles as solving
 
 
 def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
@@ -41,3 +42,26 @@ def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
         terminal.print_json(answer)
     else:
         show(answer)
+
+
+def tiles(shape: Annotated[str, typer.Option(metavar="E,H,L",
+                                             help="Rows of activations, rows of weights, columns.")] = solving.DEFAULT_SHAPE,
+          isa: Annotated[Optional[str], typer.Option(metavar="NAME", help="One instruction or kernel set, such as smmla or avx2.")] = None,
+          device: Annotated[Optional[Path], typer.Option(metavar="DEVICE.yaml", help="Those of this device's cores.")] = None,
+          as_json: Json = False):
+    """Tiles of a matrix product in vector registers: the choice for each instruction, the registers that it fills, and accesses to memory
+    without tiles and with them.
+
+    Examples:
+
+        vitro tiles
+
+        vitro tiles --device configs/devices/xiaomi14.yaml --shape 256,3584,3584
+
+        vitro tiles --isa avx2 --json
+    """
+    rows = solving.solve(shape, isa=isa, device=device)
+    if as_json:
+        terminal.print_json({"schema": "vitro.tiles/1", "rows": rows})
+    else:
+        solving.show(shape, rows)

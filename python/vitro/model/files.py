@@ -20,6 +20,11 @@ def quantize(source: Path, target: Path, scheme: str, *, progress: Progress | No
     process.call("quantize", existing(source), str(target), scheme, progress=progress)
 
 
+def merge(base: Path, adapter: Path, target: Path, *, scale: float = 1, format: str = "", progress: Progress | None = None) -> None:
+    """Merges a LoRA adapter into its base: W + scale * alpha / rank * B A, each matrix in its own format or in `format`."""
+    process.call("merge_lora", existing(base), existing(adapter), str(target), float(scale), format, progress=progress)
+
+
 def pack(source: Path, target: Path, layout: str, *, order: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """Packs a GGUF file for reading neuron by neuron or matrix by matrix. -> what lies where in it."""
     return process.call("pack", existing(source), str(target), layout, existing(order) if order else "", progress=progress)

@@ -1,4 +1,4 @@
-"""`vitro perplexity`, `quantize` and `quality`: other formats for a model, and what they cost it."""
+"""`vitro perplexity`, `quantize`, `merge` and `quality`: other weights for a model, and what they cost it."""
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -72,6 +72,28 @@ def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")
         terminal.print_json({"target": str(target), "scheme": scheme, **sizes})
     else:
         print(f"{target}: {terminal.size(sizes['target_bytes'])} from {terminal.size(sizes['source_bytes'])}")
+
+
+def merge(base: Annotated[Path, typer.Argument(metavar="BASE.gguf")], adapter: Annotated[Path, typer.Argument(metavar="ADAPTER.gguf")],
+          target: Annotated[Path, typer.Argument(metavar="OUT.gguf")],
+          scale: Annotated[float, typer.Option(help="How strongly the adapter counts; its own alpha / rank comes on top.")] = 1,
+          form: Annotated[str, typer.Option("--format", metavar="NAME", help="Format of what is merged, such as f16 or q8_0. Default: "
+                                            "each matrix keeps its own.")] = "", as_json: Json = False):
+    """Merge a LoRA adapter into its base.
+
+    Examples:
+
+        vitro merge model.f16.gguf adapter.gguf merged.gguf
+
+        vitro merge model.q4_0.gguf adapter.gguf merged.gguf --scale 0.5 --format q8_0
+    """
+    outputs.file(target, "OUT.gguf")
+    with terminal.progress("merge") as report:
+        files.merge(base, adapter, target, scale=scale, format=form, progress=report)
+    if as_json:
+        terminal.print_json({"target": str(target), "target_bytes": target.stat().st_size})
+    else:
+        print(f"{target}: {terminal.size(target.stat().st_size)}")
 
 
 def quality(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],

@@ -75,6 +75,13 @@ TEST_F(ComposeTest, messages_name_file_and_line) {
 }
 
 // Composed trees are read elsewhere, so the paths are absolute, each from its own file.
+TEST_F(ComposeTest, adapters_start_at_the_file_that_names_them) {
+  write("configs/engine.yaml", "lora: {adapters: [{name: a, file: a.gguf}]}\n");
+  EXPECT_EQ(read_experiment(load()).engine.lora.adapters.at(0).file, (root_ / "configs" / "a.gguf").string());
+  const Experiment e = read_experiment(load({"engine.lora.adapters=[{name: b, file: b.gguf}]"}));
+  EXPECT_EQ(e.engine.lora.adapters.at(0).file, (fs::current_path() / "b.gguf").string());
+}
+
 TEST_F(ComposeTest, plugins_of_the_experiment_join_those_of_its_device) {
   write("configs/phone.yaml", "name: phone\nplugins: [a.so]\n");
   write("e.yaml", "experiment: e\nmodel: {gguf: w.gguf}\nworkload: {prompt: hi}\ndevice: configs/phone.yaml\nplugins: [b.so]\n");

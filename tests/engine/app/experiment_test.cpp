@@ -29,7 +29,7 @@ TEST(Experiment, defaults_are_the_plain_ones) {
   const Experiment e = read_experiment(parse_json(kMinimal, "e.json"));
   EXPECT_EQ(e.engine.policy, "dense");
   EXPECT_EQ(e.engine.products.matmul, variant::kFloat);
-  EXPECT_EQ(e.engine.placement.threads, 1u);
+  EXPECT_EQ(e.engine.placement.threads, 0u) << "as many as help";
   EXPECT_EQ(e.workload.batch, 1u);
   EXPECT_EQ(e.workload.sampling.temperature, 0);
   EXPECT_FALSE(e.memory.budget.has_value());
@@ -57,6 +57,7 @@ TEST(Experiment, products_beside_a_hexagon_are_those_of_a_matrix_unit) {
   EXPECT_EQ(read_with("engine.activations", "\"fp16\"").engine.products.matmul, variant::kHmx);
   EXPECT_EQ(read_with("engine.prefill_activations", "\"int8_rows\"").engine.products.prefill_matmul, variant::kInt8Rows);
   EXPECT_EQ(read_with("engine.units", "\"hexagon\"").engine.products.matmul, variant::kHmx);
+  EXPECT_EQ(read_with("engine.units", "\"gpu\"").engine.products.matmul, variant::kA16);
   EXPECT_EQ(read_with("engine.units", R"(["cpu0", "npu"])").engine.products.matmul, variant::kFloat);
   EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "float"})").engine.products.matmul, variant::kFloat);
   EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "int8"})").engine.products.matmul, variant::kInt8);
@@ -149,6 +150,45 @@ TEST(Experiment, a_list_of_lengths_is_a_batch_whose_sequences_end_one_by_one) {
   EXPECT_EQ(read_with("workload.batch", "2").workload.lengths, (std::vector<std::uint32_t>{32, 32}));
   EXPECT_NE(error_of("workload.output_tokens", "[]").find("0 lengths (expected 1 to 1024)"), std::string::npos);
   EXPECT_NE(error_of("workload.output_tokens", "[4, 0]").find("\"0\" (expected a whole number from 1"), std::string::npos);
+}
+
+Experiment read_adapted(const std::string& workload) {
+  Node root = parse_json(kMinimal, "e.json");
+  root.set_path("engine.lora", parse_json(R"({"adapters": [{"name": "a", "file": "a.gguf"}, {"name": "b", "file": "b.gguf"}]})", "e.json"));
+  root.set_path("workload", parse_json(workload, "e.json"));
+  return read_experiment(root);
+}
+
+TEST(Experiment, sequences_and_requests_have_adapters_by_name) {
+  using Numbers = std::vector<std::uint32_t>;
+  EXPECT_EQ(read_adapted(R"({"prompt": "hi"})").workload.requests.at(0).adapters, Numbers{});
+  EXPECT_EQ(read_adapted(R"({"prompt": "hi", "batch": 3, "adapter": "b"})").workload.requests.at(0).adapters, (Numbers{2, 2, 2}));
+  const Workload several = read_adapted(R"({"prompt": "hi", "batch": 2, "adapter": ["none", "a"],
+                                            "requests": [{}, {"adapter": "b"}, {"prompt": "ho"}, {"prompt_tokens": 4}]})")
+                               .workload;
+  ASSERT_EQ(several.requests.size(), 4u);
+  EXPECT_EQ(several.requests[0].adapters, (Numbers{0, 1}));
+  EXPECT_EQ(several.requests[0].prompt, "hi");
+  EXPECT_EQ(several.requests[1].adapters, (Numbers{2, 2}));
+  EXPECT_EQ(several.requests[2].prompt, "ho");
+  EXPECT_EQ(several.requests[3].prompt_tokens, 4u);
+  EXPECT_FALSE(several.requests[3].prompt);
+}
+
+TEST(Experiment, adapters_that_there_are_not_and_lists_of_another_length_are_refused) {
+  const auto refused = [](const std::string& workload) -> std::string {
+    try {
+      read_adapted(workload);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refused(R"({"prompt": "hi", "adapter": "c"})").find("workload.adapter: \"c\" is no adapter"), std::string::npos);
+  EXPECT_NE(refused(R"({"prompt": "hi", "adapter": ["a", "b"]})").find("has 2 names for a batch of 1"), std::string::npos);
+  EXPECT_NE(refused(R"({"prompt": "hi", "requests": []})").find("workload.requests: is empty"), std::string::npos);
+  EXPECT_NE(refused(R"({"prompt": "hi", "requests": [{"prompt": "a", "prompt_tokens": 3}]})").find("exactly one of prompt"),
+            std::string::npos);
 }
 
 TEST(Experiment, ranges_are_checked) {

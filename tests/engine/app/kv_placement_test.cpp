@@ -171,7 +171,9 @@ TEST_F(KvPlacementTest, the_budget_keeps_as_much_as_it_has_room_for) {
     EXPECT_EQ(result["metrics"].contains("kv_flash"), !fits) << budget;
     if (fits) continue;
     const Bytes written = result["metrics"]["kv_flash"]["bytes_written"];
-    if (before != ~Bytes{0}) EXPECT_GT(written, before) << "less room, more in flash";
+    if (before != ~Bytes{0}) {
+      EXPECT_GT(written, before) << "less room, more in flash";
+    }
     before = written;
   }
 }

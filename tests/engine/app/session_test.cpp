@@ -205,7 +205,7 @@ TEST_F(SessionTest, recorded_reads_can_be_issued_again_anywhere) {
   const Json& flash = run_result["metrics"]["flash_bytes_read"];
   IoReplay replay;
   replay.recording = file;
-  replay.machine = {"host", {}, {}, 2, std::nullopt, true, 1};
+  replay.machine = {"host", {}, {}, 2, false, std::nullopt, true, 1};
   const Json once = replay_io(replay, virtual_machines(1));
   EXPECT_EQ(once["bytes"].get<Bytes>(), flash["prefill"].get<Bytes>() + flash["decode"].get<Bytes>());
   EXPECT_DOUBLE_EQ(run_result["metrics"]["storage_submissions_per_token"].get<double>() * 12, once["reads"].get<double>());

@@ -86,6 +86,28 @@ TEST(Lowering, where_attention_is_waited_for_a_single_unit_joins_before_and_afte
   }
 }
 
+// Append and conversion are others' work than attention: each is joined before the next one begins. A unit that has all of it waits for
+// nobody.
+TEST(Lowering, staged_keys_and_values_are_appended_converted_and_attended_to_in_phases_of_their_own) {
+  for (const ModelConfig& config : families()) {
+    const OperatorGraph graph = build_graph(config, {.stages_kv = true});
+    const std::vector<Phase> phases = lower(graph, config, 3);
+    EXPECT_EQ(phases.size(), lower(build_graph(config), config, 3).size() + 2 * config.layers);
+    EXPECT_EQ(count_operators(phases), boost::num_vertices(graph));
+    std::uint32_t staged = 0;
+    for (std::size_t i = 0; i < phases.size(); ++i) {
+      if (!phases[i].stages_kv) continue;
+      ++staged;
+      EXPECT_TRUE(phases[i - 1].keeps_kv && !phases[i - 1].attends);
+      EXPECT_TRUE(!phases[i].keeps_kv && !phases[i].attends);
+      EXPECT_TRUE(phases[i + 1].attends && !phases[i + 1].keeps_kv);
+    }
+    EXPECT_EQ(staged, config.layers);
+    EXPECT_EQ(lower(graph, config, 3, {.attention_alone = true}).size(),
+              lower(build_graph(config), config, 3, {.attention_alone = true}).size());
+  }
+}
+
 TEST(Lowering, norms_of_heads_cost_no_phase_and_sub_norms_cost_none_either) {
   const std::vector<ModelConfig> all = families();
   EXPECT_EQ(lower(build_graph(all[2]), all[2], 2).size(), 1 + 2 * 5 + 2u);

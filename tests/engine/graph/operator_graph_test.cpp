@@ -79,6 +79,8 @@ TEST(OperatorGraph, families_differ_in_data_only) {
   tied.tied_embedding = true;
   EXPECT_EQ(find(build_graph(tied), "output")->weight, Role::token_embedding);
   EXPECT_EQ(find(build_graph(small()), "output")->weight, Role::output);
+  EXPECT_EQ(find(build_graph(small()), "blk.1.kv_stage"), nullptr);
+  EXPECT_TRUE(find(build_graph(small(), {.stages_kv = true}), "blk.1.kv_stage")->is<ops::KvStage>());
   ModelConfig moe = small();
   moe.experts = 4, moe.experts_used = 2;
   const OperatorGraph graph = build_graph(moe);

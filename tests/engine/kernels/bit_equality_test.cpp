@@ -44,9 +44,25 @@ TEST(BitEquality, every_set_equals_portable_on_random_calls) {
   Rng rng(7);
   for (const Op& op : kAllOps) {
     for (int i = 0; i < 60; ++i) {
-      const KernelCall call = random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8);
+      const KernelCall call = random_call(rng, op, std::array{variant::kFloat, variant::kInt8, variant::kA16}[i % 3]);
       expect_equal_bits(call, std::string(to_string(op)) + " " + std::to_string(i));
     }
+  }
+}
+
+// The contract of GPUs is that of floats over activations that are rounded to halves first.
+TEST(BitEquality, a16_is_float_with_rounded_activations) {
+  Rng rng(14);
+  for (const Format format : {Format::f16, Format::q4_0, Format::q8_0, Format::q4_k, Format::w(4, 64, 'z')}) {
+    const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kA16, {37, 768, 3}, true);
+    const Answer got = answer(kernel_set("auto"), call);
+    KernelCall rounded = with_own_output(call);
+    rounded.variant = variant::kFloat;
+    for (std::size_t i = 0; i < elements(rounded.in[1]); ++i) {
+      float& x = rounded.in[1].as<float>()[i];
+      x = half_to_float(float_to_half(x));
+    }
+    EXPECT_EQ(answer(kernel_set("auto"), rounded).bytes, got.bytes) << to_string(format);
   }
 }
 
@@ -245,7 +261,7 @@ TEST(BitEquality, outputs_of_fixed_seeds_have_the_committed_hashes) {
       {"glu", "c5171fe30cac86a6"},        {"add", "c769f64948f360b5"},        {"gather", "f4124327d59a1573"},
       {"route", "2115e5c6f7e4e221"},      {"expert_sum", "c521e3cb4e5dab20"}, {"reduce", "6f2a49ed63f63933"},
       {"sample", "32a4f1633530324a"},     {"copy", "351b05195415234e"},       {"select", "15c5bf359809da8a"},
-      {"accumulate", "ed935097202ea5b6"},
+      {"accumulate", "ed935097202ea5b6"}, {"kv_stage", "82a03cdff5d37f48"},   {"add_product", "c1720a3498bbc6f9"},
   };
   for (const Op& op : kAllOps) {
     if (is<ops::Precompute, ops::Softmax>(op)) continue;  // no outputs, and those of the reference, whose rounding is the C library's

@@ -76,9 +76,26 @@ class Bounds {
         const double bias = call_.in.size() > 2 ? std::abs(call_.in[2].as<float>()[row]) : 0;
         for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
           const std::vector<double> x = row_of(call_.in[1], b);
-          bound_[b * n + row] = call_.variant == variant::kInt8 ? int8_dot(w, minima, x, rounded_blocks(matrix.format)) : float_dot(w, x);
+          bound_[b * n + row] = call_.variant == variant::kInt8  ? int8_dot(w, minima, x, rounded_blocks(matrix.format))
+                                : call_.variant == variant::kA16 ? half_dot(w, x)
+                                                                 : float_dot(w, x);
           bound_[b * n + row] += 2 * kUnit * (bias + magnitude(w, x));  // the bias, and the rounding of the reference itself
         }
+      }
+    });
+  }
+
+  // The product's own bound, times the scale, and the rounding of what it is added to.
+  void add_product() {
+    const auto& op = call_.get<ops::AddProduct>();
+    const std::size_t n = call_.in[0].shape[0];
+    for_each_row(call_, [&](std::uint32_t row, Bytes) {
+      const std::vector<double> w = row_of(call_.in[0], row);
+      for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
+        const std::vector<double> x = row_of(call_.in[1], b);
+        const double before = op.continues ? std::abs(call_.out[0].as<float>()[b * n + row]) : 0;
+        const double product = std::abs(double{op.scale}) * (magnitude(w, x) + float_dot(w, x));
+        bound_[b * n + row] = std::abs(double{op.scale}) * float_dot(w, x) + 2 * kUnit * (before + product) + 0x1p-149;
       }
     });
   }
@@ -196,6 +213,12 @@ class Bounds {
   }
   static double float_dot(const std::vector<double>& w, const std::vector<double>& x) {
     return gamma(lane_roundings(w.size())) * magnitude(w, x) + static_cast<double>(w.size()) * 0x1p-149;
+  }
+  // Activations are rounded to binary16: by half a unit in the eleventh bit, of subnormal ones by half of 2^-24.
+  static double half_dot(const std::vector<double>& w, const std::vector<double>& x) {
+    double rounded = 0;
+    for (std::size_t k = 0; k < w.size(); ++k) rounded += std::abs(w[k]) * (std::abs(x[k]) * 0x1p-11 + 0x1p-25);
+    return rounded + float_dot(w, x) + gamma(lane_roundings(w.size())) * rounded;
   }
   // Columns that share a scale of the activations, and how often the float sum of a row is rounded in them.
   struct RoundedBlocks {
@@ -320,6 +343,7 @@ std::vector<double> error_bounds(const KernelCall& call) {
   std::visit(Overloaded{
                  [&](const ops::Matmul&) { bounds.matmul(); },
                  [&](const ops::Accumulate&) { bounds.accumulate(); },
+                 [&](const ops::AddProduct&) { bounds.add_product(); },
                  [&](const ops::RmsNorm&) { bounds.rms_norm(); },
                  [&](const ops::Rope&) { bounds.rope(); },
                  [&](const ops::Attention&) { bounds.attention(); },

@@ -1,8 +1,11 @@
 // Pools of int8 keys and fp8 values, in every kernel set.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "engine/kernels/compute_function.hpp"
 #include "engine/ops/contract.hpp"
+#include "engine/quant/float16.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 
 namespace vitro {
@@ -66,6 +69,80 @@ TEST(KvFormat, attention_by_table_reads_the_numbers_that_codes_stand_for) {
       ComputeFunction(ComputeOptions{}).execute(*call);
     }
     EXPECT_EQ(bytes_of(coded.out[0]), bytes_of(plain.out[0])) << i;
+  }
+}
+
+// All blocks that the table of an attention names, staged.
+KernelCall stage_of(const KernelCall& attention) {
+  KernelCall stage;
+  const View &pool = attention.in[1], &table = attention.in[2];
+  stage.op = ops::KvStage{attention.get<ops::Attention>().pool_layers};
+  stage.variant = variant::kFloat;
+  stage.layer = attention.layer;
+  const std::uint32_t blocks = table.shape[0] * table.shape[1];
+  stage.batch = std::make_shared<const std::vector<SeqPos>>(blocks, SeqPos{0, pool.shape[1] - 1});
+  stage.in = {pool, table};
+  stage.in[1].shape = {blocks, 1, 0};
+  stage.out = {make_view({2 * pool.shape[0] * blocks, pool.shape[1], pool.shape[2]}, Format::f16)};
+  stage.out[0].shape[0] = pool.shape[0];
+  return stage;
+}
+
+// The same attention over what was staged: block s of it is the s-th that the table named.
+KernelCall over_staged(const KernelCall& attention, const KernelCall& stage) {
+  KernelCall staged = attention;
+  std::get<ops::Attention>(staged.op).pool_layers = 1;
+  std::vector<std::uint32_t> order(stage.batch->size());
+  std::iota(order.begin(), order.end(), 0u);
+  staged.in[1] = stage.out[0];
+  staged.in[2] = indices(order, attention.in[2].shape);
+  return staged;
+}
+
+TEST(KvFormat, attention_over_staged_rows_is_that_over_numbers_rounded_to_halves_bit_by_bit) {
+  Rng rng(35);
+  for (int i = 0; i < 40; ++i) {
+    const Pair pair = random_pair(rng);
+    const auto rounded = static_cast<std::uint32_t>(pair.plain.in[1].memory.size() / sizeof(float));
+    for (std::uint32_t e = 0; e < rounded; ++e) {
+      float& x = reinterpret_cast<float*>(pair.plain.in[1].memory.data())[e];
+      x = half_to_float(float_to_half(x));
+    }
+    for (const KernelSet* set : kernel_sets()) {
+      ComputeFunction function({std::string(set->name)});
+      const KernelCall stage = stage_of(pair.coded);
+      check_call(stage);
+      function.execute(stage);
+      const KernelCall staged = with_own_output(over_staged(pair.coded, stage)), plain = with_own_output(pair.plain);
+      check_call(staged);
+      function.execute(staged);
+      function.execute(plain);
+      EXPECT_EQ(bytes_of(staged.out[0]), bytes_of(plain.out[0])) << set->name << " " << i;
+    }
+  }
+}
+
+TEST(KvFormat, staging_writes_the_positions_and_heads_that_are_named_and_counts_their_bytes) {
+  Rng rng(36);
+  for (int i = 0; i < 20; ++i) {
+    KernelCall stage = stage_of(random_pair(rng).coded);
+    auto batch = *stage.batch;
+    for (SeqPos& row : batch) row.position = static_cast<std::uint32_t>(rng.below(stage.in[0].shape[1]));
+    stage.batch = std::make_shared<const std::vector<SeqPos>>(batch);
+    stage.slice = {stage.in[0].shape[0] - 1, 1};
+    const KernelCall reference = with_own_output(stage);
+    WorkCounts tally;
+    run_reference(reference, &tally);
+    const WorkCounts counts = count(stage);
+    EXPECT_EQ(counts.read, tally.read);
+    EXPECT_EQ(counts.written, tally.written);
+    EXPECT_EQ(counts.conversions, tally.conversions);
+    EXPECT_EQ(counts.row_runs, tally.row_runs);
+    for (const KernelSet* set : kernel_sets()) {
+      const KernelCall own = with_own_output(stage);
+      ComputeFunction({std::string(set->name)}).execute(own);
+      EXPECT_EQ(bytes_of(own.out[0]), bytes_of(reference.out[0])) << set->name;
+    }
   }
 }
 

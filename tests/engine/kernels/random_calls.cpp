@@ -164,6 +164,17 @@ struct RandomOperands {
     call.out = {pool};
     random_slice(rng, call, kv_heads);
   }
+  void operator()(ops::KvStage& stage) const {
+    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
+    call.batch = random_batch(rng, rows, 64);
+    View pool, table;
+    stage.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
+    call.batch = random_batch(rng, rows, pool.shape[1]);
+    call.in = {pool, indices(random_ids(rng, rows, table.shape[0] * table.shape[1]), {rows, 1, 0})};
+    call.out = {make_view({2 * kv_heads * rows, pool.shape[1], dim}, Format::f16)};
+    call.out[0].shape[0] = kv_heads;
+    random_slice(rng, call, kv_heads);
+  }
   void operator()(ops::Attention& attention) const {
     const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
     call.batch = random_batch(rng, rows, 64);
@@ -238,6 +249,18 @@ struct RandomOperands {
       if (rng.below(2) == 0) call.in[1].as<float>()[i] = 0;
     }
     call.out = {make_view({rows, d, 0}, Format::f32)};
+    random_slice(rng, call, n);
+    random_rows(rng, call, n);
+  }
+  void operator()(ops::AddProduct& product) const {
+    const Format format = random_weight_format(rng);
+    const std::uint32_t k =
+        block_elements(format) > 1 ? static_cast<std::uint32_t>(block_elements(format)) * between(rng, 1, 3) : between(rng, 1, 90);
+    const std::uint32_t n = between(rng, 1, 150);
+    call.in = {weights(rng, n, k, format, Layout::rows, 4 * rng.below(9)), plain(rows, k)};
+    call.out = {floats(rng, {rows, n, 0})};
+    product.scale = rng.below(2) == 0 ? 2.0f : 0.3f;
+    product.continues = rng.below(3) > 0;
     random_slice(rng, call, n);
     random_rows(rng, call, n);
   }

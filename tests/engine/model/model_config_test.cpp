@@ -96,6 +96,18 @@ TEST(ModelConfig, bitnet_has_sub_norms_and_its_own_activation) {
   EXPECT_NE(message_of([&] { weights_of(model.config, true); }).find("neuron by neuron"), std::string::npos);
 }
 
+// So whoever lays out experts meets no such norm.
+TEST(ModelConfig, a_mixture_with_a_norm_before_the_down_projection_is_refused_where_it_is_read) {
+  SmallModel model;
+  model.config.sub_norms = true;
+  model.config.experts = 4, model.config.experts_used = 2;
+  for (const char* architecture : {"bitnet", "bitnet-25", "bitnet-b1.58"}) {
+    model.architecture = architecture;
+    const std::string said = message_of([&] { written(model); });
+    EXPECT_NE(said.find(std::string(architecture) + ".experts: can not be combined with a norm before"), std::string::npos) << said;
+  }
+}
+
 TEST(ModelConfig, rope_variants_and_window_are_read) {
   SmallModel model;
   model.config.rope_factors = true;

@@ -40,6 +40,10 @@ TEST(ModelConfig, a_wrong_shape_file_names_line_and_key) {
   EXPECT_NE(error("layers: 2\nwidth: 65\nheads: 4\nffn: 96\nvocab: 48\ncontext: 32\n").find("m.yaml:3"), std::string::npos);
   EXPECT_NE(error(good + "kv_heads: 3\n").find("shape.kv_heads"), std::string::npos);
   EXPECT_NE(error(good + "experts: 4\nexperts_used: 5\n").find("experts_used"), std::string::npos);
+  const std::string mixture = good + "experts: 4\nexperts_used: 2\n";
+  EXPECT_EQ(error(mixture), "");
+  EXPECT_NE(error(mixture + "sub_norms: true\n").find("shape.experts: can not be combined with a norm before"), std::string::npos);
+  EXPECT_NE(error(mixture + "family: bitnet\n").find("shape.experts: can not be combined with a norm before"), std::string::npos);
   EXPECT_NE(error(good + "fnn: 3\n").find("fnn"), std::string::npos);
 }
 

@@ -113,6 +113,28 @@ TEST(Contract, a_copy_from_places_to_places_stays_inside_both_leases) {
             "copy: operand y is f32 [2, 16]: expected the shape of x, f32 [2, 32]");
 }
 
+TEST(Contract, a_broken_staging_of_keys_and_values_is_named) {
+  Rng rng(7);
+  KernelCall good = random_call(rng, ops::KvStage{}, variant::kFloat);
+  good.slice = {};
+  const auto broken = [&](const std::function<void(KernelCall&)>& change) {
+    KernelCall call = good;
+    change(call);
+    return message_of(call);
+  };
+  EXPECT_EQ(broken([](KernelCall&) {}), "accepted");
+  EXPECT_THAT(broken([](KernelCall& c) { c.out[0].format = Format::f32; }), HasSubstr("expected f16"));
+  EXPECT_THAT(broken([](KernelCall& c) { ++c.out[0].shape[2]; }), HasSubstr("dimension 2 has to be"));
+  EXPECT_THAT(broken([](KernelCall& c) { c.in[1].shape = {c.in[1].shape[0], 0, 0}; }), HasSubstr("expected 2 dimensions"));
+  EXPECT_THAT(broken([](KernelCall& c) { c.batch = nullptr; }), HasSubstr("the batch has 0 rows"));
+  EXPECT_THAT(
+      broken([](KernelCall& c) { c.batch = std::make_shared<const std::vector<SeqPos>>(c.in[1].shape[0], SeqPos{0, c.in[0].shape[1]}); }),
+      HasSubstr("needs block 1"));
+  EXPECT_THAT(broken([](KernelCall& c) { c.slice = {0, c.in[0].shape[0] + 1}; }), HasSubstr("is outside"));
+  EXPECT_THAT(broken([](KernelCall& c) { c.out[0] = make_view({c.in[0].shape[0], c.in[0].shape[1], c.in[0].shape[2]}, Format::f16); }),
+              HasSubstr("in room for 0"));
+}
+
 TEST(Contract, a_broken_select_or_accumulate_is_named) {
   Rng rng(6);
   KernelCall select = random_call(rng, ops::Select{}, variant::kFloat);

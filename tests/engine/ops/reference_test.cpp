@@ -30,11 +30,13 @@ void expect_within_bound(const KernelSet& set, const KernelCall& call, const std
   }
 }
 
+constexpr VariantId kContracts[] = {variant::kFloat, variant::kInt8, variant::kA16};
+
 TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_calls) {
   Rng rng(17);
   for (const Op& op : kAllOps) {
     for (int i = 0; i < 60; ++i) {
-      const KernelCall call = random_call(rng, op, i % 2 == 0 ? variant::kFloat : variant::kInt8);
+      const KernelCall call = random_call(rng, op, kContracts[i % std::size(kContracts)]);
       for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(op)) + " " + std::to_string(i));
     }
   }
@@ -66,6 +68,8 @@ TEST(Reference, matmul_bounds_hold_for_long_rows) {
     if (format == Format::q4_nibbles || !variant::supports(variant::kFloat, format, Layout::rows)) continue;
     const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kFloat, {21, kLong, 5}, true);
     for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, std::string(to_string(format)));
+    const KernelCall half = matmul_call(rng, format, Layout::rows, variant::kA16, {21, kLong, 5}, true);
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, half, std::string(to_string(format)) + " a16");
     if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;
     const KernelCall int8 = matmul_call(rng, format, Layout::tiled, variant::kInt8, {32, kLong, 5});
     for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, int8, std::string(to_string(format)) + " int8");

@@ -25,7 +25,7 @@ std::string error_of(const char* json, F section) {
 
 WeightsConfig weights_of(Reader reader) { return read_weights(std::move(reader), weights_kinds().names(), evictions().names()); }
 PlacementConfig placement_of(Reader reader) { return read_placement(std::move(reader), placement_kinds()); }
-ProductsConfig products_of(Reader reader) { return read_products(std::move(reader), false, true); }
+ProductsConfig products_of(Reader reader) { return read_products(std::move(reader), "float", true); }
 
 template <class F>
 void expect_says(const char* json, F section, const std::string& what) {
@@ -104,7 +104,8 @@ TEST(KvSection, its_keys_say_how_and_where) {
 
 TEST(PlacementSection, units_are_named_or_counted) {
   EXPECT_EQ(read("{}", placement_of).kind, "cores");
-  EXPECT_EQ(read("{}", placement_of).threads, 1u);
+  EXPECT_EQ(read("{}", placement_of).threads, 0u) << "as many as help";
+  EXPECT_EQ(read(R"({"threads": "auto"})", placement_of).threads, 0u);
   EXPECT_EQ(read(R"({"threads": 3})", placement_of).threads, 3u);
   EXPECT_EQ(read(R"({"units": "cpu1"})", placement_of).units, std::vector<std::string>{"cpu1"});
   EXPECT_EQ(read(R"({"units": ["cpu1", "npu"]})", placement_of).units, (std::vector<std::string>{"cpu1", "npu"}));
@@ -115,6 +116,12 @@ TEST(PlacementSection, units_are_named_or_counted) {
   expect_says(R"({"units": ["cpu1", "cpu1"]})", placement_of, "engine.section.units: \"cpu1\" is named twice");
   expect_says(R"({"units": []})", placement_of, "engine.section.units: is empty");
   expect_says(R"({"units": [["cpu1"]]})", placement_of, "engine.section.units: has an entry that is not the name of a unit");
+}
+
+TEST(PlacementSection, a_thread_has_to_have_enough_of_a_phase) {
+  EXPECT_EQ(useful_threads(6 * MiB, 8, 8), 1u);
+  EXPECT_EQ(useful_threads(34 * 600 * KiB, 8, 8), 2u);
+  EXPECT_EQ(useful_threads(GiB, 16, 4), 4u) << "no more than there are";
 }
 
 TEST(PlacementSection, an_accelerator_comes_with_its_splits) {
@@ -143,8 +150,11 @@ TEST(PlacementSection, what_is_for_a_kind_is_kept_for_it) {
   EXPECT_FALSE(placement.attention_on_unit);
   EXPECT_EQ(placement.outliers, 0.1);
   EXPECT_EQ(placement.sessions, 2u);
+  EXPECT_FALSE(placement.stages_kv);
+  EXPECT_TRUE(read(R"({"kv": "staged"})", placement_of).stages_kv);
   EXPECT_NE(placement.options.find("a"), nullptr);
   expect_says(R"({"outliers": "100%"})", placement_of, "engine.section.outliers: leaves nothing for the accelerator");
+  expect_says(R"({"kv": "flash"})", placement_of, "engine.section.kv: ");
   expect_says(R"({"kind": "moon"})", placement_of, "engine.section.kind: ");
 }
 
@@ -169,15 +179,24 @@ TEST(ProductsSection, a_contract_for_answers_and_one_for_prompts) {
 }
 
 TEST(ProductsSection, what_a_hexagon_multiplies_is_its_matrix_units_unless_it_is_asked_for_otherwise) {
-  const auto beside = [](Reader reader) { return read_products(std::move(reader), true, true); };
+  const auto beside = [](Reader reader) { return read_products(std::move(reader), "fp16", true); };
   EXPECT_EQ(read("{}", beside).matmul, variant::kHmx);
   EXPECT_EQ(read(R"({"numerics": "int8"})", beside).matmul, variant::kInt8);
+}
+
+TEST(ProductsSection, a_gpu_has_its_contract_and_ways_to_carry_products_out) {
+  const ProductsConfig given =
+      read(R"({"decode": "image", "prefill": "buffer"})", [](Reader reader) { return read_products(std::move(reader), "a16", true); });
+  EXPECT_EQ(given.matmul, variant::kA16);
+  EXPECT_EQ(given.methods.of(1), Method::image);
+  EXPECT_EQ(given.methods.of(2), Method::buffer);
+  EXPECT_TRUE(is_gpu_name("gpu") && is_gpu_name("gpu1") && !is_gpu_name("npu"));
 }
 
 TEST(ProductsSection, look_ups_need_codes_of_int8_in_a_layout_of_their_own) {
   expect_says(R"({"codes": "lut"})", products_of, "engine.section.codes: lut needs int8 activations");
   expect_says(R"({"codes": "dot", "numerics": "int8_tables"})", products_of, "engine.section.codes: dot can not be combined with");
-  const auto as_packed = [](Reader reader) { return read_products(std::move(reader), false, false); };
+  const auto as_packed = [](Reader reader) { return read_products(std::move(reader), "float", false); };
   expect_says(R"({"codes": "lut", "numerics": "int8"})", as_packed, "engine.weights.repack: false");
   expect_says(R"({"numerics": "int4"})", products_of, "engine.section.numerics: ");
 }

@@ -25,6 +25,7 @@ class CallBuilderTest : public testing::Test {
     builder_.reset(), kv_.reset(), buffers_.reset(), residency_.reset(), host_.reset();
     VirtualMachineSpec spec = machine_spec(units_of(3));
     spec.phantom = true;
+    spec.memory_limits[0] = 8 * GiB;  // nothing of it is touched
     host_ = std::make_unique<VirtualMachine>(std::move(spec), function_, trace_);
     Machine& machine = host_->machine();
     config_ = config;

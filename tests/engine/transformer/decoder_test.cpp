@@ -163,8 +163,11 @@ TEST(Decoder, accelerators_take_a_cores_products_wherever_weights_lie) {
   EXPECT_EQ(make(with_units("dense", {"npu"})).error, "") << "beside the first core";
   EXPECT_EQ(make(with_units("dense", {"cpu0", "cpu1", "npu"})).error, "") << "each core hands its share over";
   for (const char* policy : {"npu_dense", "llm_npu"}) {
-    expect_refused(with_units(policy, {"cpu0", "cpu1"}), "engine.units");
-    expect_refused(with_units(policy, {"npu"}), "engine.units");
+    EXPECT_EQ(make(with_units(policy, {"cpu0", "cpu1"})).error, "") << policy << " takes the machine's accelerator";
+    EXPECT_EQ(make(with_units(policy, {"npu"})).error, "") << policy << ", beside the first core";
+    Request lacking = with_units(policy, {"cpu0", "cpu1"});
+    lacking.units = units_of(3);
+    expect_refused(lacking, "engine.placement.kind");
   }
   expect_refused(with_units("qnn", {"cpu0", "npu"}), "engine.units");
   Request two = with_units("dense", {"cpu0", "npu", "gpu"});
@@ -245,6 +248,42 @@ TEST(Decoder, the_runtime_is_charged_and_everything_returns) {
     EXPECT_EQ(made.runtime, round_up(runtime_bytes(request.config, made.weight_bytes, made.weights), kPageSize)) << info.name;
     EXPECT_GT(made.runtime, 0u);
     EXPECT_EQ(made.left, 0u) << info.name;
+  }
+}
+
+// Beside any parts that an accelerator takes attention of, on a machine with two of them.
+TEST(Decoder, keys_and_values_may_be_staged_wherever_an_accelerator_attends) {
+  for (const PolicyInfo& info : policies()) {
+    Request request = fitting(info.name);
+    request.engine.kv.format = Format::int8_fp8;
+    request.engine.placement.stages_kv = true;
+    EXPECT_EQ(make(request).error, "") << info.name;
+    request.engine.kv.dram_tokens = 8;
+    EXPECT_EQ(make(request).error, "") << info.name;
+    request.engine.kv.per_query_head = true;
+    EXPECT_EQ(make(request).error, "") << info.name;
+  }
+}
+
+// With more experts to a graph it waits for more of them at once.
+TEST(Decoder, the_smallest_working_set_of_mapped_weights_is_known_before_the_first_step) {
+  for (const bool experts : {false, true}) {
+    const auto least = [&](std::uint32_t group) {
+      for (Bytes budget = 64 * KiB; budget < 4 * MiB; budget += kPageSize) {
+        Request request = fitting(experts ? "npumoe" : "mmap");
+        request.engine.weights.kind = "paged";
+        if (experts) request.engine.ffn.experts.group = group;
+        request.budget = budget;
+        const std::string error = make(request).error;
+        if (error.empty()) return budget;
+        EXPECT_TRUE(error.starts_with("memory.budget: ")) << error;
+      }
+      return Bytes{0};
+    };
+    EXPECT_GT(least(1), 0u);
+    if (experts) {
+      EXPECT_GT(least(5), least(1));
+    }
   }
 }
 

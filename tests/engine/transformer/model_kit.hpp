@@ -76,6 +76,29 @@ inline WeightStore random_weights(Storage& storage, const ModelConfig& config, F
   return laid_out(storage.open(folder / "weights").value_or_throw());
 }
 
+// Random adapters of these shapes, each in a file of its own that `storage` has opened.
+inline std::vector<LoraAdapter> random_adapters(Storage& storage, const ModelConfig& config, const std::vector<LoraShape>& shapes,
+                                                std::uint64_t seed) {
+  std::vector<LoraAdapter> adapters;
+  const ScratchFolder folder;
+  for (const LoraShape& shape : shapes) {
+    LoraAdapter adapter = phantom_adapter("adapter" + std::to_string(adapters.size() + 1), 1, shape, config);
+    std::string bytes(adapter.extent().length, 0);
+    Rng rng(seed + adapters.size());
+    for (const auto& [key, pair] : adapter.matrices) {
+      for (const Weight* matrix : {&pair.a, &pair.b}) {
+        std::vector<float> values(std::size_t{matrix->rows} * matrix->columns);
+        for (float& x : values) x = 0.25f * static_cast<float>(rng.normal());
+        quantise_row(matrix->format, values.data(), reinterpret_cast<std::byte*>(bytes.data()) + matrix->extent.offset, values.size());
+      }
+    }
+    write_file(folder / adapter.name, bytes);
+    adapter.set_file(storage.open(folder / adapter.name).value_or_throw());
+    adapters.push_back(std::move(adapter));
+  }
+  return adapters;
+}
+
 // Computes, after it has shown each call to `before`, which may throw.
 class WatchedFunction final : public Function {
  public:
@@ -108,6 +131,7 @@ struct DecoderSetup {
   Format matrices = Format::f16;
   std::uint64_t weights = 1, timing = 1, seed = 1;
   PolicyLimits limits{16, 16, 128, 48, 8};
+  std::vector<LoraShape> adapters = {};
 };
 
 // A model that a decoder runs on three cores; calls run to their end one by one.
@@ -117,7 +141,8 @@ class TestDecoder {
   TestDecoder(const DecoderSetup& setup, VirtualMachineSpec spec) : host_(std::move(spec), function, trace_), config_(setup.config) {
     machine().seed = setup.seed;
     weights_ = random_weights(machine().storage, config_, setup.matrices, setup.weights);
-    parts = make_decoder(machine(), setup.engine, setup.memory, config_, weights_, setup.limits);
+    const DecoderAdapters adapters{random_adapters(machine().storage, config_, setup.adapters, 100 * setup.weights), nullptr};
+    parts = make_decoder(machine(), setup.engine, setup.memory, config_, weights_, setup.limits, nullptr, adapters);
     host_.run(parts.load());
   }
 

@@ -63,7 +63,7 @@ def measured():
         values[f"kernel scattered {form}"] += ROWS * 10 / CLOCK
     values |= {"kernel nothing": OVERHEAD, "clock": CLOCK, "call_building": 2e-7, "load_latency": 9e-8, "policy": 5e-7,
                "cache hit": 3e-8, "cache miss": 5e-8, "interrupt queued": 4e-6, "interrupt cost": 11e-6, "interrupt latency": 15e-6,
-               "reads x1": 30e9, "reads x2": 40e9}
+               "answer between calls": 2e-6, "reads x1": 30e9, "reads x2": 40e9}
     counts["kernel nothing"] = {"each_call": True}
     for name in ("attention f32", "attention f16"):
         kernel(name, 100_000)
@@ -128,6 +128,7 @@ def test_interruptions_and_bookkeeping_are_the_policys(device):
     cpu = device["cpu"]
     wakes = cpu["wake_costs"]
     assert wakes["interrupt_cost_us"] == pytest.approx(11) and wakes["switch_cost_us"] == pytest.approx(4)
+    assert wakes["answer_between_calls_us"] == pytest.approx(2)
     assert wakes["interrupt_latency_us"] == pytest.approx(15 - 2 - 0.1, rel=1e-3)
     assert number(cpu["cache_lookup_cycles"]) == pytest.approx(60) and number(cpu["cache_update_cycles"]) == pytest.approx(100)
     assert wakes["page_fault_cycles"] == pytest.approx(FAULT * CLOCK, rel=1e-3)

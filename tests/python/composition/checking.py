@@ -3,7 +3,10 @@ import subprocess
 import sys
 
 import pytest
-from cells import CLUSTERS, COMMON, MODELS, PRODUCTS, all_cells, experiment, oracle, outcome
+from adapters import ATTENTION, FFN, random_adapter, stored, write_adapter
+from cells import COMMON, GPU, MODELS, PRODUCTS, all_cells, experiment, like_itself, oracle, outcome
+from conftest import opencl_platforms
+from draw import ADAPTERS
 
 LOADS = [[1 / 8] * 8] * 3  # of the embedded mixture: no expert is busier than another
 
@@ -27,12 +30,30 @@ def weights(tmp_path_factory, has_native):
 
 
 @pytest.fixture(scope="module")
+def adapters(tmp_path_factory, has_native):
+    """model -> `engine.lora.adapters` of files for it."""
+    if not has_native:
+        pytest.skip("the extension module is not built")
+    folder, made = tmp_path_factory.mktemp("adapters"), {}
+
+    def of(model):
+        if model not in made:
+            weights = stored(None, MODELS[model]).weights
+            matrices = {"all": ATTENTION + FFN, "attention": ("attn_q", "attn_v")}
+            made[model] = [{"name": name, "file": str(write_adapter(random_adapter(weights, matrices[name], rank=rank, seed=rank),
+                                                                    folder / f"{model}.{name}.gguf"))}
+                           for name, rank in zip(ADAPTERS, (4, 7))]
+        return made[model]
+    return of
+
+
+@pytest.fixture(scope="module")
 def right(weights):
     """cell -> what its oracle decides; the same for cells that differ in nothing but where things are."""
     known = {}
 
     def of(cell):
-        parts, kv = cell.parts if cell.parts in CLUSTERS else "", cell.kv if cell.kv == "int8_fp8" else ""
+        parts, kv = cell.parts if like_itself(cell) else "", cell.kv if cell.kv in ("int8_fp8", "staged") else ""
         key = (parts, cell.products, kv, cell.workload, cell.model)
         if key not in known:
             known[key] = outcome(oracle(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS))
@@ -41,10 +62,13 @@ def right(weights):
 
 
 def check(cell, weights, right):
+    if cell.parts in GPU and cell.machine == "host" and not opencl_platforms():
+        pytest.skip("needs an OpenCL device")
     assert outcome(experiment(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS)) == right(cell), cell
 
 
 def matrix(machine):
-    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones are paired and drawn."""
-    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.machine == machine]
+    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones, and staged keys and values, are
+    paired and drawn."""
+    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.kv != "staged" and cell.machine == machine]
     return [cells[first:first + 24] for first in range(0, len(cells), 24)]

@@ -5,6 +5,7 @@ from cells import DEVICE, MODELS, nested
 
 SCHEMES = ("f16", "q8_0", "q4_0", "w4g64z", "w2g64z")
 SPARE = "cpu7"
+ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
 WORDS = "Once upon a time there was a little dog who liked to play in the park with a big red ball and a cat".split()
 KV_PLACE = ("kv.dram_tokens", "kv.prefetch", "kv.keep", "kv.sinks", "prefill_order", "prefill_span")
 # What a combination of parts may be refused for, and nothing else.
@@ -19,7 +20,11 @@ def draw(seed, loads):
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, len(WORDS))]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     engine = shared | _parts(rng, model, machine, loads) | _kv_place(rng) | _methods(rng)
+    engine |= _staged(random.Random(f"staged {seed}"), engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
+    lora = _lora(rng, engine, workload)
+    shared |= lora
+    engine |= lora
     tree = {"experiment": f"drawn_{seed}", "machine": machine, "engine": nested(engine), "workload": workload, "memory": memory}
     if machine == "sim":
         tree["device"] = str(DEVICE)
@@ -27,15 +32,24 @@ def draw(seed, loads):
 
 
 def _oracle(tree, shared, engine):
-    """Clusters sum up in an order of their own, which the split between units is a part of: theirs is the same placement with a core in
-    place of the accelerator."""
+    """Clusters sum up in an order of their own, which the split between units is a part of, and so are the heads that attend to staged keys
+    and values: theirs is the same placement with a core in place of the accelerator."""
     oracle = {"experiment": "oracle", "machine": "host", "workload": tree["workload"], "engine": nested({"policy": "dense"} | shared)}
-    if "ffn.clusters.neurons" in engine:
+    if "ffn.clusters.neurons" in engine or "placement.kv" in engine:
         own = {key: value for key, value in engine.items() if key not in KV_PLACE}
         spare = {"placement.unit": SPARE, "placement.graph_units": [SPARE]}
         own |= {key: value for key, value in spare.items() if key in own}
         oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(own)}
     return oracle
+
+
+def _lora(rng, engine, workload):
+    """An adapter of ADAPTERS for each sequence, or none; the files are put in place where the model is."""
+    if rng.random() > 0.3:
+        return {}
+    workload["adapter"] = [rng.choice(("none", *ADAPTERS)) for _ in range(workload["batch"])]
+    by_neuron = engine["ffn.kind"] == "clusters" or engine.get("weights.kind") == "bundles"
+    return {"lora.order": "a_bx" if by_neuron else rng.choice(("a_bx", "ab_x"))}
 
 
 def _numerics(rng, scheme):
@@ -61,6 +75,12 @@ def _kv_place(rng):
         if rng.random() < 0.3:
             placed |= {"prefill_span": rng.randint(1, 20)}
     return placed
+
+
+def _staged(rng, engine):
+    """A draw of its own, so that all others stay what they were. No core takes a chunk's attention as a neural engine does."""
+    attends = "placement.unit" in engine and engine["kv.format"] == "int8_fp8"
+    return {"placement.kv": "staged"} if attends and rng.random() < 0.5 else {}
 
 
 def _methods(rng):

@@ -2,7 +2,7 @@
 project allows (docs/guide/composing-an-engine.md)."""
 import pytest
 from cells import MODELS, all_cells, experiment, outcome, pairs
-from checking import LOADS, check, right, weights  # noqa: F401 (fixtures)
+from checking import LOADS, adapters, check, right, weights  # noqa: F401 (fixtures)
 from draw import MAY_BE_REFUSED, draw
 from vitro.errors import ConfigError
 
@@ -14,11 +14,13 @@ def test_every_pair_of_parts_runs_right(cell, weights, right):
     check(cell, weights, right)
 
 
-def run_drawn(seeds, weights):
+def run_drawn(seeds, weights, adapters):
     ran = 0
     for seed in seeds:
         model, scheme, tree, plain = draw(seed, LOADS)
         tree["model"] = plain["model"] = {"gguf": str(weights(model, scheme))}
+        if "lora" in tree["engine"]:
+            tree["engine"]["lora"]["adapters"] = plain["engine"]["lora"]["adapters"] = adapters(model)
         try:
             found = outcome(tree)
         except ConfigError as error:
@@ -29,14 +31,14 @@ def run_drawn(seeds, weights):
     return ran
 
 
-def test_drawn_configurations_run_right(weights):
-    assert run_drawn(range(30), weights) > 20
+def test_drawn_configurations_run_right(weights, adapters):
+    assert run_drawn(range(30), weights, adapters) > 20
 
 
 @pytest.mark.all
 @pytest.mark.parametrize("first", range(30, DRAWN, 30))
-def test_all_drawn_configurations_run_right(first, weights):
-    assert run_drawn(range(first, first + 30), weights) > 20
+def test_all_drawn_configurations_run_right(first, weights, adapters):
+    assert run_drawn(range(first, first + 30), weights, adapters) > 20
 
 
 def test_what_a_machine_or_model_lacks_is_refused_with_its_key(weights):

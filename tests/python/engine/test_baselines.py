@@ -203,7 +203,8 @@ def test_what_a_published_design_lacks_can_be_added_to_it(change):
 
 
 def test_every_policy_is_listed():
-    others = {"dense", "mmap", "qnn", "gpu_dense", "npu_dense", "llm_npu", "npumoe", "coreml_naive", "coreml_cpu", "anemll"}
+    others = {"dense", "mmap", "qnn", "gpu_dense", "gpu_matmuls", "npu_dense", "llm_npu", "npumoe", "coreml_naive", "coreml_cpu",
+              "anemll"}
     assert set(POLICIES) | others == {row["name"] for row in catalog.rows("policies")}
 
 
@@ -215,7 +216,7 @@ ELSEWHERE = ("llm_npu", "npumoe", "coreml_naive", "coreml_cpu", "anemll")
                          ids=lambda path: path.stem)
 def test_every_engine_file_runs_on_the_simulated_phone(path):
     policy = yaml.safe_load(path.read_text())["policy"]
-    share = 100 if policy in ("dense", "npu_dense", "gpu_dense") or path.stem == "llama_cpp_resident" else 50
+    share = 100 if policy in ("dense", "npu_dense", "gpu_dense", "gpu_matmuls") or path.stem == "llama_cpp_resident" else 50
     result = vitro.run(experiment("dense", "sim", share) | {"engine": str(path)})
     assert len(result["tokens"]) == 12
     if "int8" not in path.read_text():

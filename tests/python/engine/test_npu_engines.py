@@ -105,7 +105,7 @@ def test_tokens_do_not_depend_on_who_computes(engine):
 
 
 @pytest.mark.parametrize("changes, part", [
-    ({"engine.units": ["cpu0"]}, "cores and one accelerator"),
+    ({"engine.units": ["cpu0", "npu9"]}, "there is no \"npu9\""),
     ({"engine.products.decode": "magic"}, "engine.products.decode"),
     ({"engine.kv_per": "head"}, r'engine.kv_per: "head" \(expected one of: kv_head, query_head\)'),
     ({"model.format": "w5g32"}, "model.format: \"w5g32\" is not a weight format"),
@@ -120,6 +120,12 @@ def test_tokens_do_not_depend_on_who_computes(engine):
 def test_mistakes_are_named(changes, part):
     with pytest.raises(ConfigError, match=part):
         run("tts", "qwen2.5-1.5b", **changes)
+
+
+def test_units_that_are_not_named_are_the_machines_own():
+    runs = {run("tts", "qwen2.5-1.5b", **{"engine.units": units, "workload.output_tokens": 2, "workload.prompt_tokens": 16})["event_hash"]
+            for units in (["cpu0"], ["npu"], ["cpu0", "npu"])}
+    assert len(runs) == 1
 
 
 def test_a_vendors_graph_has_no_scales_of_groups():

@@ -85,7 +85,6 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
   const ModelConfig& model = setup.model;
   if (model.experts == 0)
     throw ConfigError("engine.ffn.kind: experts needs a model with experts, and this one has none (expected dense or clusters)");
-  if (model.sub_norms) throw ConfigError("engine.ffn.kind: experts does not support a norm before the Down projection (expected dense)");
   TieredOptions options;
   options.cores = chain_units(setup.machine, setup.placement);
   options.units = setup.placement.graph_units();

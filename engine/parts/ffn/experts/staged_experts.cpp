@@ -1,6 +1,7 @@
 // Experts whose weights come as they are needed: the residency hears of every matrix before it is computed, and brings it. Or they lie as
 // neurons behind a cache, which brings those.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "engine/graph/lowering.hpp"
@@ -11,7 +12,8 @@
 namespace vitro {
 namespace {
 
-Slice piece_of(Slice share, std::uint32_t done, std::uint32_t most) { return {share.first + done, std::min(most, share.count - done)}; }
+const std::vector<Role> kGated{Role::ffn_gate, Role::ffn_up}, kDown{Role::ffn_down},
+    kMatrices{Role::ffn_gate, Role::ffn_up, Role::ffn_down};
 
 }  // namespace
 
@@ -22,12 +24,46 @@ WeightUse TieredExperts::use(Role role, std::int16_t layer, std::uint16_t expert
   return {&weight, matrix + slice.first * row, std::min(slice.count, weight.rows - slice.first) * row};
 }
 
-// Of the matrices' outputs so many that the item's weights are what the residency wants to wait for at once.
-std::uint32_t TieredExperts::rows_of_item(const std::vector<Role>& roles, std::int16_t layer) const {
+std::vector<WeightUse> TieredExperts::uses(const std::vector<Role>& roles, std::int16_t layer, std::uint16_t expert, Slice slice) const {
+  std::vector<WeightUse> uses;
+  for (const Role role : roles) uses.push_back(use(role, layer, expert, slice));
+  return uses;
+}
+
+std::vector<WeightUse> TieredExperts::uses(const StaticGroup& group, std::int16_t layer) const {
+  std::vector<WeightUse> all;
+  for (const std::uint16_t expert : group.experts) std::ranges::copy(uses(kMatrices, layer, expert, {}), std::back_inserter(all));
+  return all;
+}
+
+// Each core's share of the matrices' outputs, by so many that their weights are what the residency wants to wait for at once.
+std::vector<TieredExperts::Piece> TieredExperts::pieces(std::uint32_t outputs, const std::vector<Role>& roles, std::int16_t layer) const {
   Bytes row = 0;
   for (const Role role : roles) row += weights_.get(role, layer).matrix_bytes() / weights_.get(role, layer).rows;
   const Bytes rows = std::min<Bytes>(residency_.item_bytes() / row, ~0u) / kTileRows * kTileRows;
-  return static_cast<std::uint32_t>(std::max<Bytes>(rows, kTileRows));
+  const auto most = static_cast<std::uint32_t>(std::max<Bytes>(rows, kTileRows));
+  std::vector<Piece> pieces;
+  for (std::size_t core = 0; core < options_.cores.size(); ++core) {
+    const Slice share = share_of(outputs, kTileRows, core, options_.cores.size());
+    for (std::uint32_t done = 0; done < share.count; done += most) {
+      pieces.push_back({core, {share.first + done, std::min(most, share.count - done)}});
+    }
+  }
+  return pieces;
+}
+
+// Whatever the router chooses: every group, and every expert on the cores.
+void TieredExperts::check_room() const {
+  UnitQueues all(1);
+  for (std::int16_t layer = 0; layer < static_cast<std::int16_t>(options_.placements.size()); ++layer) {
+    const LayerPlacement& placement = options_.placements[static_cast<std::size_t>(layer)];
+    for (const StaticGroup& group : placement.groups) all[0].push_back({{}, uses(group, layer)});
+    for (std::uint16_t expert = 0; expert < placement.capacity.size(); ++expert) {
+      for (const Piece& piece : pieces(options_.ffn, kGated, layer)) all[0].push_back({{}, uses(kGated, layer, expert, piece.outputs)});
+      for (const Piece& piece : pieces(options_.width, kDown, layer)) all[0].push_back({{}, uses(kDown, layer, expert, piece.outputs)});
+    }
+  }
+  residency_.check_room(all);
 }
 
 // What a graph of the group computes, with everything bound at launch.
@@ -40,44 +76,36 @@ WorkItem TieredExperts::group_item(std::int16_t layer, const StaticGroup& group,
     append_gated(item.calls, layer, expert, batch, part_of_pool(step.packed, first, group.capacity), unit_scratch_[group.unit], 0, {});
     item.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(unit_scratch_[group.unit].hidden, 0, group.capacity),
                                  part_of_pool(step.out, first, group.capacity), {}));
-    for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_down}) item.uses.push_back(use(role, layer, expert, {}));
   }
+  item.uses = uses(group, layer);
   return item;
 }
 
 void TieredExperts::queue_gated(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const {
   const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
-  const std::uint32_t most = rows_of_item({Role::ffn_gate, Role::ffn_up}, layer);
+  const std::vector<Piece> pieces = this->pieces(options_.ffn, kGated, layer);
   for (const ExpertPlan::Group& expert : experts) {
     const Batch batch = members(expert, step);
     const View x = step.rows->size() == 1 ? step.x : part_of_pool(step.packed, expert.first, expert.count);
-    for (std::size_t core = 0; core < options_.cores.size(); ++core) {
-      const Slice share = share_of(options_.ffn, kTileRows, core, options_.cores.size());
-      for (std::uint32_t done = 0; done < share.count; done += most) {
-        const Slice neurons = piece_of(share, done, most);
-        WorkItem item;
-        append_gated(item.calls, layer, expert.expert, batch, x, core_scratch_, expert.first - experts.front().first, neurons);
-        item.uses = {use(Role::ffn_gate, layer, expert.expert, neurons), use(Role::ffn_up, layer, expert.expert, neurons)};
-        queues[core].push_back(std::move(item));
-      }
+    for (const Piece& piece : pieces) {
+      WorkItem item;
+      append_gated(item.calls, layer, expert.expert, batch, x, core_scratch_, expert.first - experts.front().first, piece.outputs);
+      item.uses = uses(kGated, layer, expert.expert, piece.outputs);
+      queues[piece.core].push_back(std::move(item));
     }
   }
 }
 
 void TieredExperts::queue_down(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const {
   const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
-  const std::uint32_t most = rows_of_item({Role::ffn_down}, layer);
+  const std::vector<Piece> pieces = this->pieces(options_.width, kDown, layer);
   for (const ExpertPlan::Group& expert : experts) {
     const Batch batch = members(expert, step);
     const View hidden = wide(core_scratch_.hidden, expert.first - experts.front().first, expert.count);
-    for (std::size_t core = 0; core < options_.cores.size(); ++core) {
-      const Slice share = share_of(options_.width, kTileRows, core, options_.cores.size());
-      for (std::uint32_t done = 0; done < share.count; done += most) {
-        const Slice columns = piece_of(share, done, most);
-        queues[core].push_back(
-            {{product(Role::ffn_down, layer, expert.expert, batch, hidden, part_of_pool(step.out, expert.first, expert.count), columns)},
-             {use(Role::ffn_down, layer, expert.expert, columns)}});
-      }
+    for (const Piece& piece : pieces) {
+      const View out = part_of_pool(step.out, expert.first, expert.count);
+      queues[piece.core].push_back({{product(Role::ffn_down, layer, expert.expert, batch, hidden, out, piece.outputs)},
+                                    uses(kDown, layer, expert.expert, piece.outputs)});
     }
   }
 }

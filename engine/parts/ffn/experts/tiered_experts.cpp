@@ -103,7 +103,11 @@ GraphSpec TieredExperts::spec_of(std::int16_t layer, std::size_t index) const {
 }
 
 Task<void> TieredExperts::load() {
-  if (!residency_.stays() || options_.on_cores) co_return;
+  if (options_.on_cores) co_return;
+  if (!residency_.stays()) {
+    check_room();
+    co_return;
+  }
   graphs_.resize(options_.placements.size());
   for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
     const LayerPlacement& placement = options_.placements[layer];

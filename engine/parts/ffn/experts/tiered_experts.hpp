@@ -36,7 +36,7 @@ class TieredExperts final : public RoutedFfn {
 
   // Loads every graph, ahead of the first token: weights belong to a graph, so each layer's groups have their own ("each compute graph is
   // unique", section 2). Weights that come as they are needed are bound at launch instead, and their graphs are loaded then.
-  // Throws RunError where a unit refuses.
+  // Throws RunError where a unit refuses, ConfigError where there is no room for what one item needs.
   Task<void> load() override;
 
   std::uint32_t pool_rows(std::uint32_t rows) const override;
@@ -77,7 +77,15 @@ class TieredExperts final : public RoutedFfn {
   WorkItem group_item(std::int16_t layer, const StaticGroup& group, const RoutedStep& step) const;
   void queue_gated(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const;
   void queue_down(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const;
-  std::uint32_t rows_of_item(const std::vector<Role>& roles, std::int16_t layer) const;
+  // What a core computes in one item.
+  struct Piece {
+    std::size_t core = 0;
+    Slice outputs;
+  };
+  std::vector<Piece> pieces(std::uint32_t outputs, const std::vector<Role>& roles, std::int16_t layer) const;
+  std::vector<WeightUse> uses(const StaticGroup& group, std::int16_t layer) const;
+  std::vector<WeightUse> uses(const std::vector<Role>& roles, std::int16_t layer, std::uint16_t expert, Slice slice) const;
+  void check_room() const;
 
   Machine& machine_;
   const WeightStore& weights_;

@@ -70,6 +70,12 @@ IndexList ClusterFfn::computed(const Step& step, const Cluster& cluster) const {
   return both;
 }
 
+void ClusterFfn::add_adapters(const Step& step, const Cluster& cluster, Role role, const IndexList& neurons, Chain& chain) const {
+  if (!options_.adapters) return;
+  const View products = wide(role == Role::ffn_gate ? gate_ : up_, step, cluster);
+  options_.adapters->append_added(role, rows_of(step, cluster.group), neurons, products, chain);
+}
+
 void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
   KernelCall& gate = chain.emplace_back(call(step, cluster, ops::Matmul{}));
   if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) gate.variant = options_.matmul;
@@ -77,6 +83,7 @@ void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& cha
   gate.row_offsets = row_offsets(step, cluster, cluster.neurons);
   operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
   gate.out.push_back(wide(gate_, step, cluster));
+  add_adapters(step, cluster, Role::ffn_gate, cluster.neurons, chain);
   if (step.every_neuron) return;
   const std::vector<float>& thresholds = options_.thresholds;
   const float threshold = thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(step.layer)];
@@ -94,6 +101,7 @@ void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& cha
     up.row_offsets = at;
     operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);
     up.out.push_back(wide(up_, step, cluster));
+    add_adapters(step, cluster, Role::ffn_up, active, chain);
     KernelCall& glu = chain.emplace_back(call(step, cluster, ops::Glu{options_.activation}));
     glu.rows = active;
     glu.in.push_back(wide(gate_, step, cluster));

@@ -139,6 +139,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   step->every_neuron = dense(rows, step->groups.size());
   step->partials = most_partials(rows);
   choose_hot(*step);
+  if (options_.adapters) co_await adapt_inputs(step.get());
 
   TaskScope scope(machine_.executor);
   for (std::uint32_t g = 0; g < step->groups.size(); ++g) {
@@ -146,6 +147,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   }
   scope.spawn(run_cold(step.get(), rows, read_ahead));
   co_await scope.join();
+  if (options_.adapters) co_await adapt_hidden(step.get());
   co_await reduce(step.get());
 }
 
@@ -219,11 +221,50 @@ Task<void> ClusterFfn::reduce(const Step* step) {
       call.in = {std::move(partials)};
       call.out = {step->groups[g].out};
       chain.push_back(std::move(call));
+      if (options_.adapters) options_.adapters->append_output(rows_of(*step, g), share, chain);
     }
     charge_dispatch(machine_.clock, chain);
     scope.spawn(run_chain(&graphs_, options_.pipeline.units[u], std::move(chain)));
   }
   co_await scope.join();
+}
+
+NeuronAdapters::Rows ClusterFfn::rows_of(const Step& step, std::uint32_t group) const {
+  return {step.layer, &step.groups[group], step.first_row[group]};
+}
+
+Task<void> ClusterFfn::adapt_inputs(const Step* step) {
+  Chain chain;
+  for (std::uint32_t g = 0; g < step->groups.size(); ++g) options_.adapters->append_inputs(rows_of(*step, g), chain);
+  if (!chain.empty()) co_await run_on_first(std::move(chain));
+}
+
+// Hot neurons first, then those of the clusters, which ascend.
+Task<void> ClusterFfn::adapt_hidden(const Step* step) {
+  Chain chain;
+  for (std::uint32_t g = 0; g < step->groups.size(); ++g) {
+    const auto rows = static_cast<std::uint32_t>(step->groups[g].rows->size());
+    auto cold = std::make_shared<std::vector<std::uint32_t>>();
+    for (const Cluster& cluster : step->clusters) {
+      if (cluster.group != g) continue;
+      const IndexList neurons = computed(*step, cluster);
+      cold->insert(cold->end(), neurons->begin(), neurons->end());
+    }
+    std::vector<NeuronAdapters::Hidden> parts;
+    if (step->hot[g] > 0) parts.push_back({hot_->hidden(step->layer, step->groups[g].expert, step->first_row[g], rows), nullptr});
+    View hidden;
+    hidden.memory = hidden_;
+    hidden.offset = Bytes{4} * step->first_row[g] * store_.neurons();
+    hidden.shape = {rows, store_.neurons(), 0};
+    parts.push_back({std::move(hidden), std::move(cold)});
+    options_.adapters->append_hidden(rows_of(*step, g), parts, chain);
+  }
+  if (!chain.empty()) co_await run_on_first(std::move(chain));
+}
+
+Task<void> ClusterFfn::run_on_first(Chain chain) {
+  charge_dispatch(machine_.clock, chain);
+  co_await run_chain(&graphs_, options_.pipeline.units.front(), std::move(chain));
 }
 
 }  // namespace vitro

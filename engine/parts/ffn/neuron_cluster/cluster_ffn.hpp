@@ -8,6 +8,7 @@
 #include "engine/parts/ffn/neuron_cluster/cluster_pipeline.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_plan.hpp"
 #include "engine/parts/ffn/neuron_cluster/hot_region.hpp"
+#include "engine/parts/ffn/neuron_cluster/neuron_adapters.hpp"
 #include "engine/parts/ffn/neuron_cluster/predictor.hpp"
 
 namespace vitro {
@@ -23,7 +24,8 @@ struct ClusterFfnOptions {
   VariantId matmul{};
   Activation activation = Activation::relu;
   std::vector<float> thresholds{0};  // a neuron is active when |act(gate)| is above that of its layer; one entry: for all
-  bool measure = false;              // every gate is computed, and those are dropped that the predictor left out
+  std::shared_ptr<const NeuronAdapters> adapters = {};  // null: none adapts an FFN
+  bool measure = false;                                 // every gate is computed, and those are dropped that the predictor left out
 };
 
 // What became of the predictor's guesses, in cold neurons of a step (those that fire for any of its rows).
@@ -71,6 +73,7 @@ class ClusterFfn final : public FfnBlock {
   void choose_hot(Step& step);
   Task<void> run_cold(Step* step, std::uint32_t rows, bool planned);
   std::uint32_t most_partials(std::uint32_t rows) const;
+  void add_adapters(const Step& step, const Cluster& cluster, Role role, const IndexList& neurons, Chain& chain) const;
   void gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const;
   void rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const;
   KernelCall call(const Step& step, const Cluster& cluster, Op op) const;
@@ -79,6 +82,10 @@ class ClusterFfn final : public FfnBlock {
   View partial(const Step& step, std::uint32_t group, std::uint32_t index) const;
   IndexList row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const;
   Task<void> reduce(const Step* step);
+  NeuronAdapters::Rows rows_of(const Step& step, std::uint32_t group) const;
+  Task<void> adapt_inputs(const Step* step);
+  Task<void> adapt_hidden(const Step* step);
+  Task<void> run_on_first(Chain chain);
 
   Machine& machine_;
   GraphCache& graphs_;

@@ -223,8 +223,11 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
     call.out = {into};
     chain.push_back(std::move(call));
   };
+  const NeuronAdapters::Rows adapted{layer, &group, first_row};
   product(NeuronStore::Matrix::gate, gate_out);
+  if (options_.adapters) options_.adapters->append_added(Role::ffn_gate, adapted, nullptr, gate_out, chain);
   product(NeuronStore::Matrix::up, up_out);
+  if (options_.adapters) options_.adapters->append_added(Role::ffn_up, adapted, nullptr, up_out, chain);
   KernelCall glu = base;
   glu.op = ops::Glu{options_.activation};
   glu.in = {gate_out, up_out};

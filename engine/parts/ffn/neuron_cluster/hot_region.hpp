@@ -13,6 +13,7 @@
 #include "engine/machine/task_scope.hpp"
 #include "engine/ops/contract.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
+#include "engine/parts/ffn/neuron_cluster/neuron_adapters.hpp"
 #include "engine/parts/ffn/neuron_cluster/neuron_store.hpp"
 #include "engine/parts/placement/graph_cache.hpp"
 
@@ -32,6 +33,7 @@ struct HotRegionOptions {
   std::uint32_t io_depth = 8;
   VariantId matmul{};
   Activation activation = Activation::relu;
+  std::shared_ptr<const NeuronAdapters> adapters = {};  // null: none adapts an FFN
 };
 
 class HotRegion {
@@ -54,6 +56,10 @@ class HotRegion {
   // The sum over the hot neurons for one group, into `out` [R, width]; first_row: of the group among the step's rows.
   // Requires: prepare() came before, and there are hot neurons. Throws RunError.
   Task<void> run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out);
+  // What that run left of so many rows: activated neurons [rows, neurons()], until the next one.
+  View hidden(std::int16_t layer, std::int16_t expert, std::uint32_t first_row, std::uint32_t rows) const {
+    return wide(hidden_, first_row, rows, neurons(layer, expert));
+  }
 
   // What a step used of the cold blocks of an FFN, `named` of them by the predictor and `hits` found in DRAM; near: those among the named
   // that stand where the next hot cluster would be. The region shrinks from the next step on when the cold ones of a whole step do not fit

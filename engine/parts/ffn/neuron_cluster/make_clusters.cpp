@@ -39,6 +39,7 @@ std::vector<ComputeUnit*> sharing_units(const UnitPlacement& placement) {
 
 HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& clusters, const ClusterFfnOptions& ffn) {
   HotRegionOptions options;
+  options.adapters = ffn.adapters;
   options.unit = setup.placement.accelerator();
   for (const PlacementConfig::Split& split : setup.placement.splits()) options.splits.push_back({split.batch, split.hot});
   options.cluster_neurons = clusters.hot_cluster;
@@ -84,6 +85,9 @@ ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& cluste
   if (clusters.threshold) options.thresholds = {*clusters.threshold};
   options.measure = clusters.measure;
   const bool cores = setup.placement.accelerator() == nullptr && !options.pipeline.units.front()->caps().static_graphs;
+  if (NeuronAdapters::wanted(setup.adapters)) {
+    options.adapters = std::make_shared<NeuronAdapters>(setup.machine, *setup.adapters, setup.matmul, options.max_rows);
+  }
   options.dense_neurons = cores ? options.cluster_neurons : large_cluster(store, clusters);
   return options;
 }

@@ -235,8 +235,8 @@ TEST_F(KvCacheTest, blocks_of_a_prompt_that_do_not_stay_never_have_memory_of_the
   std::vector<KvCache::Leaving> leaving;
   kv.leave(a, leaving);
   EXPECT_TRUE(leaving.empty());
-  EXPECT_EQ(kv.blocks(a)[2], KvCache::kGone);
-  EXPECT_NE(kv.blocks(a)[3], KvCache::kGone);
+  EXPECT_EQ(kv.blocks_of(a)[2], KvCache::kGone);
+  EXPECT_NE(kv.blocks_of(a)[3], KvCache::kGone);
   EXPECT_EQ(kv.live_blocks(), 4u);
 }
 

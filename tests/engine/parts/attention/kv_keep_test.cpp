@@ -72,7 +72,7 @@ class Histories : public testing::TestWithParam<std::string> {
   }
   // Each position that a row sees has a slice of its own: in DRAM, or in a slot that is filled.
   void expect_readable(const std::vector<SeqPos>& rows, const std::vector<KvCache::Landing>& landing) {
-    const auto& blocks = kv_->blocks(rows[0].sequence);
+    const auto& blocks = kv_->blocks_of(rows[0].sequence);
     const std::uint32_t from = window_ == 0 || rows[0].position < window_ ? 0 : rows[0].position + 1 - window_;
     std::vector<std::uint32_t> table(kv_->table_width(rows) * rows.size()), used;
     kv_->fill_table(rows, kv_->table_width(rows), table.data(), 1);
@@ -86,7 +86,7 @@ class Histories : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(std::ranges::adjacent_find(used) == used.end()) << "two blocks in one slice";
   }
   std::uint32_t in_dram(std::uint32_t sequence) const {
-    const auto& blocks = kv_->blocks(sequence);
+    const auto& blocks = kv_->blocks_of(sequence);
     return static_cast<std::uint32_t>(
         std::ranges::count_if(blocks, [&](std::uint32_t block) { return block != KvCache::kGone && !kv_->in_flash(block); }));
   }

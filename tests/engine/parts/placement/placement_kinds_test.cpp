@@ -10,8 +10,9 @@
 namespace vitro {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
-using testing::IsEmpty;
+using testing::HasSubstr;
 using testing::StartsWith;
 
 constexpr BlockKind kBlocks[] = {BlockKind::embed, BlockKind::attention, BlockKind::ffn, BlockKind::head};
@@ -21,17 +22,32 @@ class Nothing final : public Function {
   Outcome execute(const KernelCall&) override { return {}; }
 };
 
-// Three cores, a unit of static graphs and one without.
+// Three cores, two units of static graphs and one without.
 class PlacementKinds : public testing::Test {
  protected:
-  PlacementKinds() : host_(spec(), function_, trace_) { register_placements(kinds); }
+  PlacementKinds() : host_(machine_of({"cpu0", "cpu1", "cpu2", "npu", "gpu", "ane"})) { register_placements(kinds); }
 
-  std::unique_ptr<UnitPlacement> make(const PlacementConfig& config) {
-    return kinds.find(config.kind)->make({host_.machine(), config, chunk, decode_rows, kv_format});
+  std::unique_ptr<VirtualMachine> machine_of(const std::vector<std::string>& names) {
+    VirtualMachineSpec spec;
+    for (const std::string& name : names) {
+      UnitCaps caps;
+      caps.id = UnitId(spec.units.size());
+      caps.name = name;
+      caps.kind = name.starts_with("cpu") ? UnitKind::core : name == "gpu" ? UnitKind::gpu : UnitKind::npu;
+      caps.static_graphs = caps.kind == UnitKind::npu;
+      spec.units.push_back(caps);
+    }
+    return std::make_unique<VirtualMachine>(std::move(spec), function_, trace_);
   }
-  std::string error_of(const PlacementConfig& config) {
+
+  std::unique_ptr<UnitPlacement> make(const PlacementConfig& config) { return make(config, *host_); }
+  std::unique_ptr<UnitPlacement> make(const PlacementConfig& config, VirtualMachine& host) {
+    return kinds.find(config.kind)->make({host.machine(), config, chunk, decode_rows, kv_format});
+  }
+  std::string error_of(const PlacementConfig& config) { return error_of(config, *host_); }
+  std::string error_of(const PlacementConfig& config, VirtualMachine& host) {
     try {
-      make(config);
+      make(config, host);
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -54,21 +70,9 @@ class PlacementKinds : public testing::Test {
   Format kv_format = Format::f32;
 
  private:
-  static VirtualMachineSpec spec() {
-    VirtualMachineSpec spec;
-    for (const char* name : {"cpu0", "cpu1", "cpu2", "npu", "gpu"}) {
-      UnitCaps caps;
-      caps.id = UnitId(spec.units.size());
-      caps.name = name;
-      caps.kind = caps.name == "npu" ? UnitKind::npu : caps.name == "gpu" ? UnitKind::gpu : UnitKind::core;
-      caps.static_graphs = caps.kind == UnitKind::npu;
-      spec.units.push_back(caps);
-    }
-    return spec;
-  }
   Nothing function_;
   NullTrace trace_;
-  VirtualMachine host_;
+  std::unique_ptr<VirtualMachine> host_;
 };
 
 PlacementConfig with_splits(PlacementConfig config) {
@@ -78,20 +82,35 @@ PlacementConfig with_splits(PlacementConfig config) {
 }
 
 TEST_F(PlacementKinds, are_named_once_and_one_wants_a_copy_of_the_weights) {
-  EXPECT_THAT(kinds.names(), ElementsAre("cores", "unit", "layers", "prompts", "chunk_attention"));
+  EXPECT_THAT(kinds.names(), ElementsAre("cores", "unit", "matmuls", "layers", "prompts", "chunk_attention"));
   for (const PlacementKind& kind : kinds.all()) {
     EXPECT_FALSE(kind.description.empty());
     EXPECT_EQ(kind.int8_copy, kind.name == "prompts");
   }
 }
 
+PlacementConfig matmuls_on_gpu(PlacementConfig config) {
+  config.unit = "gpu";
+  return config;
+}
+
+TEST_F(PlacementKinds, matmuls_go_to_the_unit_through_each_core) {
+  const auto placement = make(matmuls_on_gpu(config("matmuls", {"cpu0", "cpu1", "gpu"})));
+  EXPECT_THAT(names(placement->units()), ElementsAre("cpu0", "cpu1"));
+  EXPECT_THAT(names(placement->cores()), ElementsAre("cpu0", "cpu1"));
+  EXPECT_EQ(placement->accelerator(), nullptr);
+  EXPECT_EQ(placement->shares(BlockKind::ffn, 1, false), (Shares{1, 1}));
+  EXPECT_THAT(names(make(matmuls_on_gpu(config("matmuls", {"gpu"})))->units()), ElementsAre("cpu0")) << "a core of the machine";
+}
+
 // Whatever the rows: there is one share for each unit, and all of the phase falls to somebody.
 TEST_F(PlacementKinds, shares_of_every_phase_are_those_of_all_units) {
   for (const Format format : {Format::f32, Format::int8_fp8}) {
     kv_format = format;
-    for (const PlacementConfig& c : {config("cores", {"cpu0", "cpu2"}), with_splits(config("cores", {"cpu0", "cpu1"})),
-                                     config("cores", {"cpu1", "npu"}), config("unit", {"npu"}), config("layers", {"cpu0", "cpu1", "npu"}),
-                                     config("prompts", {"cpu0", "npu"}), config("chunk_attention", {"cpu0", "cpu1"})}) {
+    for (const PlacementConfig& c :
+         {config("cores", {"cpu0", "cpu2"}), with_splits(config("cores", {"cpu0", "cpu1"})), config("cores", {"cpu1", "npu"}),
+          config("unit", {"npu"}), matmuls_on_gpu(config("matmuls", {"cpu0"})), config("layers", {"cpu0", "cpu1", "npu"}),
+          config("prompts", {"cpu0", "npu"}), config("chunk_attention", {"cpu0", "cpu1"})}) {
       const auto placement = make(c);
       for (const BlockKind kind : kBlocks) {
         for (const std::uint32_t rows : {1u, 2u, 3u, 7u, 8u, 9u, 500u}) {
@@ -112,7 +131,7 @@ TEST_F(PlacementKinds, cores_share_evenly) {
   const auto named = make(config("cores", {"cpu2", "cpu0"}));
   EXPECT_THAT(names(named->units()), ElementsAre("cpu2", "cpu0"));
   EXPECT_THAT(named->shares(BlockKind::ffn, 3, false), ElementsAre(1, 1));
-  EXPECT_THAT(named->row_limits(), IsEmpty());
+  EXPECT_THAT(named->row_limits(), testing::IsEmpty());
   EXPECT_EQ(named->accelerator(), nullptr);
   PlacementConfig counted = config("cores", {});
   counted.threads = 3;
@@ -148,6 +167,35 @@ TEST_F(PlacementKinds, heads_stay_with_the_cores_where_the_accelerator_can_not_r
     }
   }
   EXPECT_EQ(make(config("chunk_attention", {"cpu0"}))->attention_graphs().unit, nullptr);
+}
+
+TEST_F(PlacementKinds, heads_are_the_accelerators_where_keys_and_values_are_staged_for_it) {
+  kv_format = Format::int8_fp8;
+  for (PlacementConfig c : {with_splits(config("cores", {"cpu0"})), config("layers", {"cpu0", "npu"})}) {
+    EXPECT_FALSE(make(c)->stages_kv()) << c.kind << ": nobody asked for it";
+    c.stages_kv = true;
+    const auto placement = make(c);
+    EXPECT_TRUE(placement->stages_kv()) << c.kind;
+    for (const std::uint32_t rows : {1u, 4u, 100u}) {
+      EXPECT_GT(placement->shares(BlockKind::attention, rows, true).back(), 0) << c.kind;
+    }
+    kv_format = Format::f16;
+    EXPECT_FALSE(make(c)->stages_kv()) << c.kind << ": it reads them as they are";
+    kv_format = Format::int8_fp8;
+  }
+  PlacementConfig chunks = config("chunk_attention", {"cpu0"});
+  chunks.stages_kv = true;
+  for (const Format format : {Format::f32, Format::int8_fp8, Format::f16}) {
+    kv_format = format;
+    const auto placement = make(chunks);
+    EXPECT_NE(placement->attention_graphs().unit, nullptr);
+    EXPECT_EQ(placement->stages_kv(), format != Format::f16) << "a neural engine computes in f16";
+  }
+  for (const char* kind : {"prompts", "cores", "unit"}) {
+    PlacementConfig c = config(kind, {"cpu0"});
+    c.stages_kv = true;
+    EXPECT_FALSE(make(c)->stages_kv()) << kind << ": no accelerator beside cores attends";
+  }
 }
 
 TEST_F(PlacementKinds, an_accelerator_among_the_units_takes_the_products_of_a_core_beside_it) {
@@ -206,11 +254,51 @@ TEST_F(PlacementKinds, prompts_are_the_accelerators_but_for_attention_and_outlie
   EXPECT_FALSE(placement->mapped()->kv);
 }
 
-TEST_F(PlacementKinds, cores_and_one_accelerator_is_what_two_kinds_need) {
+TEST_F(PlacementKinds, what_is_not_named_is_the_machines_first) {
   for (const char* kind : {"layers", "prompts"}) {
-    for (const std::vector<std::string>& units : {std::vector<std::string>{"cpu0", "cpu1"}, {"npu"}, {"gpu", "cpu0"}}) {
-      EXPECT_THAT(error_of(config(kind, units)), StartsWith("engine.units: ")) << kind;
+    EXPECT_THAT(names(make(config(kind, {"npu"}))->units()), ElementsAre("cpu0", "npu")) << kind << ": a core";
+    EXPECT_THAT(names(make(config(kind, {"cpu2"}))->units()), ElementsAre("cpu2", "npu")) << kind << ": an accelerator";
+    PlacementConfig stand_in = config(kind, {"cpu0"});
+    stand_in.unit = "cpu0";
+    EXPECT_THAT(names(make(stand_in)->units()), ElementsAre("cpu1", "cpu0")) << kind << ": a core beside the one that stands in";
+  }
+}
+
+// The first one takes the layers, or the one that `unit` names; matmuls of the cores go to the others.
+TEST_F(PlacementKinds, of_several_accelerators_one_takes_the_layers_and_the_cores_hand_their_matmuls_to_the_others) {
+  for (const char* kind : {"layers", "prompts"}) {
+    PlacementConfig c = config(kind, {"cpu0", "cpu1", "npu", "ane"});
+    for (const auto& [unit, other] : {std::pair{"", "npu"}, {"ane", "ane"}}) {
+      c.unit = unit;
+      const auto placement = make(c);
+      EXPECT_THAT(names(placement->units()), ElementsAre("cpu0", "cpu1", other)) << kind;
+      EXPECT_THAT(names(placement->cores()), ElementsAre("cpu0", "cpu1")) << kind;
+      for (std::size_t core = 0; core < 2; ++core) EXPECT_NE(dynamic_cast<OffloadUnit*>(placement->units()[core]), nullptr) << kind;
+      EXPECT_EQ(dynamic_cast<OffloadUnit*>(placement->units()[2]), nullptr) << kind;
+      EXPECT_EQ(placement->shares(BlockKind::ffn, 100, false).back(), 1) << kind;
     }
+    EXPECT_THAT(names(make(config(kind, {"npu", "ane"}))->units()), ElementsAre("cpu0", "npu")) << kind << ": beside the first core";
+  }
+}
+
+TEST_F(PlacementKinds, a_machine_without_an_accelerator_or_a_core_is_refused_by_both_keys) {
+  const auto without = [this](const std::string& what) {
+    std::vector<std::string> names;
+    for (const char* name : {"cpu0", "npu"}) {
+      if (name != what) names.emplace_back(name);
+    }
+    return machine_of(names);
+  };
+  const std::unique_ptr<VirtualMachine> cores = without("npu"), accelerators = without("cpu0");
+  for (const char* kind : {"layers", "prompts"}) {
+    EXPECT_THAT(error_of(config(kind, {"cpu0"}), *cores),
+                AllOf(StartsWith(std::string("engine.placement.kind: ") + kind + " needs an accelerator"),
+                      HasSubstr("engine.placement.units"), HasSubstr("it has cpu0"), HasSubstr("such as npu")));
+  }
+  for (const char* kind : {"layers", "prompts", "cores"}) {
+    EXPECT_THAT(error_of(config(kind, {"npu"}), *accelerators),
+                AllOf(StartsWith(std::string("engine.placement.kind: ") + kind + " needs a core"), HasSubstr("engine.placement.units"),
+                      HasSubstr("it has npu"), HasSubstr("such as cpu0")));
   }
 }
 
@@ -220,7 +308,7 @@ TEST_F(PlacementKinds, attention_of_a_full_chunk_is_the_accelerators_and_of_no_o
   const auto placement = make(c);
   EXPECT_EQ(placement->attention_graphs().rows, 8u);
   EXPECT_EQ(placement->attention_graphs().unit, placement->units().back());
-  EXPECT_THAT(names(placement->graph_units()), ElementsAre("npu"));
+  EXPECT_THAT(names(placement->graph_units()), ElementsAre("npu", "ane"));
   EXPECT_THAT(placement->shares(BlockKind::attention, 8, true), ElementsAre(0, 0, 1));
   for (const std::uint32_t rows : {1u, 7u, 9u}) EXPECT_THAT(placement->shares(BlockKind::attention, rows, true), ElementsAre(0.5, 0.5, 0));
   EXPECT_THAT(placement->shares(BlockKind::ffn, 8, false), ElementsAre(0.5, 0.5, 0));

@@ -180,6 +180,44 @@ TEST_F(MmapResidencyTest, a_budget_below_one_item_is_a_clear_error) {
   }
 }
 
+// A read of 8 KiB can touch three pages in two windows of four: with less than eight pages some item may fail, with eight none does.
+TEST_F(MmapResidencyTest, the_smallest_working_set_is_known_before_the_first_item) {
+  CheckBytes function;
+  NullTrace trace;
+  for (const std::uint32_t pages : {7u, 8u}) {
+    VirtualMachineSpec spec;
+    UnitCaps caps;
+    caps.name = "cpu0";
+    spec.units = {caps};
+    spec.memory_limits = {pages * kPageSize, 0, 0, 0};
+    VirtualMachine host(spec, function, trace);
+    const WeightStore store = weights(host.machine().storage.open(path_.string()).value_or_throw());
+    MmapResidency residency(host.machine(), store, {4 * kPageSize, std::nullopt, 0});
+    host.run(residency.load());
+    const auto refusal = [&](Bytes offset, Bytes length) -> std::string {
+      WorkItem item;
+      item.uses = {{&store.all()[1], offset, length}};
+      UnitQueues phase(1);
+      phase[0] = {item, item};  // one after the other, they share what is there
+      try {
+        residency.check_room(phase);
+      } catch (const ConfigError& error) {
+        return error.what();
+      }
+      return "";
+    };
+    EXPECT_EQ(refusal(0, 4 * kPageSize), "") << "one window";
+    const std::string across = refusal(3 * kPageSize, 2 * kPageSize);
+    if (pages == 8) {
+      EXPECT_EQ(across, "");
+    } else {
+      EXPECT_NE(across.find("memory.budget: "), std::string::npos) << across;
+      EXPECT_NE(across.find("engine.weights.read_ahead"), std::string::npos) << across;
+    }
+    EXPECT_EQ(host.machine().storage.totals().bytes_read, 0u) << "nothing was read for it";
+  }
+}
+
 TEST_F(MmapResidencyTest, a_read_error_ends_the_run_and_nobody_waits_for_ever) {
   int reads = 0;
   const auto fail_late = [&reads](const ReadRequest&) { return ++reads == 40 ? Status{Code::io_error, "the flash is on fire"} : Status{}; };

@@ -1,5 +1,6 @@
 #include "engine/parts/ffn/neuron_cluster/hot_region.hpp"
 
+#include "tests/engine/parts/ffn/neuron_cluster/arena.hpp"
 #include "tests/engine/parts/ffn/neuron_cluster/bench.hpp"
 
 namespace vitro {
@@ -72,6 +73,39 @@ TEST(HotRegion, a_share_of_the_cache_may_be_kept_for_cold_neurons) {
   Region region(bench, {{1, 1.0}}, 0.25);
   region.prepare(1);
   EXPECT_EQ(bench.store->cache().hot_size(), 16u);
+}
+
+// All of one layer is made hot, of which half was there: the rest comes in runs, one for each of Gate, Up and Down where these lie apart.
+TEST(HotRegion, hot_neurons_of_every_layout_come_to_lie_where_kernels_look_for_them) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(describe(shape));
+    Arena arena(shape, 1);
+    GraphCache graphs(arena.machine());
+    const BundleLayout& layout = arena.store->layout();
+    const NeuronCache& cache = arena.store->cache();
+    HotRegionOptions options;
+    options.unit = arena.machine().units.front();
+    options.splits = {{1, 1.0}};
+    options.cluster_neurons = layout.per_block;
+    HotRegion hot(arena.machine(), graphs, *arena.store, options);
+    std::uint32_t missing = 0;
+    const std::uint32_t all = layout.neurons / layout.per_block;
+    for (std::uint32_t block = 0; block < all; ++block) missing += !cache.resident(block);
+    ASSERT_GT(missing, 3u);
+    const std::uint64_t before = arena.machine().storage.totals().reads;
+    hot.prepare(0, -1, 1);
+    arena.run(hot.settle());
+    EXPECT_EQ(hot.neurons(0, -1), all * layout.per_block);
+    for (std::uint32_t block = 0; block < all; ++block) {
+      EXPECT_TRUE(cache.hot(block));
+      for (const auto matrix : {NeuronStore::Matrix::gate, NeuronStore::Matrix::up, NeuronStore::Matrix::down}) {
+        EXPECT_TRUE(arena.holds(block, cache.slot_of(block), matrix)) << "block " << block;
+      }
+    }
+    const std::uint64_t reads = arena.machine().storage.totals().reads - before;
+    EXPECT_EQ(reads % layout.stripes, 0u);
+    EXPECT_LT(reads, missing * layout.stripes) << "neighbours are read together";
+  }
 }
 
 // 16 of 32 blocks of two layers are there, 8 of them hot in two clusters of 4: 16 slots are left to the cold ones of both. `named` of them

@@ -1,0 +1,196 @@
+#include "engine/host/gpu_unit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/host/thread_placement.hpp"
+#include "engine/ops/variants.hpp"
+
+namespace vitro {
+namespace {
+
+bool overlap(const View& a, const View& b) { return a.data() < b.data() + view_bytes(b) && b.data() < a.data() + view_bytes(a); }
+
+// Whether the call is one for the device, as far as the call alone can say.
+bool is_product(const KernelCall& call) {
+  if (!call.is<ops::Matmul>() || call.variant != variant::kA16 || call.rows != nullptr || call.row_offsets != nullptr) return false;
+  const View& weights = call.in[0];
+  return weights.data() != nullptr && weights.memory.block()->region == Region::fixed && opencl::panel_form(weights).has_value();
+}
+
+std::vector<std::uint16_t> halves_of(const View& x) {
+  std::vector<std::uint16_t> halves(elements(x));
+  std::transform(x.as<float>(), x.as<float>() + halves.size(), halves.begin(), float_to_half);
+  return halves;
+}
+
+void write(const KernelCall& call, const std::vector<float>& result) {
+  const std::uint32_t n = call.in[0].shape[0], batch = call.in[1].shape[0];
+  const Range rows = sliced(call, n);
+  const float* bias = bias_of(call) != nullptr ? bias_of(call)->as<float>() : nullptr;
+  for (std::uint32_t m = 0; m < batch; ++m) {
+    float* y = call.out[0].as<float>() + std::size_t{m} * n + rows.first;
+    std::memcpy(y, result.data() + std::size_t{m} * rows.count, rows.count * sizeof(float));
+    for (std::uint32_t i = 0; bias != nullptr && i < rows.count; ++i) y[i] += bias[rows.first + i];
+  }
+}
+
+}  // namespace
+
+GpuUnit::GpuUnit(UnitId id, std::size_t index, const GpuOptions& options, HostExecutor& executor, Function& function, TraceSink& trace,
+                 Activity& activity)
+    : index_(index),
+      device_(options.device()),
+      executor_(executor),
+      function_(function),
+      trace_(trace),
+      activity_(activity),
+      track_(trace.track("units", options.name)) {
+  caps_.id = id;
+  caps_.kind = UnitKind::gpu;
+  caps_.name = options.name;
+  caps_.core_class = "gpu";
+  thread_ = std::thread([this] {
+    become_worker();
+    work();
+  });
+}
+
+GpuUnit::~GpuUnit() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  work_available_.notify_one();
+  thread_.join();
+}
+
+Task<Result<Graph>> GpuUnit::load(GraphSpec spec) {
+  Graph graph{next_graph_++, spec.calls.size() * sizeof(KernelCall)};
+  graphs_.emplace(graph.id, std::move(spec));
+  co_return Result<Graph>(graph);
+}
+
+void GpuUnit::unload(Graph graph) {
+  const std::size_t erased = graphs_.erase(graph.id);
+  VITRO_CHECK(erased == 1, "unload of a graph that is not loaded");
+}
+
+std::vector<std::string> GpuUnit::notes() const {
+  std::vector<std::string> notes = device_->notes();
+  if (elsewhere_ > 0) notes.push_back(fmt::format("gpu: {} matmuls ran on the CPU instead, since {}", elsewhere_, first_refusal_));
+  return notes;
+}
+
+void GpuUnit::submit(const Chain& chain, Completion<RunResult>& done) {
+  VITRO_CHECK(!chain.empty(), "an empty chain was submitted");
+  enqueue({&chain, nullptr, &done});
+}
+
+void GpuUnit::submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) {
+  const auto spec = graphs_.find(graph.id);
+  VITRO_CHECK(spec != graphs_.end(), "launch of a graph that is not loaded");
+  auto bound = std::make_unique<Chain>(bind(spec->second, bindings));
+  const Chain* chain = bound.get();
+  enqueue({chain, std::move(bound), &done});
+}
+
+void GpuUnit::enqueue(Job job) {
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  {
+    const std::scoped_lock lock(mutex_);
+    queue_.push_back(std::move(job));
+  }
+  work_available_.notify_one();
+}
+
+void GpuUnit::work() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    work_available_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Job job = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    execute(std::move(job));
+  }
+}
+
+void GpuUnit::execute(Job job) {
+  RunResult result;
+  const Picoseconds begin = executor_.now();
+  try {
+    run(*job.chain, result.outcomes);
+  } catch (...) {
+    result.error = std::current_exception();
+  }
+  activity_.unit_busy(index_, begin, executor_.now());
+  job.bound.reset();  // its leases go before the waiter may look at the budget
+  job.done->complete(std::move(result));
+  in_flight_.fetch_sub(1, std::memory_order_release);
+}
+
+void GpuUnit::run(const Chain& chain, std::vector<Outcome>& outcomes) {
+  for (std::size_t next = 0; next < chain.size();) {
+    const Picoseconds begin = executor_.now();
+    const KernelCall& call = chain[next];
+    const std::size_t done = run_request(chain, next);
+    if (done == 0) {
+      elsewhere_ += is_product(call) ? 1 : 0;
+      Outcome outcome = function_.execute(call);
+      if (outcome.index() != 0) outcomes.push_back(std::move(outcome));
+    }
+    if (trace_.enabled()) trace_.span(track_, begin, executor_.now(), to_string(call.op), describe(call));
+    next += std::max<std::size_t>(done, 1);
+  }
+}
+
+// Computes the matmuls from `first` on that one request can hold, and says how many; 0 when the first call is none for the device.
+std::size_t GpuUnit::run_request(const Chain& chain, std::size_t first) {
+  std::map<std::pair<const std::byte*, Bytes>, std::vector<std::uint16_t>> inputs;
+  std::vector<std::vector<float>> results;
+  std::vector<GpuDevice::Product> products;
+  for (std::size_t i = first; i < chain.size(); ++i) {
+    const KernelCall& call = chain[i];
+    const auto depends = [&](const KernelCall& earlier) { return overlap(earlier.out[0], call.in[1]); };
+    const auto begin = chain.begin() + static_cast<std::ptrdiff_t>(first), end = chain.begin() + static_cast<std::ptrdiff_t>(i);
+    if (!is_product(call) || std::any_of(begin, end, depends)) break;
+    const std::optional<GpuDevice::Weights> weights = placed(call);
+    if (!weights) break;
+    const View& x = call.in[1];
+    std::vector<std::uint16_t>& halves = inputs[{x.data(), view_bytes(x)}];
+    if (halves.empty()) halves = halves_of(x);
+    results.emplace_back(std::size_t{x.shape[0]} * sliced(call, call.in[0].shape[0]).count);
+    products.push_back({*weights, halves, x.shape[0], results.back().data()});
+  }
+  if (products.empty()) return 0;
+  const Status status = device_->multiply(products);
+  if (!status.ok()) throw RunError(fmt::format("{}: the device was lost: {}", caps_.name, status.message));
+  for (std::size_t i = 0; i < products.size(); ++i) write(chain[first + i], results[i]);
+  products_ += products.size();
+  ++requests_;
+  return products.size();
+}
+
+// Requires: is_product(call).
+std::optional<GpuDevice::Weights> GpuUnit::placed(const KernelCall& call) {
+  const View& weights = call.in[0];
+  const Range rows = sliced(call, weights.shape[0]);
+  const bool image = call.method == Method::image || (call.method != Method::buffer && device_->has_images());
+  const WeightKey key{weights.memory.id(), weights.offset, rows.first, rows.count, image};
+  auto known = placed_.find(key);
+  if (known == placed_.end()) {
+    check_call(call);
+    const Result<GpuDevice::Weights> weights_there = device_->place(opencl::pack_panels(weights, rows), image);
+    if (!weights_there.ok() && weights_there.status().code == Code::unit_lost) {
+      throw RunError(fmt::format("{}: the device was lost: {}", caps_.name, weights_there.status().message));
+    }
+    known = placed_.emplace(key, weights_there.ok() ? std::optional(weights_there.value()) : std::nullopt).first;
+    if (!weights_there.ok() && first_refusal_.empty()) first_refusal_ = weights_there.status().message;
+  }
+  return known->second;
+}
+
+}  // namespace vitro

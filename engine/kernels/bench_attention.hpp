@@ -1,0 +1,15 @@
+// An attention of a prompt's last rows, as a benchmark's operand.
+#pragma once
+#include "engine/ops/operands.hpp"
+
+namespace vitro {
+
+struct AttentionShape {
+  std::uint32_t kv_heads = 0, group = 0, dim = 0;  // group: query heads of each KV head
+  std::uint32_t rows = 0, tokens = 0;              // the last `rows` of a prompt of `tokens`
+};
+
+// Keys, values and queries are random, in blocks of 32 tokens. Requires: format is f32 or f16, rows <= tokens.
+KernelCall bench_attention(const AttentionShape& shape, Format format);
+
+}  // namespace vitro

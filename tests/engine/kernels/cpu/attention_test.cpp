@@ -1,0 +1,88 @@
+// Rows of a batch that pass over keys and values together get what each would get alone.
+#include "engine/ops/attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/kernels/compute_function.hpp"
+#include "tests/engine/kernels/call_kit.hpp"
+
+namespace vitro {
+namespace {
+
+using namespace test;
+
+constexpr std::uint32_t kBlocks = 12, kBlockTokens = 8, kPoolBlocks = 40;
+
+struct Shape {
+  std::uint32_t kv_heads, group, dim, window;
+  Format format;
+};
+
+// Runs of rows that follow each other in one sequence, and sequences that begin in the same blocks, in any order.
+KernelCall mixed_batch(Rng& rng, const Shape& shape) {
+  auto batch = std::make_shared<std::vector<SeqPos>>();
+  std::vector<std::uint32_t> table, blocks(kBlocks);
+  for (std::uint32_t sequence = 0; sequence < 5; ++sequence) {
+    const std::uint32_t common = sequence == 0 ? 0 : static_cast<std::uint32_t>(rng.below(kBlocks + 1));  // with the sequence before
+    for (std::uint32_t i = common; i < kBlocks; ++i) blocks[i] = static_cast<std::uint32_t>(rng.below(kPoolBlocks));
+    const std::uint32_t rows = rng.below(3) == 0 ? 1 : static_cast<std::uint32_t>(rng.below(40));
+    std::uint32_t position = static_cast<std::uint32_t>(rng.below(kBlocks * kBlockTokens - rows));
+    for (std::uint32_t row = 0; row < rows; ++row, ++position) {
+      batch->push_back({sequence, position});
+      table.insert(table.end(), blocks.begin(), blocks.end());
+      for (std::uint32_t i = position / kBlockTokens + 1; i < kBlocks; ++i) table[table.size() - kBlocks + i] = ~0u;  // nobody may look
+    }
+  }
+  if (batch->empty()) return mixed_batch(rng, shape);
+  const auto rows = static_cast<std::uint32_t>(batch->size());
+  KernelCall call;
+  ops::Attention attention;
+  attention.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
+  attention.window = shape.window;
+  call.op = attention;
+  call.variant = variant::kFloat;
+  call.layer = 0;
+  call.batch = batch;
+  View pool = make_view({kPoolBlocks * 2 * shape.kv_heads, kBlockTokens, shape.dim}, shape.format);
+  fill(pool, rng, 1);
+  pool.shape = {shape.kv_heads, kBlockTokens, shape.dim};
+  call.in = {floats(rng, {rows, shape.kv_heads * shape.group, shape.dim}), pool, indices(table, {rows, kBlocks, 0})};
+  call.out = {make_view({rows, shape.kv_heads * shape.group, shape.dim}, Format::f32)};
+  return call;
+}
+
+// The call of one row.
+KernelCall alone(const KernelCall& call, std::uint32_t row) {
+  KernelCall one = call;
+  one.batch = std::make_shared<std::vector<SeqPos>>(1, (*call.batch)[row]);
+  const auto cut = [&](View& view) {
+    view.offset += row * (view_bytes(view) / view.shape[0]);
+    view.shape[0] = 1;
+  };
+  cut(one.in[0]);
+  cut(one.in[2]);
+  cut(one.out[0]);
+  return one;
+}
+
+TEST(Attention, rows_that_pass_together_have_the_bits_of_rows_alone) {
+  Rng rng(41);
+  for (const std::uint32_t window : {0u, 5u, 37u}) {
+    for (int i = 0; i < 12; ++i) {
+      const Shape shape{1 + i % 2u, i % 3 == 0 ? 1u : 3u, i % 4 == 0 ? 20u : 32u, window, i % 2 == 0 ? Format::f16 : Format::f32};
+      const KernelCall call = mixed_batch(rng, shape);
+      for (const KernelSet* set : kernel_sets()) {
+        ComputeFunction function({std::string(set->name)});
+        const KernelCall together = with_own_output(call), apart = with_own_output(call);
+        function.execute(together);
+        for (std::uint32_t row = 0; row < call.batch->size(); ++row) function.execute(alone(apart, row));
+        EXPECT_EQ(bytes_of(together.out[0]), bytes_of(apart.out[0])) << set->name << ", window " << window << ", " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vitro

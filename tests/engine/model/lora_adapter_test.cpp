@@ -1,0 +1,58 @@
+#include "engine/model/lora_adapter.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/engine/model/lora_support.hpp"
+
+namespace vitro {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(LoraAdapter, of_a_file_knows_roles_shapes_scales_and_where_the_bytes_are) {
+  const ScratchFolder folder;
+  SmallModel().write(folder / "base.gguf");
+  SmallAdapter().write(folder / "lora.gguf");
+  const Gguf base = Gguf::open(folder / "base.gguf"), gguf = Gguf::open(folder / "lora.gguf");
+  LoraAdapter adapter = adapter_from_file("small", 0.5, LoraFile::open(folder / "lora.gguf", base), config_from_gguf(base));
+  EXPECT_EQ(adapter.matrices.size(), 2u);
+  EXPECT_EQ(adapter.find(Role::attn_q, 1), nullptr);
+  const LoraMatrices* down = adapter.find(Role::ffn_down, 1);
+  ASSERT_NE(down, nullptr);
+  EXPECT_EQ(down->scale, 1);
+  EXPECT_EQ(down->rank(), 4u);
+  EXPECT_EQ(down->a.columns, 96u);
+  EXPECT_EQ(down->b.rows, 64u);
+  EXPECT_EQ(down->b.extent.offset, gguf.find_tensor("blk.1.ffn_down.weight.lora_b")->offset);
+  EXPECT_EQ(adapter.extent().offset, gguf.data_offset());
+  EXPECT_EQ(adapter.extent().offset + adapter.extent().length, down->b.extent.offset + down->b.extent.length);
+  adapter.set_file(FileId{7});
+  EXPECT_EQ(adapter.extent().file, FileId{7});
+}
+
+TEST(LoraAdapter, what_only_a_merge_can_adapt_is_refused_with_file_and_tensor) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.config.experts = 3, model.config.experts_used = 2;
+  model.write(folder / "base.gguf");
+  const Gguf base = Gguf::open(folder / "base.gguf");
+  SmallAdapter lora;
+  lora.tensors = {{"blk.0.ffn_up_exps.weight.lora_a", {64, 4, 3}}, {"blk.0.ffn_up_exps.weight.lora_b", {4, 96, 3}}};
+  lora.write(folder / "lora.gguf");
+  const LoraFile file = LoraFile::open(folder / "lora.gguf", base);
+  const std::string message = message_of([&] { adapter_from_file("a", 1, file, config_from_gguf(base)); });
+  EXPECT_THAT(message, HasSubstr("lora.gguf: blk.0.ffn_up_exps.weight.lora_a"));
+  EXPECT_THAT(message, HasSubstr("vitro merge"));
+}
+
+TEST(LoraAdapter, of_shapes_alone_has_every_layers_matrices_side_by_side) {
+  const ModelConfig config = SmallModel().config;
+  const LoraAdapter adapter = phantom_adapter("p", 1, {8, 16, {Role::attn_q, Role::ffn_down}, Format::f16}, config);
+  EXPECT_EQ(adapter.matrices.size(), 4u);
+  EXPECT_EQ(adapter.find(Role::ffn_down, 1)->scale, 2);
+  EXPECT_EQ(adapter.extent().length, 2u * 2 * 8 * (64 + 64 + 96 + 64)) << "binary16, rank 8, two layers";
+  EXPECT_THAT(message_of([&] { phantom_adapter("p", 1, {8, 0, {Role::attn_norm}, Format::f16}, config); }), HasSubstr("no attn_norm"));
+}
+
+}  // namespace
+}  // namespace vitro
