@@ -20,6 +20,11 @@ struct StorageLimits {
   std::uint32_t queue_depth = 0;
 };
 
+// Bytes that the host wrote, and bytes that cells were or will be programmed with for it: data in a one-bit buffer moves once more.
+struct FlashWrites {
+  double host = 0, programmed = 0;
+};
+
 class StorageModel {
  public:
   virtual ~StorageModel() = default;
@@ -29,6 +34,7 @@ class StorageModel {
   // Enters the queue now. `done` runs as an event when the data is in DRAM.
   virtual void submit(const IoRequest& request, Callback done) = 0;
   virtual double bytes_moved(Picoseconds begin, Picoseconds end) = 0;
+  virtual FlashWrites writes() const { return {}; }  // nothing programmed: the model does not know
 };
 
 }  // namespace vitro::hw

@@ -118,8 +118,9 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);
-  storage_.emplace(soc_.storage(), context_.device("storage"), options.phantom,
-                   SimStorage::Surroundings{executor_, trace, meter_, power, units_, policy_core, soc_.mapped_page_cycles()});
+  storage_.emplace(
+      soc_.storage(), context_.device("storage"), options.phantom,
+      SimStorage::Surroundings{executor_, trace, meter_, power, units_, policy_core, soc_.mapped_page_cycles(), options.scratch_folder});
   if (soc_.barrier_cycles() > 0) executor_.on_result([this] { clock_->take_in_result(); });
   machine_.emplace(Machine{executor_, *clock_, std::move(units), *storage_, memory_, trace, options.seed});
 }
@@ -220,6 +221,11 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
     }
   }
   report.event_hash = executor_.hash().hex();
+  const StorageTotals& io = storage_->totals();
+  if (io.bytes_written > 0) {
+    if (const hw::FlashWrites writes = soc_.storage().writes(); writes.programmed > 0) report.flash_programmed_bytes = writes.programmed;
+    report.flash_rated_bytes = soc_.rated_writes();
+  }
   std::vector<std::string> used = unit_names_;
   used.push_back(policy_core_);
   report.assumed_parameters = soc_.assumed_parameters(used);
@@ -234,7 +240,6 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
     runs += unit->runs();
     launches += unit->launches();
   }
-  const StorageTotals& io = storage_->totals();
   report.counts = {{"events", executor_.events()}, {"runs", runs}, {"launches", launches}, {"reads", io.reads}, {"writes", io.writes},
                    {"posts", executor_.posts()}};
   report.notes.push_back(fmt::format("{}: {}; {} events", soc_.name(), soc_.models(), executor_.events()));

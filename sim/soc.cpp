@@ -171,6 +171,15 @@ void Soc::build_storage(Reader& root) {
   storage_ = entry.make({context_, "ufs", dram_.get(), hw::kMemoryController}, params);
 }
 
+std::optional<double> Soc::rated_writes() const {
+  for (const hw::Param& param : params_.back()->all()) {
+    if (!param.name.ends_with(".rated_writes") || param.value == 0) continue;
+    param.read = true;
+    return param.value;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> Soc::assumed_parameters(const std::vector<std::string>& used) const {
   std::set<const hw::Params*> idle;
   for (const Processor& processor : processors_) idle.insert(processor.params);

@@ -59,6 +59,8 @@ class Soc {
   std::vector<Processor>& processors() { return processors_; }
   hw::DramModel& dram() { return *dram_; }
   hw::StorageModel& storage() { return *storage_; }
+  // What the host may write over the flash device's life; none: not rated.
+  std::optional<double> rated_writes() const;
   hw::FlowPower* power() { return power_ ? &*power_ : nullptr; }
   // Cycles of the policy's core for each unit whose result arrives: a barrier of n units costs n times that, some of it hidden
   // behind those that still work.

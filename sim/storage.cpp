@@ -1,5 +1,6 @@
 #include "sim/storage.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -17,14 +18,17 @@ enum Kind : std::uint16_t { kIssued = 200, kHandled };
 // Issuer number of what an accelerator asks for: the policy's core drives the device for it.
 constexpr std::uint16_t kPolicyIssuer = 0xffff;
 
-// A file without a name: gone with its descriptor, whatever ends the process.
-int anonymous_file(Bytes size) {
-  std::string path = (std::filesystem::temp_directory_path() / "vitro-scratch-XXXXXX").string();
+// A file without a name: gone with its descriptor, whatever ends the process. Its blocks are reserved where the filesystem does that.
+int anonymous_file(const std::string& folder, Bytes size) {
+  std::string path = folder + "/vitro-scratch-XXXXXX";
   const int fd = ::mkstemp(path.data());
   if (fd < 0) return -1;
   ::unlink(path.c_str());
-  if (::ftruncate(fd, static_cast<off_t>(size)) == 0) return fd;
+  if (::fallocate(fd, 0, 0, static_cast<off_t>(size)) == 0) return fd;
+  if (errno == EOPNOTSUPP && ::ftruncate(fd, static_cast<off_t>(size)) == 0) return fd;
+  const int error = errno;
   ::close(fd);
+  errno = error;
   return -1;
 }
 
@@ -82,11 +86,14 @@ Result<FileId> SimStorage::open_phantom(Bytes size) {
 
 Result<FileId> SimStorage::create_scratch(Bytes size) {
   File file;
-  file.name = "(scratch)";
+  const std::string folder = s_.scratch_folder.empty() ? std::filesystem::temp_directory_path().string() : s_.scratch_folder;
+  file.name = "a scratch file in " + folder;
   file.size = size;
   if (!phantom_) {
-    file.scratch = anonymous_file(size);
-    if (file.scratch < 0) return Status{Code::no_space, fmt::format("no scratch file of {}: {}", format_bytes(size), std::strerror(errno))};
+    file.scratch = anonymous_file(folder, size);
+    if (file.scratch < 0) {
+      return Status{Code::no_space, fmt::format("{}: no scratch file of {}: {}", folder, format_bytes(size), std::strerror(errno))};
+    }
   }
   return add(std::move(file));
 }

@@ -23,6 +23,7 @@ class SimStorage final : public Storage {
     std::vector<std::unique_ptr<SimUnit>>& units;
     Core& policy_core;              // issues what an accelerator asks for
     double mapped_page_cycles = 0;  // of the core that faults, for each page
+    std::string scratch_folder;     // empty: the system's folder for temporary files
   };
   SimStorage(hw::StorageModel& model, std::uint16_t device, bool phantom, const Surroundings& surroundings);
   ~SimStorage() override;

@@ -27,9 +27,12 @@ constexpr std::pair<std::string_view, std::string_view> kPaths[] = {{"model", "g
                                                                     {"model", "pack"},
                                                                     {"engine", "replay"},
                                                                     {"engine", "record"},
+                                                                    {"engine", "kv.scratch"},
                                                                     {"engine", "plan"},
                                                                     {"engine", "moe.calibration"},
                                                                     {"engine", "ffn.experts.calibration"},
+                                                                    {"workload", "save_kv"},
+                                                                    {"workload", "restore_kv"},
                                                                     {"workload", "scaling.scorer.gguf"}};
 
 // The folder of the file that has a value, which may be an included one; of a value that is in no file, the given one.

@@ -49,6 +49,9 @@ struct Workload {
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;
+  // Files with keys and values (transformer/saved_sequence.hpp): written when the sequence has ended; read before the prompt, which goes on
+  // after it and may then be empty.
+  std::string save_kv, restore_kv;
   std::optional<ScalingConfig> scaling;  // its samples take the place of batch
   // In place of a prompt; at most one of them.
   std::optional<MatmulWorkload> products;

@@ -208,11 +208,17 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
   return model;
 }
 
-std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const Request& request) {
+std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const Request& request,
+                                        const SavedSequence* before) {
   std::vector<std::int32_t> ids;
+  if (before != nullptr) {
+    const auto known = [&](std::int32_t token) { return token >= 0 && static_cast<std::uint32_t>(token) < model.config.vocab; };
+    if (!std::ranges::all_of(before->tokens, known)) throw ConfigError(fmt::format("{}: has tokens that the model lacks", before->path));
+    ids.push_back(before->tokens.back());
+  }
   if (request.prompt) {
     if (!model.tokenizer) throw ConfigError("workload.prompt: a model without weights has no tokenizer (expected workload.prompt_tokens)");
-    if (model.tokenizer->add_bos() && model.tokenizer->bos()) ids.push_back(*model.tokenizer->bos());
+    if (before == nullptr && model.tokenizer->add_bos() && model.tokenizer->bos()) ids.push_back(*model.tokenizer->bos());
     const std::vector<std::int32_t> text = model.tokenizer->encode(*request.prompt);
     ids.insert(ids.end(), text.begin(), text.end());
     if (ids.empty()) throw ConfigError("workload.prompt: is empty, and the model has no BOS token to start from");
@@ -221,10 +227,10 @@ std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload
       ids.push_back(static_cast<std::int32_t>(mix(workload.seed, {kPromptStream, i}) % model.config.vocab));
     }
   }
-  const std::uint64_t longest = ids.size() + workload.output_tokens;
+  const std::uint64_t longest = (before != nullptr ? before->length : 0) + ids.size() + workload.output_tokens;
   if (model.config.context > 0 && longest > model.config.context) {
-    throw ConfigError(fmt::format("workload: {} prompt tokens and {} output tokens exceed the model's context of {}", ids.size(),
-                                  workload.output_tokens, model.config.context));
+    throw ConfigError(fmt::format("workload: {} prompt tokens and {} output tokens exceed the model's context of {}",
+                                  longest - workload.output_tokens, workload.output_tokens, model.config.context));
   }
   return ids;
 }

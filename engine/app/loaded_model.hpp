@@ -12,6 +12,7 @@
 #include "engine/model/packed_file.hpp"
 #include "engine/model/tokenizer.hpp"
 #include "engine/model/weights.hpp"
+#include "engine/transformer/saved_sequence.hpp"
 
 namespace vitro {
 
@@ -46,7 +47,9 @@ Format matrix_format(Reader& model);
 // asks for.
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir);
 
-// Token ids of a request's prompt, BOS included where the model wants it; drawn ones for a prompt given as a count.
-std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const Request& request);
+// Token ids of a request's prompt, BOS included where the model wants it; drawn ones for a prompt given as a count. After a saved sequence
+// (null: none) its last token takes the place of BOS.
+std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const Request& request,
+                                        const SavedSequence* before = nullptr);
 
 }  // namespace vitro

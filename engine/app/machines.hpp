@@ -22,6 +22,7 @@ struct MachineRequest {
   std::optional<Bytes> dram_budget;  // none: what the device has
   bool phantom = false;              // no bytes behind leases and files
   std::uint64_t seed = 1;
+  std::string scratch_folder;                        // empty: the system's folder for temporary files
   CodeMatmul code_products = CodeMatmul::automatic;  // of an accelerator that lays weights out itself
 };
 // Throws ConfigError for a device or units that do not fit. Function and trace outlive the machine.

@@ -62,6 +62,9 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
   engine.lora = read_lora(reader.section("lora"));
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
+  const std::string order = reader.choice("prefill_order", {"chunks", "layers", "auto"}, "auto");
+  engine.prefill_order = order == "chunks" ? PrefillOrder::chunks : order == "layers" ? PrefillOrder::layers : PrefillOrder::automatic;
+  engine.prefill_span = static_cast<std::uint32_t>(reader.integer("prefill_span", 1, 1 << 24, 0));
   read_function(reader, engine);
   if (reader.has("profile") || (engine.function == FunctionKind::draw && !of_model)) profile = read_profile(reader.section("profile"));
   reader.ignore("plan");  // its keys were put in place when the experiment was composed

@@ -74,6 +74,17 @@ void read_lengths(Reader& reader, Workload& workload) {
   workload.output_tokens = *std::max_element(workload.lengths.begin(), workload.lengths.end());
 }
 
+void read_kv_files(Reader& reader, const Workload& workload, bool numerics) {
+  for (const auto& [key, path] : {std::pair("save_kv", workload.save_kv), std::pair("restore_kv", workload.restore_kv)}) {
+    if (path.empty()) continue;
+    if (!numerics) reader.fail(key, "needs keys and values, but the run computes none (expected engine.function: compute)");
+    if (workload.batch > 1 || workload.requests.size() > 1 || reader.has("scaling")) {
+      reader.fail(key, fmt::format("is for one sequence (expected {}: 1, no {}, and one request)", reader.name_of("batch"),
+                                   reader.name_of("scaling")));
+    }
+  }
+}
+
 // One prompt, of two ways to give it. Throws where both are there, and where neither is unless it is `optional`.
 void read_prompt(Reader& reader, std::optional<std::string>& prompt, std::uint32_t& tokens, bool optional) {
   if (optional && !reader.has("prompt") && !reader.has("prompt_tokens")) return;
@@ -137,7 +148,9 @@ Workload read_workload(Reader reader, bool numerics, const std::vector<std::stri
     reader.finish();
     return workload;
   }
-  read_prompt(reader, workload.prompt, workload.prompt_tokens, false);
+  workload.save_kv = reader.text("save_kv", "");
+  workload.restore_kv = reader.text("restore_kv", "");
+  read_prompt(reader, workload.prompt, workload.prompt_tokens, !workload.restore_kv.empty());
   read_lengths(reader, workload);
   workload.requests = read_requests(reader, workload, adapters);
   workload.stop_at_eos = reader.boolean("stop_at_eos", true);
@@ -147,6 +160,7 @@ Workload read_workload(Reader reader, bool numerics, const std::vector<std::stri
   workload.sampling.top_k = static_cast<std::uint32_t>(sampling.integer("top_k", 0, 1 << 20, 0));
   workload.sampling.top_p = static_cast<float>(sampling.number("top_p", 0, 1, 1));
   sampling.finish();
+  read_kv_files(reader, workload, numerics);
   if (std::optional<Reader> scaling = reader.optional_child("scaling")) {
     if (workload.batch > 1) reader.fail("batch", fmt::format("can not be combined with {} (expected one of the two)", scaling->path()));
     if (workload.requests.size() > 1) {

@@ -97,9 +97,24 @@ Json kv_flash_metrics(const KvFlashStats& stats) {
   const double reading = to_seconds(stats.reading), stalled = std::min(to_seconds(stats.stalled), reading);
   return {{"bytes_written", stats.written},
           {"bytes_read", stats.read},
+          {"writes", stats.writes},
+          {"reads", stats.reads},
           {"read_ms", reading * 1e3},
           {"stall_ms", stalled * 1e3},
-          {"hidden_share", reading > 0 ? Json(1 - stalled / reading) : Json(nullptr)}};
+          {"hidden_share", reading > 0 ? Json(1 - stalled / reading) : Json(nullptr)},
+          {"write_ms", to_seconds(stats.writing) * 1e3},
+          {"held_up_ms", to_seconds(stats.held_up) * 1e3}};
+}
+
+// What writing costs the device's life.
+Json flash_write_metrics(Bytes written, const MachineReport& machine) {
+  const auto host = static_cast<double>(written);
+  const auto over = [](std::optional<double> part, std::optional<double> whole) {
+    return part && whole ? Json(*part / *whole) : Json(nullptr);
+  };
+  return {{"bytes", written},
+          {"write_amplification", over(machine.flash_programmed_bytes, host)},
+          {"share_of_rated", over(host, machine.flash_rated_bytes)}};
 }
 
 Json describe(const Experiment& experiment, const LoadedModel& model, const std::vector<GenerationResult>& served) {
@@ -199,6 +214,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["seam_calls_per_token"] = metrics["unit_submissions_per_token"];  // the name that older scripts know
 
   if (record.kv_flash) metrics["kv_flash"] = kv_flash_metrics(*record.kv_flash);
+  if (record.totals.bytes_written > 0) metrics["flash_writes"] = flash_write_metrics(record.totals.bytes_written, machine);
   if (record.bypasses) metrics["lora"] = {{"macs", record.bypasses->macs}, {"accesses", record.bypasses->accesses}};
   if (record.scaling) metrics["scaling"] = scaling_metrics(*record.scaling);
 

@@ -29,6 +29,7 @@ EngineConfig beside(const Machine& machine, const EngineConfig& of_model) {
   engine.ffn = {};
   engine.lora = {};
   engine.kv.dram_tokens.reset();
+  engine.kv.keep = KvConfig{}.keep;
   if (of_model.placement.kind == "unit") return engine;
   engine.placement = {};
   engine.placement.threads = of_model.placement.threads;

@@ -10,6 +10,7 @@
 #include "engine/app/loaded_model.hpp"
 #include "engine/app/operator_run.hpp"
 #include "engine/app/report.hpp"
+#include "engine/app/run_files.hpp"
 #include "engine/app/sample_scorer.hpp"
 #include "engine/base/file.hpp"
 #include "engine/host/machine_state.hpp"
@@ -82,6 +83,7 @@ struct Run {
     request.code_products = e.engine.products.codes;
     request.phantom = !e.engine.numerics();
     request.seed = e.workload.seed;
+    request.scratch_folder = e.engine.kv.scratch;
     Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
     host = machines(request, outermost, trace());
     Machine& m = host->machine();
@@ -232,10 +234,13 @@ nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options
   return result;
 }
 
-GenerationRequest request_of(const Run& run, const Request& asked, const SessionOptions& options) {
+GenerationRequest request_of(const Run& run, const Request& asked, const SavedSequence* saved, const SessionOptions& options) {
   const Workload& workload = run.experiment.workload;
   GenerationRequest request;
-  request.prompt = prompt_tokens(run.model, workload, asked);
+  request.restored = saved;
+  request.prompt = prompt_tokens(run.model, workload, asked, saved);
+  request.save_to = workload.save_kv;
+  if (saved != nullptr || !request.save_to.empty()) request.origin = sequence_origin(run.experiment);
   request.output_tokens = workload.output_tokens;
   if (!workload.scaling) request.lengths = workload.lengths;
   request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
@@ -255,9 +260,11 @@ PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const Eng
     const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
     limits.max_rows = std::max({limits.max_rows, std::min(prompt, request.prefill_chunk), request.sequences});
     limits.max_sampled = limits.sequences = request.sequences;
-    limits.max_position = std::max(limits.max_position, prompt + request.output_tokens);
+    limits.prompt_rows = std::max(limits.prompt_rows, prompt);
+    const std::uint32_t context = prompt + (request.restored != nullptr ? request.restored->length : 0);
+    limits.max_position = std::max(limits.max_position, context + request.output_tokens);
     // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
-    const std::uint32_t tokens = prompt * prompts_of(request) + request.sequences * (request.output_tokens + 2 * engine.kv.block_tokens);
+    const std::uint32_t tokens = context * prompts_of(request) + request.sequences * (request.output_tokens + 2 * engine.kv.block_tokens);
     limits.max_tokens = std::max(limits.max_tokens, tokens);
   }
   return limits;
@@ -265,32 +272,15 @@ PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const Eng
 
 }  // namespace
 
-void require_outputs(const Experiment& experiment) {
-  const std::string& record = experiment.engine.record;
-  if (record.empty()) return;
-  const Node* named = experiment.resolved.find_path("engine.record");
-  const Origin at = named != nullptr ? named->origin() : Origin();
-  if (experiment.workload.products || experiment.workload.softmax) {
-    fail_at(at, "engine.record", fmt::format("workload.{} has nothing to record", experiment.workload.softmax ? "softmax" : "products"));
-  }
-  std::error_code unseen;
-  if (std::filesystem::is_directory(record, unseen)) {
-    fail_at(at, "engine.record", fmt::format("{} is a folder (expected a file to write)", record));
-  }
-  try {
-    const OutputFile leaves_nothing(record);
-  } catch (const ConfigError& error) {
-    fail_at(at, "engine.record", error.what());
-  }
-}
-
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
   require_outputs(experiment);
   Run run(experiment, options, machines, !options.out_dir.empty());
   if (experiment.workload.products || experiment.workload.softmax) return measure_operators(run, options);
   const Workload& workload = experiment.workload;
+  std::optional<SavedSequence> saved;
+  if (!workload.restore_kv.empty()) saved.emplace(open_sequence(workload.restore_kv));
   std::vector<GenerationRequest> requests;
-  for (const Request& request : workload.requests) requests.push_back(request_of(run, request, options));
+  for (const Request& request : workload.requests) requests.push_back(request_of(run, request, saved ? &*saved : nullptr, options));
   const PolicyLimits limits = limits_of(requests, experiment.engine);
 
   RunRecord record;
@@ -300,6 +290,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   if (experiment.machine == "host") sampler.emplace();
   {
     Decoder decoder = run.make_decoder(limits);
+    if (saved) check_sequence(*saved, requests.front().origin, decoder.transformer->kv().shape());
     std::optional<SampleScorer> sample_scorer;
     if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
     run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));

@@ -7,6 +7,7 @@
 
 #include "engine/app/experiment.hpp"
 #include "engine/app/machines.hpp"
+#include "engine/app/run_files.hpp"
 #include "engine/app/scaling/scorer.hpp"
 #include "engine/parts/weights/residency.hpp"
 #include "engine/transformer/generator.hpp"
@@ -22,9 +23,6 @@ struct SessionOptions {
   std::size_t ffn_input_rows = 0;
   ScoreFunction scorer;  // of workload.scaling.scorer.kind: python
 };
-
-// Throws ConfigError, with the file and line of the key, when what the experiment names to be written (engine.record) can not be.
-void require_outputs(const Experiment& experiment);
 
 // Throws ConfigError before anything has run or been written, RunError when the run failed.
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines);

@@ -47,6 +47,7 @@ class Lowering {
   bool joins_current(OperatorId id) const {
     const Operator& op = graph_[id];
     if (op.whole_ffn || phases_.back().whole_ffn) return false;
+    if (options_.layers_apart && op.layer != phases_.back().layer) return false;
     if (options_.waits_to_attend && units_ == 1 && (op.is<ops::Attention>() || phases_.back().attends)) return false;
     if ((op.rows == RowSet::routed) != phases_.back().routed && !op.is<ops::ExpertSum, ops::Add>()) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);

@@ -63,13 +63,13 @@ Result<HostFile> HostFile::scratch(const std::string& folder, Bytes size, bool d
   if (buffered < 0) return failure(folder, "can not create a scratch file");
   const int fd = direct ? open_direct(path.c_str(), O_RDWR) : -1;
   ::unlink(path.c_str());
-  HostFile file(path, fd >= 0 ? fd : buffered, fd >= 0);
+  HostFile file("a scratch file in " + folder, fd >= 0 ? fd : buffered, fd >= 0);
   file.buffered_ = buffered;
   if (size == 0) return file;
   // Reserving the blocks now turns a disk that fills up during the run into a message before it.
   if (::fallocate(buffered, 0, 0, static_cast<off_t>(size)) == 0) return file;
-  if (errno != EOPNOTSUPP) return failure(path, fmt::format("can not reserve {}", format_bytes(size)));
-  if (::ftruncate(buffered, static_cast<off_t>(size)) != 0) return failure(path, "can not be extended");
+  if (errno != EOPNOTSUPP) return failure(folder, fmt::format("can not reserve {} for a scratch file", format_bytes(size)));
+  if (::ftruncate(buffered, static_cast<off_t>(size)) != 0) return failure(folder, "a scratch file can not be extended");
   return file;
 }
 

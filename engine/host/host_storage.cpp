@@ -1,6 +1,7 @@
 #include "engine/host/host_storage.hpp"
 
 #include <fmt/format.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,8 +11,9 @@ namespace vitro {
 namespace {
 
 constexpr Bytes kMaxTransfer = MiB;
-constexpr Bytes kSmallBounce = 64 * KiB;  // a cluster of neurons fits; larger covers take a buffer of kMaxTransfer
-constexpr int kMaxRetries = 1000;         // of one transfer, for EAGAIN and EINTR
+constexpr Bytes kSmallBounce = 64 * KiB;                 // a cluster of neurons fits; larger covers take a buffer of kMaxTransfer
+constexpr decltype(statfs::f_type) kTmpfs = 0x01021994;  // TMPFS_MAGIC of linux/magic.h
+constexpr int kMaxRetries = 1000;                        // of one transfer, for EAGAIN and EINTR
 
 bool page_aligned(const std::byte* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % kPageSize == 0; }
 
@@ -48,7 +50,14 @@ Result<FileId> HostStorage::open_phantom(Bytes) {
   return Status{Code::io_error, "a model without weights has no file to read on machine: host (expected machine: sim, or a model.gguf)"};
 }
 
-Result<FileId> HostStorage::create_scratch(Bytes size) { return adopt(HostFile::scratch(scratch_folder_, size, direct_)); }
+Result<FileId> HostStorage::create_scratch(Bytes size) {
+  struct statfs info{};
+  if (::statfs(scratch_folder_.c_str(), &info) == 0 && info.f_type == kTmpfs) {
+    notes_.push_back(fmt::format("{} is a tmpfs: the scratch file of {} there stays in memory (engine.kv.scratch names another folder)",
+                                 scratch_folder_, format_bytes(size)));
+  }
+  return adopt(HostFile::scratch(scratch_folder_, size, direct_));
+}
 
 void HostStorage::submit(const ReadRequest& request, Completion<IoResult>& done) {
   const Picoseconds now = executor_.now();

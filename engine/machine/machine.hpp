@@ -28,10 +28,12 @@ struct Machine {
 // What the machine itself knows after a run; null where nothing measured it.
 struct MachineReport {
   std::optional<double> io_share, cpu_utilization, dram_bandwidth_gb_per_s, energy_j, peak_power_w;
-  std::optional<double> cpu_busy_s, cpu_cycles;               // of all cores together; cycles at the clock that each has by its device file
-  std::string event_hash;                                     // sim: of all events; host: empty
-  std::vector<std::string> assumed_parameters;                // sim: "ufs.map_cache_miss" ... that the run really read
-  std::vector<std::string> unpriced_calls;                    // sim: variants priced by roofline, without a table
+  std::optional<double> cpu_busy_s, cpu_cycles;  // of all cores together; cycles at the clock that each has by its device file
+  std::optional<double> flash_programmed_bytes;  // sim: that cells are programmed with for what the run wrote, moves inside included
+  std::optional<double> flash_rated_bytes;       // sim: that a host may write over the device's life
+  std::string event_hash;                        // sim: of all events; host: empty
+  std::vector<std::string> assumed_parameters;   // sim: "ufs.map_cache_miss" ... that the run really read
+  std::vector<std::string> unpriced_calls;       // sim: variants priced by roofline, without a table
   std::vector<std::pair<std::string, std::uint64_t>> counts;  // sim: "events", "runs", "launches", "reads", "writes", "posts"
   std::vector<std::string> notes;                             // "io_uring is not available: pread", "2 of 6 cores"
 };

@@ -20,6 +20,10 @@ struct FfnConfig {
   MoeConfig experts;
 };
 
+// How a prompt's rows go through the layers: chunk by chunk through all of them; all chunks through each; or that where it reads flash less
+// because keys and values leave DRAM, as many rows together as memory has room for.
+enum class PrefillOrder : std::uint8_t { chunks, layers, automatic };
+
 enum class FunctionKind : std::uint8_t { compute, replay, draw };
 
 struct EngineConfig {
@@ -32,6 +36,8 @@ struct EngineConfig {
   ProductsConfig products;
   LoraConfig lora;
   std::uint32_t prefill_chunk = 128;
+  PrefillOrder prefill_order = PrefillOrder::automatic;
+  std::uint32_t prefill_span = 0;  // most rows that go through a layer together; 0: the whole prompt
   FunctionKind function = FunctionKind::compute;
   std::string record, replay;  // recordings to write, to read
   bool numerics() const { return function == FunctionKind::compute; }

@@ -2,6 +2,7 @@
 // before a run (docs/guide/composing-an-engine.md).
 #pragma once
 #include "engine/base/registry.hpp"
+#include "engine/parts/attention/kv_keep.hpp"
 #include "engine/parts/engine_config.hpp"
 #include "engine/parts/ffn/ffn_setup.hpp"
 #include "engine/parts/ffn/neuron_cluster/eviction.hpp"

@@ -3,8 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace vitro {
+namespace {
+
+// Tensors that an operator of one layer writes and one of another reads, row by row: the hidden states.
+std::set<std::string> crossing_tensors(const OperatorGraph& graph) {
+  std::set<std::string> found;
+  const auto [first, last] = boost::edges(graph);
+  for (auto edge = first; edge != last; ++edge) {
+    const Operator& from = graph[boost::source(*edge, graph)];
+    const bool crosses = from.layer != graph[boost::target(*edge, graph)].layer;
+    if (crosses && from.rows == RowSet::all && from.width > 0) found.insert(from.output);
+  }
+  return found;
+}
+
+}  // namespace
 
 Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& config, const BufferLimits& limits, std::size_t units) {
   struct Need {
@@ -21,7 +37,12 @@ Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& 
     need.rows = std::max(need.rows, rows);
     if (op.split == Split::replicated) need.copies = units;
   }
-  for (const auto& [tensor, need] : needs) add(memory, tensor, need.width, need.rows, need.copies, Format::f32);
+  const std::set<std::string> crossing = crossing_tensors(graph);
+  for (const auto& [tensor, need] : needs) {
+    const bool crosses = crossing.contains(tensor);
+    add(memory, tensor, need.width, crosses ? std::max(need.rows, limits.span) : need.rows, need.copies, Format::f32);
+    buffers_.at(tensor).crosses = crosses;
+  }
   add(memory, "token_ids", 1, limits.rows, 1, Format::index32);
   add(memory, "block_table", limits.table_width, limits.rows, limits.tables, Format::index32);
   if (limits.staged_blocks > 0) {

@@ -10,7 +10,8 @@
 namespace vitro {
 
 struct BufferLimits {
-  std::uint32_t rows = 1;     // of a step
+  std::uint32_t rows = 1;     // of a step, or of a chunk of a prompt
+  std::uint32_t span = 0;     // rows of a prompt that go through a layer together; 0: no more than `rows`
   std::uint32_t sampled = 1;  // rows whose logits are wanted
   std::uint32_t routed = 0;   // (row, expert) pairs
   std::uint32_t table_width = 1;
@@ -31,6 +32,8 @@ class Buffers {
   T* host_data(const std::string& tensor) const {
     return view(tensor, 0, 1).as<T>();
   }
+  // Whether a layer takes the tensor from the one before it: it then has a row for each of a prompt that goes layer by layer.
+  bool crosses_layers(const std::string& tensor) const { return buffers_.at(tensor).crosses; }
   std::uint32_t width(const std::string& tensor) const { return buffers_.at(tensor).width; }
 
  private:
@@ -39,6 +42,7 @@ class Buffers {
     std::uint32_t width = 0, rows = 0;
     std::size_t copies = 1;
     Format format = Format::f32;
+    bool crosses = false;
   };
   void add(Memory& memory, const std::string& tensor, std::uint32_t width, std::uint32_t rows, std::size_t copies, Format format);
 

@@ -154,7 +154,8 @@ std::pair<std::uint32_t, std::uint32_t> CallBuilder::rows_of(const Operator& op,
 
 View CallBuilder::tensor(const Operator& op, const Site& site, std::size_t copy) const {
   const auto [first, count] = rows_of(op, site);
-  return buffers_.view(op.output, first, count, copy);
+  const std::uint32_t chunk = op.rows == RowSet::all && buffers_.crosses_layers(op.output) ? site.step->first_row : 0;
+  return buffers_.view(op.output, chunk + first, count, copy);
 }
 
 bool CallBuilder::in_phase(OperatorId id, const Phase& phase) const {
@@ -213,8 +214,8 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   const std::vector<OperatorId> inputs = inputs_of(graph_, id);
   const auto rows = static_cast<std::uint32_t>(step.rows->size());
   const auto in = [&](std::size_t i) { return input(id, inputs[i], site); };
-  const auto layer = static_cast<std::size_t>(std::max<int>(op.layer, 0));
-  const View table = reshaped(buffers_.view("block_table", 0, 1, layer), rows, step.table_width);
+  const std::size_t table_of = kv_.tables() > 1 ? static_cast<std::size_t>(std::max<int>(op.layer, 0)) : 0;
+  const View table = reshaped(buffers_.view("block_table", 0, 1, table_of), rows, step.table_width);
 
   KernelCall call;
   call.op = op.op;
@@ -295,7 +296,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                  [&](ops::KvStage& stage) {
                    call.batch = options_.staged.staging->places();
                    const auto blocks = static_cast<std::uint32_t>(call.batch->size());
-                   call.in = {kv_.pool(), reshaped(buffers_.view("staged_sources", 0, blocks, layer), blocks, 1)};
+                   call.in = {kv_.pool(), reshaped(buffers_.view("staged_sources", 0, blocks, table_of), blocks, 1)};
                    call.out = {options_.staged.staging->pool()};
                    stage.pool_layers = kv_.pool_layers();
                    call.slice = in_heads(slice, kv_.shape().heads);

@@ -14,8 +14,9 @@ namespace vitro {
 
 // What one step has in common for all its calls.
 struct StepContext {
-  Batch rows;     // every (sequence, position)
-  Batch sampled;  // those whose next token is wanted
+  Batch rows;                   // every (sequence, position)
+  Batch sampled;                // those whose next token is wanted
+  std::uint32_t first_row = 0;  // of a chunk, in the tensors that cross layers
   std::uint32_t table_width = 1;
   Sampling sampling;
   bool choose = true;                                            // false: logits only

@@ -29,19 +29,26 @@ void check_sessions(std::uint32_t sessions, const MappedOperands& mapped, const 
 Bytes kv_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits& limits) {
   const std::uint32_t heads = kv.per_query_head ? config.heads : config.kv_heads;
   const Bytes position = Bytes{config.layers} * heads * kv_pair_bytes(kv.format, config.head_dim);
-  const KvShape shape{config.layers, heads, config.head_dim, kv.block_tokens, kv.format, kv.dram_tokens};
+  const bool spills = kv.rule() != nullptr;
+  const KvShape shape{config.layers, heads, config.head_dim, kv.block_tokens, kv.format, spills};
   const Bytes block = in_whole_pages(shape).block_tokens, raised = block - kv.block_tokens;  // max_tokens knows what was asked for
   const Bytes all = round_up(limits.max_tokens + 2 * limits.sequences * raised, block) * position;
-  if (!kv.dram_tokens) return all;
+  if (!spills) return all;
   // Beside what stays: what this step and the one before computed, tails, and one layer of the rest.
-  const Bytes in_dram = limits.sequences * (*kv.dram_tokens + 2 * block) + 2 * limits.max_rows;
+  const Bytes in_dram = limits.sequences * (kv.dram_tokens.value_or(0) + 2 * block) + 2 * limits.max_rows;
   return std::min(all, in_dram * position + all / config.layers);
+}
+
+Bytes bytes_of(const WeightStore& weights) {
+  Bytes bytes = 0;
+  for (const Weight& weight : weights.all()) bytes += round_up(weight.extent.length, kPageSize);
+  return bytes;
 }
 
 // Of one layer in fp16, for all that can be visible at once.
 Bytes staging_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits& limits) {
   const std::uint32_t heads = kv.per_query_head ? config.heads : config.kv_heads;
-  const KvShape shape = in_whole_pages({config.layers, heads, config.head_dim, kv.block_tokens, kv.format, kv.dram_tokens});
+  const KvShape shape = in_whole_pages({config.layers, heads, config.head_dim, kv.block_tokens, kv.format, kv.rule() != nullptr});
   return KvStaging::bytes(shape, (limits.max_tokens + shape.block_tokens - 1) / shape.block_tokens + limits.sequences);
 }
 
@@ -62,6 +69,21 @@ void check_parts(const EngineConfig& engine, Residency& residency) {
                     "dram, paged or streamed)",
                     engine.weights.kind));
   }
+}
+
+// Rows of a prompt that go through a layer together; 0: a chunk at a time. Hidden states of that many rows are in DRAM beside the rest.
+std::uint32_t prefill_span(const Memory& memory, const EngineConfig& engine, const ModelConfig& config, const PolicyLimits& limits,
+                           Bytes kv, Bytes claimed) {
+  const std::uint32_t chunk = engine.prefill_chunk, kept = engine.kv.dram_tokens.value_or(0);
+  const std::uint32_t wanted = std::min(limits.prompt_rows, engine.prefill_span == 0 ? limits.prompt_rows : engine.prefill_span);
+  if (wanted <= chunk || engine.prefill_order == PrefillOrder::chunks) return 0;
+  if (engine.prefill_order == PrefillOrder::layers) return wanted;
+  if (engine.kv.rule() == nullptr || limits.prompt_rows <= kept) return 0;
+  const Budget& dram = memory.budget(Placement::dram);
+  const Bytes free = dram.limit - std::min(dram.limit, dram.used + claimed), row = Bytes{config.width} * sizeof(float);
+  const Bytes room = free < kv ? 0 : (free - kv) / 4;  // the rest is for what comes later: activations, caches of weights
+  const auto rows = static_cast<std::uint32_t>(std::min<Bytes>(wanted, room / row));
+  return rows == wanted ? wanted : rows / chunk > 1 ? rows / chunk * chunk : 0;
 }
 
 std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {
@@ -89,7 +111,9 @@ TransformerOptions transformer_options(const EngineConfig& engine, const PolicyL
   options.kv_format = engine.kv.format;
   options.kv_per_query_head = engine.kv.per_query_head;
   options.kv_block_tokens = engine.kv.block_tokens;
-  options.kv_dram_tokens = engine.kv.dram_tokens;
+  options.kv_keep = engine.kv.rule();
+  options.kv_dram_tokens = engine.kv.dram_tokens.value_or(0);
+  options.kv_sinks = engine.kv.sinks;
   options.kv_prefetch = engine.kv.prefetch;
   options.max_rows = limits.max_rows;
   options.max_sampled = limits.max_sampled;
@@ -168,6 +192,14 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
         std::make_unique<EmbeddingRows>(machine, all_weights.get(Role::token_embedding), limits.max_rows, units.front()->caps().id);
   }
   TransformerOptions options = transformer_options(engine, limits, decoder);
+  // A cache of weights takes all that is not kept free for keys and values; weights that stay come later.
+  options.claimed = staged;
+  if (decoder.residency->stays()) {
+    options.claimed += bytes_of(weights) + (copy != nullptr ? bytes_of(*copy) : 0);
+  } else {
+    options.kv_room = kv;
+  }
+  options.span = prefill_span(machine.memory, engine, model, limits, kv, options.claimed);
   if (decoder.copy != nullptr) options.copy = {copy, decoder.copy.get(), units.size() - 1};
   decoder.transformer =
       std::make_unique<Transformer>(machine, model, weights, *decoder.residency, *decoder.graphs, decoder.ffn, std::move(options));

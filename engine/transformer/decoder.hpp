@@ -13,6 +13,7 @@ Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t w
 
 struct PolicyLimits {
   std::uint32_t max_rows = 1, max_sampled = 1, max_tokens = 1, max_position = 1, sequences = 1;
+  std::uint32_t prompt_rows = 0;  // of one sequence, to be computed before it decodes
 };
 
 // The adapters of `engine.lora`, in its order, and how the neurons of the base lie if not as in its model.

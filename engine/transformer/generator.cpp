@@ -18,23 +18,26 @@ std::vector<std::pair<std::uint32_t, std::vector<std::size_t>>> by_adapter(const
   return groups;
 }
 
-// Computes rows [0, prompt) of one sequence in chunks; the last chunk chooses a next token for each sequence to come.
+// Computes rows [0, prompt) of one sequence, chunk by chunk, or layer by layer as many as may go together; the last one chooses a next
+// token for each sequence to come.
 Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequest* request, std::uint32_t sequence,
                                         std::uint32_t sequences) {
   const auto total = static_cast<std::uint32_t>(request->prompt.size());
+  const std::uint32_t before = model->kv().length(sequence);
   std::vector<std::int32_t> chosen;
   for (std::uint32_t done = 0; done < total;) {
-    const std::uint32_t count = std::min(request->prefill_chunk, total - done);
+    const std::uint32_t count = std::min(std::max(request->prefill_chunk, model->span()), total - done);
     StepInput step;
+    if (count > request->prefill_chunk) step.chunk_rows = request->prefill_chunk;
     step.sampling = request->sampling;
     for (std::uint32_t i = 0; i < count; ++i) {
-      step.rows.push_back({sequence, done + i});
+      step.rows.push_back({sequence, before + done + i});
       step.tokens.push_back(request->prompt[done + i]);
     }
     done += count;
     for (std::uint32_t i = 0; done == total && i < sequences; ++i) {
       step.sampled.push_back(count - 1);
-      step.sampled_as.push_back({sequence + i, total - 1});
+      step.sampled_as.push_back({sequence + i, before + total - 1});
     }
     chosen = co_await model->step(std::move(step));
   }
@@ -80,6 +83,7 @@ Task<std::vector<ActiveSequence>> begin_sequences(Machine* machine, Transformer*
   const auto groups = by_adapter(*request);
   for (const auto& [adapter, members] : groups) {
     const std::uint32_t first = model->kv().create(adapter);  // forks get the numbers after it
+    if (request->restored != nullptr) co_await restore_sequence(machine, model, first, request->restored);
     const std::vector<std::int32_t> chosen = co_await prefill(model, request, first, static_cast<std::uint32_t>(members.size()));
     times->first_token = times->end = machine->clock.now();
     if (request->on_first_token && members == groups.back().second) request->on_first_token();
@@ -119,14 +123,24 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
   GenerationResult result;
   result.tokens.resize(request.sequences);
   const OnChoice on_choice = [&](std::size_t index, std::int32_t token, const float*) {
-    if (request.stop_token && token == *request.stop_token) return Next::end;
+    const Next ended = request.save_to.empty() ? Next::end : Next::rest;
+    if (request.stop_token && token == *request.stop_token) return ended;
     result.tokens[index].push_back(token);
     const std::uint32_t length = request.lengths.empty() ? request.output_tokens : request.lengths.at(index);
-    return result.tokens[index].size() >= length ? Next::end : Next::go_on;
+    return result.tokens[index].size() >= length ? ended : Next::go_on;
   };
-  std::vector<ActiveSequence> none;
-  std::vector<ActiveSequence> live = co_await begin_sequences(machine, model, &request, &on_choice, &result, &none);
-  co_await decode_sequences(machine, model, std::move(live), &request, &on_choice, &result, &none);
+  std::vector<ActiveSequence> kept;
+  std::vector<ActiveSequence> live = co_await begin_sequences(machine, model, &request, &on_choice, &result, &kept);
+  co_await decode_sequences(machine, model, std::move(live), &request, &on_choice, &result, &kept);
+  for (const ActiveSequence& ended : kept) {
+    std::vector<std::int32_t> tokens;
+    if (request.restored != nullptr) tokens.assign(request.restored->tokens.begin(), request.restored->tokens.end() - 1);
+    tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
+    tokens.insert(tokens.end(), result.tokens[ended.index].begin(), result.tokens[ended.index].end());
+    if (tokens.size() == model->kv().length(ended.sequence)) tokens.push_back(ended.last);  // a stop token
+    co_await save_sequence(model, ended.sequence, std::move(tokens), request.origin, request.save_to);
+    model->kv().release(ended.sequence);
+  }
   co_return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 
+#include "engine/transformer/saved_sequence.hpp"
 #include "engine/transformer/transformer.hpp"
 
 namespace vitro {
@@ -28,6 +29,10 @@ struct GenerationRequest {
   std::uint32_t prefill_chunk = 128;
   std::optional<std::int32_t> stop_token;
   Sampling sampling;
+  // The prompt goes on after a saved sequence, whose last token it begins with; null: it begins a sequence. Outlives the request.
+  const SavedSequence* restored = nullptr;
+  std::string save_to;  // the file for the sequence when it has ended, of a request for one; empty: none
+  SequenceOrigin origin;
   std::function<void()> on_first_token;
   std::function<void(std::uint64_t done, std::uint64_t total)> on_step;  // decode steps, for progress
 };

@@ -9,7 +9,6 @@
 #include "engine/base/rng.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
-#include "engine/transformer/model_graph.hpp"
 
 namespace vitro {
 namespace {
@@ -26,6 +25,10 @@ Task<void> Transformer::extend(const StepInput* input) {
     Status status = kv_.extend(row.sequence, 1, copies);
     if (!status.ok()) throw RunError(fmt::format("KV cache of sequence {} at position {}: {}", row.sequence, row.position, status.message));
   }
+  co_await run_copies(std::move(copies));
+}
+
+Task<void> Transformer::run_copies(std::vector<KvCache::BlockCopy> copies) {
   if (copies.empty()) co_return;
   Chain chain;
   for (KvCache::BlockCopy& copy : copies) {
@@ -46,7 +49,7 @@ Task<void> Transformer::run_alone(Chain chain) {
   result.status.or_throw();
 }
 
-void Transformer::write_operands(const StepInput& input, const StepContext& context) {
+void Transformer::write_operands(const StepInput& input, const StepContext& context, std::optional<std::uint32_t> layer) {
   if (buffers_.host_data<std::uint32_t>("token_ids") == nullptr) return;
   std::int32_t* ids = buffers_.host_data<std::int32_t>("token_ids");
   if (options_.embedding == nullptr) {
@@ -54,12 +57,14 @@ void Transformer::write_operands(const StepInput& input, const StepContext& cont
   } else {
     std::iota(ids, ids + input.tokens.size(), 0);  // rows of the table that is read for the step
   }
-  for (std::uint32_t layer = 0; layer < kv_.tables(); ++layer) {
-    kv_.fill_table(input.rows, context.table_width, buffers_.view("block_table", 0, 1, layer).as<std::uint32_t>(), layer);
+  for (std::uint32_t table = 0; table < kv_.tables(); ++table) {
+    if (layer && kv_.tables() > 1 && table != *layer) continue;
+    kv_.fill_table(input.rows, context.table_width, buffers_.view("block_table", 0, 1, table).as<std::uint32_t>(), table);
   }
   if (context.staged.count > 0) {
-    for (std::uint32_t layer = 0; layer < kv_.tables(); ++layer) {
-      staging_->fill_sources(layer, buffers_.view("staged_sources", 0, 1, layer).as<std::uint32_t>());
+    for (std::uint32_t table = 0; table < kv_.tables(); ++table) {
+      if (layer && kv_.tables() > 1 && table != *layer) continue;
+      staging_->fill_sources(table, buffers_.view("staged_sources", 0, 1, table).as<std::uint32_t>());
     }
     staging_->fill_table(input.rows, context.table_width, buffers_.host_data<std::uint32_t>("staged_table"));
   }
@@ -174,11 +179,16 @@ std::uint32_t calls_in(const UnitQueues& queues) {
 }  // namespace
 
 Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
-  VITRO_CHECK(input.rows.size() <= options_.max_rows && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
+  const std::uint32_t most = input.chunk_rows == 0 ? options_.max_rows : options_.span;
+  VITRO_CHECK(input.rows.size() <= most && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
   std::vector<std::int32_t> tokens;
   std::exception_ptr error;
   try {
-    tokens = co_await compute(&input);
+    if (input.chunk_rows > 0) {
+      tokens = co_await compute_by_layer(&input);
+    } else {
+      tokens = co_await compute(&input);
+    }
   } catch (...) {
     error = std::current_exception();
   }
@@ -192,47 +202,25 @@ Task<void> Transformer::settle() {
   if (kv_flash_) co_await kv_flash_->settle();
 }
 
-void Transformer::find_adapters(const StepInput& input, StepContext& context) const {
-  std::vector<std::uint32_t> all, sampled;
-  for (const SeqPos& row : input.rows) all.push_back(kv_.adapter(row.sequence));
-  for (const std::uint32_t row : input.sampled) sampled.push_back(all[row]);
-  context.adapters = adapter_runs(all);
-  context.sampled_adapters = adapter_runs(sampled);
-}
-
 Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
   if (kv_flash_) co_await kv_flash_->begin_step(&input->rows);
   co_await extend(input);
-  StepContext context;
-  context.rows = std::make_shared<const std::vector<SeqPos>>(input->rows);
-  context.staged = staged_heads(input->rows.size());
-  if (context.staged.count > 0) {
-    const Status status = staging_->begin_step(input->rows);
-    if (!status.ok())
-      throw RunError(fmt::format("no memory to stage keys and values for {}: {}", units_.back()->caps().name, status.message));
-  }
-  std::vector<SeqPos> sampled = input->sampled_as;
-  if (sampled.empty()) {
-    for (const std::uint32_t row : input->sampled) sampled.push_back(input->rows[row]);
-  }
-  VITRO_CHECK(sampled.size() == input->sampled.size(), "each sampled row needs one identity");
-  context.sampled = std::make_shared<const std::vector<SeqPos>>(std::move(sampled));
-  context.table_width = kv_.table_width(input->rows);
-  context.sampling = input->sampling;
-  context.choose = input->choose;
-  if (options_.adapters != nullptr) find_adapters(*input, context);
-  write_operands(*input, context);
+  StepContext context = context_of(*input);
+  begin_staging(input->rows, context);
+  write_operands(*input, context, {});
   if (options_.embedding != nullptr) co_await options_.embedding->read(&input->tokens);
-  co_return co_await run_phases(&context);
+  prepare_ffn(0, context);
+  const PhaseList phases = phases_of(input->rows.size());
+  const Around around;
+  co_return co_await run_phases(&context, phases, around);
 }
 
-Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
+Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, PhaseList phases, Around around) {
   std::vector<std::int32_t> tokens;
-  prepare_ffn(0, *context);
-  for (const Phase& phase : phases_of(context->rows->size())) {
+  for (const Phase& phase : phases) {
     const PartTimer timer(machine_.clock, part_times_, part_of(phase, graph_));
     if (phase.whole_ffn) {
-      prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
+      if (around.prepares_next) prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
       co_await run_ffn(&phase, context);
       continue;
     }
@@ -241,9 +229,10 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context) {
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
     if (options_.adapters != nullptr) count_bypasses(queues, bypass_counts_);
-    if (kv_flash_ && (phase.attends || phase.stages_kv)) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
+    const bool reads_kv = kv_flash_ && (phase.attends || phase.stages_kv);
+    if (reads_kv && around.lands) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), units_);
-    if (kv_flash_ && phase.attends) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
+    if (reads_kv && phase.attends && around.frees) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
     take_routing(outcomes, phase, *context);
     for (const Outcome& outcome : outcomes) {
       if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "engine/parts/attention/kv_flash.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
@@ -18,9 +19,13 @@ struct TransformerOptions {
   Format kv_format = Format::f32;
   bool kv_per_query_head = false;
   std::uint32_t kv_block_tokens = 16;
-  std::optional<std::uint32_t> kv_dram_tokens;  // KvShape::dram_tokens
+  const KvKeepRule* kv_keep = nullptr;  // null: all keys and values stay in DRAM
+  std::uint32_t kv_dram_tokens = 0, kv_sinks = 0;
+  std::optional<Bytes> kv_room;  // most that a rule which follows the budget may take; none: what is free but for `claimed`
+  Bytes claimed = 0;             // by what comes into DRAM later: weights
   bool kv_prefetch = true;
   std::uint32_t max_rows = 1;  // of one step
+  std::uint32_t span = 0;      // rows of a prompt that may go through a layer together; 0: none beyond a step's
   std::uint32_t max_sampled = 1;
   std::uint32_t max_tokens = 1;    // positions over all sequences
   std::uint32_t max_position = 1;  // longest sequence
@@ -40,6 +45,8 @@ struct StepInput {
   std::vector<SeqPos> sampled_as;
   bool choose = true;  // false: compute logits, draw nothing
   Sampling sampling;
+  // Above 0: the rows, of one sequence, go layer by layer in chunks of so many. Values are those of a step for each chunk, to the bit.
+  std::uint32_t chunk_rows = 0;
 };
 
 class Transformer {
@@ -52,6 +59,7 @@ class Transformer {
   KvCache& kv() { return kv_; }
   std::uint32_t vocab() const { return config_.vocab; }
   std::uint32_t max_rows() const { return options_.max_rows; }
+  std::uint32_t span() const { return options_.span; }  // TransformerOptions
   const OperatorGraph& graph() const { return graph_; }
 
   // Extends the sequences of `input.rows`, computes, and returns the chosen token of each sampled row (none with
@@ -73,28 +81,43 @@ class Transformer {
 
   // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
   const float* logits() const { return buffers_.host_data<float>("logits"); }
+  KvFlash* kv_tier() { return kv_flash_ ? &*kv_flash_ : nullptr; }                            // null: all keys and values are in DRAM
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
   const PartTimes& part_times() const { return part_times_; }
   const BypassCounts& bypass_counts() const { return bypass_counts_; }
 
  private:
+  using PhaseList = std::span<const Phase>;
+  struct Chunk;  // of a prompt that goes layer by layer
   Task<std::vector<std::int32_t>> compute(const StepInput* input);
+  Task<std::vector<std::int32_t>> compute_by_layer(const StepInput* input);
+  std::vector<Chunk> chunks_of(const StepInput& input) const;
+  PhaseList stage_of(std::size_t rows, std::size_t stage) const;
+  // What a step does around its phases, and a chunk of a layer only where it is the first or the last one.
+  struct Around {
+    bool lands = true;          // waits for keys and values in flash before attention
+    bool frees = true;          // gives their buffers to the next layer after it
+    bool prepares_next = true;  // begins what the next layer's FFN needs
+  };
+  Task<std::vector<std::int32_t>> run_phases(StepContext* context, PhaseList phases, Around around);
+  StepContext context_of(const StepInput& input) const;
   void find_adapters(const StepInput& input, StepContext& context) const;
-  Task<std::vector<std::int32_t>> run_phases(StepContext* context);
   void prepare_ffn(std::int16_t layer, const StepContext& context);
   Task<void> extend(const StepInput* input);
+  Task<void> run_copies(std::vector<KvCache::BlockCopy> copies);
   Task<void> run_alone(Chain chain);
   void log_splits() const;
   Shares shares_of(const Phase& phase, std::size_t rows) const;
   Slice staged_heads(std::size_t rows) const;  // of the unit for which keys and values are staged
-  void write_operands(const StepInput& input, const StepContext& context);
+  void begin_staging(const std::vector<SeqPos>& rows, const StepContext& context);
+  // `layer`: of whose blocks the tables are wanted; none: of all.
+  void write_operands(const StepInput& input, const StepContext& context, std::optional<std::uint32_t> layer);
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
   Task<void> learn_balance(const Phase* phase, const StepContext* step);
   Task<void> run_routed(const Phase* phase, const StepContext* context);
   void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
-  const std::vector<Phase>& phases_of(std::size_t rows) const {
-    return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows ? alone_phases_ : phases_;
-  }
+  bool attends_alone(std::size_t rows) const { return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows; }
+  PhaseList phases_of(std::size_t rows) const { return attends_alone(rows) ? alone_phases_ : phases_; }
 
   Machine& machine_;
   ModelConfig config_;
@@ -104,13 +127,14 @@ class Transformer {
   AttentionGraphs attention_graphs_;
   Ffn ffn_;
   OperatorGraph graph_;
+  Buffers buffers_;
   KvCache kv_;
   std::optional<KvStaging> staging_;  // none: every unit reads keys and values as they are
   std::vector<Phase> phases_;
-  std::vector<Phase> alone_phases_;  // of steps whose attention is one unit's
+  std::vector<Phase> alone_phases_;                       // of steps whose attention is one unit's
+  std::vector<Phase> layer_phases_, layer_alone_phases_;  // the same, each of one layer: of prompts that go layer by layer
   PartTimes part_times_{};
   BypassCounts bypass_counts_;
-  Buffers buffers_;
   CallBuilder builder_;
   Residency& residency_;
   GraphCache& graphs_;

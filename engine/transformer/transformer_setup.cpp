@@ -5,31 +5,30 @@
 #include <iterator>
 #include <set>
 
+#include "engine/transformer/kv_setup.hpp"
 #include "engine/transformer/model_graph.hpp"
 #include "engine/transformer/transformer.hpp"
 
 namespace vitro {
 namespace {
 
-KvShape kv_shape(const ModelConfig& config, const TransformerOptions& options) {
-  const std::uint32_t heads = options.kv_per_query_head ? config.heads : config.kv_heads;
-  return {config.layers, heads, config.head_dim, options.kv_block_tokens, options.kv_format, options.kv_dram_tokens};
-}
-
-BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, const KvCache& kv, RoutedFfn* routed) {
+BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& options, RoutedFfn* routed) {
+  const KvShape shape = kv_shape(config, options);
   BufferLimits limits;
   limits.rows = options.max_rows;
+  limits.span = options.span;
   limits.sampled = options.max_sampled;
   limits.routed = routed != nullptr ? routed->pool_rows(options.max_rows) : options.max_rows * config.experts_used;
-  limits.table_width = (options.max_position + kv.shape().block_tokens - 1) / kv.shape().block_tokens;
-  limits.tables = kv.tables();
-  if (options.placement->stages_kv()) limits.staged_blocks = kv.blocks();
+  limits.table_width = (options.max_position + shape.block_tokens - 1) / shape.block_tokens;
+  limits.tables = may_spill(config, options) ? config.layers : 1;
+  if (options.placement->stages_kv()) limits.staged_blocks = pool_blocks(shape, options.max_tokens, options.sequences);
   return limits;
 }
 
-std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options) {
+std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options,
+                                bool layers_apart = false) {
   if (options.placement->attention_graphs().unit == nullptr) return {};
-  return lower(graph, config, options.placement->units().size(), {.attention_alone = true});
+  return lower(graph, config, options.placement->units().size(), {.attention_alone = true, .layers_apart = layers_apart});
 }
 
 std::optional<KvStaging> staging_of(Memory& memory, const KvCache& kv, const ModelConfig& config, const UnitPlacement& placement) {
@@ -70,20 +69,22 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       attention_graphs_(placement_.attention_graphs()),
       ffn_(std::move(ffn)),
       graph_(model_graph(config_, weights, options_.products, options_.adapters, {ffn_.stage() != nullptr, placement_.stages_kv()})),
-      // A fork may need one partly filled block more than its tokens.
-      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences),
+      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, ffn_.routed.get()), units_.size()),
+      kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences,
+          kv_placement(machine.memory, config_, options_)),
       staging_(staging_of(machine.memory, kv_, config_, placement_)),
       phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered()})),
       alone_phases_(phases_alone(graph_, config_, options_)),
-      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, kv_, ffn_.routed.get()), units_.size()),
       builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_, staging_ ? &*staging_ : nullptr)),
       residency_(residency),
       graphs_(graphs),
       runner_(machine, residency, graphs) {
   log_splits();
-  if (kv_.tiered()) {
-    kv_flash_.emplace(machine_, kv_, KvFlashOptions{config_.window, options_.kv_prefetch, units_.front()->caps().id});
+  if (options_.span > 0) {
+    layer_phases_ = lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered(), .layers_apart = true});
+    layer_alone_phases_ = phases_alone(graph_, config_, options_, true);
   }
+  if (kv_.tiered()) kv_flash_.emplace(machine_, kv_, KvFlashOptions{options_.kv_prefetch, units_.front()->caps().id});
 }
 
 // Who keeps keys and values in a form that the last unit does not read also stages them: all but that one.

@@ -53,7 +53,7 @@ class DetailedProbe {
     const Picoseconds begin = bench.loop().now() + params_->time("fold_delay");
     while (!bench.loop().empty()) bench.loop().step();
     const auto& detailed = dynamic_cast<const DetailedUfs&>(bench.model());
-    return static_cast<double>(detailed.writes().folded * kPageSize) / to_seconds(bench.loop().now() - begin);
+    return static_cast<double>(detailed.write_totals().folded * kPageSize) / to_seconds(bench.loop().now() - begin);
   }
 
  private:

@@ -92,6 +92,13 @@ DetailedUfs::DetailedUfs(const Site& site, const Params& params)
 
 Picoseconds DetailedUfs::issue_time(Hertz core_clock) const { return issue_fixed_ + from_seconds(issue_cycles_ / core_clock.value); }
 
+FlashWrites DetailedUfs::writes() const {
+  const WriteTotals& totals = write_path_.totals();
+  const auto host = static_cast<double>(totals.to_slc + totals.to_tlc);
+  const auto moves = static_cast<double>(std::max(totals.to_slc, totals.folded) + totals.collected);  // those to come included
+  return {host * kPageSize, (host + moves) * kPageSize};
+}
+
 void DetailedUfs::submit(const IoRequest& request, Callback done) {
   VITRO_CHECK(request.length > 0 && request.length <= limits_.max_transfer, "a UFS command moves 1 to max_transfer bytes");
   VITRO_CHECK(request.address % kPageSize == 0 && request.length % kPageSize == 0, "a UFS command moves whole blocks of 4 KiB");

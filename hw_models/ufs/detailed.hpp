@@ -28,8 +28,10 @@ class DetailedUfs final : public StorageModel, private NandClient {
   void submit(const IoRequest& request, Callback done) override;
   double bytes_moved(Picoseconds begin, Picoseconds end) override { return up_.moved.sum(begin, end) + down_.moved.sum(begin, end); }
 
+  FlashWrites writes() const override;
+
   const HostQueue& queue() const { return queue_; }
-  const WriteTotals& writes() const { return write_path_.totals(); }
+  const WriteTotals& write_totals() const { return write_path_.totals(); }
 
  private:
   struct Command {

@@ -155,6 +155,8 @@ Picoseconds FlowUfs::write_pace(Bytes length) {
   const auto bytes = static_cast<double>(length);
   const double to_slc = std::clamp(slc_buffer_ - in_slc_, 0.0, bytes);
   in_slc_ += to_slc;
+  to_slc_ += to_slc;
+  to_tlc_ += bytes - to_slc;
   const double rate = to_slc > 0 ? write_bandwidth_.value : write_sustained_.value;
   const Picoseconds now = context_.now();
   programmed_ = std::max(programmed_, now) + from_seconds(bytes / rate);

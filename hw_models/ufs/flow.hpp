@@ -33,6 +33,8 @@ class FlowUfs final : public StorageModel {
   void submit(const IoRequest& request, Callback done) override;
   double bytes_moved(Picoseconds begin, Picoseconds end) override { return up_.moved.sum(begin, end) + down_.moved.sum(begin, end); }
 
+  FlashWrites writes() const override { return {to_slc_ + to_tlc_, 2 * to_slc_ + to_tlc_}; }
+
   const HostQueue& queue() const { return queue_; }
 
  private:
@@ -121,6 +123,7 @@ class FlowUfs final : public StorageModel {
   bool together_;
   std::vector<Callback> unreported_;         // reads that have ended
   double in_slc_ = 0;                        // bytes that wait for folding
+  double to_slc_ = 0, to_tlc_ = 0;           // bytes of the host, by where they were programmed first
   Picoseconds last_end_{0}, programmed_{0};  // when what was written so far is in flash
 };
 

@@ -21,6 +21,7 @@ constexpr ParamSpec kCommon[] = {
     {"map_fetches", Dimension::none, "1", "map pages that are fetched at a time"},
     {"link_bandwidth", Dimension::bandwidth, "", ""},  // flow: of the transfers; both: of the port to DRAM
     {"slc_buffer", Dimension::bytes, "16 GB", "vendors' turbo write buffers are some tens of GB; not read from this part"},
+    {"rated_writes", Dimension::bytes, "0 B", "no figure"},  // of the host, over the device's life; 0: not rated
 };
 
 constexpr ParamSpec kFlow[] = {

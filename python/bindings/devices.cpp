@@ -95,12 +95,14 @@ std::string list(const std::string& kind, const std::string& root) {
       {"ffns", [](Json& rows) { add_parts(rows, ffn_kinds().all()); }},
       {"placements", [](Json& rows) { add_parts(rows, placement_kinds().all()); }},
       {"evictions", [](Json& rows) { add_parts(rows, evictions().all()); }},
+      {"kv_keeps", [](Json& rows) { add_parts(rows, kv_keep_rules().all()); }},
       {"kernels", add_kernels},
       {"plugins", [&](Json& rows) { rows = list_plugins(root + "/configs/devices"); }}};
   const auto found = std::ranges::find(kinds, kind, &std::pair<std::string_view, Add>::first);
   if (found == kinds.end()) {
-    throw ConfigError("list: \"" + kind +
-                      "\" is not known (expected devices, models, policies, weights, ffns, placements, evictions, kernels or plugins)");
+    throw ConfigError(
+        "list: \"" + kind +
+        "\" is not known (expected devices, models, policies, weights, ffns, placements, evictions, kv_keeps, kernels or plugins)");
   }
   Json rows = Json::array();
   found->second(rows);

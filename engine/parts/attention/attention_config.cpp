@@ -4,6 +4,11 @@
 
 namespace vitro {
 
+const KvKeepRule* KvConfig::rule() const {
+  const KvKeepRule* rule = kv_keep_rules().find(keep);
+  return dram_tokens || rule->follows_budget ? rule : nullptr;
+}
+
 AttentionConfig read_attention(Reader reader) {
   AttentionConfig attention;
   if (reader.choice("kernel", {"exact", "lut_exp"}, "exact") == "lut_exp") attention.variant = variant::kLutExp;
@@ -17,8 +22,14 @@ KvConfig read_kv(Reader reader) {
   kv.per_query_head = reader.choice("per", {"kv_head", "query_head"}, "kv_head") == "query_head";
   kv.block_tokens = static_cast<std::uint32_t>(reader.integer("block_tokens", 1, 4096, kv.block_tokens));
   if (reader.has("dram_tokens")) kv.dram_tokens = static_cast<std::uint32_t>(reader.integer("dram_tokens", 0, 1 << 24));
+  kv.keep = reader.choice("keep", kv_keep_rules().names(), kv.keep);
+  kv.sinks = static_cast<std::uint32_t>(reader.integer("sinks", 0, 1 << 24, kv.sinks));
+  kv.scratch = reader.text("scratch", "");
   kv.prefetch = reader.boolean("prefetch", true);
-  if (!kv.prefetch && !kv.dram_tokens) reader.fail("prefetch", fmt::format("needs {}", reader.name_of("dram_tokens")));
+  if (kv.keep != KvConfig{}.keep && kv.rule() == nullptr) {
+    reader.fail("keep", fmt::format("\"{}\" needs {} (expected how many positions stay)", kv.keep, reader.name_of("dram_tokens")));
+  }
+  if (!kv.prefetch && kv.rule() == nullptr) reader.fail("prefetch", fmt::format("needs {}", reader.name_of("dram_tokens")));
   reader.finish();
   return kv;
 }

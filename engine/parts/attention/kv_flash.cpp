@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace vitro {
 namespace {
 
-constexpr Bytes kRequest = MiB;  // long enough for the device's full bandwidth
+constexpr Bytes kRequest = MiB;           // long enough for the device's full bandwidth
+constexpr std::size_t kWritesAtOnce = 8;  // of a step's small ones: enough for several dies, and reads find the queue open
 
 }  // namespace
 
@@ -28,31 +30,116 @@ Extent KvFlash::extent(std::uint32_t layer, std::uint32_t place, std::size_t cou
   return {file_, (Bytes{layer} * kv_.places() + place) * kv_.slice_bytes(), count * kv_.slice_bytes()};
 }
 
+std::size_t KvFlash::most_in_request() const {
+  return std::max<Bytes>(std::min(kRequest, machine_.storage.caps().max_transfer) / kv_.slice_bytes(), 1);
+}
+
+// Blocks side by side in the pool and in the file leave together.
+void KvFlash::queue_leaving() {
+  std::sort(leaving_.begin(), leaving_.end(), [](const auto& a, const auto& b) { return a.place < b.place; });
+  if (machine_.trace.enabled()) {
+    for (const KvCache::Leaving& block : leaving_) {
+      machine_.trace.decision("kv_write", fmt::format("block {} to place {}", block.block, block.place), "flash");
+    }
+  }
+  queued_.clear();
+  begun_ = 0;
+  const std::size_t most = most_in_request();
+  for (std::uint32_t layer = 0; layer < kv_.shape().layers; ++layer) {
+    for (std::size_t i = 0; i < leaving_.size(); ++i) {
+      const auto [block, place] = leaving_[i];
+      const bool follows = i > 0 && block == leaving_[i - 1].block + 1 && place == leaving_[i - 1].place + 1;
+      if (follows && queued_.back().count < most) {
+        ++queued_.back().count;
+      } else {
+        queued_.push_back({layer, place, 1, kv_.slice_offset(block, layer)});
+      }
+    }
+  }
+  for (std::size_t i = 0; i < std::min(kWritesAtOnce, queued_.size()); ++i) writes_.spawn(write_queued());
+}
+
 Task<void> KvFlash::begin_step(const std::vector<SeqPos>* rows) {
   for (std::size_t r = 0; r < rows->size(); ++r) {
     if (r == 0 || (*rows)[r].sequence != (*rows)[r - 1].sequence) kv_.leave((*rows)[r].sequence, leaving_);
   }
-  for (const KvCache::Leaving& block : leaving_) {
-    if (machine_.trace.enabled()) {
-      machine_.trace.decision("kv_write", fmt::format("block {} to place {}", block.block, block.place), "flash");
-    }
-    writes_.spawn(write(block));
+  queue_leaving();
+  co_await land(rows);
+  if (options_.prefetch) issue_reads(0);
+}
+
+Task<void> KvFlash::begin_prompt(const std::vector<SeqPos>* rows, std::vector<KvCache::BlockCopy>* copies) {
+  const std::uint32_t sequence = rows->front().sequence, first = rows->front().position;
+  VITRO_CHECK(rows->back().sequence == sequence && kv_.length(sequence) == first, "a prompt is of one sequence, which it continues");
+  kv_.leave(sequence, leaving_);
+  queue_leaving();
+  Status status = kv_.extend_prompt(sequence, static_cast<std::uint32_t>(rows->size()), *copies, fresh_);
+  if (!status.ok()) throw RunError(fmt::format("KV cache of sequence {} at position {}: {}", sequence, first, status.message));
+  co_await land(rows);
+  made_.assign(landing_.size(), false);
+  std::map<std::uint32_t, std::size_t> slots;  // by block
+  for (std::size_t slot = 0; slot < landing_.size(); ++slot) slots[landing_[slot].block] = slot;
+  for (const KvCache::Fresh& fresh : fresh_) {
+    fresh_slots_.push_back(slots.at(fresh.landing.block));
+    made_[fresh_slots_.back()] = true;
   }
-  std::vector<KvCache::Landing> wanted = kv_.absent(*rows, options_.window);
-  // What is on its way for this step may go on, unless slots that it fills are to hold something else.
+  prompt_end_ = rows->back().position + 1;
+  if (options_.prefetch) issue_reads(0);
+}
+
+// What is on its way for this step may go on, unless slots that it fills are to hold something else.
+Task<void> KvFlash::land(const std::vector<SeqPos>* rows) {
+  std::vector<KvCache::Landing> wanted = kv_.absent(*rows);
   const bool grown = wanted.size() >= landing_.size() && std::equal(landing_.begin(), landing_.end(), wanted.begin());
   if (!grown) co_await reads_.join();
   Status status = kv_.land(wanted);
   if (!status.ok()) throw RunError(fmt::format("no memory for the landing buffers of keys and values in flash: {}", status.message));
   landing_ = std::move(wanted);
   held_.resize(landing_.size());
-  if (options_.prefetch) issue_reads(0);
+}
+
+Task<void> KvFlash::writable(std::uint32_t layer, std::uint32_t end) {
+  const Picoseconds begin = machine_.clock.now();
+  while (!batches_.empty() && batches_.front().layer < layer && batches_.front().begin < end) {
+    co_await batches_.front().scope.join();
+    batches_.pop_front();
+  }
+  stats_.held_up += machine_.clock.now() - begin;
+}
+
+void KvFlash::computed(std::uint32_t layer, std::uint32_t end) {
+  while (full_ < fresh_.size() && fresh_[full_].end <= end) ++full_;
+  const bool last = end == prompt_end_;
+  const std::size_t most = most_in_request();
+  if (!last && full_ - written_ < most) return;
+  std::optional<Run> run;
+  const auto flush = [&] {
+    if (!run) return;
+    batches_.back().scope.spawn(write(*run));
+    run.reset();
+  };
+  if (written_ < full_) batches_.emplace_back(machine_.executor, layer, fresh_[written_].begin);
+  for (; written_ < full_; ++written_) {
+    const std::uint32_t place = fresh_[written_].landing.place;
+    const std::size_t slot = fresh_slots_[written_];
+    held_[slot] = Held{layer, landing_[slot]};
+    if (place == KvCache::kNoPlace) continue;
+    const Bytes memory = kv_.landing_offset(slot);
+    if (run && (run->count == most || run->place + run->count != place || run->memory + run->count * kv_.slice_bytes() != memory)) flush();
+    if (run) {
+      ++run->count;
+    } else {
+      run = Run{layer, place, 1, memory};
+    }
+  }
+  flush();
+  if (last) full_ = written_ = 0;
 }
 
 // Neighbours in the file are neighbours in their slots: a run of them is one request, up to the largest.
 void KvFlash::issue_reads(std::uint32_t layer) {
-  const std::size_t most = std::max<Bytes>(std::min(kRequest, machine_.storage.caps().max_transfer) / kv_.slice_bytes(), 1);
-  const auto missing = [&](std::size_t slot) { return held_[slot] != Held{layer, landing_[slot]}; };
+  const std::size_t most = most_in_request();
+  const auto missing = [&](std::size_t slot) { return (made_.empty() || !made_[slot]) && held_[slot] != Held{layer, landing_[slot]}; };
   for (std::size_t first = 0, end = 0; first < landing_.size(); first = end) {
     end = first + 1;
     if (!missing(first)) continue;
@@ -74,6 +161,7 @@ Task<void> KvFlash::read(std::uint32_t layer, std::size_t first, std::size_t cou
   request.issuer = options_.issuer;
   request.pattern = pattern;
   stats_.read += request.from.length;
+  ++stats_.reads;
   begins(reading_);
   const IoResult result = co_await machine_.storage.read(std::move(request));
   ends(reading_, "read");
@@ -81,19 +169,24 @@ Task<void> KvFlash::read(std::uint32_t layer, std::size_t first, std::size_t cou
   if (!result.status.ok()) throw RunError(fmt::format("reading keys and values of layer {} from flash: {}", layer, result.status.message));
 }
 
-Task<void> KvFlash::write(KvCache::Leaving block) {
-  for (std::uint32_t layer = 0; layer < kv_.shape().layers && !writes_.stop_requested(); ++layer) {
-    WriteRequest request;
-    request.to = extent(layer, block.place, 1);
-    request.from = kv_.memory();
-    request.from_offset = block.offset + layer * kv_.slice_bytes();
-    request.issuer = options_.issuer;
-    stats_.written += request.to.length;
-    begins(writing_);
-    const IoResult result = co_await machine_.storage.write(std::move(request));
-    ends(writing_, "write");
-    if (!result.status.ok()) throw RunError(fmt::format("writing keys and values of layer {} to flash: {}", layer, result.status.message));
-  }
+Task<void> KvFlash::write_queued() {
+  while (begun_ < queued_.size() && !writes_.stop_requested()) co_await write(queued_[begun_++]);
+}
+
+Task<void> KvFlash::write(Run run) {
+  WriteRequest request;
+  request.to = extent(run.layer, run.place, run.count);
+  request.from = kv_.memory();
+  request.from_offset = run.memory;
+  request.issuer = options_.issuer;
+  stats_.written += request.to.length;
+  ++stats_.writes;
+  begins(writing_);
+  const IoResult result = co_await machine_.storage.write(std::move(request));
+  ends(writing_, "write");
+  stats_.writing = writing_.total;
+  if (!result.status.ok())
+    throw RunError(fmt::format("writing keys and values of layer {} to flash: {}", run.layer, result.status.message));
 }
 
 void KvFlash::begins(Outstanding& outstanding) {
@@ -118,8 +211,30 @@ void KvFlash::attended(std::uint32_t layer) {
   if (options_.prefetch) issue_reads((layer + 1) % kv_.shape().layers);
 }
 
+// A prompt's last writes. Of several errors the first counts; `failed`: there is one already.
+Task<void> KvFlash::join_prompt(bool failed) {
+  std::exception_ptr error;
+  for (; !batches_.empty(); batches_.pop_front()) {
+    try {
+      co_await batches_.front().scope.join();
+    } catch (const RunError&) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  fresh_.clear();
+  fresh_slots_.clear();
+  made_.clear();
+  full_ = written_ = 0;
+  if (error && !failed) std::rethrow_exception(error);
+}
+
 Task<void> KvFlash::end_step(bool failed) {
   std::exception_ptr error;
+  try {
+    co_await join_prompt(failed);
+  } catch (...) {
+    error = std::current_exception();
+  }
   try {
     co_await writes_.join();
   } catch (...) {

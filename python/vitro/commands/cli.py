@@ -36,7 +36,8 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
     terminal.table("bench", ["name", ">value", "unit", ">limit", ">of limit"], cells)
 
 
-def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|weights|ffns|placements|evictions|kernels|plugins")],
+def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|weights|ffns|placements|evictions|kv_keeps|kernels|"
+                                                      "plugins")],
           plugins: Plugins = None, as_json: Json = False):
     """What there is, with one line each.
 

@@ -45,8 +45,9 @@ class Trace:
         return list(dict.fromkeys((row[0], row[1]) for row in self.span_rows if group in (None, row[0])))
 
     def overlap_us(self, group: str, other: str) -> float:
-        """Time in which some track of both groups is busy, such as ("storage", "units")."""
-        busy = {name: [(row[3], row[3] + row[4]) for row in self.span_rows if row[0] == name] for name in (group, other)}
+        """Time in which some track of both groups is busy, such as ("storage", "units"). A single track is "storage/kv reads"."""
+        busy = {name: [(row[3], row[3] + row[4]) for row in self.span_rows if name in (row[0], f"{row[0]}/{row[1]}")]
+                for name in (group, other)}
         return max(0.0, covered(busy[group]) + covered(busy[other]) - covered(busy[group] + busy[other]))
 
     def summary(self, top: int = 3) -> dict[str, Any]:

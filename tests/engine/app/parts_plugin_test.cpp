@@ -40,6 +40,17 @@ TEST_F(PartsPlugin, an_eviction_from_outside_the_tree_decides_what_stays) {
   EXPECT_NE(own["metrics"]["cache_hit_rate"], lru["metrics"]["cache_hit_rate"]);
 }
 
+TEST_F(PartsPlugin, a_rule_from_outside_the_tree_keeps_other_keys_and_values_and_no_token_changes) {
+  const auto result = [&](const char* rule) {
+    const Json kv = {{"keep", rule}, {"dram_tokens", 16}, {"block_tokens", 8}};
+    return run(experiment("stories-reglu-3m.f16.gguf", with_plugin({{"kv", kv}}).dump(), R"({"workload.output_tokens": 60})"), machines());
+  };
+  const Json own = result("every_other"), first = result("first");
+  EXPECT_EQ(own["tokens"], first["tokens"]);
+  EXPECT_GT(own["metrics"]["kv_flash"]["bytes_written"], 0);
+  EXPECT_NE(own["metrics"]["kv_flash"]["bytes_read"], first["metrics"]["kv_flash"]["bytes_read"]);
+}
+
 TEST_F(PartsPlugin, what_is_no_plug_in_is_refused_by_name) {
   const auto error_of = [&](const std::string& path) -> std::string {
     try {

@@ -23,7 +23,8 @@ class BypassCallsTest : public CallBuilderTest {
     }
     bank_ = std::make_unique<LoraBank>(machine, std::move(all), LoraOptions{order, false, nullptr});
     graph_ = with_bypasses(graph_, order, [this](const Operator& product) { return bank_->rank(*product.weight, product.layer); });
-    buffers_ = std::make_unique<Buffers>(machine.memory, graph_, config_, BufferLimits{rows, rows, rows * config_.experts_used, 4}, units);
+    const BufferLimits limits{.rows = rows, .sampled = rows, .routed = rows * config_.experts_used, .table_width = 4};
+    buffers_ = std::make_unique<Buffers>(machine.memory, graph_, config_, limits, units);
     step_.adapters = adapter_runs(adapters);
     const auto first = adapters.end() - static_cast<std::ptrdiff_t>(step_.sampled->size());
     step_.sampled_adapters = adapter_runs({first, adapters.end()});

@@ -35,7 +35,8 @@ class CallBuilderTest : public testing::Test {
     host_->run(residency_->load());
     const std::uint32_t heads = pool_heads > 0 ? pool_heads : config_.kv_heads;
     kv_ = std::make_unique<KvCache>(machine.memory, KvShape{config_.layers, heads, config_.head_dim}, 64, 8);
-    buffers_ = std::make_unique<Buffers>(machine.memory, graph_, config_, BufferLimits{rows, rows, rows * config_.experts_used, 4}, units);
+    const BufferLimits limits{.rows = rows, .sampled = rows, .routed = rows * config_.experts_used, .table_width = 4};
+    buffers_ = std::make_unique<Buffers>(machine.memory, graph_, config_, limits, units);
     step_ = {};
     std::vector<SeqPos> batch;
     std::vector<ExpertChoice> choices;

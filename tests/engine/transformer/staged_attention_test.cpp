@@ -108,6 +108,50 @@ TEST(StagedAttention, forks_and_blocks_in_flash_get_the_logits_of_sequences_alon
   }
 }
 
+// Each chunk of a layer has staged places of its own, and rows of an adapter keep it.
+TEST(StagedAttention, of_a_prompt_layer_by_layer_has_the_logits_of_one_chunk_by_chunk) {
+  constexpr std::uint32_t kPrompt = 30, kChunk = 7;
+  for (const bool flash : {false, true}) {
+    for (const std::uint32_t window : {0u, 11u}) {
+      DecoderSetup setup = staged("layers");
+      setup.config.head_dim = setup.config.rope.dims = 124;  // a slice of eight positions is a page then
+      setup.config.window = window;
+      setup.engine.prefill_chunk = kChunk;
+      setup.limits.prompt_rows = kPrompt;
+      setup.adapters = {{4, 8, {Role::attn_q, Role::attn_v, Role::attn_output, Role::ffn_down}}};
+      if (flash) setup.engine.kv.dram_tokens = 0;
+      Rng rng(5);
+      const std::vector<std::int32_t> text = random_tokens(rng, kPrompt, setup.config.vocab);
+      const auto logits = [&](PrefillOrder order, std::uint32_t adapter) {
+        setup.engine.prefill_order = order;
+        TestDecoder decoder(setup);
+        const std::uint32_t sequence = decoder.model().kv().create(adapter);
+        EXPECT_EQ(decoder.model().span(), order == PrefillOrder::layers ? kPrompt : 0);
+        Logits all;
+        if (order == PrefillOrder::layers) {
+          StepInput prompt = TestDecoder::appending(decoder.model(), sequence, text);
+          prompt.sampled = {kPrompt - 1};
+          prompt.chunk_rows = kChunk;
+          decoder.step(std::move(prompt));
+          all = decoder.logits(1);
+        } else {
+          for (std::uint32_t done = 0; done < kPrompt; done += kChunk) {
+            all = {decoder.append(sequence, {text.begin() + done, text.begin() + std::min(done + kChunk, kPrompt)}).back()};
+          }
+        }
+        for (const std::int32_t token : {1, 2, 3}) all.push_back(decoder.append(sequence, {token}).front());
+        EXPECT_EQ(decoder.model().kv_flash() != nullptr && decoder.model().kv_flash()->written > 0, flash);
+        decoder.run(decoder.model().settle());
+        return all;
+      };
+      const Logits base = logits(PrefillOrder::chunks, 0), adapted = logits(PrefillOrder::chunks, 1);
+      EXPECT_NE(base, adapted);
+      EXPECT_EQ(logits(PrefillOrder::layers, 0), base) << (flash ? "flash" : "DRAM") << ", window " << window;
+      EXPECT_EQ(logits(PrefillOrder::layers, 1), adapted) << (flash ? "flash" : "DRAM") << ", window " << window;
+    }
+  }
+}
+
 // On a unit of static graphs: a full chunk has the logits of layers on it, any other step those of cores alone.
 TEST(StagedAttention, of_a_chunk_on_a_neural_engine_is_that_of_layers_on_it) {
   for (const Format format : {Format::int8_fp8, Format::f32}) {

@@ -76,8 +76,8 @@ TEST(DetailedUfs, collection_slows_random_writes_to_a_full_device) {
   const double worn = run(full.model(), full.loop(), writes).bytes_per_second;
   EXPECT_LT(worn, fresh * 0.6);
   const auto& device = dynamic_cast<const DetailedUfs&>(full.model());
-  EXPECT_GT(device.writes().collected, 0u);
-  EXPECT_EQ(dynamic_cast<const DetailedUfs&>(empty.model()).writes().collected, 0u);
+  EXPECT_GT(device.write_totals().collected, 0u);
+  EXPECT_EQ(dynamic_cast<const DetailedUfs&>(empty.model()).write_totals().collected, 0u);
 }
 
 TEST(DetailedUfs, retries_make_a_tail_and_leave_the_median) {

@@ -7,6 +7,7 @@ SCHEMES = ("f16", "q8_0", "q4_0", "w4g64z", "w2g64z")
 SPARE = "cpu7"
 ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
 WORDS = "Once upon a time there was a little dog who liked to play in the park with a big red ball and a cat".split()
+KV_PLACE = ("kv.dram_tokens", "kv.prefetch", "kv.keep", "kv.sinks", "prefill_order", "prefill_span")
 # What a combination of parts may be refused for, and nothing else.
 MAY_BE_REFUSED = ("memory.budget",)
 
@@ -35,7 +36,7 @@ def _oracle(tree, shared, engine):
     and values: theirs is the same placement with a core in place of the accelerator."""
     oracle = {"experiment": "oracle", "machine": "host", "workload": tree["workload"], "engine": nested({"policy": "dense"} | shared)}
     if "ffn.clusters.neurons" in engine or "placement.kv" in engine:
-        own = {key: value for key, value in engine.items() if key not in ("kv.dram_tokens", "kv.prefetch")}
+        own = {key: value for key, value in engine.items() if key not in KV_PLACE}
         spare = {"placement.unit": SPARE, "placement.graph_units": [SPARE]}
         own |= {key: value for key, value in spare.items() if key in own}
         oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(own)}
@@ -67,7 +68,12 @@ def _kv(rng):
 def _kv_place(rng):
     placed = {"kv.block_tokens": rng.choice((1, 2, 4, 16))}
     if rng.random() < 0.4:
-        placed |= {"kv.dram_tokens": rng.choice((0, 3, 8, 100)), "kv.prefetch": rng.random() < 0.7}
+        placed |= {"kv.dram_tokens": rng.choice((0, 3, 8, 100)), "kv.prefetch": rng.random() < 0.7,
+                   "kv.keep": rng.choice(("first", "recent", "sinks", "budget")), "kv.sinks": rng.choice((0, 1, 5))}
+    if rng.random() < 0.7:
+        placed |= {"prefill_order": rng.choice(("chunks", "layers", "auto"))}
+        if rng.random() < 0.3:
+            placed |= {"prefill_span": rng.randint(1, 20)}
     return placed
 
 

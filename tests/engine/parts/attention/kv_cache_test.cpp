@@ -160,8 +160,9 @@ TEST_F(KvCacheTest, random_histories_keep_sequences_apart_and_leak_nothing) {
 // What stays, what may leave, where it goes, and what of it a window sees.
 TEST_F(KvCacheTest, full_blocks_behind_the_threshold_leave_and_land_again) {
   KvShape shape = kShape;  // slices of 8 KiB
-  shape.dram_tokens = 20;  // two blocks
-  KvCache kv(memory_, shape, 256);
+  shape.spills = true;
+  const auto first_two = [](std::uint32_t window) { return KvPlacement{kv_keep_rules().find("first")->make({.kept_blocks = 2}), window}; };
+  KvCache kv(memory_, shape, 256, 0, first_two(0));
   ASSERT_TRUE(kv.tiered());
   EXPECT_EQ(kv.places(), 14u);
   EXPECT_EQ(kv.pool_layers(), 1u);
@@ -172,25 +173,22 @@ TEST_F(KvCacheTest, full_blocks_behind_the_threshold_leave_and_land_again) {
   ASSERT_EQ(leaving.size(), 2u) << "blocks 2 and 3 are full and behind 20 positions";
   kv.leave(a, leaving);
   EXPECT_EQ(leaving.size(), 2u) << "once";
-  EXPECT_TRUE(kv.absent({{a, 69}}, 0).empty()) << "on their way is in DRAM";
+  EXPECT_TRUE(kv.absent({{a, 69}}).empty()) << "on their way is in DRAM";
   for (const KvCache::Leaving& block : leaving) kv.has_left(block);
   EXPECT_EQ(memory_.budget(Placement::dram).used, 3 * kv.block_bytes());
 
-  const std::vector<KvCache::Landing> absent = kv.absent({{a, 69}}, 0);
+  const std::vector<KvCache::Landing> absent = kv.absent({{a, 69}});
   ASSERT_EQ(absent.size(), 2u);
-  EXPECT_EQ(kv.absent({{a, 69}}, 6).size(), 0u) << "positions 64 to 69";
-  EXPECT_EQ(kv.absent({{a, 69}}, 22).size(), 1u) << "from 48 on";
-  EXPECT_EQ(kv.absent({{a, 69}}, 23).size(), 2u) << "from 47 on, the last one of block 2";
   ASSERT_TRUE(kv.land(absent).ok());
   EXPECT_EQ(memory_.budget(Placement::dram).used, 3 * kv.block_bytes() + 2 * kv.slice_bytes());
   std::vector<std::uint32_t> table(5);
   kv.fill_table({{a, 69}}, 5, table.data(), 1);
-  EXPECT_EQ(table, (std::vector<std::uint32_t>{1, 3, 32, 33, 9})) << "slices of layer 1, and the slots behind 16 blocks of 2 layers";
+  EXPECT_EQ(table, (std::vector<std::uint32_t>{16, 17, 32, 33, 20})) << "slices of layer 1, and the slots behind 16 blocks of 2 layers";
 
   // A fork shares them; places return when the last one goes.
   const std::uint32_t b = kv.fork(a);
   kv.release(a);
-  EXPECT_EQ(kv.absent({{b, 69}}, 0), absent);
+  EXPECT_EQ(kv.absent({{b, 69}}), absent);
   kv.release(b);
   ASSERT_TRUE(kv.land({}).ok());
   EXPECT_EQ(memory_.budget(Placement::dram).used, 0u);
@@ -200,6 +198,46 @@ TEST_F(KvCacheTest, full_blocks_behind_the_threshold_leave_and_land_again) {
   kv.leave(c, leaving);
   ASSERT_EQ(leaving.size(), 2u);
   EXPECT_EQ(leaving[0].place, 0u);
+}
+
+TEST_F(KvCacheTest, a_window_wants_what_it_sees_and_no_more) {
+  KvShape shape = kShape;
+  shape.spills = true;
+  const std::map<std::uint32_t, std::size_t> wanted{{6, 0}, {22, 1}, {23, 2}};  // of blocks 2 and 3, at position 69
+  for (const auto& [window, blocks] : wanted) {
+    KvCache kv(memory_, shape, 256, 0, {kv_keep_rules().find("first")->make({.kept_blocks = 2}), window});
+    const std::uint32_t a = kv.create();
+    ASSERT_TRUE(kv.extend(a, 70, copies_).ok());
+    std::vector<KvCache::Leaving> leaving;
+    kv.leave(a, leaving);
+    for (const KvCache::Leaving& block : leaving) kv.has_left(block);
+    EXPECT_EQ(kv.absent({{a, 69}}).size(), blocks) << "window " << window;
+  }
+}
+
+// Keys and values of a prompt that goes layer by layer: those that stay have memory, the others a place and a slot from the start.
+TEST_F(KvCacheTest, blocks_of_a_prompt_that_do_not_stay_never_have_memory_of_their_own) {
+  KvShape shape = kShape;
+  shape.spills = true;
+  KvCache kv(memory_, shape, 256, 0, {kv_keep_rules().find("recent")->make({.kept_blocks = 1}), 40});
+  const std::uint32_t a = kv.create();
+  std::vector<KvCache::Fresh> fresh;
+  ASSERT_TRUE(kv.extend_prompt(a, 101, copies_, fresh).ok());  // six full blocks and five positions
+  ASSERT_EQ(fresh.size(), 5u);
+  EXPECT_EQ(memory_.budget(Placement::dram).used, 2 * kv.block_bytes());
+  EXPECT_EQ(fresh[0].landing.place, KvCache::kNoPlace) << "positions 0 to 15 are not seen from 101 on";
+  EXPECT_EQ(fresh[2].landing.place, KvCache::kNoPlace) << "nor are 32 to 47";
+  EXPECT_EQ(fresh[3].landing.place, 0u);
+  EXPECT_EQ(fresh[4].landing.place, 1u);
+  EXPECT_EQ(std::pair(fresh[4].begin, fresh[4].end), std::pair(64u, 80u));
+  EXPECT_EQ(kv.absent({{a, 0}}).size(), 5u) << "the prompt's first row is there";
+  EXPECT_EQ(kv.absent({{a, 101}}).size(), 2u);
+  std::vector<KvCache::Leaving> leaving;
+  kv.leave(a, leaving);
+  EXPECT_TRUE(leaving.empty());
+  EXPECT_EQ(kv.blocks_of(a)[2], KvCache::kGone);
+  EXPECT_NE(kv.blocks_of(a)[3], KvCache::kGone);
+  EXPECT_EQ(kv.live_blocks(), 4u);
 }
 
 }  // namespace

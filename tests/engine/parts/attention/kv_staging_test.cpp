@@ -104,14 +104,14 @@ TEST_F(KvStagingTest, a_step_that_has_no_room_is_over_budget_and_changes_nothing
 
 TEST_F(KvStagingTest, blocks_that_were_in_flash_are_staged_from_where_they_land) {
   KvShape shape = kShape;
-  shape.dram_tokens = 20;  // two blocks
-  KvCache kv(memory_, shape, 256);
+  shape.spills = true;
+  KvCache kv(memory_, shape, 256, 0, {kv_keep_rules().find("first")->make({.kept_blocks = 2})});
   KvStaging staging(memory_, kv, 0);
   const std::uint32_t a = sequence_of(kv, 70);
   std::vector<KvCache::Leaving> leaving;
   kv.leave(a, leaving);
   for (const KvCache::Leaving& block : leaving) kv.has_left(block);
-  ASSERT_TRUE(kv.land(kv.absent({{a, 69}}, 0)).ok());
+  ASSERT_TRUE(kv.land(kv.absent({{a, 69}})).ok());
   ASSERT_TRUE(staging.begin_step({{a, 69}}).ok());
   for (std::uint32_t layer = 0; layer < 2; ++layer) {
     std::vector<std::uint32_t> expected(5);

@@ -1,4 +1,4 @@
-// Parts from outside the tree, compiled against the headers alone: an eviction rule and a placement.
+// Parts from outside the tree, compiled against the headers alone: an eviction rule, a rule for keys and values, and a placement.
 #include "engine/parts/plugin.hpp"
 
 namespace {
@@ -20,6 +20,17 @@ class NewestFirst final : public Eviction {
 
  private:
   std::vector<std::uint32_t> blocks_;
+};
+
+// Every other block of keys and values stays, as far as there is room.
+class EveryOther final : public KvKeep {
+ public:
+  explicit EveryOther(std::uint32_t blocks) : blocks_(blocks) {}
+  std::uint32_t capacity() const override { return 0; }  // no length has for certain a block that stays
+  bool stays(std::uint32_t block, std::uint32_t) const override { return block % 2 == 0 && block / 2 < blocks_; }
+
+ private:
+  std::uint32_t blocks_;
 };
 
 // The first core has a larger share than each of the others: `options: {share: 75%}`.
@@ -49,6 +60,9 @@ class FirstCoreMore final : public UnitPlacement {
 VITRO_PARTS(parts) {
   parts.evictions.add({"newest_first", "what came last",
                        [](const EvictionOptions&) -> std::unique_ptr<Eviction> { return std::make_unique<NewestFirst>(); }});
+  parts.kv_keeps.add({"every_other", "every other block", false, [](const KvKeepOptions& options) -> std::unique_ptr<KvKeep> {
+                        return std::make_unique<EveryOther>(options.kept_blocks);
+                      }});
   parts.placements.add(
       {"first_core_more", "the first core has a larger share",
        [](const PlacementSetup& setup) -> std::unique_ptr<UnitPlacement> { return std::make_unique<FirstCoreMore>(setup); }});
