@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/host/thread_placement.hpp"
 #include "engine/ops/variants.hpp"
 
 namespace vitro {
 namespace {
-
-bool overlap(const View& a, const View& b) { return a.data() < b.data() + view_bytes(b) && b.data() < a.data() + view_bytes(a); }
 
 // Whether the call is one for the device, as far as the call alone can say.
 bool is_product(const KernelCall& call) {
@@ -47,36 +44,17 @@ GpuUnit::GpuUnit(UnitId id, std::size_t index, const GpuOptions& options, HostEx
       function_(function),
       trace_(trace),
       activity_(activity),
-      track_(trace.track("units", options.name)) {
+      track_(trace.track("units", options.name)),
+      worker_(executor, Picoseconds(0), [this](Job job) { execute(std::move(job)); }) {
   caps_.id = id;
   caps_.kind = UnitKind::gpu;
   caps_.name = options.name;
   caps_.core_class = "gpu";
-  thread_ = std::thread([this] {
-    become_worker();
-    work();
-  });
 }
 
-GpuUnit::~GpuUnit() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stop_ = true;
-  }
-  work_available_.notify_one();
-  thread_.join();
-}
+Task<Result<Graph>> GpuUnit::load(GraphSpec spec) { co_return Result<Graph>(graphs_.add(std::move(spec))); }
 
-Task<Result<Graph>> GpuUnit::load(GraphSpec spec) {
-  Graph graph{next_graph_++, spec.calls.size() * sizeof(KernelCall)};
-  graphs_.emplace(graph.id, std::move(spec));
-  co_return Result<Graph>(graph);
-}
-
-void GpuUnit::unload(Graph graph) {
-  const std::size_t erased = graphs_.erase(graph.id);
-  VITRO_CHECK(erased == 1, "unload of a graph that is not loaded");
-}
+void GpuUnit::unload(Graph graph) { graphs_.remove(graph); }
 
 std::vector<std::string> GpuUnit::notes() const {
   std::vector<std::string> notes = device_->notes();
@@ -86,36 +64,13 @@ std::vector<std::string> GpuUnit::notes() const {
 
 void GpuUnit::submit(const Chain& chain, Completion<RunResult>& done) {
   VITRO_CHECK(!chain.empty(), "an empty chain was submitted");
-  enqueue({&chain, nullptr, &done});
+  worker_.post({&chain, nullptr, &done});
 }
 
 void GpuUnit::submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) {
-  const auto spec = graphs_.find(graph.id);
-  VITRO_CHECK(spec != graphs_.end(), "launch of a graph that is not loaded");
-  auto bound = std::make_unique<Chain>(bind(spec->second, bindings));
+  auto bound = graphs_.bound(graph, bindings);
   const Chain* chain = bound.get();
-  enqueue({chain, std::move(bound), &done});
-}
-
-void GpuUnit::enqueue(Job job) {
-  in_flight_.fetch_add(1, std::memory_order_relaxed);
-  {
-    const std::scoped_lock lock(mutex_);
-    queue_.push_back(std::move(job));
-  }
-  work_available_.notify_one();
-}
-
-void GpuUnit::work() {
-  for (;;) {
-    std::unique_lock lock(mutex_);
-    work_available_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    Job job = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    execute(std::move(job));
-  }
+  worker_.post({chain, std::move(bound), &done});
 }
 
 void GpuUnit::execute(Job job) {
@@ -129,7 +84,6 @@ void GpuUnit::execute(Job job) {
   activity_.unit_busy(index_, begin, executor_.now());
   job.bound.reset();  // its leases go before the waiter may look at the budget
   job.done->complete(std::move(result));
-  in_flight_.fetch_sub(1, std::memory_order_release);
 }
 
 void GpuUnit::run(const Chain& chain, std::vector<Outcome>& outcomes) {

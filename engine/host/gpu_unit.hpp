@@ -1,18 +1,14 @@
 // A GPU as a ComputeUnit of the host machine (MNN-LLM 5.1): it takes any chain, computes matmuls in W4A16 and W8A16 on the device, and all
 // other operators on a thread of its own.
 #pragma once
-#include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <set>
-#include <thread>
 #include <tuple>
 
 #include "engine/host/gpu_device.hpp"
 #include "engine/host/host_executor.hpp"
+#include "engine/host/prepared_chains.hpp"
+#include "engine/host/worker_thread.hpp"
 #include "engine/machine/activity.hpp"
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
@@ -36,13 +32,12 @@ class GpuUnit final : public ComputeUnit, public Device {
   // `index` is the unit's place in `activity`.
   GpuUnit(UnitId id, std::size_t index, const GpuOptions& options, HostExecutor& executor, Function& function, TraceSink& trace,
           Activity& activity);
-  ~GpuUnit() override;
 
   const UnitCaps& caps() const override { return caps_; }
   Executor& executor() override { return executor_; }
   Task<Result<Graph>> load(GraphSpec spec) override;
   void unload(Graph graph) override;
-  bool busy() const override { return in_flight_.load(std::memory_order_acquire) > 0; }
+  bool busy() const override { return worker_.busy(); }
 
   // When nothing is in flight.
   std::vector<std::string> notes() const;
@@ -62,8 +57,6 @@ class GpuUnit final : public ComputeUnit, public Device {
   };
   using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t, bool>;  // lease, offset, slice, in images
 
-  void enqueue(Job job);
-  void work();
   void execute(Job job);
   void run(const Chain& chain, std::vector<Outcome>& outcomes);
   std::size_t run_request(const Chain& chain, std::size_t first);
@@ -78,19 +71,12 @@ class GpuUnit final : public ComputeUnit, public Device {
   Activity& activity_;
   const TrackId track_;
 
-  std::map<std::uint32_t, GraphSpec> graphs_;
-  std::uint32_t next_graph_ = 0;
+  PreparedChains graphs_;
   // Of the worker thread.
   std::map<WeightKey, std::optional<GpuDevice::Weights>> placed_;  // none: refused
   std::string first_refusal_;
   std::uint64_t products_ = 0, requests_ = 0, elsewhere_ = 0;
-
-  std::atomic<int> in_flight_ = 0;
-  std::mutex mutex_;
-  std::condition_variable work_available_;
-  std::deque<Job> queue_;  // guarded by mutex_
-  bool stop_ = false;      // guarded by mutex_
-  std::thread thread_;     // last: starts when everything above is ready
+  WorkerThread<Job> worker_;
 };
 
 }  // namespace vitro

@@ -5,15 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/host/thread_placement.hpp"
 #include "engine/ops/variants.hpp"
 
 namespace vitro {
-namespace {
-
-bool overlap(const View& a, const View& b) { return a.data() < b.data() + view_bytes(b) && b.data() < a.data() + view_bytes(a); }
-
-}  // namespace
 
 HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function,
                          TraceSink& trace, Activity& activity)
@@ -23,7 +17,8 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
       function_(function),
       trace_(trace),
       activity_(activity),
-      track_(trace.track("units", "hexagon")) {
+      track_(trace.track("units", "hexagon")),
+      worker_(executor, Picoseconds(0), [this](Job job) { execute(std::move(job)); }) {
   sessions_.push_back(std::make_unique<HexagonSession>(options.transport(), options.limits));
   attention_.emplace(*sessions_.front());
   caps_.id = id;
@@ -32,19 +27,6 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
   caps_.core_class = "npu";
   caps_.static_graphs = true;
   caps_.session_limit = sessions_.front()->transport().inbound().size();
-  thread_ = std::thread([this] {
-    become_worker();
-    work();
-  });
-}
-
-HexagonUnit::~HexagonUnit() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stop_ = true;
-  }
-  work_available_.notify_one();
-  thread_.join();
 }
 
 Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
@@ -149,24 +131,7 @@ void HexagonUnit::submit(const Chain&, Completion<RunResult>& done) {
 void HexagonUnit::submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) {
   const auto loaded = graphs_.find(graph.id);
   VITRO_CHECK(loaded != graphs_.end(), "launch of a graph that is not loaded");
-  in_flight_.fetch_add(1, std::memory_order_relaxed);
-  {
-    const std::scoped_lock lock(mutex_);
-    queue_.push_back({std::make_unique<Chain>(bind(loaded->second.spec, bindings)), &loaded->second, &done});
-  }
-  work_available_.notify_one();
-}
-
-void HexagonUnit::work() {
-  for (;;) {
-    std::unique_lock lock(mutex_);
-    work_available_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    Job job = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    execute(std::move(job));
-  }
+  worker_.post({std::make_unique<Chain>(bind(loaded->second.spec, bindings)), &loaded->second, &done});
 }
 
 void HexagonUnit::execute(Job job) {
@@ -183,7 +148,6 @@ void HexagonUnit::execute(Job job) {
   activity_.unit_busy(index_, begin, end);
   job.chain.reset();  // its leases go before the waiter may look at the budget
   job.done->complete(std::move(result));
-  in_flight_.fetch_sub(1, std::memory_order_release);
 }
 
 void HexagonUnit::run(const Chain& chain, const Loaded& graph, std::vector<Outcome>& outcomes) {

@@ -1,18 +1,15 @@
 // A Hexagon NPU as a ComputeUnit of the host machine: loaded graphs run as requests to a worker behind a transport.
 #pragma once
-#include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <tuple>
 
 #include "engine/host/hexagon_attention.hpp"
 #include "engine/host/hexagon_operands.hpp"
 #include "engine/host/hexagon_session.hpp"
 #include "engine/host/host_executor.hpp"
+#include "engine/host/worker_thread.hpp"
 #include "engine/machine/activity.hpp"
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
@@ -40,13 +37,12 @@ class HexagonUnit final : public ComputeUnit, public Device {
  public:
   HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function, TraceSink& trace,
               Activity& activity);
-  ~HexagonUnit() override;
 
   const UnitCaps& caps() const override { return caps_; }
   Executor& executor() override { return executor_; }
   Task<Result<Graph>> load(GraphSpec spec) override;
   void unload(Graph graph) override;
-  bool busy() const override { return in_flight_.load(std::memory_order_acquire) > 0; }
+  bool busy() const override { return worker_.busy(); }
 
   // When nothing is in flight.
   std::vector<std::string> notes();
@@ -82,7 +78,6 @@ class HexagonUnit final : public ComputeUnit, public Device {
   Result<Placed> place(const KernelCall& call);
   Result<Placed> find_room(Bytes size);
   std::optional<Placed> placed_at_launch(const KernelCall& call);
-  void work();
   void execute(Job job);
   void run(const Chain& chain, const Loaded& graph, std::vector<Outcome>& outcomes);
   std::size_t run_request(const Chain& chain, const std::vector<std::optional<Placed>>& weights, std::size_t first);
@@ -106,12 +101,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   std::uint64_t operators_ = 0, requests_ = 0, lost_ = 0, lacking_ = 0;
   std::string first_refusal_;
 
-  std::atomic<int> in_flight_ = 0;
-  std::mutex mutex_;
-  std::condition_variable work_available_;
-  std::deque<Job> queue_;  // guarded by mutex_
-  bool stop_ = false;      // guarded by mutex_
-  std::thread thread_;     // last: starts when everything above is ready
+  WorkerThread<Job> worker_;
 };
 
 }  // namespace vitro

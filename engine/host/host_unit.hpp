@@ -1,14 +1,11 @@
 // One CPU core as a ComputeUnit: a pinned worker thread that runs chains in the order of their submission. On the policy thread's own
 // core the policy thread runs them itself, unless storage is busy.
 #pragma once
-#include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <map>
-#include <mutex>
-#include <thread>
 
 #include "engine/host/host_executor.hpp"
+#include "engine/host/prepared_chains.hpp"
+#include "engine/host/worker_thread.hpp"
 #include "engine/machine/activity.hpp"
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
@@ -25,14 +22,13 @@ class HostUnit final : public ComputeUnit, public Device {
   // completions and to start the reads that follow from them.
   HostUnit(UnitCaps caps, std::size_t index, Picoseconds spin, HostExecutor& executor, Function& function, TraceSink& trace,
            Activity& activity, const Device* storage = nullptr);
-  ~HostUnit() override;
 
   const UnitCaps& caps() const override { return caps_; }
   Executor& executor() override { return executor_; }
   Task<Result<Graph>> load(GraphSpec spec) override;
   void unload(Graph graph) override;
 
-  bool busy() const override { return in_flight_.load(std::memory_order_acquire) > 0 || !own_.empty(); }
+  bool busy() const override { return worker_.busy() || !own_.empty(); }
   bool carry_out() override;
   bool pinned() const { return pinned_; }
 
@@ -50,36 +46,21 @@ class HostUnit final : public ComputeUnit, public Device {
   };
 
   void submit(Job job);
-  void enqueue(Job job);
-  bool next(Job& job);
-  void work();
   bool run_call(Job& job);
   void finish(Job job);
 
   const UnitCaps caps_;
   const std::size_t index_;
-  const Picoseconds spin_;
   HostExecutor& executor_;
   Function& function_;
   TraceSink& trace_;
   Activity& activity_;
   const TrackId track_;
   const Device* const storage_;
-
-  std::map<std::uint32_t, GraphSpec> graphs_;
-  std::uint32_t next_graph_ = 0;
-
+  PreparedChains graphs_;
   std::deque<Job> own_;  // of the policy thread, which runs them one call at a time
-
-  // Of the worker.
-  std::atomic<int> in_flight_ = 0;
-  std::atomic<int> queued_ = 0;  // what it looks at while it spins
   bool pinned_ = false;
-  std::mutex mutex_;
-  std::condition_variable work_available_;
-  std::deque<Job> queue_;  // guarded by mutex_
-  bool stop_ = false;      // guarded by mutex_
-  std::thread worker_;     // last: starts when everything above is ready
+  WorkerThread<Job> worker_;
 };
 
 }  // namespace vitro

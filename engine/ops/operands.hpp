@@ -29,6 +29,9 @@ inline Bytes view_bytes(const View& view) {
   return rows * (view.format == Format::f32 ? Bytes{4} * columns(view) : row_bytes(view.format, columns(view), view.layout));  // mostly f32
 }
 
+// Whether two views share a byte. Requires: both have memory.
+inline bool overlap(const View& a, const View& b) { return a.data() < b.data() + view_bytes(b) && b.data() < a.data() + view_bytes(a); }
+
 struct Range {
   std::uint32_t first = 0, count = 0;
   std::uint32_t end() const { return first + count; }
