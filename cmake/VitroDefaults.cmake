@@ -38,8 +38,8 @@ endif()
 add_library(vitro_options INTERFACE)
 # -ffp-contract=off: a kernel's numeric contract says where a fused multiply-add stands; the compiler may not add more,
 # or the same variant would give different bits on another target. EIGEN_MPL2_ONLY keeps the licence simple.
-# g++ 12 reports string operations that can not happen (-Wrestrict, its bug 105651).
-target_compile_options(vitro_options INTERFACE -Wno-restrict -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -ffp-contract=off)
+# g++ 12 reports string operations that can not happen (-Wrestrict, its bug 105651); clang meets deprecated parts of its library there.
+target_compile_options(vitro_options INTERFACE $<IF:$<CXX_COMPILER_ID:GNU>,-Wno-restrict,-Wno-deprecated-declarations> -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -ffp-contract=off)
 target_compile_definitions(vitro_options INTERFACE EIGEN_MPL2_ONLY)
 target_include_directories(vitro_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_link_libraries(vitro_options INTERFACE vitro_third_party Threads::Threads)
@@ -51,8 +51,7 @@ endif()
 # Several sources of a target are compiled as one, eight at a time: the headers and templates that they share are compiled once.
 # APART names those that are compiled alone, because they define a name that another source of the target defines, too; sources with
 # options of their own are alone as well. Includes are relative to the project, so that a compiler cache serves every checkout, which it
-# does not for CMake's own unity builds. Without VITRO_UNITY every source is compiled alone, which shows a missing #include: so does
-# the preset aarch64.
+# does not for CMake's own unity builds. Without VITRO_UNITY every source is compiled alone, which shows a missing #include.
 option(VITRO_UNITY "Compile several sources of a target together" ON)
 function(vitro_unity name)
   if(VITRO_UNITY)

@@ -32,7 +32,7 @@ struct Vector {
   }
   VITRO_STEP Vector load(const Half* p) {
     Half halves[16];
-    std::memcpy(halves, p, sizeof halves);  // scales of tiles have no alignment
+    std::memcpy(halves, static_cast<const void*>(p), sizeof halves);  // scales of tiles have no alignment
     return each([&](int i) { return half_to_float(halves[i]); });
   }
   void store(float* p) const { std::memcpy(p, lane, sizeof lane); }

@@ -105,7 +105,8 @@ Task<void> compute_beside_a_read(Machine* machine, std::string path) {
   const Lease memory = machine->memory.lease(kPageSize, Placement::dram, Region::staging).value_or_throw();
   TaskScope scope(machine->executor);
   scope.spawn([](Machine* m, FileId id, Lease to) -> Task<void> {
-    const IoResult result = co_await m->storage.read({{id, 0, kPageSize}, to, 0, m->units[0]->caps().id});
+    ReadRequest request{{id, 0, kPageSize}, to, 0, m->units[0]->caps().id};
+    const IoResult result = co_await m->storage.read(std::move(request));
     result.status.or_throw();
   }(machine, file, memory));
   scope.spawn(run_on(machine->units[0], chain_of(0, 1)));

@@ -117,9 +117,11 @@ std::uint32_t HotRegion::make_room(std::uint32_t ffn, std::uint32_t wanted, std:
 
 void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
   Ffn& ffn = ffns_[f];
-  if (ffn.hot == clusters) return;
   NeuronCache& cache = store_.cache();
   const std::uint32_t per_cluster = blocks_per_cluster(), first = f * store_.layout().blocks();
+  // What the layer at work has pinned stays, so the region may grow less than its plan says.
+  while (clusters > ffn.hot && !cache.could_hold(first + ffn.hot * per_cluster, first + clusters * per_cluster)) --clusters;
+  if (ffn.hot == clusters) return;
   if (machine_.trace.enabled()) {
     machine_.trace.decision(clusters > ffn.hot ? "grow" : "shrink", fmt::format("{}: {} clusters", store_.describe(first), clusters),
                             "hot");

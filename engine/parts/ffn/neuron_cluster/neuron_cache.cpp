@@ -66,7 +66,7 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
   VITRO_CHECK(!resident(block) && !free_.contains(slot), "a block was admitted twice, or from a slot that is not its own");
   Admission admission{capacity_ > 0, kNone};
   if (size_ == capacity_) {
-    const auto held = [this](std::uint32_t b) { return blocks_[b].pinned == epoch_; };
+    const auto held = [this](std::uint32_t b) { return pinned(b); };
     std::optional<std::uint32_t> victim = must ? eviction_->victim_at_any_price(held) : eviction_->victim(held);
     if (must && !victim) victim = last_cold(held);
     admission.stays = victim.has_value();
@@ -79,6 +79,15 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
   ++size_;
   pin(block);
   return admission;
+}
+
+bool NeuronCache::could_hold(std::uint32_t first, std::uint32_t end) const {
+  std::uint32_t missing = 0, room = capacity_ - size_;
+  for (std::uint32_t block = first; block < end; ++block) missing += !resident(block);
+  for (std::uint32_t block = 0; block < blocks() && room < missing; ++block) {
+    room += resident(block) && !hot_[block] && !pinned(block) && (block < first || block >= end);
+  }
+  return room >= missing;
 }
 
 // Of a rule that gives nothing up: the coldest block of the last layer.

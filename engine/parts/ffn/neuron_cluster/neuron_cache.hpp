@@ -68,12 +68,15 @@ class NeuronCache {
     std::uint32_t evicted = kNone;
   };
   Admission admit(std::uint32_t block, std::uint32_t slot, bool must = false);
+  // Whether all blocks from `first` to before `end` could stay at once: what is hot or pinned does not go for them.
+  bool could_hold(std::uint32_t first, std::uint32_t end) const;
 
   // A token is through: what the eviction no longer wants leaves. Returns those blocks. Requires: nothing is pinned.
   std::vector<std::uint32_t> next_token();
 
  private:
   void drop(std::uint32_t block);
+  bool pinned(std::uint32_t block) const { return blocks_[block].pinned == epoch_; }
   std::optional<std::uint32_t> last_cold(const std::function<bool(std::uint32_t)>& held) const;
 
   std::uint32_t capacity_, staging_, size_ = 0, free_count_ = 0;

@@ -87,6 +87,21 @@ std::uint32_t hot_after_steps_with(std::uint32_t named, std::uint32_t near) {
   return region.hot->neurons(0, -1);
 }
 
+TEST(HotRegion, grows_no_further_than_what_a_layer_has_pinned_lets_it) {
+  Bench bench(two_layers(0.25));
+  Region region(bench, {{1, 0.25}}, 1.0);
+  NeuronCache& cache = bench.store->cache();
+  for (const std::uint32_t first : {8u, 40u}) {  // cold blocks of both layers, all that there is room for, and pinned
+    for (std::uint32_t block = first; block < first + 8; ++block) cache.admit(block, cache.take_slot(), true);
+  }
+  EXPECT_EQ(cache.size(), cache.capacity());
+  region.prepare(1);
+  EXPECT_EQ(cache.hot_size(), 0u);
+  cache.unpin_all();
+  region.prepare(1);
+  EXPECT_EQ(cache.hot_size(), 16u);
+}
+
 TEST(HotRegion, shrinks_when_the_cold_blocks_of_a_step_do_not_fit_beside_it) {
   EXPECT_EQ(hot_after_steps_with(8, 1), 8u) << "they fit";
   EXPECT_EQ(hot_after_steps_with(9, 1), 4u) << "two are too many, a cluster of each layer makes room: then 24 slots for 18";

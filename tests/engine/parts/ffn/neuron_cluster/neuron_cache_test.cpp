@@ -40,6 +40,21 @@ TEST(NeuronCache, what_is_pinned_stays_and_the_newcomer_does_not) {
   EXPECT_EQ(cache.admit(2, cache.take_slot()).evicted, 1u);
 }
 
+TEST(NeuronCache, blocks_could_stay_where_enough_of_the_others_is_neither_hot_nor_pinned) {
+  NeuronCache cache(8, 3, 1, "lru");
+  EXPECT_TRUE(cache.could_hold(0, 3));
+  EXPECT_FALSE(cache.could_hold(0, 4)) << "more than there is room for";
+  for (const std::uint32_t block : {0u, 1u, 2u}) cache.admit(block, cache.take_slot());
+  EXPECT_TRUE(cache.could_hold(0, 3)) << "they are there, pinned or not";
+  EXPECT_FALSE(cache.could_hold(2, 4)) << "0 and 1 are pinned";
+  cache.unpin_all();
+  EXPECT_TRUE(cache.could_hold(2, 5));
+  EXPECT_FALSE(cache.could_hold(2, 6)) << "what is asked for is no room for itself";
+  cache.make_hot(0);
+  EXPECT_TRUE(cache.could_hold(2, 4));
+  EXPECT_FALSE(cache.could_hold(2, 5)) << "hot blocks do not go";
+}
+
 TEST(NeuronCache, without_capacity_nothing_stays) {
   NeuronCache cache(4, 0, 2, "lru");
   EXPECT_FALSE(cache.admit(0, cache.take_slot()).stays);
