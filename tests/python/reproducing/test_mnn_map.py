@@ -18,8 +18,9 @@ def question(name):
 
 
 def clusters(device):
-    run = {"experiment": "cores", "machine": "sim", "device": str(CONFIGS / "devices" / device), "model": str(CONFIGS / "models" / "qwen2-1.5b.yaml"),
-           "engine": {"policy": "dense", "numerics": False}, "workload": {"prompt_tokens": 1, "output_tokens": 1}}
+    run = {"experiment": "cores", "machine": "sim", "device": str(CONFIGS / "devices" / device),
+           "model": str(CONFIGS / "models" / "qwen2-1.5b.yaml"), "engine": {"policy": "dense", "numerics": False},
+           "workload": {"prompt_tokens": 1, "output_tokens": 1}}
     return vitro.resolve(run)["device"]["cpu"]["clusters"]
 
 
@@ -34,7 +35,7 @@ def test_every_run_and_diagnosis_resolves(native):
 def test_cores_with_other_kernels_differ_from_the_phone_by_their_prices_alone(native, kind):
     ours, others = clusters("xiaomi14.yaml"), clusters(f"other_kernels/xiaomi14_{kind}.yaml")
     for mine, other in zip(ours, others):
-        assert {key: value for key, value in mine.items() if key not in TABLES} == {key: value for key, value in other.items() if key not in TABLES}
+        assert all(other[key] == value for key, value in mine.items() if key not in TABLES) and other.keys() == mine.keys()
         assert all(other[table]["kind"] in ("derived", "assumed") and other[table]["source"] for table in TABLES)
 
 
@@ -65,5 +66,6 @@ def test_a_gpu_that_unpacks_for_two_rows_is_slower_than_for_four(native):
 def test_the_grid_has_each_system_on_its_unit_in_both_readings():
     labels = [point["label"] for point in yaml.safe_load(GRID.read_text())["sweep"]]
     assert {label for label in labels if "CPU" in label} == {
-        "MNN-LLM, CPU", *(f"{system}, CPU, {reading}" for system in ("llama.cpp", "fastllm") for reading in ("like for like", "as published"))}
+        "MNN-LLM, CPU", "llama.cpp, CPU, like for like", "llama.cpp, CPU, as published", "fastllm, CPU, like for like",
+        "fastllm, CPU, as published"}
     assert sum("GPU" in label for label in labels) == 5
