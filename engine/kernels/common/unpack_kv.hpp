@@ -32,41 +32,56 @@ template <class V, class F>
 }
 
 template <class V>
-void keys8(const std::byte* in, std::size_t dim, float* out) {
-  float scale, min;
-  __builtin_memcpy(&scale, in + dim, sizeof scale);
-  __builtin_memcpy(&min, in + dim + sizeof scale, sizeof min);
-  const V middle = V::all(128.0f), scales = V::all(scale), minima = V::all(min);
-  each_byte<V>(in, dim, out, [&](const std::byte* p) __attribute__((always_inline)) {
-    return (V::floats(SignedBytes(load(p))) + middle) * scales + minima;
-  });
+void keys8(const std::byte* in, std::size_t count, std::size_t dim, float* out) {
+  const V middle = V::all(128.0f);
+  for (std::size_t r = 0; r < count; ++r, in += dim + kKeyScales, out += dim) {
+    float of[2];
+    __builtin_memcpy(of, in + dim, sizeof of);
+    const V scale = V::all(of[0]), min = V::all(of[1]);
+    each_byte<V>(in, dim, out, [&](const std::byte* p) __attribute__((always_inline)) {
+      return (V::floats(SignedBytes(load(p))) + middle) * scale + min;
+    });
+  }
 }
 
-// Scale and zero of eight groups are converted together.
+// Scales and zeros of many groups are converted together, long before they are needed. code * scale has no more bits than a float.
 template <class V>
-void keys4(const std::byte* in, std::size_t dim, float* out) {
-  const std::size_t groups = (dim + kKeyGroup - 1) / kKeyGroup;
-  const std::byte* scales = in + groups * kKeyGroupCodes;
-  for (std::size_t first = 0; first < groups; first += kLanes / 2) {
-    const std::size_t n = groups - first < kLanes / 2 ? groups - first : kLanes / 2;
-    Half halves[kLanes] = {};
-    __builtin_memcpy(halves, scales + first * kKeyGroupScales, n * kKeyGroupScales);
-    float of[kLanes];
-    V::load(halves).store(of);
-    for (std::size_t g = 0; g < n; ++g, in += kKeyGroupCodes) {
-      V low, high;
-      V::nibbles(in, V::all(of[2 * g]), low, high);
-      low = low + V::all(of[2 * g + 1]);
-      high = high + V::all(of[2 * g + 1]);
-      const std::size_t at = (first + g) * kKeyGroup, rest = dim - at;
-      if (rest >= kKeyGroup) {
-        low.store(out + at);
-        high.store(out + at + kLanes);
-      } else {
-        lanes::store_tail(low, out + at, rest < kLanes ? rest : kLanes);
-        if (rest > kLanes) lanes::store_tail(high, out + at + kLanes, rest - kLanes);
+void keys4(const std::byte* in, std::size_t count, std::size_t dim, float* out) {
+  constexpr std::size_t kTogether = 64;
+  const std::size_t groups = (dim + kKeyGroup - 1) / kKeyGroup, codes = groups * kKeyGroupCodes, bytes = codes + groups * kKeyGroupScales;
+  Half halves[2 * kTogether] = {};
+  float of[2 * kTogether];
+  std::size_t row = 0, group = 0;  // of the first of those that pass together
+  for (std::size_t left = count * groups; left > 0;) {
+    const std::size_t n = left < kTogether ? left : kTogether;
+    const auto each = [&](auto f) __attribute__((always_inline)) {
+      std::size_t r = row, g = group;
+      for (std::size_t i = 0; i < n; ++i) {
+        f(i, in + r * bytes, r, g);
+        if (++g == groups) ++r, g = 0;
       }
-    }
+    };
+    each([&](std::size_t i, const std::byte* key, std::size_t, std::size_t g) __attribute__((always_inline)) {
+      __builtin_memcpy(halves + 2 * i, key + codes + g * kKeyGroupScales, kKeyGroupScales);
+    });
+    for (std::size_t i = 0; i < 2 * n; i += kLanes) V::load(halves + i).store(of + i);
+    each([&](std::size_t i, const std::byte* key, std::size_t r, std::size_t g) __attribute__((always_inline)) {
+      const auto both = load(key + g * kKeyGroupCodes);
+      const V scale = V::all(of[2 * i]), zero = V::all(of[2 * i + 1]);
+      const V low = fma(V::floats(SignedBytes(both & 15) - 8), scale, zero), high = fma(V::floats(SignedBytes(both >> 4) - 8), scale, zero);
+      float* y = out + r * dim + g * kKeyGroup;
+      const std::size_t rest = dim - g * kKeyGroup;
+      if (rest >= kKeyGroup) {
+        low.store(y);
+        high.store(y + kLanes);
+      } else {
+        lanes::store_tail(low, y, rest < kLanes ? rest : kLanes);
+        if (rest > kLanes) lanes::store_tail(high, y + kLanes, rest - kLanes);
+      }
+    });
+    row += (group + n) / groups;
+    group = (group + n) % groups;
+    left -= n;
   }
 }
 
@@ -98,13 +113,7 @@ void e4m3(const std::byte* in, std::size_t n, float* out) {
 
 template <class V>
 void rows(Format format, std::uint32_t which, const std::byte* in, std::size_t count, std::size_t dim, float* out) {
-  const auto each = [&](std::size_t bytes, auto unpack) __attribute__((always_inline)) {
-    for (std::size_t r = 0; r < count; ++r, in += bytes, out += dim) unpack(in, dim, out);
-  };
-  if (which == 0) {
-    if (format.bits == 8) return each(dim + kKeyScales, keys8<V>);
-    return each((dim + kKeyGroup - 1) / kKeyGroup * (kKeyGroupCodes + kKeyGroupScales), keys4<V>);
-  }
+  if (which == 0) return format.bits == 8 ? keys8<V>(in, count, dim, out) : keys4<V>(in, count, dim, out);
   if (format.values == Format::Values::e5m2) return e5m2<V>(in, count * dim, out);  // rows of values follow each other
   e4m3<V>(in, count * dim, out);
 }
