@@ -9,7 +9,6 @@ namespace vitro::unpack_kv {
 using block_rows::load;
 using lanes::kLanes;
 using lanes::SignedBytes;
-using Wide [[gnu::vector_size(32)]] = std::uint16_t;
 
 // Calls f(i) for vectors that cover [0, n): the last one overlaps the one before, whose elements it makes again. Requires: n >= 16.
 template <class F>
@@ -88,26 +87,17 @@ void keys4(const std::byte* in, std::size_t count, std::size_t dim, float* out) 
 // A code of e5m2 is the upper half of a binary16.
 template <class V>
 void e5m2(const std::byte* in, std::size_t n, float* out) {
-  each_byte<V>(in, n, out, [](const std::byte* p) __attribute__((always_inline)) {
-    const Wide wide = __builtin_convertvector(load(p), Wide) << 8;
-    Half halves[kLanes];
-    __builtin_memcpy(halves, &wide, sizeof halves);
-    return V::load(halves);
-  });
+  each_byte<V>(in, n, out, [](const std::byte* p) __attribute__((always_inline)) { return V::halves(SignedBytes(load(p)), SignedBytes{}); });
 }
 
 // Exponent and fraction of e4m3 make a binary16 that is 2^8 times too small, subnormal numbers too. The one code of no number becomes such.
 template <class V>
 void e4m3(const std::byte* in, std::size_t n, float* out) {
-  using Signed [[gnu::vector_size(32)]] = std::int16_t;
   const V factor = V::all(256.0f);
   each_byte<V>(in, n, out, [&](const std::byte* p) __attribute__((always_inline)) {
-    const Signed high = Signed(__builtin_convertvector(load(p), Wide) << 8);  // the sign stands where that of a binary16 is
-    const Wide placed = Wide(high >> 1) & 0xbf80;
-    const Wide wide = placed | (Wide((placed & 0x3f80) == 0x3f80) & 0x7e00);
-    Half halves[kLanes];
-    __builtin_memcpy(halves, &wide, sizeof halves);
-    return V::load(halves) * factor;
+    const auto code = load(p), magnitude = code & 0x7f;
+    const auto none = decltype(code)(magnitude == 0x7f) & 0x7e;
+    return V::halves(SignedBytes((code & 0x80) | magnitude >> 1 | none), SignedBytes(code << 7)) * factor;
   });
 }
 
