@@ -33,7 +33,8 @@ void Copy::check(const Checker& check) const {
   }
   check.bounds(x, "x");
   check.bounds(y, "y");
-  if (x.format != y.format && (!x.format.is_for_weights() || !can_quantise(y.format))) check.fail("y", y, "no conversion from " + shape_text(x));
+  const bool numbers = x.format.is_for_weights();
+  if (x.format != y.format && (!numbers || !can_quantise(y.format))) check.fail("y", y, "no conversion from " + shape_text(x));
 }
 
 void Copy::count(Counter& c) const {

@@ -42,7 +42,9 @@ std::uint64_t hash_header(Header header, std::span<const std::int32_t> tokens) {
   return hash.value();
 }
 
-std::uint32_t format_number(Format format) { return static_cast<std::uint32_t>(std::ranges::find(kKvFormats, format) - kKvFormats.begin()); }
+std::uint32_t format_number(Format format) {
+  return static_cast<std::uint32_t>(std::ranges::find(kKvFormats, format) - kKvFormats.begin());
+}
 
 [[noreturn]] void refuse(const std::string& path, std::string_view problem) {
   throw ConfigError(fmt::format("workload.restore_kv: {}: {}", path, problem));

@@ -90,7 +90,7 @@ void e5m2(const std::byte* in, std::size_t n, float* out) {
   each_byte<V>(in, n, out, [](const std::byte* p) __attribute__((always_inline)) { return V::halves(SignedBytes(load(p)), SignedBytes{}); });
 }
 
-// Exponent and fraction of e4m3 make a binary16 that is 2^8 times too small, subnormal numbers too. The one code of no number becomes such.
+// Exponent and fraction of e4m3 make a binary16 that is 2^8 times too small, subnormal numbers too. The code of no number becomes one.
 template <class V>
 void e4m3(const std::byte* in, std::size_t n, float* out) {
   const V factor = V::all(256.0f);

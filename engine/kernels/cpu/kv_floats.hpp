@@ -13,8 +13,8 @@ class KvFloats {
 
   KvFloats(const KvPool& pool, const KernelSet& set) : pool_(pool), set_(set) {}
 
-  // Of one piece, a run of at most piece_tokens() that begins at a multiple of them in its block: rows [skip, skip + count), which follow each
-  // other. Valid until another piece is asked for.
+  // Of one piece, a run of at most piece_tokens() that begins at a multiple of them in its block: rows [skip, skip + count). Valid until
+  // another piece is asked for.
   std::uint32_t piece_tokens() const { return pool_.format == Format::f32 ? pool_.block_tokens : kTokens; }
   const float* rows(std::uint32_t which, const std::byte* piece, std::size_t skip, std::size_t count) {
     const std::size_t bytes = pool_.row_bytes(which);

@@ -32,7 +32,8 @@ View random_pool(Rng& rng, const Shape& shape) {
     const std::uint32_t block = i / (2 * shape.kv_heads), which = i % 2, head = i / 2 % shape.kv_heads;
     for (std::uint32_t t = 0; t < shape.block_tokens; ++t) {
       for (float& x : row) x = static_cast<float>(rng.normal());
-      write_kv_row(shape.format, which, row.data(), shape.dim, filled.data + filled.offset(block, which, head) + t * filled.row_bytes(which));
+      std::byte* out = filled.data + filled.offset(block, which, head) + t * filled.row_bytes(which);
+      write_kv_row(shape.format, which, row.data(), shape.dim, out);
     }
   }
   return pool;
@@ -50,7 +51,8 @@ KernelCall mixed_batch(Rng& rng, const Shape& shape) {
     for (std::uint32_t row = 0; row < rows; ++row, ++position) {
       batch->push_back({sequence, position});
       table.insert(table.end(), blocks.begin(), blocks.end());
-      for (std::uint32_t i = position / shape.block_tokens + 1; i < kBlocks; ++i) table[table.size() - kBlocks + i] = ~0u;  // nobody may look
+      const std::uint32_t last = position / shape.block_tokens;
+      for (std::uint32_t i = last + 1; i < kBlocks; ++i) table[table.size() - kBlocks + i] = ~0u;  // nobody may look
     }
   }
   if (batch->empty()) return mixed_batch(rng, shape);
@@ -95,7 +97,8 @@ TEST(Attention, rows_that_pass_together_have_the_bits_of_rows_alone) {
         const KernelCall together = with_own_output(call), apart = with_own_output(call);
         function.execute(together);
         for (std::uint32_t row = 0; row < call.batch->size(); ++row) function.execute(alone(apart, row));
-        EXPECT_EQ(bytes_of(together.out[0]), bytes_of(apart.out[0])) << set->name << ", " << to_string(format) << ", window " << window << ", " << i;
+        EXPECT_EQ(bytes_of(together.out[0]), bytes_of(apart.out[0])) << set->name << ", " << to_string(format) << ", window " << window
+                                                                  << ", " << i;
       }
     }
   }
