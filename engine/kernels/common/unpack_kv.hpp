@@ -87,7 +87,9 @@ void keys4(const std::byte* in, std::size_t count, std::size_t dim, float* out) 
 // A code of e5m2 is the upper half of a binary16.
 template <class V>
 void e5m2(const std::byte* in, std::size_t n, float* out) {
-  each_byte<V>(in, n, out, [](const std::byte* p) __attribute__((always_inline)) { return V::halves(SignedBytes(load(p)), SignedBytes{}); });
+  each_byte<V>(in, n, out, [](const std::byte* p) __attribute__((always_inline)) {
+    return V::halves(SignedBytes(load(p)), SignedBytes{});
+  });
 }
 
 // Exponent and fraction of e4m3 make a binary16 that is 2^8 times too small, subnormal numbers too. The code of no number becomes one.
