@@ -19,8 +19,7 @@ Format priced_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
   if (call.is<ops::Precompute>()) return call.get<ops::Precompute>().weights;
   if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;  // the same loops, which take the scales from elsewhere
-  const Format format = call.is<ops::Attention>() && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
-  return format == Format::int8_fp8 ? Format::f16 : format;  // no table has its loops; price() says so
+  return call.is<ops::Attention>() && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
 }
 
 // Bytes that cross the DRAM bus, whichever unit has them mapped; tightly coupled memory is inside the unit.
@@ -115,11 +114,13 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
   if (!price.from_table) price = model_.kernel(name, to_string(format));
+  if (!price.from_table && call.is<ops::Attention>() && format.is_for_kv()) {  // a unit whose table has no unpacking
+    price = model_.kernel(name, fmt::format("{}.{}", to_string(Format::f16), to_string(call.op)));
+    if (!price.from_table) price = model_.kernel(name, to_string(Format::f16));
+    unpriced_.insert(fmt::format("{}.{}.attention on {} (as f16)", name, to_string(format), core_class_));
+  }
   // Rounding the activations is nothing beside the product.
   if (!price.from_table && call.variant == variant::kA16) price = model_.kernel(variant::name(variant::kFloat), to_string(format));
-  if (call.is<ops::Attention>() && call.in[1].format == Format::int8_fp8) {
-    unpriced_.insert(fmt::format("{}.int8_fp8.attention on {} (as f16)", name, core_class_));
-  }
   known_.push_back({call.variant, format, kind_of(call.op), layout, call.method, price});
   if (!price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
   return known_.back().price;

@@ -12,6 +12,7 @@
 #include "engine/kernels/bench_weights.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/ops/variants.hpp"
+#include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
 namespace {
@@ -71,6 +72,16 @@ class Bench {
                         std::to_string(tokens) + " tokens",
                     bench_attention({8 / group, group, 64, 64, tokens}, format));
         }
+      }
+    }
+    for (const Format format : kKvFormats) {
+      if (!format.is_for_kv()) continue;
+      const std::string name = "attention " + std::string(to_string(format)) + ", 4 queries per KV head, ";
+      for (const std::uint32_t rows : {64u, 1u}) {
+        const AttentionShape shape{2, 4, 128, rows, 1024};
+        const std::string what = name + std::to_string(rows) + (rows > 1 ? " rows" : " row") + " of 1024 tokens";
+        attention(what, bench_attention(shape, format));
+        against_f16(what, bench_attention(shape, format), bench_attention(shape, Format::f16));
       }
     }
     return std::move(rows_);
@@ -256,6 +267,18 @@ class Bench {
       rates.push_back(macs / seconds([&] { function_.execute(call); }) / 1e9);
     }
     add_row(name, median(rates), "GMAC/s", median(peaks), hash_of(call.out[0]));
+  }
+
+  // Of attention, by turns: the time over f16's, whose bytes bound it where memory does.
+  void against_f16(const std::string& name, const KernelCall& ours, const KernelCall& theirs) {
+    if (!name.starts_with(options_.only)) return;
+    std::vector<double> ratios;
+    for (int i = 0; i < repetitions(); ++i) {
+      const double us = seconds([&] { function_.execute(ours); }), them = seconds([&] { function_.execute(theirs); });
+      ratios.push_back(them / us);
+    }
+    const auto bytes = [](const KernelCall& call) { return static_cast<double>(kv_pair_bytes(call.in[1].format, call.in[1].shape[2])); };
+    add_row(name + ", over f16", median(ratios), "x", bytes(theirs) / bytes(ours), hash_of(ours.out[0]));
   }
 
   void add_row(const std::string& name, double value, const std::string& unit, double limit, const std::string& hash) {

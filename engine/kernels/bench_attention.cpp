@@ -6,7 +6,7 @@
 #include "engine/base/rng.hpp"
 #include "engine/kernels/bench_weights.hpp"
 #include "engine/ops/variants.hpp"
-#include "engine/quant/float16.hpp"
+#include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
 
@@ -18,14 +18,16 @@ KernelCall bench_attention(const AttentionShape& shape, Format format) {
   View pool, table, q = float_view(shape.rows, heads * shape.dim), y = float_view(shape.rows, heads * shape.dim);
   pool.shape = {shape.kv_heads, kBlockTokens, shape.dim};
   pool.format = format;
-  const std::size_t numbers = std::size_t{2} * blocks * shape.kv_heads * kBlockTokens * shape.dim;
-  pool.memory = huge_lease(numbers * block_bytes(format));
-  for (std::size_t i = 0; i < numbers; ++i) {
-    const float x = random();
-    if (format == Format::f16) {
-      pool.as<std::uint16_t>()[i] = float_to_half(x);
-    } else {
-      pool.as<float>()[i] = x;
+  const std::size_t rows = std::size_t{blocks} * shape.kv_heads * kBlockTokens;
+  pool.memory = huge_lease(rows * kv_pair_bytes(format, shape.dim));
+  std::vector<float> row(shape.dim);
+  std::byte* at = pool.data();
+  for (std::uint32_t block = 0; block < blocks; ++block) {
+    for (const std::uint32_t which : {0u, 1u}) {
+      for (std::uint32_t i = 0; i < shape.kv_heads * kBlockTokens; ++i, at += kv_row_bytes(format, which, shape.dim)) {
+        for (float& x : row) x = random();
+        write_kv_row(format, which, row.data(), shape.dim, at);
+      }
     }
   }
   table.shape = {shape.rows, blocks, 0};

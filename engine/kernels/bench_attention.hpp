@@ -9,7 +9,7 @@ struct AttentionShape {
   std::uint32_t rows = 0, tokens = 0;              // the last `rows` of a prompt of `tokens`
 };
 
-// Keys, values and queries are random, in blocks of 32 tokens. Requires: format is f32 or f16, rows <= tokens.
+// Keys, values and queries are random, in blocks of 32 tokens. Requires: holds_kv(format), rows <= tokens.
 KernelCall bench_attention(const AttentionShape& shape, Format format);
 
 }  // namespace vitro

@@ -6,9 +6,9 @@ namespace vitro::ops {
 // in {q [B, H, dim]; pool of P heads; block table index32 [B, blocks]}; out [B, H, dim]; slice over P (each with its H / P query heads).
 // Row b sees positions max(0, p - window + 1) .. p of its sequence.
 // s_i = scale * (16-lane dot of q and k_i); e_i = exp(s_i - max s); y = (sum over i ascending, fused, of e_i v_i) / (16-lane sum of e_i).
-// In the variant kLutExp: variants.hpp. The KV pool: view shape {P, block_tokens, dim}, format f32, f16 or int8_fp8; bytes [block][layer][K
-// then V][P][block_tokens][dim], a row of int8_fp8 as engine/quant/kv_rows.hpp says, whose numbers enter sums as the float32 that they
-// stand for; the layer is call.layer, but for a pool of one layer, which may hold several as blocks of their own. P is the number of KV
+// In the variant kLutExp: variants.hpp. The KV pool: view shape {P, block_tokens, dim}, one of kKvFormats; bytes [block][layer][K then V]
+// [P][block_tokens][dim], rows as engine/quant/kv_rows.hpp says, whose numbers enter sums as the float32 that they stand for; the
+// layer is call.layer, but for a pool of one layer, which may hold several as blocks of their own. P is the number of KV
 // heads, or of query heads where each keeps keys and values of its own.
 struct Attention {
   static constexpr std::string_view kName = "attention";

@@ -142,9 +142,7 @@ class Checker {
   // The pool, and that the block table covers the positions and names blocks inside the pool's lease. `window`: the positions, its own the
   // last, that a row reads or writes; 0: all.
   void pool(const View& v, std::uint32_t layers, const View& table, std::uint32_t window) const {
-    if (v.format != Format::f32 && v.format != Format::f16 && v.format != Format::int8_fp8) {
-      fail("pool", v, "expected f32, f16 or int8_fp8");
-    }
+    if (!holds_kv(v.format)) fail("pool", v, "expected " + kv_format_list());
     range(layers, "layers", 1, 32767);
     if (call_.layer < 0 || (layers > 1 && static_cast<std::uint32_t>(call_.layer) >= layers))
       fail("layer " + std::to_string(call_.layer) + " is not in the pool");

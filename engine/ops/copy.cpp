@@ -33,7 +33,7 @@ void Copy::check(const Checker& check) const {
   }
   check.bounds(x, "x");
   check.bounds(y, "y");
-  const bool numbers = x.format != Format::index32 && x.format != Format::int8_fp8 && x.format != Format::q4_nibbles;
+  const bool numbers = x.format.is_for_weights();
   if (x.format != y.format && (!numbers || !can_quantise(y.format))) check.fail("y", y, "no conversion from " + shape_text(x));
 }
 

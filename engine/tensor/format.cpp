@@ -49,7 +49,7 @@ constexpr Known group(Format format) {
 
 // All there are. The place in this list is the id, which files hold: new ones come last.
 constexpr auto kKnown = [] {
-  std::array<Known, 50> all;
+  std::array<Known, 53> all;
   std::size_t count = 0;
   const auto add = [&](const Known& known) { all.at(count++) = known; };
   const auto add_groups = [&](char suffix) {
@@ -74,6 +74,9 @@ constexpr auto kKnown = [] {
   add_groups('r');
   add(named(Format::int8_fp8, "int8_fp8"));
   add(named(Format::index32, "index32"));
+  add(named(Format::int4_fp8, "int4_fp8"));
+  add(named(Format::int8_e5m2, "int8_e5m2"));
+  add(named(Format::int4_e5m2, "int4_e5m2"));
   if (count != all.size()) throw "the array is not full";
   return all;
 }();

@@ -24,8 +24,9 @@ struct Format {
     kv,       // of KV pools alone: engine/quant/kv_rows.hpp
     index,    // of lists of rows, tokens and blocks
   };
-  // What the bits of an element stand for: an integer, a float, or the index of a value in code_table().
-  enum class Values : std::uint8_t { integers, floats, bfloats, iq4_nl, fp4, nf4 };
+  // What the bits of an element stand for: an integer, a float, or the index of a value in code_table(). Of KV pools, what their values
+  // are written in: 8-bit floats with 3 or 2 bits of fraction.
+  enum class Values : std::uint8_t { integers, floats, bfloats, iq4_nl, fp4, nf4, e4m3, e5m2 };
 
   Family family = Family::plain;
   std::uint8_t bits = 32;                      // of an element
@@ -45,7 +46,13 @@ struct Format {
             suffix == 'r',
             Values::integers};
   }
-  static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, fp4, nf4, int8_fp8, index32;
+  // Keys in integers of so many bits beside values in 8 bits. A view of them counts bytes: block_bytes() is 1, and engine/quant/kv_rows.hpp
+  // says how long a row is.
+  static constexpr Format kv(std::uint8_t key_bits, Values values) {
+    return {Family::kv, key_bits, 1, static_cast<std::uint8_t>(1 - key_bits / 8), false, false, values};
+  }
+  static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, fp4, nf4, int8_fp8, int4_fp8, int8_e5m2,
+      int4_e5m2, index32;
 
   // Inlined always: files of several instruction sets use these, and no copy of one may be linked into another.
   [[gnu::always_inline]] constexpr std::size_t block_bytes() const { return head + std::size_t{block} * bits / 8; }
@@ -54,6 +61,8 @@ struct Format {
   [[gnu::always_inline]] constexpr bool has_codes() const {
     return is_group() || family == Family::table || (family == Family::block && bits == 4);
   }
+  // Of KV pools alone. Pools in f32 and f16 hold plain numbers.
+  [[gnu::always_inline]] constexpr bool is_for_kv() const { return family == Family::kv; }
   // False for what a model's weights are never given in.
   [[gnu::always_inline]] constexpr bool is_for_weights() const {
     return family != Family::nibbles && family != Family::kv && family != Family::index;
@@ -77,7 +86,10 @@ inline constexpr Format Format::q4_nibbles{Family::nibbles, 4, 32, 0, false, fal
 inline constexpr Format Format::iq4_nl{Family::table, 4, 32, 2, false, false, Values::iq4_nl};
 inline constexpr Format Format::fp4{Family::table, 4, 32, 2, false, false, Values::fp4};
 inline constexpr Format Format::nf4{Family::table, 4, 32, 2, false, false, Values::nf4};
-inline constexpr Format Format::int8_fp8{Family::kv, 8, 1, 0, false, false, Values::integers};
+inline constexpr Format Format::int8_fp8 = Format::kv(8, Values::e4m3);
+inline constexpr Format Format::int4_fp8 = Format::kv(4, Values::e4m3);
+inline constexpr Format Format::int8_e5m2 = Format::kv(8, Values::e5m2);
+inline constexpr Format Format::int4_e5m2 = Format::kv(4, Values::e5m2);
 inline constexpr Format Format::index32{Family::index, 32, 1, 0, false, false, Values::integers};
 
 // Formats that exist, in the order of their ids.

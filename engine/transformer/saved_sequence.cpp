@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::array<char, 8> kMagic{'v', 'i', 't', 'r', 'o', '.', 'k', 'v'};
 constexpr std::uint32_t kVersion = 1, kMostTokens = 1u << 24, kMostOf = 1u << 16;
-constexpr std::array kFormats{Format::f32, Format::f16, Format::int8_fp8};
 
 static_assert(std::endian::native == std::endian::little, "the file is little-endian");
 
@@ -43,7 +42,9 @@ std::uint64_t hash_header(Header header, std::span<const std::int32_t> tokens) {
   return hash.value();
 }
 
-std::uint32_t format_number(Format format) { return static_cast<std::uint32_t>(std::ranges::find(kFormats, format) - kFormats.begin()); }
+std::uint32_t format_number(Format format) {
+  return static_cast<std::uint32_t>(std::ranges::find(kKvFormats, format) - kKvFormats.begin());
+}
 
 [[noreturn]] void refuse(const std::string& path, std::string_view problem) {
   throw ConfigError(fmt::format("workload.restore_kv: {}: {}", path, problem));
@@ -69,7 +70,7 @@ std::vector<Piece> pieces(const KvCache& kv, std::uint32_t sequence, std::uint32
 
 }  // namespace
 
-Bytes SavedSequence::slice_bytes() const { return Bytes{heads} * block_tokens * kv_pair_bytes(kFormats.at(format), head_dim); }
+Bytes SavedSequence::slice_bytes() const { return Bytes{heads} * block_tokens * kv_pair_bytes(kKvFormats.at(format), head_dim); }
 
 Bytes SavedSequence::data_offset() const { return kPageSize + round_up(tokens.size() * sizeof(std::int32_t), kPageSize); }
 
@@ -80,7 +81,7 @@ SavedSequence open_sequence(const std::string& path) {
   file.read_at(0, std::as_writable_bytes(std::span(&header, 1)));
   if (header.magic != kMagic) refuse(path, "does not hold keys and values (expected a file that workload.save_kv wrote)");
   if (header.version != kVersion) refuse(path, fmt::format("has version {} of the format (expected {})", header.version, kVersion));
-  const bool sound = header.format < kFormats.size() && header.length > 0 && header.length < kMostTokens && header.layers > 0 &&
+  const bool sound = header.format < kKvFormats.size() && header.length > 0 && header.length < kMostTokens && header.layers > 0 &&
                      header.layers < kMostOf && header.heads > 0 && header.heads < kMostOf && header.head_dim > 0 &&
                      header.head_dim < kMostOf && header.block_tokens > 0 && header.block_tokens < kMostTokens;
   if (!sound) refuse(path, "is damaged: its header has sizes that can not be");

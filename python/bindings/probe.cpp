@@ -23,7 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Format kFormats[] = {Format::f32,  Format::f16,  Format::bf16, Format::q4_0,    Format::q8_0,
-                               Format::q4_k, Format::q5_k, Format::q6_k, Format::int8_fp8};
+                               Format::q4_k, Format::q5_k, Format::q6_k, Format::int8_fp8, Format::int4_fp8,
+                               Format::int8_e5m2, Format::int4_e5m2};
 constexpr Layout kLayouts[] = {Layout::rows, Layout::tiled, Layout::lut};
 constexpr Op kOps[] = {ops::Matmul{}, ops::Accumulate{}, ops::Attention{}, ops::RmsNorm{}, ops::Glu{},
                        ops::Add{},    ops::Rope{},       ops::Select{},    ops::Reduce{}};

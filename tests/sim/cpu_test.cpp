@@ -236,6 +236,36 @@ TEST(Work, a_table_may_price_an_operator_apart_from_its_format) {
   EXPECT_EQ(builder.unpriced(), std::set<std::string>{"int8.q8_0 on big"});  // not there at all, and the result says so
 }
 
+// A table that unpacks the format prices it; one that does not prices the attention of f16, with the format's own bytes, and says so.
+TEST(Work, attention_has_the_price_of_its_keys_and_values) {
+  Simulation simulation(round_options());
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  KernelCall call;
+  call.op = ops::Attention{};
+  call.variant = variant::kFloat;
+  call.layer = 0;
+  call.batch = std::make_shared<const std::vector<SeqPos>>(1, SeqPos{0, 9});
+  for (const Format format : {Format::int8_fp8, Format::int4_e5m2}) {
+    call.in = {view_of(simulation.machine(), {1, 8, 64}, Format::f32, Region::activation),
+               view_of(simulation.machine(), {4, 16, 64}, format, Region::kv),
+               view_of(simulation.machine(), {1, 1, 0}, Format::index32, Region::activation)};
+    call.out = {view_of(simulation.machine(), {1, 8, 64}, Format::f32, Region::activation)};
+    const std::string name = "float." + std::string(to_string(format)) + ".attention";
+    FixedModel known, unknown;
+    known.priced = name;
+    unknown.priced = "float.f16.attention";
+    WorkBuilder priced(known, "big", counts), as_f16(unknown, "big", counts);
+    const hw::Work work = priced.build(call);
+    EXPECT_EQ(work.conversions, 2u * 4 * 10 * 64) << "each key and value once for the queries that share it";
+    EXPECT_EQ(work.read_bytes, 4u * 10 * kv_pair_bytes(format, 64) + 8 * 64 * 4 + 2 * 4 * 4) << "keys and values, queries, block tables";
+    EXPECT_EQ(known.asked.back(), name);
+    EXPECT_TRUE(priced.unpriced().empty());
+    EXPECT_EQ(as_f16.build(call).read_bytes, work.read_bytes);
+    EXPECT_EQ(unknown.asked.back(), "float.f16.attention");
+    EXPECT_EQ(as_f16.unpriced(), std::set<std::string>{name + " on big (as f16)"});
+  }
+}
+
 // Tables of int8 are their own kernel, on cores and, whichever way is named, on an NPU; tables are made in the call unless they are there.
 TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
   Simulation simulation(round_options());

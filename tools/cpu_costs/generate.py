@@ -57,6 +57,10 @@ DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 row
 DEQUANTISERS = {  # functions of engine/kernels/common/block_rows.hpp, elements of a block
     "q8_0": ("q8_0<Vector>", 32), "q4_0": ("q4_0<Vector>", 32), "q4_k": ("k45<Vector, false>", 256), "q5_k": ("k45<Vector, true>", 256),
     "q6_k": ("q6_k<Vector>", 256)}
+# Formats of KV pools: a piece of keys and values is unpacked (engine/kernels/common/unpack_kv.hpp) and meets the loops of float.f32.
+UNPACKING = {"int8": "keys8", "int4": "keys4", "fp8": "e4m3", "e5m2": "e5m2"}  # of keys and of values
+MADE = {"scvtf": 4, "fcvtl": 4, "fcvtl2": 4}  # floats that come out, per instruction
+KV_FORMATS = {"int8_fp8": ("int8", "fp8"), "int4_fp8": ("int4", "fp8"), "int8_e5m2": ("int8", "e5m2"), "int4_e5m2": ("int4", "e5m2")}
 # Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups, those without and those
 # with one scale per row take the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact
 # sums take two tables, rounded ones one.
@@ -78,6 +82,7 @@ def compiled(kernel_set):
     """-> {name: lines of the function}: both loops of each kernel, the sums, and what quantises for them."""
     source, flags, target, _ = SETS[kernel_set]
     pointers = {"quantise32": "lanes::quantise<Vector>", "scales": SCALES, "coefficients": f"coefficients::quantise<{target}>"}
+    pointers |= {f"unpack_{name}": f"unpack_kv::{function}<Vector>" for name, function in UNPACKING.items()}
     pointers |= {f"dequantise_{name}": f"block_rows::{function}" for name, (function, _) in DEQUANTISERS.items()}
     pointers |= {symbol(kernel, 1): function.format(target=target) for kernel, (function, _, _) in SUMS.items()}
     pointers |= {symbol(kernel, rows): tile_pass(kernel_set, kernel, rows) for kernel in LOOPS for rows in passes(kernel_set, kernel)}
@@ -153,11 +158,15 @@ def measure(kernel_set, model):
     for kernel in ATTENDED:
         for of_pass in (rates[1], rates[2]):
             of_pass[f"{kernel}.attention"] = 2 / (1 / of_pass[kernel] + 1 / of_pass.pop(f"{kernel}.values"))
+    for rows in (1, 2):
+        rates[rows] |= {f"float.{name}.attention": rates[rows]["float.f32.attention"] for name in KV_FORMATS}
     within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate"]  # those loops' own work
     conversions = {f"float.{name}": 0 for name in within}
     for name, (_, elements) in DEQUANTISERS.items():
         lines = functions[f"dequantise_{name}"]
         conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", lines, elements, model, notes)
+    unpacking = {name: measure_unpacking(kernel_set, name, functions[f"unpack_{name}"], model, notes) for name in UNPACKING}
+    conversions |= {f"float.{name}.attention": (unpacking[key] + unpacking[value]) / 2 for name, (key, value) in KV_FORMATS.items()}
     quantising = measure_quantising(kernel_set, functions, 32, model, notes)
     weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
     conversions |= {kernel: quantising for kernel in K_LOOPS}
@@ -168,6 +177,17 @@ def measure(kernel_set, model):
         for rows in rates:
             rates[rows] |= more[rows]
     return rates, conversions, notes
+
+
+def measure_unpacking(kernel_set, name, lines, model, notes):
+    """Cycles per number of the loop that makes most of them: 16 of a key in int8 or of values, the 32 of a group of a key in int4."""
+    path = hot_path(lines, MADE, longest=False)
+    taken, made = cycles(path, model), multiplies(path, MADE)
+    step = 32 if name == "int4" else 16
+    if made != step:
+        raise SystemExit(f"{kernel_set} unpack {name}: a loop over {made} numbers, expected {step}")
+    notes.append(f"{kernel_set} unpack {name}, {made} numbers: {len(path)} instructions, {taken:.4g} cycles")
+    return taken / made
 
 
 def tile_path(lines, macs, step, rows):

@@ -5,7 +5,7 @@
 #include "engine/app/plan.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/pack_plan.hpp"
-#include "engine/quant/blocks.hpp"
+#include "engine/quant/kv_rows.hpp"
 #include "engine/transformer/decoder.hpp"
 
 namespace vitro {
@@ -67,6 +67,10 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
     }
     row["resident"] = scales;  // beside the blocks, always in DRAM
   }
+  Json kv = Json::object();
+  for (const Format format : kKvFormats) {
+    kv[std::string(to_string(format))] = {{"pair_bytes", kv_pair_bytes(format, c.head_dim)}, {"for_cores", format.is_for_kv()}};
+  }
   Json out{{"model",
             {{"name", c.name},
              {"fingerprint", model_fingerprint(*model)},
@@ -83,6 +87,7 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
              {"predictor_rank", c.predictor_rank}}},
            {"formats", formats},
            {"layouts", layouts},
+           {"kv", kv},
            {"fixed_bytes", fixed},
            {"runtime_bytes", runtime_bytes(c, all, shapes.weights.size())}};
   if (const Node* path = model->find("gguf")) out["model"]["gguf_bytes"] = source_identity(Gguf::open(path->text())).at("bytes");

@@ -6,6 +6,7 @@
 #include "engine/kernels/common/limits.hpp"
 #include "engine/kernels/common/rounded_look_up.hpp"
 #include "engine/kernels/common/rows.hpp"
+#include "engine/kernels/common/unpack_kv.hpp"
 
 namespace vitro {
 
@@ -33,6 +34,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.to_f32 = lanes::convert<V, Half, float>;
   set.dequantise = block_rows::dequantise<V>;
   set.dequantise_nibbles = block_rows::dequantise_nibbles<V>;
+  set.unpack_kv = unpack_kv::rows<V>;
   set.quantise = lanes::quantise<V>;
   set.quantise_blocks = lanes::quantise_blocks<V>;
   set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "engine/kernels/cpu/ops.hpp"
+#include "engine/kernels/cpu/kv_floats.hpp"
 #include "engine/kernels/lut/attention_call.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
@@ -59,23 +59,27 @@ namespace {
 // Queries of a KV head that pass together: of 8 to 128 the quickest on an x86 server (docs/design/data-reorder.md).
 constexpr std::size_t kQueriesTogether = 32;
 
-// Calls f(pointer to the first token, tokens, index of the first) for the runs of tokens that lie together in the pool.
-template <class F>
-void for_each_kv_run(const KvPool& pool, const std::uint32_t* table, std::uint32_t which, std::uint32_t head, Range tokens, F f) {
-  for (std::uint32_t t = tokens.first; t < tokens.end();) {
-    const std::uint32_t inside = t % pool.block_tokens;
-    const std::uint32_t count = std::min(pool.block_tokens - inside, tokens.end() - t);
-    f(pool.data + pool.offset(table[t / pool.block_tokens], which, head) + inside * pool.row_bytes(which), count, t - tokens.first);
-    t += count;
-  }
+// Of tokens, those that lie together in the pool: `skip` tokens behind the piece's first one.
+struct KvRun {
+  std::uint32_t first, skip, count;
+};
+
+// The run that token t begins, up to `end`. Pieces are the runs of so many tokens in each block.
+KvRun run_at(const KvPool& pool, std::uint32_t piece_tokens, std::uint32_t t, std::uint32_t end) {
+  const std::uint32_t inside = t % pool.block_tokens, skip = inside % piece_tokens;
+  return {t, skip, std::min({piece_tokens - skip, pool.block_tokens - inside, end - t})};
 }
 
-// Rows of the pool as float32: where they lie, or unpacked into scratch.
-const float* as_floats(const KvPool& pool, std::uint32_t which, const std::byte* rows, std::size_t count) {
-  if (pool.format == Format::f32) return reinterpret_cast<const float*>(rows);
-  float* out = scratch<float>(Scratch::c, count * pool.dim);
-  for (std::size_t t = 0; t < count; ++t) read_kv_row(pool.format, which, rows + t * pool.row_bytes(which), pool.dim, out + t * pool.dim);
-  return out;
+// Calls f(pointer to the piece, run) for all of them.
+template <class F>
+void for_each_kv_run(const KvPool& pool, std::uint32_t piece_tokens, const std::uint32_t* table, std::uint32_t which, std::uint32_t head,
+                     Range tokens, F f) {
+  for (std::uint32_t t = tokens.first; t < tokens.end();) {
+    const KvRun run = run_at(pool, piece_tokens, t, tokens.end());
+    const std::byte* block = pool.data + pool.offset(table[t / pool.block_tokens], which, head);
+    f(block + (t % pool.block_tokens - run.skip) * pool.row_bytes(which), run);
+    t += run.count;
+  }
 }
 
 // Rows of the batch that pass over keys and values together, and the tokens that all of them see, in the same blocks of the pool.
@@ -95,6 +99,8 @@ class TiledAttention {
         pool_(call.in[1], op.pool_layers, call.layer),
         table_(call.in[2].as<std::uint32_t>()),
         table_row_(call.in[2].shape[1]),
+        floats_(pool_, set),
+        piece_tokens_(pool_.format == Format::f16 ? pool_.block_tokens : floats_.piece_tokens()),
         dim_(pool_.dim),
         heads_(elements(call.in[0]) / batch_.size() / dim_),
         group_(heads_ / pool_.heads),
@@ -141,24 +147,34 @@ class TiledAttention {
   // it alone sees behind them: for each query, tokens ascend.
   template <class F>
   void for_each_part(const QueryTile& tile, F f) const {
-    const auto alone = [&](auto part_of) {
-      for (std::uint32_t i = 0; i < tile.rows; ++i) {
-        const Range part = part_of(seen(tile.first + i));
-        if (part.count > 0) f(i * group_, group_, part, tile.first + i);
+    const Range all = seen_by_any(tile);
+    const auto alone = [&](std::uint32_t begin, std::uint32_t end) {  // run by run, so that rows with the same blocks meet each together
+      for (std::uint32_t t = begin; t < end;) {
+        const std::uint32_t next = t + run_at(pool_, piece_tokens_, t, end).count;
+        for (std::uint32_t i = 0; i < tile.rows; ++i) {
+          const Range own = seen(tile.first + i);
+          const std::uint32_t first = std::max(t, own.first), last = std::min(next, own.end());
+          if (first < last) f(i * group_, group_, Range{first, last - first}, tile.first + i);
+        }
+        t = next;
       }
     };
-    alone([&](Range own) { return Range{own.first, tile.tokens.first - own.first}; });
+    alone(all.first, tile.tokens.first);
     if (tile.tokens.count > 0) f(std::size_t{0}, tile.rows * group_, tile.tokens, tile.first);
-    alone([&](Range own) { return Range{tile.tokens.end(), own.end() - tile.tokens.end()}; });
+    alone(tile.tokens.end(), all.end());
   }
-
-  void attend(const QueryTile& tile, std::uint32_t head) {
-    const std::size_t queries = tile.rows * group_;
+  Range seen_by_any(const QueryTile& tile) const {
     Range all = tile.tokens;
     for (std::uint32_t i = 0; i < tile.rows; ++i) {
       const Range own = seen(tile.first + i);
       all = {std::min(all.first, own.first), std::max(all.end(), own.end()) - std::min(all.first, own.first)};
     }
+    return all;
+  }
+
+  void attend(const QueryTile& tile, std::uint32_t head) {
+    const std::size_t queries = tile.rows * group_;
+    const Range all = seen_by_any(tile);
     float* scores = scratch<float>(Scratch::a, queries * all.count);  // of token t in column t - all.first
     float* q = scratch<float>(Scratch::b, 2 * queries * dim_ + queries);
     float *y = q + queries * dim_, *sums = y + queries * dim_;
@@ -166,12 +182,12 @@ class TiledAttention {
 
     for_each_part(tile, [&](std::size_t first, std::size_t count, Range tokens, std::uint32_t row) {
       const Rows<float> part{q + first * dim_, count, dim_, dim_};
-      for_each_kv_run(pool_, blocks(row), 0, head, tokens, [&](const std::byte* keys, std::size_t n, std::size_t at) {
-        float* out = scores + first * all.count + tokens.first - all.first + at;
+      for_each_kv_run(pool_, piece_tokens_, blocks(row), 0, head, tokens, [&](const std::byte* keys, KvRun run) {
+        float* out = scores + first * all.count + run.first - all.first;
         if (pool_.format == Format::f16) {
-          set_.dots_f16({reinterpret_cast<const Half*>(keys), n, dim_, dim_}, part, out, all.count);
+          set_.dots_f16({reinterpret_cast<const Half*>(keys) + run.skip * dim_, run.count, dim_, dim_}, part, out, all.count);
         } else {
-          set_.dots_f32({as_floats(pool_, 0, keys, n), n, dim_, dim_}, part, out, all.count);
+          set_.dots_f32({floats_.rows(0, keys, run.skip, run.count), run.count, dim_, dim_}, part, out, all.count);
         }
       });
     });
@@ -181,12 +197,13 @@ class TiledAttention {
     }
     std::fill_n(y, queries * dim_, 0.0f);
     for_each_part(tile, [&](std::size_t first, std::size_t count, Range tokens, std::uint32_t row) {
-      for_each_kv_run(pool_, blocks(row), 1, head, tokens, [&](const std::byte* values, std::size_t n, std::size_t at) {
-        const float* p = scores + first * all.count + tokens.first - all.first + at;
+      for_each_kv_run(pool_, piece_tokens_, blocks(row), 1, head, tokens, [&](const std::byte* values, KvRun run) {
+        const float* p = scores + first * all.count + run.first - all.first;
+        float* sum = y + first * dim_;
         if (pool_.format == Format::f16) {
-          set_.weighted_f16({reinterpret_cast<const Half*>(values), n, dim_, dim_}, p, all.count, count, y + first * dim_);
+          set_.weighted_f16({reinterpret_cast<const Half*>(values) + run.skip * dim_, run.count, dim_, dim_}, p, all.count, count, sum);
         } else {
-          set_.weighted_f32({as_floats(pool_, 1, values, n), n, dim_, dim_}, p, all.count, count, y + first * dim_);
+          set_.weighted_f32({floats_.rows(1, values, run.skip, run.count), run.count, dim_, dim_}, p, all.count, count, sum);
         }
       });
     });
@@ -206,6 +223,8 @@ class TiledAttention {
   KvPool pool_;
   const std::uint32_t* table_;
   std::uint32_t table_row_;
+  KvFloats floats_;
+  std::uint32_t piece_tokens_;
   std::size_t dim_, heads_, group_;
   Range slice_;
 };
@@ -216,13 +235,15 @@ void compute(const ops::KvStage& op, const KernelSet& set, const KernelCall& cal
   const KvPool pool(call.in[0], op.pool_layers, call.layer), staged(call.out[0], 1, 0);
   const std::uint32_t* blocks = call.in[1].as<std::uint32_t>();
   const Range slice = sliced(call, pool.heads);
+  KvFloats floats(pool, set);
   for (std::uint32_t s = 0; s < call.batch->size(); ++s) {
-    const std::size_t positions = (*call.batch)[s].position + 1;
+    const Range positions{0, (*call.batch)[s].position + 1};
     for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
       for (std::uint32_t which = 0; which < 2; ++which) {
-        const std::byte* rows = pool.data + pool.offset(blocks[s], which, h);
         Half* out = reinterpret_cast<Half*>(staged.data + staged.offset(s, which, h));
-        set.to_f16(as_floats(pool, which, rows, positions), positions * pool.dim, out);
+        for_each_kv_run(pool, floats.piece_tokens(), blocks + s, which, h, positions, [&](const std::byte* rows, KvRun run) {
+          set.to_f16(floats.rows(which, rows, 0, run.count), run.count * std::size_t{pool.dim}, out + run.first * std::size_t{pool.dim});
+        });
       }
     }
   }

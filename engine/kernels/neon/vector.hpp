@@ -54,6 +54,11 @@ struct Vector {
     const auto widen = [](int16x4_t four) { return vcvtq_f32_s32(vmovl_s16(four)); };
     return {{widen(vget_low_s16(first)), widen(vget_high_s16(first)), widen(vget_low_s16(second)), widen(vget_high_s16(second))}};
   }
+  static Vector halves(lanes::SignedBytes high, lanes::SignedBytes low) {
+    const auto upper = (uint8x16_t)high, lower = (uint8x16_t)low;
+    const float16x8_t first = vreinterpretq_f16_u8(vzip1q_u8(lower, upper)), second = vreinterpretq_f16_u8(vzip2q_u8(lower, upper));
+    return {{vcvt_f32_f16(vget_low_f16(first)), vcvt_high_f32_f16(first), vcvt_f32_f16(vget_low_f16(second)), vcvt_high_f32_f16(second)}};
+  }
   // scale * (nibble - 8) of bytes 0 to 15: the upper halves of the floats -8 to 7 are looked up byte by byte, the lower ones are zero.
   static Vector weights(uint8x16_t nibbles, Vector scale) {
     const uint8x16_t third = {0x00, 0xe0, 0xc0, 0xa0, 0x80, 0x40, 0x00, 0x80, 0x00, 0x80, 0x00, 0x40, 0x80, 0xa0, 0xc0, 0xe0};

@@ -57,6 +57,12 @@ struct Vector {
   VITRO_STEP Vector floats(lanes::SignedBytes q) {
     return each([&](int i) { return static_cast<float>(q[i]); });
   }
+  // Of 16 binary16, given as their upper and lower bytes.
+  VITRO_STEP Vector halves(lanes::SignedBytes high, lanes::SignedBytes low) {
+    return each([&](int i) {
+      return half_to_float(static_cast<Half>(static_cast<std::uint8_t>(high[i]) << 8 | static_cast<std::uint8_t>(low[i])));
+    });
+  }
   // The 32 weights of a q4_0 block, 16 bytes of nibbles: scale * (nibble - 8), which no float rounds.
   VITRO_STEP void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
     const auto weight = [&](int quant, int i) { return scale.lane[i] * static_cast<float>(quant - 8); };

@@ -35,6 +35,10 @@ struct Vector {
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(w)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(w, w)))};
   }
   static Vector floats(lanes::SignedBytes q) { return floats(reinterpret_cast<__m128i>(q)); }
+  static Vector halves(lanes::SignedBytes high, lanes::SignedBytes low) {
+    const __m128i upper = reinterpret_cast<__m128i>(high), lower = reinterpret_cast<__m128i>(low);
+    return {_mm256_cvtph_ps(_mm_unpacklo_epi8(lower, upper)), _mm256_cvtph_ps(_mm_unpackhi_epi8(lower, upper))};
+  }
   static void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
     const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), mask = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
     low = floats(_mm_sub_epi8(_mm_and_si128(both, mask), eight)) * scale;

@@ -25,6 +25,10 @@ struct Vector {
   friend Vector operator/(Vector a, Vector b) { return {_mm512_div_ps(a.v, b.v)}; }
   friend Vector fma(Vector a, Vector b, Vector c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
   // vpermps looks up in a register of 16 floats, by the low four bits of each index: here the 16 weights a block can have.
+  static Vector halves(lanes::SignedBytes high, lanes::SignedBytes low) {
+    const __m128i upper = reinterpret_cast<__m128i>(high), lower = reinterpret_cast<__m128i>(low);
+    return {_mm512_cvtph_ps(_mm256_set_m128i(_mm_unpackhi_epi8(lower, upper), _mm_unpacklo_epi8(lower, upper)))};
+  }
   static void nibbles(const std::byte* p, Vector scale, Vector& low, Vector& high) {
     const Vector weights = Vector{_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)} * scale;
     const __m512i both = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

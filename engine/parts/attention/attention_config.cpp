@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/quant/kv_rows.hpp"
+
 namespace vitro {
 
 const KvKeepRule* KvConfig::rule() const {
@@ -18,7 +20,7 @@ AttentionConfig read_attention(Reader reader) {
 
 KvConfig read_kv(Reader reader) {
   KvConfig kv;
-  kv.format = *format_by_name(reader.choice("format", {"f32", "f16", "int8_fp8"}, "f32"));
+  kv.format = *format_by_name(reader.choice("format", kv_format_names(), "f32"));
   kv.per_query_head = reader.choice("per", {"kv_head", "query_head"}, "kv_head") == "query_head";
   kv.block_tokens = static_cast<std::uint32_t>(reader.integer("block_tokens", 1, 4096, kv.block_tokens));
   if (reader.has("dram_tokens")) kv.dram_tokens = static_cast<std::uint32_t>(reader.integer("dram_tokens", 0, 1 << 24));

@@ -30,7 +30,7 @@ std::uint32_t pool_blocks(const KvShape& shape, std::uint32_t max_tokens, std::u
 
 KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::uint32_t sequences, KvPlacement placement)
     : memory_(memory), shape_(in_whole_pages(shape)), placement_(std::move(placement)), block_bytes_(bytes_of(shape_)) {
-  VITRO_CHECK(shape.format == Format::f32 || shape.format == Format::f16 || shape.format == Format::int8_fp8, "no format of KV");
+  VITRO_CHECK(holds_kv(shape.format), "no format of KV");
   VITRO_CHECK(shape.spills == (placement_.keep != nullptr), "a rule says what stays of blocks that spill");
   const std::uint32_t blocks = pool_blocks(shape_, max_tokens, sequences);
   references_.assign(blocks, 0);
@@ -283,8 +283,7 @@ View KvCache::part(Bytes offset, Bytes length) const {
   View view;
   view.memory = range_;
   view.offset = offset;
-  const Bytes element = shape_.format == Format::f32 ? 4 : shape_.format == Format::f16 ? 2 : 1;
-  view.shape = {1, static_cast<std::uint32_t>(length / element), 0};
+  view.shape = {1, static_cast<std::uint32_t>(length / shape_.format.block_bytes()), 0};
   view.format = shape_.format;
   return view;
 }

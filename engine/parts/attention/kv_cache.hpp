@@ -16,7 +16,7 @@ namespace vitro {
 struct KvShape {
   std::uint32_t layers = 0, heads = 0, head_dim = 0;  // heads: that keep keys and values, see engine/ops/attention.hpp
   std::uint32_t block_tokens = 16;                    // raised until a block fills whole pages
-  Format format = Format::f32;                        // f32, f16 or int8_fp8
+  Format format = Format::f32;                        // one of kKvFormats (engine/quant/kv_rows.hpp)
   bool spills = false;                                // blocks may go to flash, slice by slice (kv_flash.hpp)
 };
 

@@ -83,7 +83,7 @@ struct PlacementSetup {
   Format kv_format = Format::f32;
 
   // Else they are staged for it, or attention stays with the cores, whatever the placement gives to an accelerator.
-  bool accelerator_reads_kv() const { return kv_format != Format::int8_fp8; }
+  bool accelerator_reads_kv() const { return !kv_format.is_for_kv(); }
 };
 
 struct PlacementKind {

@@ -89,11 +89,6 @@ def _value(part):
     return part.get("value") if isinstance(part, dict) else part
 
 
-def _pair_bytes(form, dim):
-    """A key and its value; a key in int8 has a scale and a minimum."""
-    return 2 * dim + 8 if form == "int8_fp8" else 2 * dim * {"f32": 4, "f16": 2}[form]
-
-
 def memory_of(tree, facts, machine, layout):
     memory, model, bundles = tree.get("memory") or {}, facts["model"], facts["layouts"][layout]
     fixed = facts["fixed_bytes"] + bundles["resident"]
@@ -108,7 +103,7 @@ def memory_of(tree, facts, machine, layout):
         return Memory(1.0, ffn, fixed, "no limit given")
     kept = tree["engine"]["kv"]
     heads = model["heads" if kept.get("per") == "query_head" else "kv_heads"]
-    token = model["layers"] * heads * _pair_bytes(kept["format"], model["head_dim"])
+    token = model["layers"] * heads * facts["kv"][kept["format"]]["pair_bytes"]
     # In flash but for these positions: they, two blocks on their way, and one layer of the rest are in DRAM.
     tokens = min(CONTEXT, kept.get("dram_tokens", CONTEXT) + 2 * kept["block_tokens"])
     kv = tokens * token + (CONTEXT - tokens) * token // model["layers"]

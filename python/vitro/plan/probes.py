@@ -108,7 +108,7 @@ class Device:
                  kv_per="kv_head", decisions=None):
         self.bench, self.facts, self.cores, self.accelerator, self.io_core = bench, facts, cores, accelerator, io_core
         self.variant, self.kv_format, self.context, self.range_bytes = variant, kv_format, context, range_bytes
-        self.heads_on_cores = kv_format == "int8_fp8"  # which an accelerator does not read
+        self.heads_on_cores = facts["kv"][kv_format]["for_cores"]  # an accelerator does not read it
         self.kept = {"heads": facts["model"]["heads"], "group": 1} if kv_per == "query_head" else {"heads": facts["model"]["kv_heads"]}
         self.decisions = decisions or {}              # seconds of each kind
         self.model, self.formats = facts["model"], facts["formats"]

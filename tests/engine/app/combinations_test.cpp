@@ -147,7 +147,8 @@ TEST_F(Combinations, of_a_copy_for_prompts_and_how_weights_are_kept_have_the_sam
 // Keys and values, or their format, beside each placement.
 TEST_F(Combinations, of_keys_and_values_and_placement_have_the_tokens_of_cores) {
   std::uint64_t seed = 200;
-  for (const Json& kv : {Json{{"dram_tokens", 4}, {"block_tokens", 4}}, Json{{"format", "int8_fp8"}, {"per", "query_head"}}}) {
+  for (const Json& kv : {Json{{"dram_tokens", 4}, {"block_tokens", 4}}, Json{{"format", "int8_fp8"}, {"per", "query_head"}},
+                         Json{{"format", "int4_e5m2"}}}) {
     Json engine = {{"kv", kv}, {"prefill_chunk", 4}};
     const Json expected = run(experiment(kDense, engine.dump()), machines(1))["tokens"];
     for (const char* placement : {"cores", "shared", "offloaded", "unit", "layers", "chunk_attention"}) {

@@ -247,6 +247,20 @@ TEST_F(KvPlacementTest, a_restored_sequence_goes_on_as_if_it_had_never_ended) {
   }
 }
 
+// The file names the format: what has the same bytes is told apart, too.
+TEST_F(KvPlacementTest, a_sequence_is_restored_in_the_format_that_it_was_saved_in) {
+  const std::string file = (folder_ / "coded.kv").string();
+  const auto engine = [](std::string_view format) { return Json{{"kv", {{"block_tokens", 8}, {"format", format}}}}; };
+  const Json whole = run(experiment(kDense, engine("int4_fp8")), machines(1))["tokens"];
+  const Json first = run(experiment(kDense, engine("int4_fp8"), {{"workload.output_tokens", 10}, {"workload.save_kv", file}}), machines(4));
+  Json more = {{"workload.output_tokens", 14}, {"workload.prompt_tokens", nullptr}, {"workload.restore_kv", file}};
+  const Json second = run(experiment(kDense, engine("int4_fp8"), more), machines(5));
+  Json both = first["tokens"];
+  for (const Json& token : second["tokens"]) both.push_back(token);
+  EXPECT_EQ(both, whole);
+  EXPECT_NE(refusal(experiment(kDense, engine("int4_e5m2"), more)).find("engine.kv.format"), std::string::npos);
+}
+
 TEST_F(KvPlacementTest, a_file_that_does_not_fit_is_refused_and_says_why) {
   const std::string file = (folder_ / "sequence.kv").string();
   run(experiment(kDense, Json::object(), {{"workload.output_tokens", 2}, {"workload.save_kv", file}}), machines(1));

@@ -1,4 +1,4 @@
-// Pools of int8 keys and fp8 values, in every kernel set.
+// Pools of keys in integers and values in fp8, in every kernel set.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -18,17 +18,20 @@ struct Pair {
   KernelCall coded, plain;  // `plain` holds the numbers that the codes stand for
 };
 
+constexpr std::array kCoded{Format::int8_fp8, Format::int4_fp8, Format::int8_e5m2, Format::int4_e5m2};
+
 Pair random_pair(Rng& rng) {
+  const Format format = kCoded[rng.below(kCoded.size())];
   Pair pair;
   do pair.plain = random_call(rng, ops::Attention{}, variant::kFloat);
   while (pair.plain.in[1].format != Format::f32);
   pair.coded = pair.plain;
   const KvPool from(pair.plain.in[1], pair.plain.get<ops::Attention>().pool_layers, pair.plain.layer);
   View& pool = pair.coded.in[1];
-  pool.format = Format::int8_fp8;
+  pool.format = format;
   const KvPool to(pool, pair.plain.get<ops::Attention>().pool_layers, pair.plain.layer);
   const auto blocks = static_cast<std::uint32_t>((pair.plain.in[1].memory.size() - pair.plain.in[1].offset) / from.block_bytes());
-  const View room = make_view({1, static_cast<std::uint32_t>(blocks * to.block_bytes()), 0}, Format::int8_fp8);
+  const View room = make_view({1, static_cast<std::uint32_t>(blocks * to.block_bytes()), 0}, format);
   pool.memory = room.memory;
   pool.offset = room.offset;
   for (std::uint32_t block = 0; block < blocks; ++block) {
@@ -37,8 +40,8 @@ Pair random_pair(Rng& rng) {
         for (std::uint32_t t = 0; t < from.block_tokens; ++t) {
           auto* row = reinterpret_cast<float*>(from.data + from.offset(block, which, head) + t * from.row_bytes(which));
           std::byte* coded = room.data() + to.offset(block, which, head) + t * to.row_bytes(which);
-          write_kv_row(Format::int8_fp8, which, row, from.dim, coded);
-          read_kv_row(Format::int8_fp8, which, coded, from.dim, row);
+          write_kv_row(format, which, row, from.dim, coded);
+          read_kv_row(format, which, coded, from.dim, row);
         }
       }
     }
@@ -148,20 +151,22 @@ TEST(KvFormat, staging_writes_the_positions_and_heads_that_are_named_and_counts_
 
 TEST(KvFormat, an_append_writes_the_rows_that_the_format_says) {
   Rng rng(32);
-  const KernelCall call = append_of_copies(rng, Format::f32);
-  KernelCall coded = call;
-  coded.out[0].format = Format::int8_fp8;  // less than what there is room for
-  const KernelCall reference = with_own_output(coded);
-  WorkCounts tally;
-  run_reference(reference, &tally);
-  const WorkCounts counts = count(coded);
-  EXPECT_EQ(counts.written[0], tally.written[0]);
-  EXPECT_EQ(counts.read[0], tally.read[0]);
-  EXPECT_EQ(counts.conversions, tally.conversions);
-  for (const KernelSet* set : kernel_sets()) {
-    const KernelCall own = with_own_output(coded);
-    ComputeFunction({std::string(set->name)}).execute(own);
-    EXPECT_EQ(bytes_of(own.out[0]), bytes_of(reference.out[0])) << set->name;
+  for (const Format format : kCoded) {
+    const KernelCall call = append_of_copies(rng, Format::f32);
+    KernelCall coded = call;
+    coded.out[0].format = format;  // less than what there is room for
+    const KernelCall reference = with_own_output(coded);
+    WorkCounts tally;
+    run_reference(reference, &tally);
+    const WorkCounts counts = count(coded);
+    EXPECT_EQ(counts.written[0], tally.written[0]);
+    EXPECT_EQ(counts.read[0], tally.read[0]);
+    EXPECT_EQ(counts.conversions, tally.conversions);
+    for (const KernelSet* set : kernel_sets()) {
+      const KernelCall own = with_own_output(coded);
+      ComputeFunction({std::string(set->name)}).execute(own);
+      EXPECT_EQ(bytes_of(own.out[0]), bytes_of(reference.out[0])) << set->name << ", " << to_string(format);
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/parts/register_parts.hpp"
+#include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
 namespace {
@@ -99,6 +100,10 @@ TEST(KvSection, its_keys_say_how_and_where) {
   EXPECT_FALSE(kv.prefetch);
   expect_says(R"({"prefetch": false})", read_kv, "engine.section.prefetch: needs engine.section.dram_tokens");
   expect_says(R"({"format": "q4_0"})", read_kv, "engine.section.format: ");
+  expect_says(R"({"format": "q4_0"})", read_kv, "f32, f16, int8_fp8, int4_fp8, int8_e5m2, int4_e5m2");
+  for (const Format format : kKvFormats) {
+    EXPECT_EQ(read((R"({"format": ")" + std::string(to_string(format)) + R"("})").c_str(), read_kv).format, format);
+  }
   expect_says(R"({"block_tokens": 0})", read_kv, "engine.section.block_tokens: ");
 }
 

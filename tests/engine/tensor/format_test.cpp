@@ -75,6 +75,9 @@ const std::vector<Expected> kExpected{
     {"w4g128r", Family::group, 4, 128, 66, 'r', 0x56544480},
     {"int8_fp8", Family::kv, 8, 1, 1, '-', kNoType},
     {"index32", Family::index, 32, 1, 4, '-', kNoType},
+    {"int4_fp8", Family::kv, 4, 1, 1, '-', kNoType},
+    {"int8_e5m2", Family::kv, 8, 1, 1, '-', kNoType},
+    {"int4_e5m2", Family::kv, 4, 1, 1, '-', kNoType},
 };
 // clang-format on
 
@@ -97,7 +100,8 @@ TEST(Format, is_what_the_table_says) {
     EXPECT_EQ(format.is_group(), expected.family == Family::group);
     EXPECT_EQ(format.has_codes(), format.is_group() || expected.family == Family::table || expected.name == "q4_0");
     EXPECT_EQ(code_table(format) != nullptr, expected.family == Family::table);
-    const bool weights = expected.name != "q4_nibbles" && expected.name != "int8_fp8" && expected.name != "index32";
+    const bool weights = expected.name != "q4_nibbles" && expected.family != Family::kv && expected.name != "index32";
+    EXPECT_EQ(format.is_for_kv(), expected.family == Family::kv);
     EXPECT_EQ(format.is_for_weights(), weights);
     if (!weights) continue;
     EXPECT_EQ(gguf_type_id(format), expected.gguf_type);
@@ -122,6 +126,9 @@ TEST(Format, constants_have_their_names) {
                                                                    {Format::w(1, 128, 'r'), "w1g128r"},
                                                                    {Format::w(3, 32), "w3g32"},
                                                                    {Format::int8_fp8, "int8_fp8"},
+                                                                   {Format::int4_fp8, "int4_fp8"},
+                                                                   {Format::int8_e5m2, "int8_e5m2"},
+                                                                   {Format::int4_e5m2, "int4_e5m2"},
                                                                    {Format::index32, "index32"}};
   for (const auto& [format, name] : constants) EXPECT_EQ(to_string(format), name);
   EXPECT_EQ(Format{}, Format::f32);

@@ -254,7 +254,7 @@ TEST(Decoder, the_runtime_is_charged_and_everything_returns) {
 TEST(Decoder, keys_and_values_may_be_staged_wherever_an_accelerator_attends) {
   for (const PolicyInfo& info : policies()) {
     Request request = fitting(info.name);
-    request.engine.kv.format = Format::int8_fp8;
+    request.engine.kv.format = Format::int4_e5m2;
     request.engine.placement.stages_kv = true;
     EXPECT_EQ(make(request).error, "") << info.name;
     request.engine.kv.dram_tokens = 8;

@@ -26,7 +26,11 @@ PRODUCTS = {
      for name in ("lut", "fused", "convert", "copy", "scatter", "uncoalesced", "native")}
 
 KV = {"dram": {}, "flash": {"kv.dram_tokens": 4, "kv.block_tokens": 4}, "int8_fp8": {"kv.format": "int8_fp8"},
-      "staged": {"kv.format": "int8_fp8", "placement.kv": "staged"}}
+      "staged": {"kv.format": "int8_fp8", "placement.kv": "staged"},
+      "int4_fp8": {"kv.format": "int4_fp8", "kv.dram_tokens": 4, "kv.block_tokens": 4},
+      "e5m2 staged": {"kv.format": "int4_e5m2", "placement.kv": "staged"}}
+STAGED = tuple(kv for kv, keys in KV.items() if keys.get("placement.kv") == "staged")
+PAIRED_KV = (*STAGED, "int4_fp8")  # the matrix leaves them to the pairs and the draws
 
 _JUDGED = {"scorer": {"kind": "model", "gguf": str(MODELS["dense"]), "token": "He", "against": "She"}}
 WORKLOADS = {
@@ -66,7 +70,7 @@ def all_cells():
     a chunk's attention over staged keys and values as a neural engine does (tests/engine/transformer/staged_attention_test.cpp)."""
     cells = [Cell(*values) for values in itertools.product(PARTS, PRODUCTS, KV, WORKLOADS, MODELS, ACCELERATOR)]
     return [cell for cell in cells
-            if cell.parts not in EXPERTS or (cell.model != "dense" and (cell.kv, cell.machine) != ("staged", "sim"))]
+            if cell.parts not in EXPERTS or (cell.model != "dense" and not (cell.kv in STAGED and cell.machine == "sim"))]
 
 
 def pairs():
@@ -144,7 +148,7 @@ def experiment(cell, model, loads=None):
 def like_itself(cell):
     """Whether its oracle is the same composition with a core in place of the accelerator: clusters add partial sums in an order of their
     own, and which heads attend to staged keys and values is the placement's."""
-    return cell.parts in CLUSTERS or (cell.kv == "staged" and cell.parts == "layers")
+    return cell.parts in CLUSTERS or (cell.kv in STAGED and cell.parts == "layers")
 
 
 def oracle(cell, model, loads=None):

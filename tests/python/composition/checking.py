@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from adapters import ATTENTION, FFN, random_adapter, weights_of, write_adapter
-from cells import COMMON, GPU, MODELS, PRODUCTS, all_cells, experiment, like_itself, oracle, outcome
+from cells import COMMON, GPU, KV, MODELS, PAIRED_KV, PRODUCTS, all_cells, experiment, like_itself, oracle, outcome
 from conftest import opencl_platforms
 from draw import ADAPTERS
 
@@ -53,7 +53,7 @@ def right(weights):
     known = {}
 
     def of(cell):
-        parts, kv = cell.parts if like_itself(cell) else "", cell.kv if cell.kv in ("int8_fp8", "staged") else ""
+        parts, kv = cell.parts if like_itself(cell) else "", cell.kv if "kv.format" in KV[cell.kv] else ""
         key = (parts, cell.products, kv, cell.workload, cell.model)
         if key not in known:
             known[key] = outcome(oracle(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS))
@@ -70,5 +70,5 @@ def check(cell, weights, right):
 def matrix(machine):
     """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones, and staged keys and values, are
     paired and drawn."""
-    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.kv != "staged" and cell.machine == machine]
+    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.kv not in PAIRED_KV and cell.machine == machine]
     return [cells[first:first + 24] for first in range(0, len(cells), 24)]

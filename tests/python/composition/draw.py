@@ -8,6 +8,7 @@ SPARE = "cpu7"
 ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
 WORDS = "Once upon a time there was a little dog who liked to play in the park with a big red ball and a cat".split()
 KV_PLACE = ("kv.dram_tokens", "kv.prefetch", "kv.keep", "kv.sinks", "prefill_order", "prefill_span")
+CODED_KV = ("int8_fp8", "int4_fp8", "int8_e5m2", "int4_e5m2")  # which no accelerator reads
 # What a combination of parts may be refused for, and nothing else.
 MAY_BE_REFUSED = ("memory.budget",)
 
@@ -17,6 +18,7 @@ def draw(seed, loads):
     rng = random.Random(seed)
     machine, model, scheme = rng.choice(("sim", "host")), rng.choice(sorted(MODELS)), rng.choice(SCHEMES)
     shared = {"prefill_chunk": rng.randint(1, 16)} | _numerics(rng, scheme) | _kv(rng)
+    shared |= _coded(random.Random(f"coded {seed}"), shared)
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, len(WORDS))]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     engine = shared | _parts(rng, model, machine, loads) | _kv_place(rng) | _methods(rng)
@@ -62,7 +64,12 @@ def _numerics(rng, scheme):
 
 
 def _kv(rng):
+    """Keys in int8 and values in e4m3 are drawn with the rest; which of their kind they are is a draw of its own (`_coded`)."""
     return {"kv.format": rng.choice(("f32", "f16", "int8_fp8")), "kv.per": rng.choice(("kv_head", "kv_head", "query_head"))}
+
+
+def _coded(rng, kv):
+    return {"kv.format": rng.choice(CODED_KV)} if kv["kv.format"] in CODED_KV else {}
 
 
 def _kv_place(rng):
@@ -79,7 +86,7 @@ def _kv_place(rng):
 
 def _staged(rng, engine):
     """A draw of its own, so that all others stay what they were. No core takes a chunk's attention as a neural engine does."""
-    attends = "placement.unit" in engine and engine["kv.format"] == "int8_fp8"
+    attends = "placement.unit" in engine and engine["kv.format"] in CODED_KV
     return {"placement.kv": "staged"} if attends and rng.random() < 0.5 else {}
 
 

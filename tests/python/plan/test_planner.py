@@ -5,9 +5,10 @@ import pytest
 import vitro
 import yaml
 from conftest import ROOT
+from vitro.base.native import call as native_call
 from vitro.plan.balance import Balance
-from vitro.plan.inputs import _pair_bytes, memory_of
-from vitro.plan.planner import make_plan
+from vitro.plan.inputs import memory_of
+from vitro.plan.planner import compose, make_plan
 from vitro.plan.text import text_of
 
 ROOT = ROOT
@@ -189,7 +190,7 @@ def refused(native, folder, plan_file, *sets):
 
 def test_what_a_cache_holds_is_priced(model, native):
     """Heads of queries, and bytes that an accelerator does not read."""
-    for key in ("kv_per=query_head", "kv_format=int8_fp8"):
+    for key in ("kv_per=query_head", "kv_format=int8_fp8", "kv_format=int4_e5m2"):
         assert make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}"])["engine"]
 
 
@@ -207,13 +208,19 @@ def test_heads_stay_with_cores_where_the_accelerator_can_not_read_them():
         assert (times.accelerator, times.cores) == expected
 
 
-def test_a_position_takes_what_its_format_and_its_heads_take():
-    assert [_pair_bytes(form, 128) for form in ("f32", "f16", "int8_fp8")] == [1024, 512, 264]
+def test_a_position_takes_what_its_format_and_its_heads_take(model, has_native):
+    if not has_native:
+        pytest.skip("the extension module is not built")
+    kv, dim = native_call("plan_facts", json.dumps(compose(model, PHONE, []).tree))["kv"], 128
+    assert {form: of["pair_bytes"] for form, of in kv.items()} == {
+        "f32": 8 * dim, "f16": 4 * dim, "int8_fp8": 2 * dim + 8, "int8_e5m2": 2 * dim + 8,
+        "int4_fp8": 20 * -(-dim // 32) + dim, "int4_e5m2": 20 * -(-dim // 32) + dim}
+    assert [form for form, of in kv.items() if not of["for_cores"]] == ["f32", "f16"]
 
 
 def test_keys_and_values_in_flash_leave_more_memory_to_neurons():
     facts = {"model": {"layers": 4, "experts": 0, "kv_heads": 8, "head_dim": 128}, "fixed_bytes": 0, "runtime_bytes": 0,
-             "layouts": {"bundles": {"resident": 0, "blocks": 1024, "kept": 1 << 20}}}
+             "kv": {"f32": {"pair_bytes": 1024}}, "layouts": {"bundles": {"resident": 0, "blocks": 1024, "kept": 1 << 20}}}
 
     def share(**kv):
         tree = {"device": {}, "memory": {"budget": "1 GiB"}, "engine": {"kv": {"format": "f32", "block_tokens": 16} | kv}}

@@ -16,9 +16,28 @@ using namespace test;
 constexpr std::uint32_t kBlocks = 12, kBlockTokens = 8, kPoolBlocks = 40;
 
 struct Shape {
-  std::uint32_t kv_heads, group, dim, window;
+  std::uint32_t kv_heads, group, dim, window, block_tokens;
   Format format;
 };
+
+View random_pool(Rng& rng, const Shape& shape) {
+  View pool;
+  pool.format = shape.format;
+  pool.shape = {shape.kv_heads, shape.block_tokens, shape.dim};
+  const KvPool sizes(pool, 1, 0);
+  pool.memory = make_view({1, static_cast<std::uint32_t>(kPoolBlocks * sizes.block_bytes()), 0}, Format::int8_fp8).memory;
+  const KvPool filled(pool, 1, 0);
+  std::vector<float> row(shape.dim);
+  for (std::uint32_t i = 0; i < kPoolBlocks * 2 * shape.kv_heads; ++i) {
+    const std::uint32_t block = i / (2 * shape.kv_heads), which = i % 2, head = i / 2 % shape.kv_heads;
+    for (std::uint32_t t = 0; t < shape.block_tokens; ++t) {
+      for (float& x : row) x = static_cast<float>(rng.normal());
+      std::byte* out = filled.data + filled.offset(block, which, head) + t * filled.row_bytes(which);
+      write_kv_row(shape.format, which, row.data(), shape.dim, out);
+    }
+  }
+  return pool;
+}
 
 // Runs of rows that follow each other in one sequence, and sequences that begin in the same blocks, in any order.
 KernelCall mixed_batch(Rng& rng, const Shape& shape) {
@@ -32,7 +51,8 @@ KernelCall mixed_batch(Rng& rng, const Shape& shape) {
     for (std::uint32_t row = 0; row < rows; ++row, ++position) {
       batch->push_back({sequence, position});
       table.insert(table.end(), blocks.begin(), blocks.end());
-      for (std::uint32_t i = position / kBlockTokens + 1; i < kBlocks; ++i) table[table.size() - kBlocks + i] = ~0u;  // nobody may look
+      const std::uint32_t last = position / shape.block_tokens;
+      for (std::uint32_t i = last + 1; i < kBlocks; ++i) table[table.size() - kBlocks + i] = ~0u;  // nobody may look
     }
   }
   if (batch->empty()) return mixed_batch(rng, shape);
@@ -45,9 +65,7 @@ KernelCall mixed_batch(Rng& rng, const Shape& shape) {
   call.variant = variant::kFloat;
   call.layer = 0;
   call.batch = batch;
-  View pool = make_view({kPoolBlocks * 2 * shape.kv_heads, kBlockTokens, shape.dim}, shape.format);
-  fill(pool, rng, 1);
-  pool.shape = {shape.kv_heads, kBlockTokens, shape.dim};
+  const View pool = random_pool(rng, shape);
   call.in = {floats(rng, {rows, shape.kv_heads * shape.group, shape.dim}), pool, indices(table, {rows, kBlocks, 0})};
   call.out = {make_view({rows, shape.kv_heads * shape.group, shape.dim}, Format::f32)};
   return call;
@@ -71,14 +89,16 @@ TEST(Attention, rows_that_pass_together_have_the_bits_of_rows_alone) {
   Rng rng(41);
   for (const std::uint32_t window : {0u, 5u, 37u}) {
     for (int i = 0; i < 12; ++i) {
-      const Shape shape{1 + i % 2u, i % 3 == 0 ? 1u : 3u, i % 4 == 0 ? 20u : 32u, window, i % 2 == 0 ? Format::f16 : Format::f32};
+      const Format format = kKvFormats[static_cast<std::size_t>(i) % kKvFormats.size()];
+      const Shape shape{1 + i / 2 % 2u, i % 3 == 0 ? 1u : 3u, i % 4 == 0 ? 20u : 32u, window, i % 5 == 0 ? 48u : kBlockTokens, format};
       const KernelCall call = mixed_batch(rng, shape);
       for (const KernelSet* set : kernel_sets()) {
         ComputeFunction function({std::string(set->name)});
         const KernelCall together = with_own_output(call), apart = with_own_output(call);
         function.execute(together);
         for (std::uint32_t row = 0; row < call.batch->size(); ++row) function.execute(alone(apart, row));
-        EXPECT_EQ(bytes_of(together.out[0]), bytes_of(apart.out[0])) << set->name << ", window " << window << ", " << i;
+        EXPECT_EQ(bytes_of(together.out[0]), bytes_of(apart.out[0])) << set->name << ", " << to_string(format) << ", window " << window
+                                                                  << ", " << i;
       }
     }
   }

@@ -159,7 +159,7 @@ TEST_F(PlacementKinds, an_accelerator_beside_cores_takes_its_split_and_prompts) 
 }
 
 TEST_F(PlacementKinds, heads_stay_with_the_cores_where_the_accelerator_can_not_read_keys_and_values) {
-  kv_format = Format::int8_fp8;
+  kv_format = Format::int4_fp8;
   for (const PlacementConfig& c : {with_splits(config("cores", {"cpu0"})), config("layers", {"cpu0", "npu"})}) {
     const auto placement = make(c);
     for (const std::uint32_t rows : {1u, 4u, 100u}) {
