@@ -15,7 +15,7 @@ struct Nest {
   std::vector<Loop> loops;         // the last one innermost
 };
 
-Nest nest_of(const Region& region) {
+Nest nest_of(const CopyRegion& region) {
   Nest nest{region.src.offset, region.dst.offset, {}};
   for (std::size_t i = 0; i < kRegionLoops; ++i) {
     if (region.size[i] > 1) nest.loops.push_back({region.size[i], region.src.stride[i], region.dst.stride[i]});
@@ -39,7 +39,7 @@ void tidy(std::vector<Loop>& loops) {
 }
 
 // Unrolls the shortest loops where there are more than a Region has.
-void append(Nest nest, Regions& out) {
+void append(Nest nest, CopyRegions& out) {
   tidy(nest.loops);
   if (nest.loops.size() > kRegionLoops) {
     const auto shortest = std::ranges::min_element(nest.loops, {}, &Loop::size);
@@ -48,7 +48,7 @@ void append(Nest nest, Regions& out) {
     for (std::uint64_t i = 0; i < loop.size; ++i, nest.from += loop.from, nest.to += loop.to) append(nest, out);
     return;
   }
-  Region region;
+  CopyRegion region;
   region.src.offset = static_cast<std::uint32_t>(nest.from);
   region.dst.offset = static_cast<std::uint32_t>(nest.to);
   for (std::size_t i = 0; i < nest.loops.size(); ++i) {
@@ -61,14 +61,14 @@ void append(Nest nest, Regions& out) {
 }
 
 // The Region of both, where b continues a in one loop, or is the second round of a loop that a lacks.
-std::optional<Region> joined(const Region& a, const Region& b) {
+std::optional<CopyRegion> joined(const CopyRegion& a, const CopyRegion& b) {
   if (b.src.offset < a.src.offset || b.dst.offset < a.dst.offset) return {};
   const std::uint32_t from = b.src.offset - a.src.offset, to = b.dst.offset - a.dst.offset;
   std::optional<std::size_t> free;
   for (std::size_t i = 0; i < kRegionLoops; ++i) {
-    Region longer = a, probe = b;
+    CopyRegion longer = a, probe = b;
     longer.size[i] = probe.size[i] = 1;
-    const Region& has = a.size[i] > 1 ? a : b;
+    const CopyRegion& has = a.size[i] > 1 ? a : b;
     longer.src = {0, a.src.stride}, longer.dst = {0, a.dst.stride};
     probe.src = {0, b.src.stride}, probe.dst = {0, b.dst.stride};
     longer.src.stride[i] = probe.src.stride[i] = longer.dst.stride[i] = probe.dst.stride[i] = 0;
@@ -79,26 +79,26 @@ std::optional<Region> joined(const Region& a, const Region& b) {
     }
     if (a.size[i] > 1 && b.size[i] > 1 && (a.src.stride[i] != b.src.stride[i] || a.dst.stride[i] != b.dst.stride[i])) continue;
     if (from != a.size[i] * has.src.stride[i] || to != a.size[i] * has.dst.stride[i]) continue;
-    Region both = a;
+    CopyRegion both = a;
     both.size[i] += b.size[i];
     both.src.stride[i] = has.src.stride[i], both.dst.stride[i] = has.dst.stride[i];
     return both;
   }
   if (!free || to == 0) return {};
-  Region both = a;
+  CopyRegion both = a;
   both.size[*free] = 2;
   both.src.stride[*free] = from, both.dst.stride[*free] = to;
   return both;
 }
 
-void join(Regions& regions) {
+void join(CopyRegions& regions) {
   for (std::size_t i = 1; i < regions.size();) {
-    const std::optional<Region> both = joined(regions[i - 1], regions[i]);
+    const std::optional<CopyRegion> both = joined(regions[i - 1], regions[i]);
     if (!both) {
       ++i;
       continue;
     }
-    Regions tidied;
+    CopyRegions tidied;
     append(nest_of(*both), tidied);
     regions[i - 1] = tidied.front();
     regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(i));
@@ -109,7 +109,7 @@ void join(Regions& regions) {
 // A Region of the first list as digits of what it writes: each address in it is offset + sum of digit * stride, in one way alone.
 class Box {
  public:
-  explicit Box(const Region& region) : nest_(nest_of(region)) { tidy(nest_.loops); }
+  explicit Box(const CopyRegion& region) : nest_(nest_of(region)) { tidy(nest_.loops); }
 
   bool nested() const {
     std::uint64_t inside = 0;
@@ -152,13 +152,13 @@ class Box {
 
 class Fusion {
  public:
-  explicit Fusion(const Regions& first) {
-    for (const Region& region : first) boxes_.emplace_back(region);
+  explicit Fusion(const CopyRegions& first) {
+    for (const CopyRegion& region : first) boxes_.emplace_back(region);
   }
 
-  std::optional<Regions> of(const Regions& second) {
+  std::optional<CopyRegions> of(const CopyRegions& second) {
     if (!std::ranges::all_of(boxes_, &Box::nested)) return {};
-    for (const Region& region : second) {
+    for (const CopyRegion& region : second) {
       if (!resolve(nest_of(region))) return {};
     }
     join(out_);
@@ -222,38 +222,38 @@ class Fusion {
 
   static constexpr std::size_t kPatience = 16 * kMostRegions;  // before Regions are joined
   std::vector<Box> boxes_;
-  Regions out_;
+  CopyRegions out_;
 };
 
 Extents strides_of(const Extents& x) { return {x[1] * x[2], x[2], 1}; }
 
-Regions tidied(const Region& region) {
-  Regions out;
+}  // namespace
+
+CopyRegions tidied(const CopyRegion& region) {
+  CopyRegions out;
   append(nest_of(region), out);
   return out;
 }
 
-}  // namespace
+CopyRegions reshaped(const Extents& x) { return tidied({x, {0, strides_of(x)}, {0, strides_of(x)}}); }
 
-Regions reshaped(const Extents& x) { return tidied({x, {0, strides_of(x)}, {0, strides_of(x)}}); }
-
-Regions transposed(const Extents& x, const std::array<std::uint8_t, kRegionLoops>& axes) {
+CopyRegions transposed(const Extents& x, const std::array<std::uint8_t, kRegionLoops>& axes) {
   const Extents size{x[axes[0]], x[axes[1]], x[axes[2]]}, from = strides_of(x);
   return tidied({size, {0, {from[axes[0]], from[axes[1]], from[axes[2]]}}, {0, strides_of(size)}});
 }
 
-Regions sliced(const Extents& x, const Extents& first, const Extents& step, const Extents& count) {
+CopyRegions sliced(const Extents& x, const Extents& first, const Extents& step, const Extents& count) {
   const Extents from = strides_of(x);
   const std::uint32_t offset = first[0] * from[0] + first[1] * from[1] + first[2] * from[2];
   return tidied({count, {offset, {step[0] * from[0], step[1] * from[1], step[2] * from[2]}}, {0, strides_of(count)}});
 }
 
-Regions gathered(const Extents& x, std::size_t axis, std::span<const std::uint32_t> indices) {
+CopyRegions gathered(const Extents& x, std::size_t axis, std::span<const std::uint32_t> indices) {
   const Extents from = strides_of(x);
   Extents one = x, whole = x;
   one[axis] = 1;
   whole[axis] = static_cast<std::uint32_t>(indices.size());
-  Regions out;
+  CopyRegions out;
   for (std::uint32_t i = 0; i < indices.size(); ++i) {
     append(nest_of({one, {indices[i] * from[axis], from}, {i * strides_of(whole)[axis], strides_of(whole)}}), out);
   }
@@ -261,17 +261,17 @@ Regions gathered(const Extents& x, std::size_t axis, std::span<const std::uint32
   return out;
 }
 
-Regions placed(const Extents& x, const Extents& whole, const Extents& at) {
+CopyRegions placed(const Extents& x, const Extents& whole, const Extents& at) {
   const Extents to = strides_of(whole);
   return tidied({x, {0, strides_of(x)}, {at[0] * to[0] + at[1] * to[1] + at[2] * to[2], to}});
 }
 
-std::optional<Regions> fused(const Regions& first, const Regions& second) { return Fusion(first).of(second); }
+std::optional<CopyRegions> fused(const CopyRegions& first, const CopyRegions& second) { return Fusion(first).of(second); }
 
-std::vector<Regions> fused_chain(std::span<const Regions> chain) {
-  std::vector<Regions> lists;
-  for (const Regions& next : chain) {
-    std::optional<Regions> both;
+std::vector<CopyRegions> fused_chain(std::span<const CopyRegions> chain) {
+  std::vector<CopyRegions> lists;
+  for (const CopyRegions& next : chain) {
+    std::optional<CopyRegions> both;
     if (!lists.empty()) both = fused(lists.back(), next);
     if (both) {
       lists.back() = std::move(*both);
@@ -282,8 +282,8 @@ std::vector<Regions> fused_chain(std::span<const Regions> chain) {
   return lists;
 }
 
-bool is_identity(const Regions& regions, std::uint64_t n) {
-  return regions == Regions{{{1, 1, static_cast<std::uint32_t>(n)}, {0, {0, 0, 1}}, {0, {0, 0, 1}}}};
+bool is_identity(const CopyRegions& regions, std::uint64_t n) {
+  return regions == CopyRegions{{{1, 1, static_cast<std::uint32_t>(n)}, {0, {0, 0, 1}}, {0, {0, 0, 1}}}};
 }
 
 }  // namespace vitro

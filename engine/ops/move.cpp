@@ -10,12 +10,10 @@ void Move::check(const Checker& check) const {
   const View &x = check.in(0), &y = check.out();
   check.float_elements(x, "x", elements(x));
   check.float_elements(y, "y", elements(y));
-  if (x.memory.id() == y.memory.id() && x.offset < y.offset + view_bytes(y) && y.offset < x.offset + view_bytes(x)) {
-    check.fail("y", y, "it shares memory with x");
-  }
-  const RegionList& regions = check.call().regions;
+  if (x.data() != nullptr && overlap(x, y)) check.fail("y", y, "it shares memory with x");
+  const CopyRegionList& regions = check.call().regions;
   if (regions == nullptr) check.fail("has no regions");
-  for (const Region& region : *regions) {
+  for (const CopyRegion& region : *regions) {
     if (region.elements() == 0) check.fail("a region has a size of 0");
     if (region.last(region.src) >= elements(x)) check.fail("x", x, "a region reads element " + std::to_string(region.last(region.src)));
     if (region.last(region.dst) >= elements(y)) check.fail("y", y, "a region writes element " + std::to_string(region.last(region.dst)));
@@ -29,7 +27,7 @@ void Move::count(Counter& c) const {
 }
 
 void Move::reference(Reference& r) const {
-  for (const Region& region : *r.call().regions) {
+  for (const CopyRegion& region : *r.call().regions) {
     for (std::uint32_t i = 0; i < region.size[0]; ++i) {
       for (std::uint32_t j = 0; j < region.size[1]; ++j) {
         for (std::uint32_t k = 0; k < region.size[2]; ++k) {

@@ -11,7 +11,7 @@ namespace vitro {
 
 inline constexpr std::size_t kRegionLoops = 3;
 
-struct Region {
+struct CopyRegion {
   struct Side {
     std::uint32_t offset = 0;
     std::array<std::uint32_t, kRegionLoops> stride{};
@@ -26,15 +26,15 @@ struct Region {
   std::uint64_t elements() const { return std::uint64_t{size[0]} * size[1] * size[2]; }
   // The largest element that a side touches.
   std::uint64_t last(const Side& side) const { return side.at({size[0] - 1, size[1] - 1, size[2] - 1}); }
-  friend auto operator<=>(const Region&, const Region&) = default;
+  friend auto operator<=>(const CopyRegion&, const CopyRegion&) = default;
 };
 
-using Regions = std::vector<Region>;
-using RegionList = std::shared_ptr<const Regions>;
+using CopyRegions = std::vector<CopyRegion>;
+using CopyRegionList = std::shared_ptr<const CopyRegions>;
 
-inline std::uint64_t elements(const Regions& regions) {
+inline std::uint64_t elements(const CopyRegions& regions) {
   std::uint64_t sum = 0;
-  for (const Region& region : regions) sum += region.elements();
+  for (const CopyRegion& region : regions) sum += region.elements();
   return sum;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/graph/geometry_pass.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 
@@ -18,6 +19,21 @@ View reshaped(View view, std::uint32_t a, std::uint32_t b, std::uint32_t c = 0) 
 CallBuilder::CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,
                          const Buffers& buffers, const KvCache& kv, CallOptions options)
     : graph_(graph), config_(config), weights_(weights), residency_(residency), buffers_(buffers), kv_(kv), options_(options) {}
+
+void count_moves(const UnitQueues& queues, MoveCounts& counts) {
+  constexpr auto kDram = static_cast<std::size_t>(Placement::dram);
+  for (const std::vector<WorkItem>& queue : queues) {
+    for (const WorkItem& item : queue) {
+      for (const KernelCall& call : item.calls) {
+        if (!call.is<ops::Move>()) continue;
+        const WorkCounts work = count(call);
+        ++counts.calls;
+        counts.read += work.read[kDram];
+        counts.written += work.written[kDram];
+      }
+    }
+  }
+}
 
 UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const Shares& shares) const {
   UnitQueues queues(shares.size());
@@ -251,6 +267,16 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                      call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
                    }
                    add_weight(op, *op.weight, slice, site, call, item);
+                 },
+                 [&](const ops::ScaleRows&) {
+                   call.in = {in(0), in(1)};
+                   add_weight(op, *op.weight, slice, site, call, item);
+                 },
+                 [&](const ops::Move&) {
+                   const HeadExtents x{rows, op.width / config_.head_dim, config_.head_dim};
+                   call.regions = std::make_shared<const CopyRegions>(regions_of(op.path, x, in_heads(slice, x.heads)));
+                   call.in = {in(0)};
+                   call.slice = {};
                  },
                  [&](ops::Matmul& product) {
                    const Weight& weight = weight_for(op, *op.weight, site);

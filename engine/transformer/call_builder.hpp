@@ -62,6 +62,14 @@ struct BypassCounts {
 // Adds what the queues of a phase hold.
 void count_bypasses(const UnitQueues& queues, BypassCounts& counts);
 
+// What operators carry that only move data, and the bytes that they read and write.
+struct MoveCounts {
+  std::uint64_t calls = 0;
+  Bytes read = 0, written = 0;
+};
+// Adds what the queues of a phase hold.
+void count_moves(const UnitQueues& queues, MoveCounts& counts);
+
 class CallBuilder {
  public:
   CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,

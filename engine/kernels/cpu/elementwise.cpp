@@ -185,7 +185,7 @@ void compute(const ops::Copy&, const KernelSet&, const KernelCall& call) {
 }
 
 void compute(const ops::Move&, const KernelSet&, const KernelCall& call) {
-  for (const Region& region : *call.regions) {
+  for (const CopyRegion& region : *call.regions) {
     const bool rows = region.src.stride[2] == 1 && region.dst.stride[2] == 1;
     for (std::uint32_t i = 0; i < region.size[0]; ++i) {
       for (std::uint32_t j = 0; j < region.size[1]; ++j) {

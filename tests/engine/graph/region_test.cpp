@@ -11,9 +11,9 @@ namespace vitro {
 namespace {
 
 // What a list does to a tensor; 0 where it writes nothing.
-std::vector<int> moved(const Regions& regions, const std::vector<int>& x, std::size_t n) {
+std::vector<int> moved(const CopyRegions& regions, const std::vector<int>& x, std::size_t n) {
   std::vector<int> y(n, 0);
-  for (const Region& r : regions) {
+  for (const CopyRegion& r : regions) {
     for (std::uint32_t i = 0; i < r.size[0]; ++i) {
       for (std::uint32_t j = 0; j < r.size[1]; ++j) {
         for (std::uint32_t k = 0; k < r.size[2]; ++k) y.at(r.dst.at({i, j, k})) = x.at(r.src.at({i, j, k}));
@@ -59,18 +59,18 @@ TEST(Region, a_transposition_and_its_inverse_move_nothing) {
 // The query of a product for all three: three rearrangements that each move all of it become one Region.
 TEST(Region, the_split_of_a_fused_product_into_heads_is_one_region) {
   const std::uint32_t rows = 5, heads = 4, dim = 8, qkv = (heads + 2 * 2) * dim;
-  const std::vector<Regions> chain{sliced({1, rows, qkv}, {0, 0, 0}, {1, 1, 1}, {1, rows, heads * dim}), reshaped({rows, heads, dim}),
+  const std::vector<CopyRegions> chain{sliced({1, rows, qkv}, {0, 0, 0}, {1, 1, 1}, {1, rows, heads * dim}), reshaped({rows, heads, dim}),
                                    transposed({rows, heads, dim}, {1, 0, 2})};
-  const std::vector<Regions> lists = fused_chain(chain);
+  const std::vector<CopyRegions> lists = fused_chain(chain);
   ASSERT_EQ(lists.size(), 1u);
-  EXPECT_EQ(lists.front(), (Regions{{{heads, rows, dim}, {0, {dim, qkv, 1}}, {0, {rows * dim, dim, 1}}}}));
+  EXPECT_EQ(lists.front(), (CopyRegions{{{heads, rows, dim}, {0, {dim, qkv, 1}}, {0, {rows * dim, dim, 1}}}}));
 }
 
 TEST(Region, slices_that_are_joined_again_are_one_region) {
-  Regions parts = sliced({1, 3, 8}, {0, 0, 0}, {1, 1, 1}, {1, 3, 5});
-  const Regions left = *fused(parts, placed({1, 3, 5}, {1, 3, 8}, {0, 0, 0}));
-  const Regions right = *fused(sliced({1, 3, 8}, {0, 0, 5}, {1, 1, 1}, {1, 3, 3}), placed({1, 3, 3}, {1, 3, 8}, {0, 0, 5}));
-  Regions whole = left;
+  CopyRegions parts = sliced({1, 3, 8}, {0, 0, 0}, {1, 1, 1}, {1, 3, 5});
+  const CopyRegions left = *fused(parts, placed({1, 3, 5}, {1, 3, 8}, {0, 0, 0}));
+  const CopyRegions right = *fused(sliced({1, 3, 8}, {0, 0, 5}, {1, 1, 1}, {1, 3, 3}), placed({1, 3, 3}, {1, 3, 8}, {0, 0, 5}));
+  CopyRegions whole = left;
   whole.insert(whole.end(), right.begin(), right.end());
   const auto joined = fused(whole, reshaped({1, 3, 8}));
   ASSERT_TRUE(joined.has_value());
@@ -88,7 +88,7 @@ TEST(Region, lists_that_would_take_too_many_regions_stay_apart) {
   std::vector<std::uint32_t> scattered;
   Rng rng(1);
   for (std::uint32_t i = 0; i < 3 * kMostRegions; ++i) scattered.push_back(static_cast<std::uint32_t>(rng.below(1000)));
-  const std::vector<Regions> chain{gathered({1, 1000, 2}, 1, scattered), transposed({1, 3 * kMostRegions, 2}, {0, 2, 1})};
+  const std::vector<CopyRegions> chain{gathered({1, 1000, 2}, 1, scattered), transposed({1, 3 * kMostRegions, 2}, {0, 2, 1})};
   EXPECT_EQ(fused_chain(chain).size(), 2u);
 }
 
@@ -105,7 +105,7 @@ class RandomChain {
   }
 
   Extents source{}, shape{};
-  std::vector<Regions> lists;
+  std::vector<CopyRegions> lists;
   std::vector<std::size_t> volumes;  // of what each list writes
 
  private:
@@ -160,10 +160,10 @@ class RandomChain {
     part[axis] = between(1, shape[axis]);
     whole[axis] = 2 * part[axis];
     at[axis] = part[axis];
-    Regions list;
+    CopyRegions list;
     for (int side = 0; side < 2; ++side) {
       first[axis] = static_cast<std::uint32_t>(rng_.below(shape[axis] - part[axis] + 1));
-      Region region = sliced(shape, first, {1, 1, 1}, part).front();
+      CopyRegion region = sliced(shape, first, {1, 1, 1}, part).front();
       region.size = part;
       region.src.stride = {shape[1] * shape[2], shape[2], 1};
       region.dst.stride = {whole[1] * whole[2], whole[2], 1};
@@ -199,11 +199,11 @@ TEST(Region, a_fused_chain_moves_the_same_elements_and_never_more_of_them) {
       expected = moved(chain.lists[i], expected, chain.volumes[i]);
       unfused += elements(chain.lists[i]);
     }
-    const std::vector<Regions> lists = fused_chain(chain.lists);
+    const std::vector<CopyRegions> lists = fused_chain(chain.lists);
     std::vector<int> got = x;
-    for (const Regions& list : lists) {
+    for (const CopyRegions& list : lists) {
       std::uint64_t end = 0;
-      for (const Region& region : list) end = std::max(end, region.last(region.dst) + 1);
+      for (const CopyRegion& region : list) end = std::max(end, region.last(region.dst) + 1);
       got = moved(list, got, end);
       fused_elements += elements(list);
     }
