@@ -24,6 +24,7 @@ void Move::count(Counter& c) const {
   const std::uint64_t n = elements(*c.call.regions);
   c.read(c.in(0), 4 * n);
   c.write_floats(n);
+  c.counts.elementwise = work::kMove * n;
 }
 
 void Move::reference(Reference& r) const {
@@ -32,6 +33,7 @@ void Move::reference(Reference& r) const {
       for (std::uint32_t j = 0; j < region.size[1]; ++j) {
         for (std::uint32_t k = 0; k < region.size[2]; ++k) {
           r.write(r.out(), region.dst.at({i, j, k}), r.read(r.in(0), region.src.at({i, j, k}), 1));
+          r.tally().elementwise += work::kMove;
         }
       }
     }

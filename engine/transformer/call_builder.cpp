@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/graph/geometry_pass.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 
@@ -19,21 +18,6 @@ View reshaped(View view, std::uint32_t a, std::uint32_t b, std::uint32_t c = 0) 
 CallBuilder::CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,
                          const Buffers& buffers, const KvCache& kv, CallOptions options)
     : graph_(graph), config_(config), weights_(weights), residency_(residency), buffers_(buffers), kv_(kv), options_(options) {}
-
-void count_moves(const UnitQueues& queues, MoveCounts& counts) {
-  constexpr auto kDram = static_cast<std::size_t>(Placement::dram);
-  for (const std::vector<WorkItem>& queue : queues) {
-    for (const WorkItem& item : queue) {
-      for (const KernelCall& call : item.calls) {
-        if (!call.is<ops::Move>()) continue;
-        const WorkCounts work = count(call);
-        ++counts.calls;
-        counts.read += work.read[kDram];
-        counts.written += work.written[kDram];
-      }
-    }
-  }
-}
 
 UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const Shares& shares) const {
   UnitQueues queues(shares.size());
@@ -210,20 +194,6 @@ void CallBuilder::add_weight(const Operator& op, Role role, Slice slice, const S
   }
 }
 
-KernelCall CallBuilder::gather_of_expert(const Operator& from, const KernelCall& product, const Site& site) const {
-  const auto rows = static_cast<std::uint32_t>(site.step->rows->size());
-  KernelCall gather;
-  gather.op = ops::Gather{};
-  gather.layer = product.layer;
-  gather.expert = product.expert;
-  gather.variant = product.variant == variant::kReference ? variant::kReference : variant::kFloat;
-  gather.batch = site.step->rows;
-  gather.in = {buffers_.view(from.output, 0, rows, 0),
-               reshaped(buffers_.view("expert_rows", site.expert->first, site.expert->count), site.expert->count, 0)};
-  gather.out = {buffers_.view("expert_x", site.expert->first, site.expert->count, site.unit)};
-  return gather;
-}
-
 void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const {
   const Operator& op = graph_[id];
   const StepContext& step = *site.step;
@@ -268,15 +238,9 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    }
                    add_weight(op, *op.weight, slice, site, call, item);
                  },
-                 [&](const ops::ScaleRows&) {
-                   call.in = {in(0), in(1)};
-                   add_weight(op, *op.weight, slice, site, call, item);
-                 },
                  [&](const ops::Move&) {
-                   const HeadExtents x{rows, op.width / config_.head_dim, config_.head_dim};
-                   call.regions = std::make_shared<const CopyRegions>(regions_of(op.path, x, in_heads(slice, x.heads)));
                    call.in = {in(0)};
-                   call.slice = {};
+                   make_move(op, rows, call);
                  },
                  [&](ops::Matmul& product) {
                    const Weight& weight = weight_for(op, *op.weight, site);
@@ -354,6 +318,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                  },
                  [&](const auto&) {
                    for (std::size_t i = 0; i < inputs.size(); ++i) call.in.push_back(in(i));
+                   if (op.weight) add_weight(op, *op.weight, slice, site, call, item);
                  },
              },
              call.op);

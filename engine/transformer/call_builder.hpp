@@ -90,6 +90,7 @@ class CallBuilder {
   KernelCall gather_of_expert(const Operator& from, const KernelCall& product, const Site& site) const;
   void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
   void append_bypass(OperatorId id, const Site& site, const KernelCall& call, WorkItem& item) const;
+  void make_move(const Operator& op, std::uint32_t rows, KernelCall& call) const;
   std::uint32_t slice_step(const OperatorGroup& group) const;
   // A share of the KV heads as a slice of `heads` heads, which are as many for each of them.
   Slice in_heads(Slice share, std::uint32_t heads) const;

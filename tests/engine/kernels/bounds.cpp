@@ -150,8 +150,8 @@ class Bounds {
     const Range slice = sliced_heads(call_, call_.in[0]);
     for (std::size_t i = 0; i < bound_.size(); ++i) {
       if (const std::size_t head = i / width % heads; head < slice.first || head >= slice.end()) continue;
-      const double y = std::abs(double{call_.in[0].as<float>()[i]} * call_.in[1].as<float>()[i % width]) * inverse_rms_of(i / width, call_.get<ops::RmsNorm>().eps);
-      bound_[i] = y * gamma(lane_roundings(width) / 2 + 6);
+      const double y = std::abs(double{call_.in[0].as<float>()[i]} * call_.in[1].as<float>()[i % width]);
+      bound_[i] = y * inverse_rms_of(i / width, call_.get<ops::RmsNorm>().eps) * gamma(lane_roundings(width) / 2 + 6);
     }
   }
 
