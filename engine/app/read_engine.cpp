@@ -22,6 +22,12 @@ FfnConfig read_ffn(Reader reader) {
   return ffn;
 }
 
+Fuse read_fuse(Reader reader) {
+  const std::string name = reader.choice("fuse", {kFuseNames.begin(), kFuseNames.end()}, kFuseNames.back());
+  reader.finish();
+  return static_cast<Fuse>(std::ranges::find(kFuseNames, name) - kFuseNames.begin());
+}
+
 void read_function(Reader& reader, EngineConfig& engine) {
   const std::string function = reader.choice("function", {"compute", "replay", "draw"}, "compute");
   engine.function = function == "compute" ? FunctionKind::compute : function == "replay" ? FunctionKind::replay : FunctionKind::draw;
@@ -61,6 +67,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
   engine.lora = read_lora(reader.section("lora"));
+  engine.fuse = read_fuse(reader.section("graph"));
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
   const std::string order = reader.choice("prefill_order", {"chunks", "layers", "auto"}, "auto");
   engine.prefill_order = order == "chunks" ? PrefillOrder::chunks : order == "layers" ? PrefillOrder::layers : PrefillOrder::automatic;

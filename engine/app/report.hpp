@@ -28,6 +28,7 @@ struct RunRecord {
   GenerationResult generation;             // of the last request
   std::vector<GenerationResult> requests;  // all of them, where there are several
   std::optional<ScalingResult> scaling;
+  std::optional<MoveCounts> moves;         // with engine.graph.fuse other than all, of all requests
   std::optional<BypassCounts> bypasses;    // with engine.lora, of all requests
   std::vector<Picoseconds> product_times;  // of workload.products
   Budget budget;

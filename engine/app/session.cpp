@@ -179,6 +179,7 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
   record->totals = machine.storage.totals();
   record->stats = decoder->cache_stats();
   record->hit_rate_bound = decoder->residency->hit_rate_bound();
+  if (run->experiment.engine.fuse != Fuse::all) record->moves = decoder->transformer->move_counts();
   if (decoder->adapters != nullptr) record->bypasses = decoder->transformer->bypass_counts();
   if (const KvFlashStats* stats = decoder->transformer->kv_flash()) record->kv_flash = *stats;
 }

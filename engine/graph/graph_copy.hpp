@@ -19,6 +19,13 @@ class GraphCopy {
     }
     return at_[id];
   }
+  // In place of `id`, with edges from what it reads.
+  OperatorId replace(OperatorId id, Operator by, std::initializer_list<OperatorId> inputs) {
+    at_[id] = boost::add_vertex(std::move(by), graph);
+    std::uint8_t index = 0;
+    for (const OperatorId input : inputs) boost::add_edge(at_[input], at_[id], Operand{index++}, graph);
+    return at_[id];
+  }
   // Consumers of `id` that are added from here on read the operator `made` of the copy.
   void reads_of(OperatorId id, OperatorId made) { at_[id] = made; }
   OperatorId at(OperatorId id) const { return at_[id]; }

@@ -16,7 +16,7 @@ namespace {
 bool reads_whole(const Operator& consumer, std::uint8_t operand) {
   if (consumer.is<ops::ExpertSum>()) return operand != 0;
   if (consumer.is<ops::AddProduct>()) return operand != kAdaptedProduct;
-  return !consumer.is<ops::Rope, ops::KvAppend, ops::KvStage, ops::Attention, ops::Glu, ops::Add, ops::Reduce>();
+  return !consumer.is<ops::Rope, ops::KvAppend, ops::KvStage, ops::Attention, ops::Glu, ops::Add, ops::Reduce, ops::Move>();
 }
 
 class Lowering {

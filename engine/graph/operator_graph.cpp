@@ -8,6 +8,8 @@
 #include <ostream>
 
 #include "engine/base/check.hpp"
+#include "engine/graph/geometry_pass.hpp"
+#include "engine/graph/norm_pass.hpp"
 
 namespace vitro {
 namespace {
@@ -49,7 +51,8 @@ class Builder {
 
   OperatorId norm(OperatorId x, std::string_view name, Role weight) { return norm(x, name, weight, "normed", c_.width); }
   OperatorId norm(OperatorId x, std::string_view name, Role weight, std::string_view output, std::uint32_t width) {
-    return add(ops::RmsNorm{c_.norm_eps}, name, Split::replicated, output, width, {x}, weight);
+    const OperatorId rms = add(ops::InverseRms{c_.norm_eps}, fmt::format("{}.rms", name), Split::replicated, "rms", 1, {x});
+    return add(ops::ScaleRows{}, name, Split::replicated, output, width, {x, rms}, weight);
   }
   // Of each head by itself, in place.
   OperatorId head_norm(OperatorId x, std::string_view name, Role weight) {
@@ -59,6 +62,26 @@ class Builder {
 
   OperatorId matmul(OperatorId x, std::string_view name, std::string_view output, std::uint32_t width, Role weight) {
     return add(ops::Matmul{}, name, Split::rows, output, width, {x}, weight);
+  }
+
+  OperatorId move(OperatorId x, std::string_view name, std::string_view output, Movement movement) {
+    const OperatorId id = add(ops::Move{}, name, Split::kv_heads, output, graph_[x].width, {x});
+    graph_[id].path = {movement};
+    return id;
+  }
+  // What a product writes, as heads: the same bytes under other extents.
+  OperatorId heads_of(OperatorId x, std::string_view tensor) {
+    const std::string name = fmt::format("{}_heads", tensor);
+    return move(x, name, name, {});
+  }
+  // Attention of an exported model has heads first, our kernels have rows first.
+  OperatorId heads_first(OperatorId x, std::string_view tensor) {
+    const std::string name = fmt::format("{}_by_head", tensor);
+    return move(x, name, name, {HeadOrder::rows_first, HeadOrder::heads_first});
+  }
+  OperatorId rows_first(OperatorId x, std::string_view tensor) {
+    const std::string name = fmt::format("{}_by_row", tensor);
+    return move(x, name, name, {HeadOrder::heads_first, HeadOrder::rows_first});
   }
 
   OperatorId residual(OperatorId x, OperatorId y, std::string_view name) {
@@ -75,24 +98,31 @@ class Builder {
     const OperatorId normed = norm(x, "attn_norm", Role::attn_norm);
     OperatorId q = matmul(normed, "attn_q", "q", c_.q_width(), Role::attn_q);
     OperatorId k = matmul(normed, "attn_k", "k", c_.kv_width(), Role::attn_k);
-    const OperatorId v = matmul(normed, "attn_v", "v", c_.kv_width(), Role::attn_v);
+    OperatorId v = matmul(normed, "attn_v", "v", c_.kv_width(), Role::attn_v);
     if (c_.qkv_bias) {
       graph_[q].bias = Role::attn_q_bias;
       graph_[k].bias = Role::attn_k_bias;
       graph_[v].bias = Role::attn_v_bias;
     }
+    q = heads_of(q, "q");
+    k = heads_of(k, "k");
+    v = heads_of(v, "v");
     if (c_.qk_norm) {
       q = head_norm(q, "attn_q_norm", Role::attn_q_norm);
       k = head_norm(k, "attn_k_norm", Role::attn_k_norm);
     }
     const RopeConfig& rope = c_.rope;
     const ops::Rope turn{rope.base, rope.dims, rope.style, rope.position_scale};
-    q = add(turn, "rope_q", Split::kv_heads, "q", c_.q_width(), {q});
-    k = add(turn, "rope_k", Split::kv_heads, "k", c_.kv_width(), {k});
+    q = add(turn, "rope_q", Split::kv_heads, std::string(graph_[q].output), c_.q_width(), {q});
+    k = add(turn, "rope_k", Split::kv_heads, std::string(graph_[k].output), c_.kv_width(), {k});
+    q = rows_first(heads_first(q, "q"), "q");
+    k = rows_first(heads_first(k, "k"), "k");
+    v = rows_first(heads_first(v, "v"), "v");
     OperatorId kept = add(ops::KvAppend{c_.layers}, "kv_append", Split::kv_heads, "kv", 0, {k, v});
     if (options_.stages_kv) kept = add(ops::KvStage{c_.layers}, "kv_stage", Split::kv_heads, "kv_staged", 0, {kept});
     const ops::Attention attention{1.0f / std::sqrt(static_cast<float>(c_.head_dim)), c_.window, c_.layers};
     OperatorId attend = add(attention, "attention", Split::kv_heads, "attended", c_.q_width(), {q, kept});
+    attend = heads_of(rows_first(heads_first(attend, "attended"), "attended"), "attended");
     if (c_.sub_norms) attend = norm(attend, "attn_sub_norm", Role::attn_sub_norm, "attended_normed", c_.q_width());
     const OperatorId out = matmul(attend, "attn_output", "projected", c_.width, Role::attn_output);
     return residual(x, out, "attn_residual");
@@ -156,7 +186,12 @@ class Builder {
 
 }  // namespace
 
-OperatorGraph build_graph(const ModelConfig& config, GraphOptions options) { return Builder(config, options).build(); }
+OperatorGraph build_graph(const ModelConfig& config, GraphOptions options) {
+  OperatorGraph graph = Builder(config, options).build();
+  if (options.fuse != Fuse::none) graph = fuse_moves(graph, config);
+  if (options.fuse == Fuse::all) graph = fuse_norms(graph);
+  return graph;
+}
 
 std::vector<OperatorId> execution_order(const OperatorGraph& graph) {
   std::vector<OperatorId> order;

@@ -39,6 +39,7 @@ class Checker {
     if (call_.out.size() != arity_.out) fail(std::to_string(call_.out.size()) + " outputs (expected " + std::to_string(arity_.out) + ")");
     if (!arity_.slice) no_slice();
     if (!arity_.rows && call_.rows != nullptr) fail("takes no row list");
+    if (!arity_.regions && call_.regions != nullptr) fail("takes no regions");
     if (!arity_.row_offsets && call_.row_offsets != nullptr) fail("takes no row offsets");
   }
 

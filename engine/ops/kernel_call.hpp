@@ -12,6 +12,7 @@
 
 #include "engine/base/status.hpp"
 #include "engine/ops/operators.hpp"
+#include "engine/ops/region.hpp"
 #include "engine/tensor/view.hpp"
 
 namespace vitro {
@@ -51,6 +52,7 @@ struct KernelCall {
   // matmul, accumulate: where each of `rows` lies, in kRowOffsetUnit from the first operand's offset: neurons in a cache stand
   // in any order. Null: row r lies behind r others. Requires: as many as rows; Layout::rows. copy: engine/ops/copy.hpp.
   IndexList row_offsets;
+  CopyRegionList regions;  // move: what goes where
   boost::container::static_vector<View, 4> in;
   boost::container::static_vector<View, 1> out;
   Batch batch;

@@ -26,6 +26,7 @@ struct Arity {
   bool slice = false, rows = false, row_offsets = false;  // of KernelCall
   bool weights = false;                                   // the first input: in q4_nibbles its scales are one more, see scales_of()
   bool tiled = false;                                     // the first input may be in tiles
+  bool regions = false;                                   // of KernelCall
 };
 
 }  // namespace vitro::ops

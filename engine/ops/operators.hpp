@@ -14,15 +14,18 @@
 #include "engine/ops/expert_sum.hpp"
 #include "engine/ops/gather.hpp"
 #include "engine/ops/glu.hpp"
+#include "engine/ops/inverse_rms.hpp"
 #include "engine/ops/kv_append.hpp"
 #include "engine/ops/kv_stage.hpp"
 #include "engine/ops/matmul.hpp"
+#include "engine/ops/move.hpp"
 #include "engine/ops/precompute.hpp"
 #include "engine/ops/reduce.hpp"
 #include "engine/ops/rms_norm.hpp"
 #include "engine/ops/rope.hpp"
 #include "engine/ops/route.hpp"
 #include "engine/ops/sample.hpp"
+#include "engine/ops/scale_rows.hpp"
 #include "engine/ops/select.hpp"
 #include "engine/ops/softmax.hpp"
 
@@ -32,7 +35,7 @@ namespace vitro {
 using Op = std::variant<  //
     ops::Embed, ops::RmsNorm, ops::Matmul, ops::Rope, ops::KvAppend, ops::Attention, ops::Glu, ops::Add, ops::Gather, ops::Route,
     ops::ExpertSum, ops::Reduce, ops::Sample, ops::Copy, ops::Select, ops::Accumulate, ops::Precompute, ops::Softmax, ops::KvStage,
-    ops::AddProduct>;
+    ops::AddProduct, ops::Move, ops::InverseRms, ops::ScaleRows>;
 
 // Which of them, whatever its parameters: a key.
 enum class OpKind : std::uint8_t {};

@@ -10,6 +10,7 @@ inline constexpr std::uint64_t kSoftmax = kTranscendental + 3;  // maximum, diff
 inline constexpr std::uint64_t kNorm = 4;                       // square, sum, two products
 inline constexpr std::uint64_t kAngle = 3 * kTranscendental;    // of a pair at one position: power, cosine, sine
 inline constexpr std::uint64_t kTurn = 6;                       // of a pair of one head
+inline constexpr std::uint64_t kMove = 1;                       // a load and a store: what is in a cache is not free either
 inline constexpr std::uint64_t kTable = 4;                      // of an activation: 16 signed sums per 4 of them
 
 }  // namespace vitro::work

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/graph/operator_graph.hpp"
 #include "engine/parts/attention/attention_config.hpp"
 #include "engine/parts/ffn/experts/moe_config.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_config.hpp"
@@ -35,6 +36,7 @@ struct EngineConfig {
   PlacementConfig placement;
   ProductsConfig products;
   LoraConfig lora;
+  Fuse fuse = Fuse::all;  // `engine.graph.fuse`
   std::uint32_t prefill_chunk = 128;
   PrefillOrder prefill_order = PrefillOrder::automatic;
   std::uint32_t prefill_span = 0;  // most rows that go through a layer together; 0: the whole prompt

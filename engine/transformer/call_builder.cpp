@@ -194,20 +194,6 @@ void CallBuilder::add_weight(const Operator& op, Role role, Slice slice, const S
   }
 }
 
-KernelCall CallBuilder::gather_of_expert(const Operator& from, const KernelCall& product, const Site& site) const {
-  const auto rows = static_cast<std::uint32_t>(site.step->rows->size());
-  KernelCall gather;
-  gather.op = ops::Gather{};
-  gather.layer = product.layer;
-  gather.expert = product.expert;
-  gather.variant = product.variant == variant::kReference ? variant::kReference : variant::kFloat;
-  gather.batch = site.step->rows;
-  gather.in = {buffers_.view(from.output, 0, rows, 0),
-               reshaped(buffers_.view("expert_rows", site.expert->first, site.expert->count), site.expert->count, 0)};
-  gather.out = {buffers_.view("expert_x", site.expert->first, site.expert->count, site.unit)};
-  return gather;
-}
-
 void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const {
   const Operator& op = graph_[id];
   const StepContext& step = *site.step;
@@ -251,6 +237,10 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                      call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
                    }
                    add_weight(op, *op.weight, slice, site, call, item);
+                 },
+                 [&](const ops::Move&) {
+                   call.in = {in(0)};
+                   make_move(op, rows, call);
                  },
                  [&](ops::Matmul& product) {
                    const Weight& weight = weight_for(op, *op.weight, site);
@@ -328,6 +318,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                  },
                  [&](const auto&) {
                    for (std::size_t i = 0; i < inputs.size(); ++i) call.in.push_back(in(i));
+                   if (op.weight) add_weight(op, *op.weight, slice, site, call, item);
                  },
              },
              call.op);

@@ -62,6 +62,14 @@ struct BypassCounts {
 // Adds what the queues of a phase hold.
 void count_bypasses(const UnitQueues& queues, BypassCounts& counts);
 
+// What operators carry that only move data, and the bytes that they read and write.
+struct MoveCounts {
+  std::uint64_t calls = 0;
+  Bytes read = 0, written = 0;
+};
+// Adds what the queues of a phase hold.
+void count_moves(const UnitQueues& queues, MoveCounts& counts);
+
 class CallBuilder {
  public:
   CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,
@@ -82,6 +90,7 @@ class CallBuilder {
   KernelCall gather_of_expert(const Operator& from, const KernelCall& product, const Site& site) const;
   void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
   void append_bypass(OperatorId id, const Site& site, const KernelCall& call, WorkItem& item) const;
+  void make_move(const Operator& op, std::uint32_t rows, KernelCall& call) const;
   std::uint32_t slice_step(const OperatorGroup& group) const;
   // A share of the KV heads as a slice of `heads` heads, which are as many for each of them.
   Slice in_heads(Slice share, std::uint32_t heads) const;

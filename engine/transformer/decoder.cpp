@@ -86,6 +86,14 @@ std::uint32_t prefill_span(const Memory& memory, const EngineConfig& engine, con
   return rows == wanted ? wanted : rows / chunk > 1 ? rows / chunk * chunk : 0;
 }
 
+// The parts of fused operators are no operators of static graphs or GPUs.
+void check_fused(Fuse fuse, const std::vector<ComputeUnit*>& units) {
+  const auto other = std::ranges::find_if(units, [](const ComputeUnit* unit) { return !is_core(*unit); });
+  if (fuse == Fuse::all || other == units.end()) return;
+  throw ConfigError(fmt::format("engine.graph.fuse: {} leaves operators that only cores have, but {} is among the units (expected all)",
+                                kFuseNames[static_cast<std::size_t>(fuse)], (*other)->caps().name));
+}
+
 std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {
   const bool by_neuron = residency.neurons() != nullptr;
   auto bank = std::make_unique<LoraBank>(machine, adapters.all, LoraOptions{engine.lora.order, by_neuron, adapters.neurons});
@@ -105,6 +113,7 @@ TransformerOptions transformer_options(const EngineConfig& engine, const PolicyL
   options.embedding = decoder.embedding.get();
   options.adapters = decoder.adapters.get();
   options.products = engine.products.methods;
+  options.fuse = engine.fuse;
   options.matmul = engine.products.matmul;
   options.prefill_matmul = engine.products.prefill_matmul;
   options.attention = engine.attention.variant;
@@ -165,6 +174,7 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   decoder.placement =
       placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows, engine.kv.format});
   const std::vector<ComputeUnit*>& units = decoder.placement->units();
+  check_fused(engine.fuse, units);
 
   const Bytes staged = decoder.placement->stages_kv() ? staging_bytes(model, engine.kv, limits) : 0;
   const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv + staged};

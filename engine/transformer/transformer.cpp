@@ -229,6 +229,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, Ph
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
     if (options_.adapters != nullptr) count_bypasses(queues, bypass_counts_);
+    if (options_.fuse != Fuse::all) count_moves(queues, move_counts_);
     const bool reads_kv = kv_flash_ && (phase.attends || phase.stages_kv);
     if (reads_kv && around.lands) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), units_);

@@ -34,6 +34,7 @@ struct TransformerOptions {
   ProductMethods products;  // of accelerators among the units
   WeightCopy copy;
   EmbeddingRows* embedding = nullptr;  // in flash; null: it is among the weights
+  Fuse fuse = Fuse::all;               // what passes make of the operator graph
   const LoraBank* adapters = nullptr;  // that sequences may have (KvCache::create); null: none
 };
 
@@ -85,6 +86,7 @@ class Transformer {
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
   const PartTimes& part_times() const { return part_times_; }
   const BypassCounts& bypass_counts() const { return bypass_counts_; }
+  const MoveCounts& move_counts() const { return move_counts_; }
 
  private:
   using PhaseList = std::span<const Phase>;
@@ -135,6 +137,7 @@ class Transformer {
   std::vector<Phase> layer_phases_, layer_alone_phases_;  // the same, each of one layer: of prompts that go layer by layer
   PartTimes part_times_{};
   BypassCounts bypass_counts_;
+  MoveCounts move_counts_;
   CallBuilder builder_;
   Residency& residency_;
   GraphCache& graphs_;

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -85,9 +86,11 @@ std::string tokens_of(const std::string& recording) {
       .dump();
 }
 
-std::string graph_dot(const std::string& model) {
+std::string graph_dot(const std::string& model, const std::string& fuse) {
+  const auto found = std::ranges::find(kFuseNames, fuse);
+  if (found == kFuseNames.end()) throw ConfigError("--fuse: \"" + fuse + "\" is unknown (expected none, geometry or all)");
   std::ostringstream out;
-  write_dot(out, build_graph(config_from_gguf(Gguf::open(model))));
+  write_dot(out, build_graph(config_from_gguf(Gguf::open(model)), {.fuse = static_cast<Fuse>(found - kFuseNames.begin())}));
   return out.str();
 }
 
@@ -119,7 +122,7 @@ void bind_models(py::module_& m) {
     for (const QuantizeScheme& scheme : quantize_schemes()) out.emplace_back(scheme.name, scheme.what);
     return out;
   });
-  m.def("graph_dot", &graph_dot, py::arg("model"));
+  m.def("graph_dot", &graph_dot, py::arg("model"), py::arg("fuse") = "all");
 }
 
 }  // namespace vitro

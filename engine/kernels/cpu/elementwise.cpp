@@ -25,6 +25,12 @@ const float* activated(const KernelSet& set, Activation act, const float* scores
   return values;
 }
 
+float inverse_rms(const KernelSet& set, const float* x, std::size_t width, float eps) {
+  float squares = 0;
+  set.dots_f32({x, 1, width, width}, {x, 1, width, width}, &squares, 1);
+  return 1.0f / std::sqrt(squares / static_cast<float>(width) + eps);
+}
+
 }  // namespace
 
 void compute(const ops::Embed&, const KernelSet& set, const KernelCall& call) {
@@ -50,11 +56,23 @@ void compute(const ops::RmsNorm& op, const KernelSet& set, const KernelCall& cal
     for (std::size_t h = slice.first; h < slice.end(); ++h) {
       const std::size_t at = (r * heads + h) * width;
       const float* x = in.as<float>() + at;
-      float squares = 0;
-      set.dots_f32({x, 1, width, width}, {x, 1, width, width}, &squares, 1);
-      const float scale = 1.0f / std::sqrt(squares / static_cast<float>(width) + op.eps);
-      set.scale(x, scale, call.in[1].as<float>(), width, call.out[0].as<float>() + at);
+      set.scale(x, inverse_rms(set, x, width, op.eps), call.in[1].as<float>(), width, call.out[0].as<float>() + at);
     }
+  }
+}
+
+void compute(const ops::InverseRms& op, const KernelSet& set, const KernelCall& call) {
+  const std::size_t width = columns(call.in[0]);
+  for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
+    call.out[0].as<float>()[r] = inverse_rms(set, call.in[0].as<float>() + r * width, width, op.eps);
+  }
+}
+
+void compute(const ops::ScaleRows&, const KernelSet& set, const KernelCall& call) {
+  const std::size_t width = columns(call.in[0]);
+  for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
+    set.scale(call.in[0].as<float>() + r * width, call.in[1].as<float>()[r], call.in[2].as<float>(), width,
+              call.out[0].as<float>() + r * width);
   }
 }
 
@@ -163,6 +181,23 @@ void compute(const ops::Copy&, const KernelSet&, const KernelCall& call) {
   for (std::size_t r = 0; r < rows; ++r) {
     dequantise_row(x.format, x.data() + r * row_bytes(x.format, width), row, width);
     quantise_row(out.format, row, out.data() + r * row_bytes(out.format, width), width);
+  }
+}
+
+void compute(const ops::Move&, const KernelSet&, const KernelCall& call) {
+  for (const CopyRegion& region : *call.regions) {
+    const bool rows = region.src.stride[2] == 1 && region.dst.stride[2] == 1;
+    for (std::uint32_t i = 0; i < region.size[0]; ++i) {
+      for (std::uint32_t j = 0; j < region.size[1]; ++j) {
+        const float* x = call.in[0].as<float>() + region.src.at({i, j, 0});
+        float* y = call.out[0].as<float>() + region.dst.at({i, j, 0});
+        if (rows) {
+          std::memcpy(y, x, region.size[2] * sizeof(float));
+          continue;
+        }
+        for (std::size_t k = 0; k < region.size[2]; ++k) y[k * region.dst.stride[2]] = x[k * region.src.stride[2]];
+      }
+    }
   }
 }
 

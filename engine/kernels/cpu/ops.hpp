@@ -25,6 +25,9 @@ void compute(const ops::Copy& op, const KernelSet& set, const KernelCall& call);
 Outcome compute(const ops::Select& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::Accumulate& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::AddProduct& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::Move& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::InverseRms& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::ScaleRows& op, const KernelSet& set, const KernelCall& call);
 // An accelerator's own tables: products compute their contract from x.
 inline void compute(const ops::Precompute&, const KernelSet&, const KernelCall&) {}
 inline Outcome compute(const ops::Softmax&, const KernelSet&, const KernelCall& call) { return run_reference(call); }

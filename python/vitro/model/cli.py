@@ -179,16 +179,18 @@ def tokenize(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], as_js
 
 def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
           dot_only: Annotated[bool, typer.Option("--dot", help="Print Graphviz text, as without --out.")] = False,
-          out: Annotated[Optional[Path], typer.Option(metavar="FILE", help="A .dot, .svg, .png or .pdf file.")] = None):
+          out: Annotated[Optional[Path], typer.Option(metavar="FILE", help="A .dot, .svg, .png or .pdf file.")] = None,
+          fuse: Annotated[str, typer.Option(metavar="none|geometry|all", help="The graph as the model is built (none), with moves fused "
+                                            "(geometry), or with norms fused too (all).")] = "all"):
     """The model's operator graph, as Graphviz text or as a picture.
 
     Examples:
 
         vitro graph model.gguf --dot > graph.dot
 
-        vitro graph model.gguf --out graph.svg
+        vitro graph model.gguf --fuse none --out graph.svg
     """
-    dot = process.call("graph_dot", inputs.existing(model))
+    dot = process.call("graph_dot", inputs.existing(model), fuse)
     if out is None or dot_only:
         print(dot)
         return

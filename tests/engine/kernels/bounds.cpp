@@ -150,8 +150,23 @@ class Bounds {
     const Range slice = sliced_heads(call_, call_.in[0]);
     for (std::size_t i = 0; i < bound_.size(); ++i) {
       if (const std::size_t head = i / width % heads; head < slice.first || head >= slice.end()) continue;
-      const double y = std::abs(double{call_.in[0].as<float>()[i]} * call_.in[1].as<float>()[i % width]) * inverse_rms(i / width);
-      bound_[i] = y * gamma(lane_roundings(width) / 2 + 6);
+      const double y = std::abs(double{call_.in[0].as<float>()[i]} * call_.in[1].as<float>()[i % width]);
+      bound_[i] = y * inverse_rms_of(i / width, call_.get<ops::RmsNorm>().eps) * gamma(lane_roundings(width) / 2 + 6);
+    }
+  }
+
+  void inverse_rms() {
+    const std::size_t width = columns(call_.in[0]);
+    for (std::size_t i = 0; i < bound_.size(); ++i) {
+      bound_[i] = inverse_rms_of(i, call_.get<ops::InverseRms>().eps) * gamma(lane_roundings(width) / 2 + 4);
+    }
+  }
+
+  void scale_rows() {
+    const std::size_t width = columns(call_.in[0]);
+    for (std::size_t i = 0; i < bound_.size(); ++i) {
+      const double xs = std::abs(double{call_.in[0].as<float>()[i]} * call_.in[1].as<float>()[i / width]);
+      bound_[i] = xs * std::abs(call_.in[2].as<float>()[i % width]) * gamma(3);
     }
   }
 
@@ -246,11 +261,11 @@ class Bounds {
     }
     return bound + gamma(form.roundings * static_cast<double>(w.size() / form.columns) + 3) * summed;
   }
-  double inverse_rms(std::size_t row) const {
+  double inverse_rms_of(std::size_t row, float eps) const {
     const std::vector<double> x = row_of(call_.in[0], row);
     double squares = 0;
     for (const double v : x) squares += v * v;
-    return 1 / std::sqrt(squares / static_cast<double>(x.size()) + call_.get<ops::RmsNorm>().eps);
+    return 1 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
   }
   std::vector<double> kv(const KvPool& pool, std::size_t b, std::uint32_t which, std::size_t head, std::uint32_t t) const {
     const std::uint32_t block = call_.in[2].as<std::uint32_t>()[b * call_.in[2].shape[1] + t / pool.block_tokens];
@@ -345,6 +360,8 @@ std::vector<double> error_bounds(const KernelCall& call) {
                  [&](const ops::Accumulate&) { bounds.accumulate(); },
                  [&](const ops::AddProduct&) { bounds.add_product(); },
                  [&](const ops::RmsNorm&) { bounds.rms_norm(); },
+                 [&](const ops::InverseRms&) { bounds.inverse_rms(); },
+                 [&](const ops::ScaleRows&) { bounds.scale_rows(); },
                  [&](const ops::Rope&) { bounds.rope(); },
                  [&](const ops::Attention&) { bounds.attention(); },
                  [&](const ops::Glu&) { bounds.glu(); },

@@ -273,6 +273,33 @@ struct RandomOperands {
     call.out = {result()};
     softmax = {static_cast<Exponential>(rng.below(3)), between(rng, 1, 4)};
   }
+  // A transposition whose rows lie apart on either side, in two parts; elements or whole rows may be innermost.
+  void operator()(ops::Move&) const {
+    const std::uint32_t heads = between(rng, 2, 5), gap = between(rng, 0, 3), inner = rng.below(2) == 0 ? 1 : width;
+    const std::uint32_t row = inner + gap, n = heads * rows * row;
+    call.in = {plain(n, 1)};
+    call.out = {make_view({1, n, 0}, Format::f32)};
+    const std::uint32_t first = between(rng, 1, heads - 1);
+    CopyRegions regions{{{first, rows, inner}, {0, {row, heads * row, 1}}, {0, {rows * row, row, 1}}}};
+    regions.push_back({{heads - first, rows, inner}, {first * row, {row, heads * row, 1}}, {first * rows * row, {rows * row, row, 1}}});
+    if (inner == 1) {  // the innermost loop goes over rows
+      for (CopyRegion& region : regions) {
+        std::swap(region.size[1], region.size[2]);
+        std::swap(region.src.stride[1], region.src.stride[2]);
+        std::swap(region.dst.stride[1], region.dst.stride[2]);
+      }
+    }
+    call.regions = std::make_shared<const CopyRegions>(std::move(regions));
+  }
+  void operator()(ops::InverseRms& rms) const {
+    call.in = {plain(rows, width)};
+    call.out = {make_view({rows, 1, 0}, Format::f32)};
+    rms.eps = rng.below(2) == 0 ? 1e-5f : 1e-6f;
+  }
+  void operator()(ops::ScaleRows&) const {
+    call.in = {plain(rows, width), plain(rows, 1), floats(rng, {width, 0, 0})};
+    call.out = {result()};
+  }
 };
 
 }  // namespace

@@ -184,7 +184,7 @@ def quantize_schemes():
     return [("q8_0", "8 bits, groups of 32"), ("q4_0", "4 bits, groups of 32")]
 
 
-def graph_dot(model):
+def graph_dot(model, fuse):
     return "digraph g { a -> b }"
 
 

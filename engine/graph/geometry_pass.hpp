@@ -1,0 +1,20 @@
+// The pass over the operator graph that fuses what only moves data (MNN-LLM 5.4).
+#pragma once
+#include <span>
+
+#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/region.hpp"
+
+namespace vitro {
+
+struct HeadExtents {
+  std::uint32_t rows = 1, heads = 1, dim = 1;
+};
+// What a Move's path moves of the heads in `slice`, as one list. Requires: the path begins and ends as its movements say.
+CopyRegions regions_of(std::span<const Movement> path, const HeadExtents& x, Slice slice = {});
+
+// A Move whose result one other Move alone reads becomes a part of that one. What then moves nothing is taken out: who reads the result
+// reads the source, and who wrote the result in place writes the source. Operators keep their order.
+OperatorGraph fuse_moves(const OperatorGraph& graph, const ModelConfig& config);
+
+}  // namespace vitro

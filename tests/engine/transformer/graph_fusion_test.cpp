@@ -1,0 +1,89 @@
+// Laws of passes over the operator graph: what is fused computes the same logits, to the bit, and moves less.
+#include <set>
+
+#include "tests/engine/transformer/model_kit.hpp"
+
+namespace vitro {
+namespace {
+
+struct Seen {
+  std::vector<std::vector<float>> logits;
+  MoveCounts moves;
+  std::set<std::string> operators;
+};
+
+// A prompt of 9 rows in one step, then single rows, of two sequences.
+Seen run_with(DecoderSetup setup, Fuse fuse) {
+  setup.engine.fuse = fuse;
+  TestDecoder decoder(setup);
+  Seen seen;
+  decoder.function.before = [&](const KernelCall& call) { seen.operators.insert(std::string(to_string(call.op))); };
+  Rng rng(3);
+  for (const std::uint32_t adapter : {0u, setup.adapters.empty() ? 0u : 1u}) {
+    const std::uint32_t sequence = decoder.model().kv().create(adapter);
+    for (const std::size_t rows : {9u, 1u, 1u}) {
+      for (auto& row : decoder.append(sequence, random_tokens(rng, rows, setup.config.vocab))) seen.logits.push_back(std::move(row));
+    }
+  }
+  seen.moves = decoder.model().move_counts();
+  return seen;
+}
+
+std::vector<DecoderSetup> models() {
+  std::vector<DecoderSetup> all(4);
+  all[1].config = tiny_mixture();
+  all[2].config.qk_norm = all[2].config.sub_norms = all[2].config.qkv_bias = true;
+  all[2].matrices = Format::q8_0;
+  all[2].engine.products.matmul = variant::kInt8;
+  all[3].adapters = {LoraShape{4, 8, {Role::attn_q, Role::attn_v, Role::attn_output}, Format::f32}};
+  return all;
+}
+
+TEST(GraphFusion, an_unfused_graph_computes_the_same_logits) {
+  for (DecoderSetup setup : models()) {
+    const Seen expected = run_with(setup, Fuse::all);
+    EXPECT_FALSE(expected.operators.contains("move") || expected.operators.contains("inverse_rms"));
+    for (const std::uint32_t threads : {1u, 3u}) {
+      setup.engine.placement.threads = threads;
+      const Seen none = run_with(setup, Fuse::none), geometry = run_with(setup, Fuse::geometry);
+      EXPECT_EQ(none.logits, expected.logits);
+      EXPECT_EQ(geometry.logits, expected.logits);
+      EXPECT_TRUE(none.operators.contains("move") && none.operators.contains("scale_rows"));
+      EXPECT_TRUE(!geometry.operators.contains("move") && geometry.operators.contains("scale_rows"));
+      EXPECT_EQ(geometry.moves.calls, 0u);
+    }
+  }
+}
+
+TEST(GraphFusion, moves_of_the_unfused_graph_are_three_of_each_head_and_row) {
+  const DecoderSetup setup;
+  const Seen none = run_with(setup, Fuse::none);
+  const std::uint64_t rows = 2 * 11, elements = rows * setup.config.layers * 6 * (setup.config.q_width() + setup.config.kv_width());
+  EXPECT_EQ(none.moves.read, 4 * elements);
+  EXPECT_EQ(none.moves.written, 4 * elements);
+  EXPECT_EQ(none.moves.calls, 2u * 3 * setup.config.layers * 12) << "on one core, of six steps";
+}
+
+TEST(GraphFusion, units_that_are_no_cores_need_the_fused_graph) {
+  DecoderSetup setup;
+  setup.engine.fuse = Fuse::none;
+  setup.engine.placement.kind = "layers";
+  setup.engine.placement.units = {"cpu0"};
+  try {
+    const TestDecoder decoder(setup, machine_spec(units_of(1, {"npu"})));
+    FAIL() << "expected a ConfigError";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "engine.graph.fuse: none leaves operators that only cores have, but npu is among the units (expected all)");
+  }
+}
+
+TEST(GraphFusion, the_key_takes_its_three_values) {
+  EXPECT_EQ(read_engine_text("{}").fuse, Fuse::all);
+  EXPECT_EQ(read_engine_text(R"({"graph": {"fuse": "none"}})").fuse, Fuse::none);
+  EXPECT_EQ(read_engine_text(R"({"graph": {"fuse": "geometry"}})").fuse, Fuse::geometry);
+  EXPECT_THROW(read_engine_text(R"({"graph": {"fuse": "some"}})"), ConfigError);
+  EXPECT_THROW(read_engine_text(R"({"graph": {"fused": "all"}})"), ConfigError);
+}
+
+}  // namespace
+}  // namespace vitro
