@@ -125,6 +125,23 @@ def test_quantized_model_still_runs(native, tmp_path):
     assert schemes
 
 
+def test_a_mixed_file_runs_with_its_embedding_in_flash(native, tmp_path):
+    """MNN-LLM, section 4.2: bfloat16 rows from flash, the output matrix in int8, layers in int4."""
+    mixed = tmp_path / "mixed.gguf"
+    vitro.quantize(REGLU, mixed, "w4g64z", embedding="bf16", output="q8_0")
+    overrides = {"model": str(mixed), "engine.activations": "int8", "workload.output_tokens": 4}
+    dram = vitro.run(QUICKSTART, machine="host", overrides=overrides)
+    flash = [vitro.run(QUICKSTART, machine=machine, overrides=overrides | {"engine.embedding": "flash"}) for machine in ("host", "sim")]
+    assert [result.tokens for result in flash] == [dram.tokens] * 2
+    rows = 512 * 256 * 2  # what is no longer in DRAM
+    assert flash[0].metric("peak_memory_bytes") <= dram.metric("peak_memory_bytes") - rows
+
+
+def test_formats_of_embedding_and_output_are_named_when_wrong(native):
+    answer = native("quantize", REGLU, "out.gguf", "--scheme", "q4_0", "--output", "int4")
+    assert answer.code == 2 and '--output: there is no format "int4"' in answer.err
+
+
 @pytest.mark.parametrize("kind", ["kernels", "engine", "sim"])
 def test_bench_smoke(native, kind):
     rows = native("bench", kind, "--smoke", "--json").json["rows"]
