@@ -23,6 +23,13 @@ Format priced_format(const KernelCall& call) {
   return format == Format::int8_fp8 ? Format::f16 : format;  // no table has its loops; price() says so
 }
 
+// A format whose loops do the same per code, for tables that lack this one.
+std::optional<Format> priced_like(Format format) {
+  if (format.is_group() && format.bits == 8) return Format::q8_0;
+  if (!format.is_group() || !format.zero_point || !format.row_scale) return std::nullopt;
+  return Format::w(format.bits, format.block, 'z');
+}
+
 // Bytes that cross the DRAM bus, whichever unit has them mapped; tightly coupled memory is inside the unit.
 Bytes dram_bytes(const std::array<Bytes, kPlacements>& by_placement) {
   return by_placement[static_cast<std::size_t>(Placement::dram)] + by_placement[static_cast<std::size_t>(Placement::npu_mapped)] +
@@ -119,6 +126,10 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
   if (!price.from_table && call.variant == variant::kA16) price = model_.kernel(variant::name(variant::kFloat), to_string(format));
   if (call.is<ops::Attention>() && call.in[1].format == Format::int8_fp8) {
     unpriced_.insert(fmt::format("{}.int8_fp8.attention on {} (as f16)", name, core_class_));
+  }
+  if (const auto like = priced_like(format); like && !price.from_table) {
+    price = model_.kernel(name, to_string(*like));
+    if (price.from_table) unpriced_.insert(fmt::format("{}.{} on {} (as {})", name, to_string(format), core_class_, to_string(*like)));
   }
   known_.push_back({call.variant, format, kind_of(call.op), layout, call.method, price});
   if (!price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
