@@ -169,9 +169,9 @@ void Gguf::check_blocks(const TensorInfo& tensor) const {
     }
     const BlockScale first = block_scale(tensor.format, blocks), other = block_scale(tensor.format, blocks + *bad * block);
     if (first.zero != other.zero || *bad == 0) {
-      fail(tensor.name, fmt::format("damaged: row {} begins with the zero point {} and its block {} has {} (expected one per row below {}, as {} "
-                                    "has)",
-                                    at / row, first.zero, *bad, other.zero, 1u << tensor.format.bits, to_string(tensor.format)));
+      fail(tensor.name,
+           fmt::format("damaged: row {} begins with the zero point {} and its block {} has {} (expected one per row below {}, as {} has)",
+                       at / row, first.zero, *bad, other.zero, 1u << tensor.format.bits, to_string(tensor.format)));
     }
     fail(tensor.name, fmt::format("damaged: row {} begins with the scale {} and its block {} has {} (expected one per row, as {} has)",
                                   at / row, first.scale, *bad, other.scale, to_string(tensor.format)));

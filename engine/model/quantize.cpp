@@ -206,7 +206,8 @@ std::vector<QuantizeScheme> make_schemes() {
                        Format::w(bits, 128, 'r'), q8_0});
   }
   for (const std::uint32_t bits : {8u, 4u}) {
-    schemes.push_back({fmt::format("w{}z_channel", bits), fmt::format("{} bits with one scale and zero point per row (w{}g128zr)", bits, bits),
+    schemes.push_back({fmt::format("w{}z_channel", bits),
+                       fmt::format("{} bits with one scale and zero point per row (w{}g128zr)", bits, bits),
                        Format::w(bits, 128, "zr"), q8_0});
   }
   schemes.push_back({"ternary", "-1, 0 and 1 with one scale per matrix (BitNet b1.58; w2g128r)", Format::w(2, 128, 'r'), q8_0, std::nullopt,

@@ -49,7 +49,8 @@ void unpack_nibbles(const std::byte* nibbles, std::uint8_t* codes) {
 
 void unpack_block(Format format, const std::byte* block, std::uint8_t* codes) {
   if (format.is_group() && format.bits == 8) {
-    std::transform(block + format.head, block + format.block_bytes(), codes, [](std::byte b) { return std::to_integer<std::uint8_t>(b ^ kSign); });
+    std::transform(block + format.head, block + format.block_bytes(), codes,
+                   [](std::byte b) { return std::to_integer<std::uint8_t>(b ^ kSign); });
     return;
   }
   format.is_group() ? unpack_planes(format, block + format.head, codes) : unpack_nibbles(block + format.head, codes);

@@ -24,7 +24,9 @@
 namespace vitro {
 
 // Kernels of integers have loops for these; other group formats are rows of floats to them.
-constexpr bool has_group_kernels(Format format) { return format.is_group() && (format.bits <= 4 || format.bits == 8) && format.block % 32 == 0; }
+constexpr bool has_group_kernels(Format format) {
+  return format.is_group() && (format.bits <= 4 || format.bits == 8) && format.block % 32 == 0;
+}
 // And kernels with look-ups for these, which take bits plane by plane, and a zero point for each block or none.
 constexpr bool has_look_ups(Format format) {
   return has_group_kernels(format) && format.bits <= 4 && !(format.zero_point && format.row_scale);

@@ -202,7 +202,7 @@ def _rope_factors(c: Config) -> list[np.ndarray[Any, Any]]:
 def _write(c: Config, tokenizer: Tokenizer, parts: list[Part], target: Path, progress: Progress | None) -> None:
     import gguf
     part_path = target.with_name(target.name + ".part")
-    writer = gguf.GGUFWriter(str(part_path), FAMILIES[c.family])
+    writer: Any = gguf.GGUFWriter(str(part_path), FAMILIES[c.family])  # it has no names for the types of our own
     _write_metadata(writer, c, tokenizer, gguf)
     for part in parts:
         writer.add_tensor_info(part.name, part.shape, np.dtype(np.float32), part.bytes, raw_dtype=part.type)

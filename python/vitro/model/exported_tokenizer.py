@@ -51,7 +51,7 @@ def read_tokenizer(folder: Path, bos: int | None) -> Tokenizer:
 
 
 def sentencepiece(path: Path) -> Tokenizer:
-    """The pieces: field 1 of the file, each with its text (1), score (2) and type (3); what is done to spaces: fields 3 and 4 of field 3."""
+    """The pieces: field 1 of the file, each with its text (1), score (2) and type (3). Field 3 says what is done to spaces."""
     made = Tokenizer("llama", [], [])
     for number, piece in _fields(path, path.read_bytes()):
         if number == 3 and isinstance(piece, bytes):
@@ -119,7 +119,7 @@ def byte_bpe(path: Path, bos: int | None) -> Tokenizer:
     try:
         return _byte_bpe(path, json_object(path), bos)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: {error!r} (expected model.vocab, model.merges, added_tokens, as the library tokenizers writes them)") from None
+        raise ConfigError(f"{path}: {error!r} (expected model.vocab, model.merges, added_tokens as the library has them)") from None
 
 
 def _byte_bpe(path: Path, found: dict[str, Any], bos: int | None) -> Tokenizer:
@@ -142,7 +142,8 @@ def _byte_bpe(path: Path, found: dict[str, Any], bos: int | None) -> Tokenizer:
         made.tokens.append(by_id[id][0])
         made.types.append(by_id[id][1])
     made.merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
-    made.add_bos = bos is not None and _template_begins_with(found.get("post_processor") or {}, made.tokens[bos] if bos < len(made.tokens) else "")
+    if bos is not None and bos < len(made.tokens):
+        made.add_bos = _template_begins_with(found.get("post_processor") or {}, made.tokens[bos])
     return made
 
 

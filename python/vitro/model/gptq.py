@@ -35,10 +35,11 @@ def read_settings(folder: Path, config: dict[str, Any]) -> Settings:
     if path.exists():
         found = json_object(path)
     else:
-        path, found = folder / "config.json", config.get("quantization_config")
-        if not isinstance(found, dict):
+        path, stated = folder / "config.json", config.get("quantization_config")
+        if not isinstance(stated, dict):
             raise ConfigError(f"{path}: quantization_config is missing, and there is no {folder / 'quantize_config.json'} "
                               "(expected a model in GPTQ)")
+        found = stated
 
     def value(key: str, otherwise: Any, known: tuple[Any, ...], expected: str) -> Any:
         got = found.get(key, otherwise)
@@ -153,14 +154,14 @@ def _check_order(tensors: dict[str, Tensor], name: str, k: int, group: int, sett
     key = f"{name}.g_idx"
     if key not in tensors:
         if settings.act_order and settings.group:
-            raise ConfigError(f"{tensors[f'{name}.qweight'].path}: {key}: the tensor is missing, and {settings.path} has desc_act: true, with "
-                              "which any input may be of any group")
+            raise ConfigError(f"{tensors[f'{name}.qweight'].path}: {key}: the tensor is missing, and {settings.path} has desc_act: true, "
+                              "with which any input may be of any group")
         return
     found, expected = _load(tensors, key, ("I32",), (k,)), np.arange(k) // group
     if (found != expected).any():
         at = int(np.argmax(found != expected))
-        raise tensors[key].fail(f"input {at} is of group {found[at]} (expected {expected[at]}): groups whose inputs do not lie side by side "
-                                "(act order, desc_act) are not supported (quantise with desc_act: false, or with static_groups: true)")
+        raise tensors[key].fail(f"input {at} is of group {found[at]} (expected {expected[at]}): groups whose inputs do not lie side "
+                                "by side (act order, desc_act) are not supported (quantise with desc_act: false, or with static_groups: true)")
 
 
 def _zeros(tensor: Tensor, stored: Array, settings: Settings) -> Array:
@@ -170,12 +171,12 @@ def _zeros(tensor: Tensor, stored: Array, settings: Settings) -> Array:
     if settings.symmetric:
         if settings.less_one and (stored == half - 1).all() or (stored == half).all():
             return np.full_like(stored, half)
-        raise tensor.fail(f"holds zero points other than {half}, and {settings.path} has sym: true (expected {half}, stored as {half - 1} or "
-                          f"{half} throughout)")
+        raise tensor.fail(f"holds zero points other than {half}, and {settings.path} has sym: true (expected {half}, stored as "
+                          f"{half - 1} or {half} throughout)")
     if not settings.less_one:
         return stored
     if (stored == top).any():
         group, output = np.argwhere(stored == top)[0]
-        raise tensor.fail(f"group {group}, output {output} stores the zero point {top}, which tools read as 0 or as {top + 1} (expected up to "
-                          f"{top - 1}, or checkpoint_format: gptq_v2)")
+        raise tensor.fail(f"group {group}, output {output} stores the zero point {top}, which tools read as 0 or as {top + 1} (expected "
+                          f"up to {top - 1}, or checkpoint_format: gptq_v2)")
     return stored + np.uint8(1)

@@ -31,9 +31,9 @@ def compare(model, text, schemes=(), *, overrides=None, embedding="", output="",
     """Quantises a model with each scheme (default: all) and scores the text with each.
 
     `embedding`, `output`: formats of these two matrices under every scheme.
-    -> [{"scheme" (None: the model itself), "bits_per_weight", "relative_error", "nll", "difference", "standard_error", "chunks", "bytes"}]; bits
-    and error are of all matrices but embeddings and routers (the root of squared differences over that of squares), difference and its
-    error those of paired() against the model itself. Any two rows can be paired().
+    -> [{"scheme" (None: the model itself), "bits_per_weight", "relative_error", "nll", "difference", "standard_error", "chunks", "bytes"}];
+    bits and error are of all matrices but embeddings and routers (the root of squared differences over that of squares), difference and
+    its error those of paired() against the model itself. Any two rows can be paired().
     """
     known = [name for name, _ in native.call("quantize_schemes")]
     schemes = list(schemes) or known
@@ -58,4 +58,5 @@ def _row(scheme, path, model, answer, base):
     error = process.call("weight_error", str(path), str(model))
     pair = paired(answer, base)
     return {"scheme": scheme, "bits_per_weight": error["bits_per_weight"], "relative_error": error["relative"], "nll": answer["nll"],
-            "difference": pair["difference"], "standard_error": pair["standard_error"], "chunks": answer["chunks"], "bytes": path.stat().st_size}
+            "difference": pair["difference"], "standard_error": pair["standard_error"], "chunks": answer["chunks"],
+            "bytes": Path(path).stat().st_size}

@@ -69,7 +69,7 @@ def read_header(path: Path) -> list[Tensor]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, MOST_HEADER):
-            raise ConfigError(f"{path}: a header of {length} bytes does not fit in a file of {size} bytes (truncated, or no safetensors file)")
+            raise ConfigError(f"{path}: a header of {length} bytes does not fit in {size} bytes (truncated, or no safetensors file)")
         header = _parse(path, file.read(length).decode("utf-8", "replace"))
     tensors, end = [], 8 + length
     for name, entry in header.items():
@@ -90,9 +90,10 @@ def _tensor(path: Path, name: str, entry: Any, start: int, size: int) -> Tensor:
 
     if not isinstance(entry, dict) or entry.get("dtype") not in TYPES:
         raise fail(f"dtype {entry.get('dtype') if isinstance(entry, dict) else entry} (expected one of {', '.join(TYPES)})")
-    shape, offsets = entry.get("shape"), entry.get("data_offsets")
-    if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2:
-        raise fail(f"shape {shape}, data_offsets {offsets} (expected lists of whole numbers from 0 on, the second of two)")
+    shape, offsets = _naturals(entry.get("shape")), _naturals(entry.get("data_offsets"))
+    if shape is None or offsets is None or len(offsets) != 2:
+        raise fail(f"shape {entry.get('shape')}, data_offsets {entry.get('data_offsets')} (expected lists of whole numbers from 0 "
+                   "on, the second of two)")
     begin, end = offsets
     wanted = np.dtype(TYPES[entry["dtype"]]).itemsize
     for extent in shape:
@@ -104,8 +105,8 @@ def _tensor(path: Path, name: str, entry: Any, start: int, size: int) -> Tensor:
     return Tensor(path, name, entry["dtype"], tuple(shape), start + begin, wanted)
 
 
-def _naturals(value: Any) -> bool:
-    return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 60 for item in value)
+def _naturals(value: Any) -> list[int] | None:
+    return value if isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 60 for item in value) else None
 
 
 def json_object(path: Path) -> dict[str, Any]:

@@ -89,7 +89,8 @@ TEST(CodeSearch, values_that_a_block_can_have_come_back) {
   for (const Format format : searched_formats()) {
     const std::size_t n = block_elements(format);
     std::vector<std::uint8_t> codes(n);
-    for (std::size_t i = 0; i < n; ++i) codes[i] = static_cast<std::uint8_t>(i * ((1u << format.bits) - 1) / (n - 1));  // the ends, and all if there is room
+    const std::size_t top = (1u << format.bits) - 1;
+    for (std::size_t i = 0; i < n; ++i) codes[i] = static_cast<std::uint8_t>(i * top / (n - 1));  // both ends; all, if there is room
     std::vector<std::byte> row(block_bytes(format));
     pack_codes(format, float_to_half(0.0375f), 1, codes.data(), row.data());
     std::vector<float> x(n);

@@ -1,5 +1,5 @@
-"""Models in GPTQ, written by a packer of the test's own, become files whose matrices hold the same codes and whose likelihood is that of the
-dequantised float model."""
+"""Models in GPTQ, written by a packer of the test's own, become files whose matrices hold the same codes and whose likelihood is that
+of the dequantised float model."""
 import json
 
 import gguf
