@@ -161,7 +161,7 @@ def _check_order(tensors: dict[str, Tensor], name: str, k: int, group: int, sett
     if (found != expected).any():
         at = int(np.argmax(found != expected))
         raise tensors[key].fail(f"input {at} is of group {found[at]} (expected {expected[at]}): groups whose inputs do not lie side "
-                                "by side (act order, desc_act) are not supported (quantise with desc_act: false, or with static_groups: true)")
+                                "by side (act order, desc_act) are not supported (quantise with desc_act: false or static_groups: true)")
 
 
 def _zeros(tensor: Tensor, stored: Array, settings: Settings) -> Array:
