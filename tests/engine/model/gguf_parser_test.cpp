@@ -202,7 +202,7 @@ TEST(GgufParser, a_row_of_two_zero_points_is_refused_where_weights_are_used_if_i
     return [=](char* up) { up[static_cast<std::size_t>(block) * block_bytes(format) + 2] = zero; };
   };
   expect_damage(format, damage(7, 5),
-                "row 3 begins with the zero point 0 and its block 1 has 5 (expected one per row below 16, as w4g32zr has)");
+                "row 3 begins with the zero point 8 and its block 1 has 5 (expected one per row below 16, as w4g32zr has)");
   expect_damage(format, damage(0, 16), "row 0 begins with the zero point 16 and its block 0 has 16");
 }
 
