@@ -22,6 +22,13 @@ Format priced_format(const KernelCall& call) {
   return call.is<ops::Attention>() && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
 }
 
+// A format whose loops do the same per code, for tables that lack this one.
+std::optional<Format> priced_like(Format format) {
+  if (format.is_group() && format.bits == 8) return Format::q8_0;
+  if (!format.is_group() || !format.zero_point || !format.row_scale) return std::nullopt;
+  return Format::w(format.bits, format.block, 'z');
+}
+
 // Bytes that cross the DRAM bus, whichever unit has them mapped; tightly coupled memory is inside the unit.
 Bytes dram_bytes(const std::array<Bytes, kPlacements>& by_placement) {
   return by_placement[static_cast<std::size_t>(Placement::dram)] + by_placement[static_cast<std::size_t>(Placement::npu_mapped)] +
@@ -121,6 +128,10 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
   }
   // Rounding the activations is nothing beside the product.
   if (!price.from_table && call.variant == variant::kA16) price = model_.kernel(variant::name(variant::kFloat), to_string(format));
+  if (const auto like = priced_like(format); like && !price.from_table) {
+    price = model_.kernel(name, to_string(*like));
+    if (price.from_table) unpriced_.insert(fmt::format("{}.{} on {} (as {})", name, to_string(format), core_class_, to_string(*like)));
+  }
   known_.push_back({call.variant, format, kind_of(call.op), layout, call.method, price});
   if (!price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
   return known_.back().price;

@@ -162,14 +162,19 @@ void Gguf::check_blocks(const TensorInfo& tensor) const {
     const std::byte* blocks = rows.data() + at % rows.size();
     const auto bad = first_bad_block(tensor.format, blocks, tensor.columns());
     if (!bad) continue;
-    if (tensor.format.zero_point) {
+    if (tensor.format.zero_point && !tensor.format.row_scale) {
       fail(tensor.name,
            fmt::format("damaged: block {} has the zero point {} (expected 0 to {}, the codes of {})", at / block + *bad,
                        std::to_integer<unsigned>(blocks[*bad * block + 2]), (1u << tensor.format.bits) - 1, to_string(tensor.format)));
     }
+    const BlockScale first = block_scale(tensor.format, blocks), other = block_scale(tensor.format, blocks + *bad * block);
+    if (first.zero != other.zero || *bad == 0) {
+      fail(tensor.name,
+           fmt::format("damaged: row {} begins with the zero point {} and its block {} has {} (expected one per row below {}, as {} has)",
+                       at / row, first.zero, *bad, other.zero, 1u << tensor.format.bits, to_string(tensor.format)));
+    }
     fail(tensor.name, fmt::format("damaged: row {} begins with the scale {} and its block {} has {} (expected one per row, as {} has)",
-                                  at / row, block_scale(tensor.format, blocks).scale, *bad,
-                                  block_scale(tensor.format, blocks + *bad * block).scale, to_string(tensor.format)));
+                                  at / row, first.scale, *bad, other.scale, to_string(tensor.format)));
   }
 }
 

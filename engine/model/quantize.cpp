@@ -32,7 +32,8 @@ const QuantizeScheme& scheme_by_name(std::string_view name) {
 
 // A router stays as it is: a token that goes to another expert costs more than its bits.
 bool is_matrix(const TensorInfo& tensor) { return tensor.dims.size() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight"); }
-bool is_embedding(const TensorInfo& tensor) { return tensor.name == "token_embd.weight" || tensor.name == "output.weight"; }
+constexpr std::string_view kEmbedding = "token_embd.weight", kOutput = "output.weight";
+bool is_embedding(const TensorInfo& tensor) { return tensor.name == kEmbedding || tensor.name == kOutput; }
 bool is_down(const TensorInfo& tensor) { return tensor.name.find(".ffn_down") != std::string::npos; }
 
 // `wanted`, or the same with a smaller group, whichever has blocks that fill rows of so many columns.
@@ -44,8 +45,28 @@ std::optional<Format> fitting(Format wanted, std::uint64_t columns) {
   return wanted;
 }
 
-Format target_format(const TensorInfo& tensor, const QuantizeScheme& scheme) {
+// How a file is to be written: a scheme, and what was asked for beside it.
+struct Wanted {
+  const QuantizeScheme& scheme;
+  VocabularyFormats vocabulary;
+
+  std::optional<Format> chosen(const TensorInfo& tensor) const {
+    if (tensor.name == kEmbedding) return vocabulary.embedding;
+    return tensor.name == kOutput ? vocabulary.output : std::nullopt;
+  }
+  bool two_formats() const {
+    return vocabulary.embedding.value_or(scheme.embeddings) != vocabulary.output.value_or(scheme.embeddings);
+  }
+};
+
+Format target_format(const TensorInfo& tensor, const Wanted& of) {
+  const QuantizeScheme& scheme = of.scheme;
   if (!is_matrix(tensor)) return Format::f32;
+  if (const std::optional<Format> chosen = of.chosen(tensor)) {
+    if (tensor.columns() % chosen->block == 0) return *chosen;
+    throw ConfigError(fmt::format("{}: rows of {} are no whole number of blocks of {}, which has {} (choose another format for it)",
+                                  tensor.name, tensor.columns(), to_string(*chosen), chosen->block));
+  }
   Format wanted = is_embedding(tensor) ? scheme.embeddings : scheme.matrices;
   if (scheme.down && is_down(tensor)) wanted = *scheme.down;
   return fitting(wanted, tensor.columns()).value_or(tensor.format);
@@ -73,10 +94,10 @@ class RowValues {
 // Turns one tensor into another format, some rows at a time.
 class Converter {
  public:
-  Converter(const Gguf& in, const TensorInfo& tensor, const QuantizeScheme& scheme)
-      : in_(in), tensor_(tensor), scheme_(scheme), target_(target_format(tensor, scheme)) {
-    const bool plain = !is_matrix(tensor) || is_embedding(tensor) || (scheme.down && is_down(tensor));
-    if (!plain) grain_ = scheme.grain;
+  Converter(const Gguf& in, const TensorInfo& tensor, const Wanted& wanted)
+      : in_(in), tensor_(tensor), scheme_(wanted.scheme), target_(target_format(tensor, wanted)) {
+    const bool plain = !is_matrix(tensor) || is_embedding(tensor) || (scheme_.down && is_down(tensor));
+    if (!plain) grain_ = scheme_.grain;
     if (!target_.is_group() && grain_ == ScaleGrain::ternary) grain_ = ScaleGrain::block;
   }
 
@@ -184,6 +205,11 @@ std::vector<QuantizeScheme> make_schemes() {
                        fmt::format("{} bit{} with one scale per row (w{}g128r)", bits, bits > 1 ? "s" : "", bits),
                        Format::w(bits, 128, 'r'), q8_0});
   }
+  for (const std::uint32_t bits : {8u, 4u}) {
+    schemes.push_back({fmt::format("w{}z_channel", bits),
+                       fmt::format("{} bits with one scale and zero point per row (w{}g128zr)", bits, bits),
+                       Format::w(bits, 128, "zr"), q8_0});
+  }
   schemes.push_back({"ternary", "-1, 0 and 1 with one scale per matrix (BitNet b1.58; w2g128r)", Format::w(2, 128, 'r'), q8_0, std::nullopt,
                      ScaleGrain::ternary});
   for (const Format format : group_formats()) {
@@ -216,8 +242,19 @@ const std::vector<QuantizeScheme>& quantize_schemes() {
   return kSchemes;
 }
 
-void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme_name) {
+Format written_format(std::string_view option, std::string_view name) {
+  const std::optional<Format> format = format_by_name(name);
+  if (format && format->is_for_weights() && can_quantise(*format)) return *format;
+  std::vector<std::string_view> known;
+  for (const Format each : all_formats()) {
+    if (each.is_for_weights() && can_quantise(each)) known.push_back(to_string(each));
+  }
+  throw ConfigError(fmt::format("{}: there is no format \"{}\" to write (expected one of: {})", option, name, fmt::join(known, ", ")));
+}
+
+void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme_name, const VocabularyFormats& vocabulary) {
   const QuantizeScheme& scheme = scheme_by_name(scheme_name);
+  const Wanted wanted{scheme, vocabulary};
   const Gguf in = Gguf::open(in_path);
   std::error_code error;
   if (std::filesystem::equivalent(in_path, out_path, error)) throw ConfigError(fmt::format("{}: input and output are one file", out_path));
@@ -228,8 +265,13 @@ void quantize(const std::string& in_path, const std::string& out_path, std::stri
   }
   out.add("general.quantization_version", std::uint32_t{2});
   if (scheme.file_type) out.add("general.file_type", static_cast<std::uint32_t>(*scheme.file_type));
-  for (const TensorInfo& tensor : in.tensors()) out.add_tensor(tensor.name, tensor.dims, target_format(tensor, scheme));
-  for (const TensorInfo& tensor : in.tensors()) Converter(in, tensor, scheme).run(out);
+  std::vector<TensorInfo> tensors = in.tensors();
+  if (const TensorInfo* tied = in.find_tensor(kEmbedding); tied != nullptr && !in.find_tensor(kOutput) && wanted.two_formats()) {
+    tensors.push_back(*tied);
+    tensors.back().name = kOutput;
+  }
+  for (const TensorInfo& tensor : tensors) out.add_tensor(tensor.name, tensor.dims, target_format(tensor, wanted));
+  for (const TensorInfo& tensor : tensors) Converter(in, tensor, wanted).run(out);
   out.commit();
 }
 

@@ -28,6 +28,15 @@ struct QuantizeScheme {
   double outliers = 0;           // of int4_channel: the share of a row's weights that are kept apart
   std::optional<Format> down{};  // of ffn_down, where it differs from the other matrices
 };
+
+// Formats for the two matrices of the vocabulary in place of the scheme's: an embedding that is read from flash row by row may be wide,
+// the output matrix is read whole for every token.
+struct VocabularyFormats {
+  std::optional<Format> embedding, output;
+};
+// A format of that name that quantize() can write. Throws ConfigError, which begins with `option`.
+Format written_format(std::string_view option, std::string_view name);
+
 const std::vector<QuantizeScheme>& quantize_schemes();
 
 // The first value that a row of `target` can not hold: not finite, or beyond what an fp16 scale or element can express.
@@ -36,9 +45,11 @@ std::optional<std::size_t> first_unholdable(Format target, std::span<const float
 // Writes `out_path` with the matrices of `in_path` (f32, f16, bf16, or already quantised: then dequantised first) in the
 // formats of the scheme. One-dimensional tensors and the router of a mixture become f32. Where the rows of a matrix are no
 // whole number of blocks, a group format gives way to the same with a smaller group; if none fits, or for another format,
-// the matrix keeps the format that it has. Streams row by row; nothing is at out_path until all of it is.
-// Throws ConfigError for an unknown scheme, a bad file, or values that are not finite or too large for the scheme.
-void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme);
+// the matrix keeps the format that it has. A matrix that is embedding and output in one (tied) becomes two tensors when the two are to have
+// different formats. Streams row by row; nothing is at out_path until all of it is.
+// Throws ConfigError for an unknown scheme, a bad file, a format of `vocabulary` whose blocks do not fill the rows, or values that are not
+// finite or too large for the scheme.
+void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme, const VocabularyFormats& vocabulary = {});
 
 // How far the matrices of a model are from those of another one with the same tensors: all but embeddings and routers.
 struct WeightError {

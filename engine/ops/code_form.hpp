@@ -9,7 +9,7 @@
 namespace vitro {
 
 // A weight is d * (step * q - zero), 0 <= q < 2^bits, in blocks of `group` columns that share d and zero. A tile of 16 rows has each zero
-// point, and d where rows have one, before their blocks (engine/quant/tiles.hpp).
+// point, and d where rows have one, before their blocks (engine/quant/tiles.hpp). Codes of 8 bits lie as q - 128.
 struct CodeForm {
   std::uint32_t bits = 0, group = 0;
   bool zero_point = false;  // each block has its own zero, else it is `zero`
@@ -21,7 +21,7 @@ struct CodeForm {
   [[gnu::always_inline]] std::size_t chunks() const { return group / 32; }  // of 32 columns, in a block
   [[gnu::always_inline]] std::size_t zero_bits() const { return !zero_point ? 0 : stored_bits == 3 ? 4 : stored_bits; }
   [[gnu::always_inline]] std::size_t lead_bytes(std::size_t blocks) const {  // of 16 rows, before their blocks
-    return row_scale ? 32 : (blocks * zero_bits() + 7) / 8 * 16;
+    return row_scale ? (zero_point ? 48 : 32) : (blocks * zero_bits() + 7) / 8 * 16;
   }
   [[gnu::always_inline]] std::size_t head_bytes() const { return row_scale ? 0 : 32; }  // of a block: scales
   [[gnu::always_inline]] std::size_t tile_block_bytes() const { return head_bytes() + chunks() * stored_bits * 64; }

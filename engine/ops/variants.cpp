@@ -25,7 +25,7 @@ std::string_view describe(VariantId id) {
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
   if (id == kA16) return "any weight format, fp16 activations, 16 lanes of fused multiply-adds in float32: a GPU";
   if (id == kInt8)
-    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, w1g32 to w4g128z and w4g128r, iq4_nl, fp4), activations "
+    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, groups w1g32 to w8g128zr, iq4_nl, fp4), activations "
            "quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
@@ -50,7 +50,7 @@ bool supports(VariantId id, Format weights, Layout layout) {
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
   if (id == kInt8Tables)
     return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && weights.is_group()));
-  if (id == kInt8Rows) return (weights == Format::q4_0 || has_group_kernels(weights)) && can_lay(layout, weights, kTileRows);
+  if (id == kInt8Rows) return (weights == Format::q4_0 || has_look_ups(weights)) && can_lay(layout, weights, kTileRows);
   if (id == kFloat || id == kA16) return layout == Layout::rows;
   return (id == kReference || id == kHmx) && can_lay(layout, weights, kTileRows);
 }

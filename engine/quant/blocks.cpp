@@ -113,8 +113,8 @@ Bytes row_bytes(Format format, std::uint64_t columns, Layout layout) {
   const Bytes blocks = columns >> shift;
   if (layout == Layout::rows) return blocks * format.block_bytes();
   const Bytes row_scale = format.row_scale ? 2 : 0, zero_point = format.zero_point ? 1 : 0;
-  const Bytes zero_bits = format.zero_point ? zero_field_bits(format.bits) : 0;
-  return blocks * (format.block_bytes() - row_scale - zero_point) + row_scale + (blocks * zero_bits + 7) / 8;
+  const Bytes zeros = !format.zero_point ? 0 : format.row_scale ? 1 : (blocks * zero_field_bits(format.bits) + 7) / 8;
+  return blocks * (format.block_bytes() - row_scale - zero_point) + row_scale + zeros;
 }
 
 void dequantise_row(Format format, const std::byte* in, float* out, std::size_t n) {

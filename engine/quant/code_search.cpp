@@ -28,6 +28,7 @@ struct Levels {
 
   float outermost() const { return std::max(-value[0], value[count - 1]); }
   float span() const { return value[count - 1] - value[0]; }
+  bool of_bytes() const { return count == kMostLevels; }  // consecutive integers
   bool symmetric() const {
     for (std::size_t i = 0; i < count; ++i) {
       if (value[i] != -value[count - 1 - i]) return false;
@@ -81,6 +82,7 @@ class Encoder {
   // Leaves the codes' indices in index().
   void encode(const Levels& levels, std::uint16_t half) {
     const float scale = half_to_float(half), inverse = scale == 0 ? 0 : 1 / scale;
+    if (levels.of_bytes()) return encode_bytes(levels.value[0], inverse);
     for (std::size_t at = 0; at < index_.size(); at += kRun) {
       std::int32_t nearest[kRun] = {};
       float x[kRun];
@@ -90,6 +92,14 @@ class Encoder {
         for (std::size_t i = 0; i < kRun; ++i) nearest[i] += x[i] > middle;
       }
       for (std::size_t i = 0; i < kRun; ++i) index_[at + i] = static_cast<std::uint8_t>(nearest[i]);
+    }
+  }
+
+  void encode_bytes(float lowest, float inverse) {
+    const auto most = static_cast<float>(kMostLevels - 1);
+    for (std::size_t i = 0; i < index_.size(); ++i) {
+      const float at = std::ceil(in_[i] * inverse - lowest - 0.5f);
+      index_[i] = static_cast<std::uint8_t>(std::min(std::max(at, 0.0f), most));
     }
   }
 
@@ -208,16 +218,17 @@ float largest_codable(Format format) {
 void quantise_codes(Format format, const float* in, std::byte* out, std::size_t n) {
   const std::size_t step = block_elements(format);
   VITRO_CHECK(n % step == 0, "a row has to be whole blocks");
-  if (format.row_scale) return quantise_run(format, levels_of(format), in, out, n);
+  if (format.row_scale && !format.zero_point) return quantise_run(format, levels_of(format), in, out, n);
   std::vector<Levels> by_zero{levels_of(format)};
   for (std::uint32_t zero = 1; format.zero_point && zero < 1u << format.bits; ++zero) by_zero.push_back(levels_of(format, zero));
-  for (std::size_t at = 0; at < n; at += step, out += block_bytes(format)) {
+  const std::size_t run = format.row_scale ? n : step;
+  for (std::size_t at = 0; at < n; at += run, out += run / step * block_bytes(format)) {
     if (by_zero.size() == 1) {
       quantise_run(format, by_zero[0], in + at, out, step);
       continue;
     }
-    Encoder encoder(in + at, step);
-    const Fit fit = search_zero_point(by_zero, encoder, in + at, step);
+    Encoder encoder(in + at, run);
+    const Fit fit = search_zero_point(by_zero, encoder, in + at, run);
     encoder.encode(by_zero[fit.zero], fit.scale);
     write_blocks(format, by_zero[fit.zero], fit, encoder, out);
   }

@@ -1,7 +1,8 @@
 // Quantisation into the formats of group_formats.hpp: a search for the scale (and zero point) of least squared error. The same
 // bits on every target.
 //
-// A code is that of the level nearest to x / scale in float32; halfway, the lower one. The scales that are tried put the
+// A code is that of the level nearest to x / scale in float32; halfway, the lower one. (Codes of eight bits: x / scale is moved by the zero
+// point first, which rounds once more.) The scales that are tried put the
 // largest magnitude (with a zero point: the range from the smallest to the largest value, zero included) at 0.7 to 1.7 times
 // the outermost level in steps of 0.1, of either sign where the levels are not symmetric, and with the zero point that centres
 // the range or one of its neighbours. Each is then replaced by the scale of least squares for its codes, rounded to binary16,

@@ -16,6 +16,7 @@ static_assert(std::endian::native == std::endian::little, "eight codes are put t
 
 constexpr std::size_t kScaleBytes = 2;
 constexpr std::size_t kMostElements = 256;
+constexpr std::byte kSign{0x80};  // what makes q - 128 of a byte q, and q of it again
 
 // Byte j of word b is bit j of b.
 constexpr std::array<std::uint64_t, 256> kSpread = [] {
@@ -47,6 +48,11 @@ void unpack_nibbles(const std::byte* nibbles, std::uint8_t* codes) {
 }
 
 void unpack_block(Format format, const std::byte* block, std::uint8_t* codes) {
+  if (format.is_group() && format.bits == 8) {
+    std::transform(block + format.head, block + format.block_bytes(), codes,
+                   [](std::byte b) { return std::to_integer<std::uint8_t>(b ^ kSign); });
+    return;
+  }
   format.is_group() ? unpack_planes(format, block + format.head, codes) : unpack_nibbles(block + format.head, codes);
 }
 
@@ -86,6 +92,10 @@ void pack_codes(Format format, std::uint16_t scale, std::uint8_t zero, const std
   }
   if (format.zero_point) block[kScaleBytes] = static_cast<std::byte>(zero);
   std::byte* out = block + format.head;
+  if (format.bits == 8) {
+    std::transform(codes, codes + format.block, out, [](std::uint8_t q) { return std::byte{q} ^ kSign; });
+    return;
+  }
   for (std::size_t i = 0; i < format.bits; ++i) {
     for (std::size_t k = 0; k < format.block / 8; ++k) {
       unsigned byte = 0;
@@ -114,7 +124,7 @@ std::optional<std::size_t> first_bad_block(Format format, const std::byte* row, 
   for (std::size_t b = 0; b < n / format.block; ++b) {
     const std::byte* block = row + b * bytes;
     if (format.zero_point && std::to_integer<unsigned>(block[kScaleBytes]) >> format.bits != 0) return b;
-    if (format.row_scale && load_scale(block) != load_scale(row)) return b;
+    if (format.row_scale && std::memcmp(block, row, format.head) != 0) return b;
   }
   return std::nullopt;
 }

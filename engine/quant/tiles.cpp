@@ -46,8 +46,12 @@ Codes codes_of(Format format) {
   return {format, format.bits, format.block, format.zero_point ? zero_field_bits(format.bits) : 0, format.row_scale};
 }
 
-// Zero points of a group of rows, before its blocks.
-std::size_t zeros_bytes(const Codes& form, std::size_t columns) { return (columns / form.group * form.zero_bits + 7) / 8 * kTileRows; }
+// Zero points of a group of rows, before its blocks and behind the scales of rows.
+std::size_t zeros_bytes(const Codes& form, std::size_t columns) {
+  const bool of_row = form.row_scale && form.zero_bits != 0;
+  return of_row ? kTileRows : (columns / form.group * form.zero_bits + 7) / 8 * kTileRows;
+}
+std::size_t zeros_begin(const Codes& form) { return form.row_scale ? kTileRows * kScale : 0; }
 
 // Calls f(byte in the rows, byte in the tile, lowest bit there) for every zero point.
 template <class F>
@@ -55,8 +59,8 @@ void for_each_zero(const Codes& form, std::size_t columns, F f) {
   const std::size_t blocks = form.zero_bits != 0 ? columns / form.group : 0, bytes = block_bytes(form.format);
   for (std::size_t r = 0; r < kTileRows; ++r) {
     for (std::size_t b = 0; b < blocks; ++b) {
-      const std::size_t bit = b * form.zero_bits;
-      f((r * blocks + b) * bytes + kScale, bit / 8 * kTileRows + r, static_cast<unsigned>(bit % 8));
+      const std::size_t bit = form.row_scale ? 0 : b * form.zero_bits;
+      f((r * blocks + b) * bytes + kScale, zeros_begin(form) + bit / 8 * kTileRows + r, static_cast<unsigned>(bit % 8));
     }
   }
 }
@@ -69,7 +73,7 @@ struct Place {
 template <class F>
 void for_each_block(const Codes& form, std::size_t columns, F f) {
   const std::size_t blocks = columns / form.group, bytes = block_bytes(form.format), scales = kTileRows * kScale;
-  const std::size_t before = form.row_scale ? scales : zeros_bytes(form, columns), head = form.row_scale ? 0 : scales;
+  const std::size_t before = zeros_begin(form) + zeros_bytes(form, columns), head = form.row_scale ? 0 : scales;
   const std::size_t block = head + form.group / 8 * form.bits * kTileRows;
   for (std::size_t b = 0; b < blocks; ++b) {
     const std::size_t begin = before + b * block;
@@ -114,6 +118,9 @@ void for_each_place(const Codes& form, Layout layout, std::size_t c, std::size_t
   }
 }
 
+// Codes of eight bits lie as q - 128.
+std::uint8_t signed_code(const Codes& form, unsigned code) { return static_cast<std::uint8_t>(form.bits == 8 ? code ^ 0x80 : code); }
+
 void pack_by_code(const Codes& form, std::size_t columns, const std::byte* rows, std::byte* tile, Layout layout) {
   std::memset(tile, 0, kTileRows * row_bytes(form.format, columns, layout));
   std::uint8_t codes[kMostColumns];
@@ -122,7 +129,7 @@ void pack_by_code(const Codes& form, std::size_t columns, const std::byte* rows,
     unpack_codes(form.format, rows + place.file, form.group, codes);
     for (std::size_t c = 0; c < form.group; ++c) {
       for_each_place(form, layout, c, place.row, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
-        put(tile[place.codes + at], codes[c] >> low & ((1u << bits) - 1), shift);
+        put(tile[place.codes + at], signed_code(form, codes[c]) >> low & ((1u << bits) - 1), shift);
       });
     }
   });
@@ -138,6 +145,7 @@ void unpack_by_code(const Codes& form, std::size_t columns, const std::byte* til
       for_each_place(form, layout, c, place.row, [&](std::size_t bits, std::size_t at, unsigned shift, unsigned low) {
         codes[c] = static_cast<std::uint8_t>(codes[c] | get(tile[place.codes + at], shift, bits) << low);
       });
+      codes[c] = signed_code(form, codes[c]);
     }
     pack_codes(form.format, scale, 0, codes, rows + place.file);
   });
@@ -180,8 +188,8 @@ void check(Format format, std::size_t columns, Layout layout) {
 
 bool can_lay(Layout layout, Format format, std::uint64_t rows) {
   if (layout == Layout::rows) return true;
-  const bool coded = has_group_kernels(format);
-  const bool known = layout == Layout::tiled ? coded || has_units(format) || has_k_tiles(format) : coded || format == Format::q4_0;
+  const bool known = layout == Layout::tiled ? has_group_kernels(format) || has_units(format) || has_k_tiles(format)
+                                             : has_look_ups(format) || format == Format::q4_0;
   return known && rows > 0 && rows % kTileRows == 0;
 }
 
@@ -208,9 +216,9 @@ void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std
   } else {
     pack_by_code(form, columns, rows_in, tile_out, layout);
   }
-  std::memset(tile_out, 0, zeros_bytes(form, columns));
+  std::memset(tile_out + zeros_begin(form), 0, zeros_bytes(form, columns));
   for_each_zero(form, columns, [&](std::size_t from, std::size_t to, unsigned shift) {
-    put(tile_out[to], std::to_integer<unsigned>(rows_in[from]), shift);
+    put(tile_out[to], std::to_integer<unsigned>(rows_in[from]), shift);  // of a row: the same again
   });
 }
 
@@ -230,7 +238,7 @@ void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, s
     unpack_by_code(form, columns, tile_in, rows_out, layout);
   }
   for_each_zero(form, columns, [&](std::size_t to, std::size_t from, unsigned shift) {
-    rows_out[to] = static_cast<std::byte>(get(tile_in[from], shift, form.zero_bits));
+    rows_out[to] = static_cast<std::byte>(get(tile_in[from], shift, form.zero_bits));  // fields of rows have no others beside them
   });
 }
 

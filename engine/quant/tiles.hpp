@@ -1,7 +1,8 @@
 // Layouts of weights in groups of kTileRows rows. A group is a sequence over the blocks of its rows; a block of a group is 16
 // fp16 scales in row order (32 bytes), then the quants of its 16 rows. Where rows have one scale, the 16 scales stand once, before the
-// first block. Zero points stand before the first block, too, each in zero_field_bits(): those of a row are a string of fields, the first
-// block's lowest, filled up to whole bytes; the first bytes of all rows in row order, then the second ones, and so on.
+// first block, and behind them the rows' zero points if they have any, a byte each. Zero points of blocks stand before the
+// first block, too, each in zero_field_bits(): those of a row are a string of fields, the first block's lowest, filled up to whole bytes;
+// the first bytes of all rows in row order, then the second ones, and so on.
 //
 // Layout::tiled, for dot products: rows are interleaved so that one SIMD lane (of 32 bits) owns one row and a block needs no
 // shuffles. Quants lie in units of 4 bytes, of 4 consecutive columns (a quad j has columns 4j .. 4j+3):
@@ -10,10 +11,10 @@
 //         element 4j+i in its low and element 16+4j+i in its high nibble, as in the file         (256 bytes, 288 in all);
 //         iq4_nl and fp4 in the same way
 //   groups of 1, 2 or 4 bits: each chunk of 32 columns is `bits` lines of 16 rows x 4 bytes; quad j is field j / bits of line
-//         j % bits, lowest bits first. 3 bits: two lines of the codes' low two bits, then one of their third
+//         j % bits, lowest bits first. 3 bits: two lines of the codes' low two bits, then one of their third. 8 bits: as q8_0
 //   q4_k, q6_k: k_tiles.hpp
 //
-// Layout::lut, for look-ups (groups of 1 to 4 bits, and q4_0): each chunk of 32 columns has a line of 64 bytes for each bit plane i:
+// Layout::lut, for look-ups (has_look_ups(), and q4_0): each chunk of 32 columns has a line of 64 bytes for each bit plane i:
 // byte 16 k + r holds bit i of columns 8k .. 8k+7 of row r, the first lowest. These are the bytes of a group format's file.
 #pragma once
 #include <cstddef>

@@ -25,15 +25,12 @@ constexpr Known named(Format format, std::string_view name, std::uint32_t gguf_t
   return known;
 }
 
-// w<bits>g<block>[z|r], and the type in which bits, zero point, scale per row and block have digits of their own.
+// w<bits>g<block>[z][r], and the type in which bits, zero point, scale per row and block have digits of their own.
 constexpr Known group(Format format) {
   Known known{format,
               {},
               kPrivateTypes + 0x1000u * format.bits +
-                  (format.zero_point  ? 0x800
-                   : format.row_scale ? 0x400
-                                      : 0) +
-                  format.block};
+                  (format.zero_point ? 0x800 : 0) + (format.row_scale ? 0x400 : 0) + format.block};
   char* out = known.name.data();
   const auto digits = [&out](unsigned value, const auto& self) -> void {
     if (value >= 10) self(value / 10, self);
@@ -43,13 +40,14 @@ constexpr Known group(Format format) {
   digits(format.bits, digits);
   *out++ = 'g';
   digits(format.block, digits);
-  if (format.zero_point || format.row_scale) *out = format.zero_point ? 'z' : 'r';
+  if (format.zero_point) *out++ = 'z';
+  if (format.row_scale) *out = 'r';
   return known;
 }
 
 // All there are. The place in this list is the id, which files hold: new ones come last.
 constexpr auto kKnown = [] {
-  std::array<Known, 53> all;
+  std::array<Known, 62> all;
   std::size_t count = 0;
   const auto add = [&](const Known& known) { all.at(count++) = known; };
   const auto add_groups = [&](char suffix) {
@@ -77,6 +75,10 @@ constexpr auto kKnown = [] {
   add(named(Format::int4_fp8, "int4_fp8"));
   add(named(Format::int8_e5m2, "int8_e5m2"));
   add(named(Format::int4_e5m2, "int4_e5m2"));
+  for (const std::string_view letters : {"z", "zr"}) {
+    for (const std::uint32_t block : {32u, 64u, 128u}) add(group(Format::w(8, block, letters)));
+  }
+  for (const std::uint32_t block : {32u, 64u, 128u}) add(group(Format::w(4, block, "zr")));
   if (count != all.size()) throw "the array is not full";
   return all;
 }();

@@ -19,7 +19,7 @@ struct Format {
     block,    // a scale, then integers: q4_0, q8_0
     k_quant,  // scales (and minima) of runs within a block, then integers: q4_k, q5_k, q6_k
     nibbles,  // q4_0 without its scales, which are an operand of their own, f16 [N, K/32]
-    group,    // w<bits>g<block>[z|r]: a scale, the zero point (z), bit planes of codes; with r all blocks of a row have one scale
+    group,    // w<bits>g<block>[z][r]: a scale, the zero point (z), the codes; with r all blocks of a row have one scale (and zero point)
     table,    // as q4_0, but a code names one of 16 values
     kv,       // of KV pools alone: engine/quant/kv_rows.hpp
     index,    // of lists of rows, tokens and blocks
@@ -32,20 +32,22 @@ struct Format {
   std::uint8_t bits = 32;                      // of an element
   std::uint16_t block = 1;                     // elements
   std::uint8_t head = 0;                       // bytes of a block beside the bits of its elements
-  bool zero_point = false, row_scale = false;  // never both
+  bool zero_point = false, row_scale = false;
   Values values = Values::floats;
 
-  // The name without its letters: w2g64z is w(2, 64, 'z'). Not all of these exist.
-  static constexpr Format w(std::uint32_t bits, std::uint32_t group, char suffix = '\0') {
-    const bool zero = suffix == 'z';
+  // The name without its letters: w2g64z is w(2, 64, 'z'), w4g128zr is w(4, 128, "zr"). Not all of these exist.
+  static constexpr Format w(std::uint32_t bits, std::uint32_t group, std::string_view letters) {
+    const bool zero = letters.starts_with('z');
     return {Family::group,
             static_cast<std::uint8_t>(bits),
             static_cast<std::uint16_t>(group),
             static_cast<std::uint8_t>(zero ? 3 : 2),
             zero,
-            suffix == 'r',
+            letters.ends_with('r'),
             Values::integers};
   }
+  static constexpr Format w(std::uint32_t bits, std::uint32_t group, char letter) { return w(bits, group, std::string_view(&letter, 1)); }
+  static constexpr Format w(std::uint32_t bits, std::uint32_t group) { return w(bits, group, std::string_view()); }
   // Keys in integers of so many bits beside values in 8 bits. A view of them counts bytes: block_bytes() is 1, and engine/quant/kv_rows.hpp
   // says how long a row is.
   static constexpr Format kv(std::uint8_t key_bits, Values values) {

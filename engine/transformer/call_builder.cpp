@@ -73,7 +73,7 @@ const Weight& CallBuilder::weight_for(const Operator& op, Role role, const Site&
 }
 
 bool applies(Method method, Format format) {
-  const bool few_bits = has_group_kernels(format) || format == Format::q4_0;
+  const bool few_bits = has_look_ups(format) || format == Format::q4_0;
   switch (method) {
     case Method::automatic:
       return true;

@@ -95,6 +95,15 @@ std::string graph_dot(const std::string& model, const std::string& fuse) {
 }
 
 // `format`: of what is merged; empty: each matrix its own.
+// `embedding`, `output`: names of formats, or "".
+void quantize_file(const std::string& src, const std::string& dst, const std::string& scheme, const std::string& embedding,
+                   const std::string& output) {
+  const auto format = [](std::string_view option, const std::string& name) {
+    return name.empty() ? std::nullopt : std::optional(written_format(option, name));
+  };
+  quantize(src, dst, scheme, {format("--embedding", embedding), format("--output", output)});
+}
+
 void merge(const std::string& base, const std::string& adapter, const std::string& out, double strength, const std::string& format) {
   LoraMerge merge{base, adapter, out, strength, format_by_name(format)};
   if (!format.empty() && (!merge.format || !can_quantise(*merge.format))) {
@@ -110,7 +119,7 @@ void bind_models(py::module_& m) {
   m.def("extend_gguf", &extend, py::arg("src"), py::arg("dst"), py::arg("spec"), free_gil);
   m.def("tokenize", &tokenize, py::arg("model"), py::arg("text"));
   m.def("pretokenise", &pretokenise_text, py::arg("pattern"), py::arg("text"));
-  m.def("quantize", &quantize, py::arg("src"), py::arg("dst"), py::arg("scheme"), free_gil);
+  m.def("quantize", &quantize_file, py::arg("src"), py::arg("dst"), py::arg("scheme"), py::arg("embedding"), py::arg("output"), free_gil);
   m.def("merge_lora", &merge, py::arg("base"), py::arg("adapter"), py::arg("out"), py::arg("strength"), py::arg("format"), free_gil);
   m.def("weight_error", &weight_error_text, py::arg("path"), py::arg("reference"), free_gil);
   m.def("pack", &pack_text, py::arg("src"), py::arg("dst"), py::arg("layout"), py::arg("order"), free_gil);

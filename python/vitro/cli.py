@@ -13,6 +13,7 @@ from .commands.cli import bench, demo, list_
 from .device.cli import characterize, tiles
 from .errors import VitroError
 from .model.cli import graph, make_model, predictors, profile, tokenize, workload
+from .model.convert_cli import convert
 from .model.pack_cli import pack
 from .model.quality_cli import merge, perplexity, quality, quantize
 from .plan.cli import plan
@@ -33,6 +34,7 @@ app.command()(graph)
 app.command()(perplexity)
 app.command()(quantize)
 app.command()(merge)
+app.command()(convert)
 app.command()(quality)
 app.command()(pack)
 app.command()(plan)

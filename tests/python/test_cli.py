@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["merge"], ["pack"], ["bench"], ["characterize"],
-            ["list"], ["trace"], ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"], ["predictors"],
+COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["merge"], ["convert"], ["pack"], ["bench"],
+            ["characterize"], ["list"], ["trace"], ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"],
+            ["predictors"],
             ["quality"], ["plan"], ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"], ["tiles"]]
 
 

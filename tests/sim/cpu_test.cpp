@@ -266,6 +266,29 @@ TEST(Work, attention_has_the_price_of_its_keys_and_values) {
   }
 }
 
+// Codes of eight bits run q8_0's loop, and a row's zero point is one of its blocks': their prices stand in, and the result says so.
+TEST(Work, formats_without_a_price_take_that_of_the_same_loop) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kInt8;
+  call.in.push_back(view_of(simulation.machine(), {64, 64, 0}, Format::w(8, 64, 'z'), Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {1, 64, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {1, 64, 0}, Format::f32, Region::activation));
+  call.in[0].layout = Layout::tiled;
+  model.priced = "int8.q8_0";
+  builder.build(call);
+  EXPECT_EQ(model.asked, (std::vector<std::string>{"int8.w8g64z", "int8.q8_0"}));
+  call.in[0].format = Format::w(4, 64, "zr");
+  model.priced = "int8.w4g64z";
+  builder.build(call);
+  EXPECT_EQ(model.asked.back(), "int8.w4g64z");
+  EXPECT_EQ(builder.unpriced(), (std::set<std::string>{"int8.w4g64zr on big (as w4g64z)", "int8.w8g64z on big (as q8_0)"}));
+}
+
 // Tables of int8 are their own kernel, on cores and, whichever way is named, on an NPU; tables are made in the call unless they are there.
 TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
   Simulation simulation(round_options());

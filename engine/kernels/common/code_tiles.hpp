@@ -33,11 +33,12 @@ struct Fields {
   for (std::size_t line = 0; line < lead_bytes; line += kLine) lanes::prefetch(tile + line, ahead);
 }
 
-// The zeros of a block of 16 rows, whose fields are in the tile's `lead`. Stored: form.stored_bits.
+// The zeros of a block of 16 rows, whose fields are in the tile's `lead`, those of rows behind the scales. Stored: form.stored_bits.
 template <class T, int Stored>
 [[gnu::always_inline]] inline typename T::Ints zeros_of(const CodeForm& form, const std::byte* lead, std::size_t block) {
   constexpr int kBits = Stored == 3 ? 4 : Stored;
   const std::size_t bit = block * kBits;
+  if (form.row_scale && form.zero_point) return T::zeros(lead + 2 * kTileRows, 0, 255);
   return form.zero_point ? T::zeros(lead + bit / 8 * kTileRows, static_cast<int>(bit % 8), (1 << kBits) - 1) : T::all(form.zero);
 }
 
@@ -49,35 +50,61 @@ template <class T>
   return T::minus_product(ints, zeros, sum);
 }
 
-// kRowScale: form.row_scale, for which the scales of all blocks are the tile's lead.
-template <class T, int Stored, int M, bool kRowScale = false>
+// One block's sums of codes times activations. Codes of eight bits lie as q - 128, which the sum of the activations makes good.
+template <class T, int Stored, int M>
+[[gnu::always_inline]] inline void add_codes(typename T::Ints (&ints)[M], const CodeForm& form, const std::byte* chunk,
+                                             const std::int8_t* quants) {
+  for (std::size_t c = 0; c < form.chunks(); ++c, chunk += Stored * kLine, quants += 32) {
+    add_nibbles<T>(ints, [&](auto& sums) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int j = 0; j < int{kQuads}; ++j) {
+        const auto codes = Fields<T, Stored>::quad(chunk, j);
+#pragma GCC unroll 8
+        for (int m = 0; m < M; ++m) sums[m] = T::dot(sums[m], codes, T::four(quants + form.group * m + 4 * j));
+      }
+    });
+  }
+}
+template <class T, int M>
+[[gnu::always_inline]] inline void add_bytes(typename T::Ints (&ints)[M], const CodeForm& form, const std::byte* chunk,
+                                             const std::int8_t* quants, const std::int32_t* corrections) {
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) ints[m] = T::all((T::kQuantsOffset - 128) / 8 * corrections[m]);
+  for (std::size_t c = 0; c < form.chunks(); ++c, chunk += 8 * kLine, quants += 32) {
+#pragma GCC unroll 8
+    for (int j = 0; j < int{kQuads}; ++j) {
+      const auto codes = T::quants(chunk + kLine * j);
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) ints[m] = T::dot(ints[m], codes, T::four(quants + form.group * m + 4 * j));
+    }
+  }
+}
+
+// kRowScale: form.row_scale, for which the scales of all blocks are the tile's lead. kBytes: form.bits is 8, else that is what fewer bits
+// are unpacked to.
+template <class T, int Stored, int M, bool kRowScale = false, bool kBytes = false>
 void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std::size_t row, float* y, std::size_t y_stride) {
   using V = typename T::V;
-  const std::size_t head = kRowScale ? 0 : form.head_bytes(), chunks = form.chunks(), block = head + chunks * Stored * kLine;
+  const std::size_t head = kRowScale ? 0 : form.head_bytes(), block = head + form.chunks() * Stored * kLine;
   const std::byte* const lead = w;
-  if (row == 0 && Stored != 8) prefetch_lead(w, form.lead_bytes(x.blocks), kPrefetchBytes);
+  const bool first = row == 0 && (Stored != 8 || kBytes);
+  if (first) prefetch_lead(w, form.lead_bytes(x.blocks), kPrefetchBytes);
   w += form.lead_bytes(x.blocks);
   V acc[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) acc[m] = V::zero();
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += block) {
-    if (row == 0 && Stored != 8) {
+    if (first) {
       for (std::size_t line = 0; line < block; line += kLine) lanes::prefetch(w + line, kPrefetchBytes);
     }
     typename T::Ints ints[M];
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) ints[m] = T::all(0);
     const std::int8_t* quants = x.quants + form.group * at;
-    const std::byte* chunk = w + head;
-    for (std::size_t c = 0; c < chunks; ++c, chunk += Stored * kLine, quants += 32) {
-      add_nibbles<T>(ints, [&](auto& sums) __attribute__((always_inline)) {
-#pragma GCC unroll 8
-        for (int j = 0; j < int{kQuads}; ++j) {
-          const auto codes = Fields<T, Stored>::quad(chunk, j);
-#pragma GCC unroll 8
-          for (int m = 0; m < M; ++m) sums[m] = T::dot(sums[m], codes, T::four(quants + form.group * m + 4 * j));
-        }
-      });
+    if constexpr (kBytes) {
+      add_bytes<T>(ints, form, w + head, quants, x.corrections + at);
+    } else {
+      add_codes<T, Stored>(ints, form, w + head, quants);
     }
     const typename T::Ints zeros = zeros_of<T, Stored>(form, lead, b);
     const V scale = V::load(reinterpret_cast<const Half*>(kRowScale ? lead : w));
@@ -91,21 +118,21 @@ void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std:
   for (int m = 0; m < M; ++m) acc[m].store(y + (row + m) * y_stride);
 }
 
-template <class T, int Stored, bool kRowScale>
+template <class T, int Stored, bool kRowScale, bool kBytes>
 void code_groups(const CodeForm& form, const std::byte* tiles, std::size_t groups, const Int8Rows& x, float* y, std::size_t y_stride) {
   for (std::size_t g = 0; g < groups; ++g, tiles += form.tile_bytes(x.blocks), y += kTileRows) {
     std::size_t m = 0;
-    for (; m + T::kBatch <= x.rows; m += T::kBatch) code_pass<T, Stored, T::kBatch, kRowScale>(form, tiles, x, m, y, y_stride);
+    for (; m + T::kBatch <= x.rows; m += T::kBatch) code_pass<T, Stored, T::kBatch, kRowScale, kBytes>(form, tiles, x, m, y, y_stride);
     if constexpr (T::kBatch > 2) {
-      for (; m + 2 <= x.rows; m += 2) code_pass<T, Stored, 2, kRowScale>(form, tiles, x, m, y, y_stride);
+      for (; m + 2 <= x.rows; m += 2) code_pass<T, Stored, 2, kRowScale, kBytes>(form, tiles, x, m, y, y_stride);
     }
-    for (; m < x.rows; ++m) code_pass<T, Stored, 1, kRowScale>(form, tiles, x, m, y, y_stride);
+    for (; m < x.rows; ++m) code_pass<T, Stored, 1, kRowScale, kBytes>(form, tiles, x, m, y, y_stride);
   }
 }
-template <class T, int Stored>
+template <class T, int Stored, bool kBytes = false>
 void code_groups(const CodeForm& form, const std::byte* tiles, std::size_t groups, const Int8Rows& x, float* y, std::size_t y_stride) {
-  if (form.row_scale) return code_groups<T, Stored, true>(form, tiles, groups, x, y, y_stride);
-  code_groups<T, Stored, false>(form, tiles, groups, x, y, y_stride);
+  if (form.row_scale) return code_groups<T, Stored, true, kBytes>(form, tiles, groups, x, y, y_stride);
+  code_groups<T, Stored, false, kBytes>(form, tiles, groups, x, y, y_stride);
 }
 
 template <class T>
@@ -120,6 +147,7 @@ void code_dots(const CodeForm& form, const std::byte* tiles, std::size_t groups,
     case 4:
       return code_groups<T, 4>(form, tiles, groups, x, y, y_stride);
     default:
+      if (form.bits == 8) return code_groups<T, 8, true>(form, tiles, groups, x, y, y_stride);
       return code_groups<T, 8>(form, tiles, groups, x, y, y_stride);
   }
 }
@@ -154,7 +182,7 @@ template <class T, int Bits>
 void unpack_blocks(const CodeForm& form, const std::byte* tile, std::size_t blocks, std::byte* unpacked) {
   prefetch_lead(tile, form.lead_bytes(blocks), kPrefetchBytes);
   if (form.row_scale) __builtin_memcpy(unpacked, tile, form.lead_bytes(blocks));
-  if (form.zero_point) unpack_zeros<Bits>(tile, blocks, unpacked);
+  if (form.zero_point && !form.row_scale) unpack_zeros<Bits>(tile, blocks, unpacked);
   tile += form.lead_bytes(blocks);
   CodeForm of_bytes = form;
   of_bytes.stored_bits = 8;

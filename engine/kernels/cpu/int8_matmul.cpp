@@ -145,6 +145,9 @@ class Int8Matmul {
     if (has_k_tiles(w_.format)) {
       interleave_k(w_.format, data_, data_ + kTileRows, blocks, tile);
       multiply_units(tile, 1, partial(), kTileRows);
+    } else if (form_.bits == 8) {
+      interleave_bytes(data_, data_ + kTileRows, form_, x_.blocks, tile);
+      set_.code_dots(form_, tile, 1, x_, partial(), kTileRows);
     } else if (coded()) {
       interleave_planes(data_, data_ + kTileRows, form_, x_.blocks, tile);
       rounded_ ? multiply(tile, 1, partial(), kTileRows) : multiply_unpacked(tile, partial(), kTileRows);

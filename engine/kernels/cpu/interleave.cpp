@@ -9,6 +9,18 @@
 #include "engine/quant/transpose.hpp"
 
 namespace vitro::cpu {
+namespace {
+
+// What a row has once before its blocks; zero points of blocks are zeroed.
+void write_lead(const BlockRow* rows, const CodeForm& form, std::size_t blocks, std::byte* tile) {
+  std::memset(tile, 0, form.lead_bytes(blocks));
+  for (std::size_t r = 0; form.row_scale && r < kTileRows; ++r) {
+    std::memcpy(tile + 2 * r, rows[r].scales, 2);
+    if (form.zero_point) tile[2 * kTileRows + r] = rows[r].scales[2];
+  }
+}
+
+}  // namespace
 
 void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, std::size_t blocks, std::byte* tile) {
   constexpr std::size_t kUnitBytes = 4, kLine = kTileRows * kUnitBytes;
@@ -47,13 +59,33 @@ void interleave_k(Format format, const BlockRow* rows, const BlockRow* next, std
   }
 }
 
+void interleave_bytes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile) {
+  const std::size_t head = form.zero_point ? 3 : 2, block = head + form.group;
+  write_lead(rows, form, blocks, tile);
+  std::byte* const zeros = tile;
+  tile += form.lead_bytes(blocks);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      const std::byte* from = rows[r].scales + b * block;
+      for (std::size_t line = 0; line < block; line += 64) __builtin_prefetch(next[r].scales + b * block + line, 0, 2);
+      if (!form.row_scale) std::memcpy(tile + 2 * r, from, 2);
+      if (form.zero_point && !form.row_scale) zeros[b * kTileRows + r] = from[2];
+    }
+    tile += form.head_bytes();
+    for (std::size_t at = 0; at < form.group; at += sizeof(Units), tile += sizeof(Units) * kTileRows) {
+      for (std::size_t r = 0; r < kTileRows; r += 4) {
+        Units unit[4];
+        for (std::size_t i = 0; i < 4; ++i) std::memcpy(&unit[i], rows[r + i].scales + b * block + head + at, sizeof unit[i]);
+        transpose(unit);
+        for (std::size_t j = 0; j < 4; ++j) std::memcpy(tile + 4 * r + j * 64, &unit[j], sizeof unit[j]);
+      }
+    }
+  }
+}
+
 void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile) {
   const std::size_t head = form.zero_point ? 3 : 2, plane = form.group / 8, block = head + form.bits * plane;
-  if (form.row_scale) {
-    for (std::size_t r = 0; r < kTileRows; ++r) std::memcpy(tile + 2 * r, rows[r].scales, 2);
-  } else {
-    std::memset(tile, 0, form.lead_bytes(blocks));
-  }
+  write_lead(rows, form, blocks, tile);
   std::byte* const zeros = tile;
   tile += form.lead_bytes(blocks);
   for (std::size_t b = 0; b < blocks; ++b) {
@@ -62,7 +94,7 @@ void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeFor
       const std::byte* from = rows[r].scales + b * block;
       __builtin_prefetch(next[r].scales + b * block, 0, 2);
       if (!form.row_scale) std::memcpy(tile + 2 * r, from, 2);
-      if (form.zero_point) zeros[bit / 8 * kTileRows + r] |= from[2] << bit % 8;
+      if (form.zero_point && !form.row_scale) zeros[bit / 8 * kTileRows + r] |= from[2] << bit % 8;
     }
     tile += form.head_bytes();
     for (std::size_t c = 0; c < form.chunks(); ++c) {

@@ -22,7 +22,9 @@ void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, st
 // Blocks of q4_k or q6_k, into Layout::tiled. Of the rows, `scales` is where each begins.
 void interleave_k(Format format, const BlockRow* rows, const BlockRow* next, std::size_t blocks, std::byte* tile);
 
-// Blocks of a group format, into Layout::lut. Of the rows, `scales` is where each begins.
+// Blocks of a group format of eight bits, into Layout::tiled; of fewer, into Layout::lut, with the lead of the tiled one where that differs
+// (a row's zero point). Of the rows, `scales` is where each begins.
+void interleave_bytes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile);
 void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile);
 
 }  // namespace vitro::cpu

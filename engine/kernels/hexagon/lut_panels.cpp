@@ -79,7 +79,7 @@ std::optional<PlaneForm> plane_form(const View& weights) {
   PlaneForm form;
   if (format == Format::q4_0 && can_pack(weights)) {
     form = {4, kBlockColumns, 8, Zeros::same};
-  } else if (!has_group_kernels(format) || k == 0 || k % format.block != 0 || k > kMostColumns) {
+  } else if (!has_look_ups(format) || k == 0 || k % format.block != 0 || k > kMostColumns) {
     return {};
   } else if (format.zero_point) {
     form = {format.bits, format.block, 0, Zeros::of_blocks};

@@ -67,7 +67,7 @@ struct CodeFields {
 template <int Stored, bool ZeroPoints, int Group = 0>
 struct CodeWeights {
   static constexpr int kStored = Stored;
-  static constexpr bool kZeroPoints = ZeroPoints, kUnpacked = Stored == 8 && Group == 0;  // unpacked ones are in the caches
+  static constexpr bool kZeroPoints = ZeroPoints, kUnpacked = Stored == 8 && Group == 0;  // or codes of eight bits
   using Fields = CodeFields<Stored, Stored == 1 && !ZeroPoints ? 2 : 1>;
   CodeForm form;
 

@@ -22,18 +22,22 @@ inline void start_sums(const CodeForm& form, std::int32_t* corrections, std::siz
   for (std::size_t i = 0; i < n; ++i) corrections[i] = form.zero_point ? corrections[i] / 8 : kStart + corrections[i] / 8 * form.zero;
 }
 
-// Zeros of the quarters from `quarter` on.
+// Zeros of the quarters from `quarter` on, of codes as they lie: those of eight bits less 128.
 template <class W, int Q>
-[[gnu::always_inline]] inline void zeros_of(const std::byte* lead, std::size_t block, std::size_t quarter, int32x4_t (&zeros)[Q]) {
+[[gnu::always_inline]] inline void zeros_of(const W& weights, const std::byte* lead, std::size_t block, std::size_t quarter,
+                                            int32x4_t (&zeros)[Q]) {
   constexpr int kBits = W::kStored == 3 ? 4 : W::kStored;
-  const std::size_t bit = block * kBits;
-  const std::byte* p = lead + bit / 8 * kTileRows + 4 * quarter;
+  const bool of_row = weights.row_scale();
+  const std::size_t bit = of_row ? 0 : block * kBits;
+  const std::uint32_t mask = of_row ? 0xff : (1u << kBits) - 1;
+  const int32x4_t less = vdupq_n_s32(weights.form.bits == 8 ? 128 : 0);
+  const std::byte* p = lead + (of_row ? 2 * kTileRows : bit / 8 * kTileRows) + 4 * quarter;
   times<Q>([&]<int q>() __attribute__((always_inline)) {
     std::uint32_t four;
     __builtin_memcpy(&four, p + 4 * q, sizeof four);
-    four = four >> bit % 8 & ((1u << kBits) - 1) * 0x01010101u;
+    four = four >> bit % 8 & mask * 0x01010101u;
     const uint8x8_t bytes = vcreate_u8(four);
-    zeros[q] = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+    zeros[q] = vsubq_s32(vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes)))), less);
   });
 }
 
@@ -42,7 +46,8 @@ void register_pass(const W& weights, const std::byte* tile, std::size_t quarter,
                    std::size_t y_stride) {
   const std::size_t group = weights.group(), chunks = group / 32;
   const std::size_t lead_bytes = weights.lead_bytes(x.blocks), block = weights.block_bytes(), head = weights.row_scale() ? 0 : 32;
-  const bool first = !W::kUnpacked && row == 0 && quarter == 0;
+  const bool cached = W::kUnpacked && weights.form.bits != 8;
+  const bool first = !cached && row == 0 && quarter == 0;
   if (first) tiles::prefetch_lead(tile, lead_bytes, tiles::kPrefetchBytes);
   const std::byte* w = tile + lead_bytes;
   float32x4_t acc[Q * M];
@@ -69,7 +74,7 @@ void register_pass(const W& weights, const std::byte* tile, std::size_t quarter,
     }
     if constexpr (W::kZeroPoints) {
       int32x4_t zeros[Q];
-      zeros_of<W, Q>(tile, b, quarter, zeros);
+      zeros_of<W, Q>(weights, tile, b, quarter, zeros);
       times<Q * M>([&]<int i>() __attribute__((always_inline)) {
         sums[i] = vmlaq_s32(sums[i], S::template weights<i % M>(zeros[i / M]), S::template rows<i % M>(x.corrections + S::kCopies * at));
       });

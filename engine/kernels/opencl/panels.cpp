@@ -32,7 +32,7 @@ std::optional<PanelForm> panel_form(const View& weights) {
   const Format format = weights.format;
   if (weights.layout != Layout::rows) return std::nullopt;
   if (format == Format::q8_0) return PanelForm{8, kBlock, false, 0};
-  if (format != Format::q4_0 && !has_group_kernels(format)) return std::nullopt;
+  if (format != Format::q4_0 && !has_look_ups(format)) return std::nullopt;
   const bool one_bit = format.bits == 1;  // d (2 q - 1)
   return PanelForm{4, format.block, format.zero_point, format.zero_point ? 0 : one_bit ? 1 : 1 << (format.bits - 1)};
 }

@@ -15,9 +15,9 @@ def tokenize(model: Path, text: str | bytes) -> list[int]:
     return list(native.call("tokenize", existing(model), text.encode() if isinstance(text, str) else text))
 
 
-def quantize(source: Path, target: Path, scheme: str, *, progress: Progress | None = None) -> None:
-    """Re-quantises a GGUF file."""
-    process.call("quantize", existing(source), str(target), scheme, progress=progress)
+def quantize(source: Path, target: Path, scheme: str, *, embedding: str = "", output: str = "", progress: Progress | None = None) -> None:
+    """Re-quantises a GGUF file. `embedding`, `output`: formats of these two matrices in place of the scheme's."""
+    process.call("quantize", existing(source), str(target), scheme, embedding, output, progress=progress)
 
 
 def merge(base: Path, adapter: Path, target: Path, *, scale: float = 1, format: str = "", progress: Progress | None = None) -> None:

@@ -27,12 +27,13 @@ def paired(answer, against):
     return {"difference": difference, "standard_error": math.sqrt(squares * chunks / (chunks - 1)) / sum(tokens), "chunks": chunks}
 
 
-def compare(model, text, schemes=(), *, overrides=None, progress=None):
+def compare(model, text, schemes=(), *, overrides=None, embedding="", output="", progress=None):
     """Quantises a model with each scheme (default: all) and scores the text with each.
 
-    -> [{"scheme" (None: the model itself), "bits_per_weight", "relative_error", "nll", "difference", "standard_error", "chunks"}]; bits
-    and error are of all matrices but embeddings and routers (the root of squared differences over that of squares), difference and its
-    error those of paired() against the model itself. Any two rows can be paired().
+    `embedding`, `output`: formats of these two matrices under every scheme.
+    -> [{"scheme" (None: the model itself), "bits_per_weight", "relative_error", "nll", "difference", "standard_error", "chunks", "bytes"}];
+    bits and error are of all matrices but embeddings and routers (the root of squared differences over that of squares), difference and
+    its error those of paired() against the model itself. Any two rows can be paired().
     """
     known = [name for name, _ in native.call("quantize_schemes")]
     schemes = list(schemes) or known
@@ -45,7 +46,7 @@ def compare(model, text, schemes=(), *, overrides=None, progress=None):
     for done, scheme in enumerate(schemes):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.gguf"
-            files.quantize(model, path, scheme)
+            files.quantize(model, path, scheme, embedding=embedding, output=output)
             answer = process.call("perplexity", str(path), *arguments, env={"VITRO_CACHE": folder})  # nobody reads that pack again
             rows.append(_row(scheme, path, model, answer, base))
         if progress:
@@ -57,4 +58,5 @@ def _row(scheme, path, model, answer, base):
     error = process.call("weight_error", str(path), str(model))
     pair = paired(answer, base)
     return {"scheme": scheme, "bits_per_weight": error["bits_per_weight"], "relative_error": error["relative"], "nll": answer["nll"],
-            "difference": pair["difference"], "standard_error": pair["standard_error"], "chunks": answer["chunks"]}
+            "difference": pair["difference"], "standard_error": pair["standard_error"], "chunks": answer["chunks"],
+            "bytes": Path(path).stat().st_size}

@@ -10,6 +10,9 @@ from . import files
 from .quality import compare, paired
 
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
+Embedding = Annotated[str, typer.Option("--embedding", metavar="FORMAT", help="Format of the embedding, in place of the scheme's.")]
+Output = Annotated[str, typer.Option("--output", metavar="FORMAT", help="Format of the output matrix, in place of the scheme's. One that "
+                                     "is tied to the embedding becomes a tensor of its own where their formats differ.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
 
@@ -45,6 +48,7 @@ def perplexity(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], tex
 def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")] = None,
              target: Annotated[Optional[Path], typer.Argument(metavar="OUT.gguf")] = None,
              scheme: Annotated[Optional[str], typer.Option(metavar="NAME", help="One of those that --list names.")] = None,
+             embedding: Embedding = "", output: Output = "",
              listing: Annotated[bool, typer.Option("--list", help="List the schemes.")] = False, as_json: Json = False):
     """Re-quantise a GGUF file.
 
@@ -55,6 +59,8 @@ def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")
         vitro quantize model.f16.gguf model.q4_0.gguf --scheme q4_0
 
         vitro quantize model.f16.gguf model.w2g64.gguf --scheme w2g64
+
+        vitro quantize model.f16.gguf model.mixed.gguf --scheme w4g64z --embedding bf16 --output q8_0
     """
     schemes = [{"name": name, "description": text} for name, text in native.call("quantize_schemes")]
     if listing:
@@ -66,7 +72,7 @@ def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")
         raise ConfigError(f'--scheme: there is no "{scheme}" (there are {", ".join(row["name"] for row in schemes)})')
     outputs.file(target, "OUT.gguf")
     with terminal.progress("quantize") as report:
-        files.quantize(source, target, scheme, progress=report)
+        files.quantize(source, target, scheme, embedding=embedding, output=output, progress=report)
     sizes = {"source_bytes": source.stat().st_size, "target_bytes": target.stat().st_size}
     if as_json:
         terminal.print_json({"target": str(target), "scheme": scheme, **sizes})
@@ -99,6 +105,7 @@ def merge(base: Annotated[Path, typer.Argument(metavar="BASE.gguf")], adapter: A
 def quality(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
             scheme: Annotated[Optional[list[str]], typer.Option(metavar="NAME", help="One of those that `vitro quantize --list` names; may "
                                                                 "be repeated. Default: all.")] = None,
+            embedding: Embedding = "", output: Output = "",
             sets: Sets = None, as_json: Json = False):
     """What quantisation costs a model: each scheme's error of the weights, and likelihood of a text beside the model's own.
 
@@ -107,9 +114,11 @@ def quality(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
         vitro quality configs/models/embedded/stories-reglu-3m.f16.gguf configs/models/embedded/eval.txt
 
         vitro quality model.gguf eval.txt --scheme w2g64 --scheme w2g128 --json
+
+        vitro quality model.gguf eval.txt --scheme w4g64z --embedding bf16 --output w8g64z
     """
     with terminal.progress("quality") as report:
-        rows = compare(model, text, scheme or (), overrides=sets, progress=report)
+        rows = compare(model, text, scheme or (), overrides=sets, embedding=embedding, output=output, progress=report)
     if as_json:
         terminal.print_json({"model": str(model), "rows": rows})
         return

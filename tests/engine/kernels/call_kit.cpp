@@ -30,11 +30,14 @@ void fill_codes(Format format, std::byte* row, std::size_t k, Rng& rng) {
   const auto code = [&] { return static_cast<std::uint8_t>(rng.below(1u << format.bits)); };
   std::vector<std::uint8_t> codes(group);
   std::uint16_t scale = 0;
+  std::uint8_t zero = 0;
   for (std::size_t first = 0; first < k; first += group, row += block_bytes(format)) {
     std::generate(codes.begin(), codes.end(), code);
-    if (first == 0 || !format.row_scale)
+    if (first == 0 || !format.row_scale) {
       scale = static_cast<std::uint16_t>(0x2000 | rng.below(256));  // 2^-7 and up, as trained weights have
-    pack_codes(format, scale, format.zero_point ? code() : 0, codes.data(), row);
+      zero = format.zero_point ? code() : 0;
+    }
+    pack_codes(format, scale, zero, codes.data(), row);
   }
 }
 

@@ -29,10 +29,14 @@ float product(Format format, const std::byte* row, const Quantised& x, std::size
   const std::size_t block = block_elements(format);
   std::vector<std::uint8_t> codes(columns);
   unpack_codes(format, row, columns, codes.data());
-  const std::vector<std::int16_t> tables = lut::precompute(x.quants.data(), columns);
-  std::vector<std::int32_t> sums(columns / block);
+  std::vector<std::int32_t> sums(columns / block), dots(columns / block);
   for (std::size_t i = 0; i < columns; ++i) sums[i / block] += x.quants[i];
-  const std::vector<std::int32_t> dots = lut::linear(tables.data(), sums.data(), codes.data(), 1, columns, format.bits, 0, block);
+  if (format.bits == 8) {
+    for (std::size_t i = 0; i < columns; ++i) dots[i / block] += codes[i] * x.quants[i];
+  } else {
+    const std::vector<std::int16_t> tables = lut::precompute(x.quants.data(), columns);
+    dots = lut::linear(tables.data(), sums.data(), codes.data(), 1, columns, format.bits, 0, block);
+  }
   float acc = 0;
   for (std::size_t b = 0; b < dots.size(); ++b) {
     const BlockScale scale = block_scale(format, row + b * block_bytes(format));

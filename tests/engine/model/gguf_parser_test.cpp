@@ -196,6 +196,16 @@ TEST(GgufParser, a_row_of_two_scales_is_refused_where_weights_are_used_if_its_fo
   expect_damage(Format::w(2, 32, 'r'), damage, "row 3 begins with the scale 1 and its block 1 has 2 (expected one per row, as w2g32r has)");
 }
 
+TEST(GgufParser, a_row_of_two_zero_points_is_refused_where_weights_are_used_if_its_format_has_one) {
+  const Format format = Format::w(4, 32, "zr");
+  const auto damage = [&](int block, char zero) {
+    return [=](char* up) { up[static_cast<std::size_t>(block) * block_bytes(format) + 2] = zero; };
+  };
+  expect_damage(format, damage(7, 5),
+                "row 3 begins with the zero point 8 and its block 1 has 5 (expected one per row below 16, as w4g32zr has)");
+  expect_damage(format, damage(0, 16), "row 0 begins with the zero point 16 and its block 0 has 16");
+}
+
 // Whatever prefix of a good file is left: a message, never a crash, and never a file that looks whole.
 TEST(GgufParser, a_file_cut_at_any_byte_is_refused) {
   const ScratchFolder folder;

@@ -198,6 +198,50 @@ TEST(Quantize, weights_that_are_not_the_references_are_not_compared) {
             std::string::npos);
 }
 
+// The embedded models have one matrix for both.
+TEST(Quantize, embedding_and_output_can_have_formats_of_their_own) {
+  const ScratchFolder folder;
+  const Gguf f16 = Gguf::open(embedded("stories-reglu-3m.f16.gguf"));
+  ASSERT_EQ(f16.find_tensor("output.weight"), nullptr);
+  quantize(f16.path(), folder / "mixed.gguf", "w4g64z", {Format::bf16, Format::q8_0});
+  const Gguf mixed = Gguf::open(folder / "mixed.gguf");
+  const TensorInfo &embedding = *mixed.find_tensor("token_embd.weight"), &output = *mixed.find_tensor("output.weight");
+  EXPECT_EQ(embedding.format, Format::bf16);
+  EXPECT_EQ(output.format, Format::q8_0);
+  EXPECT_EQ(mixed.find_tensor("blk.0.ffn_up.weight")->format, Format::w(4, 64, 'z'));
+  EXPECT_FALSE(config_from_gguf(mixed).tied_embedding);
+  const std::vector<float> source = values_of(f16, *f16.find_tensor("token_embd.weight"));
+  std::vector<float> expected = source;
+  for (float& x : expected) x = bfloat_to_float(float_to_bfloat(x));
+  EXPECT_EQ(values_of(mixed, embedding), expected);
+  std::vector<std::byte> bytes(output.size);
+  quantise_row(Format::q8_0, source.data(), bytes.data(), source.size());
+  EXPECT_EQ(bytes_of(mixed, output), bytes);
+}
+
+TEST(Quantize, a_tied_matrix_stays_one_where_both_have_one_format) {
+  const ScratchFolder folder;
+  quantize(embedded("stories-reglu-3m.f16.gguf"), folder / "q.gguf", "q4_0", {Format::f16, Format::f16});
+  EXPECT_EQ(Gguf::open(folder / "q.gguf").find_tensor("output.weight"), nullptr);
+  quantize(embedded("stories-reglu-3m.f16.gguf"), folder / "q.gguf", "q4_0", {Format::f16, {}});
+  EXPECT_EQ(Gguf::open(folder / "q.gguf").find_tensor("output.weight")->format, Format::q8_0);
+}
+
+TEST(Quantize, a_chosen_format_is_that_of_the_file_or_refused) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.config.width = 48, model.config.head_dim = 12;
+  model.write(folder / "m.gguf");
+  const auto refused = [](auto f, std::string_view what) {
+    const std::string message = message_of(f);
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  };
+  refused([&] { quantize(folder / "m.gguf", folder / "q.gguf", "q4_0", {{}, Format::q8_0}); }, "output.weight: rows of 48");
+  EXPECT_EQ(folder.files(), 1u);
+  refused([] { written_format("--output", "q6_k"); }, "--output: there is no format \"q6_k\" to write");
+  refused([] { written_format("--embedding", "int8_fp8"); }, "--embedding: there is no format");
+}
+
 TEST(Quantize, bad_requests_leave_nothing_behind) {
   const ScratchFolder folder;
   SmallModel().write(folder / "m.gguf");

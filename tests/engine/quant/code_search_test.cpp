@@ -89,7 +89,8 @@ TEST(CodeSearch, values_that_a_block_can_have_come_back) {
   for (const Format format : searched_formats()) {
     const std::size_t n = block_elements(format);
     std::vector<std::uint8_t> codes(n);
-    for (std::size_t i = 0; i < n; ++i) codes[i] = static_cast<std::uint8_t>(i % (1u << format.bits));  // all of them
+    const std::size_t top = (1u << format.bits) - 1;
+    for (std::size_t i = 0; i < n; ++i) codes[i] = static_cast<std::uint8_t>(i * top / (n - 1));  // both ends; all, if there is room
     std::vector<std::byte> row(block_bytes(format));
     pack_codes(format, float_to_half(0.0375f), 1, codes.data(), row.data());
     std::vector<float> x(n);
@@ -145,6 +146,28 @@ TEST(CodeSearch, the_largest_codable_value_has_a_finite_scale) {
       const std::vector<float> y = round_trip(format, x), none(x.size());
       EXPECT_TRUE(std::ranges::all_of(y, [](float v) { return std::isfinite(v); })) << to_string(format);
       EXPECT_LT(squares(x, y, 0, x.size()), 0.5 * squares(x, none, 0, x.size())) << to_string(format);
+    }
+  }
+}
+
+TEST(CodeSearch, a_row_with_one_zero_point_repeats_it) {
+  Rng rng(29);
+  std::vector<float> x(512);
+  for (float& v : x) v = static_cast<float>(rng.normal() + 2);
+  for (const std::uint32_t bits : {4u, 8u}) {
+    const Format format = Format::w(bits, 64, "zr");
+    std::vector<std::byte> row(row_bytes(format, x.size()));
+    quantise_row(format, x.data(), row.data(), x.size());
+    EXPECT_EQ(first_bad_block(format, row.data(), x.size()), std::nullopt);
+    row[3 * block_bytes(format) + 2] ^= std::byte{1};
+    EXPECT_EQ(first_bad_block(format, row.data(), x.size()), 3u);
+    row[3 * block_bytes(format) + 2] ^= std::byte{1};
+    const BlockScale first = block_scale(format, row.data());
+    std::vector<float> y(x.size());
+    dequantise_row(format, row.data(), y.data(), y.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double top = (1 << bits) - 1, code = std::clamp(std::round(double{x[i]} / first.scale + first.zero), 0.0, top);
+      EXPECT_NEAR(y[i], (code - first.zero) * first.scale, 1e-5) << i;
     }
   }
 }

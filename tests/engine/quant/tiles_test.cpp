@@ -24,8 +24,8 @@ std::vector<std::byte> random_rows(Format format, std::size_t columns) {
   const std::size_t row = row_bytes(format, columns), block = block_bytes(format);
   std::vector<std::byte> rows = random_bytes(kTileRows * row);
   for (std::size_t at = 0; format.is_group() && at < rows.size(); at += block) {
-    if (format.row_scale) std::copy_n(&rows[at / row * row], 2, &rows[at]);
     if (format.zero_point) rows[at + 2] &= static_cast<std::byte>((1 << format.bits) - 1);
+    if (format.row_scale) std::copy_n(&rows[at / row * row], format.head, &rows[at]);
   }
   return rows;
 }
@@ -81,6 +81,38 @@ TEST(Tiles, zero_points_take_the_bits_of_codes) {
   }
 }
 
+// Codes of eight bits lie as q8_0's; a row's scale and zero point stand before its blocks.
+TEST(Tiles, bytes_and_zero_points_of_rows_lie_where_the_layout_says) {
+  for (const Format format : {Format::w(8, 64, 'z'), Format::w(8, 32, "zr"), Format::w(4, 64, "zr")}) {
+    constexpr std::size_t kBlocks = 3;
+    const std::size_t group = format.block, columns = kBlocks * group, row = row_bytes(format, columns), bits = format.bits;
+    const std::size_t before = format.row_scale ? 32 + 16 : kBlocks * 16, head = format.row_scale ? 0 : 32, block = head + 2 * bits * group;
+    const auto rows = random_rows(format, columns);
+    std::vector<std::byte> tile(before + kBlocks * block);
+    ASSERT_EQ(tile.size(), kTileRows * row_bytes(format, columns, Layout::tiled)) << to_string(format);
+    pack_tile(format, columns, rows.data(), tile.data());
+    for (std::size_t r = 0; r < kTileRows; ++r) {
+      for (std::size_t b = 0; b < kBlocks; ++b) {
+        const std::byte* in_file = &rows[r * row + b * block_bytes(format)];
+        const std::size_t scale = format.row_scale ? 0 : before + b * block, zero = format.row_scale ? 32 : b * 16;
+        for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(tile[scale + 2 * r + i], in_file[i]);
+        EXPECT_EQ(tile[zero + r], in_file[2]) << to_string(format);
+        std::vector<std::uint8_t> codes(group);
+        unpack_codes(format, in_file, group, codes.data());
+        for (std::size_t c = 0; c < group; ++c) {
+          const std::size_t lines = before + b * block + head + c / 32 * bits * 64, quad = c % 32 / 4;
+          const auto byte = std::to_integer<unsigned>(tile[lines + quad % bits * 64 + 4 * r + c % 4]);
+          const unsigned expected = bits == 8 ? codes[c] ^ 0x80u : codes[c];
+          ASSERT_EQ(bits == 8 ? byte : byte >> quad / 4 * 4 & 15, expected) << to_string(format) << " column " << c;
+          if (bits == 8) {
+            ASSERT_EQ(in_file[3 + c], static_cast<std::byte>(expected));
+          }
+        }
+      }
+    }
+  }
+}
+
 unsigned bit(std::byte b, std::size_t i) { return std::to_integer<unsigned>(b) >> i & 1; }
 
 // Each code, scale and zero point stands where the header says, in both layouts.
@@ -133,6 +165,9 @@ TEST(Tiles, only_block_formats_with_whole_groups_have_tiles) {
   EXPECT_FALSE(can_lay(Layout::lut, Format::q8_0, 16));
   EXPECT_FALSE(can_lay(Layout::lut, Format::w(2, 64), 24));
   EXPECT_FALSE(can_tile(Format::nf4, 16));
+  EXPECT_TRUE(can_tile(Format::w(8, 64, 'z'), 16));
+  EXPECT_FALSE(can_lay(Layout::lut, Format::w(8, 64, 'z'), 16));
+  EXPECT_FALSE(can_lay(Layout::lut, Format::w(4, 64, "zr"), 16));
   EXPECT_TRUE(can_tile(Format::q6_k, 256));
   EXPECT_FALSE(can_tile(Format::q5_k, 256));
 }

@@ -78,6 +78,15 @@ const std::vector<Expected> kExpected{
     {"int4_fp8", Family::kv, 4, 1, 1, '-', kNoType},
     {"int8_e5m2", Family::kv, 8, 1, 1, '-', kNoType},
     {"int4_e5m2", Family::kv, 4, 1, 1, '-', kNoType},
+    {"w8g32z", Family::group, 8, 32, 35, 'z', 0x56548820},
+    {"w8g64z", Family::group, 8, 64, 67, 'z', 0x56548840},
+    {"w8g128z", Family::group, 8, 128, 131, 'z', 0x56548880},
+    {"w8g32zr", Family::group, 8, 32, 35, 'b', 0x56548c20},
+    {"w8g64zr", Family::group, 8, 64, 67, 'b', 0x56548c40},
+    {"w8g128zr", Family::group, 8, 128, 131, 'b', 0x56548c80},
+    {"w4g32zr", Family::group, 4, 32, 19, 'b', 0x56544c20},
+    {"w4g64zr", Family::group, 4, 64, 35, 'b', 0x56544c40},
+    {"w4g128zr", Family::group, 4, 128, 67, 'b', 0x56544c80},
 };
 // clang-format on
 
@@ -95,8 +104,8 @@ TEST(Format, is_what_the_table_says) {
     EXPECT_EQ(format.bits, expected.bits);
     EXPECT_EQ(format.block, expected.block);
     EXPECT_EQ(format.block_bytes(), expected.bytes);
-    EXPECT_EQ(format.zero_point, expected.kind == 'z');
-    EXPECT_EQ(format.row_scale, expected.kind == 'r');
+    EXPECT_EQ(format.zero_point, expected.kind == 'z' || expected.kind == 'b');
+    EXPECT_EQ(format.row_scale, expected.kind == 'r' || expected.kind == 'b');
     EXPECT_EQ(format.is_group(), expected.family == Family::group);
     EXPECT_EQ(format.has_codes(), format.is_group() || expected.family == Family::table || expected.name == "q4_0");
     EXPECT_EQ(code_table(format) != nullptr, expected.family == Family::table);

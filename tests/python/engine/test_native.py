@@ -115,14 +115,31 @@ def test_graph_is_graphviz(native, tmp_path):
 def test_quantized_model_still_runs(native, tmp_path):
     listed = [row["name"] for row in native("quantize", "--list", "--json").json["rows"]]
     groups = {name for name in listed if re.fullmatch(r"w\dg\d+z?", name)}
-    assert len(groups) == 24  # alike but for numbers: one for each number of bits
-    schemes = [name for name in listed if name not in groups or name in ("w1g32", "w2g64", "w3g128z", "w4g32z")]
+    assert len(groups) == 27  # alike but for numbers: one for each number of bits
+    schemes = [name for name in listed if name not in groups or name in ("w1g32", "w2g64", "w3g128z", "w4g32z", "w8g64z")]
     for scheme in schemes:
         answer = native("quantize", REGLU, f"{scheme}.gguf", "--scheme", scheme)
         assert answer.code == 0, answer.err
         result = vitro.run(QUICKSTART, machine="host", overrides={"model": str(tmp_path / f"{scheme}.gguf"), "workload.output_tokens": 4})
         assert len(result.tokens) == 4
     assert schemes
+
+
+def test_a_mixed_file_runs_with_its_embedding_in_flash(native, tmp_path):
+    """MNN-LLM, section 4.2: bfloat16 rows from flash, the output matrix in int8, layers in int4."""
+    mixed = tmp_path / "mixed.gguf"
+    vitro.quantize(REGLU, mixed, "w4g64z", embedding="bf16", output="q8_0")
+    overrides = {"model": str(mixed), "engine.activations": "int8", "workload.output_tokens": 4}
+    dram = vitro.run(QUICKSTART, machine="host", overrides=overrides)
+    flash = [vitro.run(QUICKSTART, machine=machine, overrides=overrides | {"engine.embedding": "flash"}) for machine in ("host", "sim")]
+    assert [result.tokens for result in flash] == [dram.tokens] * 2
+    rows = 512 * 256 * 2  # what is no longer in DRAM
+    assert flash[0].metric("peak_memory_bytes") <= dram.metric("peak_memory_bytes") - rows
+
+
+def test_formats_of_embedding_and_output_are_named_when_wrong(native):
+    answer = native("quantize", REGLU, "out.gguf", "--scheme", "q4_0", "--output", "int4")
+    assert answer.code == 2 and '--output: there is no format "int4"' in answer.err
 
 
 @pytest.mark.parametrize("kind", ["kernels", "engine", "sim"])

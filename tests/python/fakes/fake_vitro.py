@@ -176,7 +176,7 @@ def tokenize(model, text):
     return [*text]
 
 
-def quantize(src, dst, scheme):
+def quantize(src, dst, scheme, embedding, output):
     Path(dst).write_bytes(Path(src).read_bytes()[::2])
 
 

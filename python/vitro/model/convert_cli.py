@@ -1,0 +1,30 @@
+"""`vitro convert`: a model as other tools export it, made into a GGUF file."""
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..base import outputs, terminal
+from . import convert as converter
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+def convert(source: Annotated[Path, typer.Argument(metavar="FOLDER", help="config.json, *.safetensors in GPTQ, and a tokenizer.")],
+            target: Annotated[Path, typer.Argument(metavar="OUT.gguf")], as_json: Json = False):
+    """Make a GGUF file of a model in GPTQ, with the codes, scales and zero points that it has.
+
+    Examples:
+
+        vitro convert Qwen2-0.5B-Instruct-GPTQ-Int4 qwen2-0.5b.gptq.gguf
+
+        vitro convert Llama-2-7B-GPTQ llama-2-7b.gptq.gguf --json
+    """
+    outputs.file(target, "OUT.gguf")
+    with terminal.progress("convert") as report:
+        answer = converter.convert(source, target, progress=report)
+    answer |= {"target": str(target), "target_bytes": target.stat().st_size}
+    if as_json:
+        terminal.print_json(answer)
+    else:
+        print(f"{target}: {terminal.size(answer['target_bytes'])}, {answer['matrices']} matrices of {answer['bits']} bits")
