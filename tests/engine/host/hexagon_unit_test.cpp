@@ -264,7 +264,8 @@ TEST_F(HexagonUnitTest, group_formats_follow_the_int8_contract) {
     if (!format.is_group()) continue;
     const std::uint32_t group = format.block, k = 256;
     const KernelCall call = product(view({40, k, 0}, format), view({2, k, 0}, Format::f32));
-    EXPECT_TRUE(launch(Chain(1, call)).ok()) << to_string(format);
+    EXPECT_EQ(launch(Chain(1, call)).ok(), has_look_ups(format)) << to_string(format);
+    if (!has_look_ups(format)) continue;  // refused: no kernel of the worker takes them
     std::vector<std::uint8_t> codes(k);
     for (std::uint32_t b = 0; b < 2; ++b) {
       const float* x = call.in[1].as<float>() + std::size_t{b} * k;
