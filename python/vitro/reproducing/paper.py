@@ -22,7 +22,6 @@ from .plans import Plans
 
 WITHIN = 0.15             # speeds, ratios, energy, sizes
 PERCENTILES_WITHIN = 0.25
-POINTS = 5                # of a share in percent
 STATUSES = ("ok", "off", "not modelled", "contradictory", "reserved")
 _ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
 
@@ -244,7 +243,7 @@ def _holds(question, relation, simulated):
     if relation == "range":
         return error == 0
     if question.entry["unit"] == "%":
-        return abs(simulated - expected) <= POINTS
+        return abs(simulated - expected) <= question.answer.get("points", paper_map.POINTS)
     return abs(error) <= (PERCENTILES_WITHIN if re.search(r"\.p\d+$", question.id) else WITHIN)
 
 

@@ -12,9 +12,10 @@ from ..errors import ConfigError
 from .formula import parse, runs_of
 
 KINDS = ("system_result", "ablation")  # each needs an answer; workload statistics that are outcomes may have one
+POINTS = 5  # how far a share in percent may be off; an entry may ask for less
 FOLDS = ("mean", "min", "max", "straight_to")
 _PATHS = ("device", "model", "engine", "workload")
-_KEYS = {"runs", "formula", "each", "fold", "relation", "within", "points", "read_as", "why", "diagnosis", "not_modelled", "holds"}
+_KEYS = {"runs", "formula", "each", "fold", "relation", "points", "read_as", "why", "diagnosis", "not_modelled", "holds"}
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ def _question(name, entry, expected, status, answer, text, path):
         if "not_modelled" not in answer:
             raise ConfigError(f"{where}: has neither a formula nor a reason (not_modelled)")
         return Question(name, entry, expected, status, answer=answer)
+    if "points" in answer and not (entry["unit"] == "%" and isinstance(answer["points"], int | float) and 0 < answer["points"] <= POINTS):
+        raise ConfigError(f"{where}: points: {answer['points']} (expected a number up to {POINTS}, of a result in percent)")
     if answer.get("fold", "mean") not in FOLDS or ("fold" in answer) != ("each" in answer):
         raise ConfigError(f"{where}: fold: goes with each, and is one of {', '.join(FOLDS)}")
     for run in sorted(runs_of(str(text)) - answer.get("runs", {}).keys()):

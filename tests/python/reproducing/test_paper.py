@@ -178,6 +178,7 @@ def test_a_diagnosis_may_count_otherwise(toy):
     ({"entries/toy_wait/diagnosis": {"runs": {"b": "dense"}, "shows": "x"}}, 'there is no run "b" to replace'),
     ({"entries/toy_wait/diagnosis": {"shows": "x"}}, "is incomplete"),
     ({"entries/toy_wait/diagnosis": {"formula": "b.x", "shows": "x"}}, 'diagnosis.formula: there is no run "b"'),
+    ({"entries/toy_speed/points": 3}, "toy_speed: points: 3"),  # of no percentage
     ({"entries/toy_nothing": {"runs": {}, "formula": "1"}}, "toy_nothing: is not a result"),
     ({"entries/toy_speed": {"runs": {}}}, "neither a formula nor a reason"),
 ])

@@ -194,6 +194,11 @@ def test_what_is_ok(name, unit, expected, relation, simulated, ok):
     assert reproducing._holds(question(expected, unit, name), relation, simulated) is ok
 
 
+def test_a_percentage_may_be_held_to_fewer_points():
+    assert reproducing._holds(question(3, "%"), "=", 0.1)
+    assert not reproducing._holds(question(3, "%", points=1), "=", 0.1)
+
+
 def test_speeds_are_straight_up_to_where_they_bend():
     line = [(x, 1.0 + x) for x in (7, 10, 13, 16, 19)]
     assert reproducing.straight_to(line) == 19
