@@ -39,7 +39,8 @@ add_library(vitro_options INTERFACE)
 # -ffp-contract=off: a kernel's numeric contract says where a fused multiply-add stands; the compiler may not add more,
 # or the same variant would give different bits on another target. EIGEN_MPL2_ONLY keeps the licence simple.
 # g++ 12 reports string operations that can not happen (-Wrestrict, its bug 105651); clang meets deprecated parts of its library there.
-target_compile_options(vitro_options INTERFACE $<IF:$<CXX_COMPILER_ID:GNU>,-Wno-restrict,-Wno-deprecated-declarations> -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -ffp-contract=off)
+target_compile_options(vitro_options INTERFACE $<IF:$<CXX_COMPILER_ID:GNU>,-Wno-restrict,-Wno-deprecated-declarations>
+                       -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -ffp-contract=off)
 target_compile_definitions(vitro_options INTERFACE EIGEN_MPL2_ONLY)
 target_include_directories(vitro_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_link_libraries(vitro_options INTERFACE vitro_third_party Threads::Threads)

@@ -22,6 +22,7 @@ void* operator new(std::size_t size) {
   highest = live > highest ? live : highest;
   return p;
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return operator new(size); }  // of std::stable_sort
 void operator delete(void* p) noexcept {
   live -= malloc_usable_size(p);
   std::free(p);

@@ -257,8 +257,8 @@ def test_what_is_wrong_is_said_in_one_line(args, said, model, native):
 
 
 def test_what_is_available_may_be_stated_without_a_source():
-    facts = {"model": {"layers": 1, "experts": 0, "kv_heads": 1, "head_dim": 64}, "fixed_bytes": 0, "runtime_bytes": 0,
-             "layouts": {"bundles": {"resident": 0, "blocks": 1024, "kept": 1 << 20}}}
+    facts = {"model": {"layers": 1, "experts": 0, "kv_heads": 1, "head_dim": 64}, "kv": {"f16": {"pair_bytes": 256}},
+             "fixed_bytes": 0, "runtime_bytes": 0, "layouts": {"bundles": {"resident": 0, "blocks": 1024, "kept": 1 << 20}}}
     engine = {"kv": {"format": "f16", "block_tokens": 16}}
     sourced, plain = (memory_of({"device": {"dram": {"available": stated}}, "engine": engine}, facts, "sim", "bundles")
                       for stated in ({"value": "1 GB", "kind": "spec", "source": "x"}, "1 GB"))

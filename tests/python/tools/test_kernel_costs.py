@@ -57,7 +57,7 @@ def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, c
     assert lines_of(again, "neon-i8mm") == lines_of(committed, "neon-i8mm")
     assert len(lines_of(again, "neon-i8mm")) == (
         len(RATES) + 1 + sum(len(generate.passes("neon-i8mm", kernel)) for kernel in generate.LOOPS) + 2 * len(generate.K_LOOPS)
-        + len(generate.SUMS) + len(generate.DEQUANTISERS) + 2 + 3 + len(generate.BITS) * len(generate.CODE_LOOPS))
+        + len(generate.SUMS) + len(generate.DEQUANTISERS) + len(generate.UNPACKING) + 2 + 3 + len(generate.BITS) * len(generate.CODE_LOOPS))
 
 
 @pytest.mark.parametrize("core", generate.CORES)
@@ -67,7 +67,7 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
     for kernel_set in generate.SETS:
         conversions = tree["cycles_per_conversion"][kernel_set]
         assert [conversions["float"].pop(name) for name in ("f16", "f16.accumulate", "f16.attention", "q4_0.accumulate")] == [0] * 4
-        assert set(conversions["float"]) == set(generate.DEQUANTISERS)
+        assert set(conversions["float"]) == {*generate.DEQUANTISERS, *(f"{name}.attention" for name in generate.KV_FORMATS)}
         assert all(cycles > 0.1 for variant in conversions.values() for cycles in variant.values())
     for name in RATES:
         assert tree[name]["kind"] == generate.CORES[core][1] and generate.CORES[core][0] in tree[name]["source"]

@@ -152,6 +152,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
 }
 
 Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
+  if (hot_) co_await hot_->demoted_landed();
   if (!planned) {
     const std::vector<IndexList> neurons = co_await cold_neurons(step);
     plan(*step, neurons, rows);

@@ -127,7 +127,11 @@ void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
                             "hot");
   }
   const std::uint32_t begin = clusters * per_cluster, end = ffn.hot * per_cluster;
-  for (std::uint32_t b = begin; b < end; ++b) cache.make_cold(first + b);
+  for (std::uint32_t b = begin; b < end; ++b) {
+    cache.make_cold(first + b);
+    if (ffn.reads > 0) cache.pin(first + b);  // its slot is being written
+  }
+  ffn.demoted = ffn.demoted || (begin < end && ffn.reads > 0);
   if (begin < end) machine_.clock.charge(PolicyWork::cache_update, end - begin);
   std::uint32_t after = 0;
   for (std::uint32_t b = ffn.hot * per_cluster; b < clusters * per_cluster; ++b) make_hot(f, first + b, after);
@@ -170,6 +174,14 @@ void HotRegion::queue_reads(std::uint32_t f, std::uint32_t block, std::uint32_t 
     reads_.push_back({f, piece});
     ++ffns_[f].reads;
   }
+}
+
+Task<void> HotRegion::demoted_landed() {
+  for (Ffn& ffn : ffns_) {
+    while (ffn.demoted && ffn.reads > 0) co_await read_done_.changed();
+    ffn.demoted = false;
+  }
+  if (!error_.empty()) throw RunError(error_);
 }
 
 Task<void> HotRegion::read() {

@@ -53,6 +53,10 @@ class HotRegion {
     return ffns_[store_.ffn_of(layer, expert)].hot * options_.cluster_neurons;
   }
 
+  // Waits for reads of blocks that were hot when these began and are cold now: the cache counts them as resident. Cold neurons are computed
+  // behind this.
+  Task<void> demoted_landed();
+
   // The sum over the hot neurons for one group, into `out` [R, width]; first_row: of the group among the step's rows.
   // Requires: prepare() came before, and there are hot neurons. Throws RunError.
   Task<void> run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out);
@@ -78,6 +82,7 @@ class HotRegion {
   struct Ffn {
     std::uint32_t hot = 0;    // clusters of it
     std::uint32_t reads = 0;  // outstanding
+    bool demoted = false;     // blocks became cold while reads were outstanding
     IndexList row_offsets;    // of its hot neurons; null: to be looked up
     std::list<std::uint32_t>::iterator recency;
   };

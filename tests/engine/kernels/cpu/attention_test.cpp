@@ -24,8 +24,8 @@ View random_pool(Rng& rng, const Shape& shape) {
   View pool;
   pool.format = shape.format;
   pool.shape = {shape.kv_heads, shape.block_tokens, shape.dim};
-  const KvPool sizes(pool, 1, 0);
-  pool.memory = make_view({1, static_cast<std::uint32_t>(kPoolBlocks * sizes.block_bytes()), 0}, Format::int8_fp8).memory;
+  const Bytes block = Bytes{shape.kv_heads} * shape.block_tokens * kv_pair_bytes(shape.format, shape.dim);
+  pool.memory = make_view({1, static_cast<std::uint32_t>(kPoolBlocks * block), 0}, Format::int8_fp8).memory;
   const KvPool filled(pool, 1, 0);
   std::vector<float> row(shape.dim);
   for (std::uint32_t i = 0; i < kPoolBlocks * 2 * shape.kv_heads; ++i) {

@@ -102,6 +102,27 @@ TEST(HotRegion, grows_no_further_than_what_a_layer_has_pinned_lets_it) {
   EXPECT_EQ(cache.hot_size(), 16u);
 }
 
+// The blocks count as resident from the moment at which they became hot.
+TEST(HotRegion, what_became_cold_before_its_reads_landed_is_waited_for) {
+  Bench bench(two_layers(0.25));
+  Region region(bench, {{1, 0.25}, {4, 0.0}}, 1.0);
+  NeuronCache& cache = bench.store->cache();
+  for (std::uint32_t block = 8; block < 16; ++block) cache.admit(block, cache.take_slot(), true);  // in place of the first layer's first ones
+  cache.unpin_all();
+  bool landed = false;
+  const auto steps = [](HotRegion* hot, Bench* b, bool* seen) -> Task<void> {
+    hot->prepare(0, -1, 1);
+    hot->prepare(0, -1, 4);
+    const Bytes before = b->machine().storage.totals().bytes_read;
+    co_await hot->demoted_landed();
+    *seen = b->machine().storage.totals().bytes_read > before;
+    co_await hot->settle();
+  };
+  bench.run(steps(&*region.hot, &bench, &landed));
+  EXPECT_EQ(cache.hot_size(), 0u);
+  EXPECT_TRUE(landed);
+}
+
 TEST(HotRegion, shrinks_when_the_cold_blocks_of_a_step_do_not_fit_beside_it) {
   EXPECT_EQ(hot_after_steps_with(8, 1), 8u) << "they fit";
   EXPECT_EQ(hot_after_steps_with(9, 1), 4u) << "two are too many, a cluster of each layer makes room: then 24 slots for 18";

@@ -1,0 +1,213 @@
+#include "sim/work.hpp"
+
+#include <gmock/gmock.h>
+
+#include "engine/kernels/hexagon/panels.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/quant/tiles.hpp"
+#include "tests/sim/simulation.hpp"
+
+namespace vitro::sim {
+namespace {
+
+class FixedModel final : public hw::ComputeModel {
+ public:
+  const hw::DispatchCosts& dispatch() const override { return dispatch_; }
+  hw::KernelCost kernel(std::string_view variant, std::string_view format) override {
+    asked.push_back(std::string(variant) + "." + std::string(format));
+    return {0, asked.back() == priced};
+  }
+  void submit(const hw::Work&, hw::Callback) override {}
+  void preempt(Picoseconds) override {}
+  Hertz clock() const override { return {1e9}; }
+
+  std::string priced;  // the one entry of its table
+  std::vector<std::string> asked;
+
+ private:
+  hw::DispatchCosts dispatch_;
+};
+
+View view_of(Machine& machine, std::array<std::uint32_t, 3> shape, Format format, Region region) {
+  View view;
+  view.memory = machine.memory.lease(Bytes{shape[0]} * shape[1] * 4, Placement::dram, region).value_or_throw();
+  view.shape = shape;
+  view.format = format;
+  return view;
+}
+
+TEST(Work, activations_are_recent_and_weights_are_not) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kFloat;
+  call.in.push_back(view_of(simulation.machine(), {64, 32, 0}, Format::f32, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {4, 32, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {4, 64, 0}, Format::f32, Region::activation));
+  const hw::Work product = builder.build(call);
+  EXPECT_EQ(product.weight_bytes, 64u * 32 * 4);
+  EXPECT_EQ(product.recent_read_bytes, 4u * 32 * 4);
+  EXPECT_EQ(product.recent_written_bytes, 4u * 64 * 4);
+  EXPECT_EQ(product.read_bytes, product.weight_bytes + product.recent_read_bytes);
+
+  call.out[0] = view_of(simulation.machine(), {4, 64, 0}, Format::f32, Region::kv);
+  EXPECT_EQ(builder.build(call).recent_written_bytes, 0u);
+}
+
+TEST(Work, a_table_may_price_an_operator_apart_from_its_format) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  model.priced = "int8.q8_0.rows";
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kInt8;
+  call.in.push_back(view_of(simulation.machine(), {64, 32, 0}, Format::q8_0, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {1, 32, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {1, 64, 0}, Format::f32, Region::activation));
+  EXPECT_EQ(builder.build(call).reused_bytes, 64u * 34);
+  EXPECT_EQ(model.asked, std::vector<std::string>{"int8.q8_0.rows"});
+  call.in[0].layout = Layout::tiled;
+  builder.build(call);
+  EXPECT_EQ(model.asked.back(), "int8.q8_0");
+  call.in[0].format = Format::q4_0;
+  call.in[0].layout = Layout::lut;
+  model.priced = "int8.q4_0.lut";
+  builder.build(call);
+  EXPECT_EQ(model.asked.back(), "int8.q4_0.lut");
+  EXPECT_EQ(builder.unpriced(), std::set<std::string>{"int8.q8_0 on big"});  // not there at all, and the result says so
+}
+
+// A table that unpacks the format prices it; one that does not prices the attention of f16, with the format's own bytes, and says so.
+TEST(Work, attention_has_the_price_of_its_keys_and_values) {
+  Simulation simulation(round_options());
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  KernelCall call;
+  call.op = ops::Attention{};
+  call.variant = variant::kFloat;
+  call.layer = 0;
+  call.batch = std::make_shared<const std::vector<SeqPos>>(1, SeqPos{0, 9});
+  for (const Format format : {Format::int8_fp8, Format::int4_e5m2}) {
+    call.in = {view_of(simulation.machine(), {1, 8, 64}, Format::f32, Region::activation),
+               view_of(simulation.machine(), {4, 16, 64}, format, Region::kv),
+               view_of(simulation.machine(), {1, 1, 0}, Format::index32, Region::activation)};
+    call.out = {view_of(simulation.machine(), {1, 8, 64}, Format::f32, Region::activation)};
+    const std::string name = "float." + std::string(to_string(format)) + ".attention";
+    FixedModel known, unknown;
+    known.priced = name;
+    unknown.priced = "float.f16.attention";
+    WorkBuilder priced(known, "big", counts), as_f16(unknown, "big", counts);
+    const hw::Work work = priced.build(call);
+    EXPECT_EQ(work.conversions, 2u * 4 * 10 * 64) << "each key and value once for the queries that share it";
+    EXPECT_EQ(work.read_bytes, 4u * 10 * kv_pair_bytes(format, 64) + 8 * 64 * 4 + 2 * 4 * 4) << "keys and values, queries, block tables";
+    EXPECT_EQ(known.asked.back(), name);
+    EXPECT_TRUE(priced.unpriced().empty());
+    EXPECT_EQ(as_f16.build(call).read_bytes, work.read_bytes);
+    EXPECT_EQ(unknown.asked.back(), "float.f16.attention");
+    EXPECT_EQ(as_f16.unpriced(), std::set<std::string>{name + " on big (as f16)"});
+  }
+}
+
+// Codes of eight bits run q8_0's loop, and a row's zero point is one of its blocks': their prices stand in, and the result says so.
+TEST(Work, formats_without_a_price_take_that_of_the_same_loop) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kInt8;
+  call.in.push_back(view_of(simulation.machine(), {64, 64, 0}, Format::w(8, 64, 'z'), Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {1, 64, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {1, 64, 0}, Format::f32, Region::activation));
+  call.in[0].layout = Layout::tiled;
+  model.priced = "int8.q8_0";
+  builder.build(call);
+  EXPECT_EQ(model.asked, (std::vector<std::string>{"int8.w8g64z", "int8.q8_0"}));
+  call.in[0].format = Format::w(4, 64, "zr");
+  model.priced = "int8.w4g64z";
+  builder.build(call);
+  EXPECT_EQ(model.asked.back(), "int8.w4g64z");
+  EXPECT_EQ(builder.unpriced(), (std::set<std::string>{"int8.w4g64zr on big (as w4g64z)", "int8.w8g64z on big (as q8_0)"}));
+}
+
+// Tables of int8 are their own kernel, on cores and, whichever way is named, on an NPU; tables are made in the call unless they are there.
+TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  model.priced = "int8_tables.w2g64z";
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kInt8Tables;
+  call.in.push_back(view_of(simulation.machine(), {64, 64, 0}, Format::w(2, 64, 'z'), Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
+  call.in[0].layout = Layout::lut;
+  EXPECT_EQ(builder.build(call).table_inputs, 3u * 64);
+  EXPECT_EQ(model.asked.back(), "int8_tables.w2g64z");
+  call.method = Method::lut;
+  call.op = ops::Matmul{.precomputed = true};
+  EXPECT_EQ(builder.build(call).table_inputs, 0u);
+  EXPECT_EQ(model.asked.back(), "int8_tables.w2g64z");
+  call.variant = variant::kInt8;
+  builder.build(call);
+  EXPECT_EQ(model.asked.back(), "lut.w2g64z");
+}
+
+// What a product reads is what the host has in memory: tiles of the cores, panels of the Hexagon, rows of the file.
+TEST(Work, weights_are_as_many_bytes_as_where_they_lie) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder core(model, "big", counts), npu(model, "npu", counts, true);
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kInt8;
+  call.in.push_back(view_of(simulation.machine(), {1536, 640, 0}, Format::f32, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {1, 640, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {1, 1536, 0}, Format::f32, Region::activation));
+  View& w = call.in[0];
+  for (const Format format : formats_with(Layout::lut)) {
+    for (const Layout layout : {Layout::rows, Layout::tiled, Layout::lut}) {
+      w.format = format;
+      w.layout = layout;
+      const Bytes panels = hexagon::lut_panels_bytes(hexagon::plane_form(w).value(), 1536, 640);
+      EXPECT_EQ(core.build(call).weight_bytes, view_bytes(w)) << to_string(format);
+      EXPECT_EQ(core.build(call).reused_bytes, view_bytes(w)) << to_string(format);
+      EXPECT_EQ(npu.build(call).weight_bytes, panels) << to_string(format);
+      EXPECT_EQ(npu.build(call).reused_bytes, panels) << to_string(format);
+      EXPECT_EQ(npu.build(call).read_bytes, panels + 640 * 4) << to_string(format);
+    }
+  }
+  w.format = Format::w(2, 128, 'r');
+  w.layout = Layout::tiled;
+  EXPECT_EQ(core.build(call).weight_bytes, 1536u * (2 + 640 * 2 / 8));
+  w.format = Format::w(4, 128);  // a vendor's graph has one scale per row, whatever stands for it
+  call.method = Method::native;
+  EXPECT_EQ(npu.build(call).weight_bytes, 1536u * (2 + 640 * 4 / 8));
+}
+
+TEST(Work, a_slice_is_never_more_recent_than_what_it_reads) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "big", counts);
+  KernelCall add;
+  add.op = ops::Add{};
+  for (int i = 0; i < 2; ++i) add.in.push_back(view_of(simulation.machine(), {2, 64, 0}, Format::f32, Region::activation));
+  add.out.push_back(view_of(simulation.machine(), {2, 64, 0}, Format::f32, Region::activation));
+  add.slice = {0, 16};
+  const hw::Work work = builder.build(add);
+  EXPECT_EQ(work.recent_read_bytes, work.read_bytes);
+  EXPECT_EQ(work.recent_written_bytes, work.written_bytes);
+  EXPECT_LT(work.read_bytes, 2u * 2 * 64 * 4);
+}
+
+}  // namespace
+}  // namespace vitro::sim
