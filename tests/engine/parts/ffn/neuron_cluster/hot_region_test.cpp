@@ -107,7 +107,7 @@ TEST(HotRegion, what_became_cold_before_its_reads_landed_is_waited_for) {
   Bench bench(two_layers(0.25));
   Region region(bench, {{1, 0.25}, {4, 0.0}}, 1.0);
   NeuronCache& cache = bench.store->cache();
-  for (std::uint32_t block = 8; block < 16; ++block) cache.admit(block, cache.take_slot(), true);  // in place of the first layer's first ones
+  for (std::uint32_t block = 8; block < 16; ++block) cache.admit(block, cache.take_slot(), true);  // for the first ones
   cache.unpin_all();
   bool landed = false;
   const auto steps = [](HotRegion* hot, Bench* b, bool* seen) -> Task<void> {
