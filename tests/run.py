@@ -107,7 +107,7 @@ def ctest(preset, names=None):
     report = folder / "ctest.junit"
     select = ["-R", "^(" + "|".join(map(re.escape, names)) + ")$"] if names else []
     env = os.environ | {"GTEST_OUTPUT": f"xml:{folder}/"}
-    command = ["ctest", "--test-dir", build, "-j2", "--timeout", "900", "--no-tests=error", "--output-junit", report, *select]
+    command = ["ctest", "--test-dir", build, "-j2", "--timeout", "1500", "--no-tests=error", "--output-junit", report, *select]
     run = subprocess.run(command, env=env, capture_output=True, text=True)
     if not report.exists():
         return failure(f"{preset}: ctest", tail(run.stdout + run.stderr))

@@ -90,6 +90,7 @@ TEST_F(KvPlacementTest, tokens_depend_neither_on_the_rule_nor_on_the_order) {
     for (const std::string& rule : kv_keep_rules().names()) {
       for (const char* order : {"chunks", "layers", "auto"}) {
         for (const int dram : {0, 19}) {
+          if (++seed % test::all_or_few<std::uint64_t>(1, 7) != 0) continue;
           Json engine = flash(rule, dram, order);
           engine["threads"] = 1 + seed % 3;
           engine["kv"]["prefetch"] = seed % 2 == 0;
@@ -98,7 +99,7 @@ TEST_F(KvPlacementTest, tokens_depend_neither_on_the_rule_nor_on_the_order) {
           // What weights and activations of the smallest run leave, for the rule that follows the budget.
           const Json budget = rule == "budget" ? Json{{"memory.budget", "13 MiB"}} : Json::object();
           const std::string at = model + " " + engine.dump();
-          const Json result = run(experiment(model, engine, model == kMixture ? Json::object() : budget), machines(++seed));
+          const Json result = run(experiment(model, engine, model == kMixture ? Json::object() : budget), machines(seed));
           EXPECT_EQ(result["tokens"], expected) << at;
           if (rule != "budget") EXPECT_TRUE(result["metrics"].contains("kv_flash")) << at;
         }

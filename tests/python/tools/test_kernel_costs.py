@@ -80,7 +80,8 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
             k_quants = set() if large else {"q4_k", "q6_k"}
             assert set(rates["int8"]) == {"q4_0", "q8_0", *k_quants, *codes, *(sums & {"q4_0.accumulate"})}
             assert set(rates.get("int8_tables", {})) == ({*table_names(), "q4_0"} if codes and not large else set())
-            floats = {"f32", "f16", "f32.attention", "f16.attention", *sums, *generate.DEQUANTISED}
+            attended = {f"{name}.attention" for name in ("f32", "f16", *generate.KV_FORMATS)}
+            floats = {"f32", "f16", *attended, *sums, *generate.DEQUANTISED}
             assert set(rates.get("float", {})) == (set() if large else floats)
             assert all(0 < rate < 256 for variant in rates.values() for rate in variant.values())
 
@@ -108,7 +109,8 @@ def test_rounded_tables_take_half_the_look_ups_of_exact_ones_and_are_dearer_to_m
     tree = yaml.safe_load((FOLDER / "cpu-x4.yaml").read_text())
     rates, conversions = tree["macs_per_cycle"]["neon-i8mm"], tree["cycles_per_conversion"]["neon-i8mm"]
     for name in table_names():
-        assert 1 < rates["int8_tables"][name] / rates["int8"][f"{name}.lut"] < 2
+        ratio = rates["int8_tables"][name] / rates["int8"][f"{name}.lut"]
+        assert 1 <= ratio < 2 and (ratio > 1 or name.startswith("w1"))  # with one bit, loads of codes bind both
         assert conversions["int8_tables"][name] > conversions["int8"][f"{name}.lut"]
 
 
