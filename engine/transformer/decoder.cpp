@@ -148,7 +148,7 @@ Task<void> Decoder::load() {
   if (ffn.stage() != nullptr) co_await ffn.stage()->load();
   if (copy != nullptr) co_await copy->load();
   transformer->check_room();
-  co_await transformer->balance_cores();
+  co_await transformer->measure_cores();
 }
 
 CacheStats Decoder::cache_stats() const {

@@ -78,7 +78,7 @@ class Transformer {
 
   // Lets the placement's cores learn how fast they are beside one another (CoreBalance): phases of the first layer and the output matrix,
   // on whatever the activations hold. Does nothing where cores share evenly. Weights have to be loaded.
-  Task<void> balance_cores();
+  Task<void> measure_cores();
 
   // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
   const float* logits() const { return buffers_.host_data<float>("logits"); }

@@ -1,4 +1,6 @@
-"""Which C++ folder may include headers of which other one: edges.txt lists all of it. `python tests/tidy/cpp_edges.py` prints what there is.
+"""Which C++ folder may include headers of which other one: allowed_includes.txt lists all of it.
+
+`python tests/tidy/cpp_edges.py` prints what there is.
 
 Every folder is a node of its own, whatever folder it lies in. Tests may include everything, so they are not listed.
 """
@@ -14,7 +16,7 @@ PENDING = {("engine/app", "traces"), ("engine/app/plan", "traces")}
 
 def allowed(text=None):
     """-> {folder: the folders that it may include}, of the lines `folder: folder ...`."""
-    lines = (text if text is not None else (Path(__file__).parent / "edges.txt").read_text()).splitlines()
+    lines = (text if text is not None else (Path(__file__).parent / "allowed_includes.txt").read_text()).splitlines()
     rows = [line.partition(":") for line in lines if line and not line.startswith("#")]
     return {folder: set(others.split()) for folder, _, others in rows}
 
@@ -37,7 +39,7 @@ def edges(texts):
 
 
 def strangers(found, listed):
-    return [f"{path}:{line}: {folder} may not include {other} (tests/tidy/edges.txt)" for path, line, folder, other in found
+    return [f"{path}:{line}: {folder} may not include {other} (tests/tidy/allowed_includes.txt)" for path, line, folder, other in found
             if other not in listed.get(folder, ()) and (folder, other) not in PENDING]
 
 

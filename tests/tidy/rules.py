@@ -44,7 +44,7 @@ def without_comments(text):
 
 
 def engine_stands_alone(path, text):
-    """Of the project's own folders edges.txt says who may include whom."""
+    """Of the project's own folders allowed_includes.txt says who may include whom."""
     if path.startswith("engine/") and path.endswith(CPP):
         for number, name in includes(text):
             if re.match(r"systemc|sysc/|tlm|pybind11/|Python\.h", name):

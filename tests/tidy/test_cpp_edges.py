@@ -1,4 +1,4 @@
-"""The includes between C++ folders are those that edges.txt lists, in no circle, and the rule would notice others."""
+"""The includes between C++ folders are those that allowed_includes.txt lists, in no circle, and the rule would notice others."""
 import pytest
 from cpp_edges import PENDING, allowed, circle, edges, sources, strangers, used
 

@@ -25,7 +25,7 @@ bool tells_rates(const Phase& phase, const OperatorGraph& graph, BlockKind kind)
 
 }  // namespace
 
-Task<void> Transformer::balance_cores() {
+Task<void> Transformer::measure_cores() {
   CoreBalance* const balance = placement_.balance();
   if (balance == nullptr) co_return;
   for (const std::uint32_t rows : {1u, options_.max_rows}) {
