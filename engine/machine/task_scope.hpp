@@ -30,12 +30,14 @@ class TaskScope {
   bool stop_requested() const { return stop_; }
   void request_stop() { stop_ = true; }
 
+  // Waits until no task is left, and throws the first error of one. Afterwards the scope is as good as new.
   auto join() {
     struct Awaiter {
       TaskScope& scope;
       bool await_ready() const { return scope.live_ == 0; }
       void await_suspend(std::coroutine_handle<> parent) { scope.waiter_ = parent; }
       void await_resume() const {
+        scope.stop_ = false;
         if (scope.error_) std::rethrow_exception(std::exchange(scope.error_, {}));
       }
     };

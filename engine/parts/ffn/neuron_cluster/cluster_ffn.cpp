@@ -75,6 +75,10 @@ Task<void> ClusterFfn::settle() {
   co_await pipeline_.settle();
   ahead_.clear();
   if (hot_) co_await hot_->settle();
+  if (!std::exchange(failed_, false) && !(hot_ && hot_->failed())) co_return;
+  // What was being read may not have come, or not whole.
+  store_.cache().clear();
+  if (hot_) hot_->start_anew();
 }
 
 void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::uint32_t rows) {
@@ -128,6 +132,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
     step = std::move(ahead->second);
     ahead_.erase(ahead);
   }
+  failed_ = true;  // until it has ended well
   step->layer = layer;
   step->groups = std::move(groups);
   std::uint32_t rows = 0;
@@ -149,6 +154,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   co_await scope.join();
   if (options_.adapters) co_await adapt_hidden(step.get());
   co_await reduce(step.get());
+  failed_ = false;
 }
 
 Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {

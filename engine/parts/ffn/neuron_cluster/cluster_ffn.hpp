@@ -98,6 +98,7 @@ class ClusterFfn final : public FfnBlock {
   std::map<std::int16_t, std::unique_ptr<Step>> ahead_;  // layers whose neurons are being read
   Lease gate_, up_, hidden_, partials_;                  // [max_rows, neurons] x 3, partial sums
   PredictionStats predictions_;
+  bool failed_ = false;  // a step that has not ended well
 };
 
 }  // namespace vitro

@@ -97,7 +97,7 @@ void HotRegion::prepare(std::int16_t layer, std::int16_t expert, std::uint32_t s
   const std::uint32_t f = store_.ffn_of(layer, expert);
   recency_.splice(recency_.end(), recency_, ffns_[f].recency);
   set_hot(f, make_room(f, clusters(sequences), most(sequences)));
-  for (std::size_t lane = 0; lane < options_.io_depth && next_read_ + lane < reads_.size(); ++lane) scope_.spawn(read());
+  for (std::size_t left = reads_.size() - next_read_; left > 0 && lanes_ < options_.io_depth; --left, ++lanes_) scope_.spawn(read_all());
   if (rows > 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
 }
 
@@ -184,21 +184,27 @@ Task<void> HotRegion::demoted_landed() {
   if (!error_.empty()) throw RunError(error_);
 }
 
-Task<void> HotRegion::read() {
-  while (next_read_ < reads_.size() && !scope_.stop_requested()) {
+// Ends when nothing is queued. It reads on after a failure, since others wait for what they need.
+Task<void> HotRegion::read_all() {
+  while (next_read_ < reads_.size()) {
     const Read next = reads_[next_read_++];
     if (next_read_ == reads_.size()) {
       reads_.clear();
       next_read_ = 0;
     }
-    IoResult result;
-    for (int attempt = 0; attempt < 2 && (attempt == 0 || !result.status.ok()); ++attempt) {
-      result = co_await store_.read(next.piece, options_.io_core, Pattern::sequential);
-    }
-    if (!result.status.ok()) error_ = fmt::format("reading hot neurons: {}", result.status.message);
-    --ffns_[next.ffn].reads;
-    read_done_.notify();
+    co_await read(next);
   }
+  --lanes_;
+}
+
+Task<void> HotRegion::read(Read next) {
+  IoResult result;
+  for (int attempt = 0; attempt < 2 && (attempt == 0 || !result.status.ok()); ++attempt) {
+    result = co_await store_.read(next.piece, options_.io_core, Pattern::sequential);
+  }
+  if (!result.status.ok()) error_ = fmt::format("reading hot neurons: {}", result.status.message);
+  --ffns_[next.ffn].reads;
+  read_done_.notify();
 }
 
 View HotRegion::wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const {
@@ -264,7 +270,11 @@ Task<void> HotRegion::prepare_graph(std::uint32_t clusters, std::uint32_t rows) 
   group.rows = std::make_shared<const std::vector<SeqPos>>(rows);
   group.x.shape = {rows, store_.layout().width, 0};
   Chain chain = calls(0, group, 0, rows_[clusters], rows_[clusters], group.x);
-  co_await graphs_.prepare(options_.unit, std::move(chain));
+  try {
+    co_await graphs_.prepare(options_.unit, std::move(chain));
+  } catch (const RunError&) {
+    // run() loads the graph that it then lacks, or fails with the error of that.
+  }
 }
 
 Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out) {
@@ -288,5 +298,15 @@ Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32
 }
 
 Task<void> HotRegion::settle() { co_await scope_.join(); }
+
+void HotRegion::start_anew() {
+  for (Ffn& ffn : ffns_) {
+    ffn.hot = ffn.reads = 0;
+    ffn.demoted = false;
+    ffn.row_offsets = nullptr;
+  }
+  hot_ = 0;
+  error_.clear();
+}
 
 }  // namespace vitro

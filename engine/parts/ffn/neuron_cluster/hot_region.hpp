@@ -77,6 +77,9 @@ class HotRegion {
 
   // Waits for all that prepare() began.
   Task<void> settle();
+  // After settle() and a failure: nothing is hot any more, as when the region was new. The cache has been cleared.
+  void start_anew();
+  bool failed() const { return !error_.empty(); }
 
  private:
   struct Ffn {
@@ -101,7 +104,8 @@ class HotRegion {
   void set_hot(std::uint32_t ffn, std::uint32_t clusters);
   void queue_reads(std::uint32_t f, std::uint32_t block, std::uint32_t slot, Bytes begin);
   void make_hot(std::uint32_t ffn, std::uint32_t block, std::uint32_t& after);
-  Task<void> read();
+  Task<void> read_all();
+  Task<void> read(Read next);
   Task<void> prepare_graph(std::uint32_t clusters, std::uint32_t rows);
   Chain calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& row_offsets,
               View out) const;
@@ -122,7 +126,7 @@ class HotRegion {
   std::list<std::uint32_t> recency_;  // FFNs, least recently used first
   std::vector<IndexList> rows_;       // 0 to n - 1, by clusters
   std::vector<Read> reads_;
-  std::size_t next_read_ = 0;
+  std::size_t next_read_ = 0, lanes_ = 0;  // lanes_: that read now
   std::string error_;  // of a read
   std::uint32_t graph_rows_ = 0;
   Signal read_done_;

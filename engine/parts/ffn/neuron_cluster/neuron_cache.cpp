@@ -112,6 +112,19 @@ std::vector<std::uint32_t> NeuronCache::next_token() {
   return left;
 }
 
+void NeuronCache::clear() {
+  for (std::uint32_t block = 0; block < blocks(); ++block) {
+    if (resident(block) && !hot_[block]) eviction_->erase(block);
+    blocks_[block].slot = kNone;
+  }
+  hot_.assign(blocks(), false);
+  half_.assign(blocks(), false);
+  hot_size_ = size_ = 0;
+  free_ = SlotSet(slots());
+  free_count_ = slots();
+  ++epoch_;
+}
+
 void NeuronCache::drop(std::uint32_t block) {
   eviction_->erase(block);
   give_back(std::exchange(blocks_[block].slot, kNone));

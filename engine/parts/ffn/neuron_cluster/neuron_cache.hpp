@@ -71,6 +71,9 @@ class NeuronCache {
   // Whether all blocks from `first` to before `end` could stay at once: what is hot or pinned does not go for them.
   bool could_hold(std::uint32_t first, std::uint32_t end) const;
 
+  // Nothing is resident, hot or pinned any more, and all slots are free. Requires: nothing reads into one.
+  void clear();
+
   // A token is through: what the eviction no longer wants leaves. Returns those blocks. Requires: nothing is pinned.
   std::vector<std::uint32_t> next_token();
 

@@ -101,8 +101,9 @@ Chain Predictor::hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& g
   std::uint32_t first = 0;
   for (const FfnGroup& group : groups) {
     const auto rows = static_cast<std::uint32_t>(group.rows->size());
+    const std::uint32_t first_row = std::exchange(first, first + rows);  // as score_calls() counts them
     if (&group != &groups.front() && same_input(group, groups.front())) continue;
-    const View hidden = buffer(hidden_, first, rows, rank_);
+    const View hidden = buffer(hidden_, first_row, rows, rank_);
     chain.push_back(product(layer, group, share, residency_.view(weights_.get(Role::predictor_in, layer)), group.x, hidden));
     if (options_.relu) {
       KernelCall relu = chain.back();  // relu(h) * 1, in place
@@ -111,7 +112,6 @@ Chain Predictor::hidden_calls(std::int16_t layer, const std::vector<FfnGroup>& g
       relu.in = {hidden, buffer(ones_, 0, rows, rank_)};
       chain.push_back(std::move(relu));
     }
-    first += rows;
   }
   return chain;
 }

@@ -1,5 +1,8 @@
 #include "engine/parts/ffn/neuron_cluster/hot_region.hpp"
 
+#include <gmock/gmock.h>
+
+#include "engine/machine/unit_decorator.hpp"
 #include "tests/engine/parts/ffn/neuron_cluster/bench.hpp"
 
 namespace vitro {
@@ -130,12 +133,112 @@ TEST(HotRegion, shrinks_when_the_cold_blocks_of_a_step_do_not_fit_beside_it) {
   EXPECT_EQ(hot_after_steps_with(16, 4), 8u) << "every step needs the hot ones, and finds 12 in the 16 cold slots";
 }
 
-TEST(HotRegion, a_read_error_ends_the_step_that_needs_the_neurons) {
-  Scene scene = two_layers(0.0);
-  Bench bench(scene);
+TEST(HotRegion, without_room_nothing_is_hot) {
+  Bench bench(two_layers(0.0));
   Region region(bench, {{1, 0.5}});
   region.prepare(1);
-  EXPECT_EQ(region.hot->neurons(0, -1), 0u) << "nothing may stay, so nothing is hot";
+  EXPECT_EQ(region.hot->neurons(0, -1), 0u);
+}
+
+// Cold blocks behind the hot ones fill the cache, so that each hot block has to be read. Reads fail while `broken`.
+struct Unread {
+  explicit Unread(std::uint32_t depth = 4) : bench(scene()) {
+    NeuronCache& cache = bench.store->cache();
+    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+      for (std::uint32_t i = 8; i < 16; ++i) cache.admit(layer * 32 + i, cache.take_slot(), true);
+    }
+    cache.unpin_all();
+    HotRegionOptions options = options_of(bench, {{1, 0.25}});
+    options.in_dram = 1.0;
+    options.io_depth = depth;
+    graphs.emplace(bench.machine());
+    hot.emplace(bench.machine(), *graphs, *bench.store, std::move(options));
+  }
+  Scene scene() {
+    Scene scene = two_layers(0.25);
+    scene.fault = [this](const ReadRequest&) {
+      if (broken) ++failed;
+      return broken ? Status{Code::io_error, "the flash is gone"} : Status{};
+    };
+    return scene;
+  }
+  // One row through the hot neurons of layer 0; the cause if that fails.
+  std::string step() {
+    hot->prepare(0, -1, 1, 1);
+    FfnGroup group;
+    group.rows = std::make_shared<const std::vector<SeqPos>>(1);
+    std::string cause;
+    const auto run = [](HotRegion* region, const FfnGroup* rows, std::string* why) -> Task<void> {
+      try {
+        co_await region->run(0, rows, 0, View{});
+      } catch (const RunError& error) {
+        *why = error.what();
+      }
+      co_await region->settle();
+    };
+    bench.run(run(&*hot, &group, &cause));
+    return cause;
+  }
+  bool broken = false;
+  int failed = 0;
+  Bench bench;
+  std::optional<GraphCache> graphs;
+  std::optional<HotRegion> hot;
+};
+
+TEST(HotRegion, a_read_that_fails_twice_ends_the_step_that_needs_the_neurons) {
+  Unread region;
+  region.broken = true;
+  EXPECT_THAT(region.step(), testing::HasSubstr("the flash is gone"));
+  EXPECT_GE(region.failed, 2);
+  EXPECT_TRUE(region.hot->failed());
+}
+
+TEST(HotRegion, after_a_failure_it_starts_anew_and_reads_again) {
+  Unread region;
+  region.broken = true;
+  ASSERT_NE(region.step(), "");
+  region.bench.store->cache().clear();
+  region.hot->start_anew();
+  EXPECT_FALSE(region.hot->failed());
+  region.broken = false;
+  const Bytes before = region.bench.machine().storage.totals().bytes_read;
+  EXPECT_EQ(region.step(), "");
+  EXPECT_EQ(region.hot->neurons(0, -1), 8u);
+  EXPECT_EQ(region.bench.machine().storage.totals().bytes_read - before, 8 * 24 * KiB);
+}
+
+// Takes graphs, and can not load them.
+class NoGraphs final : public UnitDecorator {
+ public:
+  explicit NoGraphs(ComputeUnit& inner) : UnitDecorator(inner), caps_(inner.caps()) { caps_.static_graphs = true; }
+  const UnitCaps& caps() const override { return caps_; }
+  Task<Result<Graph>> load(GraphSpec) override { co_return Status{Code::unsupported_shape, "no room for a graph"}; }
+
+ private:
+  UnitCaps caps_;
+};
+
+// Reads must not stop with it: the step would wait for them for ever.
+TEST(HotRegion, a_graph_that_does_not_load_ends_the_step_with_its_cause) {
+  Unread region;
+  NoGraphs unit(*region.bench.machine().units.front());
+  HotRegionOptions options = options_of(region.bench, {{1, 0.25}});
+  options.in_dram = 1.0;
+  options.unit = &unit;
+  region.hot.emplace(region.bench.machine(), *region.graphs, *region.bench.store, std::move(options));
+  EXPECT_THAT(region.step(), testing::HasSubstr("no room for a graph"));
+  EXPECT_EQ(region.bench.store->cache().hot_size(), 8u) << "its blocks have come all the same";
+}
+
+// Experts of one step are prepared one after the other; together they have the depth of one.
+TEST(HotRegion, no_more_reads_are_under_way_than_its_depth) {
+  Unread region(1);
+  const Picoseconds before = region.bench.machine().clock.now();
+  region.hot->prepare(0, -1, 1);
+  region.hot->prepare(1, -1, 1);
+  region.bench.run(region.hot->settle());
+  EXPECT_EQ(region.bench.machine().clock.now() - before, 16 * kUnit) << "16 blocks, one after the other";
 }
 
 // Random batches: hot blocks are the first ones of each FFN, all of them resident, and never more than there is room for.

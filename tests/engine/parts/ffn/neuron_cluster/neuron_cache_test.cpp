@@ -123,9 +123,24 @@ TEST(NeuronCache, random_steps_keep_every_slot_in_one_hand) {
         ASSERT_EQ(used.size(), cache.size());
         ASSERT_LE(cache.size(), kCapacity);
         ASSERT_EQ(cache.free_slots(), kCapacity + kStaging - cache.size());
+        if (step % 50 == 49) cache.clear();
       }
     }
   }
+}
+
+TEST(NeuronCache, cleared_it_is_as_if_new) {
+  NeuronCache cache(10, 4, 2, "lru");
+  for (std::uint32_t block = 0; block < 3; ++block) cache.admit(block, cache.take_slot());
+  cache.make_hot(0);
+  cache.take_slot();  // of a block that never came
+  cache.clear();
+  EXPECT_EQ(cache.size(), 0u);
+  EXPECT_EQ(cache.hot_size(), 0u);
+  EXPECT_FALSE(cache.hot(0));
+  EXPECT_EQ(cache.free_slots(), 6u);
+  for (std::uint32_t block = 0; block < 4; ++block) EXPECT_TRUE(cache.admit(block, cache.take_slot()).stays);
+  EXPECT_FALSE(cache.admit(4, cache.take_slot()).stays) << "those of this step are pinned";
 }
 
 TEST(NeuronCache, only_what_is_there_is_pinned) {
