@@ -121,6 +121,7 @@ def test_every_choice_has_a_reason(plan):
     assert "npu" in engine["hybrid"]["splits"][0]["hot"]["why"]
 
 
+@pytest.mark.all
 def test_the_planner_finds_cores_of_its_own(model, has_native):
     if not has_native:
         pytest.skip("the extension module is not built")
@@ -188,10 +189,12 @@ def refused(native, folder, plan_file, *sets):
     return answer.err
 
 
-def test_what_a_cache_holds_is_priced(model, native):
+@pytest.mark.parametrize("key", [
+    pytest.param("kv_per=query_head", marks=pytest.mark.all), pytest.param("kv_format=int8_fp8", marks=pytest.mark.all),
+    "kv_format=int4_e5m2"])
+def test_what_a_cache_holds_is_priced(key, model, native):
     """Heads of queries, and bytes that an accelerator does not read."""
-    for key in ("kv_per=query_head", "kv_format=int8_fp8", "kv_format=int4_e5m2"):
-        assert make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}"])["engine"]
+    assert make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}"])["engine"]
 
 
 def test_heads_stay_with_cores_where_the_accelerator_can_not_read_them():

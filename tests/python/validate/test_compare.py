@@ -228,6 +228,7 @@ def test_unknown_mechanisms_are_refused():
         ablation.without(calibrated(), "magic")
 
 
+@pytest.mark.all
 @pytest.mark.skipif(not (RECORDED / "validate.json").exists(), reason="no run has been recorded")
 def test_against_the_recorded_run_each_mechanism_earns_its_place(native):
     rows = json.loads((RECORDED / "validate.json").read_text())["rows"]
