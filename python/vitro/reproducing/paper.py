@@ -10,19 +10,16 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from ..base import process, quantities
-from ..base.figures import BOUND_WITHIN, is_range, relative_error
+from ..base.figures import relative_error
 from ..base.inputs import Path, Progress
 from ..base.trees import flatten
 from ..errors import ConfigError, RunError
 from ..running import experiments
-from . import paper_map
+from . import judge, paper_map
 from .formula import Missing
 from .kept import Kept
 from .plans import Plans
 
-WITHIN = 0.15             # speeds, ratios, energy, sizes
-PERCENTILES_WITHIN = 0.25
-STATUSES = ("ok", "off", "not modelled", "contradictory", "reserved")
 _ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
 
 
@@ -44,7 +41,7 @@ def reproduce(paper: str = "pi2", *, only: str | None = None, jobs: int | None =
     if diagnose:
         _diagnose(questions, rows, runs)
     judged = [_check(check, runs) for check in checks]
-    return {"schema": "vitro.reproduce/1", "paper": paper, "rows": rows, "checks": judged, "summary": _summary(questions, rows, judged),
+    return {"schema": "vitro.reproduce/1", "paper": paper, "rows": rows, "checks": judged, "summary": judge.summary(rows, judged),
             "runs": runs.about()}
 
 
@@ -205,7 +202,7 @@ def _fold(fold, values):
     return {"mean": lambda: sum(numbers) / len(numbers), "min": lambda: min(numbers), "max": lambda: max(numbers)}[fold]()
 
 
-def straight_to(points, within=WITHIN):
+def straight_to(points, within=judge.WITHIN):
     """The largest x such that no point up to it is further than `within` from the straight line through them (least squares); 0 when
     not even the first three lie on one, since two always do."""
     for count in range(len(points), 2, -1):
@@ -219,32 +216,17 @@ def straight_to(points, within=WITHIN):
 
 def _row(question, runs):
     simulated, reason, whole = (None, question.answer.get("not_modelled"), False) if question.formula is None else _value(question, runs)
-    relation = "range" if is_range(question.expected) else question.answer.get("relation", "=")
-    status = question.status
-    if status is None:
-        status = "not modelled" if simulated is None or not whole or question.expected is None else \
-            "ok" if _holds(question, relation, simulated) else "off"
+    status = judge.status_of(question, simulated, whole)
     row = {"id": question.id, "expected": question.expected, "simulated": simulated, "unit": question.entry["unit"],
            "relative_error": None if None in (question.expected, simulated) else relative_error(question.expected, simulated),
-           "source": question.entry["source"], "status": status, "relation": relation, "kind": question.entry["kind"]}
+           "source": question.entry["source"], "status": status, "relation": judge.relation_of(question), "kind": question.entry["kind"],
+           "diagnosed": "diagnosis" in question.answer}
     if simulated is not None and any(runs.has_band(words) for words in words_of(question)):
         ends = [value for value in (_value(question, runs, end)[0] for end in _ENDS) if value is not None]
         row |= {"low": min([*ends, simulated]), "high": max([*ends, simulated])}
-    told = question.answer.get("diagnosis", {}).get("shows") if status == "off" else None
+    told = {"off": question.answer.get("diagnosis", {}).get("shows"), "consistent": question.answer.get("consistent")}.get(status)
     why = [f"read as: {question.answer['read_as']}" if "read_as" in question.answer else None, question.answer.get("why"), reason, told]
     return row | {"why": "; ".join(filter(None, why)), "runs": sorted(set(words_of(question)))}
-
-
-def _holds(question, relation, simulated):
-    expected = question.expected
-    error = relative_error(expected, simulated)
-    if relation in ("<", ">"):
-        return error <= BOUND_WITHIN if relation == "<" else error >= -BOUND_WITHIN
-    if relation == "range":
-        return error == 0
-    if question.entry["unit"] == "%":
-        return abs(simulated - expected) <= question.answer.get("points", paper_map.POINTS)
-    return abs(error) <= (PERCENTILES_WITHIN if re.search(r"\.p\d+$", question.id) else WITHIN)
 
 
 def _diagnose(questions, rows, runs):
@@ -256,7 +238,7 @@ def _diagnose(questions, rows, runs):
         changed = question.answer["diagnosis"]
         simulated, reason, _ = _value(question, runs, more=changed.get("set", {}))
         row["diagnosis"] = {**changed, "simulated": simulated, "why": reason,
-                            "ok": simulated is not None and _holds(question, row["relation"], simulated)}
+                            "ok": simulated is not None and judge.holds(question, simulated)}
 
 
 def _check(check, runs):
@@ -264,14 +246,3 @@ def _check(check, runs):
     holds = bool(value) if value is not None and whole else None
     return {"id": check.id, "holds": holds, "statement": check.answer["holds"], "runs": sorted(set(words_of(check))),
             "why": "; ".join(filter(None, [check.answer.get("why"), reason]))}
-
-
-def _summary(questions, rows, checks):
-    results = [row for row in rows if row["kind"] in paper_map.KINDS]
-    counts = {status: sum(row["status"] == status for row in results) for status in STATUSES}
-    scored = counts["ok"] + counts["off"] + counts["not modelled"]
-    return counts | {"scored": scored, "ok_share": counts["ok"] / scored if scored else None,
-                     "undiagnosed": sum(row["status"] == "off" and "diagnosis" not in question.answer
-                                        for question, row in zip(questions, rows) if row["kind"] in paper_map.KINDS),
-                     "checks": len(checks), "checks_held": sum(check["holds"] is True for check in checks),
-                     "checks_failed": sum(check["holds"] is False for check in checks)}

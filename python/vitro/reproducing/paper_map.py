@@ -4,6 +4,7 @@ docs/guide/reproduce.md says what the file may hold. Here it is read, checked an
 """
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ..base import checkout
 from ..base.figures import leaves_of
@@ -15,7 +16,7 @@ KINDS = ("system_result", "ablation")  # each needs an answer; workload statisti
 POINTS = 5  # how far a share in percent may be off; an entry may ask for less
 FOLDS = ("mean", "min", "max", "straight_to")
 _PATHS = ("device", "model", "engine", "workload")
-_KEYS = {"runs", "formula", "each", "fold", "relation", "points", "read_as", "why", "diagnosis", "not_modelled", "holds"}
+_KEYS = {"runs", "formula", "each", "fold", "relation", "points", "read_as", "why", "diagnosis", "not_modelled", "holds", "consistent"}
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Question:
     """One row: for each item of `each` a set of named runs; the formula over each, then the fold over all."""
     id: str
     entry: dict  # of figures.yaml; of a check its own
-    expected: object = None
+    expected: Any = None
     status: str | None = None  # reserved, contradictory; None: to be judged
     formula: object = None
     runs: tuple = ()  # of (item, {name: words}), one per item of `each`
@@ -84,7 +85,7 @@ def load(paper, folder=None):
     tree = load_yaml(path)
     figures = load_yaml(path.parent / tree["figures"])
     published = {entry["id"]: entry for entry in [*figures["entries"], *figures["reserved"]]
-                 if entry["id"].startswith(f"{paper}_") and (entry["kind"] in KINDS or entry.get("use") == "check")}
+                 if entry["id"].startswith(f"{paper}_") and (entry["kind"] in KINDS or entry.get("use") in ("check", "calibrate"))}
     answers = tree["entries"]
     for missing in [key for key, entry in published.items() if key not in answers and entry["kind"] in KINDS]:
         raise ConfigError(f"{path}: entries.{missing}: is missing (expected an answer to every result of the paper)")
@@ -138,6 +139,11 @@ def _question(name, entry, expected, status, answer, text, path):
         raise ConfigError(f'{where}: "{text}": there is no run "{run}"')
     for run in sorted(answer.get("diagnosis", {}).get("runs", {}).keys() - answer.get("runs", {}).keys()):
         raise ConfigError(f'{where}: diagnosis.runs: there is no run "{run}" to replace')
+    if "consistent" in answer and not (isinstance(answer["consistent"], str) and answer["consistent"]):
+        raise ConfigError(f"{where}: consistent: {answer['consistent']!r} (expected a text: "
+                          "which input is this value, or why it can not differ)")
+    if "consistent" in answer and "diagnosis" in answer:
+        raise ConfigError(f"{where}: has both consistent and a diagnosis (expected one: what is consistent is not judged)")
     if "diagnosis" in answer and (not answer["diagnosis"].keys() & {"runs", "set", "formula"} or "shows" not in answer["diagnosis"]):
         raise ConfigError(f"{where}: diagnosis: is incomplete (expected one of runs, set or formula, and shows)")
     for run in sorted(runs_of(str(answer.get("diagnosis", {}).get("formula", 1))) - answer.get("runs", {}).keys()):

@@ -12,22 +12,29 @@ _VERDICTS = {True: "holds", False: "does not hold", None: "not modelled"}
 
 
 def parts_of(rows):
-    """[(title, rows)]: what is scored, what the paper says twice and differently, what is known by name, outcomes beside the results."""
+    """[(title, rows)]: what is scored, what follows from its own input, what the paper says twice and differently, outcomes beside the
+    results, what is known by name."""
     results = [row for row in rows if row["kind"] in KINDS]
     return [(title, part) for title, part in (
         ("published and simulated", [row for row in results if row["status"] in ("ok", "off", "not modelled")]),
+        ("not scored: consistent, since the value is also an input or can not differ",
+         [row for row in results if row["status"] == "consistent"]),
         ("not scored: the paper disagrees with itself", [row for row in results if row["status"] == "contradictory"]),
         ("not scored: what the workload comes to under a policy", [row for row in rows if row["kind"] not in KINDS]),
         ("not scored: known by name alone", [row for row in results if row["status"] == "reserved"])) if part]
 
 
 def summary_text(answer):
-    """Two sentences: rows that are ok of those that are scored, checks that hold."""
+    """Predictions that are ok, explained and unexplained; what is not scored; checks that hold."""
     summary, said = answer["summary"], []
     if summary["scored"]:
-        others = ", ".join(f"{summary[status]} {status}" for status in ("off", "not modelled") if summary[status])
-        said.append(f"{summary['ok']} of {summary['scored']} scored rows are ok ({summary['ok_share']:.0%})"
-                    + (f", {others}." if others else "."))
+        off = ", ".join(f"{summary[f'off_{kind}']} {kind}" for kind in ("explained", "unexplained") if summary[f"off_{kind}"])
+        others = [f"{summary['off']} off{f' ({off})' if off and not summary['off_untried'] else ''}"] if summary["off"] else []
+        others += [f"{summary['not modelled']} not modelled"] if summary["not modelled"] else []
+        said.append(f"{summary['ok']} of {summary['scored']} predictions are ok ({summary['ok_share']:.0%})"
+                    + "".join(f", {text}" for text in others) + ".")
+    if unscored := [f"{summary[status]} {status}" for status in ("consistent", "contradictory", "reserved") if summary[status]]:
+        said.append(f"Not scored: {', '.join(unscored)}.")
     if summary["checks"]:
         said.append(f"{summary['checks_held']} of {summary['checks']} orderings and signs hold.")
     return " ".join(said)
@@ -46,7 +53,7 @@ def show(answer):
     for text, names in _by_reason(answer).items():
         print(textwrap.fill(f"{text}: {', '.join(names)}", 110, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
                             break_on_hyphens=False))
-    print(summary_text(answer))
+    print(textwrap.fill(summary_text(answer), 110))
 
 
 def _by_reason(answer):
@@ -63,9 +70,10 @@ def _by_reason(answer):
 
 
 def diagnosis_text(row):
-    """`2.9 with one read in flight`, of a diagnosis that was run."""
+    """`explained: 2.9 with one read in flight`, of a diagnosis that was run; unexplained where that is not within the tolerance either."""
     found = row["diagnosis"]
-    return f"{found['why'] or terminal.number(found['simulated'])} {found['shows']}"
+    verdict = "explained" if found["ok"] else "unexplained"
+    return f"{verdict}: {found['why'] or terminal.number(found['simulated'])} {found['shows']}"
 
 
 def _simulated(row):
@@ -97,7 +105,9 @@ def tables(answer):
 def _note(row):
     if "diagnosis" in row:
         return diagnosis_text(row)
-    return row["why"] if row["status"] == "not modelled" else ""
+    if row["status"] == "off" and not row["diagnosed"]:
+        return "unexplained"
+    return row["why"] if row["status"] in ("not modelled", "consistent") else ""
 
 
 def _markdown(columns, rows):

@@ -75,8 +75,15 @@ def test_each_row_has_its_status_and_the_published_value_beside_it(toy):
     assert speed["simulated"] == pytest.approx(1e3 / 0.7) and speed["relative_error"] == pytest.approx(1e3 / 0.7 / 1400 - 1)
     assert rows["toy_secret"]["expected"] is None and rows["toy_secret"]["simulated"] > 0
     assert rows["toy_lost"]["simulated"] > 1
-    assert answer["summary"] == {"ok": 1, "off": 2, "not modelled": 3, "contradictory": 1, "reserved": 1, "scored": 6, "ok_share": 1 / 6,
-                                 "undiagnosed": 0, "checks": 3, "checks_held": 1, "checks_failed": 1}
+    assert answer["summary"] == {"ok": 1, "off": 2, "consistent": 0, "not modelled": 3, "contradictory": 1, "reserved": 1, "scored": 6,
+                                 "ok_share": 1 / 6, "off_explained": 0, "off_unexplained": 0, "off_untried": 2,
+                                 "checks": 3, "checks_held": 1, "checks_failed": 1}
+
+
+def test_what_a_row_is_consistent_with_is_said_and_not_scored(toy):
+    answer = reproducing.reproduce("toy", folder=write(toy, {"entries/toy_speed/consistent": "the clock is set by it"}))
+    assert rows_of(answer)["toy_speed"]["status"] == "consistent" and "the clock is set by it" in rows_of(answer)["toy_speed"]["why"]
+    assert (answer["summary"]["consistent"], answer["summary"]["ok"], answer["summary"]["scored"]) == (1, 0, 5)
 
 
 def test_what_is_not_there_is_named(toy):
@@ -149,9 +156,9 @@ def test_a_diagnosis_may_change_one_run_of_several(toy):
     answer = reproducing.reproduce("toy", folder=write(toy, changes), only="toy_speed", diagnose=True)
     row = answer["rows"][0]
     assert row["simulated"] == 1 and row["diagnosis"]["simulated"] > 1 and row["diagnosis"]["runs"] == {"b": "mmap slow"}
-    assert answer["summary"]["undiagnosed"] == 0
+    assert (answer["summary"]["off_explained"], answer["summary"]["off_unexplained"]) == (0, 1), "b was not that fast"
     without = write(toy, {"entries/toy_speed": {"runs": {"a": "mmap"}, "formula": "a.decode_tokens_per_s"}})
-    assert reproducing.reproduce("toy", folder=without, only="toy_speed")["summary"]["undiagnosed"] == 1
+    assert reproducing.reproduce("toy", folder=without, only="toy_speed")["summary"]["off_unexplained"] == 1
 
 
 def test_the_band_of_an_assumed_parameter_is_carried_to_the_rows_that_depend_on_it(toy):
@@ -169,6 +176,13 @@ def test_a_diagnosis_may_count_otherwise(toy):
     assert row["simulated"] == pytest.approx(3 * row["diagnosis"]["simulated"]) and len((toy / "runs.log").read_text().splitlines()) == 1
 
 
+def test_a_diagnosis_may_have_a_formula_for_each_number_of_a_figure(toy):
+    changes = {"entries/toy_wait/diagnosis": {"formula": {"mean": "2 * a.token_latency_ms.mean"}, "shows": "twice the mean"}}
+    rows = rows_of(reproducing.reproduce("toy", folder=write(toy, changes), diagnose=True))
+    assert rows["toy_wait.mean"]["diagnosis"]["simulated"] == pytest.approx(2 * rows["toy_wait.mean"]["simulated"])
+    assert rows["toy_wait.p99"]["diagnosis"]["simulated"] == rows["toy_wait.p99"]["simulated"]
+
+
 @pytest.mark.parametrize("changes,expected", [
     ({"entries/toy_speed/formulas": "1"}, "toy_speed: formulas"),
     ({"entries/toy_speed/runs": {"a": "dens"}}, '"dens" is not one of the parts'),
@@ -178,6 +192,8 @@ def test_a_diagnosis_may_count_otherwise(toy):
     ({"entries/toy_wait/diagnosis": {"runs": {"b": "dense"}, "shows": "x"}}, 'there is no run "b" to replace'),
     ({"entries/toy_wait/diagnosis": {"shows": "x"}}, "is incomplete"),
     ({"entries/toy_wait/diagnosis": {"formula": "b.x", "shows": "x"}}, 'diagnosis.formula: there is no run "b"'),
+    ({"entries/toy_speed/consistent": True}, "toy_speed: consistent: True (expected a text"),
+    ({"entries/toy_wait/consistent": "is an input"}, "both consistent and a diagnosis"),
     ({"entries/toy_speed/points": 3}, "toy_speed: points: 3"),  # of no percentage
     ({"entries/toy_nothing": {"runs": {}, "formula": "1"}}, "toy_nothing: is not a result"),
     ({"entries/toy_speed": {"runs": {}}}, "neither a formula nor a reason"),

@@ -40,15 +40,6 @@ def test_a_result_that_no_run_answers_says_why_and_is_no_failure(native):
     assert row["status"] == "not modelled" and row["why"] and row["simulated"] is None
 
 
-def test_a_diagnosis_may_have_a_formula_for_each_number_of_a_figure():
-    by_id = {question.id: question for question in maps.load("npumoe").questions}
-    metrics = {"prefill_parts_ms.router": 1, "prefill_parts_ms.experts": 10, "prefill_parts_ms.combine": 100}
-    found = {leaf: by_id[f"npumoe_table4_anemll.{leaf}"].diagnosed().formula(lambda _, name: metrics[name])
-             for leaf in ("router", "expert_ffn", "total")}
-    assert found == {"router": 1, "expert_ffn": 10, "total": 111}
-    assert by_id["npumoe_cycles_p1024_c512.anemll"].diagnosed().formula is by_id["npumoe_cycles_p1024_c512.anemll"].formula
-
-
 def test_reserved_and_contradictory_results_are_never_scored():
     by_id = {question.id: question for question in PI2.questions}
     assert by_id["pi2_energy_pi2"].status == "reserved" and by_id["pi2_energy_pi2"].expected is None
@@ -57,7 +48,7 @@ def test_reserved_and_contradictory_results_are_never_scored():
 
 def test_no_input_is_among_the_rows():
     others = [question.entry for question in PI2.questions if question.entry["kind"] not in maps.KINDS]
-    assert others and all(entry["kind"] == "workload_stat" and entry["use"] == "check" for entry in others)
+    assert others and all(entry["kind"] == "workload_stat" and entry["use"] in ("check", "calibrate") for entry in others)
 
 
 def test_every_step_of_the_ablation_has_its_sign_checked():
@@ -176,28 +167,7 @@ def test_dividing_by_nothing_is_no_number():
         parse("a.x / b.x", "here")(lambda run, name: {"a": 1, "b": 0}[run])
 
 
-# ---- judging
-
-def question(expected, unit="tokens/s", name="r", **answer):
-    return maps.Question(name, {"id": name, "unit": unit, "source": ""}, expected, answer=answer)
-
-
-@pytest.mark.parametrize("name,unit,expected,relation,simulated,ok", [
-    ("r", "tokens/s", 10, "=", 11.4, True), ("r", "tokens/s", 10, "=", 11.6, False), ("r", "x", 10, "=", 8.4, False),
-    ("r", "%", 76.7, "=", 81.6, True), ("r", "%", 76.7, "=", 81.8, False), ("r", "%", 13.7, "=", 8.6, False),
-    ("r.p99", "ms/token", 100, "=", 124, True), ("r.p99", "ms/token", 100, "=", 126, False),
-    ("r.mean", "ms/token", 100, "=", 116, False), ("r", "J/token", 1, "=", 1.14, True),
-    ("r", "tokens/s", 700, ">", 2000, True), ("r", "tokens/s", 700, ">", 690, False), ("r", "tokens/s", 700, "<", 690, True),
-    ("r", "GB/s", [43.9, 59.6], "range", 43.9, True), ("r", "GB/s", [43.9, 59.6], "range", 43.8, False),
-])
-def test_what_is_ok(name, unit, expected, relation, simulated, ok):
-    assert reproducing._holds(question(expected, unit, name), relation, simulated) is ok
-
-
-def test_a_percentage_may_be_held_to_fewer_points():
-    assert reproducing._holds(question(3, "%"), "=", 0.1)
-    assert not reproducing._holds(question(3, "%", points=1), "=", 0.1)
-
+# ---- folding
 
 def test_speeds_are_straight_up_to_where_they_bend():
     line = [(x, 1.0 + x) for x in (7, 10, 13, 16, 19)]
