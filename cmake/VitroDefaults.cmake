@@ -93,13 +93,14 @@ function(vitro_join name)
 endfunction()
 
 # vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [LINK other ...] [COLD])
-# COLD: reads files or prints, and takes no time that counts. It is compiled with -O1, in two thirds of the time.
+# COLD: reads files or prints, and takes no time that counts. It is compiled with -O1, in two thirds of the time, and with
+# sanitizers not optimised at all: the optimiser takes several times as long for their checks.
 function(vitro_library name)
   cmake_parse_arguments(ARG "COLD" "" "SOURCES;APART;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   vitro_unity(${name} ${ARG_APART})
   target_link_libraries(${name} PUBLIC vitro_options ${ARG_LINK})
   if(ARG_COLD)
-    target_compile_options(${name} PRIVATE -O1)
+    target_compile_options(${name} PRIVATE $<IF:$<BOOL:${VITRO_SANITIZE}>,-O0,-O1>)
   endif()
 endfunction()

@@ -12,7 +12,8 @@ namespace vitro::hw {
 // A model's number for (kernel variant, weight format), asked for once and then used per call.
 struct KernelCost {
   std::uint16_t id = 0;
-  bool from_table = false;  // false: priced by the model's general rate, and the result says so
+  bool from_table = false;   // false: priced by the model's general rate, and the result says so
+  bool per_element = false;  // the table prices Work::elements
 };
 
 // One kernel call in numbers.
@@ -31,7 +32,7 @@ struct Work {
   std::uint64_t macs = 0;          // multiply-adds on weights and KV
   std::uint64_t elementwise = 0;   // other arithmetic, scalar operations
   bool has_own_rate = false;       // without multiply-adds: `kernel` is the table's entry for the operator itself
-  std::uint64_t elements = 0;      // of an operator that the table may price by element (has_own_rate)
+  std::uint64_t elements = 0;      // of an operator that the table may price by element (has_own_rate); scores of attention
   std::uint64_t lookups = 0, conversions = 0;
   std::uint32_t group = 0;          // weights that share a scale; 0: not said
   std::uint32_t weight_bits = 0;    // of a product's weight, without its share of scales
@@ -41,6 +42,8 @@ struct Work {
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
   std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values
   std::uint32_t query_heads = 1;    // attention: heads of one batch row that share keys and values
+  bool has_own_softmax = false;     // attention: the softmax of its scores has a price of its own, and `elementwise` is the rest
+  std::uint16_t softmax = 0;        // KernelCost::id of that price
   // Of the bytes read, those of the operand that outlives a step (weights, keys and values), and what has moved since a call
   // read them last: through this unit, and through all units. Never read before: kNever.
   static constexpr Bytes kNever = ~Bytes{0};

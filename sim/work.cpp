@@ -110,7 +110,7 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
       return known.price;
     }
   }
-  // Attention has one price, whichever way its exponentials are found; so have operators without variants.
+  // Attention has one price, whichever way its exponentials are found (price_scores); so have operators without variants.
   const bool plain = call.variant == VariantId::none || call.variant == variant::kLutExp;
   const bool rounded = call.method == Method::lut && call.variant == variant::kInt8Tables;  // another kernel of the same way
   const std::string_view name = call.method != Method::automatic && !rounded ? to_string(call.method)
@@ -143,6 +143,24 @@ const hw::KernelCost& WorkBuilder::operator_price(const Op& op) {
   }
   operators_.emplace_back(kind_of(op), model_.kernel("op", to_string(op)));
   return operators_.back().second;
+}
+
+const hw::KernelCost& WorkBuilder::softmax_price(Exponential exponential) {
+  for (const auto& [known, price] : softmaxes_) {
+    if (known == exponential) return price;
+  }
+  softmaxes_.emplace_back(exponential, model_.kernel("softmax", fmt::format("exp_{}", to_string(exponential))));
+  return softmaxes_.back().second;
+}
+
+// A unit whose table has softmax pays for the exponential of the call's contract: 2^x by table, or the polynomial in float32.
+void WorkBuilder::price_scores(const KernelCall& call, const WorkCounts& counts, hw::Work& work) {
+  const hw::KernelCost own = softmax_price(call.variant == variant::kLutExp ? Exponential::table : Exponential::f32);
+  if (!own.per_element) return;
+  work.has_own_softmax = true;
+  work.softmax = own.id;
+  work.elements = counts.macs / (2 * call.in[1].shape[2]);
+  work.elementwise -= std::min(work.elementwise, work.elements * work::kSoftmax);
 }
 
 // Look-ups need no weight converted; tables stay in the unit from `precompute` to the last product that reads them.
@@ -178,7 +196,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.kernel = price(call).id;
   } else if (call.is<ops::Softmax>()) {
     const auto& softmax = call.get<ops::Softmax>();
-    const hw::KernelCost own = model_.kernel("softmax", fmt::format("exp_{}", to_string(softmax.exponential)));
+    const hw::KernelCost& own = softmax_price(softmax.exponential);
     work.kernel = own.id;
     work.has_own_rate = own.from_table;
     work.elements = softmax.times * elements(call.in[0]);
@@ -236,6 +254,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.weight_bits = format.bits;
     work.zero_points = format.zero_point;
   }
+  if (call.is<ops::Attention>()) price_scores(call, counts, work);
   if (call.method == Method::lut) price_tables(call, work);
   // The variant looks up whatever way is named: a unit that prices tables apart from quantising makes them in this call.
   if (call.is<ops::Matmul>() && call.method == Method::automatic && call.variant == variant::kInt8Tables) {

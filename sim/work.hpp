@@ -14,8 +14,8 @@ using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 
 // One per unit: looks the kernel's rate up once per (variant, weight format) and remembers what had none. A table may price an
 // operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "int8.w2g64.lut" for
-// look-ups, "float.q4_0.accumulate", "float.f32.attention"; "lut.w4g64" for products that the call has carried out that way; and
-// "op.rope" and its like in elementwise operations per cycle.
+// look-ups, "float.q4_0.accumulate", "float.f32.attention"; "lut.w4g64" for products that the call has carried out that way; "op.rope"
+// and its like in elementwise operations per cycle; and "softmax.exp_table", "softmax.exp_f32" for the scores of attention.
 class WorkBuilder {
  public:
   // lays_out: the unit has weights in panels of its own, which its graph was loaded with (engine/kernels/hexagon/panels.hpp).
@@ -36,6 +36,8 @@ class WorkBuilder {
   };
   const hw::KernelCost& price(const KernelCall& call);
   const hw::KernelCost& operator_price(const Op& op);
+  const hw::KernelCost& softmax_price(Exponential exponential);
+  void price_scores(const KernelCall& call, const WorkCounts& counts, hw::Work& work);
   void price_tables(const KernelCall& call, hw::Work& work) const;
   void take_own_layout(const KernelCall& call, hw::Work& work) const;
 
@@ -45,6 +47,7 @@ class WorkBuilder {
   bool lays_out_;
   std::vector<Known> known_;
   std::vector<std::pair<OpKind, hw::KernelCost>> operators_;
+  std::vector<std::pair<Exponential, hw::KernelCost>> softmaxes_;
   std::set<std::string> unpriced_;
 };
 

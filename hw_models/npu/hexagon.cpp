@@ -37,7 +37,7 @@ Hexagon::Hexagon(const Site& site, const Params& params)
 
 void Hexagon::submit(const Work& work, Callback done) {
   VITRO_CHECK(!busy_, "the NPU runs one call at a time");
-  plan_ = planner_.plan(work, kernels_[work.kernel]);
+  plan_ = planner_.plan(work, kernels_[work.kernel], work.has_own_softmax ? &kernels_[work.softmax] : nullptr);
   busy_ = true;
   done_ = done;
   if (call_overhead_.count() == 0) return start(plan_);

@@ -109,7 +109,8 @@ KernelCost HexagonKernels::find(std::string_view variant, std::string_view forma
                                 : variant == "native" ? Entry{name, true, native_}
                                                       : Entry{name, false, general_});
   }
-  return {static_cast<std::uint16_t>(mine - known_.data()), mine->from_table};
+  const bool per_element = mine->kernel.packets_per_element > 0 || mine->kernel.gathers_per_element > 0;
+  return {static_cast<std::uint16_t>(mine - known_.data()), mine->from_table, mine->from_table && per_element};
 }
 
 }  // namespace vitro::hw

@@ -51,21 +51,25 @@ TilePlan TilePlan::without_memory() const {
   return rest;
 }
 
-TilePlan TilePlanner::plan(const Work& work, const Kernel& kernel) const {
+TilePlan TilePlanner::plan(const Work& work, const Kernel& kernel, const Kernel* softmax) const {
   if (work.tcm_bytes > parts_.tcm) {
     throw RunError(
         fmt::format("npu: a call needs {} of operands in TCM, which has {}", format_bytes(work.tcm_bytes), format_bytes(parts_.tcm)));
   }
-  return work.columns > 0 && work.depth > 0 ? product(work, kernel) : chunks(work, kernel);
+  return work.columns > 0 && work.depth > 0 ? product(work, kernel) : chunks(work, kernel, softmax);
 }
 
 double TilePlanner::tile_cycles(std::uint32_t bits) const {
   return bits == 16 ? parts_.tile_cycles_f16 : bits == 8 ? parts_.tile_cycles_int8 : parts_.tile_cycles_int4;
 }
 
+double TilePlanner::element_packets(const Work& work, const Kernel& kernel) const {
+  return static_cast<double>(work.elements) *
+         std::max(kernel.packets_per_element, kernel.gathers_per_element * parts_.gather_packets);
+}
+
 double TilePlanner::other_packets(const Work& work, const Kernel& kernel) const {
-  const auto elements = static_cast<double>(work.elements);
-  const double own = elements * std::max(kernel.packets_per_element, kernel.gathers_per_element * parts_.gather_packets);
+  const double own = element_packets(work, kernel);
   return (work.has_own_rate && own > 0 ? own : static_cast<double>(work.elementwise) * parts_.packets_per_operation) +
          static_cast<double>(work.lookups) * kernel.packets_per_lookup +
          (work.columns > 0 ? 0 : static_cast<double>(work.table_inputs) * kernel.packets_per_activation) +
@@ -224,7 +228,7 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   }
 }
 
-TilePlan TilePlanner::chunks(const Work& work, const Kernel& kernel) const {
+TilePlan TilePlanner::chunks(const Work& work, const Kernel& kernel, const Kernel* softmax) const {
   // Attention on tiles: the rows of a tile meet the keys and values of their sequence together.
   const std::uint32_t together = kernel.matrix && work.macs > 0 ? std::clamp(work.sequence_rows, 1u, parts_.tile) : 1;
   const Bytes read = work.read_bytes / together, bytes = read + work.written_bytes;
@@ -235,10 +239,10 @@ TilePlan TilePlanner::chunks(const Work& work, const Kernel& kernel) const {
   // DMA is for large blocks; small ones come through L2 (T-MAN 5).
   plan.path = bytes > chunk ? Path::dma : Path::l2fetch;
   TileGroup all{read, work.written_bytes, std::max(1.0, static_cast<double>(work.row_runs) / together), 0, 0};
-  double packets = other_packets(work, kernel);
-  if (kernel.matrix && work.macs > 0) {  // attention: rows fill tiles as far as there are
-    const std::uint32_t rows = std::max(1u, work.rows);
-    const double padded = static_cast<double>(work.macs) / rows * static_cast<double>(round_up(rows, parts_.tile));
+  double packets = other_packets(work, kernel) + (softmax ? element_packets(work, *softmax) : 0);
+  if (kernel.matrix && work.macs > 0) {  // attention: rows of a sequence and heads of its KV group fill tiles as far as there are
+    const std::uint64_t rows = std::uint64_t{std::max(1u, work.sequence_rows)} * std::max(1u, work.query_heads);
+    const double padded = static_cast<double>(work.macs) / static_cast<double>(rows) * static_cast<double>(round_up(rows, parts_.tile));
     all.matrix = padded / std::pow(parts_.tile, 3) * tile_cycles(kernel.bits) / parts_.hmx_clock / parts_.hmx_units;
   } else {
     packets += static_cast<double>(work.macs) * kernel.packets_per_mac;

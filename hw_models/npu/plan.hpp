@@ -2,6 +2,8 @@
 // by groups of tile columns: in (a memory path), vector (dequantise and permute), matrix (HMX), out; the stages work at the
 // same time on different groups, with two buffers between them (T-MAN 4.2). When the activations of all rows do not fit
 // into TCM, rows are split and the weights stream once per part. Other operators are cut into chunks of their operands.
+// Attention fills tiles with the rows of one sequence and the query heads that share a head of keys and values; sequences share none
+// (TTS-NPU 5.2).
 // Products by look-up stream tiles of the layout (T-MAN 4.1) instead of whole columns: each thread has rows of its own, in whole vectors,
 // and a part of the depth at a time, for which tables stay in registers. A group is a tile for each thread.
 #pragma once
@@ -59,8 +61,9 @@ class TilePlanner {
  public:
   explicit TilePlanner(const HexagonParameters& parts) : parts_(parts) {}
 
+  // softmax: of attention whose scores have a price of their own (Work::has_own_softmax), else null.
   // Throws RunError when the smallest tiles of the call do not fit into TCM.
-  TilePlan plan(const Work& work, const Kernel& kernel) const;
+  TilePlan plan(const Work& work, const Kernel& kernel, const Kernel* softmax = nullptr) const;
   // Seconds of a stage of one group, alone on the DRAM; 0 when the stage has nothing to do.
   double time(const TilePlan& plan, const TileGroup& group, Stage stage) const;
   double load_time(const TilePlan& plan, Bytes bytes, double rows) const;  // over the plan's path
@@ -74,11 +77,12 @@ class TilePlanner {
 
  private:
   TilePlan product(const Work& work, const Kernel& kernel) const;
-  TilePlan chunks(const Work& work, const Kernel& kernel) const;
+  TilePlan chunks(const Work& work, const Kernel& kernel, const Kernel* softmax) const;
   Pass product_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
   Pass tile_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
   double tile_cycles(std::uint32_t bits) const;
   double vector_seconds(double packets, const Kernel& kernel) const { return packets / kernel.threads / parts_.clock; }
+  double element_packets(const Work& work, const Kernel& kernel) const;
   double other_packets(const Work& work, const Kernel& kernel) const;
 
   const HexagonParameters& parts_;

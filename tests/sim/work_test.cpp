@@ -15,7 +15,7 @@ class FixedModel final : public hw::ComputeModel {
   const hw::DispatchCosts& dispatch() const override { return dispatch_; }
   hw::KernelCost kernel(std::string_view variant, std::string_view format) override {
     asked.push_back(std::string(variant) + "." + std::string(format));
-    return {0, asked.back() == priced};
+    return {0, asked.back() == priced, asked.back() == priced};
   }
   void submit(const hw::Work&, hw::Callback) override {}
   void preempt(Picoseconds) override {}
@@ -104,11 +104,36 @@ TEST(Work, attention_has_the_price_of_its_keys_and_values) {
     const hw::Work work = priced.build(call);
     EXPECT_EQ(work.conversions, 2u * 4 * 10 * 64) << "each key and value once for the queries that share it";
     EXPECT_EQ(work.read_bytes, 4u * 10 * kv_pair_bytes(format, 64) + 8 * 64 * 4 + 2 * 4 * 4) << "keys and values, queries, block tables";
-    EXPECT_EQ(known.asked.back(), name);
+    EXPECT_THAT(known.asked, testing::Contains(name));
     EXPECT_TRUE(priced.unpriced().empty());
     EXPECT_EQ(as_f16.build(call).read_bytes, work.read_bytes);
-    EXPECT_EQ(unknown.asked.back(), "float.f16.attention");
+    EXPECT_THAT(unknown.asked, testing::Contains("float.f16.attention"));
     EXPECT_EQ(as_f16.unpriced(), std::set<std::string>{name + " on big (as f16)"});
+  }
+}
+
+// The contract of the call says which exponential: 2^x by table, or float32's polynomial. A table without either prices operations.
+TEST(Work, scores_have_the_price_of_their_exponential) {
+  Simulation simulation(round_options());
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  KernelCall call;
+  call.op = ops::Attention{};
+  call.layer = 0;
+  call.batch = std::make_shared<const std::vector<SeqPos>>(3, SeqPos{0, 9});
+  call.in = {view_of(simulation.machine(), {3, 8, 64}, Format::f32, Region::activation),
+             view_of(simulation.machine(), {4, 16, 64}, Format::f16, Region::kv),
+             view_of(simulation.machine(), {3, 1, 0}, Format::index32, Region::activation)};
+  call.out = {view_of(simulation.machine(), {3, 8, 64}, Format::f32, Region::activation)};
+  for (const auto& [contract, entry] : {std::pair{variant::kLutExp, "softmax.exp_table"}, std::pair{variant::kFloat, "softmax.exp_f32"}}) {
+    call.variant = contract;
+    FixedModel with, without;
+    with.priced = entry;
+    WorkBuilder priced(with, "npu", counts), general(without, "npu", counts);
+    const hw::Work work = priced.build(call), plain = general.build(call);
+    EXPECT_TRUE(work.has_own_softmax) << entry;
+    EXPECT_EQ(work.elements, 3u * 8 * 10) << "a score for each row, head and position";
+    EXPECT_EQ(plain.elementwise - work.elementwise, work.elements * work::kSoftmax);
+    EXPECT_FALSE(plain.has_own_softmax);
   }
 }
 

@@ -118,6 +118,42 @@ TEST(TilePlan, narrower_operands_use_the_matrix_unit_for_less_time) {
   EXPECT_GT(matrix(8), 1.9 * matrix(4));
 }
 
+// Six query heads share a head of keys and values, as in Qwen2.5-1.5B: a row fills 6 of a tile's 32.
+TEST(TilePlan, rows_of_a_sequence_and_heads_of_its_group_share_tiles_and_sequences_do_not) {
+  Planned planned;
+  const auto matrix_per_row = [&](std::uint32_t sequences, std::uint32_t rows_of_each, std::uint32_t heads) {
+    Work work;
+    work.rows = sequences * rows_of_each;
+    work.sequence_rows = rows_of_each;
+    work.query_heads = heads;
+    work.macs = std::uint64_t{work.rows} * heads * 2 * 128 * 4096;
+    work.read_bytes = MiB;
+    return planned.planner.plan(work, planned.hmx).pass.full.matrix * planned.planner.plan(work, planned.hmx).pass.groups / work.rows / heads;
+  };
+  const double full = matrix_per_row(1, 32, 6);
+  for (const std::uint32_t sequences : {1u, 2u, 16u}) {
+    EXPECT_NEAR(matrix_per_row(sequences, 1, 6) / full, 32.0 / 6, 1e-9) << sequences << " sequences";
+  }
+  EXPECT_NEAR(matrix_per_row(16, 1, 1) / full, 32, 1e-9) << "heads with keys and values of their own";
+  EXPECT_NEAR(matrix_per_row(1, 6, 6) / full, 64.0 / 36, 1e-9) << "36 rows need two tiles";
+}
+
+TEST(TilePlan, scores_pay_for_their_exponential) {
+  Planned planned;
+  Work work;
+  work.macs = 2 * 128 * 4096;
+  work.elements = 4096;
+  Kernel table, polynomial;
+  table.packets_per_element = 0.25;
+  polynomial.packets_per_element = 0.75;
+  const auto vector = [&](const Kernel* softmax) { return planned.planner.plan(work, planned.hmx, softmax).pass.full.vector; };
+  const double packet = 1 / planned.bench.parts().clock / planned.hmx.threads;
+  EXPECT_NEAR(vector(&table) - vector(nullptr), 0.25 * 4096 * packet, 1e-15);
+  EXPECT_NEAR(vector(&polynomial) - vector(&table), 0.5 * 4096 * packet, 1e-15);
+  table.gathers_per_element = 1;  // TCM carries them out one after the other
+  EXPECT_NEAR(vector(&table) - vector(nullptr), std::max(0.25, planned.bench.parts().gather_packets) * 4096 * packet, 1e-15);
+}
+
 TEST(DetailedHexagon, gives_tcm_back_when_a_call_ends) {
   const Node device = phone();
   NpuBench bench(device, "detailed");

@@ -33,6 +33,7 @@ def test_quickstart_decodes_with_hvx_code(native, model):
 
 
 @needs_worker
+@pytest.mark.all
 def test_the_quickstart_as_it_is_has_the_tokens_of_the_reference(native):
     """One key beside the file: its float16 weights go through the matrix unit's interface."""
     answer = native("run", QUICKSTART, "--machine", "host", "--set", "engine.units=hexagon", "--json").json

@@ -142,7 +142,7 @@ def test_formats_of_embedding_and_output_are_named_when_wrong(native):
     assert answer.code == 2 and '--output: there is no format "int4"' in answer.err
 
 
-@pytest.mark.parametrize("kind", ["kernels", "engine", "sim"])
+@pytest.mark.parametrize("kind", ["kernels", "engine", pytest.param("sim", marks=pytest.mark.all)])
 def test_bench_smoke(native, kind):
     rows = native("bench", kind, "--smoke", "--json").json["rows"]
     assert rows and all(row["value"] > 0 for row in rows)

@@ -109,6 +109,7 @@ def test_bad_input_is_one_message(native, tmp_path, args, part):
     assert answer.err.count("\n") == 1 and not (tmp_path / "out.gguf").exists()
 
 
+@pytest.mark.all
 def test_the_quantisation_of_an_npu_is_ordered_as_the_paper_says(native, tmp_path):
     """PowerInfer-2, 7.6: groups of 32 are closest to the model, one scale per row furthest, outliers in INT8 between."""
     for model in (RELU, MIXTURE):

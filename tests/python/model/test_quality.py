@@ -36,7 +36,7 @@ def test_models_that_cut_the_text_differently_are_no_pair():
         paired(answer((1, 10)), answer((1, 9)))
 
 
-@pytest.fixture(scope="module", ids=lambda path: path.name, params=[BOTH[0], *(pytest.param(p, marks=pytest.mark.all) for p in BOTH[1:])])
+@pytest.fixture(scope="module", ids=lambda path: path.name, params=[pytest.param(path, marks=pytest.mark.all) for path in BOTH])
 def rows(request):
     """Each scheme once, by its name."""
     schemes = ("q4_0", "npu_int4_channel", "w4g32", "w4_channel", "w4g32z", "w3g32", "w3_channel", "w2g32", "w2_channel", "ternary")

@@ -60,6 +60,7 @@ def device_with(folder, name, changes):
     return path
 
 
+@pytest.mark.all
 def test_more_rows_are_worth_more_of_the_accelerator(plan):
     hot = shares(plan)
     assert hot == sorted(hot) and hot[3] > hot[0] + 10
@@ -71,6 +72,7 @@ def test_a_slower_accelerator_gets_less(plan, model, tmp_path):
     assert all(less < more for less, more in zip(shares(make_plan(model, device=slow, cores=CORES)), shares(plan)))
 
 
+@pytest.mark.all
 def test_less_memory_leaves_less_for_hot_neurons(plan, model):
     tight = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=30%"])
     # A share that memory does not bound may grow, since what stays cold has to be read.
@@ -91,6 +93,7 @@ def test_sides_meet_where_the_plan_says(plan):
         assert times["0%"] > mine and times["100%"] > mine
 
 
+@pytest.mark.all
 def test_a_share_that_is_not_the_fastest_says_why(model):
     halved = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=50%"])
     not_fastest = 0

@@ -55,6 +55,7 @@ def test_every_step_of_the_ablation_has_its_sign_checked():
     assert {f"ablation_{step}_gains" for step in ("bundle", "cache", "pipeline", "xpu")} <= {check.id for check in PI2.checks}
 
 
+@pytest.mark.all
 def test_every_run_resolves_or_says_which_part_of_an_engine_is_missing(native):
     for question in (*PI2.questions, *PI2.checks):
         for words in reproducing.words_of(question):
