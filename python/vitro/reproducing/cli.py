@@ -9,6 +9,8 @@ from ..errors import ConfigError
 
 def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumoe", help="A folder of "
                                                   "experiments/papers/.")] = "pi2",
+              reading: Annotated[str, typer.Option(metavar="published|fair", help="Compared systems as their papers had them, or with the same "
+                                                   "kernels, cores and reads in flight.")] = "published",
               only: Annotated[Optional[str], typer.Option(metavar="ID", help="One result, all rows of one, or one check.")] = None,
               diagnose: Annotated[bool, typer.Option("--diagnose", help="Also run the diagnosis of each row that is off.")] = False,
               jobs: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time. Default: all cores.")] = None,
@@ -25,6 +27,8 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumo
 
         vitro reproduce --paper pi2 --diagnose --keep out/pi2 --table docs/results/reproduce-pi2.md
 
+        vitro reproduce --paper pi2 --reading fair
+
         vitro reproduce --paper pi2 --json | jq .summary
     """
     from . import paper as reproducing
@@ -32,9 +36,9 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumo
     if table is not None:
         if only is not None:
             raise ConfigError("--table: can not be combined with --only (expected one of the two)")
-        showing.check_page(paper, table)
+        showing.check_page(paper, table, reading)
     with terminal.progress("reproduce") as report:
-        answer = reproducing.reproduce(paper, only=only, jobs=jobs, diagnose=diagnose, keep=keep, progress=report)
+        answer = reproducing.reproduce(paper, reading=reading, only=only, jobs=jobs, diagnose=diagnose, keep=keep, progress=report)
     if table is not None:
         showing.write_tables(answer, table)
     if as_json:

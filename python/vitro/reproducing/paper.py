@@ -23,14 +23,16 @@ from .plans import Plans
 _ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
 
 
-def reproduce(paper: str = "pi2", *, only: str | None = None, jobs: int | None = None, diagnose: bool = False, keep: Path | None = None,
+def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only: str | None = None, jobs: int | None = None, diagnose: bool = False, keep: Path | None = None,
               folder: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
-    """-> {"schema": "vitro.reproduce/1", "paper", "rows", "checks", "summary"}; docs/guide/reproduce.md names the fields.
+    """-> {"schema": "vitro.reproduce/1", "paper", "reading", "rows", "checks", "summary"}; docs/guide/reproduce.md names the fields.
 
+    reading: "published": compared systems have the properties that their papers give or imply; "fair": the same kernels, cores and reads
+    in flight for all.
     only: an id, of a row, a whole figure or a check. diagnose: also executes the diagnosis of each row that is off.
     keep: a folder for results, from which equal runs of the same program are taken.
     """
-    mapped = paper_map.load(paper, folder)
+    mapped = paper_map.load(paper, folder, reading)
     questions, checks = (_chosen(part, only) for part in (mapped.questions, mapped.checks))
     if only and not questions and not checks:
         raise ConfigError(f'--only: "{only}" is neither a result nor a check of {paper}')
@@ -41,7 +43,7 @@ def reproduce(paper: str = "pi2", *, only: str | None = None, jobs: int | None =
     if diagnose:
         _diagnose(questions, rows, runs)
     judged = [_check(check, runs) for check in checks]
-    return {"schema": "vitro.reproduce/1", "paper": paper, "rows": rows, "checks": judged, "summary": judge.summary(rows, judged),
+    return {"schema": "vitro.reproduce/1", "paper": paper, "reading": reading, "rows": rows, "checks": judged, "summary": judge.summary(rows, judged),
             "runs": runs.about()}
 
 

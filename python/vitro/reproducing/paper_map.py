@@ -15,6 +15,7 @@ from .formula import parse, runs_of
 KINDS = ("system_result", "ablation")  # each needs an answer; workload statistics that are outcomes may have one
 POINTS = 5  # how far a share in percent may be off; an entry may ask for less
 FOLDS = ("mean", "min", "max", "straight_to")
+READINGS = ("published", "fair")  # compared systems as their papers had them; like for like: the same kernels, cores and reads in flight
 _PATHS = ("device", "model", "engine", "workload")
 _KEYS = {"runs", "formula", "each", "fold", "relation", "points", "read_as", "why", "diagnosis", "not_modelled", "holds", "consistent"}
 
@@ -47,17 +48,23 @@ class Map:
     parts: dict
     questions: tuple
     checks: tuple
+    reading: str = READINGS[0]
 
     def overrides(self, words):
         """A run's words -> the overrides that they stand for; later words win."""
         merged = {}
         for part in self._parts_of(words):
-            for key, value in sorted(part.items(), key=lambda item: "." in item[0]):  # a whole before what lies in it
-                if key == "plan":
-                    continue
-                merged = {name: kept for name, kept in merged.items() if name != key and not name.startswith(f"{key}.")}
-                merged[key] = str((self.path.parent / value).resolve()) if key in _PATHS and str(value).endswith(".yaml") else value
+            self._merge(merged, part)
+            self._merge(merged, part.get(self.reading, {}))
         return merged
+
+    def _merge(self, merged, part):
+        for key, value in sorted(part.items(), key=lambda item: "." in item[0]):  # a whole before what lies in it
+            if key in ("plan", *READINGS):
+                continue
+            for name in [name for name in merged if name == key or name.startswith(f"{key}.")]:
+                del merged[name]
+            merged[key] = str((self.path.parent / value).resolve()) if key in _PATHS and str(value).endswith(".yaml") else value
 
     def plan(self, words):
         """Options of the planner for a run that is to have a plan, else None."""
@@ -75,8 +82,10 @@ def papers():
     return sorted(path.parent.name for path in (checkout.root() / "experiments" / "papers").glob("*/map.yaml"))
 
 
-def load(paper, folder=None):
-    """-> Map. folder: of map.yaml, instead of the paper's own."""
+def load(paper, folder=None, reading=READINGS[0]):
+    """-> Map. folder: of map.yaml, instead of the paper's own. reading: one of READINGS; what a map says for one of them alone counts there."""
+    if reading not in READINGS:
+        raise ConfigError(f'--reading: there is no "{reading}" (expected one of: {", ".join(READINGS)})')
     if folder is None:
         if paper not in papers():
             raise ConfigError(f'--paper: there is no "{paper}" (there is {", ".join(papers())})')
@@ -91,18 +100,25 @@ def load(paper, folder=None):
         raise ConfigError(f"{path}: entries.{missing}: is missing (expected an answer to every result of the paper)")
     for unknown in [key for key in answers if key not in published]:
         raise ConfigError(f"{path}: entries.{unknown}: is not a result of figures.yaml")
-    questions = tuple(question for key, answer in answers.items() for question in _questions(published[key], answer, path))
+    questions = tuple(question for key, answer in answers.items() for question in _questions(published[key], _read(answer, reading), path))
     checks = tuple(_question(key, {"id": key}, None, None, answer, answer.get("holds"), path)
-                   for key, answer in tree.get("checks", {}).items())
+                   for key, answer in ((key, _read(answer, reading)) for key, answer in tree.get("checks", {}).items()))
     # A map that only says why nothing answers has neither.
     experiment = (path.parent / tree["experiment"]).resolve() if "experiment" in tree else None
-    made = Map(path, experiment, tree.get("parts", {}), questions, checks)
+    made = Map(path, experiment, tree.get("parts", {}), questions, checks, reading)
     for question in (*questions, *checks):
         for variant in (question, question.diagnosed()) if "diagnosis" in question.answer else (question,):
             for _, runs in variant.runs:
                 for words in runs.values():
                     made.overrides(words)
     return made
+
+
+def _read(answer, reading):
+    """An answer in one reading: values that are maps of readings are taken from there, or are absent in the others."""
+    def split(value):
+        return isinstance(value, dict) and value and set(value) <= set(READINGS)
+    return {key: value[reading] if split(value) else value for key, value in answer.items() if not split(value) or reading in value}
 
 
 def _filled(runs, item):

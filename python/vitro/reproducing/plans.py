@@ -56,7 +56,7 @@ def _sets(about):
     """Memory and engine as the planner takes them: KEY=VALUE, the cores apart."""
     engine = {f"{section}.{key}": value for section, tree in about["engine"].items() for key, value in tree.items()
               if (section, key) != ("placement", "units")}
-    return [f"{part}.{key}={json.dumps(value) if isinstance(value, (dict, list)) else value}"
+    return [f"{part}.{key}={value if isinstance(value, str) else json.dumps(value)}"
             for part, tree in (("memory", about["memory"] or {}), ("engine", engine)) for key, value in tree.items()]
 
 

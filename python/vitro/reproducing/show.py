@@ -5,9 +5,9 @@ from pathlib import Path
 from ..base import terminal
 from ..base.figures import figure_text
 from ..errors import ConfigError
-from .paper_map import KINDS
+from .paper_map import KINDS, READINGS
 
-BEGIN, END = "<!-- rows: vitro reproduce --paper {paper} --diagnose --table THIS_FILE -->", "<!-- end of rows -->"
+BEGIN, END = "<!-- rows: vitro reproduce --paper {paper}{reading} --diagnose --table THIS_FILE -->", "<!-- end of rows -->"
 _VERDICTS = {True: "holds", False: "does not hold", None: "not modelled"}
 
 
@@ -116,9 +116,14 @@ def _markdown(columns, rows):
             *(f"| {' | '.join(row[i].replace('|', '/') for i in kept)} |" for row in rows)]
 
 
-def check_page(paper, path):
+def mark(paper, reading=READINGS[0]):
+    """The line before the tables of a reading; the first reading has no name there."""
+    return BEGIN.format(paper=paper, reading="" if reading == READINGS[0] else f" --reading {reading}")
+
+
+def check_page(paper, path, reading=READINGS[0]):
     """-> the page's text before, between and after its marks. Throws ConfigError when it has none: better before the runs than after."""
-    begin = BEGIN.format(paper=paper)
+    begin = mark(paper, reading)
     try:
         text = Path(path).read_text()
     except OSError as error:
@@ -132,5 +137,5 @@ def check_page(paper, path):
 
 def write_tables(answer, path):
     """Puts the tables between the marks of a page."""
-    before, _, after = check_page(answer["paper"], path)
-    Path(path).write_text(f"{before}{BEGIN.format(paper=answer['paper'])}\n{tables(answer)}\n{END}{after}")
+    before, _, after = check_page(answer["paper"], path, answer["reading"])
+    Path(path).write_text(f"{before}{mark(answer['paper'], answer['reading'])}\n{tables(answer)}\n{END}{after}")

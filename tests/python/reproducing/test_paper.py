@@ -176,6 +176,28 @@ def test_a_diagnosis_may_count_otherwise(toy):
     assert row["simulated"] == pytest.approx(3 * row["diagnosis"]["simulated"]) and len((toy / "runs.log").read_text().splitlines()) == 1
 
 
+def test_switches_reach_the_planner_as_yaml_has_them():
+    about = {"memory": {"ffn_in_dram": "50%"}, "engine": {"weights": {"bundle": False, "window": 0}, "placement": {"units": ["cpu1"]}}}
+    assert reproduce_plans._sets(about) == ["memory.ffn_in_dram=50%", "engine.weights.bundle=false", "engine.weights.window=0"]
+
+
+def test_a_map_has_two_readings(toy):
+    """As published a compared system has what its paper gives; like for like it has what all have."""
+    folder = write(toy, {"parts/mmap/published": {"memory.budget": "9 MiB"},
+                         "entries/toy_speed": {"runs": {"a": "mmap"}, "formula": "a.decode_tokens_per_s",
+                                               "consistent": {"published": "its budget is set by it"},
+                                               "diagnosis": {"fair": {"set": {"memory.budget": "7 MiB"}, "shows": "with more memory"}}}})
+    both = {reading: reproducing.reproduce("toy", folder=folder, reading=reading, only="toy_speed", diagnose=True)
+            for reading in ("published", "fair")}
+    rows = {reading: answer["rows"][0] for reading, answer in both.items()}
+    assert [answer["reading"] for answer in both.values()] == ["published", "fair"]
+    assert rows["published"]["simulated"] > rows["fair"]["simulated"], "more memory is faster"
+    assert rows["published"]["status"] == "consistent" and not rows["published"]["diagnosed"]
+    assert rows["fair"]["diagnosis"]["shows"] == "with more memory"
+    with pytest.raises(ConfigError, match='--reading: there is no "both"'):
+        reproducing.reproduce("toy", folder=folder, reading="both")
+
+
 def test_a_diagnosis_may_have_a_formula_for_each_number_of_a_figure(toy):
     changes = {"entries/toy_wait/diagnosis": {"formula": {"mean": "2 * a.token_latency_ms.mean"}, "shows": "twice the mean"}}
     rows = rows_of(reproducing.reproduce("toy", folder=write(toy, changes), diagnose=True))

@@ -9,7 +9,7 @@ from vitro.reproducing import paper as reproducing
 from vitro.reproducing import paper_map as maps
 from vitro.reproducing import show as showing
 
-BEGIN = showing.BEGIN.format(paper="toy")
+BEGIN = showing.mark("toy")
 
 
 def answer_of(folder, **more):
@@ -42,6 +42,14 @@ def test_a_page_keeps_what_is_around_its_tables(toy):  # noqa: F811
     for _ in range(2):
         showing.write_tables(answer, page)
         assert page.read_text() == f"before\n{BEGIN}\n{showing.tables(answer)}\n{showing.END}\nafter\n"
+
+
+def test_a_page_has_a_place_for_each_reading(toy):  # noqa: F811
+    page, fair = toy / "page.md", showing.mark("toy", "fair")
+    page.write_text(f"a\n{BEGIN}\n{showing.END}\nb\n{fair}\n{showing.END}\nc\n")
+    answer = answer_of(write(toy), reading="fair")
+    showing.write_tables(answer, page)
+    assert page.read_text() == f"a\n{BEGIN}\n{showing.END}\nb\n{fair}\n{showing.tables(answer)}\n{showing.END}\nc\n"
 
 
 @pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{showing.END}\n{BEGIN}\n", BEGIN.replace("toy", "pi2") + showing.END])

@@ -11,7 +11,7 @@ namespace vitro {
 struct ClusterConfig {
   std::string pipeline = "cluster";  // none: all reads, then all computing; matrix, cluster: they overlap within one (section 4.3)
   std::uint32_t neurons = 64;        // most of one cluster
-  std::string io_core;               // issues all reads; empty: the last of the units
+  std::string io_core;               // issues all reads; empty: the first of the units, which is the fastest
   std::uint32_t io_depth = 0;        // reads in flight; 0: as many as the storage has slots for
   std::uint32_t dense_rows = 16;     // a step of so many rows computes every neuron
   std::optional<float> threshold;    // |act(gate)| above which a neuron is active; none: the model's own by layer, else 0

@@ -24,7 +24,7 @@ std::uint32_t io_depth(const ClusterConfig& clusters, const Storage& storage) {
 }
 
 ComputeUnit* io_core(const Machine& machine, const UnitPlacement& placement, const ClusterConfig& clusters) {
-  return clusters.io_core.empty() ? chain_units(machine, placement).back()
+  return clusters.io_core.empty() ? chain_units(machine, placement).front()
                                   : unit_named(machine, clusters.io_core, "engine.ffn.clusters.io_core");
 }
 
