@@ -87,14 +87,14 @@ class Pieces {
 
 bool Attention::takes(const KernelCall& call) {
   if (!call.is<ops::Attention>() || call.variant != variant::kLutExp) return false;
-  const AttentionCall attention(call);
+  const AttentionCall attention(kernel_set("auto"), call);
   if (pitch_of(attention) > kMostDepth * kTile || attention.group() > kTile) return false;
   return std::ranges::all_of(*call.batch, [](const SeqPos& row) { return row.position < kMostKeys; });
 }
 
 bool Attention::run(const KernelCall& call) {
   if (!place_table()) return false;
-  const AttentionCall attention(call);
+  const AttentionCall attention(kernel_set("auto"), call);
   const std::vector<AttentionPiece> pieces = attention.pieces();
   const auto key_of = [&](const AttentionPiece& piece) { return std::pair{(*call.batch)[piece.row].sequence, piece.tokens.first}; };
   std::map<std::pair<std::uint32_t, std::uint32_t>, AttentionPiece> widest;

@@ -83,6 +83,8 @@ class Bench {
         attention(what, bench_attention(shape, format));
         against_f16(what, bench_attention(shape, format), bench_attention(shape, Format::f16));
       }
+      const AttentionShape shape{8, 1, 128, 64, 256};
+      against_f16("kv append " + std::string(to_string(format)), bench_append(shape, format), bench_append(shape, Format::f16));
     }
     return std::move(rows_);
   }
@@ -269,7 +271,7 @@ class Bench {
     add_row(name, median(rates), "GMAC/s", median(peaks), hash_of(call.out[0]));
   }
 
-  // Of attention, by turns: the time over f16's, whose bytes bound it where memory does.
+  // Of attention or an append, by turns: the time over f16's, whose bytes bound it where memory does.
   void against_f16(const std::string& name, const KernelCall& ours, const KernelCall& theirs) {
     if (!name.starts_with(options_.only)) return;
     std::vector<double> ratios;
@@ -277,7 +279,11 @@ class Bench {
       const double us = seconds([&] { function_.execute(ours); }), them = seconds([&] { function_.execute(theirs); });
       ratios.push_back(them / us);
     }
-    const auto bytes = [](const KernelCall& call) { return static_cast<double>(kv_pair_bytes(call.in[1].format, call.in[1].shape[2])); };
+    const auto bytes = [&](const KernelCall& call) {
+      const bool append = call.is<ops::KvAppend>();  // which reads float32
+      const View& kv = append ? call.out[0] : call.in[1];
+      return static_cast<double>(kv_pair_bytes(kv.format, kv.shape[2]) + (append ? kv_pair_bytes(Format::f32, kv.shape[2]) : 0));
+    };
     add_row(name + ", over f16", median(ratios), "x", bytes(theirs) / bytes(ours), hash_of(ours.out[0]));
   }
 

@@ -51,4 +51,17 @@ KernelCall bench_attention(const AttentionShape& shape, Format format) {
   return call;
 }
 
+KernelCall bench_append(const AttentionShape& shape, Format format) {
+  KernelCall call = bench_attention(shape, format);
+  const View pool = call.in[1], table = call.in[2];
+  Rng rng(4);
+  View k = float_view(shape.rows, shape.kv_heads * shape.dim);
+  k.shape = {shape.rows, shape.kv_heads, shape.dim};
+  for (std::size_t i = 0; i < elements(k); ++i) k.as<float>()[i] = static_cast<float>(rng.normal());
+  call.op = ops::KvAppend{};
+  call.in = {k, k, table};
+  call.out = {pool};
+  return call;
+}
+
 }  // namespace vitro

@@ -1,4 +1,4 @@
-// An attention of a prompt's last rows, as a benchmark's operand.
+// An attention of a prompt's last rows, and the append of their keys and values, as operands of benchmarks.
 #pragma once
 #include "engine/ops/operands.hpp"
 
@@ -11,5 +11,7 @@ struct AttentionShape {
 
 // Keys, values and queries are random, in blocks of 32 tokens. Requires: holds_kv(format), rows <= tokens.
 KernelCall bench_attention(const AttentionShape& shape, Format format);
+// Writes keys and values of these rows to a pool of that format.
+KernelCall bench_append(const AttentionShape& shape, Format format);
 
 }  // namespace vitro

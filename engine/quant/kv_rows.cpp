@@ -11,9 +11,24 @@
 namespace vitro {
 namespace {
 
+struct Reach {
+  float low = std::numeric_limits<float>::infinity(), high = -low;
+};
+
+// A NaN is neither end, and zeros count as +0, so that the order of elements does not matter.
+Reach reach_of(const float* x, std::uint32_t n) {
+  Reach reach;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if (x[i] < reach.low) reach.low = x[i];
+    if (x[i] > reach.high) reach.high = x[i];
+  }
+  if (reach.low > reach.high) return {0, 0};
+  return {reach.low + 0.0f, reach.high + 0.0f};
+}
+
 void quantise_key8(const float* x, std::uint32_t dim, std::byte* out) {
-  const auto [low, high] = std::minmax_element(x, x + dim);
-  const float min = *low, scale = (*high - min) / 255.0f;
+  const auto [min, max] = reach_of(x, dim);
+  const float scale = (max - min) / 255.0f;
   for (std::uint32_t i = 0; i < dim; ++i) {
     const float steps = scale > 0 ? std::floor((x[i] - min) / scale + 0.5f) : 0.0f;
     out[i] = static_cast<std::byte>(static_cast<std::int8_t>(static_cast<int>(std::min(std::max(0.0f, steps), 255.0f)) - 128));
@@ -38,14 +53,9 @@ static_assert(sizeof(GroupScale) == kKeyGroupScales);
 
 GroupScale scale_of(const float* x, std::uint32_t n) {
   constexpr float kLargestHalf = 65504;
-  float low = std::numeric_limits<float>::infinity(), high = -low;
-  for (std::uint32_t i = 0; i < n; ++i) {  // a NaN is neither
-    if (x[i] < low) low = x[i];
-    if (x[i] > high) high = x[i];
-  }
-  if (low > high) return {};
-  low = std::clamp(low, -kLargestHalf, kLargestHalf);
-  const std::uint16_t scale = float_to_half((std::clamp(high, -kLargestHalf, kLargestHalf) - low) / 15.0f);
+  const Reach reach = reach_of(x, n);
+  const float low = std::clamp(reach.low, -kLargestHalf, kLargestHalf);
+  const std::uint16_t scale = float_to_half((std::clamp(reach.high, -kLargestHalf, kLargestHalf) - low) / 15.0f);
   return {scale, float_to_half(low + 8.0f * half_to_float(scale))};
 }
 

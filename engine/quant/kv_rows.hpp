@@ -45,7 +45,8 @@ constexpr Bytes kv_pair_bytes(Format format, std::uint32_t dim) { return kv_row_
 // int8: code = round((x - min) / scale) - 128, scale = (max - min) / 255; it stands for (code + 128) * scale + min.
 // int4: code = round((x - zero) / scale), scale = (max - min) / 15 and zero = min + 8 * scale of the group, both rounded to binary16 first
 // and no more than it reaches; it stands for code * scale + zero, rounded once.
-// The code of NaN is the least. Values that fp8 does not reach become its largest.
+// A NaN is neither least nor largest, and its code is the least; keys of NaNs alone are zeros. A minimum or maximum of -0 counts as +0.
+// Values that fp8 does not reach become its largest.
 void write_kv_row(Format format, std::uint32_t which, const float* x, std::uint32_t dim, std::byte* out);
 void read_kv_row(Format format, std::uint32_t which, const std::byte* in, std::uint32_t dim, float* out);
 

@@ -30,6 +30,8 @@ Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequ
     StepInput step;
     if (count > request->prefill_chunk) step.chunk_rows = request->prefill_chunk;
     step.sampling = request->sampling;
+    step.rows.reserve(count);
+    step.tokens.reserve(count);
     for (std::uint32_t i = 0; i < count; ++i) {
       step.rows.push_back({sequence, before + done + i});
       step.tokens.push_back(request->prompt[done + i]);

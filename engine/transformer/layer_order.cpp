@@ -46,26 +46,22 @@ StepContext Transformer::context_of(const StepInput& input) const {
   return context;
 }
 
-std::vector<Transformer::Chunk> Transformer::chunks_of(const StepInput& input) const {
-  std::vector<Chunk> chunks;
-  const auto rows = static_cast<std::uint32_t>(input.rows.size());
-  for (std::uint32_t first = 0; first < rows; first += input.chunk_rows) {
-    const std::uint32_t end = std::min(first + input.chunk_rows, rows);
-    StepInput part;
-    part.rows.assign(input.rows.begin() + first, input.rows.begin() + end);
-    part.tokens.assign(input.tokens.begin() + first, input.tokens.begin() + end);
-    part.choose = input.choose;
-    part.sampling = input.sampling;
-    for (std::size_t i = 0; i < input.sampled.size(); ++i) {
-      if (input.sampled[i] < first || input.sampled[i] >= end) continue;
-      part.sampled.push_back(input.sampled[i] - first);
-      if (!input.sampled_as.empty()) part.sampled_as.push_back(input.sampled_as[i]);
-    }
-    StepContext context = context_of(part);
-    context.first_row = first;
-    chunks.push_back({std::move(part), std::move(context)});
+// Made anew for each layer, from the prompt's first row: rows and chunks of a long prompt would take memory that no budget knows of.
+Transformer::Chunk Transformer::chunk_at(const StepInput& input, SeqPos front, std::uint32_t first) const {
+  const std::uint32_t end = std::min(first + input.chunk_rows, static_cast<std::uint32_t>(input.tokens.size()));
+  StepInput part;
+  for (std::uint32_t row = first; row < end; ++row) part.rows.push_back({front.sequence, front.position + row});
+  part.tokens.assign(input.tokens.begin() + first, input.tokens.begin() + end);
+  part.choose = input.choose;
+  part.sampling = input.sampling;
+  for (std::size_t i = 0; i < input.sampled.size(); ++i) {
+    if (input.sampled[i] < first || input.sampled[i] >= end) continue;
+    part.sampled.push_back(input.sampled[i] - first);
+    if (!input.sampled_as.empty()) part.sampled_as.push_back(input.sampled_as[i]);
   }
-  return chunks;
+  StepContext context = context_of(part);
+  context.first_row = first;
+  return {std::move(part), std::move(context)};
 }
 
 // Stage 0 is before the layers, stage l + 1 is layer l, and the last one is behind them.
@@ -80,7 +76,7 @@ Transformer::PhaseList Transformer::stage_of(std::size_t rows, std::size_t stage
   return {begin, end};
 }
 
-Task<std::vector<std::int32_t>> Transformer::compute_by_layer(const StepInput* input) {
+Task<std::vector<std::int32_t>> Transformer::compute_by_layer(StepInput* input) {
   if (kv_flash_) {
     std::vector<KvCache::BlockCopy> copies;
     co_await kv_flash_->begin_prompt(&input->rows, &copies);
@@ -89,18 +85,23 @@ Task<std::vector<std::int32_t>> Transformer::compute_by_layer(const StepInput* i
     co_await extend(input);
   }
   std::vector<std::int32_t> tokens;
-  std::vector<Chunk> chunks = chunks_of(*input);
+  const auto rows = static_cast<std::uint32_t>(input->rows.size());
+  const SeqPos front = input->rows.front();
+  VITRO_CHECK(input->rows.back().sequence == front.sequence && input->rows.back().position - front.position + 1 == rows,
+              "rows that go through a layer together follow each other in one sequence");
+  input->rows = std::vector<SeqPos>();  // gives their memory back
   for (std::size_t stage = 0; stage < config_.layers + 2; ++stage) {
     const bool inside = stage > 0 && stage <= config_.layers;
     const auto layer = static_cast<std::uint32_t>(inside ? stage - 1 : 0);
-    for (Chunk& chunk : chunks) {
+    for (std::uint32_t first = 0; first < rows; first += input->chunk_rows) {
+      Chunk chunk = chunk_at(*input, front, first);
       const std::uint32_t end = chunk.input.rows.back().position + 1;
       if (inside && kv_flash_) co_await kv_flash_->writable(layer, end);
       if (inside) begin_staging(chunk.input.rows, chunk.context);
       write_operands(chunk.input, chunk.context, layer);
       if (stage == 0 && options_.embedding != nullptr) co_await options_.embedding->read(&chunk.input.tokens);
       if (inside) prepare_ffn(static_cast<std::int16_t>(layer), chunk.context);
-      const Around around{&chunk == &chunks.front(), &chunk == &chunks.back(), false};
+      const Around around{first == 0, first + input->chunk_rows >= rows, false};
       const PhaseList phases = stage_of(chunk.input.rows.size(), stage);
       std::vector<std::int32_t> chosen = co_await run_phases(&chunk.context, phases, around);
       if (!chosen.empty()) tokens = std::move(chosen);

@@ -92,8 +92,8 @@ class Transformer {
   using PhaseList = std::span<const Phase>;
   struct Chunk;  // of a prompt that goes layer by layer
   Task<std::vector<std::int32_t>> compute(const StepInput* input);
-  Task<std::vector<std::int32_t>> compute_by_layer(const StepInput* input);
-  std::vector<Chunk> chunks_of(const StepInput& input) const;
+  Task<std::vector<std::int32_t>> compute_by_layer(StepInput* input);
+  Chunk chunk_at(const StepInput& input, SeqPos front, std::uint32_t first) const;
   PhaseList stage_of(std::size_t rows, std::size_t stage) const;
   // What a step does around its phases, and a chunk of a layer only where it is the first or the last one.
   struct Around {

@@ -1,9 +1,10 @@
 """A context of 32 K tokens on this computer, its keys and values in flash by direct I/O, in a memory cgroup: what it really takes.
 
-    .venv/bin/python experiments/validation/long_context.py [--tokens 32768] [--budget 64] [--folder DIR] [--json]
+    .venv/bin/python experiments/validation/long_context.py [--tokens 32768] [--heads 1] [--budget 64] [--folder DIR] [--json]
 
 Makes a small random model, runs it with everything in DRAM, and then with most keys and values in flash, alone in a memory cgroup. Both
-have to give the same tokens. `growth`: the largest resident set of the process less the one that it started with, beside its budget.
+have to give the same tokens. `growth`: the largest resident set of the process less `start`, that of the same program when it is loaded
+and has done nothing.
 Needs root, the memory controller of cgroup v1 or v2, and vitro-device. docs/results/long-context.md has the result.
 """
 import argparse
@@ -21,7 +22,7 @@ sys.path.insert(0, str(ROOT / "tests" / "python"))
 import oracle  # noqa: E402  writes the random model
 
 DEVICE = ROOT / "build" / "release" / "engine" / "app" / "vitro-device"
-SHAPE = {"layers": 5, "width": 64, "heads": 1, "kv_heads": 1, "ffn": 128}
+LAYERS, HEAD = 5, 64
 OUTPUTS = 3
 BESIDE = 8 << 20  # of the cgroup beside the budget: the program itself, and what the kernel keeps for it
 ENGINE = {"threads": 1, "prefill_chunk": 256, "kv": {"block_tokens": 32}}
@@ -54,29 +55,46 @@ def resident(process):
     return None
 
 
+def loaded():
+    """-> the resident set of the program before it has read anything, in bytes: one that waits for room to print its usage"""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writing, bytes(1 << 16)):
+            pass
+    os.set_blocking(writing, True)
+    with subprocess.Popen([DEVICE], stdout=writing, stderr=writing) as child:
+        while "pipe_write" not in Path(f"/proc/{child.pid}/wchan").read_text():
+            time.sleep(0.01)
+        found = resident(child.pid)[1]
+        child.kill()
+    os.close(reading)
+    os.close(writing)
+    return found
+
+
 def run(tree, folder, procs=None):
-    """-> (result, growth of the resident set in bytes)"""
+    """-> (result, largest resident set in bytes)"""
     file = folder / "experiment.json"
     file.write_text(json.dumps(tree))
-    # The shell joins the group and waits, so that what becomes the program is measured from its first instruction on.
+    # The shell joins the group and becomes the program, so that all of it counts there.
     join = f"echo $$ > {procs}; " if procs else ""
     child = subprocess.Popen(["sh", "-c", f"{join}exec {DEVICE} run {file} --cache {folder}"], stdout=subprocess.PIPE, text=True)
-    begin, peak = None, 0
+    peak = 0
     while child.poll() is None:
-        seen = resident(child.pid)
-        if seen and os.path.realpath(f"/proc/{child.pid}/exe") == str(DEVICE.resolve()):
-            begin = begin or seen[1]
-            peak = max(peak, seen[0])
-        time.sleep(0.001 if peak < 2 * (begin or 1) else 0.05)
+        peak = max(peak, (resident(child.pid) or (0,))[0])
+        time.sleep(0.02)
     answer = child.stdout.read()
     if child.returncode:
         raise SystemExit(f"vitro-device ended with {child.returncode}")
-    return json.loads(answer), peak - begin
+    return json.loads(answer), peak
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tokens", type=int, default=32768)
+    parser.add_argument("--heads", type=int, help="of the model; default: as many as make keys and values as large as those of 32,768 "
+                                                  "tokens with one head")
     parser.add_argument("--budget", type=int, default=64, help="MiB")
     parser.add_argument("--folder", type=Path, help="for the model and the scratch file; on flash")
     parser.add_argument("--json", action="store_true")
@@ -85,14 +103,21 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.folder or Path.home()) as name:
         folder = Path(name)
         model = folder / "model.gguf"
-        oracle.write_gguf(oracle.random_model(oracle.Shape(context=options.tokens + OUTPUTS, **SHAPE), 1), model)
+        heads = options.heads or max(1, 32768 // options.tokens)
+        shape = oracle.Shape(layers=LAYERS, width=HEAD * heads, heads=heads, kv_heads=heads, ffn=2 * HEAD * heads,
+                             context=options.tokens + OUTPUTS)
+        oracle.write_gguf(oracle.random_model(shape, 1), model)
         in_dram, _ = run(experiment(model, options.tokens, {}), folder)
         flash = {"keep": "budget", "scratch": str(folder)}
         with cgroup(budget + budget // 10 + BESIDE) as procs:
-            in_flash, growth = run(experiment(model, options.tokens, flash, budget=f"{budget} B"), folder, procs)
+            in_flash, peak = run(experiment(model, options.tokens, flash, budget=f"{budget} B"), folder, procs)
     moved = in_flash["metrics"]["kv_flash"]
-    answer = {"tokens": options.tokens, "equal": in_flash["tokens"] == in_dram["tokens"], "storage": in_flash["storage_path"],
-              "budget_bytes": budget, "peak_memory_bytes": in_flash["metrics"]["peak_memory_bytes"], "growth_bytes": growth,
+    start = loaded()
+    growth = peak - start
+    answer = {"tokens": options.tokens, "heads": heads, "equal": in_flash["tokens"] == in_dram["tokens"],
+              "storage": in_flash["storage_path"],
+              "budget_bytes": budget, "peak_memory_bytes": in_flash["metrics"]["peak_memory_bytes"], "start_bytes": start,
+              "growth_bytes": growth,
               "in_dram_bytes": in_dram["metrics"]["peak_memory_bytes"], "written_bytes": moved["bytes_written"],
               "read_bytes": moved["bytes_read"], "hidden_share": moved["hidden_share"]}
     if options.json:

@@ -102,6 +102,8 @@ struct KernelSet {
   // `count` rows of keys (which: 0) or values (1) of a KV pool, one behind the other: read_kv_row() of quant/kv_rows.hpp, with its bits.
   // Requires: format.is_for_kv().
   void (*unpack_kv)(Format format, std::uint32_t which, const std::byte* rows, std::size_t count, std::size_t dim, float* out);
+  // One such row from its numbers: write_kv_row(), with its bits. Requires: format.is_for_kv(), dim > 0.
+  void (*pack_kv)(Format format, std::uint32_t which, const float* x, std::size_t dim, std::byte* row);
 
   // Per block of 32: d = amax / 127, q = round to nearest even of x * (127 / amax); amax below 2^-100 counts as 0.
   // Quants, scale and correction of consecutive blocks are written `stride` blocks apart.

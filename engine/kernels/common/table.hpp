@@ -4,6 +4,7 @@
 #include "engine/kernels/common/coefficients.hpp"
 #include "engine/kernels/common/k_tiles.hpp"
 #include "engine/kernels/common/limits.hpp"
+#include "engine/kernels/common/pack_kv.hpp"
 #include "engine/kernels/common/rounded_look_up.hpp"
 #include "engine/kernels/common/rows.hpp"
 #include "engine/kernels/common/unpack_kv.hpp"
@@ -35,6 +36,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.dequantise = block_rows::dequantise<V>;
   set.dequantise_nibbles = block_rows::dequantise_nibbles<V>;
   set.unpack_kv = unpack_kv::rows<V>;
+  set.pack_kv = pack_kv::row<T>;
   set.quantise = lanes::quantise<V>;
   set.quantise_blocks = lanes::quantise_blocks<V>;
   set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "engine/kernels/cpu/kv_floats.hpp"
+#include "engine/kernels/cpu/query_rows.hpp"
 #include "engine/kernels/lut/attention_call.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
@@ -46,6 +47,8 @@ void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& ca
         std::byte* to = pool.data + pool.offset(block, which, h) + position % pool.block_tokens * pool.row_bytes(which);
         if (pool.format == Format::f16) {
           set.to_f16(from, pool.dim, reinterpret_cast<Half*>(to));
+        } else if (pool.format.is_for_kv()) {
+          set.pack_kv(pool.format, which, from, pool.dim, to);
         } else {
           write_kv_row(pool.format, which, from, pool.dim, to);
         }
@@ -55,9 +58,6 @@ void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& ca
 }
 
 namespace {
-
-// Queries of a KV head that pass together: of 8 to 128 the quickest on an x86 server (docs/design/data-reorder.md).
-constexpr std::size_t kQueriesTogether = 32;
 
 // Of tokens, those that lie together in the pool: `skip` tokens behind the piece's first one.
 struct KvRun {
@@ -112,6 +112,7 @@ class TiledAttention {
       for (std::uint32_t h = slice_.first; h < slice_.end(); ++h) attend(tile, h);
       b += tile.rows;
     }
+    forget_scratch(Scratch::a, kScoresKept);
   }
 
  private:
@@ -133,7 +134,7 @@ class TiledAttention {
   QueryTile tile_from(std::uint32_t first) const {
     QueryTile tile{first, 1, seen(first)};
     std::uint32_t longest = tile.tokens.count;
-    const std::size_t most = std::max<std::size_t>(1, kQueriesTogether / group_);
+    const std::size_t most = rows_together(group_, longest);
     for (std::uint32_t row = first + 1; row < batch_.size() && tile.rows < most; ++row, ++tile.rows) {
       const Range common = shared(tile.tokens, first, row);
       longest = std::max(longest, seen(row).count);
@@ -250,7 +251,7 @@ void compute(const ops::KvStage& op, const KernelSet& set, const KernelCall& cal
 }
 
 void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call) {
-  if (call.variant == variant::kLutExp) return lut::attend(call);
+  if (call.variant == variant::kLutExp) return lut::attend(set, call);
   TiledAttention(op, set, call).run();
 }
 

@@ -36,6 +36,8 @@ inline Outcome compute(const ops::Softmax&, const KernelSet&, const KernelCall& 
 // `slot` tells buffers that live at the same time apart. Contents are undefined.
 enum class Scratch : std::uint8_t { a, b, c, d, e, f };
 std::byte* scratch_bytes(Scratch slot, std::size_t bytes);
+// Gives back the memory behind the first `kept` bytes of this thread's; the address stays. For what few calls need.
+void forget_scratch(Scratch slot, std::size_t kept);
 template <class T>
 T* scratch(Scratch slot, std::size_t count) {
   return reinterpret_cast<T*>(scratch_bytes(slot, count * sizeof(T)));

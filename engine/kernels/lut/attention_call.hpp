@@ -1,6 +1,7 @@
 // An attention call in the variant kLutExp, as pieces that flash_attention() computes one by one: a batch row and a KV head, with the
 // query heads that share it as its tile of queries. For the cores, and for the Hexagon that computes the same pieces.
 #pragma once
+#include "engine/kernels/common/kernel_set.hpp"
 #include "engine/kernels/lut/flash_attention.hpp"
 #include "engine/ops/operands.hpp"
 
@@ -15,8 +16,8 @@ struct AttentionPiece {
 
 class AttentionCall {
  public:
-  // Requires: an attention that passed check_call(call), and the call outlives this.
-  explicit AttentionCall(const KernelCall& call);
+  // `set` unpacks rows; all sets give the same bits. Requires: an attention that passed check_call(call), and both outlive this.
+  AttentionCall(const KernelSet& set, const KernelCall& call);
 
   std::size_t dim() const { return pool_.dim; }
   std::size_t group() const { return group_; }  // query heads of a piece
@@ -33,6 +34,7 @@ class AttentionCall {
  private:
   std::size_t place(const AttentionPiece& piece) const { return (piece.row * heads_ + piece.head * group_) * pool_.dim; }
 
+  const KernelSet& set_;
   const KernelCall& call_;
   const ops::Attention& op_;
   KvPool pool_;
@@ -40,6 +42,6 @@ class AttentionCall {
 };
 
 // All pieces on this core.
-void attend(const KernelCall& call);
+void attend(const KernelSet& set, const KernelCall& call);
 
 }  // namespace vitro::lut

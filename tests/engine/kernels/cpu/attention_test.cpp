@@ -5,7 +5,9 @@
 
 #include <cmath>
 
+#include "engine/kernels/bench_attention.hpp"
 #include "engine/kernels/compute_function.hpp"
+#include "engine/kernels/cpu/query_rows.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 
 namespace vitro {
@@ -102,6 +104,30 @@ TEST(Attention, rows_that_pass_together_have_the_bits_of_rows_alone) {
       }
     }
   }
+}
+
+// A memory budget has no room for scores: what they take must not follow the context.
+TEST(Attention, scores_of_rows_that_pass_together_stay_within_their_room) {
+  for (const std::size_t group : {1u, 3u, 7u, 32u, 64u}) {
+    for (std::size_t tokens = 1; tokens <= 1u << 20; tokens *= 2) {
+      const std::size_t rows = cpu::rows_together(group, tokens);
+      if (rows > 1) {
+        EXPECT_LE(rows * group * tokens, cpu::kScoresTogether) << group << " " << tokens;
+      }
+      EXPECT_EQ(rows, tokens <= 16384 ? std::max<std::size_t>(1, 32 / group) : std::max<std::size_t>(1, rows));
+    }
+  }
+}
+
+TEST(Attention, few_rows_of_a_long_context_have_the_bits_of_rows_alone) {
+  constexpr std::uint32_t kTokens = 40000, kRows = 40;
+  static_assert(cpu::rows_together(2, kTokens) < cpu::rows_together(2, 1) && cpu::rows_together(2, kTokens) > 1);
+  const KernelCall call = bench_attention({1, 2, 16, kRows, kTokens}, Format::int8_fp8);
+  const KernelCall together = with_own_output(call), apart = with_own_output(call);
+  ComputeFunction function(ComputeOptions{});
+  function.execute(together);
+  for (std::uint32_t row = 0; row < kRows; ++row) function.execute(alone(apart, row));
+  EXPECT_EQ(bytes_of(together.out[0]), bytes_of(apart.out[0]));
 }
 
 }  // namespace
