@@ -92,6 +92,12 @@ Bytes native_bytes(Format format, std::uint64_t rows, std::uint32_t depth) {
   return rows * (bits > 0 ? (Bytes{depth} * bits + 7) / 8 + 2 : row_bytes(format, depth));
 }
 
+// Dot products of float16 numbers, which some cores add up without a conversion.
+bool meets_halves(const KernelCall& call) {
+  if (call.is<ops::Attention>()) return call.in[0].format == Format::f16 && call.in[1].format == Format::f16;
+  return call.is<ops::Matmul>() && call.in[0].format == Format::f16 && call.in[1].format == Format::f16;
+}
+
 // What a table may price apart; empty for the rest.
 std::string_view own_kind(const KernelCall& call) {
   if (call.is<ops::Accumulate, ops::Attention>()) return to_string(call.op);
@@ -104,9 +110,10 @@ std::string_view own_kind(const KernelCall& call) {
 const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
   const Format format = priced_format(call);
   const Layout layout = call.in.empty() ? Layout::rows : call.in[0].layout;
+  const bool halves = format == Format::f16 && meets_halves(call);
   for (const Known& known : known_) {
     if (known.variant == call.variant && known.format == format && known.op == kind_of(call.op) && known.layout == layout &&
-        known.method == call.method) {
+        known.method == call.method && known.halves == halves) {
       return known.price;
     }
   }
@@ -117,7 +124,8 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
                                 : plain                                      ? variant::name(variant::kFloat)
                                                                              : variant::name(call.variant);
   hw::KernelCost price;
-  if (const std::string_view kind = own_kind(call); !kind.empty()) {
+  if (halves) price = model_.kernel(name, call.is<ops::Attention>() ? "f16.halves_attention" : "f16.halves");
+  if (const std::string_view kind = own_kind(call); !kind.empty() && !price.from_table) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
   if (!price.from_table) price = model_.kernel(name, to_string(format));
@@ -132,7 +140,7 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
     price = model_.kernel(name, to_string(*like));
     if (price.from_table) unpriced_.insert(fmt::format("{}.{} on {} (as {})", name, to_string(format), core_class_, to_string(*like)));
   }
-  known_.push_back({call.variant, format, kind_of(call.op), layout, call.method, price});
+  known_.push_back({call.variant, format, kind_of(call.op), layout, call.method, halves, price});
   if (!price.from_table) unpriced_.insert(fmt::format("{}.{} on {}", name, to_string(format), core_class_));
   return known_.back().price;
 }

@@ -14,8 +14,9 @@ using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 
 // One per unit: looks the kernel's rate up once per (variant, weight format) and remembers what had none. A table may price an
 // operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "int8.w2g64.lut" for
-// look-ups, "float.q4_0.accumulate", "float.f32.attention"; "lut.w4g64" for products that the call has carried out that way; "op.rope"
-// and its like in elementwise operations per cycle; and "softmax.exp_table", "softmax.exp_f32" for the scores of attention.
+// look-ups, "float.q4_0.accumulate", "float.f32.attention", "float.f16.halves" for weights and activations in float16 (attention:
+// "float.f16.halves_attention"); "lut.w4g64" for products that the call has carried out that way; "op.rope" and its like in
+// elementwise operations per cycle; and "softmax.exp_table", "softmax.exp_f32" for the scores of attention.
 class WorkBuilder {
  public:
   // lays_out: the unit has weights in panels of its own, which its graph was loaded with (engine/kernels/hexagon/panels.hpp).
@@ -32,6 +33,7 @@ class WorkBuilder {
     OpKind op{};
     Layout layout{};
     Method method{};
+    bool halves = false;
     hw::KernelCost price;
   };
   const hw::KernelCost& price(const KernelCall& call);

@@ -22,10 +22,11 @@ FfnConfig read_ffn(Reader reader) {
   return ffn;
 }
 
-Fuse read_fuse(Reader reader) {
+void read_graph(Reader reader, EngineConfig& engine) {
   const std::string name = reader.choice("fuse", {kFuseNames.begin(), kFuseNames.end()}, kFuseNames.back());
+  engine.fuse = static_cast<Fuse>(std::ranges::find(kFuseNames, name) - kFuseNames.begin());
+  engine.activations = reader.choice("activations", {"f32", "f16"}, "f32") == "f16" ? Format::f16 : Format::f32;
   reader.finish();
-  return static_cast<Fuse>(std::ranges::find(kFuseNames, name) - kFuseNames.begin());
 }
 
 void read_function(Reader& reader, EngineConfig& engine) {
@@ -67,7 +68,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
   engine.lora = read_lora(reader.section("lora"));
-  engine.fuse = read_fuse(reader.section("graph"));
+  read_graph(reader.section("graph"), engine);
   engine.prefill_chunk = static_cast<std::uint32_t>(reader.integer("prefill_chunk", 1, 4096, engine.prefill_chunk));
   const std::string order = reader.choice("prefill_order", {"chunks", "layers", "auto"}, "auto");
   engine.prefill_order = order == "chunks" ? PrefillOrder::chunks : order == "layers" ? PrefillOrder::layers : PrefillOrder::automatic;

@@ -50,6 +50,7 @@ GpuUnit::GpuUnit(UnitId id, std::size_t index, const GpuOptions& options, HostEx
   caps_.kind = UnitKind::gpu;
   caps_.name = options.name;
   caps_.core_class = "gpu";
+  caps_.takes_f16 = false;
 }
 
 Task<Result<Graph>> GpuUnit::load(GraphSpec spec) { co_return Result<Graph>(graphs_.add(std::move(spec))); }

@@ -26,6 +26,7 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
   caps_.name = "hexagon";
   caps_.core_class = "npu";
   caps_.static_graphs = true;
+  caps_.takes_f16 = false;
   caps_.session_limit = sessions_.front()->transport().inbound().size();
 }
 

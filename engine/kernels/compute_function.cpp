@@ -1,6 +1,7 @@
 #include "engine/kernels/compute_function.hpp"
 
 #include "engine/base/check.hpp"
+#include "engine/kernels/cpu/halves.hpp"
 #include "engine/kernels/cpu/ops.hpp"
 #include "engine/ops/contract.hpp"
 #include "engine/ops/variants.hpp"
@@ -20,6 +21,7 @@ Outcome ComputeFunction::execute(const KernelCall& call) {
   has_bytes(call.in);
   has_bytes(call.out);
   if (call.variant == variant::kReference) return run_reference(call);
+  if (cpu::has_halves(call)) return cpu::compute_halves(set_, call);
   return std::visit([&](const auto& op) { return outcome_of([&] { return cpu::compute(op, set_, call); }); }, call.op);
 }
 

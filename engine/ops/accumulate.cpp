@@ -19,8 +19,8 @@ void Accumulate::check(const Checker& check) const {
 void Accumulate::count(Counter& c) const {
   const View &w = c.in(0), &h = c.in(1);
   const std::uint64_t width = w.shape[1], batch = h.shape[0], rows = c.weight_rows();
-  c.read(h, 4 * rows * batch);
-  if (continues) c.read(c.out(), 4 * batch * width);
+  c.read_floats(h, rows * batch);
+  if (continues) c.read_floats(c.out(), batch * width);
   c.write_floats(batch * width);
   c.counts.macs = rows * width * batch;
   if (variant::adds_in_int8(c.call.variant, w.format)) {

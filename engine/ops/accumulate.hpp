@@ -8,7 +8,15 @@ namespace vitro::ops {
 // row adds nothing to that row. Where variant::adds_in_int8: KernelSet::placed_coefficients_q4_0 over the others.
 struct Accumulate {
   static constexpr std::string_view kName = "accumulate";
-  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1, .slice = true, .rows = true, .row_offsets = true, .weights = true};
+  static constexpr Arity kArity{.in_min = 2,
+                                .in_max = 2,
+                                .out = 1,
+                                .slice = true,
+                                .rows = true,
+                                .row_offsets = true,
+                                .weights = true,
+                                .f16_in = 0b10,
+                                .f16_out = true};
 
   bool continues = false;  // on top of what y holds; else from zero
 

@@ -10,8 +10,8 @@ void Add::check(const Checker& check) const { check.two_alike(); }
 
 void Add::count(Counter& c) const {
   const std::uint64_t n = std::uint64_t{c.in(0).shape[0]} * sliced(c.call, columns(c.in(0))).count;
-  c.read(c.in(0), 4 * n);
-  c.read(c.in(1), 4 * n);
+  c.read_floats(c.in(0), n);
+  c.read_floats(c.in(1), n);
   c.write_floats(n);
   c.counts.elementwise = n;
 }

@@ -22,7 +22,7 @@ void AddProduct::count(Counter& c) const {
   const View &w = c.in(0), &x = c.in(1);
   const std::uint64_t k = w.shape[1], batch = x.shape[0], rows = c.weight_rows();
   c.read_all(x);
-  if (continues) c.read(c.out(), 4 * rows * batch);
+  if (continues) c.read_floats(c.out(), rows * batch);
   c.write_floats(rows * batch);
   c.counts.macs = rows * k * batch;
   c.counts.elementwise = rows * batch;

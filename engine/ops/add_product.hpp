@@ -8,7 +8,7 @@ namespace vitro::ops {
 // (engine/graph/lora_pass.hpp).
 struct AddProduct {
   static constexpr std::string_view kName = "add_product";
-  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1, .slice = true, .rows = true};
+  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1, .slice = true, .rows = true, .f16_in = 0b10, .f16_out = true};
 
   float scale = 1;
   bool continues = true;  // on top of what y holds; else from zero

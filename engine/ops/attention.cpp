@@ -3,6 +3,8 @@
 #include "engine/ops/checker.hpp"
 #include "engine/ops/counter.hpp"
 #include "engine/ops/reference.hpp"
+#include "engine/ops/variants.hpp"
+#include "engine/quant/float16.hpp"
 
 namespace vitro::ops {
 
@@ -14,6 +16,7 @@ void Attention::check(const Checker& check) const {
   if (elements(q) % group_elements != 0) check.fail("q", q, "heads have to be a multiple of the pool's " + std::to_string(pool.shape[0]));
   check.float_elements(q, "q", elements(q));
   check.float_elements(check.out(), "y", elements(q));
+  if (scales_query && check.call().variant == variant::kLutExp) check.fail("lut_exp scales products of queries and keys, not queries");
   check.slice(pool.shape[0]);
 }
 
@@ -29,11 +32,21 @@ void Attention::count(Counter& c) const {
     c.counts.row_runs += static_cast<std::uint32_t>(2 * heads * runs);
     if (pool.format != Format::f32) c.counts.conversions += 2 * heads * tokens.count * dim;
     c.counts.macs += 2 * heads * group * dim * tokens.count;
-    c.counts.elementwise += heads * group * (tokens.count * (work::kSoftmax + 1) + dim);
+    c.counts.elementwise += heads * group * (tokens.count * work::kSoftmax + (scales_query ? dim : tokens.count) + dim);
   }
-  c.read(q, 4 * batch * heads * group * dim);
+  c.read_floats(q, batch * heads * group * dim);
   c.write_floats(batch * heads * group * dim);
 }
+
+namespace {
+
+// As float16 holds it where activations are float16.
+Vector stored(bool halves, const Vector& x) {
+  if (!halves) return x;
+  return x.unaryExpr([](double v) { return double{half_to_float(float_to_half(static_cast<float>(v)))}; });
+}
+
+}  // namespace
 
 void Attention::reference(Reference& r) const {
   const KvPool pool(r.in(1), pool_layers, r.call().layer);
@@ -62,11 +75,13 @@ void Attention::reference(Reference& r) const {
       }
       for (std::size_t g = 0; g < group; ++g) {
         const std::size_t at = (b * heads + h * group + g) * dim;
-        const Vector q = r.read(r.in(0), at, dim);
-        const Vector p = r.softmax(double{scale} * (kv[0].transpose() * q));
+        const bool halves = r.in(0).format == Format::f16;
+        const Vector q = stored(halves, r.read(r.in(0), at, dim) * (scales_query ? double{scale} : 1.0));
+        const Vector scores = stored(halves, kv[0].transpose() * q);
+        const Vector p = r.softmax(scores * (scales_query ? 1.0 : double{scale}));
         r.write(r.out(), at, kv[1] * p);
         r.tally().macs += 2 * dim * tokens.count;
-        r.tally().elementwise += tokens.count + dim;  // the scale, and the division by the sum
+        r.tally().elementwise += (scales_query ? dim : tokens.count) + dim;  // the scale, and the division by the sum
       }
     }
   }

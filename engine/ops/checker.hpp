@@ -73,13 +73,14 @@ class Checker {
     if (call_.in[2].format != Format::f16) fail("scales", call_.in[2], "expected f16");
     view(call_.in[2], "scales", {w.shape[0], w.shape[1] / kBlock});
   }
+  // f32, or f16 where the operator takes activations so.
   const View& floats(const View& v, const char* name, std::initializer_list<std::uint64_t> dims) const {
-    if (v.format != Format::f32) fail(name, v, "expected f32");
+    float_format(v, name);
     return view(v, name, dims);
   }
-  // f32 with n elements in whatever shape: a vector may be [D] or [1, D], heads may be folded into columns.
+  // The same with n elements in whatever shape: a vector may be [D] or [1, D], heads may be folded into columns.
   void float_elements(const View& v, const char* name, std::uint64_t n) const {
-    if (v.format != Format::f32) fail(name, v, "expected f32");
+    float_format(v, name);
     if (elements(v) != n) fail(name, v, "expected " + std::to_string(n) + " elements");
     bounds(v, name);
   }
@@ -166,6 +167,11 @@ class Checker {
   }
 
  private:
+  void float_format(const View& v, const char* name) const {
+    bool halves = !call_.out.empty() && &v == &call_.out[0] && arity_.f16_out;
+    for (std::size_t i = 0; i < call_.in.size(); ++i) halves = halves || (&v == &call_.in[i] && (arity_.f16_in >> i & 1) != 0);
+    if (v.format != Format::f32 && !(halves && v.format == Format::f16)) fail(name, v, halves ? "expected f32 or f16" : "expected f32");
+  }
   // Up to the end of the last of the rows that call.row_offsets names.
   Bytes placed_bytes(const View& v, const char* name) const {
     if (v.layout != Layout::rows) fail(name, v, "rows with offsets stand by themselves, not in tiles");

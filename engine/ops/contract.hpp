@@ -3,6 +3,9 @@
 // (matmul, glu, select, accumulate) holds row numbers of the whole operand, ascending, all inside the slice; other elements of the output
 // stay as they are. KernelCall::row_offsets (matmul, accumulate) says where in the first operand's memory each of these rows lies; the
 // operand's shape is then that of the matrix whose rows they are.
+// Activations are float32 or float16 (MNN-LLM 5.3), each operand by itself, where Arity says so. A call with float16 among them computes
+// what it computes with float32 activations of the same values, and rounds what it stores into a float16 output once, to nearest, ties to
+// even; what is larger than float16 reaches becomes infinite. Attention also rounds what it keeps in between (engine/ops/attention.hpp).
 #pragma once
 #include "engine/ops/kernel_call.hpp"
 

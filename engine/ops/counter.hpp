@@ -15,7 +15,9 @@ class Counter {
   void read(const View& v, Bytes bytes) { counts.read[static_cast<std::size_t>(v.memory.placement())] += bytes; }
   void write(const View& v, Bytes bytes) { counts.written[static_cast<std::size_t>(v.memory.placement())] += bytes; }
   void read_all(const View& v) { read(v, view_bytes(v)); }
-  void write_floats(std::uint64_t n) { write(out(), 4 * n); }
+  // n elements of activations, float32 or float16.
+  void read_floats(const View& v, std::uint64_t n) { read(v, n * v.format.block_bytes()); }
+  void write_floats(std::uint64_t n) { write(out(), n * out().format.block_bytes()); }
 
   // Rows of [0, n) that the call computes.
   std::uint64_t chosen_rows(std::uint32_t n) const { return call.rows ? call.rows->size() : sliced(call, n).count; }

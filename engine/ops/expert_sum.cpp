@@ -16,7 +16,7 @@ void ExpertSum::check(const Checker& check) const {
 
 void ExpertSum::count(Counter& c) const {
   const std::uint64_t rows = c.out().shape[0], k = columns(c.in(1)), n = sliced(c.call, columns(c.in(0))).count;
-  c.read(c.in(0), 4 * rows * k * n);
+  c.read_floats(c.in(0), rows * k * n);
   c.read_all(c.in(1));
   c.read_all(c.in(2));
   c.write_floats(rows * n);

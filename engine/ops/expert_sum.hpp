@@ -7,7 +7,7 @@ namespace vitro::ops {
 // y = sum over j ascending of weights[b][j] * partials[sources[b][j]].
 struct ExpertSum {
   static constexpr std::string_view kName = "expert_sum";
-  static constexpr Arity kArity{.in_min = 3, .in_max = 3, .out = 1, .slice = true};
+  static constexpr Arity kArity{.in_min = 3, .in_max = 3, .out = 1, .slice = true, .f16_in = 0b1, .f16_out = true};
 
   void check(const Checker& check) const;
   void count(Counter& c) const;

@@ -9,11 +9,12 @@ namespace vitro::ops {
 void Gather::check(const Checker& check) const {
   const View& x = check.floats(check.in(0), "x", {0, 0});
   const View& out = check.floats(check.out(), "y", {0, x.shape[1]});
+  if (x.format != out.format) check.fail("y", out, "expected the format of x");
   check.index_elements(check.in(1), "indices", out.shape[0]);
 }
 
 void Gather::count(Counter& c) const {
-  c.read(c.in(0), 4 * elements(c.out()));
+  c.read_floats(c.in(0), elements(c.out()));
   c.read(c.in(1), Bytes{4} * c.out().shape[0]);
   c.write_floats(elements(c.out()));
 }

@@ -6,7 +6,7 @@ namespace vitro::ops {
 // in {x [R, D]; index32 [S]}; out [S, D]: the rows that the indices name.
 struct Gather {
   static constexpr std::string_view kName = "gather";
-  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1};
+  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1, .f16_in = 0b1, .f16_out = true};
 
   void check(const Checker& check) const;
   void count(Counter& c) const;

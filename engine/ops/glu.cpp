@@ -10,8 +10,8 @@ void Glu::check(const Checker& check) const { check.two_alike(); }
 
 void Glu::count(Counter& c) const {
   const std::uint64_t n = c.chosen_rows(columns(c.in(0))) * c.in(0).shape[0];
-  c.read(c.in(0), 4 * n);
-  c.read(c.in(1), 4 * n);
+  c.read_floats(c.in(0), n);
+  c.read_floats(c.in(1), n);
   c.write_floats(n);
   c.counts.elementwise = n * work::activation(activation);
 }

@@ -8,7 +8,7 @@ namespace vitro::ops {
 // in the slice with act(gate[r][n]) != 0.
 struct Glu {
   static constexpr std::string_view kName = "glu";
-  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1, .slice = true, .rows = true};
+  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1, .slice = true, .rows = true, .f16_in = 0b11, .f16_out = true};
 
   Activation activation = Activation::silu;
   bool report_active = false;  // for recorders and policies

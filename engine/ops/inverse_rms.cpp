@@ -15,7 +15,7 @@ void InverseRms::check(const Checker& check) const {
 
 void InverseRms::count(Counter& c) const {
   const std::uint64_t n = elements(c.in(0));
-  c.read(c.in(0), 4 * n);
+  c.read_floats(c.in(0), n);
   c.write_floats(c.in(0).shape[0]);
   c.counts.elementwise = work::kNorm / 2 * n;
 }

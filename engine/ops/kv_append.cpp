@@ -25,8 +25,8 @@ void KvAppend::count(Counter& c) const {
   const std::uint32_t copies = copies_of(c.in(0), pool);
   const std::uint64_t rows = c.call.batch->size(), n = rows * heads.count * pool.shape[2];
   const std::uint64_t own = heads.count > 0 ? (heads.end() - 1) / copies - heads.first / copies + 1 : 0;
-  c.read(c.in(0), 4 * rows * own * pool.shape[2]);
-  c.read(c.in(1), 4 * rows * own * pool.shape[2]);
+  c.read_floats(c.in(0), rows * own * pool.shape[2]);
+  c.read_floats(c.in(1), rows * own * pool.shape[2]);
   c.read(c.in(2), 4 * rows);
   c.write(pool, n / pool.shape[2] * kv_pair_bytes(pool.format, pool.shape[2]));
   if (pool.format != Format::f32) c.counts.conversions = 2 * n;

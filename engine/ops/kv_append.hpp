@@ -8,7 +8,7 @@ namespace vitro::ops {
 // up to the next one's first.
 struct KvAppend {
   static constexpr std::string_view kName = "kv_append";
-  static constexpr Arity kArity{.in_min = 3, .in_max = 3, .out = 1, .slice = true};
+  static constexpr Arity kArity{.in_min = 3, .in_max = 3, .out = 1, .slice = true, .f16_in = 0b11};
 
   std::uint32_t pool_layers = 1;
 

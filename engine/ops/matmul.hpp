@@ -7,8 +7,16 @@ namespace vitro::ops {
 // kTileRows unless it ends at N, for Layout::tiled). Scales stand in row order: row offsets are of W alone.
 struct Matmul {
   static constexpr std::string_view kName = "matmul";
-  static constexpr Arity kArity{
-      .in_min = 2, .in_max = 3, .out = 1, .slice = true, .rows = true, .row_offsets = true, .weights = true, .tiled = true};
+  static constexpr Arity kArity{.in_min = 2,
+                                .in_max = 3,
+                                .out = 1,
+                                .slice = true,
+                                .rows = true,
+                                .row_offsets = true,
+                                .weights = true,
+                                .tiled = true,
+                                .f16_in = 0b10,
+                                .f16_out = true};
 
   bool precomputed = false;  // Method::lut: a `precompute` of the same x came before it on this unit
 

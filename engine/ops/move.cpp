@@ -10,6 +10,7 @@ void Move::check(const Checker& check) const {
   const View &x = check.in(0), &y = check.out();
   check.float_elements(x, "x", elements(x));
   check.float_elements(y, "y", elements(y));
+  if (x.format != y.format) check.fail("y", y, "expected the format of x");
   if (x.data() != nullptr && overlap(x, y)) check.fail("y", y, "it shares memory with x");
   const CopyRegionList& regions = check.call().regions;
   if (regions == nullptr) check.fail("has no regions");
@@ -22,7 +23,7 @@ void Move::check(const Checker& check) const {
 
 void Move::count(Counter& c) const {
   const std::uint64_t n = elements(*c.call.regions);
-  c.read(c.in(0), 4 * n);
+  c.read_floats(c.in(0), n);
   c.write_floats(n);
   c.counts.elementwise = work::kMove * n;
 }

@@ -4,8 +4,8 @@
 //   count      the work, from shapes alone
 //   reference  the result in double precision, the plainest reading of the contract; returns an Outcome or nothing
 // engine/ops/operators.hpp lists them all. Contracts give operands in the order in which KernelCall::in and out hold them. B is the number
-// of (sequence, position) rows of the call's batch, R and S are row counts; activations are float32, row-major. A vector [D] may also be
-// written [1, D]; q, k and v may have heads and dim folded. engine/ops/contract.hpp says what holds for all calls.
+// of (sequence, position) rows of the call's batch, R and S are row counts; activations are float32 or float16, row-major. A vector [D] may
+// also be written [1, D]; q, k and v may have heads and dim folded. engine/ops/contract.hpp says what holds for all calls.
 #pragma once
 #include <compare>
 #include <cstddef>
@@ -27,6 +27,8 @@ struct Arity {
   bool weights = false;                                   // the first input: in q4_nibbles its scales are one more, see scales_of()
   bool tiled = false;                                     // the first input may be in tiles
   bool regions = false;                                   // of KernelCall
+  std::uint8_t f16_in = 0;                                // activations that may be float16: bit i is input i
+  bool f16_out = false;                                   // and the output
 };
 
 }  // namespace vitro::ops

@@ -14,7 +14,7 @@ void Reduce::check(const Checker& check) const {
 
 void Reduce::count(Counter& c) const {
   const std::uint64_t partials = c.in(0).shape[0], n = std::uint64_t{c.out().shape[0]} * sliced(c.call, columns(c.out())).count;
-  c.read(c.in(0), 4 * partials * n);
+  c.read_floats(c.in(0), partials * n);
   c.write_floats(n);
   c.counts.elementwise = (partials - 1) * n;
 }

@@ -24,7 +24,7 @@ void RmsNorm::check(const Checker& check) const {
 void RmsNorm::count(Counter& c) const {
   const View& x = c.in(0);
   const std::uint64_t n = std::uint64_t{x.shape[0]} * sliced_heads(c.call, x).count * columns(x);
-  c.read(x, 4 * n);
+  c.read_floats(x, n);
   c.read_all(c.in(1));
   c.write_floats(n);
   c.counts.elementwise = work::kNorm * n;

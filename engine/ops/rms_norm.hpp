@@ -7,7 +7,7 @@ namespace vitro::ops {
 // Each run of D: y = x / sqrt(mean(x^2) + eps) * weight.
 struct RmsNorm {
   static constexpr std::string_view kName = "rms_norm";
-  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1, .slice = true};
+  static constexpr Arity kArity{.in_min = 2, .in_max = 2, .out = 1, .slice = true, .f16_in = 0b1, .f16_out = true};
 
   float eps = 0;
 

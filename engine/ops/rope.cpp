@@ -21,7 +21,7 @@ void Rope::count(Counter& c) const {
   const View& x = c.in(0);
   const std::uint64_t pairs = dims / 2, heads = sliced(c.call, x.shape[1]).count;
   if (c.call.in.size() > 1) c.read(c.in(1), 4 * pairs);
-  c.read(x, 4 * x.shape[0] * heads * x.shape[2]);
+  c.read_floats(x, x.shape[0] * heads * x.shape[2]);
   c.write_floats(x.shape[0] * heads * x.shape[2]);
   c.counts.elementwise = x.shape[0] * pairs * (work::kAngle + heads * work::kTurn);
 }

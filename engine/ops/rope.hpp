@@ -13,7 +13,7 @@ namespace vitro::ops {
 // Pair i turns by position * position_scale * base^(-2i/dims) / divisor_i.
 struct Rope {
   static constexpr std::string_view kName = "rope";
-  static constexpr Arity kArity{.in_min = 1, .in_max = 2, .out = 1, .slice = true};
+  static constexpr Arity kArity{.in_min = 1, .in_max = 2, .out = 1, .slice = true, .f16_in = 0b1, .f16_out = true};
 
   float base = 0;
   std::uint32_t dims = 0;  // of a head that turn: even

@@ -6,7 +6,7 @@ namespace vitro::ops {
 // in {logits [B, E]}; no out; outcome: one ExpertChoice per row; equal logits choose the lower id.
 struct Route {
   static constexpr std::string_view kName = "route";
-  static constexpr Arity kArity{.in_min = 1, .in_max = 1};
+  static constexpr Arity kArity{.in_min = 1, .in_max = 1, .f16_in = 0b1};
 
   std::uint32_t k = 0;       // experts that a row chooses
   bool renormalise = false;  // softmax over the chosen k; else over all, chosen kept

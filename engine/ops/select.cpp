@@ -23,7 +23,7 @@ void Select::check(const Checker& check) const {
 void Select::count(Counter& c) const {
   const View& scores = c.in(0);
   const std::uint64_t n = c.chosen_rows(columns(scores)) * scores.shape[0];
-  c.read(scores, 4 * n);
+  c.read_floats(scores, n);
   c.counts.elementwise = n * work_of_score(*this);
 }
 

@@ -17,7 +17,7 @@ namespace vitro::ops {
 // scores[r][n] > threshold.
 struct Select {
   static constexpr std::string_view kName = "select";
-  static constexpr Arity kArity{.in_min = 1, .in_max = 1, .slice = true, .rows = true};
+  static constexpr Arity kArity{.in_min = 1, .in_max = 1, .slice = true, .rows = true, .f16_in = 0b1};
 
   float threshold = 0;
   std::optional<Activation> activation;

@@ -36,7 +36,8 @@ struct EngineConfig {
   PlacementConfig placement;
   ProductsConfig products;
   LoraConfig lora;
-  Fuse fuse = Fuse::all;  // `engine.graph.fuse`
+  Fuse fuse = Fuse::all;             // `engine.graph.fuse`
+  Format activations = Format::f32;  // `engine.graph.activations`: or f16
   std::uint32_t prefill_chunk = 128;
   PrefillOrder prefill_order = PrefillOrder::automatic;
   std::uint32_t prefill_span = 0;  // most rows that go through a layer together; 0: the whole prompt

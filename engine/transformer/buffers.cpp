@@ -20,9 +20,22 @@ std::set<std::string> crossing_tensors(const OperatorGraph& graph) {
   return found;
 }
 
+// Tensors that stay float32 whatever the format of activations is: what a draw takes the softmax of, and means of squares.
+std::set<std::string> float32_tensors(const OperatorGraph& graph) {
+  std::set<std::string> found;
+  const auto [first, last] = boost::vertices(graph);
+  for (auto id = first; id != last; ++id) {
+    if (graph[*id].is<ops::InverseRms>()) found.insert(graph[*id].output);
+    if (!graph[*id].is<ops::Sample>()) continue;
+    for (const OperatorId from : inputs_of(graph, *id)) found.insert(graph[from].output);
+  }
+  return found;
+}
+
 }  // namespace
 
-Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& config, const BufferLimits& limits, std::size_t units) {
+Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& config, const BufferLimits& limits, std::size_t units,
+                 Format activations) {
   struct Need {
     std::uint32_t width = 0, rows = 0;
     std::size_t copies = 1;
@@ -37,10 +50,11 @@ Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& 
     need.rows = std::max(need.rows, rows);
     if (op.split == Split::replicated) need.copies = units;
   }
-  const std::set<std::string> crossing = crossing_tensors(graph);
+  const std::set<std::string> crossing = crossing_tensors(graph), in_f32 = float32_tensors(graph);
   for (const auto& [tensor, need] : needs) {
     const bool crosses = crossing.contains(tensor);
-    add(memory, tensor, need.width, crosses ? std::max(need.rows, limits.span) : need.rows, need.copies, Format::f32);
+    add(memory, tensor, need.width, crosses ? std::max(need.rows, limits.span) : need.rows, need.copies,
+        in_f32.contains(tensor) ? Format::f32 : activations);
     buffers_.at(tensor).crosses = crosses;
   }
   add(memory, "token_ids", 1, limits.rows, 1, Format::index32);
@@ -52,7 +66,7 @@ Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& 
   add(memory, "sampled_rows", 1, limits.sampled, 1, Format::index32);
   add(memory, "uniforms", 1, limits.sampled, 1, Format::f32);
   if (config.experts > 0) {
-    add(memory, "expert_x", config.width, limits.routed, units, Format::f32);
+    add(memory, "expert_x", config.width, limits.routed, units, activations);
     add(memory, "expert_rows", 1, limits.routed, 1, Format::index32);
     add(memory, "expert_sources", config.experts_used, limits.rows, 1, Format::index32);
     add(memory, "expert_weights", config.experts_used, limits.rows, 1, Format::f32);
@@ -60,7 +74,7 @@ Buffers::Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& 
 }
 
 void Buffers::add(Memory& memory, const std::string& tensor, std::uint32_t width, std::uint32_t rows, std::size_t copies, Format format) {
-  Result<Lease> lease = memory.lease(Bytes(width) * rows * copies * 4, Placement::dram, Region::activation);
+  Result<Lease> lease = memory.lease(Bytes(width) * rows * copies * format.block_bytes(), Placement::dram, Region::activation);
   if (!lease.ok()) throw ConfigError(fmt::format("memory.budget: no room for activations ({}): {}", tensor, lease.status().message));
   buffers_[tensor] = {std::move(lease).value(), width, rows, copies, format};
 }
@@ -71,7 +85,7 @@ View Buffers::view(const std::string& tensor, std::uint32_t first_row, std::uint
   View view;
   view.memory = buffer.lease;
   const std::size_t index = buffer.copies > 1 ? copy : 0;
-  view.offset = (Bytes(index) * buffer.rows + first_row) * buffer.width * 4;
+  view.offset = (Bytes(index) * buffer.rows + first_row) * buffer.width * buffer.format.block_bytes();
   view.shape = {rows, buffer.width, 0};
   view.format = buffer.format;
   return view;

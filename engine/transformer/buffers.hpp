@@ -21,8 +21,10 @@ struct BufferLimits {
 
 class Buffers {
  public:
-  // Leases everything at once. Throws ConfigError when the budget is too small for it.
-  Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& config, const BufferLimits& limits, std::size_t units);
+  // Leases everything at once, in the format `activations`; logits, which a softmax follows, and means of squares are f32. Throws
+  // ConfigError when the budget is too small for it.
+  Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& config, const BufferLimits& limits, std::size_t units,
+          Format activations = Format::f32);
 
   // Rows [first_row, first_row + rows) of a tensor. `copy`: which unit's copy of a replicated tensor.
   View view(const std::string& tensor, std::uint32_t first_row, std::uint32_t rows, std::size_t copy = 0) const;

@@ -296,6 +296,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    const KvStaging* const own = site.unit == options_.staged.unit ? options_.staged.staging : nullptr;
                    call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), own != nullptr ? own->pool() : kv_.pool(),
                               own != nullptr ? reshaped(buffers_.view("staged_table", 0, 1), rows, step.table_width) : table};
+                   attention.scales_query = options_.scales_query && call.variant != variant::kLutExp;
                    attention.pool_layers = own != nullptr ? 1 : kv_.pool_layers();
                    call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
                    call.slice = in_heads(slice, kv_.shape().heads);

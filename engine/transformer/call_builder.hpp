@@ -49,6 +49,7 @@ struct CallOptions {
   const EmbeddingRows* embedding = nullptr;  // in flash; null: a weight like others
   StagedKv staged = {};
   const LoraBank* adapters = nullptr;  // Requires: not null where the graph has bypasses
+  bool scales_query = false;           // attention that has the choice (ops::Attention)
 };
 
 // Whether a way to carry a product out exists for weights of a format: look-ups and their layout need planes of few bits.

@@ -80,7 +80,7 @@ std::uint32_t prefill_span(const Memory& memory, const EngineConfig& engine, con
   if (engine.prefill_order == PrefillOrder::layers) return wanted;
   if (engine.kv.rule() == nullptr || limits.prompt_rows <= kept) return 0;
   const Budget& dram = memory.budget(Placement::dram);
-  const Bytes free = dram.limit - std::min(dram.limit, dram.used + claimed), row = Bytes{config.width} * sizeof(float);
+  const Bytes free = dram.limit - std::min(dram.limit, dram.used + claimed), row = Bytes{config.width} * engine.activations.block_bytes();
   const Bytes room = free < kv ? 0 : (free - kv) / 4;  // the rest is for what comes later: activations, caches of weights
   const auto rows = static_cast<std::uint32_t>(std::min<Bytes>(wanted, room / row));
   return rows == wanted ? wanted : rows / chunk > 1 ? rows / chunk * chunk : 0;
@@ -92,6 +92,13 @@ void check_fused(Fuse fuse, const std::vector<ComputeUnit*>& units) {
   if (fuse == Fuse::all || other == units.end()) return;
   throw ConfigError(fmt::format("engine.graph.fuse: {} leaves operators that only cores have, but {} is among the units (expected all)",
                                 kFuseNames[static_cast<std::size_t>(fuse)], (*other)->caps().name));
+}
+
+void check_activations(Format activations, const std::vector<ComputeUnit*>& units) {
+  const auto other = std::ranges::find_if(units, [](const ComputeUnit* unit) { return !unit->caps().takes_f16; });
+  if (activations == Format::f32 || other == units.end()) return;
+  throw ConfigError(fmt::format("engine.graph.activations: {} is nothing that {} has kernels for (expected f32)", to_string(activations),
+                                (*other)->caps().name));
 }
 
 std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {
@@ -114,6 +121,7 @@ TransformerOptions transformer_options(const EngineConfig& engine, const PolicyL
   options.adapters = decoder.adapters.get();
   options.products = engine.products.methods;
   options.fuse = engine.fuse;
+  options.activations = engine.activations;
   options.matmul = engine.products.matmul;
   options.prefill_matmul = engine.products.prefill_matmul;
   options.attention = engine.attention.variant;
@@ -175,6 +183,7 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
       placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows, engine.kv.format});
   const std::vector<ComputeUnit*>& units = decoder.placement->units();
   check_fused(engine.fuse, units);
+  check_activations(engine.activations, machine.units);
 
   const Bytes staged = decoder.placement->stages_kv() ? staging_bytes(model, engine.kv, limits) : 0;
   const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv + staged};
@@ -191,7 +200,8 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
                            engine.products.matmul,
                            limits.max_rows,
                            engine.prefill_chunk,
-                           decoder.adapters.get()};
+                           decoder.adapters.get(),
+                           engine.activations};
   decoder.ffn = ffn_kinds().find(engine.ffn.kind)->make(ffn_setup, engine.ffn);
 
   if (const std::optional<MappedOperands> mapped = decoder.placement->mapped()) {

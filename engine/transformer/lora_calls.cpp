@@ -11,7 +11,7 @@ void count_bypasses(const UnitQueues& queues, BypassCounts& counts) {
         if (!call.is<ops::AddProduct, ops::Accumulate>()) continue;
         const WorkCounts work = count(call);
         counts.macs += work.macs;
-        counts.accesses += 2 * work.macs + work.written[static_cast<std::size_t>(Placement::dram)] / sizeof(float);
+        counts.accesses += 2 * work.macs + work.written[static_cast<std::size_t>(Placement::dram)] / call.out[0].format.block_bytes();
       }
     }
   }

@@ -35,6 +35,7 @@ struct TransformerOptions {
   WeightCopy copy;
   EmbeddingRows* embedding = nullptr;  // in flash; null: it is among the weights
   Fuse fuse = Fuse::all;               // what passes make of the operator graph
+  Format activations = Format::f32;    // or f16: queries are scaled before they meet keys then (MNN-LLM 5.3)
   const LoraBank* adapters = nullptr;  // that sequences may have (KvCache::create); null: none
 };
 

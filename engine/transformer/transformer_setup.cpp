@@ -46,6 +46,7 @@ CallOptions call_options(const TransformerOptions& options, const KvStaging* sta
   call.copy = options.copy;
   call.embedding = options.embedding;
   call.adapters = options.adapters;
+  call.scales_query = options.activations == Format::f16;
   call.staged = {staging, options.placement->units().size() - 1};
   return call;
 }
@@ -70,7 +71,8 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       ffn_(std::move(ffn)),
       graph_(model_graph(config_, weights, options_.products, options_.adapters,
                          {ffn_.stage() != nullptr, placement_.stages_kv(), options_.fuse})),
-      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, ffn_.routed.get()), units_.size()),
+      buffers_(machine.memory, graph_, config_, limits_of(config_, options_, ffn_.routed.get()), units_.size(),
+               options_.activations),
       kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences,
           kv_placement(machine.memory, config_, options_)),
       staging_(staging_of(machine.memory, kv_, config_, placement_)),

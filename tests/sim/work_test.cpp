@@ -82,6 +82,32 @@ TEST(Work, a_table_may_price_an_operator_apart_from_its_format) {
   EXPECT_EQ(builder.unpriced(), std::set<std::string>{"int8.q8_0 on big"});  // not there at all, and the result says so
 }
 
+// Some cores add products of float16 up without a conversion. A table without that loop has the price of converted weights.
+TEST(Work, products_of_float16_with_float16_may_have_their_own_price) {
+  Simulation simulation(round_options());
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  FixedModel known, unknown;
+  known.priced = "float.f16.halves";
+  unknown.priced = "float.f16";
+  WorkBuilder priced(known, "big", counts), as_f16(unknown, "big", counts);
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kFloat;
+  call.in.push_back(view_of(simulation.machine(), {64, 32, 0}, Format::f16, Region::fixed));
+  call.in.push_back(view_of(simulation.machine(), {4, 32, 0}, Format::f32, Region::activation));
+  call.out.push_back(view_of(simulation.machine(), {4, 64, 0}, Format::f32, Region::activation));
+  const hw::Work single = as_f16.build(call);
+  EXPECT_EQ(unknown.asked, std::vector<std::string>{"float.f16"});
+  call.in[1].format = call.out[0].format = Format::f16;
+  const hw::Work half = as_f16.build(call);
+  EXPECT_EQ(unknown.asked.back(), "float.f16");
+  EXPECT_EQ(half.read_bytes, single.read_bytes - 4u * 32 * 2);
+  EXPECT_EQ(half.written_bytes, 4u * 64 * 2);
+  EXPECT_EQ(priced.build(call).recent_read_bytes, 4u * 32 * 2);
+  EXPECT_EQ(known.asked, std::vector<std::string>{"float.f16.halves"});
+  EXPECT_TRUE(priced.unpriced().empty() && as_f16.unpriced().empty());
+}
+
 // A table that unpacks the format prices it; one that does not prices the attention of f16, with the format's own bytes, and says so.
 TEST(Work, attention_has_the_price_of_its_keys_and_values) {
   Simulation simulation(round_options());

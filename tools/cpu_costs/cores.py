@@ -28,5 +28,6 @@ STAND_INS = {"oryon-1": [
     (r"[su]cvtf\s+s(\d+), w\d+.*", r"frintn v\1.4s, v\1.4s"),
     (r"[su]cvtf\s+s(\d+), s(\d+)", r"frintn v\1.4s, v\2.4s"),
     (r"str\s+s(\d+), \[(\w+)(, #?\d+)?\]$", r"stur s\1, [\2]"),
+    (r"fmlal2?\s+(v\d+\.4s), (v\d+)\.4h, (v\d+)\.4h", r"fmla \1, \2.4s, \3.4s"),
     (r"fmul\s+s(\d+), s(\d+), s(\d+)", r"fmul v\1.4s, v\2.4s, v\3.4s"),
 ]}

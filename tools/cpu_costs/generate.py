@@ -32,13 +32,16 @@ SETS = {  # name: (file of engine/kernels/neon, its flags in engine/kernels/CMak
 INT_MACS = {"smmla": 32, "sdot": 16, "smull": 8, "smull2": 8}
 FLOAT_MACS = {"fmla": 4}
 LOOPS = {  # kernel: (function for M activation rows, multiplies, multiply-adds of one step with one row)
-    "float.f32": ("lanes::dot_block<Vector, Vector::kRows, {rows}, float, lanes::InOrder>", FLOAT_MACS, 16 * 2),
-    "float.f16": ("lanes::dot_block<Vector, Vector::kRows, {rows}, Half, lanes::InOrder>", FLOAT_MACS, 16 * 2),
+    "float.f32": ("lanes::dot_block<Vector, Vector::kRows, {rows}, float, float, lanes::InOrder>", FLOAT_MACS, 16 * 2),
+    "float.f16": ("lanes::dot_block<Vector, Vector::kRows, {rows}, Half, float, lanes::InOrder>", FLOAT_MACS, 16 * 2),
     "float.f32.values": ("lanes::add_values<Vector, {rows}, float>", FLOAT_MACS, 16 * 2),
     "float.f16.values": ("lanes::add_values<Vector, {rows}, Half>", FLOAT_MACS, 16 * 2),
     "int8.q4_0": ("tiles::pass<{target}, tiles::Q4, {rows}>", INT_MACS, 16 * 32),
     "int8.q8_0": ("tiles::pass<{target}, tiles::Q8, {rows}>", INT_MACS, 16 * 32),
 }
+# Where weights or keys and activations are float16: dot products of neon_fp16.cpp, which a core with FEAT_FHM adds to its fastest set.
+HALVES_SET, HALVES, HALVES_FLAGS = "neon-i8mm", "block<2, {rows}>", ["-march=armv8.2-a+fp16+fp16fml", "-mtune=cortex-a76"]
+HALF_MACS, HALF_STEP = {"fmlal": 4, "fmlal2": 4}, 16 * 2
 ATTENDED = ["float.f32", "float.f16"]  # attention: half dot products, half `values`; its batch are query heads that share both
 # Where dot products have an instruction, passes of quarters of a group's rows take the place of tiles::pass. `weights` as in TILE_WEIGHTS.
 PASS, TILE_WEIGHTS = "register_pass<{step}, {weights}, {quarters}, {rows}>", {"int8.q4_0": "CodeWeights<4, false, 32>",
@@ -99,6 +102,12 @@ def compiled(kernel_set):
     return functions_of(f"engine/kernels/neon/{source}.cpp", flags, pointers)
 
 
+@functools.cache
+def compiled_halves():
+    return functions_of("engine/kernels/neon/neon_fp16.cpp", HALVES_FLAGS,
+                        {f"halves_{rows}": HALVES.format(rows=rows) for rows in (1, 2)})
+
+
 def passes(kernel_set, kernel):
     """Activation rows that a pass takes; where kBatch says how many they are in a batch, 2 is that."""
     return (1, *BATCHES) if kernel in TILE_WEIGHTS and SETS[kernel_set][3] else (1, 2)
@@ -155,12 +164,15 @@ def measure(kernel_set, model):
         rates[rows][kernel] = work / taken
         notes.append(f"{kernel_set} {kernel}, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
                      f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
+    if kernel_set == HALVES_SET:
+        measure_halves(kernel_set, model, rates, notes)
     for kernel in ATTENDED:
         for of_pass in (rates[1], rates[2]):
             of_pass[f"{kernel}.attention"] = 2 / (1 / of_pass[kernel] + 1 / of_pass.pop(f"{kernel}.values"))
     for rows in (1, 2):
         rates[rows] |= {f"float.{name}.attention": rates[rows]["float.f32.attention"] for name in KV_FORMATS}
     within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate"]  # those loops' own work
+    within += ["f16.halves", "f16.halves_attention"] if kernel_set == HALVES_SET else []
     conversions = {f"float.{name}": 0 for name in within}
     for name, (_, elements) in DEQUANTISERS.items():
         lines = functions[f"dequantise_{name}"]
@@ -177,6 +189,18 @@ def measure(kernel_set, model):
         for rows in rates:
             rates[rows] |= more[rows]
     return rates, conversions, notes
+
+
+def measure_halves(kernel_set, model, rates, notes):
+    """Adds products of float16 with float16, and attention of float16 queries: dots like these, `values` like those of float.f16."""
+    for rows in (1, 2):
+        path, work = tile_path(compiled_halves()[f"halves_{rows}"], HALF_MACS, HALF_STEP * rows, rows)
+        taken = cycles(path, model)
+        of_pass = rates[rows]
+        of_pass["float.f16.halves"] = work / taken
+        of_pass["float.f16.halves_attention"] = 2 / (taken / work + 1 / of_pass["float.f16.values"])
+        notes.append(f"{kernel_set} float.f16.halves, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
+                     f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
 
 
 def measure_unpacking(kernel_set, name, lines, model, notes):

@@ -68,6 +68,7 @@ struct KernelSet {
   // one fused multiply-add each, the row padded with zeros to a multiple of 16; lanes are then added 8 apart, 4, 2, 1.
   void (*dots_f32)(Rows<float> w, Rows<float> x, float* y, std::size_t y_stride);
   void (*dots_f16)(Rows<Half> w, Rows<float> x, float* y, std::size_t y_stride);
+  void (*dots_halves)(Rows<Half> w, Rows<Half> x, float* y, std::size_t y_stride);
 
   // The same for rows in places: the products of row r are y[b * y_stride + columns[r]].
   void (*placed_dots_f32)(PlacedRows<float> w, const std::uint32_t* columns, Rows<float> x, float* y, std::size_t y_stride);
@@ -94,6 +95,10 @@ struct KernelSet {
   void (*activate)(Activation act, const float* gate, const float* up, std::size_t n, float* h);
   // y[i] = (x[i] * scale) * weight[i]. y may be x.
   void (*scale)(const float* x, float scale, const float* weight, std::size_t n, float* y);
+  // y[i] = a[i] + b[i], and h[i] = max(gate[i], 0) * up[i], each rounded once: what float16 instructions give, and float32 ones with a
+  // rounding behind them. The output may be an input.
+  void (*add_halves)(const Half* a, const Half* b, std::size_t n, Half* y);
+  void (*relu_halves)(const Half* gate, const Half* up, std::size_t n, Half* h);
   void (*to_f16)(const float* x, std::size_t n, Half* y);  // round to nearest even
   void (*to_f32)(const Half* x, std::size_t n, float* y);
   // dequantise_row() and dequantise_nibbles() of quant/blocks.hpp, with their bits.

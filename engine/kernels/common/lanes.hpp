@@ -41,9 +41,9 @@ template <class F, class G>
   if (i < n) tail(i, n - i);
 }
 
-// y[i] = f(vectors at i), where `in` are float arrays of length n.
-template <class V, class F, class... In>
-[[gnu::always_inline]] inline void map(std::size_t n, float* y, F f, const In*... in) {
+// y[i] = f(vectors at i), where `in` are arrays of n floats or halves.
+template <class V, class F, class Out, class... In>
+[[gnu::always_inline]] inline void map(std::size_t n, Out* y, F f, const In*... in) {
   for_lanes(
       n, [&](std::size_t i) { f(V::load(in + i)...).store(y + i); },
       [&](std::size_t i, std::size_t rest) { store_tail(f(load_tail<V>(in + i, rest)...), y + i, rest); });
@@ -109,6 +109,16 @@ void activate(Activation act, const float* gate, const float* up, std::size_t n,
 template <class V>
 void scale(const float* x, float factor, const float* weight, std::size_t n, float* y) {
   map<V>(n, y, [&](V a, V w) { return a * V::all(factor) * w; }, x, weight);
+}
+
+template <class V>
+void add_halves(const Half* a, const Half* b, std::size_t n, Half* y) {
+  map<V>(n, y, [](V u, V v) { return u + v; }, a, b);
+}
+
+template <class V>
+void relu_halves(const Half* gate, const Half* up, std::size_t n, Half* h) {
+  map<V>(n, h, [](V g, V u) { return select_less(V::zero(), g, g, V::zero()) * u; }, gate, up);
 }
 
 template <class V, class From, class To>

@@ -27,8 +27,8 @@ struct InPlaces {
 
 // One step of dot_block. g++ 12 splits arrays into registers early: one whose address a closure holds at that time, or that a loop
 // indexes which is unrolled later, stays on the stack. So the sums go to a function and into no lambda, and their loops have pragmas.
-template <class V, int R, int M, class T>
-[[gnu::always_inline]] inline void dot_step(V (&acc)[R][M], const T* const (&w)[R], const float* x, std::size_t x_stride, std::size_t i) {
+template <class V, int R, int M, class T, class X>
+[[gnu::always_inline]] inline void dot_step(V (&acc)[R][M], const T* const (&w)[R], const X* x, std::size_t x_stride, std::size_t i) {
   V wv[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) wv[r] = V::load(w[r] + i);
@@ -41,8 +41,8 @@ template <class V, int R, int M, class T>
 }
 
 // Rows `first` to first + R times M activation rows. `ahead`: request the rows behind them from memory meanwhile.
-template <class V, int R, int M, class T, template <class> class W>
-void dot_block(const W<T>& rows, std::size_t first, bool ahead, const float* x, std::size_t x_stride, std::size_t n, float* y,
+template <class V, int R, int M, class T, class X, template <class> class W>
+void dot_block(const W<T>& rows, std::size_t first, bool ahead, const X* x, std::size_t x_stride, std::size_t n, float* y,
                std::size_t y_stride) {
   const T* w[R];
   std::uintptr_t next[R];
@@ -64,7 +64,7 @@ void dot_block(const W<T>& rows, std::size_t first, bool ahead, const float* x, 
   }
   if (i < n) {
     T w_rest[R][kLanes] = {};
-    float x_rest[M][kLanes] = {};
+    X x_rest[M][kLanes] = {};
     const T* padded[R];
     for (int r = 0; r < R; ++r) {
       padded[r] = w_rest[r];
@@ -83,8 +83,8 @@ void dot_block(const W<T>& rows, std::size_t first, bool ahead, const float* x, 
 
 // A block of rows is kept in registers and cache while the whole batch passes: prefill reads each weight once. While the
 // first of the batch pass, the same place in the next block of rows is requested from memory.
-template <class V, int R, class W>
-void dot_rows(const W& w, std::size_t first, const Rows<float>& x, float* y, std::size_t y_stride) {
+template <class V, int R, class W, class X>
+void dot_rows(const W& w, std::size_t first, const Rows<X>& x, float* y, std::size_t y_stride) {
   std::size_t m = 0;
   for (; m + V::kBatch <= x.count; m += V::kBatch) {
     dot_block<V, R, V::kBatch>(w, first, m == 0, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
@@ -94,15 +94,15 @@ void dot_rows(const W& w, std::size_t first, const Rows<float>& x, float* y, std
   }
 }
 
-template <class V, class W>
-void all_dots(const W& rows, const Rows<float>& x, float* y, std::size_t y_stride) {
+template <class V, class W, class X>
+void all_dots(const W& rows, const Rows<X>& x, float* y, std::size_t y_stride) {
   std::size_t r = 0;
   for (; r + V::kRows <= rows.w.count; r += V::kRows) dot_rows<V, V::kRows>(rows, r, x, y, y_stride);
   for (; r < rows.w.count; ++r) dot_rows<V, 1>(rows, r, x, y, y_stride);
 }
 
-template <class V, class T>
-void dots(Rows<T> w, Rows<float> x, float* y, std::size_t y_stride) {
+template <class V, class T, class X>
+void dots(Rows<T> w, Rows<X> x, float* y, std::size_t y_stride) {
   all_dots<V>(InOrder<T>{w}, x, y, y_stride);
 }
 

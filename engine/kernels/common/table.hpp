@@ -16,8 +16,9 @@ constexpr KernelSet make_kernel_set(const char* name) {
   using V = typename T::V;
   KernelSet set{};
   set.name = name;
-  set.dots_f32 = lanes::dots<V, float>;
-  set.dots_f16 = lanes::dots<V, Half>;
+  set.dots_f32 = lanes::dots<V, float, float>;
+  set.dots_f16 = lanes::dots<V, Half, float>;
+  set.dots_halves = lanes::dots<V, Half, Half>;
   set.weighted_f32 = lanes::weighted<V, float>;
   set.weighted_f16 = lanes::weighted<V, Half>;
   set.placed_dots_f32 = lanes::placed_dots<V, float>;
@@ -31,6 +32,8 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.softmax = lanes::softmax<V>;
   set.activate = lanes::activate<V>;
   set.scale = lanes::scale<V>;
+  set.add_halves = lanes::add_halves<V>;
+  set.relu_halves = lanes::relu_halves<V>;
   set.to_f16 = lanes::convert<V, float, Half>;
   set.to_f32 = lanes::convert<V, Half, float>;
   set.dequantise = block_rows::dequantise<V>;

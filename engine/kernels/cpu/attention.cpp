@@ -94,8 +94,9 @@ class TiledAttention {
       : op_(op),
         set_(set),
         batch_(*call.batch),
-        q_(call.in[0].as<float>()),
-        y_(call.out[0].as<float>()),
+        q_(call.in[0]),
+        y_(call.out[0]),
+        halves_(q_.format == Format::f16),
         pool_(call.in[1], op.pool_layers, call.layer),
         table_(call.in[2].as<std::uint32_t>()),
         table_row_(call.in[2].shape[1]),
@@ -179,13 +180,17 @@ class TiledAttention {
     float* scores = scratch<float>(Scratch::a, queries * all.count);  // of token t in column t - all.first
     float* q = scratch<float>(Scratch::b, 2 * queries * dim_ + queries);
     float *y = q + queries * dim_, *sums = y + queries * dim_;
-    for (std::uint32_t i = 0; i < tile.rows; ++i) std::copy_n(q_ + place(tile.first + i, head), group_ * dim_, q + i * group_ * dim_);
+    Half* q_halves = halves_ ? scratch<Half>(Scratch::d, std::max<std::size_t>(queries * dim_, all.count)) : nullptr;
+    take_queries(tile, head, q, q_halves);
 
     for_each_part(tile, [&](std::size_t first, std::size_t count, Range tokens, std::uint32_t row) {
       const Rows<float> part{q + first * dim_, count, dim_, dim_};
       for_each_kv_run(pool_, piece_tokens_, blocks(row), 0, head, tokens, [&](const std::byte* keys, KvRun run) {
         float* out = scores + first * all.count + run.first - all.first;
-        if (pool_.format == Format::f16) {
+        if (pool_.format == Format::f16 && halves_) {
+          const Rows<Half> own{q_halves + first * dim_, count, dim_, dim_};
+          set_.dots_halves({reinterpret_cast<const Half*>(keys) + run.skip * dim_, run.count, dim_, dim_}, own, out, all.count);
+        } else if (pool_.format == Format::f16) {
           set_.dots_f16({reinterpret_cast<const Half*>(keys) + run.skip * dim_, run.count, dim_, dim_}, part, out, all.count);
         } else {
           set_.dots_f32({floats_.rows(0, keys, run.skip, run.count), run.count, dim_, dim_}, part, out, all.count);
@@ -194,7 +199,9 @@ class TiledAttention {
     });
     for (std::size_t i = 0; i < queries; ++i) {
       const Range own = seen(tile.first + static_cast<std::uint32_t>(i / group_));
-      sums[i] = set_.softmax(scores + i * all.count + own.first - all.first, own.count, op_.scale);
+      float* of_query = scores + i * all.count + own.first - all.first;
+      if (halves_) round_to_halves(of_query, own.count, q_halves);  // the queries have been met
+      sums[i] = set_.softmax(of_query, own.count, op_.scales_query ? 1.0f : op_.scale);
     }
     std::fill_n(y, queries * dim_, 0.0f);
     for_each_part(tile, [&](std::size_t first, std::size_t count, Range tokens, std::uint32_t row) {
@@ -209,9 +216,31 @@ class TiledAttention {
       });
     });
     for (std::size_t i = 0; i < queries; ++i) {
-      float* out = y_ + place(tile.first + static_cast<std::uint32_t>(i / group_), head) + i % group_ * dim_;
+      const std::size_t at = place(tile.first + static_cast<std::uint32_t>(i / group_), head) + i % group_ * dim_;
+      float* out = y_.format == Format::f16 ? y + i * dim_ : y_.as<float>() + at;
       for (std::size_t d = 0; d < dim_; ++d) out[d] = y[i * dim_ + d] / sums[i];
+      if (y_.format == Format::f16) set_.to_f16(out, dim_, y_.as<Half>() + at);
     }
+  }
+  // The queries of a tile, scaled where they are; in float16 as they are stored, and what they stand for.
+  void take_queries(const QueryTile& tile, std::uint32_t head, float* q, Half* as_halves) const {
+    const std::size_t n = group_ * dim_;
+    for (std::uint32_t i = 0; i < tile.rows; ++i) {
+      const std::size_t at = place(tile.first + i, head);
+      if (halves_) {
+        set_.to_f32(q_.as<Half>() + at, n, q + i * n);
+      } else {
+        std::copy_n(q_.as<float>() + at, n, q + i * n);
+      }
+    }
+    if (op_.scales_query) {
+      for (std::size_t i = 0; i < tile.rows * n; ++i) q[i] *= op_.scale;
+    }
+    if (halves_) round_to_halves(q, tile.rows * n, as_halves);
+  }
+  void round_to_halves(float* x, std::size_t n, Half* as_halves) const {
+    set_.to_f16(x, n, as_halves);
+    set_.to_f32(as_halves, n, x);
   }
   // Of a KV head's queries, in q and in the result.
   std::size_t place(std::uint32_t row, std::uint32_t head) const { return (row * heads_ + head * group_) * dim_; }
@@ -219,8 +248,8 @@ class TiledAttention {
   const ops::Attention& op_;
   const KernelSet& set_;
   const std::vector<SeqPos>& batch_;
-  const float* q_;
-  float* y_;
+  const View &q_, &y_;
+  bool halves_;  // q, and so its scaled form and the scores: float16
   KvPool pool_;
   const std::uint32_t* table_;
   std::uint32_t table_row_;

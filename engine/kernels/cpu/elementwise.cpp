@@ -117,9 +117,16 @@ Outcome compute(const ops::Select& op, const KernelSet& set, const KernelCall& c
   return active;
 }
 
-void compute(const ops::Add&, const KernelSet&, const KernelCall& call) {
+void compute(const ops::Add&, const KernelSet& set, const KernelCall& call) {
   const std::uint32_t width = columns(call.in[0]);
   const Range slice = sliced(call, width);
+  if (call.out[0].format == Format::f16) {
+    for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
+      const std::size_t at = r * width + slice.first;
+      set.add_halves(call.in[0].as<Half>() + at, call.in[1].as<Half>() + at, slice.count, call.out[0].as<Half>() + at);
+    }
+    return;
+  }
   for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
     const float *a = call.in[0].as<float>() + r * width, *b = call.in[1].as<float>() + r * width;
     float* y = call.out[0].as<float>() + r * width;
@@ -129,9 +136,9 @@ void compute(const ops::Add&, const KernelSet&, const KernelCall& call) {
 
 void compute(const ops::Gather&, const KernelSet&, const KernelCall& call) {
   const View &x = call.in[0], &out = call.out[0];
-  const std::size_t width = columns(x);
+  const Bytes row = row_bytes(x.format, columns(x));
   for (std::size_t s = 0; s < out.shape[0]; ++s) {
-    std::memcpy(out.as<float>() + s * width, x.as<float>() + index_below(call, call.in[1], s, x.shape[0]) * width, width * sizeof(float));
+    std::memcpy(out.data() + s * row, x.data() + index_below(call, call.in[1], s, x.shape[0]) * row, row);
   }
 }
 
@@ -184,21 +191,30 @@ void compute(const ops::Copy&, const KernelSet&, const KernelCall& call) {
   }
 }
 
-void compute(const ops::Move&, const KernelSet&, const KernelCall& call) {
+namespace {
+
+template <class T>
+void move(const KernelCall& call) {
   for (const CopyRegion& region : *call.regions) {
     const bool rows = region.src.stride[2] == 1 && region.dst.stride[2] == 1;
     for (std::uint32_t i = 0; i < region.size[0]; ++i) {
       for (std::uint32_t j = 0; j < region.size[1]; ++j) {
-        const float* x = call.in[0].as<float>() + region.src.at({i, j, 0});
-        float* y = call.out[0].as<float>() + region.dst.at({i, j, 0});
+        const T* x = call.in[0].as<T>() + region.src.at({i, j, 0});
+        T* y = call.out[0].as<T>() + region.dst.at({i, j, 0});
         if (rows) {
-          std::memcpy(y, x, region.size[2] * sizeof(float));
+          std::memcpy(y, x, region.size[2] * sizeof(T));
           continue;
         }
         for (std::size_t k = 0; k < region.size[2]; ++k) y[k * region.dst.stride[2]] = x[k * region.src.stride[2]];
       }
     }
   }
+}
+
+}  // namespace
+
+void compute(const ops::Move&, const KernelSet&, const KernelCall& call) {
+  call.out[0].format == Format::f16 ? move<Half>(call) : move<float>(call);
 }
 
 }  // namespace vitro::cpu

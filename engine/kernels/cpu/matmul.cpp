@@ -21,6 +21,11 @@ const float* rounded_to_halves(const View& x) {
 // Each group of weight rows meets the whole batch before the next ones come.
 void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shape) {
   const View& w = call.in[0];
+  if (call.in[1].format == Format::f16) {  // of W in f16, rows in order
+    const Range run = sliced(call, shape.n);
+    const Rows<Half> rows{w.as<Half>() + std::size_t{run.first} * shape.k, run.count, shape.k, shape.k};
+    return set.dots_halves(rows, {call.in[1].as<Half>(), shape.batch, shape.k, shape.k}, call.out[0].as<float>() + run.first, shape.n);
+  }
   const float* given = call.variant == variant::kA16 ? rounded_to_halves(call.in[1]) : call.in[1].as<float>();
   const Rows<float> x{given, shape.batch, shape.k, shape.k};
   float* y = call.out[0].as<float>();

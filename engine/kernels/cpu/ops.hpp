@@ -1,6 +1,6 @@
 // The CPU's kernels: for each operator of engine/ops/operators.hpp one overload, which is the whole of its contract over a KernelSet, apart
-// from the inner loops. An operator without one does not compile. Requires (all): check_call(call) passed, and `op` is the call's.
-// Scratch is per thread.
+// from the inner loops. An operator without one does not compile. Requires (all): check_call(call) passed, and `op` is the call's; no
+// activation is float16 but where cpu/halves.hpp says so. Scratch is per thread.
 #pragma once
 #include "engine/kernels/common/kernel_set.hpp"
 #include "engine/ops/contract.hpp"
@@ -34,7 +34,7 @@ inline Outcome compute(const ops::Softmax&, const KernelSet&, const KernelCall& 
 
 // Working memory that grows to the largest call of its thread and is reused: a call allocates nothing once warm.
 // `slot` tells buffers that live at the same time apart. Contents are undefined.
-enum class Scratch : std::uint8_t { a, b, c, d, e, f };
+enum class Scratch : std::uint8_t { a, b, c, d, e, f, halves };
 std::byte* scratch_bytes(Scratch slot, std::size_t bytes);
 // Gives back the memory behind the first `kept` bytes of this thread's; the address stays. For what few calls need.
 void forget_scratch(Scratch slot, std::size_t kept);

@@ -41,7 +41,7 @@ class Buffer {
 };
 
 Buffer& buffer(Scratch slot) {
-  thread_local Buffer buffers[6];
+  thread_local Buffer buffers[7];
   return buffers[static_cast<std::size_t>(slot)];
 }
 

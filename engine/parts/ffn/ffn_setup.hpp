@@ -19,6 +19,7 @@ struct FfnSetup {
   std::uint32_t max_rows = 1;  // of a step
   std::uint32_t prefill_chunk = 1;
   const LoraBank* adapters = nullptr;  // null: the base alone
+  Format activations = Format::f32;    // or f16
 };
 
 }  // namespace vitro

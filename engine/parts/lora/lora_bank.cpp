@@ -38,7 +38,7 @@ std::vector<AdapterRun> adapter_runs(const std::vector<std::uint32_t>& adapters)
 }
 
 View rows_of_run(View view, const AdapterRun& run, std::uint32_t width) {
-  view.offset += Bytes{4} * run.first * view.shape[1];
+  view.offset += view.format.block_bytes() * run.first * view.shape[1];
   view.shape = {run.count, width == 0 ? view.shape[1] : width, 0};
   return view;
 }

@@ -144,6 +144,46 @@ TEST_F(Combinations, of_a_copy_for_prompts_and_how_weights_are_kept_have_the_sam
   }
 }
 
+// Activations in float16 are another numeric contract, the same for everybody.
+TEST_F(Combinations, of_activations_in_float16_and_other_parts_have_the_tokens_of_cores) {
+  std::uint64_t seed = 500;
+  const Json graph = {{"activations", "f16"}};
+  for (const char* model : {kDense, kMixture}) {
+    const Json expected = run(experiment(model, Json{{"graph", graph}, {"prefill_chunk", 4}}.dump()), machines(1))["tokens"];
+    ASSERT_EQ(expected.size(), 12u);
+    for (const char* weights : {"dram", "paged", "streamed", "bundles"}) {
+      for (const char* ffn : {"dense", "clusters", "experts"}) {
+        for (const char* placement : {"cores", "shared", "offloaded", "unit", "layers", "chunk_attention"}) {
+          if (++seed % kEvery != 0 || !reason({model, weights, ffn, placement}).empty()) continue;
+          Json engine = engine_of({model, weights, ffn, placement});
+          engine["graph"] = graph;
+          EXPECT_EQ(run(experiment(model, engine.dump()), machines(seed))["tokens"], expected) << model << " " << engine.dump();
+        }
+      }
+    }
+  }
+}
+
+// A unit whose kernels read float32 alone.
+TEST_F(Combinations, of_activations_in_float16_and_a_unit_that_lacks_them_are_refused) {
+  const MachineFactory lacking = [](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
+    VirtualMachineSpec spec = test::random_times(request, 1);
+    spec.units.resize(2);
+    spec.units[1].id = UnitId(1);
+    spec.units[1].name = "npu";
+    spec.units[1].kind = UnitKind::npu;
+    spec.units[1].takes_f16 = false;
+    return std::make_unique<VirtualMachine>(std::move(spec), function, trace);
+  };
+  const Node root = experiment(kDense, Json{{"units", {"cpu0", "npu"}}, {"graph", {{"activations", "f16"}}}}.dump());
+  try {
+    run(root, lacking);
+    ADD_FAILURE() << "accepted";
+  } catch (const ConfigError& refused) {
+    EXPECT_THAT(refused.what(), StartsWith("engine.graph.activations: f16 is nothing that npu has kernels for (expected f32)"));
+  }
+}
+
 // Keys and values, or their format, beside each placement.
 TEST_F(Combinations, of_keys_and_values_and_placement_have_the_tokens_of_cores) {
   std::uint64_t seed = 200;

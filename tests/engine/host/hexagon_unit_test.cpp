@@ -106,6 +106,7 @@ TEST_F(HexagonUnitTest, stands_behind_the_cores_and_runs_graphs_alone) {
   EXPECT_EQ(host_->machine().units.size(), 2u);
   EXPECT_EQ(unit().caps().name, "hexagon");
   EXPECT_TRUE(unit().caps().static_graphs);
+  EXPECT_FALSE(unit().caps().takes_f16);
   Status status;
   Chain chain(1, product(view({32, 32, 0}, Format::q8_0), view({1, 32, 0}, Format::f32)));
   host_->run(run_chain(&unit(), std::move(chain), &status));

@@ -178,6 +178,49 @@ KernelCall placed(Rng& rng, const KernelCall& call) {
   return out;
 }
 
+namespace {
+
+const ops::Arity& arity_of(const KernelCall& call) {
+  return *std::visit([](const auto& op) { return &std::decay_t<decltype(op)>::kArity; }, call.op);
+}
+
+// Calls convert(view) for each activation operand; one that is both input and output stays one.
+template <class F>
+KernelCall converted(const KernelCall& call, F convert) {
+  KernelCall out = call;
+  const ops::Arity& arity = arity_of(call);
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    if ((arity.f16_in >> i & 1) != 0) out.in[i] = convert(call.in[i]);
+  }
+  if (!arity.f16_out) return out;
+  out.out[0] = convert(call.out[0]);
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    if (call.in[i].memory.block() == call.out[0].memory.block()) out.out[0] = out.in[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+View stored_as(Format format, const View& view) {
+  if (view.format == format) return view;
+  const View out = make_view(view.shape, format);
+  const std::size_t n = elements(view);
+  std::vector<float> values(n);
+  dequantise_row(view.format, view.data(), values.data(), n);
+  quantise_row(format, values.data(), out.data(), n);
+  return out;
+}
+
+KernelCall in_halves(const KernelCall& call, Rng& rng) {
+  const bool alike = call.is<ops::Gather, ops::Move>();
+  return converted(call, [&](const View& view) { return alike || rng.below(4) > 0 ? stored_as(Format::f16, view) : view; });
+}
+
+KernelCall in_floats(const KernelCall& halves) {
+  return converted(halves, [](const View& view) { return stored_as(Format::f32, view); });
+}
+
 std::vector<std::uint32_t> words_of(const Outcome& outcome) {
   std::vector<std::uint32_t> words{static_cast<std::uint32_t>(outcome.index())};
   if (const auto* active = std::get_if<ActiveSet>(&outcome)) {

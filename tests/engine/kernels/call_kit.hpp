@@ -52,6 +52,13 @@ KernelCall random_call(Rng& rng, const Op& op, VariantId matmul_variant);
 // An int8 matmul of any format that the contract takes, in any layout that the format has.
 KernelCall random_code_call(Rng& rng);
 
+// Activations of the call in float16: all of them, or of operators that convert some by themselves a drawn part. The values are rounded.
+KernelCall in_halves(const KernelCall& call, Rng& rng);
+// The same call with float32 activations of the same values, outputs too.
+KernelCall in_floats(const KernelCall& halves);
+// The view itself, or a copy in another format of activations.
+View stored_as(Format format, const View& view);
+
 // The same matmul or accumulate with the rows of its weights in random places, some of them side by side, and in memory that
 // holds other rows too. Requires: Layout::rows. A call without a row list gets that of its slice.
 KernelCall placed(Rng& rng, const KernelCall& call);

@@ -9,6 +9,7 @@ ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can
 WORDS = "Once upon a time there was a little dog who liked to play in the park with a big red ball and a cat".split()
 KV_PLACE = ("kv.dram_tokens", "kv.prefetch", "kv.keep", "kv.sinks", "prefill_order", "prefill_span")
 CODED_KV = ("int8_fp8", "int4_fp8", "int8_e5m2", "int4_e5m2")  # which no accelerator reads
+ACTIVATIONS = ("f32", "f16")
 # What a combination of parts may be refused for, and nothing else.
 MAY_BE_REFUSED = ("memory.budget",)
 
@@ -18,7 +19,7 @@ def draw(seed, loads):
     rng = random.Random(seed)
     machine, model, scheme = rng.choice(("sim", "host")), rng.choice(sorted(MODELS)), rng.choice(SCHEMES)
     shared = {"prefill_chunk": rng.randint(1, 16)} | _numerics(rng, scheme) | _kv(rng)
-    shared |= _coded(random.Random(f"coded {seed}"), shared)
+    shared |= _coded(random.Random(f"coded {seed}"), shared) | _activations(random.Random(f"activations {seed}"))
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, len(WORDS))]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     engine = shared | _parts(rng, model, machine, loads) | _kv_place(rng) | _methods(rng)
@@ -70,6 +71,11 @@ def _kv(rng):
 
 def _coded(rng, kv):
     return {"kv.format": rng.choice(CODED_KV)} if kv["kv.format"] in CODED_KV else {}
+
+
+def _activations(rng):
+    """A draw of its own, so that all others stay what they were."""
+    return {"graph.activations": rng.choice(ACTIVATIONS)} if rng.random() < 0.6 else {}
 
 
 def _kv_place(rng):

@@ -105,6 +105,7 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
   options.host_per_token = experts.host_per_token;
   options.matmul = setup.matmul;
   options.activation = model.activation;
+  options.activations = setup.activations;
   options.width = model.width;
   options.ffn = model.ffn;
   options.experts_used = model.experts_used;

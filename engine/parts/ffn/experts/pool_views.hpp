@@ -14,7 +14,7 @@ inline Batch rows_for_nobody(std::uint32_t count) {
 }
 
 inline View part_of_pool(View view, std::uint32_t first, std::uint32_t count) {
-  view.offset += Bytes{4} * first * std::max(view.shape[1], 1u);
+  view.offset += view.format.block_bytes() * first * std::max(view.shape[1], 1u);
   view.shape[0] = count;
   return view;
 }

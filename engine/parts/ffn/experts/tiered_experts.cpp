@@ -33,7 +33,8 @@ TieredExperts::~TieredExperts() {
 TieredExperts::Scratch TieredExperts::make_scratch(std::uint32_t rows) {
   Scratch scratch;
   for (Lease* buffer : {&scratch.gate, &scratch.up, &scratch.hidden}) {
-    Result<Lease> lease = machine_.memory.lease(Bytes{4} * rows * options_.ffn, Placement::dram, Region::activation);
+    const Bytes bytes = options_.activations.block_bytes() * rows * options_.ffn;
+    Result<Lease> lease = machine_.memory.lease(bytes, Placement::dram, Region::activation);
     if (!lease.ok()) throw ConfigError("memory.budget: no room for the activations of experts: " + lease.status().message);
     *buffer = std::move(lease).value();
   }
@@ -43,8 +44,9 @@ TieredExperts::Scratch TieredExperts::make_scratch(std::uint32_t rows) {
 View TieredExperts::wide(const Lease& lease, std::uint32_t first, std::uint32_t count) const {
   View view;
   view.memory = lease;
-  view.offset = Bytes{4} * first * options_.ffn;
+  view.offset = options_.activations.block_bytes() * first * options_.ffn;
   view.shape = {count, options_.ffn, 0};
+  view.format = options_.activations;
   return view;
 }
 
@@ -94,6 +96,7 @@ GraphSpec TieredExperts::spec_of(std::int16_t layer, std::size_t index) const {
   for (const std::uint16_t expert : group.experts) {
     View x;
     x.shape = {group.capacity, options_.width, 0};
+    x.format = options_.activations;
     x.slot = ++slot;
     append_gated(spec.calls, layer, expert, batch, x, scratch, 0, {});
     x.slot = ++slot;

@@ -22,6 +22,7 @@ struct TieredOptions {
   Picoseconds host_per_token{0};  // MoeConfig
   VariantId matmul{};
   Activation activation{};
+  Format activations = Format::f32;  // of whole matrices' inputs and results: or f16
   std::uint32_t width = 0, ffn = 0, experts_used = 0;
   // Of experts that lie as neurons: what computes them on `units` (null: no graphs) and on `cores`; both null: they are whole matrices.
   std::shared_ptr<FfnBlock> on_units, on_cores;
