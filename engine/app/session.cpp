@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/app/expert_loads.hpp"
@@ -190,18 +191,6 @@ Task<void> score_text(Decoder* decoder, std::vector<std::int32_t> tokens, std::o
   *out = co_await score(decoder->transformer.get(), std::move(tokens), bos, chunk, step_rows, vocab, adapter);
 }
 
-// What a step began for a next one that never comes has to end before the machine does, whatever ended the work.
-Task<void> settled(Task<void> work, Decoder* decoder) {
-  std::exception_ptr error;
-  try {
-    co_await std::move(work);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  co_await decoder->transformer->settle();
-  if (error) std::rethrow_exception(error);
-}
-
 void write_traces(Run& run, const SessionOptions& options) {
   if (options.out_dir.empty()) return;
   std::error_code error;
@@ -271,6 +260,18 @@ PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const Eng
   return limits;
 }
 
+// Positions of the windows that a text is scored in. A shorter text needs no more than its own tokens and BOS.
+std::uint32_t window_of(const ModelConfig& model, std::uint32_t asked, std::size_t text_tokens) {
+  constexpr std::uint32_t kUnstated = 512;
+  const std::uint32_t most = model.context == 0 ? std::numeric_limits<std::uint32_t>::max() : model.context;
+  if (asked != 0 && (asked < 2 || asked > most)) {
+    throw ConfigError(model.context == 0 ? fmt::format("--context: {} (expected 2 or more)", asked)
+                                         : fmt::format("--context: {} (expected from 2 to {}, the context of the model)", asked, most));
+  }
+  const std::uint32_t wanted = asked != 0 ? asked : model.context == 0 ? kUnstated : model.context;
+  return static_cast<std::uint32_t>(std::max<std::size_t>(std::min<std::size_t>(wanted, text_tokens + 1), 2));
+}
+
 }  // namespace
 
 nlohmann::ordered_json run_experiment(const Experiment& experiment, const SessionOptions& options, const MachineFactory& machines) {
@@ -324,7 +325,8 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
     throw ConfigError("perplexity needs a model with weights (expected a GGUF file)");
   const Tokenizer& tokenizer = *run.model.tokenizer;
   const std::optional<std::int32_t> bos = tokenizer.add_bos() ? tokenizer.bos() : std::nullopt;
-  const std::uint32_t context = std::min(run.model.config.context == 0 ? 512u : run.model.config.context, 512u);
+  std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  const std::uint32_t context = window_of(run.model.config, options.context, tokens.size());
   PolicyLimits limits;
   limits.max_position = context;
   limits.max_rows = limits.max_sampled = std::min(context, experiment.engine.prefill_chunk);
@@ -334,7 +336,7 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   const std::uint32_t adapter = requests.empty() || requests.front().adapters.empty() ? 0 : requests.front().adapters.front();
   Likelihood likelihood;
   run.host->run(
-      settled(score_text(&decoder, tokenizer.encode(text), bos, context - 1, limits.max_rows, run.model.config.vocab, adapter, &likelihood),
+      settled(score_text(&decoder, std::move(tokens), bos, context - 1, limits.max_rows, run.model.config.vocab, adapter, &likelihood),
               &decoder));
   if (likelihood.tokens == 0) throw ConfigError("the text is too short: it has no token that can be scored (expected two tokens or more)");
   save_recording(run);

@@ -21,6 +21,7 @@ struct SessionOptions {
   // A folder for what the FFNs are given (traces/input_sampler.hpp), and how many rows of each; empty: none are kept.
   std::string ffn_inputs;
   std::size_t ffn_input_rows = 0;
+  std::uint32_t context = 0;  // of measure_perplexity(): positions of a window, BOS included; 0: the model's context
   ScoreFunction scorer;  // of workload.scaling.scorer.kind: python
 };
 
@@ -34,9 +35,11 @@ struct PerplexityResult {
   Likelihood likelihood;
   CacheStats stats;
 };
-// Protocol: the text is tokenised as one string, cut into consecutive chunks of `context - 1` tokens, each preceded by
+// Protocol: the text is tokenised as one string, cut into consecutive chunks of `options.context - 1` tokens, each preceded by
 // BOS when the model uses one, every token of a chunk scored, in steps of engine.prefill_chunk tokens. With 1 each token is
-// computed as in decoding: sparsely, when the policy does.
+// computed as in decoding: sparsely, when the policy does. Memory: keys and values of one window (or of the text, where that is
+// shorter) and logits of one step. A file that does not state its model's context has windows of 512 unless it is asked for others.
+// Throws ConfigError for a window below 2 or beyond the model's context, and a text without a token to score.
 PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,
                                     const MachineFactory& machines);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
@@ -20,15 +21,6 @@
 
 namespace vitro {
 namespace {
-
-const QuantizeScheme& scheme_by_name(std::string_view name) {
-  std::vector<std::string_view> known;
-  for (const QuantizeScheme& scheme : quantize_schemes()) {
-    if (scheme.name == name) return scheme;
-    known.push_back(scheme.name);
-  }
-  throw ConfigError(fmt::format("scheme \"{}\" is unknown (expected one of: {})", name, fmt::join(known, ", ")));
-}
 
 // A router stays as it is: a token that goes to another expert costs more than its bits.
 bool is_matrix(const TensorInfo& tensor) { return tensor.dims.size() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight"); }
@@ -49,6 +41,10 @@ std::optional<Format> fitting(Format wanted, std::uint64_t columns) {
 struct Wanted {
   const QuantizeScheme& scheme;
   VocabularyFormats vocabulary;
+  std::optional<std::uint32_t> layers{};  // QuantizeOptions
+
+  bool left_out(const TensorInfo& tensor) const { return layers && layer_of(tensor.name) >= static_cast<int>(*layers); }
+  bool kept(const TensorInfo& tensor) const { return layers && layer_of(tensor.name) + 1 == static_cast<int>(*layers); }
 
   std::optional<Format> chosen(const TensorInfo& tensor) const {
     if (tensor.name == kEmbedding) return vocabulary.embedding;
@@ -59,9 +55,10 @@ struct Wanted {
   }
 };
 
-Format target_format(const TensorInfo& tensor, const Wanted& of) {
+Format format_of(const TensorInfo& tensor, const Wanted& of) {
   const QuantizeScheme& scheme = of.scheme;
   if (!is_matrix(tensor)) return Format::f32;
+  if (of.kept(tensor)) return tensor.format;
   if (const std::optional<Format> chosen = of.chosen(tensor)) {
     if (tensor.columns() % chosen->block == 0) return *chosen;
     throw ConfigError(fmt::format("{}: rows of {} are no whole number of blocks of {}, which has {} (choose another format for it)",
@@ -95,8 +92,8 @@ class RowValues {
 class Converter {
  public:
   Converter(const Gguf& in, const TensorInfo& tensor, const Wanted& wanted)
-      : in_(in), tensor_(tensor), scheme_(wanted.scheme), target_(target_format(tensor, wanted)) {
-    const bool plain = !is_matrix(tensor) || is_embedding(tensor) || (scheme_.down && is_down(tensor));
+      : in_(in), tensor_(tensor), scheme_(wanted.scheme), target_(format_of(tensor, wanted)) {
+    const bool plain = !is_matrix(tensor) || is_embedding(tensor) || (scheme_.down && is_down(tensor)) || wanted.kept(tensor);
     if (!plain) grain_ = scheme_.grain;
     if (!target_.is_group() && grain_ == ScaleGrain::ternary) grain_ = ScaleGrain::block;
   }
@@ -252,16 +249,39 @@ Format written_format(std::string_view option, std::string_view name) {
   throw ConfigError(fmt::format("{}: there is no format \"{}\" to write (expected one of: {})", option, name, fmt::join(known, ", ")));
 }
 
-void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme_name, const VocabularyFormats& vocabulary) {
-  const QuantizeScheme& scheme = scheme_by_name(scheme_name);
-  const Wanted wanted{scheme, vocabulary};
+const QuantizeScheme& quantize_scheme(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const QuantizeScheme& scheme : quantize_schemes()) {
+    if (scheme.name == name) return scheme;
+    known.push_back(scheme.name);
+  }
+  throw ConfigError(fmt::format("scheme \"{}\" is unknown (expected one of: {})", name, fmt::join(known, ", ")));
+}
+
+Format target_format(const TensorInfo& tensor, const QuantizeScheme& scheme, const VocabularyFormats& vocabulary) {
+  return format_of(tensor, {scheme, vocabulary});
+}
+
+int layer_of(std::string_view tensor) {
+  constexpr std::string_view kPrefix = "blk.";
+  int layer = -1;
+  if (!tensor.starts_with(kPrefix)) return layer;
+  const auto [end, error] = std::from_chars(tensor.data() + kPrefix.size(), tensor.data() + tensor.size(), layer);
+  return error == std::errc() && end != tensor.data() + tensor.size() && *end == '.' ? layer : -1;
+}
+
+void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme_name, const QuantizeOptions& options) {
+  const QuantizeScheme& scheme = quantize_scheme(scheme_name);
+  const Wanted wanted{scheme, options.vocabulary, options.layers};
   const Gguf in = Gguf::open(in_path);
   std::error_code error;
   if (std::filesystem::equivalent(in_path, out_path, error)) throw ConfigError(fmt::format("{}: input and output are one file", out_path));
 
   GgufWriter out(out_path, in.alignment());
+  const std::string layers = in.text("general.architecture", "") + ".block_count";
   for (const auto& [key, value] : in.values()) {
-    if (key != "general.alignment" && key != "general.file_type" && key != "general.quantization_version") out.add(key, value);
+    if (key == "general.alignment" || key == "general.file_type" || key == "general.quantization_version") continue;
+    out.add(key, options.layers && key == layers ? GgufValue(*options.layers) : value);
   }
   out.add("general.quantization_version", std::uint32_t{2});
   if (scheme.file_type) out.add("general.file_type", static_cast<std::uint32_t>(*scheme.file_type));
@@ -270,8 +290,18 @@ void quantize(const std::string& in_path, const std::string& out_path, std::stri
     tensors.push_back(*tied);
     tensors.back().name = kOutput;
   }
-  for (const TensorInfo& tensor : tensors) out.add_tensor(tensor.name, tensor.dims, target_format(tensor, wanted));
-  for (const TensorInfo& tensor : tensors) Converter(in, tensor, wanted).run(out);
+  std::erase_if(tensors, [&](const TensorInfo& tensor) { return wanted.left_out(tensor); });
+  for (const TensorInfo& tensor : tensors) out.add_tensor(tensor.name, tensor.dims, format_of(tensor, wanted));
+  for (const TensorInfo& tensor : tensors) {
+    const bool rounded = options.rounded != nullptr && options.rounded->contains(tensor.name);
+    if (!rounded) {
+      Converter(in, tensor, wanted).run(out);
+      continue;
+    }
+    const std::vector<std::byte>& bytes = options.rounded->find(tensor.name)->second;
+    VITRO_CHECK(bytes.size() == row_bytes(format_of(tensor, wanted), tensor.columns()) * tensor.rows(), "bytes of another format");
+    out.write(bytes);
+  }
   out.commit();
 }
 

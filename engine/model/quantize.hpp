@@ -1,11 +1,14 @@
 // Re-quantises a GGUF file: `vitro quantize IN.gguf OUT.gguf --scheme NAME`.
 #pragma once
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/model/gguf.hpp"
 #include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
@@ -34,6 +37,21 @@ struct QuantizeScheme {
 struct VocabularyFormats {
   std::optional<Format> embedding, output;
 };
+// What else quantize() may be told of a file.
+struct QuantizeOptions {
+  VocabularyFormats vocabulary;
+  // Matrices that were rounded elsewhere (engine/app/gptq_pass.hpp), by the tensor's name: all its bytes in target_format(). Null: none.
+  const std::map<std::string, std::vector<std::byte>, std::less<>>* rounded = nullptr;
+  // The result has the first layers alone, and matrices of the last of them stay as they are. None: it has all layers.
+  std::optional<std::uint32_t> layers;
+};
+// The scheme of that name. Throws ConfigError, which lists the known ones.
+const QuantizeScheme& quantize_scheme(std::string_view name);
+// What quantize() makes of a tensor under a scheme. Throws ConfigError where a format of `vocabulary` does not fit.
+Format target_format(const TensorInfo& tensor, const QuantizeScheme& scheme, const VocabularyFormats& vocabulary = {});
+// The layer of a tensor, "blk.3.attn_q.weight"; -1: of none.
+int layer_of(std::string_view tensor);
+
 // A format of that name that quantize() can write. Throws ConfigError, which begins with `option`.
 Format written_format(std::string_view option, std::string_view name);
 
@@ -47,9 +65,9 @@ std::optional<std::size_t> first_unholdable(Format target, std::span<const float
 // whole number of blocks, a group format gives way to the same with a smaller group; if none fits, or for another format,
 // the matrix keeps the format that it has. A matrix that is embedding and output in one (tied) becomes two tensors when the two are to have
 // different formats. Streams row by row; nothing is at out_path until all of it is.
-// Throws ConfigError for an unknown scheme, a bad file, a format of `vocabulary` whose blocks do not fill the rows, or values that are not
-// finite or too large for the scheme.
-void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme, const VocabularyFormats& vocabulary = {});
+// Throws ConfigError for an unknown scheme, a bad file, a format of the vocabulary whose blocks do not fill the rows, or values that are
+// not finite or too large for the scheme.
+void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme, const QuantizeOptions& options = {});
 
 // How far the matrices of a model are from those of another one with the same tensors: all but embeddings and routers.
 struct WeightError {

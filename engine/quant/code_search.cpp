@@ -63,7 +63,7 @@ Levels table_levels(const std::array<float, kCodes>& table) {
 // Without a zero point, or with the one given.
 Levels levels_of(Format format, std::uint32_t zero_point = 0) {
   if (const auto* table = code_table(format)) return table_levels(*table);
-  VITRO_CHECK(format.is_group(), "a format without a search");
+  VITRO_CHECK(format.is_group() || format == Format::q4_0, "a format without codes");
   if (format.zero_point) return integer_levels(format.bits, 1, static_cast<int>(zero_point));
   return format.bits == 1 ? integer_levels(1, 2, 1) : integer_levels(format.bits, 1, 1 << (format.bits - 1));
 }
@@ -210,7 +210,6 @@ void quantise_run(Format format, const Levels& levels, const float* in, std::byt
 }  // namespace
 
 float largest_codable(Format format) {
-  if (format == Format::q4_0) return kLargestHalf * 8;
   const Levels levels = levels_of(format);
   return kLargestHalf * (format.zero_point ? levels.span() / 2 : levels.outermost());
 }
@@ -232,6 +231,45 @@ void quantise_codes(Format format, const float* in, std::byte* out, std::size_t 
     encoder.encode(by_zero[fit.zero], fit.scale);
     write_blocks(format, by_zero[fit.zero], fit, encoder, out);
   }
+}
+
+struct CodeRounder::Tables {
+  Format format;
+  std::vector<Levels> by_zero;
+  std::vector<std::array<float, kMostLevels>> middles;  // above them the next level begins
+};
+
+CodeRounder::CodeRounder(Format format) {
+  VITRO_CHECK(format.has_codes(), "a format without codes");
+  Tables tables{format, {levels_of(format)}, {}};
+  for (std::uint32_t zero = 1; format.zero_point && zero < 1u << format.bits; ++zero) tables.by_zero.push_back(levels_of(format, zero));
+  for (const Levels& levels : tables.by_zero) {
+    auto& middle = tables.middles.emplace_back();
+    for (std::size_t k = 0; k + 1 < levels.count; ++k) middle[k] = (levels.value[k] + levels.value[k + 1]) / 2;
+  }
+  tables_ = std::make_unique<const Tables>(std::move(tables));
+}
+CodeRounder::~CodeRounder() = default;
+
+SharedScale CodeRounder::scale_of(const float* in, std::size_t n) const {
+  std::vector<std::byte> blocks(n / block_elements(tables_->format) * block_bytes(tables_->format));
+  quantise_row(tables_->format, in, blocks.data(), n);
+  const auto byte = [&](std::size_t i) { return std::to_integer<std::uint8_t>(blocks[i]); };
+  return {static_cast<std::uint16_t>(byte(0) | byte(1) << 8), tables_->format.zero_point ? byte(2) : std::uint8_t{0}};
+}
+
+CodeRounder::Rounded CodeRounder::round(SharedScale shared, float x) const {
+  const Levels& levels = tables_->by_zero[shared.zero];
+  const float scale = half_to_float(shared.scale), at = x * (scale == 0 ? 0 : 1 / scale);
+  std::size_t index = 0;
+  if (levels.of_bytes()) {
+    const auto most = static_cast<float>(kMostLevels - 1);
+    index = static_cast<std::size_t>(std::min(std::max(std::ceil(at - levels.value[0] - 0.5f), 0.0f), most));
+  } else {
+    const auto& middle = tables_->middles[shared.zero];
+    for (std::size_t k = 0; k + 1 < levels.count; ++k) index += at > middle[k];
+  }
+  return {levels.code[index], scale * levels.value[index]};
 }
 
 void quantise_ternary(Format format, float scale, const float* in, std::byte* out, std::size_t n) {

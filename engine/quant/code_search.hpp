@@ -10,6 +10,8 @@
 // squared error of a block is never above that of absmax or min/max rounding.
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 
 #include "engine/tensor/format.hpp"
 
@@ -22,6 +24,33 @@ float largest_codable(Format format);
 // quantise_row() for these formats: block by block, or the n values of a row together where they have one scale.
 // Requires: has_codes and not q4_0, which has a definition of its own.
 void quantise_codes(Format format, const float* in, std::byte* out, std::size_t n);
+
+// What values that share a scale round to, one by one, for who decides about each of them by itself (gptq.hpp).
+struct SharedScale {
+  std::uint16_t scale = 0;  // binary16
+  std::uint8_t zero = 0;    // the zero point; 0 without one
+};
+class CodeRounder {
+ public:
+  // Requires: format.has_codes().
+  explicit CodeRounder(Format format);
+  ~CodeRounder();
+
+  // What quantise_row() takes for n values together. Requires: n is one block, or whole rows where they have one scale.
+  SharedScale scale_of(const float* in, std::size_t n) const;
+
+  struct Rounded {
+    std::uint8_t code = 0;
+    float value = 0;  // the bits that dequantise_row() makes of it
+  };
+  // The nearest level, as quantise_codes() chooses it. (quantise_row() of q4_0 divides by the scale before it is rounded to binary16, so
+  // that values halfway between two levels may get the other one.)
+  Rounded round(SharedScale scale, float x) const;
+
+ private:
+  struct Tables;
+  std::unique_ptr<const Tables> tables_;
+};
 
 // -scale, 0 or scale, whichever is nearest. Requires: a group format without zero point, of two bits or more.
 void quantise_ternary(Format format, float scale, const float* in, std::byte* out, std::size_t n);

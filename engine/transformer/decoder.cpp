@@ -163,6 +163,17 @@ CacheStats Decoder::cache_stats() const {
   return ffn.stage() != nullptr && residency->neurons() != nullptr ? ffn.stage()->stats() : residency->stats();
 }
 
+Task<void> settled(Task<void> work, Decoder* decoder) {
+  std::exception_ptr error;
+  try {
+    co_await std::move(work);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  co_await decoder->transformer->settle();
+  if (error) std::rethrow_exception(error);
+}
+
 Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& model,
                      const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy, const DecoderAdapters& adapters) {
   Decoder decoder;

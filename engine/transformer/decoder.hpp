@@ -42,6 +42,10 @@ struct Decoder {
   const MoeStats* experts() const { return ffn.stage() != nullptr ? ffn.stage()->experts() : nullptr; }
 };
 
+// Carries out `work` on a decoder, whatever ends it: what a step began for a next one that never comes has to end before the machine does.
+// Requires: the decoder outlives the task.
+Task<void> settled(Task<void> work, Decoder* decoder);
+
 // `copy`: the layers' matrices once more, as the accelerator of the placement `prompts` reads them; null for others.
 // Throws ConfigError for units that the machine lacks, for parts that do not fit each other, and for a budget that is too small.
 // Requires: every kind that `engine` names is registered (read_engine saw to it).

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "composed.hpp"
+#include "engine/app/gptq_pass.hpp"
 #include "engine/app/io_replay.hpp"
 #include "engine/app/loaded_model.hpp"
 #include "engine/app/session.hpp"
@@ -102,7 +103,7 @@ std::string replay_reads(const std::string& recording, const std::string& machin
 }
 
 std::string perplexity(const std::string& model, const std::string& text_path, const std::vector<std::string>& overrides,
-                       const std::string& ffn_inputs, std::size_t ffn_input_rows) {
+                       const std::string& ffn_inputs, std::size_t ffn_input_rows, std::uint32_t context) {
   Node root = Node::map({{"experiment", Node::scalar("perplexity")},
                          {"machine", Node::scalar("host")},
                          {"workload", Node::map({{"prompt_tokens", Node::scalar("1")}})}});
@@ -112,6 +113,7 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
   SessionOptions options = session_options("");
   options.ffn_inputs = ffn_inputs;
   options.ffn_input_rows = ffn_input_rows;
+  options.context = context;
   const PerplexityResult result = measure_perplexity(experiment, read_text(text_path), options, sim::make_machine);
   const Likelihood& found = result.likelihood;
   Json out{{"nll", found.nll}, {"perplexity", std::exp(found.nll)}, {"tokens", found.tokens}, {"chunks", Json::array()}};
@@ -119,6 +121,18 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
   if (const auto recall = result.stats.recall()) out["predictor_recall"] = *recall;
   if (const auto precision = result.stats.precision()) out["predictor_precision"] = *precision;
   return out.dump();
+}
+
+// `embedding`, `output`: names of formats, or "". `scratch`: an empty folder.
+std::string gptq(const std::string& src, const std::string& dst, const std::string& scheme, const std::string& embedding,
+                 const std::string& output, const std::string& text_path, double damp, bool act_order, const std::string& scratch) {
+  const auto format = [](std::string_view option, const std::string& name) {
+    return name.empty() ? std::nullopt : std::optional(written_format(option, name));
+  };
+  const GptqPass pass{src,       dst,  scheme,  {format("--embedding", embedding), format("--output", output)},
+                      text_path, {damp, act_order}, scratch, session_options("").progress};
+  const GptqPassReport report = quantize_by_gptq(pass, read_text(text_path), sim::make_machine);
+  return Json{{"tokens", report.tokens}, {"window", report.window}, {"matrices", report.matrices}}.dump();
 }
 
 // What there is to know of the profile before its numbers are believed. Throws ConfigError where no run would draw from one.
@@ -228,7 +242,10 @@ void bind_experiments(py::module_& m) {
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), py::arg("ffn_inputs") = "",
-        py::arg("ffn_input_rows") = 0, free_gil);
+        py::arg("ffn_input_rows") = 0, py::arg("context") = 0, free_gil);
+  m.def("gptq_schemes", &gptq_schemes);
+  m.def("quantize_by_gptq", &gptq, py::arg("src"), py::arg("dst"), py::arg("scheme"), py::arg("embedding"), py::arg("output"),
+        py::arg("text_path"), py::arg("damp"), py::arg("act_order"), py::arg("scratch"), free_gil);
   m.def("workload_statistics", &workload_statistics, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"),
         py::arg("tokens"), py::arg("layer"), py::arg("expert"), free_gil);
   m.def("plan_facts", &plan_facts_text, py::arg("tree"));

@@ -101,7 +101,7 @@ void quantize_file(const std::string& src, const std::string& dst, const std::st
   const auto format = [](std::string_view option, const std::string& name) {
     return name.empty() ? std::nullopt : std::optional(written_format(option, name));
   };
-  quantize(src, dst, scheme, {format("--embedding", embedding), format("--output", output)});
+  quantize(src, dst, scheme, {.vocabulary = {format("--embedding", embedding), format("--output", output)}});
 }
 
 void merge(const std::string& base, const std::string& adapter, const std::string& out, double strength, const std::string& format) {

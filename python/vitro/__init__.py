@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from . import plot, scaling
     from .device.device import Device
     from .device.models import DramModel, Param, StorageModel
-    from .model.files import merge, perplexity, quantize, tokenize
+    from .model.files import Gptq, merge, perplexity, quantize, tokenize
     from .reproducing.paper import reproduce
     from .running.experiments import resolve, run
     from .running.result import Result
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _MODULES = {"plot": ".plot", "scaling": ".scaling"}
 _NAMES = {
     "Device": ".device.device", "DramModel": ".device.models", "Param": ".device.models", "StorageModel": ".device.models",
-    "merge": ".model.files", "perplexity": ".model.files", "quantize": ".model.files", "tokenize": ".model.files",
+    "Gptq": ".model.files", "merge": ".model.files", "perplexity": ".model.files", "quantize": ".model.files", "tokenize": ".model.files",
     "reproduce": ".reproducing.paper", "resolve": ".running.experiments", "run": ".running.experiments", "Result": ".running.result",
     "sweep": ".study.sweep", "replay_io": ".trace.recordings",
     "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
-__all__ = ["ConfigError", "Device", "DramModel", "Param", "Result", "RunError", "StorageModel", "Trace", "VitroError", "diff_decisions",
-           "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "run", "scaling", "sweep",
-           "tokenize"]
+__all__ = ["ConfigError", "Device", "DramModel", "Gptq", "Param", "Result", "RunError", "StorageModel", "Trace", "VitroError",
+           "diff_decisions", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "run", "scaling",
+           "sweep", "tokenize"]
 
 
 def __dir__() -> list[str]:  # so that notebooks complete what was not loaded yet

@@ -5,9 +5,9 @@ import os
 
 from ..errors import ConfigError, RunError
 
-_JSON = {"compose", "run", "perplexity", "weight_error", "list", "bench", "bench_run", "replay_io", "characterize_probe", "load_device",
-         "device_parameters", "cross_fidelity_plan", "cross_fidelity", "pack", "firing_statistics", "token_statistics",
-         "workload_statistics", "probe", "plan_facts", "plan_profile", "file_origins", "tiles"}
+_JSON = {"compose", "run", "perplexity", "quantize_by_gptq", "weight_error", "list", "bench", "bench_run", "replay_io",
+         "characterize_probe", "load_device", "device_parameters", "cross_fidelity_plan", "cross_fidelity", "pack", "firing_statistics",
+         "token_statistics", "workload_statistics", "probe", "plan_facts", "plan_profile", "file_origins", "tiles"}
 
 
 def module():

@@ -17,6 +17,7 @@ from .safetensors import Tensor, json_object, read_folder
 
 FAMILIES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # model_type: architecture in GGUF
 FLOATS = {"F32": 0, "F16": 1, "BF16": 30}  # types in GGUF
+VALUES = {"f16": ("F16", np.float16), "f32": ("F32", np.float32)}  # for --act-order: its type and NumPy's
 PARTS = ("qweight", "qzeros", "scales", "g_idx")
 
 
@@ -77,8 +78,15 @@ class Part:
     make: Callable[[], np.ndarray[Any, Any]]
 
 
-def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, progress: Progress | None = None) -> dict[str, Any]:
-    """Writes the file whole or not at all. -> {"bits", "group_size" (0: a row), "matrices" (with codes), "tensors"}"""
+def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, act_order: str = "", progress: Progress | None = None
+            ) -> dict[str, Any]:
+    """Writes the file whole or not at all. `act_order`: f16 or f32, for the values of matrices whose groups do not lie side by side
+    (desc_act); "": they are refused.
+
+    -> {"bits", "group_size" (0: a row), "matrices" (with codes), "as_values" (those written as floats), "tensors"}
+    """
+    if act_order not in ("", *VALUES):
+        raise ConfigError(f"--act-order: {act_order!r} (expected {' or '.join(VALUES)})")
     folder, target = Path(folder), Path(target)
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is no folder (expected one with config.json and *.safetensors)")
@@ -88,17 +96,18 @@ def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, p
     if len(tokenizer.tokens) > config.vocab:
         raise ConfigError(f"{config.path}: vocab_size: {config.vocab}, but the tokenizer has {len(tokenizer.tokens)} tokens")
     tokenizer.pad(config.vocab)
-    source = _Source(config, settings, read_folder(folder))
+    source = _Source(config, settings, read_folder(folder), act_order)
     parts = source.parts()
     _write(config, tokenizer, parts, target, progress)
-    return {"bits": settings.bits, "group_size": settings.group, "matrices": source.matrices, "tensors": len(parts)}
+    return {"bits": settings.bits, "group_size": settings.group, "matrices": source.matrices, "as_values": source.as_values,
+            "tensors": len(parts)}
 
 
 class _Source:
-    def __init__(self, config: Config, settings: gptq.Settings, tensors: dict[str, Tensor]):
-        self.config, self.settings, self.tensors = config, settings, tensors
+    def __init__(self, config: Config, settings: gptq.Settings, tensors: dict[str, Tensor], act_order: str):
+        self.config, self.settings, self.tensors, self.act_order = config, settings, tensors, act_order
         self.used: set[str] = set()
-        self.matrices = 0
+        self.matrices = self.as_values = 0
 
     def parts(self) -> list[Part]:
         c = self.config
@@ -163,15 +172,28 @@ class _Source:
             return Part(f"{short}.weight", FLOATS[tensor.type], tensor.shape, tensor.bytes,
                         lambda: tensor.load() if order is None else tensor.load()[order])
         self.used.update(f"{name}.{part}" for part in PARTS)
-        self.matrices += 1
         matrix = gptq.read_matrix(self.tensors, name, (rows, columns), self.settings)  # checks it; read again when it is written
-        bytes_ = matrix.encode().nbytes
 
-        def make() -> np.ndarray[Any, Any]:
-            again = gptq.read_matrix(self.tensors, name, (rows, columns), self.settings)
-            return (again if order is None else again.rows(order)).encode()
+        def again() -> gptq.Matrix:
+            found = gptq.read_matrix(self.tensors, name, (rows, columns), self.settings)
+            return found if order is None else found.rows(order)
 
-        return Part(f"{short}.weight", matrix.gguf_type, (rows, columns), bytes_, make)
+        if matrix.groups is None:
+            self.matrices += 1
+            return Part(f"{short}.weight", matrix.gguf_type, (rows, columns), matrix.encode().nbytes, lambda: again().encode())
+        values = VALUES.get(self.act_order)
+        if values is None:
+            at = int(np.argmax(matrix.groups != np.arange(columns) // (columns // matrix.scales.shape[1])))
+            raise self.tensors[f"{name}.g_idx"].fail(
+                f"input {at} is of group {matrix.groups[at]}: groups whose inputs do not lie side by side (act order, desc_act) have no "
+                "format with codes (expected --act-order f16 or f32, which writes the values, or a model with desc_act: false or "
+                "static_groups: true)")
+        with np.errstate(over="ignore"):
+            if not np.isfinite(matrix.values().astype(values[1])).all():
+                raise self.tensors[f"{name}.scales"].fail(f"makes values that {self.act_order} can not hold (expected --act-order f32)")
+        self.as_values += 1
+        return Part(f"{short}.weight", FLOATS[values[0]], (rows, columns), rows * columns * np.dtype(values[1]).itemsize,
+                    lambda: again().values().astype(values[1]))
 
 
 def interleaved(rows: int, heads: int) -> np.ndarray[Any, Any]:

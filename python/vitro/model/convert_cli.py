@@ -11,20 +11,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 
 
 def convert(source: Annotated[Path, typer.Argument(metavar="FOLDER", help="config.json, *.safetensors in GPTQ, and a tokenizer.")],
-            target: Annotated[Path, typer.Argument(metavar="OUT.gguf")], as_json: Json = False):
+            target: Annotated[Path, typer.Argument(metavar="OUT.gguf")],
+            act_order: Annotated[str, typer.Option("--act-order", metavar="f16|f32", help="Write the values of matrices whose groups do "
+                                                   "not lie side by side (desc_act). Default: refuse them.")] = "",
+            as_json: Json = False):
     """Make a GGUF file of a model in GPTQ, with the codes, scales and zero points that it has.
 
     Examples:
 
         vitro convert Qwen2-0.5B-Instruct-GPTQ-Int4 qwen2-0.5b.gptq.gguf
 
-        vitro convert Llama-2-7B-GPTQ llama-2-7b.gptq.gguf --json
+        vitro convert Llama-2-7B-GPTQ llama-2-7b.gptq.gguf --act-order f16 --json
     """
     outputs.file(target, "OUT.gguf")
     with terminal.progress("convert") as report:
-        answer = converter.convert(source, target, progress=report)
+        answer = converter.convert(source, target, act_order=act_order, progress=report)
     answer |= {"target": str(target), "target_bytes": target.stat().st_size}
     if as_json:
         terminal.print_json(answer)
     else:
-        print(f"{target}: {terminal.size(answer['target_bytes'])}, {answer['matrices']} matrices of {answer['bits']} bits")
+        print(f"{target}: {terminal.size(answer['target_bytes'])}, {answer['matrices']} matrices of {answer['bits']} bits"
+              + (f", {answer['as_values']} as values in {act_order}" if answer["as_values"] else ""))

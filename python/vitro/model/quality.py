@@ -27,26 +27,26 @@ def paired(answer, against):
     return {"difference": difference, "standard_error": math.sqrt(squares * chunks / (chunks - 1)) / sum(tokens), "chunks": chunks}
 
 
-def compare(model, text, schemes=(), *, overrides=None, embedding="", output="", progress=None):
-    """Quantises a model with each scheme (default: all) and scores the text with each.
+def compare(model, text, schemes=(), *, overrides=None, embedding="", output="", gptq=None, context=0, progress=None):
+    """Quantises a model with each scheme (default: all, or all that GPTQ can round to) and scores the text with each.
 
-    `embedding`, `output`: formats of these two matrices under every scheme.
+    `embedding`, `output`: formats of these two matrices under every scheme. `gptq`: a files.Gptq. `context`: of files.perplexity().
     -> [{"scheme" (None: the model itself), "bits_per_weight", "relative_error", "nll", "difference", "standard_error", "chunks", "bytes"}];
     bits and error are of all matrices but embeddings and routers (the root of squared differences over that of squares), difference and
     its error those of paired() against the model itself. Any two rows can be paired().
     """
     known = [name for name, _ in native.call("quantize_schemes")]
-    schemes = list(schemes) or known
+    schemes = list(schemes) or (native.call("gptq_schemes") if gptq else known)
     for scheme in schemes:
         if scheme not in known:
             raise ConfigError(f'--scheme: there is no "{scheme}" (there are {", ".join(known)})')
-    base = files.perplexity(model, text, overrides=overrides)
-    arguments = inputs.existing(text), inputs.as_overrides(overrides)
+    base = files.perplexity(model, text, overrides=overrides, context=context)
+    arguments = inputs.existing(text), inputs.as_overrides(overrides), "", 0, context
     rows = [_row(None, model, model, base, base)]
     for done, scheme in enumerate(schemes):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.gguf"
-            files.quantize(model, path, scheme, embedding=embedding, output=output)
+            files.quantize(model, path, scheme, embedding=embedding, output=output, gptq=gptq)
             answer = process.call("perplexity", str(path), *arguments, env={"VITRO_CACHE": folder})  # nobody reads that pack again
             rows.append(_row(scheme, path, model, answer, base))
         if progress:

@@ -13,13 +13,35 @@ Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE",
 Embedding = Annotated[str, typer.Option("--embedding", metavar="FORMAT", help="Format of the embedding, in place of the scheme's.")]
 Output = Annotated[str, typer.Option("--output", metavar="FORMAT", help="Format of the output matrix, in place of the scheme's. One that "
                                      "is tied to the embedding becomes a tensor of its own where their formats differ.")]
+Context = Annotated[Optional[int], typer.Option("--context", metavar="TOKENS", min=2, help="Positions of a window in which the text is "
+                                                "scored. Default: the model's context.")]
+Method = Annotated[str, typer.Option("--method", metavar="round|gptq", help="How codes are chosen: each by itself, or by what a text "
+                                     "gives the matrices (GPTQ).")]
+Calibration = Annotated[Optional[Path], typer.Option("--calibration", metavar="TEXT", help="For gptq: the text.")]
+Damp = Annotated[Optional[float], typer.Option("--damp", min=0, max=1, help="For gptq: added to the moments' diagonal, as a share of its "
+                                               f"mean. Default: {files.Gptq.damp}.")]
+ActOrder = Annotated[bool, typer.Option("--act-order", help="For gptq: inputs by falling moments, with scales found before.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+def gptq_of(method, calibration, damp, act_order):
+    """-> files.Gptq, or None."""
+    if method not in ("round", "gptq"):
+        raise ConfigError(f'--method: "{method}" is unknown (expected round or gptq)')
+    if method == "gptq":
+        if calibration is None:
+            raise ConfigError("--method: gptq needs --calibration TEXT")
+        return files.Gptq(calibration, files.Gptq.damp if damp is None else damp, act_order)
+    for option, given in (("--calibration", calibration), ("--damp", damp), ("--act-order", act_order or None)):
+        if given is not None:
+            raise ConfigError(f"{option}: is an option of --method gptq (expected that, or no {option})")
+    return None
 
 
 def perplexity(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
                against: Annotated[Optional[Path], typer.Option(metavar="OTHER.gguf", help="A model to compare with on the same chunks "
                                                                "of text: the mean difference and its standard error.")] = None,
-               sets: Sets = None, as_json: Json = False):
+               context: Context = None, sets: Sets = None, as_json: Json = False):
     """Negative log-likelihood per token and perplexity of a text.
 
     Examples:
@@ -28,12 +50,12 @@ def perplexity(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], tex
 
         vitro perplexity model.q4_0_tile.gguf eval.txt --against model.q4_0.gguf
 
-        vitro perplexity model.gguf eval.txt --json
+        vitro perplexity model.gguf book.txt --context 4096 --json
     """
     with terminal.progress("perplexity") as report:
-        answer = files.perplexity(model, text, overrides=sets, progress=report)
+        answer = files.perplexity(model, text, overrides=sets, context=context or 0, progress=report)
         if against:
-            answer["against"] = files.perplexity(against, text, overrides=sets, progress=report)
+            answer["against"] = files.perplexity(against, text, overrides=sets, context=context or 0, progress=report)
             answer["paired"] = paired(answer, answer["against"])
     if as_json:
         terminal.print_json(answer)
@@ -48,7 +70,8 @@ def perplexity(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], tex
 def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")] = None,
              target: Annotated[Optional[Path], typer.Argument(metavar="OUT.gguf")] = None,
              scheme: Annotated[Optional[str], typer.Option(metavar="NAME", help="One of those that --list names.")] = None,
-             embedding: Embedding = "", output: Output = "",
+             embedding: Embedding = "", output: Output = "", method: Method = "round", calibration: Calibration = None,
+             damp: Damp = None, act_order: ActOrder = False,
              listing: Annotated[bool, typer.Option("--list", help="List the schemes.")] = False, as_json: Json = False):
     """Re-quantise a GGUF file.
 
@@ -61,6 +84,8 @@ def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")
         vitro quantize model.f16.gguf model.w2g64.gguf --scheme w2g64
 
         vitro quantize model.f16.gguf model.mixed.gguf --scheme w4g64z --embedding bf16 --output q8_0
+
+        vitro quantize model.f16.gguf model.gptq.gguf --scheme w2g64z --method gptq --calibration text.txt
     """
     schemes = [{"name": name, "description": text} for name, text in native.call("quantize_schemes")]
     if listing:
@@ -70,14 +95,16 @@ def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")
         raise ConfigError("quantize needs IN.gguf, OUT.gguf and --scheme NAME (or --list)")
     if scheme not in [row["name"] for row in schemes]:
         raise ConfigError(f'--scheme: there is no "{scheme}" (there are {", ".join(row["name"] for row in schemes)})')
+    gptq = gptq_of(method, calibration, damp, act_order)
     outputs.file(target, "OUT.gguf")
     with terminal.progress("quantize") as report:
-        files.quantize(source, target, scheme, embedding=embedding, output=output, progress=report)
+        done = files.quantize(source, target, scheme, embedding=embedding, output=output, gptq=gptq, progress=report)
     sizes = {"source_bytes": source.stat().st_size, "target_bytes": target.stat().st_size}
     if as_json:
-        terminal.print_json({"target": str(target), "scheme": scheme, **sizes})
-    else:
-        print(f"{target}: {terminal.size(sizes['target_bytes'])} from {terminal.size(sizes['source_bytes'])}")
+        terminal.print_json({"target": str(target), "scheme": scheme, **sizes} | ({"gptq": done} if gptq else {}))
+        return
+    print(f"{target}: {terminal.size(sizes['target_bytes'])} from {terminal.size(sizes['source_bytes'])}"
+          + (f", {done['matrices']} matrices by GPTQ over {done['tokens']} tokens" if gptq else ""))
 
 
 def merge(base: Annotated[Path, typer.Argument(metavar="BASE.gguf")], adapter: Annotated[Path, typer.Argument(metavar="ADAPTER.gguf")],
@@ -105,8 +132,8 @@ def merge(base: Annotated[Path, typer.Argument(metavar="BASE.gguf")], adapter: A
 def quality(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: Annotated[Path, typer.Argument(metavar="TEXT")],
             scheme: Annotated[Optional[list[str]], typer.Option(metavar="NAME", help="One of those that `vitro quantize --list` names; may "
                                                                 "be repeated. Default: all.")] = None,
-            embedding: Embedding = "", output: Output = "",
-            sets: Sets = None, as_json: Json = False):
+            embedding: Embedding = "", output: Output = "", method: Method = "round", calibration: Calibration = None,
+            damp: Damp = None, act_order: ActOrder = False, context: Context = None, sets: Sets = None, as_json: Json = False):
     """What quantisation costs a model: each scheme's error of the weights, and likelihood of a text beside the model's own.
 
     Examples:
@@ -116,9 +143,13 @@ def quality(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
         vitro quality model.gguf eval.txt --scheme w2g64 --scheme w2g128 --json
 
         vitro quality model.gguf eval.txt --scheme w4g64z --embedding bf16 --output w8g64z
+
+        vitro quality model.gguf eval.txt --scheme w2g64z --method gptq --calibration other.txt
     """
+    gptq = gptq_of(method, calibration, damp, act_order)
     with terminal.progress("quality") as report:
-        rows = compare(model, text, scheme or (), overrides=sets, embedding=embedding, output=output, progress=report)
+        rows = compare(model, text, scheme or (), overrides=sets, embedding=embedding, output=output, gptq=gptq, context=context or 0,
+                       progress=report)
     if as_json:
         terminal.print_json({"model": str(model), "rows": rows})
         return

@@ -1,7 +1,10 @@
 #include "engine/model/quantize.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -87,6 +90,51 @@ TEST(Quantize, rows_that_are_no_whole_blocks_keep_their_format) {
   const Gguf gguf = Gguf::open(folder / "q.gguf");
   EXPECT_EQ(gguf.find_tensor("blk.0.ffn_down.weight")->format, Format::f16);
   EXPECT_EQ(gguf.find_tensor("blk.0.ffn_up.weight")->format, Format::q4_0);
+}
+
+TEST(Quantize, the_first_layers_are_a_model_whose_last_layer_is_as_it_was) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.config.layers = 12;  // names of layers have one digit or two
+  model.write(folder / "m.gguf");
+  quantize(folder / "m.gguf", folder / "first.gguf", "w4g32", {.layers = 2});
+  const Gguf source = Gguf::open(folder / "m.gguf"), first = Gguf::open(folder / "first.gguf");
+  EXPECT_EQ(config_from_gguf(first).layers, 2u);
+  EXPECT_EQ(first.find_tensor("blk.0.attn_q.weight")->format, Format::w(4, 32));
+  const TensorInfo *kept = first.find_tensor("blk.1.attn_q.weight"), *was = source.find_tensor("blk.1.attn_q.weight");
+  EXPECT_EQ(kept->format, Format::f16);
+  EXPECT_EQ(bytes_of(first, *kept), bytes_of(source, *was));
+  EXPECT_EQ(first.find_tensor("token_embd.weight")->format, Format::q8_0);
+  EXPECT_EQ(first.find_tensor("blk.2.attn_q.weight"), nullptr);
+  EXPECT_EQ(first.find_tensor("blk.10.attn_q.weight"), nullptr);
+}
+
+TEST(Quantize, matrices_that_were_rounded_elsewhere_are_written_as_they_are) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.write(folder / "m.gguf");
+  quantize(folder / "m.gguf", folder / "plain.gguf", "w4g32");
+  const Gguf source = Gguf::open(folder / "m.gguf"), plain = Gguf::open(folder / "plain.gguf");
+  const std::string name = "blk.1.ffn_down.weight";
+  const Format format = target_format(*source.find_tensor(name), quantize_scheme("w4g32"));
+  EXPECT_EQ(format, Format::w(4, 32));
+  std::vector<std::byte> bytes = bytes_of(plain, *plain.find_tensor(name));
+  std::ranges::reverse(bytes);
+  const std::map<std::string, std::vector<std::byte>, std::less<>> rounded{{name, bytes}};
+  quantize(folder / "m.gguf", folder / "out.gguf", "w4g32", {.rounded = &rounded});
+  const Gguf out = Gguf::open(folder / "out.gguf");
+  for (const TensorInfo& tensor : plain.tensors()) {
+    const std::vector<std::byte> found = bytes_of(out, *out.find_tensor(tensor.name));
+    EXPECT_EQ(found, tensor.name == name ? bytes : bytes_of(plain, tensor)) << tensor.name;
+  }
+}
+
+TEST(Quantize, layers_are_read_from_names) {
+  EXPECT_EQ(layer_of("blk.3.attn_q.weight"), 3);
+  EXPECT_EQ(layer_of("blk.31.ffn_gate_exps.weight"), 31);
+  for (const char* name : {"token_embd.weight", "blk.", "blk.x.attn_q.weight", "blk.3", "output.weight", "blk.99999999999.a"}) {
+    EXPECT_EQ(layer_of(name), -1) << name;
+  }
 }
 
 // What each matrix of a scheme holds, from its blocks.
@@ -203,7 +251,7 @@ TEST(Quantize, embedding_and_output_can_have_formats_of_their_own) {
   const ScratchFolder folder;
   const Gguf f16 = Gguf::open(embedded("stories-reglu-3m.f16.gguf"));
   ASSERT_EQ(f16.find_tensor("output.weight"), nullptr);
-  quantize(f16.path(), folder / "mixed.gguf", "w4g64z", {Format::bf16, Format::q8_0});
+  quantize(f16.path(), folder / "mixed.gguf", "w4g64z", {.vocabulary = {Format::bf16, Format::q8_0}});
   const Gguf mixed = Gguf::open(folder / "mixed.gguf");
   const TensorInfo &embedding = *mixed.find_tensor("token_embd.weight"), &output = *mixed.find_tensor("output.weight");
   EXPECT_EQ(embedding.format, Format::bf16);
@@ -236,7 +284,7 @@ TEST(Quantize, a_chosen_format_is_that_of_the_file_or_refused) {
     const std::string message = message_of(f);
     EXPECT_NE(message.find(what), std::string::npos) << message;
   };
-  refused([&] { quantize(folder / "m.gguf", folder / "q.gguf", "q4_0", {{}, Format::q8_0}); }, "output.weight: rows of 48");
+  refused([&] { quantize(folder / "m.gguf", folder / "q.gguf", "q4_0", {.vocabulary = {{}, Format::q8_0}}); }, "output.weight: rows of 48");
   EXPECT_EQ(folder.files(), 1u);
   refused([] { written_format("--output", "q6_k"); }, "--output: there is no format \"q6_k\" to write");
   refused([] { written_format("--embedding", "int8_fp8"); }, "--embedding: there is no format");

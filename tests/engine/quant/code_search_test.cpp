@@ -202,5 +202,27 @@ TEST(CodeSearch, ternary_is_the_nearest_of_three) {
   EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 5), (std::vector<float>{0.5f, -0.5f, 0.5f, -0.5f, 0}));
 }
 
+TEST(CodeSearch, values_that_are_rounded_one_by_one_get_the_codes_of_their_block) {
+  Rng rng(21);
+  for (const Format format : searched_formats()) {
+    const std::size_t n = format.row_scale ? 2 * block_elements(format) : block_elements(format);
+    std::vector<float> x(n);
+    for (float& v : x) v = static_cast<float>(rng.normal());
+    const CodeRounder rounder(format);
+    const SharedScale shared = rounder.scale_of(x.data(), n);
+    std::vector<std::byte> row(row_bytes(format, n));
+    quantise_row(format, x.data(), row.data(), n);
+    std::vector<std::uint8_t> codes(n);
+    unpack_codes(format, row.data(), n, codes.data());
+    const std::vector<float> values = round_trip(format, x);
+    for (std::size_t i = 0; i < n; ++i) {
+      const CodeRounder::Rounded rounded = rounder.round(shared, x[i]);
+      EXPECT_EQ(rounded.code, codes[i]) << to_string(format) << " " << i;
+      EXPECT_EQ(rounded.value, values[i]) << to_string(format) << " " << i;
+    }
+    EXPECT_EQ(rounder.round({0, shared.zero}, 5).value, 0) << to_string(format);
+  }
+}
+
 }  // namespace
 }  // namespace vitro

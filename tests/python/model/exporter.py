@@ -21,8 +21,8 @@ def words(fields, bits):
     return (fields.reshape(*fields.shape[:-1], -1, per_word) @ weights).astype(np.uint32).view(np.int32)
 
 
-def quantise(weight, bits, group, symmetric):
-    """Plain min/max rounding. -> (codes [N, K], scales [N, G] float16, zeros [N, G])"""
+def quantise(weight, bits, group, symmetric, least=1):
+    """Plain min/max rounding. -> (codes [N, K], scales [N, G] float16, zeros [N, G] from `least` on)"""
     n, k = weight.shape
     blocks = weight.astype(np.float64).reshape(n, -1, group)
     top = 2 ** bits - 1
@@ -31,7 +31,7 @@ def quantise(weight, bits, group, symmetric):
         high = np.maximum(high, -low)
         low = -high
     scales = ((high - low) / top).astype(np.float16)
-    zeros = np.full(scales.shape, 2 ** (bits - 1)) if symmetric else np.clip(np.round(-low / scales), 1, top)
+    zeros = np.full(scales.shape, 2 ** (bits - 1)) if symmetric else np.clip(np.round(-low / scales), least, top)
     codes = np.clip(np.round(blocks / scales[..., None] + zeros[..., None]), 0, top)
     return codes.reshape(n, k).astype(np.int64), scales, zeros.astype(np.int64)
 
@@ -60,9 +60,14 @@ def write_tokenizer(path, vocab=259):
     path.write_bytes(b"".join(piece(text, kind) for text, kind in kinds) + spaces)
 
 
-def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", seed=1):
-    """-> the oracle's Model of the values that the file stands for; {name without .qweight: (codes, scales, zeros)} in the file's order."""
+def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", seed=1, act_order=False, only=None, **settings):
+    """-> the oracle's Model of the values that the file stands for; {name without .qweight: (codes, scales, zeros)} in the file's order.
+
+    `form`: gptq, gptq_v2, or gptqmodel, as that tool writes "gptq". `act_order`: inputs are of any group. `only`: names of the parts that
+    have codes. `settings`: of quantize_config.json, over those that the others say.
+    """
     model, packed, tensors = random_model(shape, seed), {}, {}
+    rng = np.random.default_rng(seed)
     values = dict(model.weights)
     for name, weight in model.weights.items():
         *layer, part, kind = name.split(".")
@@ -71,35 +76,42 @@ def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", 
         if permuted:  # from alternating halves, as GGUF has them, to halves
             order = np.arange(len(weight)).reshape(-1, shape.head_dim // 2, 2).swapaxes(1, 2).reshape(-1)
             weight = weight[order]
-        if not layer or weight.ndim == 1:
+        if not layer or weight.ndim == 1 or (only and part not in only):
             tensors[f"{exported}.{kind}"] = weight
             continue
-        codes, scales, zeros = quantise(weight, bits, weight.shape[1] if group == -1 else group, symmetric)
+        inputs = rng.permutation(weight.shape[1]) if act_order else np.arange(weight.shape[1])
+        sorted_codes, scales, zeros = quantise(weight[:, inputs], bits, weight.shape[1] if group == -1 else group, symmetric,
+                                               least=0 if form == "gptqmodel" else 1)
+        per = weight.shape[1] // scales.shape[1]
+        codes, groups = np.empty_like(sorted_codes), np.empty(weight.shape[1], np.int32)
+        codes[:, inputs], groups[inputs] = sorted_codes, np.arange(weight.shape[1]) // per
         packed[exported] = codes, scales, zeros
-        per = codes.shape[1] // scales.shape[1]
-        made = np.repeat(scales.astype(np.float64), per, 1) * (codes - np.repeat(zeros, per, 1))
+        made = scales.astype(np.float64)[:, groups] * (codes - zeros[:, groups])
         if permuted:
             back = np.empty_like(made)
             back[order] = made
             made = back
         values[name] = made
-        stored = zeros - 1 if form == "gptq" else zeros
+        stored = words(np.ascontiguousarray((zeros - 1 if form == "gptq" else zeros).T), bits)
+        if form == "gptqmodel":
+            stored = (stored.view(np.uint32) - np.uint32(0xffffffff // ((1 << bits) - 1))).view(np.int32)
         tensors[f"{exported}.qweight"] = np.ascontiguousarray(words(codes, bits).T)
-        tensors[f"{exported}.qzeros"] = words(np.ascontiguousarray(stored.T), bits)
+        tensors[f"{exported}.qzeros"] = stored
         tensors[f"{exported}.scales"] = np.ascontiguousarray(scales.T)
-        tensors[f"{exported}.g_idx"] = np.arange(codes.shape[1], dtype=np.int32) // per
+        tensors[f"{exported}.g_idx"] = groups
     write_safetensors(folder / "model.safetensors", tensors)
     write_tokenizer(folder / "tokenizer.model", shape.vocab)
-    write_configs(folder, shape, bits, group, symmetric, form)
+    meta = {"meta": {"quantizer": ["gptqmodel:2.2.0"]}} if form == "gptqmodel" else {}
+    write_configs(folder, shape, {"bits": bits, "group_size": group, "desc_act": act_order, "sym": symmetric, "quant_method": "gptq",
+                                  "checkpoint_format": "gptq" if form == "gptqmodel" else form} | meta | settings)
     return Model(shape, values), packed, tensors
 
 
-def write_configs(folder, shape, bits, group, symmetric, form):
+def write_configs(folder, shape, settings):
     (folder / "config.json").write_text(json.dumps({
         "model_type": shape.arch, "num_hidden_layers": shape.layers, "hidden_size": shape.width, "num_attention_heads": shape.heads,
         "num_key_value_heads": shape.kv_heads, "intermediate_size": shape.ffn, "vocab_size": shape.vocab, "hidden_act": "silu",
         "max_position_embeddings": shape.context, "rms_norm_eps": shape.eps, "rope_theta": shape.rope_base,
         "tie_word_embeddings": shape.tied, "bos_token_id": 1, "eos_token_id": 2}))
-    (folder / "quantize_config.json").write_text(json.dumps({
-        "bits": bits, "group_size": group, "desc_act": False, "sym": symmetric, "quant_method": "gptq", "checkpoint_format": form}))
+    (folder / "quantize_config.json").write_text(json.dumps(settings))
     (folder / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": True}))

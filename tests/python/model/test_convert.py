@@ -19,6 +19,10 @@ CASES = {  # shape, bits, group, symmetric, form, the format of a query matrix
     "llama_8_bits": (LLAMA, 8, 64, False, "gptq", 0x56548840),
     "qwen2_4_bits_per_channel": (QWEN2, 4, -1, False, "gptq_v2", 0x56544c80),
     "qwen2_8_bits_per_channel_symmetric": (QWEN2, 8, -1, True, "gptq", 0x56548c80),
+    "llama_4_bits_of_gptqmodel": (LLAMA, 4, 32, False, "gptqmodel", 0x56544820),
+    "llama_2_bits": (LLAMA, 2, 32, False, "gptq_v2", 0x56542820),
+    "llama_2_bits_symmetric": (LLAMA, 2, 64, True, "gptq", 0x56542040),
+    "qwen2_2_bits_per_channel": (QWEN2, 2, -1, False, "gptqmodel", 0x56542880),
 }
 
 
@@ -114,7 +118,8 @@ def set_config(folder, name, **values):
 
 
 @pytest.mark.parametrize("part, change, words", [
-    ("g_idx", lambda x: x[::-1].copy(), ("input 0 is of group 1", "act order")),
+    ("g_idx", lambda x: x[::-1].copy(), ("input 0 is of group 1", "act order", "--act-order f16 or f32")),
+    ("g_idx", lambda x: x + np.int32(1), ("input 64 is of group 2", "0 to 1")),
     ("qweight", lambda x: x[:-1], ("I32 [15, 192]", "I32 [16, 192]")),
     ("qzeros", lambda x: x.astype(np.float32), ("is F32",)),
     ("qzeros", lambda x: x | np.int32(15), ("group 0, output 0 stores the zero point 15", "gptq_v2")),
@@ -146,6 +151,10 @@ def test_act_order_without_its_groups_is_refused(folder):
 
 @pytest.mark.parametrize("file, key, value", [
     ("quantize_config.json", "bits", 3), ("quantize_config.json", "bits", True), ("quantize_config.json", "group_size", 48),
+    ("quantize_config.json", "checkpoint_format", "marlin"), ("quantize_config.json", "is_marlin_format", True),
+    ("quantize_config.json", "pack_dtype", "int64"), ("quantize_config.json", "dynamic", []),
+    ("quantize_config.json", "dynamic", {"(": {}}), ("quantize_config.json", "dynamic", {".*": {"bits": 5}}),
+    ("quantize_config.json", "dynamic", {"a" * 300: {}}),
     ("quantize_config.json", "quant_method", "awq"), ("quantize_config.json", "sym", True), ("config.json", "model_type", "gpt2"),
     ("config.json", "hidden_size", -1), ("config.json", "num_hidden_layers", 3), ("config.json", "rope_scaling", {"type": "yarn"}),
     ("config.json", "vocab_size", 200),
@@ -154,6 +163,67 @@ def test_a_wrong_setting_is_named(folder, file, key, value):
     path, _, refused = folder
     set_config(path, file, **{key: value})
     refused({"sym": "sym: true", "num_hidden_layers": "model.layers.2."}.get(key, f"{path / file}: {key}"))
+
+
+def test_settings_in_the_configuration_are_those_of_a_file_of_their_own(tmp_path):
+    """As newer exporters write them: quantization_config in config.json alone."""
+    export(tmp_path, form="gptq_v2")
+    convert(tmp_path, tmp_path / "own.gguf")
+    settings = tmp_path / "quantize_config.json"
+    set_config(tmp_path, "config.json", quantization_config=json.loads(settings.read_text()))
+    settings.unlink()
+    convert(tmp_path, tmp_path / "within.gguf")
+    assert (tmp_path / "own.gguf").read_bytes() == (tmp_path / "within.gguf").read_bytes()
+    set_config(tmp_path, "config.json", quantization_config={"bits": 4})
+    with pytest.raises(ConfigError, match=r"config\.json: group_size: None"):
+        convert(tmp_path, tmp_path / "none.gguf")
+
+
+@pytest.mark.parametrize("group, values", [(32, "f32"), (64, "f16")])
+def test_groups_of_act_order_are_written_as_values(tmp_path, group, values):
+    """desc_act: true, as most published models have it."""
+    model, _, _ = export(tmp_path, group=group, act_order=True)
+    with pytest.raises(ConfigError, match="--act-order f16 or f32"):
+        convert(tmp_path, tmp_path / "model.gguf")
+    with pytest.raises(ConfigError, match="--act-order: 'q4'"):
+        convert(tmp_path, tmp_path / "model.gguf", act_order="q4")
+    assert not list(tmp_path.glob("*.gguf*"))
+    found = convert(tmp_path, tmp_path / "model.gguf", act_order=values)
+    assert found["matrices"] == 0 and found["as_values"] == 7 * LLAMA.layers
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT)
+    assert vitro.perplexity(tmp_path / "model.gguf", text)["nll"] == pytest.approx(oracle.nll(model, TEXT), abs=1e-4)
+
+
+def test_act_order_whose_groups_lie_side_by_side_keeps_its_codes(tmp_path):
+    """static_groups: true, or one group for all inputs."""
+    export(tmp_path, form="gptq_v2")
+    convert(tmp_path, tmp_path / "plain.gguf")
+    set_config(tmp_path, "quantize_config.json", desc_act=True)
+    convert(tmp_path, tmp_path / "static.gguf")
+    assert (tmp_path / "plain.gguf").read_bytes() == (tmp_path / "static.gguf").read_bytes()
+    export(tmp_path, group=-1, act_order=True)
+    assert convert(tmp_path, tmp_path / "row.gguf")["as_values"] == 0
+
+
+def test_modules_have_settings_of_their_own(tmp_path):
+    """GPTQModel's "dynamic": the first pattern that matches, and "-:" for modules without codes."""
+    (tmp_path / "eight").mkdir()
+    model, _, tensors = export(tmp_path, form="gptq_v2", only=("ffn_gate", "ffn_up"),
+                               dynamic={r"-:.*self_attn": {}, r"+:.*\.mlp\.down_proj": {"bits": 8, "group_size": 64}, ".*": {}})
+    wide, _, others = export(tmp_path / "eight", bits=8, group=64, form="gptq_v2")
+    for layer in range(LLAMA.layers):
+        name = f"model.layers.{layer}.mlp.down_proj"
+        del tensors[f"{name}.weight"]
+        tensors |= {key: value for key, value in others.items() if key.startswith(f"{name}.")}
+        model.weights[f"blk.{layer}.ffn_down.weight"] = wide.weights[f"blk.{layer}.ffn_down.weight"]
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    assert convert(tmp_path, tmp_path / "model.gguf")["matrices"] == 3 * LLAMA.layers
+    types = types_of(tmp_path / "model.gguf")
+    assert [types[f"blk.1.{part}.weight"][0] for part in ("attn_q", "ffn_up", "ffn_down")] == [1, 0x56544820, 0x56548840]
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT)
+    assert vitro.perplexity(tmp_path / "model.gguf", text)["nll"] == pytest.approx(oracle.nll(model, TEXT), abs=1e-3)
 
 
 def test_biases_of_zeros_are_none(folder):
