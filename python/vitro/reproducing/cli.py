@@ -9,8 +9,8 @@ from ..errors import ConfigError
 
 def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumoe", help="A folder of "
                                                   "experiments/papers/.")] = "pi2",
-              reading: Annotated[str, typer.Option(metavar="published|fair", help="Compared systems as their papers had them, or with the same "
-                                                   "kernels, cores and reads in flight.")] = "published",
+              reading: Annotated[str, typer.Option(metavar="published|fair", help="Compared systems as their papers had them, or "
+                                                   "with the same kernels, cores and reads in flight.")] = "published",
               only: Annotated[Optional[str], typer.Option(metavar="ID", help="One result, all rows of one, or one check.")] = None,
               diagnose: Annotated[bool, typer.Option("--diagnose", help="Also run the diagnosis of each row that is off.")] = False,
               jobs: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time. Default: all cores.")] = None,

@@ -23,8 +23,9 @@ from .plans import Plans
 _ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
 
 
-def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only: str | None = None, jobs: int | None = None, diagnose: bool = False, keep: Path | None = None,
-              folder: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only: str | None = None, jobs: int | None = None,
+              diagnose: bool = False, keep: Path | None = None, folder: Path | None = None,
+              progress: Progress | None = None) -> dict[str, Any]:
     """-> {"schema": "vitro.reproduce/1", "paper", "reading", "rows", "checks", "summary"}; docs/guide/reproduce.md names the fields.
 
     reading: "published": compared systems have the properties that their papers give or imply; "fair": the same kernels, cores and reads
@@ -43,8 +44,8 @@ def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only:
     if diagnose:
         _diagnose(questions, rows, runs)
     judged = [_check(check, runs) for check in checks]
-    return {"schema": "vitro.reproduce/1", "paper": paper, "reading": reading, "rows": rows, "checks": judged, "summary": judge.summary(rows, judged),
-            "runs": runs.about()}
+    return {"schema": "vitro.reproduce/1", "paper": paper, "reading": reading, "rows": rows, "checks": judged,
+            "summary": judge.summary(rows, judged), "runs": runs.about()}
 
 
 def words_of(question):

@@ -83,7 +83,7 @@ def papers():
 
 
 def load(paper, folder=None, reading=READINGS[0]):
-    """-> Map. folder: of map.yaml, instead of the paper's own. reading: one of READINGS; what a map says for one of them alone counts there."""
+    """-> Map. folder: of map.yaml, instead of the paper's own. reading: one of READINGS; what is said for one counts there alone."""
     if reading not in READINGS:
         raise ConfigError(f'--reading: there is no "{reading}" (expected one of: {", ".join(READINGS)})')
     if folder is None:

@@ -128,7 +128,8 @@ TEST(TilePlan, rows_of_a_sequence_and_heads_of_its_group_share_tiles_and_sequenc
     work.query_heads = heads;
     work.macs = std::uint64_t{work.rows} * heads * 2 * 128 * 4096;
     work.read_bytes = MiB;
-    return planned.planner.plan(work, planned.hmx).pass.full.matrix * planned.planner.plan(work, planned.hmx).pass.groups / work.rows / heads;
+    const Pass pass = planned.planner.plan(work, planned.hmx).pass;
+    return pass.full.matrix * pass.groups / work.rows / heads;
   };
   const double full = matrix_per_row(1, 32, 6);
   for (const std::uint32_t sequences : {1u, 2u, 16u}) {
