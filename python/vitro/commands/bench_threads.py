@@ -36,7 +36,7 @@ def rows(row, smoke, progress=None):
                     reads[threads].append(_reads(threads, smoke))
             ratio, limit = (statistics.median(x[2]) / statistics.median(x[1]) for x in (speeds, reads))
             found += [row(f"engine.decode_{scheme}_threads_{n}", statistics.median(speeds[n]), "tokens/s", None) for n in (1, 2)]
-            found.append(row(f"engine.decode_{scheme}_two_over_one", ratio, "x", limit))
+            found.append(row(f"decode {scheme} 2 threads over 1", ratio, "x", limit))
         return found + _beside_a_burner(row, Path(folder) / "q4_0.gguf", smoke, progress)
 
 
