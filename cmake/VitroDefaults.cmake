@@ -92,6 +92,11 @@ function(vitro_join name)
   set_property(TARGET ${name} PROPERTY SOURCES ${sources})
 endfunction()
 
+set(VITRO_COLD_OPTION -O1)
+if(VITRO_SANITIZE)
+  set(VITRO_COLD_OPTION -O0)
+endif()
+
 # vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [LINK other ...] [COLD])
 # COLD: reads files or prints, and takes no time that counts. It is compiled with -O1, in two thirds of the time, and with
 # sanitizers not optimised at all: the optimiser takes several times as long for their checks.
@@ -101,6 +106,6 @@ function(vitro_library name)
   vitro_unity(${name} ${ARG_APART})
   target_link_libraries(${name} PUBLIC vitro_options ${ARG_LINK})
   if(ARG_COLD)
-    target_compile_options(${name} PRIVATE $<IF:$<BOOL:${VITRO_SANITIZE}>,-O0,-O1>)
+    target_compile_options(${name} PRIVATE ${VITRO_COLD_OPTION})
   endif()
 endfunction()
