@@ -89,7 +89,7 @@ def _error(row):
 
 def tables(answer):
     """Markdown: a row for every id of the map, whatever its status."""
-    lines = [summary_text(answer)]
+    lines = [textwrap.fill(summary_text(answer), 138)]
     for title, rows in parts_of(answer["rows"]):
         lines += ["", f"*{title[0].upper()}{title[1:]}*", "",
                   *_markdown(["result", "published", "simulated", "", "what a run of the diagnosis shows"],
