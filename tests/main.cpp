@@ -7,6 +7,13 @@
 
 extern "C" __attribute__((visibility("default"))) int sc_main(int, char**) { return 1; }
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+// PoCL compiles kernels on first use and keeps what its LLVM allocated for a thread that has ended.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libpocl\nleak:libLLVM\n"; }
+#endif
+#endif
+
 std::string vitro::test::source_path(std::string_view inside) { return VITRO_SOURCE_DIR "/" + std::string(inside); }
 
 int main(int argc, char** argv) {

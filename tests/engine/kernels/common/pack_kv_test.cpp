@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "engine/base/rng.hpp"
@@ -12,13 +12,13 @@
 namespace vitro {
 namespace {
 
-// Every set has to write the bytes of the scalar code and no other, from and to addresses that are aligned to nothing.
+// Every set has to write the bytes of the scalar code and no other, from floats that are aligned to no vector, to bytes aligned to nothing.
 void expect_same(Format format, std::uint32_t which, const std::vector<float>& x, const std::string& what) {
   const auto dim = static_cast<std::uint32_t>(x.size());
   const std::size_t bytes = kv_row_bytes(format, which, dim);
   std::vector<float> moved(dim + 1);
-  std::memcpy(reinterpret_cast<std::byte*>(moved.data()) + 1, x.data(), dim * sizeof(float));
-  const auto* from = reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(moved.data()) + 1);
+  std::copy(x.begin(), x.end(), moved.begin() + 1);
+  const float* from = moved.data() + 1;
   std::vector<std::byte> expected(bytes), found(bytes + 2, std::byte{0x5a});
   write_kv_row(format, which, x.data(), dim, expected.data());
   for (const KernelSet* set : kernel_sets()) {
