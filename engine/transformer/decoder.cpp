@@ -97,8 +97,8 @@ void check_fused(Fuse fuse, const std::vector<ComputeUnit*>& units) {
 void check_activations(Format activations, const std::vector<ComputeUnit*>& units) {
   const auto other = std::ranges::find_if(units, [](const ComputeUnit* unit) { return !unit->caps().takes_f16; });
   if (activations == Format::f32 || other == units.end()) return;
-  throw ConfigError(fmt::format("engine.graph.activations: {} is nothing that {} has kernels for (expected f32)", to_string(activations),
-                                (*other)->caps().name));
+  throw ConfigError(
+      fmt::format("engine.graph.activations: {} has no kernels for {} (expected f32)", (*other)->caps().name, to_string(activations)));
 }
 
 std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {

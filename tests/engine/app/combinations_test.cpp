@@ -180,7 +180,7 @@ TEST_F(Combinations, of_activations_in_float16_and_a_unit_that_lacks_them_are_re
     run(root, lacking);
     ADD_FAILURE() << "accepted";
   } catch (const ConfigError& refused) {
-    EXPECT_THAT(refused.what(), StartsWith("engine.graph.activations: f16 is nothing that npu has kernels for (expected f32)"));
+    EXPECT_THAT(refused.what(), StartsWith("engine.graph.activations: npu has no kernels for f16 (expected f32)"));
   }
 }
 
