@@ -14,16 +14,20 @@ set(folder ${PROJECT_BINARY_DIR}/hexagon)
 file(MAKE_DIRECTORY ${folder})
 # v66: what qemu-hexagon 7.2 runs. -fno-builtin keeps loops from becoming calls of a C library that is not there.
 set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std=c++20 -O2 -ffreestanding -fno-builtin -fno-exceptions
-  -fno-rtti -fno-threadsafe-statics -ffp-contract=off -nostdlib -static -fuse-ld=lld -Wall -Wextra -I${PROJECT_SOURCE_DIR})
-set(sources)
+  -fno-rtti -fno-threadsafe-statics -ffp-contract=off -Wall -Wextra -I${PROJECT_SOURCE_DIR})
+file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp)
+# Source by source, so that builds with other presets take them from the compiler cache.
+set(objects)
 foreach(file attention_kernels dot_kernels half_kernels lut_kernels main operators matmul rounded_kernels strip_kernels system
         table_kernels tile_kernels)
-  list(APPEND sources ${source}/hvx_worker/${file}.cpp)
+  add_custom_command(OUTPUT ${folder}/${file}.o
+    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${HEXAGON_CXX} ${flags} -c ${source}/hvx_worker/${file}.cpp -o ${folder}/${file}.o
+    DEPENDS ${source}/hvx_worker/${file}.cpp ${headers} VERBATIM)
+  list(APPEND objects ${folder}/${file}.o)
 endforeach()
-file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp)
 add_custom_command(OUTPUT ${folder}/vitro-hexagon-worker
-  COMMAND ${HEXAGON_CXX} ${flags} ${sources} -o ${folder}/vitro-hexagon-worker
-  DEPENDS ${sources} ${headers} VERBATIM)
+  COMMAND ${HEXAGON_CXX} --target=hexagon-unknown-linux-musl -nostdlib -static -fuse-ld=lld ${objects} -o ${folder}/vitro-hexagon-worker
+  DEPENDS ${objects} VERBATIM)
 
 # Built without the sanitizers of the rest: it lives in the emulator's process.
 add_custom_command(OUTPUT ${folder}/libvitro_packet_counts.so

@@ -39,7 +39,7 @@ constexpr const char *kBundles = R"({"policy": "neuron_cluster"})",
                      *kSplits = R"({"placement": {"kind": "layers", "splits": [{"batch": 1, "hot": "25%"}]}})",
                      *kUnit = R"({"placement": {"kind": "layers", "unit": "npu"}})", *kDramTokens = R"({"kv": {"dram_tokens": 4}})",
                      *kBoth = R"({"placement": {"unit": "npu", "splits": [{"batch": 1, "hot": "25%"}]}})",
-                     *kExperts = R"({"policy": "npumoe"})", *kInt8 = R"({"products": {"numerics": "int8"}})";
+                     *kExperts = R"({"policy": "npumoe"})";
 const Case kCases[] = {
     {"units", "placement.units", R"(["cpu1", "cpu2"])"},
     {"units", "placement.units", R"("cpu1")"},

@@ -5,108 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "engine/base/rng.hpp"
-#include "engine/host/host_machine.hpp"
-#include "engine/kernels/compute_function.hpp"
-#include "engine/ops/variants.hpp"
-#include "engine/parts/placement/graph_cache.hpp"
-#include "engine/quant/group_formats.hpp"
-#include "tests/engine/kernels/hexagon/worker.hpp"
+#include "tests/engine/host/hexagon_unit_kit.hpp"
 
 namespace vitro::test {
 namespace {
 
 using testing::HasSubstr;
 
-class HexagonUnitTest : public testing::Test {
- protected:
-  HexagonUnitTest() : function_(ComputeOptions{"portable"}) {
-    if (!have_qemu_hexagon()) return;
-    HostOptions options;
-    options.units = 1;
-    options.hexagon.transport = [] { return make_qemu_hexagon({{}, {}, 4 * MiB, MiB}); };
-    options.hexagon.sessions = 2;
-    host_ = make_host_machine(options, function_, trace_);
-  }
-
-  ComputeUnit& unit() { return *host_->machine().units.back(); }
-
-  View view(std::array<std::uint32_t, 3> shape, Format format) {
-    View view;
-    view.shape = shape;
-    view.format = format;
-    view.memory = host_->machine().memory.lease(view_bytes(view), Placement::dram, Region::fixed).value_or_throw();
-    Rng rng(view.memory.id());
-    std::vector<float> row(columns(view));
-    for (std::uint64_t r = 0; r < elements(view) / row.size(); ++r) {
-      for (float& x : row) x = static_cast<float>(rng.normal());
-      quantise_row(format, row.data(), view.data() + r * row_bytes(format, row.size()), row.size());
-    }
-    return view;
-  }
-
-  KernelCall product(View weights, View x) {
-    KernelCall call;
-    call.op = ops::Matmul{};
-    call.variant = variant::kInt8;
-    call.layer = 0;
-    call.out = {view({x.shape[0], weights.shape[0], 0}, Format::f32)};
-    call.in = {std::move(weights), std::move(x)};
-    return call;
-  }
-
-  // Loads the calls as a graph with everything in it, and launches it.
-  static Task<void> run(ComputeUnit* unit, Chain calls, Status* status) {
-    GraphSpec spec;
-    spec.name = "test";
-    spec.calls = std::move(calls);
-    const Result<Graph> graph = co_await unit->load(std::move(spec));
-    if (!graph.ok()) {
-      *status = graph.status();
-      co_return;
-    }
-    Bindings bindings;
-    const RunResult result = co_await unit->launch(graph.value(), std::move(bindings));
-    *status = result.status;
-    unit->unload(graph.value());
-  }
-  static Task<void> run_chain(ComputeUnit* unit, Chain calls, Status* status) {
-    const RunResult result = co_await unit->run(std::move(calls));
-    *status = result.status;
-  }
-
-  static Task<void> run_cached(GraphCache* graphs, ComputeUnit* unit, Chain calls, RunResult* result) {
-    *result = co_await graphs->run(unit, std::move(calls));
-  }
-
-  Status launch(Chain calls) {
-    Status status;
-    host_->run(run(&unit(), std::move(calls), &status));
-    return status;
-  }
-
-  // What the core computes, in a fresh output.
-  std::vector<float> on_the_core(KernelCall call) {
-    call.out[0] = view(call.out[0].shape, Format::f32);
-    std::memset(call.out[0].data(), 0, view_bytes(call.out[0]));
-    function_.execute(call);
-    return floats(call.out[0]);
-  }
-  static std::vector<float> floats(const View& v) { return {v.as<float>(), v.as<float>() + elements(v)}; }
-
-  ComputeFunction function_;
-  NullTrace trace_;
-  std::unique_ptr<MachineHost> host_;
-};
-
 TEST_F(HexagonUnitTest, stands_behind_the_cores_and_runs_graphs_alone) {
   VITRO_NEEDS_HEXAGON();
   EXPECT_EQ(host_->machine().units.size(), 2u);
   EXPECT_EQ(unit().caps().name, "hexagon");
   EXPECT_TRUE(unit().caps().static_graphs);
-  EXPECT_FALSE(unit().caps().takes_f16);
   Status status;
   Chain chain(1, product(view({32, 32, 0}, Format::q8_0), view({1, 32, 0}, Format::f32)));
   host_->run(run_chain(&unit(), std::move(chain), &status));
@@ -211,51 +122,6 @@ TEST_F(HexagonUnitTest, a_matrix_larger_than_a_session_opens_none) {
   const KernelCall call = product(view({4096, 2048, 0}, Format::q8_0), view({1, 2048, 0}, Format::f32));
   EXPECT_EQ(launch(Chain(1, call)).code, Code::over_budget);
   EXPECT_THAT(host_->report({}, {}).notes, testing::Not(testing::Contains(HasSubstr("sessions"))));
-}
-
-// What GraphCache makes: all operands bound at launch, operators of every kind.
-TEST_F(HexagonUnitTest, a_graph_bound_at_launch_is_taken_whole) {
-  VITRO_NEEDS_HEXAGON();
-  const View x = view({2, 64, 0}, Format::f32);
-  KernelCall first = product(view({96, 64, 0}, Format::q8_0), x),
-             add = product(view({32, 32, 0}, Format::q8_0), view({2, 32, 0}, Format::f32));
-  add.op = ops::Add{};
-  add.variant = {};
-  add.in = {first.out[0], first.out[0]};
-  add.out = {view({2, 96, 0}, Format::f32)};
-  KernelCall last = product(view({32, 96, 0}, Format::q4_0), add.out[0]);
-  GraphCache graphs(host_->machine());
-  const auto run = [&] {
-    RunResult result;
-    host_->run(run_cached(&graphs, &unit(), {first, add, last}, &result));
-    EXPECT_TRUE(result.status.ok());
-  };
-  const auto a = on_the_core(first);
-  run();
-  EXPECT_EQ(floats(first.out[0]), a);
-  EXPECT_EQ(floats(add.out[0]), on_the_core(add));
-  EXPECT_EQ(floats(last.out[0]), on_the_core(last));
-  const auto operators = [&] {
-    for (const auto& [name, value] : host_->report({}, {}).counts) {
-      if (name == "hexagon_operators") return value;
-    }
-    return std::uint64_t{0};
-  };
-  EXPECT_EQ(operators(), 2u);
-  EXPECT_THAT(host_->report({}, {}).notes, testing::Contains(HasSubstr("1 operators that it lacks ran on the CPU")));
-
-  // The same graph with other weights, and with weights in memory that is written more than once: never those of before.
-  first.in[0] = view({96, 64, 0}, Format::q8_0);
-  const Lease buffer = host_->machine().memory.lease(view_bytes(last.in[0]), Placement::dram, Region::staging).value_or_throw();
-  for (int seed = 0; seed < 2; ++seed) {
-    const View other = view({32, 96, 0}, Format::q4_0);
-    std::memcpy(buffer.data(), other.data(), view_bytes(other));
-    last.in[0].memory = buffer;
-    run();
-    EXPECT_EQ(floats(first.out[0]), on_the_core(first));
-    EXPECT_EQ(floats(last.out[0]), on_the_core(last));
-  }
-  EXPECT_EQ(operators(), 4u);
 }
 
 // Group formats in the int8 contract, in blocks of the weights' own size; the order and the roundings are the contract's.

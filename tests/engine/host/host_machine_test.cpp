@@ -4,11 +4,12 @@
 #include <sched.h>
 
 #include <atomic>
-#include <nlohmann/json.hpp>
+#include <map>
+#include <mutex>
 #include <set>
+#include <string>
 #include <thread>
-
-#include "traces/perfetto_trace.hpp"
+#include <vector>
 
 namespace vitro {
 namespace {
@@ -214,24 +215,37 @@ TEST(HostMachine, units_can_be_chosen_by_name) {
   EXPECT_NE(config_error(options).find("named twice"), std::string::npos);
 }
 
+// Keeps "name detail" of the spans of each track.
+class Spans final : public TraceSink {
+ public:
+  bool enabled() const override { return true; }
+  TrackId track(std::string_view, std::string_view name) override {
+    const std::scoped_lock lock(mutex_);
+    names_.emplace_back(name);
+    return TrackId(names_.size() - 1);
+  }
+  void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail) override {
+    const std::scoped_lock lock(mutex_);
+    EXPECT_LE(begin, end);
+    spans_[names_[static_cast<std::size_t>(track)]].push_back(std::string(name) + " " + std::string(detail));
+  }
+  void counter(TrackId, Picoseconds, double) override {}
+  void decision(std::string_view, std::string_view, std::string_view) override {}
+
+  const std::vector<std::string>& of(const std::string& track) { return spans_[track]; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> names_;
+  std::map<std::string, std::vector<std::string>> spans_;
+};
+
 TEST(HostMachine, each_call_is_a_span_on_the_track_of_its_unit) {
   TinyFunction function;
-  PerfettoTrace trace("test");
+  Spans trace;
   const auto host = make_host_machine(two_units(), function, trace);
   host->run(run_on(&host->machine(), 1, 3));
-  const auto json = nlohmann::json::parse(trace.json());
-  int track = -1, spans = 0;
-  for (const auto& event : json["traceEvents"]) {
-    if (event["name"] == "thread_name" && event["args"]["name"] == "cpu1") track = event["tid"];
-  }
-  for (const auto& event : json["traceEvents"]) {
-    if (event["ph"] == "X" && event["tid"] == track) {
-      ++spans;
-      EXPECT_EQ(event["name"], "rms_norm");
-      EXPECT_EQ(event["args"]["detail"], "0+1");
-    }
-  }
-  EXPECT_EQ(spans, 3);
+  EXPECT_EQ(trace.of("cpu1"), std::vector<std::string>(3, "rms_norm 0+1"));
 }
 
 TEST(HostMachine, the_report_shares_lie_in_the_window_and_unknown_things_are_null) {

@@ -35,7 +35,8 @@ def scored(model, folder, texts, scheme, **gptq):
     return vitro.perplexity(path, texts[1])
 
 
-@pytest.mark.parametrize("model, scheme", [(RELU, "w2g64z"), (MIXTURE, "w2g32"), (MIXTURE, "w3_channel"),
+@pytest.mark.parametrize("model, scheme", [(MIXTURE, "w2g32"), pytest.param(RELU, "w2g64z", marks=pytest.mark.all),
+                                           pytest.param(MIXTURE, "w3_channel", marks=pytest.mark.all),
                                            pytest.param(RELU, "w1g64", marks=pytest.mark.all),
                                            pytest.param(MIXTURE, "w4_channel", marks=pytest.mark.all)])
 def test_few_bits_cost_less_by_more_than_chance(tmp_path, texts, model, scheme):
@@ -44,12 +45,14 @@ def test_few_bits_cost_less_by_more_than_chance(tmp_path, texts, model, scheme):
     assert found["difference"] < -2 * found["standard_error"]
 
 
-@pytest.mark.parametrize("scheme", ["w4g32z", pytest.param("q4_0", marks=pytest.mark.all)])
+@pytest.mark.all
+@pytest.mark.parametrize("scheme", ["w4g32z", "q4_0"])
 def test_four_bits_do_not_cost_more_by_more_than_chance(tmp_path, texts, scheme):
     found = paired(scored(RELU, tmp_path, texts, scheme, damp=0.01), scored(RELU, tmp_path, texts, scheme))
     assert found["difference"] < 2 * found["standard_error"]
 
 
+@pytest.mark.all
 def test_act_order_and_damping_change_codes_and_cost_less_too(tmp_path, texts):
     alone, seen = scored(MIXTURE, tmp_path, texts, "w2g64"), set()
     for options in ({"damp": 0.01}, {"damp": 0.01, "act_order": True}, {"damp": 0.5}):
@@ -70,6 +73,7 @@ def test_a_file_is_that_of_plain_rounding_but_for_the_codes_of_layers(tmp_path, 
     assert differ == matrices and counted["matrices"] == len(matrices)
 
 
+@pytest.mark.all
 def test_the_same_text_gives_the_same_file(tmp_path, texts):
     for name in ("one.gguf", "two.gguf"):
         vitro.quantize(RELU, tmp_path / name, "w3g64z", gptq=vitro.Gptq(texts[0]))
@@ -155,6 +159,7 @@ def test_schemes_without_codes_of_blocks_or_rows_are_not_among_those_of_gptq():
     assert not {"q8_0", "q4_k", "ternary", "q4_0_tile", "npu_int4_channel"} & set(schemes)
 
 
+@pytest.mark.all
 def test_the_command_says_what_it_did(native, texts):
     answer = native("quantize", RELU, "out.gguf", "--scheme", "w2g64", "--method", "gptq", "--calibration", texts[0], "--json")
     assert answer.code == 0 and answer.json["gptq"]["window"] == 256 and answer.json["gptq"]["tokens"] > 768, answer.err

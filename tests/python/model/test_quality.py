@@ -67,6 +67,7 @@ def test_weights_are_as_small_as_their_formats_say(rows):
         assert rows[scheme]["bits_per_weight"] == pytest.approx(bits, abs=0.01), scheme
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("model", BOTH, ids=lambda path: path.name)
 def test_groups_that_follow_tiles_do_not_differ_from_ordinary_ones(tmp_path, native, model):
     """Test-time scaling, sections 5.1.1 and 7.3."""

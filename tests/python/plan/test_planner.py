@@ -67,6 +67,7 @@ def test_more_rows_are_worth_more_of_the_accelerator(plan):
     assert all(later >= sooner for sooner, later in zip(shares(plan, "head"), shares(plan, "head")[1:]))
 
 
+@pytest.mark.all
 def test_a_slower_accelerator_gets_less(plan, model, tmp_path):
     slow = device_with(tmp_path, "slow.yaml", {"npu.dma_bandwidth": "8 GB/s"})
     assert all(less < more for less, more in zip(shares(make_plan(model, device=slow, cores=CORES)), shares(plan)))
@@ -106,6 +107,7 @@ def test_a_share_that_is_not_the_fastest_says_why(model):
     assert not_fastest > 0
 
 
+@pytest.mark.all
 def test_a_plan_is_the_same_every_time(plan, model):
     assert text_of(make_plan(model, device=PHONE, cores=CORES)) == text_of(plan)
 
@@ -192,9 +194,8 @@ def refused(native, folder, plan_file, *sets):
     return answer.err
 
 
-@pytest.mark.parametrize("key", [
-    pytest.param("kv_per=query_head", marks=pytest.mark.all), pytest.param("kv_format=int8_fp8", marks=pytest.mark.all),
-    "kv_format=int4_e5m2"])
+@pytest.mark.all
+@pytest.mark.parametrize("key", ["kv_per=query_head", "kv_format=int8_fp8", "kv_format=int4_e5m2"])
 def test_what_a_cache_holds_is_priced(key, model, native):
     """Heads of queries, and bytes that an accelerator does not read."""
     assert make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}"])["engine"]
