@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "engine/kernels/common/float_copies.hpp"
 #include "engine/ops/variants.hpp"
 
 namespace vitro {
@@ -19,18 +19,22 @@ bool is_product(const KernelCall& call) {
 
 std::vector<std::uint16_t> halves_of(const View& x) {
   std::vector<std::uint16_t> halves(elements(x));
+  if (x.format == Format::f16) {
+    std::copy_n(x.as<std::uint16_t>(), halves.size(), halves.begin());
+    return halves;
+  }
   std::transform(x.as<float>(), x.as<float>() + halves.size(), halves.begin(), float_to_half);
   return halves;
 }
 
-void write(const KernelCall& call, const std::vector<float>& result) {
+void write(const KernelCall& call, std::vector<float>& result) {
   const std::uint32_t n = call.in[0].shape[0], batch = call.in[1].shape[0];
   const Range rows = sliced(call, n);
   const float* bias = bias_of(call) != nullptr ? bias_of(call)->as<float>() : nullptr;
   for (std::uint32_t m = 0; m < batch; ++m) {
-    float* y = call.out[0].as<float>() + std::size_t{m} * n + rows.first;
-    std::memcpy(y, result.data() + std::size_t{m} * rows.count, rows.count * sizeof(float));
+    float* y = result.data() + std::size_t{m} * rows.count;
     for (std::uint32_t i = 0; bias != nullptr && i < rows.count; ++i) y[i] += bias[rows.first + i];
+    store_f32(call.out[0], std::size_t{m} * n + rows.first, y, rows.count);
   }
 }
 
@@ -50,7 +54,6 @@ GpuUnit::GpuUnit(UnitId id, std::size_t index, const GpuOptions& options, HostEx
   caps_.kind = UnitKind::gpu;
   caps_.name = options.name;
   caps_.core_class = "gpu";
-  caps_.takes_f16 = false;
 }
 
 Task<Result<Graph>> GpuUnit::load(GraphSpec spec) { co_return Result<Graph>(graphs_.add(std::move(spec))); }

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <utility>
 
+#include "engine/kernels/common/float_copies.hpp"
 #include "engine/kernels/hexagon/attention_stages.hpp"
 #include "engine/kernels/lut/attention_call.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
@@ -93,6 +94,16 @@ bool Attention::takes(const KernelCall& call) {
 }
 
 bool Attention::run(const KernelCall& call) {
+  if (call.in[0].format != Format::f16 && call.out[0].format != Format::f16) return run_f32(call);
+  KernelCall wide = call;
+  wide.in[0] = in_f32(call.in[0]);
+  wide.out[0] = out_in_f32(call.out[0]);
+  if (!run_f32(wide)) return false;
+  if (call.out[0].format == Format::f16) store_f32(call.out[0], 0, wide.out[0].as<float>(), elements(call.out[0]));
+  return true;
+}
+
+bool Attention::run_f32(const KernelCall& call) {
   if (!place_table()) return false;
   const AttentionCall attention(kernel_set("auto"), call);
   const std::vector<AttentionPiece> pieces = attention.pieces();

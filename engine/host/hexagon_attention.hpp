@@ -23,6 +23,7 @@ class Attention {
 
  private:
   bool place_table();
+  bool run_f32(const KernelCall& call);
 
   HexagonSession& session_;
   std::optional<std::uint32_t> table_;  // of 2^x, in the session

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/kernels/common/float_copies.hpp"
 #include "engine/ops/variants.hpp"
 
 namespace vitro {
@@ -26,7 +27,6 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
   caps_.name = "hexagon";
   caps_.core_class = "npu";
   caps_.static_graphs = true;
-  caps_.takes_f16 = false;
   caps_.session_limit = sessions_.front()->transport().inbound().size();
 }
 
@@ -221,8 +221,8 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     const KernelCall& call = chain[first + i];
     const Range rows = sliced(call, call.in[0].shape[0]);
     for (std::uint32_t m = 0; m < operators[i].batch; ++m) {
-      float* y = call.out[0].as<float>() + std::size_t{m} * call.in[0].shape[0] + rows.first;
-      std::memcpy(y, answers.value()[i].data() + std::size_t{m} * rows.count, rows.count * sizeof(float));
+      const auto* y = reinterpret_cast<const float*>(answers.value()[i].data()) + std::size_t{m} * rows.count;
+      store_f32(call.out[0], std::size_t{m} * call.in[0].shape[0] + rows.first, y, rows.count);
     }
   }
   operators_ += operators.size();
@@ -235,7 +235,7 @@ Result<HexagonUnit::PlacedInput> HexagonUnit::place_activations(HexagonSession& 
   const Result<std::uint32_t> first = session.scratch(size.first), second = session.scratch(size.second);
   if (!first.ok()) return first.status();
   if (!second.ok()) return second.status();
-  hexagon::write_activations(form, x, session.at(first.value()), session.at(second.value()));
+  hexagon::write_activations(form, in_f32(x), session.at(first.value()), session.at(second.value()));
   session.written(first.value(), size.first);
   session.written(second.value(), size.second);
   return PlacedInput{first.value(), second.value()};

@@ -28,7 +28,6 @@ struct UnitCaps {
   std::string core_class;            // "big", "mid", "little", "npu", ...: the key of a price table
   int os_cpu = -1;                   // host: the CPU that the worker is pinned to
   bool static_graphs = false;        // work has to be loaded as a graph before it runs
-  bool takes_f16 = true;             // activations in float16, in all operators that it runs
   Bytes session_limit = 0;           // bytes a unit can map; 0: no limit of its own
   Bytes graph_weights = 0;           // of one graph; the system runs a larger one on the CPU. 0: no limit
   std::uint32_t shape_multiple = 1;  // sizes that suit it

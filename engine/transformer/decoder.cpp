@@ -94,13 +94,6 @@ void check_fused(Fuse fuse, const std::vector<ComputeUnit*>& units) {
                                 kFuseNames[static_cast<std::size_t>(fuse)], (*other)->caps().name));
 }
 
-void check_activations(Format activations, const std::vector<ComputeUnit*>& units) {
-  const auto other = std::ranges::find_if(units, [](const ComputeUnit* unit) { return !unit->caps().takes_f16; });
-  if (activations == Format::f32 || other == units.end()) return;
-  throw ConfigError(
-      fmt::format("engine.graph.activations: {} has no kernels for {} (expected f32)", (*other)->caps().name, to_string(activations)));
-}
-
 std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {
   const bool by_neuron = residency.neurons() != nullptr;
   auto bank = std::make_unique<LoraBank>(machine, adapters.all, LoraOptions{engine.lora.order, by_neuron, adapters.neurons});
@@ -194,7 +187,6 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
       placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows, engine.kv.format});
   const std::vector<ComputeUnit*>& units = decoder.placement->units();
   check_fused(engine.fuse, units);
-  check_activations(engine.activations, machine.units);
 
   const Bytes staged = decoder.placement->stages_kv() ? staging_bytes(model, engine.kv, limits) : 0;
   const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv + staged};

@@ -164,26 +164,6 @@ TEST_F(Combinations, of_activations_in_float16_and_other_parts_have_the_tokens_o
   }
 }
 
-// A unit whose kernels read float32 alone.
-TEST_F(Combinations, of_activations_in_float16_and_a_unit_that_lacks_them_are_refused) {
-  const MachineFactory lacking = [](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
-    VirtualMachineSpec spec = test::random_times(request, 1);
-    spec.units.resize(2);
-    spec.units[1].id = UnitId(1);
-    spec.units[1].name = "npu";
-    spec.units[1].kind = UnitKind::npu;
-    spec.units[1].takes_f16 = false;
-    return std::make_unique<VirtualMachine>(std::move(spec), function, trace);
-  };
-  const Node root = experiment(kDense, Json{{"units", {"cpu0", "npu"}}, {"graph", {{"activations", "f16"}}}}.dump());
-  try {
-    run(root, lacking);
-    ADD_FAILURE() << "accepted";
-  } catch (const ConfigError& refused) {
-    EXPECT_THAT(refused.what(), StartsWith("engine.graph.activations: npu has no kernels for f16 (expected f32)"));
-  }
-}
-
 // Keys and values, or their format, beside each placement.
 TEST_F(Combinations, of_keys_and_values_and_placement_have_the_tokens_of_cores) {
   std::uint64_t seed = 200;

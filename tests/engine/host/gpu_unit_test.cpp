@@ -97,7 +97,6 @@ TEST_F(GpuUnitTest, stands_behind_the_cores_and_takes_any_chain) {
   EXPECT_EQ(unit().caps().name, "gpu");
   EXPECT_EQ(unit().caps().kind, UnitKind::gpu);
   EXPECT_FALSE(unit().caps().static_graphs);
-  EXPECT_FALSE(unit().caps().takes_f16);
   const View x = input(2, 64);
   KernelCall first = product(view({96, 64, 0}, Format::q8_0), x), sum;
   sum.op = ops::Add{};

@@ -51,6 +51,14 @@ def test_prefill_and_decode_have_the_tokens_of_a_core(native, quantised, model, 
 
 
 @needs_device
+def test_activations_in_float16_have_the_tokens_of_a_core(native):
+    keys = {"engine.graph.activations": "f16"}
+    core = native(*arguments("cpu0", **keys, **{"engine.activations": "a16"})).json
+    gpu = native(*arguments("gpu", **keys)).json
+    assert gpu["tokens"] == core["tokens"] and gpu["counts"]["gpu_products"] >= 12 * 4 * 4
+
+
+@needs_device
 @pytest.mark.parametrize("settings", [
     {"engine.products": "{decode: buffer, prefill: image}"}, {"workload.batch": 3, "engine.prefill_chunk": 3},
     {"engine.units": "[cpu0, gpu]"}, {"engine.units": "[cpu0, gpu]", "engine.policy": "gpu_matmuls"},

@@ -33,6 +33,16 @@ def test_quickstart_decodes_with_hvx_code(native, model):
 
 
 @needs_worker
+@pytest.mark.parametrize("attention", ["exact", pytest.param("lut_exp", marks=pytest.mark.all)])
+def test_activations_in_float16_are_rounded_as_a_core_rounds_them(native, attention):
+    keys = {"engine.graph.activations": "f16", "engine.attention": attention}
+    cpu, hexagon = (native(*arguments("q8_0", units, **keys)).json for units in ("cpu0", "hexagon"))
+    assert hexagon["tokens"] == cpu["tokens"] and len(cpu["tokens"]) == 12
+    assert hexagon["counts"]["hexagon_operators"] >= 12 * 4 * 7
+    assert not any("instead" in note for note in hexagon["notes"])
+
+
+@needs_worker
 @pytest.mark.all
 def test_the_quickstart_as_it_is_has_the_tokens_of_the_reference(native):
     """One key beside the file: its float16 weights go through the matrix unit's interface."""
