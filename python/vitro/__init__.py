@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .running.experiments import resolve, run
     from .running.result import Result
     from .study.sweep import sweep
+    from .study.tasks import tasks
     from .trace.recordings import replay_io
     from .trace.trace import Trace, diff_decisions, load_trace
 
@@ -28,12 +29,12 @@ _NAMES = {
     "Device": ".device.device", "DramModel": ".device.models", "Param": ".device.models", "StorageModel": ".device.models",
     "Gptq": ".model.files", "merge": ".model.files", "perplexity": ".model.files", "quantize": ".model.files", "tokenize": ".model.files",
     "reproduce": ".reproducing.paper", "resolve": ".running.experiments", "run": ".running.experiments", "Result": ".running.result",
-    "sweep": ".study.sweep", "replay_io": ".trace.recordings",
+    "sweep": ".study.sweep", "tasks": ".study.tasks", "replay_io": ".trace.recordings",
     "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
 __all__ = ["ConfigError", "Device", "DramModel", "Gptq", "Param", "Result", "RunError", "StorageModel", "Trace", "VitroError",
            "diff_decisions", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "run", "scaling",
-           "sweep", "tokenize"]
+           "sweep", "tasks", "tokenize"]
 
 
 def __dir__() -> list[str]:  # so that notebooks complete what was not loaded yet

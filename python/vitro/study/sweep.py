@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base import inputs, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress
@@ -48,10 +48,28 @@ def sweep(experiment: Experiment, *, out: Path | None = None, workers: int | Non
         raise ConfigError(f"{_name(experiment)}: has no `sweep:`")
     with with_origins(lambda: where):
         points = expanded(base["sweep"])
-    jobs = []
-    for index, (label, point, steps) in enumerate(points):
-        origins = {key: where.at(*step) for key, step in steps.items()}
-        jobs.append(_Job(experiment, index, label, point, fixed + inputs.overrides_with_origin(point, origins), machine, models))
+    listed = [(label, point, {key: where.at(*step) for key, step in steps.items()}) for label, point, steps in points]
+    jobs = run_points(experiment, listed, out=out, workers=workers, dask=dask, resume=resume, overrides=fixed, machine=machine,
+                      models=models, progress=progress)
+    frame = _table(jobs)
+    if base.get("metrics"):
+        frame.attrs["metrics"] = base["metrics"]
+    if out:
+        folder = outputs.folder(out, "out")
+        frame.to_parquet(folder / "results.parquet", index=False)
+        frame.to_csv(folder / "results.csv", index=False)
+        from .report import write_sweep
+        write_sweep(frame, [job.point for job in jobs], [job.result and job.result.data for job in jobs], base, folder)
+    return frame
+
+
+def run_points(experiment: Experiment, points: Sequence[tuple[str | None, dict[str, Any], dict[str, str]]], *, out: Path | None,
+               overrides: list[str], workers: int | None = None, dask: str | None = None, resume: bool = False, machine: str | None = None,
+               models: Sequence[type] = (), progress: Progress | None = None) -> "list[Job]":
+    """Runs an experiment at each point: (label, {key: value}, {key: where that was written}). Each job then has a result or an error.
+    Raises ConfigError where a point could not be resolved, before any runs, and where all points were refused."""
+    jobs = [Job(experiment, index, label, point, overrides + inputs.overrides_with_origin(point, origins), machine, models)
+            for index, (label, point, origins) in enumerate(points)]
     for job in jobs:  # a typo in the last point must not surface after hours
         job.resolve()
     _refuse_one_recording_of_many(jobs)
@@ -75,15 +93,7 @@ def sweep(experiment: Experiment, *, out: Path | None = None, workers: int | Non
             progress(len(answers), len(jobs))
     if all(answer.get("refused") for answer in answers.values()):
         raise ConfigError(answers[0]["error"])
-    frame = _table(jobs)
-    if base.get("metrics"):
-        frame.attrs["metrics"] = base["metrics"]
-    if folder:
-        frame.to_parquet(folder / "results.parquet", index=False)
-        frame.to_csv(folder / "results.csv", index=False)
-        from .report import write_sweep
-        write_sweep(frame, [job.point for job in jobs], [answers[job.index].get("result") for job in jobs], base, folder)
-    return frame
+    return jobs
 
 
 def _refuse_one_recording_of_many(jobs):
@@ -96,7 +106,9 @@ def _refuse_one_recording_of_many(jobs):
                                   ("engine", "record"))
 
 
-class _Job:
+class Job:
+    """A point on its way to a result."""
+
     def __init__(self, experiment, index, label, point, overrides, machine, models):
         self.experiment = experiment
         self.index = index
