@@ -110,6 +110,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.static_graphs = dispatch.static_graphs;
     caps.session_limit = dispatch.session_limit;
     caps.graph_weights = dispatch.graph_weights;
+    caps.graph_count = dispatch.graph_count;
     caps.shape_multiple = dispatch.shape_multiple;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),

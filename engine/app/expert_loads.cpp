@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "traces/draw.hpp"
 #include "traces/recording.hpp"
@@ -21,10 +22,44 @@ void normalise(ExpertLoads& loads) {
   }
 }
 
+// Chunks of which the calibration knows all rows, in the order of their first tokens.
+class Chunks {
+ public:
+  Chunks(const ModelConfig& config, std::uint32_t rows) : config_(config), rows_(rows) {}
+
+  void add(std::size_t layer, SeqPos at, const std::vector<std::uint16_t>& experts) {
+    Chunk& chunk = chunks_[{at.sequence, at.position / rows_}];
+    chunk.experts.resize(config_.layers, std::vector<std::uint32_t>(config_.experts));
+    chunk.seen.resize(config_.layers);
+    ++chunk.seen.at(layer);
+    for (const std::uint16_t expert : experts) ++chunk.experts[layer].at(expert);
+  }
+
+  ChunkCounts whole() const {
+    ChunkCounts counts;
+    for (const auto& [place, chunk] : chunks_) {
+      if (std::ranges::any_of(chunk.seen, [&](std::uint32_t rows) { return rows != rows_; })) continue;
+      counts.resize(config_.layers);
+      for (std::size_t layer = 0; layer < counts.size(); ++layer) counts[layer].push_back(chunk.experts[layer]);
+    }
+    return counts;
+  }
+
+ private:
+  struct Chunk {
+    std::vector<std::vector<std::uint32_t>> experts;  // by layer
+    std::vector<std::uint32_t> seen;                  // rows, by layer
+  };
+  const ModelConfig& config_;
+  std::uint32_t rows_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Chunk> chunks_;  // by sequence and number
+};
+
 }  // namespace
 
-ExpertLoads recorded_loads(const Recording& recording, const ModelConfig& config) {
+Calibration recorded_loads(const Recording& recording, const ModelConfig& config, std::uint32_t chunk) {
   ExpertLoads loads(config.layers, std::vector<double>(config.experts, 0));
+  Chunks chunks(config, chunk);
   if (recording.experts.empty())
     throw ConfigError("engine.ffn.experts.calibration: the recording has no experts (expected a recording of this MoE model)");
   for (const auto& [key, choice] : recording.experts) {
@@ -37,6 +72,7 @@ ExpertLoads recorded_loads(const Recording& recording, const ModelConfig& config
       }
       ++loads[static_cast<std::size_t>(key.layer)][expert];
     }
+    chunks.add(static_cast<std::size_t>(key.layer), key.at, choice.ids);
   }
   for (std::size_t layer = 0; layer < loads.size(); ++layer) {
     if (*std::max_element(loads[layer].begin(), loads[layer].end()) == 0) {
@@ -45,10 +81,10 @@ ExpertLoads recorded_loads(const Recording& recording, const ModelConfig& config
     }
   }
   normalise(loads);
-  return loads;
+  return {std::move(loads), chunks.whole()};
 }
 
-ExpertLoads drawn_loads(const DrawProfile& profile, std::uint64_t seed, const ModelConfig& config) {
+Calibration drawn_loads(const DrawProfile& profile, std::uint64_t seed, const ModelConfig& config, std::uint32_t chunk) {
   DrawFunction draws(profile, seed);
   std::vector<SeqPos> tokens(kCalibrationTokens);
   for (std::uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = {kCalibrationSequence, i};
@@ -59,24 +95,31 @@ ExpertLoads drawn_loads(const DrawProfile& profile, std::uint64_t seed, const Mo
   logits.shape = {kCalibrationTokens, config.experts, 0};
   route.in = {logits};
   ExpertLoads loads;
+  Chunks chunks(config, chunk);
   for (route.layer = 0; route.layer < static_cast<int>(config.layers); ++route.layer) {
     std::vector<double>& layer = loads.emplace_back(config.experts, 0.0);
-    const Outcome choices = draws.execute(route);
-    for (const ExpertChoice& choice : std::get<std::vector<ExpertChoice>>(choices)) {
-      for (const std::uint16_t expert : choice.ids) ++layer[expert];
+    const Outcome outcome = draws.execute(route);
+    const auto& choices = std::get<std::vector<ExpertChoice>>(outcome);
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      for (const std::uint16_t expert : choices[i].ids) ++layer[expert];
+      chunks.add(static_cast<std::size_t>(route.layer), (*route.batch)[i], choices[i].ids);
     }
   }
   normalise(loads);
-  return loads;
+  return {std::move(loads), chunks.whole()};
 }
 
 MoeConfig calibrated(const Experiment& experiment, const ModelConfig& config) {
   MoeConfig moe = experiment.engine.ffn.experts;
   if (experiment.engine.ffn.kind != "experts" || !moe.graphs || config.experts == 0 || !moe.loads.empty()) return moe;
+  const auto take = [&](Calibration calibration) {
+    moe.loads = std::move(calibration.loads);
+    moe.counts = std::move(calibration.counts);
+  };
   if (!moe.calibration.empty()) {
-    moe.loads = recorded_loads(Recording::load(moe.calibration), config);
+    take(recorded_loads(Recording::load(moe.calibration), config, experiment.engine.prefill_chunk));
   } else if (experiment.engine.function == FunctionKind::draw) {
-    moe.loads = drawn_loads(experiment.profile, experiment.workload.seed, config);
+    take(drawn_loads(experiment.profile, experiment.workload.seed, config, experiment.engine.prefill_chunk));
   } else {
     throw ConfigError(
         "engine.ffn.experts.calibration: is missing: expert tiers need the load of each expert (expected a recording, made by `vitro "

@@ -7,11 +7,17 @@ namespace vitro {
 
 struct Recording;
 
+// What is known of the experts' loads before a run.
+struct Calibration {
+  ExpertLoads loads;
+  ChunkCounts counts;  // of whole chunks; empty: there is none
+};
+
 // How often each expert was chosen in a recording of `vitro profile`. Throws ConfigError when it holds no experts, or more than the model
-// has.
-ExpertLoads recorded_loads(const Recording& recording, const ModelConfig& config);
+// has. `chunk`: rows of a step of prefill.
+Calibration recorded_loads(const Recording& recording, const ModelConfig& config, std::uint32_t chunk);
 // The same of a drawn workload, over tokens that no run computes: the popularity is the workload's, its tokens are not.
-ExpertLoads drawn_loads(const DrawProfile& profile, std::uint64_t seed, const ModelConfig& config);
+Calibration drawn_loads(const DrawProfile& profile, std::uint64_t seed, const ModelConfig& config, std::uint32_t chunk);
 
 // engine.ffn.experts with its loads: those that it names, recorded ones, or those of the drawn workload. Throws ConfigError where there are
 // none.

@@ -51,12 +51,9 @@ Json decode_by_batch(const GenerationResult& generation) {
   return out;
 }
 
-// Of the prompt: decoding drops nothing and pads nothing.
-Json expert_metrics(const MoeStats& stats) {
-  return {{"token_drop_rate", optional_number(stats.drop_rate())},
-          {"padded_share", optional_number(stats.padded_share())},
-          {"cpu_share", optional_number(stats.cpu_share())},
-          {"launches_per_layer", optional_number(stats.launches_per_layer())}};
+Json ranking_name(const std::optional<Ranking>& ranking) {
+  constexpr const char* kNames[] = {"attention_output", "router_weight", "random"};
+  return ranking ? Json(kNames[static_cast<std::size_t>(*ranking)]) : Json(nullptr);
 }
 
 Json parts(const PartTimes& times) {
@@ -134,6 +131,21 @@ Json describe(const Experiment& experiment, const LoadedModel& model, const std:
 }
 
 }  // namespace
+
+// Of the prompt: decoding drops nothing and pads nothing.
+Json expert_metrics(const MoeStats& stats) {
+  return {{"token_drop_rate", optional_number(stats.drop_rate())},
+          {"padded_share", optional_number(stats.padded_share())},
+          {"cpu_share", optional_number(stats.cpu_share())},
+          {"launches_per_layer", optional_number(stats.launches_per_layer())},
+          {"expected_overflow", optional_number(stats.expected_overflow)},
+          {"hot_overlap", optional_number(stats.hot_overlap)},
+          {"retiers", stats.retiers},
+          {"overflow_ranked_by", ranking_name(stats.ranked_by)},
+          {"graphs", stats.graphs},
+          {"graphs_left_to_cores", stats.left_graphs},
+          {"graph_loads", stats.graph_loads}};
+}
 
 Json latency_summary(std::vector<Picoseconds> times, double scale) {
   if (times.empty()) return {{"mean", nullptr}, {"p50", nullptr}, {"p90", nullptr}, {"p99", nullptr}};

@@ -42,6 +42,9 @@ nlohmann::ordered_json latency_summary(std::vector<Picoseconds> times, double sc
 // {"top_khz", "throttled", "samples": [{"at_s", "clock_khz", "cap_khz", "celsius"}]}; CPUs and zones by name, none where they are hidden.
 nlohmann::ordered_json describe(const MachineStates& states);
 
+// `metrics.experts`.
+nlohmann::ordered_json expert_metrics(const MoeStats& stats);
+
 // A metric that does not apply is null, never 0.
 nlohmann::ordered_json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record,
                                    const MachineReport& machine, const StorageCaps& storage);

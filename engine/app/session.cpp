@@ -173,7 +173,9 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
   record->loaded = machine.clock.now();
   record->load_bytes = machine.storage.totals().bytes_read;
   record->load_submissions = run->counted->counts();
+  FfnStage* const ffn = decoder->ffn.stage();
   for (GenerationRequest& request : requests) {
+    if (ffn != nullptr && &request != &requests.front()) co_await ffn->between_requests();
     co_await serve(run, decoder, sample_scorer, std::move(request), record);
     if (requests.size() > 1) record->requests.push_back(record->generation);
   }
@@ -300,6 +302,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     record.budget = run.host->machine().memory.budget(Placement::dram);
     record.accelerator_mapped = decoder.graphs->mapped();
     notes = decoder.graphs->notes();
+    if (decoder.ffn.stage() != nullptr) std::ranges::move(decoder.ffn.stage()->notes(), std::back_inserter(notes));
   }
   const GenerationResult& generation = record.generation;
   const Picoseconds begin = generation.step_times.empty() ? generation.begin : generation.first_token;
@@ -341,7 +344,9 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   if (likelihood.tokens == 0) throw ConfigError("the text is too short: it has no token that can be scored (expected two tokens or more)");
   save_recording(run);
   if (run.sampler) run.sampler->save(options.ffn_inputs);
-  return {std::move(likelihood), decoder.cache_stats()};
+  PerplexityResult result{std::move(likelihood), decoder.cache_stats(), std::nullopt};
+  if (const MoeStats* experts = decoder.experts()) result.experts = *experts;
+  return result;
 }
 
 }  // namespace vitro

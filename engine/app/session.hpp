@@ -9,6 +9,7 @@
 #include "engine/app/machines.hpp"
 #include "engine/app/run_files.hpp"
 #include "engine/app/scaling/scorer.hpp"
+#include "engine/parts/ffn/moe_stats.hpp"
 #include "engine/parts/weights/residency.hpp"
 #include "engine/transformer/generator.hpp"
 
@@ -34,6 +35,7 @@ std::string to_text(const nlohmann::ordered_json& result, int indent = -1);
 struct PerplexityResult {
   Likelihood likelihood;
   CacheStats stats;
+  std::optional<MoeStats> experts;  // none: the policy does not group a mixture's experts
 };
 // Protocol: the text is tokenised as one string, cut into consecutive chunks of `options.context - 1` tokens, each preceded by
 // BOS when the model uses one, every token of a chunk scored, in steps of engine.prefill_chunk tokens. With 1 each token is

@@ -30,6 +30,7 @@ struct UnitCaps {
   bool static_graphs = false;        // work has to be loaded as a graph before it runs
   Bytes session_limit = 0;           // bytes a unit can map; 0: no limit of its own
   Bytes graph_weights = 0;           // of one graph; the system runs a larger one on the CPU. 0: no limit
+  std::uint32_t graph_count = 0;     // graphs that it holds at a time; the system runs others on the CPU. 0: no limit
   std::uint32_t shape_multiple = 1;  // sizes that suit it
 };
 

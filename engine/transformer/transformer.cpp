@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
 #include "engine/base/rng.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
+#include "engine/quant/float16.hpp"
 
 namespace vitro {
 namespace {
@@ -90,13 +92,34 @@ std::int16_t layer_of_router(const Phase& phase, const OperatorGraph& graph) {
 
 }  // namespace
 
+// The last layer whose attention ran is the one at hand.
+std::vector<float> Transformer::attention_norms(std::uint32_t rows) const {
+  OperatorId sum = 0;
+  while (!graph_[sum].name.ends_with("attn_residual")) ++sum;
+  const std::string& tensor = graph_[inputs_of(graph_, sum).at(1)].output;
+  const View view = buffers_.view(tensor, 0, rows);
+  if (view.as<std::byte>() == nullptr) return {};
+  const std::uint32_t width = buffers_.width(tensor);
+  std::vector<float> norms(rows);
+  for (std::uint32_t row = 0; row < rows; ++row) {
+    double squares = 0;
+    for (std::size_t i = std::size_t{row} * width; i < std::size_t{row + 1} * width; ++i) {
+      const double x = view.format == Format::f16 ? half_to_float(view.as<std::uint16_t>()[i]) : view.as<float>()[i];
+      squares += x * x;
+    }
+    norms[row] = static_cast<float>(std::sqrt(squares));
+  }
+  return norms;
+}
+
 void Transformer::take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context) {
   RoutedFfn* const routed = ffn_.routed.get();
   for (const Outcome& outcome : outcomes) {
     const auto* choices = std::get_if<std::vector<ExpertChoice>>(&outcome);
     if (choices == nullptr) continue;
+    const auto norms = [&] { return attention_norms(static_cast<std::uint32_t>(choices->size())); };
     context.experts =
-        routed != nullptr ? routed->admit(layer_of_router(phase, graph_), *choices) : make_expert_plan(*choices, config_.experts);
+        routed != nullptr ? routed->admit(layer_of_router(phase, graph_), *choices, norms) : make_expert_plan(*choices, config_.experts);
     if (buffers_.host_data<std::uint32_t>("expert_rows") == nullptr) return;
     std::copy(context.experts.rows.begin(), context.experts.rows.end(), buffers_.host_data<std::uint32_t>("expert_rows"));
     std::copy(context.experts.sources.begin(), context.experts.sources.end(), buffers_.host_data<std::uint32_t>("expert_sources"));
@@ -200,6 +223,7 @@ Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
 
 Task<void> Transformer::settle() {
   if (kv_flash_) co_await kv_flash_->settle();
+  if (ffn_.stage() != nullptr) co_await ffn_.stage()->finish();
 }
 
 Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {

@@ -118,6 +118,7 @@ class Transformer {
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
   Task<void> learn_balance(const Phase* phase, const StepContext* step);
   Task<void> run_routed(const Phase* phase, const StepContext* context);
+  std::vector<float> attention_norms(std::uint32_t rows) const;
   void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
   bool attends_alone(std::size_t rows) const { return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows; }
   PhaseList phases_of(std::size_t rows) const { return attends_alone(rows) ? alone_phases_ : phases_; }

@@ -14,6 +14,7 @@
 #include "engine/app/gptq_pass.hpp"
 #include "engine/app/io_replay.hpp"
 #include "engine/app/loaded_model.hpp"
+#include "engine/app/report.hpp"
 #include "engine/app/session.hpp"
 #include "engine/base/file.hpp"
 #include "engine/host/host_executor.hpp"
@@ -120,6 +121,7 @@ std::string perplexity(const std::string& model, const std::string& text_path, c
   for (const Likelihood::Chunk& chunk : found.chunks) out["chunks"].push_back({{"nll", chunk.nll}, {"tokens", chunk.tokens}});
   if (const auto recall = result.stats.recall()) out["predictor_recall"] = *recall;
   if (const auto precision = result.stats.precision()) out["predictor_precision"] = *precision;
+  if (result.experts) out["experts"] = expert_metrics(*result.experts);
   return out.dump();
 }
 

@@ -170,20 +170,44 @@ def _softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-def _experts(s, w, p, x):
+@dataclass(frozen=True)
+class Drop:
+    """An expert computes so many rows of each chunk, and drops the others: those whose attention output has the smallest L2 norm, or
+    those to which the router gave the least weight."""
+    capacity: int
+    chunk: int
+    by_norm: bool
+
+
+def _dropped(chosen, shares, norms, drop):
+    """-> {(row, expert)}"""
+    out = set()
+    for first in range(0, len(chosen), drop.chunk):
+        rows = range(first, min(first + drop.chunk, len(chosen)))
+        for expert in {e for t in rows for e in chosen[t]}:
+            mine = [t for t in rows if expert in chosen[t]]
+            rank = {t: norms[t] if drop.by_norm else shares[t][list(chosen[t]).index(expert)] for t in mine}
+            out |= {(t, expert) for t in sorted(mine, key=lambda t: -rank[t])[drop.capacity:]}
+    return out
+
+
+def _experts(s, w, p, x, norms, drop):
     logits = x @ w[p + "ffn_gate_inp.weight"].T
     out = np.zeros_like(x)
-    for t in range(len(x)):
-        chosen = np.argsort(-logits[t], kind="stable")[: s.experts_used]
-        share = _softmax(logits[t][chosen])
+    all_chosen = [np.argsort(-row, kind="stable")[: s.experts_used] for row in logits]
+    shares = [_softmax(row[chosen]) for row, chosen in zip(logits, all_chosen)]
+    dropped = _dropped(all_chosen, shares, norms, drop) if drop else set()
+    for t, (chosen, share) in enumerate(zip(all_chosen, shares)):
         for e, weight in zip(chosen, share):
+            if (t, e) in dropped:
+                continue
             gate, up, down = (w[f"{p}ffn_{n}_exps.weight"][e] for n in ("gate", "up", "down"))
             out[t] += weight * (down @ (_act(s.activation, gate @ x[t]) * (up @ x[t])))
     return out
 
 
-def logits(model, tokens):
-    """[T, vocab] for a whole sequence."""
+def logits(model, tokens, drop=None):
+    """[T, vocab] for a whole sequence. `drop`: a Drop, or None."""
     s = model.shape
     w = {name: value.astype(np.float64) for name, value in model.weights.items()}
     t = len(tokens)
@@ -206,10 +230,11 @@ def logits(model, tokens):
         mixed = np.einsum("hij,jhd->ihd", _softmax(np.where(visible, scores, -np.inf)), v).reshape(t, -1)
         if s.sub_norms:
             mixed = _norm(mixed, w[p + "attn_sub_norm.weight"], s.eps)
-        x = x + mixed @ w[p + "attn_output.weight"].T
+        attended = mixed @ w[p + "attn_output.weight"].T
+        x = x + attended
         h = _norm(x, w[p + "ffn_norm.weight"], s.eps)
         if s.experts:
-            x = x + _experts(s, w, p, h)
+            x = x + _experts(s, w, p, h, np.linalg.norm(attended, axis=1), drop)
         else:
             gate, up, down = (w[f"{p}ffn_{n}.weight"] for n in ("gate", "up", "down"))
             hidden = _act(s.activation, h @ gate.T) * (h @ up.T)
@@ -223,13 +248,13 @@ def tokenize(text):
     return [3 + b for b in text.replace(" ", "\u2581").encode()]  # SentencePiece writes a space as U+2581
 
 
-def nll(model, text):
+def nll(model, text, drop=None):
     """Mean over the tokens of `text`, in chunks of context - 1, each after BOS: the protocol of `vitro perplexity`."""
     tokens = tokenize(text)
     total, step = 0.0, model.shape.context - 1
     for begin in range(0, len(tokens), step):
         chunk = tokens[begin:begin + step]
-        row = logits(model, [1] + chunk[:-1])
+        row = logits(model, [1] + chunk[:-1], drop)
         top = row.max(-1)
         total += (top + np.log(np.exp(row - top[:, None]).sum(-1)) - row[np.arange(len(chunk)), chunk]).sum()
     return total / len(tokens)

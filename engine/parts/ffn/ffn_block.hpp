@@ -1,6 +1,8 @@
 // Parts that carry out whole FFNs by themselves, instead of operator by operator.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/machine/task.hpp"
@@ -41,8 +43,13 @@ class FfnStage {
   virtual void prepare(std::int16_t /*layer*/, std::uint32_t /*rows*/, std::uint32_t /*sequences*/) {}
   // Waits for what prepare() began and run() did not need: every step ends with it, whether it succeeded or not.
   virtual Task<void> settle() { co_return; }
+  // Between two requests of a run: what follows the workload may change.
+  virtual Task<void> between_requests() { co_return; }
+  // Waits for everything. Requires: called after the last step, whether it succeeded or not.
+  virtual Task<void> finish() { co_return; }
   // Hits, misses and predictions of the neurons that it caches; zeros where there is no such cache.
   virtual CacheStats stats() const { return {}; }
+  virtual std::vector<std::string> notes() const { return {}; }  // what a reader of the result has to know
   virtual const MoeStats* experts() const { return nullptr; }  // null: it does not lay out experts
 };
 
@@ -53,13 +60,16 @@ class FfnBlock : public FfnStage {
   virtual Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) = 0;
 };
 
+// L2 norms of the attention output of a step's rows; empty where nothing is computed (phantom).
+using RowNorms = std::function<std::vector<float>()>;
+
 // Lays a mixture's rows out by expert itself, and decides which pairs of row and expert are computed at all.
 class RoutedFfn : public FfnStage {
  public:
   // Most places that a step of so many rows needs.
   virtual std::uint32_t pool_rows(std::uint32_t rows) const = 0;
-  // Of the router's choices where each pair's partial sum will lie. run() of the same layer comes next.
-  virtual ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) = 0;
+  // Of the router's choices where each pair's partial sum will lie. run() of the same layer comes next. `norms`: asked in the call alone.
+  virtual ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices, const RowNorms& norms) = 0;
   // Throws RunError when a unit fails.
   virtual Task<void> run(std::int16_t layer, RoutedStep step) = 0;
 };

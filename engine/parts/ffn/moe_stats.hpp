@@ -5,12 +5,21 @@
 
 namespace vitro {
 
+// What decides which rows an overflowing expert keeps: the L2 norm of the attention output (NPUMoE 3.2), the router's weight, or chance.
+enum class Ranking : std::uint8_t { attention_output, router_weight, random };
+
 struct MoeStats {
   std::uint64_t layers = 0;                 // times that experts of a layer ran for a step
   std::uint64_t launches = 0;               // of their graphs
   std::uint64_t pairs = 0;                  // (row, expert) pairs that the router chose
   std::uint64_t dropped = 0, on_cores = 0;  // of them; the rest ran in graphs
   std::uint64_t padded = 0;                 // rows that graphs computed for nobody
+  std::uint64_t graphs = 0, left_graphs = 0;  // that units hold for good; that they did not take, so that cores compute their experts
+  std::uint64_t graph_loads = 0;              // of graphs that come ahead of their layer
+  std::optional<double> expected_overflow;    // share of a chunk's pairs, by calibration; none: no expert is in a graph
+  std::optional<double> hot_overlap;          // Overlap@K of a quarter of the experts with the calibration's, the median layer's
+  std::uint64_t retiers = 0;                  // times that tiers followed the load
+  std::optional<Ranking> ranked_by;           // of the last overflow; none: nothing overflowed
 
   static std::optional<double> share(std::uint64_t part, std::uint64_t whole) {
     return whole == 0 ? std::nullopt : std::optional(static_cast<double>(part) / static_cast<double>(whole));

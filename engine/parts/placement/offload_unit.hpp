@@ -27,6 +27,8 @@ class OffloadUnit final : public ComputeUnit {
   // Loads the graphs of such a chain ahead of time. Operands that are bound at launch need shapes, not memory.
   Task<void> prepare(Chain chain);
 
+  std::size_t graphs() const { return graphs_.size(); }  // that it has loaded on the accelerator
+
   const UnitCaps& caps() const override { return core_.caps(); }
   Executor& executor() override { return core_.executor(); }
   Task<Result<Graph>> load(GraphSpec spec) override { return core_.load(std::move(spec)); }

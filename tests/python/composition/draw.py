@@ -23,7 +23,7 @@ def draw(seed, loads):
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, len(WORDS))]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     engine = shared | _parts(rng, model, machine, loads) | _kv_place(rng) | _methods(rng)
-    engine |= _staged(random.Random(f"staged {seed}"), engine)
+    engine |= _staged(random.Random(f"staged {seed}"), engine) | _resident(random.Random(f"resident {seed}"), engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
     lora = _lora(rng, engine, workload)
     shared |= lora
@@ -94,6 +94,19 @@ def _staged(rng, engine):
     """A draw of its own, so that all others stay what they were. No core takes a chunk's attention as a neural engine does."""
     attends = "placement.unit" in engine and engine["kv.format"] in CODED_KV
     return {"placement.kv": "staged"} if attends and rng.random() < 0.5 else {}
+
+
+def _resident(rng, engine):
+    """A draw of its own, so that all others stay what they were: which experts have a graph, and of what size."""
+    if engine["ffn.kind"] != "experts":
+        return {}
+    chosen = {"base_of": rng.choice(("pairs", "rows")), "max_drop": rng.choice(("0%", "10%", "100%")),
+              "max_padding": rng.choice(("0%", "50%", "100%")), "cold": rng.choice(("0%", "25%", "by_time")),
+              "beyond": rng.choice(("cores", "load")),
+              "rank": rng.choice(("attention_output", "router_weight", "random")), "drift": rng.choice(("stay", "follow"))}
+    if rng.random() < 0.5:
+        chosen["resident"] = rng.choice(("1 KiB", "500 KiB", "2 MiB"))
+    return {f"ffn.experts.{key}": value for key, value in chosen.items()}
 
 
 def _methods(rng):

@@ -13,10 +13,10 @@ struct Pair {
   float weight = 0;
 };
 
-// Those that stay come first, in the order of their rows; then those that do not.
-void sort_by_right_to_stay(std::vector<Pair>& pairs, std::size_t room) {
-  if (pairs.size() <= room) return;
-  std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.weight > b.weight; });
+// Those that stay come first, in the order of their rows; then those that do not. `rank`: of rows; empty: the router's weight counts.
+void sort_by_right_to_stay(std::vector<Pair>& pairs, std::size_t room, const std::vector<float>& rank) {
+  const auto right = [&](const Pair& pair) { return rank.empty() ? pair.weight : rank[pair.row]; };
+  std::stable_sort(pairs.begin(), pairs.end(), [&](const Pair& a, const Pair& b) { return right(a) > right(b); });
   const auto by_row = [](const Pair& a, const Pair& b) { return a.row < b.row; };
   const auto border = pairs.begin() + static_cast<std::ptrdiff_t>(room);
   std::sort(pairs.begin(), border, by_row);
@@ -85,7 +85,8 @@ class Admission {
 
 }  // namespace
 
-ExpertAdmission admit(const std::vector<ExpertChoice>& choices, const LayerPlacement& placement, Overflow overflow, bool on_cores) {
+ExpertAdmission admit(const std::vector<ExpertChoice>& choices, const LayerPlacement& placement, Overflow overflow, bool on_cores,
+                      const RowRank& rank) {
   const std::size_t experts = placement.capacity.size(), k = choices.empty() ? 0 : choices.front().ids.size();
   std::vector<std::vector<Pair>> all = by_expert(choices, experts);
   Admission admission(choices.size(), k, on_cores ? 0 : placement.rows);
@@ -93,6 +94,7 @@ ExpertAdmission admit(const std::vector<ExpertChoice>& choices, const LayerPlace
   out.pairs = choices.size() * k;
   out.taken.resize(experts);
   out.dropped_of.resize(experts);
+  std::vector<float> ranks;
   for (std::uint16_t e = 0; e < experts; ++e) {
     std::vector<Pair>& pairs = all[e];
     const std::size_t room = on_cores ? 0 : placement.capacity[e];
@@ -100,7 +102,13 @@ ExpertAdmission admit(const std::vector<ExpertChoice>& choices, const LayerPlace
       admission.to_cores(e, pairs);
       continue;
     }
-    sort_by_right_to_stay(pairs, room);
+    if (pairs.size() > room) {
+      if (out.overflowed == 0 && rank) ranks = rank();
+      VITRO_CHECK(ranks.empty() || ranks.size() == choices.size(), "a rank for each row, or none");
+      out.ranked = !ranks.empty();
+      out.overflowed += pairs.size() - room;
+      sort_by_right_to_stay(pairs, room, ranks);
+    }
     const std::span<const Pair> staying(pairs.data(), std::min(room, pairs.size())),
         rest(pairs.data() + staying.size(), pairs.size() - staying.size());
     admission.into_slice(staying, placement.first[e]);

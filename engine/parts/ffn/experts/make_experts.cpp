@@ -11,19 +11,23 @@
 namespace vitro {
 namespace {
 
-TierRule tier_rule(const FfnSetup& setup, const MoeConfig& moe, const ComputeUnit& unit) {
-  const std::uint32_t own = std::max(unit.caps().shape_multiple, 1u);
+// What suits all units: any of them may get any graph.
+TierRule tier_rule(const FfnSetup& setup, const MoeConfig& moe, const std::vector<ComputeUnit*>& units) {
+  std::uint32_t own = 1;
+  for (const ComputeUnit* unit : units) own = std::lcm(own, std::max(unit->caps().shape_multiple, 1u));
   TierRule rule;
   rule.chunk = setup.prefill_chunk;
   rule.experts_used = setup.model.experts_used;
   rule.tiers = moe.tiers;
+  rule.base_of = moe.base_of;
   rule.base = moe.base;
+  rule.max_drop = moe.max_drop;
   rule.multiples = moe.multiples;
   rule.capacity = moe.capacity;
   rule.multiple = moe.shape_multiple > 0 ? moe.shape_multiple : own;
   if (rule.multiple % own != 0) {
     throw ConfigError(fmt::format("engine.ffn.experts.shape_multiple: {} is not possible on {} (expected a multiple of {})", rule.multiple,
-                                  unit.caps().name, own));
+                                  units.front()->caps().name, own));
   }
   return rule;
 }
@@ -60,23 +64,31 @@ GroupRule group_rule(const MoeConfig& moe, const ModelConfig& config, const Tier
   }
   rule.residency = moe.residency;
   rule.cold = static_cast<std::uint32_t>(moe.cold * config.experts);
-  rule.base = base_capacity(config.experts, tiers);
+  // Few rows, and a launch that is worth it: B / E of the paper's models, whose k is 2, and half a group of them ("2 x 8" of section 4.3 is
+  // below it).
+  const bool by_pairs = tiers.base == 0 && tiers.base_of == BaseOf::pairs;
+  rule.cold_rows = base_capacity(config.experts, tiers) / (by_pairs ? 2.0 : 1.0);
+  rule.launch_rows = std::min(rule.group, config.experts) * rule.cold_rows / 2;
+  rule.max_padding = moe.max_padding;
   rule.units = static_cast<std::uint32_t>(units.size());
   return rule;
 }
 
-std::vector<LayerPlacement> placements(const FfnSetup& setup, const MoeConfig& moe, const std::vector<ComputeUnit*>& units) {
+ExpertLayers expert_layers(const FfnSetup& setup, const MoeConfig& moe, const std::vector<ComputeUnit*>& units) {
   check_loads(moe, setup.model);
-  const TierRule tiers = tier_rule(setup, moe, *units.front());
-  const GroupRule groups = group_rule(moe, setup.model, tiers, expert_bytes(setup.weights), units);
-  const std::vector<std::vector<std::uint32_t>> shapes = capacities(moe.loads, tiers);
-  std::vector<LayerPlacement> out;
-  for (std::size_t layer = 0; layer < shapes.size(); ++layer) {
-    std::vector<double> expected;
-    for (const double share : moe.loads[layer]) expected.push_back(expected_rows(share, tiers));
-    out.push_back(place_experts(expected, shapes[layer], groups));
-  }
-  return out;
+  const TierRule tiers = tier_rule(setup, moe, units);
+  ExpertLayers layers;
+  layers.shares = moe.loads;
+  layers.tiers = tiers;
+  layers.follows = moe.follows;
+  layers.loads = layer_loads(moe.loads, moe.counts, tiers);
+  layers.expert_bytes = expert_bytes(setup.weights);
+  layers.rule = group_rule(moe, setup.model, tiers, layers.expert_bytes, units);
+  layers.cold_by_time = moe.cold_by_time && moe.residency;
+  layers.resident = moe.resident;
+  layers.comes = moe.comes;
+  layers.attention = setup.placement.attention_graphs().unit;
+  return layers;
 }
 
 }  // namespace
@@ -96,9 +108,13 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
           "engine.placement.graph_units: is empty, and no unit of the run has static graphs (expected an accelerator, or a core in its "
           "place)");
     }
-    options.placements = placements(setup, experts, options.units);
+    options.layers = expert_layers(setup, experts, options.units);
+    for (std::size_t layer = 0; layer < options.placements.size(); ++layer) {
+      options.placements[layer] = place_experts(options.layers.loads[layer], options.layers.rule);
+    }
   }
   options.overflow = experts.overflow;
+  options.ranking = experts.ranking;
   options.side_by_side = experts.side_by_side;
   options.max_rows = setup.max_rows;
   options.graph_rows = experts.graph_rows > 0 ? experts.graph_rows : std::max(setup.prefill_chunk / 4, 1u);

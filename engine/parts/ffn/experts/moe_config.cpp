@@ -39,7 +39,18 @@ MoeConfig read_moe(Reader reader) {
   }
   moe.overflow = reader.choice("overflow", {"drop", "cpu"}, "drop") == "cpu" ? Overflow::cpu : Overflow::drop;
   moe.group = static_cast<std::uint32_t>(reader.integer("group", 1, 64, moe.group));
-  moe.cold = reader.share("cold", moe.cold);
+  if (reader.has("cold") && reader.text("cold", "") == "by_time")
+    moe.cold_by_time = true;
+  else
+    moe.cold = reader.share("cold", moe.cold);
+  moe.max_drop = reader.share("max_drop", moe.max_drop);
+  moe.max_padding = reader.share("max_padding", moe.max_padding);
+  const std::string rank = reader.choice("rank", {"attention_output", "router_weight", "random"}, "attention_output");
+  moe.ranking = rank == "random" ? Ranking::random : rank == "router_weight" ? Ranking::router_weight : Ranking::attention_output;
+  moe.base_of = reader.choice("base_of", {"pairs", "rows"}, "pairs") == "rows" ? BaseOf::rows : BaseOf::pairs;
+  moe.comes = reader.choice("beyond", {"cores", "load"}, "cores") == "load";
+  moe.follows = reader.choice("drift", {"stay", "follow"}, "stay") == "follow";
+  moe.resident = static_cast<Bytes>(reader.quantity("resident", Dimension::bytes, 0));
   moe.base = count_of(reader, "base", 0);
   moe.capacity = count_of(reader, "capacity", 0);
   if (moe.capacity > 0 && moe.tiers) reader.fail("capacity", "can not be combined with tiers (expected tiers: off, or base)");

@@ -19,4 +19,12 @@ inline View part_of_pool(View view, std::uint32_t first, std::uint32_t count) {
   return view;
 }
 
+// Rows of a matrix of which only the shape is known.
+inline View without_memory(std::uint32_t rows, std::uint32_t width, Format format) {
+  View view;
+  view.shape = {rows, width, 0};
+  view.format = format;
+  return view;
+}
+
 }  // namespace vitro

@@ -4,30 +4,46 @@
 
 #include <algorithm>
 
+#include "engine/base/rng.hpp"
 #include "engine/graph/lowering.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/ffn/experts/pool_views.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
 
 namespace vitro {
+namespace {
+
+constexpr std::uint64_t kRankStream = 0x72616e6b;  // "rank"
+
+}  // namespace
+
 TieredExperts::TieredExperts(Machine& machine, GraphCache& graphs, const WeightStore& weights, Residency& residency, TieredOptions options)
     : machine_(machine), weights_(weights), residency_(residency), runner_(machine, residency, graphs), options_(std::move(options)) {
   VITRO_CHECK(!options_.cores.empty() && !options_.placements.empty(), "experts without cores or layers");
+  if (!options_.layers.loads.empty()) monitor_.emplace(options_.layers.shares, options_.layers.tiers.chunk);
+  for (const LayerPlacement& placement : options_.placements) most_slices_ = std::max(most_slices_, placement.rows);
+  // Experts that load() moves to another graph may have a larger slice there, but none beyond the largest of their layer.
+  for (const LayerLoad& load : options_.layers.loads) {
+    if (!options_.layers.cold_by_time) break;
+    const std::uint32_t most = *std::max_element(load.capacity.begin(), load.capacity.end());
+    most_slices_ = std::max(most_slices_, most * static_cast<std::uint32_t>(load.capacity.size()));
+  }
+  if (options_.layers.follows) most_slices_ *= 2;
   if (options_.on_cores) return;  // it has activations of its own
   std::vector<std::uint32_t> most(options_.units.size(), 1);
   for (const LayerPlacement& layer : options_.placements) {
     for (const StaticGroup& group : layer.groups) most[group.unit] = std::max(most[group.unit], group.capacity);
+  }
+  for (const LayerLoad& load : options_.layers.loads) {  // whichever of them load() puts where
+    const std::uint32_t largest = *std::max_element(load.capacity.begin(), load.capacity.end());
+    for (std::uint32_t& rows : most) rows = std::max(rows, largest);
   }
   for (const std::uint32_t rows : most) unit_scratch_.push_back(make_scratch(rows));
   core_scratch_ = make_scratch(options_.max_rows * options_.experts_used);
 }
 
 TieredExperts::~TieredExperts() {
-  for (std::size_t layer = 0; layer < graphs_.size(); ++layer) {
-    for (std::size_t g = 0; g < graphs_[layer].size(); ++g) {
-      options_.units[options_.placements[layer].groups[g].unit]->unload(graphs_[layer][g]);
-    }
-  }
+  unload_graphs();
 }
 
 TieredExperts::Scratch TieredExperts::make_scratch(std::uint32_t rows) {
@@ -84,59 +100,27 @@ void TieredExperts::append_gated(Chain& chain, std::int16_t layer, std::uint16_t
   chain.push_back(std::move(glu));
 }
 
-// Slots 1, 3, ... are the inputs of the group's experts, 2, 4, ... what they make of them.
-GraphSpec TieredExperts::spec_of(std::int16_t layer, std::size_t index) const {
-  const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[index];
-  const Scratch& scratch = unit_scratch_[group.unit];
-  const Batch batch = rows_for_nobody(group.capacity);
-  GraphSpec spec;
-  spec.name = fmt::format("layer {} {} experts of {} rows", layer, group.experts.size(), group.capacity);
-  spec.built = true;  // when the model was installed (4.3, "does graph eviction happen")
-  std::uint16_t slot = 0;
-  for (const std::uint16_t expert : group.experts) {
-    View x;
-    x.shape = {group.capacity, options_.width, 0};
-    x.format = options_.activations;
-    x.slot = ++slot;
-    append_gated(spec.calls, layer, expert, batch, x, scratch, 0, {});
-    x.slot = ++slot;
-    spec.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(scratch.hidden, 0, group.capacity), x, {}));
-  }
-  return spec;
-}
-
-Task<void> TieredExperts::load() {
-  if (options_.on_cores) co_return;
-  if (!residency_.stays()) {
-    check_room();
-    co_return;
-  }
-  graphs_.resize(options_.placements.size());
-  for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
-    const LayerPlacement& placement = options_.placements[layer];
-    for (std::size_t g = 0; g < placement.groups.size(); ++g) {
-      const StaticGroup& group = placement.groups[g];
-      ComputeUnit* unit = options_.units[group.unit];
-      GraphSpec spec = spec_of(static_cast<std::int16_t>(layer), g);
-      machine_.trace.decision("experts", fmt::format("layer {}: {}, {} rows each", layer, fmt::join(group.experts, " "), group.capacity),
-                              unit->caps().name);
-      Result<Graph> graph = co_await unit->load(std::move(spec));
-      if (!graph.ok()) throw RunError(graph.status().message);
-      graphs_[layer].push_back(graph.value());
-    }
-  }
-}
-
 std::uint32_t TieredExperts::pool_rows(std::uint32_t rows) const {
-  std::uint32_t slices = 0;
-  for (const LayerPlacement& placement : options_.placements) slices = std::max(slices, placement.rows);
-  return slices + rows * options_.experts_used;
+  return most_slices_ + rows * options_.experts_used;
 }
 
-ExpertPlan TieredExperts::admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) {
+ExpertPlan TieredExperts::admit(std::int16_t layer, const std::vector<ExpertChoice>& choices, const RowNorms& norms) {
   const LayerPlacement& placement = options_.placements.at(static_cast<std::size_t>(layer));
   in_graphs_ = choices.size() >= options_.graph_rows && !placement.groups.empty();
-  admitted_ = vitro::admit(choices, placement, options_.overflow, !in_graphs_);
+  const auto rank = [&]() -> std::vector<float> {
+    // Reading a row and comparing it with others, at the price of a decision; only where a slice overflows.
+    machine_.clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(choices.size()));
+    if (options_.ranking == Ranking::attention_output && norms) return norms();
+    if (options_.ranking != Ranking::random) return {};
+    std::vector<float> any(choices.size());
+    for (std::size_t row = 0; row < any.size(); ++row)
+      any[row] = static_cast<float>(to_unit(mix(machine_.seed, {kRankStream, static_cast<std::uint64_t>(layer), stats_.layers, row})));
+    return any;
+  };
+  observe(layer, choices);
+  admitted_ = vitro::admit(choices, placement, options_.overflow, !in_graphs_, rank);
+  if (in_graphs_) overflowed_ += admitted_.overflowed, in_graphs_pairs_ += admitted_.pairs;
+  if (admitted_.overflowed > 0) stats_.ranked_by = !admitted_.ranked ? Ranking::router_weight : options_.ranking;
   machine_.clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(admitted_.pairs));
   ++stats_.layers;
   stats_.pairs += admitted_.pairs;
@@ -175,8 +159,9 @@ Task<void> TieredExperts::run_group(std::int16_t layer, std::size_t index, const
   }
   machine_.clock.charge(PolicyWork::submit, 1);
   ++stats_.launches;
-  const Graph graph = graphs_[static_cast<std::size_t>(layer)][index];
+  const Graph graph = co_await graph_of(layer, index);
   const RunResult result = co_await options_.units[group.unit]->launch(graph, std::move(bindings));
+  if (group.comes) slots_[group.unit]->used(static_cast<std::size_t>(layer) << 16 | index);
   result.status.or_throw();
 }
 

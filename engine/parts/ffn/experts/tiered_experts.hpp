@@ -1,20 +1,46 @@
 // TieredExperts: the experts of a mixture on units of static graphs and on cores at once (NPUMoE, sections 3 and 4). A chunk's rows are
 // packed into slices of fixed capacity, one graph computes a group of them, and the cores compute cold experts meanwhile.
 #pragma once
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/machine/machine.hpp"
+#include "engine/parts/ffn/experts/cold_by_time.hpp"
 #include "engine/parts/ffn/experts/expert_admission.hpp"
+#include "engine/parts/ffn/experts/graph_residency.hpp"
+#include "engine/parts/ffn/experts/graph_slots.hpp"
+#include "engine/parts/ffn/experts/layer_loads.hpp"
+#include "engine/parts/ffn/experts/load_monitor.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
 #include "engine/parts/ffn/moe_stats.hpp"
+#include "engine/parts/placement/offload_unit.hpp"
 #include "engine/parts/weights/phase_runner.hpp"
 
 namespace vitro {
+
+// What is known of the layers' loads before a run, and what follows from it: the placements, which load() may narrow down.
+struct ExpertLayers {
+  ExpertLoads shares;            // as calibrated
+  TierRule tiers;
+  bool follows = false;          // between requests tiers follow a load that has drifted
+  std::vector<LayerLoad> loads;  // by layer, what follows from shares and tiers; empty: no expert goes to a graph
+  GroupRule rule;
+  // As many experts as cores finish meanwhile (cold_by_time.hpp), in place of what the rule says of cold experts and launches.
+  bool cold_by_time = false;
+  Bytes expert_bytes = 0;
+  Bytes resident = 0;            // most bytes of weights in the graphs of one unit; 0: no limit but the unit's
+  bool comes = false;            // graphs that a unit does not hold are loaded ahead of their layer; else the cores have their experts
+  const OffloadUnit* attention = nullptr;  // whose graphs are on the first of the units; null: there are none
+};
 
 struct TieredOptions {
   std::vector<ComputeUnit*> cores;         // gather rows, and compute what is in no graph
   std::vector<ComputeUnit*> units;         // that run graphs; a core among them runs them as chains of the same fixed shapes
   std::vector<LayerPlacement> placements;  // by layer
+  ExpertLayers layers;
+  Ranking ranking = Ranking::router_weight;  // of what overflows
   Overflow overflow = Overflow::drop;
   bool side_by_side = true;
   std::uint32_t max_rows = 1;
@@ -41,12 +67,16 @@ class TieredExperts final : public RoutedFfn {
   Task<void> load() override;
 
   std::uint32_t pool_rows(std::uint32_t rows) const override;
-  ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices) override;
+  ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices, const RowNorms& norms = {}) override;
+  void prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) override;
   Task<void> run(std::int16_t layer, RoutedStep step) override;
 
   Task<void> settle() override;
+  Task<void> between_requests() override;
+  Task<void> finish() override;
+  std::vector<std::string> notes() const override;
   CacheStats stats() const override;
-  const MoeStats* experts() const override { return &stats_; }
+  const MoeStats* experts() const override;
 
  private:
   // Activations of the FFN, [rows, ffn] each.
@@ -60,13 +90,31 @@ class TieredExperts final : public RoutedFfn {
   KernelCall product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const;
   void append_gated(Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x, const Scratch& scratch,
                     std::uint32_t first, Slice slice) const;
-  GraphSpec spec_of(std::int16_t layer, std::size_t group) const;
+  GraphSpec spec_of(std::int16_t layer, const StaticGroup& group) const;
   Chain gather(std::int16_t layer, const RoutedStep& step, std::uint32_t first, std::uint32_t count) const;
   Task<void> run_chain(ComputeUnit* unit, Chain chain);
   Task<void> run_group(std::int16_t layer, std::size_t group, const RoutedStep* step);
   void charge_host(std::size_t rows);
   Task<void> run_on_cores(std::int16_t layer, const RoutedStep* step);
   Task<void> on_all_cores(std::vector<Chain> chains);
+
+  // Which graphs there are, and where (resident_graphs.cpp).
+  void place_by_time(const ExpertPrices& prices);
+  void place_by_popularity();
+  void keep_to_pool();
+  bool has_drifted() const;
+  void unload_graphs();
+  Task<ExpertPrices> measure_prices();
+  Task<double> seconds_on_cores(std::uint32_t rows);
+  Task<double> seconds_of_launch(const StaticGroup* group);
+  std::uint32_t attention_graphs() const;
+  UnitRoom with_spare(UnitRoom room) const;
+  void keep_resident();
+  std::vector<UnitRoom> unit_rooms() const;
+  Task<void> load_graphs();
+  Task<Graph> graph_of(std::int16_t layer, std::size_t group);
+  void expect_drops();
+  void observe(std::int16_t layer, const std::vector<ExpertChoice>& choices);
 
   // Of weights that come as they are needed, or neuron by neuron (staged_experts.cpp).
   Task<void> pack_pool(std::int16_t layer, const RoutedStep* step);
@@ -95,10 +143,19 @@ class TieredExperts final : public RoutedFfn {
   TieredOptions options_;
   std::vector<Scratch> unit_scratch_;  // by unit: its queue runs one graph at a time
   Scratch core_scratch_;
-  std::vector<std::vector<Graph>> graphs_;  // by layer and group
+  std::vector<std::vector<std::optional<Graph>>> graphs_;  // by layer and group; none: it comes
+  std::vector<std::unique_ptr<GraphSlots>> slots_;         // by unit, of the graphs that come; null: none do
+  std::vector<std::uint32_t> spare_;                       // slots by unit; empty: no graph comes
+  std::vector<std::pair<std::int16_t, std::size_t>> coming_;  // layer and group of each, in the order of use
+  std::optional<LoadMonitor> monitor_;                     // none: no expert goes to a graph
+  std::optional<ExpertPrices> prices_;                     // once they are measured
+  std::uint32_t most_slices_ = 0;                          // rows of slices that a layer has room for
+  std::uint64_t overflowed_ = 0, in_graphs_pairs_ = 0;     // pairs of the request at hand, of steps that used graphs
+  std::uint64_t past_loads_ = 0;                           // of graphs that came, before tiers last followed the load
+  ResidentSet resident_;                                   // of which only the numbers are used after load()
   ExpertAdmission admitted_;                // of the layer at hand
   bool in_graphs_ = false;                  // the step at hand uses them
-  MoeStats stats_;
+  mutable MoeStats stats_;  // graph_loads is summed up when somebody asks
 };
 
 }  // namespace vitro

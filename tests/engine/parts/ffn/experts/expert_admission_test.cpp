@@ -30,6 +30,26 @@ TEST(ExpertAdmission, what_overflows_is_what_the_router_gave_least) {
   EXPECT_EQ(admission.padded, 0u);
 }
 
+TEST(ExpertAdmission, a_rank_of_rows_goes_before_the_routers_weights_and_is_asked_only_where_a_slice_overflows) {
+  const std::vector<ExpertChoice> chosen{{{0}, {0.3f}}, {{0}, {0.9f}}, {{0}, {0.2f}}, {{0}, {0.3f}}};
+  int asked = 0;
+  const auto rank = [&]() -> std::vector<float> {
+    ++asked;
+    return {1, 2, 4, 3};
+  };
+  ExpertAdmission admission = admit(chosen, one_graph({2}), Overflow::drop, false, rank);
+  EXPECT_EQ(admission.plan.rows, (std::vector<std::uint32_t>{2, 3}));
+  EXPECT_TRUE(admission.ranked);
+  EXPECT_EQ(admission.overflowed, 2u);
+  EXPECT_EQ(asked, 1);
+  admission = admit(chosen, one_graph({4}), Overflow::drop, false, rank);
+  EXPECT_EQ(admission.overflowed, 0u);
+  EXPECT_EQ(asked, 1);
+  admission = admit(chosen, one_graph({2}), Overflow::drop, false, [] { return std::vector<float>{}; });
+  EXPECT_FALSE(admission.ranked);
+  EXPECT_EQ(admission.plan.rows, (std::vector<std::uint32_t>{0, 1}));
+}
+
 TEST(ExpertAdmission, overflow_goes_to_the_cores_when_asked) {
   const std::vector<ExpertChoice> chosen{{{0}, {0.3f}}, {{0}, {0.9f}}, {{0}, {0.2f}}};
   const ExpertAdmission admission = admit(chosen, one_graph({1, 4}), Overflow::cpu);

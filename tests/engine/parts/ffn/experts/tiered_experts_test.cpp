@@ -91,7 +91,7 @@ class TieredExpertsTest : public testing::Test {
     options.cores = {machine().units[0], machine().units[1]};
     options.units = {machine().units[2], machine().units[3]};
     LayerPlacement layer;
-    layer.groups = {{{0, 1}, 4, 0, 0}, {{2}, 8, 1, 8}};
+    layer.groups = {{{0, 1}, 4, 0, 0, false}, {{2}, 8, 1, 8, false}};
     layer.capacity = {4, 4, 8, 0};
     layer.first = {0, 4, 8, 0};
     layer.rows = 16;

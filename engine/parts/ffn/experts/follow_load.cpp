@@ -1,0 +1,99 @@
+// Tiers that follow the load: what a request's router chose is set beside what was expected, and placements are made anew where the two
+// differ (NPUMoE 5.8 measures how well a calibration transfers).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/parts/ffn/experts/tiered_experts.hpp"
+
+namespace vitro {
+
+void TieredExperts::observe(std::int16_t layer, const std::vector<ExpertChoice>& choices) {
+  if (!monitor_) return;
+  std::vector<std::uint32_t> chose(options_.layers.shares.front().size(), 0);
+  for (const ExpertChoice& choice : choices) {
+    for (const std::uint16_t expert : choice.ids) ++chose.at(expert);
+  }
+  monitor_->observe(static_cast<std::size_t>(layer), chose, static_cast<std::uint32_t>(choices.size()));
+}
+
+// More overflowed than the bound admits, or half of the hot experts are others.
+bool TieredExperts::has_drifted() const {
+  const auto hot = std::max<std::size_t>(options_.layers.shares.front().size() / 4, 1);
+  const bool overflows = static_cast<double>(overflowed_) > options_.layers.tiers.max_drop * static_cast<double>(in_graphs_pairs_);
+  return overflows || monitor_->overlap(hot).value_or(1) <= 0.5;
+}
+
+// Activations have been leased for so many rows; the coolest groups of a layer that needs more go to the cores.
+void TieredExperts::keep_to_pool() {
+  for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
+    LayerPlacement& placement = options_.placements[layer];
+    const std::vector<double>& expected = options_.layers.loads[layer].expected;
+    const auto load = [&](const StaticGroup& group) {
+      double rows = 0;
+      for (const std::uint16_t expert : group.experts) rows += expected[expert];
+      return rows / static_cast<double>(group.experts.size());
+    };
+    std::vector<StaticGroup> groups = placement.groups;
+    std::uint32_t rows = placement.rows;
+    while (rows > most_slices_) {
+      const auto coolest = std::ranges::min_element(groups, {}, load);
+      rows -= coolest->rows();
+      groups.erase(coolest);
+    }
+    if (groups.size() < placement.groups.size()) placement = lay_out(std::move(groups), expected.size());
+  }
+}
+
+void TieredExperts::place_by_popularity() {
+  for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
+    options_.placements[layer] = place_experts(options_.layers.loads[layer], options_.layers.rule);
+  }
+}
+
+Task<void> TieredExperts::between_requests() {
+  if (!options_.layers.follows || !monitor_ || options_.on_cores || !residency_.stays()) co_return;
+  const bool drifted = has_drifted();
+  overflowed_ = in_graphs_pairs_ = 0;
+  if (!drifted) {
+    monitor_->forget();
+    co_return;
+  }
+  machine_.trace.decision("experts", "the load has drifted from what was expected", "tiers follow");
+  co_await finish();
+  unload_graphs();
+  const ChunkCounts chunks = monitor_->chunks();
+  monitor_->follow();
+  options_.layers.shares = monitor_->expected();
+  options_.layers.loads = layer_loads(options_.layers.shares, chunks, options_.layers.tiers);
+  std::uint32_t largest = 1;
+  for (const LayerLoad& load : options_.layers.loads) {
+    largest = std::max(largest, *std::max_element(load.capacity.begin(), load.capacity.end()));
+  }
+  for (Scratch& scratch : unit_scratch_) {
+    scratch = {};
+    scratch = make_scratch(largest);
+  }
+  if (prices_) place_by_time(*prices_);
+  if (!prices_) place_by_popularity();
+  keep_to_pool();
+  if (options_.layers.rule.residency) keep_resident();
+  expect_drops();
+  co_await load_graphs();
+  ++stats_.retiers;
+}
+
+void TieredExperts::unload_graphs() {
+  for (std::size_t layer = 0; layer < graphs_.size(); ++layer) {
+    for (std::size_t g = 0; g < graphs_[layer].size(); ++g) {
+      if (graphs_[layer][g]) options_.units[options_.placements[layer].groups[g].unit]->unload(*graphs_[layer][g]);
+    }
+  }
+  for (const std::unique_ptr<GraphSlots>& slots : slots_) past_loads_ += slots ? slots->loads() : 0;
+  graphs_.clear();
+  slots_.clear();
+  coming_.clear();
+  stats_.graphs = 0;
+}
+
+}  // namespace vitro
