@@ -37,6 +37,8 @@ std::unique_ptr<MachineHost> make_host(const MachineRequest& request, Function& 
   options.unit_names = request.units;
   if (std::erase(options.unit_names, "hexagon") > 0) options.hexagon.transport = [] { return make_qemu_hexagon(); };
   options.hexagon.products = request.code_products;
+  options.hexagon.stages.threads = request.hvx_threads;
+  options.hexagon.stages.buffers = request.stage_buffers;
   take_gpu(options);
   options.units = options.unit_names.empty() ? request.threads : 0;
   options.alike = request.alike;

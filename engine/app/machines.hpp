@@ -24,6 +24,7 @@ struct MachineRequest {
   std::uint64_t seed = 1;
   std::string scratch_folder;                        // empty: the system's folder for temporary files
   CodeMatmul code_products = CodeMatmul::automatic;  // of an accelerator that lays weights out itself
+  std::uint32_t hvx_threads = 4, stage_buffers = 2;  // host: of a Hexagon's worker
 };
 // Throws ConfigError for a device or units that do not fit. Function and trace outlive the machine.
 using MachineFactory = std::function<std::unique_ptr<MachineHost>(const MachineRequest&, Function&, TraceSink&)>;

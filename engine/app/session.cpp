@@ -82,6 +82,8 @@ struct Run {
     request.alike = e.engine.placement.threads == 0;
     request.dram_budget = e.memory.budget;
     request.code_products = e.engine.products.codes;
+    request.hvx_threads = e.engine.placement.hvx_threads;
+    request.stage_buffers = e.engine.placement.stage_buffers;
     request.phantom = !e.engine.numerics();
     request.seed = e.workload.seed;
     request.scratch_folder = e.engine.kv.scratch;

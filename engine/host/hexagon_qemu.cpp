@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -141,7 +142,12 @@ class QemuTransport final : public HexagonTransport {
     std::vector<PacketCount> counts;
     for (std::uint32_t i = 0; i < std::min<std::uint32_t>(table->count, kPacketEntries); ++i) {
       const packet_count& entry = table->entries[i];
-      counts.push_back({std::string(entry.symbol, ::strnlen(entry.symbol, kPacketSymbol)), entry.packets, entry.vector_packets});
+      PacketCount& count = counts.emplace_back(PacketCount{std::string(entry.symbol, ::strnlen(entry.symbol, kPacketSymbol))});
+      for (std::size_t thread = 0; thread < kPacketThreads; ++thread) {
+        count.packets += entry.packets[thread];
+        count.vector_packets += entry.vector_packets[thread];
+        count.of_thread[std::min(thread, count.of_thread.size() - 1)] += entry.packets[thread];
+      }
     }
     return counts;
   }

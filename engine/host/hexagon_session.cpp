@@ -7,10 +7,13 @@
 #include <cstring>
 #include <thread>
 
+#include "engine/host/hexagon_stages.hpp"
 #include "engine/host/thread_placement.hpp"
 
 namespace vitro {
 namespace {
+
+constexpr Bytes kAnswerBytes = offsetof(hexagon::Response, log);  // of a response, before its log
 
 using Clock = std::chrono::steady_clock;
 using hexagon::kVectorBytes;
@@ -68,7 +71,7 @@ Status HexagonSession::start() {
   return poll(
       limits_.spin,
       [this] {
-        transport_->invalidate(&response_, sizeof response_);
+        transport_->invalidate(&response_, kAnswerBytes);
         return response_.ready == hexagon::kMagic;
       },
       [&]() -> Status {
@@ -138,8 +141,12 @@ Result<HexagonSession::Results> HexagonSession::attempt(const std::vector<hexago
 
   if (Status status = wait(sequence); !status.ok()) return status;
   std::atomic_thread_fence(std::memory_order_acquire);
-  hexagon::Response answer;
-  std::memcpy(static_cast<void*>(&answer), static_cast<const void*>(&response_), sizeof answer);
+  auto copied = std::make_unique<hexagon::Response>();
+  hexagon::Response& answer = *copied;
+  std::memcpy(static_cast<void*>(&answer), static_cast<const void*>(&response_), kAnswerBytes);
+  const std::span<const hexagon::StageEvent> log(answer.log, std::min(answer.logged, hexagon::kMostLogged));
+  transport_->invalidate(response_.log, log.size_bytes());
+  std::memcpy(answer.log, response_.log, log.size_bytes());
   const auto kind = static_cast<hexagon::Answer>(answer.answer);
   const bool done = kind == hexagon::Answer::done;
   if (answer.checksum != hexagon::response_sum(answer, sequence, done ? count : 0)) return fail("the worker's answer was damaged");
@@ -147,6 +154,8 @@ Result<HexagonSession::Results> HexagonSession::attempt(const std::vector<hexago
     return Status{Code::unsupported_shape, fmt::format("hexagon: the worker refuses operator {} of a request", answer.where)};
   }
   if (!done) return fail("the worker received a damaged request");
+  if (Status status = hexagon::check_log(operators, answer.logged, log); !status.ok()) return status;
+  log_.assign(log.begin(), log.end());
 
   Results results(count);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -168,7 +177,7 @@ Status HexagonSession::wait(std::uint32_t sequence) {
   return poll(
       limits_.spin,
       [&] {
-        transport_->invalidate(&response_, sizeof response_);
+        transport_->invalidate(&response_, kAnswerBytes);
         return response_.sequence == sequence;
       },
       [&]() -> Status {

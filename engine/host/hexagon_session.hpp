@@ -38,6 +38,8 @@ class HexagonSession {
   // bytes are private to the caller before they are checked. A worker that fails is started again once and given the same
   // request; Code::unit_lost after that, and from then on. Code::unsupported_shape when the worker refuses an operator.
   Result<std::vector<std::vector<std::uint32_t>>> run(std::vector<hexagon::Operator> operators);
+  // What the last run() logged of stages, each event checked: in one order of all threads, as far as the answer had room.
+  const std::vector<hexagon::StageEvent>& log() const { return log_; }
   // The most bytes of results that one run() can return.
   Bytes most_results() { return transport_->outbound().size() - hexagon::kResultsStart; }
 
@@ -61,6 +63,7 @@ class HexagonSession {
   std::uint32_t placed_, scratch_ = 0;
   int restarts_left_;
   bool usable_ = true;
+  std::vector<hexagon::StageEvent> log_;
   std::vector<std::string> notes_;
 };
 

@@ -1,5 +1,6 @@
 // How the CPU reaches a Hexagon worker: two shared regions and a program that polls them (engine/kernels/hexagon/protocol.hpp).
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,12 +11,14 @@
 
 #include "engine/base/status.hpp"
 #include "engine/base/units.hpp"
+#include "engine/kernels/hexagon/protocol.hpp"
 
 namespace vitro {
 
 struct PacketCount {
   std::string function;
-  std::uint64_t packets = 0, vector_packets = 0;  // executed; of these, with HVX instructions
+  std::uint64_t packets = 0, vector_packets = 0;             // executed; of these, with HVX instructions
+  std::array<std::uint64_t, hexagon::kThreads> of_thread{};  // executed, by each thread of the worker
 };
 
 // Used from one thread at a time. Regions live as long as the transport, whatever becomes of workers.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/kernels/common/float_copies.hpp"
+#include "engine/kernels/hexagon/stage_layout.hpp"
 #include "engine/ops/variants.hpp"
 
 namespace vitro {
@@ -202,6 +203,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     op.zero = form.planes.zero;
     op.zeros = form.planes.zeros;
     op.scales = form.planes.scales;
+    if (hexagon::is_staged(op.kind)) op.stages = hexagon::plan_stages(op, row_bytes(weights.format, op.columns), options_.stages);
     op.in[0] = weights_of[i]->at;
     const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
     if (!activations.contains(key)) {
@@ -218,6 +220,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
   const Result<std::vector<std::vector<std::uint32_t>>> answers = session.run(operators);
   if (!answers.ok()) return 0;
   for (std::size_t i = 0; i < operators.size(); ++i) {
+    if (hexagon::is_staged(operators[i].kind)) overlap_ += hexagon::overlap_of(operators[i], static_cast<std::uint32_t>(i), session.log());
     const KernelCall& call = chain[first + i];
     const Range rows = sliced(call, call.in[0].shape[0]);
     for (std::uint32_t m = 0; m < operators[i].batch; ++m) {

@@ -8,6 +8,7 @@
 #include "engine/host/hexagon_attention.hpp"
 #include "engine/host/hexagon_operands.hpp"
 #include "engine/host/hexagon_session.hpp"
+#include "engine/host/hexagon_stages.hpp"
 #include "engine/host/host_executor.hpp"
 #include "engine/host/worker_thread.hpp"
 #include "engine/machine/activity.hpp"
@@ -21,6 +22,7 @@ struct HexagonOptions {
   HexagonTransportFactory transport;  // null: the machine has no Hexagon
   HexagonLimits limits;
   std::uint32_t sessions = 4;                   // at most: another one opens when weights do not fit into those that are there (TTS-NPU 8)
+  hexagon::StageOptions stages;                 // of products on the matrix unit
   CodeMatmul products = CodeMatmul::automatic;  // by look-up (T-MAN 4.3) or multiply-adds: the same bits, other kernels
 };
 
@@ -49,6 +51,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   std::uint64_t operators() const { return operators_ + attention_->operators(); }  // that the worker computed
   std::uint64_t requests() const { return requests_ + attention_->requests(); }
   std::vector<PacketCount> packets() const;  // of all sessions
+  const hexagon::StageOverlap& stage_overlap() const { return overlap_; }  // of all products in stages that the logs have
 
  protected:
   void submit(const Chain& chain, Completion<RunResult>& done) override;
@@ -99,6 +102,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 0;
   std::uint64_t operators_ = 0, requests_ = 0, lost_ = 0, lacking_ = 0;
+  hexagon::StageOverlap overlap_;
   std::string first_refusal_;
 
   WorkerThread<Job> worker_;

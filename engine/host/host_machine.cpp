@@ -129,14 +129,21 @@ class HostMachine final : public MachineHost {
     const std::vector<std::string> notes = hexagon_->notes();
     report.notes.insert(report.notes.end(), notes.begin(), notes.end());
     std::uint64_t packets = 0, vector_packets = 0;
-    for (const PacketCount& count : hexagon_->packets()) {
+    const std::vector<PacketCount> counts = hexagon_->packets();
+    for (const PacketCount& count : counts) {
       packets += count.packets;
       vector_packets += count.vector_packets;
     }
+    const hexagon::StageOverlap& stages = hexagon_->stage_overlap();
     report.counts.insert(report.counts.end(), {{"hexagon_operators", hexagon_->operators()},
                                                {"hexagon_requests", hexagon_->requests()},
                                                {"hexagon_packets", packets},
-                                               {"hexagon_hvx_packets", vector_packets}});
+                                               {"hexagon_hvx_packets", vector_packets},
+                                               {"hexagon_stage_steps", stages.steps},
+                                               {"hexagon_transfers_ahead", stages.transfers_ahead}});
+    for (const hexagon::StagePackets& of : hexagon::packets_by_stage(counts)) {
+      report.counts.emplace_back(fmt::format("hexagon_packets.{}.{}", of.stage, of.thread), of.packets);
+    }
   }
 
   void report_gpu(MachineReport& report) {

@@ -35,9 +35,13 @@ Hexagon::Hexagon(const Site& site, const Params& params)
       kernels_(params.table("kernels"), parts_, params.table("more_kernels")),
       call_overhead_(transport_.per_call + from_seconds(parts_.call_cycles / parts_.clock)) {}
 
+TilePlan Hexagon::plan(const Work& work) const {
+  return planner_.plan(work, kernels_[work.kernel], work.has_own_softmax ? &kernels_[work.softmax] : nullptr);
+}
+
 void Hexagon::submit(const Work& work, Callback done) {
   VITRO_CHECK(!busy_, "the NPU runs one call at a time");
-  plan_ = planner_.plan(work, kernels_[work.kernel], work.has_own_softmax ? &kernels_[work.softmax] : nullptr);
+  plan_ = plan(work);
   busy_ = true;
   done_ = done;
   if (call_overhead_.count() == 0) return start(plan_);

@@ -29,6 +29,8 @@ class Hexagon : public ComputeModel {
   void set_clock_scale(double share) override;
   Picoseconds computed() const override;
   Hertz clock() const override { return {0}; }
+  TilePlan plan(const Work& work) const;  // what submit() runs; throws as TilePlanner::plan()
+  const TilePlanner& planner() const { return planner_; }
 
  protected:
   virtual void start(const TilePlan& plan) = 0;  // after the call's overhead; ends with end()

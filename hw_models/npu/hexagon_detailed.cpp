@@ -30,7 +30,7 @@ void DetailedHexagon::begin_pass() {
     VITRO_CHECK(block.has_value(), "a tile plan that does not fit into TCM");
     blocks_.push_back(*block);
   }
-  started_ = finished_ = {};
+  counts_ = {};
   const Pass& pass = plan_->at(pass_);
   prepared_ = pass.prepare == 0 && pass.activations == 0;
   if (prepared_) return advance();
@@ -74,13 +74,10 @@ const TileGroup& DetailedHexagon::group(std::uint32_t index) const {
 }
 
 bool DetailedHexagon::can_start(Stage stage) const {
-  const std::uint32_t next = started_[stage];
-  if (next == plan_->at(pass_).groups || next > finished_[stage]) return false;
-  if (stage != kIn && next >= finished_[stage - 1]) return false;
-  if (stage != kIn && !prepared_) return false;
-  if (stage != kOut && next >= finished_[stage + 1] + planner_.ahead()) return false;  // both buffers behind it are full
-  if (!plan_->at(pass_).in_turn(stage, next, plan_->at(pass_).groups, started_.data(), planner_.out_behind())) return false;
-  if (planner_.one_by_one() && stage == kIn && finished_[kOut] < next) return false;
+  const Pass& pass = plan_->at(pass_);
+  const std::uint32_t next = counts_.started[stage];
+  if (next > counts_.finished[stage] || (stage != kIn && !prepared_)) return false;
+  if (!hexagon::may_start(stage, counts_, pass.groups, planner_.buffers(), pass.once())) return false;
   return planner_.time(*plan_, group(next), stage) == 0 || !busy_[unit_of(stage)];
 }
 
@@ -96,14 +93,14 @@ void DetailedHexagon::advance() {
     }
   }
   advancing_ = false;
-  if (finished_[kOut] == plan_->at(pass_).groups) end_pass();
+  if (counts_.finished[kOut] == plan_->at(pass_).groups) end_pass();
 }
 
 void DetailedHexagon::begin(Stage stage) {
-  const TileGroup& g = group(started_[stage]++);
+  const TileGroup& g = group(counts_.started[stage]++);
   const double seconds = planner_.time(*plan_, g, stage);
   if (seconds == 0) {
-    ++finished_[stage];
+    ++counts_.finished[stage];
     return;
   }
   since_[stage] = context_.now();
@@ -116,7 +113,7 @@ void DetailedHexagon::begin(Stage stage) {
 
 void DetailedHexagon::finish(Stage stage) {
   busy_[unit_of(stage)] = false;
-  ++finished_[stage];
+  ++counts_.finished[stage];
   if (context_.tracing()) context_.span(tracks_[stage], since_[stage], context_.now(), kStageNames[stage]);
   advance();
 }

@@ -42,7 +42,7 @@ class DetailedHexagon final : public Hexagon {
   std::uint32_t pass_ = 0;
   bool prepared_ = false;  // the activations of this pass
   std::vector<Bytes> blocks_;
-  std::array<std::uint32_t, kStages> started_{}, finished_{};
+  hexagon::StageCounts counts_;
   std::array<bool, kUnits> busy_{};
   std::array<Picoseconds, kStages> since_{};
   Transfer transfer_;  // the one whose descriptor is being started

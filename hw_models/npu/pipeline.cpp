@@ -32,7 +32,7 @@ double pass_seconds(const TilePlanner& planner, const TilePlan& plan, const Pass
       const std::uint32_t j = next[s];
       const bool waits_for_buffer = s != kOut && j >= ahead;
       if (j == groups || (s != kIn && j == next[s - 1]) || (waits_for_buffer && j - ahead >= next[s + 1])) continue;
-      if (!pass.in_turn(static_cast<Stage>(s), j, groups, next, planner.out_behind())) continue;
+      if (!hexagon::in_turn(static_cast<Stage>(s), j, groups, next, planner.out_behind(), pass.once())) continue;
       if (planner.one_by_one() && s == kIn && next[kOut] < j) continue;
       double start = s == kIn ? 0 : std::max(prepared, end[s - 1][j]);
       if (j > 0) start = std::max(start, end[s][j - 1]);

@@ -14,15 +14,6 @@ Bytes share(Bytes bytes, std::uint64_t part, std::uint64_t whole) {
   return static_cast<Bytes>(std::llround(static_cast<double>(bytes) * static_cast<double>(part) / static_cast<double>(whole)));
 }
 
-// What one pass of a product keeps in TCM, apart from what scales with the columns of a group.
-struct Room {
-  Bytes activations = 0, result = 0, tables = 0;
-  Bytes in = 0, ready = 0, out = 0;  // per column and buffer
-  Bytes spill = 0;                   // per column: sums of a group that do not fit into registers (T-MAN 4.3)
-  Bytes sums = 0;                    // of the threads' tiles, from one part of the depth to the next
-  Bytes per_column(std::uint32_t buffers) const { return buffers * (in + ready + out) + spill; }
-};
-
 // A result that is small is collected and written once, behind the last group.
 void write_once(Pass& pass, Bytes most) {
   const Bytes all = (pass.groups - 1) * pass.full.out + pass.last.out;
@@ -164,7 +155,7 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   const bool from_dram = work.read_bytes > work.weight_bytes;
   const auto room_of = [&](std::uint32_t part) {
     const Bytes padded = kernel.matrix ? round_up(part, tile) : part;
-    Room room;
+    StageRoom room;
     room.activations = from_dram ? padded * work.depth * (kernel.matrix ? std::max<Bytes>(1, kernel.bits / 8) : kFloat) : 0;
     room.tables = share(work.table_bytes, part, rows);
     if (work.table_bytes > 0) room.spill = part * kFloat;
@@ -174,6 +165,8 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
     }
     room.in = static_cast<Bytes>(std::ceil(static_cast<double>(work.weight_bytes) * part_of_depth / work.columns));
     if (kernel.matrix && kernel.packets_per_weight > 0) room.ready = Bytes{work.depth} * kernel.bits / 8;
+    // Weights that nothing has to be done to before HMX takes them are one group.
+    room.streamed = std::max(room.in, room.ready / 4);
     const Bytes result = share(work.written_bytes, part, rows);
     if (result <= parts_.group) {
       room.result = result;
@@ -184,48 +177,45 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   };
   // What comes through L2 must not push the group before out of it.
   const Bytes group = kernel.path == Path::dma ? parts_.group : std::min(parts_.group, parts_.l2 / 2);
-  // Buffers are aligned to vectors: a little less than all of TCM can be used.
-  const Bytes free = parts_.tcm - work.tcm_bytes, slack = 10 * parts_.vector_bytes;
-  for (std::uint32_t passes = 1;; ++passes) {
-    const auto part = static_cast<std::uint32_t>(round_up((rows + passes - 1) / passes, tile));
-    const Room room = room_of(std::min(part, rows));
-    const Bytes per_column = room.per_column(ahead());
-    const Bytes taken = room.activations + room.result + room.tables + room.sums + (per_column > 0 ? slack : 0);
-    Bytes columns = tiled ? even_tile : round_up(work.columns, tile);
-    if (per_column > 0) columns = std::min(columns, round_down((free - std::min(free, taken)) / per_column, tile));
-    // Weights that nothing has to be done to before HMX takes them are one group.
-    const Bytes streamed = std::max(room.in, room.ready / 4);
-    if (tiled) {
-      if (columns >= lanes) columns = std::min(round_down(columns, lanes), even_tile);
-    } else if (streamed > 0) {
-      columns = std::min(columns, std::max(round_down(group / streamed, tile), Bytes{tile}));
-    }
-    if (columns >= tile && taken <= free) {
-      TilePlan plan{kernel.path, kernel.threads, (rows + part - 1) / part, {}, {}, {}, true};
-      const auto width = static_cast<std::uint32_t>(std::min<Bytes>(columns, work.columns));
-      const auto pass = [&](std::uint32_t count) {
-        return tiled ? tile_pass(work, kernel, count, width) : product_pass(work, kernel, count, width);
-      };
-      plan.pass = pass(std::min(part, rows));
-      plan.last_pass = pass(rows - (plan.passes - 1) * part);
-      const Bytes second = ahead() - 1;  // of two buffers
-      plan.buffers = {room.activations,
-                      room.result,
-                      room.in * width,
-                      room.ready * width,
-                      room.out * width,
-                      room.spill * width + room.sums,
-                      room.tables,
-                      second * room.in * width,
-                      second * room.ready * width,
-                      second * room.out * width};
-      return plan;
-    }
-    if (part <= tile) {
-      throw RunError(fmt::format("npu: {} rows of depth {} and a column of tiles need {} of TCM, of which {} are free",
-                                 std::min(rows, tile), work.depth, format_bytes(taken + per_column * tile), format_bytes(free)));
-    }
+  const Bytes free = parts_.tcm - work.tcm_bytes;
+  const auto aligned = static_cast<std::uint32_t>(parts_.vector_bytes);
+  const hexagon::StageChoice chosen = hexagon::choose_stages({rows, work.columns, tile, tile, tiled ? even_tile : 0, tiled ? lanes : 0},
+                                                             {free, group, parts_.buffers, aligned}, room_of);
+  if (!chosen.fits) {
+    throw RunError(fmt::format("npu: {} rows of depth {} and a column of tiles need {} of TCM, of which {} are free", std::min(rows, tile),
+                               work.depth, format_bytes(chosen.needed), format_bytes(free)));
   }
+  const StageRoom& room = chosen.room;
+  const std::uint32_t width = chosen.columns;
+  TilePlan plan{kernel.path, kernel.threads, chosen.passes, {}, {}, {}, true, {}};
+  const auto pass = [&](std::uint32_t count) {
+    return tiled ? tile_pass(work, kernel, count, width) : product_pass(work, kernel, count, width);
+  };
+  plan.pass = pass(std::min(chosen.rows, rows));
+  plan.last_pass = pass(rows - (plan.passes - 1) * chosen.rows);
+  const Bytes second = ahead() - 1;  // of two buffers
+  plan.buffers = {room.activations,
+                  room.result,
+                  room.in * width,
+                  room.ready * width,
+                  room.out * width,
+                  room.spill * width + room.sums,
+                  room.tables,
+                  second * room.in * width,
+                  second * room.ready * width,
+                  second * room.out * width};
+  if (kernel.matrix) {
+    plan.stages = {.rows = chosen.rows,
+                   .passes = chosen.passes,
+                   .columns = width,
+                   .groups = plan.pass.groups,
+                   .depth = work.depth,
+                   .depths = 1,
+                   .buffers = parts_.buffers,
+                   .threads = kernel.threads,
+                   .once = room.out == 0 ? 1u : 0u};
+  }
+  return plan;
 }
 
 TilePlan TilePlanner::chunks(const Work& work, const Kernel& kernel, const Kernel* softmax) const {

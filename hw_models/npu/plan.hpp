@@ -7,15 +7,16 @@
 // Products by look-up stream tiles of the layout (T-MAN 4.1) instead of whole columns: each thread has rows of its own, in whole vectors,
 // and a part of the depth at a time, for which tables stay in registers. A group is a tile for each thread.
 #pragma once
-#include <algorithm>
 #include <array>
 
+#include "engine/kernels/hexagon/stage_plan.hpp"
 #include "hw_models/npu/kernels.hpp"
 
 namespace vitro::hw {
 
-enum Stage : std::uint8_t { kIn, kVector, kMatrix, kOut };
-inline constexpr int kStages = 4;
+using hexagon::kIn, hexagon::kMatrix, hexagon::kOut, hexagon::kStages, hexagon::kVector;
+using hexagon::Stage;
+using hexagon::StageRoom;
 
 struct TileGroup {
   Bytes in = 0, out = 0;          // over the memory path
@@ -32,14 +33,8 @@ struct Pass {
   TileGroup full, last;  // all alike but the last
   bool operator==(const Pass&) const = default;
 
-  // Whether the order of transfers lets `stage` take group `next`, after `started[s]` groups in each stage and of `count`.
-  // The chain of transfers has a fixed order, as software writes it: results of a group go out behind the weights of `behind`
-  // groups later. Whoever came first would make the pipeline stumble: long transfers in, short ones out.
-  bool in_turn(Stage stage, std::uint32_t next, std::uint32_t count, const std::uint32_t* started, std::uint32_t behind) const {
-    if (full.out == 0 || behind == 0) return true;
-    if (stage == kOut) return next + behind >= count || started[kIn] > next + behind;
-    return stage != kIn || next <= behind || started[kOut] >= next - behind;
-  }
+  // Results are collected and leave behind the last group, or there are none.
+  bool once() const { return full.out == 0; }
 };
 
 struct TilePlan {
@@ -49,6 +44,7 @@ struct TilePlan {
   Pass pass, last_pass;
   std::array<Bytes, 10> buffers{};  // in TCM during a pass; 0: none
   bool streams = false;             // a product: the buffers above, as many of each stage as its neighbours have between them
+  hexagon::StagePlan stages{};      // of a product on the matrix unit: what the worker runs
 
   const Pass& at(std::uint32_t index) const { return index + 1 == passes ? last_pass : pass; }
   Bytes read() const;  // of all passes
@@ -71,8 +67,9 @@ class TilePlanner {
   double control_time(const TilePlan& plan, double rows) const;            // of that, before bytes move
 
   // How many groups a stage may be ahead of the next one, and results behind weights; whether one group has to leave first.
-  std::uint32_t ahead() const { return std::max(1u, parts_.buffers); }
-  std::uint32_t out_behind() const { return parts_.buffers == 0 ? 0 : parts_.buffers + 1; }
+  std::uint32_t buffers() const { return parts_.buffers; }
+  std::uint32_t ahead() const { return hexagon::groups_ahead(parts_.buffers); }
+  std::uint32_t out_behind() const { return hexagon::out_behind(parts_.buffers); }
   bool one_by_one() const { return parts_.buffers == 0; }
 
  private:

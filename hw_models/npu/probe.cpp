@@ -121,6 +121,17 @@ Picoseconds NpuBench::call(const Work& work) {
   return loop_.now() - begin;
 }
 
+StagePrices NpuBench::prices(const Work& work) const {
+  const auto& npu = static_cast<const Hexagon&>(*model_);
+  const TilePlan plan = npu.plan(work);
+  StagePrices prices{plan.stages, {}, {}, npu.planner().load_time(plan, plan.pass.activations, 1), plan.pass.prepare};
+  for (const Stage stage : {kIn, kVector, kMatrix, kOut}) {
+    prices.full[stage] = npu.planner().time(plan, plan.pass.full, stage);
+    prices.last[stage] = npu.planner().time(plan, plan.pass.last, stage);
+  }
+  return prices;
+}
+
 std::vector<std::string> NpuBench::assumed() const {
   std::vector<std::string> names = dram_params_->assumed_and_read();
   for (std::string& name : params_->assumed_and_read()) names.push_back(std::move(name));

@@ -1,6 +1,7 @@
 // Microbenchmarks of an NPU below the seam that policies use: reads by one memory path, instruction loops, single calls.
 // They run on the parts that the models consist of, in virtual time, beside the device's own DRAM.
 #pragma once
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,12 @@ struct ReadProbe {
   std::uint32_t blocks = 64;  // of each thread
 };
 
+struct StagePrices {
+  hexagon::StagePlan plan{};
+  std::array<double, kStages> full{}, last{};  // of a group, and of the last one of a pass
+  double activations = 0, prepare = 0;         // of a pass: their transfer, and the vector work on them
+};
+
 // An NPU of its own, built from the `dram` and `npu` blocks of a device file. Throws ConfigError as a device file would.
 class NpuBench {
  public:
@@ -34,6 +41,8 @@ class NpuBench {
 
   const HexagonParameters& parts() const { return *parts_; }
   ComputeModel& model() { return *model_; }
+  // Seconds of the stages of a product's groups, alone on the DRAM: what the model prices the plan with.
+  StagePrices prices(const Work& work) const;
   EventLoop& loop() { return loop_; }
   std::vector<std::string> assumed() const;   // dotted names of the assumed parameters that were read
   const Hash& hash() const { return hash_; }  // of all times so far

@@ -11,8 +11,10 @@
 
 #include "engine/host/hexagon_qemu.hpp"
 #include "engine/host/hexagon_session.hpp"
+#include "engine/host/hexagon_stages.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
+#include "engine/kernels/hexagon/stage_layout.hpp"
 
 namespace vitro {
 namespace {
@@ -128,6 +130,7 @@ Json measure(HexagonSession& session, Kernel kernel) {
   for (std::size_t i = 0; i < kernel.in.size(); ++i) {
     if (kernel.in[i] > 0) kernel.op.in[i] = session.scratch(kernel.in[i]).value_or_throw();
   }
+  if (hexagon::is_staged(kernel.op.kind)) kernel.op.stages = hexagon::plan_stages(kernel.op, 0, {.threads = 1});
   const Counts before = executed(session);
   static_cast<void>(session.run({kernel.op}).value_or_throw());
   Json functions = Json::object();

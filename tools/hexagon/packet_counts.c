@@ -1,9 +1,10 @@
-// A QEMU TCG plugin that counts executed packets by function: for Hexagon, what QEMU calls an instruction is a VLIW packet.
+// A QEMU TCG plugin that counts executed packets by function and thread: for Hexagon, what QEMU calls an instruction is a VLIW packet.
 //
 //   qemu-hexagon -cpu v67 -plugin libvitro_packet_counts.so,fd=5 PROGRAM      5: a file of sizeof(struct packet_table) bytes
 //
 // Counters live in that file, so that they can be read while the program runs and after it was killed; a program that is
-// started again goes on counting. Debian ships no qemu-plugin.h: the entry points of plugin interface 1 are declared here.
+// started again goes on counting. What a block has of one function is counted when its first packet runs: a callback knows its thread,
+// which QEMU's inline counters do not. Debian ships no qemu-plugin.h: the entry points of plugin interface 1 are declared here.
 #include "engine/kernels/hexagon/packet_counts.h"
 
 #include <stdbool.h>
@@ -21,7 +22,8 @@ struct plugin_insn;
 extern void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id, void (*translated)(plugin_id, struct plugin_block*));
 extern size_t qemu_plugin_tb_n_insns(const struct plugin_block* block);
 extern struct plugin_insn* qemu_plugin_tb_get_insn(const struct plugin_block* block, size_t index);
-extern void qemu_plugin_register_vcpu_insn_exec_inline(struct plugin_insn* insn, int operation, void* counter, uint64_t amount);
+extern void qemu_plugin_register_vcpu_insn_exec_cb(struct plugin_insn* insn, void (*executed)(unsigned int, void*), int registers,
+                                                   void* data);
 extern const void* qemu_plugin_insn_data(const struct plugin_insn* insn);
 extern size_t qemu_plugin_insn_size(const struct plugin_insn* insn);
 extern const char* qemu_plugin_insn_symbol(const struct plugin_insn* insn);
@@ -48,13 +50,33 @@ static bool is_vector_word(uint32_t word) {
   return (word & 0xc000u) != 0 && (class == 1 || class == 2) && (word >> 27 & 1) != 0;
 }
 
+// Packets of one function that follow one another in a block.
+struct run {
+  struct packet_count* entry;
+  uint32_t packets, vector_packets;
+};
+
+static void executed(unsigned int thread, void* data) {
+  const struct run* run = data;
+  if (thread >= kPacketThreads) thread = kPacketThreads - 1;
+  run->entry->packets[thread] += run->packets;
+  run->entry->vector_packets[thread] += run->vector_packets;
+}
+
 static void translated(plugin_id id, struct plugin_block* block) {
   (void)id;
+  struct run* run = NULL;
   for (size_t i = 0, n = qemu_plugin_tb_n_insns(block); i < n; ++i) {
     struct plugin_insn* packet = qemu_plugin_tb_get_insn(block, i);
     const char* symbol = qemu_plugin_insn_symbol(packet);
     struct packet_count* entry = entry_of(symbol != NULL && *symbol != 0 ? symbol : "?");
-    qemu_plugin_register_vcpu_insn_exec_inline(packet, 0, &entry->packets, 1);
+    if (run == NULL || run->entry != entry) {
+      run = calloc(1, sizeof *run);  // as long as the program: blocks are translated again, but seldom
+      if (run == NULL) abort();
+      run->entry = entry;
+      qemu_plugin_register_vcpu_insn_exec_cb(packet, executed, 0, run);
+    }
+    ++run->packets;
     const unsigned char* data = qemu_plugin_insn_data(packet);
     bool vector = false;
     for (size_t at = 0; at + 4 <= qemu_plugin_insn_size(packet); at += 4) {
@@ -62,7 +84,7 @@ static void translated(plugin_id id, struct plugin_block* block) {
       memcpy(&word, data + at, sizeof word);
       vector = vector || is_vector_word(word);
     }
-    if (vector) qemu_plugin_register_vcpu_insn_exec_inline(packet, 0, &entry->vector_packets, 1);
+    run->vector_packets += vector;
   }
 }
 

@@ -7,12 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/kernels/hexagon/stage_plan.hpp"
+
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 7;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 8;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
-inline constexpr uint32_t kResultsStart = 4096;                  // in outbound: behind the response
+inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
+inline constexpr uint32_t kTcmBytes = 8 * 1024 * 1024;           // of stages: what V73 to V79 have (TTS-NPU 3.1.2)
+inline constexpr uint32_t kMostLogged = 7680;                    // events of stages in one request that its answer has room for
+inline constexpr uint32_t kMostVectorThreads = 4;                // of HVX that share a step
 inline constexpr uint32_t kVectorBytes = 128;                    // of HVX: operands are aligned to it
 inline constexpr uint32_t kPanelRows = 32, kLutPanelRows = 128;  // rows that share a panel of weights (panels.hpp)
 inline constexpr uint32_t kBlockColumns = 32;                    // columns that share a scale
@@ -70,8 +75,25 @@ struct Operator {
   Scales scales;   // of bit-serial panels and matmul_hmx
   uint32_t pitch;  // attention: rows from the first key to the first value
   TileShape tile;  // of bit-serial panels
+  StagePlan stages;  // of products on the matrix unit
 };
-static_assert(sizeof(Operator) == 64);
+static_assert(sizeof(Operator) == 100);
+
+// Threads of the worker, in the order in which they start. `control` takes requests, starts stages and does all other operators;
+// `engine` stands in for the DMA engine; `matrix` drives the matrix unit; HVX threads are a pool, as the SDK has one.
+enum class Thread : uint8_t { control, engine, matrix, vector };
+inline constexpr uint32_t kThreads = static_cast<uint32_t>(Thread::vector) + kMostVectorThreads;
+inline constexpr const char* kThreadNames[kThreads] = {"control", "dma", "matrix", "hvx0", "hvx1", "hvx2", "hvx3"};
+
+// What a worker logs of stages: its place in the log is its place in one order of everything that all threads did.
+enum class StageMark : uint8_t { issue, begin, end };  // issue: a transfer is queued; begin, end: by the thread that works
+inline constexpr uint8_t kActivations = kStages;       // beside the stages: the transfer of a pass's activations
+struct StageEvent {
+  uint8_t mark, stage, thread, op;  // op: index in the request
+  uint32_t step;                    // over all passes
+  constexpr bool operator==(const StageEvent&) const = default;
+};
+static_assert(sizeof(StageEvent) == 8);
 
 // 32 activations as the int8 contract wants them (engine/ops/variants.hpp).
 struct Int8Block {
@@ -112,9 +134,11 @@ struct Response {
   volatile uint32_t ready;     // kMagic once the worker waits for requests
   volatile uint32_t progress;  // grows while it computes: what tells slow from hung
   uint32_t answer, where;      // of the request; the operator that was refused
-  uint32_t checksum;           // of answer, where, sequence and sums
+  uint32_t checksum;           // of answer, where, sequence, sums and log
   volatile uint32_t sequence;  // of the request answered; written last
+  uint32_t logged;             // events of stages, also those that the log has no room for
   uint32_t sums[kMostOperators];
+  StageEvent log[kMostLogged];
 };
 static_assert(sizeof(Response) <= kResultsStart);
 
@@ -134,7 +158,9 @@ inline uint32_t request_sum(const Request& request, uint32_t sequence) {
 }
 
 inline uint32_t response_sum(const Response& response, uint32_t sequence, uint32_t count) {
-  return checksum_words(seed_of(sequence, response.answer ^ response.where << 8), response.sums, count);
+  const uint32_t sums = checksum_words(seed_of(sequence, response.answer ^ response.where << 8), response.sums, count);
+  const uint32_t logged = response.logged < kMostLogged ? response.logged : kMostLogged;
+  return checksum_words(sums ^ response.logged, reinterpret_cast<const uint32_t*>(response.log), logged * (sizeof(StageEvent) / 4));
 }
 
 }  // namespace vitro::hexagon

@@ -44,6 +44,22 @@ std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
   return splits;
 }
 
+// How the worker of a Hexagon carries matmuls out; a simulated one has its device file.
+void read_stages(Reader& reader, PlacementConfig& placement) {
+  for (const std::string_view key : {"hvx_threads", "stage_buffers"}) {
+    if (!reader.has(key)) continue;
+    if (std::ranges::count(placement.units, "hexagon") + std::ranges::count(placement.graph_units, "hexagon") == 0 &&
+        placement.unit != "hexagon") {
+      reader.fail(key, "is of a Hexagon's worker (expected hexagon among the units)");
+    }
+    if (key == "hvx_threads") {
+      placement.hvx_threads = static_cast<std::uint32_t>(reader.choice(key, {"1", "2", "4"}, "4")[0] - '0');
+    } else {
+      placement.stage_buffers = static_cast<std::uint32_t>(reader.choice(key, {"0", "1", "2"}, "2")[0] - '0');
+    }
+  }
+}
+
 }  // namespace
 
 std::uint32_t useful_threads(Bytes bytes_per_token, std::uint32_t layers, std::uint32_t most) {
@@ -94,6 +110,7 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
     reader.fail("outliers", "leaves nothing for the accelerator (expected 0% to below 100%)");
   }
   placement.sessions = static_cast<std::uint32_t>(reader.integer("sessions", 1, 64, 0));
+  read_stages(reader, placement);
   reader.finish();
   return placement;
 }

@@ -31,6 +31,8 @@ struct PlacementConfig {
   bool stages_kv = false;                // `kv: staged`: keys and values that an accelerator does not read are converted for it
   double outliers = 0;                   // of kind `prompts`: share of the accelerator's matmuls that cores compute beside it
   std::uint32_t sessions = 0;            // of an accelerator, each of which maps so much and no more; 0: as many as the model takes
+  std::uint32_t hvx_threads = 4;         // of `hexagon`: that share a step of a matmul on its matrix unit
+  std::uint32_t stage_buffers = 2;       // of `hexagon`: between two stages of it
   Node options;                          // for the kind itself; null: none
 };
 

@@ -44,7 +44,12 @@ class HexagonRun : public testing::Test {
       if (std::ranges::count(request.units, "hexagon") > 0) {
         options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_qemu_hexagon(), faults); };
         options.hexagon.products = request.code_products;
-        const bool hangs = std::any_of(faults.begin(), faults.end(), [](const auto& fault) { return fault.second == Fault::hang; });
+        options.hexagon.stages.threads = request.hvx_threads;
+        options.hexagon.stages.buffers = request.stage_buffers;
+        const auto hang = [](const auto& fault) {
+          return fault.second == Fault::hang || fault.second == Fault::hang_in_vector || fault.second == Fault::hang_in_matrix;
+        };
+        const bool hangs = std::any_of(faults.begin(), faults.end(), hang);
         if (hangs) options.hexagon.limits.progress = std::chrono::milliseconds(2000);
       }
       return make_host_machine(options, function, trace);
@@ -184,6 +189,35 @@ TEST_F(HexagonRun, float16_models_run_in_the_matrix_units_contract) {
   const Json lost = run_with({{42, Fault::die_computing}, {43, Fault::corrupt_result}});
   EXPECT_EQ(lost["tokens"], cpu["tokens"]);
   EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("was stopped")));
+}
+
+// The plan of stages changes no token, whatever becomes of the worker within one of them; and the report says who did what.
+TEST_F(HexagonRun, stages_have_the_tokens_of_the_cpu_with_any_plan_and_any_fault) {
+  VITRO_NEEDS_HEXAGON();
+  const Json cpu = run_engine({{"units", "cpu0"}, {"activations", "fp16"}}, "f16");
+  ASSERT_EQ(cpu["tokens"].size(), 8u);
+  const auto run_with = [&](int threads, int buffers, std::map<std::uint32_t, Fault> faults = {}) {
+    const Json engine = {{"placement", {{"units", {"hexagon"}}, {"hvx_threads", threads}, {"stage_buffers", buffers}}}};
+    return run_engine(engine, "f16", std::move(faults));
+  };
+  const Json two = run_with(2, 2), four = run_with(4, 1);
+  for (const Json& result : {two, four}) EXPECT_EQ(result["tokens"], cpu["tokens"]);
+  EXPECT_GT(two["counts"]["hexagon_stage_steps"], 8 * 4 * 7);
+  EXPECT_GT(two["counts"]["hexagon_transfers_ahead"], 0);
+  EXPECT_EQ(four["counts"]["hexagon_transfers_ahead"], 0);
+  for (const char* thread : {"transfer.dma", "vector.hvx0", "vector.hvx1", "matrix.matrix", "control.control"}) {
+    EXPECT_GT(two["counts"][std::string("hexagon_packets.") + thread], 0) << thread;
+  }
+  EXPECT_FALSE(two["counts"].contains("hexagon_packets.vector.hvx2"));
+  EXPECT_GT(four["counts"]["hexagon_packets.vector.hvx3"], 0);
+  for (const Fault fault : {Fault::die_in_vector, Fault::hang_in_matrix}) {
+    const Json result = run_with(2, 2, {{4, fault}});
+    EXPECT_EQ(result["tokens"], cpu["tokens"]) << static_cast<int>(fault);
+    EXPECT_EQ(result["counts"]["hexagon_operators"], 8 * 4 * 7);
+  }
+  const Json lost = run_with(4, 2, {{3, Fault::die_in_matrix}, {4, Fault::impossible_log}});
+  EXPECT_EQ(lost["tokens"], cpu["tokens"]);
+  EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("log of stages was damaged")));
 }
 
 // T-MAN's division of labour: prompts through the matrix unit in fp16, answers by look-ups in int8, from one copy of the weights.

@@ -1,7 +1,9 @@
 // A transport that kills, stops or corrupts the worker of another one, at chosen requests.
 #pragma once
 #include <signal.h>
+#include <sys/wait.h>
 
+#include <algorithm>
 #include <map>
 
 #include "engine/host/hexagon_qemu.hpp"
@@ -10,7 +12,11 @@
 
 namespace vitro::test {
 
-enum class Fault { die, die_computing, hang, corrupt_result, corrupt_sum, wrong_sequence };
+enum class Fault {
+  die, die_computing, hang, corrupt_result, corrupt_sum, wrong_sequence,
+  corrupt_log, impossible_log,  // after its checksum was made, and before
+  die_in_transfer, hang_in_transfer, die_in_vector, hang_in_vector, die_in_matrix, hang_in_matrix,  // of a product in stages
+};
 
 // The cache-maintenance points are where the two processors meet, so that is where faults strike: a request is cleaned
 // before and after it is posted, and what the worker wrote is invalidated before it is read.
@@ -41,6 +47,7 @@ class FaultyTransport final : public HexagonTransport {
       return;
     }
     posted_ = request().sequence;
+    strike_stages();
     if (!take(Fault::die_computing, posted_)) return;
     const std::uint32_t before = response().progress;
     while (response().progress == before && response().sequence != posted_) {}
@@ -57,11 +64,16 @@ class FaultyTransport final : public HexagonTransport {
       return;
     }
     if (take(Fault::corrupt_sum, posted_)) response().sums[0] ^= 1;
+    if (take(Fault::corrupt_log, posted_)) response().log[0].step ^= 1;
+    if (take(Fault::impossible_log, posted_)) {
+      response().log[0].step = 1u << 30;
+      response().checksum = hexagon::response_sum(response(), posted_, request().count);
+    }
     if (take(Fault::wrong_sequence, posted_)) response().sequence = posted_ + 7;
   }
 
   int starts = 0, struck = 0;
-  bool finished_first = false;  // the worker was done before die_computing struck
+  bool finished_first = false;  // the worker was done before die_computing, or a fault in a stage, struck
 
  private:
   hexagon::Request& request() { return *reinterpret_cast<hexagon::Request*>(inbound().data()); }
@@ -72,6 +84,40 @@ class FaultyTransport final : public HexagonTransport {
     faults_.erase(fault);
     ++struck;
     return true;
+  }
+
+  void strike_stages() {
+    if (take(Fault::die_in_transfer, posted_)) strike_in(hexagon::kIn, SIGKILL);
+    if (take(Fault::hang_in_transfer, posted_)) strike_in(hexagon::kIn, 0);
+    if (take(Fault::die_in_vector, posted_)) strike_in(hexagon::kVector, SIGKILL);
+    if (take(Fault::hang_in_vector, posted_)) strike_in(hexagon::kVector, 0);
+    if (take(Fault::die_in_matrix, posted_)) strike_in(hexagon::kMatrix, SIGKILL);
+    if (take(Fault::hang_in_matrix, posted_)) strike_in(hexagon::kMatrix, 0);
+  }
+  // Stops the worker while one of its threads is within `stage`, and then sends `signal`; 0: it stays stopped.
+  void strike_in(hexagon::Stage stage, int signal) {
+    while (response().sequence != posted_) {
+      if (!within(stage)) continue;
+      ::kill(process(), SIGSTOP);
+      siginfo_t stopped;
+      ::waitid(P_PID, static_cast<id_t>(process()), &stopped, WSTOPPED);
+      if (within(stage)) {
+        if (signal != 0) ::kill(process(), signal);
+        return;
+      }
+      ::kill(process(), SIGCONT);
+    }
+    finished_first = true;
+  }
+  // By its log as it stands: the last that is said of the stage is a begin.
+  bool within(hexagon::Stage stage) {
+    const volatile hexagon::StageEvent* log = response().log;
+    const std::uint32_t logged = *const_cast<volatile std::uint32_t*>(&response().logged);
+    for (std::uint32_t i = std::min(logged, hexagon::kMostLogged); i-- > 0;) {
+      if (log[i].stage != stage || log[i].mark == static_cast<std::uint8_t>(hexagon::StageMark::issue)) continue;
+      return log[i].mark == static_cast<std::uint8_t>(hexagon::StageMark::begin);
+    }
+    return false;
   }
 
   std::unique_ptr<HexagonTransport> inner_;

@@ -91,6 +91,30 @@ def test_each_of_several_cores_hands_its_share_of_the_products_over(native):
 
 
 @needs_worker
+@pytest.mark.all
+@pytest.mark.parametrize("threads", [2, 4])
+def test_the_quickstart_runs_in_stages_with_threads_of_hvx(native, threads):
+    answer = native("run", QUICKSTART, "--machine", "host", "--set", "engine.units=hexagon", "--set", "workload.output_tokens=6",
+                    "--set", f"engine.placement.hvx_threads={threads}", "--json").json
+    assert answer["tokens"] == REFERENCE["ids"][:6]
+    counts = answer["counts"]
+    assert counts["hexagon_stage_steps"] >= counts["hexagon_operators"] == 6 * 4 * 7
+    of_threads = [counts[f"hexagon_packets.vector.hvx{i}"] for i in range(threads)]
+    assert f"hexagon_packets.vector.hvx{threads}" not in counts
+    assert max(of_threads) < 1.3 * min(of_threads)
+    stages = sum(value for name, value in counts.items() if name.startswith("hexagon_packets."))
+    assert stages == counts["hexagon_packets"] and counts["hexagon_packets.matrix.matrix"] > 0
+
+
+def test_keys_of_the_worker_are_a_hexagons(native):
+    answer = native("run", QUICKSTART, "--machine", "sim", "--set", "engine.placement.hvx_threads=2")
+    assert answer.code == 2
+    assert "engine.placement.hvx_threads" in answer.err and "expected hexagon among the units" in answer.err
+    answer = native("run", QUICKSTART, "--machine", "host", "--set", "engine.units=hexagon", "--set", "engine.placement.stage_buffers=3")
+    assert answer.code == 2 and "stage_buffers" in answer.err
+
+
+@needs_worker
 def test_without_the_emulator_it_says_what_is_missing(native):
     answer = native(*arguments("q8_0", "hexagon"), env={"PATH": "/nonexistent"})
     assert answer.code == 2

@@ -39,8 +39,6 @@ HVX_Vector product(HVX_Vector a, HVX_Vector b) {
   return Q6_V_vor_VV(finite, Q6_V_vand_VV(Q6_V_vxor_VV(a, b), splat(0x8000)));
 }
 
-alignas(kVectorBytes) uint16_t spread[8 * 2 * kVectorBytes];  // in TCM on a phone
-
 }  // namespace
 
 HVX_Vector multiply_half(HVX_Vector a, HVX_Vector b) {
@@ -66,6 +64,7 @@ extern "C" [[gnu::noinline]] void float_scale(uint16_t* q, const uint16_t* scale
 // In pieces that scratch holds: the scales spread out are as many halves as the weights.
 extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors,
                                        uint16_t* w) {
+  alignas(kVectorBytes) uint16_t spread[8 * 2 * kVectorBytes];  // each thread's own
   for (uint32_t v = 0; v < vectors; v += 8, nibbles += 8 * kVectorBytes, scales += 64, w += 8 * 2 * kVectorBytes) {
     hvx_dequantise(nibbles, scales, table, 8, w, spread);
     float_scale(w, spread, 1, 32);

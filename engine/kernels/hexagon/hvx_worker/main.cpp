@@ -1,6 +1,7 @@
-// The worker: waits for requests in the mailbox, runs their operators, answers. One thread, no allocation.
+// The worker's control thread: waits for requests in the mailbox, runs their operators, answers. No allocation.
 #include "engine/kernels/hexagon/hvx_worker/matmul.hpp"
 #include "engine/kernels/hexagon/hvx_worker/operators.hpp"
+#include "engine/kernels/hexagon/hvx_worker/stages.hpp"
 #include "engine/kernels/hexagon/hvx_worker/system.hpp"
 #include "engine/kernels/hexagon/protocol.hpp"
 
@@ -31,6 +32,7 @@ void answer(const Request& request, Response& response, uint32_t sequence, const
     count = 0;
   }
   begin_request();
+  begin_log(response);
   for (uint32_t i = 0; i < count; ++i) {
     const Operator& op = request.operators[i];
     if (!inside(op, regions)) {
@@ -39,11 +41,12 @@ void answer(const Request& request, Response& response, uint32_t sequence, const
       count = 0;
       break;
     }
-    run(op, regions, response.progress);
+    run(op, i, regions, response.progress);
     const auto* result = reinterpret_cast<const uint32_t*>(regions.outbound + op.out);
     response.sums[i] = checksum_words(seed_of(sequence, i), result, op.out_bytes / 4);
     clean_cache(result, op.out_bytes);
   }
+  end_log(response);
   response.checksum = response_sum(response, sequence, count);
   clean_cache(&response, sizeof response);
   response.sequence = sequence;

@@ -13,7 +13,7 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out);
 // Before the operators of a request: what scratch holds of the last one is not this one's.
 void begin_request();
 
-// Requires: inside(op, regions).
-void run_product(const Operator& op, const Regions& regions, volatile uint32_t& progress);
+// Requires: inside(op, regions). index: of the operator in its request.
+void run_product(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress);
 
 }  // namespace vitro::hexagon

@@ -85,7 +85,7 @@ bool inside(const Operator& op, const Regions& regions) {
   return fits;
 }
 
-void run(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t& progress) {
   const unsigned char *a = r.inbound + op.in[0], *b = r.inbound + op.in[1], *c = r.inbound + op.in[2];
   unsigned char* out = r.outbound + op.out;
   const auto halves = [](const unsigned char* p) { return reinterpret_cast<const uint16_t*>(p); };
@@ -95,7 +95,7 @@ void run(const Operator& op, const Regions& r, volatile uint32_t& progress) {
   sizes(op, in_bytes, out_bytes);
   // The weights of a product are written once, before the first request that names them.
   for (int i = is_product(op.kind) ? 1 : 0; i < 3; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
-  if (is_product(op.kind)) return run_product(op, r, progress);
+  if (is_product(op.kind)) return run_product(op, index, r, progress);
   switch (op.kind) {
     case Kind::attention: {
       const AttentionShape shape{op.batch, op.rows, op.columns / kTile, op.bits};
@@ -129,7 +129,7 @@ void run(const Operator& op, const Regions& r, volatile uint32_t& progress) {
     default:
       break;
   }
-  progress = progress + 1;
+  advance(progress);
 }
 
 }  // namespace vitro::hexagon

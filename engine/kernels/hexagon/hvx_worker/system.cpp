@@ -26,7 +26,7 @@ namespace vitro::hexagon {
 namespace {
 
 // Linux's generic system call numbers for 32-bit machines; arguments in r0 to r5, the number in r6.
-enum : long { kExitGroup = 94, kNanosleep = 101, kGetppid = 173, kMunmap = 215, kMmap2 = 222 };
+enum : long { kExitGroup = 94, kFutex = 98, kNanosleep = 101, kGetppid = 173, kMunmap = 215, kClone = 220, kMmap2 = 222 };
 
 long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
   register long r6 __asm__("r6") = number;
@@ -42,7 +42,52 @@ long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 
 
 constexpr uint32_t kCacheLine = 64;
 
+struct ThreadStart {
+  void (*run)(void*);
+  void* argument;
+};
+
 }  // namespace
+
+// clone() returns twice: in the new thread on its own, empty stack, where nothing of the caller's frame is to be found.
+extern "C" long vitro_clone(long flags, void* stack, long number, ThreadStart* start);
+extern "C" [[noreturn]] void vitro_thread(ThreadStart* start) {
+  start->run(start->argument);
+  for (;;) sleep_us(1000000);
+}
+__asm__(
+    ".globl vitro_clone\n"
+    ".p2align 4\n"
+    ".type vitro_clone,@function\n"
+    "vitro_clone:\n"
+    "{ r6 = r2 ; r7 = r3 }\n"
+    "{ r2 = #0 ; r3 = #0 }\n"
+    "{ r4 = #0 ; r5 = #0 }\n"
+    "{ trap0(#1) }\n"
+    "{ p0 = cmp.eq(r0,#0) }\n"
+    "{ if (!p0) jumpr r31 }\n"
+    "{ r0 = r7 }\n"
+    "{ r30 = #0 ; r31 = #0 }\n"
+    "{ jump vitro_thread }\n"
+    ".size vitro_clone,.-vitro_clone\n");
+
+bool start_thread(void* stack, uint32_t stack_bytes, void (*run)(void*), void* argument) {
+  // Memory, files and signals are shared: CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM.
+  constexpr long kFlags = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000;
+  auto* start = static_cast<ThreadStart*>(stack);  // at the far end of it
+  *start = {run, argument};
+  return vitro_clone(kFlags, static_cast<unsigned char*>(stack) + stack_bytes, kClone, start) > 0;
+}
+
+void sleep_while(const uint32_t& word, uint32_t value) {
+  constexpr long kWait = 0;
+  call(kFutex, reinterpret_cast<long>(&word), kWait, static_cast<long>(value));
+}
+
+void wake(uint32_t& word) {
+  constexpr long kWake = 1, kAll = 0x7fffffff;
+  call(kFutex, reinterpret_cast<long>(&word), kWake, kAll);
+}
 
 void* map_shared(int fd, uint32_t bytes, bool writable) {
   constexpr long kRead = 1, kWrite = 2, kShared = 1;

@@ -241,6 +241,7 @@ TEST(HexagonHmx, tile_groups_multiply_as_they_are_rounded) {
     hexagon::write_activations(form, call.in[1], x.data(), table.data());
     hexagon::Operator op = hexagon_op(Kind::matmul_hmx, shape.n, shape.k, shape.batch);
     op.scales = hexagon::Scales::of_tile_groups;
+    op.stages = hexagon::plan_stages(op, 0, {});
     const auto y = worker.in(0, weights).in(1, x).in(2, table).run<float>(op, std::size_t{shape.batch} * shape.n);
     for (std::uint32_t b = 0; b < shape.batch; ++b) {
       for (std::uint32_t n = 0; n < shape.n; ++n) {

@@ -53,7 +53,7 @@ TEST(HexagonProduct, tiles_of_every_shape_have_the_bits_of_the_cpu) {
           form.planes.tile = {rows, columns};
           std::vector<std::byte> weights(hexagon::weights_bytes(form, 304, vitro::columns(call.in[0])));
           pack_in(form.planes, call.in[0], {0, 304}, weights.data());
-          const auto y = run_packed(worker, call, 304, form, weights);
+          const auto y = run_packed(worker, call, operator_of(call, 304, form), form, weights);
           EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0) << to_string(format) << " " << rows << " x " << columns;
         }
       }

@@ -16,7 +16,9 @@ namespace vitro::test {
 
 class HexagonWorker {
  public:
-  HexagonWorker() : session_(make_qemu_hexagon({{}, {}, 64 * MiB, 16 * MiB})) {}
+  explicit HexagonWorker(std::unique_ptr<HexagonTransport> transport = make_qemu_hexagon({{}, {}, 64 * MiB, 16 * MiB}),
+                         HexagonLimits limits = {})
+      : session_(std::move(transport), limits) {}
 
   template <class T>
   HexagonWorker& in(int operand, std::span<const T> data) {

@@ -1,0 +1,137 @@
+#include "engine/host/hexagon_stages.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "engine/base/check.hpp"
+#include "engine/kernels/hexagon/stage_layout.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+constexpr std::uint32_t up(std::uint32_t n, std::uint32_t to) { return (n + to - 1) / to * to; }
+
+std::optional<StagePlan> plan_with(const Operator& op, Bytes stored, const StageOptions& options, std::uint32_t buffers,
+                                   std::uint32_t depth) {
+  const std::uint32_t unit = unit_columns(op);
+  const bool cut = depth < op.columns;
+  const auto share = [unit](std::uint64_t bytes) { return (bytes + unit - 1) / unit; };
+  const auto room_of = [&](std::uint32_t rows) {
+    StageRoom room;
+    room.activations = activation_bytes(op, rows);
+    room.in = share(unit_weights(op, depth));
+    room.ready = share(unit_tiles(op, depth));
+    room.streamed = std::max<std::uint64_t>(stored > 0 ? stored : room.in, room.ready / 4);
+    const std::uint64_t result = std::uint64_t{rows} * op.rows * sizeof(float);
+    if (result <= options.group) {
+      room.result = result;
+    } else {
+      room.out = std::uint64_t{up(rows, kTile)} * sizeof(float);
+    }
+    return room;
+  };
+  const std::uint32_t most = cut ? kTile : op.batch;
+  const StageChoice chosen = choose_stages({std::min(op.batch, most), op.rows, kTile, unit, cut ? unit : 0, 0},
+                                           {options.tcm, options.group, buffers, kVectorBytes}, room_of);
+  if (!chosen.fits) return {};
+  const std::uint32_t rows = cut ? kTile : chosen.rows;
+  return StagePlan{.rows = rows,
+                   .passes = (op.batch + rows - 1) / rows,
+                   .columns = chosen.columns,
+                   .groups = (op.rows + chosen.columns - 1) / chosen.columns,
+                   .depth = depth,
+                   .depths = (op.columns + depth - 1) / depth,
+                   .buffers = buffers,
+                   .threads = options.threads,
+                   .once = chosen.room.out == 0 ? 1u : 0u};
+}
+
+std::uint64_t steps_of(const StagePlan& plan) { return std::uint64_t{plan.passes} * plan.steps(); }
+
+// Per pass: issue, begin and end of its activations. Per step: of two transfers; begin and end of the matrix unit and of each HVX thread.
+std::uint64_t events_of(const StagePlan& plan) { return 3ull * plan.passes + steps_of(plan) * (3 + 3 + 2 + 2ull * plan.threads); }
+
+bool possible(const StageEvent& event, std::span<const Operator> operators) {
+  if (event.mark > static_cast<std::uint8_t>(StageMark::end) || event.stage > kActivations || event.op >= operators.size()) return false;
+  const Operator& op = operators[event.op];
+  if (!is_staged(op.kind) || event.step >= steps_of(op.stages)) return false;
+  const auto is = [&event](Thread thread) { return event.thread == static_cast<std::uint8_t>(thread); };
+  const bool transfer = event.stage != kVector && event.stage != kMatrix;
+  if (event.mark == static_cast<std::uint8_t>(StageMark::issue)) return is(Thread::control) && transfer;
+  if (event.stage == kMatrix) return is(Thread::matrix);
+  if (transfer) return is(Thread::engine);
+  const auto first = static_cast<std::uint32_t>(Thread::vector);
+  return event.thread >= first && event.thread < first + op.stages.threads;
+}
+
+}  // namespace
+
+StagePlan plan_stages(const Operator& op, Bytes stored, const StageOptions& options) {
+  std::optional<StagePlan> best;
+  for (const std::uint32_t buffers : {options.buffers, std::min(options.buffers, 1u)}) {
+    const std::optional<StagePlan> plan = plan_with(op, stored, options, buffers, op.columns);
+    if (plan && (!best || plan->passes < best->passes)) best = plan;
+  }
+  for (std::uint32_t parts = 2; !best; ++parts) {
+    const std::uint32_t depth = up((op.columns + parts - 1) / parts, kDepthStep);
+    best = plan_with(op, stored, options, options.buffers, depth);
+    VITRO_CHECK(best || depth > kDepthStep, "a product of which nothing fits into TCM");
+  }
+  return *best;
+}
+
+Status check_log(std::span<const Operator> operators, std::uint32_t logged, std::span<const StageEvent> log) {
+  const auto damaged = [](std::string what) { return Status{Code::unit_lost, "the worker's log of stages was damaged: " + what}; };
+  std::uint64_t expected = 0;
+  for (const Operator& op : operators) {
+    if (is_staged(op.kind)) expected += events_of(op.stages);
+  }
+  if (logged != expected) return damaged(fmt::format("it has {} events (expected {})", logged, expected));
+  for (std::size_t i = 0; i < log.size(); ++i) {
+    const StageEvent& event = log[i];
+    if (possible(event, operators)) continue;
+    return damaged(fmt::format("event {}, mark {} of stage {}, thread {}, operator {}, step {}, can not be", i, event.mark, event.stage,
+                               event.thread, event.op, event.step));
+  }
+  return {};
+}
+
+std::vector<StagePackets> packets_by_stage(std::span<const PacketCount> counts) {
+  std::array<std::uint64_t, kThreads + 1> packets{};  // by thread; at the end, of the control thread's own operators
+  for (const PacketCount& count : counts) {
+    const bool kernel = count.vector_packets > 0 || count.function.starts_with("hvx_") || count.function.starts_with("float_");
+    for (std::size_t thread = 0; thread < kThreads; ++thread) packets[thread == 0 && kernel ? kThreads : thread] += count.of_thread[thread];
+  }
+  std::vector<StagePackets> stages;
+  for (std::size_t i = 0; i <= kThreads; ++i) {
+    if (packets[i] == 0) continue;
+    constexpr std::string_view kStagesOf[] = {"control", "transfer", "matrix"};
+    stages.push_back({i == kThreads ? "other" : i < 3 ? kStagesOf[i] : "vector", kThreadNames[i % kThreads], packets[i]});
+  }
+  return stages;
+}
+
+StageOverlap overlap_of(const Operator& op, std::uint32_t index, std::span<const StageEvent> log) {
+  StageOverlap overlap;
+  std::vector<std::uint32_t> vectors(steps_of(op.stages)), matrices(vectors.size()), begun(vectors.size());
+  const std::uint32_t steps = op.stages.steps();
+  for (const StageEvent& event : log) {
+    if (event.op != index) continue;
+    const auto mark = static_cast<StageMark>(event.mark);
+    const bool first = event.step % steps == 0;  // of a pass: nothing is before it
+    if (event.stage == kVector && mark == StageMark::end) overlap.steps += ++vectors[event.step] == op.stages.threads;
+    if (event.stage == kMatrix && mark == StageMark::end) ++matrices[event.step];
+    if (event.stage == kIn && mark == StageMark::issue && !first) {
+      overlap.transfers_ahead += vectors[event.step - 1] == 0;
+    }
+    if (event.stage == kVector && mark == StageMark::begin && begun[event.step]++ == 0 && !first) {
+      overlap.vectors_with_matrix += matrices[event.step - 1] == 0;
+    }
+  }
+  return overlap;
+}
+
+}  // namespace vitro::hexagon

@@ -1,0 +1,201 @@
+#include "engine/kernels/hexagon/hvx_worker/stage_work.hpp"
+
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
+#include "engine/kernels/hexagon/hvx_worker/lut_tile.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+constexpr uint32_t kStrips = kLutPanelRows / kTile;  // of a panel
+HmxModel hmx[kStrips];                               // keep their sums from one part of a depth to the next
+
+const uint16_t* halves_at(const unsigned char* p) { return reinterpret_cast<const uint16_t*>(p); }
+uint16_t* halves_at(unsigned char* p) { return reinterpret_cast<uint16_t*>(p); }
+
+// Tiles of a layout in a step's depth: whole ones, and what is left at a matrix's end.
+uint32_t layout_tiles(const Operator& op, const Step& step) {
+  uint32_t count = 0;
+  for (uint32_t c = 0; c < step.depth; c += op.tile.columns) ++count;
+  return count;
+}
+
+void load_strips(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
+  const Operator& op = *pass.op;
+  const uint32_t strips = units_of(op, step.columns), pitch = strip_bytes(op, op.columns), placed = strip_bytes(op, step.depth);
+  const unsigned char* from = pass.operand(0) + step.column / kTile * pitch;
+  if (step.depth == op.columns) return chain.add(run_of(from, to, strips * pitch));
+  const uint32_t scales = strip_scales(op, step.depth) * kVectorBytes, values = strip_values(op, step.depth);
+  if (scales > 0) chain.add({from + strip_scales(op, step.begin) * kVectorBytes, to, scales, strips, pitch, placed});
+  from += strip_scales(op, op.columns) * kVectorBytes + strip_values(op, step.begin);
+  chain.add({from, to + scales, values, strips, pitch, placed});
+}
+
+// A panel as it would stand in a tile of its own: what belongs to its rows, then its columns. Whole tiles of the layout are a 2D block.
+void load_panel(const StagePass& pass, const Step& step, uint32_t first, unsigned char* to, Chain& chain) {
+  const Operator& op = *pass.op;
+  uint32_t row = 0;
+  while (first - row >= op.tile.rows) row += op.tile.rows;
+  const LutTile tile(op, row, step.begin);
+  const uint32_t p = (first - row) / kLutPanelRows, zeros = lut_zeros(op) / kLutPanelRows;
+  const unsigned char* weights = pass.operand(0);
+  if (op.scales == Scales::of_rows) {
+    chain.add(run_of(weights + tile.first + p * lut_row_scales(op), to, lut_row_scales(op)));
+    to += lut_row_scales(op);
+  }
+  if (zeros > 0) {
+    chain.add({weights + tile.first + p * kLutPanelRows, to, kLutPanelRows, zeros, tile.panels * kLutPanelRows, kLutPanelRows});
+    to += zeros * kLutPanelRows;
+  }
+  uint32_t whole = 0;
+  for (uint32_t c = 0; c + op.tile.columns <= step.depth; c += op.tile.columns) ++whole;
+  const uint32_t bytes = tile.size.bytes();
+  if (whole > 0) {
+    chain.add({weights + tile.begin + p * bytes, to, bytes, whole, tile.panels * bytes, bytes});
+    to += whole * bytes;
+  }
+  const uint32_t taken = whole * op.tile.columns;
+  if (taken == step.depth) return;
+  const LutTile rest(op, row, step.begin + taken);
+  chain.add(run_of(weights + rest.begin + p * rest.size.bytes(), to, rest.size.bytes()));
+}
+
+void strip_tiles(const StagePass& pass, const Step& step, const unsigned char* strip, uint32_t piece, uint32_t end, unsigned char* tiles) {
+  const Operator& op = *pass.op;
+  const unsigned char* values = strip + strip_scales(op, step.depth) * kVectorBytes;
+  const uint16_t* table = halves_at(pass.operand(2));
+  if (op.kind == Kind::matmul_hmx_f16) {
+    return hvx_f16_tiles(strip + piece * kTile * kVectorBytes, end - piece, halves_at(tiles) + piece * 2 * kTileElements);
+  }
+  const uint32_t together = tile_groups(op) ? 2 : 1, vectors = together * (kTileElements / 2 / kVectorBytes);  // of nibbles, in a piece
+  const uint16_t* scales = halves_at(strip + piece * kVectorBytes);
+  uint16_t* out = halves_at(tiles) + piece * together * kTileElements;
+  values += piece * vectors * kVectorBytes;
+  if (tile_groups(op)) return float_dequantise_tiles(values, scales, table, (end - piece) * vectors, out);
+  hvx_values(values, table, (end - piece) * vectors, out);
+  float_scale(out, scales, kTilePairs, (end - piece) * kTilePairs);
+}
+uint32_t strip_pieces(const Operator& op, const Step& step) {
+  return op.kind == Kind::matmul_hmx_f16 || tile_groups(op) ? tile_pairs(step.depth) : step.depth / kTile;
+}
+
+// Tile `index` of the layout within the step's depth, of a panel as load_panel() placed it.
+void panel_tile(const StagePass& pass, const Step& step, const unsigned char* panel, uint32_t index, unsigned char* tiles) {
+  const Operator& op = *pass.op;
+  const uint32_t c = index * op.tile.columns, columns = step.depth - c < op.tile.columns ? step.depth - c : op.tile.columns;
+  const uint16_t* tables = halves_at(pass.operand(2));
+  const unsigned char* part = panel + lut_row_scales(op) + lut_zeros(op) + LutPanel(op, c).bytes();
+  const unsigned char* planes = part + LutPanel(op, columns).scales;
+  tiles += c * kLutPanelRows * element_bytes(op);
+  if (op.kind == Kind::matmul_hmx_int8) {
+    return hvx_int8_tiles(planes, tables, op.bits, columns / 8, columns / kTile, reinterpret_cast<int8_t*>(tiles));
+  }
+  const ZeroFields zeros{panel + lut_row_scales(op), 1, lut_blocks(op.group, step.begin + c), zero_field_bits(op.bits)};
+  const uint16_t* scales = halves_at(op.scales == Scales::of_rows ? panel : part);
+  float_lut_tiles(planes, zeros, scales, scale_step(op), tables, op.bits, op.group, op.zeros, lut_blocks(op.group, columns),
+                  halves_at(tiles));
+}
+
+// The accumulator's rows of fp16, widened.
+void write_halves(const HmxModel& sums, uint32_t rows, uint32_t columns, float* y, uint32_t pitch) {
+  uint16_t out[kTileElements];
+  sums.store(out);
+  for (uint32_t i = 0; i < rows; ++i) {
+    for (uint32_t c = 0; c < columns; ++c) y[i * pitch + c] = half_value(out[tile_place(i, c)]);
+  }
+}
+
+// Rows of weights have one scale, so do rows of activations: all of a product is one sum of integers.
+void write_scaled(const HmxModel& unit, const uint16_t* scales, const float* x_scales, uint32_t rows, uint32_t columns, float* y,
+                  uint32_t pitch) {
+  int32_t sums[kTileElements];
+  unit.store_sums(sums);
+  for (uint32_t i = 0; i < rows; ++i) {
+    for (uint32_t c = 0; c < columns; ++c) {
+      y[i * pitch + c] = __builtin_fmaf(static_cast<float>(sums[i * kTile + c]), half_value(scales[c]) * x_scales[i], 0.0f);
+    }
+  }
+}
+
+// 32 rows of activations with the strip `s` of a unit of columns. x: the first tile of the rows; the step's tiles are `tiles`.
+template <class Element>
+void multiply_strip(const StagePass& pass, const Step& step, HmxModel& unit, uint32_t s, const Element* x, const Element* tiles) {
+  const Operator& op = *pass.op;
+  const bool panel = is_panel_product(op.kind);
+  const uint32_t most = panel ? op.tile.columns / kTile : kMostTiles, strips = panel ? kStrips : 1;
+  const uint32_t all = step.depth / kTile;
+  for (uint32_t t = 0; t < all; t += most) {
+    const uint32_t count = all - t < most ? all - t : most;
+    unit.multiply(x + t * kTileElements, tiles + (t * strips + s * (panel ? count : 0)) * kTileElements, count);
+  }
+}
+
+}  // namespace
+
+void load_weights(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
+  const Operator& op = *pass.op;
+  if (is_strip_product(op.kind)) return load_strips(pass, step, to, chain);
+  for (uint32_t c = 0; c < step.columns; c += kLutPanelRows, to += unit_weights(op, step.depth)) {
+    load_panel(pass, step, step.column + c, to, chain);
+  }
+}
+
+uint32_t pieces_of(const StagePass& pass, const Step& step) {
+  const Operator& op = *pass.op;
+  return units_of(op, step.columns) * (is_strip_product(op.kind) ? strip_pieces(op, step) : layout_tiles(op, step));
+}
+
+// Pieces go through the units one after the other: what of [piece, end) falls into each.
+void make_tiles(const StagePass& pass, const Step& step, const unsigned char* weights, uint32_t piece, uint32_t end, unsigned char* tiles) {
+  const Operator& op = *pass.op;
+  const bool strips = is_strip_product(op.kind);
+  const uint32_t of_unit = strips ? strip_pieces(op, step) : layout_tiles(op, step);
+  for (uint32_t first = 0; first < end; first += of_unit) {
+    const uint32_t from = piece > first ? piece - first : 0, to = end - first < of_unit ? end - first : of_unit;
+    if (strips && from < to) strip_tiles(pass, step, weights, from, to, tiles);
+    for (uint32_t i = from; !strips && i < to; ++i) panel_tile(pass, step, weights, i, tiles);
+    weights += unit_weights(op, step.depth);
+    tiles += unit_tiles(op, step.depth);
+  }
+}
+
+// A unit of weights meets all rows of the pass, 32 at a time.
+extern "C" [[gnu::noinline]] void hmx_multiply(const StagePass* pass, const Step* step, const unsigned char* activations,
+                                               const unsigned char* tiles, float* y, uint32_t pitch, volatile uint32_t* progress) {
+  const Operator& op = *pass->op;
+  const bool bytes = op.kind == Kind::matmul_hmx_int8;
+  const uint32_t unit = unit_columns(op), strips = unit / kTile, of_tile = kTileElements * element_bytes(op);
+  const auto* x_scales = reinterpret_cast<const float*>(pass->operand(2) + 2 * kVectorBytes) + pass->row;
+  for (uint32_t c = 0; c < step->columns; c += unit, tiles += unit_tiles(op, step->depth)) {
+    for (uint32_t m = 0; m < pass->rows; m += kTile) {
+      const uint32_t rows = pass->rows - m < kTile ? pass->rows - m : kTile;
+      const unsigned char* x = activations + (m / kTile * (op.columns / kTile) + step->begin / kTile) * of_tile;
+      for (uint32_t s = 0; s < strips && c + s * kTile < step->columns; ++s) {
+        const uint32_t column = c + s * kTile, columns = step->columns - column < kTile ? step->columns - column : kTile;
+        if (step->first) hmx[s].clear(rows);
+        if (bytes) {
+          multiply_strip(*pass, *step, hmx[s], s, reinterpret_cast<const int8_t*>(x), reinterpret_cast<const int8_t*>(tiles));
+        } else {
+          multiply_strip(*pass, *step, hmx[s], s, halves_at(x), halves_at(tiles));
+        }
+        float* out = y + m * pitch + column;
+        if (step->last && bytes) {
+          const uint32_t at = step->column + column;  // of the matrix: its panels' scales stand in the weights
+          const LutTile tile(op, row_of_tile(op, at), 0);
+          const uint16_t* scales = tile.scales(pass->operand(0), op, (at - tile.row) / kLutPanelRows) + at % kLutPanelRows;
+          write_scaled(hmx[s], scales, x_scales + m, rows, columns, out, pitch);
+        } else if (step->last) {
+          write_halves(hmx[s], rows, columns, out, pitch);
+        }
+        advance(*progress);
+      }
+    }
+  }
+}
+
+void multiply_tiles(const StagePass& pass, const Step& step, const unsigned char* activations, const unsigned char* tiles, float* y,
+                    uint32_t pitch, volatile uint32_t& progress) {
+  hmx_multiply(&pass, &step, activations, tiles, y, pitch, &progress);
+}
+
+}  // namespace vitro::hexagon

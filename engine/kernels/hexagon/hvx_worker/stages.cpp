@@ -1,0 +1,239 @@
+#include "engine/kernels/hexagon/hvx_worker/stages.hpp"
+
+#include "engine/kernels/hexagon/hvx_worker/dma.hpp"
+#include "engine/kernels/hexagon/hvx_worker/stage_work.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+alignas(4096) unsigned char tcm[kTcmBytes];
+constexpr uint32_t kStackBytes = 65536;
+alignas(128) unsigned char stacks[kThreads][kStackBytes];
+
+// What a thread of its own does, and when: `posted` is raised for each step, and for nothing else.
+struct Seat {
+  uint32_t posted = 0;
+  uint8_t thread = 0;
+  bool started = false;
+};
+Seat matrix_seat, vector_seats[kMostVectorThreads];
+
+// The pass at hand. Written by the control thread while no stage works, or before it posts the stage's next step.
+struct {
+  StagePass pass;
+  StageTcm place;
+  Response* response;
+  volatile uint32_t* progress;
+  uint8_t op;
+  uint32_t before;               // steps of earlier passes
+  uint32_t vector_step, matrix_step;
+  Step vector, matrix;
+} now;
+
+uint32_t finished[kStages];  // steps of the pass
+uint32_t vectors_left;       // HVX threads that still work on their step
+uint32_t events;             // raised whenever a stage has finished something: what the control thread sleeps on
+
+// In one order of all threads: whoever takes a place before another one was there before it.
+void log(StageMark mark, uint8_t stage, uint8_t thread, uint32_t step) {
+  const uint32_t at = raise(now.response->logged);
+  if (at < kMostLogged) now.response->log[at] = {static_cast<uint8_t>(mark), stage, thread, now.op, step + now.before};
+}
+
+void finish(Stage stage) {
+  raise(finished[stage]);
+  advance(*now.progress);
+  raise(events);
+  wake(events);
+}
+
+unsigned char* at(uint64_t place) { return tcm + static_cast<uint32_t>(place); }
+uint32_t buffer(uint32_t step) { return buffer_of(step, now.pass.op->stages.buffers); }
+
+// Of a transfer: its stage, and its step. The activations of a pass have the step 0.
+constexpr uint32_t tag_of(uint32_t stage, uint32_t step) { return step << 3 | stage; }
+void transfer_begun(uint32_t tag) { log(StageMark::begin, tag & 7, static_cast<uint8_t>(Thread::engine), tag >> 3); }
+void transfer_done(uint32_t tag) {
+  log(StageMark::end, tag & 7, static_cast<uint8_t>(Thread::engine), tag >> 3);
+  if ((tag & 7) < kStages) finish(static_cast<Stage>(tag & 7));
+}
+
+// Takes the next step that is posted to a seat.
+uint32_t wait_for_post(const Seat& seat, uint32_t last) {
+  uint32_t posted;
+  while ((posted = look(seat.posted)) == last) sleep_while(seat.posted, last);
+  return posted;
+}
+
+}  // namespace
+
+extern "C" void vector_thread(void* argument) {
+  const auto& seat = *static_cast<const Seat*>(argument);
+  for (uint32_t seen = 0;;) {
+    seen = wait_for_post(seat, seen);
+    const uint32_t step = now.vector_step, threads = now.pass.op->stages.threads;
+    const uint32_t index = seat.thread - static_cast<uint32_t>(Thread::vector);
+    log(StageMark::begin, kVector, seat.thread, step);
+    const uint32_t pieces = pieces_of(now.pass, now.vector);
+    const uint32_t from = first_piece(index, threads, pieces), to = first_piece(index + 1, threads, pieces);
+    if (from < to) {
+      make_tiles(now.pass, now.vector, at(now.place.in[buffer(step)]), from, to, at(now.place.ready[buffer(step)]));
+    }
+    log(StageMark::end, kVector, seat.thread, step);
+    if (raise(vectors_left, static_cast<uint32_t>(-1)) == 1) finish(kVector);
+  }
+}
+
+extern "C" void matrix_thread(void* argument) {
+  const auto& seat = *static_cast<const Seat*>(argument);
+  for (uint32_t seen = 0;;) {
+    seen = wait_for_post(seat, seen);
+    const uint32_t step = now.matrix_step;
+    const StagePlan& plan = now.pass.op->stages;
+    log(StageMark::begin, kMatrix, seat.thread, step);
+    float* y = plan.once != 0 ? reinterpret_cast<float*>(at(now.place.result)) + now.matrix.column
+                              : reinterpret_cast<float*>(at(now.place.out[buffer(step)]));
+    multiply_tiles(now.pass, now.matrix, at(now.place.activations), at(now.place.ready[buffer(step)]), y,
+                   plan.once != 0 ? now.pass.op->rows : plan.columns, *now.progress);
+    log(StageMark::end, kMatrix, seat.thread, step);
+    finish(kMatrix);
+  }
+}
+
+namespace {
+
+void start_seat(Seat& seat, uint32_t thread, void (*run)(void*)) {
+  if (seat.started) return;
+  seat.thread = static_cast<uint8_t>(thread);
+  seat.started = true;
+  if (!start_thread(stacks[thread], kStackBytes, run, &seat)) leave(3);
+}
+
+// The DMA engine, the matrix unit's thread, and HVX threads as they are asked for, always in this order.
+void start_threads(uint32_t vectors) {
+  if (!matrix_seat.started && !dma_start({transfer_begun, transfer_done})) leave(3);
+  start_seat(matrix_seat, static_cast<uint32_t>(Thread::matrix), matrix_thread);
+  for (uint32_t i = 0; i < vectors; ++i) start_seat(vector_seats[i], static_cast<uint32_t>(Thread::vector) + i, vector_thread);
+}
+
+// Where a stage stands: its next step is part `part` of group `group`.
+struct Place {
+  uint32_t group = 0, part = 0;
+  Step take(const Operator& op) {
+    const StagePlan& plan = op.stages;
+    const uint32_t column = group * plan.columns, begin = part * plan.depth;
+    const Step step{column,    op.rows - column < plan.columns ? op.rows - column : plan.columns,
+                    begin,     op.columns - begin < plan.depth ? op.columns - begin : plan.depth,
+                    part == 0, part + 1 == plan.depths};
+    if (++part == plan.depths) {
+      part = 0;
+      ++group;
+    }
+    return step;
+  }
+};
+
+void queue_weights(const Step& step, uint32_t index) {
+  log(StageMark::issue, kIn, static_cast<uint8_t>(Thread::control), index);
+  Chain chain(tag_of(kIn, index));
+  load_weights(now.pass, step, at(now.place.in[buffer(index)]), chain);
+  chain.close();
+}
+
+// Nothing moves where results wait for more of the depth, or for the last group.
+void queue_results(const Step& step, uint32_t index, bool last) {
+  const Operator& op = *now.pass.op;
+  log(StageMark::issue, kOut, static_cast<uint8_t>(Thread::control), index);
+  Chain chain(tag_of(kOut, index));
+  unsigned char* to = now.pass.regions->outbound + op.out + now.pass.row * op.rows * sizeof(float);
+  const uint32_t pitch = op.rows * sizeof(float);
+  if (op.stages.once != 0) {
+    chain.add({at(now.place.result), to, pitch, last ? now.pass.rows : 0, pitch, pitch});
+  } else {
+    const uint32_t bytes = step.columns * sizeof(float), rows = step.last ? now.pass.rows : 0;
+    const unsigned char* from = at(now.place.out[buffer(index)]);
+    chain.add({from, to + step.column * sizeof(float), bytes, rows, op.stages.columns * static_cast<uint32_t>(sizeof(float)), pitch});
+  }
+  chain.close();
+}
+
+void post(Seat& seat) {
+  raise(seat.posted);
+  wake(seat.posted);
+}
+
+void run_pass(const Operator& op) {
+  const StagePlan& plan = op.stages;
+  const uint32_t steps = plan.steps();
+  StageCounts counts;
+  Place place[kStages];
+  for (uint32_t& count : finished) count = 0;
+  log(StageMark::issue, kActivations, static_cast<uint8_t>(Thread::control), 0);
+  Chain activations(tag_of(kActivations, 0));
+  const uint32_t bytes = static_cast<uint32_t>(activation_bytes(op, now.pass.rows));
+  activations.add(run_of(now.pass.operand(1) + now.pass.row * op.columns * element_bytes(op), at(now.place.activations), bytes));
+  activations.close();
+  while (true) {
+    const uint32_t seen = look(events);
+    for (int s = 0; s < kStages; ++s) counts.finished[s] = look(finished[s]);
+    if (counts.finished[kOut] == steps) return;
+    // All that may start: transfers are queued before anybody computes, so that they are on their way meanwhile.
+    bool multiplies = false, converts = false;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int s = kStages - 1; s >= 0; --s) {  // what empties buffers goes first
+        const auto stage = static_cast<Stage>(s);
+        const uint32_t step = counts.started[stage];
+        const bool busy = (stage == kMatrix || stage == kVector) && step > counts.finished[stage];
+        if (busy || !may_start(stage, counts, steps, plan.buffers, plan.once != 0)) continue;
+        ++counts.started[stage];
+        moved = true;
+        const Step taken = place[stage].take(op);
+        if (stage == kIn) queue_weights(taken, step);
+        if (stage == kOut) queue_results(taken, step, step + 1 == steps);
+        if (stage == kVector) {
+          now.vector = taken;
+          now.vector_step = step;
+          converts = true;
+        }
+        if (stage == kMatrix) {
+          now.matrix = taken;
+          now.matrix_step = step;
+          multiplies = true;
+        }
+      }
+    }
+    if (multiplies) post(matrix_seat);
+    if (converts) {
+      vectors_left = plan.threads;
+      for (uint32_t i = 0; i < plan.threads; ++i) post(vector_seats[i]);
+    }
+    sleep_while(events, seen);
+  }
+}
+
+}  // namespace
+
+void begin_log(Response& response) { response.logged = 0; }
+
+void end_log(Response& response) {
+  const uint32_t kept = response.logged < kMostLogged ? response.logged : kMostLogged;
+  clean_cache(response.log, kept * sizeof(StageEvent));
+}
+
+void run_staged(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress) {
+  const StagePlan& plan = op.stages;
+  start_threads(plan.threads);
+  now.response = &regions.response();
+  now.progress = &progress;
+  now.op = static_cast<uint8_t>(index);
+  now.place = place_stages(op);
+  now.before = 0;
+  for (uint32_t row = 0; row < op.batch; row += plan.rows) {
+    now.pass = {&op, &regions, row, op.batch - row < plan.rows ? op.batch - row : plan.rows};
+    run_pass(op);
+    now.before += plan.steps();
+  }
+}
+
+}  // namespace vitro::hexagon

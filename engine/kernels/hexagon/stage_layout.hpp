@@ -1,0 +1,109 @@
+// What the layouts of a product on the matrix unit (panels.hpp) mean for its stages: the columns that lie together, their bytes as they are
+// stored and as tiles, and where a plan's buffers stand in TCM. For host and worker; no divisions, which a Hexagon has no instruction for.
+#pragma once
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/protocol.hpp"
+
+namespace vitro::hexagon {
+
+constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_f16; }
+constexpr bool is_panel_product(Kind kind) { return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8; }
+constexpr bool is_staged(Kind kind) { return is_strip_product(kind) || is_panel_product(kind); }
+
+// Blocks of `columns` columns of a bit-serial row.
+constexpr uint32_t lut_blocks(uint32_t group, uint32_t columns) { return columns >> (group == 32 ? 5 : group == 64 ? 6 : 7); }
+
+// Bytes of `columns` columns of a bit-serial panel: of scales and planes.
+struct LutPanel {
+  uint32_t scales, planes;
+  constexpr LutPanel(const Operator& op, uint32_t columns)
+      : scales(op.scales == Scales::of_rows ? 0 : lut_blocks(op.group, columns) * kLutPanelRows * 2),
+        planes(columns / 8 * op.bits * kLutPanelRows) {}
+  constexpr uint32_t bytes() const { return scales + planes; }
+};
+// Of the scales of a panel's rows that stand before its tiles; of zero points.
+constexpr uint32_t lut_row_scales(const Operator& op) { return op.scales == Scales::of_rows ? 2 * kLutPanelRows : 0; }
+constexpr uint32_t lut_zeros(const Operator& op) {
+  return op.zeros == Zeros::of_blocks ? kLutPanelRows * zero_bytes(op.bits, lut_blocks(op.group, op.columns)) : 0;
+}
+// Of a panel's first `columns` columns, and of what stands before the tiles of its rows.
+constexpr uint32_t lut_bytes_to(const Operator& op, uint32_t columns) {
+  return lut_row_scales(op) + lut_zeros(op) + LutPanel(op, columns).bytes();
+}
+
+// Of a strip whose rows are `depth` long.
+constexpr bool tile_groups(const Operator& op) { return op.scales == Scales::of_tile_groups; }
+constexpr uint32_t tile_pairs(uint32_t depth) { return (depth / kTile + 1) / 2; }
+constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vectors
+  return op.kind == Kind::matmul_hmx_f16 ? 0 : tile_groups(op) ? tile_pairs(depth) : depth / kTile;
+}
+constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, or fp16
+  if (op.kind == Kind::matmul_hmx_f16) return tile_pairs(depth) * kTile * kVectorBytes;
+  return (tile_groups(op) ? 2 * tile_pairs(depth) : depth / kTile) * (kTileElements / 2);
+}
+constexpr uint32_t strip_bytes(const Operator& op, uint32_t depth) {
+  return strip_scales(op, depth) * kVectorBytes + strip_values(op, depth);
+}
+
+// A unit: the columns of a product that lie together, of which a group has several.
+constexpr uint32_t unit_columns(const Operator& op) { return is_strip_product(op.kind) ? kTile : kLutPanelRows; }
+constexpr uint32_t units_of(const Operator& op, uint32_t columns) {
+  return is_strip_product(op.kind) ? (columns + kTile - 1) / kTile : (columns + kLutPanelRows - 1) / kLutPanelRows;
+}
+constexpr uint32_t unit_weights(const Operator& op, uint32_t depth) {
+  return is_strip_product(op.kind) ? strip_bytes(op, depth) : lut_bytes_to(op, depth);
+}
+constexpr uint32_t element_bytes(const Operator& op) { return op.kind == Kind::matmul_hmx_int8 ? 1 : 2; }  // of a tile's element
+constexpr uint32_t unit_tiles(const Operator& op, uint32_t depth) {  // bytes, made ready
+  return is_strip_product(op.kind) ? tile_pairs(depth) * 2 * kTileElements * 2 : depth * kLutPanelRows * element_bytes(op);
+}
+constexpr uint64_t activation_bytes(const Operator& op, uint32_t rows) {
+  return uint64_t{(rows + kTile - 1) / kTile * kTile} * op.columns * element_bytes(op);
+}
+
+inline constexpr uint32_t kDepthStep = kMostTileColumns;  // parts of the depth are multiples of it: whole tiles of every layout
+
+// Where a plan's buffers begin in TCM, and where they end.
+struct StageTcm {
+  uint64_t activations = 0, result = 0, in[2] = {}, ready[2] = {}, out[2] = {}, end = 0;
+};
+constexpr StageTcm place_stages(const Operator& op) {
+  const StagePlan& plan = op.stages;
+  StageTcm tcm;
+  uint64_t at = 0;
+  const auto take = [&at](uint64_t bytes) {
+    const uint64_t begin = at;
+    at += (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+    return begin;
+  };
+  const uint64_t units = units_of(op, plan.columns);
+  const uint32_t rows = plan.rows < op.batch ? plan.rows : op.batch;
+  tcm.activations = take(activation_bytes(op, rows));
+  if (plan.once != 0) tcm.result = take(uint64_t{rows} * op.rows * sizeof(float));
+  for (uint32_t b = 0; b < groups_ahead(plan.buffers); ++b) {
+    tcm.in[b] = take(units * unit_weights(op, plan.depth));
+    tcm.ready[b] = take(units * unit_tiles(op, plan.depth));
+    if (plan.once == 0) tcm.out[b] = take(uint64_t{rows} * plan.columns * sizeof(float));
+  }
+  tcm.end = at;
+  return tcm;
+}
+
+// True for a plan that covers the product [batch, columns] x [columns, rows] of an operator exactly, and fits into TCM.
+// Requires: is_staged(op.kind), and possible shapes.
+constexpr bool valid_stages(const Operator& op) {
+  const StagePlan& plan = op.stages;
+  const auto covers = [](uint64_t whole, uint64_t part, uint64_t parts) {
+    return part > 0 && parts > 0 && parts <= whole && (parts - 1) * part < whole && parts * part >= whole;
+  };
+  if (plan.buffers > 2 || plan.once > 1 || (plan.threads != 1 && plan.threads != 2 && plan.threads != kMostVectorThreads)) return false;
+  if (!covers(op.batch, plan.rows, plan.passes) || (plan.passes > 1 && (plan.rows & (kTile - 1)) != 0)) return false;
+  if (!covers(op.rows, plan.columns, plan.groups) || (plan.groups > 1 && (plan.columns & (unit_columns(op) - 1)) != 0)) return false;
+  if (!covers(op.columns, plan.depth, plan.depths)) return false;
+  if (plan.depth > op.columns || plan.columns > op.rows) return false;
+  // Sums stay in the unit from one part of the depth to the next: it has as many as one unit of columns needs, and a tile of rows.
+  if (plan.depths > 1 && ((plan.depth & (kDepthStep - 1)) != 0 || plan.rows > kTile || plan.columns > unit_columns(op))) return false;
+  return uint64_t{plan.groups} * plan.depths <= 1u << 20 && place_stages(op).end <= kTcmBytes;
+}
+
+}  // namespace vitro::hexagon
