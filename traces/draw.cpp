@@ -36,6 +36,8 @@ enum Purpose : std::uint64_t {
 };
 
 constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
+constexpr int kMostLayersBack = 64;        // whose draws a layer's activity has a part of,
+constexpr double kLeastWeight = 1e-3;     // at least so large
 constexpr std::size_t kKept = 1024;       // answers: a layer's truth and guesses for a chunk of a prompt
 constexpr std::size_t kPlaces = 8;        // of which an answer may take any: two in one place would be drawn anew for every cluster
 constexpr std::size_t kStretches = 2048;  // streams: 32 layers of 8 experts, truth and guesses, for four sequences
@@ -163,13 +165,32 @@ std::vector<std::uint32_t> DrawFunction::neurons_by_rank(std::int16_t layer, std
   return order;
 }
 
-// exp(s z - s s / 2) has the mean 1 and, for s s = log(1 + spread spread), the spread; z is normal (Box and Muller).
-double DrawFunction::activity(SeqPos at) const {
-  if (profile_.activity_spread == 0) return 1;
-  const std::uint64_t own = mix(seed_, {kActivity, at.sequence, at.position});
+// A draw of the standard normal distribution (Box and Muller). Layer -1: all layers together.
+double DrawFunction::normal(std::int16_t layer, SeqPos at) const {
+  const std::uint64_t own =
+      layer < 0 ? mix(seed_, {kActivity, at.sequence, at.position}) : mix(seed_, {kActivity, at.sequence, at.position, word(layer)});
   const double radius = std::sqrt(-2 * std::log(1 - to_unit(own))), angle = to_unit(scramble(own));
+  return radius * std::cos(2 * std::numbers::pi * angle);
+}
+
+// exp(s z - s s / 2) has the mean 1 and, for s s = log(1 + spread spread), the spread; z is normal. A layer's z is a moving average of its
+// own draw and of those of the layers before it, which fall by the correlation each: that of an autoregressive process, without its past.
+double DrawFunction::activity(std::int16_t layer, SeqPos at) const {
+  if (profile_.activity_spread == 0) return 1;
+  const double c = profile_.layer_correlation;
+  double z = 0;
+  if (c == 1) {
+    z = normal(-1, at);
+  } else {
+    double squares = 0, weight = 1;
+    for (int back = 0; back < kMostLayersBack && weight > kLeastWeight; ++back, weight *= c) {
+      z += weight * normal(static_cast<std::int16_t>(std::max<int>(layer, 0) + kMostLayersBack - back), at);
+      squares += weight * weight;
+    }
+    z /= std::sqrt(squares);
+  }
   const double variance = std::log1p(profile_.activity_spread * profile_.activity_spread);
-  return std::min(kMostActive, std::exp(std::sqrt(variance) * radius * std::cos(2 * std::numbers::pi * angle) - variance / 2));
+  return std::min(kMostActive, std::exp(std::sqrt(variance) * z - variance / 2));
 }
 
 std::vector<double> DrawFunction::firing_probability(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const {
@@ -215,7 +236,7 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   auto out = std::make_shared<Drawn>();
   const auto run = [&](const FiringProcess& process, std::uint64_t of) {
     Bits ranks(process.words());
-    process.draw(of, key.at.position, stretches_.of(of), ranks, activity(key.at));
+    process.draw(of, key.at.position, stretches_.of(of), ranks, activity(key.layer, key.at));
     return known->by_neuron(std::move(ranks));
   };
   if (!key.guess) {

@@ -26,8 +26,8 @@ class DrawFunction final : public Function {
   // experts and tokens. select of the gate and glu give the same neurons, select of the predictor these with its errors.
   Outcome execute(const KernelCall& call) override;
 
-  // The factor of a position's probabilities (DrawProfile::activity_spread).
-  double activity(SeqPos at) const;
+  // The factor of a layer's probabilities at a position (DrawProfile::activity_spread).
+  double activity(std::int16_t layer, SeqPos at) const;
   // The probability that each of `neurons` neurons fires for a token of usual activity: what a planner may know of the workload.
   std::vector<double> firing_probability(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
   std::vector<double> expert_popularity(std::int16_t layer, std::uint32_t experts) const;  // sums to 1
@@ -47,6 +47,7 @@ class DrawFunction final : public Function {
   std::shared_ptr<const Drawn> drawn(const Key& key) const;  // both: with drawing_ held
   std::shared_ptr<const Drawn> draw(const Key& key) const;
   IndexList fired(const KernelCall& call, SeqPos at) const;
+  double normal(std::int16_t layer, SeqPos at) const;
   std::vector<std::uint32_t> neurons_by_rank(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
   std::uint64_t expert_draw(std::uint64_t stream, std::uint32_t expert, SeqPos at) const;
   std::vector<ExpertChoice> route(const KernelCall& call) const;

@@ -82,6 +82,7 @@ void check(const DrawProfile& profile) {
   check("persistence", profile.persistence, 1);
   check("expert persistence", profile.expert_persistence, 1);
   check("activity spread", profile.activity_spread, 1);
+  check("layer correlation", profile.layer_correlation, 1);
   check("task share", profile.task_share, 1);
   check("predictor recall", profile.predictor.recall, 1);
   check("predictor precision", profile.predictor.precision, 1);

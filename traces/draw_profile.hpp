@@ -17,6 +17,7 @@ struct FiringProfile {
     double neurons = 0, probability = 0;
   };
   std::vector<Point> curve;
+  bool stated = true;  // the share or the curve is whoever made the profile's; else it is the default
 };
 
 // What a predictor gets wrong: it names `recall` of the neurons that fire, and of those that it names `precision` fire: the share
@@ -35,9 +36,11 @@ struct DrawProfile {
   double persistence = 0;
   double expert_persistence = 0;  // the same for an expert's score
   std::uint32_t stretch = 8;
-  // Tokens differ in how much fires for them: at each position all layers' probabilities are multiplied by a factor of mean 1 and this
-  // standard deviation, log-normal up to twice the mean, drawn anew for every position.
+  // Tokens differ in how much fires for them: at each position a layer's probabilities are multiplied by a factor of mean 1 and this
+  // standard deviation, log-normal up to twice the mean, drawn anew for every position. The logarithms of neighbouring layers' factors have
+  // the correlation `layer_correlation`, those of layers further apart its power by their distance; at 1 all layers have one factor.
   double activity_spread = 0;
+  double layer_correlation = 1;
   // Neurons stand by descending popularity, as in a file packed by frequency: rank = index. Else ranks are drawn.
   bool ordered = false;
   // What is asked of the model ("math"; empty: what the order was made from). Each task orders `task_share` of a layer's neurons,

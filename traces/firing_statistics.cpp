@@ -131,18 +131,27 @@ TokenFiring token_statistics(const Recording& recording) {
   out.fresh_spread = spread_of(fresh);
   out.fresh = fresh.empty() ? 0 : fresh_share / static_cast<double>(fresh.size());
   out.lasting = correlation(last, now);
-  double alike = 0, shared = 0, pairs = 0;
+  double fired_in_all = 0;
+  for (const auto& [ffn, numbers] : by_ffn) {
+    out.layer_spread += mean_of(numbers) * spread_of(numbers);
+    fired_in_all += mean_of(numbers);
+  }
+  if (fired_in_all > 0) out.layer_spread /= fired_in_all;
+  double alike = 0, neighbours = 0, neighbour_pairs = 0, shared = 0, pairs = 0;
   for (auto a = by_ffn.begin(); a != by_ffn.end(); ++a) {
     for (auto b = std::next(a); b != by_ffn.end(); ++b) {
       if (a->second.size() != b->second.size()) continue;  // experts: not the same tokens
       const double means = mean_of(a->second) * mean_of(b->second);
-      alike += correlation(a->second, b->second);
+      const double both = correlation(a->second, b->second);
+      alike += both;
+      if (b == std::next(a)) neighbours += both, ++neighbour_pairs;
       shared += means == 0 ? 0 : covariance(a->second, b->second) / means;
       ++pairs;
     }
   }
   if (pairs == 0) return out;
   out.layers_alike = alike / pairs;
+  if (neighbour_pairs > 0) out.neighbours_alike = neighbours / neighbour_pairs;
   out.shared = std::sqrt(std::max(0.0, shared / pairs));
   return out;
 }

@@ -25,7 +25,9 @@ struct TokenFiring {
   double spread = 0;        // standard deviation over mean of the number of neurons that fire
   double shared = 0;        // the part of it that all FFNs share: root of the mean covariance of two FFNs' numbers, each over its mean
   double layers_alike = 0;  // mean correlation of two FFNs' numbers; 0 for one FFN, as `shared`
-  double lasting = 0;       // correlation with the token before it
+  double layer_spread = 0;  // as `spread`, of one FFN's number: mean over FFNs, each by how many fire in it
+  double neighbours_alike = 0;  // as `layers_alike`, of FFNs that follow each other
+  double lasting = 0;           // correlation with the token before it
   double fresh = 0;         // mean share of a token's firing neurons that did not fire for the token before
   double fresh_spread = 0;  // of the number of those, as `spread`
 };

@@ -50,6 +50,7 @@ Outcome RecordingFunction::execute(const KernelCall& call) {
   Outcome outcome = inner_.execute(call);
   if (outcome.index() != 0) {
     const std::scoped_lock lock(mutex_);
+    predicted_ = predicted_ || (call.is<ops::Select>() && call.get<ops::Select>().of == SelectOf::predictor);
     std::visit([&](const auto& what) { record(recording_, selected_, call, what); }, outcome);
   }
   return outcome;

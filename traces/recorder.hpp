@@ -18,12 +18,15 @@ class RecordingFunction final : public Function {
   explicit RecordingFunction(Function& inner) : inner_(inner) {}
 
   Outcome execute(const KernelCall& call) override;  // thread-safe
+  // Whether a predictor was asked.
+  bool predicted() const { return predicted_; }
   // What was recorded up to now; the recorder starts anew.
   Recording take();
 
  private:
   Function& inner_;
   std::mutex mutex_;
+  bool predicted_ = false;
   Recording recording_;
   std::set<OutcomeKey> selected_;  // whose fired neurons come from a select
 };

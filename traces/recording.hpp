@@ -42,7 +42,10 @@ struct RecordedRead {
 };
 
 struct Recording {
-  std::map<std::string, std::string> about;  // free text for people: model, prompt, engine
+  // In `about`: of the neurons, those alone were looked at that a predictor had named. Replayed, the predictor names them again.
+  static constexpr const char *kLookedAt = "looked at", *kNamed = "named neurons";
+
+  std::map<std::string, std::string> about;  // text for people: model, prompt, engine; and kLookedAt
   std::map<OutcomeKey, FiredNeurons> fired;
   std::map<OutcomeKey, ExpertChoice> experts;
   std::map<OutcomeKey, std::int32_t> tokens;

@@ -36,13 +36,36 @@ IndexList fired_in(const FiredNeurons& fired, const KernelCall& call, const Outc
   return ids;
 }
 
+// What was looked at in the part of the layer that a predictor is asked of: it had named that.
+IndexList named_in(const Recording& recording, const KernelCall& call, const OutcomeKey& key) {
+  auto ids = std::make_shared<std::vector<std::uint32_t>>();
+  const auto fired = recording.fired.find(key);
+  if (fired == recording.fired.end()) return ids;  // nothing was named, so nothing was looked at
+  const auto [first, end] = slice_range(call);
+  for (const auto& [from, to] : fired->second.covered) {
+    for (std::uint32_t neuron = std::max(from, first); neuron < std::min(to, end); ++neuron) ids->push_back(neuron);
+  }
+  return ids;
+}
+
+bool asks_predictor(const KernelCall& call) { return call.is<ops::Select>() && call.get<ops::Select>().of == SelectOf::predictor; }
+
 }  // namespace
+
+ReplayFunction::ReplayFunction(Recording recording) : recording_(std::move(recording)) {
+  const auto looked_at = recording_.about.find(Recording::kLookedAt);
+  names_again_ = looked_at != recording_.about.end() && looked_at->second == Recording::kNamed;
+}
 
 Outcome ReplayFunction::execute(const KernelCall& call) {
   const auto key = [&](SeqPos at) { return OutcomeKey{call.layer, call.expert, at}; };
   if (reports_active(call)) {
     ActiveSet active;
     for (const SeqPos at : rows_of(call)) {
+      if (names_again_ && asks_predictor(call)) {
+        active.rows.push_back(named_in(recording_, call, key(at)));
+        continue;
+      }
       active.rows.push_back(fired_in(find(recording_.fired, key(at), "active neurons"), call, key(at)));
     }
     return active;

@@ -31,6 +31,7 @@ FiringProfile read_layer(Reader& layer) {
     }
     firing.curve = read_curve(layer);
   } else {
+    firing.stated = layer.has("fraction");
     firing.fraction = layer.share("fraction", firing.fraction);
     firing.skew = layer.number("skew", 0, 10, firing.skew);
   }
@@ -56,6 +57,7 @@ DrawProfile read_profile(Reader reader) {
   profile.expert_persistence = reader.share("expert_persistence", profile.persistence);
   profile.stretch = static_cast<std::uint32_t>(reader.integer("stretch", 1, kMaxStretch, profile.stretch));
   profile.activity_spread = reader.share("activity_spread", 0);
+  profile.layer_correlation = reader.share("layer_correlation", 1);
   profile.ordered = reader.boolean("ordered", profile.ordered);
   profile.task = reader.text("task", "");
   profile.task_share = reader.share("task_share", 0);

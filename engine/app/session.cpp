@@ -13,6 +13,7 @@
 #include "engine/app/report.hpp"
 #include "engine/app/run_files.hpp"
 #include "engine/app/sample_scorer.hpp"
+#include "engine/app/unstated_share.hpp"
 #include "engine/base/file.hpp"
 #include "engine/host/machine_state.hpp"
 #include "engine/kernels/compute_function.hpp"
@@ -128,6 +129,7 @@ void save_recording(Run& run) {
   if (!run.recorder) return;
   Recording recording = run.recorder->take();
   recording.about = {{"experiment", run.experiment.name}, {"model", run.model.name}, {"policy", run.experiment.engine.policy}};
+  if (run.recorder->predicted() && !run.experiment.engine.ffn.clusters.measure) recording.about[Recording::kLookedAt] = Recording::kNamed;
   recording.reads = std::move(run.reads);
   recording.save(run.experiment.engine.record);
 }
@@ -310,6 +312,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   const Picoseconds begin = generation.step_times.empty() ? generation.begin : generation.first_token;
   MachineReport machine = run.host->report(begin, generation.end);
   machine.notes.insert(machine.notes.end(), notes.begin(), notes.end());
+  if (std::string note = unstated_share(experiment, run.model.config); !note.empty()) machine.notes.push_back(std::move(note));
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
   if (sampler) result["machine_state"] = describe(sampler->stop());
 

@@ -80,6 +80,8 @@ std::string tokens_of(const std::string& recording) {
               {"spread", f.spread},
               {"shared", f.shared},
               {"layers_alike", f.layers_alike},
+              {"layer_spread", f.layer_spread},
+              {"neighbours_alike", f.neighbours_alike},
               {"lasting", f.lasting},
               {"fresh", f.fresh},
               {"fresh_spread", f.fresh_spread}}

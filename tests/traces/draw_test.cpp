@@ -59,20 +59,21 @@ TEST(DrawFunction, asking_for_some_rows_gives_the_whole_answer_cut_to_them) {
 TEST(DrawFunction, activity_varies_by_position_and_is_that_of_all_layers) {
   DrawProfile profile = skewed();
   profile.persistence = 0.9;
-  EXPECT_EQ(DrawFunction(profile, 1).activity({0, 5}), 1) << "unless it is asked for";
+  EXPECT_EQ(DrawFunction(profile, 1).activity(0, {0, 5}), 1) << "unless it is asked for";
   profile.activity_spread = 0.15;
   DrawFunction function(profile, 1);
   double sum = 0, squares = 0;
   for (std::uint32_t position = 0; position < 2000; ++position) {
-    const double factor = function.activity({0, position});
+    const double factor = function.activity(0, {0, position});
     sum += factor;
     squares += factor * factor;
   }
   EXPECT_NEAR(sum / 2000, 1, 0.012);
   EXPECT_NEAR(std::sqrt(squares / 2000 - sum * sum / 4e6), 0.15, 0.01);
-  EXPECT_NE(function.activity({1, 5}), function.activity({0, 5}));
-  EXPECT_NE(function.activity({0, 6}), function.activity({0, 5}));
-  EXPECT_EQ(function.activity({0, 5}), DrawFunction(profile, 1).activity({0, 5}));
+  EXPECT_EQ(function.activity(1, {0, 5}), function.activity(0, {0, 5}));
+  EXPECT_NE(function.activity(0, {1, 5}), function.activity(0, {0, 5}));
+  EXPECT_NE(function.activity(0, {0, 6}), function.activity(0, {0, 5}));
+  EXPECT_EQ(function.activity(0, {0, 5}), DrawFunction(profile, 1).activity(0, {0, 5}));
   // Numbers of firing neurons of both layers follow the factor, guesses included.
   profile.predictor = {0.98, 0.8};
   DrawFunction guessing(profile, 1);
@@ -83,7 +84,7 @@ TEST(DrawFunction, activity_varies_by_position_and_is_that_of_all_layers) {
       const auto count = [&](const KernelCall& call) { return static_cast<double>(fired(guessing, call).size()); };
       fires += count(glu_call(4000, layer, {{0, position}}));
       named += count(select_call(4000, layer, {{0, position}}, SelectOf::predictor));
-      for (const double each : p) expected += std::min(1.0, function.activity({0, position}) * each);
+      for (const double each : p) expected += std::min(1.0, function.activity(0, {0, position}) * each);
     }
     EXPECT_NEAR(fires / expected, 1, 0.02) << layer;
     EXPECT_NEAR(named / fires, 0.98 / 0.8, 0.03) << layer;

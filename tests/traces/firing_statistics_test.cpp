@@ -47,6 +47,8 @@ TEST(FiringStatistics, how_tokens_differ_computed_by_hand) {
   EXPECT_EQ(found.tokens, 3u);
   EXPECT_NEAR(found.spread, std::sqrt(8.0 / 3) / 4, 1e-12) << "of 4, 2 and 6";
   EXPECT_NEAR(found.layers_alike, 0, 1e-12) << "of 3, 1, 2 and 1, 1, 4";
+  EXPECT_NEAR(found.neighbours_alike, 0, 1e-12);
+  EXPECT_NEAR(found.layer_spread, (2 * std::sqrt(2.0 / 3) / 2 + 2 * std::sqrt(2.0) / 2) / 4, 1e-12);
   EXPECT_NEAR(found.shared, 0, 1e-6);
   EXPECT_NEAR(found.lasting, -1, 1e-12) << "4, 2 before 2, 6";
   EXPECT_NEAR(found.fresh, (1.0 / 2 + 4.0 / 6) / 2, 1e-12);
@@ -75,11 +77,7 @@ TEST(FiringStatistics, a_drawn_profile_comes_back) {
   EXPECT_NEAR(fitted_skew(firing), 0.7, 0.03);
 }
 
-// 600 tokens: the standard error of a spread is 3 % of it.
-TEST(FiringStatistics, the_activity_of_a_drawn_profile_comes_back) {
-  DrawProfile profile;
-  profile.layers = {{0.1, 0.5}, {0.3, 0}, {0.2, 0.3}};
-  profile.activity_spread = 0.2;
+TokenFiring statistics_of_600_tokens(const DrawProfile& profile, std::int16_t layers) {
   DrawFunction draw(profile, 6);
   Recording recording;
   KernelCall call;
@@ -88,16 +86,38 @@ TEST(FiringStatistics, the_activity_of_a_drawn_profile_comes_back) {
   call.in[0].shape = {1, 2000, 0};
   for (std::uint32_t position = 0; position < 600; ++position) {
     call.batch = std::make_shared<const std::vector<SeqPos>>(1, SeqPos{0, position});
-    for (call.layer = 0; call.layer < 3; ++call.layer) {
+    for (call.layer = 0; call.layer < layers; ++call.layer) {
       FiredNeurons& entry = recording.fired[{call.layer, -1, {0, position}}];
       entry.cover(0, 2000);
       entry.add(*std::get<ActiveSet>(draw.execute(call)).rows[0]);
     }
   }
-  const TokenFiring found = token_statistics(recording);
+  return token_statistics(recording);
+}
+
+// The standard error of a spread is 3 % of it.
+TEST(FiringStatistics, the_activity_of_a_drawn_profile_comes_back) {
+  DrawProfile profile;
+  profile.layers = {{0.1, 0.5}, {0.3, 0}, {0.2, 0.3}};
+  profile.activity_spread = 0.2;
+  const TokenFiring found = statistics_of_600_tokens(profile, 3);
   EXPECT_NEAR(found.shared, 0.2, 0.025);
   EXPECT_GT(found.layers_alike, 0.8);
   EXPECT_NEAR(found.lasting, 0, 0.15);
+}
+
+// Of n layers with the correlation c between neighbours, the mean varies by sqrt((n + 2 sum (n - d) c^d) / n^2) times as much as one.
+TEST(FiringStatistics, layers_vary_by_themselves_as_the_profile_says) {
+  DrawProfile profile;
+  profile.layers = {{0.3, 0}};
+  profile.activity_spread = 0.3;
+  profile.layer_correlation = 0.4;
+  const TokenFiring found = statistics_of_600_tokens(profile, 8);
+  EXPECT_NEAR(found.layer_spread, 0.3, 0.02);
+  EXPECT_NEAR(found.neighbours_alike, 0.4, 0.05);
+  double sum = 8;
+  for (int d = 1; d < 8; ++d) sum += 2 * (8 - d) * std::pow(0.4, d);
+  EXPECT_NEAR(found.spread, 0.3 * std::sqrt(sum) / 8, 0.015);
 }
 
 TEST(FiringStatistics, a_neuron_that_the_model_does_not_have_is_refused) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <limits>
 
 #include "engine/ops/variants.hpp"
 
@@ -103,11 +104,12 @@ Task<bool> OffloadUnit::load_part(const Chain* part) {
   spec.name = fmt::format("layer {} {}", part->front().layer, what_ == Offloaded::attention ? "attention" : "products");
   spec.built = true;  // shapes are known when a model is installed
   spec.calls = *part;
-  std::uint16_t slot = 0;
+  std::size_t slot = 0;
   for_each_bound(spec.calls, [&](View& view) {
-    view.slot = ++slot;
+    view.slot = static_cast<std::uint16_t>(++slot);
     view.memory = {};
   });
+  VITRO_CHECK(slot <= std::numeric_limits<decltype(View::slot)>::max(), "a graph has more operands than there are slots");
   const Result<Graph> graph = co_await accelerator_.load(std::move(spec));
   if (graph.ok()) {
     graphs_.emplace(key, graph.value());

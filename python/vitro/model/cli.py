@@ -74,8 +74,9 @@ def profile(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
         return
     _print_firing(layers)
     print(f"{tokens['tokens']} tokens: the number of firing neurons varies by {tokens['spread']:.1%} (standard deviation), by "
-          f"{tokens['shared']:.1%} in all layers alike (correlation between layers {tokens['layers_alike']:.2f}, with the token before "
-          f"{tokens['lasting']:.2f}); {tokens['fresh']:.1%} of them did not fire for the token before, a number that varies by "
+          f"{tokens['layer_spread']:.1%} in one layer (correlation with the next layer {tokens['neighbours_alike']:.2f}, of any two "
+          f"{tokens['layers_alike']:.2f}, by {tokens['shared']:.1%} in all layers alike; with the token before {tokens['lasting']:.2f}); "
+          f"{tokens['fresh']:.1%} of them did not fire for the token before, a number that varies by "
           f"{tokens['fresh_spread']:.1%}")
 
 

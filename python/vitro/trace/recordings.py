@@ -20,7 +20,9 @@ def token_statistics(recording: Path) -> dict[str, Any]:
     """How tokens of a recording differ, all FFNs of a token taken together.
 
     -> {"tokens", "spread": standard deviation over mean of the number of firing neurons, "shared": the part of it that all FFNs share
-    (engine.profile.activity_spread), "layers_alike": mean correlation of two FFNs' numbers, "lasting": that with the token before,
+    (engine.profile.activity_spread, where layer_correlation is 100%), "layers_alike": mean correlation of two FFNs' numbers,
+    "layer_spread", "neighbours_alike": spread of one FFN's number, and correlation with the next FFN's (activity_spread and
+    layer_correlation), "lasting": that with the token before,
     "fresh": share of a token's firing neurons that did not fire for the token before, "fresh_spread": of their number}.
     """
     return native.call("token_statistics", existing(recording))

@@ -1,5 +1,6 @@
 """Hot neurons, heads and prefills on an accelerator beside the cores (PowerInfer-2, section 4.1): equal tokens, real overlap."""
 import json
+import random
 
 import pytest
 import vitro
@@ -80,12 +81,39 @@ def test_a_prompt_leaves_the_hot_region_of_the_steps_after_it(model, prompt, tmp
 
 def test_the_hot_region_shrinks_when_sequences_end(tmp_path):
     """Best-of-N: as sequences end, fewer neurons are worth the accelerator's while, and their blocks stay as cold ones."""
-    lengths = {"output_tokens": 24, "batch": 4, "stop_at_eos": True, "sampling": {"temperature": 1.0}, "seed": 5}
-    vitro.run(experiment(RELU, "sim", 75, **lengths), out=tmp_path)
-    kinds = [d["kind"] for d in decisions(tmp_path)]
-    assert kinds.count("grow") > 0
+    splits = [{"batch": 1, "hot": "25%"}, {"batch": 4, "hot": "50%"}]
+    run = experiment(RELU, "sim", 75, {"splits": splits}, batch=4, output_tokens=[4, 6, 8, 14])
+    vitro.run(run, out=tmp_path)
+    resized = [d for d in decisions(tmp_path) if d["where"] == "hot"]
+    kinds = [d["kind"] for d in resized]
+    layers = len({d["what"].split(" block")[0] for d in resized})
+    assert layers > 1 and kinds == ["grow"] * 2 * layers + ["shrink"] * layers, "for the prompt, for four, and back for the last one"
     graphs = [d for d in decisions(tmp_path) if d["kind"] == "graph"]
     assert len(graphs) > 2  # one for each number of rows that a step had, and form of chain
+
+
+WORDS = "One day a little girl named Lily went to the park with her red ball and saw a big brown dog under the tree .".split()
+
+
+@pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("seed", range(8))
+def test_little_memory_changes_no_token_or_is_refused_before_the_run(machine, seed, tmp_path):
+    """1 to 20 % of the FFNs in DRAM, prompts of one to about 64 tokens, every number of sequences: tokens of `dense`."""
+    rng = random.Random(seed)
+    splits = [{"batch": 1, "hot": f"{rng.randint(0, 100)}%", "attention": "50%"}, {"batch": 4, "hot": f"{rng.randint(0, 100)}%"}]
+    hybrid = {"splits": splits, "cluster": rng.choice([1, 16, 64]), "prefill": rng.random() < 0.5}
+    clusters = {"io_depth": rng.choice([1, 4, 32]), "staging": rng.choice(["64 KiB", "1 MiB"]), "dense_rows": rng.choice([4, 16, 64])}
+    workload = {"prompt": " ".join(rng.choices(WORDS, k=rng.choice([1, 2, 5, 15, 30, 50]))), "batch": rng.choice([1, 2, 4]),
+                "output_tokens": 6}
+    in_memory = experiment(MIXTURE, machine, 100, **workload)
+    in_memory["engine"] = {"policy": "dense", "units": ["cpu0"]}
+    run = experiment(MIXTURE, machine, rng.randint(1, 20), hybrid, clusters, **workload)
+    try:
+        result = vitro.run(run, out=tmp_path / "run")
+    except vitro.ConfigError:
+        assert not (tmp_path / "run").exists()
+    else:
+        assert result["tokens"] == vitro.run(in_memory)["tokens"]
 
 
 def busy(trace, track):

@@ -219,3 +219,31 @@ def test_a_token_multiplies_the_predictors_first_matrix_once_for_all_its_experts
     scores = [event for event in spans if event["name"] == "matmul" and event["args"]["detail"].endswith("0+512")
               and "expert" in event["args"]["detail"]]
     assert len(scores) == 2 * len(first) > 0
+
+
+def drawn(profile, activation="relu", **engine):
+    """Of a model that is shapes alone, with predictors."""
+    run = experiment("", "sim", 50, engine={"numerics": False, "profile": profile} | engine, prompt_tokens=4, output_tokens=4)
+    del run["workload"]["prompt"], run["workload"]["stop_at_eos"]
+    shape = {"family": "mistral", "name": "small", "layers": 3, "width": 512, "heads": 8, "kv_heads": 4, "ffn": 1024, "vocab": 512,
+             "context": 64, "norm_eps": 1e-5, "activation": activation, "rope_base": 10000, "predictor_rank": 64}
+    return run | {"model": {"format": "q4_0", "shape": shape}}
+
+
+def test_a_drawn_run_is_replayed_in_its_own_experiment(tmp_path):
+    """Its predictor named what was looked at, wrong guesses included: the replayed one names the same."""
+    profile = {"fraction": "20%", "predictor": {"recall": 0.9, "precision": 0.7}}
+    recording = str(tmp_path / "drawn")
+    first = vitro.run(drawn(profile, record=recording))
+    again = vitro.run(drawn(profile, replay=recording))
+    assert first["metrics"]["predictor_precision"] < 0.9
+    for key in ("event_hash", "tokens"):
+        assert again[key] == first[key]
+
+
+def test_a_draw_without_a_stated_share_says_so():
+    def notes(profile, activation):
+        return [note for note in vitro.run(drawn(profile, activation))["notes"] if "no share of active neurons" in note]
+    assert [("silu" in note) for note in notes({"persistence": "50%"}, "relu")] == [False]
+    assert [("silu" in note) for note in notes({"persistence": "50%"}, "silu")] == [True]
+    assert notes({"fraction": "10%"}, "silu") == []

@@ -1,6 +1,7 @@
 #include "engine/parts/ffn/neuron_cluster/cluster_ffn.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <tuple>
 
@@ -11,6 +12,7 @@ namespace vitro {
 namespace {
 
 constexpr std::size_t kClustersPerUnit = 8;  // of a step that reads nothing
+constexpr std::array<std::int16_t, 1> kOnlyFfn{-1};
 
 // Sequences of a step, and whether each has one row in it, however many experts that one meets.
 std::pair<std::uint32_t, bool> sequences_in(const std::vector<FfnGroup>& groups) {
@@ -58,7 +60,7 @@ ClusterFfn::ClusterFfn(Machine& machine, GraphCache& graphs, NeuronStore& store,
 void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) {
   if (store_.experts() > 1) return;  // which ones is not known yet
   if (!dense(rows, 1)) {
-    if (hot_) hot_->prepare(layer, -1, sequences, rows);
+    if (hot_) hot_->prepare(layer, kOnlyFfn, sequences, rows);
     return;
   }
   if (options_.pipeline.kind != PipelineKind::cluster) return;
@@ -118,9 +120,11 @@ void ClusterFfn::choose_hot(Step& step) {
   step.hot.assign(step.groups.size(), 0);
   if (!hot_ || step.every_neuron) return;
   std::tie(step.sequences, step.decodes) = sequences_in(step.groups);
+  std::vector<std::int16_t> experts;
   for (const FfnGroup& group : step.groups) {
-    if (group.expert >= 0) hot_->prepare(step.layer, group.expert, step.sequences);
+    if (group.expert >= 0) experts.push_back(group.expert);
   }
+  if (!experts.empty()) hot_->prepare(step.layer, experts, step.sequences);
   for (std::size_t g = 0; g < step.groups.size(); ++g) step.hot[g] = hot_->neurons(step.layer, step.groups[g].expert);
 }
 
@@ -154,11 +158,11 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   co_await scope.join();
   if (options_.adapters) co_await adapt_hidden(step.get());
   co_await reduce(step.get());
+  if (hot_) hot_->release(layer);
   failed_ = false;
 }
 
 Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
-  if (hot_) co_await hot_->demoted_landed();
   if (!planned) {
     const std::vector<IndexList> neurons = co_await cold_neurons(step);
     plan(*step, neurons, rows);

@@ -44,6 +44,11 @@ Task<void> ClusterPipeline::run(std::vector<Cluster>* clusters, ClusterCalls cal
   advance(layer);
   const std::vector<ComputeUnit*>& units = every_neuron ? options_.dense_units : options_.units;
   layer.lanes.begin(units.size());
+  const auto reading = std::ranges::find(units, options_.io_core, [](const ComputeUnit* unit) { return unit->caps().id; });
+  if (!every_neuron && units.size() > 1 && reading != units.end()) {
+    layer.reading_unit = static_cast<std::uint32_t>(reading - units.begin());
+    look_at_reads(layer);
+  }
   for (std::uint32_t lane = 0; lane < options_.unit_depth; ++lane) {
     for (std::uint32_t u = 0; u < units.size(); ++u) layer.scope.spawn(guarded(compute(&layer, units[u], u), &layer));
   }
@@ -157,7 +162,8 @@ bool ClusterPipeline::whole_wave_past(const Layer& layer, Stage stage) const {
 }
 
 // The first cluster whose gate can be computed, so that what it needs of Up and Down is known early; else the first whose
-// Up and Down can. Where clusters come in waves, only those of the present one are ready.
+// Up and Down can. While reads wait to be issued no gate is urgent, and Up and Down that are put off would be left when the last read has
+// come. Where clusters come in waves, only those of the present one are ready.
 Cluster* ClusterPipeline::pick(Layer& layer) const {
   if (layer.ready.count() == 0) return nullptr;
   const auto gates = [&] { return options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gate_ready); };
@@ -165,9 +171,11 @@ Cluster* ClusterPipeline::pick(Layer& layer) const {
     return options_.kind == PipelineKind::cluster ||
            (whole_wave_past(layer, Stage::gated) && (options_.kind == PipelineKind::matrix || whole_wave_past(layer, Stage::rest_ready)));
   };
-  if (Cluster* gate = layer.ready.first_gate(); gate != nullptr && gates()) return gate;
   Cluster* rest = layer.ready.first_rest();
-  return rest != nullptr && rests() ? rest : nullptr;
+  if (rest != nullptr && !rests()) rest = nullptr;
+  if (rest != nullptr && !layer.reads.empty()) return rest;
+  Cluster* gate = layer.ready.first_gate();
+  return gate != nullptr && gates() ? gate : rest;
 }
 
 // The clusters of one dispatch, which costs a unit as much as computing a small cluster does. Where many are ready at once, as when a

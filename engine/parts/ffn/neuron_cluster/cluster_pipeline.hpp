@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "engine/machine/signal.hpp"
 #include "engine/machine/task_scope.hpp"
@@ -79,7 +80,9 @@ class ClusterPipeline {
     std::uint32_t wave = 0;
     ReadyClusters ready;
     UnitLanes lanes;
+    std::optional<std::uint32_t> reading_unit;  // of the units, that which issues reads; none: it computes whenever it can
     std::deque<Read> reads;
+    std::size_t under_way = 0;  // reads
     std::vector<std::pair<Cluster*, Landed>> to_move;  // what move() has to copy
     bool moving = false;
     TaskScope scope;
@@ -98,6 +101,7 @@ class ClusterPipeline {
   static bool goes_on(const Layer& layer) { return !layer.ready.all_done() && !layer.scope.stop_requested(); }
   bool whole_wave_past(const Layer& layer, Stage stage) const;
   void advance(Layer& layer);
+  static void look_at_reads(Layer& layer);
   void start_loads(Layer& layer);
   void start_rest(Layer& layer, Cluster& cluster);
   void finish(Layer& layer, Cluster& cluster);

@@ -44,6 +44,7 @@ void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, const std::vect
       ++cluster.reads_left;
     }
   }
+  if (!layer.reads.empty()) look_at_reads(layer);
 }
 
 // What is missing of the blocks with an active neuron: of those that were loaded in two phases, and of those that stayed so.
@@ -62,10 +63,20 @@ void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {
   if (cluster.reads_left > 0) layer.ready.enter(cluster, Stage::rest_io);
 }
 
+// While reads wait or are under way, their core does nothing else: issuing interrupts what it computes, and whoever waits for that cluster
+// would wait for all these reads as well. The faster the flash, the longer.
+void ClusterPipeline::look_at_reads(Layer& layer) {
+  if (!layer.reading_unit) return;
+  const bool away = !layer.reads.empty() || layer.under_way > 0;
+  layer.lanes.set_away(*layer.reading_unit, away);
+  if (!away) layer.lanes.wake(layer.ready.count());
+}
+
 Task<void> ClusterPipeline::read(Layer* layer) {
   // A graph of an accelerator takes neurons at their places.
   const auto& units = layer->every_neuron ? options_.dense_units : options_.units;
   const bool copies = std::ranges::none_of(units, [](const ComputeUnit* unit) { return unit->caps().static_graphs; });
+  const Pattern pattern = layer->every_neuron ? Pattern::sequential : Pattern::random;  // whole layers lie side by side
   while (goes_on(*layer)) {
     if (layer->reads.empty()) {
       co_await reads_pushed_.changed();
@@ -73,12 +84,15 @@ Task<void> ClusterPipeline::read(Layer* layer) {
     }
     const Read next = layer->reads.front();
     layer->reads.pop_front();
+    ++layer->under_way;
     IoResult result;
     Landed landed;
     for (int attempt = 0; attempt < 2; ++attempt) {
-      result = co_await store_.read(next.piece, options_.io_core, Pattern::random, &landed);
+      result = co_await store_.read(next.piece, options_.io_core, pattern, &landed);
       if (result.status.ok()) break;
     }
+    --layer->under_way;
+    look_at_reads(*layer);
     if (!result.status.ok()) {
       throw RunError(fmt::format("reading neurons ({}): {}", store_.describe(next.cluster->blocks.front()), result.status.message));
     }

@@ -92,13 +92,30 @@ void HotRegion::start() {
   }
 }
 
-void HotRegion::prepare(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, std::uint32_t rows) {
+void HotRegion::prepare(std::int16_t layer, std::span<const std::int16_t> experts, std::uint32_t sequences, std::uint32_t rows) {
   if (ffns_.empty()) start();
-  const std::uint32_t f = store_.ffn_of(layer, expert);
-  recency_.splice(recency_.end(), recency_, ffns_[f].recency);
-  set_hot(f, make_room(f, clusters(sequences), most(sequences)));
+  std::uint32_t others = 0;  // clusters that stay whatever happens here
+  for (const std::int16_t expert : experts) {
+    const std::uint32_t f = store_.ffn_of(layer, expert);
+    recency_.splice(recency_.end(), recency_, ffns_[f].recency);
+    ffns_[f].held = true;
+  }
+  for (const Ffn& ffn : ffns_) others += in_use(ffn) ? ffn.hot : 0;
+  for (const std::int16_t expert : experts) others -= ffns_[store_.ffn_of(layer, expert)].hot;
+  const std::uint32_t most = this->most(sequences), wanted = clusters(sequences);
+  const std::uint32_t equal_part = (most - std::min(most, others)) / static_cast<std::uint32_t>(experts.size());
+  for (const std::int16_t expert : experts) {
+    const std::uint32_t f = store_.ffn_of(layer, expert);
+    set_hot(f, make_room(f, std::min(wanted, std::max(equal_part, ffns_[f].hot)), most));
+    if (rows > 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
+  }
   for (std::size_t left = reads_.size() - next_read_; left > 0 && lanes_ < options_.io_depth; --left, ++lanes_) scope_.spawn(read_all());
-  if (rows > 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
+}
+
+void HotRegion::release(std::int16_t layer) {
+  if (ffns_.empty()) return;
+  const std::uint32_t first = store_.ffn_of(layer, 0);
+  for (std::uint32_t f = first; f < first + store_.experts(); ++f) ffns_[f].held = false;
 }
 
 // How many clusters of the FFN the region has room for, of those that are wanted. Others go for them, the coldest cluster
@@ -106,7 +123,7 @@ void HotRegion::prepare(std::int16_t layer, std::int16_t expert, std::uint32_t s
 std::uint32_t HotRegion::make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most) {
   const auto over = [&] { return hot_ - ffns_[ffn].hot + wanted > most; };
   for (auto victim = recency_.begin(); over() && victim != recency_.end();) {
-    if (*victim == ffn || ffns_[*victim].hot == 0) {
+    if (*victim == ffn || ffns_[*victim].hot == 0 || in_use(ffns_[*victim])) {
       ++victim;
     } else {
       set_hot(*victim, ffns_[*victim].hot - 1);
@@ -122,16 +139,13 @@ void HotRegion::set_hot(std::uint32_t f, std::uint32_t clusters) {
   // What the layer at work has pinned stays, so the region may grow less than its plan says.
   while (clusters > ffn.hot && !cache.could_hold(first + ffn.hot * per_cluster, first + clusters * per_cluster)) --clusters;
   if (ffn.hot == clusters) return;
+  VITRO_CHECK(clusters > ffn.hot || ffn.reads == 0, "blocks would become cold before they have come");
   if (machine_.trace.enabled()) {
     machine_.trace.decision(clusters > ffn.hot ? "grow" : "shrink", fmt::format("{}: {} clusters", store_.describe(first), clusters),
                             "hot");
   }
   const std::uint32_t begin = clusters * per_cluster, end = ffn.hot * per_cluster;
-  for (std::uint32_t b = begin; b < end; ++b) {
-    cache.make_cold(first + b);
-    if (ffn.reads > 0) cache.pin(first + b);  // its slot is being written
-  }
-  ffn.demoted = ffn.demoted || (begin < end && ffn.reads > 0);
+  for (std::uint32_t b = begin; b < end; ++b) cache.make_cold(first + b);
   if (begin < end) machine_.clock.charge(PolicyWork::cache_update, end - begin);
   std::uint32_t after = 0;
   for (std::uint32_t b = ffn.hot * per_cluster; b < clusters * per_cluster; ++b) make_hot(f, first + b, after);
@@ -174,14 +188,6 @@ void HotRegion::queue_reads(std::uint32_t f, std::uint32_t block, std::uint32_t 
     reads_.push_back({f, piece});
     ++ffns_[f].reads;
   }
-}
-
-Task<void> HotRegion::demoted_landed() {
-  for (Ffn& ffn : ffns_) {
-    while (ffn.demoted && ffn.reads > 0) co_await read_done_.changed();
-    ffn.demoted = false;
-  }
-  if (!error_.empty()) throw RunError(error_);
 }
 
 // Ends when nothing is queued. It reads on after a failure, since others wait for what they need.
@@ -297,12 +303,14 @@ Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32
   result.status.or_throw();
 }
 
-Task<void> HotRegion::settle() { co_await scope_.join(); }
+Task<void> HotRegion::settle() {
+  co_await scope_.join();
+  for (Ffn& ffn : ffns_) ffn.held = false;
+}
 
 void HotRegion::start_anew() {
   for (Ffn& ffn : ffns_) {
     ffn.hot = ffn.reads = 0;
-    ffn.demoted = false;
     ffn.row_offsets = nullptr;
   }
   hot_ = 0;

@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,21 +42,21 @@ class HotRegion {
   // Leases its buffers. Throws ConfigError when the budget is too small.
   HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, HotRegionOptions options);
 
-  // Makes the first clusters of an FFN hot and the others cold, as a step of so many sequences wants it; begins to read what is not
-  // there, and to load the graph of such steps. Decides at once and returns. When the region is full, clusters of the FFN that
-  // was used least recently go. Sequences, not rows: those of a prompt, or what an expert has of them, are another number in the next
-  // step, and a region that followed them would be read again and again. rows: of the step, 0 where they are not known.
-  // Requires: the store is loaded, and no other step of the FFN is in flight.
-  void prepare(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, std::uint32_t rows = 0);
+  // Makes the first clusters of the FFNs of a layer that a step needs hot and the others cold, as a step of so many sequences wants it;
+  // begins to read what is not there, and to load the graph of such steps. Decides at once and returns. When the region is full, clusters
+  // of the FFN that was used least recently go, but never those of an FFN that was prepared and is not through yet, or whose reads are
+  // under way; FFNs that do not fit side by side grow up to equal parts. Sequences, not rows: those of a prompt, or what an expert has of
+  // them, are another number in the next step, and a region that followed them would be read again and again. rows: of the step, 0 where
+  // they are not known.
+  // Requires: the store is loaded, and no other step of these FFNs is in flight. experts: {-1} where the layer has one FFN.
+  void prepare(std::int16_t layer, std::span<const std::int16_t> experts, std::uint32_t sequences, std::uint32_t rows = 0);
+  // A step is through with the FFNs of a layer: what was prepared may go again.
+  void release(std::int16_t layer);
 
   // Hot neurons of an FFN, from 0 on.
   std::uint32_t neurons(std::int16_t layer, std::int16_t expert) const {
     return ffns_[store_.ffn_of(layer, expert)].hot * options_.cluster_neurons;
   }
-
-  // Waits for reads of blocks that were hot when these began and are cold now: the cache counts them as resident. Cold neurons are computed
-  // behind this.
-  Task<void> demoted_landed();
 
   // The sum over the hot neurons for one group, into `out` [R, width]; first_row: of the group among the step's rows.
   // Requires: prepare() came before, and there are hot neurons. Throws RunError.
@@ -75,7 +76,7 @@ class HotRegion {
   // The cold blocks that would be hot if there was one cluster more: [first, first + count) of the cache's numbering.
   std::pair<std::uint32_t, std::uint32_t> next_cluster(std::int16_t layer, std::int16_t expert) const;
 
-  // Waits for all that prepare() began.
+  // Waits for all that prepare() began, and releases it.
   Task<void> settle();
   // After settle() and a failure: nothing is hot any more, as when the region was new. The cache has been cleared.
   void start_anew();
@@ -85,7 +86,7 @@ class HotRegion {
   struct Ffn {
     std::uint32_t hot = 0;    // clusters of it
     std::uint32_t reads = 0;  // outstanding
-    bool demoted = false;     // blocks became cold while reads were outstanding
+    bool held = false;        // prepared, and not released
     IndexList row_offsets;    // of its hot neurons; null: to be looked up
     std::list<std::uint32_t>::iterator recency;
   };
@@ -101,6 +102,7 @@ class HotRegion {
   void judge();
   std::uint32_t most(std::uint32_t sequences) const;
   std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most);
+  bool in_use(const Ffn& ffn) const { return ffn.held || ffn.reads > 0; }
   void set_hot(std::uint32_t ffn, std::uint32_t clusters);
   void queue_reads(std::uint32_t f, std::uint32_t block, std::uint32_t slot, Bytes begin);
   void make_hot(std::uint32_t ffn, std::uint32_t block, std::uint32_t& after);

@@ -18,12 +18,15 @@ class UnitLanes {
   void begin(std::size_t units) {
     under_way_.assign(units, 0);
     called_.assign(units, 0);
+    away_.assign(units, false);
   }
+  // A unit that has something else to do takes nothing, and nobody waits for it to. Who comes back has to be woken.
+  void set_away(std::uint32_t unit, bool away) { away_[unit] = away; }
   void call_begins(std::uint32_t unit) { ++under_way_[unit]; }
   void call_ends(std::uint32_t unit) { --under_way_[unit]; }
 
   // Nothing waits behind another cluster while a unit has nothing at all to do.
-  bool in_turn(std::uint32_t unit) const { return under_way_[unit] == 0 || all_busy(); }
+  bool in_turn(std::uint32_t unit) const { return !away_[unit] && (under_way_[unit] == 0 || all_busy()); }
 
   // Until there may be something for this unit. Who then finds that it is not in its turn has to wake() whoever is.
   auto wait(std::uint32_t unit) {
@@ -38,7 +41,7 @@ class UnitLanes {
   // one in its turn. Reads come in bursts: were all to look each time, nine of ten would find nothing.
   void wake(std::uint32_t clusters) {
     const bool anybody = all_busy();
-    const auto fits = [&](std::uint32_t unit) { return anybody || under_way_[unit] + called_[unit] == 0; };
+    const auto fits = [&](std::uint32_t unit) { return !away_[unit] && (anybody || under_way_[unit] + called_[unit] == 0); };
     for (std::uint32_t called = std::accumulate(called_.begin(), called_.end(), 0u); called < clusters; ++called) {
       if (!wake_first(fits)) return;
     }
@@ -48,7 +51,12 @@ class UnitLanes {
   }
 
  private:
-  bool all_busy() const { return std::ranges::find(under_way_, 0u) == under_way_.end(); }
+  bool all_busy() const {
+    for (std::size_t unit = 0; unit < under_way_.size(); ++unit) {
+      if (under_way_[unit] == 0 && !away_[unit]) return false;
+    }
+    return true;
+  }
   template <class Fits>
   bool wake_first(Fits fits) {
     const std::optional<std::uint32_t> unit = changed_.notify_first(fits);
@@ -58,6 +66,7 @@ class UnitLanes {
 
   Signal changed_;
   std::vector<std::uint32_t> under_way_, called_;  // by unit: calls; lanes that were woken and have not looked yet
+  std::vector<bool> away_;
 };
 
 }  // namespace vitro

@@ -75,7 +75,7 @@ class Spans final : public TraceSink {
 };
 
 struct Scene {
-  std::uint32_t neurons = 8, width = 4096, layers = 1, units = 4;
+  std::uint32_t neurons = 8, width = 4096, layers = 1, experts = 1, units = 4;
   double in_dram = 0.5;
   Bytes staging = 16 * 24 * KiB;
   BundleForm form = BundleForm::one_read;
@@ -87,6 +87,7 @@ struct Scene {
   Picoseconds compute = kUnit, read = kUnit;
   std::uint32_t io_depth = 4, unit_depth = 1;
   bool keep_silent = false;
+  bool reader_computes = false;  // the core that issues reads is one of the units
   std::optional<std::uint64_t> shuffle;
   std::function<Status(const ReadRequest&)> fault;
   std::function<void(const UnitCaps&, const KernelCall&)> seen;  // each call, where it runs
@@ -115,7 +116,9 @@ class Bench {
       weight.rows = setup.neurons, weight.columns = setup.width;
       weight.format = Format::f16;
       weight.form = setup.form;
-      weight.extent = {file, layer * layout.bytes(), layout.bytes()};
+      weight.experts = setup.experts;
+      const Bytes bytes = setup.experts * layout.bytes();
+      weight.extent = {file, layer * bytes, bytes};
       weights.push_back(std::move(weight));
     }
     weights_ = WeightStore(std::move(weights));
@@ -131,7 +134,7 @@ class Bench {
     ClusterPipeline::Options pipeline_options;
     pipeline_options.kind = setup.kind;
     pipeline_options.units = counted_.machine().units;
-    pipeline_options.units.pop_back();
+    if (!setup.reader_computes) pipeline_options.units.pop_back();
     pipeline_options.io_core = UnitId(setup.units);
     pipeline_options.io_depth = setup.io_depth;
     pipeline_options.unit_depth = setup.unit_depth;

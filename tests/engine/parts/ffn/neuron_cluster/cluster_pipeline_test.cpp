@@ -1,6 +1,8 @@
+// Long because one scene after another is timed by hand.
 #include "engine/parts/ffn/neuron_cluster/cluster_pipeline.hpp"
 
 #include <map>
+#include <set>
 
 #include "tests/engine/parts/ffn/neuron_cluster/bench.hpp"
 
@@ -20,6 +22,63 @@ TEST(ClusterPipeline, the_eight_clusters_of_figure_6_take_the_times_computed_by_
     setup.compute = setup.read = 2 * kUnit;
     EXPECT_EQ(Bench(setup).layer(0, range(8)).took, units * kUnit) << static_cast<int>(kind);
   }
+}
+
+// Issuing would interrupt what it computes.
+TEST(ClusterPipeline, the_core_that_reads_computes_only_while_nothing_is_read) {
+  Scene setup;
+  setup.neurons = 48;
+  setup.reader_computes = true;
+  setup.staging = 48 * 24 * KiB;  // no read waits for a slot
+  setup.compute = 8 * kUnit;  // so that something is left when the last read has come
+  Picoseconds last_read{0}, its_first{Picoseconds::max()}, others_first{Picoseconds::max()};
+  Bench* running = nullptr;
+  setup.seen = [&](const UnitCaps& unit, const KernelCall&) {
+    if (running == nullptr) return;
+    Picoseconds& first = unit.id == UnitId(4) ? its_first : others_first;
+    first = std::min(first, running->machine().clock.now());
+  };
+  setup.fault = [&](const ReadRequest&) {
+    if (running != nullptr) last_read = std::max(last_read, running->machine().clock.now());
+    return Status{};
+  };
+  Bench bench(setup);
+  running = &bench;
+  bench.layer(0, range(48));
+  EXPECT_GT(last_read, others_first) << "others compute meanwhile";
+  EXPECT_GE(its_first, last_read);
+  EXPECT_LT(its_first, Picoseconds::max()) << "then it helps";
+}
+
+TEST(ClusterPipeline, where_nothing_is_read_all_cores_compute) {
+  Scene setup;
+  setup.neurons = 48;
+  setup.in_dram = 1;
+  setup.reader_computes = true;
+  std::map<UnitId, int> calls;
+  setup.seen = [&](const UnitCaps& unit, const KernelCall&) { ++calls[unit.id]; };
+  Bench(setup).layer(0, range(48));
+  EXPECT_EQ(calls.size(), 5u);
+}
+
+// One unit, 24 reads of one unit of time, stages of three. When the first Gate is through, at 4, the second could be computed, and the
+// first one's Up and Down as well. While reads wait, until 23, the latter comes first: it would be left when the last read has come.
+TEST(ClusterPipeline, while_reads_wait_up_and_down_come_before_the_next_gate) {
+  Scene setup;
+  setup.neurons = 24;
+  setup.staging = 24 * 24 * KiB;
+  setup.units = 1;
+  setup.io_depth = 1;
+  setup.compute = 3 * kUnit;
+  setup.in_dram = 0;
+  std::string order;
+  setup.seen = [&](const UnitCaps&, const KernelCall& call) {
+    if (call.is<ops::Matmul>()) order += 'g';
+    if (call.is<ops::Accumulate>()) order += 'r';
+  };
+  Bench(setup).layer(0, range(24));
+  EXPECT_EQ(order.substr(0, 6), "grggrr") << order << ": two at a time, where four are ready";
+  EXPECT_EQ(std::ranges::count(order, 'g'), 24);
 }
 
 TEST(ClusterPipeline, storage_and_computing_overlap_only_with_a_pipeline) {
@@ -209,6 +268,23 @@ TEST(ClusterPipeline, a_prefill_reads_the_next_layer_while_it_computes_this_one)
   EXPECT_EQ(one_by_one.took, 2 * 22 * kUnit);
   // Together: eight reads (40) without a pause, and the last cluster's two calls.
   EXPECT_EQ(together.took, 42 * kUnit);
+}
+
+TEST(ClusterPipeline, a_prefill_reads_sequentially_and_single_neurons_at_random) {
+  for (const bool every_neuron : {true, false}) {
+    Scene setup;
+    setup.neurons = 64;
+    std::set<Pattern> patterns;
+    bool loaded = false;
+    setup.fault = [&](const ReadRequest& read) {
+      if (loaded) patterns.insert(read.pattern);
+      return Status{};
+    };
+    Bench bench(setup);
+    loaded = true;
+    bench.layer(0, range(64), every_neuron);
+    EXPECT_EQ(patterns, std::set<Pattern>{every_neuron ? Pattern::sequential : Pattern::random});
+  }
 }
 
 TEST(ClusterPipeline, what_was_read_ahead_and_does_not_run_is_waited_for) {

@@ -1,12 +1,18 @@
+// Long because one scene after another is laid out by hand.
 #include "engine/parts/ffn/neuron_cluster/hot_region.hpp"
 
 #include <gmock/gmock.h>
+
+#include <array>
+#include <set>
 
 #include "engine/machine/unit_decorator.hpp"
 #include "tests/engine/parts/ffn/neuron_cluster/bench.hpp"
 
 namespace vitro {
 namespace {
+
+constexpr std::array<std::int16_t, 1> kOnlyFfn{-1};
 
 HotRegionOptions options_of(Bench& bench, std::vector<HotRegionOptions::Split> splits) {
   HotRegionOptions options;
@@ -34,7 +40,7 @@ struct Region {
     hot.emplace(b.machine(), graphs, *b.store, std::move(options));
   }
   void prepare(std::uint32_t rows) {
-    for (std::int16_t layer = 0; layer < 2; ++layer) hot->prepare(layer, -1, rows);
+    for (std::int16_t layer = 0; layer < 2; ++layer) hot->prepare(layer, kOnlyFfn, rows);
     bench.run(hot->settle());
   }
   Bench& bench;
@@ -105,25 +111,113 @@ TEST(HotRegion, grows_no_further_than_what_a_layer_has_pinned_lets_it) {
   EXPECT_EQ(cache.hot_size(), 16u);
 }
 
-// The blocks count as resident from the moment at which they became hot.
-TEST(HotRegion, what_became_cold_before_its_reads_landed_is_waited_for) {
-  Bench bench(two_layers(0.25));
-  Region region(bench, {{1, 0.25}, {4, 0.0}}, 1.0);
-  NeuronCache& cache = bench.store->cache();
-  for (std::uint32_t block = 8; block < 16; ++block) cache.admit(block, cache.take_slot(), true);  // for the first ones
-  cache.unpin_all();
-  bool landed = false;
-  const auto steps = [](HotRegion* hot, Bench* b, bool* seen) -> Task<void> {
-    hot->prepare(0, -1, 1);
-    hot->prepare(0, -1, 4);
-    const Bytes before = b->machine().storage.totals().bytes_read;
-    co_await hot->demoted_landed();
-    *seen = b->machine().storage.totals().bytes_read > before;
-    co_await hot->settle();
-  };
-  bench.run(steps(&*region.hot, &bench, &landed));
-  EXPECT_EQ(cache.hot_size(), 0u);
-  EXPECT_TRUE(landed);
+// One layer or two of four experts of 16 neurons, of which 16 in all fit: four clusters.
+Scene mixture(std::uint32_t layers) {
+  Scene scene;
+  scene.layers = layers;
+  scene.experts = 4;
+  scene.neurons = 16;
+  scene.in_dram = 0.25 / layers;
+  return scene;
+}
+
+struct Experts : Region {
+  explicit Experts(Bench& b) : Region(b, {{1, 1.0}}, 1.0) {}
+  ~Experts() { settle(); }
+  void begin(std::int16_t layer, std::vector<std::int16_t> experts) { hot->prepare(layer, experts, 1); }
+  void settle() {
+    bench.run(hot->settle());
+    bench.store->cache().unpin_all();  // as the pipeline does when a layer is through
+  }
+  std::vector<std::uint32_t> neurons(std::int16_t layer) const {
+    std::vector<std::uint32_t> out;
+    for (std::int16_t expert = 0; expert < 4; ++expert) out.push_back(hot->neurons(layer, expert));
+    return out;
+  }
+};
+
+TEST(HotRegion, experts_of_one_step_share_what_there_is) {
+  Bench bench(mixture(1));
+  Experts region(bench);
+  region.begin(0, {0, 2});
+  EXPECT_THAT(region.neurons(0), testing::ElementsAre(8, 0, 8, 0));
+  EXPECT_THAT(bench.spans.log, testing::Not(testing::HasSubstr("shrink")));
+  region.settle();
+  region.begin(0, {1, 2, 3});
+  EXPECT_THAT(region.neurons(0), testing::ElementsAre(0, 4, 8, 4)) << "who has more keeps it; the one that is not needed gives it up";
+  region.settle();
+  region.begin(0, {3});
+  EXPECT_THAT(region.neurons(0), testing::ElementsAre(0, 0, 0, 16));
+}
+
+TEST(HotRegion, more_experts_than_clusters_have_none) {
+  Bench bench(mixture(2));  // four clusters, of which two layers' fill has the blocks
+  Experts region(bench);
+  region.begin(0, {0, 1, 2, 3});
+  EXPECT_THAT(region.neurons(0), testing::ElementsAre(4, 4, 4, 4));
+  region.begin(1, {0, 1, 2, 3});
+  EXPECT_THAT(region.neurons(1), testing::ElementsAre(0, 0, 0, 0)) << "all of the region is prepared";
+}
+
+// What a step has not computed yet, or what has not come, counts as resident: were it to go, garbage would be computed.
+TEST(HotRegion, what_is_prepared_or_still_read_never_goes) {
+  Bench bench(mixture(2));
+  Experts region(bench);
+  region.begin(0, {3});  // the fill has two of its blocks
+  EXPECT_EQ(region.neurons(0)[3], 16u);
+  region.begin(1, {0});
+  EXPECT_EQ(region.neurons(1)[0], 0u) << "held by a step";
+  region.hot->release(0);
+  region.begin(1, {0});
+  EXPECT_EQ(region.neurons(1)[0], 0u) << "its reads are under way";
+  region.settle();
+  region.begin(1, {0});
+  EXPECT_EQ(region.neurons(1)[0], 16u);
+  EXPECT_EQ(region.neurons(0)[3], 0u);
+}
+
+// Random steps, some of which wait for nothing: no FFN shrinks between its prepare() and its release(), none takes a slot that a read under
+// way writes to, and there are never more hot blocks than room.
+TEST(HotRegion, random_steps_of_experts_keep_what_is_in_use) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Rng rng(seed);
+    Scene scene = mixture(2);
+    scene.in_dram = 0.01 + 0.5 * rng.uniform();
+    Bench bench(scene);
+    Experts region(bench);
+    const NeuronCache& cache = bench.store->cache();
+    std::set<std::uint32_t> held;  // FFNs
+    std::map<std::uint32_t, std::uint32_t> kept;
+    const auto hot_of = [&](std::uint32_t f) {
+      return region.hot->neurons(static_cast<std::int16_t>(f / 4), static_cast<std::int16_t>(f % 4));
+    };
+    for (int step = 0; step < 40; ++step) {
+      const auto layer = static_cast<std::int16_t>(rng.below(2));
+      if (rng.below(3) == 0) {
+        region.settle();
+        held.clear();
+      }
+      std::set<std::int16_t> wanted;
+      for (int i = 0; i < 3; ++i) wanted.insert(static_cast<std::int16_t>(rng.below(4)));
+      std::erase_if(wanted, [&](std::int16_t e) { return held.contains(static_cast<std::uint32_t>(4 * layer + e)); });
+      if (wanted.empty()) continue;
+      kept.clear();
+      for (const std::uint32_t f : held) kept[f] = hot_of(f);
+      region.begin(layer, {wanted.begin(), wanted.end()});
+      for (const auto& [f, neurons] : kept) ASSERT_EQ(hot_of(f), neurons) << "seed " << seed;
+      for (const std::int16_t e : wanted) held.insert(static_cast<std::uint32_t>(4 * layer + e));
+      std::set<std::uint32_t> slots;
+      for (std::uint32_t f = 0; f < 8; ++f) {
+        for (std::uint32_t n = 0; n < hot_of(f); ++n) {
+          const std::uint32_t slot = cache.slot_of(16 * f + n);
+          ASSERT_NE(slot, NeuronCache::kNone);
+          ASSERT_TRUE(slots.insert(slot).second) << "seed " << seed;
+        }
+      }
+      ASSERT_EQ(slots.size(), cache.hot_size());
+      ASSERT_LE(cache.size(), cache.capacity());
+    }
+  }
 }
 
 TEST(HotRegion, shrinks_when_the_cold_blocks_of_a_step_do_not_fit_beside_it) {
@@ -164,7 +258,7 @@ struct Unread {
   }
   // One row through the hot neurons of layer 0; the cause if that fails.
   std::string step() {
-    hot->prepare(0, -1, 1, 1);
+    hot->prepare(0, kOnlyFfn, 1, 1);
     FfnGroup group;
     group.rows = std::make_shared<const std::vector<SeqPos>>(1);
     std::string cause;
@@ -235,8 +329,8 @@ TEST(HotRegion, a_graph_that_does_not_load_ends_the_step_with_its_cause) {
 TEST(HotRegion, no_more_reads_are_under_way_than_its_depth) {
   Unread region(1);
   const Picoseconds before = region.bench.machine().clock.now();
-  region.hot->prepare(0, -1, 1);
-  region.hot->prepare(1, -1, 1);
+  region.hot->prepare(0, kOnlyFfn, 1);
+  region.hot->prepare(1, kOnlyFfn, 1);
   region.bench.run(region.hot->settle());
   EXPECT_EQ(region.bench.machine().clock.now() - before, 16 * kUnit) << "16 blocks, one after the other";
 }

@@ -88,5 +88,26 @@ TEST(UnitLanes, while_an_idle_unit_has_been_called_nobody_else_is) {
   EXPECT_EQ(woken(3, 2, steps), (Units{0}));
 }
 
+// Nobody waits for one that is away, and it takes nothing.
+TEST(UnitLanes, a_unit_that_is_away_is_passed_over_until_it_comes_back) {
+  const auto steps = [](UnitLanes& lanes) {
+    const auto first = [&] {
+      lanes.set_away(0, true);
+      lanes.call_begins(1);
+      EXPECT_FALSE(lanes.in_turn(0));
+      EXPECT_TRUE(lanes.in_turn(1)) << "its second call may wait behind the first: all others are busy";
+      lanes.wake(1);
+    };
+    const auto then = [&] {
+      lanes.set_away(0, false);
+      EXPECT_TRUE(lanes.in_turn(0));
+      EXPECT_FALSE(lanes.in_turn(1));
+      lanes.wake(1);
+    };
+    return Steps{first, then};
+  };
+  EXPECT_EQ(woken(2, 2, steps), (Units{1, 0}));
+}
+
 }  // namespace
 }  // namespace vitro
