@@ -9,7 +9,7 @@
 #pragma once
 #include <array>
 
-#include "engine/kernels/hexagon/stage_plan.hpp"
+#include "engine/base/stage_plan.hpp"
 #include "hw_models/npu/kernels.hpp"
 
 namespace vitro::hw {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/kernels/hexagon/stage_plan.hpp"
+#include "engine/base/stage_plan.hpp"
 
 namespace vitro::hexagon {
 

@@ -1,5 +1,5 @@
 // The plan of stages that the simulated NPU prices is the one that the host gives to a worker.
-#include "engine/kernels/hexagon/stage_plan.hpp"
+#include "engine/base/stage_plan.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -20,7 +20,7 @@ needs_tools = pytest.mark.skipif(
 
 def changed_tree(tmp_path, file, old, new):
     """A copy of the kernels with one thing changed."""
-    for folder in ("engine/kernels/hexagon", "engine/quant"):
+    for folder in ("engine/base", "engine/kernels/hexagon", "engine/quant"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     source = tmp_path / "engine/kernels/hexagon" / file
     text = source.read_text()

@@ -7,15 +7,18 @@
 
 namespace vitro {
 
+View TieredExperts::measured_rows(std::uint32_t rows) {
+  View view = without_memory(rows, options_.width, options_.activations);
+  const Bytes bytes = options_.activations.block_bytes() * rows * options_.width;
+  Result<Lease> lease = machine_.memory.lease(bytes, Placement::dram, Region::activation);
+  if (!lease.ok()) throw ConfigError("memory.budget: no room to measure experts: " + lease.status().message);
+  view.memory = std::move(lease).value();
+  return view;
+}
+
 // One expert of so many rows, shared out over all cores as a layer's cold experts are.
 Task<double> TieredExperts::seconds_on_cores(std::uint32_t rows) {
-  const Bytes bytes = options_.activations.block_bytes() * rows * options_.width;
-  View x = without_memory(rows, options_.width, options_.activations), out = x;
-  for (View* view : {&x, &out}) {
-    Result<Lease> lease = machine_.memory.lease(bytes, Placement::dram, Region::activation);
-    if (!lease.ok()) throw ConfigError("memory.budget: no room to measure experts: " + lease.status().message);
-    view->memory = std::move(lease).value();
-  }
+  const View x = measured_rows(rows), out = measured_rows(rows);
   const Batch batch = rows_for_nobody(rows);
   std::vector<Chain> gated(options_.cores.size()), down(options_.cores.size());
   for (std::size_t core = 0; core < options_.cores.size(); ++core) {
@@ -34,13 +37,7 @@ Task<double> TieredExperts::seconds_on_cores(std::uint32_t rows) {
 Task<double> TieredExperts::seconds_of_launch(const StaticGroup* group) {
   ComputeUnit& unit = *options_.units[group->unit];
   const std::uint32_t rows = group->rows();
-  const Bytes bytes = options_.activations.block_bytes() * rows * options_.width;
-  View x = without_memory(rows, options_.width, options_.activations), out = x;
-  for (View* view : {&x, &out}) {
-    Result<Lease> lease = machine_.memory.lease(bytes, Placement::dram, Region::activation);
-    if (!lease.ok()) throw ConfigError("memory.budget: no room to measure experts: " + lease.status().message);
-    view->memory = std::move(lease).value();
-  }
+  const View x = measured_rows(rows), out = measured_rows(rows);
   std::vector<Graph> graphs;
   Picoseconds last{0};
   for (int i = 0; i < 2; ++i) {

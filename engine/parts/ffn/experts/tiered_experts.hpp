@@ -105,6 +105,7 @@ class TieredExperts final : public RoutedFfn {
   bool has_drifted() const;
   void unload_graphs();
   Task<ExpertPrices> measure_prices();
+  View measured_rows(std::uint32_t rows);  // in memory of their own
   Task<double> seconds_on_cores(std::uint32_t rows);
   Task<double> seconds_of_launch(const StaticGroup* group);
   std::uint32_t attention_graphs() const;

@@ -1,5 +1,5 @@
 // Stages of the matrix unit's products, from the worker's own log: which transfer was under way when, and the same bits in every plan.
-#include "engine/kernels/hexagon/stage_plan.hpp"
+#include "engine/base/stage_plan.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
