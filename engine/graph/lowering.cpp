@@ -8,6 +8,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/graph/lora_pass.hpp"
+#include "engine/graph/operator_graph.hpp"
 
 namespace vitro {
 namespace {

@@ -2,7 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
+#include "engine/model/model_config.hpp"
 
 namespace vitro {
 

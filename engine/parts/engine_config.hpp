@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/graph_options.hpp"
 #include "engine/parts/attention/attention_config.hpp"
 #include "engine/parts/ffn/experts/moe_config.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_config.hpp"

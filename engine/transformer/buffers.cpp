@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/graph/operator_graph.hpp"
+
 namespace vitro {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
 #include "engine/machine/memory.hpp"
 
 namespace vitro {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/graph/operator_graph.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 

@@ -1,4 +1,5 @@
 // The calls of a bypass: for each run of rows with one adapter, its own two products.
+#include "engine/graph/operator_graph.hpp"
 #include "engine/transformer/call_builder.hpp"
 
 namespace vitro {

@@ -1,6 +1,7 @@
 // Calibration of the cores' balance through the machine interface: the same code measures real cores and simulated ones.
 #include <algorithm>
 
+#include "engine/graph/operator_graph.hpp"
 #include "engine/transformer/transformer.hpp"
 
 namespace vitro {

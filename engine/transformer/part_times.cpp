@@ -1,5 +1,7 @@
 #include "engine/transformer/part_times.hpp"
 
+#include "engine/graph/operator_graph.hpp"
+
 namespace vitro {
 
 Part part_of(const Phase& phase, const OperatorGraph& graph) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/base/rng.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
 #include "engine/quant/float16.hpp"

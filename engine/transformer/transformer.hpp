@@ -62,7 +62,6 @@ class Transformer {
   std::uint32_t vocab() const { return config_.vocab; }
   std::uint32_t max_rows() const { return options_.max_rows; }
   std::uint32_t span() const { return options_.span; }  // TransformerOptions
-  const OperatorGraph& graph() const { return graph_; }
 
   // Extends the sequences of `input.rows`, computes, and returns the chosen token of each sampled row (none with
   // choose = false). Throws RunError when a unit or the storage fails.
@@ -130,7 +129,8 @@ class Transformer {
   const std::vector<ComputeUnit*> units_;
   AttentionGraphs attention_graphs_;
   Ffn ffn_;
-  OperatorGraph graph_;
+  std::shared_ptr<const OperatorGraph> owned_graph_;
+  const OperatorGraph& graph_;
   Buffers buffers_;
   KvCache kv_;
   std::optional<KvStaging> staging_;  // none: every unit reads keys and values as they are

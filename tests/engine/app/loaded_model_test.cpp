@@ -9,14 +9,15 @@
 #include "engine/base/check.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/ops/variants.hpp"
-#include "tests/source_path.hpp"
+#include "tests/engine/app/session_kit.hpp"
 
 namespace vitro {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kModels = test::source_path("configs/models/embedded/");
+using test::kModels;
+
 const std::string kModel = kModels + "stories-reglu-3m.q8_0.gguf";
 
 class LoadedModelTest : public testing::Test {

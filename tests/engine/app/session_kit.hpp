@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/app/session.hpp"
 #include "engine/base/rng.hpp"
+#include "engine/testing/faulty_storage.hpp"
 #include "engine/testing/virtual_machine.hpp"
 #include "tests/source_path.hpp"
 
@@ -17,6 +19,7 @@ namespace vitro::test {
 using Json = nlohmann::ordered_json;
 
 inline const std::string kModels = source_path("configs/models/embedded/");
+inline constexpr const char *kDense = "stories-reglu-3m.f16.gguf", *kMixture = "stories-moe-6m.f16.gguf";
 
 // Units and flash take random times: every seed is another timing of the same decisions.
 inline VirtualMachineSpec random_times(const MachineRequest& request, std::uint64_t seed) {
@@ -34,6 +37,38 @@ inline VirtualMachineSpec random_times(const MachineRequest& request, std::uint6
   spec.price = [rng](const UnitCaps&, const KernelCall&) { return Picoseconds(1000 + static_cast<std::int64_t>(rng->below(100000))); };
   spec.read_price = [rng](const ReadRequest&) { return Picoseconds(1000 + static_cast<std::int64_t>(rng->below(1000000))); };
   return spec;
+}
+
+inline MachineFactory random_machines(std::uint64_t seed) {
+  return [seed](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
+    return std::make_unique<VirtualMachine>(random_times(request, seed), function, trace);
+  };
+}
+
+// A virtual machine whose flash fails where plans say so.
+class FaultyMachine final : public MachineHost {
+ public:
+  FaultyMachine(VirtualMachineSpec spec, Function& function, TraceSink& trace, FaultyStorage::ReadPlan reads,
+                FaultyStorage::WritePlan writes)
+      : inner_(std::move(spec), function, trace), storage_(inner_.machine().storage, std::move(reads), std::move(writes)) {
+    Machine& m = inner_.machine();
+    machine_.emplace(Machine{m.executor, m.clock, m.units, storage_, m.memory, m.trace, m.seed});
+  }
+  Machine& machine() override { return *machine_; }
+  std::string_view kind() const override { return "virtual"; }
+  void run(Task<void> task) override { inner_.run(std::move(task)); }
+  MachineReport report(Picoseconds begin, Picoseconds end) override { return inner_.report(begin, end); }
+
+ private:
+  VirtualMachine inner_;
+  FaultyStorage storage_;
+  std::optional<Machine> machine_;
+};
+
+inline MachineFactory faulty_machines(std::uint64_t seed, FaultyStorage::ReadPlan reads = {}, FaultyStorage::WritePlan writes = {}) {
+  return [=](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
+    return std::make_unique<FaultyMachine>(random_times(request, seed), function, trace, reads, writes);
+  };
 }
 
 // A folder of the test's own, and runs in it.

@@ -9,7 +9,6 @@
 
 #include "engine/app/io_replay.hpp"
 #include "engine/model/quantize.hpp"
-#include "engine/testing/virtual_machine.hpp"
 #include "tests/effort.hpp"
 #include "tests/engine/app/session_kit.hpp"
 
@@ -19,12 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::Json;
 using test::kModels;
-
-MachineFactory virtual_machines(std::uint64_t seed) {
-  return [seed](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
-    return std::make_unique<VirtualMachine>(test::random_times(request, seed), function, trace);
-  };
-}
 
 using SessionTest = test::Sessions;
 
@@ -39,7 +32,7 @@ TEST_F(SessionTest, tokens_do_not_depend_on_how_products_of_codes_are_made) {
       Node root = experiment("stories-reglu-3m.f16.gguf",
                              Json{{"activations", "int8"}, {"kernels", name}, {"threads", threads}, {"prefill_chunk", 3}}.dump());
       root.set_path("model.gguf", parse_json(Json(path).dump(), "e.json"));
-      return run(root, virtual_machines(static_cast<std::uint64_t>(threads)))["tokens"];
+      return run(root, test::random_machines(static_cast<std::uint64_t>(threads)))["tokens"];
     };
     const Json expected = tokens("dot", 1);
     EXPECT_EQ(expected.size(), 12u);
@@ -55,7 +48,7 @@ TEST_F(SessionTest, tokens_of_rounded_tables_do_not_depend_on_who_looks_them_up)
     const Json engine = {{"activations", "int8_tables"}, {"kernels", kernels}, {"threads", threads}, {"prefill_chunk", chunk}};
     Node root = experiment("stories-reglu-3m.f16.gguf", engine.dump());
     root.set_path("model.gguf", parse_json(Json(path).dump(), "e.json"));
-    return run(root, virtual_machines(static_cast<std::uint64_t>(threads)))["tokens"];
+    return run(root, test::random_machines(static_cast<std::uint64_t>(threads)))["tokens"];
   };
   const Json expected = tokens("portable", 1, 128);
   EXPECT_EQ(expected.size(), 12u);
@@ -71,7 +64,7 @@ TEST_F(SessionTest, keys_and_values_of_each_query_head_take_more_room_and_choose
       const auto with = [&](const char* kept_per, int threads) {
         const Json engine = {
             {"kv_format", format}, {"kv_per", kept_per}, {"kv_block_tokens", 64}, {"threads", threads}, {"prefill_chunk", 3}};
-        return run(experiment(model, engine.dump()), virtual_machines(static_cast<std::uint64_t>(threads)));
+        return run(experiment(model, engine.dump()), test::random_machines(static_cast<std::uint64_t>(threads)));
       };
       const Json once = with("kv_head", 1);
       EXPECT_EQ(once["tokens"].size(), 12u);
@@ -91,7 +84,7 @@ TEST_F(SessionTest, copies_of_keys_and_values_are_forked_and_read_by_any_attenti
       const Json engine = {{"attention", attention}, {"kv_per", kept_per}, {"kv_block_tokens", 4}, {"threads", 2}};
       return run(
           experiment("stories-reglu-3m.f16.gguf", engine.dump(), R"({"workload.batch": 3, "workload.sampling": {"temperature": 1}})"),
-          virtual_machines(5))["tokens"];
+          test::random_machines(5))["tokens"];
     };
     EXPECT_EQ(tokens("query_head"), tokens("kv_head")) << attention;
   }
@@ -99,12 +92,12 @@ TEST_F(SessionTest, copies_of_keys_and_values_are_forked_and_read_by_any_attenti
 
 TEST_F(SessionTest, tokens_do_not_depend_on_timing_policy_threads_or_chunks) {
   for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
-    const Json expected = run(experiment(model, R"({"threads": 1})"), virtual_machines(1))["tokens"];
+    const Json expected = run(experiment(model, R"({"threads": 1})"), test::random_machines(1))["tokens"];
     EXPECT_EQ(expected.size(), 12u);
     for (const char* engine :
          {R"({"threads": 2})", R"({"threads": 3, "prefill_chunk": 2})", R"({"policy": "mmap", "threads": 2, "read_ahead": "16 KiB"})"}) {
       for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-        const Json result = run(experiment(model, engine, R"({"memory.budget": "16 MiB"})"), virtual_machines(seed));
+        const Json result = run(experiment(model, engine, R"({"memory.budget": "16 MiB"})"), test::random_machines(seed));
         EXPECT_EQ(result["tokens"], expected) << model << " " << engine << " seed " << seed;
       }
     }
@@ -119,21 +112,21 @@ TEST_F(SessionTest, decisions_are_equal_on_machines_with_other_timing) {
     std::ifstream file(folder_ / name / "decisions.jsonl");
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
-  const std::string a = log("a", virtual_machines(1));
+  const std::string a = log("a", test::random_machines(1));
   EXPECT_GT(a.size(), 1000u);
-  EXPECT_EQ(a, log("b", virtual_machines(2)));
+  EXPECT_EQ(a, log("b", test::random_machines(2)));
 }
 
 TEST_F(SessionTest, a_batch_of_greedy_sequences_repeats_the_single_one) {
   const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"threads": 2, "kv_block_tokens": 16})", R"({"workload.batch": 3})");
-  const Json result = run(root, virtual_machines(1));
+  const Json result = run(root, test::random_machines(1));
   ASSERT_EQ(result["sequences"].size(), 3u);
   for (const Json& sequence : result["sequences"]) EXPECT_EQ(sequence, result["tokens"]);
 }
 
 TEST_F(SessionTest, sequences_of_given_lengths_end_one_by_one_with_the_tokens_of_the_longest) {
   const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"threads": 2})", R"({"workload.output_tokens": [3, 9, 5]})");
-  const Json result = run(root, virtual_machines(1));
+  const Json result = run(root, test::random_machines(1));
   const Json longest = result["sequences"][1];
   for (const auto& [index, length] : {std::pair{0, 3}, {1, 9}, {2, 5}}) {
     EXPECT_EQ(result["sequences"][index], Json(std::vector<Json>(longest.begin(), longest.begin() + length))) << index;
@@ -156,7 +149,7 @@ TEST_F(SessionTest, sampling_depends_on_the_seed_and_on_nothing_else) {
                            R"({"workload.sampling": {"temperature": 1.0, "top_k": 40, "top_p": 0.9}, "workload.batch": 2})");
     root.set_path("workload.seed", Node::scalar(std::to_string(seed)));
     return run(root, [&](const MachineRequest& r, Function& f, TraceSink& t) {
-      auto host = virtual_machines(timing)(r, f, t);
+      auto host = test::random_machines(timing)(r, f, t);
       host->machine().seed = r.seed;
       return host;
     })["sequences"];
@@ -170,9 +163,9 @@ TEST_F(SessionTest, sampling_depends_on_the_seed_and_on_nothing_else) {
 TEST_F(SessionTest, a_recording_replays_without_weights_in_memory) {
   for (const char* model : {"stories-reglu-3m.f16.gguf", "stories-moe-6m.f16.gguf"}) {
     const std::string file = (folder_ / "run.rec").string();
-    const Json recorded = run(experiment(model, Json{{"threads", 2}, {"record", file}}.dump()), virtual_machines(1));
+    const Json recorded = run(experiment(model, Json{{"threads", 2}, {"record", file}}.dump()), test::random_machines(1));
     const Json replayed =
-        run(experiment(model, Json{{"threads", 1}, {"function", "replay"}, {"replay", file}}.dump()), virtual_machines(2));
+        run(experiment(model, Json{{"threads", 1}, {"function", "replay"}, {"replay", file}}.dump()), test::random_machines(2));
     EXPECT_EQ(replayed["tokens"], recorded["tokens"]) << model;
   }
 }
@@ -201,24 +194,24 @@ TEST_F(SessionTest, a_recording_that_can_not_be_written_is_refused_before_the_ru
 TEST_F(SessionTest, recorded_reads_can_be_issued_again_anywhere) {
   const std::string file = (folder_ / "run.rec").string();
   const std::string engine = Json{{"policy", "mmap"}, {"threads", 2}, {"read_ahead", "16 KiB"}, {"record", file}}.dump();
-  const Json run_result = run(experiment("stories-reglu-3m.f16.gguf", engine, R"({"memory.budget": "4 MiB"})"), virtual_machines(1));
+  const Json run_result = run(experiment("stories-reglu-3m.f16.gguf", engine, R"({"memory.budget": "4 MiB"})"), test::random_machines(1));
   const Json& flash = run_result["metrics"]["flash_bytes_read"];
   IoReplay replay;
   replay.recording = file;
   replay.machine = {"host", {}, {}, 2, false, std::nullopt, true, 1};
-  const Json once = replay_io(replay, virtual_machines(1));
+  const Json once = replay_io(replay, test::random_machines(1));
   EXPECT_EQ(once["bytes"].get<Bytes>(), flash["prefill"].get<Bytes>() + flash["decode"].get<Bytes>());
   EXPECT_DOUBLE_EQ(run_result["metrics"]["storage_submissions_per_token"].get<double>() * 12, once["reads"].get<double>());
   EXPECT_GT(once["latency_us"]["p50"].get<double>(), 0);
   replay.paced = true;
-  EXPECT_EQ(replay_io(replay, virtual_machines(1))["reads"], once["reads"]);
+  EXPECT_EQ(replay_io(replay, test::random_machines(1))["reads"], once["reads"]);
   replay.file = kModels + "eval.txt";
-  EXPECT_THROW(replay_io(replay, virtual_machines(1)), ConfigError);
+  EXPECT_THROW(replay_io(replay, test::random_machines(1)), ConfigError);
 }
 
 TEST_F(SessionTest, draws_are_the_same_for_every_policy_and_timing) {
   const auto drawn = [&](const char* engine, std::uint64_t timing) {
-    return run(experiment("stories-moe-6m.f16.gguf", engine), virtual_machines(timing))["tokens"];
+    return run(experiment("stories-moe-6m.f16.gguf", engine), test::random_machines(timing))["tokens"];
   };
   const Json expected = drawn(R"({"function": "draw", "threads": 1})", 1);
   EXPECT_EQ(expected, drawn(R"({"function": "draw", "threads": 3})", 5));
@@ -229,14 +222,14 @@ TEST_F(SessionTest, a_budget_below_the_need_is_a_config_error_and_leaves_nothing
   const std::string out = (folder_ / "out").string();
   for (const char* engine : {R"({"policy": "dense"})", R"({"policy": "mmap"})"}) {
     const Node root = experiment("stories-reglu-3m.f16.gguf", engine, R"({"memory.budget": "600 kB"})");
-    EXPECT_THROW(run(root, virtual_machines(1), out), ConfigError);
+    EXPECT_THROW(run(root, test::random_machines(1), out), ConfigError);
     EXPECT_FALSE(fs::exists(out));
   }
 }
 
 TEST_F(SessionTest, the_host_gives_the_tokens_of_the_virtual_machine) {
   const Node root = experiment("stories-reglu-3m.f16.gguf", R"({"threads": 1})");
-  EXPECT_EQ(run(root, make_host)["tokens"], run(root, virtual_machines(1))["tokens"]);
+  EXPECT_EQ(run(root, make_host)["tokens"], run(root, test::random_machines(1))["tokens"]);
 }
 
 }  // namespace

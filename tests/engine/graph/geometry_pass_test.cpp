@@ -1,4 +1,5 @@
 #include "engine/graph/geometry_pass.hpp"
+#include "tests/engine/graph/small_model.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,21 +9,13 @@ namespace {
 constexpr Movement kReshape{}, kHeadsFirst{HeadOrder::rows_first, HeadOrder::heads_first},
     kRowsFirst{HeadOrder::heads_first, HeadOrder::rows_first};
 
-ModelConfig small() {
-  ModelConfig c;
-  c.family = "llama";
-  c.layers = 2, c.width = 64, c.heads = 4, c.kv_heads = 2, c.head_dim = 16, c.ffn = 96, c.vocab = 128, c.context = 64;
-  c.rope.dims = 16;
-  return c;
-}
-
 std::size_t moves_in(const OperatorGraph& graph) {
   std::size_t moves = 0;
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) moves += graph[id].is<ops::Move>();
   return moves;
 }
 
-OperatorId find(const OperatorGraph& graph, std::string_view name) {
+OperatorId id_of(const OperatorGraph& graph, std::string_view name) {
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
     if (graph[id].name == name) return id;
   }
@@ -66,16 +59,16 @@ TEST(GeometryPass, heads_of_a_share_move_as_they_do_among_all) {
 }
 
 TEST(GeometryPass, the_graph_as_it_is_built_moves_each_head_three_times) {
-  const OperatorGraph graph = build_graph(small(), {.fuse = Fuse::none});
+  const OperatorGraph graph = build_graph(test::small_model(), {.fuse = Fuse::none});
   EXPECT_EQ(moves_in(graph), 2u * 3 * 4) << "q, k, v and the result: under other extents, heads first, rows first";
-  EXPECT_EQ(graph[inputs_of(graph, find(graph, "blk.1.attention")).front()].name, "blk.1.q_by_row");
-  EXPECT_EQ(graph[inputs_of(graph, find(graph, "blk.1.attn_output")).front()].name, "blk.1.attended_heads");
+  EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.attention")).front()].name, "blk.1.q_by_row");
+  EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.attn_output")).front()].name, "blk.1.attended_heads");
 }
 
 // Who reads through all of it is where it was before anything was built apart.
 TEST(GeometryPass, a_model_s_moves_are_all_read_through) {
   for (const bool qk_norm : {false, true}) {
-    ModelConfig config = small();
+    ModelConfig config = test::small_model();
     config.qk_norm = config.sub_norms = qk_norm;
     const OperatorGraph graph = build_graph(config);
     EXPECT_EQ(moves_in(graph), 0u);
@@ -93,8 +86,8 @@ TEST(GeometryPass, a_model_s_moves_are_all_read_through) {
                                           "attention > attended", "attn_sub_norm > attended_normed", "attn_output > projected",
                                           "attn_residual > x"};
     EXPECT_EQ(layer, qk_norm ? normed : plain);
-    EXPECT_EQ(graph[inputs_of(graph, find(graph, "blk.1.attention")).front()].name, "blk.1.rope_q");
-    EXPECT_EQ(graph[inputs_of(graph, find(graph, "blk.1.kv_append")).at(1)].name, "blk.1.attn_v");
+    EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.attention")).front()].name, "blk.1.rope_q");
+    EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.kv_append")).at(1)].name, "blk.1.attn_v");
   }
 }
 
@@ -104,9 +97,9 @@ TEST(GeometryPass, a_chain_that_moves_something_is_one_operator) {
   const OperatorId heads = add(graph, ops::Move{}, "heads", {x}, {kReshape});
   const OperatorId first = add(graph, ops::Move{}, "first", {heads}, {kHeadsFirst});
   add(graph, ops::Attention{}, "reader", {first});
-  const OperatorGraph fused = fuse_moves(graph, small());
+  const OperatorGraph fused = fuse_moves(graph, test::small_model());
   ASSERT_EQ(boost::num_vertices(fused), 3u);
-  const OperatorId move = find(fused, "first");
+  const OperatorId move = id_of(fused, "first");
   EXPECT_EQ(fused[move].path, (std::vector{kReshape, kHeadsFirst}));
   EXPECT_EQ(fused[inputs_of(fused, move).front()].name, "x");
   EXPECT_EQ(elements(regions_of(fused[move].path, {5, 4, 16})), 5u * 64) << "once, not twice";
@@ -118,7 +111,7 @@ TEST(GeometryPass, what_others_read_stays_as_it_is) {
   const OperatorId first = add(graph, ops::Move{}, "first", {x}, {kHeadsFirst});
   const OperatorId back = add(graph, ops::Move{}, "back", {first}, {kRowsFirst});
   add(graph, ops::Add{}, "both", {first, back});
-  EXPECT_EQ(moves_in(fuse_moves(graph, small())), 2u) << "heads first is read by somebody else";
+  EXPECT_EQ(moves_in(fuse_moves(graph, test::small_model())), 2u) << "heads first is read by somebody else";
 
   OperatorGraph shared;
   const OperatorId y = add(shared, ops::Rope{}, "y", {});
@@ -126,9 +119,9 @@ TEST(GeometryPass, what_others_read_stays_as_it_is) {
   const OperatorId in_place = add(shared, ops::Rope{}, "turned", {copy});
   shared[in_place].output = "copy";
   add(shared, ops::Add{}, "sum", {y, in_place});
-  const OperatorGraph fused = fuse_moves(shared, small());
+  const OperatorGraph fused = fuse_moves(shared, test::small_model());
   EXPECT_EQ(moves_in(fused), 0u);
-  EXPECT_EQ(fused[find(fused, "turned")].output, "copy") << "y is read afterwards, so it must not be written in place";
+  EXPECT_EQ(fused[id_of(fused, "turned")].output, "copy") << "y is read afterwards, so it must not be written in place";
 }
 
 }  // namespace

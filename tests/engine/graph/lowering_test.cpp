@@ -1,4 +1,5 @@
 #include "engine/graph/lowering.hpp"
+#include "engine/graph/operator_graph.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,15 +1,14 @@
 #include "engine/graph/norm_pass.hpp"
+#include "tests/engine/graph/small_model.hpp"
 
 #include <gtest/gtest.h>
 
 namespace vitro {
 namespace {
 
-ModelConfig small() {
-  ModelConfig c;
-  c.family = "llama";
-  c.layers = 2, c.width = 64, c.heads = 4, c.kv_heads = 2, c.head_dim = 16, c.ffn = 96, c.vocab = 128, c.context = 64;
-  c.rope.dims = 16, c.norm_eps = 3e-6f;
+ModelConfig with_epsilon() {
+  ModelConfig c = test::small_model();
+  c.norm_eps = 3e-6f;
   return c;
 }
 
@@ -23,7 +22,7 @@ std::vector<OperatorId> of(const OperatorGraph& graph) {
 }
 
 TEST(NormPass, the_two_parts_of_each_norm_become_one_operator_with_their_names_and_inputs) {
-  const OperatorGraph parts = build_graph(small(), {.fuse = Fuse::geometry}), fused = fuse_norms(parts);
+  const OperatorGraph parts = build_graph(with_epsilon(), {.fuse = Fuse::geometry}), fused = fuse_norms(parts);
   EXPECT_EQ(of<ops::InverseRms>(parts).size(), 2u * 2 + 1);
   EXPECT_TRUE(of<ops::InverseRms>(fused).empty());
   EXPECT_TRUE(of<ops::ScaleRows>(fused).empty());
@@ -44,7 +43,7 @@ TEST(NormPass, the_two_parts_of_each_norm_become_one_operator_with_their_names_a
 
 TEST(NormPass, a_scale_that_somebody_else_reads_or_that_is_of_other_rows_stays) {
   for (const bool read_twice : {true, false}) {
-    OperatorGraph graph = build_graph(small(), {.fuse = Fuse::geometry});
+    OperatorGraph graph = build_graph(with_epsilon(), {.fuse = Fuse::geometry});
     const OperatorId earlier = of<ops::InverseRms>(graph).at(0), rms = of<ops::InverseRms>(graph).at(1);
     if (read_twice) {
       boost::add_edge(rms, boost::num_vertices(graph) - 1, Operand{1}, graph);

@@ -8,17 +8,10 @@
 #include <sstream>
 
 #include "engine/base/check.hpp"
+#include "tests/engine/graph/small_model.hpp"
 
 namespace vitro {
 namespace {
-
-ModelConfig small() {
-  ModelConfig c;
-  c.family = "llama";
-  c.layers = 2, c.width = 64, c.heads = 4, c.kv_heads = 2, c.head_dim = 16, c.ffn = 96, c.vocab = 128;
-  c.rope.dims = 16;
-  return c;
-}
 
 const Operator* find(const OperatorGraph& graph, std::string_view name) {
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
@@ -29,7 +22,7 @@ const Operator* find(const OperatorGraph& graph, std::string_view name) {
 
 TEST(OperatorGraph, names_are_unique_and_the_order_is_topological) {
   for (const std::uint32_t experts : {0u, 4u}) {
-    ModelConfig config = small();
+    ModelConfig config = test::small_model();
     config.experts = experts, config.experts_used = experts / 2;
     const OperatorGraph graph = build_graph(config);
     std::set<std::string> names;
@@ -48,7 +41,7 @@ TEST(OperatorGraph, names_are_unique_and_the_order_is_topological) {
 }
 
 TEST(OperatorGraph, a_pass_that_appends_operators_still_gets_a_topological_order) {
-  OperatorGraph graph = build_graph(small());
+  OperatorGraph graph = build_graph(test::small_model());
   const OperatorId late = boost::add_vertex(Operator{}, graph);
   boost::add_edge(late, OperatorId{1}, Operand{1}, graph);
   const std::vector<OperatorId> order = execution_order(graph);
@@ -56,41 +49,41 @@ TEST(OperatorGraph, a_pass_that_appends_operators_still_gets_a_topological_order
 }
 
 TEST(OperatorGraph, a_cycle_is_refused) {
-  OperatorGraph graph = build_graph(small());
+  OperatorGraph graph = build_graph(test::small_model());
   boost::add_edge(boost::num_vertices(graph) - 1, OperatorId{0}, Operand{0}, graph);
   EXPECT_THROW(execution_order(graph), RunError);
 }
 
 TEST(OperatorGraph, families_differ_in_data_only) {
-  ModelConfig qwen = small();
+  ModelConfig qwen = test::small_model();
   qwen.qkv_bias = true;
   EXPECT_EQ(find(build_graph(qwen), "blk.0.attn_q")->bias, Role::attn_q_bias);
-  EXPECT_FALSE(find(build_graph(small()), "blk.0.attn_q")->bias.has_value());
-  ModelConfig normed = small();
+  EXPECT_FALSE(find(build_graph(test::small_model()), "blk.0.attn_q")->bias.has_value());
+  ModelConfig normed = test::small_model();
   normed.qk_norm = true;
   EXPECT_EQ(find(build_graph(normed), "blk.0.attn_q_norm")->width, normed.q_width());
   EXPECT_EQ(find(build_graph(normed), "blk.0.attn_k_norm")->width, normed.kv_width());
-  EXPECT_EQ(find(build_graph(small()), "blk.0.attn_q_norm"), nullptr);
-  ModelConfig bitnet = small();
+  EXPECT_EQ(find(build_graph(test::small_model()), "blk.0.attn_q_norm"), nullptr);
+  ModelConfig bitnet = test::small_model();
   bitnet.sub_norms = true;
   EXPECT_EQ(find(build_graph(bitnet), "blk.1.ffn_sub_norm")->width, bitnet.ffn);
   EXPECT_EQ(find(build_graph(bitnet), "blk.1.attn_sub_norm")->weight, Role::attn_sub_norm);
-  ModelConfig tied = small();
+  ModelConfig tied = test::small_model();
   tied.tied_embedding = true;
   EXPECT_EQ(find(build_graph(tied), "output")->weight, Role::token_embedding);
-  EXPECT_EQ(find(build_graph(small()), "output")->weight, Role::output);
-  EXPECT_EQ(find(build_graph(small()), "blk.1.kv_stage"), nullptr);
-  EXPECT_TRUE(find(build_graph(small(), {.stages_kv = true}), "blk.1.kv_stage")->is<ops::KvStage>());
-  ModelConfig moe = small();
+  EXPECT_EQ(find(build_graph(test::small_model()), "output")->weight, Role::output);
+  EXPECT_EQ(find(build_graph(test::small_model()), "blk.1.kv_stage"), nullptr);
+  EXPECT_TRUE(find(build_graph(test::small_model(), {.stages_kv = true}), "blk.1.kv_stage")->is<ops::KvStage>());
+  ModelConfig moe = test::small_model();
   moe.experts = 4, moe.experts_used = 2;
   const OperatorGraph graph = build_graph(moe);
   EXPECT_EQ(find(graph, "blk.1.ffn_down")->rows, RowSet::routed);
   ASSERT_NE(find(graph, "blk.1.expert_sum"), nullptr);
-  EXPECT_EQ(find(build_graph(small()), "blk.1.route"), nullptr);
+  EXPECT_EQ(find(build_graph(test::small_model()), "blk.1.route"), nullptr);
 }
 
 TEST(OperatorGraph, operators_have_the_inputs_that_their_contract_lists) {
-  ModelConfig moe = small();
+  ModelConfig moe = test::small_model();
   moe.experts = 4, moe.experts_used = 2;
   const OperatorGraph graph = build_graph(moe);
   const std::map<std::string_view, std::size_t> expected{{"embed", 0},      {"rms_norm", 1}, {"rope", 1},  {"kv_append", 2},
@@ -105,7 +98,7 @@ TEST(OperatorGraph, operators_have_the_inputs_that_their_contract_lists) {
 }
 
 TEST(OperatorGraph, the_drawing_names_every_operator) {
-  const OperatorGraph graph = build_graph(small());
+  const OperatorGraph graph = build_graph(test::small_model());
   std::ostringstream dot;
   write_dot(dot, graph);
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {

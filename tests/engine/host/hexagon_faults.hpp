@@ -72,6 +72,12 @@ class FaultyTransport final : public HexagonTransport {
     if (take(Fault::wrong_sequence, posted_)) response().sequence = posted_ + 7;
   }
 
+  // Another fault, for the next request. One in a stage may come too late (`finished_first`).
+  void arm(Fault fault) {
+    finished_first = false;
+    faults_[posted_ + 1] = fault;
+  }
+
   int starts = 0, struck = 0;
   bool finished_first = false;  // the worker was done before die_computing, or a fault in a stage, struck
 

@@ -7,7 +7,7 @@
 namespace vitro {
 namespace {
 
-class NoFunction final : public Function {
+class Unused final : public Function {
  public:
   Outcome execute(const KernelCall&) override { return {}; }
 };
@@ -26,7 +26,7 @@ class HostUnderTest final : public MachineUnderTest {
   void run(Task<void> task) override { host_->run(std::move(task)); }
 
  private:
-  NoFunction function_;
+  Unused function_;
   NullTrace trace_;
   std::unique_ptr<MachineHost> host_;
 };

@@ -62,7 +62,7 @@ TEST(Reference, every_set_stays_within_the_derived_bounds_on_random_products_of_
 }
 
 TEST(Reference, matmul_bounds_hold_for_long_rows) {
-  constexpr std::uint32_t kLong = all_or_few(4096, 1024);
+  const std::uint32_t kLong = all_or_few(4096, 1024);
   Rng rng(18);
   for (const Format format : all_formats()) {
     if (format == Format::q4_nibbles || !variant::supports(variant::kFloat, format, Layout::rows)) continue;

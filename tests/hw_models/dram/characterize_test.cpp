@@ -216,7 +216,7 @@ TEST(DramCharacterize, the_committed_efficiencies_are_what_the_derivation_gives)
   constexpr std::string_view kAllMixes[] = {"agents.2/0.1", "queued.0.375", "turns.1/0.02", "turns.2/0.5", "copies.1/0.1"};
   const auto mixes = std::span(kAllMixes).first(test::all_or_few(5, 1));
   FlowEfficiency::Entries committed;
-  constexpr std::size_t kStride = test::all_or_few(6, 18);
+  const std::size_t kStride = test::all_or_few(6, 18);
   std::size_t number = 0;
   const FlowEfficiency table = derived_flow_efficiency(part.name);
   for (const auto& entry : table.entries()) {

@@ -32,13 +32,13 @@ def run_drawn(seeds, weights, adapters):
 
 
 def test_drawn_configurations_run_right(weights, adapters):
-    assert run_drawn(range(30), weights, adapters) > 20
+    assert run_drawn(range(15), weights, adapters) > 9
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("first", range(30, DRAWN, 30))
+@pytest.mark.parametrize("first", range(15, DRAWN, 15))
 def test_all_drawn_configurations_run_right(first, weights, adapters):
-    assert run_drawn(range(first, first + 30), weights, adapters) > 20
+    assert run_drawn(range(first, first + 15), weights, adapters) > 7
 
 
 def test_what_a_machine_or_model_lacks_is_refused_with_its_key(weights):

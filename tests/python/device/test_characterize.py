@@ -143,6 +143,7 @@ def test_the_device_file_states_what_was_published(native):
     assert len(compared) == 6 and all(row["agrees"] for row in compared)
 
 
+@pytest.mark.all
 def test_sensitivity_names_the_assumed_parameter_that_matters(native):
     answer = native("characterize", DEVICE, "--only", "cpu", "--sensitivity", "--json")
     assert answer.code == 0, answer.err

@@ -12,8 +12,8 @@ def variant(native, part):
     return native.write("\n".join(lines).replace("../", f"{DEVICE.parents[1]}/"), "device.yaml")
 
 
-@pytest.mark.parametrize("part, some", [("dram", {"sequential", "strided_64b_4kib", "random_32b", "chunks_4kib", "chunks_16kib",
-                                                  "write_sequential", "mixed_cpu_npu.npu", "pointer_chase"}),
+@pytest.mark.parametrize("part, some", [pytest.param("dram", {"sequential", "strided_64b_4kib", "random_32b", "chunks_4kib", "chunks_16kib",
+                                                  "write_sequential", "mixed_cpu_npu.npu", "pointer_chase"}, marks=pytest.mark.all),
                                         ("ufs", {"random_4kib_range_128mib_depth_32_big", "pi2_ufs4_seq_read_512kb"}),
                                         ("npu", {"product_m1_q4_0_14336x4096", "product_m512_f16_4096x4096"})])
 def test_the_phones_twins_agree(native, part, some):

@@ -32,8 +32,8 @@ Scene two_layers(double in_dram) {
   return scene;
 }
 
-struct Region {
-  explicit Region(Bench& b, std::vector<HotRegionOptions::Split> splits, std::optional<double> in_dram = {})
+struct RegionBench {
+  explicit RegionBench(Bench& b, std::vector<HotRegionOptions::Split> splits, std::optional<double> in_dram = {})
       : bench(b), graphs(b.machine()) {
     HotRegionOptions options = options_of(b, std::move(splits));
     options.in_dram = in_dram;
@@ -50,7 +50,7 @@ struct Region {
 
 TEST(HotRegion, grows_with_the_rows_of_a_step_and_gives_back_what_it_had) {
   Bench bench(two_layers(0.5));
-  Region region(bench, {{1, 0.25}, {4, 0.5}});
+  RegionBench region(bench, {{1, 0.25}, {4, 0.5}});
   const NeuronCache& cache = bench.store->cache();
   region.prepare(1);
   EXPECT_EQ(region.hot->neurons(0, -1), 8u);
@@ -65,7 +65,7 @@ TEST(HotRegion, grows_with_the_rows_of_a_step_and_gives_back_what_it_had) {
 
 TEST(HotRegion, reads_what_is_missing_in_long_runs_and_evicts_cold_blocks_for_it) {
   Bench bench(two_layers(0.25));  // 8 blocks of each layer are there
-  Region region(bench, {{1, 0.25}, {4, 0.5}}, 1.0);
+  RegionBench region(bench, {{1, 0.25}, {4, 0.5}}, 1.0);
   region.prepare(1);
   EXPECT_EQ(bench.machine().storage.totals().bytes_read, 16 * 24 * KiB) << "the first fill alone";
   NeuronCache& cache = bench.store->cache();
@@ -78,7 +78,7 @@ TEST(HotRegion, reads_what_is_missing_in_long_runs_and_evicts_cold_blocks_for_it
 
 TEST(HotRegion, a_share_of_the_cache_may_be_kept_for_cold_neurons) {
   Bench bench(two_layers(0.5));
-  Region region(bench, {{1, 1.0}}, 0.25);
+  RegionBench region(bench, {{1, 1.0}}, 0.25);
   region.prepare(1);
   EXPECT_EQ(bench.store->cache().hot_size(), 16u);
 }
@@ -87,7 +87,7 @@ TEST(HotRegion, a_share_of_the_cache_may_be_kept_for_cold_neurons) {
 // are used by a layer, 6 were there, and `near` stand in the cluster behind the hot ones.
 std::uint32_t hot_after_steps_with(std::uint32_t named, std::uint32_t near) {
   Bench bench(two_layers(0.5));
-  Region region(bench, {{1, 0.25}});
+  RegionBench region(bench, {{1, 0.25}});
   for (int step = 0; step < 6; ++step) {
     region.prepare(1);
     for (std::int16_t layer = 0; layer < 2; ++layer) region.hot->used_cold(layer, -1, 1, {named, near, 6});
@@ -98,7 +98,7 @@ std::uint32_t hot_after_steps_with(std::uint32_t named, std::uint32_t near) {
 
 TEST(HotRegion, grows_no_further_than_what_a_layer_has_pinned_lets_it) {
   Bench bench(two_layers(0.25));
-  Region region(bench, {{1, 0.25}}, 1.0);
+  RegionBench region(bench, {{1, 0.25}}, 1.0);
   NeuronCache& cache = bench.store->cache();
   for (const std::uint32_t first : {8u, 40u}) {  // cold blocks of both layers, all that there is room for, and pinned
     for (std::uint32_t block = first; block < first + 8; ++block) cache.admit(block, cache.take_slot(), true);
@@ -121,8 +121,8 @@ Scene mixture(std::uint32_t layers) {
   return scene;
 }
 
-struct Experts : Region {
-  explicit Experts(Bench& b) : Region(b, {{1, 1.0}}, 1.0) {}
+struct Experts : RegionBench {
+  explicit Experts(Bench& b) : RegionBench(b, {{1, 1.0}}, 1.0) {}
   ~Experts() { settle(); }
   void begin(std::int16_t layer, std::vector<std::int16_t> experts) { hot->prepare(layer, experts, 1); }
   void settle() {
@@ -229,7 +229,7 @@ TEST(HotRegion, shrinks_when_the_cold_blocks_of_a_step_do_not_fit_beside_it) {
 
 TEST(HotRegion, without_room_nothing_is_hot) {
   Bench bench(two_layers(0.0));
-  Region region(bench, {{1, 0.5}});
+  RegionBench region(bench, {{1, 0.5}});
   region.prepare(1);
   EXPECT_EQ(region.hot->neurons(0, -1), 0u);
 }
@@ -342,7 +342,7 @@ TEST(HotRegion, random_batches_keep_its_laws) {
     Scene scene = two_layers(0.3 + 0.7 * rng.uniform());
     Bench bench(scene);
     const double first = rng.uniform();
-    Region region(bench, {{2, first}, {4, first + (1 - first) * rng.uniform()}}, rng.uniform());
+    RegionBench region(bench, {{2, first}, {4, first + (1 - first) * rng.uniform()}}, rng.uniform());
     const NeuronCache& cache = bench.store->cache();
     for (int step = 0; step < 30; ++step) {
       region.prepare(static_cast<std::uint32_t>(1 + rng.below(5)));

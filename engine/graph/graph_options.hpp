@@ -1,0 +1,23 @@
+// What a model's operator graph is wanted as.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace vitro {
+
+// What passes make of the graph that a model is built as, in which each operator computes one thing or moves data.
+enum class Fuse : std::uint8_t {
+  none,      // it stays
+  geometry,  // chains of moves become one, and what can be read where it is, is not moved
+  all,       // and an RMSNorm is one operator
+};
+inline constexpr std::array<std::string_view, 3> kFuseNames{"none", "geometry", "all"};
+
+struct GraphOptions {
+  bool whole_ffns = false;  // each FFN is one operator, for a policy that carries it out by itself
+  bool stages_kv = false;   // attention follows a kv_stage, for a unit that can not read keys and values as they are kept
+  Fuse fuse = Fuse::all;
+};
+
+}  // namespace vitro
