@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .reproducing.paper import reproduce
     from .running.experiments import resolve, run
     from .running.result import Result
+    from .study.search import search
+    from .study.store import rows
     from .study.sweep import sweep
     from .study.tasks import tasks
     from .trace.recordings import replay_io
@@ -29,12 +31,13 @@ _NAMES = {
     "Device": ".device.device", "DramModel": ".device.models", "Param": ".device.models", "StorageModel": ".device.models",
     "Gptq": ".model.files", "merge": ".model.files", "perplexity": ".model.files", "quantize": ".model.files", "tokenize": ".model.files",
     "reproduce": ".reproducing.paper", "resolve": ".running.experiments", "run": ".running.experiments", "Result": ".running.result",
+    "rows": ".study.store", "search": ".study.search",
     "sweep": ".study.sweep", "tasks": ".study.tasks", "replay_io": ".trace.recordings",
     "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
 __all__ = ["ConfigError", "Device", "DramModel", "Gptq", "Param", "Result", "RunError", "StorageModel", "Trace", "VitroError",
-           "diff_decisions", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "run", "scaling",
-           "sweep", "tasks", "tokenize"]
+           "diff_decisions", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "rows", "run",
+           "scaling", "search", "sweep", "tasks", "tokenize"]
 
 
 def __dir__() -> list[str]:  # so that notebooks complete what was not loaded yet

@@ -20,6 +20,7 @@ from .plan.cli import plan
 from .reproducing.cli import reproduce
 from .running.cli import run
 from .study.cli import sweep
+from .study.search_cli import search
 from .study.tasks_cli import tasks
 from .trace.cli import trace_app
 from .validate.bundle import command as bundle
@@ -29,6 +30,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_
                   context_settings={"help_option_names": ["-h", "--help"]})
 app.command()(run)
 app.command()(sweep)
+app.command()(search)
 app.command()(tasks)
 app.add_typer(trace_app, name="trace")
 app.command()(tokenize)

@@ -20,3 +20,11 @@ class ConfigError(VitroError):
 
 class RunError(VitroError):
     """The input was right, and the run failed."""
+
+
+class Lost(RunError):
+    """The process or the worker of a run was ended from outside, as for want of memory: another try may end well."""
+
+
+class Overtime(RunError):
+    """A run was ended at its time limit."""

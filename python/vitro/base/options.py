@@ -18,3 +18,10 @@ def _plugins(paths):
 
 Plugins = Annotated[Optional[list[Path]], typer.Option("--plugin", metavar="FILE.so", callback=_plugins,
                                                        help="Load device models from a shared object; may be repeated.")]
+On = Annotated[str, typer.Option("--on", metavar="local|dask[:ADDRESS]|slurm:FILE", help="Where runs are executed: this machine, a Dask "
+                                 "cluster (made here, or at ADDRESS), or jobs of SLURM.")]
+Workers = Annotated[Optional[int], typer.Option(min=1, help="Runs at a time on this machine. Default: the cores that may be used. A host "
+                                                "run is always alone.")]
+Limit = Annotated[Optional[float], typer.Option("--limit", min=0.001, metavar="SECONDS", help="End a run that takes longer; its point has "
+                                                "failed.")]
+Retries = Annotated[int, typer.Option(min=0, help="Further tries of a run whose process or worker was ended from outside.")]

@@ -13,14 +13,37 @@ import sys
 import threading
 from pathlib import Path
 
-from ..errors import ConfigError, RunError
+from ..errors import ConfigError, Lost, Overtime, RunError
 
 # A simulation walks over tables of millions of neurons and makes a hundred thousand small objects per token: huge pages, and a cache
 # that holds what a layer frees at once (docs/design/sim-speed.md).
 _MALLOC = "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=2000:glibc.malloc.tcache_max=16384"
 
-_running: set[subprocess.Popen[bytes]] = set()  # children of every thread, so that Ctrl-C in the main one can end them all
 _ERRORS = {"ConfigError": ConfigError, "RunError": RunError}
+
+
+class Group:
+    """Children that end together, such as those of one sweep."""
+
+    def __init__(self):
+        self._children, self._lock, self.ended = set(), threading.Lock(), False
+
+    def kill(self):
+        """Ends all of them, and at once those that are still to come; their callers get a Lost."""
+        with self._lock:
+            self.ended = True
+            for child in self._children:
+                child.kill()
+
+    def add(self, child):
+        with self._lock:
+            self._children.add(child)
+            if self.ended:
+                child.kill()
+
+    def discard(self, child):
+        with self._lock:
+            self._children.discard(child)
 
 
 def realtime():
@@ -31,10 +54,11 @@ def realtime():
         raise ConfigError("--realtime: this user may not schedule in real time (expected root, or a limit `rtprio` above 0)") from None
 
 
-def call(function, *args, progress=None, attached=(), env=None):
+def call(function, *args, progress=None, attached=(), env=None, limit_s=None, group=None):
     """Runs `native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
     attached: what the function gets besides (attachments.py).
-    env: variables over the caller's own."""
+    env: variables over the caller's own. limit_s: seconds after which it is ended (Overtime). group: a Group that it joins.
+    Raises Lost where somebody else ended the child."""
     request = {"call": [function, *args], "attached": list(attached)}
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     env = {"GLIBC_TUNABLES": _MALLOC} | os.environ | (env or {}) | {
@@ -44,7 +68,13 @@ def call(function, *args, progress=None, attached=(), env=None):
         env["VITRO_PROGRESS"] = "1"
     child = subprocess.Popen([sys.executable, "-m", "vitro.base.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
-    _running.add(child)
+    if group:
+        group.add(child)
+    overtime = threading.Event()
+    watch = threading.Timer(limit_s, lambda: (overtime.set(), child.kill())) if limit_s else None
+    if watch:
+        watch.daemon = True
+        watch.start()
     said = collections.deque(maxlen=40)
     reader = threading.Thread(target=_listen, args=(child.stderr, said, progress), daemon=True)
     reader.start()
@@ -62,20 +92,19 @@ def call(function, *args, progress=None, attached=(), env=None):
         child.wait()
         raise
     finally:
-        _running.discard(child)
+        if watch:
+            watch.cancel()
+        if group:
+            group.discard(child)
         child.stdout.close()
     if code != 0 or not answer:
-        raise RunError(_obituary(function, code, said))
+        if overtime.is_set():
+            raise Overtime(f"the process of `{function}` was ended after its limit of {limit_s:g} s")
+        raise (Lost if -code in (signal.SIGKILL, signal.SIGTERM) else RunError)(_obituary(function, code, said))
     reply = json.loads(answer)
     if "error" in reply:
         raise _ERRORS[reply["error"]](reply["message"])
     return reply["value"]
-
-
-def kill_all():
-    """Ends every run of this process; their callers get a RunError."""
-    for child in list(_running):
-        child.kill()
 
 
 def _listen(stream, said, progress):

@@ -5,6 +5,8 @@ import sys
 import time
 from contextlib import contextmanager
 
+from .remaining import Remaining
+
 
 def print_json(value):
     json.dump(value, sys.stdout, indent=2)
@@ -18,22 +20,25 @@ def say(text):
 
 @contextmanager
 def progress(label):
-    """Yields a callable (done, total): a bar on a terminal, otherwise a line at most every five seconds."""
+    """Yields a callable (done, total): a bar on a terminal, otherwise a line at most every five seconds, with the time that remains."""
+    left = Remaining()
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                   TextColumn("{task.fields[left]}"))
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(label, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            task = bar.add_task(label, total=None, left="")
+            yield lambda done, total: bar.update(task, completed=done, total=total, left=left.text(done, total))
         return
     spoken = time.monotonic()
 
     def report(done, total):
         nonlocal spoken
-        if time.monotonic() - spoken > 5:
+        remains = left.text(done, total)
+        if time.monotonic() - spoken > 5 and done < total:
             spoken = time.monotonic()
-            say(f"{label}: {done}/{total}")
+            say(", ".join(filter(None, [f"{label}: {done}/{total}", remains])))
     yield report
 
 

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from ..base import process
+from ..base.cache import cache_folder
 from ..errors import ConfigError
 from .fit import Fit, Value, covered
 from .probes import GIB, MIB, Sample, is_steady, make_file, one_pass, plan
@@ -82,14 +83,6 @@ class Calibration:
 def counts_of(probes, answers):
     """What each probe's answer says of its work, and whether it timed each call by itself."""
     return {name: answers[name] | ({"each_call": True} if probes[name][1].get("each_call") else {}) for name in answers}
-
-
-def cache_folder():
-    chosen = os.environ.get("VITRO_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(chosen) if chosen else Path(base) / "vitro" if base else Path.home() / ".cache" / "vitro"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def device_tree(fit, here, quick, samples, steady, path):

@@ -1,10 +1,9 @@
 """`vitro characterize --cross-fidelity`: what a device's flow models give beside their detailed twins, and the twins beside
 what public simulators gave. Nothing published about the device is needed."""
-import os
-from concurrent.futures import ThreadPoolExecutor
-
 from ..base import inputs, process, terminal
 from ..errors import ConfigError
+from ..execute.executor import execute_all
+from ..execute.task import Task
 from .characterize import PARTS
 
 WITHIN = 0.05
@@ -26,18 +25,7 @@ def cross_fidelity(device, *, only=None, progress=None):
 
 def _run(path, cases, progress):
     """-> the rows of each case, in order. Every case has a process of its own: they are independent."""
-    results = []
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        try:
-            for future in [pool.submit(process.call, "cross_fidelity", path, part, name) for part, name in cases]:
-                results.append(future.result())
-                if progress:
-                    progress(len(results), len(cases))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            process.kill_all()
-            raise
-    return results
+    return execute_all([Task("cross_fidelity", (path, part, name)) for part, name in cases], progress=progress)
 
 
 def _twin(row):

@@ -1,9 +1,8 @@
 """Microbenchmarks of a device: which ones an answer of map.yaml wants, their runs, and what they come to."""
 import json
-import os
-from concurrent.futures import ThreadPoolExecutor
 
-from ..base import process
+from ..execute.executor import execute_all
+from ..execute.task import Task
 
 
 def by_leaf(key, answer):
@@ -22,21 +21,8 @@ def wanted(answer):
 def run_probes(requests, progress=None):
     """requests: [(device, probe, args)]. -> {key: {"measures", "assumed_parameters", "event_hash"}}; equal requests run once."""
     unique = {request_key(*request): request for request in requests}
-    results, done = {}, 0
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        try:
-            futures = {key: pool.submit(process.call, "characterize_probe", device, probe, json.dumps(args))
-                       for key, (device, probe, args) in unique.items()}
-            for key, future in futures.items():
-                results[key] = future.result()
-                done += 1
-                if progress:
-                    progress(done, len(unique))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            process.kill_all()
-            raise
-    return results
+    tasks = [Task("characterize_probe", (device, probe, json.dumps(args))) for device, probe, args in unique.values()]
+    return dict(zip(unique, execute_all(tasks, progress=progress)))
 
 
 def measured(answer, result):

@@ -4,6 +4,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
+from ..base.options import On
 from ..errors import ConfigError
 
 
@@ -13,7 +14,8 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumo
                                                    "with the same kernels, cores and reads in flight.")] = "published",
               only: Annotated[Optional[str], typer.Option(metavar="ID", help="One result, all rows of one, or one check.")] = None,
               diagnose: Annotated[bool, typer.Option("--diagnose", help="Also run the diagnosis of each row that is off.")] = False,
-              jobs: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time. Default: all cores.")] = None,
+              jobs: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time. Default: the cores that may be used.")] = None,
+              on: On = "local",
               keep: Annotated[Optional[str], typer.Option(metavar="DIR", help="Keep results there, and take those that are there.")] = None,
               table: Annotated[Optional[str], typer.Option(metavar="FILE", help="Renew the tables of this page.")] = None,
               as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
@@ -38,7 +40,8 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumo
             raise ConfigError("--table: can not be combined with --only (expected one of the two)")
         showing.check_page(paper, table, reading)
     with terminal.progress("reproduce") as report:
-        answer = reproducing.reproduce(paper, reading=reading, only=only, jobs=jobs, diagnose=diagnose, keep=keep, progress=report)
+        answer = reproducing.reproduce(paper, reading=reading, only=only, jobs=jobs, diagnose=diagnose, keep=keep, on=on,
+                                       progress=report)
     if table is not None:
         showing.write_tables(answer, table)
     if as_json:

@@ -7,7 +7,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from ..base import native
+from ..base import fingerprints
 
 
 class Kept:
@@ -45,7 +45,7 @@ def _hash_of(*paths):
 
 
 def _program():
-    return _hash_of(Path(native.module().__file__))
+    return fingerprints.engine()[:16]
 
 
 def planner():

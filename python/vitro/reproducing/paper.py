@@ -4,16 +4,18 @@ Each distinct run is simulated once, however many rows want it, in a process of 
 """
 import hashlib
 import json
-import os
 import re
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..base import process, quantities
+from ..base import fingerprints, quantities
+from ..base.cores import usable_cores
 from ..base.figures import relative_error
 from ..base.inputs import Path, Progress
 from ..base.trees import flatten
-from ..errors import ConfigError, RunError
+from ..errors import ConfigError
+from ..execute.executor import execute
+from ..execute.places import opened
 from ..running import experiments
 from . import judge, paper_map
 from .formula import Missing
@@ -24,20 +26,20 @@ _ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
 
 
 def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only: str | None = None, jobs: int | None = None,
-              diagnose: bool = False, keep: Path | None = None, folder: Path | None = None,
+              diagnose: bool = False, keep: Path | None = None, folder: Path | None = None, on: str = "local",
               progress: Progress | None = None) -> dict[str, Any]:
     """-> {"schema": "vitro.reproduce/1", "paper", "reading", "rows", "checks", "summary"}; docs/guide/reproduce.md names the fields.
 
     reading: "published": compared systems have the properties that their papers give or imply; "fair": the same kernels, cores and reads
     in flight for all.
     only: an id, of a row, a whole figure or a check. diagnose: also executes the diagnosis of each row that is off.
-    keep: a folder for results, from which equal runs of the same program are taken.
+    on: where runs are executed, as in sweep(). keep: a folder for results, from which equal runs of the same program are taken.
     """
     mapped = paper_map.load(paper, folder, reading)
     questions, checks = (_chosen(part, only) for part in (mapped.questions, mapped.checks))
     if only and not questions and not checks:
         raise ConfigError(f'--only: "{only}" is neither a result nor a check of {paper}')
-    runs = Runs(mapped, jobs or os.cpu_count() or 1, progress, Kept(keep))
+    runs = Runs(mapped, jobs, progress, Kept(keep), on)
     runs.execute([(words, end, {}) for question in questions for words in words_of(question) for end in ("", *_ENDS)]
                  + [(words, "", {}) for check in checks for words in words_of(check)])
     rows = [_row(question, runs) for question in questions]
@@ -59,8 +61,8 @@ def _chosen(questions, only):
 class Runs:
     """Results by (words, end of the band, further overrides); equal experiments run once."""
 
-    def __init__(self, mapped, jobs, progress, kept=Kept(None)):
-        self.mapped, self.jobs, self.progress, self.kept = mapped, jobs, progress, kept
+    def __init__(self, mapped, jobs, progress, kept=Kept(None), on="local"):
+        self.mapped, self.jobs, self.progress, self.kept, self.on = mapped, jobs, progress, kept, on
         self.requests, self.results, self.names = {}, {}, {}  # request -> digest; digest -> result; digest -> words
         self.plans = Plans(kept)
 
@@ -79,24 +81,23 @@ class Runs:
                 todo[digest] = overrides
         if self.progress:
             self.progress(0, len(todo))
-        pool = ThreadPoolExecutor(self.jobs)  # threads are enough: each only waits for its run's process
-        try:
-            futures = {pool.submit(self._run, overrides): digest for digest, overrides in todo.items()}
-            for done, future in enumerate(as_completed(futures), 1):
-                self.results[futures[future]] = found = future.result()
+        tasks = (self._task(digest, overrides) for digest, overrides in todo.items())
+        with opened(self.on, workers=self.jobs) as place:
+            for done, (task, outcome) in enumerate(execute(tasks, place), 1):
+                self.results[task.about] = found = _answer(outcome)
                 if not found.get("failed"):
-                    self.kept.put(f"{futures[future]}.json", json.dumps(found))
+                    self.kept.put(f"{task.about}.json", json.dumps(found))
                 if self.progress:
                     self.progress(done, len(todo))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            process.kill_all()
-            raise
-        pool.shutdown()
+
+    def _task(self, digest, overrides):
+        composed = experiments.compose(self.mapped.experiment, overrides=overrides)
+        files = {path: fingerprints.of_file(path) for path in fingerprints.named_files(composed.resolved)} if self.on != "local" else {}
+        return experiments.task_of(json.dumps(composed.tree), alone=composed.resolved["machine"] == "host", files=files, about=digest)
 
     def _resolve_all(self, requests):
         """Plans take a while to make, so runs that need one wait beside each other."""
-        with ThreadPoolExecutor(self.jobs) as pool:
+        with ThreadPoolExecutor(self.jobs or usable_cores()) as pool:
             return list(pool.map(lambda request: self._resolve(*request), requests))
 
     def _resolve(self, words, end, more):
@@ -119,14 +120,6 @@ class Runs:
             return _digest([words, end, more]), None, str(failure)
         return _digest(resolved), overrides, None
 
-    def _run(self, overrides):
-        try:
-            return experiments.run(self.mapped.experiment, overrides=overrides).data
-        except ConfigError as failure:  # such as a memory budget that is too small: nothing to measure
-            return {"error": str(failure)}
-        except RunError as failure:
-            return {"error": str(failure), "failed": True}
-
     def result(self, words, end="", more=None):
         digest = self.requests[_key(words, end, more or {})]
         return self.result(words, "", more) if digest is None else self.results[digest]
@@ -138,6 +131,15 @@ class Runs:
         """What ran, for readers of the JSON: name, hash of the events, seconds."""
         return [{"run": name, **{key: self.results[digest].get(key) for key in ("event_hash", "wall_s", "error")},
                  "failed": self.results[digest].get("failed", False)} for digest, name in self.names.items()]
+
+
+def _answer(outcome):
+    """Of a run: its result, or why there is none."""
+    if isinstance(outcome.error, ConfigError):  # such as a memory budget that is too small: nothing to measure
+        return {"error": str(outcome.error)}
+    if outcome.error is not None:
+        return {"error": str(outcome.error), "failed": True}
+    return experiments.completed(outcome.value, outcome.seconds)
 
 
 def band(model, end):

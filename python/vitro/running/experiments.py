@@ -2,7 +2,7 @@
 import json
 import pathlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,9 @@ from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, a
 from ..base.origins import Origins, with_origins
 from ..device.device import Device
 from ..device.models import attached as attached_models
+from ..execute.executor import execute
+from ..execute.local import Local
+from ..execute.task import Task
 from ..scaling import Sample
 from ..scaling import attached as attached_scorer
 from . import band as bands
@@ -65,15 +68,42 @@ def run_composed(composed: Composed, *, models: Iterable[type] = (), scorer: Cal
     began = time.perf_counter()
     answer = process.call("run", json.dumps(composed.tree), None if folder is None else str(folder), progress=progress,
                           attached=[*attached_models(tuple(models)), *attached_scorer(scorer)])
-    answer["wall_s"] = round(time.perf_counter() - began, 6)  # the native side never looks at a wall clock for this
-    if answer.get("machine") == "sim":
-        answer.setdefault("notes", []).extend(beyond_calibration(answer))
+    completed(answer, time.perf_counter() - began)
     if band:
         answer["prediction_band"], note = bands.band_of(answer, lambda tree: run(tree).metrics)
         answer.setdefault("notes", []).extend(note)
     if folder is not None:
         _write(folder / "result.json", answer)
     return Result(answer, folder)
+
+
+def run_all(wanted: Sequence[tuple[Composed, Path | None]]) -> list[Result]:
+    """Runs several, beside each other where none is on host, by the executor. wanted: (experiment, folder as in run()). -> in their order.
+    Raises the first error."""
+    folders = [None if out is None else outputs.folder(out, "out") for _, out in wanted]
+    tasks = [task_of(json.dumps(composed.tree), alone=composed.resolved["machine"] == "host", out=folder, about=index)
+             for index, ((composed, _), folder) in enumerate(zip(wanted, folders))]
+    answers: dict[int, dict[str, Any]] = {}
+    for task, outcome in execute(tasks, Local()):
+        answers[task.about] = completed(outcome.result(), outcome.seconds)
+        if (folder := folders[task.about]) is not None:
+            _write(folder / "result.json", answers[task.about])
+    return [Result(answers[index], folder) for index, folder in enumerate(folders)]
+
+
+def completed(answer: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """What the extension module gave for a run, with what it can not know: how long the caller waited, and what was calibrated."""
+    answer["wall_s"] = round(seconds, 6)  # the native side never looks at a wall clock for this
+    if answer.get("machine") == "sim":
+        answer.setdefault("notes", []).extend(beyond_calibration(answer))
+    return answer
+
+
+def task_of(tree: str, *, alone: bool, models: Iterable[type] = (), out: Path | None = None, files: Mapping[str, str] | None = None,
+            about: Any = None) -> Task:
+    """A run for the executor; its value is an answer for completed(). tree: of a Composed, as JSON. alone: a host run, which others would
+    disturb. files: what it reads, {path: SHA-256}."""
+    return Task("run", (tree, None if out is None else str(out)), tuple(attached_models(tuple(models))), files or {}, alone, about)
 
 
 def _write(path: pathlib.Path, answer: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from ..base.origins import with_origins
 from ..errors import ConfigError, RunError
 from ..running import experiments
 from .points import expanded
-from .sweep import run_points
+from .jobs import run_points
 from .table import written
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def same(found: str | None, answer: str) -> bool:
 
 
 def tasks(experiment: Experiment, file: Path, *, out: Path, template: str = "{prompt}", gold: str = GOLD, answer: str = NUMBER,
-          check: str | None = None, limit: int | None = None, workers: int | None = None, resume: bool = False,
+          check: str | None = None, limit: int | None = None, workers: int | None = None, on: str = "local", resume: bool = False,
           overrides: Overrides = None, machine: str | None = None, progress: Progress | None = None) -> "pandas.DataFrame":
     """-> one row per point of the experiment's sweep: accuracy with its standard error, means of latency, energy and tokens.
 
@@ -115,7 +115,8 @@ def tasks(experiment: Experiment, file: Path, *, out: Path, template: str = "{pr
     for label, point, steps in chosen:
         origins = {key: whole.origins.at(*step) for key, step in steps.items()}
         listed += [(label, point | {"workload.prompt": task.prompt}, origins | {"workload.prompt": f"{file}:{task.line}"}) for task in todo]
-    jobs = run_points(experiment, listed, out=out, overrides=fixed, workers=workers, resume=resume, machine=machine, progress=progress)
+    jobs = run_points(experiment, listed, out=out, overrides=fixed, workers=workers, on=on, resume=resume, machine=machine,
+                      progress=progress)
     folder = outputs.folder(out, "out")
     rows, answers = [], []
     for index, (label, point, _) in enumerate(chosen):

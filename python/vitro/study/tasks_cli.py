@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import Json, Plugins, Sets
+from ..base.options import Json, On, Plugins, Sets, Workers
 from .table import as_records
 from .tasks import GOLD, NUMBER
 from .tasks import tasks as run_tasks
@@ -21,7 +21,7 @@ def tasks(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
           check: Annotated[Optional[str], typer.Option(metavar="PROGRAM", help="Judges instead: reads {task, text} as JSON, exits with 0 "
                                                                                "(right) or 1 (wrong).")] = None,
           limit: Annotated[Optional[int], typer.Option(min=1, help="The first so many tasks alone.")] = None,
-          workers: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time, as in `vitro sweep`.")] = None,
+          workers: Workers = None, on: On = "local",
           resume: Annotated[bool, typer.Option("--resume", help="Keep the runs that are done.")] = False,
           machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
           sets: Sets = None, plugins: Plugins = None, as_json: Json = False):
@@ -35,7 +35,7 @@ def tasks(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
     """
     with terminal.progress(file.stem) as report:
         frame = run_tasks(experiment, file, out=out, template=template, gold=gold, answer=answer, check=check, limit=limit, workers=workers,
-                          resume=resume, overrides=sets, machine=machine, progress=report)
+                          on=on, resume=resume, overrides=sets, machine=machine, progress=report)
     if as_json:
         terminal.print_json({"schema": "vitro.tasks/1", "out": str(out), "rows": as_records(frame)})
         return

@@ -75,22 +75,26 @@ class _Runner:
     def run(self, *, counts):
         """For real. The first run has a trace: it warms caches and does not count."""
         if counts:
-            self.host.append(self._run("host", None, None))
+            self.host += self._run([("host", None, None)])
         else:
-            self._run("host", None, self._folder("host"))
+            self._run([("host", None, self._folder("host"))])
 
     def simulate(self, device, with_band):
-        self.sim = self._run("sim", device, self._folder("sim"))
-        if with_band:
-            for sign in (1, -1):
-                self.corners[sign] = self._run("sim", bands.corner(device, sign), None).metrics
+        signs = (1, -1) if with_band else ()
+        devices = [bands.corner(device, sign) for sign in signs]
+        self.sim, *corners = self._run([("sim", device, self._folder("sim")), *(("sim", moved, None) for moved in devices)])
+        self.corners = {sign: corner.metrics for sign, corner in zip(signs, corners)}
 
-    def _run(self, machine, device, folder):
-        experiment = self.case.experiment | ({"device": device} if device else {})
+    def _run(self, wanted):
+        """wanted: [(machine, device, folder)], of one machine. -> [Result]"""
         try:
-            return experiments.run(experiment, overrides=self.case.overrides, machine=machine, out=folder)
+            return experiments.run_all([(self._composed(machine, device), folder) for machine, device, folder in wanted])
         except RunError as error:
-            raise RunError(f"{self.case.id} on {machine}: {error}") from None
+            raise RunError(f"{self.case.id} on {wanted[0][0]}: {error}") from None
+
+    def _composed(self, machine, device):
+        experiment = self.case.experiment | ({"device": device} if device else {})
+        return experiments.compose(experiment, overrides=self.case.overrides, machine=machine)
 
     def _folder(self, machine):
         import tempfile

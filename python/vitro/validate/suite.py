@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base import inputs, native
+from ..base.cache import cache_folder
 from ..base.origins import Origins, with_origins
 from ..base.trees import flatten, load_yaml
 from ..errors import ConfigError
@@ -119,7 +120,6 @@ def model_path(suite, name, source):
                           ("models", name))
     if "gguf" in source:
         return (Path(suite).absolute().parent / source["gguf"]).resolve()
-    from ..calibrate.measure import cache_folder
     return cache_folder() / "models" / f"made-{source['make']}.{source.get('scheme', 'f16')}.gguf"
 
 

@@ -102,6 +102,13 @@ def test_a_run_that_many_rows_want_runs_once(toy):
     assert len((toy / "runs.log").read_text().splitlines()) == 3  # dense, mmap, host
 
 
+def test_a_cluster_gives_the_same_rows(toy):
+    from distributed import LocalCluster
+    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
+        there = reproducing.reproduce("toy", folder=write(toy), on=f"dask:{cluster.scheduler_address}")
+    assert there["rows"] == reproducing.reproduce("toy", folder=write(toy))["rows"]
+
+
 def test_later_words_win_and_a_whole_part_takes_back_what_lay_in_it(toy):
     parts = {"dense": {"workload.output_tokens": 9, "engine.policy": "dense"}, "host": {"workload": {"output_tokens": 3}},
              "dense host": {"engine.policy": "mmap"}, "mmap": {}, "magic": {}}

@@ -1,0 +1,82 @@
+"""What a result depends on, by content: files, the extension module, and this machine."""
+import functools
+import hashlib
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from . import native
+from .cores import usable_cores
+
+# Texts that may read like the name of a file and are none.
+_TEXTS = {"prompt", "name", "description", "source", "experiment", "label"}
+_known: dict[tuple[int, ...], str] = {}  # by what stat says: a file that was written again has another time of change
+
+
+def of_file(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file's content, in hex. A file that has not changed is read once in a process."""
+    with open(path, "rb") as file:
+        stat = os.fstat(file.fileno())
+        key = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        if key not in _known:
+            _known[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _known[key]
+
+
+def of_tree(tree: Any) -> str:
+    """SHA-256 of nested maps, whatever the order of their keys."""
+    return hashlib.sha256(json_text(tree).encode()).hexdigest()
+
+
+def json_text(tree: Any) -> str:
+    import json
+    return json.dumps(tree, sort_keys=True, ensure_ascii=False)
+
+
+def engine() -> str:
+    """Of the extension module that runs experiments."""
+    return of_file(native.module().__file__ or "")
+
+
+@functools.cache
+def revision() -> tuple[str | None, bool]:
+    """-> (git revision of the checkout that has the extension module, whether tracked files differ from it); (None, False) outside one."""
+    folder = Path(native.module().__file__ or "").absolute().parent
+    try:
+        said = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run(["git", "-C", folder, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True,
+                                 check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None, False
+    return said, bool(changed)
+
+
+@functools.cache
+def host() -> dict[str, Any]:
+    """This machine, as far as a measurement on it depends on that: name, processor, cores that may be used, memory, kernel."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
+    models = sorted({line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part"))})
+    return {"name": platform.node(), "cpu": ", ".join(models) or platform.processor() or platform.machine(), "cores": usable_cores(),
+            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "kernel": platform.release()}
+
+
+def named_files(tree: Any, skipped: tuple[str, ...] = (), at: str = "") -> Iterator[str]:
+    """The texts in a resolved experiment that name existing files. skipped: dotted keys whose files are written, not read."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            inner = f"{at}.{key}" if at else str(key)
+            if key not in _TEXTS and inner not in skipped:
+                yield from named_files(value, skipped, inner)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from named_files(value, skipped, at)
+    elif isinstance(tree, str) and ("/" in tree or "." in tree) and len(tree) < 4096 and "\0" not in tree and os.path.isfile(tree):
+        yield tree
+
+
+def plugins_of_environment() -> list[str]:
+    """Files that every run loads."""
+    return [path for path in os.environ.get("VITRO_PLUGINS", "").split(os.pathsep) if path and os.path.isfile(path)]

@@ -1,0 +1,53 @@
+"""What a point is, by content: two points of one identity give the same row, and whatever changes a row changes its identity."""
+from dataclasses import dataclass
+from typing import Any
+
+from ..base import fingerprints
+
+_READING = ("device", "model", "engine", "workload")  # parts that may name files
+OUTPUTS = ("engine.record", "workload.save_kv")  # files that a run writes
+# Keys that name or judge a run and do not change what it does.
+_ABOUT = ("experiment", "description", "sweep", "search", "metrics", "expect")
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Identity:
+    """digest: 20 hex digits. files: what was read, {path: SHA-256}. host: of a host run, the machine."""
+
+    digest: str
+    files: dict[str, str]
+    engine: str
+    host: dict[str, Any] | None
+
+
+def identity_of(resolved: dict[str, Any]) -> Identity:
+    """Of a resolved experiment, with the engine, the files and the machine as they are now.
+
+    The engine is the content of the extension module: its revision is written down beside each row, but a commit that leaves the module as
+    it is reruns nothing. A file stands for its content, so another folder is no change and another model under the old name is one."""
+    whole = {key: value for key, value in resolved.items() if key not in _ABOUT}
+    parts = {key: whole[key] for key in _READING if key in whole}
+    files = {path: fingerprints.of_file(path) for path in fingerprints.named_files(parts, OUTPUTS)}
+    loaded = sorted(fingerprints.of_file(path) for path in fingerprints.plugins_of_environment())
+    engine, host = fingerprints.engine(), fingerprints.host() if resolved["machine"] == "host" else None
+    digest = fingerprints.of_tree([_VERSION, engine, loaded, host, _by_content(whole, files)])[:20]
+    return Identity(digest, files, engine, host)
+
+
+def _by_content(tree, files):
+    if isinstance(tree, dict):
+        return {key: _by_content(value, files) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_by_content(value, files) for value in tree]
+    return {"content": files[tree]} if isinstance(tree, str) and tree in files else tree
+
+
+def outputs_of(resolved: dict[str, Any]) -> list[str]:
+    """The files that a run of this writes."""
+    found = []
+    for key in OUTPUTS:
+        part, _, name = key.partition(".")
+        if path := (resolved.get(part) or {}).get(name):
+            found.append(path)
+    return found

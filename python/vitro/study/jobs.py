@@ -1,0 +1,209 @@
+"""Points on their way to results: resolved before anything runs, taken from the store or executed, judged as they come."""
+import dataclasses
+import json
+import os
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from ..base import fingerprints, inputs, outputs
+from ..base.inputs import Experiment, Path, Progress
+from ..base.origins import with_origins
+from ..errors import ConfigError
+from ..execute import places
+from ..execute.executor import execute
+from ..execute.task import Limits, Task
+from ..running import experiments
+from ..running.result import Result
+from . import old_points
+from .identity import Identity, identity_of, outputs_of
+from .parts import utc
+from .store import Store
+
+Listed = Sequence[tuple[str | None, dict[str, Any], dict[str, str]]]
+_LOOK = 0.2  # seconds between two looks at points that another process runs
+
+
+def run_points(experiment: Experiment, points: Listed, *, out: Path | None, overrides: list[str], workers: int | None = None,
+               on: str = "local", resume: bool = False, adopt: bool = False, machine: str | None = None, models: Sequence[type] = (),
+               limits: Limits = Limits(), may_be_refused: bool = False, progress: Progress | None = None) -> "list[Job]":
+    """Runs an experiment at each point: (label, {key: value}, {key: where that was written}). Each job then has a result or an error.
+    Raises ConfigError where a point could not be resolved, before any runs, and where all points were refused unless they may be."""
+    places.check(on, workers)
+    jobs = [Job(experiment, index, label, point, overrides + inputs.overrides_with_origin(point, origins), machine, models)
+            for index, (label, point, origins) in enumerate(points)]
+    seen: dict[str, int] = {}
+    for job in jobs:  # a typo in the last point must not surface after hours
+        job.resolve(identify=out is not None or on != "local")
+        if job.identity:
+            job.repeat = seen[job.identity.digest] = seen.get(job.identity.digest, -1) + 1
+    _refuse_one_file_of_many(jobs)
+    if out is None:
+        _run(jobs, None, on, workers, limits, progress)
+    else:
+        folder = outputs.folder(out, "out")
+        old = old_points.found(folder) if resume and not (folder / "store").exists() else {}
+        if old and not adopt:
+            raise ConfigError(f"{folder / 'points'}: points of vitro before its store, which do not tell the engine and the model that "
+                              "they come from (expected --adopt beside --resume, which takes those of unchanged experiments as results of "
+                              "today's engine and files; or another folder)")
+        with Store(folder) as store:
+            if not resume:
+                store.forget([job.key for job in jobs])
+            for job in jobs:
+                if job.old_digest in old and store.claim(job.key) == "mine":
+                    store.add(job.columns(tries=1, began=utc()) | {"adopted": True}, old[job.old_digest])
+            if gone := [job.key for job in jobs if not all(map(os.path.exists, job.outputs)) and store.index.part_of(job.key)]:
+                store.forget(gone)  # a recording that the row promises and that is not there
+            _run(jobs, store, on, workers, limits, progress)
+            store.join_parts()
+    if jobs and all(job.refused for job in jobs) and not may_be_refused:
+        raise ConfigError(jobs[0].error or "")
+    return jobs
+
+
+def _run(jobs, store, on, workers, limits, progress):
+    done = 0
+
+    def told(job):
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done, len(jobs))
+
+    waiting = []
+    for job in jobs:
+        if store and (answer := store.answer(job.key)) is not None:
+            job.take(answer)
+            done += 1
+        else:
+            waiting.append(job)
+    if progress:
+        progress(done, len(jobs))
+    if not waiting:
+        return
+    with places.opened(on, workers=workers) as place:
+        while waiting:
+            theirs: list[Job] = []
+            for task, outcome in execute(_tasks(waiting, store, theirs, told), place, limits):
+                job = task.about
+                if outcome.error is None:
+                    answer = experiments.completed(outcome.value, outcome.seconds)
+                    if store:
+                        store.add(job.columns(tries=outcome.tries, began=job.began), answer)
+                    job.take(answer)
+                else:
+                    job.fail(str(outcome.error), isinstance(outcome.error, ConfigError))
+                    if store:
+                        store.add_failure(job.key, job.error, job.refused)
+                told(job)
+            waiting = theirs
+            if waiting:
+                time.sleep(_LOOK)
+
+
+def _tasks(jobs, store, theirs, told):
+    """Those that are to be run here, claimed one by one, so that processes share a sweep. theirs: gets those that others run now."""
+    for job in jobs:
+        claim = store.claim(job.key, waited=job.waited) if store else "mine"
+        if claim == "mine":
+            yield job.task()
+        elif claim == "done" and store:
+            job.take(store.answer(job.key))
+            told(job)
+        elif claim == "failed" and store:
+            job.fail(*store.index.failure_of(job.key))
+            told(job)
+        elif store:
+            job.waited = True
+            theirs.append(job)
+
+
+def _refuse_one_file_of_many(jobs):
+    """The last point to end would be what is in the file."""
+    first = {}
+    for job in jobs:
+        for path in job.outputs:
+            if (other := first.setdefault(path, job)) is not job:
+                with with_origins(job.origins):
+                    raise ConfigError(f"engine.record: {path} is that of points {other.index} and {job.index} (expected a file for each)",
+                                      ("engine", "record"))
+
+
+@dataclasses.dataclass(eq=False)
+class Job:
+    """A point on its way to a result."""
+
+    experiment: Experiment
+    index: int
+    label: str | None
+    point: dict[str, Any]
+    overrides: list[str]
+    machine: str | None
+    models: Sequence[type] = ()
+    # Known when resolved:
+    identity: Identity | None = None
+    repeat: int = 0             # among equal points
+    old_digest: str = ""
+    outputs: list[str] = dataclasses.field(default_factory=list)
+    # Known at the end: a Result with its expectations judged, or why there is none.
+    result: Result | None = None
+    error: str | None = None
+    refused: bool = False       # nothing ran: the input was wrong
+    waited: bool = False        # for another process
+    began: str = ""
+    _tree: bytes = b""          # its experiment as it was composed, packed: many of them would fill memory
+    _resolved: bytes = b""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        assert self.identity
+        return self.identity.digest, self.repeat
+
+    def resolve(self, *, identify: bool) -> None:
+        composed = self.compose()
+        experiments.check_outputs(composed)
+        resolved = composed.resolved
+        self.machine = resolved["machine"]
+        self.outputs = outputs_of(resolved)
+        self.old_digest = old_points.digest(self.machine, resolved)
+        if identify:
+            self.identity = identity_of(resolved)
+        self._tree, self._resolved = (zlib.compress(json.dumps(tree).encode(), 1) for tree in (composed.tree, resolved))
+
+    def compose(self) -> experiments.Composed:
+        return experiments.compose(self.experiment, overrides=self.overrides, machine=self.machine)
+
+    def resolved(self) -> dict[str, Any]:
+        return json.loads(zlib.decompress(self._resolved))
+
+    def origins(self):
+        return self.compose().origins
+
+    def task(self, out: Path | None = None) -> Task:
+        self.began = utc()
+        files = self.identity.files if self.identity else {}
+        return experiments.task_of(zlib.decompress(self._tree).decode(), alone=self.machine == "host", models=self.models, out=out,
+                                   files=files, about=self)
+
+    def take(self, answer: dict[str, Any]) -> None:
+        """Only a result tells whether `expect:` names a metric that there is: the first one does, not the last. What a row says of the
+        experiment is as it was then; what judges it is as it is now."""
+        self.error, self.refused = None, False
+        resolved = self.resolved()
+        self.result = Result(answer | {"experiment_resolved": resolved, "experiment": resolved.get("experiment", answer["experiment"])})
+        with with_origins(self.origins):
+            self.result.expectations
+
+    def fail(self, error: str, refused: bool) -> None:
+        self.error, self.refused = error, refused
+
+    def columns(self, *, tries: int, began: str) -> dict[str, Any]:
+        """Of its row, besides the answer."""
+        assert self.identity
+        revision, dirty = fingerprints.revision()
+        return {"identity": self.identity.digest, "repeat": self.repeat, "machine": self.machine, "label": self.label,
+                "experiment": str(self.resolved().get("experiment", "")), "point": json.dumps(self.point), "engine": self.identity.engine,
+                "revision": revision, "dirty": dirty, "files": json.dumps(self.identity.files), "host": json.dumps(self.identity.host),
+                "tries": tries, "began": began}

@@ -1,0 +1,194 @@
+"""`vitro search`: a search for the best points of a space by several metrics, with Optuna.
+
+    sweep:
+      design: search
+      trials: 64
+      objectives: {decode_tokens_per_s: maximize, energy_j_per_token: minimize}
+      constraints: {peak_memory_bytes: {max: 4.0e9}}     # optional: a point that breaks one is not on the front
+      batch: 8                                           # points that are chosen together; 8 by default
+      seed: 1
+      over: {...}                                        # as in designs.py
+
+Points are proposed by a tree-structured Parzen estimator for several objectives (Ozaki et al. 2020) in batches. A batch is chosen from the
+results of those before it alone, and told in its own order. So the same search has the same points whatever finishes first, and one that is
+resumed goes the same way again, taking from the store what has run.
+"""
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..base import inputs, outputs
+from ..base.inputs import Experiment, Overrides, Path, Progress
+from ..base.origins import with_origins
+from ..errors import ConfigError
+from ..execute.task import Limits
+from ..running import experiments
+from .designs import Axis, Range, axes
+from .jobs import Job, run_points
+from .sweep import table_of
+
+if TYPE_CHECKING:
+    import pandas
+
+_KEYS = {"design", "trials", "objectives", "constraints", "batch", "seed", "over"}
+_WAYS = ("maximize", "minimize")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`sweep:` of a search, read. bounds: (metric, the sign of its excess, its limit): feasible where sign * (value - limit) <= 0."""
+
+    trials: int
+    batch: int
+    seed: int
+    objectives: dict[str, str]
+    bounds: list[tuple[str, int, float]]
+    space: dict[str, Axis]
+
+
+def read(tree: Any) -> Plan:
+    """Raises ConfigError, with the steps to what is wrong."""
+    if not isinstance(tree, dict) or tree.get("design") != "search":
+        raise ConfigError("sweep: is no search (expected {design: search, trials: 64, objectives: {...}, over: {...}})", ("sweep",))
+    for key in tree:
+        if key not in _KEYS:
+            raise ConfigError(f"sweep.{key}: unknown key of a search (expected one of {', '.join(sorted(_KEYS))})", ("sweep", key))
+    numbers: dict[str, Any] = {key: tree.get(key, default) for key, default in (("trials", None), ("batch", 8), ("seed", 1))}
+    for key, number in numbers.items():
+        if not isinstance(number, int) or isinstance(number, bool) or number < (key != "seed"):
+            raise ConfigError(f"sweep.{key}: {number!r} (expected a whole number{' above 0' if key != 'seed' else ''})", ("sweep", key))
+    objectives = tree.get("objectives")
+    if not isinstance(objectives, dict) or not objectives or not all(way in _WAYS for way in objectives.values()):
+        raise ConfigError(f"sweep.objectives: {objectives!r} (expected metrics with maximize or minimize, such as "
+                          "{decode_tokens_per_s: maximize})", ("sweep", "objectives"))
+    bounds = []
+    for metric, limits in (tree.get("constraints") or {}).items():
+        if not isinstance(limits, dict) or not limits or not limits.keys() <= {"min", "max"}:
+            raise ConfigError(f"sweep.constraints.{metric}: {limits!r} (expected {{max: number}} or {{min: number}})",
+                              ("sweep", "constraints", metric))
+        for side, limit in limits.items():
+            try:
+                bounds.append((metric, 1 if side == "max" else -1, float(limit)))
+            except (TypeError, ValueError):
+                raise ConfigError(f"sweep.constraints.{metric}.{side}: {limit!r} is not a number",
+                                  ("sweep", "constraints", metric, side)) from None
+    return Plan(**numbers, objectives=objectives, bounds=bounds, space=axes(tree.get("over"), ("sweep", "over")))
+
+
+def search(experiment: Experiment, *, out: Path, workers: int | None = None, on: str = "local", resume: bool = False,
+           trials: int | None = None, limits: Limits = Limits(), overrides: Overrides = None, machine: str | None = None,
+           progress: Progress | None = None) -> "pandas.DataFrame":
+    """-> one row per trial, as sweep() gives them, with `feasible` and `front`: not dominated by any feasible trial. Also front.csv.
+
+    resume: takes from the store of `out` what has run. trials: over the file's own number; a longer search begins as the shorter one did.
+    """
+    fixed = inputs.as_overrides(overrides)
+    whole = experiments.compose(experiment, overrides=fixed)
+    with with_origins(lambda: whole.origins):
+        plan = read(whole.resolved.get("sweep"))
+    total, jobs = trials or plan.trials, list[Job]()
+    study = _Study(plan)
+    origins = {key: whole.origins.at("sweep", "over", key) for key in plan.space}
+    while len(jobs) < total:
+        asked = study.ask(min(plan.batch, total - len(jobs)))
+        before = len(jobs)
+        batch = run_points(experiment, [(None, point, origins) for point in asked], out=out, overrides=fixed, workers=workers, on=on,
+                           resume=resume, machine=machine, limits=limits, may_be_refused=True,
+                           progress=progress and (lambda done, _: progress(before + done, total)))
+        for job in batch:
+            job.index += before
+        with with_origins(lambda: whole.origins):
+            study.tell([_metrics(job, plan) for job in batch])
+        jobs += batch
+    return _finish(jobs, plan, whole.resolved, out)
+
+
+class _Study:
+    """Optuna, asked and told in batches."""
+
+    def __init__(self, plan):
+        try:
+            import optuna
+        except ImportError as error:
+            raise ConfigError(f"vitro search: needs the package optuna, which can not be imported ({error})") from None
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self.optuna, self.plan, self.open = optuna, plan, []
+        self.distributions = {key: self._distribution(axis) for key, axis in plan.space.items()}
+        with warnings.catch_warnings():  # of what is called experimental there
+            warnings.simplefilter("ignore")
+            sampler = optuna.samplers.TPESampler(seed=plan.seed, multivariate=True, constant_liar=True,
+                                                 constraints_func=(lambda trial: trial.user_attrs["excess"]) if plan.bounds else None)
+            self.study = optuna.create_study(directions=list(plan.objectives.values()), sampler=sampler)
+
+    def _distribution(self, axis):
+        kinds = self.optuna.distributions
+        if not isinstance(axis, Range):
+            return kinds.CategoricalDistribution(list(range(len(axis))))
+        if axis.whole:
+            return kinds.IntDistribution(int(axis.low), int(axis.high), log=axis.log)
+        return kinds.FloatDistribution(axis.low, axis.high, log=axis.log)
+
+    def ask(self, count):
+        """-> points"""
+        self.open = [self.study.ask(self.distributions) for _ in range(count)]
+        return [{key: axis.written(float(trial.params[key])) if isinstance(axis, Range) else axis[trial.params[key]]
+                 for key, axis in self.plan.space.items()} for trial in self.open]
+
+    def tell(self, results):
+        """results: {metric: value} of each point that was asked for, None for one that failed."""
+        for trial, metrics in zip(self.open, results):
+            if metrics is None:
+                trial.set_user_attr("excess", [1e300] * len(self.plan.bounds))
+                self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
+                continue
+            trial.set_user_attr("excess", excess(metrics, self.plan))
+            self.study.tell(trial, [metrics[name] for name in self.plan.objectives])
+
+
+def excess(metrics: dict[str, float], plan: Plan) -> list[float]:
+    """By how much each bound is broken; 0 or less where it holds."""
+    return [sign * (metrics[metric] - limit) for metric, sign, limit in plan.bounds]
+
+
+def _metrics(job, plan):
+    """What the search looks at, of a point; None where it failed."""
+    if job.result is None:
+        return None
+    found = {}
+    for steps, names in ((("objectives",), list(plan.objectives)), (("constraints",), [metric for metric, _, _ in plan.bounds])):
+        for name in names:
+            value = job.result.metric(name)
+            if not isinstance(value, (int, float)):
+                raise ConfigError(f"sweep.{steps[0]}: {name!r} is no number in the result of a point (expected a metric that the runs "
+                                  "have)", ("sweep", *steps, name))
+            found[name] = float(value)
+    return found
+
+
+def front(values: Sequence[Sequence[float] | None], ways: Sequence[str]) -> list[bool]:
+    """Which rows no other row dominates: is as good everywhere and better somewhere. None: a row that does not count."""
+    signs = [1 if way == "minimize" else -1 for way in ways]
+    costs = [None if row is None else [sign * value for sign, value in zip(signs, row)] for row in values]
+
+    def dominated(cost):
+        return any(other is not None and other != cost and all(a <= b for a, b in zip(other, cost)) for other in costs)
+    return [cost is not None and not dominated(cost) for cost in costs]
+
+
+def _finish(jobs, plan, base, out):
+    from .report import write_sweep
+    metrics = [_metrics(job, plan) for job in jobs]
+    feasible = [found is not None and all(over <= 0 for over in excess(found, plan)) for found in metrics]
+    frame = table_of(jobs, stored=True)
+    frame["feasible"] = feasible
+    frame["front"] = front([[found[name] for name in plan.objectives] if ok else None for found, ok in zip(metrics, feasible)],
+                           list(plan.objectives.values()))
+    folder = outputs.folder(out, "out")
+    frame.to_parquet(folder / "results.parquet", index=False)
+    frame.to_csv(folder / "results.csv", index=False)
+    frame[frame["front"]].to_csv(folder / "front.csv", index=False)
+    write_sweep(frame, [job.point for job in jobs], [job.result and job.result.data for job in jobs], base, folder)
+    frame.attrs |= {"objectives": dict(plan.objectives), "keys": list(plan.space)}
+    return frame
+
