@@ -41,15 +41,15 @@ WORKLOADS = {
              "scaling": {"method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 3},
                          "scorer": {"kind": "log_probability"}}},
 }
-CLUSTERS = ("clusters", "hot", "llmflash", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts")
+CLUSTERS = ("clusters", "hot", "llmflash", "llmflash window", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts")
 EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts")
-HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart")  # of the FFN is in DRAM
+HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart", "llmflash window")  # of FFNs
 APART = {"weights.bundle": False, "weights.two_phases": False, "weights.eviction": "none"}
 SPARE = "cpu7"  # of the simulated phone, at work in no cell
 GPU = ("core and gpu", "gpu matmuls")  # on host an OpenCL device
 COMMON = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")  # the matrix holds these with everything else
 PARTS = (*COMMON, "streamed", "cores and unit", "clusters in dram", "every neuron", "paged experts", "streamed experts",
-         "bundled experts", "hot apart", "prompts", *GPU)
+         "bundled experts", "hot apart", "llmflash window", "prompts", *GPU)
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,8 @@ def _parts(cell, loads):
         return {"policy": "gpu_matmuls", "units": ["cpu0", "gpu"]}
     if cell.parts == "llmflash":
         return {"policy": "llmflash", "threads": 2}
+    if cell.parts == "llmflash window":  # as configs/engines/llmflash_paper.yaml: neurons leave though there is room
+        return {"policy": "llmflash", "weights.eviction": "window", "weights.window": 2, "threads": 2}
     if cell.parts == "prompts":
         return {"placement.kind": "prompts", "units": ["cpu0"], "placement.unit": unit}
     if cell.parts == "layers":
