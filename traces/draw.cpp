@@ -290,7 +290,8 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
 // noise (Efraimidis and Spirakis 2006). The same scores serve as router logits for the weights.
 std::vector<ExpertChoice> DrawFunction::route(const KernelCall& call) const {
   const std::uint32_t experts = last_dimension(call, "experts");
-  const auto [k, renormalise] = call.get<ops::Route>();
+  const auto& asked = call.get<ops::Route>();
+  const std::uint32_t k = asked.k;
   if (k == 0 || k > experts) throw RunError(fmt::format("route: {} of {} experts were asked for", k, experts));
   const std::vector<double> popularity = expert_popularity(call.layer, experts);
   std::vector<ExpertChoice> out;
@@ -304,7 +305,7 @@ std::vector<ExpertChoice> DrawFunction::route(const KernelCall& call) const {
     }
     std::sort(scores.begin(), scores.end());
     double sum = 0;
-    const std::uint32_t counted = renormalise ? k : experts;
+    const std::uint32_t counted = asked.renormalise ? k : experts;
     for (std::uint32_t i = 0; i < counted; ++i) sum += std::exp(scores[0].first - scores[i].first);
     ExpertChoice choice;
     for (std::uint32_t i = 0; i < k; ++i) {

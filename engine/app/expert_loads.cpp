@@ -22,6 +22,9 @@ void normalise(ExpertLoads& loads) {
   }
 }
 
+// Loads have no entry for a layer without experts, which are the first of a model.
+std::size_t layers_with_experts(const ModelConfig& config) { return config.layers - std::min(config.dense_layers, config.layers); }
+
 // Chunks of which the calibration knows all rows, in the order of their first tokens.
 class Chunks {
  public:
@@ -29,8 +32,8 @@ class Chunks {
 
   void add(std::size_t layer, SeqPos at, const std::vector<std::uint16_t>& experts) {
     Chunk& chunk = chunks_[{at.sequence, at.position / rows_}];
-    chunk.experts.resize(config_.layers, std::vector<std::uint32_t>(config_.experts));
-    chunk.seen.resize(config_.layers);
+    chunk.experts.resize(layers_with_experts(config_), std::vector<std::uint32_t>(config_.experts));
+    chunk.seen.resize(layers_with_experts(config_));
     ++chunk.seen.at(layer);
     for (const std::uint16_t expert : experts) ++chunk.experts[layer].at(expert);
   }
@@ -39,7 +42,7 @@ class Chunks {
     ChunkCounts counts;
     for (const auto& [place, chunk] : chunks_) {
       if (std::ranges::any_of(chunk.seen, [&](std::uint32_t rows) { return rows != rows_; })) continue;
-      counts.resize(config_.layers);
+      counts.resize(layers_with_experts(config_));
       for (std::size_t layer = 0; layer < counts.size(); ++layer) counts[layer].push_back(chunk.experts[layer]);
     }
     return counts;
@@ -58,26 +61,28 @@ class Chunks {
 }  // namespace
 
 Calibration recorded_loads(const Recording& recording, const ModelConfig& config, std::uint32_t chunk) {
-  ExpertLoads loads(config.layers, std::vector<double>(config.experts, 0));
+  const int first = static_cast<int>(config.dense_layers);
+  ExpertLoads loads(layers_with_experts(config), std::vector<double>(config.experts, 0));
   Chunks chunks(config, chunk);
   if (recording.experts.empty())
     throw ConfigError("engine.ffn.experts.calibration: the recording has no experts (expected a recording of this MoE model)");
   for (const auto& [key, choice] : recording.experts) {
     for (const std::uint16_t expert : choice.ids) {
-      if (key.layer < 0 || key.layer >= static_cast<int>(config.layers) || expert >= config.experts) {
+      if (key.layer < first || key.layer >= static_cast<int>(config.layers) || expert >= config.experts) {
         throw ConfigError(fmt::format(
             "engine.ffn.experts.calibration: {} chose expert {}, but the model has {} layers of {} experts (expected a recording of "
             "this MoE model)",
             to_string(key), expert, config.layers, config.experts));
       }
-      ++loads[static_cast<std::size_t>(key.layer)][expert];
+      ++loads[static_cast<std::size_t>(key.layer - first)][expert];
     }
-    chunks.add(static_cast<std::size_t>(key.layer), key.at, choice.ids);
+    chunks.add(static_cast<std::size_t>(key.layer - first), key.at, choice.ids);
   }
   for (std::size_t layer = 0; layer < loads.size(); ++layer) {
     if (*std::max_element(loads[layer].begin(), loads[layer].end()) == 0) {
       throw ConfigError(fmt::format(
-          "engine.ffn.experts.calibration: the recording has no experts of layer {} (expected a recording of this MoE model)", layer));
+          "engine.ffn.experts.calibration: the recording has no experts of layer {} (expected a recording of this MoE model)",
+          layer + config.dense_layers));
     }
   }
   normalise(loads);
@@ -96,13 +101,14 @@ Calibration drawn_loads(const DrawProfile& profile, std::uint64_t seed, const Mo
   route.in = {logits};
   ExpertLoads loads;
   Chunks chunks(config, chunk);
-  for (route.layer = 0; route.layer < static_cast<int>(config.layers); ++route.layer) {
+  const int first = static_cast<int>(config.dense_layers);
+  for (route.layer = static_cast<std::int16_t>(first); route.layer < static_cast<int>(config.layers); ++route.layer) {
     std::vector<double>& layer = loads.emplace_back(config.experts, 0.0);
     const Outcome outcome = draws.execute(route);
     const auto& choices = std::get<std::vector<ExpertChoice>>(outcome);
     for (std::size_t i = 0; i < choices.size(); ++i) {
       for (const std::uint16_t expert : choices[i].ids) ++layer[expert];
-      chunks.add(static_cast<std::size_t>(route.layer), (*route.batch)[i], choices[i].ids);
+      chunks.add(static_cast<std::size_t>(route.layer - first), (*route.batch)[i], choices[i].ids);
     }
   }
   normalise(loads);

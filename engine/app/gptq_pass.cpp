@@ -29,9 +29,14 @@ struct SharedInput {
   std::size_t sum = 0;  // in InputMoments
 };
 
-std::vector<SharedInput> inputs_of_layer(const ModelConfig& config) {
+std::vector<SharedInput> inputs_of_layer(const ModelConfig& config, std::uint32_t layer) {
   std::vector<SharedInput> inputs{{{Role::attn_q, Role::attn_k, Role::attn_v}}, {{Role::attn_output}}};
-  for (std::uint32_t expert = 0; expert < std::max(config.experts, 1u); ++expert) {
+  const bool mixture = config.has_experts(static_cast<int>(layer));
+  if (mixture && config.shared_ffn > 0) {
+    inputs.push_back({{Role::shared_gate, Role::shared_up}});
+    inputs.push_back({{Role::shared_down}});
+  }
+  for (std::uint32_t expert = 0; expert < (mixture ? config.experts : 1); ++expert) {
     inputs.push_back({{Role::ffn_gate, Role::ffn_up}, expert});
     inputs.push_back({{Role::ffn_down}, expert});
   }
@@ -163,7 +168,7 @@ class Pass {
     limits.max_position = report_.window;
     limits.max_rows = std::min(report_.window, experiment.engine.prefill_chunk);
     limits.max_tokens = report_.window + experiment.engine.kv.block_tokens;
-    std::vector<SharedInput> inputs = inputs_of_layer(config_);
+    std::vector<SharedInput> inputs = inputs_of_layer(config_, layer);
     {
       Decoder decoder = make_decoder(machine, experiment.engine, experiment.memory, model.config, weights, limits);
       const LayerRun run{&decoder, &weights, static_cast<int>(layer), &tokens_, bos_, report_.window, limits.max_rows, &moments, &inputs};

@@ -17,6 +17,7 @@ namespace {
 bool reads_whole(const Operator& consumer, std::uint8_t operand) {
   if (consumer.is<ops::ExpertSum>()) return operand != 0;
   if (consumer.is<ops::AddProduct>()) return operand != kAdaptedProduct;
+  if (consumer.is<ops::AddGated>()) return operand == ops::AddGated::kGateInput;
   return !consumer.is<ops::Rope, ops::KvAppend, ops::KvStage, ops::Attention, ops::Glu, ops::Add, ops::Reduce, ops::Move>();
 }
 
@@ -50,7 +51,7 @@ class Lowering {
     if (op.whole_ffn || phases_.back().whole_ffn) return false;
     if (options_.layers_apart && op.layer != phases_.back().layer) return false;
     if (options_.waits_to_attend && units_ == 1 && (op.is<ops::Attention>() || phases_.back().attends)) return false;
-    if ((op.rows == RowSet::routed) != phases_.back().routed && !op.is<ops::ExpertSum, ops::Add>()) return false;
+    if ((op.rows == RowSet::routed) != phases_.back().routed && !op.is<ops::ExpertSum, ops::Add, ops::AddGated>()) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);
     for (std::uint8_t i = 0; i < inputs.size(); ++i) {
       if (!in_current(inputs[i])) continue;

@@ -14,6 +14,17 @@
 namespace vitro {
 namespace {
 
+// Weights and tensors of an FFN: the only one of its layer, that of an expert, or one beside experts.
+struct FfnParts {
+  Role gate = Role::ffn_gate, up = Role::ffn_up, down = Role::ffn_down;
+  std::string_view prefix = "ffn", gate_out = "gate", up_out = "up", hidden = "hidden", down_out = "down";
+};
+constexpr FfnParts kPlain, kExpert{.down_out = "partial"};
+// Of a layer before those with experts, whose tensors have another width.
+constexpr FfnParts kLeading{.gate_out = "leading_gate", .up_out = "leading_up", .hidden = "leading_hidden"};
+constexpr FfnParts kShared{Role::shared_gate, Role::shared_up, Role::shared_down, "ffn_shared",
+                           "shared_gate",     "shared_up",     "shared_hidden",   "shared_down"};
+
 class Builder {
  public:
   Builder(const ModelConfig& config, GraphOptions options) : c_(config), options_(options) {}
@@ -23,7 +34,7 @@ class Builder {
     for (std::uint32_t layer = 0; layer < c_.layers; ++layer) {
       layer_ = static_cast<std::int16_t>(layer);
       x = attention(x);
-      x = c_.experts > 0 ? experts(x) : dense_ffn(x);
+      x = c_.has_experts(layer_) ? experts(x) : dense_ffn(x);
     }
     layer_ = -1;
     head(x);
@@ -49,7 +60,13 @@ class Builder {
     return id;
   }
 
-  OperatorId norm(OperatorId x, std::string_view name, Role weight) { return norm(x, name, weight, "normed", c_.width); }
+  // Of the model's kind. One that subtracts the mean is one operator from the start.
+  OperatorId norm(OperatorId x, std::string_view name, Role weight, Role bias) {
+    if (c_.norm == Norm::rms) return norm(x, name, weight, "normed", c_.width);
+    const OperatorId id = add(ops::LayerNorm{c_.norm_eps}, name, Split::replicated, "normed", c_.width, {x}, weight);
+    graph_[id].bias = bias;
+    return id;
+  }
   OperatorId norm(OperatorId x, std::string_view name, Role weight, std::string_view output, std::uint32_t width) {
     const OperatorId rms = add(ops::InverseRms{c_.norm_eps}, fmt::format("{}.rms", name), Split::replicated, "rms", 1, {x});
     return add(ops::ScaleRows{}, name, Split::replicated, output, width, {x, rms}, weight);
@@ -93,9 +110,16 @@ class Builder {
     return add(ops::Embed{}, "token_embd", Split::single, "x", c_.width, {}, Role::token_embedding);
   }
 
+  OperatorId turned(OperatorId x, std::string_view tensor) {
+    // In place, but for what every unit has normalised for itself.
+    const std::string output = c_.qk_norm == QkNorm::whole ? fmt::format("{}_turned", tensor) : graph_[x].output;
+    const ops::Rope turn{c_.rope.base, c_.rope.dims, c_.rope.style, c_.rope.position_scale};
+    return add(turn, fmt::format("rope_{}", tensor), Split::kv_heads, output, graph_[x].width, {x});
+  }
+
   OperatorId attention(OperatorId x) {
     block_ = BlockKind::attention;
-    const OperatorId normed = norm(x, "attn_norm", Role::attn_norm);
+    const OperatorId normed = norm(x, "attn_norm", Role::attn_norm, Role::attn_norm_bias);
     OperatorId q = matmul(normed, "attn_q", "q", c_.q_width(), Role::attn_q);
     OperatorId k = matmul(normed, "attn_k", "k", c_.kv_width(), Role::attn_k);
     OperatorId v = matmul(normed, "attn_v", "v", c_.kv_width(), Role::attn_v);
@@ -104,75 +128,104 @@ class Builder {
       graph_[k].bias = Role::attn_k_bias;
       graph_[v].bias = Role::attn_v_bias;
     }
+    if (c_.qk_norm == QkNorm::whole) {
+      q = norm(q, "attn_q_norm", Role::attn_q_norm, "q_normed", c_.q_width());
+      k = norm(k, "attn_k_norm", Role::attn_k_norm, "k_normed", c_.kv_width());
+    }
     q = heads_of(q, "q");
     k = heads_of(k, "k");
     v = heads_of(v, "v");
-    if (c_.qk_norm) {
+    if (c_.qk_norm == QkNorm::heads) {
       q = head_norm(q, "attn_q_norm", Role::attn_q_norm);
       k = head_norm(k, "attn_k_norm", Role::attn_k_norm);
     }
-    const RopeConfig& rope = c_.rope;
-    const ops::Rope turn{rope.base, rope.dims, rope.style, rope.position_scale};
-    q = add(turn, "rope_q", Split::kv_heads, std::string(graph_[q].output), c_.q_width(), {q});
-    k = add(turn, "rope_k", Split::kv_heads, std::string(graph_[k].output), c_.kv_width(), {k});
+    q = turned(q, "q");
+    k = turned(k, "k");
     q = rows_first(heads_first(q, "q"), "q");
     k = rows_first(heads_first(k, "k"), "k");
     v = rows_first(heads_first(v, "v"), "v");
     OperatorId kept = add(ops::KvAppend{c_.layers}, "kv_append", Split::kv_heads, "kv", 0, {k, v});
     if (options_.stages_kv) kept = add(ops::KvStage{c_.layers}, "kv_stage", Split::kv_heads, "kv_staged", 0, {kept});
-    const ops::Attention attention{1.0f / std::sqrt(static_cast<float>(c_.head_dim)), c_.window, c_.layers};
+    // A factor of q and one of k are one of their products.
+    const float factor = c_.rope.attention_factor * c_.rope.attention_factor;
+    const ops::Attention attention{factor / std::sqrt(static_cast<float>(c_.head_dim)), c_.window, c_.layers};
     OperatorId attend = add(attention, "attention", Split::kv_heads, "attended", c_.q_width(), {q, kept});
     attend = heads_of(rows_first(heads_first(attend, "attended"), "attended"), "attended");
     if (c_.sub_norms) attend = norm(attend, "attn_sub_norm", Role::attn_sub_norm, "attended_normed", c_.q_width());
     const OperatorId out = matmul(attend, "attn_output", "projected", c_.width, Role::attn_output);
+    if (c_.attn_output_bias) graph_[out].bias = Role::attn_output_bias;
     return residual(x, out, "attn_residual");
   }
 
   OperatorId dense_ffn(OperatorId x) {
     block_ = BlockKind::ffn;
-    const OperatorId normed = norm(x, "ffn_norm", Role::ffn_norm);
-    return residual(x, gated_ffn(normed), "ffn_residual");
+    const OperatorId normed = norm(x, "ffn_norm", Role::ffn_norm, Role::ffn_norm_bias);
+    if (c_.experts > 0) return residual(x, down(hidden(normed, kLeading), kLeading), "ffn_residual");  // a policy has the experts alone
+    const OperatorId ffn = options_.whole_ffns ? whole_ffn(normed, kPlain.down_out) : down(hidden(normed, kPlain), kPlain);
+    return residual(x, ffn, "ffn_residual");
+  }
+
+  OperatorId whole_ffn(OperatorId normed, std::string_view output) {
+    const OperatorId ffn = add(ops::Reduce{}, "ffn_clusters", Split::single, output, c_.width, {normed});
+    graph_[ffn].whole_ffn = true;
+    return ffn;
   }
 
   // `route`: an edge without data, so that no order can put an expert before the choice of experts.
-  OperatorId gated_ffn(OperatorId normed, std::optional<OperatorId> route = {}) {
-    const std::string_view output = rows_ == RowSet::routed ? "partial" : "down";
-    if (options_.whole_ffns) {
-      const OperatorId ffn = add(ops::Reduce{}, "ffn_clusters", Split::single, output, c_.width, {normed});
-      graph_[ffn].whole_ffn = true;
-      if (route) boost::add_edge(*route, ffn, Operand{1}, graph_);
-      return ffn;
-    }
-    const OperatorId gate = matmul(normed, "ffn_gate", "gate", c_.ffn, Role::ffn_gate);
-    const OperatorId up = matmul(normed, "ffn_up", "up", c_.ffn, Role::ffn_up);
+  OperatorId hidden(OperatorId normed, const FfnParts& ffn, std::optional<OperatorId> route = {}) {
+    const std::uint32_t width = ffn.gate == Role::shared_gate ? c_.shared_ffn : c_.ffn_of(layer_);
+    const OperatorId gate = matmul(normed, fmt::format("{}_gate", ffn.prefix), ffn.gate_out, width, ffn.gate);
+    const OperatorId up = matmul(normed, fmt::format("{}_up", ffn.prefix), ffn.up_out, width, ffn.up);
     if (route) {
       boost::add_edge(*route, gate, Operand{1}, graph_);
       boost::add_edge(*route, up, Operand{1}, graph_);
     }
-    OperatorId glu = add(ops::Glu{c_.activation}, "ffn_act", Split::rows, "hidden", c_.ffn, {gate, up});
+    OperatorId glu = add(ops::Glu{c_.activation}, fmt::format("{}_act", ffn.prefix), Split::rows, ffn.hidden, width, {gate, up});
     if (c_.sub_norms) glu = norm(glu, "ffn_sub_norm", Role::ffn_sub_norm, "hidden_normed", c_.ffn);
-    return matmul(glu, "ffn_down", output, c_.width, Role::ffn_down);
+    return glu;
+  }
+  OperatorId down(OperatorId glu, const FfnParts& ffn) {
+    return matmul(glu, fmt::format("{}_down", ffn.prefix), ffn.down_out, c_.width, ffn.down);
   }
 
+  OperatorId chosen_experts(OperatorId normed, OperatorId route) {
+    if (!options_.whole_ffns) return down(hidden(normed, kExpert, route), kExpert);
+    const OperatorId ffn = whole_ffn(normed, kExpert.down_out);
+    boost::add_edge(route, ffn, Operand{1}, graph_);
+    return ffn;
+  }
+
+  // A shared FFN's two steps stand where units meet anyway: with the router's product, and with the choice.
   OperatorId experts(OperatorId x) {
     block_ = BlockKind::ffn;
-    const OperatorId normed = norm(x, "ffn_norm", Role::ffn_norm);
+    const OperatorId normed = norm(x, "ffn_norm", Role::ffn_norm, Role::ffn_norm_bias);
     const OperatorId logits = matmul(normed, "ffn_gate_inp", "router_logits", c_.experts, Role::router);
-    const OperatorId route = add(ops::Route{c_.experts_used, c_.renormalise_experts}, "route", Split::single, "experts", 0, {logits});
+    std::optional<OperatorId> shared;
+    if (c_.shared_ffn > 0) shared = hidden(normed, kShared);
+    const ops::Route choose{c_.experts_used, c_.renormalise_experts, c_.router, c_.expert_scale};
+    const OperatorId route = add(choose, "route", Split::single, "experts", 0, {logits});
+    if (shared) shared = down(*shared, kShared);
     rows_ = RowSet::routed;
-    const OperatorId partial = gated_ffn(normed, route);
+    const OperatorId partial = chosen_experts(normed, route);
     rows_ = RowSet::all;
-    const OperatorId sum = add(ops::ExpertSum{}, "expert_sum", Split::rows, "down", c_.width, {partial, route});
+    OperatorId sum = add(ops::ExpertSum{}, "expert_sum", Split::rows, "down", c_.width, {partial, route});
+    if (shared) sum = with_shared(sum, *shared, normed);
     return residual(x, sum, "ffn_residual");
+  }
+
+  OperatorId with_shared(OperatorId sum, OperatorId shared, OperatorId normed) {
+    if (!c_.shared_gate) return add(ops::Add{}, "ffn_shared_sum", Split::rows, "ffn_sum", c_.width, {sum, shared});
+    return add(ops::AddGated{}, "ffn_shared_sum", Split::rows, "ffn_sum", c_.width, {sum, shared, normed}, Role::shared_router);
   }
 
   void head(OperatorId x) {
     block_ = BlockKind::head;
     rows_ = RowSet::sampled;
     const OperatorId last = add(ops::Gather{}, "last_rows", Split::replicated, "last", c_.width, {x});
-    const OperatorId normed = norm(last, "output_norm", Role::output_norm);
+    const OperatorId normed = norm(last, "output_norm", Role::output_norm, Role::output_norm_bias);
     const Role weight = c_.tied_embedding ? Role::token_embedding : Role::output;
     const OperatorId logits = matmul(normed, "output", "logits", c_.vocab, weight);
+    if (c_.output_bias) graph_[logits].bias = Role::output_bias;
     add(ops::Sample{}, "sample", Split::single, "tokens", 0, {logits});
   }
 

@@ -66,7 +66,7 @@ ByteBpeTokenizer::ByteBpeTokenizer(const Gguf& gguf)
     : Tokenizer(gguf, false), tokens_(gguf.strings("tokenizer.ggml.tokens")), types_(token_types(gguf, tokens_.size())) {
   const std::string& pre = gguf.text("tokenizer.ggml.pre");
   const auto words = pretokeniser_by_name(pre);
-  if (!words) gguf.fail("tokenizer.ggml.pre", fmt::format("\"{}\" is not supported (expected gpt-2, llama-bpe or qwen2)", pre));
+  if (!words) gguf.fail("tokenizer.ggml.pre", fmt::format("\"{}\" is not supported (expected one of: {})", pre, pretokeniser_names()));
   words_ = *words;
   whole_words_first_ = words_ == Pretokeniser::llama_bpe;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "engine/base/config.hpp"
@@ -22,28 +23,13 @@ constexpr std::uint64_t kMaxWidth = 1u << 20, kMaxLayers = 4096, kMaxHeads = 409
 constexpr std::array<std::pair<std::string_view, Activation>, 4> kActivations{
     {{"silu", Activation::silu}, {"relu", Activation::relu}, {"relu_squared", Activation::relu_squared}, {"gelu", Activation::gelu}}};
 
-struct Family {
-  std::string_view architecture;  // as files name it
-  std::string_view name;
-  RopeStyle style;  // llama files hold q and k permuted so that the rotation is interleaved
-  bool qk_norm = false, sub_norms = false;
-  std::string_view activation = "silu";
-};
-// The first BitNets had silu; those that llama.cpp's forks call 25 and b1.58 (BitNet b1.58 2B4T) square a relu.
-constexpr std::array<Family, 6> kFamilies{{{"llama", "llama", RopeStyle::interleaved},
-                                           {"qwen2", "qwen2", RopeStyle::half_split},
-                                           {"qwen3", "qwen3", RopeStyle::half_split, true},
-                                           {"bitnet", "bitnet", RopeStyle::half_split, false, true},
-                                           {"bitnet-25", "bitnet", RopeStyle::half_split, false, true, "relu_squared"},
-                                           {"bitnet-b1.58", "bitnet", RopeStyle::half_split, false, true, "relu_squared"}}};
-
-const Family& family_of(const Gguf& gguf) {
+const ModelFamily& family_of(const Gguf& gguf) {
   const std::string& architecture = gguf.text("general.architecture");
-  for (const Family& family : kFamilies) {
-    if (family.architecture == architecture) return family;
-  }
   std::vector<std::string_view> names;
-  for (const Family& family : kFamilies) names.push_back(family.architecture);
+  for (const ModelFamily& family : model_families()) {
+    if (family.architecture == architecture) return family;
+    names.push_back(family.architecture);
+  }
   gguf.fail("general.architecture", fmt::format("\"{}\" is not supported (expected one of: {})", architecture, fmt::join(names, ", ")));
 }
 
@@ -69,22 +55,96 @@ void check_config(const ModelConfig& c, const Fail& fail) {
   if (c.experts > 0 && (c.experts_used == 0 || c.experts_used > c.experts)) {
     fail("experts_used", fmt::format("{} of {} experts used per token", c.experts_used, c.experts));
   }
+  if (c.dense_layers > c.layers) {
+    fail("dense_layers", fmt::format("{} layers before the experts (expected up to {}, all layers)", c.dense_layers, c.layers));
+  }
+  if (c.rope.attention_factor != 1 && c.rope.dims != c.head_dim) {
+    fail("attention_factor", fmt::format("{} of {} dimensions turn (expected all of them, or no factor)", c.rope.dims, c.head_dim));
+  }
 }
+
+class MixtureReader {
+ public:
+  MixtureReader(const Gguf& gguf, const ModelFamily& family, std::string prefix)
+      : gguf_(gguf), family_(family), prefix_(std::move(prefix)) {}
+
+  void read(ModelConfig& c) const {
+    const std::uint32_t plain = c.ffn;
+    c.experts = size("expert_count", family_.mixture ? 1 : 0, kMaxExperts, family_.mixture ? std::nullopt : std::optional(0u));
+    if (c.experts == 0) return;
+    c.experts_used = size("expert_used_count", 1, kMaxExperts, {});
+    if (c.experts_used > c.experts) {
+      gguf_.fail(prefix_ + "expert_used_count",
+                 fmt::format("is {} (expected up to {}{}, {})", c.experts_used, prefix_, "expert_count", c.experts));
+    }
+    // Llama-architecture files of mixtures hold one expert's width under the plain key unless they say otherwise; the first files of
+    // qwen2moe that of all chosen experts.
+    const bool of_chosen = family_.shared == SharedFfn::gated;
+    c.ffn = size("expert_feed_forward_length", 1, kMaxWidth, of_chosen ? std::max(plain / c.experts_used, 1u) : plain);
+    c.router = family_.router;
+    c.renormalise_experts = c.router == ops::Scores::softmax && gguf_.boolean(prefix_ + "expert_weights_norm", family_.renormalise_experts);
+    c.expert_scale = static_cast<float>(gguf_.number(prefix_ + "expert_weights_scale", 1e-3, 1e3, 1));
+    check_gating();
+    if (family_.shared == SharedFfn::gated) {
+      c.shared_ffn = size("expert_shared_feed_forward_length", 1, kMaxWidth, plain);
+      c.shared_gate = true;
+    }
+    if (family_.shared == SharedFfn::several) {
+      c.shared_ffn = size("expert_shared_count", 0, std::min<std::uint64_t>(kMaxExperts, kMaxWidth / c.ffn), {}) * c.ffn;
+    }
+    if (!family_.leading_dense) return;
+    c.dense_layers = size("leading_dense_block_count", 0, c.layers, {});
+    c.dense_ffn = plain;
+  }
+
+ private:
+  std::uint32_t size(std::string_view key, std::uint64_t min, std::uint64_t max, std::optional<std::uint32_t> otherwise) const {
+    const std::string name = prefix_ + std::string(key);
+    return static_cast<std::uint32_t>(otherwise ? gguf_.integer(name, min, max, *otherwise) : gguf_.integer(name, min, max));
+  }
+  // llama.cpp, gguf-py/gguf/constants.py, ExpertGatingFuncType.
+  void check_gating() const {
+    constexpr std::uint64_t kSoftmax = 1;
+    const std::string key = prefix_ + "expert_gating_func";
+    const std::uint64_t found = gguf_.integer(key, 0, std::numeric_limits<std::uint32_t>::max(), kSoftmax);
+    if (found != kSoftmax) gguf_.fail(key, fmt::format("is {} (expected {}, a softmax)", found, kSoftmax));
+  }
+
+  const Gguf& gguf_;
+  const ModelFamily& family_;
+  const std::string prefix_;
+};
 
 void read_rope(const Gguf& gguf, const std::string& prefix, ModelConfig& c) {
   c.rope.base = static_cast<float>(gguf.number(prefix + "rope.freq_base", 1, 1e12, 10000));
   c.rope.dims = static_cast<std::uint32_t>(gguf.integer(prefix + "rope.dimension_count", 2, kMaxHeadDim, c.head_dim));
   c.rope_factors = gguf.find_tensor("rope_freqs.weight") != nullptr;
+  for (const Role role : {Role::rope_factors_short, Role::rope_factors_long}) {
+    c.rope_factors_by_length = c.rope_factors_by_length || gguf.find_tensor(tensor_name(role, -1, false)) != nullptr;
+  }
+  if (c.rope_factors_by_length) {
+    c.rope.original_context = static_cast<std::uint32_t>(gguf.integer(prefix + "rope.scaling.original_context_length", 1, kMaxContext));
+  }
+  c.rope.attention_factor = static_cast<float>(gguf.number(prefix + "rope.scaling.attn_factor", 1e-3, 1e3, 1));
   const std::string scaling = gguf.text(prefix + "rope.scaling.type", "none");
   double factor = 1;
   if (scaling == "linear") {
     factor = gguf.number(prefix + "rope.scaling.factor", 1e-3, 1e6);
   } else if (scaling == "none") {
     factor = gguf.number(prefix + "rope.scale_linear", 1e-3, 1e6, 1);
-  } else {
-    gguf.fail(prefix + "rope.scaling.type", fmt::format("\"{}\" is not supported (expected none or linear)", scaling));
+  } else if (scaling != "longrope" || !c.rope_factors_by_length) {
+    gguf.fail(prefix + "rope.scaling.type",
+              fmt::format("\"{}\" is not supported (expected none or linear, or longrope with rope_factors_long.weight)", scaling));
   }
   c.rope.position_scale = static_cast<float>(1 / factor);
+}
+
+std::string shape_text(std::span<const std::uint64_t> dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+
+// Whether a file's tensor has the shape that is asked for. A dimension of 1 behind the others says nothing: converters differ in it.
+bool same_shape(std::vector<std::uint64_t> found, const std::vector<std::uint64_t>& wanted) {
+  while (found.size() > wanted.size() && found.back() == 1) found.pop_back();
+  return found == wanted;
 }
 
 void check_tensors(const Gguf& gguf, const ModelConfig& config) {
@@ -95,13 +155,12 @@ void check_tensors(const Gguf& gguf, const ModelConfig& config) {
     const bool transposed = tensor == nullptr && by_neuron != nullptr;
     if (transposed) tensor = by_neuron;
     expected.insert(transposed ? by_neuron->name : weight.name);
-    if (tensor == nullptr) gguf.fail(weight.name, "the tensor is missing");
     std::vector<std::uint64_t> dims{transposed ? weight.rows : weight.columns};
     if (!is_vector(weight.role)) dims.push_back(transposed ? weight.columns : weight.rows);
-    if (weight.experts > 1 || tensor->dims.size() == 3) dims.push_back(weight.experts);
-    if (tensor->dims != dims) {
-      gguf.fail(weight.name,
-                fmt::format("the tensor has shape [{}] (expected [{}])", fmt::join(tensor->dims, ", "), fmt::join(dims, ", ")));
+    if (weight.experts > 1) dims.push_back(weight.experts);
+    if (tensor == nullptr) gguf.fail(weight.name, fmt::format("the tensor is missing (expected it with shape {})", shape_text(dims)));
+    if (!same_shape(tensor->dims, dims)) {
+      gguf.fail(weight.name, fmt::format("the tensor has shape {} (expected {})", shape_text(tensor->dims), shape_text(dims)));
     }
     if (is_vector(weight.role) && block_elements(tensor->format) != 1) {
       gguf.fail(weight.name, fmt::format("a vector in format {} (expected f32, f16 or bf16)", to_string(tensor->format)));
@@ -122,7 +181,7 @@ std::string_view to_string(Activation activation) {
 }
 
 ModelConfig config_from_gguf(const Gguf& gguf) {
-  const Family& family = family_of(gguf);
+  const ModelFamily& family = family_of(gguf);
   const std::string prefix = std::string(family.architecture) + ".";
   const auto size = [&](std::string_view key, std::uint64_t min, std::uint64_t max) {
     return static_cast<std::uint32_t>(gguf.integer(prefix + std::string(key), min, max));
@@ -146,13 +205,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   }
   c.ffn = size("feed_forward_length", 1, kMaxWidth);
   c.context = size("context_length", 1, kMaxContext);
-  c.experts = size_or("expert_count", 0, kMaxExperts, 0);
-  if (c.experts > 0) {
-    c.experts_used = size("expert_used_count", 1, kMaxExperts);
-    // Llama-architecture files of mixtures hold one expert's width under the plain key unless they say otherwise.
-    c.ffn = size_or("expert_feed_forward_length", 1, kMaxWidth, c.ffn);
-    c.renormalise_experts = gguf.boolean(prefix + "expert_weights_norm", true);
-  }
+  MixtureReader(gguf, family, prefix).read(c);
   c.window = size_or("attention.sliding_window", 0, kMaxContext, 0);
   c.norm_eps = static_cast<float>(gguf.number(prefix + "attention.layer_norm_rms_epsilon", 0, 1));
   // PowerInfer's own format says nothing: it is for models with relu alone.
@@ -164,6 +217,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   c.activation = known->second;
   c.qk_norm = family.qk_norm;
   c.sub_norms = family.sub_norms;
+  c.norm = family.norm;
   if (const TensorInfo* predictor = gguf.find_tensor("blk.0.fc1.weight")) {
     if (predictor->rows() > kMaxWidth) {
       gguf.fail("blk.0.fc1.weight", fmt::format("{} rows (expected up to {})", predictor->rows(), kMaxWidth));
@@ -177,7 +231,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
     c.predictor_relu = gguf.boolean("vitro.predictor.relu", true);
   }
   if (gguf.has(kFiringThresholds)) c.firing_thresholds = by_layer(gguf, kFiringThresholds, c.layers);
-  c.rope.style = family.style;
+  c.rope.style = family.rope;
   read_rope(gguf, prefix, c);
 
   const TensorInfo* embedding = gguf.find_tensor("token_embd.weight");
@@ -188,12 +242,29 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   c.vocab = size_or("vocab_size", 1, kMaxVocab, embedding->rows());
   c.tied_embedding = gguf.find_tensor("output.weight") == nullptr;
   c.qkv_bias = gguf.find_tensor("blk.0.attn_q.bias") != nullptr;
+  c.attn_output_bias = gguf.find_tensor("blk.0.attn_output.bias") != nullptr;
+  c.output_bias = gguf.find_tensor("output.bias") != nullptr;
 
   c.family = family.name != "llama" ? family.name : c.experts > 0 ? "mixtral" : c.window > 0 ? "mistral" : "llama";
   check_config(c, [&](std::string_view key, std::string_view problem) { gguf.fail(prefix + std::string(key), problem); });
   check_tensors(gguf, c);
   return c;
 }
+
+namespace {
+
+// Mistral and Mixtral are names for llama's.
+const ModelFamily& family_from(Reader& r, ModelConfig& c) {
+  std::vector<std::string> names{"llama", "mistral", "mixtral"};
+  for (const ModelFamily& family : model_families()) {
+    if (std::ranges::find(names, family.name) == names.end()) names.emplace_back(family.name);
+  }
+  c.family = r.choice("family", names, "llama");
+  const auto found = std::ranges::find(model_families(), std::string_view(c.family), &ModelFamily::name);
+  return found != model_families().end() ? *found : model_families().front();
+}
+
+}  // namespace
 
 ModelConfig config_from_node(Reader& r) {
   const auto size = [&](std::string_view key, std::uint64_t max) {
@@ -204,7 +275,7 @@ ModelConfig config_from_node(Reader& r) {
         r.integer(key, static_cast<std::int64_t>(min), static_cast<std::int64_t>(max), static_cast<std::int64_t>(otherwise)));
   };
   ModelConfig c;
-  c.family = r.choice("family", {"llama", "mistral", "mixtral", "qwen2", "qwen3", "bitnet"}, "llama");
+  const ModelFamily& family = family_from(r, c);
   c.name = r.text("name", c.family);
   c.layers = size("layers", kMaxLayers);
   c.width = size("width", kMaxWidth);
@@ -219,11 +290,20 @@ ModelConfig config_from_node(Reader& r) {
   c.context = size("context", kMaxContext);
   c.experts = size_or("experts", 0, kMaxExperts, 0);
   if (c.experts > 0) c.experts_used = size("experts_used", kMaxExperts);
-  c.renormalise_experts = r.boolean("renormalise_experts", true);
+  c.router = family.router;
+  c.renormalise_experts = r.boolean("renormalise_experts", family.renormalise_experts) && c.router == ops::Scores::softmax;
+  c.expert_scale = static_cast<float>(r.number("expert_scale", 1e-3, 1e3, 1));
+  c.shared_ffn = size_or("shared_ffn", 0, kMaxWidth, 0);
+  c.shared_gate = r.boolean("shared_gate", family.shared == SharedFfn::gated) && c.shared_ffn > 0;
+  c.dense_layers = size_or("dense_layers", 0, kMaxLayers, 0);
+  if (c.dense_layers > 0) c.dense_ffn = size("dense_ffn", kMaxWidth);
+  c.norm = family.norm;
   c.tied_embedding = r.boolean("tied_embedding", false);
   c.qkv_bias = r.boolean("qkv_bias", c.family == "qwen2");
-  c.qk_norm = r.boolean("qk_norm", c.family == "qwen3");
-  c.sub_norms = r.boolean("sub_norms", c.family == "bitnet");
+  c.attn_output_bias = r.boolean("attn_output_bias", false);
+  c.output_bias = r.boolean("output_bias", false);
+  if (r.boolean("qk_norm", family.qk_norm != QkNorm::none)) c.qk_norm = family.qk_norm == QkNorm::whole ? QkNorm::whole : QkNorm::heads;
+  c.sub_norms = r.boolean("sub_norms", family.sub_norms);
   c.rope_factors = r.boolean("rope_factors", false);
   c.window = size_or("window", 0, kMaxContext, 0);
   c.norm_eps = static_cast<float>(r.number("norm_eps", 0, 1, 1e-5));
@@ -233,8 +313,7 @@ ModelConfig config_from_node(Reader& r) {
     if (name == activation) c.activation = value;
   }
   c.predictor_rank = size_or("predictor_rank", 0, kMaxWidth, 0);
-  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(), [&c](const Family& known) { return known.name == c.family; });
-  c.rope.style = family != kFamilies.end() ? family->style : RopeStyle::interleaved;
+  c.rope.style = family.rope;
   c.rope.base = static_cast<float>(r.number("rope_base", 1, 1e12, 10000));
   c.rope.dims = size_or("rope_dims", 2, kMaxHeadDim, c.head_dim);
   c.rope.position_scale = static_cast<float>(1 / r.number("rope_scale", 1e-3, 1e6, 1));

@@ -218,7 +218,7 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
     Weight& weight = plan.weights[i];
     if (weight.role == Role::ffn_bundle) {
       const auto source = [&](Role role) {
-        const TensorInfo* found = gguf.find_tensor(tensor_name(role, weight.layer, plan.config.experts > 0));
+        const TensorInfo* found = gguf.find_tensor(tensor_name(role, weight.layer, plan.config.has_experts(weight.layer)));
         return found != nullptr ? found : gguf.find_tensor(down_by_neuron_name(weight.layer));
       };
       const auto& of = plan.sources.emplace_back(std::array{source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down)});

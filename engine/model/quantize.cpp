@@ -23,7 +23,9 @@ namespace vitro {
 namespace {
 
 // A router stays as it is: a token that goes to another expert costs more than its bits.
-bool is_matrix(const TensorInfo& tensor) { return tensor.dims.size() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight"); }
+bool is_matrix(const TensorInfo& tensor) {
+  return tensor.dims.size() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight") && !tensor.name.ends_with(".ffn_gate_inp_shexp.weight");
+}
 constexpr std::string_view kEmbedding = "token_embd.weight", kOutput = "output.weight";
 bool is_embedding(const TensorInfo& tensor) { return tensor.name == kEmbedding || tensor.name == kOutput; }
 bool is_down(const TensorInfo& tensor) { return tensor.name.find(".ffn_down") != std::string::npos; }

@@ -9,129 +9,6 @@
 
 namespace vitro {
 
-std::string_view to_string(Role role) {
-  switch (role) {
-    case Role::token_embedding:
-      return "token_embedding";
-    case Role::output_norm:
-      return "output_norm";
-    case Role::output:
-      return "output";
-    case Role::rope_factors:
-      return "rope_factors";
-    case Role::attn_norm:
-      return "attn_norm";
-    case Role::attn_q:
-      return "attn_q";
-    case Role::attn_k:
-      return "attn_k";
-    case Role::attn_v:
-      return "attn_v";
-    case Role::attn_q_bias:
-      return "attn_q_bias";
-    case Role::attn_k_bias:
-      return "attn_k_bias";
-    case Role::attn_v_bias:
-      return "attn_v_bias";
-    case Role::attn_output:
-      return "attn_output";
-    case Role::attn_q_norm:
-      return "attn_q_norm";
-    case Role::attn_k_norm:
-      return "attn_k_norm";
-    case Role::attn_sub_norm:
-      return "attn_sub_norm";
-    case Role::ffn_sub_norm:
-      return "ffn_sub_norm";
-    case Role::ffn_norm:
-      return "ffn_norm";
-    case Role::ffn_gate:
-      return "ffn_gate";
-    case Role::ffn_up:
-      return "ffn_up";
-    case Role::ffn_down:
-      return "ffn_down";
-    case Role::router:
-      return "router";
-    case Role::ffn_bundle:
-      return "ffn_bundle";
-    case Role::ffn_scales:
-      return "ffn_scales";
-    case Role::predictor_in:
-      return "predictor_in";
-    case Role::predictor_out:
-      return "predictor_out";
-  }
-  return "?";
-}
-
-bool is_of_model(Role role) {
-  return role == Role::token_embedding || role == Role::output_norm || role == Role::output || role == Role::rope_factors;
-}
-
-bool is_ffn(Role role) {
-  return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down || role == Role::ffn_bundle || role == Role::ffn_scales;
-}
-
-bool is_predictor(Role role) { return role == Role::predictor_in || role == Role::predictor_out; }
-
-bool is_vector(Role role) {
-  switch (role) {
-    case Role::output_norm:
-    case Role::rope_factors:
-    case Role::attn_norm:
-    case Role::attn_q_bias:
-    case Role::attn_k_bias:
-    case Role::attn_v_bias:
-    case Role::attn_q_norm:
-    case Role::attn_k_norm:
-    case Role::attn_sub_norm:
-    case Role::ffn_sub_norm:
-    case Role::ffn_norm:
-      return true;
-    default:
-      return false;
-  }
-}
-
-std::string tensor_name(Role role, int layer, bool experts) {
-  const auto of_layer = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
-  switch (role) {
-    case Role::token_embedding:
-      return "token_embd.weight";
-    case Role::output_norm:
-      return "output_norm.weight";
-    case Role::output:
-      return "output.weight";
-    case Role::rope_factors:
-      return "rope_freqs.weight";
-    case Role::attn_q_bias:
-      return of_layer("attn_q.bias");
-    case Role::attn_k_bias:
-      return of_layer("attn_k.bias");
-    case Role::attn_v_bias:
-      return of_layer("attn_v.bias");
-    case Role::router:
-      return of_layer("ffn_gate_inp.weight");
-    case Role::ffn_bundle:
-      return of_layer("ffn_bundle");
-    case Role::ffn_scales:
-      return of_layer("ffn_scales");
-    case Role::predictor_in:
-      return of_layer("fc1.weight");
-    case Role::predictor_out:
-      return of_layer("fc2.weight");
-    case Role::ffn_gate:
-    case Role::ffn_up:
-    case Role::ffn_down:
-      return of_layer(fmt::format("{}{}.weight", to_string(role), experts ? "_exps" : ""));
-    default:
-      return of_layer(fmt::format("{}.weight", to_string(role)));
-  }
-}
-
-std::string down_by_neuron_name(int layer) { return fmt::format("blk.{}.ffn_down_t.weight", layer); }
-
 BundleLayout Weight::bundles() const {
   VITRO_CHECK(role == Role::ffn_bundle, "only bundles have their layout");
   return bundle_layout(format == Format::q4_nibbles ? Format::q4_0 : format, rows, columns, form);
@@ -181,59 +58,109 @@ Bytes WeightStore::ffn_bytes() const {
   return total;
 }
 
+namespace {
+
+// The list that weights_of() makes, layer by layer.
+class WeightList {
+ public:
+  WeightList(const ModelConfig& config, bool bundles) : c_(config), bundles_(bundles) {}
+
+  std::vector<Weight> make() {
+    add(Role::token_embedding, c_.vocab, c_.width);
+    if (c_.rope_factors) add(Role::rope_factors, 1, c_.rope.dims / 2);
+    if (c_.rope_factors_by_length) {
+      add(Role::rope_factors_short, 1, c_.rope.dims / 2);
+      add(Role::rope_factors_long, 1, c_.rope.dims / 2);
+    }
+    for (layer_ = 0; layer_ < static_cast<int>(c_.layers); ++layer_) {
+      attention();
+      ffn();
+    }
+    layer_ = -1;
+    norm(Role::output_norm, Role::output_norm_bias);
+    if (!c_.tied_embedding) add(Role::output, c_.vocab, c_.width);
+    if (c_.output_bias) add(Role::output_bias, 1, c_.vocab);
+    return std::move(out_);
+  }
+
+ private:
+  void add(Role role, std::uint32_t rows, std::uint32_t columns, std::uint32_t experts = 1) {
+    out_.push_back({.name = tensor_name(role, layer_, c_.has_experts(layer_)),
+                    .role = role,
+                    .layer = static_cast<std::int16_t>(layer_),
+                    .rows = rows,
+                    .columns = columns,
+                    .experts = experts});
+  }
+  void norm(Role weight, Role bias) {
+    add(weight, 1, c_.width);
+    if (c_.norm == Norm::layer) add(bias, 1, c_.width);
+  }
+
+  void attention() {
+    norm(Role::attn_norm, Role::attn_norm_bias);
+    add(Role::attn_q, c_.q_width(), c_.width);
+    add(Role::attn_k, c_.kv_width(), c_.width);
+    add(Role::attn_v, c_.kv_width(), c_.width);
+    if (c_.qkv_bias) {
+      add(Role::attn_q_bias, 1, c_.q_width());
+      add(Role::attn_k_bias, 1, c_.kv_width());
+      add(Role::attn_v_bias, 1, c_.kv_width());
+    }
+    if (c_.qk_norm != QkNorm::none) {
+      add(Role::attn_q_norm, 1, c_.qk_norm == QkNorm::heads ? c_.head_dim : c_.q_width());
+      add(Role::attn_k_norm, 1, c_.qk_norm == QkNorm::heads ? c_.head_dim : c_.kv_width());
+    }
+    if (c_.sub_norms) add(Role::attn_sub_norm, 1, c_.q_width());
+    add(Role::attn_output, c_.width, c_.q_width());
+    if (c_.attn_output_bias) add(Role::attn_output_bias, 1, c_.width);
+  }
+
+  void ffn() {
+    norm(Role::ffn_norm, Role::ffn_norm_bias);
+    const bool moe = c_.has_experts(layer_);
+    const std::uint32_t width = c_.ffn_of(layer_), experts = moe ? c_.experts : 1;
+    if (moe) add(Role::router, c_.experts, c_.width);
+    if (moe && c_.shared_ffn > 0) shared();
+    if (c_.predictor_rank > 0) {
+      add(Role::predictor_in, c_.predictor_rank, c_.width);
+      add(Role::predictor_out, width, c_.predictor_rank, experts);
+    }
+    if (bundles_) return add(Role::ffn_bundle, width, c_.width, experts);
+    add(Role::ffn_gate, width, c_.width, experts);
+    add(Role::ffn_up, width, c_.width, experts);
+    if (c_.sub_norms) add(Role::ffn_sub_norm, 1, width);
+    add(Role::ffn_down, c_.width, width, experts);
+  }
+
+  void shared() {
+    if (c_.shared_gate) add(Role::shared_router, 1, c_.width);
+    add(Role::shared_gate, c_.shared_ffn, c_.width);
+    add(Role::shared_up, c_.shared_ffn, c_.width);
+    add(Role::shared_down, c_.width, c_.shared_ffn);
+  }
+
+  const ModelConfig& c_;
+  const bool bundles_;
+  std::vector<Weight> out_;
+  int layer_ = -1;
+};
+
+}  // namespace
+
 std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
   if (bundles && c.sub_norms) {
     throw ConfigError(
         "engine.policy: computes neuron by neuron, but this model normalises over all neurons before the Down projection "
         "(expected dense or mmap)");
   }
-  std::vector<Weight> out;
-  const bool moe = c.experts > 0;
-  const auto add = [&](Role role, int layer, std::uint32_t rows, std::uint32_t columns, std::uint32_t experts = 1) {
-    out.push_back({.name = tensor_name(role, layer, moe),
-                   .role = role,
-                   .layer = static_cast<std::int16_t>(layer),
-                   .rows = rows,
-                   .columns = columns,
-                   .experts = experts});
-  };
-  add(Role::token_embedding, -1, c.vocab, c.width);
-  if (c.rope_factors) add(Role::rope_factors, -1, 1, c.rope.dims / 2);
-  for (int layer = 0; layer < static_cast<int>(c.layers); ++layer) {
-    add(Role::attn_norm, layer, 1, c.width);
-    add(Role::attn_q, layer, c.q_width(), c.width);
-    add(Role::attn_k, layer, c.kv_width(), c.width);
-    add(Role::attn_v, layer, c.kv_width(), c.width);
-    if (c.qkv_bias) {
-      add(Role::attn_q_bias, layer, 1, c.q_width());
-      add(Role::attn_k_bias, layer, 1, c.kv_width());
-      add(Role::attn_v_bias, layer, 1, c.kv_width());
-    }
-    if (c.qk_norm) {
-      add(Role::attn_q_norm, layer, 1, c.head_dim);
-      add(Role::attn_k_norm, layer, 1, c.head_dim);
-    }
-    if (c.sub_norms) add(Role::attn_sub_norm, layer, 1, c.q_width());
-    add(Role::attn_output, layer, c.width, c.q_width());
-    add(Role::ffn_norm, layer, 1, c.width);
-    if (moe) add(Role::router, layer, c.experts, c.width);
-    const std::uint32_t experts = moe ? c.experts : 1;
-    if (c.predictor_rank > 0) {
-      add(Role::predictor_in, layer, c.predictor_rank, c.width);
-      add(Role::predictor_out, layer, c.ffn, c.predictor_rank, experts);
-    }
-    if (bundles) {
-      add(Role::ffn_bundle, layer, c.ffn, c.width, experts);
-      continue;
-    }
-    add(Role::ffn_gate, layer, c.ffn, c.width, experts);
-    add(Role::ffn_up, layer, c.ffn, c.width, experts);
-    if (c.sub_norms) add(Role::ffn_sub_norm, layer, 1, c.ffn);
-    add(Role::ffn_down, layer, c.width, c.ffn, experts);
+  if (bundles && c.dense_layers > 0) {
+    throw ConfigError(fmt::format(
+        "engine.policy: computes neuron by neuron, which needs FFNs of one width, but the first {} layers of this mixture have an FFN of "
+        "{} neurons where an expert has {} (expected dense or mmap)",
+        c.dense_layers, c.dense_ffn, c.ffn));
   }
-  add(Role::output_norm, -1, 1, c.width);
-  if (!c.tied_embedding) add(Role::output, -1, c.vocab, c.width);
-  return out;
+  return WeightList(c, bundles).make();
 }
 
 std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm form, Format ffn) {

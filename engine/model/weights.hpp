@@ -8,49 +8,9 @@
 #include "engine/machine/storage.hpp"
 #include "engine/model/bundle_layout.hpp"
 #include "engine/model/model_config.hpp"
+#include "engine/model/role.hpp"
 
 namespace vitro {
-
-enum class Role : std::uint8_t {
-  token_embedding,
-  output_norm,
-  output,
-  rope_factors,  // of the model: layer is -1
-  attn_norm,
-  attn_q,
-  attn_k,
-  attn_v,
-  attn_q_bias,
-  attn_k_bias,
-  attn_v_bias,
-  attn_output,
-  attn_q_norm,
-  attn_k_norm,  // of one head's size, the same for all heads
-  attn_sub_norm,
-  ffn_sub_norm,  // of what attn_output and ffn_down read
-  ffn_norm,
-  ffn_gate,
-  ffn_up,
-  ffn_down,  // with experts: one matrix per expert, one after the other
-  router,
-  ffn_bundle,  // gate, up and down neuron by neuron, in place of the three
-  ffn_scales,  // of bundles of nibbles: those of all gate rows, then up, then down
-  // Which neurons fire: scores = out relu(in x) (PowerInfer's fc1 and fc2), rows of `out` in the order of the neurons.
-  predictor_in,
-  predictor_out,
-};
-inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::predictor_out) + 1;
-std::string_view to_string(Role role);
-
-// The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
-// Bundles and their scales exist in packed files alone: "blk.3.ffn_bundle", "blk.3.ffn_scales".
-std::string tensor_name(Role role, int layer, bool experts);
-// PowerInfer's files store Down by neurons, [ffn, width], under this name.
-std::string down_by_neuron_name(int layer);
-bool is_of_model(Role role);  // stored once, with layer -1, whichever layer uses it
-bool is_ffn(Role role);       // gate, up, down, or their bundles and scales
-bool is_predictor(Role role);
-bool is_vector(Role role);  // norms, biases and factors: one row, always f32 in a packed file
 
 struct Weight {
   std::string name;  // as in the GGUF file: "blk.3.ffn_up.weight"

@@ -7,6 +7,7 @@
 
 #include "engine/ops/accumulate.hpp"
 #include "engine/ops/add.hpp"
+#include "engine/ops/add_gated.hpp"
 #include "engine/ops/add_product.hpp"
 #include "engine/ops/attention.hpp"
 #include "engine/ops/copy.hpp"
@@ -17,6 +18,7 @@
 #include "engine/ops/inverse_rms.hpp"
 #include "engine/ops/kv_append.hpp"
 #include "engine/ops/kv_stage.hpp"
+#include "engine/ops/layer_norm.hpp"
 #include "engine/ops/matmul.hpp"
 #include "engine/ops/move.hpp"
 #include "engine/ops/precompute.hpp"
@@ -35,7 +37,7 @@ namespace vitro {
 using Op = std::variant<  //
     ops::Embed, ops::RmsNorm, ops::Matmul, ops::Rope, ops::KvAppend, ops::Attention, ops::Glu, ops::Add, ops::Gather, ops::Route,
     ops::ExpertSum, ops::Reduce, ops::Sample, ops::Copy, ops::Select, ops::Accumulate, ops::Precompute, ops::Softmax, ops::KvStage,
-    ops::AddProduct, ops::Move, ops::InverseRms, ops::ScaleRows>;
+    ops::AddProduct, ops::Move, ops::InverseRms, ops::ScaleRows, ops::LayerNorm, ops::AddGated>;
 
 // Which of them, whatever its parameters: a key.
 enum class OpKind : std::uint8_t {};

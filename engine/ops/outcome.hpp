@@ -13,7 +13,7 @@ struct ActiveSet {
   std::vector<IndexList> rows;  // per batch row, ascending neuron ids of the whole layer or expert
 };
 struct ExpertChoice {
-  std::vector<std::uint16_t> ids;  // by descending weight
+  std::vector<std::uint16_t> ids;  // by descending logit
   std::vector<float> weights;
 };
 struct TokenChoice {

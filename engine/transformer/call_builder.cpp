@@ -269,7 +269,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    const std::uint32_t heads = op.width / config_.head_dim;
                    call.slice = in_heads(slice, heads);
                    call.in = {reshaped(in(0), rows, heads, config_.head_dim)};
-                   if (const Weight* factors = weights_.find(Role::rope_factors)) {
+                   if (const Weight* factors = weights_.find(options_.rope_factors)) {
                      View view = residency_.view(*factors);
                      view.shape = {factors->columns, 0, 0};
                      call.in.push_back(std::move(view));
@@ -303,7 +303,8 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    call.slice = in_heads(slice, kv_.shape().heads);
                  },
                  [&](ops::Glu& glu) {
-                   glu.report_active = options_.report_active;
+                   // Neurons are told apart by layer and expert: those beside experts, and of a first dense layer, have no numbers.
+                   glu.report_active = options_.report_active && graph_[inputs[0]].weight == Role::ffn_gate && op.width == config_.ffn;
                    call.in = {in(0), in(1)};
                  },
                  [&](const ops::Gather&) {
@@ -321,6 +322,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                  [&](const auto&) {
                    for (std::size_t i = 0; i < inputs.size(); ++i) call.in.push_back(in(i));
                    if (op.weight) add_weight(op, *op.weight, slice, site, call, item);
+                   if (op.bias) add_weight(op, *op.bias, slice, site, call, item);
                  },
              },
              call.op);

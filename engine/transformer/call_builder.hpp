@@ -50,6 +50,7 @@ struct CallOptions {
   StagedKv staged = {};
   const LoraBank* adapters = nullptr;  // Requires: not null where the graph has bypasses
   bool scales_query = false;           // attention that has the choice (ops::Attention)
+  Role rope_factors = Role::rope_factors;
 };
 
 // Whether a way to carry a product out exists for weights of a format: look-ups and their layout need planes of few bits.

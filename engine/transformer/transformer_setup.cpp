@@ -39,7 +39,13 @@ std::optional<KvStaging> staging_of(Memory& memory, const KvCache& kv, const Mod
 // Whether the ways to carry products out apply: on an accelerator, or on a core that hands its products to one.
 bool has_ways(const ComputeUnit& unit) { return !is_core(unit) || dynamic_cast<const OffloadUnit*>(&unit) != nullptr; }
 
-CallOptions call_options(const TransformerOptions& options, const KvStaging* staging) {
+// One kind for all sequences of a run: keys in the cache have been turned by it.
+Role rope_factors(const ModelConfig& config, const TransformerOptions& options) {
+  if (!config.rope_factors_by_length) return Role::rope_factors;
+  return options.max_position > config.rope.original_context ? Role::rope_factors_long : Role::rope_factors_short;
+}
+
+CallOptions call_options(const ModelConfig& config, const TransformerOptions& options, const KvStaging* staging) {
   CallOptions call{options.matmul, options.prefill_matmul, options.attention, options.report_active};
   for (const ComputeUnit* unit : options.placement->units()) call.accelerators.push_back(has_ways(*unit));
   call.products = options.products;
@@ -47,6 +53,7 @@ CallOptions call_options(const TransformerOptions& options, const KvStaging* sta
   call.embedding = options.embedding;
   call.adapters = options.adapters;
   call.scales_query = options.activations == Format::f16;
+  call.rope_factors = rope_factors(config, options);
   call.staged = {staging, options.placement->units().size() - 1};
   return call;
 }
@@ -79,7 +86,7 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       staging_(staging_of(machine.memory, kv_, config_, placement_)),
       phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered()})),
       alone_phases_(phases_alone(graph_, config_, options_)),
-      builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(options_, staging_ ? &*staging_ : nullptr)),
+      builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(config_, options_, staging_ ? &*staging_ : nullptr)),
       residency_(residency),
       graphs_(graphs),
       runner_(machine, residency, graphs) {

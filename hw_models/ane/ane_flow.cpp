@@ -35,7 +35,7 @@ struct Lacking {
   std::string_view op, what;
 };
 constexpr Lacking kLacking[] = {
-    {"embed", "indexing"}, {"rms_norm", "layer norm"}, {"gather", "gather"},
+    {"embed", "indexing"}, {"rms_norm", "layer norm"}, {"layer_norm", "layer norm"}, {"gather", "gather"},
     {"route", "top-k"},    {"expert_sum", "scatter"},  {"sample", "comparison and top-k"},
 };
 

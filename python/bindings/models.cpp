@@ -53,7 +53,7 @@ std::vector<std::int32_t> tokenize(const std::string& model, const py::bytes& te
 // For the tests, which hold the scanners against the published regular expressions.
 std::vector<py::bytes> pretokenise_text(const std::string& name, const py::bytes& text) {
   const std::optional<Pretokeniser> kind = pretokeniser_by_name(name);
-  if (!kind) throw ConfigError("pretokenise: \"" + name + "\" is not known (expected gpt-2, llama-bpe or qwen2)");
+  if (!kind) throw ConfigError("pretokenise: \"" + name + "\" is not known (expected one of: " + pretokeniser_names() + ")");
   const std::string bytes(text);
   std::vector<py::bytes> words;
   for (const std::string_view word : pretokenise(*kind, bytes)) words.emplace_back(word.data(), word.size());

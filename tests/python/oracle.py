@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 import gguf
 import numpy as np
+from oracle_mixture import Drop, act, mixture, mixture_metadata, mixture_weights, softmax
+
+__all__ = ["Drop", "Model", "Shape", "greedy", "logits", "nll", "random_model", "tokenize", "write_gguf"]
 
 
 @dataclass(frozen=True)
@@ -16,19 +19,32 @@ class Shape:
     width: int = 64
     heads: int = 4
     kv_heads: int = 2
-    ffn: int = 96
+    ffn: int = 96  # of an expert, where there are some
     experts: int = 0
     experts_used: int = 0
+    weights: str = "of_chosen"  # of experts: a softmax over the chosen ones, over all of them ("of_all"), or of a "sparse_mixer"
+    expert_scale: float = 1.0
+    plain_ffn: int = 0  # feed_forward_length beside an expert's own; 0: the file has that key alone
+    lengths: bool = True  # False: an old qwen2moe file, which has feed_forward_length alone
+    shared_ffn: int = 0
+    shared_gate: bool = False
+    shared_count: int = 0  # written in place of shared_ffn
+    dense_layers: int | None = None  # None: the file does not say
+    layer_norm: bool = False
+    all_biases: bool = False  # attn_output and output, too
     half_split: bool = False
     qkv_bias: bool = False
     key_length: int = 0  # 0: width / heads
     qk_norm: bool = False
+    qk_norm_whole: bool = False
     sub_norms: bool = False
     tied: bool = False
     window: int = 0
     rope_base: float = 10000.0
     rope_scale: float = 1.0  # linear: positions are divided by it
     rope_factors: bool = False
+    original_context: int = 0  # up to which the short divisors hold; 0: there are no long and short ones
+    attn_factor: float = 1.0
     activation: str | None = None
     eps: float = 1e-5
     context: int = 64
@@ -36,6 +52,9 @@ class Shape:
     @property
     def head_dim(self):
         return self.key_length or self.width // self.heads
+
+    def has_experts(self, layer):
+        return self.experts > 0 and layer >= (self.dense_layers or 0)
 
     @property
     def vocab(self):
@@ -63,6 +82,13 @@ def random_model(shape, seed):
     vector("output_norm.weight", shape.width, 1.0)
     if not shape.tied:
         matrix("output.weight", shape.vocab, shape.width)
+    if shape.original_context:
+        w["rope_factors_short.weight"] = np.linspace(1, 1.5, shape.head_dim // 2).astype(np.float32)
+        w["rope_factors_long.weight"] = np.linspace(1, 9, shape.head_dim // 2).astype(np.float32)
+    if shape.all_biases:
+        vector("output.bias", shape.vocab)
+    if shape.layer_norm:
+        vector("output_norm.bias", shape.width)
     if shape.rope_factors:
         w["rope_freqs.weight"] = np.linspace(1, 4, shape.head_dim // 2).astype(np.float32)
     for i in range(shape.layers):
@@ -72,6 +98,14 @@ def random_model(shape, seed):
         if shape.qk_norm:
             vector(p + "attn_q_norm.weight", shape.head_dim, 1.0)
             vector(p + "attn_k_norm.weight", shape.head_dim, 1.0)
+        if shape.qk_norm_whole:
+            vector(p + "attn_q_norm.weight", shape.heads * shape.head_dim, 1.0)
+            vector(p + "attn_k_norm.weight", kv, 1.0)
+        if shape.layer_norm:
+            vector(p + "attn_norm.bias", shape.width)
+            vector(p + "ffn_norm.bias", shape.width)
+        if shape.all_biases:
+            vector(p + "attn_output.bias", shape.width)
         if shape.sub_norms:
             vector(p + "attn_sub_norm.weight", shape.heads * shape.head_dim, 1.0)
             vector(p + "ffn_sub_norm.weight", shape.ffn, 1.0)
@@ -80,14 +114,13 @@ def random_model(shape, seed):
             if shape.qkv_bias:
                 vector(f"{p}attn_{name}.bias", rows)
         matrix(p + "attn_output.weight", shape.width, shape.heads * shape.head_dim)
-        if shape.experts:
-            matrix(p + "ffn_gate_inp.weight", shape.experts, shape.width)
-            for name, dims in (("gate", (shape.ffn, shape.width)), ("up", (shape.ffn, shape.width)), ("down", (shape.width, shape.ffn))):
-                matrix(f"{p}ffn_{name}_exps.weight", shape.experts, *dims)
+        if shape.has_experts(i):
+            mixture_weights(shape, p, matrix, vector)
         else:
-            matrix(p + "ffn_gate.weight", shape.ffn, shape.width)
-            matrix(p + "ffn_up.weight", shape.ffn, shape.width)
-            matrix(p + "ffn_down.weight", shape.width, shape.ffn)
+            ffn = shape.plain_ffn or shape.ffn
+            matrix(p + "ffn_gate.weight", ffn, shape.width)
+            matrix(p + "ffn_up.weight", ffn, shape.width)
+            matrix(p + "ffn_down.weight", shape.width, ffn)
     return Model(shape, w)
 
 
@@ -97,7 +130,7 @@ def write_gguf(model, path):
     writer.add_block_count(s.layers)
     writer.add_context_length(s.context)
     writer.add_embedding_length(s.width)
-    writer.add_feed_forward_length(s.ffn)
+    writer.add_feed_forward_length(s.plain_ffn or s.ffn)
     writer.add_head_count(s.heads)
     writer.add_head_count_kv(s.kv_heads)
     writer.add_layer_norm_rms_eps(s.eps)
@@ -112,9 +145,12 @@ def write_gguf(model, path):
         writer.add_rope_scaling_factor(s.rope_scale)
     if s.window:
         writer.add_sliding_window(s.window)
+    if s.original_context:
+        writer.add_rope_scaling_orig_ctx_len(s.original_context)
+    if s.attn_factor != 1.0:
+        writer.add_rope_scaling_attn_factors(s.attn_factor)
     if s.experts:
-        writer.add_expert_count(s.experts)
-        writer.add_expert_used_count(s.experts_used)
+        mixture_metadata(s, writer)
     if s.activation and not s.sub_norms:  # bitnet's follows from its architecture
         writer.add_string("vitro.feed_forward.activation", s.activation)
     # One token per byte: any text has exactly one tokenisation.
@@ -135,16 +171,15 @@ def write_gguf(model, path):
     writer.close()
 
 
-def _act(name, x):
-    if name == "relu":
-        return np.maximum(x, 0)
-    if name == "relu_squared":
-        return np.maximum(x, 0) ** 2
-    return x / (1 + np.exp(-x))
-
-
 def _norm(x, weight, eps):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
+
+
+def _layer_norm(s, w, name, x):
+    """The norm between layers, of whichever kind the model has."""
+    if not s.layer_norm:
+        return _norm(x, w[name + ".weight"], s.eps)
+    return _norm(x - x.mean(-1, keepdims=True), w[name + ".weight"], s.eps) + w[name + ".bias"]
 
 
 def _rope(s, x, positions, factors):
@@ -154,7 +189,7 @@ def _rope(s, x, positions, factors):
     if factors is not None:
         frequency = frequency / factors
     angle = (positions / s.rope_scale)[:, None] * frequency
-    cos, sin = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]
+    cos, sin = s.attn_factor * np.cos(angle)[:, None, :], s.attn_factor * np.sin(angle)[:, None, :]
     out = np.empty_like(x)
     if s.half_split:
         a, b = x[..., :pairs], x[..., pairs:]
@@ -165,49 +200,9 @@ def _rope(s, x, positions, factors):
     return out
 
 
-def _softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-@dataclass(frozen=True)
-class Drop:
-    """An expert computes so many rows of each chunk, and drops the others: those whose attention output has the smallest L2 norm, or
-    those to which the router gave the least weight."""
-    capacity: int
-    chunk: int
-    by_norm: bool
-
-
-def _dropped(chosen, shares, norms, drop):
-    """-> {(row, expert)}"""
-    out = set()
-    for first in range(0, len(chosen), drop.chunk):
-        rows = range(first, min(first + drop.chunk, len(chosen)))
-        for expert in {e for t in rows for e in chosen[t]}:
-            mine = [t for t in rows if expert in chosen[t]]
-            rank = {t: norms[t] if drop.by_norm else shares[t][list(chosen[t]).index(expert)] for t in mine}
-            out |= {(t, expert) for t in sorted(mine, key=lambda t: -rank[t])[drop.capacity:]}
-    return out
-
-
-def _experts(s, w, p, x, norms, drop):
-    logits = x @ w[p + "ffn_gate_inp.weight"].T
-    out = np.zeros_like(x)
-    all_chosen = [np.argsort(-row, kind="stable")[: s.experts_used] for row in logits]
-    shares = [_softmax(row[chosen]) for row, chosen in zip(logits, all_chosen)]
-    dropped = _dropped(all_chosen, shares, norms, drop) if drop else set()
-    for t, (chosen, share) in enumerate(zip(all_chosen, shares)):
-        for e, weight in zip(chosen, share):
-            if (t, e) in dropped:
-                continue
-            gate, up, down = (w[f"{p}ffn_{n}_exps.weight"][e] for n in ("gate", "up", "down"))
-            out[t] += weight * (down @ (_act(s.activation, gate @ x[t]) * (up @ x[t])))
-    return out
-
-
-def logits(model, tokens, drop=None):
-    """[T, vocab] for a whole sequence. `drop`: a Drop, or None."""
+def logits(model, tokens, drop=None, longest=0, gaps=None):
+    """[T, vocab] for a whole sequence. `drop`: a Drop, or None. `longest`: sequence of the run. `gaps`: a list that takes how near each
+    row of a mixture came to another choice."""
     s = model.shape
     w = {name: value.astype(np.float64) for name, value in model.weights.items()}
     t = len(tokens)
@@ -217,44 +212,50 @@ def logits(model, tokens, drop=None):
         visible &= positions[:, None] - positions[None, :] < s.window
     x = w["token_embd.weight"][tokens]
     factors = w.get("rope_freqs.weight")
+    if s.original_context:
+        factors = w[f"rope_factors_{'long' if longest > s.original_context else 'short'}.weight"]
     for i in range(s.layers):
         p = f"blk.{i}."
-        h = _norm(x, w[p + "attn_norm.weight"], s.eps)
-        q, k, v = ((h @ w[f"{p}attn_{n}.weight"].T + w.get(f"{p}attn_{n}.bias", 0)).reshape(t, -1, s.head_dim) for n in "qkv")
+        h = _layer_norm(s, w, p + "attn_norm", x)
+        q, k, v = (h @ w[f"{p}attn_{n}.weight"].T + w.get(f"{p}attn_{n}.bias", 0) for n in "qkv")
+        if s.qk_norm_whole:
+            q, k = _norm(q, w[p + "attn_q_norm.weight"], s.eps), _norm(k, w[p + "attn_k_norm.weight"], s.eps)
+        q, k, v = (m.reshape(t, -1, s.head_dim) for m in (q, k, v))
         if s.qk_norm:
             q, k = _norm(q, w[p + "attn_q_norm.weight"], s.eps), _norm(k, w[p + "attn_k_norm.weight"], s.eps)
         q, k = _rope(s, q, positions, factors), _rope(s, k, positions, factors)
         group = s.heads // s.kv_heads
         k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
         scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(s.head_dim)
-        mixed = np.einsum("hij,jhd->ihd", _softmax(np.where(visible, scores, -np.inf)), v).reshape(t, -1)
+        mixed = np.einsum("hij,jhd->ihd", softmax(np.where(visible, scores, -np.inf)), v).reshape(t, -1)
         if s.sub_norms:
             mixed = _norm(mixed, w[p + "attn_sub_norm.weight"], s.eps)
-        attended = mixed @ w[p + "attn_output.weight"].T
+        attended = mixed @ w[p + "attn_output.weight"].T + w.get(p + "attn_output.bias", 0)
         x = x + attended
-        h = _norm(x, w[p + "ffn_norm.weight"], s.eps)
-        if s.experts:
-            x = x + _experts(s, w, p, h, np.linalg.norm(attended, axis=1), drop)
+        h = _layer_norm(s, w, p + "ffn_norm", x)
+        if s.has_experts(i):
+            x = x + mixture(s, w, p, h, np.linalg.norm(attended, axis=1), drop, gaps)
         else:
             gate, up, down = (w[f"{p}ffn_{n}.weight"] for n in ("gate", "up", "down"))
-            hidden = _act(s.activation, h @ gate.T) * (h @ up.T)
+            hidden = act(s.activation, h @ gate.T) * (h @ up.T)
             if s.sub_norms:
                 hidden = _norm(hidden, w[p + "ffn_sub_norm.weight"], s.eps)
             x = x + hidden @ down.T
-    return _norm(x, w["output_norm.weight"], s.eps) @ w["token_embd.weight" if s.tied else "output.weight"].T
+    last = _layer_norm(s, w, "output_norm", x)
+    return last @ w["token_embd.weight" if s.tied else "output.weight"].T + w.get("output.bias", 0)
 
 
 def tokenize(text):
     return [3 + b for b in text.replace(" ", "\u2581").encode()]  # SentencePiece writes a space as U+2581
 
 
-def nll(model, text, drop=None):
+def nll(model, text, drop=None, gaps=None):
     """Mean over the tokens of `text`, in chunks of context - 1, each after BOS: the protocol of `vitro perplexity`."""
     tokens = tokenize(text)
     total, step = 0.0, model.shape.context - 1
     for begin in range(0, len(tokens), step):
         chunk = tokens[begin:begin + step]
-        row = logits(model, [1] + chunk[:-1], drop)
+        row = logits(model, [1] + chunk[:-1], drop, model.shape.context, gaps)
         top = row.max(-1)
         total += (top + np.log(np.exp(row - top[:, None]).sum(-1)) - row[np.arange(len(chunk)), chunk]).sum()
     return total / len(tokens)
@@ -263,8 +264,9 @@ def nll(model, text, drop=None):
 def greedy(model, prompt, count):
     """Generated ids, and the smallest gap between the best and the second-best logit on the way."""
     tokens, gap = [1] + tokenize(prompt), np.inf
+    longest = len(tokens) + count
     for _ in range(count):
-        last = logits(model, tokens)[-1]
+        last = logits(model, tokens, longest=longest)[-1]
         best = np.argsort(-last)[:2]
         gap = min(gap, last[best[0]] - last[best[1]])
         tokens.append(int(best[0]))

@@ -76,6 +76,24 @@ void compute(const ops::ScaleRows&, const KernelSet& set, const KernelCall& call
   }
 }
 
+void compute(const ops::LayerNorm& op, const KernelSet& set, const KernelCall& call) {
+  const std::size_t width = columns(call.in[0]);
+  const float* bias = call.in[2].as<float>();
+  float* centred = scratch<float>(Scratch::a, 2 * width);
+  float* ones = centred + width;
+  std::fill(ones, ones + width, 1.0f);
+  for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
+    const float* x = call.in[0].as<float>() + r * width;
+    float* y = call.out[0].as<float>() + r * width;
+    float mean = 0;
+    set.dots_f32({x, 1, width, width}, {ones, 1, width, width}, &mean, 1);
+    mean /= static_cast<float>(width);
+    for (std::size_t i = 0; i < width; ++i) centred[i] = x[i] - mean;
+    set.scale(centred, inverse_rms(set, centred, width, op.eps), call.in[1].as<float>(), width, y);
+    for (std::size_t i = 0; i < width; ++i) y[i] += bias[i];
+  }
+}
+
 Outcome compute(const ops::Glu& op, const KernelSet& set, const KernelCall& call) {
   const std::size_t rows = call.in[0].shape[0];
   const std::uint32_t width = columns(call.in[0]);
@@ -131,6 +149,21 @@ void compute(const ops::Add&, const KernelSet& set, const KernelCall& call) {
     const float *a = call.in[0].as<float>() + r * width, *b = call.in[1].as<float>() + r * width;
     float* y = call.out[0].as<float>() + r * width;
     for (std::uint32_t n = slice.first; n < slice.end(); ++n) y[n] = a[n] + b[n];
+  }
+}
+
+// A sigmoid is silu(g) / g, but for g = 0: silu of the set keeps the bits equal on all sets, and exp does not overflow in it.
+void compute(const ops::AddGated&, const KernelSet& set, const KernelCall& call) {
+  const std::uint32_t width = columns(call.in[0]);
+  const std::size_t inputs = columns(call.in[2]);
+  const Range slice = sliced(call, width);
+  for (std::size_t r = 0; r < call.in[0].shape[0]; ++r) {
+    float logit = 0;
+    set.dots_f32({call.in[3].as<float>(), 1, inputs, inputs}, {call.in[2].as<float>() + r * inputs, 1, inputs, inputs}, &logit, 1);
+    const float gate = logit == 0 ? 0.5f : *activated(set, Activation::silu, &logit, 1) / logit;
+    const float *a = call.in[0].as<float>() + r * width, *b = call.in[1].as<float>() + r * width;
+    float* y = call.out[0].as<float>() + r * width;
+    for (std::uint32_t n = slice.first; n < slice.end(); ++n) y[n] = std::fma(gate, b[n], a[n]);
   }
 }
 

@@ -54,8 +54,9 @@ Range touched(const KernelCall& call, const View& v, std::size_t width, bool out
     const Range heads = sliced_heads(call, v);
     return {heads.first * v.shape[2], heads.count * v.shape[2]};
   }
-  const bool cut =
-      call.is<ops::Add, ops::Glu, ops::Select, ops::Reduce, ops::ExpertSum>() || (out && call.is<ops::Matmul, ops::AddProduct>());
+  const bool cut = call.is<ops::Add, ops::Glu, ops::Select, ops::Reduce, ops::ExpertSum>() ||
+                   (out && call.is<ops::Matmul, ops::AddProduct>()) ||
+                   (call.is<ops::AddGated>() && &v != &call.in[ops::AddGated::kGateInput]);
   return cut ? sliced(call, all) : Range{0, all};
 }
 

@@ -69,7 +69,8 @@ TEST(GeometryPass, the_graph_as_it_is_built_moves_each_head_three_times) {
 TEST(GeometryPass, a_model_s_moves_are_all_read_through) {
   for (const bool qk_norm : {false, true}) {
     ModelConfig config = test::small_model();
-    config.qk_norm = config.sub_norms = qk_norm;
+    config.sub_norms = qk_norm;
+    config.qk_norm = qk_norm ? QkNorm::heads : QkNorm::none;
     const OperatorGraph graph = build_graph(config);
     EXPECT_EQ(moves_in(graph), 0u);
     std::vector<std::string> layer;

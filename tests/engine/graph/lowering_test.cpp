@@ -21,11 +21,14 @@ ModelConfig small(std::uint32_t experts) {
   return c;
 }
 
-// Dense, a mixture, norms of heads, norms before the output and the Down projection.
+// Dense, a mixture, norms of heads, norms before the output and the Down projection; mixtures with what stands beside their experts.
 std::vector<ModelConfig> families() {
-  std::vector<ModelConfig> all{small(0), small(4), small(0), small(0)};
-  all[2].qk_norm = true;
+  std::vector<ModelConfig> all{small(0), small(4), small(0), small(0), small(4), small(4), small(0)};
+  all[2].qk_norm = QkNorm::heads;
   all[3].sub_norms = true;
+  all[4].shared_ffn = 160, all[4].shared_gate = true;
+  all[5].shared_ffn = 64, all[5].dense_layers = 1, all[5].dense_ffn = 192, all[5].norm = Norm::layer;
+  all[6].qk_norm = QkNorm::whole;
   return all;
 }
 
@@ -114,6 +117,20 @@ TEST(Lowering, norms_of_heads_cost_no_phase_and_sub_norms_cost_none_either) {
   EXPECT_EQ(lower(build_graph(all[2]), all[2], 2).size(), 1 + 2 * 5 + 2u);
   // They stand where the units meet anyway: the Down and the output projection read a whole tensor.
   EXPECT_EQ(lower(build_graph(all[3]), all[3], 2).size(), 1 + 2 * 5 + 2u);
+}
+
+// A norm over all heads reads what all units have computed, so it stands where they meet before heads are shared out.
+TEST(Lowering, norms_over_all_heads_and_shared_experts_cost_no_phase) {
+  const std::vector<ModelConfig> all = families();
+  EXPECT_EQ(lower(build_graph(all[6]), all[6], 2).size(), 1 + 2 * 5 + 2u);
+  for (const std::size_t units : {1u, 2u, 3u}) {
+    ModelConfig plain = all[4];
+    plain.shared_ffn = 0;
+    EXPECT_EQ(lower(build_graph(all[4]), all[4], units).size(), lower(build_graph(plain), plain, units).size()) << units;
+    plain = all[5];
+    plain.shared_ffn = 0;
+    EXPECT_EQ(lower(build_graph(all[5]), all[5], units).size(), lower(build_graph(plain), plain, units).size()) << units;
+  }
 }
 
 TEST(Lowering, one_unit_needs_no_barrier_in_a_dense_model) {

@@ -60,7 +60,7 @@ TEST(OperatorGraph, families_differ_in_data_only) {
   EXPECT_EQ(find(build_graph(qwen), "blk.0.attn_q")->bias, Role::attn_q_bias);
   EXPECT_FALSE(find(build_graph(test::small_model()), "blk.0.attn_q")->bias.has_value());
   ModelConfig normed = test::small_model();
-  normed.qk_norm = true;
+  normed.qk_norm = QkNorm::heads;
   EXPECT_EQ(find(build_graph(normed), "blk.0.attn_q_norm")->width, normed.q_width());
   EXPECT_EQ(find(build_graph(normed), "blk.0.attn_k_norm")->width, normed.kv_width());
   EXPECT_EQ(find(build_graph(test::small_model()), "blk.0.attn_q_norm"), nullptr);
@@ -82,13 +82,53 @@ TEST(OperatorGraph, families_differ_in_data_only) {
   EXPECT_EQ(find(build_graph(test::small_model()), "blk.1.route"), nullptr);
 }
 
+TEST(OperatorGraph, what_stands_beside_experts_has_weights_and_widths_of_its_own) {
+  ModelConfig moe = test::small_model();
+  moe.experts = 4, moe.experts_used = 2, moe.shared_ffn = 160, moe.dense_layers = 1, moe.dense_ffn = 32;
+  const OperatorGraph plain = build_graph(moe);
+  EXPECT_EQ(find(plain, "blk.0.route"), nullptr);
+  EXPECT_EQ(find(plain, "blk.0.ffn_shared_up"), nullptr);
+  EXPECT_EQ(find(plain, "blk.0.ffn_up")->width, 32u);
+  EXPECT_NE(find(plain, "blk.0.ffn_up")->output, find(plain, "blk.1.ffn_up")->output);  // a buffer has one width
+  EXPECT_EQ(find(plain, "blk.1.ffn_up")->width, moe.ffn);
+  EXPECT_EQ(find(plain, "blk.1.ffn_shared_up")->width, 160u);
+  EXPECT_EQ(find(plain, "blk.1.ffn_shared_up")->rows, RowSet::all);
+  EXPECT_EQ(find(plain, "blk.1.ffn_shared_down")->weight, Role::shared_down);
+  EXPECT_TRUE(find(plain, "blk.1.ffn_shared_sum")->is<ops::Add>());
+  moe.shared_gate = true;
+  EXPECT_EQ(find(build_graph(moe), "blk.1.ffn_shared_sum")->weight, Role::shared_router);
+  // A policy that carries out the experts leaves the rest to operators.
+  const OperatorGraph whole = build_graph(moe, {.whole_ffns = true});
+  EXPECT_TRUE(find(whole, "blk.1.ffn_clusters")->whole_ffn);
+  EXPECT_NE(find(whole, "blk.1.ffn_shared_up"), nullptr);
+  EXPECT_NE(find(whole, "blk.0.ffn_up"), nullptr);
+  EXPECT_EQ(find(whole, "blk.0.ffn_clusters"), nullptr);
+}
+
+TEST(OperatorGraph, norms_with_biases_and_norms_over_all_heads_are_built_as_the_family_has_them) {
+  ModelConfig config = test::small_model();
+  config.norm = Norm::layer, config.attn_output_bias = config.output_bias = true, config.qk_norm = QkNorm::whole;
+  const OperatorGraph graph = build_graph(config);
+  EXPECT_TRUE(find(graph, "blk.1.attn_norm")->is<ops::LayerNorm>());
+  EXPECT_EQ(find(graph, "blk.1.ffn_norm")->bias, Role::ffn_norm_bias);
+  EXPECT_EQ(find(graph, "output_norm")->bias, Role::output_norm_bias);
+  EXPECT_EQ(find(graph, "blk.0.attn_output")->bias, Role::attn_output_bias);
+  EXPECT_EQ(find(graph, "output")->bias, Role::output_bias);
+  EXPECT_EQ(find(graph, "blk.0.attn_q_norm")->split, Split::replicated);
+  EXPECT_EQ(find(graph, "blk.0.attn_q_norm")->output, "q_normed");
+  EXPECT_EQ(find(graph, "blk.0.rope_q")->output, "q_turned");  // another unit may still normalise
+  EXPECT_EQ(std::get<ops::Attention>(find(graph, "blk.0.attention")->op).scale, 0.25f);
+  config.rope.attention_factor = 2;
+  EXPECT_EQ(std::get<ops::Attention>(find(build_graph(config), "blk.0.attention")->op).scale, 1.0f);
+}
+
 TEST(OperatorGraph, operators_have_the_inputs_that_their_contract_lists) {
   ModelConfig moe = test::small_model();
-  moe.experts = 4, moe.experts_used = 2;
+  moe.experts = 4, moe.experts_used = 2, moe.shared_ffn = 32, moe.shared_gate = true;
   const OperatorGraph graph = build_graph(moe);
   const std::map<std::string_view, std::size_t> expected{{"embed", 0},      {"rms_norm", 1}, {"rope", 1},  {"kv_append", 2},
                                                          {"attention", 2},  {"glu", 2},      {"add", 2},   {"route", 1},
-                                                         {"expert_sum", 2}, {"gather", 1},   {"sample", 1}};
+                                                         {"expert_sum", 2}, {"gather", 1},   {"sample", 1}, {"add_gated", 3}};
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
     const auto entry = expected.find(to_string(graph[id].op));
     if (entry != expected.end()) {

@@ -170,6 +170,44 @@ class Bounds {
     }
   }
 
+  // The mean is off by `shift`, so each centred value by as much and its own rounding; the root's error follows from theirs.
+  void layer_norm() {
+    const std::size_t width = columns(call_.in[0]);
+    const auto n = static_cast<double>(width);
+    for (std::size_t r = 0; r < call_.in[0].shape[0]; ++r) {
+      const std::vector<double> x = row_of(call_.in[0], r);
+      double sum = 0, size = 0, squares = 0, off = 0;
+      for (const double v : x) sum += v, size += std::abs(v);
+      const double mean = sum / n, shift = gamma(lane_roundings(width) + 1) * size / n;
+      for (const double v : x) squares += (v - mean) * (v - mean), off += std::pow(shift + kUnit * (std::abs(v - mean) + shift), 2);
+      const double eps = call_.get<ops::LayerNorm>().eps, change = 2 * std::sqrt(squares * off) + off;
+      const double root = 1 / std::sqrt(squares / n + eps), most = 1 / std::sqrt(std::max(squares - change, 0.0) / n + eps);
+      for (std::size_t i = 0; i < width; ++i) {
+        const double c = std::abs(x[i] - mean), w = std::abs(call_.in[1].as<float>()[i]), b = std::abs(call_.in[2].as<float>()[i]);
+        const double centred = shift + kUnit * (c + shift);
+        const double scaled = w * ((c + centred) * most * (1 + gamma(lane_roundings(width) / 2 + 6)) - c * root);
+        bound_[r * width + i] = scaled + 2 * kUnit * (w * (c + centred) * most + b) + 1e-38;
+      }
+    }
+  }
+
+  // A sigmoid changes by no more than a factor e^d where its argument changes by d.
+  void add_gated() {
+    const std::size_t width = columns(call_.out[0]);
+    const Range slice = sliced(call_, static_cast<std::uint32_t>(width));
+    const std::vector<double> w = row_of(call_.in[3], 0);
+    for (std::size_t r = 0; r < call_.out[0].shape[0]; ++r) {
+      const std::vector<double> x = row_of(call_.in[2], r);
+      double logit = 0;
+      for (std::size_t k = 0; k < w.size(); ++k) logit += w[k] * x[k];
+      const double gate = 1 / (1 + std::exp(-logit)), error = std::expm1(float_dot(w, x)) + kExp + gamma(6);
+      for (std::size_t n = slice.first; n < slice.end(); ++n) {
+        const double a = std::abs(call_.in[0].as<float>()[r * width + n]), b = std::abs(gate * call_.in[1].as<float>()[r * width + n]);
+        bound_[r * width + n] = b * error + gamma(2) * (a + b * (1 + error)) + 1e-38;
+      }
+    }
+  }
+
   void rope() {
     const std::size_t dim = call_.out[0].shape[2], heads = call_.out[0].shape[1];
     const auto& op = call_.get<ops::Rope>();
@@ -362,6 +400,8 @@ std::vector<double> error_bounds(const KernelCall& call) {
                  [&](const ops::RmsNorm&) { bounds.rms_norm(); },
                  [&](const ops::InverseRms&) { bounds.inverse_rms(); },
                  [&](const ops::ScaleRows&) { bounds.scale_rows(); },
+                 [&](const ops::LayerNorm&) { bounds.layer_norm(); },
+                 [&](const ops::AddGated&) { bounds.add_gated(); },
                  [&](const ops::Rope&) { bounds.rope(); },
                  [&](const ops::Attention&) { bounds.attention(); },
                  [&](const ops::Glu&) { bounds.glu(); },

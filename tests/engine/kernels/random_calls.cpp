@@ -300,6 +300,17 @@ struct RandomOperands {
     call.in = {plain(rows, width), plain(rows, 1), floats(rng, {width, 0, 0})};
     call.out = {result()};
   }
+  void operator()(ops::LayerNorm& norm) const {
+    call.in = {plain(rows, width), floats(rng, {width, 0, 0}), floats(rng, {1, width, 0})};
+    call.out = {rng.below(2) == 0 ? call.in[0] : result()};
+    norm.eps = 1e-5f;
+  }
+  void operator()(ops::AddGated&) const {
+    const std::uint32_t inputs = between(rng, 1, 90);
+    call.in = {plain(rows, width), plain(rows, width), plain(rows, inputs), floats(rng, {inputs, 0, 0})};
+    call.out = {rng.below(2) == 0 ? call.in[0] : result()};
+    random_slice(rng, call, width);
+  }
 };
 
 }  // namespace

@@ -66,17 +66,17 @@ TEST(ModelConfig, qwen2_has_biases_and_half_split_rotation) {
 TEST(ModelConfig, qwen3_has_norms_of_heads_of_their_own_size) {
   SmallModel model;
   model.architecture = "qwen3";
-  model.config.qk_norm = true;
+  model.config.qk_norm = QkNorm::heads;
   model.config.head_dim = 24;  // 4 heads: wider than the model
   model.extra = {{"qwen3.attention.key_length", std::uint32_t{24}}, {"qwen3.attention.value_length", std::uint32_t{24}}};
   const ModelConfig c = written(model);
   EXPECT_EQ(c.family, "qwen3");
-  EXPECT_TRUE(c.qk_norm);
+  EXPECT_EQ(c.qk_norm, QkNorm::heads);
   EXPECT_FALSE(c.qkv_bias);
   EXPECT_EQ(c.q_width(), 96u);
   EXPECT_EQ(c.rope.dims, 24u);
   EXPECT_EQ(c.rope.style, RopeStyle::half_split);
-  model.config.qk_norm = false;
+  model.config.qk_norm = QkNorm::none;
   EXPECT_NE(message_of([&] { written(model); }).find("attn_q_norm.weight: the tensor is missing"), std::string::npos);
 }
 

@@ -14,14 +14,26 @@ TEST(UnicodeTables, ranges_ascend_and_classes_are_those_of_well_known_characters
     EXPECT_LE(range.first, range.last);
     end = range.last;
   }
-  EXPECT_EQ(char_class('z'), CharClass::letter);
-  EXPECT_EQ(char_class(0x4f60), CharClass::letter);
-  EXPECT_EQ(char_class('7'), CharClass::number);
-  EXPECT_EQ(char_class(0x2167), CharClass::number);
-  EXPECT_EQ(char_class(0x3000), CharClass::space);
-  EXPECT_EQ(char_class('_'), CharClass::other);
-  EXPECT_EQ(char_class(0x301), CharClass::other);
-  EXPECT_EQ(char_class(-1), CharClass::other);
+  const auto traits_of = [](std::int32_t c) {
+    std::string names;
+    const Traits traits = char_traits(c);
+    for (int t = 0; t <= static_cast<int>(Trait::split_as_digit); ++t) {
+      if (traits.has(static_cast<Trait>(t))) names += "LNSMUlPpd"[t];
+    }
+    return names;
+  };
+  EXPECT_EQ(traits_of('z'), "Ll");
+  EXPECT_EQ(traits_of('Z'), "LU");
+  EXPECT_EQ(traits_of(0x1c5), "LU");   // a title-case letter
+  EXPECT_EQ(traits_of(0x4f60), "L");   // no case
+  EXPECT_EQ(traits_of('7'), "Nd");
+  EXPECT_EQ(traits_of(0x2167), "Nd");  // VIII
+  EXPECT_EQ(traits_of(0x3000), "S");
+  EXPECT_EQ(traits_of('_'), "Pp");
+  EXPECT_EQ(traits_of('$'), "p");      // a symbol, which the splitter takes for punctuation
+  EXPECT_EQ(traits_of(0x20ac), "");
+  EXPECT_EQ(traits_of(0x301), "M");
+  EXPECT_EQ(traits_of(-1), "");
 }
 
 TEST(Utf8, malformed_sequences_are_single_bytes) {

@@ -13,6 +13,29 @@ TEST(Weights, names_are_those_of_gguf_files) {
   EXPECT_EQ(tensor_name(Role::router, 0, true), "blk.0.ffn_gate_inp.weight");
 }
 
+// A mixture's layers without experts have one FFN under its plain names, and each layer the FFN that stands beside its experts.
+TEST(Weights, of_a_mixture_are_those_of_each_layer) {
+  SmallModel model;
+  ModelConfig& c = model.config;
+  c.experts = 4, c.experts_used = 2, c.dense_layers = 1, c.dense_ffn = 160, c.shared_ffn = 192, c.shared_gate = true, c.norm = Norm::layer;
+  const WeightStore store = phantom_weights(c, Format::q8_0, FileId{9});
+  EXPECT_EQ(store.get(Role::ffn_up, 0).name, "blk.0.ffn_up.weight");
+  EXPECT_EQ(store.get(Role::ffn_up, 0).rows, 160u);
+  EXPECT_EQ(store.get(Role::ffn_up, 0).experts, 1u);
+  EXPECT_EQ(store.get(Role::ffn_up, 1).name, "blk.1.ffn_up_exps.weight");
+  EXPECT_EQ(store.get(Role::ffn_up, 1).rows, 96u);
+  EXPECT_EQ(store.get(Role::ffn_up, 1).experts, 4u);
+  for (const Role role : {Role::router, Role::shared_router, Role::shared_gate, Role::shared_up, Role::shared_down}) {
+    EXPECT_EQ(store.find(role, 0), nullptr) << to_string(role);
+    EXPECT_NE(store.find(role, 1), nullptr) << to_string(role);
+  }
+  EXPECT_EQ(store.get(Role::shared_down, 1).columns, 192u);
+  EXPECT_EQ(store.get(Role::shared_router, 1).format, Format::f32);
+  EXPECT_EQ(store.get(Role::ffn_norm_bias, 1).name, "blk.1.ffn_norm.bias");
+  EXPECT_NE(message_of([&] { weights_of(c, true); }).find("the first 1 layers of this mixture have an FFN of 160 neurons"),
+            std::string::npos);
+}
+
 TEST(Weights, a_store_finds_by_role_and_layer_and_adds_up) {
   SmallModel model;
   model.config.experts = 4, model.config.experts_used = 2;

@@ -205,6 +205,10 @@ TEST(Contract, parameters_out_of_range_are_refused) {
   KernelCall route = random_call(rng, ops::Route{}, variant::kFloat);
   route.op = ops::Route{.k = 0};
   EXPECT_THAT(message_of(route), HasSubstr("parameter k is 0 (expected from 1 to "));
+  route.op = ops::Route{.k = 1, .scale = 0};
+  EXPECT_EQ(message_of(route), "route: parameter scale has to be above 0");
+  route.op = ops::Route{.k = 1, .renormalise = true, .scores = ops::Scores::sparse_mixer};
+  EXPECT_EQ(message_of(route), "route: weights of a sparse mixer are not renormalised");
   KernelCall sample = random_call(rng, ops::Sample{}, variant::kFloat);
   sample.op = ops::Sample{.temperature = -1};
   EXPECT_THAT(message_of(sample), HasSubstr("temperature"));

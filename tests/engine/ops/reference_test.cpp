@@ -156,6 +156,64 @@ TEST(Reference, choices_agree) {
   }
 }
 
+// A choice competes with what is within 2 % of it: here 1 with 0.99, then 0.99 with nothing, whatever came before.
+TEST(Route, a_sparse_mixer_weighs_a_choice_against_its_competitors_alone) {
+  KernelCall call;
+  call.in = {make_view({2, 4, 0}, Format::f32)};
+  const float logits[] = {0.5f, 0.99f, 1.0f, -2.0f, -1.0f, -3.0f, -1.01f, -3.05f};
+  std::copy(std::begin(logits), std::end(logits), call.in[0].as<float>());
+  const double near = 1 / (1 + std::exp(-0.01));
+  for (const float scale : {1.0f, 2.0f}) {
+    call.op = ops::Route{.k = 3, .scores = ops::Scores::sparse_mixer, .scale = scale};
+    for (const Outcome& outcome : {ComputeFunction().execute(call), run_reference(call)}) {
+      const auto& choices = std::get<std::vector<ExpertChoice>>(outcome);
+      EXPECT_EQ(choices[0].ids, (std::vector<std::uint16_t>{2, 1, 0}));
+      EXPECT_EQ(choices[1].ids, (std::vector<std::uint16_t>{0, 2, 1}));
+      const double expected[2][3] = {{near, 1, 1}, {near, 1, 1 / (1 + std::exp(-0.05))}};
+      for (std::size_t r = 0; r < 2; ++r) {
+        for (std::size_t j = 0; j < 3; ++j) EXPECT_NEAR(choices[r].weights[j], scale * expected[r][j], 1e-6) << r << " " << j;
+      }
+    }
+  }
+}
+
+TEST(Route, a_sparse_mixer_of_the_kernels_is_that_of_the_reference) {
+  Rng rng(29);
+  std::size_t competed = 0;
+  for (int i = 0; i < 300; ++i) {
+    KernelCall call = random_call(rng, ops::Route{}, variant::kFloat);
+    call.op = ops::Route{std::get<ops::Route>(call.op).k, false, ops::Scores::sparse_mixer, 1};
+    const Outcome got = ComputeFunction().execute(call), want = run_reference(call);
+    const auto &a = std::get<std::vector<ExpertChoice>>(got), &b = std::get<std::vector<ExpertChoice>>(want);
+    for (std::size_t r = 0; r < b.size(); ++r) {
+      EXPECT_EQ(a[r].ids, b[r].ids);
+      for (std::size_t j = 0; j < b[r].ids.size(); ++j) {
+        EXPECT_NEAR(a[r].weights[j], b[r].weights[j], 4e-6 * b[r].weights[j]);
+        competed += b[r].weights[j] < 1;
+      }
+    }
+  }
+  EXPECT_GT(competed, 100u);
+}
+
+// Its two rows differ in the gate alone: sigmoid(0) and sigmoid(log 3).
+TEST(AddGated, a_row_takes_as_much_as_its_gate_lets_through) {
+  KernelCall call;
+  call.op = ops::AddGated{};
+  call.in = {make_view({2, 2, 0}, Format::f32), make_view({2, 2, 0}, Format::f32), make_view({2, 1, 0}, Format::f32),
+             make_view({1, 0, 0}, Format::f32)};
+  call.out = {make_view({2, 2, 0}, Format::f32)};
+  for (std::size_t i = 0; i < 4; ++i) {
+    call.in[0].as<float>()[i] = 1;
+    call.in[1].as<float>()[i] = 4;
+  }
+  call.in[2].as<float>()[0] = 0, call.in[2].as<float>()[1] = 1;
+  call.in[3].as<float>()[0] = std::log(3.0f);
+  ComputeFunction().execute(call);
+  EXPECT_EQ(call.out[0].as<float>()[1], 3);
+  EXPECT_NEAR(call.out[0].as<float>()[2], 4, 1e-6);
+}
+
 TEST(Reference, active_neurons_agree_with_the_gate) {
   Rng rng(20);
   for (int i = 0; i < 100; ++i) {

@@ -72,7 +72,8 @@ TEST_F(CallBuilderTest, each_unit_replicates_and_the_first_one_does_what_is_not_
     std::map<std::pair<std::size_t, std::int16_t>, int> norms;
     for (const Call& c : calls()) {
       units[to_string(c.call.op)].insert(c.unit);
-      if (c.call.is<ops::RmsNorm>() && c.call.in[0].shape[2] == 0) ++norms[{c.unit, c.call.layer}];
+      if (c.call.is<ops::LayerNorm>()) units["rms_norm"].insert(c.unit);  // in its place
+      if (c.call.is<ops::LayerNorm, ops::RmsNorm>() && c.call.in[0].shape[2] == 0) ++norms[{c.unit, c.call.layer}];
     }
     const std::set<std::size_t> all{0, 1, 2}, first{0};
     EXPECT_EQ(units["embed"], first);
@@ -81,7 +82,8 @@ TEST_F(CallBuilderTest, each_unit_replicates_and_the_first_one_does_what_is_not_
     EXPECT_EQ(units["rms_norm"], all);
     // A unit that reads a norm computes it; a model of two KV heads leaves the third unit without attention.
     EXPECT_EQ(units["attention"], (std::set<std::size_t>{0, 1}));
-    for (std::int16_t layer = 0; layer < 2; ++layer) EXPECT_EQ((norms[{0, layer}]), (config.sub_norms ? 4 : 2));
+    const int of_layer = config.sub_norms || config.qk_norm == QkNorm::whole ? 4 : 2;
+    for (std::int16_t layer = 0; layer < 2; ++layer) EXPECT_EQ((norms[{0, layer}]), of_layer);
     EXPECT_EQ((norms[{0, -1}]), 1);
   }
 }

@@ -86,9 +86,10 @@ class CallBuilderTest : public testing::Test {
 };
 
 inline std::vector<ModelConfig> families() {
-  std::vector<ModelConfig> all{tiny_dense(), tiny_mixture(), tiny_dense(), tiny_dense()};
+  std::vector<ModelConfig> all{tiny_dense(), tiny_mixture(), tiny_dense(), tiny_dense(), tiny_full_mixture()};
   all[1].ffn = 96;
-  all[2].qkv_bias = all[2].qk_norm = all[2].rope_factors = true;
+  all[2].qkv_bias = all[2].rope_factors = true;
+  all[2].qk_norm = QkNorm::heads;
   all[3].sub_norms = all[3].tied_embedding = true;
   return all;
 }

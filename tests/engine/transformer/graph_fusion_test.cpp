@@ -30,9 +30,11 @@ Seen run_with(DecoderSetup setup, Fuse fuse) {
 }
 
 std::vector<DecoderSetup> models() {
-  std::vector<DecoderSetup> all(4);
+  std::vector<DecoderSetup> all(5);
   all[1].config = tiny_mixture();
-  all[2].config.qk_norm = all[2].config.sub_norms = all[2].config.qkv_bias = true;
+  all[4].config = tiny_full_mixture();
+  all[2].config.qk_norm = QkNorm::heads;
+  all[2].config.sub_norms = all[2].config.qkv_bias = true;
   all[2].matrices = Format::q8_0;
   all[2].engine.products.matmul = variant::kInt8;
   all[3].adapters = {LoraShape{4, 8, {Role::attn_q, Role::attn_v, Role::attn_output}, Format::f32}};

@@ -30,6 +30,17 @@ inline ModelConfig tiny_mixture() {
   return config;
 }
 
+// With what else a mixture may have.
+inline ModelConfig tiny_full_mixture() {
+  ModelConfig config = tiny_mixture();
+  config.layers = 3, config.dense_layers = 1, config.dense_ffn = 96, config.shared_ffn = 64, config.shared_gate = true;
+  config.norm = Norm::layer, config.qk_norm = QkNorm::whole, config.router = ops::Scores::sparse_mixer;
+  config.renormalise_experts = false, config.expert_scale = 1.5f;
+  config.attn_output_bias = config.output_bias = config.rope_factors_by_length = true;
+  config.rope.original_context = 16, config.rope.attention_factor = 1.25f;
+  return config;
+}
+
 // Cores "cpu0", "cpu1", ..., and accelerators with static graphs behind them.
 inline std::vector<UnitCaps> units_of(std::uint32_t cores, const std::vector<std::string>& accelerators = {}) {
   std::vector<UnitCaps> units;

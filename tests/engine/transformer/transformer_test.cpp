@@ -13,13 +13,14 @@ using Logits = std::vector<std::vector<float>>;
 
 // Each in the float contract and, with matrices of int8 blocks, in that of int8.
 std::vector<DecoderSetup> models() {
-  std::vector<DecoderSetup> all(4);
+  std::vector<DecoderSetup> all(5);
   all[1].config = all[3].config = tiny_mixture();
+  all[4].config = tiny_full_mixture();
   for (DecoderSetup& setup : all) setup.config.qkv_bias = true;
   for (const std::size_t i : {2, 3}) {
     all[i].matrices = Format::q8_0;
     all[i].engine.products.matmul = variant::kInt8;
-    all[i].config.qk_norm = true;
+    all[i].config.qk_norm = QkNorm::heads;
   }
   return all;
 }

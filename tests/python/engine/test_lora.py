@@ -156,8 +156,8 @@ class TestNeuronClusters:
 
     def test_only_neurons_above_the_threshold_count(self, tmp_path, has_native, monkeypatch):
         case, threshold = Case(tmp_path, Shape(), ATTENTION + FFN, seed=33), 0.1
-        silu = oracle._act
-        monkeypatch.setattr(oracle, "_act", lambda name, x: np.where(np.abs(silu(name, x)) > threshold, silu(name, x), 0))
+        silu = oracle.act
+        monkeypatch.setattr(oracle, "act", lambda name, x: np.where(np.abs(silu(name, x)) > threshold, silu(name, x), 0))
         expected = oracle.nll(case.oracle("first"), TEXT)
         monkeypatch.undo()
         assert abs(expected - oracle.nll(case.oracle("first"), TEXT)) > 1e-3

@@ -33,9 +33,9 @@ TierRule tier_rule(const FfnSetup& setup, const MoeConfig& moe, const std::vecto
 }
 
 void check_loads(const MoeConfig& moe, const ModelConfig& config) {
-  if (moe.loads.size() != config.layers) {
+  if (moe.loads.size() != config.layers - config.dense_layers) {
     throw ConfigError(fmt::format("engine.ffn.experts.loads: has {} layers, but the model has {} (expected the loads of this model)",
-                                  moe.loads.size(), config.layers));
+                                  moe.loads.size(), config.layers - config.dense_layers));
   }
   for (const std::vector<double>& layer : moe.loads) {
     const double sum = std::accumulate(layer.begin(), layer.end(), 0.0);
@@ -47,10 +47,10 @@ void check_loads(const MoeConfig& moe, const ModelConfig& config) {
   }
 }
 
-Bytes expert_bytes(const WeightStore& weights) {
-  if (const Weight* bundles = weights.find(Role::ffn_bundle, 0)) return bundles->matrix_bytes();
+Bytes expert_bytes(const WeightStore& weights, int layer) {
+  if (const Weight* bundles = weights.find(Role::ffn_bundle, layer)) return bundles->matrix_bytes();
   Bytes sum = 0;
-  for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_down}) sum += weights.get(role, 0).matrix_bytes();
+  for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_down}) sum += weights.get(role, layer).matrix_bytes();
   return sum;
 }
 
@@ -82,7 +82,7 @@ ExpertLayers expert_layers(const FfnSetup& setup, const MoeConfig& moe, const st
   layers.tiers = tiers;
   layers.follows = moe.follows;
   layers.loads = layer_loads(moe.loads, moe.counts, tiers);
-  layers.expert_bytes = expert_bytes(setup.weights);
+  layers.expert_bytes = expert_bytes(setup.weights, static_cast<int>(setup.model.dense_layers));
   layers.rule = group_rule(moe, setup.model, tiers, layers.expert_bytes, units);
   layers.cold_by_time = moe.cold_by_time && moe.residency;
   layers.resident = moe.resident;
@@ -97,10 +97,15 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
   const ModelConfig& model = setup.model;
   if (model.experts == 0)
     throw ConfigError("engine.ffn.kind: experts needs a model with experts, and this one has none (expected dense or clusters)");
+  if (model.dense_layers >= model.layers) {
+    throw ConfigError(
+        fmt::format("engine.ffn.kind: experts needs a layer with experts, but all {} have one FFN (expected dense)", model.layers));
+  }
   TieredOptions options;
   options.cores = chain_units(setup.machine, setup.placement);
   options.units = setup.placement.graph_units();
-  options.placements.resize(model.layers);
+  options.placements.resize(model.layers - model.dense_layers);
+  options.first_layer = static_cast<std::int16_t>(model.dense_layers);
   for (LayerPlacement& layer : options.placements) layer.capacity.resize(model.experts);
   if (experts.graphs) {
     if (options.units.empty()) {

@@ -21,7 +21,7 @@ GraphSpec TieredExperts::spec_of(std::int16_t layer, const StaticGroup& group) c
   const Scratch& scratch = unit_scratch_[group.unit];
   const Batch batch = rows_for_nobody(group.capacity);
   GraphSpec spec;
-  spec.name = fmt::format("layer {} {} experts of {} rows", layer, group.experts.size(), group.capacity);
+  spec.name = fmt::format("layer {} {} experts of {} rows", in_model(layer), group.experts.size(), group.capacity);
   spec.built = true;  // when the model was installed (4.3, "does graph eviction happen")
   std::uint16_t slot = 0;
   for (const std::uint16_t expert : group.experts) {
@@ -124,7 +124,8 @@ Task<void> TieredExperts::load_graphs() {
       }
       ComputeUnit* unit = options_.units[group.unit];
       GraphSpec spec = spec_of(static_cast<std::int16_t>(layer), group);
-      machine_.trace.decision("experts", fmt::format("layer {}: {}, {} rows each", layer, fmt::join(group.experts, " "), group.capacity),
+      machine_.trace.decision("experts", fmt::format("layer {}: {}, {} rows each", in_model(static_cast<std::int16_t>(layer)),
+                                                     fmt::join(group.experts, " "), group.capacity),
                               unit->caps().name);
       Result<Graph> graph = co_await unit->load(std::move(spec));
       if (!graph.ok()) throw RunError(graph.status().message);
@@ -152,7 +153,8 @@ Task<Graph> TieredExperts::graph_of(std::int16_t layer, std::size_t index) {
 }
 
 // Graphs come in the order of use, from this layer on and around, as long as there is a slot for the next one.
-void TieredExperts::prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t) {
+void TieredExperts::prepare(std::int16_t model_layer, std::uint32_t rows, std::uint32_t) {
+  const auto layer = static_cast<std::int16_t>(model_layer - options_.first_layer);
   if (coming_.empty() || rows < options_.graph_rows) return;
   const auto first = std::lower_bound(coming_.begin(), coming_.end(), std::pair(layer, std::size_t{0}));
   std::vector<bool> full(slots_.size());

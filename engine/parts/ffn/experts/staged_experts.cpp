@@ -18,7 +18,7 @@ const std::vector<Role> kGated{Role::ffn_gate, Role::ffn_up}, kDown{Role::ffn_do
 }  // namespace
 
 WeightUse TieredExperts::use(Role role, std::int16_t layer, std::uint16_t expert, Slice slice) const {
-  const Weight& weight = weights_.get(role, layer);
+  const Weight& weight = weights_.get(role, in_model(layer));
   const Bytes matrix = expert * weight.matrix_bytes(), row = weight.matrix_bytes() / weight.rows;
   if (slice.count == ~0u) return {&weight, matrix, weight.matrix_bytes()};
   return {&weight, matrix + slice.first * row, std::min(slice.count, weight.rows - slice.first) * row};
@@ -39,7 +39,10 @@ std::vector<WeightUse> TieredExperts::uses(const StaticGroup& group, std::int16_
 // Each core's share of the matrices' outputs, by so many that their weights are what the residency wants to wait for at once.
 std::vector<TieredExperts::Piece> TieredExperts::pieces(std::uint32_t outputs, const std::vector<Role>& roles, std::int16_t layer) const {
   Bytes row = 0;
-  for (const Role role : roles) row += weights_.get(role, layer).matrix_bytes() / weights_.get(role, layer).rows;
+  for (const Role role : roles) {
+    const Weight& weight = weights_.get(role, in_model(layer));
+    row += weight.matrix_bytes() / weight.rows;
+  }
   const Bytes rows = std::min<Bytes>(residency_.item_bytes() / row, ~0u) / kTileRows * kTileRows;
   const auto most = static_cast<std::uint32_t>(std::max<Bytes>(rows, kTileRows));
   std::vector<Piece> pieces;
@@ -167,8 +170,8 @@ Task<void> TieredExperts::run_by_neuron(std::int16_t layer, const RoutedStep* st
     rest.push_back({static_cast<std::int16_t>(expert.expert), members(expert, *step),
                     part_of_pool(step->packed, expert.first, expert.count), part_of_pool(step->out, expert.first, expert.count)});
   }
-  if (!slices.empty()) co_await options_.on_units->run(layer, std::move(slices));
-  if (!rest.empty()) co_await options_.on_cores->run(layer, std::move(rest));
+  if (!slices.empty()) co_await options_.on_units->run(in_model(layer), std::move(slices));
+  if (!rest.empty()) co_await options_.on_cores->run(in_model(layer), std::move(rest));
 }
 
 Task<void> TieredExperts::settle() {

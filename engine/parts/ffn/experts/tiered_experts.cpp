@@ -70,14 +70,14 @@ KernelCall TieredExperts::call(Op op, std::int16_t layer, std::uint16_t expert, 
   KernelCall call;
   call.op = op;
   call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
-  call.layer = layer;
+  call.layer = in_model(layer);
   call.expert = static_cast<std::int16_t>(expert);
   call.batch = std::move(batch);
   return call;
 }
 
 KernelCall TieredExperts::product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const {
-  const Weight& weight = weights_.get(role, layer);
+  const Weight& weight = weights_.get(role, in_model(layer));
   KernelCall product = call(ops::Matmul{}, layer, expert, std::move(batch));
   if (variant::supports(options_.matmul, weight.format, weight.layout)) product.variant = options_.matmul;
   product.slice = slice;
@@ -104,7 +104,8 @@ std::uint32_t TieredExperts::pool_rows(std::uint32_t rows) const {
   return most_slices_ + rows * options_.experts_used;
 }
 
-ExpertPlan TieredExperts::admit(std::int16_t layer, const std::vector<ExpertChoice>& choices, const RowNorms& norms) {
+ExpertPlan TieredExperts::admit(std::int16_t model_layer, const std::vector<ExpertChoice>& choices, const RowNorms& norms) {
+  const auto layer = static_cast<std::int16_t>(model_layer - options_.first_layer);
   const LayerPlacement& placement = options_.placements.at(static_cast<std::size_t>(layer));
   in_graphs_ = choices.size() >= options_.graph_rows && !placement.groups.empty();
   const auto rank = [&]() -> std::vector<float> {
@@ -129,7 +130,7 @@ ExpertPlan TieredExperts::admit(std::int16_t layer, const std::vector<ExpertChoi
   stats_.padded += admitted_.padded;
   for (std::size_t e = 0; e < admitted_.dropped_of.size() && machine_.trace.enabled(); ++e) {
     if (admitted_.dropped_of[e] == 0) continue;
-    machine_.trace.decision("drop", fmt::format("layer {} expert {}: {} rows", layer, e, admitted_.dropped_of[e]), "");
+    machine_.trace.decision("drop", fmt::format("layer {} expert {}: {} rows", model_layer, e, admitted_.dropped_of[e]), "");
   }
   return admitted_.plan;
 }
@@ -220,7 +221,8 @@ void TieredExperts::charge_host(std::size_t rows) {
   machine_.clock.charge(PolicyWork::plan_step, static_cast<std::uint32_t>(options_.host_per_token * rows / step));
 }
 
-Task<void> TieredExperts::run(std::int16_t layer, RoutedStep step) {
+Task<void> TieredExperts::run(std::int16_t model_layer, RoutedStep step) {
+  const auto layer = static_cast<std::int16_t>(model_layer - options_.first_layer);
   charge_host(step.rows->size());
   const std::size_t groups = in_graphs_ ? options_.placements[static_cast<std::size_t>(layer)].groups.size() : 0;
   if (options_.on_cores) co_return co_await run_by_neuron(layer, &step, groups);

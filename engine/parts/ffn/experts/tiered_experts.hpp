@@ -38,7 +38,8 @@ struct ExpertLayers {
 struct TieredOptions {
   std::vector<ComputeUnit*> cores;         // gather rows, and compute what is in no graph
   std::vector<ComputeUnit*> units;         // that run graphs; a core among them runs them as chains of the same fixed shapes
-  std::vector<LayerPlacement> placements;  // by layer
+  std::vector<LayerPlacement> placements;  // by layer with experts; all that is by layer here counts from the first of them
+  std::int16_t first_layer = 0;            // of the model, that has experts
   ExpertLayers layers;
   Ranking ranking = Ranking::router_weight;  // of what overflows
   Overflow overflow = Overflow::drop;
@@ -67,9 +68,9 @@ class TieredExperts final : public RoutedFfn {
   Task<void> load() override;
 
   std::uint32_t pool_rows(std::uint32_t rows) const override;
-  ExpertPlan admit(std::int16_t layer, const std::vector<ExpertChoice>& choices, const RowNorms& norms = {}) override;
-  void prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) override;
-  Task<void> run(std::int16_t layer, RoutedStep step) override;
+  ExpertPlan admit(std::int16_t model_layer, const std::vector<ExpertChoice>& choices, const RowNorms& norms = {}) override;
+  void prepare(std::int16_t model_layer, std::uint32_t rows, std::uint32_t sequences) override;
+  Task<void> run(std::int16_t model_layer, RoutedStep step) override;
 
   Task<void> settle() override;
   Task<void> between_requests() override;
@@ -86,6 +87,7 @@ class TieredExperts final : public RoutedFfn {
 
   Scratch make_scratch(std::uint32_t rows);
   View wide(const Lease& lease, std::uint32_t first, std::uint32_t count) const;
+  std::int16_t in_model(std::int16_t layer) const { return static_cast<std::int16_t>(layer + options_.first_layer); }
   KernelCall call(Op op, std::int16_t layer, std::uint16_t expert, Batch batch) const;
   KernelCall product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const;
   void append_gated(Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x, const Scratch& scratch,
