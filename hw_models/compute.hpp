@@ -38,6 +38,8 @@ struct Work {
   std::uint32_t weight_bits = 0;    // of a product's weight, without its share of scales
   bool zero_points = false;         // weights have a zero point for each group, to be taken off
   std::uint64_t table_inputs = 0;   // activations that look-up tables are made of in this call
+  bool rounds_activations = false;  // they come as floats and become int8 first
+  std::uint16_t rounding = 0;       // KernelCost::id of the price for that
   Bytes table_bytes = 0;            // of a product: tables that the unit's own memory holds meanwhile, whoever made them
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
   std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values

@@ -184,6 +184,24 @@ void WorkBuilder::price_tables(const KernelCall& call, hw::Work& work) const {
   work.recent_read_bytes = 0;
 }
 
+// Tables are of sums of int8 activations, which somebody has to make of the floats that the call before left. A core's price of a product
+// has that in its conversions; an accelerator's has a kernel of its own for it, done once where tables are made once.
+void WorkBuilder::price_rounding(const KernelCall& call, hw::Work& work) {
+  const auto block = static_cast<std::uint32_t>(block_elements(priced_format(call)));
+  auto known = std::ranges::find(roundings_, block, [](const auto& entry) { return entry.first; });
+  if (known == roundings_.end()) {
+    roundings_.emplace_back(block, model_.kernel("int8_activations", fmt::format("g{}", block)));
+    known = roundings_.end() - 1;
+  }
+  if (known->second.per_element) {
+    work.rounds_activations = true;
+    work.rounding = known->second.id;
+    work.conversions = 0;
+  } else if (call.method == Method::lut) {
+    unpriced_.insert(fmt::format("int8_activations.g{} on {} (as nothing)", block, core_class_));
+  }
+}
+
 // Weights that the unit does not read as the operand lies: a vendor's graph has its form of them, an accelerator its panels, which hold
 // a row's one scale once as tiles do.
 void WorkBuilder::take_own_layout(const KernelCall& call, hw::Work& work) const {
@@ -269,6 +287,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.table_inputs = elements(call.in[1]);
     work.table_bytes = kTableBytes * work.table_inputs;
   }
+  if (work.table_inputs > 0) price_rounding(call, work);
   if (call.is<ops::Matmul>() && work.weight_bytes > 0) take_own_layout(call, work);
   return work;
 }

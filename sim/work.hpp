@@ -16,7 +16,8 @@ using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 // operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "int8.w2g64.lut" for
 // look-ups, "float.q4_0.accumulate", "float.f32.attention", "float.f16.halves" for weights and activations in float16 (attention:
 // "float.f16.halves_attention"); "lut.w4g64" for products that the call has carried out that way; "op.rope" and its like in
-// elementwise operations per cycle; and "softmax.exp_table", "softmax.exp_f32" for the scores of attention.
+// elementwise operations per cycle; "softmax.exp_table", "softmax.exp_f32" for the scores of attention; and "int8_activations.g64" for
+// rounding the floats that look-up tables are made of, by blocks of 64.
 class WorkBuilder {
  public:
   // lays_out: the unit has weights in panels of its own, which its graph was loaded with (engine/kernels/hexagon/panels.hpp).
@@ -41,6 +42,7 @@ class WorkBuilder {
   const hw::KernelCost& softmax_price(Exponential exponential);
   void price_scores(const KernelCall& call, const WorkCounts& counts, hw::Work& work);
   void price_tables(const KernelCall& call, hw::Work& work) const;
+  void price_rounding(const KernelCall& call, hw::Work& work);
   void take_own_layout(const KernelCall& call, hw::Work& work) const;
 
   hw::ComputeModel& model_;
@@ -50,6 +52,7 @@ class WorkBuilder {
   std::vector<Known> known_;
   std::vector<std::pair<OpKind, hw::KernelCost>> operators_;
   std::vector<std::pair<Exponential, hw::KernelCost>> softmaxes_;
+  std::vector<std::pair<std::uint32_t, hw::KernelCost>> roundings_;  // by block
   std::set<std::string> unpriced_;
 };
 

@@ -68,6 +68,7 @@ Json scaling_metrics(const ScalingResult& result) {
   const Picoseconds latency = result.generation.end - result.generation.begin;
   return {{"latency_ms", to_seconds(latency) * 1e3},
           {"scoring_ms", to_seconds(result.scoring) * 1e3},
+          {"scoring_rows", result.scored_rows},
           {"rounds", result.rounds},
           {"generated_tokens", result.generated},
           {"generated_tokens_per_s", rate(static_cast<double>(result.generated), latency)}};
@@ -212,6 +213,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["cpu_cycles"] = optional_number(machine.cpu_cycles);
   if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
   if (record.prompt_tokens > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);
+  if (record.prompt_tokens > 0 && !prompt_only) metrics["decode_parts_ms"] = parts(record.decode_parts);
   metrics["peak_memory_bytes"] = record.budget.peak;
   metrics["accelerator_mapped_bytes"] = record.accelerator_mapped > 0 ? Json(record.accelerator_mapped) : Json(nullptr);
   metrics["load_ms"] = to_seconds(record.loaded) * 1e3;

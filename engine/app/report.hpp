@@ -23,7 +23,7 @@ struct RunRecord {
   CacheStats prefill_stats, stats;
   std::optional<KvFlashStats> kv_flash;
   std::optional<double> hit_rate_bound;
-  PartTimes prefill_parts{};
+  PartTimes prefill_parts{}, decode_parts{};
   std::optional<MoeStats> prefill_experts;
   GenerationResult generation;             // of the last request
   std::vector<GenerationResult> requests;  // all of them, where there are several

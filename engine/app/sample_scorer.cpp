@@ -9,11 +9,12 @@
 
 namespace vitro {
 
-SampleScorer::SampleScorer(Machine& machine, const Experiment& experiment, const std::string& cache_dir, ScoreFunction function) {
+SampleScorer::SampleScorer(Machine& machine, const Experiment& experiment, const Decoder& model, const std::string& cache_dir,
+                           ScoreFunction function) {
   const ScalingConfig& scaling = *experiment.workload.scaling;
   if (scaling.method == ScalingMethod::self_consistency) return;
   if (scaling.scorer.kind == ScorerConfig::Kind::model) {
-    open_reward_model(machine, experiment, cache_dir);
+    open_reward_model(machine, experiment, model, cache_dir);
   } else {
     scorer_ = make_scorer(scaling.scorer, std::move(function), experiment.workload.seed);
   }
@@ -21,16 +22,17 @@ SampleScorer::SampleScorer(Machine& machine, const Experiment& experiment, const
 
 namespace {
 
-// All weights in DRAM and whole matrices, on the cores that the model's placement has, or on its one unit.
-EngineConfig beside(const Machine& machine, const EngineConfig& of_model) {
+// All weights in DRAM and whole matrices, on the cores that the model's placement has, on its one unit, or as the model is placed.
+EngineConfig beside(const Machine& machine, const EngineConfig& of_model, bool placed_alike) {
   EngineConfig engine = of_model;
   engine.weights = {};
   engine.weights.repack = of_model.weights.repack;
   engine.ffn = {};
   engine.lora = {};
+  engine.products.prefill_matmul = VariantId::none;  // a score does not depend on how many rows are computed beside it
   engine.kv.dram_tokens.reset();
   engine.kv.keep = KvConfig{}.keep;
-  if (of_model.placement.kind == "unit") return engine;
+  if (placed_alike || of_model.placement.kind == "unit") return engine;
   engine.placement = {};
   engine.placement.threads = of_model.placement.threads;
   std::ranges::copy_if(of_model.placement.units, std::back_inserter(engine.placement.units),
@@ -40,29 +42,42 @@ EngineConfig beside(const Machine& machine, const EngineConfig& of_model) {
 
 }  // namespace
 
-void SampleScorer::open_reward_model(Machine& machine, const Experiment& experiment, const std::string& cache_dir) {
+void SampleScorer::open_reward_model(Machine& machine, const Experiment& experiment, const Decoder& model, const std::string& cache_dir) {
   const ScalingConfig& scaling = *experiment.workload.scaling;
+  const ScorerConfig& scorer = scaling.scorer;
   // A recording tells outcomes apart by sequence and position, and two models would use the same ones.
   if (!experiment.engine.record.empty())
     throw ConfigError("engine.record: can not be combined with workload.scaling.scorer.kind: model (remove it, or use another scorer)");
   if (!experiment.workload.prompt)
     throw ConfigError("workload.prompt_tokens: a reward model scores text (expected workload.prompt in place of prompt_tokens)");
-  const EngineConfig engine = beside(machine, experiment.engine);
-  model_ = load_model({scaling.scorer.gguf, "", {}}, engine, cache_dir);
+  const EngineConfig engine = beside(machine, experiment.engine, scorer.beside_model);
+  model_ = load_model({scorer.gguf, "", {}}, engine, cache_dir);
   weights_ = model_.open(machine.storage);
+  PolicyLimits limits;
+  limits.value = scorer.token.empty();
+  if (limits.value && !model_.config.value_head)
+    throw ConfigError(
+        fmt::format("workload.scaling.scorer.token: is not stated, and {} has no value head, the tensor {} (expected the token that "
+                    "the reward model judges with)",
+                    scorer.gguf, tensor_name(Role::value_head, -1, false)));
+  if (limits.value) weights_ = weights_.without(Role::output);
   if (model_.config.context == 0)
     throw ConfigError(
         fmt::format("workload.scaling.scorer.gguf: {} does not state its context length, which a reward model must (expected the GGUF key "
                     "context_length)",
-                    scaling.scorer.gguf));
-  PolicyLimits limits;
+                    scorer.gguf));
   limits.max_rows = std::max(engine.prefill_chunk, scaling.samples);
-  limits.max_sampled = limits.sequences = scaling.samples;
-  limits.max_position = model_.config.context;
-  limits.max_tokens = scaling.samples * (model_.config.context + engine.kv.block_tokens);
-  decoder_ = make_decoder(machine, engine, {}, model_.config, weights_, limits);
-  scorer_ = std::make_unique<RewardModel>(*decoder_.transformer, *decoder_.residency, *model_.tokenizer, scaling.scorer,
-                                          *experiment.workload.prompt, model_.config.context);
+  if (scorer.context > model_.config.context)
+    throw ConfigError(fmt::format("workload.scaling.scorer.context: {} (expected up to {}, the context of {})", scorer.context,
+                                  model_.config.context, scorer.gguf));
+  const std::uint32_t context = scorer.context > 0 ? scorer.context : model_.config.context;
+  limits.max_sampled = scaling.samples;
+  limits.sequences = scaling.samples + scaling.width;  // those that are scored, and those that they continue
+  limits.max_position = context;
+  limits.max_tokens = limits.sequences * (context + engine.kv.block_tokens);
+  decoder_ = make_decoder(machine, engine, {}, model_.config, weights_, limits, nullptr, {}, &model);
+  scorer_ = std::make_unique<RewardModel>(*decoder_.transformer, *decoder_.residency, *model_.tokenizer, scorer,
+                                          *experiment.workload.prompt, context);
 }
 
 }  // namespace vitro

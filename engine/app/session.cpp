@@ -183,6 +183,8 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
     co_await serve(run, decoder, sample_scorer, std::move(request), record);
     if (requests.size() > 1) record->requests.push_back(record->generation);
   }
+  record->decode_parts = decoder->transformer->part_times();
+  for (std::size_t part = 0; part < record->decode_parts.size(); ++part) record->decode_parts[part] -= record->prefill_parts[part];
   record->totals = machine.storage.totals();
   record->stats = decoder->cache_stats();
   record->hit_rate_bound = decoder->residency->hit_rate_bound();
@@ -300,7 +302,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     Decoder decoder = run.make_decoder(limits);
     if (saved) check_sequence(*saved, requests.front().origin, decoder.transformer->kv().shape());
     std::optional<SampleScorer> sample_scorer;
-    if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, options.cache_dir, options.scorer);
+    if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, decoder, options.cache_dir, options.scorer);
     run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));
     record.submissions = run.counted->counts() - record.load_submissions;
     record.budget = run.host->machine().memory.budget(Placement::dram);

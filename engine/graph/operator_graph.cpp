@@ -223,6 +223,11 @@ class Builder {
     rows_ = RowSet::sampled;
     const OperatorId last = add(ops::Gather{}, "last_rows", Split::replicated, "last", c_.width, {x});
     const OperatorId normed = norm(last, "output_norm", Role::output_norm, Role::output_norm_bias);
+    if (options_.value) {
+      const OperatorId value = matmul(normed, "value", "value", 1, Role::value_head);
+      if (c_.value_bias) graph_[value].bias = Role::value_bias;
+      return;
+    }
     const Role weight = c_.tied_embedding ? Role::token_embedding : Role::output;
     const OperatorId logits = matmul(normed, "output", "logits", c_.vocab, weight);
     if (c_.output_bias) graph_[logits].bias = Role::output_bias;

@@ -147,6 +147,19 @@ bool same_shape(std::vector<std::uint64_t> found, const std::vector<std::uint64_
   return found == wanted;
 }
 
+// What llama.cpp calls rank pooling: the answer is what the head makes of the last token's hidden state.
+void read_value_head(const Gguf& gguf, const std::string& prefix, ModelConfig& c) {
+  constexpr std::uint64_t kRank = 4, kMaxPooling = 255;
+  const std::string head = tensor_name(Role::value_head, -1, false), bias = tensor_name(Role::value_bias, -1, false);
+  c.value_head = gguf.find_tensor(head) != nullptr;
+  c.value_bias = gguf.find_tensor(bias) != nullptr;
+  const std::string key = prefix + "pooling_type";
+  const std::uint64_t pooling = gguf.integer(key, 0, kMaxPooling, c.value_head ? kRank : 0);
+  if (pooling == kRank && !c.value_head) gguf.fail(head, fmt::format("the tensor is missing, but {} is 4 (rank)", key));
+  if (c.value_head && pooling != kRank) gguf.fail(key, fmt::format("is {}, but there is a {} (expected 4, rank)", pooling, head));
+  if (c.value_bias && !c.value_head) gguf.fail(head, fmt::format("the tensor is missing, but there is a {}", bias));
+}
+
 void check_tensors(const Gguf& gguf, const ModelConfig& config) {
   std::set<std::string, std::less<>> expected;
   for (const Weight& weight : weights_of(config)) {
@@ -244,6 +257,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   c.qkv_bias = gguf.find_tensor("blk.0.attn_q.bias") != nullptr;
   c.attn_output_bias = gguf.find_tensor("blk.0.attn_output.bias") != nullptr;
   c.output_bias = gguf.find_tensor("output.bias") != nullptr;
+  read_value_head(gguf, prefix, c);
 
   c.family = family.name != "llama" ? family.name : c.experts > 0 ? "mixtral" : c.window > 0 ? "mistral" : "llama";
   check_config(c, [&](std::string_view key, std::string_view problem) { gguf.fail(prefix + std::string(key), problem); });

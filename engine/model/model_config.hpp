@@ -47,6 +47,8 @@ struct ModelConfig {
   bool sub_norms = false;               // bitnet: an RMS norm of the inputs of the output and the Down projection
   bool rope_factors = false;            // the file has frequency divisors (Llama 3.1 and later): Role::rope_factors
   bool rope_factors_by_length = false;  // two kinds of them: Role::rope_factors_short and _long
+  bool value_head = false;              // a reward model: the file has cls.output.weight, and with value_bias cls.output.bias
+  bool value_bias = false;
   std::uint32_t window = 0;   // sliding-window attention; 0: full
   float norm_eps = 1e-5f;
   Activation activation = Activation::silu;
@@ -68,7 +70,8 @@ struct ModelConfig {
 };
 
 // Reads the metadata of the architectures of model_families(), and checks that every tensor of the model is there, with the shape that
-// the metadata asks for, and that there is no other. Throws ConfigError.
+// the metadata asks for, and that there is no other. A value head is read as
+// llama.cpp's converter writes it for reward models: one row of `cls.output`, pooling_type 4 (rank) or none stated. Throws ConfigError.
 ModelConfig config_from_gguf(const Gguf& gguf);
 
 // A model without weights, from `shape:` of configs/models/*.yaml; the keys are the fields above. Throws ConfigError.

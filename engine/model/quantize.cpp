@@ -22,9 +22,10 @@
 namespace vitro {
 namespace {
 
-// A router stays as it is: a token that goes to another expert costs more than its bits.
+// A router stays as it is: a token that goes to another expert costs more than its bits. A value head is one row.
 bool is_matrix(const TensorInfo& tensor) {
-  return tensor.dims.size() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight") && !tensor.name.ends_with(".ffn_gate_inp_shexp.weight");
+  return tensor.dims.size() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight") && !tensor.name.ends_with(".ffn_gate_inp_shexp.weight") &&
+         !tensor.name.starts_with("cls.output.");
 }
 constexpr std::string_view kEmbedding = "token_embd.weight", kOutput = "output.weight";
 bool is_embedding(const TensorInfo& tensor) { return tensor.name == kEmbedding || tensor.name == kOutput; }

@@ -80,6 +80,8 @@ class WeightList {
     norm(Role::output_norm, Role::output_norm_bias);
     if (!c_.tied_embedding) add(Role::output, c_.vocab, c_.width);
     if (c_.output_bias) add(Role::output_bias, 1, c_.vocab);
+    if (c_.value_head) add(Role::value_head, 1, c_.width);
+    if (c_.value_bias) add(Role::value_bias, 1, 1);
     return std::move(out_);
   }
 

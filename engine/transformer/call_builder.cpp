@@ -182,12 +182,13 @@ void CallBuilder::add_weight(const Operator& op, Role role, Slice slice, const S
   const std::uint32_t expert = site.expert != nullptr ? site.expert->expert : 0;
   const bool copied = options_.copy.weights != nullptr && options_.copy.weights->find(role, op.layer) == &weight;
   View view = (copied ? *options_.copy.residency : residency_).view(weight, expert);
-  if (weight.rows == 1) view.shape = {weight.columns, 0, 0};
+  const bool vector = weight.rows == 1 && role != Role::value_head;
+  if (vector) view.shape = {weight.columns, 0, 0};
   call.in.push_back(std::move(view));
   if (copied) return;  // is there for good
   const Bytes matrix = expert * weight.matrix_bytes();
   if (op.is<ops::Matmul>()) {
-    const std::uint32_t rows = weight.rows == 1 ? weight.columns : weight.rows;
+    const std::uint32_t rows = vector ? weight.columns : weight.rows;
     const Bytes row = weight.matrix_bytes() / rows;
     item.uses.push_back({&weight, matrix + slice.first * row, std::min(slice.count, rows - slice.first) * row});
   } else {

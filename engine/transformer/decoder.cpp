@@ -11,19 +11,25 @@ namespace vitro {
 namespace {
 
 // Bytes that an accelerator has to map: the weights of layers in its form, and the keys and values that it reads.
-void check_sessions(std::uint32_t sessions, const MappedOperands& mapped, const WeightStore& weights, Bytes kv) {
-  const UnitCaps& caps = mapped.unit->caps();
-  if (caps.session_limit == 0 || sessions == 0) return;
+Bytes mapped_bytes(const MappedOperands& mapped, const WeightStore& weights, Bytes kv) {
   Bytes bytes = kv;
   for (const Weight& weight : weights.all()) {
     bytes += weight.layer >= 0 || (mapped.head && weight.role != Role::token_embedding) ? weight.extent.length : 0;
   }
-  if (mapped.head && weights.find(Role::output) == nullptr) bytes += weights.get(Role::token_embedding).extent.length;
-  if (bytes <= sessions * caps.session_limit) return;
+  const bool tied = weights.find(Role::output) == nullptr && weights.find(Role::value_head) == nullptr;
+  if (mapped.head && tied) bytes += weights.get(Role::token_embedding).extent.length;
+  return bytes;
+}
+
+// `own`: of this model; `other`: of the one beside it, which was there before.
+void check_sessions(std::uint32_t sessions, const UnitCaps& caps, Bytes own, Bytes other) {
+  const Bytes bytes = own + other;
+  if (caps.session_limit == 0 || sessions == 0 || bytes <= sessions * caps.session_limit) return;
+  const std::string of_both = other == 0 ? "" : fmt::format(", {} of them of the reward model beside it", format_bytes(own));
   throw ConfigError(fmt::format(
-      "engine.sessions: {} sessions of {} map {}, but the weights and the KV cache of {} need {} (expected {} or more sessions)", sessions,
-      caps.name, format_bytes(sessions * caps.session_limit), caps.name, format_bytes(bytes),
-      (bytes + caps.session_limit - 1) / caps.session_limit));
+      "engine.sessions: {} sessions of {} map {}, but the weights and the KV cache of {} need {}{} (expected {} or more sessions{})",
+      sessions, caps.name, format_bytes(sessions * caps.session_limit), caps.name, format_bytes(bytes), of_both,
+      (bytes + caps.session_limit - 1) / caps.session_limit, other == 0 ? "" : ", or workload.scaling.scorer.placement: cores"));
 }
 
 Bytes kv_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits& limits) {
@@ -131,6 +137,7 @@ TransformerOptions transformer_options(const EngineConfig& engine, const PolicyL
   options.max_position = limits.max_position;
   options.sequences = limits.sequences;
   options.report_active = !engine.record.empty();
+  options.value = limits.value;
   return options;
 }
 
@@ -168,9 +175,14 @@ Task<void> settled(Task<void> work, Decoder* decoder) {
 }
 
 Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& model,
-                     const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy, const DecoderAdapters& adapters) {
+                     const WeightStore& all_weights, const PolicyLimits& limits, const WeightStore* copy, const DecoderAdapters& adapters,
+                     const Decoder* beside) {
+  if (model.value_head && model.tied_embedding && !limits.value) {
+    throw ConfigError(fmt::format("model: {} has a value head and no output.weight: it scores texts, and has no tokens to say "
+                                  "(expected it as workload.scaling.scorer.gguf, without token)", model.name));
+  }
   Decoder decoder;
-  decoder.graphs = std::make_unique<GraphCache>(machine);
+  decoder.graphs = std::make_unique<GraphCache>(machine, beside != nullptr ? beside->graphs.get() : nullptr);
   const Bytes own = runtime_bytes(model, all_weights.total_bytes(), all_weights.all().size());
   Result<Lease> runtime = machine.memory.lease(own, Placement::dram, Region::runtime);
   if (!runtime.ok()) throw ConfigError("memory.budget: " + runtime.status().message);
@@ -208,7 +220,8 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   decoder.ffn = ffn_kinds().find(engine.ffn.kind)->make(ffn_setup, engine.ffn);
 
   if (const std::optional<MappedOperands> mapped = decoder.placement->mapped()) {
-    check_sessions(engine.placement.sessions, *mapped, mapped->copy && copy != nullptr ? *copy : weights, mapped->kv ? kv : staged);
+    decoder.mapped = mapped_bytes(*mapped, mapped->copy && copy != nullptr ? *copy : weights, mapped->kv ? kv : staged);
+    check_sessions(engine.placement.sessions, mapped->unit->caps(), decoder.mapped, beside != nullptr ? beside->mapped : 0);
   }
   if (engine.weights.embedding_in_flash) {
     decoder.embedding =

@@ -14,6 +14,7 @@ Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t w
 struct PolicyLimits {
   std::uint32_t max_rows = 1, max_sampled = 1, max_tokens = 1, max_position = 1, sequences = 1;
   std::uint32_t prompt_rows = 0;  // of one sequence, to be computed before it decodes
+  bool value = false;             // the model's value head answers, and nothing is drawn
 };
 
 // The adapters of `engine.lora`, in its order, and how the neurons of the base lie if not as in its model.
@@ -33,7 +34,8 @@ struct Decoder {
   std::unique_ptr<Residency> copy;     // of the layers' matrices in another form; null: there is none
   Ffn ffn;
   std::unique_ptr<Transformer> transformer;
-  Lease runtime;  // what the engine itself keeps per model, charged to the budget
+  Lease runtime;     // what the engine itself keeps per model, charged to the budget
+  Bytes mapped = 0;  // into sessions of the accelerator: weights, and the keys and values that it reads
 
   // All that the first token needs but the copy. Throws RunError on a read error, ConfigError when the budget is too small.
   Task<void> load();
@@ -46,11 +48,12 @@ struct Decoder {
 // Requires: the decoder outlives the task.
 Task<void> settled(Task<void> work, Decoder* decoder);
 
-// `copy`: the layers' matrices once more, as the accelerator of the placement `prompts` reads them; null for others.
+// `copy`: the layers' matrices once more, as the accelerator of the placement `prompts` reads them; null for others. `beside`: another
+// model on the machine, with which it shares the accelerator's sessions; it is there as long.
 // Throws ConfigError for units that the machine lacks, for parts that do not fit each other, and for a budget that is too small.
 // Requires: every kind that `engine` names is registered (read_engine saw to it).
 Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryConfig& memory, const ModelConfig& model,
                      const WeightStore& weights, const PolicyLimits& limits, const WeightStore* copy = nullptr,
-                     const DecoderAdapters& adapters = {});
+                     const DecoderAdapters& adapters = {}, const Decoder* beside = nullptr);
 
 }  // namespace vitro

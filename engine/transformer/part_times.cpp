@@ -6,6 +6,7 @@ namespace vitro {
 
 Part part_of(const Phase& phase, const OperatorGraph& graph) {
   if (phase.block == BlockKind::attention) return Part::attention;
+  if (phase.block == BlockKind::head) return Part::head;
   if (phase.block != BlockKind::ffn) return Part::other;
   if (phase.routed) return Part::experts;
   Part part = Part::ffn;

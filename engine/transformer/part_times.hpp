@@ -9,9 +9,9 @@
 
 namespace vitro {
 
-// combine: the weighted sum of experts, and the residual
-enum class Part : std::uint8_t { attention, router, experts, combine, ffn, other };
-inline constexpr std::array<std::string_view, 6> kPartNames{"attention", "router", "experts", "combine", "ffn", "other"};
+// combine: the weighted sum of experts, and the residual; head: the last norm, the output matrix, and drawing of its logits
+enum class Part : std::uint8_t { attention, router, experts, combine, ffn, head, other };
+inline constexpr std::array<std::string_view, 7> kPartNames{"attention", "router", "experts", "combine", "ffn", "head", "other"};
 
 using PartTimes = std::array<Picoseconds, kPartNames.size()>;
 

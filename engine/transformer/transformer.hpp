@@ -37,6 +37,7 @@ struct TransformerOptions {
   Fuse fuse = Fuse::all;               // what passes make of the operator graph
   Format activations = Format::f32;    // or f16: queries are scaled before they meet keys then (MNN-LLM 5.3)
   const LoraBank* adapters = nullptr;  // that sequences may have (KvCache::create); null: none
+  bool value = false;                  // steps end in the model's value head, not in logits: nothing is drawn
 };
 
 struct StepInput {
@@ -82,6 +83,8 @@ class Transformer {
 
   // Logits [sampled rows, vocab] of the last step; null when nothing is computed (phantom).
   const float* logits() const { return buffers_.host_data<float>("logits"); }
+  // The value head's answer for each sampled row of the last step. Requires: TransformerOptions::value.
+  const float* values() const { return buffers_.host_data<float>("value"); }
   KvFlash* kv_tier() { return kv_flash_ ? &*kv_flash_ : nullptr; }                            // null: all keys and values are in DRAM
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
   const PartTimes& part_times() const { return part_times_; }

@@ -76,8 +76,9 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       units_(placement_.units()),
       attention_graphs_(placement_.attention_graphs()),
       ffn_(std::move(ffn)),
-      owned_graph_(std::make_shared<OperatorGraph>(model_graph(config_, weights, options_.products, options_.adapters,
-                                                               {ffn_.stage() != nullptr, placement_.stages_kv(), options_.fuse}))),
+      owned_graph_(std::make_shared<OperatorGraph>(
+          model_graph(config_, weights, options_.products, options_.adapters,
+                      {ffn_.stage() != nullptr, placement_.stages_kv(), options_.fuse, options_.value}))),
       graph_(*owned_graph_),
       buffers_(machine.memory, graph_, config_, limits_of(config_, options_, ffn_.routed.get()), units_.size(),
                options_.activations),

@@ -36,7 +36,10 @@ Hexagon::Hexagon(const Site& site, const Params& params)
       call_overhead_(transport_.per_call + from_seconds(parts_.call_cycles / parts_.clock)) {}
 
 TilePlan Hexagon::plan(const Work& work) const {
-  return planner_.plan(work, kernels_[work.kernel], work.has_own_softmax ? &kernels_[work.softmax] : nullptr);
+  Kernel kernel = kernels_[work.kernel];
+  // Who makes tables of floats rounds them first.
+  if (work.rounds_activations) kernel.packets_per_activation += kernels_[work.rounding].packets_per_element;
+  return planner_.plan(work, kernel, work.has_own_softmax ? &kernels_[work.softmax] : nullptr);
 }
 
 void Hexagon::submit(const Work& work, Callback done) {

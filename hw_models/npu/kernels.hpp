@@ -16,7 +16,8 @@
 // packets_per_lookup  of HVX, per table look-up (default: vlut16 on 16-bit entries)
 // packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5)
 // packets_per_activation  of HVX, per activation that tables are made of, where the call makes them (Precompute)
-// packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table")
+// packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table"), and of making activations
+//                     int8 before tables are made of them ("int8_activations.g64": in blocks of 64)
 // tile_rows, tile_columns  rows and columns of the weights, at most, that the kernel's loops take at a time and that lie together
 //                     (T-MAN 4.1). Look-ups stream weights by such tiles, one for each thread
 // bits                of an HMX operand: 16, 8 or 4 (hmx alone; default 16)

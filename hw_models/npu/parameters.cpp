@@ -38,6 +38,8 @@ constexpr ParamSpec kParams[] = {
     {"fetches_in_flight", Dimension::none, "42", "lines of an l2fetch outstanding per thread, order of magnitude"},
     {"l2_bandwidth", Dimension::bandwidth, "", ""},
     {"l2", Dimension::bytes, "1 MiB", "TTS-NPU 3.1.2, T-MAN 2.3"},
+    {"l2_latency", Dimension::time, "30 ns", "a vector load that L2 has, some 30 cycles, order of magnitude"},
+    {"spill", Dimension::none, "tcm", "T-MAN 4.3: a buffer in TCM for sums that registers can not hold", "tcm|l2|dram"},
     {"tcm", Dimension::bytes, "", ""},
     {"group", Dimension::bytes, "256 KiB", "a few tile columns; small against TCM, large against a descriptor"},
     {"buffers", Dimension::none, "2",
@@ -66,6 +68,11 @@ std::uint32_t count(const Params& params, std::string_view key) {
   const double value = params.positive(key);
   if (value < 1 || value > 1e6) params.fail(key, fmt::format("\"{:g}\" is not a count (expected 1 to 1000000)", value));
   return static_cast<std::uint32_t>(value);
+}
+
+Spill chosen_spill(const Params& params) {
+  const auto found = std::ranges::find(kSpillNames, params.word("spill"));
+  return static_cast<Spill>(found - std::begin(kSpillNames));  // Params has refused others
 }
 
 // Of these only whole vectors can be used.
@@ -105,6 +112,8 @@ HexagonParameters::HexagonParameters(const Params& params)
       loads_in_flight(params.positive("loads_in_flight")),
       fetches_in_flight(params.positive("fetches_in_flight")),
       l2_bandwidth(params.bandwidth("l2_bandwidth")),
+      l2_latency(params.time("l2_latency")),
+      spill(chosen_spill(params)),
       l2(vectors(params, "l2", vector_bytes)),
       tcm(vectors(params, "tcm", vector_bytes)),
       group(vectors(params, "group", vector_bytes)),
@@ -118,6 +127,7 @@ HexagonParameters::HexagonParameters(const Params& params)
     params.fail("buffers", fmt::format("\"{:g}\" (expected 0, 1 or 2)", params.number("buffers")));
   }
   if (memory_latency.count() == 0) params.fail("memory_latency", "is 0 (expected more)");
+  if (l2_latency.count() == 0) params.fail("l2_latency", "is 0 (expected more)");
 }
 
 double HexagonParameters::path_bandwidth(Path path, std::uint32_t threads) const {
@@ -125,6 +135,12 @@ double HexagonParameters::path_bandwidth(Path path, std::uint32_t threads) const
   const double lines = path == Path::l2fetch ? fetches_in_flight : loads_in_flight;
   const double thread = lines * static_cast<double>(vector_bytes) / to_seconds(memory_latency);  // Little's law
   return std::min(threads * thread, l2_bandwidth.value);
+}
+
+std::optional<double> HexagonParameters::spill_bandwidth(std::uint32_t threads, Bytes bytes) const {
+  if (spill == Spill::tcm) return std::nullopt;
+  if (spills_to_dram(bytes)) return path_bandwidth(Path::vector_load, threads);
+  return threads * loads_in_flight * static_cast<double>(vector_bytes) / to_seconds(l2_latency);  // Little's law, as for DRAM
 }
 
 }  // namespace vitro::hw

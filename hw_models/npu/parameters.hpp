@@ -1,5 +1,6 @@
 // What a Hexagon NPU is made of, as its block of a device file states it (docs/design/npu.md). Both fidelities read this one table.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,11 @@ namespace vitro::hw {
 // The ways from DRAM into the NPU (T-MAN Table 2): the DMA engine into TCM, prefetches into L2, and loads that wait.
 enum class Path : std::uint8_t { dma, l2fetch, vector_load };
 inline constexpr std::string_view kPathNames[] = {"dma", "l2fetch", "vector_load"};
+
+// Where sums wait that look-ups have no registers for, between one part of the depth and the next (T-MAN 4.3): in a buffer in TCM, in L2,
+// which compilers spill to, or in DRAM.
+enum class Spill : std::uint8_t { tcm, l2, dram };
+inline constexpr std::string_view kSpillNames[] = {"tcm", "l2", "dram"};
 
 struct HexagonParameters {
   explicit HexagonParameters(const Params& params);
@@ -38,6 +44,8 @@ struct HexagonParameters {
   Picoseconds memory_latency{0};                      // of a vector load that misses all caches
   double loads_in_flight = 0, fetches_in_flight = 0;  // lines of a vector, per thread
   BytesPerSecond l2_bandwidth;                        // of all threads together
+  Picoseconds l2_latency{0};                          // of a vector load that L2 has
+  Spill spill = Spill::tcm;
   Bytes l2 = 0, tcm = 0;
   Bytes group = 0;  // weights of one tile group, at most
   // Between two stages of the pipeline. 0: a group goes through all stages before the next one comes.
@@ -49,6 +57,9 @@ struct HexagonParameters {
 
   // Derived: bytes per second that `threads` threads can take in by a path, alone on the DRAM.
   double path_bandwidth(Path path, std::uint32_t threads) const;
+  // The same of spilled sums, which `bytes` are of; none: they are in TCM, whose loads and stores the packets have.
+  std::optional<double> spill_bandwidth(std::uint32_t threads, Bytes bytes) const;
+  bool spills_to_dram(Bytes bytes) const { return spill == Spill::dram || (spill == Spill::l2 && bytes > l2); }
 };
 
 }  // namespace vitro::hw

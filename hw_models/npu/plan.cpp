@@ -141,7 +141,22 @@ Pass TilePlanner::tile_pass(const Work& work, const Kernel& kernel, std::uint32_
   const std::uint64_t before = pass.groups - 1;
   pass.last = {all.in - before * pass.full.in, all.out - before * pass.full.out, pass.full.rows, pass.full.vector, 0};
   write_once(pass, parts_.group);
+  spill(pass, kernel, Bytes{rows} * work.columns * kFloat * (depths - 1), Bytes{rows} * columns * kFloat);
   return pass;
+}
+
+// Sums that wait outside TCM between one part of the depth and the next: they are stored and loaded again, by loads that threads wait for.
+// In DRAM they take the bus, too. `waiting`: at a time.
+void TilePlanner::spill(Pass& pass, const Kernel& kernel, Bytes stored, Bytes waiting) const {
+  const std::optional<double> bandwidth = parts_.spill_bandwidth(kernel.threads, waiting);
+  if (!bandwidth) return;
+  const Bytes each = stored / pass.groups;
+  for (TileGroup* group : {&pass.full, &pass.last}) {
+    group->vector += 2 * static_cast<double>(each) / *bandwidth;
+    if (!parts_.spills_to_dram(waiting)) continue;
+    group->in += each;
+    group->out += each;
+  }
 }
 
 TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
@@ -161,7 +176,9 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
     if (work.table_bytes > 0) room.spill = part * kFloat;
     if (tiled) {  // of one activation row at a time: blocks before their scales
       room.spill = kFloat * (kernel.tile_columns / std::max(1u, std::min(work.group, kernel.tile_columns)));
-      room.sums = part * kFloat * std::min(Bytes{kernel.tile_rows} * kernel.threads, round_up(work.columns, lanes));
+      if (parts_.spill == Spill::tcm) {
+        room.sums = part * kFloat * std::min(Bytes{kernel.tile_rows} * kernel.threads, round_up(work.columns, lanes));
+      }
     }
     room.in = static_cast<Bytes>(std::ceil(static_cast<double>(work.weight_bytes) * part_of_depth / work.columns));
     if (kernel.matrix && kernel.packets_per_weight > 0) room.ready = Bytes{work.depth} * kernel.bits / 8;

@@ -5,7 +5,8 @@
 // Attention fills tiles with the rows of one sequence and the query heads that share a head of keys and values; sequences share none
 // (TTS-NPU 5.2).
 // Products by look-up stream tiles of the layout (T-MAN 4.1) instead of whole columns: each thread has rows of its own, in whole vectors,
-// and a part of the depth at a time, for which tables stay in registers. A group is a tile for each thread.
+// and a part of the depth at a time, for which tables stay in registers. A group is a tile for each thread. Sums that registers can not
+// hold until the next part are in TCM, which leaves less room for groups, or cost loads and stores elsewhere (Spill).
 #pragma once
 #include <array>
 
@@ -77,6 +78,7 @@ class TilePlanner {
   TilePlan chunks(const Work& work, const Kernel& kernel, const Kernel* softmax) const;
   Pass product_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
   Pass tile_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
+  void spill(Pass& pass, const Kernel& kernel, Bytes stored, Bytes waiting) const;
   double tile_cycles(std::uint32_t bits) const;
   double vector_seconds(double packets, const Kernel& kernel) const { return packets / kernel.threads / parts_.clock; }
   double element_packets(const Work& work, const Kernel& kernel) const;

@@ -201,7 +201,7 @@ TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
   call.out.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
   call.in[0].layout = Layout::lut;
   EXPECT_EQ(builder.build(call).table_inputs, 3u * 64);
-  EXPECT_EQ(model.asked.back(), "int8_tables.w2g64z");
+  EXPECT_EQ(model.asked, (std::vector<std::string>{"int8_tables.w2g64z", "int8_activations.g64"}));
   call.method = Method::lut;
   call.op = ops::Matmul{.precomputed = true};
   EXPECT_EQ(builder.build(call).table_inputs, 0u);
@@ -209,6 +209,37 @@ TEST(Work, products_by_rounded_tables_have_a_price_of_their_own) {
   call.variant = variant::kInt8;
   builder.build(call);
   EXPECT_EQ(model.asked.back(), "lut.w2g64z");
+}
+
+// Tables are sums of int8 activations: who makes the tables pays for making those, once, where its table has that kernel.
+TEST(Work, activations_of_look_ups_are_rounded_at_a_price) {
+  Simulation simulation(round_options());
+  FixedModel model;
+  model.priced = "int8_activations.g64";
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder builder(model, "npu", counts);
+  KernelCall tables, product;
+  tables.op = ops::Precompute{Format::w(2, 64, 'z')};
+  tables.method = product.method = Method::lut;
+  tables.in.push_back(view_of(simulation.machine(), {3, 128, 0}, Format::f32, Region::activation));
+  product.op = ops::Matmul{.precomputed = true};
+  product.variant = variant::kInt8;
+  product.in.push_back(view_of(simulation.machine(), {64, 128, 0}, Format::w(2, 64, 'z'), Region::fixed));
+  product.in.push_back(tables.in[0]);
+  product.out.push_back(view_of(simulation.machine(), {3, 64, 0}, Format::f32, Region::activation));
+  EXPECT_TRUE(builder.build(tables).rounds_activations);
+  EXPECT_EQ(builder.build(tables).table_inputs, 3u * 128);
+  EXPECT_FALSE(builder.build(product).rounds_activations) << "they have been";
+  product.op = ops::Matmul{};
+  EXPECT_TRUE(builder.build(product).rounds_activations);
+  product.method = Method::fused;
+  EXPECT_FALSE(builder.build(product).rounds_activations) << "the matrix unit takes fp16 tiles";
+  EXPECT_FALSE(std::ranges::any_of(builder.unpriced(), [](const std::string& name) { return name.starts_with("int8_activations"); }));
+
+  model.priced.clear();
+  WorkBuilder other(model, "npu", counts);
+  EXPECT_FALSE(other.build(tables).rounds_activations);
+  EXPECT_TRUE(other.unpriced().contains("int8_activations.g64 on npu (as nothing)"));
 }
 
 // What a product reads is what the host has in memory: tiles of the cores, panels of the Hexagon, rows of the file.

@@ -22,6 +22,7 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
                      packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales, spilled sums
                      tile_rows, tile_columns what the loops take at a time (engine/kernels/lut/tiling.hpp), at most; of hmx.dma.* too
   hvx.dma.int8_tables.FORMAT             the same with tables of int8 (vlut32)
+  hvx.dma.int8_activations.{g32,g64,g128}  packets_per_element  float32 activations to int8 in blocks: what tables are made of
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
                      gathers_per_element     vgather instructions among them, which wait for memory
@@ -47,6 +48,7 @@ WORKER_FILES = ("attention_kernels", "dma", "dot_kernels", "half_kernels", "lut_
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
+TRIP |= {f"qf_quantise_g{block}": 128 for block in (32, 64, 128)}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
 TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group
          for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros", "_rows", "_signs_rows", "_rounded_rows")
@@ -166,6 +168,7 @@ def prices(executed, static):
     passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
     softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
     softmax["exp_table"]["gathers_per_element"] = 1 / 64
+    int8_activations = {f"g{block}": {"packets_per_element": static[f"qf_quantise_g{block}"]} for block in (32, 64, 128)}
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
     to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": {"packets_per_weight": static["qf_dequantise_q4"]}}
     return {
@@ -178,7 +181,8 @@ def prices(executed, static):
             "int8_rows": int8_rows,
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
-        "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "softmax": softmax}}}
+        "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "int8_activations": int8_activations,
+                        "softmax": softmax}}}
 
 
 def by_tile(executed):

@@ -3,29 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "engine/transformer/generator.hpp"
 
 namespace vitro {
 namespace {
 
-// How many tokens all texts begin with; each keeps one of its own, whose logits are asked for.
-std::size_t common_prefix(const std::vector<std::vector<std::int32_t>>& texts) {
-  std::size_t length = texts.front().size() - 1;
-  for (const auto& text : texts) {
-    length = std::min(length, text.size() - 1);
-    length = static_cast<std::size_t>(
-        std::mismatch(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(length), texts.front().begin()).first - text.begin());
-  }
-  return length;
+// How many tokens both begin with, but for the last one of `a`, whose answer is asked for.
+std::uint32_t common_prefix(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b, std::size_t most) {
+  const auto length = static_cast<std::ptrdiff_t>(std::min({a.size() - 1, b.size(), most}));
+  return static_cast<std::uint32_t>(std::mismatch(a.begin(), a.begin() + length, b.begin()).first - a.begin());
 }
 
 }  // namespace
 
 RewardModel::RewardModel(Transformer& model, Residency& residency, const Tokenizer& tokenizer, const ScorerConfig& config,
                          std::string prompt, std::uint32_t context)
-    : model_(model), residency_(residency), tokenizer_(tokenizer), prompt_(std::move(prompt)), suffix_(config.suffix), context_(context) {
-  token_ = only_token("token", config.token);
+    : model_(model),
+      residency_(residency),
+      tokenizer_(tokenizer),
+      prompt_(std::move(prompt)),
+      suffix_(config.suffix),
+      context_(context),
+      incremental_(config.incremental) {
+  if (!config.token.empty()) token_ = only_token("token", config.token);
   if (!config.against.empty()) against_ = only_token("against", config.against);
 }
 
@@ -38,10 +40,10 @@ std::int32_t RewardModel::only_token(std::string_view key, const std::string& te
   return ids.front();
 }
 
-std::vector<std::int32_t> RewardModel::encode(const Sample& sample) const {
-  std::vector<std::int32_t> ids;
+RewardModel::Tokens RewardModel::encode(const Sample& sample) const {
+  Tokens ids;
   if (tokenizer_.add_bos() && tokenizer_.bos()) ids.push_back(*tokenizer_.bos());
-  const std::vector<std::int32_t> text = tokenizer_.encode(prompt_ + sample.text + suffix_);
+  const Tokens text = tokenizer_.encode(prompt_ + sample.text + suffix_);
   ids.insert(ids.end(), text.begin(), text.end());
   if (ids.empty()) throw RunError("the reward model has no tokens to score: prompt, answer and suffix are empty, and it has no BOS token");
   if (ids.size() > context_) {
@@ -50,52 +52,101 @@ std::vector<std::int32_t> RewardModel::encode(const Sample& sample) const {
   return ids;
 }
 
-Task<void> RewardModel::compute_prefix(std::uint32_t sequence, std::vector<std::int32_t> tokens) {
-  for (std::uint32_t done = 0; done < tokens.size();) {
+// A sequence for each text. Texts that continue one kept text after the same token, or none, form a group: what they have in common
+// behind it is a beginning, which is computed before they part. The sequences are those of the beginnings until then.
+std::vector<std::uint32_t> RewardModel::continued_by(const std::vector<Tokens>& texts, std::vector<Begun>& beginnings) {
+  std::map<std::pair<std::size_t, std::uint32_t>, std::vector<std::size_t>> groups;  // by kept text and tokens of it
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::pair<std::size_t, std::uint32_t> best{kept_.size(), 0};
+    for (std::size_t k = 0; k < kept_.size(); ++k) {
+      const std::uint32_t length = common_prefix(texts[i], kept_[k].tokens, context_);
+      if (length > best.second) best = {k, length};
+    }
+    groups[best].push_back(i);
+  }
+  std::vector<std::uint32_t> beginning_of(texts.size());
+  for (const auto& [from, members] : groups) {
+    const auto [kept, held] = from;
+    const std::uint32_t sequence = held > 0 ? model_.kv().fork(kept_[kept].sequence, held) : model_.kv().create();
+    const Tokens& first = texts[members.front()];
+    auto shared = static_cast<std::uint32_t>(first.size() - 1);
+    for (const std::size_t i : members) {
+      shared = std::min(shared, common_prefix(texts[i], first, shared));
+      beginning_of[i] = static_cast<std::uint32_t>(beginnings.size());
+    }
+    beginnings.push_back({&first, sequence, held, shared});
+  }
+  return beginning_of;
+}
+
+double RewardModel::score_of(std::size_t row) const {
+  if (!token_) return model_.values()[row];
+  const float* logits = model_.logits() + row * model_.vocab();
+  return against_ ? double{logits[*token_]} - double{logits[*against_]} : log_probability(logits, model_.vocab(), *token_);
+}
+
+// Steps are filled with rows of one text after the other. `asked`: the last row of each text has a score.
+Task<void> RewardModel::compute(std::vector<Begun> texts, bool asked, std::vector<double>* scores) {
+  for (auto text = texts.begin(); text != texts.end();) {
     StepInput step;
     step.choose = false;
-    for (; done < tokens.size() && step.rows.size() < model_.max_rows(); ++done) {
-      step.rows.push_back({sequence, done});
-      step.tokens.push_back(tokens[done]);
+    while (text != texts.end() && step.rows.size() < model_.max_rows()) {
+      if (text->done < text->end) {
+        step.rows.push_back({text->sequence, text->done});
+        step.tokens.push_back((*text->tokens)[text->done]);
+        ++text->done;
+      }
+      if (text->done < text->end) continue;
+      if (asked) step.sampled.push_back(static_cast<std::uint32_t>(step.rows.size() - 1));
+      ++text;
     }
+    if (step.rows.empty()) co_return;
+    rows_ += step.rows.size();
+    const std::size_t answers = step.sampled.size();
     co_await model_.step(std::move(step));
+    for (std::size_t row = 0; row < answers; ++row) scores->push_back(score_of(row));
   }
 }
 
 Task<std::vector<double>> RewardModel::score(std::vector<const Sample*> samples) {
   std::vector<double> scores;
   if (samples.empty()) co_return scores;
-  std::vector<std::vector<std::int32_t>> texts;
+  std::vector<Tokens> texts;
   for (const Sample* sample : samples) texts.push_back(encode(*sample));
-  const std::size_t shared = common_prefix(texts);
-  const std::uint32_t first = model_.kv().create();
-  std::vector<std::int32_t> prefix(texts.front().begin(), texts.front().begin() + static_cast<std::ptrdiff_t>(shared));
-  co_await compute_prefix(first, std::move(prefix));
-  std::vector<std::uint32_t> sequences{first};
-  for (std::size_t i = 1; i < texts.size(); ++i) sequences.push_back(model_.kv().fork(first));
+  std::vector<Begun> beginnings;
+  const std::vector<std::uint32_t> beginning_of = continued_by(texts, beginnings);
+  co_await compute(beginnings, false, nullptr);
 
-  // Steps are filled with rows of one sample after the other; the last row of each is asked.
-  auto position = static_cast<std::uint32_t>(shared);
-  for (std::size_t i = 0; i < texts.size();) {
-    StepInput step;
-    step.choose = false;
-    while (i < texts.size() && step.rows.size() < model_.max_rows()) {
-      step.rows.push_back({sequences[i], position});
-      step.tokens.push_back(texts[i][position]);
-      if (++position < texts[i].size()) continue;
-      step.sampled.push_back(static_cast<std::uint32_t>(step.rows.size() - 1));
-      position = static_cast<std::uint32_t>(shared);
-      ++i;
-    }
-    const std::size_t asked = step.sampled.size();
-    co_await model_.step(std::move(step));
-    for (std::size_t s = 0; s < asked; ++s) {
-      const float* logits = model_.logits() + s * model_.vocab();
-      scores.push_back(against_ ? double{logits[token_]} - double{logits[*against_]} : log_probability(logits, model_.vocab(), token_));
-    }
+  std::vector<Begun> rests;
+  std::vector<bool> taken(beginnings.size(), false);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const Begun& beginning = beginnings[beginning_of[i]];
+    const std::uint32_t sequence = taken[beginning_of[i]] ? model_.kv().fork(beginning.sequence) : beginning.sequence;
+    taken[beginning_of[i]] = true;
+    rests.push_back({&texts[i], sequence, beginning.end, static_cast<std::uint32_t>(texts[i].size())});
   }
-  for (const std::uint32_t sequence : sequences) model_.kv().release(sequence);
+  co_await compute(rests, true, &scores);
+
+  release(kept_);
+  for (std::size_t i = 0; i < texts.size(); ++i) kept_.push_back({samples[i]->text, std::move(texts[i]), rests[i].sequence});
+  if (!incremental_) release(kept_);
   co_return scores;
+}
+
+void RewardModel::keep(const std::vector<const Sample*>& samples) {
+  std::vector<Kept> others;
+  const auto going_on = [&](const Kept& kept) {
+    return std::ranges::any_of(samples, [&](const Sample* sample) { return sample->text == kept.text; });
+  };
+  const auto first = std::stable_partition(kept_.begin(), kept_.end(), going_on);
+  others.assign(std::make_move_iterator(first), std::make_move_iterator(kept_.end()));
+  kept_.erase(first, kept_.end());
+  release(others);
+}
+
+void RewardModel::release(std::vector<Kept>& texts) {
+  for (const Kept& kept : texts) model_.kv().release(kept.sequence);
+  texts.clear();
 }
 
 }  // namespace vitro

@@ -66,8 +66,12 @@ ScorerConfig read_scorer(Reader reader, bool numerics) {
     case Kind::model:
       scorer.gguf = reader.text("gguf");
       scorer.suffix = reader.text("suffix", "");
-      scorer.token = reader.text("token");
+      scorer.token = reader.text("token", "");
       scorer.against = reader.text("against", "");
+      if (scorer.token.empty() && !scorer.against.empty()) reader.fail("against", "needs the token that it is against (expected token)");
+      scorer.incremental = reader.boolean("incremental", true);
+      scorer.beside_model = reader.choice("placement", {"cores", "model"}, "cores") == "model";
+      scorer.context = static_cast<std::uint32_t>(reader.integer("context", 2, 1 << 20, 0));
       break;
     case Kind::python:
     case Kind::drawn:

@@ -19,7 +19,10 @@ struct ScorerConfig {
   std::vector<TextPattern> patterns;  // regex: the score is the share of them that occur
   std::string gguf;                   // model: a reward model
   std::string suffix;                 // what it reads behind prompt and answer
-  std::string token, against;         // the score is log p(token), or with `against` the log-odds of the two
+  std::string token, against;         // the score is log p(token), or with `against` the log-odds of the two; empty: the value head's
+  bool incremental = true;            // keys and values of a text stay for what is added to it
+  bool beside_model = false;          // on the units of the model, its accelerator among them, else on the cores among them
+  std::uint32_t context = 0;          // the longest text in tokens of the reward model; 0: as long as the model can read
 };
 std::string_view to_string(ScorerConfig::Kind kind);
 

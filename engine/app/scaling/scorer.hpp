@@ -27,6 +27,9 @@ class Scorer {
   virtual Task<void> load() { co_return; }
   // One score per sample, in order. Requires: the samples outlive the task. Throws RunError.
   virtual Task<std::vector<double>> score(std::vector<const Sample*> samples) = 0;
+  // Of the samples that were scored, these alone will be scored again, with more text behind what they hold now.
+  virtual void keep(const std::vector<const Sample*>& /*samples*/) {}
+  virtual std::uint64_t rows() const { return 0; }  // that a model has computed for the scores
 };
 
 // A judge from outside, such as a Python callable. Takes no simulated time.

@@ -56,6 +56,7 @@ class Search {
     ++out->rounds;
     out->generation.end = machine_.clock.now();
     out->scoring += out->generation.end - begin;
+    out->scored_rows = request_.scorer->rows();
   }
 
   Task<void> sample(ScalingResult* out) {
@@ -74,6 +75,7 @@ class Search {
     std::vector<Sample*> all;
     for (Sample& s : out->samples) all.push_back(&s);
     co_await judge(std::move(all), out);
+    request_.scorer->keep({});
     const auto best = std::max_element(out->samples.begin(), out->samples.end(),
                                        [](const Sample& a, const Sample& b) { return *a.score < *b.score; });  // the first of equals
     out->chosen = static_cast<std::size_t>(best - out->samples.begin());
@@ -118,7 +120,12 @@ class Search {
       }
       co_await judge(std::move(fresh), out);
       beams = survivors(std::move(beams));
-      if (std::none_of(beams.begin(), beams.end(), [](const Beam& beam) { return beam.active.has_value(); })) break;
+      std::vector<const Sample*> going_on;
+      for (const Beam& beam : beams) {
+        if (beam.active) going_on.push_back(&beam.sample);
+      }
+      request_.scorer->keep(going_on);
+      if (going_on.empty()) break;
       live = expand(beams);
     }
     for (Beam& beam : beams) out->samples.push_back(std::move(beam.sample));

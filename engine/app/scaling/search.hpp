@@ -23,6 +23,7 @@ struct ScalingResult {
   std::map<std::string, std::uint32_t> votes;  // by answer; a sample without one does not vote
   std::uint64_t generated = 0;                 // tokens chosen, also of beams that were given up and stop tokens
   std::uint32_t rounds = 0;                    // of scoring
+  std::uint64_t scored_rows = 0;               // that a reward model computed for it
   Picoseconds scoring{};                       // in which the machine did nothing else
 };
 

@@ -6,7 +6,9 @@
 // add_word, interleave_halves (element i and i + 32 side by side), widen_bytes (with sign, even bytes in lo and odd ones in
 // hi); and in qfloat Q16, Q32, PairQ32: multiply(hf, hf) -> Q16, multiply(Q16, hf), subtract_half(hf, hf) -> Q16,
 // to_half(Q16); multiply_wide(hf, hf) -> PairQ32 of even and odd elements; subtract(sf, sf) -> Q32, from_float(sf),
-// multiply(Q32, Q32), add(Q32, Q32), to_float(Q32).
+// multiply(Q32, Q32), add(Q32, Q32), subtract(Q32, Q32), to_float(Q32); max_word (signed), subtract_word, low_halves(a, b) (of the
+// words of a, then of b), interleave_words(a, b) -> words of both by turns, deal_words(v) -> even words twice, odd words twice,
+// low_bytes(a, b) (of halfwords), sums_of_fours(bytes) -> words, rotate(Vector, bytes).
 #pragma once
 #include <stdint.h>
 
@@ -140,6 +142,75 @@ template <class I>
     acc = I::add(acc, I::multiply(b, I::multiply(weights.hi, I::from_float(I::splat(x_scales[1])))));
   }
   return I::to_float(acc);
+}
+
+// Of 128 activations in blocks of kBlock: the word of a vector of scales that belongs to block b.
+template <uint32_t kBlock>
+constexpr uint32_t scale_word(uint32_t b) {
+  return kBlock == 32 ? b / 2 + b % 2 * 2 : b;
+}
+
+// Float32 activations to int8, as the int8 contract rounds them in blocks of kBlock: scale = most / 127, q = round(x 127 / most), with
+// most the block's largest |x|. Look-up tables are made of them (T-MAC's tables; T-MAN 4.3). No division: 1 / most comes from an integer
+// guess, whose relative error is below 1/8, and three of Newton's steps, for all blocks of a vector at once. The last bits of
+// 1.5 * 2^23 + q are q.
+// x: [vectors][4]; quants: [vectors]; scales: [vectors], that of block b in word scale_word(b); sums: [vectors], that of block b in word
+// b kBlock / 4.
+template <class I, uint32_t kBlock>
+[[gnu::always_inline]] inline void quantise_activations(const typename I::Vector* x, uint32_t vectors,
+                                                        typename I::Vector* __restrict quants, typename I::Vector* __restrict scales,
+                                                        typename I::Vector* __restrict sums) {
+  constexpr int kGuess = 0x7ef311c7, kTwo = 0x40000000, kMost = 0x42fe0000, kPart = 0x3c010204, kMagic = 0x4b400000;  // kPart: 1 / 127
+  constexpr uint32_t kOfBlock = kBlock / 32, kBlocks = 4 / kOfBlock;
+  const auto positive = I::splat(0x7fffffff);
+  const auto two = I::from_float(I::splat(kTwo)), most_quant = I::from_float(I::splat(kMost)), part = I::from_float(I::splat(kPart)),
+             magic = I::from_float(I::splat(kMagic));
+  const auto larger_of_both = [](const typename I::Vector& a, const typename I::Vector& b) {  // lanes of a, then of b, by turns
+    const auto both = I::interleave_words(a, b);
+    return I::max_word(both.lo, both.hi);
+  };
+  for (uint32_t v = 0; v < vectors; ++v, x += 4, ++quants, ++scales, ++sums) {
+    typename I::Vector top[kBlocks], words[4];
+#pragma GCC unroll 4
+    for (uint32_t b = 0; b < kBlocks; ++b) {
+      top[b] = I::mask(x[b * kOfBlock], positive);
+#pragma GCC unroll 4
+      for (uint32_t i = 1; i < kOfBlock; ++i) top[b] = I::max_word(top[b], I::mask(x[b * kOfBlock + i], positive));
+    }
+    auto tops = top[0];
+    if constexpr (kBlocks == 2) tops = larger_of_both(top[0], top[1]);
+    if constexpr (kBlocks == 4) tops = larger_of_both(larger_of_both(top[0], top[1]), larger_of_both(top[2], top[3]));
+#pragma GCC unroll 5
+    for (uint32_t bytes = 64; bytes >= 4 * kBlocks; bytes /= 2) tops = I::max_word(tops, I::rotate(tops, static_cast<int>(bytes)));
+    const auto most = I::from_float(tops);
+    auto inverse = I::from_float(I::subtract_word(I::splat(kGuess), tops));
+#pragma GCC unroll 3
+    for (int step = 0; step < 3; ++step) inverse = I::multiply(inverse, I::subtract(two, I::multiply(most, inverse)));
+    *scales = I::to_float(I::multiply(most, part));
+    const auto times = I::to_float(I::multiply(inverse, most_quant));
+    typename I::Vector of_block[4] = {times, times, times, times};
+    if constexpr (kBlocks > 1) {
+      const auto halves = I::deal_words(times);
+      of_block[0] = halves.lo;
+      of_block[1] = halves.hi;
+      if constexpr (kBlocks == 4) {  // words 0, 2, 1, 3: scale_word()
+        const auto first = I::deal_words(halves.lo), second = I::deal_words(halves.hi);
+        of_block[0] = first.lo;
+        of_block[1] = first.hi;
+        of_block[2] = second.lo;
+        of_block[3] = second.hi;
+      }
+    }
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < 4; ++i) {
+      words[i] = I::to_float(I::add(I::multiply(I::from_float(x[i]), I::from_float(of_block[i / kOfBlock])), magic));
+    }
+    *quants = I::low_bytes(I::low_halves(words[0], words[1]), I::low_halves(words[2], words[3]));
+    auto sum = I::sums_of_fours(*quants);
+#pragma GCC unroll 5
+    for (int bytes = 4; bytes < static_cast<int>(kBlock); bytes *= 2) sum = I::add_word(sum, I::rotate(sum, bytes));
+    *sums = sum;
+  }
 }
 
 }  // namespace vitro::hexagon

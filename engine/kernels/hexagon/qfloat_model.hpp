@@ -129,6 +129,26 @@ struct QfloatModel {
   static Vector subtract_word(const Vector& a, const Vector& b) {
     return words([&](std::size_t i) { return word(a, i) - word(b, i); });
   }
+  static Pair interleave_words(const Vector& a, const Vector& b) {
+    const auto at = [&](std::size_t i) { return word(i % 2 == 0 ? a : b, i / 2); };
+    return {words(at), words([&](std::size_t i) { return at(i + 32); })};
+  }
+  static Pair deal_words(const Vector& v) {
+    return {words([&](std::size_t i) { return word(v, 2 * i % 32); }), words([&](std::size_t i) { return word(v, 2 * i % 32 + 1); })};
+  }
+  static Vector max_word(const Vector& a, const Vector& b) {
+    return words([&](std::size_t i) { return std::max(lane<std::int32_t>(a, i), lane<std::int32_t>(b, i)); });
+  }
+  static Vector low_halves(const Vector& a, const Vector& b) {
+    return halves([&](std::size_t i) { return i < 32 ? word(a, i) : word(b, i - 32); });
+  }
+  static Vector low_bytes(const Vector& a, const Vector& b) {
+    return make<std::uint8_t, kVectorBytes>([&](std::size_t i) { return i < 64 ? half(a, i) : half(b, i - 64); });
+  }
+  static Vector sums_of_fours(const Vector& bytes) {
+    const auto at = [&](std::size_t i) { return static_cast<std::int8_t>(bytes.byte[i]); };
+    return words([&](std::size_t i) { return at(4 * i) + at(4 * i + 1) + at(4 * i + 2) + at(4 * i + 3); });
+  }
   static Pair multiply_integers(const Vector& a, const Vector& b) {
     const auto product = [&](std::size_t i) { return lane<std::int16_t>(a, i) * lane<std::int16_t>(b, i); };
     return {words([&](std::size_t i) { return product(2 * i); }), words([&](std::size_t i) { return product(2 * i + 1); })};

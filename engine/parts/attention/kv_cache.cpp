@@ -55,6 +55,16 @@ std::uint32_t KvCache::fork(std::uint32_t sequence) {
   return next_sequence_++;
 }
 
+std::uint32_t KvCache::fork(std::uint32_t sequence, std::uint32_t length) {
+  Sequence copy = sequences_.at(sequence);
+  VITRO_CHECK(length <= copy.length && !tiered(), "a fork of more than there is, or of blocks in flash");
+  copy.blocks.resize((length + shape_.block_tokens - 1) / shape_.block_tokens);
+  copy.length = length;
+  for (const std::uint32_t block : copy.blocks) ++references_[block];
+  sequences_[next_sequence_] = std::move(copy);
+  return next_sequence_++;
+}
+
 void KvCache::release(std::uint32_t sequence) {
   const auto entry = sequences_.find(sequence);
   VITRO_CHECK(entry != sequences_.end(), "released twice");

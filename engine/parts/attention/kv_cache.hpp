@@ -48,6 +48,8 @@ class KvCache {
   // An empty sequence; ids are never reused. `adapter`: what its keys and values will be computed with (0: the base alone).
   std::uint32_t create(std::uint32_t adapter = 0);
   std::uint32_t fork(std::uint32_t sequence);  // same content and adapter, independent from here on
+  // The same with its first `length` positions alone: what follows is computed anew. Requires: it has so many, and nothing spills.
+  std::uint32_t fork(std::uint32_t sequence, std::uint32_t length);
   void release(std::uint32_t sequence);        // its blocks return to the budget unless shared
   std::uint32_t length(std::uint32_t sequence) const;
   std::uint32_t adapter(std::uint32_t sequence) const;

@@ -127,7 +127,7 @@ Task<RunResult> GraphCache::run(ComputeUnit* unit, Chain chain) {
 
 void GraphCache::map_operands(const UnitCaps& caps, const Chain& chain) {
   if (caps.session_limit == 0) return;
-  SessionMemory& memory = sessions_.try_emplace(caps.name, caps.session_limit).first->second;
+  SessionMemory& memory = sessions_->try_emplace(caps.name, caps.session_limit).first->second;
   const std::size_t before = memory.sessions();
   if (!memory.place(chain)) {
     throw RunError(fmt::format("{}: the operands from {} to {} of layer {} are larger than the {} that one session can map", caps.name,
@@ -139,7 +139,7 @@ void GraphCache::map_operands(const UnitCaps& caps, const Chain& chain) {
 
 std::vector<std::string> GraphCache::notes() const {
   std::vector<std::string> notes;
-  for (const auto& [unit, memory] : sessions_) {
+  for (const auto& [unit, memory] : *sessions_) {
     if (memory.sessions() < 2) continue;
     notes.push_back(fmt::format("{}: {} sessions map {}, what is in several of them counted for each", unit, memory.sessions(),
                                 format_bytes(memory.mapped())));
@@ -149,7 +149,7 @@ std::vector<std::string> GraphCache::notes() const {
 
 Bytes GraphCache::mapped() const {
   Bytes mapped = 0;
-  for (const auto& [unit, memory] : sessions_) mapped += memory.mapped();
+  for (const auto& [unit, memory] : *sessions_) mapped += memory.mapped();
   return mapped;
 }
 

@@ -3,6 +3,7 @@
 // every layer (PowerInfer-2, sections 4.1.3 and 5: static graphs for common batch sizes, made ahead of time).
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,9 @@ inline constexpr std::size_t kGraphOperands = 65535;
 
 class GraphCache {
  public:
-  explicit GraphCache(Machine& machine) : machine_(machine), loaded_(machine.executor) {}
+  // `beside`: of another model on the machine, whose sessions it shares; null: it has its own.
+  explicit GraphCache(Machine& machine, const GraphCache* beside = nullptr)
+      : machine_(machine), sessions_(beside != nullptr ? beside->sessions_ : std::make_shared<Sessions>()), loaded_(machine.executor) {}
   // Unloads its graphs. Requires: none of them is in flight.
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
@@ -37,6 +40,7 @@ class GraphCache {
   Bytes mapped() const;  // by all sessions of accelerators that have a limit; what is in several of them counts for each
 
  private:
+  using Sessions = std::map<std::string, SessionMemory>;  // of units whose sessions have a limit, by name
   struct Entry {
     ComputeUnit* unit = nullptr;
     std::optional<Graph> graph;  // none: on its way
@@ -53,7 +57,7 @@ class GraphCache {
 
   Machine& machine_;
   std::map<std::pair<UnitId, Form>, Entry> graphs_;
-  std::map<std::string, SessionMemory> sessions_;  // of units whose sessions have a limit, by name
+  std::shared_ptr<Sessions> sessions_;
   Signal loaded_;
 };
 

@@ -26,6 +26,7 @@ def make_model(target: Annotated[Path, typer.Argument(metavar="OUT.gguf")],
                skew: Annotated[Optional[float], typer.Option(min=0, max=4, help="Exponent of the firing curve over ranks.")] = None,
                correlation: Annotated[Optional[float], typer.Option(min=0, max=0.95, help="Share of a gate's variance that changes "
                                                                     "slowly from token to token.")] = None,
+               value_head: Annotated[bool, typer.Option(help="With a head that scores texts, for workload.scaling.scorer.")] = False,
                seed: Annotated[Optional[int], typer.Option(min=0)] = None,
                check: Annotated[bool, typer.Option(help="Run it for some tokens and report the sparsity that it has.")] = True,
                as_json: Json = False):
@@ -38,7 +39,7 @@ def make_model(target: Annotated[Path, typer.Argument(metavar="OUT.gguf")],
         vitro make-model small.gguf --preset tiny --active 0.2 --json
     """
     outputs.file(target, "OUT.gguf")
-    spec = spec_with(preset, active=active, skew=skew, correlation=correlation, seed=seed)
+    spec = spec_with(preset, active=active, skew=skew, correlation=correlation, value_head=value_head or None, seed=seed)
     with terminal.progress(target.name) as report:
         write_model(spec, target, report)
     answer = {"path": str(target), "bytes": target.stat().st_size, "parameters": spec.parameters,

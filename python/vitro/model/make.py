@@ -40,6 +40,7 @@ class ModelSpec:
     window: int = 16           # tokens over which it changes
     noise: float = 0.3         # spread of the part of a gate that is not of low rank, in units of the other part's
     recall: float = 0.98       # that the predictor's threshold aims at
+    value_head: bool = False   # one more row, as reward models have it (cls.output), which says what a text is worth
     seed: int = 1
 
     @property
@@ -120,6 +121,7 @@ def make_model(spec: ModelSpec, path: str | Path, progress=lambda done, total: N
 
 
 def _write_metadata(writer, spec: ModelSpec) -> None:
+    import gguf
     writer.add_name(f"vitro-made-{spec.name}")
     writer.add_context_length(spec.context)
     writer.add_embedding_length(spec.width)
@@ -132,6 +134,8 @@ def _write_metadata(writer, spec: ModelSpec) -> None:
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(VOCAB)
     writer.add_sliding_window(spec.window)
+    if spec.value_head:
+        writer.add_pooling_type(gguf.PoolingType.RANK)
     writer.add_string("vitro.feed_forward.activation", "relu")
     rng = np.random.default_rng([spec.seed, 0])
     margins = -_normal_quantile(firing_probabilities(spec.ffn, spec.active, spec.skew))
@@ -240,6 +244,9 @@ def _tensors(spec: ModelSpec):
         yield name + "fc2.weight", (spec.ffn, _predictor_rank(rank)), "matrix", fc2
     yield "output_norm.weight", (width,), "vector", lambda: np.ones(width)
     yield "output.weight", (VOCAB, width), "matrix", lambda: normal(VOCAB, width, 3 / np.sqrt(width), 11)
+    if spec.value_head:
+        yield "cls.output.weight", (1, width), "vector", lambda: normal(1, width, 1 / np.sqrt(width), 12)
+        yield "cls.output.bias", (1,), "vector", lambda: np.full(1, 0.5)
 
 
 def _predictor_rank(rank: int) -> int:

@@ -72,6 +72,12 @@ TEST(OperatorGraph, families_differ_in_data_only) {
   tied.tied_embedding = true;
   EXPECT_EQ(find(build_graph(tied), "output")->weight, Role::token_embedding);
   EXPECT_EQ(find(build_graph(test::small_model()), "output")->weight, Role::output);
+  ModelConfig reward = test::small_model();
+  reward.value_head = reward.value_bias = true;
+  EXPECT_EQ(find(build_graph(reward), "value"), nullptr) << "such a model can also speak";
+  EXPECT_EQ(find(build_graph(reward, {.value = true}), "output"), nullptr);
+  EXPECT_EQ(find(build_graph(reward, {.value = true}), "value")->weight, Role::value_head);
+  EXPECT_EQ(find(build_graph(reward, {.value = true}), "value")->bias, Role::value_bias);
   EXPECT_EQ(find(build_graph(test::small_model()), "blk.1.kv_stage"), nullptr);
   EXPECT_TRUE(find(build_graph(test::small_model(), {.stages_kv = true}), "blk.1.kv_stage")->is<ops::KvStage>());
   ModelConfig moe = test::small_model();

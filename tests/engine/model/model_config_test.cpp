@@ -147,6 +147,39 @@ TEST(ModelConfig, thresholds_may_differ_by_layer) {
   EXPECT_NE(message_of([&] { config_from_gguf(Gguf::open(folder / "m.gguf")); }).find("1 thresholds for 2 layers"), std::string::npos);
 }
 
+TEST(ModelConfig, value_heads_are_read_as_converters_write_them) {
+  SmallModel model;
+  EXPECT_FALSE(written(model).value_head);
+  model.config.value_head = true;  // a row as ggml writes it, [64]
+  EXPECT_TRUE(written(model).value_head);
+  EXPECT_FALSE(written(model).value_bias);
+  model.extra = {{"llama.pooling_type", std::uint32_t{4}}};
+  model.config.value_bias = true;
+  EXPECT_TRUE(written(model).value_bias);
+  model.change = [](std::vector<Weight>& weights) {  // as NumPy's writer has it, [64, 1], which is how a router lies
+    for (Weight& weight : weights) weight.role = weight.role == Role::value_head ? Role::router : weight.role;
+  };
+  EXPECT_TRUE(written(model).value_head);
+}
+
+TEST(ModelConfig, value_heads_of_another_shape_or_pooling_are_refused) {
+  SmallModel model;
+  model.config.value_head = true;
+  const auto refusal = [&] { return message_of([&] { written(model); }); };
+  model.change = [](std::vector<Weight>& weights) { weights.back().columns = 63; };
+  EXPECT_NE(refusal().find("m.gguf: cls.output.weight: the tensor has shape [63] (expected [64])"), std::string::npos) << refusal();
+  model.change = [](std::vector<Weight>& weights) { weights.back().role = Role::router, weights.back().rows = 2; };  // of two labels
+  EXPECT_NE(refusal().find("m.gguf: cls.output.weight: the tensor has shape [64, 2] (expected [64, 1])"), std::string::npos) << refusal();
+  model.change = [](std::vector<Weight>& weights) { weights.back().name = "cls.output.bias"; };
+  EXPECT_NE(refusal().find("cls.output.weight: the tensor is missing, but there is a cls.output.bias"), std::string::npos) << refusal();
+  model.change = [](auto&) {};
+  model.extra = {{"llama.pooling_type", std::uint32_t{1}}};
+  EXPECT_NE(refusal().find("llama.pooling_type: is 1, but there is a cls.output.weight (expected 4"), std::string::npos) << refusal();
+  model.config.value_head = false;
+  model.extra = {{"llama.pooling_type", std::uint32_t{4}}};
+  EXPECT_NE(refusal().find("cls.output.weight: the tensor is missing, but llama.pooling_type is 4"), std::string::npos) << refusal();
+}
+
 TEST(ModelConfig, wrong_metadata_is_refused_by_key) {
   const std::vector<Bad> cases{
       {"general.architecture", std::string("gpt2"), "general.architecture"},

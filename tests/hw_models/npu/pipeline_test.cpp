@@ -132,6 +132,22 @@ TEST(LookUp, tables_that_are_there_save_their_making) {
   EXPECT_NEAR(seconds(false) - seconds(true), 4096 * 0.5 / 4 / 1e9, 2e-7);  // on four threads of 1 GHz, and 16 KiB of activations
 }
 
+TEST(LookUp, activations_become_int8_before_tables_are_made_of_them) {
+  NpuBench bench(phone("npu.kernels: {hvx: {dma: {lut: {w2: {packets_per_mac: 0.001, packets_per_activation: 0.5, packets_per_sum: 0}}, "
+                       "int8_activations: {g64: {packets_per_element: 0.25}}}}}"));
+  const auto seconds = [&](bool rounds, std::uint64_t inputs) {
+    Work work;
+    work.kernel = bench.model().kernel("lut", "w2").id;
+    work.read_bytes = 4 * 14336;
+    work.table_inputs = inputs;
+    work.rounds_activations = rounds;
+    work.rounding = bench.model().kernel("int8_activations", "g64").id;
+    return to_seconds(bench.call(work));
+  };
+  EXPECT_NEAR(seconds(true, 14336) - seconds(false, 14336), 14336 * 0.25 / 4 / 1e9, 1e-8);
+  EXPECT_EQ(seconds(true, 0), seconds(false, 0)) << "who finds tables has none to make";
+}
+
 TEST(LookUp, making_tables_is_an_operator_of_its_own) {
   NpuBench bench(phone(kTables));
   const auto seconds = [&](std::uint64_t inputs) {

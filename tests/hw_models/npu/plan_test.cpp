@@ -98,6 +98,36 @@ TEST(TilePlan, look_ups_stream_the_tiles_of_their_kernel) {
   EXPECT_EQ(plan(4096, 4096).pass.groups, 8u * 64u);
 }
 
+// 15 times between 16 parts of the depth, each of 4096 sums is stored and loaded again.
+TEST(TilePlan, spilled_sums_take_room_in_tcm_or_loads_and_stores_elsewhere) {
+  constexpr double kMoved = 2.0 * 4 * 4096 * 15;
+  const auto plan = [](const std::string& changes) {
+    Planned planned(changes);
+    Kernel lut;
+    lut.threads = 4;
+    lut.packets_per_mac = 0.007;
+    lut.tile_rows = 1280;
+    lut.tile_columns = 256;
+    Work work = product(planned.bench.model(), kQ4, 1, 4096, 4096);
+    work.conversions = 0;
+    return planned.planner.plan(work, lut);
+  };
+  const auto vector = [](const TilePlan& p) { return p.pass.full.vector * p.pass.groups; };
+  const auto room = [](const TilePlan& p) { return std::accumulate(p.buffers.begin(), p.buffers.end(), Bytes{0}); };
+  const TilePlan tcm = plan("npu.spill: tcm"), l2 = plan("npu.spill: l2"), dram = plan("npu.spill: dram");
+  EXPECT_EQ(tcm, plan(""));
+  EXPECT_EQ(room(tcm) - room(l2), Bytes{4 * 4096});
+  EXPECT_EQ(room(dram), room(l2));
+  const HexagonParameters parts = Planned("npu.spill: l2").bench.parts();
+  EXPECT_NEAR(vector(l2) - vector(tcm), kMoved / (4 * 8 * 128 / 30e-9), 1e-8);
+  EXPECT_NEAR(vector(dram) - vector(tcm), kMoved / parts.path_bandwidth(Path::vector_load, 4), 1e-7);
+  EXPECT_EQ(l2.read() + l2.written(), tcm.read() + tcm.written());
+  EXPECT_NEAR(static_cast<double>(dram.read() + dram.written() - tcm.read() - tcm.written()), kMoved, 100);
+  // An L2 that can not hold them is no help.
+  EXPECT_EQ(vector(plan("npu.spill: l2, npu.l2: 8 KiB")), vector(plan("npu.spill: dram, npu.l2: 8 KiB")));
+  EXPECT_THROW(plan("npu.spill: flash"), ConfigError);
+}
+
 TEST(TilePlan, operands_that_lie_in_tcm_take_their_room) {
   Planned planned;
   Work work = product(planned.bench.model(), kQ4, 256, 4096, 4096);

@@ -7,6 +7,7 @@ import oracle
 import pytest
 import vitro
 from conftest import ROOT
+from vitro.model.make import make_model, spec_with
 
 STORIES = ROOT / "configs" / "models" / "embedded" / "stories-reglu-3m.f16.gguf"
 MIXTURE = ROOT / "configs" / "models" / "embedded" / "stories-moe-6m.f16.gguf"
@@ -143,3 +144,75 @@ def test_a_reward_model_is_looked_for_beside_the_experiment(native, tmp_path):
                  "scorer: {kind: model, gguf: judge.gguf, token: b}}}", "parts/workload.yaml")
     path = native.write(f"experiment: e\nmachine: host\nmodel: {STORIES}\nworkload: parts/workload.yaml\n")
     assert vitro.resolve(path)["workload"]["scaling"]["scorer"]["gguf"] == str(tmp_path / "parts" / "judge.gguf")
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    path = tmp_path_factory.mktemp("judge") / "judge.gguf"
+    make_model(spec_with("tiny", value_head=True), path)
+    return path
+
+
+def scored_by(judge, scaling, **scorer):
+    return experiment(scaling | {"scorer": {"kind": "model", "gguf": str(judge), **scorer}})
+
+
+BEAMS = {"method": "beam_search", "samples": 8, "width": 2, "step": {"until": ".", "max_tokens": 6}}
+
+
+def test_a_value_head_says_what_the_oracle_says(native, tmp_path):
+    model = oracle.random_model(oracle.Shape(), seed=6)
+    rng = np.random.default_rng(7)
+    head, bias = rng.standard_normal((1, 64)).astype(np.float32), np.array([0.75], np.float32)
+    oracle.write_gguf(oracle.Model(model.shape, model.weights | {"cls.output.weight": head, "cls.output.bias": bias}), tmp_path / "m.gguf")
+    run = experiment({"method": "best_of_n", "samples": 4, "scorer": {"kind": "model", "gguf": str(tmp_path / "m.gguf"), "suffix": "?"}},
+                     prompt="The quick", output_tokens=6, stop_at_eos=False)
+    run["model"] = {"gguf": str(tmp_path / "m.gguf")}
+    # The head is one more row of the output matrix.
+    rows = oracle.Model(model.shape, model.weights | {"output.weight": np.vstack([model.weights["output.weight"], head])})
+    for sample in vitro.run(run)["scaling"]["samples"]:
+        text = "The quick" + sample["text"] + "?"
+        if "�" in text:
+            continue  # bytes that are no text are another text for the judge
+        tokens = [1] + oracle.tokenize(text)
+        assert sample["score"] == pytest.approx(oracle.logits(rows, tokens)[-1, -1] + 0.75, abs=2e-3)
+
+
+@pytest.mark.parametrize("engine", [{}, {"prefill_activations": "fp16"}], ids=["one_contract", "another_for_prompts"])
+def test_scores_grow_with_the_text(native, judge, engine):
+    grown, whole = (vitro.run(scored_by(judge, BEAMS, incremental=how) | {"engine": {"threads": 1, **engine}}) for how in (True, False))
+    sim = vitro.run(scored_by(judge, BEAMS) | {"engine": engine, "device": str(ONEPLUS12)}, machine="sim", overrides={"engine.threads": 2})
+    for other in (whole, sim):
+        assert [(s["tokens"], s["score"]) for s in other["scaling"]["samples"]] == \
+            [(s["tokens"], s["score"]) for s in grown["scaling"]["samples"]], "to the bit"
+    assert grown.metric("scaling.rounds") > 2
+    assert grown.metric("scaling.scoring_rows") < 0.7 * whole.metric("scaling.scoring_rows")
+    assert sim.metric("scaling.scoring_rows") == grown.metric("scaling.scoring_rows")
+
+
+# tts.yaml, where the layers of both models are on the accelerator. A core stands in for it on the host.
+@pytest.mark.parametrize("placement", ["cores", "model"])
+def test_best_of_eight_with_a_reward_model_beside_the_model(native, judge, placement):
+    best_of_8 = scored_by(judge, {"method": "best_of_n", "samples": 8}, placement=placement)
+    best_of_8 |= {"engine": str(ROOT / "configs" / "engines" / "tts.yaml"), "device": str(ONEPLUS12),
+                  "model": {"gguf": str(STORIES.with_suffix("").with_suffix(".q4_0.gguf"))}}
+    sim = vitro.run(best_of_8, machine="sim")
+    host = vitro.run(best_of_8, machine="host", overrides={"engine.units": ["cpu0"], "engine.placement.unit": "cpu1"})
+    assert [(s["tokens"], s["score"]) for s in sim["scaling"]["samples"]] == [(s["tokens"], s["score"]) for s in host["scaling"]["samples"]]
+    assert len({s["score"] for s in sim["scaling"]["samples"]}) > 1 and sim.tokens == host.tokens
+    no_room = {"device.npu.session_limit": "4 MiB", "engine.kv_format": "f16"}
+    if placement == "cores":
+        assert vitro.run(best_of_8, machine="sim", overrides=no_room).tokens == sim.tokens
+    else:
+        with pytest.raises(vitro.ConfigError, match="of the reward model beside it.*placement: cores"):
+            vitro.run(best_of_8, machine="sim", overrides=no_room)
+
+
+def test_a_judge_without_a_head_needs_a_token_and_one_without_words_says_none(native, judge):
+    with pytest.raises(vitro.ConfigError, match="scorer.token: is not stated.*stories-moe-6m.*no value head, the tensor cls.output.weight"):
+        vitro.run(scored_by(MIXTURE, BEST_OF_4))
+    with pytest.raises(vitro.ConfigError, match="scorer.context: 4096 .expected up to 2048"):
+        vitro.run(scored_by(judge, BEST_OF_4, context=4096))
+    short = scored_by(judge, BEST_OF_4, context=16)
+    with pytest.raises(vitro.RunError, match="whose context is 16"):
+        vitro.run(short)

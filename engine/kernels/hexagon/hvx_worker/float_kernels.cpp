@@ -27,6 +27,15 @@ void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32
   *y = accumulate<Hvx>(dots, scales, x_scales, pairs);
 }
 
+// Activations for tables, in the formats' blocks.
+#define VITRO_QUANTISE(block)                                                                                                      \
+  void qf_quantise_g##block(const HVX_Vector* x, uint32_t vectors, HVX_Vector* quants, HVX_Vector* scales, HVX_Vector* sums) { \
+    quantise_activations<Hvx, block>(x, vectors, quants, scales, sums);                                                            \
+  }
+VITRO_QUANTISE(32)
+VITRO_QUANTISE(64)
+VITRO_QUANTISE(128)
+
 // Ordinary groups of 32 along the depth, in tiles: one vector of scales serves a tile.
 void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* values, uint32_t tiles, HVX_Vector* out) {
   dequantise_columns_q4<Hvx>(in, scales, *values, tiles, out);

@@ -53,6 +53,12 @@ struct HvxIntegers {
   static Vector odd_halves(Vector a, Vector b) { return Q6_Vh_vshuffo_VhVh(b, a); }
   static Vector either(Vector a, Vector b) { return Q6_V_vor_VV(a, b); }
   static Vector subtract_word(Vector a, Vector b) { return Q6_Vw_vsub_VwVw(a, b); }
+  static Pair interleave_words(Vector a, Vector b) { return pair(Q6_W_vshuff_VVR(b, a, -4)); }
+  static Pair deal_words(Vector v) { return pair(Q6_W_vdeal_VVR(v, v, -4)); }
+  static Vector max_word(Vector a, Vector b) { return Q6_Vw_vmax_VwVw(a, b); }
+  static Vector low_halves(Vector a, Vector b) { return Q6_Vh_vpacke_VwVw(b, a); }  // of a's words, then of b's
+  static Vector low_bytes(Vector a, Vector b) { return Q6_Vb_vpacke_VhVh(b, a); }   // of a's halfwords, then of b's
+  static Vector sums_of_fours(Vector bytes) { return Q6_Vw_vrmpy_VbVb(bytes, splat(0x01010101)); }
 };
 
 }  // namespace vitro::hexagon

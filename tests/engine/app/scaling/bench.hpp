@@ -37,12 +37,13 @@ inline VirtualMachineSpec two_cores(std::uint64_t shuffle) {
 }
 
 struct Bench {
-  explicit Bench(PolicyLimits limits, std::uint64_t seed = 1, std::uint32_t threads = 1, std::uint64_t shuffle = 1)
+  explicit Bench(PolicyLimits limits, std::uint64_t seed = 1, std::uint32_t threads = 1, std::uint64_t shuffle = 1,
+                 const std::string& gguf = kStories)
       : host(two_cores(shuffle), function, trace) {
     host.machine().seed = seed;
     const EngineConfig engine = dense_engine(threads);
     const auto cache = std::filesystem::temp_directory_path() / ("vitro_scaling_" + std::to_string(::getpid()));
-    model = load_model({kStories, "", {}}, engine, cache.string());
+    model = load_model({gguf, "", {}}, engine, cache.string());
     weights = model.open(host.machine().storage);
     decoder = make_decoder(host.machine(), engine, {}, model.config, weights, limits);
   }

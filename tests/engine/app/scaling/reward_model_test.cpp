@@ -1,5 +1,9 @@
 #include "engine/app/scaling/reward_model.hpp"
 
+#include <fstream>
+
+#include "engine/model/gguf_extend.hpp"
+#include "engine/quant/blocks.hpp"
 #include "engine/transformer/generator.hpp"
 #include "tests/engine/app/scaling/bench.hpp"
 
@@ -39,6 +43,7 @@ std::vector<double> rewards(const ScorerConfig& config, const std::vector<std::s
   }
   std::vector<double> out;
   bench.host.run(judge(&reward, std::move(asked), &out));
+  reward.keep({});
   EXPECT_EQ(bench.transformer().kv().live_blocks(), 0u);
   return out;
 }
@@ -72,6 +77,154 @@ TEST(RewardModel, against_another_token_the_score_is_the_difference) {
   const std::vector<double> he = rewards(asks_for("He"), kAnswers, one), she = rewards(asks_for("She"), kAnswers, other);
   const std::vector<double> odds = rewards(asks_for("He", "She"), kAnswers, both);
   for (std::size_t i = 0; i < odds.size(); ++i) EXPECT_NEAR(odds[i], he[i] - she[i], 1e-4);
+}
+
+// The stories model with a value head that is a token's row of its output matrix, and a bias.
+class WithValueHead {
+ public:
+  explicit WithValueHead(const std::string& token, float bias) {
+    static int count = 0;
+    folder_ = std::filesystem::temp_directory_path() / ("vitro_value_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
+    std::filesystem::create_directories(folder_);
+    const Gguf stories = Gguf::open(kStories);
+    const TensorInfo& embedding = *stories.find_tensor("token_embd.weight");
+    const auto id = static_cast<std::size_t>(Tokenizer::from_gguf(stories)->encode(token).front());
+    std::vector<std::byte> halves(embedding.columns() * 2);
+    stories.read(embedding, id * halves.size(), halves);
+    std::vector<float> row(embedding.columns());
+    dequantise_row(embedding.format, halves.data(), row.data(), row.size());
+    save("head", row);
+    save("bias", {bias});
+    extend_gguf(kStories, path(), {{"llama.pooling_type", std::uint32_t{4}}},
+                {{"cls.output.weight", {row.size(), 1}, Format::f32, (folder_ / "head").string()},
+                 {"cls.output.bias", {1}, Format::f32, (folder_ / "bias").string()}});
+  }
+  ~WithValueHead() { std::filesystem::remove_all(folder_); }
+  WithValueHead(const WithValueHead&) = delete;
+  WithValueHead& operator=(const WithValueHead&) = delete;
+  std::string path() const { return (folder_ / "value.gguf").string(); }
+
+ private:
+  void save(const char* name, const std::vector<float>& values) const {
+    std::ofstream out(folder_ / name, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(4 * values.size()));
+  }
+  std::filesystem::path folder_;
+};
+
+PolicyLimits value_limits(std::uint32_t samples) {
+  PolicyLimits limits = limits_of(samples, 128);
+  limits.value = true;
+  return limits;
+}
+
+ScorerConfig asks_the_head(bool incremental = true) {
+  ScorerConfig config;
+  config.kind = ScorerConfig::Kind::model;
+  config.incremental = incremental;
+  return config;
+}
+
+TEST(RewardModel, a_value_head_answers_with_its_product_and_bias) {
+  const WithValueHead he("He", 0.25f), she("She", 0);
+  Bench one(value_limits(4), 1, 1, 1, he.path()), other(value_limits(4), 1, 1, 1, she.path()), tokens(limits_of(4, 128));
+  const std::vector<double> a = rewards(asks_the_head(), kAnswers, one), b = rewards(asks_the_head(), kAnswers, other);
+  const std::vector<double> odds = rewards(asks_for("He", "She"), kAnswers, tokens);
+  for (std::size_t i = 0; i < odds.size(); ++i) EXPECT_NEAR(a[i] - 0.25 - b[i], odds[i], 1e-4) << kAnswers[i];
+}
+
+TEST(RewardModel, a_model_that_only_scores_generates_nothing) {
+  const WithValueHead he("He", 0);
+  EXPECT_THROW(Bench(limits_of(1, 128), 1, 1, 1, he.path()), ConfigError);
+}
+
+// Beams that grow, by hand: which texts are scored, and which of them go on.
+struct Round {
+  std::vector<std::string> texts;
+  std::vector<std::size_t> kept;
+};
+const std::vector<Round> kRounds{
+    {{" there was a little girl.", " there was a dog.", " a boy", " there was a little girl."}, {0, 2}},
+    {{" there was a little girl. She was happy", " there was a little girl. She ran", " a boy who", " a boyish man. He sang."}, {1, 3}},
+    {{" there was a little girl. She ran home.", " there was a little girl. She ran home!", " a boyish man. He sang. And", " a boy"}, {}},
+};
+
+struct Scored {
+  std::vector<double> scores;
+  std::uint64_t rows = 0;
+};
+
+Task<void> judge_rounds(RewardModel* reward, std::vector<Scored>* out) {
+  co_await reward->load();
+  for (const Round& round : kRounds) {
+    std::vector<Sample> samples(round.texts.size());
+    std::vector<const Sample*> asked, kept;
+    for (std::size_t i = 0; i < samples.size(); ++i) samples[i].text = round.texts[i];
+    for (const Sample& sample : samples) asked.push_back(&sample);
+    for (const std::size_t i : round.kept) kept.push_back(&samples[i]);
+    const std::uint64_t before = reward->rows();
+    std::vector<double> scores = co_await reward->score(std::move(asked));
+    out->push_back({std::move(scores), reward->rows() - before});
+    reward->keep(kept);
+  }
+}
+
+std::vector<Scored> scored(const ScorerConfig& config, const std::string& gguf, bool value, std::uint32_t threads = 1) {
+  PolicyLimits limits = limits_of(6, 128);
+  limits.value = value;
+  Bench bench(limits, 1, threads, 1, gguf);
+  RewardModel reward(bench.transformer(), *bench.decoder.residency, *bench.model.tokenizer, config, kPrompt, 128);
+  std::vector<Scored> out;
+  bench.host.run(judge_rounds(&reward, &out));
+  EXPECT_EQ(bench.transformer().kv().live_blocks(), 0u) << "keys and values stayed behind";
+  return out;
+}
+
+TEST(RewardModel, scores_of_texts_that_grew_are_those_of_the_whole_texts_to_the_bit) {
+  const WithValueHead he("He", 0.25f);
+  for (const bool value : {true, false}) {
+    ScorerConfig from_scratch = value ? asks_the_head(false) : asks_for("He", "She"), grown = from_scratch;
+    from_scratch.incremental = false;
+    grown.incremental = true;
+    const std::string gguf = value ? he.path() : kStories;
+    const std::vector<Scored> expected = scored(from_scratch, gguf, value), found = scored(grown, gguf, value);
+    for (std::size_t round = 0; round < kRounds.size(); ++round) {
+      EXPECT_EQ(found[round].scores, expected[round].scores) << "round " << round;
+      for (std::size_t i = 0; i < kRounds[round].texts.size(); ++i) {
+        PolicyLimits limits = limits_of(1, 128);
+        limits.value = value;
+        Bench alone(limits, 1, 1, 1, gguf);
+        EXPECT_EQ(rewards(from_scratch, {kRounds[round].texts[i]}, alone).front(), found[round].scores[i]) << kRounds[round].texts[i];
+      }
+    }
+    EXPECT_EQ(found[0].rows, expected[0].rows) << "nothing was there before the first round";
+  }
+}
+
+// Of a text that grew, what was added is computed, and nothing of what its beam already had; a text that did not grow, its last token.
+TEST(RewardModel, a_round_computes_what_was_added) {
+  const WithValueHead he("He", 0.25f);
+  const std::vector<Scored> found = scored(asks_the_head(), he.path(), true), all = scored(asks_the_head(false), he.path(), true);
+  const Bench bench(value_limits(1), 1, 1, 1, he.path());
+  const auto tokens = [&](const std::string& answer) { return bench.encode(kPrompt + answer); };
+  const auto common = [&](const std::string& a, const std::string& b) {
+    const auto x = tokens(a), y = tokens(b);
+    return static_cast<std::uint64_t>(std::mismatch(x.begin(), x.end() - 1, y.begin(), y.end()).first - x.begin());
+  };
+  for (std::size_t round = 1; round < kRounds.size(); ++round) {
+    const Round& before = kRounds[round - 1];
+    std::uint64_t most = 0;  // without what beams of one parent share again
+    for (const std::string& text : kRounds[round].texts) {
+      std::uint64_t had = 0;
+      for (const std::size_t i : before.kept) had = std::max(had, common(text, before.texts[i]));
+      most += tokens(text).size() - had;
+    }
+    EXPECT_LE(found[round].rows, most);
+    EXPECT_LT(found[round].rows, all[round].rows);
+  }
+  const std::uint64_t grown = found[0].rows + found[1].rows + found[2].rows, whole = all[0].rows + all[1].rows + all[2].rows;
+  EXPECT_LT(grown, whole);
+  EXPECT_EQ(scored(asks_the_head(), he.path(), true, 2)[2].scores, found[2].scores) << "units change nothing";
 }
 
 TEST(RewardModel, more_than_one_token_or_a_text_beyond_the_context_are_refused) {

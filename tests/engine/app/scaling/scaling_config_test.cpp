@@ -59,6 +59,8 @@ TEST(ScalingConfig, what_does_not_go_together_is_refused_by_key) {
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "regex", "patterns": []}})", "is empty"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "regex", "patterns": ["("]}})", "is not a regular expression"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "model", "token": "yes"}})", "scorer.gguf"},
+      {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "model", "gguf": "m.gguf", "against": "no"}})", "needs the token"},
+      {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "model", "gguf": "m.gguf", "placement": "gpu"}})", "scorer.placement"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "drawn", "over": "sum"}})", "over"},
       {R"({"method": "best_of_n", "samples": 4, "scorer": {"kind": "log_probability"}})", "expected drawn", false},
       {R"({"method": "beam_search", "samples": 4, "step": {"until": "."}})", "until", false},

@@ -125,5 +125,45 @@ TYPED_TEST(FloatStages, a_panel_accumulates_within_its_bound) {
   }
 }
 
+// The quotient comes from Newton's steps, so a quant may differ from the contract's where that is within 1e-3 of half-way; rounding
+// downwards, by up to one.
+template <class I, std::uint32_t kBlock>
+void check_quantised(double most_off) {
+  using Vector = typename I::Vector;
+  Rng rng(5);
+  constexpr std::uint32_t kVectors = 12, kBlocks = 128 / kBlock;
+  std::vector<Vector> x(4 * kVectors), quants(kVectors), scales(kVectors), sums(kVectors);
+  std::vector<float> values(128 * kVectors);
+  for (std::uint32_t b = 0; b < values.size() / kBlock; ++b) {
+    const auto size = static_cast<float>(std::ldexp(1.0, static_cast<int>(rng.below(60)) - 30));
+    for (std::uint32_t i = 0; i < kBlock; ++i) values[b * kBlock + i] = b == 3 ? 0 : static_cast<float>(rng.normal()) * size;
+  }
+  std::memcpy(x.data(), values.data(), values.size() * sizeof(float));
+  hexagon::quantise_activations<I, kBlock>(x.data(), kVectors, quants.data(), scales.data(), sums.data());
+  for (std::uint32_t b = 0; b < values.size() / kBlock; ++b) {
+    double most = 0;
+    for (std::uint32_t i = 0; i < kBlock; ++i) most = std::max(most, std::abs(static_cast<double>(values[b * kBlock + i])));
+    std::int32_t sum = 0;
+    for (std::uint32_t i = 0; i < kBlock; ++i) {
+      const std::uint32_t at = b * kBlock + i;
+      const auto quant = static_cast<std::int8_t>(quants[at / 128].byte[at % 128]);
+      const double exact = most == 0 ? 0 : static_cast<double>(values[at]) * 127 / most;
+      ASSERT_NEAR(quant, exact, most_off) << at;
+      sum += quant;
+    }
+    ASSERT_NEAR(I::sf(scales[b / kBlocks], hexagon::scale_word<kBlock>(b % kBlocks)), most / 127, most * 0x1p-21) << b;
+    std::int32_t found = 0;
+    std::memcpy(&found, sums[b / kBlocks].byte + b % kBlocks * kBlock, sizeof found);
+    ASSERT_EQ(found, sum) << b;
+  }
+}
+
+TYPED_TEST(FloatStages, activations_become_int8_with_the_scale_and_sum_of_their_block) {
+  const double most_off = std::is_same_v<TypeParam, QfloatModel<QfloatRounding::nearest>> ? 0.501 : 1.001;
+  check_quantised<TypeParam, 32>(most_off);
+  check_quantised<TypeParam, 64>(most_off);
+  check_quantised<TypeParam, 128>(most_off);
+}
+
 }  // namespace
 }  // namespace vitro::test

@@ -83,6 +83,23 @@ TEST_F(KvCacheTest, a_fork_at_a_block_border_copies_nothing) {
   EXPECT_TRUE(copies_.empty());
 }
 
+TEST_F(KvCacheTest, a_fork_of_the_first_positions_leaves_out_what_follows) {
+  KvCache kv(memory_, kShape, 256);
+  const std::uint32_t a = kv.create();
+  ASSERT_TRUE(kv.extend(a, 40, copies_).ok());
+  const std::uint32_t b = kv.fork(a, 20), none = kv.fork(a, 0);
+  EXPECT_EQ(kv.length(b), 20u);
+  EXPECT_EQ(kv.length(none), 0u);
+  EXPECT_EQ(kv.live_blocks(), 3u) << "all are the first one's";
+  ASSERT_TRUE(kv.extend(b, 1, copies_).ok());
+  ASSERT_EQ(copies_.size(), 1u) << "the block that it cuts is another's, too";
+  EXPECT_EQ(table(kv, a)[0], table(kv, b)[0]);
+  EXPECT_NE(table(kv, a)[1], table(kv, b)[1]);
+  EXPECT_EQ(kv.length(a), 40u);
+  for (const std::uint32_t sequence : {a, b, none}) kv.release(sequence);
+  EXPECT_EQ(kv.live_blocks(), 0u);
+}
+
 TEST_F(KvCacheTest, over_budget_leaves_the_sequence_as_it_was) {
   BudgetedMemory small({2 * 16 * KiB, 0, 0, 0}, false);
   KvCache kv(small, kShape, 256);

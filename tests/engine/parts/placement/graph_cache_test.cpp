@@ -119,6 +119,19 @@ TEST(GraphCache, what_launches_bind_counts_against_a_session_and_a_full_one_is_f
   EXPECT_EQ(bench.graphs.notes()[0], "npu: 2 sessions map 24.00 KiB, what is in several of them counted for each");
 }
 
+// A reward model beside the model that generates: what each maps fills the sessions of both.
+TEST(GraphCache, two_models_share_the_sessions_of_a_unit) {
+  Bench bench(true, 5 * kPageSize);
+  Memory& memory = bench.host.machine().memory;
+  ComputeUnit* const unit = bench.host.machine().units[0];
+  GraphCache other(bench.host.machine(), &bench.graphs);
+  bench.host.run(run_all(&bench.graphs, unit, {{product(memory, 0, 1)}, {product(memory, 1, 1)}}));
+  bench.host.run(run_all(&other, unit, {{product(memory, 0, 1)}}));
+  EXPECT_EQ(bench.graphs.mapped(), 6 * kPageSize);
+  EXPECT_EQ(other.notes(), (std::vector<std::string>{"npu: 2 sessions map 24.00 KiB, what is in several of them counted for each"}));
+  EXPECT_EQ(other.notes(), bench.graphs.notes());
+}
+
 TEST(GraphCache, a_launch_that_no_session_can_map_is_refused_by_name) {
   Bench bench(true, kPageSize);
   std::vector<Chain> chains{{product(bench.host.machine().memory, 3, 1)}};
