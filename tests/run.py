@@ -100,7 +100,7 @@ def listed(build):
 
 
 def ctest(preset, names=None, every=True):
-    """Runs CTest; a GoogleTest binary counts with its cases, any other entry as one. every: of cases of one kind, as tests/effort.hpp says."""
+    """Runs CTest; a GoogleTest binary counts with its cases, any other entry as one. every: all cases of a kind (tests/effort.hpp)."""
     build, folder = ROOT / "build" / preset, RESULTS / preset
     subprocess.run(["rm", "-rf", folder], check=True)
     folder.mkdir()

@@ -72,7 +72,7 @@ Calibration recorded_loads(const Recording& recording, const ModelConfig& config
         throw ConfigError(fmt::format(
             "engine.ffn.experts.calibration: {} chose expert {}, but the model has {} layers of {} experts (expected a recording of "
             "this MoE model)",
-            to_string(key), expert, config.layers, config.experts));
+            to_string(key), expert, layers_with_experts(config), config.experts));
       }
       ++loads[static_cast<std::size_t>(key.layer - first)][expert];
     }

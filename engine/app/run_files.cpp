@@ -68,7 +68,7 @@ void require_outputs(const Experiment& experiment) {
   if (!experiment.engine.kv.scratch.empty()) require_folder(experiment, "engine.kv.scratch", experiment.engine.kv.scratch);
 }
 
-SequenceOrigin sequence_origin(const Experiment& experiment) {
+SequenceOrigin sequence_origin(const Experiment& experiment, const ModelConfig& config, std::uint32_t longest) {
   const EngineConfig& engine = experiment.engine;
   Hash model, contracts;
   add_file(model, experiment.model.gguf);
@@ -82,6 +82,7 @@ SequenceOrigin sequence_origin(const Experiment& experiment) {
   for (const VariantId variant : {engine.products.matmul, engine.products.prefill_matmul, engine.attention.variant}) {
     contracts.add(static_cast<std::uint64_t>(variant));
   }
+  if (config.rope_factors_by_length) contracts.add(config.turns_as_long(longest) ? 2 : 1);
   return {model.value(), contracts.value()};
 }
 

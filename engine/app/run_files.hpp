@@ -9,8 +9,8 @@ namespace vitro {
 // the folder engine.kv.scratch) can not be.
 void require_outputs(const Experiment& experiment);
 
-// Of the experiment's model.gguf and of the adapter of its only sequence, from bytes all over them, and of its numeric contracts. Throws
-// ConfigError.
-SequenceOrigin sequence_origin(const Experiment& experiment);
+// Of the experiment's model.gguf and of the adapter of its only sequence, from bytes all over them, and of its numeric contracts, to which
+// the divisors of frequencies belong where they depend on the `longest` sequence of the run. Throws ConfigError.
+SequenceOrigin sequence_origin(const Experiment& experiment, const ModelConfig& config, std::uint32_t longest);
 
 }  // namespace vitro

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "engine/app/scaling/reward_model.hpp"
 
@@ -60,6 +61,10 @@ void SampleScorer::open_reward_model(Machine& machine, const Experiment& experim
         fmt::format("workload.scaling.scorer.token: is not stated, and {} has no value head, the tensor {} (expected the token that "
                     "the reward model judges with)",
                     scorer.gguf, tensor_name(Role::value_head, -1, false)));
+  if (!limits.value && model_.config.value_head && model_.config.tied_embedding)
+    throw ConfigError(fmt::format("workload.scaling.scorer.token: {} has a value head and no output.weight, so it has no tokens to judge "
+                                  "with (expected no token)",
+                                  scorer.gguf));
   if (limits.value) weights_ = weights_.without(Role::output);
   if (model_.config.context == 0)
     throw ConfigError(
@@ -74,7 +79,12 @@ void SampleScorer::open_reward_model(Machine& machine, const Experiment& experim
   limits.max_sampled = scaling.samples;
   limits.sequences = scaling.samples + scaling.width;  // those that are scored, and those that they continue
   limits.max_position = context;
-  limits.max_tokens = limits.sequences * (context + engine.kv.block_tokens);
+  const std::uint64_t tokens = std::uint64_t{limits.sequences} * (context + engine.kv.block_tokens);
+  if (tokens > std::numeric_limits<std::uint32_t>::max()) {
+    throw ConfigError(fmt::format("workload.scaling.scorer.context: {} positions for each of {} sequences (expected less)", context,
+                                  limits.sequences));
+  }
+  limits.max_tokens = static_cast<std::uint32_t>(tokens);
   decoder_ = make_decoder(machine, engine, {}, model_.config, weights_, limits, nullptr, {}, &model);
   scorer_ = std::make_unique<RewardModel>(*decoder_.transformer, *decoder_.residency, *model_.tokenizer, scorer,
                                           *experiment.workload.prompt, context);

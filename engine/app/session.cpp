@@ -238,7 +238,6 @@ GenerationRequest request_of(const Run& run, const Request& asked, const SavedSe
   request.restored = saved;
   request.prompt = prompt_tokens(run.model, workload, asked, saved);
   request.save_to = workload.save_kv;
-  if (saved != nullptr || !request.save_to.empty()) request.origin = sequence_origin(run.experiment);
   request.output_tokens = workload.output_tokens;
   if (!workload.scaling) request.lengths = workload.lengths;
   request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
@@ -292,6 +291,9 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   std::vector<GenerationRequest> requests;
   for (const Request& request : workload.requests) requests.push_back(request_of(run, request, saved ? &*saved : nullptr, options));
   const PolicyLimits limits = limits_of(requests, experiment.engine);
+  if (saved || !workload.save_kv.empty()) {
+    for (GenerationRequest& request : requests) request.origin = sequence_origin(experiment, run.model.config, limits.max_position);
+  }
 
   RunRecord record;
   record.prompt_tokens = static_cast<std::uint32_t>(requests.back().prompt.size()) * prompts_of(requests.back());

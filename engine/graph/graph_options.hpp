@@ -18,6 +18,7 @@ struct GraphOptions {
   bool whole_ffns = false;  // each FFN is one operator, for a policy that carries it out by itself
   bool stages_kv = false;   // attention follows a kv_stage, for a unit that can not read keys and values as they are kept
   Fuse fuse = Fuse::all;
+  bool value = false;  // ends in the value head in place of the output matrix. Requires: the model has one
 };
 
 }  // namespace vitro

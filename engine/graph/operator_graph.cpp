@@ -160,7 +160,8 @@ class Builder {
   OperatorId dense_ffn(OperatorId x) {
     block_ = BlockKind::ffn;
     const OperatorId normed = norm(x, "ffn_norm", Role::ffn_norm, Role::ffn_norm_bias);
-    if (c_.experts > 0) return residual(x, down(hidden(normed, kLeading), kLeading), "ffn_residual");  // a policy has the experts alone
+    // An FfnBlock computes experts alone, so a leading dense FFN stays operators.
+    if (c_.experts > 0) return residual(x, down(hidden(normed, kLeading), kLeading), "ffn_residual");
     const OperatorId ffn = options_.whole_ffns ? whole_ffn(normed, kPlain.down_out) : down(hidden(normed, kPlain), kPlain);
     return residual(x, ffn, "ffn_residual");
   }

@@ -55,6 +55,8 @@ void check_config(const ModelConfig& c, const Fail& fail) {
   if (c.experts > 0 && (c.experts_used == 0 || c.experts_used > c.experts)) {
     fail("experts_used", fmt::format("{} of {} experts used per token", c.experts_used, c.experts));
   }
+  if (c.experts == 0 && c.dense_layers > 0) fail("dense_layers", "needs experts in the layers behind them (expected 0)");
+  if (c.experts == 0 && c.shared_ffn > 0) fail("shared_ffn", "needs experts beside it (expected 0)");
   if (c.dense_layers > c.layers) {
     fail("dense_layers", fmt::format("{} layers before the experts (expected up to {}, all layers)", c.dense_layers, c.layers));
   }
@@ -75,7 +77,7 @@ class MixtureReader {
     c.experts_used = size("expert_used_count", 1, kMaxExperts, {});
     if (c.experts_used > c.experts) {
       gguf_.fail(prefix_ + "expert_used_count",
-                 fmt::format("is {} (expected up to {}{}, {})", c.experts_used, prefix_, "expert_count", c.experts));
+                 fmt::format("is {} (expected up to {}expert_count, {})", c.experts_used, prefix_, c.experts));
     }
     // Llama-architecture files of mixtures hold one expert's width under the plain key unless they say otherwise; the first files of
     // qwen2moe that of all chosen experts.

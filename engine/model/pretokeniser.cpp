@@ -104,7 +104,7 @@ class Scanner {
         if (end != begin) return contraction(end, true);
       }
     }
-    if (is(i, Trait::number)) return std::min(run(i, Trait::number), i + 3);
+    if (is(i, Trait::number)) return run(i, Trait::number, 3);
     const std::size_t word = chars_[i].code_point == ' ' ? i + 1 : i;
     if (!is_other(word)) return line_ends_or_spaces(i);
     return run_of(run_of(word, &Scanner::is_other), &Scanner::is_newline_or_slash);
@@ -169,8 +169,8 @@ class Scanner {
   // [^\r\n\p{L}\p{N}]
   bool may_lead(std::size_t i) const { return i < end_ && !is_newline(i) && !is(i, Trait::letter) && !is(i, Trait::number); }
 
-  std::size_t run(std::size_t i, Trait wanted) const {
-    while (is(i, wanted)) ++i;
+  std::size_t run(std::size_t i, Trait wanted, std::size_t most = ~std::size_t{0}) const {
+    for (; most > 0 && is(i, wanted); --most) ++i;
     return i;
   }
   std::size_t run_of(std::size_t i, Predicate predicate) const {
@@ -218,7 +218,7 @@ class Scanner {
     if (const std::size_t end = contraction(i, true); end != i) return end;
     if (is(i, Trait::letter)) return run(i, Trait::letter);
     if (may_lead(i) && is(i + 1, Trait::letter)) return run(i + 1, Trait::letter);
-    if (is(i, Trait::number)) return std::min(run(i, Trait::number), i + digits);
+    if (is(i, Trait::number)) return run(i, Trait::number, digits);
     const std::size_t word = chars_[i].code_point == ' ' ? i + 1 : i;
     if (!is_other(word)) return line_ends_or_spaces(i);
     return run_of(run_of(word, &Scanner::is_other), &Scanner::is_newline);

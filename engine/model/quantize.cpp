@@ -22,10 +22,10 @@
 namespace vitro {
 namespace {
 
-// A router stays as it is: a token that goes to another expert costs more than its bits. A value head is one row.
+// A router stays as it is: a token that goes to another expert costs more than its bits. Vectors, with or without a second
+// dimension of 1, do as well.
 bool is_matrix(const TensorInfo& tensor) {
-  return tensor.dims.size() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight") && !tensor.name.ends_with(".ffn_gate_inp_shexp.weight") &&
-         !tensor.name.starts_with("cls.output.");
+  return tensor.rows() > 1 && !tensor.name.ends_with(".ffn_gate_inp.weight");
 }
 constexpr std::string_view kEmbedding = "token_embd.weight", kOutput = "output.weight";
 bool is_embedding(const TensorInfo& tensor) { return tensor.name == kEmbedding || tensor.name == kOutput; }
@@ -281,9 +281,14 @@ void quantize(const std::string& in_path, const std::string& out_path, std::stri
   if (std::filesystem::equivalent(in_path, out_path, error)) throw ConfigError(fmt::format("{}: input and output are one file", out_path));
 
   GgufWriter out(out_path, in.alignment());
-  const std::string layers = in.text("general.architecture", "") + ".block_count";
+  const std::string architecture = in.text("general.architecture", "");
+  const std::string layers = architecture + ".block_count", dense_layers = architecture + ".leading_dense_block_count";
   for (const auto& [key, value] : in.values()) {
     if (key == "general.alignment" || key == "general.file_type" || key == "general.quantization_version") continue;
+    if (options.layers && key == dense_layers) {
+      out.add(key, static_cast<std::uint32_t>(std::min<std::uint64_t>(in.integer(key, 0, *options.layers), *options.layers)));
+      continue;
+    }
     out.add(key, options.layers && key == layers ? GgufValue(*options.layers) : value);
   }
   out.add("general.quantization_version", std::uint32_t{2});

@@ -56,6 +56,8 @@ constexpr std::array<Row, kRoles> kRows{{
     {Role::shared_up, "shared_up", "ffn_up_shexp.weight", Of::layer, Kind::matrix},
     {Role::shared_down, "shared_down", "ffn_down_shexp.weight", Of::layer, Kind::matrix},
     {Role::shared_router, "shared_router", "ffn_gate_inp_shexp.weight", Of::layer, Kind::vector},
+    {Role::value_head, "value_head", "cls.output.weight", Of::model, Kind::vector},
+    {Role::value_bias, "value_bias", "cls.output.bias", Of::model, Kind::vector},
 }};
 
 constexpr bool in_order() {

@@ -47,8 +47,11 @@ enum class Role : std::uint8_t {
   shared_up,
   shared_down,
   shared_router,
+  // Of a reward model: one row, whose product with the last hidden state is a text's value.
+  value_head,
+  value_bias,
 };
-inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::shared_router) + 1;
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::value_bias) + 1;
 std::string_view to_string(Role role);
 
 // The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
@@ -59,6 +62,6 @@ std::string down_by_neuron_name(int layer);
 bool is_of_model(Role role);  // stored once, with layer -1, whichever layer uses it
 bool is_ffn(Role role);       // gate, up, down, or their bundles and scales; a shared FFN is none: every row needs it
 bool is_predictor(Role role);
-bool is_vector(Role role);  // norms, biases and factors: one row, always f32 in a packed file
+bool is_vector(Role role);  // norms, biases, factors and value heads: one row, always f32 in a packed file
 
 }  // namespace vitro

@@ -305,7 +305,10 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                  },
                  [&](ops::Glu& glu) {
                    // Neurons are told apart by layer and expert: those beside experts, and of a first dense layer, have no numbers.
-                   glu.report_active = options_.report_active && graph_[inputs[0]].weight == Role::ffn_gate && op.width == config_.ffn;
+                   const Operator& gate = graph_[inputs[0]];
+                   const bool numbered = (gate.adapts ? gate.adapts : gate.weight) == Role::ffn_gate &&
+                                         (config_.experts == 0 || config_.has_experts(op.layer));
+                   glu.report_active = options_.report_active && numbered;
                    call.in = {in(0), in(1)};
                  },
                  [&](const ops::Gather&) {

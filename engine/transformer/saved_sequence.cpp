@@ -119,7 +119,9 @@ void check_sequence(const SavedSequence& saved, const SequenceOrigin& origin, co
   if (saved.origin.model != origin.model)
     refuse(saved.path, "was saved with another model (expected the file of model.gguf that saved it)");
   if (saved.origin.contracts != origin.contracts) {
-    refuse(saved.path, "was computed with other numeric contracts (expected the same engine.products and engine.attention)");
+    refuse(saved.path,
+           "was computed with other numeric contracts (expected the same engine.products and engine.attention, and with LongRoPE both "
+           "runs below or above the original context)");
   }
   const auto expect = [&](std::string_view key, auto has, auto wanted) {
     if (has != wanted) refuse(saved.path, fmt::format("has {} {} (expected {})", key, has, wanted));

@@ -42,7 +42,7 @@ bool has_ways(const ComputeUnit& unit) { return !is_core(unit) || dynamic_cast<c
 // One kind for all sequences of a run: keys in the cache have been turned by it.
 Role rope_factors(const ModelConfig& config, const TransformerOptions& options) {
   if (!config.rope_factors_by_length) return Role::rope_factors;
-  return options.max_position > config.rope.original_context ? Role::rope_factors_long : Role::rope_factors_short;
+  return config.turns_as_long(options.max_position) ? Role::rope_factors_long : Role::rope_factors_short;
 }
 
 CallOptions call_options(const ModelConfig& config, const TransformerOptions& options, const KvStaging* staging) {

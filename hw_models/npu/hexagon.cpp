@@ -1,5 +1,6 @@
 #include "hw_models/npu/hexagon.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace vitro::hw {
@@ -38,7 +39,10 @@ Hexagon::Hexagon(const Site& site, const Params& params)
 TilePlan Hexagon::plan(const Work& work) const {
   Kernel kernel = kernels_[work.kernel];
   // Who makes tables of floats rounds them first.
-  if (work.rounds_activations) kernel.packets_per_activation += kernels_[work.rounding].packets_per_element;
+  if (work.rounds_activations) {
+    const Kernel& rounding = kernels_[work.rounding];
+    kernel.packets_per_activation += std::max(rounding.packets_per_element, rounding.gathers_per_element * parts_.gather_packets);
+  }
   return planner_.plan(work, kernel, work.has_own_softmax ? &kernels_[work.softmax] : nullptr);
 }
 

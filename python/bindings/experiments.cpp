@@ -161,19 +161,20 @@ std::string workload_statistics(const std::string& source, const std::string& na
   const Experiment experiment = compose(source, name, is_path, overrides, "");
   const Json notes = drawn_from(experiment);
   const ModelConfig config = load_model(experiment.model, experiment.engine, session_options("").cache_dir).config;
-  const int experts = static_cast<int>(std::max(config.experts, 1u));
   if (layer < 0 || layer >= static_cast<int>(config.layers)) {
     throw ConfigError(fmt::format("layer {}: the model has no such layer (expected 0 to {})", layer, config.layers - 1));
   }
+  const bool mixture = config.has_experts(layer);
+  const int experts = mixture ? static_cast<int>(config.experts) : 1;
   if (expert < 0 || expert >= experts) throw ConfigError(fmt::format("expert {}: expected 0 to {}", expert, experts - 1));
   StatisticsRequest request;
   request.seed = experiment.workload.seed;
   request.layer = layer;
-  request.expert = config.experts > 0 ? expert : std::int16_t{-1};
-  request.neurons = config.ffn;
+  request.expert = mixture ? expert : std::int16_t{-1};
+  request.neurons = config.ffn_of(layer);
   request.tokens = tokens;
   const ProfileStatistics found = profile_statistics(experiment.profile, request);
-  Json out{{"neurons", config.ffn},
+  Json out{{"neurons", request.neurons},
            {"tokens", tokens},
            {"fraction", found.fraction},
            {"repeated", found.repeated},
@@ -186,7 +187,7 @@ std::string workload_statistics(const std::string& source, const std::string& na
     out["curve"].push_back({{"neurons", c.neurons}, {"probability", c.probability}, {"firings", c.firings}});
   for (const auto& b : found.batches) out["batches"].push_back({{"sequences", b.sequences}, {"firing", b.firing}, {"hot", b.hot}});
   for (const auto& c : found.caches) out["caches"].push_back({{"neurons", c.neurons}, {"hits", c.hits}});
-  if (config.experts > 0) {
+  if (mixture) {
     const ExpertStatistics chosen = expert_statistics(experiment.profile, request.seed, layer, config.experts, config.experts_used, tokens);
     out["experts"] = {{"shared", chosen.shared}, {"same_first", chosen.same_first}};
   }

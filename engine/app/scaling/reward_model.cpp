@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "engine/transformer/generator.hpp"
 
@@ -53,7 +54,8 @@ RewardModel::Tokens RewardModel::encode(const Sample& sample) const {
 }
 
 // A sequence for each text. Texts that continue one kept text after the same token, or none, form a group: what they have in common
-// behind it is a beginning, which is computed before they part. The sequences are those of the beginnings until then.
+// behind it is a beginning, which is computed before they part. Each group has one sequence until its beginning is computed; every further
+// text forks it then.
 std::vector<std::uint32_t> RewardModel::continued_by(const std::vector<Tokens>& texts, std::vector<Begun>& beginnings) {
   std::map<std::pair<std::size_t, std::uint32_t>, std::vector<std::size_t>> groups;  // by kept text and tokens of it
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -133,14 +135,13 @@ Task<std::vector<double>> RewardModel::score(std::vector<const Sample*> samples)
   co_return scores;
 }
 
+// Of equal texts the first stays: all would be continued from the same tokens.
 void RewardModel::keep(const std::vector<const Sample*>& samples) {
-  std::vector<Kept> others;
-  const auto going_on = [&](const Kept& kept) {
-    return std::ranges::any_of(samples, [&](const Sample* sample) { return sample->text == kept.text; });
-  };
-  const auto first = std::stable_partition(kept_.begin(), kept_.end(), going_on);
-  others.assign(std::make_move_iterator(first), std::make_move_iterator(kept_.end()));
-  kept_.erase(first, kept_.end());
+  std::set<std::string> wanted;
+  for (const Sample* sample : samples) wanted.insert(sample->text);
+  std::vector<Kept> stay, others;
+  for (Kept& kept : kept_) (wanted.erase(kept.text) > 0 ? stay : others).push_back(std::move(kept));
+  kept_ = std::move(stay);
   release(others);
 }
 

@@ -1,5 +1,5 @@
-// Drives Ramulator 2.1 (github.com/CMU-SAFARI/ramulator2) with the agents of ramulator.yaml. Built outside the tree, against a checkout of
-// it (ramulator.py says how); nothing here is part of vitro's build.
+// Drives Ramulator 2.1 (github.com/CMU-SAFARI/ramulator2) with the agents of recorded/peers-dram.yaml. Built outside the tree, against a
+// checkout of it (ramulator.py says how); nothing here is part of vitro's build.
 //
 //   ramulator_driver CONFIG MAPPING WARM_UP CYCLES AGENT...
 //

@@ -38,13 +38,16 @@ def json_text(tree: Any) -> str:
 
 def engine() -> str:
     """Of the extension module that runs experiments."""
-    return of_file(native.module().__file__ or "")
+    return of_file(engine_file())
 
 
-@functools.cache
+def engine_file() -> str:
+    return native.module().__file__ or ""
+
+
 def revision() -> tuple[str | None, bool]:
     """-> (git revision of the checkout that has the extension module, whether tracked files differ from it); (None, False) outside one."""
-    folder = Path(native.module().__file__ or "").absolute().parent
+    folder = Path(engine_file()).absolute().parent
     try:
         said = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
         changed = subprocess.run(["git", "-C", folder, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True,

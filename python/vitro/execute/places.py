@@ -9,13 +9,13 @@ from .local import Local
 FORMS = "local, dask, dask:ADDRESS or slurm:FILE"
 
 
-def check(on: str, workers: int | None = None) -> None:
-    """Raises ConfigError for what names no place, before anything is made."""
+def check(on: str, workers: int | None = None, *, option: str = "--workers") -> None:
+    """Raises ConfigError for what names no place, before anything is made. option: how `workers` is called by who asks."""
     kind, colon, rest = on.partition(":")
     if kind not in ("local", "dask", "slurm") or (kind == "local" and colon) or (kind == "slurm" or colon) and not rest:
         raise ConfigError(f"--on: {on!r} (expected {FORMS})")
     if workers is not None and (kind == "slurm" or rest):
-        raise ConfigError(f"--workers: can not be combined with --on {on}, whose workers are given (expected one of the two)")
+        raise ConfigError(f"{option}: can not be combined with --on {on}, whose workers are given (expected one of the two)")
     if kind == "slurm":
         from .slurm import settings
         settings(rest)

@@ -3,6 +3,7 @@
 What a worker gets and gives is plain data, and this module is all of vitro that it imports for that.
 """
 import os
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from ..errors import RunError
 from .local import perform_here
 from .task import Limits, Task
 
+_UNFINISHED = 24 * 3600  # seconds after the last piece of a file, when it will not be finished any more
+
 
 def spec_of(task: Task, limits: Limits) -> dict[str, Any]:
     """What is sent. Plug-ins of this process's environment are files, too."""
@@ -20,36 +23,39 @@ def spec_of(task: Task, limits: Limits) -> dict[str, Any]:
     files = {path: (os.path.abspath(path), sha) for path, sha in task.files.items()}
     return {"function": task.function, "args": list(task.args), "attached": list(task.attached), "exclusive": task.exclusive,
             "files": files, "plugins": {path: fingerprints.of_file(path) for path in plugins}, "engine": fingerprints.engine(),
-            "module": os.environ.get("VITRO_NATIVE_MODULE"), "seconds": limits.seconds}
+            "seconds": limits.seconds}
 
 
 def perform(spec: dict[str, Any]) -> dict[str, Any]:
-    """On a worker. -> {"value", "seconds"}, {"error": exception, "seconds"}, or {"missing": {SHA-256: ending}}: send
-    those and ask again."""
+    """On a worker. -> {"value", "error", "seconds"}, or {"missing": {SHA-256: ending}, "at": its address}: send those there and ask
+    again."""
     here = fingerprints.engine()
     if here != spec["engine"]:
         return {"error": RunError(f"this worker's extension module is another one ({here[:12]}, expected {spec['engine'][:12]}): its "
                                   "results would not be those of this study (install the same build there)"), "seconds": 0.0}
-    found = {name: _lying(path, sha) for name, (path, sha) in spec["files"].items()}
-    plugins = [(path, sha, _lying(path, sha)) for path, sha in spec["plugins"].items()]
-    missing = {sha: Path(path).suffix for name, (path, sha) in spec["files"].items() if found[name] is None}
-    missing |= {sha: Path(path).suffix for path, sha, there in plugins if there is None}
-    if missing:
-        return {"missing": missing}
-    moved = {name: there for name, there in found.items() if there != name}
+    if lacking := missing(spec):
+        import distributed
+        return {"missing": lacking, "at": distributed.get_worker().address}
+    moved = {name: there for name, (path, sha) in spec["files"].items() if (there := _lying(path, sha)) != name}
     task = Task(spec["function"], tuple(_with_paths(arg, moved) for arg in spec["args"]), tuple(spec["attached"]),
                 exclusive=spec["exclusive"])
-    env = {"VITRO_PLUGINS": os.pathsep.join(there for _, _, there in plugins)} if plugins else None
+    # Also where there are none: those of this worker's own environment are not of the study.
+    env = {"VITRO_PLUGINS": os.pathsep.join(_lying(path, sha) or "" for path, sha in spec["plugins"].items())}
     outcome = perform_here(task, Limits(spec["seconds"]), process.Group(), env)
     return {"value": outcome.value, "error": outcome.error, "seconds": outcome.seconds}
 
 
+def missing(spec: dict[str, Any]) -> dict[str, str]:
+    """On a worker. -> {SHA-256: ending} of the files that it lacks."""
+    return {sha: Path(path).suffix for path, sha in [*spec["files"].values(), *spec["plugins"].items()] if _lying(path, sha) is None}
+
+
 def _lying(path, sha):
     """Where a file of this content lies on this machine: in the folder of those that were sent, or under its own name."""
-    kept = _kept(sha, Path(path).suffix)
-    if kept.is_file():
-        return str(kept)
-    return path if os.path.isfile(path) and fingerprints.of_file(path) == sha else None
+    for place in (str(_kept(sha, Path(path).suffix)), path):
+        if os.path.isfile(place) and fingerprints.of_file(place) == sha:
+            return place
+    return None
 
 
 def _kept(sha, ending):
@@ -65,18 +71,46 @@ def _with_paths(arg, moved):
     return arg
 
 
-def take_piece(sha: str, ending: str, token: str, data: bytes, last: bool) -> None:
-    """On a worker: a piece of a file that it lacks; at the last one the file is compared and put in place."""
+def take_piece(sha: str, ending: str, token: str, begin: int, data: bytes, last: bool) -> bool:
+    """On a worker: a piece of a file that it lacks, from byte `begin`; a piece that comes twice counts once. At the last one the file is
+    compared and put in place. -> whether it has the content that it is to have; True before the last one."""
     target = _kept(sha, ending)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if not begin:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_unfinished(target.parent)
     unfinished = target.with_name(f".{sha}.{token}.part")
     with open(unfinished, "ab") as file:
+        file.truncate(begin)
         file.write(data)
+        if last:
+            file.flush()
+            os.fsync(file.fileno())
     if last:
         if fingerprints.of_file(unfinished) != sha:
             unfinished.unlink()
-            raise RunError(f"the file {sha[:12]}{ending} did not arrive whole")
+            return False
         unfinished.replace(target)
+        for folder in (target.parent, target.parent.parent):
+            _sync(folder)
+    return True
+
+
+def _remove_unfinished(folder):
+    """What a sending left that was interrupted. One that still runs has a piece of today."""
+    for path in folder.glob(".*.part"):
+        try:
+            if path.stat().st_mtime < time.time() - _UNFINISHED:
+                path.unlink()
+        except FileNotFoundError:  # another worker of this machine was first
+            pass
+
+
+def _sync(folder):
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def token() -> str:

@@ -14,8 +14,8 @@ from ..base.figures import relative_error
 from ..base.inputs import Path, Progress
 from ..base.trees import flatten
 from ..errors import ConfigError
+from ..execute import places
 from ..execute.executor import execute
-from ..execute.places import opened
 from ..running import experiments
 from . import judge, paper_map
 from .formula import Missing
@@ -35,6 +35,7 @@ def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only:
     only: an id, of a row, a whole figure or a check. diagnose: also executes the diagnosis of each row that is off.
     on: where runs are executed, as in sweep(). keep: a folder for results, from which equal runs of the same program are taken.
     """
+    places.check(on, jobs, option="--jobs")  # before any plan is made
     mapped = paper_map.load(paper, folder, reading)
     questions, checks = (_chosen(part, only) for part in (mapped.questions, mapped.checks))
     if only and not questions and not checks:
@@ -82,7 +83,7 @@ class Runs:
         if self.progress:
             self.progress(0, len(todo))
         tasks = (self._task(digest, overrides) for digest, overrides in todo.items())
-        with opened(self.on, workers=self.jobs) as place:
+        with places.opened(self.on, workers=self.jobs) as place:
             for done, (task, outcome) in enumerate(execute(tasks, place), 1):
                 self.results[task.about] = found = _answer(outcome)
                 if not found.get("failed"):

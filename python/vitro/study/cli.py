@@ -65,5 +65,5 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
         first = failed.iloc[0]
         terminal.say(f"vitro: {len(failed)} of {len(frame)} points failed; the first one (point {first['point']}): {first['error']}")
         raise typer.Exit(1)
-    if (frame["status"] == "off").any():
+    if (frame["status"] == "off").any() or any(told["error"] for told in frame.attrs["traces"]):
         raise typer.Exit(1)

@@ -22,7 +22,7 @@ from ..errors import ConfigError
 DESIGNS = ("grid", "zip", "random", "sobol", "latin_hypercube")
 _KEYS = {"design", "samples", "seed", "over", "label"}
 _RANGE = {"from", "to", "scale", "whole"}
-_NUMBER = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*(.*)")
+_NUMBER = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([^0-9.\s].*)?")
 _MOST = 100_000  # samples
 
 At = tuple[str | int, ...]
@@ -82,9 +82,9 @@ def _range(key, tree, at):
     ends = []
     for name in ("from", "to"):
         match = _NUMBER.fullmatch(str(tree.get(name, "")).strip())
-        if isinstance(tree.get(name), bool) or not match:
+        if isinstance(tree.get(name), bool) or not match or not math.isfinite(float(match[1])):
             raise ConfigError(f"over.{key}.{name}: {tree.get(name)!r} (expected a number, with its unit if it has one)", (*at, name))
-        ends.append((float(match[1]), match[2], str(tree[name])))
+        ends.append((float(match[1]), match[2] or "", str(tree[name])))
     (low, unit, _), (high, other, text) = ends
     log, whole = tree.get("scale", "linear") == "log", tree.get("whole", False)
     if tree.get("scale", "linear") not in ("linear", "log") or not isinstance(whole, bool):

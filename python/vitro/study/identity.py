@@ -1,5 +1,5 @@
 """What a point is, by content: two points of one identity give the same row, and whatever changes a row changes its identity."""
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..base import fingerprints
@@ -13,12 +13,24 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Identity:
-    """digest: 20 hex digits. files: what was read, {path: SHA-256}. host: of a host run, the machine."""
+    """digest: 20 hex digits. files: what was read, {path: SHA-256}. engine: SHA-256. host: of a host run, the machine. plugins: of the
+    environment, {path: SHA-256}."""
 
     digest: str
     files: dict[str, str]
     engine: str
     host: dict[str, Any] | None
+    plugins: dict[str, str] = field(default_factory=dict)
+
+    def changed(self) -> str | None:
+        """A file that is no longer what it was then: of the experiment, of the plug-ins or the extension module. None: all are."""
+        for path, content in (self.files | self.plugins | {fingerprints.engine_file(): self.engine}).items():
+            try:
+                if fingerprints.of_file(path) != content:
+                    return path
+            except OSError:
+                return path
+        return next((path for path in fingerprints.plugins_of_environment() if path not in self.plugins), None)
 
 
 def identity_of(resolved: dict[str, Any]) -> Identity:
@@ -29,10 +41,10 @@ def identity_of(resolved: dict[str, Any]) -> Identity:
     whole = {key: value for key, value in resolved.items() if key not in _ABOUT}
     parts = {key: whole[key] for key in _READING if key in whole}
     files = {path: fingerprints.of_file(path) for path in fingerprints.named_files(parts, OUTPUTS)}
-    loaded = sorted(fingerprints.of_file(path) for path in fingerprints.plugins_of_environment())
+    plugins = {path: fingerprints.of_file(path) for path in fingerprints.plugins_of_environment()}
     engine, host = fingerprints.engine(), fingerprints.host() if resolved["machine"] == "host" else None
-    digest = fingerprints.of_tree([_VERSION, engine, loaded, host, _by_content(whole, files)])[:20]
-    return Identity(digest, files, engine, host)
+    digest = fingerprints.of_tree([_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files)])[:20]
+    return Identity(digest, files, engine, host, plugins)
 
 
 def _by_content(tree, files):

@@ -10,7 +10,7 @@ from typing import Any
 from ..base import fingerprints, inputs, outputs
 from ..base.inputs import Experiment, Path, Progress
 from ..base.origins import with_origins
-from ..errors import ConfigError
+from ..errors import ConfigError, RunError
 from ..execute import places
 from ..execute.executor import execute
 from ..execute.task import Limits, Task
@@ -26,16 +26,21 @@ _LOOK = 0.2  # seconds between two looks at points that another process runs
 
 
 def run_points(experiment: Experiment, points: Listed, *, out: Path | None, overrides: list[str], workers: int | None = None,
-               on: str = "local", resume: bool = False, adopt: bool = False, machine: str | None = None, models: Sequence[type] = (),
-               limits: Limits = Limits(), may_be_refused: bool = False, progress: Progress | None = None) -> "list[Job]":
+               on: str = "local", resume: bool = False, adopt: bool = False, since: str | None = None, machine: str | None = None,
+               models: Sequence[type] = (), limits: Limits = Limits(), may_be_refused: bool = False,
+               progress: Progress | None = None) -> "list[Job]":
     """Runs an experiment at each point: (label, {key: value}, {key: where that was written}). Each job then has a result or an error.
-    Raises ConfigError where a point could not be resolved, before any runs, and where all points were refused unless they may be."""
+    Raises ConfigError where a point could not be resolved, before any runs, and where all points were refused unless they may be.
+
+    since (UTC): of a later part of what began then: without `resume`, rows that have finished since stay, and others may be at work."""
     places.check(on, workers)
     jobs = [Job(experiment, index, label, point, overrides + inputs.overrides_with_origin(point, origins), machine, models)
             for index, (label, point, origins) in enumerate(points)]
     seen: dict[str, int] = {}
+    revision = fingerprints.revision() if out is not None else (None, False)
     for job in jobs:  # a typo in the last point must not surface after hours
         job.resolve(identify=out is not None or on != "local")
+        job.revision = revision
         if job.identity:
             job.repeat = seen[job.identity.digest] = seen.get(job.identity.digest, -1) + 1
     _refuse_one_file_of_many(jobs)
@@ -43,19 +48,21 @@ def run_points(experiment: Experiment, points: Listed, *, out: Path | None, over
         _run(jobs, None, on, workers, limits, progress)
     else:
         folder = outputs.folder(out, "out")
-        old = old_points.found(folder) if resume and not (folder / "store").exists() else {}
-        if old and not adopt:
-            raise ConfigError(f"{folder / 'points'}: points of vitro before its store, which do not tell the engine and the model that "
-                              "they come from (expected --adopt beside --resume, which takes those of unchanged experiments as results of "
-                              "today's engine and files; or another folder)")
+        if resume and not adopt:
+            old_points.check(folder)
         with Store(folder) as store:
             if not resume:
-                store.forget([job.key for job in jobs])
-            for job in jobs:
-                if job.old_digest in old and store.claim(job.key) == "mine":
-                    store.add(job.columns(tries=1, began=utc()) | {"adopted": True}, old[job.old_digest])
-            if gone := [job.key for job in jobs if not all(map(os.path.exists, job.outputs)) and store.index.part_of(job.key)]:
-                store.forget(gone)  # a recording that the row promises and that is not there
+                store.forget([job.key for job in jobs], since=since)
+            if adopt:
+                old = old_points.found(folder)
+                for job in jobs:
+                    if job.old_digest in old and store.claim(job.key) == "mine":
+                        store.add(job.columns(tries=1, began=utc()) | {"adopted": True}, old[job.old_digest])
+            if adopt or not resume:
+                old_points.decided(folder)
+            now = utc()
+            if gone := [job.key for job in jobs if not all(map(os.path.exists, job.outputs)) and store.answer(job.key) is not None]:
+                store.forget(gone, since=now)  # a recording that the row promises and that is not there
             _run(jobs, store, on, workers, limits, progress)
             store.join_parts()
     if jobs and all(job.refused for job in jobs) and not may_be_refused:
@@ -88,6 +95,9 @@ def _run(jobs, store, on, workers, limits, progress):
             theirs: list[Job] = []
             for task, outcome in execute(_tasks(waiting, store, theirs, told), place, limits):
                 job = task.about
+                if outcome.error is None and store and (path := job.identity.changed()):
+                    outcome = dataclasses.replace(outcome, error=RunError(
+                        f"{path}: was written again while this ran (expected --resume, which runs the point with what is there now)"))
                 if outcome.error is None:
                     answer = experiments.completed(outcome.value, outcome.seconds)
                     if store:
@@ -107,10 +117,12 @@ def _tasks(jobs, store, theirs, told):
     """Those that are to be run here, claimed one by one, so that processes share a sweep. theirs: gets those that others run now."""
     for job in jobs:
         claim = store.claim(job.key, waited=job.waited) if store else "mine"
+        while claim == "done" and (answer := store.answer(job.key)) is None:  # forgotten by another process since
+            claim = store.claim(job.key, waited=job.waited)
         if claim == "mine":
             yield job.task()
         elif claim == "done" and store:
-            job.take(store.answer(job.key))
+            job.take(answer)
             told(job)
         elif claim == "failed" and store:
             job.fail(*store.index.failure_of(job.key))
@@ -153,6 +165,7 @@ class Job:
     refused: bool = False       # nothing ran: the input was wrong
     waited: bool = False        # for another process
     began: str = ""
+    revision: tuple[str | None, bool] = None, False  # of the checkout, when it was resolved
     _tree: bytes = b""          # its experiment as it was composed, packed: many of them would fill memory
     _resolved: bytes = b""
 
@@ -202,7 +215,7 @@ class Job:
     def columns(self, *, tries: int, began: str) -> dict[str, Any]:
         """Of its row, besides the answer."""
         assert self.identity
-        revision, dirty = fingerprints.revision()
+        revision, dirty = self.revision
         return {"identity": self.identity.digest, "repeat": self.repeat, "machine": self.machine, "label": self.label,
                 "experiment": str(self.resolved().get("experiment", "")), "point": json.dumps(self.point), "engine": self.identity.engine,
                 "revision": revision, "dirty": dirty, "files": json.dumps(self.identity.files), "host": json.dumps(self.identity.host),

@@ -14,10 +14,22 @@ class Owner:
         self.path = folder / self.name
         self._file = open(self.path, "w")
         fcntl.flock(self._file, fcntl.LOCK_EX)
+        while not _lies_at(self._file, self.path):  # another process took it away before it was locked
+            self._file.close()
+            self._file = open(self.path, "w")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def close(self) -> None:
         self.path.unlink(missing_ok=True)
         self._file.close()
+
+
+def _lies_at(file, path):
+    """Whether an open file is still the one that its folder lists."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def others(folder: Path, own: str) -> list[str]:
@@ -27,9 +39,10 @@ def others(folder: Path, own: str) -> list[str]:
         if path.name == own:
             continue
         try:
-            with open(path) as file:
+            with open(path, "r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink(missing_ok=True)
+                if _lies_at(file, path):  # else it is another file now, whose owner just made it
+                    path.unlink(missing_ok=True)
         except BlockingIOError:
             alive.append(path.name)
         except FileNotFoundError:

@@ -14,6 +14,7 @@ from typing import Any
 from ..base.trees import flatten
 from ..base.version import __version__
 from ..errors import ConfigError
+from .files import sync_folder
 
 FORMAT = 1
 
@@ -81,15 +82,6 @@ def read(path: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
 def listed(folder: Path) -> list[str]:
     """The parts that are there, oldest first."""
     return sorted((path.name for path in folder.glob("[!.]*.parquet")), key=lambda name: name.split("-")[-2:])
-
-
-def sync_folder(folder: Path) -> None:
-    """What was put into a folder, or taken out of it, is on the disk when this returns."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def utc() -> str:

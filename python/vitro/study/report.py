@@ -3,6 +3,7 @@ import json
 
 from .. import plot
 from ..report.page import METRICS, label_of, picture, reading, render
+from .files import in_place
 from .table import as_records
 
 _SWEPT = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
@@ -23,8 +24,9 @@ def write_sweep(frame, points, results, base, folder):
                for name in _SWEPT if name in names and len(frame) > 1]
     notes = [note for result in results if result for note in result.get("notes", [])]
     assumed = [name for result in results if result for name in result.get("assumed_parameters", [])]
-    return render(folder / "report.html", kicker="vitro sweep", title=base.get("experiment", "sweep"), checks=checks, figures=figures,
-                  tables=[{"title": "Points", "columns": columns, "rows": rows, "text": "Also in results.parquet and results.csv."}],
-                  notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed), *dict.fromkeys(notes)],
-                  assumed=list(dict.fromkeys(assumed)),
-                  experiments=[{"name": "The experiment, before the sweep's overrides", "json": json.dumps(base, indent=2)}])
+    with in_place(folder / "report.html") as path:
+        render(path, kicker="vitro sweep", title=base.get("experiment", "sweep"), checks=checks, figures=figures,
+               tables=[{"title": "Points", "columns": columns, "rows": rows, "text": "Also in results.parquet and results.csv."}],
+               notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed), *dict.fromkeys(notes)],
+               assumed=list(dict.fromkeys(assumed)),
+               experiments=[{"name": "The experiment, before the sweep's overrides", "json": json.dumps(base, indent=2)}])

@@ -13,6 +13,7 @@ Points are proposed by a tree-structured Parzen estimator for several objectives
 results of those before it alone, and told in its own order. So the same search has the same points whatever finishes first, and one that is
 resumed goes the same way again, taking from the store what has run.
 """
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,12 +22,16 @@ from typing import TYPE_CHECKING, Any
 from ..base import inputs, outputs
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
+from ..base.trees import flatten
 from ..errors import ConfigError
 from ..execute.task import Limits
 from ..running import experiments
 from .designs import Axis, Range, axes
+from .files import in_place
 from .jobs import Job, run_points
+from .parts import utc
 from .sweep import table_of
+from .table import write_table
 
 if TYPE_CHECKING:
     import pandas
@@ -62,17 +67,23 @@ def read(tree: Any) -> Plan:
     if not isinstance(objectives, dict) or not objectives or not all(way in _WAYS for way in objectives.values()):
         raise ConfigError(f"sweep.objectives: {objectives!r} (expected metrics with maximize or minimize, such as "
                           "{decode_tokens_per_s: maximize})", ("sweep", "objectives"))
-    bounds = []
-    for metric, limits in (tree.get("constraints") or {}).items():
+    constraints, bounds = tree.get("constraints") or {}, []
+    if not isinstance(constraints, dict):
+        raise ConfigError(f"sweep.constraints: {constraints!r} (expected metrics with their bounds, such as {{ttft_ms: {{max: 500}}}})",
+                          ("sweep", "constraints"))
+    for metric, limits in constraints.items():
         if not isinstance(limits, dict) or not limits or not limits.keys() <= {"min", "max"}:
             raise ConfigError(f"sweep.constraints.{metric}: {limits!r} (expected {{max: number}} or {{min: number}})",
                               ("sweep", "constraints", metric))
         for side, limit in limits.items():
             try:
-                bounds.append((metric, 1 if side == "max" else -1, float(limit)))
+                number = math.nan if isinstance(limit, bool) else float(limit)
             except (TypeError, ValueError):
-                raise ConfigError(f"sweep.constraints.{metric}.{side}: {limit!r} is not a number",
-                                  ("sweep", "constraints", metric, side)) from None
+                number = math.nan
+            if not math.isfinite(number):
+                raise ConfigError(f"sweep.constraints.{metric}.{side}: {limit!r} is not a number (expected a finite one)",
+                                  ("sweep", "constraints", metric, side))
+            bounds.append((metric, 1 if side == "max" else -1, number))
     return Plan(**numbers, objectives=objectives, bounds=bounds, space=axes(tree.get("over"), ("sweep", "over")))
 
 
@@ -87,20 +98,21 @@ def search(experiment: Experiment, *, out: Path, workers: int | None = None, on:
     whole = experiments.compose(experiment, overrides=fixed)
     with with_origins(lambda: whole.origins):
         plan = read(whole.resolved.get("sweep"))
-    total, jobs = trials or plan.trials, list[Job]()
+    total, jobs, began = trials or plan.trials, list[Job](), utc()
     study = _Study(plan)
     origins = {key: whole.origins.at("sweep", "over", key) for key in plan.space}
     while len(jobs) < total:
         asked = study.ask(min(plan.batch, total - len(jobs)))
         before = len(jobs)
         batch = run_points(experiment, [(None, point, origins) for point in asked], out=out, overrides=fixed, workers=workers, on=on,
-                           resume=resume, machine=machine, limits=limits, may_be_refused=True,
+                           resume=resume, since=began if jobs else None, machine=machine, limits=limits, may_be_refused=True,
                            progress=progress and (lambda done, _: progress(before + done, total)))
         for job in batch:
             job.index += before
-        with with_origins(lambda: whole.origins):
-            study.tell([_metrics(job, plan) for job in batch])
         jobs += batch
+        with with_origins(lambda: whole.origins):
+            _require(jobs, plan, ended=len(jobs) >= total)
+            study.tell([_metrics(job, plan) for job in batch])
     return _finish(jobs, plan, whole.resolved, out)
 
 
@@ -136,7 +148,7 @@ class _Study:
                  for key, axis in self.plan.space.items()} for trial in self.open]
 
     def tell(self, results):
-        """results: {metric: value} of each point that was asked for, None for one that failed."""
+        """results: {metric: value} of each point that was asked for, None for one that failed or lacks a metric."""
         for trial, metrics in zip(self.open, results):
             if metrics is None:
                 trial.set_user_attr("excess", [1e300] * len(self.plan.bounds))
@@ -151,19 +163,40 @@ def excess(metrics: dict[str, float], plan: Plan) -> list[float]:
     return [sign * (metrics[metric] - limit) for metric, sign, limit in plan.bounds]
 
 
+def _named(plan):
+    """-> the metrics that the search looks at, with the steps to where each is named."""
+    return {**{name: ("sweep", "constraints", name) for name, _, _ in plan.bounds},
+            **{name: ("sweep", "objectives", name) for name in plan.objectives}}
+
+
+def _require(jobs, plan, *, ended):
+    """Raises ConfigError for a metric that no result has: at once where none has even the name of it, and else at the end, since one that
+    does not apply to some points may apply to later ones."""
+    results = [job.result for job in jobs if job.result is not None]
+    for name, steps in _named(plan).items():
+        values = [result.metric(name) for result in results]
+        of_another_kind = any(value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))) for value in values)
+        known = any(map(_is_number, values)) or not ended and any(_has(result, name) for result in results)
+        if of_another_kind or (results and not known):
+            raise ConfigError(f"{'.'.join(steps[:2])}: {name!r} is no number in the result of any point (expected a metric that the runs "
+                              "have)", steps)
+
+
+def _has(result, name):
+    """Also where it does not apply, or where what it is a part of does not."""
+    return any(name == key or name.startswith(f"{key}.") for key in flatten(result.metrics))
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _metrics(job, plan):
-    """What the search looks at, of a point; None where it failed."""
+    """What the search looks at, of a point. None where it failed, or where one of the metrics does not apply to it."""
     if job.result is None:
         return None
-    found = {}
-    for steps, names in ((("objectives",), list(plan.objectives)), (("constraints",), [metric for metric, _, _ in plan.bounds])):
-        for name in names:
-            value = job.result.metric(name)
-            if not isinstance(value, (int, float)):
-                raise ConfigError(f"sweep.{steps[0]}: {name!r} is no number in the result of a point (expected a metric that the runs "
-                                  "have)", ("sweep", *steps, name))
-            found[name] = float(value)
-    return found
+    found = {name: job.result.metric(name) for name in _named(plan)}
+    return {name: float(value) for name, value in found.items()} if all(map(_is_number, found.values())) else None
 
 
 def front(values: Sequence[Sequence[float] | None], ways: Sequence[str]) -> list[bool]:
@@ -185,9 +218,9 @@ def _finish(jobs, plan, base, out):
     frame["front"] = front([[found[name] for name in plan.objectives] if ok else None for found, ok in zip(metrics, feasible)],
                            list(plan.objectives.values()))
     folder = outputs.folder(out, "out")
-    frame.to_parquet(folder / "results.parquet", index=False)
-    frame.to_csv(folder / "results.csv", index=False)
-    frame[frame["front"]].to_csv(folder / "front.csv", index=False)
+    write_table(frame, folder)
+    with in_place(folder / "front.csv") as path:
+        frame[frame["front"]].to_csv(path, index=False)
     write_sweep(frame, [job.point for job in jobs], [job.result and job.result.data for job in jobs], base, folder)
     frame.attrs |= {"objectives": dict(plan.objectives), "keys": list(plan.space)}
     return frame

@@ -4,6 +4,7 @@
     DIR/store/parts/*.parquet the rows (parts.py): readable by themselves at any time, with pandas, DuckDB or polars
     DIR/store/index.sqlite    which part has which row (index.py); made again where it is missing
     DIR/store/owners/         a lock file for each process at work (owners.py)
+    DIR/store/adopted         the points of before the store are rows now, or were left behind by a run without --resume
 
 A row counts from the moment its part is in place and on the disk. Several processes may work in one store: each point is claimed by the one
 that runs it, and a claim ends with its process.
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import inputs
 from ..base.version import __version__
 from ..errors import ConfigError, RunError
-from . import parts
+from . import files, parts
 from .index import Index, Key
 from .owners import Owner, others
 
@@ -39,14 +40,18 @@ class Store:
         self.folder = Path(folder) / "store"
         self.parts = self.folder / "parts"
         with self._telling():
-            self.parts.mkdir(parents=True, exist_ok=True)
+            files.make_folder(self.parts)
             _check_format(self.folder, write=True)
             for left in self.parts.glob(".*.part"):  # of a process that was ended while it wrote
                 if not others_at_work(self.folder):
                     left.unlink(missing_ok=True)
             self._keep_reserve()
             self._owner = Owner(self.folder / "owners")
-            self.index = Index(self.folder / "index.sqlite", self.parts)
+            try:
+                self.index = Index(self.folder / "index.sqlite", self.parts, self.others)
+            except BaseException:
+                self._owner.close()
+                raise
         self._answers: dict[str, dict[Key, dict[str, Any]]] = {}
 
     def __enter__(self) -> "Store":
@@ -62,7 +67,14 @@ class Store:
 
     def answer(self, key: Key) -> dict[str, Any] | None:
         """The result in a finished row, or None."""
-        part = self.index.part_of(key)
+        with self._telling():
+            try:
+                return self._answer_in(self.index.part_of(key), key)
+            except FileNotFoundError:  # joined to others since, or forgotten
+                self.index.follow()
+                return self._answer_in(self.index.part_of(key), key)
+
+    def _answer_in(self, part, key):
         if part is None:
             return None
         if part not in self._answers:
@@ -107,48 +119,62 @@ class Store:
             db.execute("insert or replace into failures values (?, ?, ?, ?)", (*key, error, refused))
             db.execute("delete from claims where identity = ? and repeat = ?", key)
 
-    def forget(self, keys: Sequence[Key]) -> None:
-        """Removes the rows of these points. Raises ConfigError where another process is at work."""
-        if busy := self.others():
-            raise ConfigError(f"{self.folder}: process {busy[0].partition('-')[0]} is at work there (expected --resume, to work beside it "
-                              "and keep what it has finished, or another folder)")
-        gone = set(keys)
+    def forget(self, keys: Sequence[Key], *, since: str | None = None) -> None:
+        """Removes the rows of these points. since (UTC, as utc() writes it): only those that had finished before, and other processes may
+        be at work; without it, raises ConfigError where one is."""
+        gone, old = set(keys), []
         with self._telling(), self.index.change() as db:
-            for part in sorted({part for key, part in self.index.rows().items() if key in gone}):
-                kept = [row for row in parts.read(self.parts / part) if (row["identity"], row["repeat"]) not in gone]
-                db.execute("delete from rows where part = ?", (part,))
-                if kept:
-                    self.index.take_up(db, parts.write(self.parts, kept, "joined-"), [(row["identity"], row["repeat"]) for row in kept])
-                (self.parts / part).unlink()
-                db.execute("delete from parts where name = ?", (part,))
-            for key in gone:
+            if not since and (busy := self.others()):
+                raise ConfigError(f"{self.folder}: process {busy[0].partition('-')[0]} is at work there (expected --resume, to work beside "
+                                  "it and keep what it has finished, or another folder)")
+            self.index.follow_within(db)
+            for part in sorted({part for key in gone if (part := self.index.part_of(key))}):
+                rows = parts.read(self.parts / part)
+                kept = [row for row in rows if (row["identity"], row["repeat"]) not in gone or (since and row["finished"] >= since)]
+                if len(kept) < len(rows):
+                    self.index.replace(db, part, kept)
+                    old.append(part)
+            for key in gone if not since else ():
                 db.execute("delete from failures where identity = ? and repeat = ?", key)
-            parts.sync_folder(self.parts)
+        self._take_away(old)
 
     def join_parts(self) -> None:
         """Many parts of one row become one part, when nobody else is at work."""
-        single = [name for name in parts.listed(self.parts) if not name.startswith("joined-")]
-        if len(single) < _MANY or self.others():
+        def single():
+            return [name for name in parts.listed(self.parts) if not name.startswith("joined-")]
+        if len(single()) < _MANY:
             return
         with self._telling(), self.index.change() as db:
-            wanted = self.index.rows()
-            rows = [row for name in single for row in parts.read(self.parts / name)
+            if self.others():
+                return
+            self.index.follow_within(db)
+            old, wanted = single(), self.index.rows()
+            rows = [row for name in old for row in parts.read(self.parts / name)
                     if wanted.get((row["identity"], row["repeat"])) == name]
             name = parts.write(self.parts, rows, "joined-")
-            for old in single:
-                db.execute("delete from rows where part = ?", (old,))
-                db.execute("delete from parts where name = ?", (old,))
+            for part in old:
+                db.execute("delete from rows where part = ?", (part,))
             self.index.take_up(db, name, [(row["identity"], row["repeat"]) for row in rows])
-            for old in single:
-                (self.parts / old).unlink()
-            parts.sync_folder(self.parts)
-        self._answers.clear()
+        self._take_away(old)
+
+    def _take_away(self, names):
+        """Parts without a listed row, after that is on the disk. Those that a crash leaves go at the index's next look."""
+        for name in names:
+            (self.parts / name).unlink(missing_ok=True)
+            self._answers.pop(name, None)
+        if names:
+            files.sync_folder(self.parts)
 
     def _keep_reserve(self):
         path = self.folder / "reserve"
-        if not path.exists():
-            with open(path, "wb") as file:
+        if path.exists() and path.stat().st_size >= _RESERVE:
+            return
+        try:
+            with open(path, "ab") as file:
                 os.posix_fallocate(file.fileno(), 0, _RESERVE)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
@@ -162,6 +188,11 @@ class Store:
             if "full" in str(error):
                 raise self._full() from None
             raise RunError(f"{self.folder / 'index.sqlite'}: {error}") from None
+        except sqlite3.DatabaseError as error:
+            if type(error) is not sqlite3.DatabaseError:
+                raise
+            raise RunError(f"{self.folder / 'index.sqlite'}: {error} (delete it when no process is at work there, then go on with "
+                           "--resume: it is made again from the parts)") from None
 
     def _full(self):
         return RunError(f"{self.folder}: the disk is full; {len(parts.listed(self.parts))} parts with finished points are whole and stay "
@@ -176,9 +207,7 @@ def others_at_work(folder: Path) -> list[str]:
 def _check_format(folder, write=False):
     path = folder / "format.json"
     if write and not path.exists():
-        unfinished = path.with_name(f"format.{os.getpid()}.part")
-        unfinished.write_text(json.dumps({"schema": f"vitro.store/{FORMAT}", "vitro": __version__}) + "\n")
-        unfinished.replace(path)
+        files.put(path, json.dumps({"schema": f"vitro.store/{FORMAT}", "vitro": __version__}) + "\n")
     try:
         said = json.loads(path.read_text())
         name, _, number = said["schema"].partition("/")

@@ -17,7 +17,7 @@ from ..execute.task import Limits
 from ..running import experiments
 from .jobs import Job, run_points
 from .points import expanded
-from .table import written
+from .table import write_table, written
 from .traces import write_traces
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def sweep(experiment: Experiment, *, out: Path | None = None, workers: int | Non
         frame.attrs["metrics"] = base["metrics"]
     if out:
         folder = outputs.folder(out, "out")
-        frame.to_parquet(folder / "results.parquet", index=False)
-        frame.to_csv(folder / "results.csv", index=False)
+        write_table(frame, folder)
         from .report import write_sweep
         write_sweep(frame, [job.point for job in jobs], [job.result and job.result.data for job in jobs], base, folder)
         frame.attrs["traces"] = write_traces([jobs[index] for index in wanted], folder, workers, limits)
@@ -75,7 +74,7 @@ def traced(traces: Sequence[int] | str, count: int, out: Path | None) -> list[in
     for index in chosen:
         if not str(index).isdigit() or int(index) >= count:
             raise ConfigError(f"--trace: {index} (expected the number of a point, 0 to {count - 1}, or all)")
-    return [int(index) for index in chosen]
+    return list(dict.fromkeys(int(index) for index in chosen))
 
 
 def _name(experiment):

@@ -4,6 +4,7 @@ import json
 import yaml
 
 from ..running.result import named
+from .files import in_place
 
 HEADLINES = ("decode_tokens_per_s", "prefill_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "cache_hit_rate",
               "energy_j_per_token", "peak_memory_bytes")
@@ -12,6 +13,14 @@ HEADLINES = ("decode_tokens_per_s", "prefill_tokens_per_s", "ttft_ms", "token_la
 def as_records(frame):
     """Rows as plain JSON values: NaN, which JSON lacks, becomes null."""
     return json.loads(frame.to_json(orient="records", double_precision=15))
+
+
+def write_table(frame, folder):
+    """results.parquet and results.csv, whole at any time: another process may share the sweep and write them, too."""
+    with in_place(folder / "results.parquet") as path:
+        frame.to_parquet(path, index=False)
+    with in_place(folder / "results.csv") as path:
+        frame.to_csv(path, index=False)
 
 
 def swept(frame):

@@ -16,7 +16,7 @@ using testing::StartsWith;
 const std::uint64_t kEvery = test::all_or_few(1, 5);
 
 // Two cores and an accelerator of static graphs.
-MachineFactory accelerated_machines(std::uint64_t seed) {
+MachineFactory accelerated(std::uint64_t seed) {
   return [seed](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
     VirtualMachineSpec spec = test::random_times(request, seed);
     spec.units.resize(3);
@@ -67,7 +67,7 @@ using Combinations = test::Sessions;
 TEST_F(Combinations, of_weights_ffn_and_placement_have_the_tokens_of_the_dense_policy_or_say_what_does_not_fit) {
   std::uint64_t seed = 0;
   for (const char* model : {kDense, kMixture}) {
-    const Json expected = run(experiment(model, "{}"), accelerated_machines(1))["tokens"];
+    const Json expected = run(experiment(model, "{}"), accelerated(1))["tokens"];
     ASSERT_EQ(expected.size(), 12u);
     for (const char* weights : {"dram", "paged", "streamed", "bundles"}) {
       for (const char* ffn : {"dense", "clusters", "experts"}) {
@@ -78,7 +78,7 @@ TEST_F(Combinations, of_weights_ffn_and_placement_have_the_tokens_of_the_dense_p
           SCOPED_TRACE(engine_of(parts).dump());
           std::string error;
           try {
-            EXPECT_EQ(run(root, accelerated_machines(seed))["tokens"], expected);
+            EXPECT_EQ(run(root, accelerated(seed))["tokens"], expected);
           } catch (const ConfigError& refused) {
             error = refused.what();
           }
@@ -95,7 +95,7 @@ TEST_F(Combinations, of_weights_ffn_and_placement_have_the_tokens_of_the_dense_p
 TEST_F(Combinations, with_half_of_the_ffn_in_dram_have_the_same_tokens) {
   std::uint64_t seed = 100;
   for (const char* model : {kDense, kMixture}) {
-    const Json expected = run(experiment(model, "{}"), accelerated_machines(1))["tokens"];
+    const Json expected = run(experiment(model, "{}"), accelerated(1))["tokens"];
     for (const auto& [weights, ffn] : {std::pair{"paged", "dense"},
                                        {"streamed", "dense"},
                                        {"bundles", "clusters"},
@@ -108,7 +108,7 @@ TEST_F(Combinations, with_half_of_the_ffn_in_dram_have_the_same_tokens) {
       for (const char* placement : {"cores", "shared", "offloaded", "several", "unit", "layers", "chunk_attention"}) {
         if (++seed % kEvery != 0 || !reason({model, weights, ffn, placement}).empty()) continue;
         const Json engine = engine_of({model, weights, ffn, placement});
-        const Json result = run(experiment(model, engine.dump(), R"({"memory.ffn_in_dram": "50%"})"), accelerated_machines(seed));
+        const Json result = run(experiment(model, engine.dump(), R"({"memory.ffn_in_dram": "50%"})"), accelerated(seed));
         EXPECT_EQ(result["tokens"], expected) << model << " " << engine.dump();
       }
     }
@@ -118,7 +118,7 @@ TEST_F(Combinations, with_half_of_the_ffn_in_dram_have_the_same_tokens) {
 // Hot neurons whose matrices lie apart, and where nothing gives way to them.
 TEST_F(Combinations, of_hot_neurons_and_how_they_are_kept_have_the_same_tokens) {
   std::uint64_t seed = 300;
-  const Json expected = run(experiment(kDense, "{}"), accelerated_machines(1))["tokens"];
+  const Json expected = run(experiment(kDense, "{}"), accelerated(1))["tokens"];
   for (const Json& weights : {Json{{"bundle", false}}, Json{{"bundle", false}, {"two_phases", true}}, Json{{"eviction", "none"}},
                               Json{{"eviction", "none"}, {"bundle", false}}, Json{{"kind", "streamed"}}, Json{{"kind", "dram"}}}) {
     Json engine = engine_of({kDense, "bundles", "clusters", "shared"});
@@ -126,7 +126,7 @@ TEST_F(Combinations, of_hot_neurons_and_how_they_are_kept_have_the_same_tokens) 
     engine["ffn"]["clusters"] = {{"hot_cluster", 32}};
     engine["placement"]["splits"] = {{{"batch", 1}, {"hot", "50%"}}};
     const Json over = weights.contains("kind") && weights["kind"] == "dram" ? Json::object() : Json{{"memory.ffn_in_dram", "50%"}};
-    EXPECT_EQ(run(experiment(kDense, engine.dump(), over.dump()), accelerated_machines(++seed))["tokens"], expected) << engine.dump();
+    EXPECT_EQ(run(experiment(kDense, engine.dump(), over.dump()), accelerated(++seed))["tokens"], expected) << engine.dump();
   }
 }
 
@@ -135,12 +135,12 @@ TEST_F(Combinations, of_a_copy_for_prompts_and_how_weights_are_kept_have_the_sam
   constexpr const char* kInt8 = "stories-reglu-3m.q8_0.gguf";
   std::uint64_t seed = 400;
   const Json numerics = {{"numerics", "int8"}};
-  const Json expected = run(experiment(kInt8, Json{{"products", numerics}, {"prefill_chunk", 4}}.dump()), accelerated_machines(1))["tokens"];
+  const Json expected = run(experiment(kInt8, Json{{"products", numerics}, {"prefill_chunk", 4}}.dump()), accelerated(1))["tokens"];
   for (const char* weights : {"dram", "paged", "streamed"}) {
     Json engine = engine_of({kInt8, weights, "dense", "prompts"});
     engine["placement"]["units"] = {"cpu0", "cpu1", "npu"};
     engine["products"] = numerics;
-    EXPECT_EQ(run(experiment(kInt8, engine.dump()), accelerated_machines(++seed))["tokens"], expected) << weights;
+    EXPECT_EQ(run(experiment(kInt8, engine.dump()), accelerated(++seed))["tokens"], expected) << weights;
   }
 }
 
@@ -149,7 +149,7 @@ TEST_F(Combinations, of_activations_in_float16_and_other_parts_have_the_tokens_o
   std::uint64_t seed = 500;
   const Json graph = {{"activations", "f16"}};
   for (const char* model : {kDense, kMixture}) {
-    const Json expected = run(experiment(model, Json{{"graph", graph}, {"prefill_chunk", 4}}.dump()), accelerated_machines(1))["tokens"];
+    const Json expected = run(experiment(model, Json{{"graph", graph}, {"prefill_chunk", 4}}.dump()), accelerated(1))["tokens"];
     ASSERT_EQ(expected.size(), 12u);
     for (const char* weights : {"dram", "paged", "streamed", "bundles"}) {
       for (const char* ffn : {"dense", "clusters", "experts"}) {
@@ -157,7 +157,7 @@ TEST_F(Combinations, of_activations_in_float16_and_other_parts_have_the_tokens_o
           if (++seed % kEvery != 0 || !reason({model, weights, ffn, placement}).empty()) continue;
           Json engine = engine_of({model, weights, ffn, placement});
           engine["graph"] = graph;
-          EXPECT_EQ(run(experiment(model, engine.dump()), accelerated_machines(seed))["tokens"], expected) << model << " " << engine.dump();
+          EXPECT_EQ(run(experiment(model, engine.dump()), accelerated(seed))["tokens"], expected) << model << " " << engine.dump();
         }
       }
     }
@@ -170,24 +170,24 @@ TEST_F(Combinations, of_keys_and_values_and_placement_have_the_tokens_of_cores) 
   for (const Json& kv : {Json{{"dram_tokens", 4}, {"block_tokens", 4}}, Json{{"format", "int8_fp8"}, {"per", "query_head"}},
                          Json{{"format", "int4_e5m2"}}}) {
     Json engine = {{"kv", kv}, {"prefill_chunk", 4}};
-    const Json expected = run(experiment(kDense, engine.dump()), accelerated_machines(1))["tokens"];
+    const Json expected = run(experiment(kDense, engine.dump()), accelerated(1))["tokens"];
     for (const char* placement : {"cores", "shared", "offloaded", "unit", "layers", "chunk_attention"}) {
       engine = engine_of({kDense, "dram", "dense", placement});
       engine["kv"] = kv;
-      EXPECT_EQ(run(experiment(kDense, engine.dump()), accelerated_machines(++seed))["tokens"], expected) << engine.dump();
+      EXPECT_EQ(run(experiment(kDense, engine.dump()), accelerated(++seed))["tokens"], expected) << engine.dump();
     }
   }
 }
 
 // A policy is where the sections start from: each key of it may be another one.
 TEST_F(Combinations, a_policy_with_other_parts_has_the_same_tokens) {
-  const Json expected = run(experiment(kDense, "{}"), accelerated_machines(1))["tokens"];
+  const Json expected = run(experiment(kDense, "{}"), accelerated(1))["tokens"];
   for (const char* engine : {R"({"policy": "llmflash", "clusters": {"two_phases": true}, "layout": "bundles_two_phase"})",
                              R"({"policy": "neuron_cluster", "clusters": {"two_phases": false}})",
                              R"({"policy": "powerinfer", "clusters": {"eviction": "lru", "bundle": true}})",
                              R"({"policy": "qnn", "weights": {"kind": "paged"}})",
                              R"({"policy": "mmap", "placement": {"kind": "layers", "units": ["cpu0", "npu"]}})"}) {
-    EXPECT_EQ(run(experiment(kDense, engine, R"({"memory.ffn_in_dram": "50%"})"), accelerated_machines(7))["tokens"], expected) << engine;
+    EXPECT_EQ(run(experiment(kDense, engine, R"({"memory.ffn_in_dram": "50%"})"), accelerated(7))["tokens"], expected) << engine;
   }
 }
 

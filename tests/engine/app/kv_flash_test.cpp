@@ -16,6 +16,7 @@ namespace vitro {
 namespace {
 
 namespace fs = std::filesystem;
+using test::faulty_machines;
 using test::Json;
 using test::kDense;
 using test::kMixture;
@@ -69,13 +70,13 @@ TEST_F(KvFlashTest, tokens_do_not_depend_on_where_keys_and_values_are) {
       const auto other = of_mixture.find(c.format);
       const bool exchanged = model == kMixture && other != of_mixture.end();
       Json engine = {{"kv_format", exchanged ? other->second : c.format}, {"kv_per", c.kept_per}};
-      const Json expected = run(experiment(model, engine, length), test::faulty_machines(1))["tokens"];
+      const Json expected = run(experiment(model, engine, length), faulty_machines(1))["tokens"];
       ASSERT_EQ(expected.size(), static_cast<std::size_t>(c.output));
       for (const int dram : std::span(c.dram).first(test::all_or_few<std::size_t>(c.dram.size(), 1))) {
         for (const bool prefetch : {true, false}) {
           for (const int threads : std::span(cores).first(test::all_or_few(3, 1))) {
             engine.update({{"kv_dram_tokens", dram}, {"kv_prefetch", prefetch}, {"threads", threads}});
-            const Json result = run(experiment(model, engine, length), test::faulty_machines(++seed));
+            const Json result = run(experiment(model, engine, length), faulty_machines(++seed));
             EXPECT_EQ(result["tokens"], expected) << model << " " << engine.dump();
             EXPECT_GT(result["metrics"]["kv_flash"]["bytes_read"], 0) << engine.dump();
           }
@@ -92,14 +93,14 @@ TEST_F(KvFlashTest, forks_share_what_is_in_flash) {
       {"workload.output_tokens", {30, 9, 40, 17}},
       {"workload.sampling",
        {{"temperature", 1}}}}.dump();
-  const Json expected = run(experiment(kDense, Json::object(), workload), test::faulty_machines(1));
+  const Json expected = run(experiment(kDense, Json::object(), workload), faulty_machines(1));
   ASSERT_NE(expected["sequences"][0], expected["sequences"][2]);
   Bytes written = 0;
   const std::vector<int> cores{2, 1};
   for (const int threads : std::span(cores).first(test::all_or_few(2, 1))) {
     for (const bool prefetch : {true, false}) {
       const Json engine = {{"kv_dram_tokens", 4}, {"kv_prefetch", prefetch}, {"threads", threads}};
-      const Json result = run(experiment(kDense, engine, workload), test::faulty_machines(static_cast<std::uint64_t>(threads)));
+      const Json result = run(experiment(kDense, engine, workload), faulty_machines(static_cast<std::uint64_t>(threads)));
       EXPECT_EQ(result["sequences"], expected["sequences"]);
       const Bytes bytes = result["metrics"]["kv_flash"]["bytes_written"];
       EXPECT_EQ(bytes, written > 0 ? written : bytes) << "what is written is decided by length alone";
@@ -110,7 +111,7 @@ TEST_F(KvFlashTest, forks_share_what_is_in_flash) {
 
 TEST_F(KvFlashTest, decisions_are_equal_on_machines_with_other_timing) {
   const auto log = [&](const std::string& name, std::uint64_t seed) {
-    run(experiment(kDense, {{"kv_dram_tokens", 8}, {"threads", 2}}), test::faulty_machines(seed), (folder_ / name).string());
+    run(experiment(kDense, {{"kv_dram_tokens", 8}, {"threads", 2}}), faulty_machines(seed), (folder_ / name).string());
     std::ifstream file(folder_ / name / "decisions.jsonl");
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
@@ -122,10 +123,10 @@ TEST_F(KvFlashTest, decisions_are_equal_on_machines_with_other_timing) {
 // Blocks of 8 positions here. In DRAM: those that stay, one of the step before and one that fills; and of one layer all that left.
 TEST_F(KvFlashTest, memory_holds_what_stays_and_one_layer_of_the_rest) {
   const Json all =
-      run(experiment(kDense, {{"kv_block_tokens", 8}, {"prefill_chunk", 1}}, R"({"workload.output_tokens": 100})"), test::faulty_machines(1));
+      run(experiment(kDense, {{"kv_block_tokens", 8}, {"prefill_chunk", 1}}, R"({"workload.output_tokens": 100})"), faulty_machines(1));
   const Json less =
       run(experiment(kDense, {{"kv_block_tokens", 8}, {"prefill_chunk", 1}, {"kv_dram_tokens", 16}}, R"({"workload.output_tokens": 100})"),
-          test::faulty_machines(1));
+          faulty_machines(1));
   EXPECT_EQ(less["tokens"], all["tokens"]);
   const Bytes written = less["metrics"]["kv_flash"]["bytes_written"], peak = all["peak_memory"]["kv"];
   const Bytes block = peak / 13, slice = block / 4, blocks = written / block;  // 104 positions, 4 layers
@@ -139,7 +140,8 @@ TEST_F(KvFlashTest, memory_holds_what_stays_and_one_layer_of_the_rest) {
 TEST_F(KvFlashTest, reading_overlaps_computing_only_with_prefetch) {
   const auto overlap = [&](bool prefetch) {
     const std::string out = (folder_ / (prefetch ? "with" : "without")).string();
-    const Json result = run(experiment(kDense, {{"kv_dram_tokens", 0}, {"kv_prefetch", prefetch}, {"threads", 2}}), test::faulty_machines(3), out);
+    const Json engine = {{"kv_dram_tokens", 0}, {"kv_prefetch", prefetch}, {"threads", 2}};
+    const Json result = run(experiment(kDense, engine), faulty_machines(3), out);
     const Json trace = Json::parse(std::ifstream(out + "/trace.json"));
     std::map<std::pair<int, int>, std::string> tracks;
     IntervalSet reading, computing;
@@ -173,7 +175,7 @@ TEST_F(KvFlashTest, errors_of_flash_end_the_run_with_their_cause_and_no_token) {
         if (request.into.block()->region != Region::kv || (*loads)++ != at) return {};
         return {Picoseconds(5), {Code::short_read, "the flash is gone"}, 100};
       };
-      const std::string error = error_of(engine, test::faulty_machines(at, spoil));
+      const std::string error = error_of(engine, faulty_machines(at, spoil));
       EXPECT_NE(error.find("keys and values of layer"), std::string::npos) << error;
       EXPECT_NE(error.find("the flash is gone"), std::string::npos) << error;
     }
@@ -181,7 +183,7 @@ TEST_F(KvFlashTest, errors_of_flash_end_the_run_with_their_cause_and_no_token) {
       const auto spoil = [=](const WriteRequest&, std::uint64_t n) {
         return n == at ? IoFault{{}, {Code::no_space, "full"}, 0} : IoFault{};
       };
-      const std::string error = error_of(engine, test::faulty_machines(at, {}, spoil));
+      const std::string error = error_of(engine, faulty_machines(at, {}, spoil));
       EXPECT_NE(error.find("writing keys and values of layer"), std::string::npos) << error;
       EXPECT_NE(error.find("full"), std::string::npos) << error;
     }
@@ -189,27 +191,28 @@ TEST_F(KvFlashTest, errors_of_flash_end_the_run_with_their_cause_and_no_token) {
 }
 
 TEST_F(KvFlashTest, a_budget_without_room_for_landing_is_an_error_that_says_so) {
-  const Json all = run(experiment(kDense, {{"kv_dram_tokens", 0}}), test::faulty_machines(1));
+  const Json all = run(experiment(kDense, {{"kv_dram_tokens", 0}}), faulty_machines(1));
   const Bytes peak = all["metrics"]["peak_memory_bytes"];
   const Json budget = {{"memory.budget", std::to_string(peak - kPageSize) + " B"}};
-  EXPECT_THROW(run(experiment(kDense, {{"kv_dram_tokens", 0}}, budget.dump()), test::faulty_machines(1)), RunError);
+  EXPECT_THROW(run(experiment(kDense, {{"kv_dram_tokens", 0}}, budget.dump()), faulty_machines(1)), RunError);
 }
 
 TEST_F(KvFlashTest, a_sequence_that_never_gets_so_long_has_no_file) {
-  const Json result = run(experiment(kDense, {{"kv_dram_tokens", 4096}}), test::faulty_machines(1));
+  const Json result = run(experiment(kDense, {{"kv_dram_tokens", 4096}}), faulty_machines(1));
   EXPECT_FALSE(result["metrics"].contains("kv_flash"));
 }
 
 // The embedding leaves DRAM but for the rows of a step; tokens and what is computed stay as they were.
 TEST_F(KvFlashTest, an_embedding_in_flash_saves_its_bytes_and_changes_no_token) {
   const std::string model = untied();
-  const Json dram = run(experiment(model, {{"prefill_chunk", 8}}), test::faulty_machines(1));
+  const Json dram = run(experiment(model, {{"prefill_chunk", 8}}), faulty_machines(1));
   const TensorInfo embedding = *Gguf::open(model).find_tensor("token_embd.weight");
   const Json paged = {{"prefill_chunk", 8}, {"embedding", "flash"}, {"policy", "mmap"}, {"threads", 2}};
-  EXPECT_EQ(run(experiment(model, paged), test::faulty_machines(9))["tokens"], dram["tokens"]) << "pages of the other weights come and go beside it";
+  // Pages of the other weights come and go beside it.
+  EXPECT_EQ(run(experiment(model, paged), faulty_machines(9))["tokens"], dram["tokens"]);
   for (const int threads : {1, 2}) {
     const Json engine = {{"prefill_chunk", 8}, {"embedding", "flash"}, {"threads", threads}};
-    const Json flash = run(experiment(model, engine), test::faulty_machines(7));
+    const Json flash = run(experiment(model, engine), faulty_machines(7));
     EXPECT_EQ(flash["tokens"], dram["tokens"]);
     EXPECT_EQ(dram["peak_memory"]["fixed"].get<Bytes>() - flash["peak_memory"]["fixed"].get<Bytes>(), round_up(embedding.size, kPageSize));
     EXPECT_LE(flash["peak_memory"]["staging"].get<Bytes>(), round_up(8 * embedding.columns() * 2, kPageSize));
@@ -220,7 +223,7 @@ TEST_F(KvFlashTest, an_embedding_in_flash_saves_its_bytes_and_changes_no_token) 
 TEST_F(KvFlashTest, what_would_save_nothing_is_refused) {
   const auto refusal = [&](const std::string& model, const Json& engine) {
     try {
-      run(experiment(model, engine), test::faulty_machines(1));
+      run(experiment(model, engine), faulty_machines(1));
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
@@ -232,7 +235,7 @@ TEST_F(KvFlashTest, what_would_save_nothing_is_refused) {
 
 TEST_F(KvFlashTest, the_host_gives_the_tokens_of_the_virtual_machine) {
   const Node root = experiment(kDense, {{"kv_dram_tokens", 4}});
-  EXPECT_EQ(run(root, make_host)["tokens"], run(root, test::faulty_machines(1))["tokens"]);
+  EXPECT_EQ(run(root, make_host)["tokens"], run(root, faulty_machines(1))["tokens"]);
   for (const auto& entry : fs::directory_iterator(fs::temp_directory_path())) {
     EXPECT_FALSE(entry.path().filename().string().starts_with("vitro-scratch-")) << entry.path();
   }

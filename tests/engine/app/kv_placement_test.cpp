@@ -12,6 +12,7 @@
 namespace vitro {
 namespace {
 
+using test::faulty_machines;
 using test::Json;
 using test::kDense;
 using test::kMixture;
@@ -38,11 +39,11 @@ class KvPlacementTest : public test::Sessions {
     return path;
   }
   Json moved(const std::string& model, const Json& engine, const Json& extra = Json::object()) const {
-    return run(experiment(model, engine, extra), test::faulty_machines(3))["metrics"]["kv_flash"];
+    return run(experiment(model, engine, extra), faulty_machines(3))["metrics"]["kv_flash"];
   }
   std::string refusal(const Node& root) const {
     try {
-      run(root, test::faulty_machines(1));
+      run(root, faulty_machines(1));
     } catch (const std::runtime_error& error) {
       return error.what();
     }
@@ -59,8 +60,8 @@ TEST_F(KvPlacementTest, tokens_depend_neither_on_the_rule_nor_on_the_order) {
   std::vector<std::string> models{kDense, windowed(21), kMixture};
   models.resize(test::all_or_few<std::size_t>(3, 2));
   for (const std::string& model : models) {
-    const Json expected = run(experiment(model, {{"prefill_order", "chunks"}}), test::faulty_machines(1))["tokens"];
-    EXPECT_EQ(run(experiment(model, {{"prefill_order", "layers"}}), test::faulty_machines(1))["tokens"], expected) << "nothing in flash";
+    const Json expected = run(experiment(model, {{"prefill_order", "chunks"}}), faulty_machines(1))["tokens"];
+    EXPECT_EQ(run(experiment(model, {{"prefill_order", "layers"}}), faulty_machines(1))["tokens"], expected) << "nothing in flash";
     for (const std::string& rule : kv_keep_rules().names()) {
       for (const char* order : {"chunks", "layers", "auto"}) {
         for (const int dram : {0, 19}) {
@@ -73,7 +74,7 @@ TEST_F(KvPlacementTest, tokens_depend_neither_on_the_rule_nor_on_the_order) {
           // What weights and activations of the smallest run leave, for the rule that follows the budget.
           const Json budget = rule == "budget" ? Json{{"memory.budget", "13 MiB"}} : Json::object();
           const std::string at = model + " " + engine.dump();
-          const Json result = run(experiment(model, engine, model == kMixture ? Json::object() : budget), test::faulty_machines(seed));
+          const Json result = run(experiment(model, engine, model == kMixture ? Json::object() : budget), faulty_machines(seed));
           EXPECT_EQ(result["tokens"], expected) << at;
           if (rule != "budget") EXPECT_TRUE(result["metrics"].contains("kv_flash")) << at;
         }
@@ -85,7 +86,7 @@ TEST_F(KvPlacementTest, tokens_depend_neither_on_the_rule_nor_on_the_order) {
 TEST_F(KvPlacementTest, the_host_gives_the_tokens_of_the_virtual_machine) {
   for (const char* keep : {"first", "recent", "sinks"}) {
     const Node root = experiment(windowed(30), flash(keep, 16, "layers"));
-    EXPECT_EQ(run(root, make_host)["tokens"], run(root, test::faulty_machines(2))["tokens"]) << keep;
+    EXPECT_EQ(run(root, make_host)["tokens"], run(root, faulty_machines(2))["tokens"]) << keep;
   }
 }
 
@@ -134,7 +135,7 @@ TEST_F(KvPlacementTest, with_a_window_recent_positions_need_no_flash_and_the_fir
 }
 
 TEST_F(KvPlacementTest, the_budget_keeps_as_much_as_it_has_room_for) {
-  const auto peak = [&](const Json& engine, const Json& extra) { return run(experiment(kDense, engine, extra), test::faulty_machines(2)); };
+  const auto peak = [&](const Json& engine, const Json& extra) { return run(experiment(kDense, engine, extra), faulty_machines(2)); };
   const Json in_dram = peak({{"prefill_order", "chunks"}}, Json::object());
   const Bytes all = in_dram["metrics"]["peak_memory_bytes"];
   Bytes before = ~Bytes{0};
@@ -155,7 +156,7 @@ TEST_F(KvPlacementTest, the_budget_keeps_as_much_as_it_has_room_for) {
 
 TEST_F(KvPlacementTest, hidden_states_of_the_whole_prompt_are_accounted_for) {
   const auto activation = [&](const char* order) {
-    return run(experiment(kDense, flash("first", 0, order)), test::faulty_machines(1))["peak_memory"]["activation"].get<Bytes>();
+    return run(experiment(kDense, flash("first", 0, order)), faulty_machines(1))["peak_memory"]["activation"].get<Bytes>();
   };
   const Bytes width = Gguf::open(kModels + kDense).find_tensor("token_embd.weight")->columns();
   EXPECT_EQ(activation("layers") - activation("chunks"), round_up(kPrompt * width * 4, kPageSize) - round_up(11 * width * 4, kPageSize));
@@ -165,7 +166,7 @@ TEST_F(KvPlacementTest, decisions_are_equal_on_machines_with_other_timing) {
   const auto log = [&](const std::string& name, std::uint64_t seed) {
     Json engine = flash("recent", 16, "layers");
     engine["threads"] = 2;
-    run(experiment(kDense, engine), test::faulty_machines(seed), (folder_ / name).string());
+    run(experiment(kDense, engine), faulty_machines(seed), (folder_ / name).string());
     std::ifstream file(folder_ / name / "decisions.jsonl");
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
@@ -178,7 +179,7 @@ TEST_F(KvPlacementTest, a_write_that_fails_within_a_prompt_ends_the_run_with_its
       return n == at ? IoFault{Picoseconds(7), {Code::no_space, "no space left in the folder"}, 0} : IoFault{};
     };
     try {
-      run(experiment(kDense, flash("first", 0, "layers")), test::faulty_machines(at, {}, spoil));
+      run(experiment(kDense, flash("first", 0, "layers")), faulty_machines(at, {}, spoil));
       ADD_FAILURE() << "a token came out";
     } catch (const RunError& error) {
       EXPECT_NE(std::string(error.what()).find("writing keys and values of layer"), std::string::npos) << error.what();
@@ -209,13 +210,13 @@ TEST_F(KvPlacementTest, a_rule_without_positions_to_keep_is_refused) {
 // A sequence that is saved and goes on in another run gives the tokens of one run, wherever keys and values were.
 TEST_F(KvPlacementTest, a_restored_sequence_goes_on_as_if_it_had_never_ended) {
   const std::string file = (folder_ / "sequence.kv").string();
-  const Json whole = run(experiment(kDense, Json::object()), test::faulty_machines(1))["tokens"];
+  const Json whole = run(experiment(kDense, Json::object()), faulty_machines(1))["tokens"];
   const Json in_flash = flash("first", 16, "layers"), recent = flash("recent", 16, "chunks"), in_dram = {{"kv", {{"block_tokens", 8}}}};
   for (const auto& [before, after] : {std::pair(in_dram, in_dram), std::pair(in_flash, recent), std::pair(recent, in_flash)}) {
-    const Json first = run(experiment(kDense, before, {{"workload.output_tokens", 10}, {"workload.save_kv", file}}), test::faulty_machines(4));
+    const Json first = run(experiment(kDense, before, {{"workload.output_tokens", 10}, {"workload.save_kv", file}}), faulty_machines(4));
     const Json second =
         run(experiment(kDense, after, {{"workload.output_tokens", 14}, {"workload.prompt_tokens", nullptr}, {"workload.restore_kv", file}}),
-            test::faulty_machines(5));
+            faulty_machines(5));
     Json both = first["tokens"];
     for (const Json& token : second["tokens"]) both.push_back(token);
     EXPECT_EQ(both, whole) << before.dump() << after.dump();
@@ -226,10 +227,11 @@ TEST_F(KvPlacementTest, a_restored_sequence_goes_on_as_if_it_had_never_ended) {
 TEST_F(KvPlacementTest, a_sequence_is_restored_in_the_format_that_it_was_saved_in) {
   const std::string file = (folder_ / "coded.kv").string();
   const auto engine = [](std::string_view format) { return Json{{"kv", {{"block_tokens", 8}, {"format", format}}}}; };
-  const Json whole = run(experiment(kDense, engine("int4_fp8")), test::faulty_machines(1))["tokens"];
-  const Json first = run(experiment(kDense, engine("int4_fp8"), {{"workload.output_tokens", 10}, {"workload.save_kv", file}}), test::faulty_machines(4));
+  const Json whole = run(experiment(kDense, engine("int4_fp8")), faulty_machines(1))["tokens"];
+  const Json ten = {{"workload.output_tokens", 10}, {"workload.save_kv", file}};
+  const Json first = run(experiment(kDense, engine("int4_fp8"), ten), faulty_machines(4));
   Json more = {{"workload.output_tokens", 14}, {"workload.prompt_tokens", nullptr}, {"workload.restore_kv", file}};
-  const Json second = run(experiment(kDense, engine("int4_fp8"), more), test::faulty_machines(5));
+  const Json second = run(experiment(kDense, engine("int4_fp8"), more), faulty_machines(5));
   Json both = first["tokens"];
   for (const Json& token : second["tokens"]) both.push_back(token);
   EXPECT_EQ(both, whole);
@@ -238,7 +240,7 @@ TEST_F(KvPlacementTest, a_sequence_is_restored_in_the_format_that_it_was_saved_i
 
 TEST_F(KvPlacementTest, a_file_that_does_not_fit_is_refused_and_says_why) {
   const std::string file = (folder_ / "sequence.kv").string();
-  run(experiment(kDense, Json::object(), {{"workload.output_tokens", 2}, {"workload.save_kv", file}}), test::faulty_machines(1));
+  run(experiment(kDense, Json::object(), {{"workload.output_tokens", 2}, {"workload.save_kv", file}}), faulty_machines(1));
   const auto restored = [&](const std::string& model, const Json& engine, const std::string& from) {
     return refusal(experiment(model, engine, {{"workload.prompt_tokens", nullptr}, {"workload.restore_kv", from}}));
   };

@@ -6,6 +6,8 @@
 namespace vitro {
 namespace {
 
+using test::small_model;
+
 constexpr Movement kReshape{}, kHeadsFirst{HeadOrder::rows_first, HeadOrder::heads_first},
     kRowsFirst{HeadOrder::heads_first, HeadOrder::rows_first};
 
@@ -59,7 +61,7 @@ TEST(GeometryPass, heads_of_a_share_move_as_they_do_among_all) {
 }
 
 TEST(GeometryPass, the_graph_as_it_is_built_moves_each_head_three_times) {
-  const OperatorGraph graph = build_graph(test::small_model(), {.fuse = Fuse::none});
+  const OperatorGraph graph = build_graph(small_model(), {.fuse = Fuse::none});
   EXPECT_EQ(moves_in(graph), 2u * 3 * 4) << "q, k, v and the result: under other extents, heads first, rows first";
   EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.attention")).front()].name, "blk.1.q_by_row");
   EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.attn_output")).front()].name, "blk.1.attended_heads");
@@ -68,7 +70,7 @@ TEST(GeometryPass, the_graph_as_it_is_built_moves_each_head_three_times) {
 // Who reads through all of it is where it was before anything was built apart.
 TEST(GeometryPass, a_model_s_moves_are_all_read_through) {
   for (const bool qk_norm : {false, true}) {
-    ModelConfig config = test::small_model();
+    ModelConfig config = small_model();
     config.sub_norms = qk_norm;
     config.qk_norm = qk_norm ? QkNorm::heads : QkNorm::none;
     const OperatorGraph graph = build_graph(config);
@@ -98,7 +100,7 @@ TEST(GeometryPass, a_chain_that_moves_something_is_one_operator) {
   const OperatorId heads = add(graph, ops::Move{}, "heads", {x}, {kReshape});
   const OperatorId first = add(graph, ops::Move{}, "first", {heads}, {kHeadsFirst});
   add(graph, ops::Attention{}, "reader", {first});
-  const OperatorGraph fused = fuse_moves(graph, test::small_model());
+  const OperatorGraph fused = fuse_moves(graph, small_model());
   ASSERT_EQ(boost::num_vertices(fused), 3u);
   const OperatorId move = id_of(fused, "first");
   EXPECT_EQ(fused[move].path, (std::vector{kReshape, kHeadsFirst}));
@@ -112,7 +114,7 @@ TEST(GeometryPass, what_others_read_stays_as_it_is) {
   const OperatorId first = add(graph, ops::Move{}, "first", {x}, {kHeadsFirst});
   const OperatorId back = add(graph, ops::Move{}, "back", {first}, {kRowsFirst});
   add(graph, ops::Add{}, "both", {first, back});
-  EXPECT_EQ(moves_in(fuse_moves(graph, test::small_model())), 2u) << "heads first is read by somebody else";
+  EXPECT_EQ(moves_in(fuse_moves(graph, small_model())), 2u) << "heads first is read by somebody else";
 
   OperatorGraph shared;
   const OperatorId y = add(shared, ops::Rope{}, "y", {});
@@ -120,7 +122,7 @@ TEST(GeometryPass, what_others_read_stays_as_it_is) {
   const OperatorId in_place = add(shared, ops::Rope{}, "turned", {copy});
   shared[in_place].output = "copy";
   add(shared, ops::Add{}, "sum", {y, in_place});
-  const OperatorGraph fused = fuse_moves(shared, test::small_model());
+  const OperatorGraph fused = fuse_moves(shared, small_model());
   EXPECT_EQ(moves_in(fused), 0u);
   EXPECT_EQ(fused[id_of(fused, "turned")].output, "copy") << "y is read afterwards, so it must not be written in place";
 }

@@ -10,6 +10,8 @@
 namespace vitro {
 namespace {
 
+using test::small_model;
+
 constexpr std::uint32_t kRank = 4;
 std::uint32_t every_layer(const Operator& product) { return product.layer >= 0 ? kRank : 0; }
 std::uint32_t second_up(const Operator& product) { return product.layer == 1 && product.weight == Role::ffn_up ? kRank : 0; }
@@ -23,7 +25,7 @@ std::vector<std::string> names_of(const OperatorGraph& graph, bool bypasses) {
 }
 
 TEST(LoraPass, puts_two_narrow_products_around_each_adapted_matrix) {
-  const OperatorGraph plain = build_graph(test::small_model()), graph = with_bypasses(plain, LoraOrder::a_bx, second_up);
+  const OperatorGraph plain = build_graph(small_model()), graph = with_bypasses(plain, LoraOrder::a_bx, second_up);
   EXPECT_EQ(names_of(graph, true), (std::vector<std::string>{"blk.1.ffn_up.lora_a", "blk.1.ffn_up.lora_b"}));
   EXPECT_EQ(names_of(graph, false), names_of(plain, false)) << "the rest keeps its order";
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
@@ -48,22 +50,23 @@ TEST(LoraPass, puts_two_narrow_products_around_each_adapted_matrix) {
 }
 
 TEST(LoraPass, the_other_order_is_one_operator_that_meets_the_input_itself) {
-  const OperatorGraph graph = with_bypasses(build_graph(test::small_model()), LoraOrder::ab_x, second_up);
+  const OperatorGraph graph = with_bypasses(build_graph(small_model()), LoraOrder::ab_x, second_up);
   ASSERT_EQ(names_of(graph, true), std::vector<std::string>{"blk.1.ffn_up.lora_b"});
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
-    if (graph[id].name == "blk.1.ffn_up.lora_b") EXPECT_EQ(graph[inputs_of(graph, id).at(kBypassInput)].name, "blk.1.ffn_norm");
+    if (graph[id].name != "blk.1.ffn_up.lora_b") continue;
+    EXPECT_EQ(graph[inputs_of(graph, id).at(kBypassInput)].name, "blk.1.ffn_norm");
   }
 }
 
 TEST(LoraPass, without_adapters_the_graph_stays) {
-  const OperatorGraph plain = build_graph(test::small_model()), graph = with_bypasses(plain, LoraOrder::a_bx, [](const Operator&) { return 0u; });
+  const OperatorGraph plain = build_graph(small_model()), graph = with_bypasses(plain, LoraOrder::a_bx, [](const Operator&) { return 0u; });
   EXPECT_EQ(boost::num_vertices(graph), boost::num_vertices(plain));
   EXPECT_EQ(boost::num_edges(graph), boost::num_edges(plain));
 }
 
 // A bypass costs arithmetic and no join of the units, and whoever reads an adapted product comes after it.
 TEST(LoraPass, bypasses_add_no_barrier_and_stand_between_a_product_and_its_readers) {
-  const ModelConfig config = test::small_model();
+  const ModelConfig config = small_model();
   const OperatorGraph plain = build_graph(config);
   for (const LoraOrder order : {LoraOrder::a_bx, LoraOrder::ab_x}) {
     const OperatorGraph graph = with_bypasses(plain, order, every_layer);

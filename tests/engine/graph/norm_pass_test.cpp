@@ -6,8 +6,10 @@
 namespace vitro {
 namespace {
 
+using test::small_model;
+
 ModelConfig with_epsilon() {
-  ModelConfig c = test::small_model();
+  ModelConfig c = small_model();
   c.norm_eps = 3e-6f;
   return c;
 }

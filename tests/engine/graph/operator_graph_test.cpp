@@ -13,6 +13,8 @@
 namespace vitro {
 namespace {
 
+using test::small_model;
+
 const Operator* find(const OperatorGraph& graph, std::string_view name) {
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
     if (graph[id].name == name) return &graph[id];
@@ -22,7 +24,7 @@ const Operator* find(const OperatorGraph& graph, std::string_view name) {
 
 TEST(OperatorGraph, names_are_unique_and_the_order_is_topological) {
   for (const std::uint32_t experts : {0u, 4u}) {
-    ModelConfig config = test::small_model();
+    ModelConfig config = small_model();
     config.experts = experts, config.experts_used = experts / 2;
     const OperatorGraph graph = build_graph(config);
     std::set<std::string> names;
@@ -41,7 +43,7 @@ TEST(OperatorGraph, names_are_unique_and_the_order_is_topological) {
 }
 
 TEST(OperatorGraph, a_pass_that_appends_operators_still_gets_a_topological_order) {
-  OperatorGraph graph = build_graph(test::small_model());
+  OperatorGraph graph = build_graph(small_model());
   const OperatorId late = boost::add_vertex(Operator{}, graph);
   boost::add_edge(late, OperatorId{1}, Operand{1}, graph);
   const std::vector<OperatorId> order = execution_order(graph);
@@ -49,47 +51,47 @@ TEST(OperatorGraph, a_pass_that_appends_operators_still_gets_a_topological_order
 }
 
 TEST(OperatorGraph, a_cycle_is_refused) {
-  OperatorGraph graph = build_graph(test::small_model());
+  OperatorGraph graph = build_graph(small_model());
   boost::add_edge(boost::num_vertices(graph) - 1, OperatorId{0}, Operand{0}, graph);
   EXPECT_THROW(execution_order(graph), RunError);
 }
 
 TEST(OperatorGraph, families_differ_in_data_only) {
-  ModelConfig qwen = test::small_model();
+  ModelConfig qwen = small_model();
   qwen.qkv_bias = true;
   EXPECT_EQ(find(build_graph(qwen), "blk.0.attn_q")->bias, Role::attn_q_bias);
-  EXPECT_FALSE(find(build_graph(test::small_model()), "blk.0.attn_q")->bias.has_value());
-  ModelConfig normed = test::small_model();
+  EXPECT_FALSE(find(build_graph(small_model()), "blk.0.attn_q")->bias.has_value());
+  ModelConfig normed = small_model();
   normed.qk_norm = QkNorm::heads;
   EXPECT_EQ(find(build_graph(normed), "blk.0.attn_q_norm")->width, normed.q_width());
   EXPECT_EQ(find(build_graph(normed), "blk.0.attn_k_norm")->width, normed.kv_width());
-  EXPECT_EQ(find(build_graph(test::small_model()), "blk.0.attn_q_norm"), nullptr);
-  ModelConfig bitnet = test::small_model();
+  EXPECT_EQ(find(build_graph(small_model()), "blk.0.attn_q_norm"), nullptr);
+  ModelConfig bitnet = small_model();
   bitnet.sub_norms = true;
   EXPECT_EQ(find(build_graph(bitnet), "blk.1.ffn_sub_norm")->width, bitnet.ffn);
   EXPECT_EQ(find(build_graph(bitnet), "blk.1.attn_sub_norm")->weight, Role::attn_sub_norm);
-  ModelConfig tied = test::small_model();
+  ModelConfig tied = small_model();
   tied.tied_embedding = true;
   EXPECT_EQ(find(build_graph(tied), "output")->weight, Role::token_embedding);
-  EXPECT_EQ(find(build_graph(test::small_model()), "output")->weight, Role::output);
-  ModelConfig reward = test::small_model();
+  EXPECT_EQ(find(build_graph(small_model()), "output")->weight, Role::output);
+  ModelConfig reward = small_model();
   reward.value_head = reward.value_bias = true;
   EXPECT_EQ(find(build_graph(reward), "value"), nullptr) << "such a model can also speak";
   EXPECT_EQ(find(build_graph(reward, {.value = true}), "output"), nullptr);
   EXPECT_EQ(find(build_graph(reward, {.value = true}), "value")->weight, Role::value_head);
   EXPECT_EQ(find(build_graph(reward, {.value = true}), "value")->bias, Role::value_bias);
-  EXPECT_EQ(find(build_graph(test::small_model()), "blk.1.kv_stage"), nullptr);
-  EXPECT_TRUE(find(build_graph(test::small_model(), {.stages_kv = true}), "blk.1.kv_stage")->is<ops::KvStage>());
-  ModelConfig moe = test::small_model();
+  EXPECT_EQ(find(build_graph(small_model()), "blk.1.kv_stage"), nullptr);
+  EXPECT_TRUE(find(build_graph(small_model(), {.stages_kv = true}), "blk.1.kv_stage")->is<ops::KvStage>());
+  ModelConfig moe = small_model();
   moe.experts = 4, moe.experts_used = 2;
   const OperatorGraph graph = build_graph(moe);
   EXPECT_EQ(find(graph, "blk.1.ffn_down")->rows, RowSet::routed);
   ASSERT_NE(find(graph, "blk.1.expert_sum"), nullptr);
-  EXPECT_EQ(find(build_graph(test::small_model()), "blk.1.route"), nullptr);
+  EXPECT_EQ(find(build_graph(small_model()), "blk.1.route"), nullptr);
 }
 
 TEST(OperatorGraph, what_stands_beside_experts_has_weights_and_widths_of_its_own) {
-  ModelConfig moe = test::small_model();
+  ModelConfig moe = small_model();
   moe.experts = 4, moe.experts_used = 2, moe.shared_ffn = 160, moe.dense_layers = 1, moe.dense_ffn = 32;
   const OperatorGraph plain = build_graph(moe);
   EXPECT_EQ(find(plain, "blk.0.route"), nullptr);
@@ -112,7 +114,7 @@ TEST(OperatorGraph, what_stands_beside_experts_has_weights_and_widths_of_its_own
 }
 
 TEST(OperatorGraph, norms_with_biases_and_norms_over_all_heads_are_built_as_the_family_has_them) {
-  ModelConfig config = test::small_model();
+  ModelConfig config = small_model();
   config.norm = Norm::layer, config.attn_output_bias = config.output_bias = true, config.qk_norm = QkNorm::whole;
   const OperatorGraph graph = build_graph(config);
   EXPECT_TRUE(find(graph, "blk.1.attn_norm")->is<ops::LayerNorm>());
@@ -129,7 +131,7 @@ TEST(OperatorGraph, norms_with_biases_and_norms_over_all_heads_are_built_as_the_
 }
 
 TEST(OperatorGraph, operators_have_the_inputs_that_their_contract_lists) {
-  ModelConfig moe = test::small_model();
+  ModelConfig moe = small_model();
   moe.experts = 4, moe.experts_used = 2, moe.shared_ffn = 32, moe.shared_gate = true;
   const OperatorGraph graph = build_graph(moe);
   const std::map<std::string_view, std::size_t> expected{{"embed", 0},      {"rms_norm", 1}, {"rope", 1},  {"kv_append", 2},
@@ -144,7 +146,7 @@ TEST(OperatorGraph, operators_have_the_inputs_that_their_contract_lists) {
 }
 
 TEST(OperatorGraph, the_drawing_names_every_operator) {
-  const OperatorGraph graph = build_graph(test::small_model());
+  const OperatorGraph graph = build_graph(small_model());
   std::ostringstream dot;
   write_dot(dot, graph);
   for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {

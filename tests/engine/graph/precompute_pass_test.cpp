@@ -8,6 +8,8 @@
 namespace vitro {
 namespace {
 
+using test::small_model;
+
 bool of_layers(const Operator& product) { return product.layer >= 0; }
 bool always(const Operator&, const Operator&) { return true; }
 
@@ -30,7 +32,7 @@ std::set<std::string> readers(const OperatorGraph& graph, OperatorId tables) {
 }
 
 TEST(PrecomputePass, puts_tables_in_front_of_every_product_that_looks_up) {
-  const OperatorGraph plain = build_graph(test::small_model()), graph = with_precompute(plain, of_layers);
+  const OperatorGraph plain = build_graph(small_model()), graph = with_precompute(plain, of_layers);
   EXPECT_EQ(boost::num_vertices(graph), boost::num_vertices(plain) + 2 * 7);  // q, k, v, output, gate, up, down
   for (const OperatorId id : tables_of(graph)) {
     ASSERT_EQ(readers(graph, id).size(), 1u);
@@ -41,7 +43,7 @@ TEST(PrecomputePass, puts_tables_in_front_of_every_product_that_looks_up) {
 }
 
 TEST(PrecomputePass, products_with_one_input_share_their_tables) {
-  const OperatorGraph graph = share_precompute(with_precompute(build_graph(test::small_model()), of_layers), always);
+  const OperatorGraph graph = share_precompute(with_precompute(build_graph(small_model()), of_layers), always);
   const std::vector<OperatorId> tables = tables_of(graph);
   ASSERT_EQ(tables.size(), 2u * 4);
   EXPECT_EQ(readers(graph, tables[0]), (std::set<std::string>{"blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v"}));
@@ -53,14 +55,14 @@ TEST(PrecomputePass, products_with_one_input_share_their_tables) {
 }
 
 TEST(PrecomputePass, tables_of_other_formats_stay_apart) {
-  const auto graph = share_precompute(with_precompute(build_graph(test::small_model()), of_layers), [](const Operator& a, const Operator& b) {
+  const auto graph = share_precompute(with_precompute(build_graph(small_model()), of_layers), [](const Operator& a, const Operator& b) {
     return (a.weight == Role::attn_v) == (b.weight == Role::attn_v);
   });
   EXPECT_EQ(tables_of(graph).size(), 2u * 5);
 }
 
 TEST(PrecomputePass, everything_else_and_the_order_stay) {
-  const OperatorGraph plain = build_graph(test::small_model()), graph = share_precompute(with_precompute(plain, of_layers), always);
+  const OperatorGraph plain = build_graph(small_model()), graph = share_precompute(with_precompute(plain, of_layers), always);
   std::vector<std::string> names, kept;
   for (const OperatorId id : execution_order(plain)) names.push_back(plain[id].name);
   for (const OperatorId id : execution_order(graph)) {

@@ -41,6 +41,9 @@ TEST(Pretokeniser, a_megabyte_without_a_break_is_one_word) {
   EXPECT_EQ(pretokenise(Pretokeniser::gpt4o, letters).size(), 1u);
   EXPECT_EQ(pretokenise(Pretokeniser::deepseek_llm, spaces).size(), 1u);
   EXPECT_EQ(pretokenise(Pretokeniser::deepseek_llm, spaces + "1").size(), 2u);
+  const std::string digits(3 << 18, '7');
+  EXPECT_EQ(pretokenise(Pretokeniser::llama_bpe, digits).size(), 1u << 18);
+  EXPECT_EQ(pretokenise(Pretokeniser::gpt4o, digits).size(), 1u << 18);
 }
 
 std::vector<std::string> cut(Pretokeniser kind, std::string_view text) {

@@ -92,6 +92,21 @@ TEST(Quantize, rows_that_are_no_whole_blocks_keep_their_format) {
   EXPECT_EQ(gguf.find_tensor("blk.0.ffn_up.weight")->format, Format::q4_0);
 }
 
+// NumPy's writer keeps a vector as one row of a matrix.
+TEST(Quantize, a_vector_with_a_second_dimension_of_one_stays_as_it_is) {
+  const ScratchFolder folder;
+  SmallModel model;
+  model.change = [](std::vector<Weight>& weights) {
+    for (Weight& weight : weights) weight.role = weight.role == Role::attn_norm ? Role::router : weight.role;  // written with both
+  };
+  model.write(folder / "m.gguf");
+  ASSERT_EQ(Gguf::open(folder / "m.gguf").find_tensor("blk.0.attn_norm.weight")->dims.size(), 2u);
+  quantize(folder / "m.gguf", folder / "q.gguf", "q4_0");
+  const Gguf gguf = Gguf::open(folder / "q.gguf");
+  EXPECT_EQ(block_elements(gguf.find_tensor("blk.0.attn_norm.weight")->format), 1u);
+  EXPECT_EQ(config_from_gguf(gguf).width, model.config.width);
+}
+
 TEST(Quantize, the_first_layers_are_a_model_whose_last_layer_is_as_it_was) {
   const ScratchFolder folder;
   SmallModel model;

@@ -153,9 +153,15 @@ def like_itself(cell):
     return cell.parts in CLUSTERS or (cell.kv in STAGED and cell.parts == "layers")
 
 
+def contract_of(cell):
+    """-> the key that says in which contract products are computed, where it is not that of float cores."""
+    asked = {key: value for key, value in PRODUCTS[cell.products][0].items() if key == "products.numerics"}
+    return asked or ({"products.numerics": "a16"} if cell.parts in GPU else {})  # a GPU's own (docs/design/gpu.md)
+
+
 def oracle(cell, model, loads=None):
     """The same numeric contracts on cores, everything in DRAM."""
-    numerics = {key: value for key, value in PRODUCTS[cell.products][0].items() if key == "products.numerics"}
+    numerics = contract_of(cell)
     kv = {key: value for key, value in KV[cell.kv].items() if key in ("kv.format", "placement.kv")}
     parts, machine = {"policy": "dense"}, "host"
     if like_itself(cell):

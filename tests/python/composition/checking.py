@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from adapters import ATTENTION, FFN, random_adapter, weights_of, write_adapter
-from cells import COMMON, GPU, KV, MODELS, PAIRED_KV, PRODUCTS, all_cells, experiment, like_itself, oracle, outcome
+from cells import COMMON, GPU, KV, MODELS, PAIRED_KV, PRODUCTS, all_cells, contract_of, experiment, like_itself, oracle, outcome
 from conftest import opencl_platforms
 from draw import ADAPTERS
 
@@ -54,7 +54,7 @@ def right(weights):
 
     def of(cell):
         parts, kv = cell.parts if like_itself(cell) else "", cell.kv if "kv.format" in KV[cell.kv] else ""
-        key = (parts, cell.products, kv, cell.workload, cell.model)
+        key = (parts, cell.products, *contract_of(cell).values(), kv, cell.workload, cell.model)
         if key not in known:
             known[key] = outcome(oracle(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS))
         return known[key]

@@ -6,6 +6,7 @@ import vitro
 from adapters import ATTENTION, FFN, merged, random_adapter, stored, write_adapter
 from conftest import ROOT
 from oracle import Shape
+from vitro.trace import recordings
 
 TEXT = "The quick brown fox jumps over the lazy dog, again and again, until the window has moved past its start. 0123456789"
 DEVICE = str(ROOT / "configs" / "devices" / "oneplus12.yaml")
@@ -198,6 +199,20 @@ def test_experts_are_merged(tmp_path, has_native):
     target = tmp_path / "merged.gguf"
     vitro.merge(case.base, case.files["first"], target, format="f32")
     assert vitro.perplexity(target, case.text)["nll"] == pytest.approx(oracle.nll(case.oracle("first"), TEXT), abs=1e-4)
+
+
+def test_a_record_has_the_neurons_that_fire_beside_an_adapter_of_their_matrices(tmp_path, has_native):
+    if not has_native:
+        pytest.skip("the extension module is not built")
+    shape, matrices = FAMILIES["reglu"]
+    case = Case(tmp_path, shape, matrices, seed=1)
+    active = {}
+    for adapter in ("none", "first"):
+        recording = tmp_path / f"{adapter}.vtrc"
+        case.run({"adapter": adapter}, record=str(recording))
+        active[adapter] = [layer["active"] for layer in recordings.firing_statistics(recording, case.base)]
+    assert len(active["first"]) == len(active["none"]) > 0
+    assert all(share > 0.05 for share in active["first"])
 
 
 class TestBadInput:

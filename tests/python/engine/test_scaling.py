@@ -170,12 +170,15 @@ def test_a_value_head_says_what_the_oracle_says(native, tmp_path):
     run["model"] = {"gguf": str(tmp_path / "m.gguf")}
     # The head is one more row of the output matrix.
     rows = oracle.Model(model.shape, model.weights | {"output.weight": np.vstack([model.weights["output.weight"], head])})
+    compared = 0
     for sample in vitro.run(run)["scaling"]["samples"]:
         text = "The quick" + sample["text"] + "?"
         if "�" in text:
             continue  # bytes that are no text are another text for the judge
         tokens = [1] + oracle.tokenize(text)
         assert sample["score"] == pytest.approx(oracle.logits(rows, tokens)[-1, -1] + 0.75, abs=2e-3)
+        compared += 1
+    assert compared > 0
 
 
 @pytest.mark.parametrize("engine", [{}, {"prefill_activations": "fp16"}], ids=["one_contract", "another_for_prompts"])

@@ -40,6 +40,10 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 
 
+class NotUp(RuntimeError):
+    """The daemons do not come up on this machine; the message has their logs."""
+
+
 def missing():
     """The programs that are not installed."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
@@ -48,7 +52,7 @@ def missing():
 
 @contextlib.contextmanager
 def slurm(folder, cores):
-    """-> the environment for sbatch and its like. Raises RuntimeError with the daemons' logs where they do not come up."""
+    """-> the environment for sbatch and its like. Raises NotUp."""
     folder.mkdir()
     for name in ("state", "spool"):
         (folder / name).mkdir()
@@ -72,13 +76,16 @@ def slurm(folder, cores):
                 break
             time.sleep(0.2)
         else:
-            raise RuntimeError("\n".join(f"== {path.name}\n{path.read_text()[-1500:]}" for path in sorted(folder.glob("*.[lo][ou][gt]"))))
+            raise NotUp("\n".join(f"== {path.name}\n{path.read_text()[-1500:]}" for path in sorted(folder.glob("*.[lo][ou][gt]"))))
         yield env
     finally:
         subprocess.run(["scancel", "-u", getpass.getuser()], env=env, capture_output=True)
         for process in reversed(running):
             process.terminate()
-            process.wait(timeout=20)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _ports(count):

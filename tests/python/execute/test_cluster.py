@@ -14,6 +14,9 @@ import pytest
 import vitro
 from conftest import FAKES, ROOT
 from vitro.base import fingerprints
+from vitro.execute import cluster
+from vitro.execute.executor import execute
+from vitro.execute.task import Limits, Task
 from vitro.study import store
 
 SWEEP = """
@@ -111,7 +114,7 @@ def test_a_lost_worker_loses_one_try_of_one_point(fake, tmp_path):
             while not (tmp_path / "runs.log").exists():
                 time.sleep(0.02)
             there.workers[0].send_signal(signal.SIGKILL)
-        thread = threading.Thread(target=kill)
+        thread = threading.Thread(target=kill, daemon=True)
         thread.start()
         vitro.sweep(text, out=tmp_path / "o", on=f"dask:{there.address}")
         thread.join()
@@ -128,7 +131,7 @@ def test_a_scheduler_that_goes_away_is_named_and_nothing_is_lost(fake, tmp_path)
             while not list((tmp_path / "o/store/parts").glob("[!.]*")):
                 time.sleep(0.02)
             there.process.kill()
-        thread = threading.Thread(target=kill)
+        thread = threading.Thread(target=kill, daemon=True)
         thread.start()
         with pytest.raises(vitro.RunError, match=f"the scheduler of {there.address} went away.*--resume"):
             vitro.sweep(text, out=tmp_path / "o", on=f"dask:{there.address}")
@@ -139,9 +142,88 @@ def test_a_scheduler_that_goes_away_is_named_and_nothing_is_lost(fake, tmp_path)
 
 
 def test_a_scheduler_without_workers_is_the_users_mistake(fake, tmp_path, monkeypatch):
-    from vitro.execute import cluster
     monkeypatch.setattr(cluster, "_PATIENCE", 1)
     (tmp_path / "w").mkdir()
     with Scheduler(tmp_path / "w", workers=0, VITRO_NATIVE_MODULE="fake_vitro") as there:
         with pytest.raises(vitro.ConfigError, match="has no worker"):
             vitro.sweep(SWEEP % (tmp_path / "runs.log"), on=f"dask:{there.address}")
+
+
+def call(about):
+    tree = {"experiment": {"machine": "sim", "engine": {}, "memory": {}, "workload": {"output_tokens": 1}, "seed": about, "fake": {}}}
+    return Task("run", (json.dumps(tree), None), about=about)
+
+
+def test_a_local_cluster_whose_workers_all_ended_is_named(fake):
+    """They end after the first outcome, so that what follows is submitted with no worker."""
+    place = cluster.local_cluster(2, patience=1)
+    try:
+        outcomes = execute((call(number) for number in range(4)), place, Limits())
+        assert next(outcomes)[1].error is None
+        place.within.scale(0)
+        for _ in range(3000):
+            if not place._workers():
+                break
+            time.sleep(0.02)
+        with pytest.raises(vitro.RunError, match="all workers of the local cluster ended, and none came for 1 s.*--resume"):
+            list(outcomes)
+    finally:
+        place.close()
+
+
+def test_a_scheduler_whose_last_worker_ended_during_a_run_is_named_and_nothing_is_lost(fake, tmp_path, monkeypatch):
+    """An existing scheduler tries again by itself, three times unless told otherwise, so it holds the run back for a worker."""
+    monkeypatch.setattr(cluster, "_PATIENCE", 2)
+    text = (SWEEP % (tmp_path / "runs.log")).replace("runs.log}", "runs.log, sleep: 1}")
+    (tmp_path / "w").mkdir()
+    with Scheduler(tmp_path / "w", VITRO_NATIVE_MODULE="fake_vitro", DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="3") as there:
+        def kill():
+            while not list((tmp_path / "o/store/parts").glob("[!.]*")):
+                time.sleep(0.02)
+            there.workers[0].kill()
+        thread = threading.Thread(target=kill, daemon=True)
+        thread.start()
+        with pytest.raises(vitro.RunError, match=f"all workers of {there.address} ended.*--resume"):
+            vitro.sweep(text, out=tmp_path / "o", on=f"dask:{there.address}")
+        thread.join()
+    assert 1 <= len(store.rows(tmp_path / "o")) < 4
+
+
+def test_a_model_that_went_meanwhile_is_named_and_fails_its_point_alone(fake, tmp_path):
+    """No worker has it, and here it is gone or another one when it is to be sent."""
+    tasks = {}
+    for name in ("gone", "changed"):
+        (tmp_path / name).write_text(name)
+        tasks[name] = Task("run", call(name).args, files={str(tmp_path / name): fingerprints.of_file(tmp_path / name)}, about=name)
+    (tmp_path / "gone").unlink()
+    (tmp_path / "changed").write_text("another content")
+    with Scheduler(tmp_path / "w", VITRO_NATIVE_MODULE="fake_vitro") as there:
+        place = cluster.existing(there.address)
+        try:
+            found = {task.about: outcome for task, outcome in execute([*tasks.values(), call(1)], place, Limits())}
+        finally:
+            place.close()
+    assert found[1].error is None
+    assert f"{tmp_path}/gone: can not be sent to a worker (No such file" in str(found["gone"].error)
+    assert f"{tmp_path}/changed: did not arrive whole" in str(found["changed"].error)
+    assert list((tmp_path / "w/worker-cache/files").iterdir()) == [] and not place._sent
+
+
+def test_each_worker_gets_a_file_once_however_many_threads_send_it(fake, tmp_path, monkeypatch):
+    sent = []
+    send_file = cluster.Cluster._send_file
+    monkeypatch.setattr(cluster.Cluster, "_send_file", lambda self, at, *rest: sent.append(at) or send_file(self, at, *rest))
+    before = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs none {tmp_path}/hidden && exec "$@"', "sh"]
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
+        pytest.skip("no name spaces for users here")
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden/m").write_text("a model")
+    files = {str(tmp_path / "hidden/m"): fingerprints.of_file(tmp_path / "hidden/m")}
+    with Scheduler(tmp_path / "w", workers=3, before=before, VITRO_NATIVE_MODULE="fake_vitro") as there:
+        place = cluster.existing(there.address)
+        try:
+            tasks = [Task("run", call(number).args, files=files, about=number) for number in range(9)]
+            assert all(outcome.error is None for _, outcome in execute(tasks, place, Limits()))
+        finally:
+            place.close()
+    assert 1 <= len(sent) <= 3 and len(set(sent)) == len(sent)

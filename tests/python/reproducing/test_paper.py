@@ -109,6 +109,13 @@ def test_a_cluster_gives_the_same_rows(toy):
     assert there["rows"] == reproducing.reproduce("toy", folder=write(toy))["rows"]
 
 
+@pytest.mark.parametrize("on, said", [("cloud", "--on: 'cloud'"), ("dask:tcp://a:1", "--jobs: can not be combined with --on")])
+def test_a_place_that_is_none_is_refused_before_plans_are_made(toy, monkeypatch, on, said):
+    monkeypatch.setattr(reproducing, "Runs", None)  # which makes them
+    with pytest.raises(ConfigError, match=said):
+        reproducing.reproduce("toy", folder=write(toy), jobs=2, on=on)
+
+
 def test_later_words_win_and_a_whole_part_takes_back_what_lay_in_it(toy):
     parts = {"dense": {"workload.output_tokens": 9, "engine.policy": "dense"}, "host": {"workload": {"output_tokens": 3}},
              "dense host": {"engine.policy": "mmap"}, "mmap": {}, "magic": {}}

@@ -1,6 +1,7 @@
 """Designs: which points they have, and that they fill the space as they promise."""
 import pytest
 import vitro
+from vitro.study.designs import axes
 from vitro.study.points import labelled, points
 
 SPACE = {"a.x": {"from": 0, "to": 1}, "b": {"from": "25%", "to": "75%"}, "c": [["cpu0"], "two"]}
@@ -54,6 +55,14 @@ def test_values_are_written_as_in_a_file():
     assert 51 <= layers.count(1) <= 65, "ln(1.5 / 0.5) / ln(64.5 / 0.5) of 256"
 
 
+@pytest.mark.parametrize("low, high, found", [
+    ("5.", "7", (5, 7, "")), (".5", "2", (0.5, 2, "")), ("1e3 us", "2.5E3us", (1000, 2500, " us")), ("-1", "+1", (-1, 1, "")),
+    (1, 2.5, (1, 2.5, "")), ("25 %", "75%", (25, 75, "%"))])
+def test_numbers_of_a_range_are_those_of_a_file(low, high, found):
+    axis = axes({"a": {"from": low, "to": high}}, ())["a"]
+    assert (axis.low, axis.high, axis.unit) == found
+
+
 @pytest.mark.parametrize("lines, said", [
     ("  design: sobl\n  over: {seed: [1]}", "exp.yaml:3: sweep.design: 'sobl'"),
     ("  design: sobol\n  over: {seed: [1]}", "exp.yaml:3: sweep.samples: None"),
@@ -61,6 +70,10 @@ def test_values_are_written_as_in_a_file():
     ("  design: random\n  samples: 3", "over: expected a map"),
     ("  design: random\n  samples: 3\n  over:\n    seed: {from: 3, to: 1}", "exp.yaml:6: over.seed: from 3 to 1"),
     ("  design: random\n  samples: 3\n  over:\n    seed:\n      from: 3\n      to: many", "exp.yaml:8: over.seed.to: 'many'"),
+    ("  design: random\n  samples: 3\n  over:\n    seed: {from: 1.2.3, to: 5}", "exp.yaml:6: over.seed.from: '1.2.3'"),
+    ("  design: random\n  samples: 3\n  over:\n    seed: {from: ., to: 5}", "exp.yaml:6: over.seed.from: '.'"),
+    ("  design: random\n  samples: 3\n  over:\n    seed: {from: 1 MiB, to: 1e999 MiB}", "exp.yaml:6: over.seed.to: '1e999 MiB'"),
+    ("  design: random\n  samples: 3\n  over:\n    seed: {from: 1, to: .inf}", "exp.yaml:6: over.seed.to: inf"),
     ("  design: random\n  samples: 3\n  over:\n    memory.budget: {from: 3 MiB, to: 1 GiB}", "exp.yaml:6: over.memory.budget.to: '1 GiB'"),
     ("  design: random\n  samples: 3\n  over:\n    seed: {from: 0, to: 1, scale: log}", "from > 0 on a log scale"),
     ("  design: random\n  samples: 3\n  over:\n    seed: {from: 0, to: 1, step: 2}", "exp.yaml:6: over.seed.step: unknown key"),

@@ -1,5 +1,6 @@
 """What is a point: whatever changes its row changes its identity, and nothing else does."""
 import shutil
+import subprocess
 
 import pytest
 from conftest import ROOT
@@ -89,6 +90,27 @@ def test_names_and_what_judges_do_not_count(real):
     assert digest(real / "m.gguf", seed=7) != before
 
 
+def git(folder, *words):
+    return subprocess.run(["git", "-C", folder, "-c", "user.name=n", "-c", "user.email=e", *words], capture_output=True, text=True,
+                          check=True).stdout.strip()
+
+
 def test_the_revision_is_that_of_the_checkout(native):
-    revision, dirty = fingerprints.revision()
-    assert revision is None or (len(revision) == 40 and dirty in (True, False))
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout")
+    changed = bool(git(ROOT, "status", "--porcelain", "--untracked-files=no"))
+    assert fingerprints.revision() == (git(ROOT, "rev-parse", "HEAD"), changed)
+
+
+def test_the_revision_follows_commits_and_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(fingerprints, "engine_file", lambda: str(tmp_path / "m.so"))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert fingerprints.revision() == (None, False)
+    git(tmp_path, "init", "-q")
+    for text in ("one", "two"):
+        (tmp_path / "a").write_text(text)
+        git(tmp_path, "add", "a")
+        git(tmp_path, "commit", "-qm", text)
+        assert fingerprints.revision() == (git(tmp_path, "rev-parse", "HEAD"), False)
+    (tmp_path / "a").write_text("three")
+    assert fingerprints.revision() == (git(tmp_path, "rev-parse", "HEAD"), True)

@@ -65,6 +65,20 @@ def test_a_search_that_is_resumed_goes_the_same_way(fake, tmp_path):
     assert len(store.rows("o")) == whole["identity"].nunique()
 
 
+def test_a_process_that_joins_does_not_end_a_search_that_began_anew(fake, tmp_path):
+    path, others = fake.write(STUDY), []
+    vitro.search(path, out="o", trials=8)
+    before = runs(tmp_path)
+
+    def progress(done, total):
+        if done == 2:
+            others.append(store.Store(tmp_path / "o"))
+    frame = vitro.search(path, out="o", trials=12, workers=1, progress=progress)
+    assert len(frame) == 12 and (frame["status"] == "ok").all() and runs(tmp_path) - before == frame["identity"].nunique()
+    with pytest.raises(vitro.ConfigError, match="is at work there"):
+        vitro.search(path, out="o")
+
+
 def test_workers_do_not_change_a_search(fake):
     path = fake.write(STUDY.replace("trials: 20", "trials: 12"))
     one, four = (vitro.search(path, out=f"o{workers}", workers=workers).drop(columns="wall_s") for workers in (1, 4))
@@ -81,6 +95,21 @@ def test_constraints_hold_on_the_front_and_failures_are_rows(fake, tmp_path):
     assert all(rows[point]["peak_memory_bytes"] <= 3e6 for point in answer.json["front"]) and answer.json["front"]
 
 
+def test_points_to_which_a_metric_does_not_apply_are_behind_all_others(fake):
+    """Only runs with mmap have a rate of cache hits."""
+    frame = vitro.search(STUDY.replace("peak_memory_bytes: minimize", "cache_hit_rate: maximize"), out="o")
+    assert len(frame) == 20 and (frame["status"] == "ok").all() and set(frame["engine.policy"]) == {"mmap", "dense"}
+    assert list(frame["feasible"]) == list(frame["engine.policy"] == "mmap")
+    assert frame["front"].any() and set(frame[frame["front"]]["engine.policy"]) == {"mmap"}
+
+
+def test_a_metric_that_applies_to_no_point_is_named_at_the_end(fake, tmp_path):
+    text = STUDY.replace("peak_memory_bytes: minimize", "cache_hit_rate: maximize").replace("[mmap, dense]", "[dense]")
+    answer = fake("search", fake.write(text), "--out", "o")
+    assert answer.code == 2 and "sweep.objectives: 'cache_hit_rate' is no number in the result of any point" in answer.err
+    assert runs(tmp_path) == 20
+
+
 def test_a_search_gets_closer_than_chance(fake):
     """The best budget of a share of 1 % is found in fewer points than drawing needs for it in the mean."""
     text = STUDY.replace("{decode_tokens_per_s: maximize, peak_memory_bytes: minimize}", "{decode_tokens_per_s: maximize}").replace(
@@ -94,6 +123,12 @@ def test_a_search_gets_closer_than_chance(fake):
     ("decode_tokens_per_s: maximize", "decode_tokens_per_s: more", "exp.yaml:11: sweep.objectives"),
     ("decode_tokens_per_s: maximize", "speed: maximize", "sweep.objectives: 'speed' is no number"),
     ("  over:", "  constraints: {ttft_ms: 3}\n  over:", "exp.yaml:12: sweep.constraints.ttft_ms: 3"),
+    ("  over:", "  constraints: [ttft_ms]\n  over:", "exp.yaml:12: sweep.constraints: ['ttft_ms'] (expected"),
+    ("  over:", "  constraints: {ttft_ms: {max: .nan}}\n  over:", "sweep.constraints.ttft_ms.max: nan is not a number"),
+    ("  over:", "  constraints: {ttft_ms: {min: -.inf}}\n  over:", "sweep.constraints.ttft_ms.min: -inf is not a number"),
+    ("  over:", "  constraints: {ttft_ms: {max: true}}\n  over:", "exp.yaml:12: sweep.constraints.ttft_ms.max: True is not a number"),
+    ("  over:", "  constraints: {speed: {max: 1}}\n  over:", "exp.yaml:12: sweep.constraints: 'speed' is no number"),
+    ("decode_tokens_per_s: maximize", "token_latency_ms: minimize", "sweep.objectives: 'token_latency_ms' is no number"),
     ("batch: 4", "bach: 4", "exp.yaml:10: sweep.bach: unknown key"), ("design: search", "design: sobol", "is no search")])
 def test_what_is_wrong_in_a_search_is_named(fake, old, new, said):
     answer = fake("search", fake.write(STUDY.replace(old, new)), "--out", "o")

@@ -248,8 +248,20 @@ def test_traces_of_points_that_were_asked_for(fake, tmp_path):
     answer = fake("sweep", path, "--out", "o", "--resume", "--trace", "2")
     assert answer.code == 0 and "trace of point 2: o/traces/00002" in answer.err and "other events" not in answer.err
     assert (tmp_path / "o/traces/00002/trace.json").exists() and runs(tmp_path) == 5
+    assert os.listdir(tmp_path / "o/traces") == ["00002"]
+    assert fake("sweep", path, "--out", "o", "--resume", "--trace", "3", "--trace", "3").code == 0 and runs(tmp_path) == 6
     wrong = fake("sweep", path, "--out", "o", "--resume", "--trace", "4")
     assert wrong.code == 2 and "--trace: 4" in wrong.err
+
+
+def test_a_trace_that_fails_is_told_and_keeps_what_was_there(fake, tmp_path):
+    path = fake.write(SWEEP.replace("log: runs.log", "log: runs.log, sleep: 0.5"))
+    (tmp_path / "o/traces/00000").mkdir(parents=True)
+    (tmp_path / "o/traces/00000/trace.json").write_text("old")
+    fake("sweep", path, "--out", "o")
+    answer = fake("sweep", path, "--out", "o", "--resume", "--trace", "0", "--limit", "0.01")
+    assert answer.code == 1 and "trace of point 0: " in answer.err and os.listdir(tmp_path / "o/traces") == ["00000"]
+    assert (tmp_path / "o/traces/00000/trace.json").read_text() == "old"
 
 
 def start(fake, path, *more):
@@ -268,13 +280,16 @@ def test_two_processes_share_a_sweep(fake, tmp_path):
 
 
 def test_rows_can_be_read_while_a_sweep_runs(fake, tmp_path):
-    slow = SWEEP.replace("log: runs.log", "log: runs.log, sleep: 0.3").replace("[1, 2]", "[1, 2, 3, 4, 5]")
-    process, seen = start(fake, fake.write(slow), "--workers", "1"), set()
-    while process.poll() is None:
-        if (tmp_path / "o/store/format.json").exists():
-            seen.add(len(store.rows(tmp_path / "o")))
-        time.sleep(0.1)
-    assert process.returncode == 0 and len(seen) > 3 and len(store.rows(tmp_path / "o")) == 10, process.stderr.read()
+    seen = []
+
+    def progress(done, total):
+        seen.append((done, len(store.rows(tmp_path / "o"))))
+        if done == 2:  # another process reads
+            code = "import vitro; print(len(vitro.rows('o')))"
+            read = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=fake.env, timeout=120)
+            assert read.stdout == "2\n", read.stderr
+    vitro.sweep(SWEEP, out="o", workers=1, progress=progress)
+    assert seen == [(count, count) for count in range(5)]
 
 
 def part_names(folder):
@@ -314,12 +329,12 @@ def kills(fake, tmp_path, seed):
     return count
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_sweep_that_is_killed_loses_and_doubles_nothing(fake, tmp_path, seed):
     kills(fake, tmp_path, seed)
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("seed", range(3, 23))
+@pytest.mark.parametrize("seed", range(2, 23))
 def test_many_sweeps_that_are_killed_lose_and_double_nothing(fake, tmp_path, seed):
     kills(fake, tmp_path, seed)

@@ -65,7 +65,8 @@ def stages_of(monkeypatch, tmp_path, *args):
     """-> the stages that a command line runs, of which each counts one test."""
     ran = []
     for name in ("ctest", "sanitizer"):
-        monkeypatch.setattr(run, name, lambda preset, wanted=None, name=name: ran.append(preset) or run.Tally(passed=1))
+        monkeypatch.setattr(run, name, lambda preset, wanted=None, every=True: ran.append(preset if every else f"few of {preset}")
+                            or run.Tally(passed=1))
     monkeypatch.setattr(run, "pytest", lambda every: ran.append("every pytest" if every else "pytest") or run.Tally(passed=1))
     monkeypatch.setattr(run, "fuzz", lambda: ran.append("fuzz") or run.Tally(passed=1))
     monkeypatch.setattr(run, "RESULTS", tmp_path)
@@ -75,7 +76,7 @@ def stages_of(monkeypatch, tmp_path, *args):
 
 
 def test_stages_without_and_with_all(monkeypatch, tmp_path):
-    assert stages_of(monkeypatch, tmp_path) == ["release", "pytest", "asan", "tsan"]
+    assert stages_of(monkeypatch, tmp_path) == ["few of release", "pytest", "asan", "tsan"]
     assert stages_of(monkeypatch, tmp_path, "--all") == ["release", "every pytest", "asan", "tsan", "aarch64", "fuzz"]
     assert stages_of(monkeypatch, tmp_path, "--all", "--only", "pytest") == ["every pytest"]
     assert stages_of(monkeypatch, tmp_path, "--only", "fuzz,smoke") == ["asan", "tsan", "fuzz"]
