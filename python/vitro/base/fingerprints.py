@@ -4,13 +4,14 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from . import native
 from .cores import usable_cores
 
+_READING = ("device", "model", "engine", "workload")  # parts of an experiment that may name files
+OUTPUTS = ("engine.record", "workload.save_kv")        # files that a run writes
 # Texts that may read like the name of a file and are none.
 _TEXTS = {"prompt", "name", "description", "source", "experiment", "label"}
 _known: dict[tuple[int, ...], str] = {}  # by what stat says: a file that was written again has another time of change
@@ -66,16 +67,21 @@ def host() -> dict[str, Any]:
             "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "kernel": platform.release()}
 
 
-def named_files(tree: Any, skipped: tuple[str, ...] = (), at: str = "") -> Iterator[str]:
-    """The texts in a resolved experiment that name existing files. skipped: dotted keys whose files are written, not read."""
+def files_read(resolved: dict[str, Any]) -> dict[str, str]:
+    """-> {path: SHA-256} of what a run of this resolved experiment reads: existing files that device, model, engine or workload name."""
+    parts = {key: resolved[key] for key in _READING if key in resolved}
+    return {path: of_file(path) for path in _named_files(parts)}
+
+
+def _named_files(tree, at=""):
     if isinstance(tree, dict):
         for key, value in tree.items():
             inner = f"{at}.{key}" if at else str(key)
-            if key not in _TEXTS and inner not in skipped:
-                yield from named_files(value, skipped, inner)
+            if key not in _TEXTS and inner not in OUTPUTS:
+                yield from _named_files(value, inner)
     elif isinstance(tree, list):
         for value in tree:
-            yield from named_files(value, skipped, at)
+            yield from _named_files(value, at)
     elif isinstance(tree, str) and ("/" in tree or "." in tree) and len(tree) < 4096 and "\0" not in tree and os.path.isfile(tree):
         yield tree
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..base import fingerprints, process
 from ..base.cache import cache_folder
+from ..base.whole_files import sync_folder
 from ..errors import RunError
 from .local import perform_here
 from .task import Limits, Task
@@ -91,7 +92,7 @@ def take_piece(sha: str, ending: str, token: str, begin: int, data: bytes, last:
             return False
         unfinished.replace(target)
         for folder in (target.parent, target.parent.parent):
-            _sync(folder)
+            sync_folder(folder)
     return True
 
 
@@ -103,14 +104,6 @@ def _remove_unfinished(folder):
                 path.unlink()
         except FileNotFoundError:  # another worker of this machine was first
             pass
-
-
-def _sync(folder):
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def token() -> str:

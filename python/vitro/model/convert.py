@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..base.inputs import Progress
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from . import gptq
 from .exported_tokenizer import Tokenizer, read_tokenizer
@@ -223,12 +224,11 @@ def _rope_factors(c: Config) -> list[np.ndarray[Any, Any]]:
 
 def _write(c: Config, tokenizer: Tokenizer, parts: list[Part], target: Path, progress: Progress | None) -> None:
     import gguf
-    part_path = target.with_name(target.name + ".part")
-    writer: Any = gguf.GGUFWriter(str(part_path), FAMILIES[c.family])  # it has no names for the types of our own
-    _write_metadata(writer, c, tokenizer, gguf)
-    for part in parts:
-        writer.add_tensor_info(part.name, part.shape, np.dtype(np.float32), part.bytes, raw_dtype=part.type)
-    try:
+    with in_place(target) as unfinished:
+        writer: Any = gguf.GGUFWriter(str(unfinished), FAMILIES[c.family])  # it has no names for the types of our own
+        _write_metadata(writer, c, tokenizer, gguf)
+        for part in parts:
+            writer.add_tensor_info(part.name, part.shape, np.dtype(np.float32), part.bytes, raw_dtype=part.type)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
@@ -237,9 +237,6 @@ def _write(c: Config, tokenizer: Tokenizer, parts: list[Part], target: Path, pro
             if progress:
                 progress(done + 1, len(parts))
         writer.close()
-        os.replace(part_path, target)
-    finally:
-        part_path.unlink(missing_ok=True)
 
 
 def _write_metadata(writer: Any, c: Config, tokenizer: Tokenizer, gguf: Any) -> None:

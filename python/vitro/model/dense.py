@@ -1,9 +1,10 @@
 """Random dense Llama models of a given shape: for measurements of speed, where no values matter but those of a real file do."""
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from ..base.whole_files import in_place
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ BENCHMARK = DenseShape(layers=12, width=1024, ffn=4096, heads=16, kv_heads=4, vo
 def make_dense(shape: DenseShape, path: str | Path, seed: int = 1) -> None:
     """Writes the model as GGUF in float16, whole or not at all. Rows have unit gain, so that no value over- or underflows."""
     import gguf
-    part = Path(path).with_name(Path(path).name + ".part")
-    writer = gguf.GGUFWriter(str(part), "llama")
+    writer = gguf.GGUFWriter(None, "llama")
     _write_metadata(writer, shape)
     rng = np.random.default_rng(seed)
 
@@ -57,14 +57,11 @@ def make_dense(shape: DenseShape, path: str | Path, seed: int = 1) -> None:
         matrix(name + "ffn_gate.weight", shape.ffn, shape.width)
         matrix(name + "ffn_up.weight", shape.ffn, shape.width)
         matrix(name + "ffn_down.weight", shape.width, shape.ffn)
-    try:
-        writer.write_header_to_file()
+    with in_place(Path(path)) as part:
+        writer.write_header_to_file(part)
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _write_metadata(writer, shape: DenseShape) -> None:

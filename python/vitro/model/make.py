@@ -11,12 +11,12 @@ How: element 0 of the residual stream is the same for every token. A gate row re
 neuron's threshold, and otherwise a unit vector of a subspace A in which embeddings are Gaussian. Thus its value is
 Gaussian, and the probability to be positive is whatever the threshold makes it.
 """
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 
 VOCAB = 3 + 256 + 253  # <unk>, <s>, </s>, bytes, and words that no text contains
@@ -98,14 +98,13 @@ def make_model(spec: ModelSpec, path: str | Path, progress=lambda done, total: N
         raise ConfigError(f"make-model: {spec.width} elements, {spec.heads} heads, {spec.kv_heads} KV heads and rank {spec.rank} can "
                           "not be combined (expected whole heads, each of at least as many elements as the rank)")
     path = Path(path)
-    part = path.with_name(path.name + ".part")
-    writer = gguf.GGUFWriter(str(part), "llama")
-    _write_metadata(writer, spec)
-    tensors = list(_tensors(spec))
-    for name, shape, kind, _ in tensors:
-        dtype = np.float32 if kind == "vector" else np.float16
-        writer.add_tensor_info(name, list(shape), np.dtype(dtype), int(np.prod(shape)) * np.dtype(dtype).itemsize)
-    try:
+    with in_place(path) as part:
+        writer = gguf.GGUFWriter(str(part), "llama")
+        _write_metadata(writer, spec)
+        tensors = list(_tensors(spec))
+        for name, shape, kind, _ in tensors:
+            dtype = np.float32 if kind == "vector" else np.float16
+            writer.add_tensor_info(name, list(shape), np.dtype(dtype), int(np.prod(shape)) * np.dtype(dtype).itemsize)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
@@ -115,9 +114,6 @@ def make_model(spec: ModelSpec, path: str | Path, progress=lambda done, total: N
             writer.write_tensor_data(np.ascontiguousarray(values, dtype=np.float32 if kind == "vector" else np.float16))
             progress(done + 1, len(tensors))
         writer.close()
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _write_metadata(writer, spec: ModelSpec) -> None:

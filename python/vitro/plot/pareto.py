@@ -1,10 +1,12 @@
-"""Accuracy against what it costs, with the points that no other one beats."""
+"""Metrics against each other, with the points that no other one beats."""
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from .style import FAINT, WORK, styled
+from .results import axis_of
+from .style import FAINT, OTHER, WORK, styled
 
 if TYPE_CHECKING:
     import pandas
@@ -22,8 +24,8 @@ def accuracy(frame: "pandas.DataFrame") -> Figure:
     samples = next((key for key in frame.columns if key.endswith(".samples")), None)
     names = frame["point"].str.replace(r", samples \S+$", "", regex=True) if samples else frame["point"]
     for ax, cost in zip(axes, costs):
-        best = front(frame[cost], frame["accuracy"])
-        ax.step(frame[cost].iloc[best], frame["accuracy"].iloc[best], where="post", color=FAINT, linewidth=5, alpha=0.25, label="front")
+        best = frame[front(frame[[cost, "accuracy"]].to_numpy().tolist(), ("minimize", "maximize"))].sort_values(cost)
+        ax.step(best[cost], best["accuracy"], where="post", color=FAINT, linewidth=5, alpha=0.25, label="front")
         for color, (name, part) in zip(WORK * 20, frame.groupby(names, sort=False)):
             ax.errorbar(part[cost], part["accuracy"], part["standard_error"], fmt="o-", color=color, markersize=4, capsize=2, label=name)
             for _, row in part.iterrows() if samples else ():
@@ -36,11 +38,33 @@ def accuracy(frame: "pandas.DataFrame") -> Figure:
     return figure
 
 
-def front(costs: "pandas.Series", gains: "pandas.Series") -> list[int]:
-    """-> positions of points that none is both cheaper and better than, from the cheapest on."""
-    order = sorted(range(len(costs)), key=lambda i: (costs.iloc[i], -gains.iloc[i]))
-    best: list[int] = []
-    for i in order:
-        if not best or gains.iloc[i] > gains.iloc[best[-1]]:
-            best.append(i)
-    return best
+@styled
+def trials(frame: "pandas.DataFrame", objectives: Mapping[str, str], readings: Mapping[str, tuple[str, str, float]]) -> Figure:
+    """The table of `vitro search`: its first objective over each other one, or over the trials where it is the only one.
+    objectives: {metric: "maximize" or "minimize"}. readings: (label, unit, factor) of metrics that have some."""
+    first, *others = objectives
+    ran = frame[frame[first].notna()]
+    figure = Figure(figsize=(9.6, 3.4), layout="constrained")
+    axes = figure.subplots(1, max(len(others), 1), sharey=True, squeeze=False)[0]
+    named, factor = axis_of(first, readings.get(first))
+    for ax, other in zip(axes, others or ["point"]):
+        along, scale = axis_of(other, readings.get(other)) if others else ("trial", 1)
+        for part, color, size, label in ((ran[~ran["feasible"]], OTHER, 3, "breaks a constraint"),
+                                         (ran[ran["feasible"] & ~ran["front"]], WORK[0], 4, "is beaten by another"),
+                                         (ran[ran["front"]], WORK[1], 6, "on the front")):
+            ax.plot(part[other] * scale, part[first] * factor, "o", color=color, markersize=size, label=label if len(part) else None)
+        ax.set_xlabel(along)
+    axes[0].set(ylabel=named, ylim=(0, None))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
+    return figure
+
+
+def front(values: Sequence[Sequence[float] | None], ways: Sequence[str]) -> list[bool]:
+    """Which rows no other row dominates: is as good everywhere and better somewhere. None: a row that does not count.
+    ways: "maximize" or "minimize" of each column."""
+    signs = [1 if way == "minimize" else -1 for way in ways]
+    costs = [None if row is None else [sign * value for sign, value in zip(signs, row)] for row in values]
+
+    def dominated(cost):
+        return any(other is not None and other != cost and all(a <= b for a, b in zip(other, cost)) for other in costs)
+    return [cost is not None and not dominated(cost) for cost in costs]

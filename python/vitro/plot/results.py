@@ -61,13 +61,12 @@ def regions(results: Mapping[str, Any]) -> Figure:
 
 @styled
 def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading: tuple[str, str, float] | None = None) -> Figure:
-    """A sweep's metric: a line per combination of the other keys if some key is a number, bars per point otherwise.
+    """A sweep's metric: a line per combination of the other keys if some key is a number, bars per point otherwise. Where hardly two points
+    share a line, as in a random design, a panel per key.
 
     frame: the table of `vitro.sweep`. keys: the swept keys, or ["label"]. reading: (label, unit, factor).
     """
-    label, unit, factor = reading or (metric, "", 1)
-    if "bytes" in metric:
-        unit, factor = "MiB", 2 ** -20
+    named, factor = axis_of(metric, reading)
     shown = frame[frame[metric].notna()]
     numeric = [key for key in keys if _numbers(shown[key]) is not None and shown[key].nunique() > 2]
     if not numeric:
@@ -78,20 +77,51 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
         ax.set_yticks(range(len(cases)), cases)
         ax.set_ylim(len(cases) - 0.5, -0.5)
         ax.grid(axis="y", visible=False)
-        ax.set_xlabel(f"{label}, {unit}" if unit else label)
+        ax.set_xlabel(named)
         return figure
     axis, *rest = sorted(numeric, key=lambda key: -shown[key].nunique()) + [key for key in keys if key not in numeric]
+    groups = list(shown.groupby(rest, dropna=False, sort=False)) if rest else [((), shown)]
+    if len(groups) > len(WORK) and 2 * len(groups) > len(shown):
+        return _scattered(shown, [axis, *rest], shown[metric] * factor, named)
     figure, (ax,) = axes_of(height=3.0)
-    groups = shown.groupby(rest, dropna=False, sort=False) if rest else [((), shown)]
     for color, (case, part) in zip(WORK * 20, groups):
         order = numpy.argsort(_numbers(part[axis]), kind="stable")
         ax.plot(_numbers(part[axis])[order], part[metric].to_numpy()[order] * factor, "o-", color=color, markersize=4,
                 label=", ".join(f"{key} {value}" for key, value in zip(rest, case)))
-    ax.set(xlabel=f"{axis} ({_suffix(shown[axis])})" if _suffix(shown[axis]) else axis, ylabel=f"{label}, {unit}" if unit else label,
-           ylim=(0, None))
+    ax.set(xlabel=_with_unit(axis, shown), ylabel=named, ylim=(0, None))
     if rest:
         figure.legend(loc="outside upper right", ncols=3, handlelength=1)
     return figure
+
+
+def axis_of(metric: str, reading: tuple[str, str, float] | None = None) -> tuple[str, float]:
+    """-> the text of an axis for a metric, and what its values are multiplied by. reading: (label, unit, factor)."""
+    label, unit, factor = reading or (metric, "", 1)
+    if "bytes" in metric:
+        unit, factor = "MiB", 2 ** -20
+    return f"{label}, {unit}" if unit else label, factor
+
+
+def _scattered(shown, keys, values, named):
+    figure = Figure(figsize=(9.6, 3.0), layout="constrained")
+    axes = figure.subplots(1, len(keys), sharey=True, squeeze=False)[0]
+    for ax, key in zip(axes, keys):
+        numbers = _numbers(shown[key])
+        if numbers is None:
+            names = sorted({str(value) for value in shown[key]})
+            numbers = numpy.array([names.index(str(value)) for value in shown[key]])
+            ax.set_xticks(range(len(names)), names)
+            ax.set_xlim(-0.5, len(names) - 0.5)
+        elif numbers.min() > 0 and numbers.max() > 20 * numbers.min():
+            ax.set_xscale("log")
+        ax.plot(numbers, values.to_numpy(), "o", color=WORK[0], markersize=4, alpha=0.7)
+        ax.set_xlabel(_with_unit(key, shown))
+    axes[0].set(ylabel=named, ylim=(0, None))
+    return figure
+
+
+def _with_unit(key, shown):
+    return f"{key} ({_suffix(shown[key])})" if _suffix(shown[key]) else key
 
 
 def _numbers(values):

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from ..base import fingerprints
+from ..base.whole_files import in_place
 
 
 class Kept:
@@ -27,9 +28,8 @@ class Kept:
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = self.folder / f"{name}.part"
-        unfinished.write_text(text)
-        unfinished.replace(self.folder / name)
+        with in_place(self.folder / name) as unfinished:
+            unfinished.write_text(text)
 
     def tree(self, name):
         """The same as an object; a file that was damaged is as good as none."""

@@ -93,7 +93,7 @@ class Runs:
 
     def _task(self, digest, overrides):
         composed = experiments.compose(self.mapped.experiment, overrides=overrides)
-        files = {path: fingerprints.of_file(path) for path in fingerprints.named_files(composed.resolved)} if self.on != "local" else {}
+        files = fingerprints.files_read(composed.resolved) if self.on != "local" else {}
         return experiments.task_of(json.dumps(composed.tree), alone=composed.resolved["machine"] == "host", files=files, about=digest)
 
     def _resolve_all(self, requests):

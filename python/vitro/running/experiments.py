@@ -10,6 +10,7 @@ from typing import Any
 from ..base import native, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, as_source
 from ..base.origins import Origins, with_origins
+from ..base.whole_files import in_place
 from ..device.device import Device
 from ..device.models import attached as attached_models
 from ..execute.executor import execute
@@ -107,10 +108,8 @@ def task_of(tree: str, *, alone: bool, models: Iterable[type] = (), out: Path | 
 
 
 def _write(path: pathlib.Path, answer: dict[str, Any]) -> None:
-    """In place at once: a reader sees all of it or nothing."""
-    unfinished = path.with_name(f"{path.name}.part")
-    unfinished.write_text(json.dumps(answer, indent=2) + "\n")
-    unfinished.replace(path)
+    with in_place(path) as unfinished:
+        unfinished.write_text(json.dumps(answer, indent=2) + "\n")
 
 
 def resolve(experiment: Experiment, *, overrides: Overrides = None) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from typing import Any
 
 from ..base import fingerprints
 
-_READING = ("device", "model", "engine", "workload")  # parts that may name files
-OUTPUTS = ("engine.record", "workload.save_kv")  # files that a run writes
 # Keys that name or judge a run and do not change what it does.
 _ABOUT = ("experiment", "description", "sweep", "search", "metrics", "expect")
 _VERSION = 1
@@ -39,8 +37,7 @@ def identity_of(resolved: dict[str, Any]) -> Identity:
     The engine is the content of the extension module: its revision is written down beside each row, but a commit that leaves the module as
     it is reruns nothing. A file stands for its content, so another folder is no change and another model under the old name is one."""
     whole = {key: value for key, value in resolved.items() if key not in _ABOUT}
-    parts = {key: whole[key] for key in _READING if key in whole}
-    files = {path: fingerprints.of_file(path) for path in fingerprints.named_files(parts, OUTPUTS)}
+    files = fingerprints.files_read(resolved)
     plugins = {path: fingerprints.of_file(path) for path in fingerprints.plugins_of_environment()}
     engine, host = fingerprints.engine(), fingerprints.host() if resolved["machine"] == "host" else None
     digest = fingerprints.of_tree([_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files)])[:20]
@@ -58,7 +55,7 @@ def _by_content(tree, files):
 def outputs_of(resolved: dict[str, Any]) -> list[str]:
     """The files that a run of this writes."""
     found = []
-    for key in OUTPUTS:
+    for key in fingerprints.OUTPUTS:
         part, _, name = key.partition(".")
         if path := (resolved.get(part) or {}).get(name):
             found.append(path)

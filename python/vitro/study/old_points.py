@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..base import whole_files
 from ..errors import ConfigError
-from . import files
 
 _VERSION = "0.1.0"  # that all of them were written with
 
@@ -26,7 +26,7 @@ def check(folder: Path) -> None:
 def decided(folder: Path) -> None:
     """Writes down that they were taken, or left behind. Until then a run that was ended has taken some of them at most."""
     if any((folder / "points").glob("*.json")):
-        files.put(_mark(folder), "")
+        whole_files.put(_mark(folder), "")
 
 
 def _mark(folder):

@@ -14,7 +14,7 @@ from typing import Any
 from ..base.trees import flatten
 from ..base.version import __version__
 from ..errors import ConfigError
-from .files import sync_folder
+from ..base.whole_files import sync_folder
 
 FORMAT = 1
 

@@ -1,32 +1,52 @@
-"""report.html of a sweep."""
+"""report.html of a sweep or a search."""
 import json
+import re
 
 from .. import plot
+from ..base.whole_files import in_place
+from ..plot.pareto import trials
 from ..report.page import METRICS, label_of, picture, reading, render
-from .files import in_place
 from .table import as_records
 
 _SWEPT = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
 
 
 def write_sweep(frame, points, results, base, folder):
-    """report.html of a sweep: the table and a picture per headline metric."""
+    """The table and a picture per headline metric."""
     keys = ["label"] if "label" in frame.columns else list(dict.fromkeys(key for point in points for key in point))
+    figures = [picture(label_of(name), plot.series(frame, keys, name, METRICS.get(name, (name, "", 1))))
+               for name in _SWEPT if name in frame.columns and frame[name].notna().any() and len(frame) > 1]
+    _write("vitro sweep", frame, keys, results, base, folder, figures, [])
+
+
+def write_search(frame, points, results, base, folder):
+    """The front, its picture, and all points."""
+    objectives = frame.attrs["objectives"]
+    said = ", ".join(f"{label_of(name)}: {way}" for name, way in objectives.items())
+    figures = [picture("Front", trials(frame, objectives, METRICS), said)] if frame["front"].any() else []
+    _write("vitro search", frame, frame.attrs["keys"], results, base, folder, figures,
+           [("Points on the front", frame[frame["front"]], f"{said}. Also in front.csv.")])
+
+
+def _write(kicker, frame, keys, results, base, folder, figures, tables):
     names = [name for name in METRICS if name in frame.columns and frame[name].notna().any()]
-    records = as_records(frame)
-    rows = [[row["point"], *("–" if row[key] is None else row[key] for key in keys), *(reading(name, row[name]) for name in names),
-             row["status"]] for row in records]
     columns = [{"label": "point", "number": True}, *({"label": key, "kind": "name" if key == "label" else ""} for key in keys),
                *({"label": label_of(name), "number": True, "edge": i == 0} for i, name in enumerate(names)), {"label": "status"}]
+
+    def table(title, part, text):
+        rows = [[row["point"], *("–" if row[key] is None else row[key] for key in keys), *(reading(name, row[name]) for name in names),
+                 row["status"]] for row in as_records(part)]
+        return {"title": title, "columns": columns, "rows": rows, "text": text}
+
+    records = as_records(frame)
     failed = [row for row in records if row["status"] == "failed"]
     checks = [{"ok": not failed, "text": f"{len(records) - len(failed)} of {len(records)} points ran"}]
-    figures = [picture(label_of(name), plot.series(frame, keys, name, METRICS.get(name, (name, "", 1))))
-               for name in _SWEPT if name in names and len(frame) > 1]
-    notes = [note for result in results if result for note in result.get("notes", [])]
+    # One line for all points, whose numbers of events differ.
+    notes = [re.sub(r"; \d+ events$", "", note) for result in results if result for note in result.get("notes", [])]
     assumed = [name for result in results if result for name in result.get("assumed_parameters", [])]
     with in_place(folder / "report.html") as path:
-        render(path, kicker="vitro sweep", title=base.get("experiment", "sweep"), checks=checks, figures=figures,
-               tables=[{"title": "Points", "columns": columns, "rows": rows, "text": "Also in results.parquet and results.csv."}],
+        render(path, kicker=kicker, title=base.get("experiment", "sweep"), checks=checks, figures=figures,
+               tables=[table(*one) for one in (*tables, ("Points", frame, "Also in results.parquet and results.csv."))],
                notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed), *dict.fromkeys(notes)],
                assumed=list(dict.fromkeys(assumed)),
                experiments=[{"name": "The experiment, before the sweep's overrides", "json": json.dumps(base, indent=2)}])

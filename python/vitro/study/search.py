@@ -23,11 +23,12 @@ from ..base import inputs, outputs
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
 from ..base.trees import flatten
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..execute.task import Limits
+from ..plot.pareto import front
 from ..running import experiments
 from .designs import Axis, Range, axes
-from .files import in_place
 from .jobs import Job, run_points
 from .parts import utc
 from .sweep import table_of
@@ -199,18 +200,8 @@ def _metrics(job, plan):
     return {name: float(value) for name, value in found.items()} if all(map(_is_number, found.values())) else None
 
 
-def front(values: Sequence[Sequence[float] | None], ways: Sequence[str]) -> list[bool]:
-    """Which rows no other row dominates: is as good everywhere and better somewhere. None: a row that does not count."""
-    signs = [1 if way == "minimize" else -1 for way in ways]
-    costs = [None if row is None else [sign * value for sign, value in zip(signs, row)] for row in values]
-
-    def dominated(cost):
-        return any(other is not None and other != cost and all(a <= b for a, b in zip(other, cost)) for other in costs)
-    return [cost is not None and not dominated(cost) for cost in costs]
-
-
 def _finish(jobs, plan, base, out):
-    from .report import write_sweep
+    from .report import write_search
     metrics = [_metrics(job, plan) for job in jobs]
     feasible = [found is not None and all(over <= 0 for over in excess(found, plan)) for found in metrics]
     frame = table_of(jobs, stored=True)
@@ -221,7 +212,7 @@ def _finish(jobs, plan, base, out):
     write_table(frame, folder)
     with in_place(folder / "front.csv") as path:
         frame[frame["front"]].to_csv(path, index=False)
-    write_sweep(frame, [job.point for job in jobs], [job.result and job.result.data for job in jobs], base, folder)
     frame.attrs |= {"objectives": dict(plan.objectives), "keys": list(plan.space)}
+    write_search(frame, [job.point for job in jobs], [job.result and job.result.data for job in jobs], base, folder)
     return frame
 

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base import inputs
+from ..base import inputs, whole_files
 from ..base.version import __version__
 from ..errors import ConfigError, RunError
-from . import files, parts
+from . import parts
 from .index import Index, Key
 from .owners import Owner, others
 
@@ -40,7 +40,7 @@ class Store:
         self.folder = Path(folder) / "store"
         self.parts = self.folder / "parts"
         with self._telling():
-            files.make_folder(self.parts)
+            whole_files.make_folder(self.parts)
             _check_format(self.folder, write=True)
             for left in self.parts.glob(".*.part"):  # of a process that was ended while it wrote
                 if not others_at_work(self.folder):
@@ -163,7 +163,7 @@ class Store:
             (self.parts / name).unlink(missing_ok=True)
             self._answers.pop(name, None)
         if names:
-            files.sync_folder(self.parts)
+            whole_files.sync_folder(self.parts)
 
     def _keep_reserve(self):
         path = self.folder / "reserve"
@@ -207,7 +207,7 @@ def others_at_work(folder: Path) -> list[str]:
 def _check_format(folder, write=False):
     path = folder / "format.json"
     if write and not path.exists():
-        files.put(path, json.dumps({"schema": f"vitro.store/{FORMAT}", "vitro": __version__}) + "\n")
+        whole_files.put(path, json.dumps({"schema": f"vitro.store/{FORMAT}", "vitro": __version__}) + "\n")
     try:
         said = json.loads(path.read_text())
         name, _, number = said["schema"].partition("/")

@@ -13,6 +13,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import checkout, outputs, terminal
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..running import experiments
 from .suite import load
@@ -53,22 +54,17 @@ def bundle(suite, target, *, binary, runs=5):
     if len(set(names)) < len(names):
         raise ConfigError(f"{suite.name}: two experiments have one file name")
     models = {case.gguf: f"models/{case.gguf.name}" for case in suite.cases}
-    part = target.with_name(target.name + ".part")
-    try:
-        with tarfile.open(part, "w:gz", compresslevel=1) as archive:
-            archive.add(binary, "vitro-bundle/vitro-device")
-            for model, name in models.items():
-                archive.add(model, f"vitro-bundle/{name}")
-            for case, name in zip(suite.cases, names):
-                resolved = experiments.resolve(case.experiment, overrides=[*case.overrides, "machine=host"])
-                resolved["model"] = resolved["model"] | {"gguf": models[case.gguf]}
-                resolved["experiment"] = case.id
-                _add_text(archive, f"experiments/{name}.json", json.dumps(resolved, indent=1))
-            script = _SCRIPT.format(runs=runs, ids=" ".join(names), turns=" ".join(str(i + 1) for i in range(runs)))
-            _add_text(archive, "run.sh", script, mode=0o755)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with in_place(target) as part, tarfile.open(part, "w:gz", compresslevel=1) as archive:
+        archive.add(binary, "vitro-bundle/vitro-device")
+        for model, name in models.items():
+            archive.add(model, f"vitro-bundle/{name}")
+        for case, name in zip(suite.cases, names):
+            resolved = experiments.resolve(case.experiment, overrides=[*case.overrides, "machine=host"])
+            resolved["model"] = resolved["model"] | {"gguf": models[case.gguf]}
+            resolved["experiment"] = case.id
+            _add_text(archive, f"experiments/{name}.json", json.dumps(resolved, indent=1))
+        script = _SCRIPT.format(runs=runs, ids=" ".join(names), turns=" ".join(str(i + 1) for i in range(runs)))
+        _add_text(archive, "run.sh", script, mode=0o755)
     return {"path": str(target), "bytes": target.stat().st_size, "experiments": names, "models": sorted(models.values())}
 
 

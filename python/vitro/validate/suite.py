@@ -9,6 +9,7 @@ from ..base import inputs, native
 from ..base.cache import cache_folder
 from ..base.origins import Origins, with_origins
 from ..base.trees import flatten, load_yaml
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..model import files
 from ..running import experiments
@@ -135,6 +136,5 @@ def _see_to(suite, name, source, progress):
     if not plain.exists():
         make_model(spec_with(source["make"]), plain, progress or (lambda done, total: None))
     if path != plain:
-        part = path.with_name(path.name + ".part")
-        files.quantize(plain, part, source["scheme"], progress=progress)
-        os.replace(part, path)
+        with in_place(path) as part:
+            files.quantize(plain, part, source["scheme"], progress=progress)

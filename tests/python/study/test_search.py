@@ -4,8 +4,9 @@ import json
 import pandas
 import pytest
 import vitro
+from vitro.plot.pareto import front
 from vitro.study import store
-from vitro.study.search import excess, front, read
+from vitro.study.search import excess, read
 
 STUDY = """
 experiment: searched
@@ -50,7 +51,9 @@ def test_a_search_finds_the_front_and_writes_it(fake, tmp_path):
     for _, row in frame.iterrows():
         as_fast, as_small = best["decode_tokens_per_s"] >= row["decode_tokens_per_s"], best["peak_memory_bytes"] <= row["peak_memory_bytes"]
         assert (as_fast & as_small).any(), "every point is on the front or behind one that is"
-    assert "on the front" in answer.out and "</html>" in (tmp_path / "o/report.html").read_text()
+    page = (tmp_path / "o/report.html").read_text()
+    assert "on the front" in answer.out and "</html>" in page
+    assert "Points on the front" in page and "on the front</text>" in page and "DRAM peak, MiB</text>" in page
 
 
 def test_a_search_that_is_resumed_goes_the_same_way(fake, tmp_path):

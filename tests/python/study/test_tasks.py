@@ -7,7 +7,6 @@ import pytest
 import vitro
 from conftest import ROOT
 from vitro.errors import ConfigError
-from vitro.plot.pareto import front
 from vitro.study.tasks import GOLD, NUMBER, extracted, read_tasks, same, summary
 
 EMBEDDED = ROOT / "configs" / "models" / "embedded"
@@ -74,11 +73,6 @@ def test_errors_are_those_of_a_share_and_never_nothing():
     found = summary(rows)
     assert (found["tasks"], found["accuracy"], found["latency_ms"], found["energy_j"]) == (4, 0.25, 2, None)
     assert summary([{**row, "right": False} for row in rows])["standard_error"] > 0.1
-
-
-def test_the_front_holds_what_nothing_beats():
-    import pandas
-    assert front(pandas.Series([3, 1, 2, 4]), pandas.Series([0.5, 0.2, 0.2, 0.9])) == [1, 0, 3]
 
 
 def test_each_point_answers_each_task(native, tmp_path):

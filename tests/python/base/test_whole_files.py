@@ -2,14 +2,14 @@
 import os
 
 import pytest
-from vitro.study import files
+from vitro.base import whole_files
 from vitro.study.store import Store
 
 
 def test_what_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "a.csv"
-    files.put(path, "one")
-    with pytest.raises(ValueError), files.in_place(path) as unfinished:
+    whole_files.put(path, "one")
+    with pytest.raises(ValueError), whole_files.in_place(path) as unfinished:
         assert unfinished.suffix == ".csv" and path.read_text() == "one"
         unfinished.write_text("tw")
         raise ValueError
