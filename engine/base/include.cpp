@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <mutex>
 
 #include "engine/base/config.hpp"
 #include "engine/base/file.hpp"
@@ -30,11 +32,40 @@ void merge(Node& under, const Node& over) {
   }
 }
 
+// Thousands of experiments of a sweep are put together from the same files: each text is parsed once in a process.
+class ParsedFiles {
+ public:
+  Node parse(const std::string& path) {
+    std::string text = read_text(path);
+    const std::lock_guard lock(mutex_);
+    if (const auto found = files_.find(path); found != files_.end() && found->second.text == text) return found->second.node;
+    Node node = parse_yaml(text, path);
+    if (files_.size() >= kMaxKept) files_.clear();
+    if (text.size() <= kMaxText) files_.insert_or_assign(path, File{std::move(text), node});
+    return node;
+  }
+
+ private:
+  static constexpr std::size_t kMaxKept = 64, kMaxText = 256 * KiB;  // some 100 MiB of trees at most
+
+  struct File {
+    std::string text;
+    Node node;
+  };
+  std::mutex mutex_;
+  std::map<std::string, File> files_;
+};
+
+Node parsed_file(const std::string& path) {
+  static ParsedFiles files;
+  return files.parse(path);
+}
+
 class Loader {
  public:
   Node load(const std::string& path) {
     chain_.push_back(path);
-    Node node = expand(parse_yaml(read_text(path), path), fs::path(path).parent_path(), "");
+    Node node = expand(parsed_file(path), fs::path(path).parent_path(), "");
     chain_.pop_back();
     return node;
   }

@@ -7,6 +7,7 @@
 namespace vitro {
 
 // {"at": "exp.yaml:3", "of": {key or index: such a tree}} for a map or a list, {"at", "text", "quoted"} for a scalar, {"at"} for null;
+// ":3" in place of "exp.yaml:3": of the file that the map or list around it is from.
 // "as": how its key was written, where that is not what it is called now.
 nlohmann::ordered_json packed_tree(const Node& node);
 

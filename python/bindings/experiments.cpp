@@ -64,13 +64,13 @@ SessionOptions session_options(const std::string& out_dir, ScoreFunction scorer 
   return options;
 }
 
-// What was put together: as it was given, with every default, and as a tree that run_composed() takes.
+// What was put together: as it was given, with every default, and the text of a tree that run() takes.
 std::string compose_text(const std::string& source, const std::string& name, bool is_path, const std::vector<std::string>& overrides,
                          const std::string& machine) {
   const Node given = composed(source, name, is_path, overrides, machine);
   const Node resolved = read_experiment(given).resolved;
-  return to_text(
-      Json{{"given", Json::parse(given.to_json())}, {"resolved", Json::parse(resolved.to_json())}, {"tree", packed_tree(given)}});
+  const Json tree = to_text(packed_tree(given));
+  return fmt::format(R"({{"given": {}, "resolved": {}, "tree": {}}})", given.to_json(), resolved.to_json(), tree.dump());
 }
 
 Experiment experiment_of(const std::string& tree) { return read_experiment(unpacked_tree(Json::parse(tree))); }

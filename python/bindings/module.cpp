@@ -14,4 +14,5 @@ PYBIND11_MODULE(_vitro, m) {
   bind_experiments(m);
   bind_models(m);
   bind_quantities(m);
+  bind_recordings(m);
 }

@@ -1,60 +1,75 @@
 """The `vitro` command. Exit codes: 0 done, 1 the run failed or an expectation did not hold, 2 the input was wrong."""
 import errno
+import importlib
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+import typer.main
 
 from .base import terminal
 from .base.version import __version__
-from .calibrate.cli import command as calibrate
-from .commands.cli import bench, demo, list_
-from .device.cli import characterize, tiles
 from .errors import VitroError
-from .model.cli import graph, make_model, predictors, profile, tokenize, workload
-from .model.convert_cli import convert
-from .model.pack_cli import pack
-from .model.quality_cli import merge, perplexity, quality, quantize
-from .plan.cli import plan
-from .reproducing.cli import reproduce
-from .running.cli import run
-from .study.cli import sweep
-from .study.search_cli import search
-from .study.tasks_cli import tasks
-from .trace.cli import trace_app
-from .validate.bundle import command as bundle
-from .validate.cli import command as validate
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown", no_args_is_help=True, pretty_exceptions_enable=False,
-                  context_settings={"help_option_names": ["-h", "--help"]})
-app.command()(run)
-app.command()(sweep)
-app.command()(search)
-app.command()(tasks)
-app.add_typer(trace_app, name="trace")
-app.command()(tokenize)
-app.command()(graph)
-app.command()(perplexity)
-app.command()(quantize)
-app.command()(merge)
-app.command()(convert)
-app.command()(quality)
-app.command()(pack)
-app.command()(plan)
-app.command()(profile)
-app.command()(make_model)
-app.command()(workload)
-app.command()(predictors)
-app.command("calibrate")(calibrate)
-app.command("validate")(validate)
-app.command("bundle")(bundle)
-app.command()(reproduce)
-app.command()(bench)
-app.command()(characterize)
-app.command()(tiles)
-app.command("list")(list_)
-app.command()(demo)
+# Each command, and where its function is (or, of `trace`, its group of commands).
+COMMANDS = {
+    "run": (".running.cli", "run"),
+    "sweep": (".study.cli", "sweep"),
+    "search": (".study.search_cli", "search"),
+    "sensitivity": (".study.sensitivity_cli", "sensitivity"),
+    "tasks": (".study.tasks_cli", "tasks"),
+    "trace": (".trace.cli", "trace_app"),
+    "tokenize": (".model.cli", "tokenize"),
+    "graph": (".model.cli", "graph"),
+    "perplexity": (".model.quality_cli", "perplexity"),
+    "quantize": (".model.quality_cli", "quantize"),
+    "merge": (".model.quality_cli", "merge"),
+    "convert": (".model.convert_cli", "convert"),
+    "quality": (".model.quality_cli", "quality"),
+    "pack": (".model.pack_cli", "pack"),
+    "plan": (".plan.cli", "plan"),
+    "profile": (".model.cli", "profile"),
+    "make-model": (".model.cli", "make_model"),
+    "workload": (".model.cli", "workload"),
+    "predictors": (".model.cli", "predictors"),
+    "calibrate": (".calibrate.cli", "command"),
+    "validate": (".validate.cli", "command"),
+    "bundle": (".validate.bundle", "command"),
+    "reproduce": (".reproducing.cli", "reproduce"),
+    "bench": (".commands.cli", "bench"),
+    "characterize": (".device.cli", "characterize"),
+    "tiles": (".device.cli", "tiles"),
+    "list": (".commands.cli", "list_"),
+    "demo": (".commands.cli", "demo"),
+}
+_LOOK: dict[str, Any] = {"add_completion": False, "rich_markup_mode": "markdown", "pretty_exceptions_enable": False,
+                         "context_settings": {"help_option_names": ["-h", "--help"]}}
+
+
+class Commands(typer.core.TyperGroup):
+    """Imports a command when it is called or its help is asked for: what only the others need, such as matplotlib, costs nothing."""
+
+    def list_commands(self, ctx):
+        return list(COMMANDS)
+
+    def get_command(self, ctx, name):
+        if name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[name]
+        found = getattr(importlib.import_module(module, __package__), attribute)
+        if isinstance(found, typer.Typer):
+            command = typer.main.get_command(found)
+        else:
+            alone = typer.Typer(**_LOOK)
+            alone.command(name)(found)
+            command = typer.main.get_command(alone)
+        command.name = name
+        return command
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, **_LOOK)
 
 
 def _cmake_dir(wanted: bool):

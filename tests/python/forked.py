@@ -1,8 +1,9 @@
 """Commands as children of a process that has loaded the command line: a command then costs no interpreter's start and no imports.
 
-`Server` runs this file as a program. It loads vitro.cli once, and forks for each request; the child takes the request's folder,
+`Server` runs this file as a program. It loads every command once, and forks for each request; the child takes the request's folder,
 environment, input and output and leaves as `python -m vitro` does.
 """
+import importlib
 import json
 import os
 import subprocess
@@ -66,8 +67,10 @@ def become(request):
 
 
 if __name__ == "__main__":
-    from vitro.cli import main
+    from vitro.cli import COMMANDS, main
 
+    for module, _ in COMMANDS.values():
+        importlib.import_module(module, "vitro")
     if task := serve():
         become(task)
         sys.exit(main())

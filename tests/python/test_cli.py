@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = [["run"], ["sweep"], ["perplexity"], ["tokenize"], ["graph"], ["quantize"], ["merge"], ["convert"], ["pack"], ["bench"],
-            ["characterize"], ["list"], ["trace"], ["trace", "summary"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"],
+COMMANDS = [["run"], ["sweep"], ["search"], ["sensitivity"], ["tasks"], ["perplexity"],
+            ["tokenize"], ["graph"], ["quantize"], ["merge"], ["convert"], ["pack"], ["bench"],
+            ["characterize"], ["list"], ["trace"], ["trace", "summary"],
+            ["trace", "query"], ["trace", "diff"], ["trace", "replay"], ["demo"], ["workload"],
             ["predictors"],
             ["quality"], ["plan"], ["profile"], ["make-model"], ["calibrate"], ["validate"], ["bundle"], ["reproduce"], ["tiles"]]
 
@@ -19,6 +21,14 @@ def test_help_shows_examples(fake, command):
     assert answer.code == 0
     assert "Examples" in answer.out
     assert "vitro " + " ".join(command) in answer.out
+
+
+def test_a_command_loads_what_it_needs_itself(fake):
+    """Packages that take long to import are for the commands that use them."""
+    code = ("import sys; from vitro.cli import main; main(['run', 'none.yaml']); "
+            "print(*{'matplotlib', 'numpy', 'pandas', 'dask'} & set(sys.modules))")
+    run = subprocess.run([sys.executable, "-c", code], env=fake.env, cwd=fake.folder, capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("\n", "vitro: none.yaml: no such file\n")
 
 
 def test_run_json_is_one_object_and_nothing_else(fake):

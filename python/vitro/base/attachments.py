@@ -2,14 +2,19 @@
 
 They travel to the process of the call by cloudpickle: what a notebook or a script defines by value, what a module defines by name.
 """
+from __future__ import annotations
+
 import base64
 import linecache
 import random
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from ..errors import ConfigError
+
+TYPE_CHECKING = False  # see vitro/__init__.py
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def packed(name: str, what: str, make: Callable[[], Any]) -> dict[str, Any]:

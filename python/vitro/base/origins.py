@@ -7,19 +7,20 @@ from ..errors import ConfigError
 
 
 class Origins:
-    """tree: {"at": "exp.yaml:3", "of": {key or index: such a tree}}, as the extension module gives it."""
+    """tree: {"at": "exp.yaml:3", "of": {key or index: such a tree}}, as the extension module gives it; ":3" of the file around it."""
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         self.tree = tree
 
     def at(self, *steps: str | int) -> str:
         """The place of a value, by the keys and indices that lead to it; of what is around it where it is missing."""
-        node = self.tree
+        node, file = self.tree, ""
         for step in steps:
+            file = node["at"].rpartition(":")[0] or file
             if (inner := node.get("of", {}).get(str(step))) is None:
                 break
             node = inner
-        return node["at"]
+        return f"{file}{node['at']}" if node["at"].startswith(":") else node["at"]
 
 
 @contextmanager

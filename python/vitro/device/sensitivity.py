@@ -21,7 +21,7 @@ def sensitivities(device, path, answers, results, progress=None):
             read = {name for probe, args, _ in wanted(answer)
                     for name in results[request_key(path, probe, args)]["assumed_parameters"]}
             cases += [(key, name) for name in sorted(read) if _may_follow(answer, name) and locate(device, name) is not None]
-    varied = {(name, factor): scaled(device, name, factor) for _, name in cases for factor in FACTORS}
+    varied = {(name, factor): scaled(device, {name: factor}) for _, name in cases for factor in FACTORS}
     answered = run_probes([(varied[name, factor], probe, args) for key, name in cases for factor in FACTORS
                            for probe, args, _ in wanted(answers[key])], progress)
 
@@ -45,12 +45,13 @@ def _largest(row):
     return max(abs(row["low"]), abs(row["high"]))
 
 
-def scaled(device, name, factor):
-    """The device as JSON text with one parameter, or one table of them, multiplied."""
+def scaled(device, factors):
+    """The device as JSON text with parameters, or tables of them, multiplied: {name: factor}."""
     tree = copy.deepcopy(device)
-    parent, _, leaf = name.rpartition(".")
-    holder = locate(tree, parent)
-    holder[leaf] = _times(holder[leaf], factor)
+    for name, factor in factors.items():
+        parent, _, leaf = name.rpartition(".")
+        holder = locate(tree, parent)
+        holder[leaf] = _times(holder[leaf], factor)
     return json.dumps(_numbers(tree))
 
 

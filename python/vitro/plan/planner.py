@@ -2,7 +2,6 @@
 
 `make_plan` -> the plan as a dict, as plan_text writes it and `engine.plan` reads it.
 """
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     overrides: memory.* and engine.* as a run has them. accelerator: its name, "" for none; None: npu where the device has one.
     bench: of this machine and device, with what was asked of it before."""
     composed = compose(model, device, overrides)
-    facts = native.call("plan_facts", json.dumps(composed.tree))
+    facts = native.call("plan_facts", composed.tree)
     given, tree = composed.given, composed.resolved
     engine, device_tree = tree["engine"], tree["device"]
     draws, recording, source_of_profile = profile_of(profile, given)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from ..base.dominance import front
 from .results import axis_of
 from .style import FAINT, OTHER, WORK, styled
 
@@ -57,14 +58,3 @@ def trials(frame: "pandas.DataFrame", objectives: Mapping[str, str], readings: M
     axes[0].set(ylabel=named, ylim=(0, None))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
     return figure
-
-
-def front(values: Sequence[Sequence[float] | None], ways: Sequence[str]) -> list[bool]:
-    """Which rows no other row dominates: is as good everywhere and better somewhere. None: a row that does not count.
-    ways: "maximize" or "minimize" of each column."""
-    signs = [1 if way == "minimize" else -1 for way in ways]
-    costs = [None if row is None else [sign * value for sign, value in zip(signs, row)] for row in values]
-
-    def dominated(cost):
-        return any(other is not None and other != cost and all(a <= b for a, b in zip(other, cost)) for other in costs)
-    return [cost is not None and not dominated(cost) for cost in costs]

@@ -94,7 +94,7 @@ class Runs:
     def _task(self, digest, overrides):
         composed = experiments.compose(self.mapped.experiment, overrides=overrides)
         files = fingerprints.files_read(composed.resolved) if self.on != "local" else {}
-        return experiments.task_of(json.dumps(composed.tree), alone=composed.resolved["machine"] == "host", files=files, about=digest)
+        return experiments.task_of(composed.tree, alone=composed.resolved["machine"] == "host", files=files, about=digest)
 
     def _resolve_all(self, requests):
         """Plans take a while to make, so runs that need one wait beside each other."""

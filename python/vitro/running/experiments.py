@@ -30,11 +30,11 @@ class Composed:
 
     given: dict[str, Any]
     resolved: dict[str, Any]  # every default included
-    tree: dict[str, Any]  # as the extension module runs it
+    tree: str  # as the extension module runs it: JSON with the place of each value
 
     @cached_property
     def origins(self) -> Origins:
-        return Origins(self.tree)
+        return Origins(json.loads(self.tree))
 
 
 def compose(experiment: Experiment, *, overrides: Overrides = None, machine: str | None = None,
@@ -67,7 +67,7 @@ def run_composed(composed: Composed, *, models: Iterable[type] = (), scorer: Cal
     """The same for one that compose() gave. band: two more simulations give each metric an error band (docs/calibrate.md)."""
     folder = None if out is None else outputs.folder(out, "out")  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
-    answer = process.call("run", json.dumps(composed.tree), None if folder is None else str(folder), progress=progress,
+    answer = process.call("run", composed.tree, None if folder is None else str(folder), progress=progress,
                           attached=[*attached_models(tuple(models)), *attached_scorer(scorer)])
     completed(answer, time.perf_counter() - began)
     if band:
@@ -82,7 +82,7 @@ def run_all(wanted: Sequence[tuple[Composed, Path | None]]) -> list[Result]:
     """Runs several, beside each other where none is on host, by the executor. wanted: (experiment, folder as in run()). -> in their order.
     Raises the first error."""
     folders = [None if out is None else outputs.folder(out, "out") for _, out in wanted]
-    tasks = [task_of(json.dumps(composed.tree), alone=composed.resolved["machine"] == "host", out=folder, about=index)
+    tasks = [task_of(composed.tree, alone=composed.resolved["machine"] == "host", out=folder, about=index)
              for index, ((composed, _), folder) in enumerate(zip(wanted, folders))]
     answers: dict[int, dict[str, Any]] = {}
     for task, outcome in execute(tasks, Local()):
@@ -119,9 +119,9 @@ def resolve(experiment: Experiment, *, overrides: Overrides = None) -> dict[str,
 
 def check_outputs(composed: Composed) -> None:
     """Raises ConfigError when the experiment names something to be written that can not be. A run looks itself; this is for many."""
-    native.call("check_outputs", json.dumps(composed.tree))
+    native.call("check_outputs", composed.tree)
 
 
 def follows_activations(composed: Composed) -> bool:
     """Whether a run decides by the values that it computes: then shapes without weights can not repeat its decisions."""
-    return native.call("follows_activations", json.dumps(composed.tree))
+    return native.call("follows_activations", composed.tree)

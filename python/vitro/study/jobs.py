@@ -183,7 +183,7 @@ class Job:
         self.old_digest = old_points.digest(self.machine, resolved)
         if identify:
             self.identity = identity_of(resolved)
-        self._tree, self._resolved = (zlib.compress(json.dumps(tree).encode(), 1) for tree in (composed.tree, resolved))
+        self._tree, self._resolved = (zlib.compress(text.encode(), 1) for text in (composed.tree, json.dumps(resolved)))
 
     def compose(self) -> experiments.Composed:
         return experiments.compose(self.experiment, overrides=self.overrides, machine=self.machine)

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base import inputs, outputs
+from ..base.dominance import front
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
 from ..base.trees import flatten
 from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..execute.task import Limits
-from ..plot.pareto import front
 from ..running import experiments
 from .designs import Axis, Range, axes
 from .jobs import Job, run_points

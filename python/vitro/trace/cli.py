@@ -7,7 +7,7 @@ import typer
 from ..base import terminal
 from . import recordings
 
-trace_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="""Perfetto traces and decision logs.
+trace_app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="markdown", help="""Perfetto traces and decision logs.
 
 Examples:
 
@@ -40,6 +40,31 @@ def summary(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")], as
         cells = [(row["group"], row["counter"], *(terminal.number(row[key]) for key in ("min", "mean", "max", "last")))
                  for row in answer["counters"]]
         terminal.table("counters", ["group", "counter", ">min", ">mean", ">max", ">last"], cells)
+
+
+@trace_app.command()
+def query(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")],
+          sql: Annotated[str, typer.Argument(metavar="SQL", help='Over spans ("group", track, name, begin_us, dur_us, detail) and counters '
+                                             '("group", counter, at_us, value).')], as_json: Json = False):
+    """SQL over the spans and counters of a trace (DuckDB).
+
+    Examples:
+
+        vitro trace query out/demo/sim-dense "SELECT name, sum(dur_us) AS us FROM spans GROUP BY name ORDER BY us DESC LIMIT 10"
+
+        vitro trace query out/demo/sim-dense "SELECT max(value) FROM counters WHERE counter = 'dram'" --json
+    """
+    import json
+
+    from .query import query as ask
+    frame = ask(trace, sql)
+    if as_json:
+        terminal.print_json({"columns": list(frame.columns), "rows": json.loads(frame.to_json(orient="values", double_precision=15))})
+        return
+    numbers = [name for name in frame.columns if frame[name].dtype.kind in "iuf"]
+    cells = [["–" if value is None or value != value else terminal.number(value) if name in numbers else str(value)
+              for name, value in zip(frame.columns, row)] for row in frame.itertuples(index=False, name=None)]
+    terminal.table(f"{len(frame)} rows", [f">{name}" if name in numbers else name for name in frame.columns], cells)
 
 
 @trace_app.command()

@@ -52,6 +52,14 @@ TEST_F(Include, of_several_files_the_later_wins) {
   EXPECT_EQ(load("include: [two.yaml, one.yaml]\n").to_json(), R"({"b":1,"a":1})");
 }
 
+TEST_F(Include, a_file_that_was_written_again_is_read_again) {
+  write("base.yaml", "a: 1\n");
+  EXPECT_EQ(load("include: base.yaml\n").to_json(), R"({"a":1})");
+  EXPECT_EQ(load("include: base.yaml\n").to_json(), R"({"a":1})");
+  write("base.yaml", "a: 2\n");
+  EXPECT_EQ(load("include: base.yaml\n").to_json(), R"({"a":2})");
+}
+
 TEST_F(Include, works_inside_maps_and_lists_and_null_takes_a_block_away) {
   write("parts/core.yaml", "clock: 1 GHz\nrates: {int8: 4}\n");
   write("base.yaml", "cpu:\n  - include: parts/core.yaml\n    class: big\nnpu: {a: 1}\n");

@@ -5,6 +5,7 @@
 
 #include "engine/kernels/hexagon/stage_layout.hpp"
 #include "tests/engine/host/hexagon_faults.hpp"
+#include "tests/effort.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker_product.hpp"
 
@@ -153,9 +154,10 @@ TEST_P(FaultInStage, costs_a_restart_and_no_bit) {
   EXPECT_EQ(faulty.starts, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(all, FaultInStage,
-                         testing::Values(Fault::die_in_transfer, Fault::hang_in_transfer, Fault::die_in_vector, Fault::hang_in_vector,
-                                         Fault::die_in_matrix, Fault::hang_in_matrix, Fault::corrupt_log, Fault::impossible_log));
+const std::vector<Fault> kAll = {Fault::die_in_transfer, Fault::hang_in_transfer, Fault::die_in_vector, Fault::hang_in_vector,
+                                 Fault::die_in_matrix,   Fault::hang_in_matrix,   Fault::corrupt_log,   Fault::impossible_log};
+const std::vector<Fault> kFew = {Fault::die_in_transfer, Fault::hang_in_vector, Fault::die_in_matrix, Fault::corrupt_log};
+INSTANTIATE_TEST_SUITE_P(all, FaultInStage, testing::ValuesIn(all_or_few(kAll, kFew)));
 
 }  // namespace
 }  // namespace vitro::test

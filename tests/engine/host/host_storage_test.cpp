@@ -22,14 +22,23 @@ struct Path {
 };
 void PrintTo(const Path& path, std::ostream* out) { *out << path.name; }
 
+constexpr Bytes kSize = 5 * MiB + 1234;
+
+// Made once: a sanitizer takes a second to draw it.
+const std::vector<std::byte>& contents() {
+  static const std::vector<std::byte> bytes = [] {
+    std::vector<std::byte> drawn(kSize);
+    Rng rng(7);
+    for (std::byte& b : drawn) b = static_cast<std::byte>(rng.next());
+    return drawn;
+  }();
+  return bytes;
+}
+
 // Every law below holds on both backends, with and without the page cache.
 class HostStorageLaws : public testing::TestWithParam<Path> {
  protected:
-  static constexpr Bytes kSize = 5 * MiB + 1234;
-
-  HostStorageLaws() : path_("vitro-storage-" + std::to_string(::getpid()) + ".bin"), bytes_(kSize) {
-    Rng rng(7);
-    for (std::byte& b : bytes_) b = static_cast<std::byte>(rng.next());
+  HostStorageLaws() : path_("vitro-storage-" + std::to_string(::getpid()) + ".bin") {
     OutputFile file(path_);
     file.write(std::span<const std::byte>(bytes_));
     file.commit();
@@ -49,7 +58,7 @@ class HostStorageLaws : public testing::TestWithParam<Path> {
   NoFunction function_;
   NullTrace trace_;
   std::string path_;
-  std::vector<std::byte> bytes_;
+  const std::vector<std::byte>& bytes_ = contents();
   std::unique_ptr<MachineHost> host_;
 };
 

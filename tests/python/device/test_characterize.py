@@ -120,7 +120,7 @@ def test_an_outcome_of_a_policy_is_shown_and_never_scored():
 def test_a_probe_is_deterministic_and_follows_its_parameter(native):
     args = {"units": ["npu"], "variant": "float", "format": "f16", "n": 14336, "k": 4096}  # nothing to unpack: memory alone limits it
     device = _native.call("load_device", str(DEVICE))
-    slower = sensitivity.scaled(device, "npu.dma_bandwidth", 0.5)
+    slower = sensitivity.scaled(device, {"npu.dma_bandwidth": 0.5})
     first = probing.run_probes([(str(DEVICE), "memory_bandwidth", args)])
     second = probing.run_probes([(str(DEVICE), "memory_bandwidth", args), (slower, "memory_bandwidth", args)])
     (key, once), = first.items()

@@ -29,7 +29,7 @@ def compose(source, name, is_path, overrides, machine):
     if machine:
         resolved["machine"] = machine
     tree = _placed(yaml.compose(Path(source).read_text() if is_path else source), name)
-    return json.dumps({"given": given, "resolved": resolved, "tree": tree | {"experiment": resolved}})
+    return json.dumps({"given": given, "resolved": resolved, "tree": json.dumps(tree | {"experiment": resolved})})
 
 
 def _resolved(source, name, is_path, overrides):

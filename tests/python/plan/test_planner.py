@@ -218,7 +218,7 @@ def test_heads_stay_with_cores_where_the_accelerator_can_not_read_them():
 def test_a_position_takes_what_its_format_and_its_heads_take(model, has_native):
     if not has_native:
         pytest.skip("the extension module is not built")
-    kv, dim = native_call("plan_facts", json.dumps(compose(model, PHONE, []).tree))["kv"], 128
+    kv, dim = native_call("plan_facts", compose(model, PHONE, []).tree)["kv"], 128
     assert {form: of["pair_bytes"] for form, of in kv.items()} == {
         "f32": 8 * dim, "f16": 4 * dim, "int8_fp8": 2 * dim + 8, "int8_e5m2": 2 * dim + 8,
         "int4_fp8": 20 * -(-dim // 32) + dim, "int4_e5m2": 20 * -(-dim // 32) + dim}

@@ -4,7 +4,7 @@ import json
 import pandas
 import pytest
 import vitro
-from vitro.plot.pareto import front
+from vitro.base.dominance import front
 from vitro.study import store
 from vitro.study.search import excess, read
 
@@ -135,7 +135,8 @@ def test_a_search_gets_closer_than_chance(fake):
     ("batch: 4", "bach: 4", "exp.yaml:10: sweep.bach: unknown key"), ("design: search", "design: sobol", "is no search")])
 def test_what_is_wrong_in_a_search_is_named(fake, old, new, said):
     answer = fake("search", fake.write(STUDY.replace(old, new)), "--out", "o")
-    assert answer.code == 2 and said in answer.err and answer.err.count("\n") == 1, answer.err
+    said_at_all = [line for line in answer.err.splitlines() if " left" not in line]  # a slow machine reports progress
+    assert answer.code == 2 and len(said_at_all) == 1 and said in said_at_all[0], answer.err
 
 
 def test_a_sweep_says_that_it_is_a_search(fake):

@@ -1,0 +1,179 @@
+"""`vitro.Recording`: what the data of a run decided, as NumPy arrays, and a run's decisions from arrays of yours."""
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..base import native
+from ..base.inputs import existing
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy
+
+NO_EXPERT = -1  # the FFN of a dense layer
+_MOST = 2 ** 15 - 1  # layers, and experts
+
+
+class Recording:
+    """Which neurons fired, which experts were chosen and which tokens came, each by layer, sequence and position. Immutable.
+
+    >>> recording = vitro.Recording.from_arrays(fired=active)  # bool [layers, tokens, neurons], from hooks of PyTorch for instance
+    >>> recording.save("mine.vtrc")
+    >>> vitro.run("experiments/offload.yaml", overrides={"engine.replay": "mine.vtrc"})
+    >>> at, active = vitro.Recording.load("mine.vtrc").fired(layer=3)
+    """
+
+    def __init__(self, tables: Mapping[str, Any]) -> None:
+        """tables: as the extension module gives them; see load() and from_arrays()."""
+        self._tables = tables
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Recording":
+        """A file of engine.record, `vitro profile` or save(). Its reads are not taken along. Raises ConfigError."""
+        return cls(native.call("recording_arrays", existing(path)))
+
+    @classmethod
+    def from_arrays(cls, *, fired: Any = None, experts: Any = None, weights: Any = None, tokens: Any = None, sequence: int = 0,
+                    first_position: int = 0, about: Mapping[str, str] | None = None) -> "Recording":
+        """Of one sequence, whose tokens stand at first_position, first_position + 1, ...
+
+        fired: bool [layers, tokens, neurons], of dense FFNs; or {(layer, expert): bool [tokens, neurons]} where only some are known. With
+        `experts`, rows of tokens that did not choose an expert are left out. experts: [layers, tokens, k], the experts of each token by
+        descending weight; weights: the same shape, 1/k each when left out. tokens: [tokens], the token that follows each position;
+        0 when left out, since a run that replays needs some.
+        """
+        import numpy
+        chosen = None if experts is None else _experts(experts, weights)
+        parts = _fired(fired)
+        rows: dict[str, list[Any]] = {name: [] for name in ("keys", "ends", "ids", "looked_at")}
+        for (layer, expert), active in parts:
+            for token, row in enumerate(active):
+                if expert != NO_EXPERT and chosen is not None and not (chosen[0][layer, token] == expert).any():
+                    continue
+                ids = numpy.flatnonzero(row)
+                rows["keys"].append((layer, expert, sequence, first_position + token))
+                rows["ids"].append(ids)
+                rows["looked_at"].append(active.shape[1])
+        rows["ends"] = list(numpy.cumsum([len(ids) for ids in rows["ids"]]))
+        found: dict[str, Any] = {"about": dict(about or {}), "fired": {"keys": _keys(rows["keys"]), "ends": _flat([rows["ends"]], "int64"),
+                                 "ids": _flat(rows["ids"], "uint32"), "looked_at": _flat([rows["looked_at"]], "int64")}}
+        here = [(layer, NO_EXPERT, sequence, first_position + token) for layer in range(0 if chosen is None else len(chosen[0]))
+                for token in range(chosen[0].shape[1])] if chosen is not None else []
+        count = chosen[0].shape[2] if chosen is not None else 0
+        found["experts"] = {"keys": _keys(here), "ends": numpy.arange(1, len(here) + 1, dtype="int64") * count,
+                            "ids": _flat([chosen[0].ravel()] if chosen else [], "uint32"),
+                            "weights": _flat([chosen[1].ravel()] if chosen else [], "float32")}
+        positions = max([len(active) for _, active in parts] + ([] if chosen is None else [chosen[0].shape[1]]), default=0)
+        given = _tokens([0] * positions if tokens is None else tokens)
+        found["tokens"] = {"keys": _keys([(-1, NO_EXPERT, sequence, first_position + token) for token in range(len(given))]), "ids": given}
+        return cls(found)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes a file for engine.replay. Raises ConfigError where not all neurons of an FFN were looked at: what was not is unknown."""
+        if (self._tables["fired"]["looked_at"] < 0).any():
+            raise ConfigError(f"{path}: some neurons of the recording were not looked at (expected one made with engine.clusters.measure)")
+        native.call("write_recording", os.fspath(path), *(self._tables[name] for name in ("about", "fired", "experts", "tokens")))
+        return Path(path)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Text for people: model, prompt, engine."""
+        return dict(self._tables["about"])
+
+    @property
+    def ffns(self) -> list[tuple[int, int]]:
+        """(layer, expert) of each FFN that fired, in order; expert -1 of a dense one."""
+        return sorted({(int(layer), int(expert)) for layer, expert in self._tables["fired"]["keys"][:, :2]})
+
+    @property
+    def layers(self) -> list[int]:
+        """Layers with a choice of experts."""
+        return sorted({int(layer) for layer in self._tables["experts"]["keys"][:, 0]})
+
+    def fired(self, layer: int, expert: int = NO_EXPERT) -> "tuple[numpy.ndarray, numpy.ndarray]":
+        """-> (at [rows, 2]: sequence and position, active: bool [rows, neurons]). neurons: as many as were looked at."""
+        import numpy
+        table = self._tables["fired"]
+        rows = numpy.flatnonzero((table["keys"][:, 0] == layer) & (table["keys"][:, 1] == expert))
+        if not len(rows):
+            raise ConfigError(f"recording: has no neurons of layer {layer}" + ("" if expert == NO_EXPERT else f", expert {expert}"))
+        begins = numpy.concatenate([[0], table["ends"]])
+        highest = max(int(table["ids"][begins[row]:begins[row + 1]].max(initial=0)) for row in rows)
+        width = max(int(table["looked_at"][rows].max()), highest + 1)
+        active = numpy.zeros((len(rows), width), bool)
+        for index, row in enumerate(rows):
+            active[index, table["ids"][begins[row]:begins[row + 1]]] = True
+        return table["keys"][rows, 2:], active
+
+    def experts(self, layer: int) -> "tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]":
+        """-> (at [rows, 2]: sequence and position, ids [rows, k], weights [rows, k])."""
+        import numpy
+        table = self._tables["experts"]
+        rows = numpy.flatnonzero(table["keys"][:, 0] == layer)
+        if not len(rows):
+            raise ConfigError(f"recording: has no experts of layer {layer}")
+        begins = numpy.concatenate([[0], table["ends"]])
+        at = numpy.array([numpy.arange(begins[row], begins[row + 1]) for row in rows])
+        return table["keys"][rows, 2:], table["ids"][at], table["weights"][at]
+
+    def tokens(self) -> "tuple[numpy.ndarray, numpy.ndarray]":
+        """-> (at [rows, 2]: sequence and position, the token that followed [rows])."""
+        return self._tables["tokens"]["keys"][:, 2:], self._tables["tokens"]["ids"]
+
+    def __repr__(self) -> str:
+        counts = {name: len(self._tables[name]["keys"]) for name in ("fired", "experts", "tokens")}
+        return f"Recording({counts['fired']} rows of neurons, {counts['experts']} of experts, {counts['tokens']} tokens)"
+
+
+def _keys(rows):
+    import numpy
+    return numpy.array(rows, dtype="int64").reshape(-1, 4)
+
+
+def _flat(parts, kind):
+    import numpy
+    return numpy.concatenate([numpy.asarray(part, dtype=kind).ravel() for part in parts]) if parts else numpy.zeros(0, kind)
+
+
+def _fired(given):
+    """-> [((layer, expert), bool [tokens, neurons])]"""
+    import numpy
+    if given is None:
+        return []
+    parts = list(given.items()) if isinstance(given, Mapping) else [((layer, NO_EXPERT), part) for layer, part in enumerate(given)]
+    found = []
+    for name, part in parts:
+        layer, expert = name if isinstance(name, tuple) else (name, NO_EXPERT)
+        active = numpy.asarray(part)
+        if active.ndim != 2 or not (active.dtype == bool or numpy.isin(active, (0, 1)).all()):
+            raise ConfigError(f"fired: {name} is of shape {active.shape} and type {active.dtype} (expected bool [tokens, neurons])")
+        if not 0 <= layer <= _MOST or not NO_EXPERT <= expert <= _MOST:
+            raise ConfigError(f"fired: layer {layer}, expert {expert} (expected 0 to {_MOST}, and -1 for no expert)")
+        found.append(((int(layer), int(expert)), active.astype(bool)))
+    return found
+
+
+def _experts(ids, weights):
+    """-> (ids, weights), both [layers, tokens, k]"""
+    import numpy
+    chosen = numpy.asarray(ids)
+    if chosen.ndim != 3 or chosen.dtype.kind not in "iu" or not chosen.shape[2]:
+        raise ConfigError(f"experts: is of shape {chosen.shape} and type {chosen.dtype} (expected whole numbers [layers, tokens, k])")
+    if chosen.size and not 0 <= chosen.min() <= chosen.max() <= _MOST:
+        raise ConfigError(f"experts: from {chosen.min()} to {chosen.max()} (expected 0 to {_MOST})")
+    ordered = numpy.sort(chosen, axis=2)
+    if (ordered[:, :, 1:] == ordered[:, :, :-1]).any():
+        raise ConfigError("experts: a token chose the same expert twice (expected different ones)")
+    scores = numpy.full(chosen.shape, 1 / chosen.shape[2]) if weights is None else numpy.asarray(weights, dtype="float32")
+    if scores.shape != chosen.shape or not numpy.isfinite(scores).all():
+        raise ConfigError(f"weights: is of shape {scores.shape} (expected finite numbers of the shape of experts, {chosen.shape})")
+    return chosen, scores
+
+
+def _tokens(given):
+    import numpy
+    ids = numpy.asarray(given, dtype=None if len(given) else "int32")
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or (ids.size and ids.min() < 0):
+        raise ConfigError(f"tokens: is of shape {ids.shape} and type {ids.dtype} (expected whole numbers [tokens], 0 or more)")
+    return ids.astype("int32")

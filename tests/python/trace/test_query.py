@@ -1,0 +1,32 @@
+"""SQL over a trace."""
+import pytest
+from test_trace import counter, perfetto, span
+from vitro.errors import ConfigError
+from vitro.trace.query import query
+
+
+@pytest.fixture
+def folder(tmp_path):
+    perfetto(tmp_path, [span(1, 0, 10), span(2, 5, 10), span(1, 30, 10, "attention"), counter(0, 4), counter(9, 14)])
+    return tmp_path
+
+
+def test_spans_and_counters_are_tables(folder):
+    rows = query(folder, 'SELECT "group", track, name, sum(dur_us) AS us FROM spans GROUP BY ALL ORDER BY us DESC')
+    assert rows.to_numpy().tolist() == [["units", "cpu0", "matmul blk.0", 20], ["units", "cpu0", "attention", 10]]
+    assert query(folder, "SELECT max(value) FROM counters").to_numpy().tolist() == [[14]]
+
+
+def test_the_command_prints_a_table_or_json(fake, folder):
+    answer = fake("trace", "query", folder, "SELECT name, count(*) AS n FROM spans GROUP BY name ORDER BY n DESC")
+    assert answer.code == 0 and [line.split() for line in answer.out.splitlines()[1:3]] == [["name", "n"], ["matmul", "blk.0", "2"]]
+    answer = fake("trace", "query", folder, "SELECT at_us, value FROM counters", "--json")
+    assert answer.json == {"columns": ["at_us", "value"], "rows": [[0, 4], [9, 14]]}
+
+
+@pytest.mark.parametrize("sql, said", [("SELECT nope FROM spans", 'column "nope" not found'), ("SELEC 1", "Parser Error"),
+                                       ("SELECT * FROM read_csv('/etc/passwd')", "disabled"), ("", "gives no rows")])
+def test_what_can_not_run_is_one_message(folder, sql, said):
+    with pytest.raises(ConfigError) as caught:
+        query(folder, sql)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
