@@ -216,7 +216,9 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
     std::tie(report.cpu_busy_s, report.cpu_cycles) = cpu_busy(begin, end);
     report.dram_bandwidth_gb_per_s = soc_.dram().bytes_moved(begin, end) / to_seconds(end - begin) * 1e-9;
     if (power_) {
-      report.energy_j = power_->joules(begin, end);
+      const PowerMeter::Joules joules = power_->parts(begin, end);
+      report.energy_j = joules.sum();
+      report.energy_parts_j = {{"base", joules.base}, {"units", joules.units}, {"dram", joules.dram}, {"flash", joules.flash}};
       report.peak_power_w = power_->peak_watts(begin, end);
       if (std::optional<std::string> note = power_->thermal_note(begin, end)) report.notes.push_back(std::move(*note));
     }

@@ -65,10 +65,11 @@ void PowerMeter::heat_up_to(Picoseconds now) {
   }
 }
 
-double PowerMeter::joules(Picoseconds begin, Picoseconds end) {
-  const double dram = power_.dram_joules(soc_.dram().bytes_moved(begin, end), dram_written_.sum(begin, end));
-  const double flash = power_.flash_joules(soc_.storage().bytes_moved(begin, end), flash_written_.sum(begin, end));
-  return power_.base() * to_seconds(end - begin) + meter_.joules(begin, end) + dram + flash;
+PowerMeter::Joules PowerMeter::parts(Picoseconds begin, Picoseconds end) {
+  return {.base = power_.base() * to_seconds(end - begin),
+          .units = meter_.joules(begin, end),
+          .dram = power_.dram_joules(soc_.dram().bytes_moved(begin, end), dram_written_.sum(begin, end)),
+          .flash = power_.flash_joules(soc_.storage().bytes_moved(begin, end), flash_written_.sum(begin, end))};
 }
 
 double PowerMeter::peak_watts(Picoseconds begin, Picoseconds end) {

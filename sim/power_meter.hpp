@@ -33,7 +33,12 @@ class PowerMeter {
   void dram_written(Bytes bytes) { dram_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
   void flash_written(Bytes bytes) { flash_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
 
-  double joules(Picoseconds begin, Picoseconds end);
+  struct Joules {
+    double base = 0, units = 0, dram = 0, flash = 0;
+    double sum() const { return base + units + dram + flash; }
+  };
+  Joules parts(Picoseconds begin, Picoseconds end);  // of the phone itself, its processors, DRAM and flash
+  double joules(Picoseconds begin, Picoseconds end) { return parts(begin, end).sum(); }
   double peak_watts(Picoseconds begin, Picoseconds end);  // mean over a millisecond, or over as much as the sums resolve
   std::optional<std::string> thermal_note(Picoseconds begin, Picoseconds end);
 

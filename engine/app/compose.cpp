@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string resolve(const std::string& path, const std::string& base) {
-  const fs::path p(path);
+std::string resolve(const Node& value, std::string_view name, const std::string& base) {
+  const fs::path p(shipped_path(value.text(), value.origin(), name));
   return (p.is_absolute() ? p : fs::path(base) / p).lexically_normal().string();
 }
 
@@ -48,7 +48,7 @@ void resolve_paths(std::string_view key, Node& part, const std::string& base) {
     if (section != key) continue;
     const Node* value = part.find_path(name);
     if (value == nullptr || !value->is_scalar()) continue;
-    part.set_path(name, Node::scalar(resolve(value->text(), folder_of(*value, base)), value->origin(), true));
+    part.set_path(name, Node::scalar(resolve(*value, name, folder_of(*value, base)), value->origin(), true));
   }
 }
 
@@ -56,7 +56,7 @@ Node load_part(std::string_view key, const Node& value, const std::string& base)
   Node part = value;
   std::string directory = base;
   if (value.is_scalar()) {
-    const std::string path = resolve(value.text(), folder_of(value, base));
+    const std::string path = resolve(value, key, folder_of(value, base));
     if (key == "model" && path.ends_with(".gguf")) {
       return Node::map({{"gguf", Node::scalar(path, value.origin(), true)}}, value.origin());
     }
@@ -104,7 +104,7 @@ void apply_override(Node& experiment, std::string_view text) {
     if (key == part && !value.is_null()) value = load_part(part, value, here);
     for (const auto& [section, name] : kPaths) {
       if (section == part && key == fmt::format("{}.{}", section, name) && value.is_scalar()) {
-        value = Node::scalar(resolve(value.text(), folder_of(value, here)), value.origin(), true);
+        value = Node::scalar(resolve(value, name, folder_of(value, here)), value.origin(), true);
       }
     }
   }

@@ -1,11 +1,31 @@
 #include "engine/app/experiment.hpp"
 
+#include <fmt/format.h>
+
+#include <charconv>
+
 #include "engine/app/old_engine_keys.hpp"
 #include "engine/app/read_engine.hpp"
 #include "engine/app/read_workload.hpp"
 
 namespace vitro {
 namespace {
+
+constexpr std::string_view kSchema = "vitro.experiment/";
+constexpr std::int64_t kVersion = 1;
+
+// `schema: vitro.experiment/1`, which a resolved experiment always has. A file without it is of the first version.
+void check_version(Reader& reader) {
+  const std::string schema = reader.text("schema", fmt::format("{}{}", kSchema, kVersion));
+  std::int64_t version = 0;
+  const char* const end = schema.data() + schema.size();
+  const bool known = schema.starts_with(kSchema) && std::from_chars(schema.data() + kSchema.size(), end, version).ptr == end && version > 0;
+  if (!known) reader.fail("schema", fmt::format("\"{}\" is none (expected {}{})", schema, kSchema, kVersion));
+  if (version > kVersion) {
+    reader.fail("schema", fmt::format("{} is newer than this vitro, which reads up to {}{} (expected that version, or a newer vitro)",
+                                      schema, kSchema, kVersion));
+  }
+}
 
 MemoryConfig read_memory(Reader reader) {
   MemoryConfig memory;
@@ -39,6 +59,7 @@ Experiment read_experiment(const Node& given) {
     root.set("engine", over_policy(canonical_engine(engine == nullptr || engine->is_null() ? Node::map({}) : *engine)));
   }
   Reader reader(root, "");
+  check_version(reader);
   Experiment experiment;
   experiment.name = reader.text("experiment");
   experiment.machine = reader.choice("machine", {"sim", "host"}, "sim");

@@ -46,6 +46,7 @@ struct Workload {
   std::vector<std::uint32_t> lengths;  // [batch] output tokens of each sequence
   std::uint32_t batch = 1;             // sequences that share the prompt
   std::vector<Request> requests;       // one or more; a workload of operators has none
+  std::uint32_t warmup_tokens = 0;     // decode steps before those that metrics of decoding are of
   bool stop_at_eos = true;
   Sampling sampling;
   std::uint64_t seed = 1;

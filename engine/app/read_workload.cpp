@@ -74,6 +74,19 @@ void read_lengths(Reader& reader, Workload& workload) {
   workload.output_tokens = *std::max_element(workload.lengths.begin(), workload.lengths.end());
 }
 
+void read_warmup(Reader& reader, Workload& workload) {
+  workload.warmup_tokens = static_cast<std::uint32_t>(reader.integer("warmup_tokens", 0, kMaxTokens, 0));
+  if (workload.warmup_tokens == 0) return;
+  if (reader.has("scaling")) {
+    reader.fail("warmup_tokens", fmt::format("can not be combined with {} (expected one of the two)", reader.name_of("scaling")));
+  }
+  if (workload.warmup_tokens + 1 >= workload.output_tokens) {
+    reader.fail("warmup_tokens", fmt::format("is {}, which leaves none of {}: {} to measure (expected {} or more of these)",
+                                             workload.warmup_tokens, reader.name_of("output_tokens"), workload.output_tokens,
+                                             std::uint64_t{workload.warmup_tokens} + 2));
+  }
+}
+
 void read_kv_files(Reader& reader, const Workload& workload, bool numerics) {
   for (const auto& [key, path] : {std::pair("save_kv", workload.save_kv), std::pair("restore_kv", workload.restore_kv)}) {
     if (path.empty()) continue;
@@ -153,6 +166,7 @@ Workload read_workload(Reader reader, bool numerics, const std::vector<std::stri
   read_prompt(reader, workload.prompt, workload.prompt_tokens, !workload.restore_kv.empty());
   read_lengths(reader, workload);
   workload.requests = read_requests(reader, workload, adapters);
+  read_warmup(reader, workload);
   workload.stop_at_eos = reader.boolean("stop_at_eos", true);
   workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
   Reader sampling = reader.section("sampling");

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace vitro {
 namespace {
@@ -32,13 +33,13 @@ std::string decode_text(const LoadedModel& model, const std::vector<std::int32_t
 }
 
 // Steps and tokens per second while that many sequences decode: {"batch_4": {...}, ...}, the most first.
-Json decode_by_batch(const GenerationResult& generation) {
+Json decode_by_batch(const GenerationResult& generation, std::size_t first_step) {
   struct Steps {
     std::uint64_t count = 0;
     Picoseconds time{0};
   };
   std::map<std::uint32_t, Steps, std::greater<>> sizes;
-  for (std::size_t i = 0; i < generation.step_times.size(); ++i) {
+  for (std::size_t i = first_step; i < generation.step_times.size(); ++i) {
     Steps& steps = sizes[generation.step_tokens[i]];
     ++steps.count;
     steps.time += generation.step_times[i];
@@ -61,6 +62,27 @@ Json parts(const PartTimes& times) {
   for (std::size_t part = 0; part < times.size(); ++part) {
     if (times[part].count() > 0) out[std::string(kPartNames[part])] = to_seconds(times[part]) * 1e3;
   }
+  return out;
+}
+
+// Differences of neighbouring sums; the first one less what was counted before it.
+template <typename T>
+std::vector<T> differences(const std::vector<T>& sums, T before) {
+  std::vector<T> out;
+  for (const T sum : sums) out.push_back(sum - std::exchange(before, sum));
+  return out;
+}
+
+// What each decode step took: arrays of one length. Searches over samples run several generations, whose steps are not told apart.
+Json describe_steps(const RunRecord& record) {
+  const GenerationResult& g = record.generation;
+  Json out{{"latency_ms", Json::array()}, {"sequences", g.step_tokens}};
+  for (const Picoseconds time : g.step_times) out["latency_ms"].push_back(to_seconds(time) * 1e3);
+  if (record.steps.hits.size() != g.step_times.size()) return out;
+  const CacheStats& before = record.prefill_stats;
+  out["bytes_read"] = differences(record.steps.bytes_read, record.load_bytes + record.prefill_bytes);
+  out["hits"] = differences(record.steps.hits, before.hits);
+  out["accesses"] = differences(record.steps.accesses, before.hits + before.misses);
   return out;
 }
 
@@ -182,17 +204,20 @@ Json describe(const MachineStates& states) {
 Json make_result(const Experiment& experiment, const LoadedModel& model, const RunRecord& record, const MachineReport& machine,
                  const StorageCaps& storage) {
   const GenerationResult& g = record.generation;
-  const auto decoded = static_cast<double>(g.decoded);
-  const std::uint64_t hits = record.stats.hits - record.prefill_stats.hits;
-  const std::uint64_t accesses = hits + record.stats.misses - record.prefill_stats.misses;
+  const WarmUp warm_up = record.warm_up.value_or(
+      WarmUp{.end = g.first_token, .bytes_read = record.load_bytes + record.prefill_bytes, .cached = record.prefill_stats});
+  const auto decoded = static_cast<double>(g.decoded - warm_up.decoded);
+  const std::uint64_t hits = record.stats.hits - warm_up.cached.hits;
+  const std::uint64_t accesses = hits + record.stats.misses - warm_up.cached.misses;
+  const std::vector<Picoseconds> measured(g.step_times.begin() + static_cast<std::ptrdiff_t>(warm_up.steps), g.step_times.end());
   const bool sim = experiment.machine == "sim";
 
   Json metrics;
-  metrics["decode_tokens_per_s"] = rate(decoded, g.end - g.first_token);
+  metrics["decode_tokens_per_s"] = rate(decoded, g.end - warm_up.end);
   metrics["prefill_tokens_per_s"] = rate(record.prompt_tokens, g.first_token - g.begin);
   metrics["ttft_ms"] = to_seconds(g.first_token - g.begin) * 1e3;
-  metrics["token_latency_ms"] = latency_summary(g.step_times, 1e3);
-  if (Json by_batch = decode_by_batch(g); by_batch.size() > 1) metrics["decode_by_batch"] = std::move(by_batch);
+  metrics["token_latency_ms"] = latency_summary(measured, 1e3);
+  if (Json by_batch = decode_by_batch(g, warm_up.steps); by_batch.size() > 1) metrics["decode_by_batch"] = std::move(by_batch);
   if (!record.product_times.empty()) metrics["product_us"] = latency_summary(record.product_times, 1e6);
   metrics["io_share"] = optional_number(machine.io_share);
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
@@ -204,11 +229,13 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["energy_j_per_token"] = machine.energy_j && decoded > 0 ? Json(*machine.energy_j / decoded) : Json(nullptr);
   // Without a second token the window is the prompt.
   const bool prompt_only = g.step_times.empty();
-  const Picoseconds window = g.end - (prompt_only ? g.begin : g.first_token);
+  const Picoseconds window = g.end - record.window_begins();
   metrics["prefill_energy_j_per_token"] =
       machine.energy_j && prompt_only && record.prompt_tokens > 0 ? Json(*machine.energy_j / record.prompt_tokens) : Json(nullptr);
   metrics["mean_power_w"] = machine.energy_j ? rate(*machine.energy_j, window) : Json(nullptr);
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);
+  metrics["energy_parts_j"] = Json(nullptr);
+  for (const auto& [part, joules] : machine.energy_parts_j) metrics["energy_parts_j"][part] = joules;
   metrics["cpu_busy_s"] = optional_number(machine.cpu_busy_s);
   metrics["cpu_cycles"] = optional_number(machine.cpu_cycles);
   if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
@@ -219,7 +246,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["load_ms"] = to_seconds(record.loaded) * 1e3;
   metrics["flash_bytes_read"] = {{"load", record.load_bytes},
                                  {"prefill", record.prefill_bytes},
-                                 {"decode", record.totals.bytes_read - record.load_bytes - record.prefill_bytes}};
+                                 {"decode", record.totals.bytes_read - warm_up.bytes_read}};
+  if (record.warm_up) metrics["flash_bytes_read"]["warmup"] = warm_up.bytes_read - record.load_bytes - record.prefill_bytes;
   const auto per_token = [&](std::uint64_t count) {
     return g.step_times.empty() ? Json(nullptr) : Json(static_cast<double>(count) / static_cast<double>(g.step_times.size() + 1));
   };
@@ -250,6 +278,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   result["text"] = model.tokenizer ? Json(decode_text(model, answer)) : Json(nullptr);
   if (!record.requests.empty()) result["requests"] = describe(experiment, model, record.requests);
   if (record.scaling) result["scaling"] = describe(*experiment.workload.scaling, *record.scaling);
+  if (!g.step_times.empty()) result["steps"] = describe_steps(record);
   result["wall_s"] = nullptr;  // filled in by whoever started the run: policies and models never see a wall clock
   result["simulated_s"] = sim ? Json(to_seconds(g.end)) : Json(nullptr);
   result["event_hash"] = machine.event_hash.empty() ? Json(nullptr) : Json(machine.event_hash);

@@ -15,6 +15,28 @@
 
 namespace vitro {
 
+// Sums until the end of each decode step of the last request, in their order.
+struct StepRecord {
+  std::vector<std::uint64_t> hits, accesses;  // of the weight cache
+  std::vector<Bytes> bytes_read;              // from flash
+
+  void add(Bytes read, const CacheStats& stats) {
+    hits.push_back(stats.hits);
+    accesses.push_back(stats.hits + stats.misses);
+    bytes_read.push_back(read);
+  }
+};
+
+// Where the decode steps begin that metrics are of, after `workload.warmup_tokens`.
+struct WarmUp {
+  Picoseconds end{};
+  std::size_t steps = 0;
+  std::uint64_t decoded = 0;  // tokens in them
+  Bytes bytes_read = 0;       // until then
+  CacheStats cached;
+  PartTimes parts{};
+};
+
 struct RunRecord {
   std::uint32_t prompt_tokens = 0;
   Picoseconds loaded{};
@@ -23,6 +45,8 @@ struct RunRecord {
   CacheStats prefill_stats, stats;
   std::optional<KvFlashStats> kv_flash;
   std::optional<double> hit_rate_bound;
+  StepRecord steps;
+  std::optional<WarmUp> warm_up;  // of the last request; none before its end, or without one
   PartTimes prefill_parts{}, decode_parts{};
   std::optional<MoeStats> prefill_experts;
   GenerationResult generation;             // of the last request
@@ -34,6 +58,20 @@ struct RunRecord {
   Budget budget;
   Bytes accelerator_mapped = 0;                    // by its sessions (GraphCache::mapped)
   SubmissionCounts load_submissions, submissions;  // until the prompt; after it
+
+  // Of what metrics of decoding are of; of the prompt where nothing was decoded.
+  Picoseconds window_begins() const {
+    if (warm_up) return warm_up->end;
+    return generation.step_times.empty() ? generation.begin : generation.first_token;
+  }
+
+  // Of a request, by what was read from flash and cached until then. Its steps follow.
+  void prompt_ends(Bytes read, const CacheStats& cached) {
+    prefill_bytes = read - load_bytes;
+    prefill_stats = cached;
+    steps = {};
+    warm_up.reset();
+  }
 };
 
 // {"mean", "p50", "p90", "p99"} by nearest rank, in seconds times `scale`; nulls when there is nothing to sum up.

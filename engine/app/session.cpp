@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "engine/app/expert_loads.hpp"
 #include "engine/app/loaded_model.hpp"
@@ -148,14 +149,19 @@ void trace_memory(const Machine& machine) {
 Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
   request.on_first_token = [&machine, decoder, record] {
-    record->prefill_bytes = machine.storage.totals().bytes_read - record->load_bytes;
-    record->prefill_stats = decoder->cache_stats();
+    record->prompt_ends(machine.storage.totals().bytes_read, decoder->cache_stats());
     record->prefill_parts = decoder->transformer->part_times();
     if (const MoeStats* experts = decoder->experts()) record->prefill_experts = *experts;
     decoder->residency->decode_begins();
     trace_memory(machine);
   };
-  request.on_step = [&machine, progress = std::move(request.on_step)](std::uint64_t done, std::uint64_t total) {
+  const std::uint64_t warm_up = run->experiment.workload.warmup_tokens;
+  request.on_step = [&machine, decoder, record, warm_up, progress = std::move(request.on_step)](std::uint64_t done, std::uint64_t total) {
+    record->steps.add(machine.storage.totals().bytes_read, decoder->cache_stats());
+    if (done == warm_up) {
+      record->warm_up = {machine.clock.now(), done, 0, machine.storage.totals().bytes_read, decoder->cache_stats(),
+                         decoder->transformer->part_times()};
+    }
     trace_memory(machine);
     if (progress) progress(done, total);
   };
@@ -183,8 +189,13 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
     co_await serve(run, decoder, sample_scorer, std::move(request), record);
     if (requests.size() > 1) record->requests.push_back(record->generation);
   }
+  if (std::optional<WarmUp>& warm_up = record->warm_up) {
+    const auto& tokens = record->generation.step_tokens;
+    warm_up->decoded = std::accumulate(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(warm_up->steps), std::uint64_t{0});
+  }
+  const PartTimes& before = record->warm_up ? record->warm_up->parts : record->prefill_parts;
   record->decode_parts = decoder->transformer->part_times();
-  for (std::size_t part = 0; part < record->decode_parts.size(); ++part) record->decode_parts[part] -= record->prefill_parts[part];
+  for (std::size_t part = 0; part < record->decode_parts.size(); ++part) record->decode_parts[part] -= before[part];
   record->totals = machine.storage.totals();
   record->stats = decoder->cache_stats();
   record->hit_rate_bound = decoder->residency->hit_rate_bound();
@@ -313,8 +324,11 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     if (decoder.ffn.stage() != nullptr) std::ranges::move(decoder.ffn.stage()->notes(), std::back_inserter(notes));
   }
   const GenerationResult& generation = record.generation;
-  const Picoseconds begin = generation.step_times.empty() ? generation.begin : generation.first_token;
-  MachineReport machine = run.host->report(begin, generation.end);
+  MachineReport machine = run.host->report(record.window_begins(), generation.end);
+  if (workload.warmup_tokens > 0 && !record.warm_up) {
+    machine.notes.push_back(fmt::format("warmup_tokens: generation ended within the {} tokens of warm-up, so metrics are of all steps",
+                                        workload.warmup_tokens));
+  }
   machine.notes.insert(machine.notes.end(), notes.begin(), notes.end());
   if (std::string note = unstated_share(experiment, run.model.config); !note.empty()) machine.notes.push_back(std::move(note));
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());

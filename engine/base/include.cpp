@@ -9,6 +9,7 @@
 
 #include "engine/base/config.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/path.hpp"
 
 namespace vitro {
 namespace {
@@ -104,7 +105,7 @@ class Loader {
   }
 
   Node included(const Node& file, const fs::path& folder, const std::string& name) {
-    const std::string path = (folder / file.text()).lexically_normal().string();
+    const std::string path = (folder / shipped_path(file.text(), file.origin(), name)).lexically_normal().string();
     if (!fs::is_regular_file(path)) {
       fail_at(file.origin(), name,
               fmt::format("\"{}\" is not a file (looked for {}; paths start at the file that names them)", file.text(), path));

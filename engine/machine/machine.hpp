@@ -28,6 +28,7 @@ struct Machine {
 // What the machine itself knows after a run; null where nothing measured it.
 struct MachineReport {
   std::optional<double> io_share, cpu_utilization, dram_bandwidth_gb_per_s, energy_j, peak_power_w;
+  std::vector<std::pair<std::string, double>> energy_parts_j;  // of energy_j: "base", "units", "dram", "flash"; sums to it
   std::optional<double> cpu_busy_s, cpu_cycles;  // of all cores together; cycles at the clock that each has by its device file
   std::optional<double> flash_programmed_bytes;  // sim: that cells are programmed with for what the run wrote, moves inside included
   std::optional<double> flash_rated_bytes;       // sim: that a host may write over the device's life

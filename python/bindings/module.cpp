@@ -2,6 +2,7 @@
 #include "module.hpp"
 
 #include "engine/base/check.hpp"
+#include "engine/base/path.hpp"
 
 extern "C" __attribute__((visibility("default"))) int sc_main(int, char**) { return 1; }  // the SystemC library asks for one
 
@@ -10,6 +11,7 @@ PYBIND11_MODULE(_vitro, m) {
   m.doc() = "The engine and its two machines. Use the vitro package; this module is its calling convention.";
   pybind11::register_exception<ConfigError>(m, "ConfigError");
   pybind11::register_exception<RunError>(m, "RunError");
+  m.def("set_data_folder", &set_data_folder);
   bind_devices(m);
   bind_experiments(m);
   bind_models(m);

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from .model.files import Gptq, merge, perplexity, quantize, tokenize
     from .reproducing.paper import reproduce
     from .running.experiments import resolve, run
-    from .running.result import Result
+    from .running.result import Result, load_result
     from .study.search import search
     from .study.sensitivity import sensitivity
     from .study.store import rows
+    from .study.study import Study
     from .study.sweep import sweep
     from .study.tasks import tasks
     from .trace.recording import Recording
@@ -37,13 +38,13 @@ _NAMES = {
     "Device": ".device.device", "DramModel": ".device.models", "Param": ".device.models", "StorageModel": ".device.models",
     "Gptq": ".model.files", "merge": ".model.files", "perplexity": ".model.files", "quantize": ".model.files", "tokenize": ".model.files",
     "reproduce": ".reproducing.paper", "resolve": ".running.experiments", "run": ".running.experiments", "Result": ".running.result",
-    "rows": ".study.store", "search": ".study.search", "sensitivity": ".study.sensitivity",
-    "sweep": ".study.sweep", "tasks": ".study.tasks", "Recording": ".trace.recording", "replay_io": ".trace.recordings",
-    "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
+    "load_result": ".running.result", "rows": ".study.store", "search": ".study.search", "sensitivity": ".study.sensitivity",
+    "Study": ".study.study", "sweep": ".study.sweep", "tasks": ".study.tasks", "Recording": ".trace.recording",
+    "replay_io": ".trace.recordings", "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
-__all__ = ["ConfigError", "Device", "DramModel", "Gptq", "Param", "Recording", "Result", "RunError", "StorageModel", "Trace", "VitroError",
-           "diff_decisions", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "rows", "run",
-           "scaling", "search", "sensitivity", "sweep", "tasks", "tokenize"]
+__all__ = ["ConfigError", "Device", "DramModel", "Gptq", "Param", "Recording", "Result", "RunError", "StorageModel", "Study", "Trace",
+           "VitroError", "diff_decisions", "load_result", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce",
+           "resolve", "rows", "run", "scaling", "search", "sensitivity", "sweep", "tasks", "tokenize"]
 
 
 def __dir__() -> list[str]:  # so that notebooks complete what was not loaded yet

@@ -7,7 +7,10 @@
 namespace vitro::sim {
 namespace {
 
+using testing::DoubleNear;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 Task<void> write_scratch(Machine* machine, Bytes length, IoResult* result) {
   WriteRequest request;
@@ -53,7 +56,10 @@ TEST(PowerMeter, two_cores_that_share_a_bandwidth_wait_longer) {
   simulation.run(together(&machine, std::move(parts)));
   ASSERT_EQ(simulation.now(), 2 * kMs);  // 16 GB/s of the CPU, 8 for each
   const double cores = 2 * (2 * 1e-3 + 0.5 * 1e-3);
-  EXPECT_NEAR(*simulation.host().report(Picoseconds(0), simulation.now()).energy_j, 1 * 2e-3 + 32e6 * 100e-12 + cores, 1e-12);
+  const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+  EXPECT_NEAR(*report.energy_j, 1 * 2e-3 + 32e6 * 100e-12 + cores, 1e-12);
+  EXPECT_THAT(report.energy_parts_j, ElementsAre(Pair("base", DoubleNear(1 * 2e-3, 1e-12)), Pair("units", DoubleNear(cores, 1e-12)),
+                                                 Pair("dram", DoubleNear(32e6 * 100e-12, 1e-12)), Pair("flash", 0)));
 }
 
 TEST(PowerMeter, what_it_draws_changes_no_time) {

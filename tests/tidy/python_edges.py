@@ -18,7 +18,7 @@ EDGES = {
     "device": {"base", "errors", "execute"},
     "trace": {"base", "errors"},
     "running": {"base", "device", "errors", "execute", "report", "scaling"},
-    "plot": {"base", "trace"},
+    "plot": {"base", "errors", "trace"},
     "report": {"base", "plot", "trace"},
     "model": {"base", "errors", "running", "trace"},
     "study": {"base", "device", "errors", "execute", "plot", "report", "running"},

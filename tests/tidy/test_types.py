@@ -1,9 +1,30 @@
 """The annotations of python/vitro hold; `[tool.mypy]` in pyproject.toml says what has to have some."""
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 
+import vitro
+
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_all_that_is_offered_is_annotated_and_described():
+    missing = []
+    for name in vitro.__all__:
+        offered = getattr(vitro, name)
+        members = vars(offered) if inspect.isclass(offered) else {}
+        functions = {name: offered} if inspect.isfunction(offered) else {
+            f"{name}.{key}": getattr(offered, key) for key, value in members.items() if inspect.isfunction(value) and not key.startswith("__")}
+        if not inspect.getdoc(offered):
+            missing.append(f"{name}: no docstring")
+        for key, function in functions.items():
+            hints = [one.annotation for one in inspect.signature(function).parameters.values() if one.name != "self"]
+            if inspect.Parameter.empty in (*hints, inspect.signature(function).return_annotation):
+                missing.append(f"{key}: not annotated")
+            if inspect.isfunction(offered) and not function.__doc__:
+                missing.append(f"{key}: no docstring")
+    assert not missing and (Path(vitro.__file__).parent / "py.typed").is_file()
 
 
 def test_annotations_hold_and_a_caller_sees_them(tmp_path):

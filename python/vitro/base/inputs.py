@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import ConfigError
+from .checkout import shipped_path
 
 Path = str | os.PathLike[str]
 Experiment = Path | Mapping[str, Any]  # a path, a YAML text or a tree
@@ -65,8 +66,10 @@ def _require_utf8(text: str, what: str) -> None:
 
 
 def existing(path: Path) -> str:
+    """A file's path as a text; of a name such as vitro:devices/oneplus12 where that lies. Raises ConfigError where there is no file."""
     path = os.fspath(path)
     _require_utf8(path, "path")
+    path = shipped_path(path)
     if not os.path.exists(path):
         raise ConfigError(f"{path}: no such file")
     if os.path.isdir(path):

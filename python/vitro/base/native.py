@@ -1,9 +1,12 @@
 """The extension module's calling convention, in one place: JSON texts become objects, its exceptions become ours."""
+import contextlib
+import functools
 import importlib
 import json
 import os
 
 from ..errors import ConfigError, RunError
+from . import checkout
 
 _JSON = {"compose", "run", "perplexity", "quantize_by_gptq", "weight_error", "list", "bench", "bench_run", "replay_io",
          "characterize_probe", "load_device", "device_parameters", "cross_fidelity_plan", "cross_fidelity", "pack", "firing_statistics",
@@ -14,9 +17,18 @@ def module():
     # Another module with the same functions may stand in, such as the one that the tests of the command line use.
     name = os.environ.get("VITRO_NATIVE_MODULE", "vitro._vitro")
     try:
-        return importlib.import_module(name)
+        return _with_data(importlib.import_module(name))
     except ImportError as error:
         raise RunError(f"the extension module {name} does not load ({error}): run ./vitro once to build it") from error
+
+
+@functools.cache
+def _with_data(native):
+    """Tells the module what names such as vitro:devices/oneplus12 mean."""
+    if hasattr(native, "set_data_folder"):
+        with contextlib.suppress(ConfigError):
+            native.set_data_folder(str(checkout.root()))
+    return native
 
 
 def call(function, *args, **more):

@@ -173,7 +173,11 @@ def _trip(answer):
 
 
 def _interruption(answer):
-    return (statistics.median(answer["disturbed"]) - statistics.median(answer["alone"])) / statistics.median(answer["answers"])
+    answered = statistics.median(answer["answers"])
+    if answered == 0:
+        raise RunError("calibrate: while one core computed, another one answered no call in half of the samples: other processes keep this "
+                       "machine too busy to be measured (expected an idle one, or --realtime)")
+    return (statistics.median(answer["disturbed"]) - statistics.median(answer["alone"])) / answered
 
 
 def ask(kind, args):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ..base import inputs, native, process, quantities
+from ..base.frames import html_table
 from ..base.inputs import Path
 from ..errors import ConfigError
 from .models import attached
 from .probes import locate
+from .sensitivity import scaled
 
 if TYPE_CHECKING:
     import pandas
@@ -61,6 +63,13 @@ class Device:
             parent[key] = {"value": value, "kind": kind, "source": source} if _is_quantity(value) else copy.deepcopy(value)
         return Device(tree)
 
+    def scaled(self, name: str, factor: float) -> "Device":
+        """Another device with one number, or a table of them, multiplied; provenance stays. name: dotted, as in parameters(). A bare number
+        of one or more does not go below one: it may be a count of cores."""
+        if locate(self._tree, name) is None:
+            raise ConfigError(f'scaled: there is no "{name}" in {self.name} (parameters() lists those that its file states)')
+        return Device(json.loads(scaled(self._tree, {name: factor})))
+
     def probe(self, name: str, **args: Any) -> dict[str, float]:
         """One microbenchmark of the device (docs/guide/characterize.md) -> {measure: value in SI units}."""
         return process.call("characterize_probe", json.dumps(self._tree), name, json.dumps(args))["measures"]
@@ -71,6 +80,12 @@ class Device:
 
     def __repr__(self) -> str:
         return f"Device({self.name!r}, {', '.join(key for key, value in self._tree.items() if isinstance(value, dict))})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the blocks, their models and fidelities. `parameters()` is the table of numbers."""
+        blocks = [(key, str(value.get("model", "–")), str(value.get("fidelity", "–"))) for key, value in self._tree.items()
+                  if isinstance(value, dict)]
+        return html_table(blocks, ["block", "model", "fidelity"], f"{self.name}: {self._tree.get('description', '')}")
 
 
 def _is_quantity(value: Any) -> bool:

@@ -2,6 +2,8 @@
 import copy
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from .probes import by_leaf, locate, measured, request_key, run_probes, wanted
 
@@ -45,7 +47,7 @@ def _largest(row):
     return max(abs(row["low"]), abs(row["high"]))
 
 
-def scaled(device, factors):
+def scaled(device: dict[str, Any], factors: Mapping[str, float]) -> str:
     """The device as JSON text with parameters, or tables of them, multiplied: {name: factor}."""
     tree = copy.deepcopy(device)
     for name, factor in factors.items():

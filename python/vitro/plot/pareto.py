@@ -7,7 +7,7 @@ from matplotlib.ticker import PercentFormatter
 
 from ..base.dominance import front
 from .results import axis_of
-from .style import FAINT, OTHER, WORK, styled
+from .style import OTHER, WORK, Picture, paper, styled
 
 if TYPE_CHECKING:
     import pandas
@@ -20,13 +20,13 @@ def accuracy(frame: "pandas.DataFrame") -> Figure:
     """The table of `vitro.tasks`: a line for each method over its numbers of samples, one panel for latency and one for energy where it is
     known. Bars are one standard error; the grey steps are the front."""
     costs = [key for key in COSTS if frame[key].notna().all()]
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    figure = Picture(figsize=(9.6, 3.6), layout="constrained")
     axes = figure.subplots(1, max(len(costs), 1), sharey=True, squeeze=False)[0]
     samples = next((key for key in frame.columns if key.endswith(".samples")), None)
     names = frame["point"].str.replace(r", samples \S+$", "", regex=True) if samples else frame["point"]
     for ax, cost in zip(axes, costs):
         best = frame[front(frame[[cost, "accuracy"]].to_numpy().tolist(), ("minimize", "maximize"))].sort_values(cost)
-        ax.step(best[cost], best["accuracy"], where="post", color=FAINT, linewidth=5, alpha=0.25, label="front")
+        ax.step(best[cost], best["accuracy"], where="post", color=paper()["faint"], linewidth=5, alpha=0.25, label="front")
         for color, (name, part) in zip(WORK * 20, frame.groupby(names, sort=False)):
             ax.errorbar(part[cost], part["accuracy"], part["standard_error"], fmt="o-", color=color, markersize=4, capsize=2, label=name)
             for _, row in part.iterrows() if samples else ():
@@ -45,7 +45,7 @@ def trials(frame: "pandas.DataFrame", objectives: Mapping[str, str], readings: M
     objectives: {metric: "maximize" or "minimize"}. readings: (label, unit, factor) of metrics that have some."""
     first, *others = objectives
     ran = frame[frame[first].notna()]
-    figure = Figure(figsize=(9.6, 3.4), layout="constrained")
+    figure = Picture(figsize=(9.6, 3.4), layout="constrained")
     axes = figure.subplots(1, max(len(others), 1), sharey=True, squeeze=False)[0]
     named, factor = axis_of(first, readings.get(first))
     for ax, other in zip(axes, others or ["point"]):

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from matplotlib.figure import Figure
 
-from .style import MACHINE_COLORS, OTHER, READ, REGIONS, WORK, axes_of, region_order, styled
+from ..errors import ConfigError
+from .style import MACHINE_COLORS, OTHER, READ, REGIONS, WORK, Picture, axes_of, region_order, styled
 
 if TYPE_CHECKING:
     import pandas
@@ -25,14 +26,14 @@ def bars(results: Mapping[str, Any], metric: str, *, label: str | None = None, s
                 continue
             y = row + (i - (len(machines) - 1) / 2) * thickness
             ax.barh(y, value * scale, thickness * 0.86, color=MACHINE_COLORS.get(machine, WORK[0]))
-            ax.annotate(f"{value * scale:,.3g}" if abs(value * scale) < 1000 else f"{value * scale:,.0f}", (value * scale, y), (4, 0),
+            ax.annotate(number_text(value * scale), (value * scale, y), (4, 0),
                         textcoords="offset points", va="center", fontsize=8.5)
     ax.set_yticks(range(len(groups)), list(groups))
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
     ax.margins(x=0.1)
     ax.set_xlabel(label or metric)
-    handles = [ax.barh(0, 0, color=MACHINE_COLORS.get(machine, WORK[0])) for machine in machines]
+    handles: list[Any] = [ax.barh(0, 0, color=MACHINE_COLORS.get(machine, WORK[0])) for machine in machines]
     figure.legend(handles, machines, loc="outside upper right", ncols=len(machines), handlelength=1)
     return figure
 
@@ -59,6 +60,48 @@ def regions(results: Mapping[str, Any]) -> Figure:
     return figure
 
 
+ENERGY = dict(zip(("base", "units", "dram", "flash"), (OTHER, WORK[0], WORK[2], READ)))
+
+
+@styled
+def energy(results: Mapping[str, Any]) -> Figure:
+    """What the energy of a token went to, one stacked bar per case, in millijoules: the phone itself, its compute units, DRAM and flash.
+
+    results: {case: Result} of simulations on a device with a power model. The energy is that of decoding; where one token alone was
+    generated, of the prompt, per token of it. Raises ConfigError for a result without energy.
+    """
+    figure, (ax,) = axes_of(height=1.1 + 0.42 * len(results))
+    left = numpy.zeros(len(results))
+    shares = {case: energy_of(case, result) for case, result in results.items()}
+    for part in dict.fromkeys(part for parts in shares.values() for part in parts):
+        sizes = numpy.array([1e3 * parts.get(part, 0.0) for parts in shares.values()])
+        ax.barh(range(len(results)), sizes, 0.6, left=left, color=ENERGY.get(part, OTHER), label=part)
+        left += sizes
+    for row, total in enumerate(left):
+        ax.annotate(number_text(total), (total, row), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
+    ax.set_yticks(range(len(results)), list(results))
+    ax.set_ylim(len(results) - 0.5, -0.5)
+    ax.margins(x=0.08)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("mJ per token")
+    figure.legend(loc="outside upper right", ncols=4, handlelength=1)
+    return figure
+
+
+def number_text(value: float) -> str:
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def energy_of(case: str, result: Any) -> dict[str, float]:
+    """-> {part: joules per token}; in sum the result's energy per token."""
+    parts = result.metrics.get("energy_parts_j")
+    name = next((name for name in ("energy_j_per_token", "prefill_energy_j_per_token") if result.metric(name)), None)
+    if not parts or name is None:
+        raise ConfigError(f"{case}: has no energy (expected a simulation on a device with a `power:` block)")
+    whole = sum(parts.values())
+    return {part: joules / whole * result.metric(name) for part, joules in parts.items()}
+
+
 @styled
 def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading: tuple[str, str, float] | None = None) -> Figure:
     """A sweep's metric: a line per combination of the other keys if some key is a number, bars per point otherwise. Where hardly two points
@@ -68,7 +111,7 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
     """
     named, factor = axis_of(metric, reading)
     shown = frame[frame[metric].notna()]
-    numeric = [key for key in keys if _numbers(shown[key]) is not None and shown[key].nunique() > 2]
+    numeric = [key for key in keys if numbers_of(shown[key]) is not None and shown[key].nunique() > 2]
     if not numeric:
         present = [row.dropna() for _, row in shown[keys].iterrows()]
         cases = [", ".join(map(str, row)) for row in present]
@@ -85,10 +128,11 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
         return _scattered(shown, [axis, *rest], shown[metric] * factor, named)
     figure, (ax,) = axes_of(height=3.0)
     for color, (case, part) in zip(WORK * 20, groups):
-        order = numpy.argsort(_numbers(part[axis]), kind="stable")
-        ax.plot(_numbers(part[axis])[order], part[metric].to_numpy()[order] * factor, "o-", color=color, markersize=4,
+        numbers = numpy.asarray(numbers_of(part[axis]))  # a column of numbers, or it would be none of the axes
+        order = numpy.argsort(numbers, kind="stable")
+        ax.plot(numbers[order], part[metric].to_numpy()[order] * factor, "o-", color=color, markersize=4,
                 label=", ".join(f"{key} {value}" for key, value in zip(rest, case)))
-    ax.set(xlabel=_with_unit(axis, shown), ylabel=named, ylim=(0, None))
+    ax.set(xlabel=with_unit(axis, shown[axis]), ylabel=named, ylim=(0, None))
     if rest:
         figure.legend(loc="outside upper right", ncols=3, handlelength=1)
     return figure
@@ -102,11 +146,11 @@ def axis_of(metric: str, reading: tuple[str, str, float] | None = None) -> tuple
     return f"{label}, {unit}" if unit else label, factor
 
 
-def _scattered(shown, keys, values, named):
-    figure = Figure(figsize=(9.6, 3.0), layout="constrained")
+def _scattered(shown: "pandas.DataFrame", keys: Sequence[str], values: "pandas.Series", named: str) -> Figure:
+    figure = Picture(figsize=(9.6, 3.0), layout="constrained")
     axes = figure.subplots(1, len(keys), sharey=True, squeeze=False)[0]
     for ax, key in zip(axes, keys):
-        numbers = _numbers(shown[key])
+        numbers = numbers_of(shown[key])
         if numbers is None:
             names = sorted({str(value) for value in shown[key]})
             numbers = numpy.array([names.index(str(value)) for value in shown[key]])
@@ -115,16 +159,17 @@ def _scattered(shown, keys, values, named):
         elif numbers.min() > 0 and numbers.max() > 20 * numbers.min():
             ax.set_xscale("log")
         ax.plot(numbers, values.to_numpy(), "o", color=WORK[0], markersize=4, alpha=0.7)
-        ax.set_xlabel(_with_unit(key, shown))
+        ax.set_xlabel(with_unit(key, shown[key]))
     axes[0].set(ylabel=named, ylim=(0, None))
     return figure
 
 
-def _with_unit(key, shown):
-    return f"{key} ({_suffix(shown[key])})" if _suffix(shown[key]) else key
+def with_unit(key: str, values: "pandas.Series") -> str:
+    """-> the text of an axis for a swept key whose values may share a unit."""
+    return f"{key} ({_suffix(values)})" if _suffix(values) else key
 
 
-def _numbers(values):
+def numbers_of(values: "pandas.Series") -> numpy.ndarray | None:
     """The numbers of a column such as [4 MiB, 6 MiB] or [1, 2], if they share a unit; else None."""
     try:
         return numpy.array([float(str(value).removesuffix(_suffix(values))) for value in values])
@@ -132,6 +177,6 @@ def _numbers(values):
         return None
 
 
-def _suffix(values):
+def _suffix(values: "pandas.Series") -> str:
     units = {str(value).lstrip("0123456789.+-eE") for value in values}
     return units.pop().strip() if len(units) == 1 else ""

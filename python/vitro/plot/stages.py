@@ -25,13 +25,13 @@ def worker_spans(timeline: Mapping[str, Any]) -> list[dict[str, Any]]:
     free: dict[str, float] = {}
     spans = []
 
-    def duration(stage, step):
+    def duration(stage: str, step: int) -> float:
         if stage == "activations":
             return seconds["activations"]
         of = seconds["last" if (step + 1) % plan["groups"] == 0 else "full"][ORDER.index(stage) - 1]
         return of + (seconds["prepare"] if stage == "vector" and step % plan["groups"] == 0 else 0.0)
 
-    def ready(stage, step):
+    def ready(stage: str, step: int) -> float:
         """When everything that the step waits for has ended: a pass begins when the one before is over."""
         before = step - step % plan["groups"] - 1
         at = ended.get(("out", before), 0.0) if before >= 0 else 0.0
@@ -93,5 +93,5 @@ def stages(timelines: Mapping[str, Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def _place(unit):
+def _place(unit: str) -> int:
     return ("dma", "hvx", "hvx0", "hvx1", "hvx2", "hvx3", "matrix unit").index(unit)

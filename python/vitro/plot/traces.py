@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -35,15 +36,15 @@ def gantt(traces: Traces, *, begin_us: Bound = None, end_us: Bound = None, group
     return figure
 
 
-def _ordered(trace, groups):
+def _ordered(trace: Trace, groups: Sequence[str]) -> list[tuple[str, str]]:
     """Tracks by group, then cpu2 before cpu10."""
-    def key(pair):
+    def key(pair: tuple[str, str]) -> tuple[int, str, int]:
         digits = "".join(filter(str.isdigit, pair[1]))
         return groups.index(pair[0]), pair[1].rstrip("0123456789"), int(digits or 0)
     return sorted((pair for pair in trace.tracks() if pair[0] in groups), key=key)
 
 
-def _draw_tracks(ax, trace, tracks, begin, end, shown):
+def _draw_tracks(ax: Axes, trace: Trace, tracks: list[tuple[str, str]], begin: float, end: float, shown: dict[str, Any]) -> None:
     bars = collections.defaultdict(list)
     for group, track, name, at, duration, _ in trace.span_rows:
         if (group, track) in tracks and at < end and at + duration > begin:
@@ -60,8 +61,8 @@ def _draw_tracks(ax, trace, tracks, begin, end, shown):
     ax.grid(axis="y", visible=False)
 
 
-def _pick(bound, title, default):
-    value = bound.get(title) if isinstance(bound, dict) else bound
+def _pick(bound: Bound, title: str, default: float) -> float:
+    value = bound.get(title) if isinstance(bound, Mapping) else bound
     return default if value is None else value
 
 
@@ -159,7 +160,7 @@ def bandwidth(trace: Trace, *, bins: int = 240) -> Figure | None:
     return figure
 
 
-def _mean_rate(trace, name, edges):
+def _mean_rate(trace: Trace, name: str, edges: numpy.ndarray) -> numpy.ndarray:
     rows = [row for row in trace.counter_rows if row[0] == "memory" and row[1] == name]
     times = numpy.array([0.0, *(row[2] for row in rows), trace.end_us])
     rates = numpy.array([0.0, *(row[3] for row in rows)])
@@ -167,7 +168,7 @@ def _mean_rate(trace, name, edges):
     return numpy.diff(numpy.interp(edges, times, volume)) / numpy.diff(edges)
 
 
-def _flash_rate(trace, edges):
+def _flash_rate(trace: Trace, edges: numpy.ndarray) -> numpy.ndarray | None:
     """Spread over its span, from the "offset+length" that a storage span tells."""
     moved = numpy.zeros(len(edges))
     found = False

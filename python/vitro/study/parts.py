@@ -8,6 +8,7 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,9 @@ def _column(values):
     return pyarrow.array(values, {str: pyarrow.string(), bool: pyarrow.bool_(), int: pyarrow.int64()}[kinds.pop()])
 
 
-def read(path: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    """The rows of a part. Raises ConfigError for one of a newer version, or a damaged one."""
+def read(path: Path, columns: list[str] | None = None, *, without: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The rows of a part. columns: only these. without: columns that are left on the disk. Raises ConfigError for a part of a newer
+    version, or a damaged one."""
     import pyarrow
     from pyarrow import parquet
     try:
@@ -74,7 +76,8 @@ def read(path: Path, columns: list[str] | None = None) -> list[dict[str, Any]]:
         if int(said.get("vitro.format", 0)) > FORMAT:
             raise ConfigError(f"{path}: rows of format {said['vitro.format']}, written by vitro {said.get('vitro.version')} (this is vitro "
                               f"{__version__}, which reads up to format {FORMAT}: use that version, or another folder)")
-        return file.read(columns).to_pylist()
+        wanted = columns or [name for name in file.schema_arrow.names if name not in without]
+        return file.read(wanted).to_pylist()
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
         raise ConfigError(f"{path}: is damaged ({error}); without it its points run again") from None
 

@@ -74,7 +74,7 @@ class Store:
                 self.index.follow()
                 return self._answer_in(self.index.part_of(key), key)
 
-    def _answer_in(self, part, key):
+    def _answer_in(self, part: str | None, key: Key) -> dict[str, Any] | None:
         if part is None:
             return None
         if part not in self._answers:
@@ -140,7 +140,7 @@ class Store:
 
     def join_parts(self) -> None:
         """Many parts of one row become one part, when nobody else is at work."""
-        def single():
+        def single() -> list[str]:
             return [name for name in parts.listed(self.parts) if not name.startswith("joined-")]
         if len(single()) < _MANY:
             return
@@ -157,7 +157,7 @@ class Store:
             self.index.take_up(db, name, [(row["identity"], row["repeat"]) for row in rows])
         self._take_away(old)
 
-    def _take_away(self, names):
+    def _take_away(self, names: Sequence[str]) -> None:
         """Parts without a listed row, after that is on the disk. Those that a crash leaves go at the index's next look."""
         for name in names:
             (self.parts / name).unlink(missing_ok=True)
@@ -165,7 +165,7 @@ class Store:
         if names:
             whole_files.sync_folder(self.parts)
 
-    def _keep_reserve(self):
+    def _keep_reserve(self) -> None:
         path = self.folder / "reserve"
         if path.exists() and path.stat().st_size >= _RESERVE:
             return
@@ -194,7 +194,7 @@ class Store:
             raise RunError(f"{self.folder / 'index.sqlite'}: {error} (delete it when no process is at work there, then go on with "
                            "--resume: it is made again from the parts)") from None
 
-    def _full(self):
+    def _full(self) -> RunError:
         return RunError(f"{self.folder}: the disk is full; {len(parts.listed(self.parts))} parts with finished points are whole and stay "
                         "(make room, then go on with --resume)")
 
@@ -204,7 +204,7 @@ def others_at_work(folder: Path) -> list[str]:
     return others(owners, "") if owners.is_dir() else []
 
 
-def _check_format(folder, write=False):
+def _check_format(folder: Path, write: bool = False) -> None:
     path = folder / "format.json"
     if write and not path.exists():
         whole_files.put(path, json.dumps({"schema": f"vitro.store/{FORMAT}", "vitro": __version__}) + "\n")
@@ -220,9 +220,9 @@ def _check_format(folder, write=False):
                           f"vitro.store/{FORMAT}: use that version, or another folder)")
 
 
-def rows(folder: inputs.Path) -> "pandas.DataFrame":
+def rows(folder: inputs.Path, *, without: Sequence[str] = ()) -> "pandas.DataFrame":
     """The finished rows of a study's folder, oldest first, also while it runs: columns as in parts.py, and `point.KEY` for each key of the
-    points. Raises ConfigError where there is no store, or a newer one."""
+    points. without: columns that are not read. Raises ConfigError where there is no store, or a newer one."""
     import pandas
     store = Path(folder) / "store"
     _check_format(store)
@@ -232,7 +232,7 @@ def rows(folder: inputs.Path) -> "pandas.DataFrame":
         missed = False
         for name in parts.listed(store / "parts"):
             try:
-                for row in parts.read(store / "parts" / name):
+                for row in parts.read(store / "parts" / name, without=without):
                     found.setdefault((row["identity"], row["repeat"]), row)
             except FileNotFoundError:
                 missed = True

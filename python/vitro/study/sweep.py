@@ -5,7 +5,7 @@ are no product: `sweep: [{engine.policy: dense}, {engine.policy: mmap, memory.bu
 a list is a list within the list: `engine.units: [[cpu0], [cpu0, cpu1]]`.
 """
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base import inputs, outputs
 from ..base.inputs import Experiment, Overrides, Path, Progress
@@ -77,7 +77,7 @@ def traced(traces: Sequence[int] | str, count: int, out: Path | None) -> list[in
     return list(dict.fromkeys(int(index) for index in chosen))
 
 
-def _name(experiment):
+def _name(experiment: Experiment) -> str:
     return inputs.as_source(experiment)[1]
 
 
@@ -105,6 +105,6 @@ def table_of(jobs: Sequence[Job], *, stored: bool) -> "pandas.DataFrame":
     return frame
 
 
-def _cell(value):
+def _cell(value: Any) -> Any:
     """Of a key that takes a list or a map: as it would be written in the file."""
     return written(value) if isinstance(value, (list, dict)) else value

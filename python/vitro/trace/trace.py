@@ -10,10 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.frames import html_table, polars_frame
+from ..base.terminal import number
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 
 @dataclass(frozen=True)
@@ -26,18 +29,44 @@ class Trace:
     def __repr__(self) -> str:  # a notebook prints it, and it may hold millions of rows
         return f"Trace({len(self.span_rows)} spans, {len(self.counter_rows)} counter values, {self.end_us / 1e3:.3g} ms)"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: how busy every track was, and with what."""
+        told = self.summary()
+        rows = [(f"{row['group']}/{row['track']}", str(row["spans"]), number(row["busy_ms"]), f"{row['busy_share']:.1%}",
+                 ", ".join(f"{top['name']} {top['share']:.0%}" for top in row["top"])) for row in told["tracks"]]
+        return html_table(rows, ["track", "spans", "busy, ms", "busy", "mostly"], f"{number(told['duration_ms'])} ms")
+
     @cached_property
     def spans(self) -> "pandas.DataFrame":
         """pandas.DataFrame: group, track, name, begin_us, dur_us, detail."""
-        return _frame(self.span_rows, ["group", "track", "name", "begin_us", "dur_us", "detail"])
+        return self.to_pandas("spans")
 
     @cached_property
     def counters(self) -> "pandas.DataFrame":
         """pandas.DataFrame: group, counter, at_us, value."""
-        return _frame(self.counter_rows, ["group", "counter", "at_us", "value"])
+        return self.to_pandas("counters")
+
+    def to_pandas(self, table: str = "spans") -> "pandas.DataFrame":
+        """A table of its own, which may be changed. table: "spans" or "counters"; times in microseconds from the beginning of the run."""
+        import pandas
+        rows, columns = self._table(table)
+        return pandas.DataFrame(list(rows), columns=columns)
+
+    def to_polars(self, table: str = "spans") -> "polars.DataFrame":
+        """The same for polars. Raises ConfigError where that is not installed (`pip install polars`)."""
+        rows, columns = self._table(table)
+        return polars_frame(dict(zip(columns, zip(*rows) if rows else [()] * len(columns))))
+
+    def _table(self, table: str) -> tuple[tuple[tuple[Any, ...], ...], list[str]]:
+        tables = {"spans": (self.span_rows, ["group", "track", "name", "begin_us", "dur_us", "detail"]),
+                  "counters": (self.counter_rows, ["group", "counter", "at_us", "value"])}
+        if table not in tables:
+            raise ConfigError(f"table: {table!r} (expected one of: {', '.join(tables)})")
+        return tables[table]
 
     @cached_property
     def end_us(self) -> float:
+        """When the last span ended, in microseconds."""
         return max([row[3] + row[4] for row in self.span_rows] + [row[2] for row in self.counter_rows], default=0.0)
 
     def tracks(self, group: str | None = None) -> list[tuple[str, str]]:
@@ -55,10 +84,10 @@ class Trace:
         return {"duration_ms": self.end_us / 1e3, "tracks": [self._track_row(*key, top) for key in self.tracks()],
                 "counters": [self._counter_row(*key) for key in dict.fromkeys((row[0], row[1]) for row in self.counter_rows)]}
 
-    def _track_row(self, group, track, top):
+    def _track_row(self, group: str, track: str, top: int) -> dict[str, Any]:
         rows = [row for row in self.span_rows if (row[0], row[1]) == (group, track)]
         busy = covered((row[3], row[3] + row[4]) for row in rows)
-        by_name = collections.Counter()
+        by_name: collections.Counter[str] = collections.Counter()
         for row in rows:
             by_name[operation(row[2])] += row[4]
         total = sum(by_name.values())
@@ -66,7 +95,7 @@ class Trace:
                 "busy_share": busy / self.end_us if self.end_us else 0.0,
                 "top": [{"name": name, "share": time / total if total else 0.0} for name, time in by_name.most_common(top)]}
 
-    def _counter_row(self, group, counter):
+    def _counter_row(self, group: str, counter: str) -> dict[str, Any]:
         rows = [row[2:] for row in self.counter_rows if (row[0], row[1]) == (group, counter)]
         values = [value for _, value in rows]
         ends = [at for at, _ in rows[1:]] + [self.end_us]
@@ -101,8 +130,9 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         raise ConfigError(f"{file}: is not a Perfetto trace ({type(error).__name__}: {error})") from None
 
 
-def _from_events(events):
-    groups, tracks = {}, {}
+def _from_events(events: list[dict[str, Any]]) -> Trace:
+    groups: dict[Any, str] = {}
+    tracks: dict[Any, str] = {}
     for event in events:
         if event["ph"] == "M" and event["name"] == "process_name":
             groups[event["pid"]] = event["args"]["name"].rpartition(": ")[2]  # "vitro sim: units"
@@ -123,7 +153,7 @@ def _from_events(events):
     return Trace(tuple(sorted(spans, key=lambda row: row[3])), tuple(sorted(counters, key=lambda row: row[2])))
 
 
-def _detail(args):
+def _detail(args: dict[str, Any] | None) -> str:
     return " ".join(str(value) for value in (args or {}).values())
 
 
@@ -146,7 +176,7 @@ def diff_decisions(a: str | os.PathLike[str], b: str | os.PathLike[str], *, cont
 _WINDOW = 2000
 
 
-def _hunks(a, b, context, limit):
+def _hunks(a: list[str], b: list[str], context: int, limit: int) -> tuple[list[dict[str, Any]], bool]:
     start = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     window_a, window_b = a[start:start + _WINDOW], b[start:start + _WINDOW]
     changes = [op for op in difflib.SequenceMatcher(None, window_a, window_b, autojunk=False).get_opcodes() if op[0] != "equal"]
@@ -159,7 +189,7 @@ def _hunks(a, b, context, limit):
     return hunks, len(changes) > limit or cut
 
 
-def _decisions(path):
+def _decisions(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """-> [(line for people, kind)]"""
     path = _inside(path, "decisions.jsonl")
     log = []
@@ -172,14 +202,10 @@ def _decisions(path):
     return log
 
 
-def _inside(path, name):
+def _inside(path: str | os.PathLike[str], name: str) -> Path:
     path = Path(path)
     path = path / name if path.is_dir() else path
     if not path.exists():
         raise ConfigError(f"{path}: no such file")
     return path
 
-
-def _frame(rows, columns):
-    import pandas
-    return pandas.DataFrame(list(rows), columns=columns)

@@ -12,7 +12,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from ..base import checkout, outputs, terminal
+from ..base import checkout, device_program, outputs, terminal
 from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..running import experiments
@@ -80,7 +80,9 @@ def _add_text(archive, name, text, mode=0o644):
 
 
 def built_for(target):
-    """The `vitro-device` of a build in this checkout."""
+    """The `vitro-device` of an installed package, for its own machine, or of a build in this checkout."""
+    if target == platform.machine() and (packed := device_program.path()):
+        return packed
     preset = "release" if target == platform.machine() else target
     return checkout.root() / "build" / preset / "engine" / "app" / "vitro-device"
 

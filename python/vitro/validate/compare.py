@@ -9,12 +9,13 @@ import statistics
 from pathlib import Path
 
 from ..base import inputs, native, outputs, quantities
+from ..base.schemas import checked
 from ..base.trees import flatten, nested
 from ..calibrate import measure
 from ..errors import ConfigError, RunError
 from ..running import band as bands
 from ..running import experiments
-from ..running.result import Result
+from ..running.result import load_result
 from ..trace.trace import diff_decisions
 
 METRICS = ("decode_tokens_per_s", "prefill_tokens_per_s", "token_latency_ms.p50", "token_latency_ms.p90", "token_latency_ms.p99",
@@ -151,14 +152,9 @@ def read_host_results(folder):
         raise ConfigError(f"--host-results: {folder} is not a folder")
     found = {}
     for path in sorted(folder.glob("*/**/result.json")):
-        try:
-            data = json.loads(path.read_text())
-            machine = data["machine"]
-        except (ValueError, KeyError, TypeError):
-            raise ConfigError(f"{path}: is not a result of vitro (expected schema vitro.result/1)") from None
-        if machine != "host":
-            continue
-        found.setdefault(data.get("experiment"), []).append(Result(data, path.parent))
+        result = load_result(path)
+        if result.machine == "host":
+            found.setdefault(result.get("experiment"), []).append(result)
     return found
 
 
@@ -168,7 +164,7 @@ def read_kept(folder):
     if not path.is_file():
         return {}
     try:
-        return {row["id"]: row for row in json.loads(path.read_text())["rows"]}
+        return {row["id"]: row for row in checked(json.loads(path.read_text()), "vitro.validate", 1, str(path), "a validation")["rows"]}
     except (ValueError, KeyError, TypeError):
         raise ConfigError(f"{path}: is not a validation of vitro (expected schema vitro.validate/1)") from None
 

@@ -66,8 +66,8 @@ def scatter(rows, metric, unit):
         ax.errorbar(x, y, yerr=above, xerr=beside, fmt="o", markersize=5, color=color, ecolor=color, elinewidth=1, alpha=0.85, label=family)
     values = [row[side][metric] for row in points for side in ("host", "sim")]
     ends = [min(values) / 1.3, max(values) * 1.3]
-    ax.plot(ends, ends, color=style.FAINT, linewidth=1)
-    ax.fill_between(ends, [0.9 * end for end in ends], [1.1 * end for end in ends], color=style.FAINT, alpha=0.13, linewidth=0)
+    ax.plot(ends, ends, color=style.paper()["faint"], linewidth=1)
+    ax.fill_between(ends, [0.9 * end for end in ends], [1.1 * end for end in ends], color=style.paper()["faint"], alpha=0.13, linewidth=0)
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
     figure.legend(loc="outside lower center", ncols=6, handlelength=1)
     return figure

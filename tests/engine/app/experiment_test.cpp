@@ -35,6 +35,16 @@ TEST(Experiment, defaults_are_the_plain_ones) {
   EXPECT_FALSE(e.memory.budget.has_value());
 }
 
+TEST(Experiment, versions_are_written_and_newer_ones_refused) {
+  EXPECT_EQ(read_experiment(parse_json(kMinimal, "e.json")).resolved.find("schema")->text(), "vitro.experiment/1");
+  EXPECT_EQ(read_with("schema", R"("vitro.experiment/1")").name, "e");
+  const std::string newer = error_of("schema", R"("vitro.experiment/2")");
+  EXPECT_NE(newer.find("schema: vitro.experiment/2 is newer than this vitro, which reads up to vitro.experiment/1"), std::string::npos);
+  for (const char* text : {R"("vitro.result/1")", R"("vitro.experiment/")", R"("vitro.experiment/0")", R"("vitro.experiment/1x")", "1"}) {
+    EXPECT_NE(error_of("schema", text).find("is none (expected vitro.experiment/1)"), std::string::npos) << text;
+  }
+}
+
 TEST(Experiment, an_empty_engine_part_means_the_same_as_none) {
   const Experiment e = read_with("engine", "{}");
   const Experiment none = read_experiment(parse_json(kMinimal, "e.json"));

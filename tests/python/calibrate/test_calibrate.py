@@ -5,6 +5,7 @@ import pytest
 import yaml
 from conftest import ROOT
 from vitro.base import process
+from vitro.calibrate import probes as calibration_probes
 from vitro.calibrate import measure as calibrate
 from vitro.calibrate.fit import LINE, Fit, _line, covered
 from vitro.calibrate.probes import (
@@ -25,6 +26,7 @@ from vitro.calibrate.probes import (
     one_pass,
     plan,
 )
+from vitro.errors import RunError
 from vitro.running import band
 
 CLOCK, OVERHEAD = 2e9, 100e-9
@@ -267,3 +269,10 @@ def test_wrong_folders_are_the_users_mistake(native):
     assert native("calibrate", "--out", "no/such/folder.yaml").code == 2
     answer = native("calibrate", "--out", "host.yaml", "--storage", "nowhere")
     assert answer.code == 2 and "nowhere" in answer.err
+
+
+def test_a_core_that_answers_nothing_is_a_machine_that_is_too_busy():
+    answer = {"alone": [1.0, 1.1], "disturbed": [1.5, 1.6], "answers": [0, 0, 3]}
+    with pytest.raises(RunError, match="answered no call in half of the samples.*too busy"):
+        calibration_probes._interruption(answer)
+    assert calibration_probes._interruption(answer | {"answers": [5, 5]}) == pytest.approx(0.1)

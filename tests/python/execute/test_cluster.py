@@ -75,6 +75,7 @@ def test_a_local_cluster_gives_the_same_table(fake, tmp_path):
     equal(pandas.read_parquet(tmp_path / "o/results.parquet"), vitro.sweep(path, out=tmp_path / "p"))
 
 
+@pytest.mark.all
 def test_a_model_that_a_worker_lacks_is_sent_to_it(native, tmp_path):
     """Its worker stands elsewhere, and where the model lies it sees another file."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
@@ -154,6 +155,7 @@ def call(about):
     return Task("run", (json.dumps(tree), None), about=about)
 
 
+@pytest.mark.all
 def test_a_local_cluster_whose_workers_all_ended_is_named(fake):
     """They end after the first outcome, so that what follows is submitted with no worker."""
     place = cluster.local_cluster(2, patience=1)
@@ -171,6 +173,7 @@ def test_a_local_cluster_whose_workers_all_ended_is_named(fake):
         place.close()
 
 
+@pytest.mark.all
 def test_a_scheduler_whose_last_worker_ended_during_a_run_is_named_and_nothing_is_lost(fake, tmp_path, monkeypatch):
     """An existing scheduler tries again by itself, three times unless told otherwise, so it holds the run back for a worker."""
     monkeypatch.setattr(cluster, "_PATIENCE", 2)
@@ -189,6 +192,7 @@ def test_a_scheduler_whose_last_worker_ended_during_a_run_is_named_and_nothing_i
     assert 1 <= len(store.rows(tmp_path / "o")) < 4
 
 
+@pytest.mark.all
 def test_a_model_that_went_meanwhile_is_named_and_fails_its_point_alone(fake, tmp_path):
     """No worker has it, and here it is gone or another one when it is to be sent."""
     tasks = {}
@@ -209,6 +213,7 @@ def test_a_model_that_went_meanwhile_is_named_and_fails_its_point_alone(fake, tm
     assert list((tmp_path / "w/worker-cache/files").iterdir()) == [] and not place._sent
 
 
+@pytest.mark.all
 def test_each_worker_gets_a_file_once_however_many_threads_send_it(fake, tmp_path, monkeypatch):
     sent = []
     send_file = cluster.Cluster._send_file

@@ -82,6 +82,7 @@ def test_a_process_that_joins_does_not_end_a_search_that_began_anew(fake, tmp_pa
         vitro.search(path, out="o")
 
 
+@pytest.mark.all
 def test_workers_do_not_change_a_search(fake):
     path = fake.write(STUDY.replace("trials: 20", "trials: 12"))
     one, four = (vitro.search(path, out=f"o{workers}", workers=workers).drop(columns="wall_s") for workers in (1, 4))
@@ -113,6 +114,7 @@ def test_a_metric_that_applies_to_no_point_is_named_at_the_end(fake, tmp_path):
     assert runs(tmp_path) == 20
 
 
+@pytest.mark.all
 def test_a_search_gets_closer_than_chance(fake):
     """The best budget of a share of 1 % is found in fewer points than drawing needs for it in the mean."""
     text = STUDY.replace("{decode_tokens_per_s: maximize, peak_memory_bytes: minimize}", "{decode_tokens_per_s: maximize}").replace(

@@ -192,6 +192,7 @@ def test_a_changed_file_reruns_the_rows_that_it_touches_alone(fake, tmp_path, ke
         str(["./b.bin"] if key == "device.plugins" else "./b.bin")}
 
 
+@pytest.mark.all
 def test_an_engine_that_was_built_anew_reruns_all_rows(fake, tmp_path):
     path = fake.write(SWEEP)
     fake("sweep", path, "--out", "o")
@@ -254,6 +255,7 @@ def test_traces_of_points_that_were_asked_for(fake, tmp_path):
     assert wrong.code == 2 and "--trace: 4" in wrong.err
 
 
+@pytest.mark.all
 def test_a_trace_that_fails_is_told_and_keeps_what_was_there(fake, tmp_path):
     path = fake.write(SWEEP.replace("log: runs.log", "log: runs.log, sleep: 0.5"))
     (tmp_path / "o/traces/00000").mkdir(parents=True)
@@ -269,6 +271,7 @@ def start(fake, path, *more):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.all
 def test_two_processes_share_a_sweep(fake, tmp_path):
     slow = SWEEP.replace("log: runs.log", "log: runs.log, sleep: 0.2").replace("[1, 2]", "[1, 2, 3, 4, 5]")
     both = [start(fake, fake.write(slow), "--workers", "1", "--json") for _ in range(2)]

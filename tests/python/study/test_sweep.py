@@ -194,6 +194,7 @@ def test_values_of_a_sweep_are_what_the_file_says(native, tmp_path):
     assert (tmp_path / "sub/one.vtrc").exists()
 
 
+@pytest.mark.all
 def test_dask(fake):
     from distributed import LocalCluster
     with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
@@ -201,6 +202,7 @@ def test_dask(fake):
     pandas.testing.assert_frame_equal(frame.drop(columns="wall_s"), vitro.sweep(SWEEP).drop(columns="wall_s"))
 
 
+@pytest.mark.all
 def test_absent_dask_scheduler_is_the_users_mistake(fake):
     with pytest.raises(vitro.ConfigError, match="no scheduler"):
         vitro.sweep(SWEEP, dask="tcp://127.0.0.1:1")

@@ -1,5 +1,6 @@
 """Traces and decision logs."""
 import json
+import sys
 
 import numpy
 import pytest
@@ -106,3 +107,22 @@ def test_command_line(fake):
     assert fake("trace", "diff", "a", "c", "--json").json["equal"] is False
     assert {row["track"] for row in fake("trace", "summary", "a", "--json").json["tracks"]} == {"cpu0", "cpu1", "flash"}
     assert "matmul" in fake("trace", "summary", "a").out
+
+
+def test_polars_has_the_same_tables(tmp_path, monkeypatch):
+    one = trace.Trace((("units", "cpu0", "matmul a", 0.0, 2.0, ""), ("storage", "flash", "read", 1.0, 1.0, "0+4096")),
+                      (("memory", "kv", 1.0, 3.0),))
+    polars = pytest.importorskip("polars")
+    for table in ("spans", "counters"):
+        assert one.to_polars(table).rows() == [tuple(row) for row in one.to_pandas(table).itertuples(index=False)]
+    assert trace.Trace((), ()).to_polars().columns == list(one.spans.columns) and polars
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(vitro.ConfigError, match="polars is not installed"):
+        one.to_polars()
+    with pytest.raises(vitro.ConfigError, match="table: 'span' .expected one of: spans, counters"):
+        one.to_pandas("span")
+
+
+def test_a_page_shows_how_busy_each_track_is():
+    page = trace.Trace((("units", "cpu0", "matmul <a>", 0.0, 2000.0, ""), ("storage", "flash", "read", 0.0, 1000.0, "")), ())._repr_html_()
+    assert "units/cpu0" in page and "50.0%" in page and "matmul 100%" in page and "2 ms" in page

@@ -235,3 +235,9 @@ def test_against_the_recorded_run_each_mechanism_earns_its_place(native):
     errors = ablation.judge(rows, yaml.safe_load((RECORDED / "device.yaml").read_text()))
     for mechanism in ablation.MECHANISMS:
         assert errors[mechanism] > errors["all"], (mechanism, errors)
+
+
+def test_a_validation_of_a_newer_version_is_refused(tmp_path):
+    (tmp_path / "validate.json").write_text(json.dumps({"schema": "vitro.validate/2", "rows": []}))
+    with pytest.raises(ConfigError, match="vitro.validate/2 is newer than this vitro"):
+        validate.read_kept(tmp_path)
