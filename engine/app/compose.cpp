@@ -100,7 +100,7 @@ Node::Entry read_override(std::string_view text) {
 void apply_override(Node& experiment, std::string_view text) {
   auto [key, value] = read_override(text);
   const std::string here = fs::current_path().string();
-  for (const char* part : {"device", "model", "engine", "workload"}) {
+  for (const char* part : {"device", "model", "engine", "workload", "faults"}) {
     if (key == part && !value.is_null()) value = load_part(part, value, here);
     for (const auto& [section, name] : kPaths) {
       if (section == part && key == fmt::format("{}.{}", section, name) && value.is_scalar()) {
@@ -175,7 +175,7 @@ Node compose_experiment(const Node& root, const std::string& base_directory, con
                         const std::string& machine) {
   if (!root.is_map()) fail_at(root.origin(), "", "an experiment is a map of keys (expected `experiment:`, `model:`, `workload:` ...)");
   Node out = root;
-  for (const char* key : {"device", "model", "engine", "workload"}) {
+  for (const char* key : {"device", "model", "engine", "workload", "faults"}) {
     if (const Node* part = out.find(key)) out.set(key, load_part(key, *part, base_directory));
   }
   for (const std::string& text : overrides) apply_override(out, text);

@@ -6,6 +6,7 @@
 
 #include "engine/app/session.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/out_of_memory.hpp"
 
 namespace {
 
@@ -41,6 +42,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  vitro::exit_when_memory_ends();
   try {
     return run(argc, argv);
   } catch (const vitro::ConfigError& error) {

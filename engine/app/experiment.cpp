@@ -82,6 +82,7 @@ Experiment read_experiment(const Node& given) {
     workload.rewrite("seed", *root.find("seed"));
   }
   if (std::optional<Reader> memory = reader.optional_child("memory")) experiment.memory = read_memory(std::move(*memory));
+  if (std::optional<Reader> faults = reader.optional_child("faults")) experiment.faults = read_faults(std::move(*faults));
   if (experiment.model.shape && experiment.engine.numerics()) {
     reader.fail("model",
                 "has shapes but no weights, so values can not be computed (expected engine.function: draw or replay, or a model.gguf)");

@@ -8,6 +8,7 @@
 #include "engine/app/scaling/scaling_config.hpp"
 #include "engine/base/config.hpp"
 #include "engine/parts/engine_config.hpp"
+#include "engine/testing/fault_plan.hpp"
 #include "engine/transformer/sampling.hpp"
 #include "traces/draw.hpp"
 
@@ -75,6 +76,7 @@ struct Experiment {
   bool profile_given = false;  // by the engine or the model; else it is the default one
   Workload workload;
   MemoryConfig memory;
+  std::optional<FaultPlan> faults;  // that the machine is to make
   Node expect;    // checked by the command line
   Node resolved;  // everything that was read, the defaults of absent keys included; the device and a model's shapes as they were given
 };

@@ -13,12 +13,14 @@
 #include "engine/app/operator_run.hpp"
 #include "engine/app/report.hpp"
 #include "engine/app/run_files.hpp"
+#include "engine/app/run_setup.hpp"
 #include "engine/app/sample_scorer.hpp"
 #include "engine/app/unstated_share.hpp"
 #include "engine/base/file.hpp"
 #include "engine/host/machine_state.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/parts/register_parts.hpp"
+#include "engine/testing/faulty_machine.hpp"
 #include "engine/transformer/decoder.hpp"
 #include "engine/transformer/generator.hpp"
 #include "traces/draw.hpp"
@@ -30,45 +32,6 @@
 namespace vitro {
 namespace {
 
-std::unique_ptr<Function> make_function(const Experiment& experiment) {
-  const EngineConfig& engine = experiment.engine;
-  switch (engine.function) {
-    case FunctionKind::compute:
-      return std::make_unique<ComputeFunction>(ComputeOptions{engine.products.isa});
-    case FunctionKind::replay:
-      return std::make_unique<ReplayFunction>(Recording::load(engine.replay));
-    case FunctionKind::draw:
-      return std::make_unique<DrawFunction>(experiment.profile, experiment.workload.seed);
-  }
-  return nullptr;
-}
-
-// Names of the units that the machine has to have: those that compute, the I/O core if it is another, the accelerator.
-std::vector<std::string> units_of(const EngineConfig& engine) {
-  const PlacementConfig& placement = engine.placement;
-  std::vector<std::string> units = placement.units;
-  std::vector<std::string> others{engine.ffn.clusters.io_core, placement.unit};
-  // What goes through a cache or a pool is moved by a core.
-  const bool moves = engine.weights.bundles || engine.ffn.kind == "experts";
-  if (moves && !units.empty() && std::ranges::none_of(units, is_core_name)) others.emplace_back("cpu0");
-  others.insert(others.end(), placement.graph_units.begin(), placement.graph_units.end());
-  if (std::ranges::all_of(others, &std::string::empty)) return units;
-  const std::uint32_t threads = std::max(placement.threads, 1u);
-  for (std::uint32_t i = 0; units.size() < threads && placement.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
-  for (const std::string& other : others) {
-    if (!other.empty() && std::find(units.begin(), units.end(), other) == units.end()) units.push_back(other);
-  }
-  return units;
-}
-
-// How many cores a run asks for that leaves it to the engine. Parts that hand work out by themselves have one core, and so has a run
-// that names other units.
-std::uint32_t threads_of(const EngineConfig& engine, const LoadedModel& model) {
-  if (engine.placement.threads > 0) return engine.placement.threads;
-  const bool dense = engine.ffn.kind == "dense" && engine.weights.kind == "dram" && engine.placement.kind == "cores";
-  return dense && units_of(engine).empty() ? useful_threads(model.bytes_per_token(), model.config.layers, 1024) : 1;
-}
-
 // The parts of a run that have to outlive each other in this order.
 struct Run {
   Run(const Experiment& e, const SessionOptions& options, const MachineFactory& machines, bool traced)
@@ -76,21 +39,9 @@ struct Run {
     if (!e.engine.record.empty()) recorder = std::make_unique<RecordingFunction>(*function);
     if (!options.ffn_inputs.empty()) sampler = std::make_unique<InputSampler>(*function, options.ffn_input_rows);
     if (traced) perfetto = std::make_unique<PerfettoTrace>("vitro " + e.machine);
-    MachineRequest request;
-    request.kind = e.machine;
-    request.device = e.device;
-    request.units = units_of(e.engine);
-    request.threads = threads_of(e.engine, model);
-    request.alike = e.engine.placement.threads == 0;
-    request.dram_budget = e.memory.budget;
-    request.code_products = e.engine.products.codes;
-    request.hvx_threads = e.engine.placement.hvx_threads;
-    request.stage_buffers = e.engine.placement.stage_buffers;
-    request.phantom = !e.engine.numerics();
-    request.seed = e.workload.seed;
-    request.scratch_folder = e.engine.kv.scratch;
     Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
-    host = machines(request, outermost, trace());
+    host = machines(machine_request(e, model), outermost, trace());
+    if (e.faults) host = std::make_unique<FaultyMachine>(std::move(host), *e.faults);
     Machine& m = host->machine();
     if (recorder) recording_storage = std::make_unique<RecordingStorage>(m.storage, reads);
     counted.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});
@@ -243,41 +194,6 @@ nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options
   return result;
 }
 
-GenerationRequest request_of(const Run& run, const Request& asked, const SavedSequence* saved, const SessionOptions& options) {
-  const Workload& workload = run.experiment.workload;
-  GenerationRequest request;
-  request.restored = saved;
-  request.prompt = prompt_tokens(run.model, workload, asked, saved);
-  request.save_to = workload.save_kv;
-  request.output_tokens = workload.output_tokens;
-  if (!workload.scaling) request.lengths = workload.lengths;
-  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
-  request.adapters = asked.adapters;
-  if (!request.adapters.empty()) request.adapters.resize(request.sequences, request.adapters.front());  // samples of one batch
-  request.prefill_chunk = run.experiment.engine.prefill_chunk;
-  if (workload.stop_at_eos && run.model.tokenizer) request.stop_token = run.model.tokenizer->eos();
-  request.sampling = workload.sampling;
-  request.on_step = options.progress;
-  return request;
-}
-
-// Of requests that run one after the other.
-PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const EngineConfig& engine) {
-  PolicyLimits limits;
-  for (const GenerationRequest& request : requests) {
-    const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
-    limits.max_rows = std::max({limits.max_rows, std::min(prompt, request.prefill_chunk), request.sequences});
-    limits.max_sampled = limits.sequences = request.sequences;
-    limits.prompt_rows = std::max(limits.prompt_rows, prompt);
-    const std::uint32_t context = prompt + (request.restored != nullptr ? request.restored->length : 0);
-    limits.max_position = std::max(limits.max_position, context + request.output_tokens);
-    // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
-    const std::uint32_t tokens = context * prompts_of(request) + request.sequences * (request.output_tokens + 2 * engine.kv.block_tokens);
-    limits.max_tokens = std::max(limits.max_tokens, tokens);
-  }
-  return limits;
-}
-
 // Positions of the windows that a text is scored in. A shorter text needs no more than its own tokens and BOS.
 std::uint32_t window_of(const ModelConfig& model, std::uint32_t asked, std::size_t text_tokens) {
   constexpr std::uint32_t kUnstated = 512;
@@ -300,7 +216,10 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   std::optional<SavedSequence> saved;
   if (!workload.restore_kv.empty()) saved.emplace(open_sequence(workload.restore_kv));
   std::vector<GenerationRequest> requests;
-  for (const Request& request : workload.requests) requests.push_back(request_of(run, request, saved ? &*saved : nullptr, options));
+  for (const Request& request : workload.requests) {
+    requests.push_back(generation_request(experiment, run.model, request, saved ? &*saved : nullptr));
+  }
+  for (GenerationRequest& request : requests) request.on_step = options.progress;
   const PolicyLimits limits = limits_of(requests, experiment.engine);
   if (saved || !workload.save_kv.empty()) {
     for (GenerationRequest& request : requests) request.origin = sequence_origin(experiment, run.model.config, limits.max_position);

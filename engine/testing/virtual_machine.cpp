@@ -30,6 +30,9 @@ void VirtualExecutor::run() {
     const Event event = events_.top();
     events_.pop();
     now_ = event.when;
+    ++events_run_;
+    VITRO_CHECK(longest_.count() == 0 || now_ <= longest_, "a run goes on beyond the virtual time that it may take");
+    VITRO_CHECK(most_events_ == 0 || events_run_ <= most_events_, "a run goes on beyond the events that it may have");
     if (event.action) {
       event.action();
     } else {
@@ -190,6 +193,7 @@ class VirtualStorage final : public Storage {
 struct VirtualMachine::State {
   State(VirtualMachineSpec s, Function& function, TraceSink& trace)
       : spec(std::move(s)), executor(spec.shuffle), memory(spec.memory_limits, spec.phantom), storage(spec, executor, trace) {
+    executor.set_limits(spec.longest, spec.most_events);
     std::vector<ComputeUnit*> pointers;
     for (const UnitCaps& caps : spec.units) {
       units.push_back(std::make_unique<VirtualUnit>(caps, spec, executor, function, trace));

@@ -27,6 +27,12 @@ class VirtualExecutor final : public Executor, public Clock {
   // Runs `action` as an event; for devices, which must not resume policies from their callbacks.
   void call_at(Picoseconds when, std::function<void()> action);
 
+  // For what may never end: beyond so much time, or so many events, run() says so and aborts. 0: no limit.
+  void set_limits(Picoseconds longest, std::uint64_t most_events) {
+    longest_ = longest;
+    most_events_ = most_events;
+  }
+
   void run();  // until no event is left
   void run(Task<void>& task);
 
@@ -42,8 +48,8 @@ class VirtualExecutor final : public Executor, public Clock {
 
   std::priority_queue<Event> events_;
   std::optional<Rng> shuffle_;
-  std::uint64_t sequence_ = 0;
-  Picoseconds now_{0};
+  std::uint64_t sequence_ = 0, events_run_ = 0, most_events_ = 0;
+  Picoseconds now_{0}, longest_{0};
 };
 
 struct VirtualMachineSpec {
@@ -51,6 +57,8 @@ struct VirtualMachineSpec {
   std::array<Bytes, kPlacements> memory_limits{GiB, 0, 0, 0};
   bool phantom = false;
   std::optional<std::uint64_t> shuffle;
+  Picoseconds longest{0};         // of a run that may never end; see VirtualExecutor::set_limits()
+  std::uint64_t most_events = 0;  // likewise
   // Time of one call on a unit, and of one read once it is at the head of the queue. Pure.
   std::function<Picoseconds(const UnitCaps&, const KernelCall&)> price = [](const UnitCaps&, const KernelCall&) {
     return Picoseconds(1000);

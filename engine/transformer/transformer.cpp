@@ -12,6 +12,7 @@
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
 #include "engine/quant/float16.hpp"
+#include "engine/transformer/check_answers.hpp"
 
 namespace vitro {
 namespace {
@@ -118,6 +119,7 @@ void Transformer::take_routing(const std::vector<Outcome>& outcomes, const Phase
   for (const Outcome& outcome : outcomes) {
     const auto* choices = std::get_if<std::vector<ExpertChoice>>(&outcome);
     if (choices == nullptr) continue;
+    check_choices(*choices, context.rows->size(), config_, layer_of_router(phase, graph_));
     const auto norms = [&] { return attention_norms(static_cast<std::uint32_t>(choices->size())); };
     context.experts =
         routed != nullptr ? routed->admit(layer_of_router(phase, graph_), *choices, norms) : make_expert_plan(*choices, config_.experts);
@@ -261,7 +263,10 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, Ph
     if (reads_kv && phase.attends && around.frees) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
     take_routing(outcomes, phase, *context);
     for (const Outcome& outcome : outcomes) {
-      if (const auto* choice = std::get_if<TokenChoice>(&outcome)) tokens = choice->tokens;
+      const auto* choice = std::get_if<TokenChoice>(&outcome);
+      if (choice == nullptr) continue;
+      check_tokens(*choice, context->sampled->size(), config_);
+      tokens = choice->tokens;
     }
   }
   co_return tokens;

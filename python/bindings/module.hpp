@@ -9,5 +9,6 @@ void bind_experiments(pybind11::module_& m);
 void bind_models(pybind11::module_& m);
 void bind_quantities(pybind11::module_& m);
 void bind_recordings(pybind11::module_& m);
+void bind_torture(pybind11::module_& m);
 
 }  // namespace vitro

@@ -41,6 +41,7 @@ COMMANDS = {
     "bench": (".commands.cli", "bench"),
     "characterize": (".device.cli", "characterize"),
     "tiles": (".device.cli", "tiles"),
+    "torture": (".torture.cli", "torture"),
     "list": (".commands.cli", "list_"),
     "demo": (".commands.cli", "demo"),
 }

@@ -24,10 +24,12 @@ EDGES = {
     "study": {"base", "device", "errors", "execute", "plot", "report", "running"},
     "plan": {"base", "errors", "running"},
     "reproducing": {"base", "errors", "execute", "plan", "running"},
+    "torture": {"base", "errors"},
     "calibrate": {"base", "errors", "model", "running", "trace"},
     "validate": {"base", "calibrate", "errors", "model", "plot", "report", "running", "trace"},
     "commands": {"base", "errors", "model", "plot", "report", "reproducing", "running", "study", "trace"},
-    "cli": {"base", "calibrate", "commands", "device", "errors", "model", "plan", "reproducing", "running", "study", "trace", "validate"},
+    "cli": {"base", "calibrate", "commands", "device", "errors", "model", "plan", "reproducing", "running", "study", "torture", "trace",
+            "validate"},
     "__main__": {"cli"},
     # What `import vitro` offers, mostly loaded on first use.
     "__init__": {"base", "device", "errors", "model", "plot", "reproducing", "running", "scaling", "study", "trace"},

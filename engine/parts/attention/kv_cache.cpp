@@ -74,6 +74,12 @@ void KvCache::release(std::uint32_t sequence) {
   sequences_.erase(entry);
 }
 
+std::vector<std::uint32_t> KvCache::sequences() const {
+  std::vector<std::uint32_t> live;
+  for (const auto& [sequence, content] : sequences_) live.push_back(sequence);
+  return live;
+}
+
 std::uint32_t KvCache::length(std::uint32_t sequence) const { return sequences_.at(sequence).length; }
 
 std::uint32_t KvCache::adapter(std::uint32_t sequence) const { return sequences_.at(sequence).adapter; }
@@ -249,6 +255,11 @@ void KvCache::leave(std::uint32_t sequence, std::vector<Leaving>& leaving) {
       leaving.push_back({block, state.place});
     }
   }
+}
+
+void KvCache::has_stayed(const Leaving& block) {
+  states_[block.block] = {};
+  places_[block.place] = false;
 }
 
 void KvCache::has_left(const Leaving& block) {

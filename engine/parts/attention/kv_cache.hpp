@@ -54,6 +54,7 @@ class KvCache {
   std::uint32_t length(std::uint32_t sequence) const;
   std::uint32_t adapter(std::uint32_t sequence) const;
   std::uint32_t live_blocks() const { return live_blocks_; }
+  std::vector<std::uint32_t> sequences() const;  // that were not released, in the order in which they were made
 
   // Makes room for `count` more positions. Code::over_budget leaves the sequence as it was. Copies that became due are
   // appended to `copies`.
@@ -105,6 +106,7 @@ class KvCache {
   // Appends the full blocks of the sequence that do not stay and are in DRAM only, and gives each the lowest free place. Gives up those
   // that a window has passed, where the rule says so.
   void leave(std::uint32_t sequence, std::vector<Leaving>& leaving);
+  void has_stayed(const Leaving& block);  // its write failed: it is in DRAM as before, and its place is free
   void has_left(const Leaving& block);  // its bytes are in the file: its memory returns to the budget
   // extend() for a prompt that is computed layer by layer. New blocks that will be full and do not stay have left already, as far as tables
   // say, and are appended to `fresh` in the order of positions: who lands them fills and writes them.

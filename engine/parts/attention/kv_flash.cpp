@@ -246,10 +246,10 @@ Task<void> KvFlash::end_step(bool failed) {
     } catch (const RunError&) {  // what it was for failed before it
     }
   }
-  if (error && !failed) std::rethrow_exception(error);
-  if (failed || error) co_return;
-  for (const KvCache::Leaving& block : leaving_) kv_.has_left(block);
+  for (const KvCache::Leaving& block : leaving_) failed || error ? kv_.has_stayed(block) : kv_.has_left(block);
   leaving_.clear();
+  if (failed || error) held_.assign(held_.size(), std::nullopt);  // what was to land may not have
+  if (error && !failed) std::rethrow_exception(error);
 }
 
 }  // namespace vitro

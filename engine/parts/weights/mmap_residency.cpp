@@ -41,6 +41,7 @@ MmapResidency::MmapResidency(Machine& machine, const WeightStore& weights, MmapO
       window_(static_cast<std::uint32_t>(std::max<Bytes>(options.read_ahead / kPageSize, 1))),
       file_size_(end_of_file(weights)),
       pages_(page_of(file_size_)),
+      committed_(page_of(file_size_)),
       mapped_(page_of(file_size_)) {
   for (const Weight& weight : weights.all()) {
     file_ = weight.extent.file;
@@ -120,7 +121,19 @@ void MmapResidency::check_room(const UnitQueues& phase) const {
   }
 }
 
+void MmapResidency::forget_all() {
+  std::vector<std::uint32_t> pages;
+  for (std::uint32_t page = 0; page < committed_.size(); ++page) {
+    if (committed_[page]) pages.push_back(page);
+  }
+  for (const auto& [first, count] : runs_of(pages)) machine_.memory.decommit(range_, first * kPageSize, count * kPageSize);
+  committed_.assign(committed_.size(), false);
+  cache_.emplace(page_of(file_size_), cache_->capacity());
+  abandoned_ = false;
+}
+
 void MmapResidency::plan(const UnitQueues& phase) {
+  if (abandoned_) forget_all();
   ++phase_;
   steps_.clear();
   number_.assign(phase.size(), {});
@@ -195,9 +208,17 @@ Task<void> MmapResidency::fetch(std::size_t unit, std::size_t item, UnitId issue
   Step& step = steps_[number_[unit][item]];
   for (const std::uint32_t earlier : step.after_fetch) co_await wait(&steps_[earlier].fetched);
   for (const std::uint32_t earlier : step.after_done) co_await wait(&steps_[earlier].finished);
-  for (const auto& [first, count] : runs_of(step.evict)) machine_.memory.decommit(range_, first * kPageSize, count * kPageSize);
+  if (abandoned_) co_return;
+  const auto note = [&](std::uint32_t first, std::uint32_t count, bool committed) {
+    std::fill_n(committed_.begin() + std::ptrdiff_t{first}, count, committed);
+  };
+  for (const auto& [first, count] : runs_of(step.evict)) {
+    machine_.memory.decommit(range_, first * kPageSize, count * kPageSize);
+    note(first, count, false);
+  }
   for (const auto& [first, count] : runs_of(step.load, window_)) {
     machine_.memory.commit(range_, first * kPageSize, count * kPageSize).or_throw();
+    note(first, count, true);
     machine_.clock.charge(PolicyWork::page_fault, count);
     ReadRequest request;
     request.from = {file_, first * kPageSize, count * kPageSize};
@@ -220,6 +241,7 @@ void MmapResidency::done(std::size_t unit, std::size_t item) {
 }
 
 void MmapResidency::abandon() {
+  abandoned_ = true;
   for (Step& step : steps_) step.fetched = step.finished = true;
   for (const std::coroutine_handle<> waiter : std::exchange(waiters_, {})) machine_.executor.post(waiter);
 }

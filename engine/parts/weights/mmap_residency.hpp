@@ -51,6 +51,8 @@ class MmapResidency final : public Residency {
   [[noreturn]] void refuse() const;
   void use_page(std::uint32_t page, std::uint32_t item);
   void fault(std::uint32_t page, std::uint32_t item);
+  // What a phase that failed was about to bring may not have come: nothing is resident any more. Requires: no fetch() is under way.
+  void forget_all();
   void log(std::string_view kind, const std::vector<std::uint32_t>& pages, std::string_view where) const;
   Task<void> wait(const bool* flag);
 
@@ -64,6 +66,8 @@ class MmapResidency final : public Residency {
   Bytes file_size_ = 0;
   std::optional<PageCache> cache_;  // made by load(), when the budget's rest is known
   std::vector<Page> pages_;
+  std::vector<bool> committed_;  // pages that have memory
+  bool abandoned_ = false;       // the phase failed
   std::vector<bool> mapped_;  // pages that belong to managed weights: read-ahead stops at others
   std::uint32_t phase_ = 0;
   std::vector<Step> steps_;                         // of the current phase, in plan order

@@ -84,8 +84,13 @@ void StreamResidency::plan(const UnitQueues& phase) {
   steps_.clear();
   number_.assign(phase.size(), {});
   for (auto& [role, buffers] : buffers_) {
-    for (Buffer& buffer : buffers) buffer.users.clear(), buffer.reader.reset();
+    for (Buffer& buffer : buffers) {
+      buffer.users.clear();
+      buffer.reader.reset();
+      if (abandoned_) buffer.holds = {};
+    }
   }
+  abandoned_ = false;
   std::vector<std::size_t> next(phase.size());
   const auto left = [&](std::size_t unit) { return next[unit] < phase[unit].size(); };
   const auto lacks = [&](std::size_t unit) { return left(unit) ? lacking(phase[unit][next[unit]]) : std::nullopt; };
@@ -165,6 +170,7 @@ Task<void> StreamResidency::fetch(std::size_t unit, std::size_t item, UnitId) {
   for (const std::uint32_t user : own.after_done) {
     while (!steps_[user].finished) co_await moved_.changed();
   }
+  if (abandoned_) co_return;
   for (const Matrix& matrix : own.reads) {
     const Bytes bytes = matrix.weight->matrix_bytes(), skew = skew_of(*matrix.weight, matrix.expert);
     Weight part = *matrix.weight;
@@ -184,6 +190,7 @@ void StreamResidency::done(std::size_t unit, std::size_t item) {
 }
 
 void StreamResidency::abandon() {
+  abandoned_ = true;
   for (Step& step : steps_) step.fetched = step.finished = true;
   moved_.notify();
 }

@@ -68,6 +68,7 @@ class StreamResidency final : public DenseResidency {
   std::vector<Step> steps_;                         // of the phase, in plan order
   std::vector<std::vector<std::uint32_t>> number_;  // [unit][item] to plan order
   Signal moved_;
+  bool abandoned_ = false;  // the phase failed: buffers may not hold what they were to
   CacheStats stats_;
 };
 

@@ -17,6 +17,7 @@ def main():
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # no simulation outlives the one who asked for it
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the reply
+    getattr(native.module(), "exit_when_memory_ends", lambda: None)()  # a stand-in has no memory of its own to end
     request = json.load(sys.stdin)
     try:
         reply = {"value": native.call(*request["call"], **unpacked(request["attached"]))}

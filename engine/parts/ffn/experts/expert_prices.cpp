@@ -38,7 +38,14 @@ Task<double> TieredExperts::seconds_of_launch(const StaticGroup* group) {
   ComputeUnit& unit = *options_.units[group->unit];
   const std::uint32_t rows = group->rows();
   const View x = measured_rows(rows), out = measured_rows(rows);
-  std::vector<Graph> graphs;
+  struct Loaded {  // and unloaded whatever happens
+    ComputeUnit& unit;
+    std::vector<Graph> graphs;
+    ~Loaded() {
+      for (const Graph& graph : graphs) unit.unload(graph);
+    }
+  } loaded{unit, {}};
+  std::vector<Graph>& graphs = loaded.graphs;
   Picoseconds last{0};
   for (int i = 0; i < 2; ++i) {
     Result<Graph> graph = co_await unit.load(spec_of(0, *group));
@@ -56,7 +63,6 @@ Task<double> TieredExperts::seconds_of_launch(const StaticGroup* group) {
     result.status.or_throw();
     last = machine_.clock.now() - begin;
   }
-  for (const Graph& graph : graphs) unit.unload(graph);
   co_return to_seconds(last);
 }
 

@@ -1,7 +1,11 @@
 #include "engine/parts/ffn/neuron_cluster/cluster.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+
+#include "engine/base/check.hpp"
 
 namespace vitro {
 
@@ -28,6 +32,14 @@ IndexList united(const std::vector<IndexList>& rows) {
     }
   }
   return all;
+}
+
+void check_active(const std::vector<IndexList>& rows, std::uint32_t first, std::uint32_t end) {
+  for (const IndexList& row : rows) {
+    if (row->empty() || (row->front() >= first && row->back() < end)) continue;
+    throw RunError(fmt::format("a unit answered with neurons {} to {} (expected some of those from {} to below {})", row->front(),
+                               row->back(), first, end));
+  }
 }
 
 }  // namespace vitro

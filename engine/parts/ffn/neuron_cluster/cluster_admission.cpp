@@ -64,7 +64,7 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
   }
   pass_present(place, NeuronCache::kNone);
   note_used(every_neuron);
-  VITRO_CHECK(place.neuron == place.neurons_end, "a neuron is active that the cluster does not have");
+  if (place.neuron != place.neurons_end) throw RunError("a unit answered with neurons that its cluster does not have");
   // What was named was looked up, whether it was there or fired or not.
   if (!cache.holds_all()) machine_.clock.charge(PolicyWork::cache_lookup, static_cast<std::uint32_t>(cluster.blocks.size()));
   if (misses_ > misses_before) machine_.clock.charge(PolicyWork::cache_update, static_cast<std::uint32_t>(misses_ - misses_before));

@@ -227,7 +227,10 @@ void ClusterPipeline::advance(Layer& layer) {
 void ClusterPipeline::set_active(const Layer& layer, const std::vector<Cluster*>& clusters, const std::vector<Outcome>& outcomes) {
   VITRO_CHECK(layer.every_neuron || outcomes.size() == clusters.size(), "a gate stage says which neurons are active");
   for (std::size_t i = 0; i < clusters.size(); ++i) {
-    clusters[i]->active = layer.every_neuron ? clusters[i]->neurons : united(std::get<ActiveSet>(outcomes[i]).rows);
+    const IndexList& neurons = clusters[i]->neurons;
+    const auto [first, end] = neurons->empty() ? std::pair(0u, 0u) : std::pair(neurons->front(), neurons->back() + 1);
+    if (!layer.every_neuron) check_active(std::get<ActiveSet>(outcomes[i]).rows, first, end);
+    clusters[i]->active = layer.every_neuron ? neurons : united(std::get<ActiveSet>(outcomes[i]).rows);
     clusters[i]->stage = Stage::gated;
   }
 }

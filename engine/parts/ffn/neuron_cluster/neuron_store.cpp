@@ -174,7 +174,11 @@ Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern, La
     *landed = there;
   } else {
     const std::vector<Landed> alone{there};
-    co_await move(&alone, issuer);
+    try {
+      co_await move(&alone, issuer);
+    } catch (const std::exception& error) {  // whoever reads looks at the status, and others wait for him
+      result.status = {Code::unit_lost, error.what()};
+    }
   }
   co_return result;
 }

@@ -54,8 +54,11 @@ Task<std::vector<IndexList>> Predictor::predict(std::int16_t layer, const std::v
       std::vector<IndexList> parts;
       std::size_t count = 0;
       for (std::size_t u = 0; u < units; ++u) {
-        if (share_from(first[g], u).count == 0) continue;
-        parts.push_back(united(std::get<ActiveSet>(outcomes[u].at(answered[u]++)).rows));
+        const Slice share = share_from(first[g], u);
+        if (share.count == 0) continue;
+        const ActiveSet& active = std::get<ActiveSet>(outcomes[u].at(answered[u]++));
+        check_active(active.rows, share.first, share.first + share.count);
+        parts.push_back(united(active.rows));
         count += parts.back()->size();
       }
       auto all = std::make_shared<std::vector<std::uint32_t>>();

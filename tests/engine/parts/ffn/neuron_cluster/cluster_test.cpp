@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "engine/base/check.hpp"
 #include "engine/base/rng.hpp"
 
 namespace vitro {
@@ -30,6 +31,14 @@ TEST(Cluster, rows_are_united_as_sets_are) {
 TEST(Cluster, a_row_alone_is_handed_on) {
   const IndexList row = std::make_shared<const Ids>(Ids{3, 64, 700});
   EXPECT_EQ(united({row}), row);
+}
+
+TEST(Cluster, an_answer_with_neurons_that_there_are_not_is_an_error) {
+  const auto row = [](Ids ids) { return std::make_shared<const Ids>(std::move(ids)); };
+  EXPECT_NO_THROW(check_active({row({}), row({8, 15})}, 8, 16));
+  EXPECT_NO_THROW(check_active({row({})}, 0, 0));
+  EXPECT_THROW(check_active({row({8}), row({7, 9})}, 8, 16), RunError);
+  EXPECT_THROW(check_active({row({9, 16})}, 8, 16), RunError);
 }
 
 }  // namespace

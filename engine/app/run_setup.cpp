@@ -1,0 +1,107 @@
+#include "engine/app/run_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/kernels/compute_function.hpp"
+#include "engine/parts/register_parts.hpp"
+#include "traces/draw.hpp"
+#include "traces/replay.hpp"
+
+namespace vitro {
+namespace {
+
+// Names of the units that the machine has to have: those that compute, the I/O core if it is another, the accelerator.
+std::vector<std::string> units_of(const EngineConfig& engine) {
+  const PlacementConfig& placement = engine.placement;
+  std::vector<std::string> units = placement.units;
+  std::vector<std::string> others{engine.ffn.clusters.io_core, placement.unit};
+  // What goes through a cache or a pool is moved by a core.
+  const bool moves = engine.weights.bundles || engine.ffn.kind == "experts";
+  if (moves && !units.empty() && std::ranges::none_of(units, is_core_name)) others.emplace_back("cpu0");
+  others.insert(others.end(), placement.graph_units.begin(), placement.graph_units.end());
+  if (std::ranges::all_of(others, &std::string::empty)) return units;
+  const std::uint32_t threads = std::max(placement.threads, 1u);
+  for (std::uint32_t i = 0; units.size() < threads && placement.units.empty(); ++i) units.push_back(fmt::format("cpu{}", i));
+  for (const std::string& other : others) {
+    if (!other.empty() && std::find(units.begin(), units.end(), other) == units.end()) units.push_back(other);
+  }
+  return units;
+}
+
+// How many cores a run asks for that leaves it to the engine. Parts that hand work out by themselves have one core, and so has a run
+// that names other units.
+std::uint32_t threads_of(const EngineConfig& engine, const LoadedModel& model) {
+  if (engine.placement.threads > 0) return engine.placement.threads;
+  const bool dense = engine.ffn.kind == "dense" && engine.weights.kind == "dram" && engine.placement.kind == "cores";
+  return dense && units_of(engine).empty() ? useful_threads(model.bytes_per_token(), model.config.layers, 1024) : 1;
+}
+
+}  // namespace
+
+std::unique_ptr<Function> make_function(const Experiment& experiment) {
+  const EngineConfig& engine = experiment.engine;
+  switch (engine.function) {
+    case FunctionKind::compute:
+      return std::make_unique<ComputeFunction>(ComputeOptions{engine.products.isa});
+    case FunctionKind::replay:
+      return std::make_unique<ReplayFunction>(Recording::load(engine.replay));
+    case FunctionKind::draw:
+      return std::make_unique<DrawFunction>(experiment.profile, experiment.workload.seed);
+  }
+  return nullptr;
+}
+
+MachineRequest machine_request(const Experiment& e, const LoadedModel& model) {
+  MachineRequest request;
+  request.kind = e.machine;
+  request.device = e.device;
+  request.units = units_of(e.engine);
+  request.threads = threads_of(e.engine, model);
+  request.alike = e.engine.placement.threads == 0;
+  request.dram_budget = e.memory.budget;
+  request.code_products = e.engine.products.codes;
+  request.hvx_threads = e.engine.placement.hvx_threads;
+  request.stage_buffers = e.engine.placement.stage_buffers;
+  request.phantom = !e.engine.numerics();
+  request.seed = e.workload.seed;
+  request.scratch_folder = e.engine.kv.scratch;
+  return request;
+}
+
+GenerationRequest generation_request(const Experiment& experiment, const LoadedModel& model, const Request& asked,
+                                     const SavedSequence* saved) {
+  const Workload& workload = experiment.workload;
+  GenerationRequest request;
+  request.restored = saved;
+  request.prompt = prompt_tokens(model, workload, asked, saved);
+  request.save_to = workload.save_kv;
+  request.output_tokens = workload.output_tokens;
+  if (!workload.scaling) request.lengths = workload.lengths;
+  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
+  request.adapters = asked.adapters;
+  if (!request.adapters.empty()) request.adapters.resize(request.sequences, request.adapters.front());  // samples of one batch
+  request.prefill_chunk = experiment.engine.prefill_chunk;
+  if (workload.stop_at_eos && model.tokenizer) request.stop_token = model.tokenizer->eos();
+  request.sampling = workload.sampling;
+  return request;
+}
+
+PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const EngineConfig& engine) {
+  PolicyLimits limits;
+  for (const GenerationRequest& request : requests) {
+    const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
+    limits.max_rows = std::max({limits.max_rows, std::min(prompt, request.prefill_chunk), request.sequences});
+    limits.max_sampled = limits.sequences = request.sequences;
+    limits.prompt_rows = std::max(limits.prompt_rows, prompt);
+    const std::uint32_t context = prompt + (request.restored != nullptr ? request.restored->length : 0);
+    limits.max_position = std::max(limits.max_position, context + request.output_tokens);
+    // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
+    const std::uint32_t tokens = context * prompts_of(request) + request.sequences * (request.output_tokens + 2 * engine.kv.block_tokens);
+    limits.max_tokens = std::max(limits.max_tokens, tokens);
+  }
+  return limits;
+}
+
+}  // namespace vitro

@@ -1,0 +1,49 @@
+#include "engine/testing/faulty_machine.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/machine/checked_storage.hpp"
+#include "engine/testing/fault_parts.hpp"
+
+namespace vitro {
+
+struct FaultyMachine::Parts {
+  Parts(Machine& inner, FaultPlan plan) : state(std::move(plan)), storage(inner.storage, state), memory(inner.memory, state) {
+    std::vector<ComputeUnit*> pointers;
+    for (ComputeUnit* unit : inner.units) {
+      units.push_back(std::make_unique<FaultyUnit>(*unit, state));
+      pointers.push_back(units.back().get());
+    }
+    if (state.plan.checksums) checked.emplace(storage);
+    Storage& seen = checked ? static_cast<Storage&>(*checked) : storage;
+    machine.emplace(Machine{inner.executor, inner.clock, std::move(pointers), seen, memory, inner.trace, inner.seed});
+  }
+
+  FaultState state;
+  FaultyFlash storage;
+  FaultyMemory memory;
+  std::optional<CheckedStorage> checked;
+  std::vector<std::unique_ptr<FaultyUnit>> units;
+  std::optional<Machine> machine;
+};
+
+FaultyMachine::FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan)
+    : inner_(std::move(inner)), parts_(std::make_unique<Parts>(inner_->machine(), std::move(plan))) {}
+FaultyMachine::~FaultyMachine() = default;
+
+Machine& FaultyMachine::machine() { return *parts_->machine; }
+const FaultTally& FaultyMachine::tally() const { return parts_->state.tally; }
+void FaultyMachine::heal() { parts_->state.healed = true; }
+
+MachineReport FaultyMachine::report(Picoseconds begin, Picoseconds end) {
+  MachineReport report = inner_->report(begin, end);
+  std::string fired;
+  for (std::size_t kind = 0; kind < kFaultKinds; ++kind) {
+    const std::uint64_t times = tally().fired[kind];
+    if (times > 0) fired += fmt::format("{}{} {}", fired.empty() ? "" : ", ", times, to_string(static_cast<FaultKind>(kind)));
+  }
+  report.notes.push_back(fmt::format("faults on purpose: {}", fired.empty() ? "none of them fired" : fired));
+  return report;
+}
+
+}  // namespace vitro

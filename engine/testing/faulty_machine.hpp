@@ -1,0 +1,36 @@
+// A machine that goes wrong as a plan says. It stands before any other one (virtual, simulated, real), and no policy can tell.
+#pragma once
+#include <memory>
+
+#include "engine/machine/machine.hpp"
+#include "engine/testing/fault_state.hpp"
+
+namespace vitro {
+
+// Faults strike between the policy and the machine behind this, in the terms of the machine interface: what is refused or shortened never
+// reaches the storage or unit behind; what is late completes behind in time, and here later. With FaultPlan::checksums a CheckedStorage
+// stands before the storage's faults. A hang is what a machine makes of it after its time-out, for every operation completes: a failure
+// that comes late.
+// Threads: as the machine behind. Cost: an event per operation.
+class FaultyMachine final : public MachineHost {
+ public:
+  FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan);
+  ~FaultyMachine() override;
+
+  Machine& machine() override;
+  std::string_view kind() const override { return inner_->kind(); }
+  void run(Task<void> task) override { inner_->run(std::move(task)); }
+  // The machine's, with a note of what fired.
+  MachineReport report(Picoseconds begin, Picoseconds end) override;
+
+  const FaultTally& tally() const;
+  // Nothing goes wrong from here on: the storage is back, units that died were replaced. Operations are still counted.
+  void heal();
+
+ private:
+  struct Parts;
+  std::unique_ptr<MachineHost> inner_;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace vitro

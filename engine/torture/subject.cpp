@@ -1,0 +1,213 @@
+#include "engine/torture/subject.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "engine/app/run_setup.hpp"
+#include "engine/testing/faulty_machine.hpp"
+#include "engine/testing/virtual_machine.hpp"
+
+namespace vitro {
+namespace {
+
+constexpr Picoseconds kLongestRun{std::int64_t{100'000} * 1'000'000'000'000};
+constexpr std::uint64_t kMostEvents = 20'000'000;
+
+// What a run needs, in the order in which it has to live.
+struct Bench {
+  Bench(const Experiment& e, const Subject& subject) : experiment(e), model(load_model(e.model, e.engine, subject.cache_dir)) {
+    function = make_function(e);
+    auto faulty = std::make_unique<FaultyMachine>(subject.machines(machine_request(e, model), *function, trace), subject.faults);
+    control = faulty.get();
+    host = std::move(faulty);
+    if (subject.plant) host = subject.plant(std::move(host));
+    Machine& machine = host->machine();
+    weights = model.open(machine.storage);
+    adapters.all = model.open_adapters(machine.storage);
+    if (model.packed) adapters.neurons = &model.packed->order;
+    if (model.int8_copy) copy = model.open_int8_copy(machine.storage);
+    request = generation_request(e, model, e.workload.requests.front(), nullptr);
+  }
+  Decoder make() {
+    const PolicyLimits limits = limits_of({request}, experiment.engine);
+    return make_decoder(host->machine(), experiment.engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr,
+                        adapters);
+  }
+
+  const Experiment& experiment;
+  LoadedModel model;
+  std::unique_ptr<Function> function;
+  NullTrace trace;
+  std::unique_ptr<MachineHost> host;
+  FaultyMachine* control = nullptr;
+  WeightStore weights;
+  std::optional<WeightStore> copy;
+  DecoderAdapters adapters;
+  GenerationRequest request;
+};
+
+void take_error(Observation::End& end, std::string& message) {
+  try {
+    throw;
+  } catch (const RunError& error) {
+    end = Observation::End::failed;
+    message = error.what();
+  } catch (const ConfigError& error) {
+    end = Observation::End::failed;
+    message = error.what();
+  } catch (const std::exception& error) {
+    end = Observation::End::unclear;
+    message = error.what();
+  }
+}
+
+// A run's sequences that its error left behind; their owner ends them.
+void release_all(KvCache& kv, std::vector<std::string>& losses) {
+  for (const std::uint32_t sequence : kv.sequences()) kv.release(sequence);
+  if (kv.live_blocks() != 0) losses.push_back(fmt::format("{} blocks of keys and values belong to no sequence", kv.live_blocks()));
+}
+
+Task<void> request_once(Machine* machine, Decoder* decoder, const GenerationRequest* asked, Tokens* tokens) {
+  GenerationRequest request = *asked;
+  GenerationResult result = co_await generate(machine, decoder->transformer.get(), std::move(request));
+  *tokens = std::move(result.tokens);
+}
+
+Task<void> load_decoder(Decoder* decoder, bool* loaded) {
+  co_await decoder->load();
+  *loaded = true;
+}
+
+// Loads, serves the request, and serves it once more when all is well again.
+Task<void> serve_twice(Bench* bench, Decoder* decoder, bool* loaded, Observation* seen) {
+  Machine* const machine = &bench->host->machine();
+  try {
+    co_await load_decoder(decoder, loaded);
+    co_await request_once(machine, decoder, &bench->request, &seen->tokens);
+  } catch (...) {
+    take_error(seen->end, seen->error);
+  }
+  co_await decoder->transformer->settle();
+  release_all(decoder->transformer->kv(), seen->losses);
+  seen->tally = bench->control->tally();
+  bench->control->heal();
+  if (!*loaded) co_return;
+  seen->again.emplace();
+  Observation::End end{};
+  try {
+    if (FfnStage* const stage = decoder->ffn.stage(); stage != nullptr) co_await stage->between_requests();
+    co_await request_once(machine, decoder, &bench->request, &*seen->again);
+  } catch (...) {
+    take_error(end, seen->again_error);
+  }
+  co_await decoder->transformer->settle();
+  release_all(decoder->transformer->kv(), seen->losses);
+}
+
+Task<void> serve_anew(Bench* bench, Decoder* decoder, Observation* seen) {
+  bool loaded = false;
+  Observation::End end{};
+  seen->again.emplace();
+  try {
+    co_await load_decoder(decoder, &loaded);
+    co_await request_once(&bench->host->machine(), decoder, &bench->request, &*seen->again);
+  } catch (...) {
+    take_error(end, seen->again_error);
+  }
+  co_await decoder->transformer->settle();
+}
+
+void check_memory(const Memory& memory, std::vector<std::string>& losses) {
+  for (std::size_t where = 0; where < kPlacements; ++where) {
+    const Budget& budget = memory.budget(static_cast<Placement>(where));
+    for (std::size_t r = 0; r < kRegions; ++r) {
+      if (budget.region_used[r] == 0) continue;
+      losses.push_back(fmt::format("{} of {} were not returned", format_bytes(budget.region_used[r]), to_string(static_cast<Region>(r))));
+    }
+    if (budget.peak > budget.limit) {
+      losses.push_back(fmt::format("{} were in use, beyond the budget of {}", format_bytes(budget.peak), format_bytes(budget.limit)));
+    }
+  }
+}
+
+void observe(Bench& bench, bool once, Observation& seen) {
+  bool loaded = false, made = false;
+  try {
+    Decoder decoder = bench.make();
+    made = true;
+    bench.host->run(serve_twice(&bench, &decoder, &loaded, &seen));
+  } catch (...) {
+    take_error(seen.end, seen.error);
+  }
+  const FaultTally& tally = bench.control->tally();
+  if (!made) seen.tally = tally;
+  bench.control->heal();
+  check_memory(bench.host->machine().memory, seen.losses);
+  std::uint64_t fired = 0;
+  for (const std::uint64_t n : tally.fired) fired += n;
+  if (!made && fired == 0 && seen.end == Observation::End::failed) {
+    seen.end = Observation::End::refused;
+    return;
+  }
+  if (!loaded && !once) {
+    try {
+      Decoder decoder = bench.make();
+      bench.host->run(serve_anew(&bench, &decoder, &seen));
+    } catch (...) {
+      Observation::End end{};
+      seen.again.emplace();
+      take_error(end, seen.again_error);
+    }
+    check_memory(bench.host->machine().memory, seen.losses);
+  }
+  if (tally.started != tally.ended) seen.losses.push_back(fmt::format("{} operations were not joined", tally.started - tally.ended));
+}
+
+}  // namespace
+
+Observation observe(const Subject& subject) {
+  Observation seen;
+  try {
+    const Experiment experiment = read_experiment(subject.experiment);
+    Bench bench(experiment, subject);
+    observe(bench, subject.once, seen);
+  } catch (const ConfigError& error) {
+    seen.end = Observation::End::refused;
+    seen.error = error.what();
+  } catch (...) {
+    take_error(seen.end, seen.error);
+  }
+  return seen;
+}
+
+MachineFactory virtual_machines(std::uint64_t timing) {
+  return [timing](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
+    auto rng = std::make_shared<Rng>(timing);
+    VirtualMachineSpec spec;
+    std::vector<std::string> names = request.units;
+    for (std::uint32_t i = 0; names.size() < request.threads; ++i) names.push_back(fmt::format("cpu{}", i));
+    std::ranges::stable_partition(names, [](const std::string& name) { return name.starts_with("cpu"); });
+    for (const std::string& name : names) {
+      UnitCaps caps;
+      caps.id = UnitId(spec.units.size());
+      caps.kind = name.starts_with("cpu") ? UnitKind::core : UnitKind::npu;
+      caps.static_graphs = caps.kind != UnitKind::core;
+      caps.name = name;
+      spec.units.push_back(std::move(caps));
+    }
+    spec.memory_limits = {request.dram_budget.value_or(GiB), 0, 0, 0};
+    spec.phantom = request.phantom;
+    spec.shuffle = timing;
+    spec.longest = kLongestRun;
+    spec.most_events = kMostEvents;
+    spec.price = [rng](const UnitCaps&, const KernelCall&) { return Picoseconds(1000 + static_cast<std::int64_t>(rng->below(100'000))); };
+    spec.read_price = [rng](const ReadRequest&) { return Picoseconds(1000 + static_cast<std::int64_t>(rng->below(1'000'000))); };
+    auto host = std::make_unique<VirtualMachine>(std::move(spec), function, trace);
+    host->machine().seed = request.seed;
+    return host;
+  };
+}
+
+}  // namespace vitro

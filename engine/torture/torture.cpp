@@ -1,0 +1,214 @@
+#include "engine/torture/torture.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/rng.hpp"
+#include "engine/quant/blocks.hpp"
+
+namespace vitro {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Kind = Verdict::Kind;
+
+constexpr std::int64_t kMost = std::int64_t{1} << 62;
+constexpr std::uint32_t kMostFaults = 4;
+
+// One kind after the other is meant, so that all have their turn; others come beside it.
+FaultPlan faults_of(const TortureCase& test, const FaultTargets& among) {
+  Rng rng(mix(test.seed, {0x746f7274757265}));
+  FaultDraw draw;
+  draw.seed = test.seed;
+  draw.among = among;
+  const bool real = test.machine == "host";
+  draw.delay = real ? std::chrono::milliseconds(2) : std::chrono::milliseconds(1);
+  draw.bytes = rng.below(2) == 0 ? MiB : 64 * MiB;
+  // Few configurations write: those that do have more of such faults.
+  if (among[static_cast<std::size_t>(FaultTarget::write)] > 0 && rng.below(2) == 0) {
+    draw.kinds = {rng.below(2) == 0 ? FaultKind::write_error : FaultKind::no_space};
+  }
+  for (std::uint64_t i = 0; i < kFaultKinds && draw.kinds.empty(); ++i) {
+    const auto kind = static_cast<FaultKind>((test.seed + i) % kFaultKinds);
+    if (among[static_cast<std::size_t>(target_of(kind))] > 0) draw.kinds = {kind};
+  }
+  FaultPlan plan = draw_faults(draw);
+  const bool harmless = !plan.faults.empty() && is_harmless(plan.faults.front().kind) && rng.below(3) > 0;
+  draw.kinds.clear();
+  for (std::size_t i = 0; i < kFaultKinds && harmless; ++i) {
+    if (const auto kind = static_cast<FaultKind>(i); is_harmless(kind)) draw.kinds.push_back(kind);
+  }
+  draw.seed = mix(test.seed, {1});
+  draw.faults = static_cast<std::uint32_t>(rng.below(kMostFaults));
+  if (draw.faults > 0) std::ranges::move(draw_faults(draw).faults, std::back_inserter(plan.faults));
+  return plan;
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// Whether a message says what was done to the run.
+bool names_cause(const std::string& message) {
+  for (const char* cause : {"a fault on purpose", "is not what was written to it", "answered", "do not fit", "budget"}) {
+    if (contains(message, cause)) return true;
+  }
+  return false;
+}
+
+std::string shown(const Tokens& tokens) { return Json(tokens).dump(); }
+
+}  // namespace
+
+Subject subject_of(const TortureCase& test, const TortureOptions& options) {
+  Subject subject;
+  subject.experiment = test.experiment;
+  subject.cache_dir = options.folder + "/packs";
+  if (test.model) {
+    const RandomModel& model = *test.model;
+    const std::string name =
+        fmt::format("{}-{}-{}-{}.gguf", model.mixture ? "mixture" : "dense", model.layers, model.seed, to_string(model.matrices));
+    const std::string path = options.folder + "/" + name;
+    if (!std::filesystem::exists(path)) {
+      std::filesystem::create_directories(options.folder);
+      write_random_model(*test.model, path);
+    }
+    subject.experiment.set("model", Node::map({{"gguf", Node::scalar(path, {}, true)}}));
+  }
+  subject.machines = test.machine == "virtual" ? virtual_machines(test.timing) : options.machines;
+  subject.once = test.machine == "sim";
+  subject.plant = options.plant;
+  return subject;
+}
+
+std::string violation(const Observation& expected, const Observation& seen, const FaultPlan& faults) {
+  using End = Observation::End;
+  if (seen.end == End::died || seen.end == End::hung || seen.end == End::unclear) {
+    return fmt::format("{}: {}", to_string(seen.end), seen.error);
+  }
+  if (!seen.losses.empty()) return fmt::format("lost: {}", fmt::join(seen.losses, "; "));
+  if (seen.end == End::tokens && seen.tokens != expected.tokens) {
+    return fmt::format("wrong tokens: {} (expected {})", shown(seen.tokens), shown(expected.tokens));
+  }
+  if (seen.end == End::failed && !names_cause(seen.error)) return fmt::format("an error without its cause: {}", seen.error);
+  if (seen.end != End::tokens && std::ranges::all_of(faults.faults, [](const Fault& f) { return is_harmless(f.kind); })) {
+    return fmt::format("not recovered, though nothing was lost: {}", seen.error);
+  }
+  if (!seen.again_error.empty()) return fmt::format("afterwards, with nothing wrong any more: {}", seen.again_error);
+  if (seen.again && *seen.again != expected.tokens) {
+    return fmt::format("wrong tokens afterwards: {} (expected {})", shown(*seen.again), shown(expected.tokens));
+  }
+  return "";
+}
+
+std::string_view to_string(Verdict::Kind outcome) {
+  constexpr std::array<std::string_view, 5> kNames{"untouched", "recovered", "failed", "refused", "WRONG"};
+  return kNames[static_cast<std::size_t>(outcome)];
+}
+
+TortureCase torture_case(const Node& json) {
+  Reader reader(json, "");
+  TortureCase test;
+  test.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, kMost));
+  test.machine = reader.choice("machine", {"virtual", "sim", "host"}, "virtual");
+  test.timing = static_cast<std::uint64_t>(reader.integer("timing", 0, kMost, 1));
+  if (const Node* experiment = reader.raw("experiment")) test.experiment = *experiment;
+  if (!test.experiment.is_map()) reader.fail("experiment", "is missing (expected the keys of an experiment)");
+  if (std::optional<Reader> model = reader.optional_child("model")) {
+    test.model.emplace();
+    test.model->mixture = model->choice("kind", {"dense", "mixture"}) == "mixture";
+    test.model->seed = static_cast<std::uint64_t>(model->integer("seed", 0, kMost));
+    test.model->layers = static_cast<std::uint32_t>(model->integer("layers", 1, 100, 2));
+    const std::string name = model->text("format");
+    const std::optional<Format> format = format_by_name(name);
+    if (!format || !format->is_for_weights()) model->fail("format", fmt::format("\"{}\" is not a weight format", name));
+    test.model->matrices = *format;
+    model->finish();
+  }
+  if (std::optional<Reader> faults = reader.optional_child("faults")) test.faults = read_faults(std::move(*faults));
+  for (const char* key : {"why", "outcome"}) reader.ignore(key);
+  reader.finish();
+  return test;
+}
+
+std::string to_json(const TortureCase& test) {
+  Json json{{"seed", test.seed}, {"machine", test.machine}, {"timing", test.timing}};
+  if (test.model) {
+    json["model"] = {{"kind", test.model->mixture ? "mixture" : "dense"}, {"seed", test.model->seed}, {"layers", test.model->layers},
+                     {"format", to_string(test.model->matrices)}};
+  }
+  if (test.faults) json["faults"] = Json::parse(to_json(*test.faults));
+  json["experiment"] = Json::parse(test.experiment.to_json());
+  return json.dump();
+}
+
+Verdict run_case(const TortureCase& given, const TortureOptions& options) {
+  Verdict verdict;
+  verdict.test = given;
+  Subject subject = subject_of(given, options);
+  if (given.faults) subject.faults.checksums = given.faults->checksums;
+  const Observation expected = isolated(subject, options.limit_s);
+  if (expected.end == Observation::End::refused) {
+    verdict.outcome = Kind::refused;
+    verdict.why = expected.error;
+    return verdict;
+  }
+  // Without a fault a run has its tokens, twice; but what a machine can not do at all it says before the first operation or while it loads.
+  FaultPlan& faults = subject.faults;
+  if (expected.end != Observation::End::tokens || !violation(expected, expected, faults).empty()) {
+    const bool small = contains(expected.error, "memory.budget") || contains(expected.error, "do not fit");
+    verdict.outcome = expected.end == Observation::End::failed && small ? Kind::refused : Kind::wrong;
+    verdict.why = expected.end == Observation::End::tokens ? violation(expected, expected, faults)
+                                                           : fmt::format("undisturbed, {}: {}", to_string(expected.end), expected.error);
+    verdict.test.faults = faults;
+    return verdict;
+  }
+  if (!verdict.test.faults) verdict.test.faults = faults_of(given, expected.tally.operations);
+  faults = *verdict.test.faults;
+  const Observation seen = isolated(subject, options.limit_s);
+  verdict.tally = seen.tally;
+  verdict.why = violation(expected, seen, faults);
+  const bool struck = std::ranges::any_of(seen.tally.fired, [](std::uint64_t n) { return n > 0; });
+  if (!verdict.why.empty()) {
+    verdict.outcome = Kind::wrong;
+  } else if (seen.end == Observation::End::tokens) {
+    verdict.outcome = struck ? Kind::recovered : Kind::untouched;
+  } else {
+    verdict.outcome = Kind::failed;
+    verdict.why = seen.error;
+  }
+  return verdict;
+}
+
+TortureCase shrink(const TortureCase& test, const TortureOptions& options) {
+  TortureCase least = test;
+  const auto still_wrong = [&](const std::vector<Fault>& faults) {
+    TortureCase smaller = least;
+    smaller.faults->faults = faults;
+    return run_case(smaller, options).outcome == Kind::wrong;
+  };
+  for (bool shrunk = true; shrunk;) {
+    shrunk = false;
+    for (std::size_t i = 0; i < least.faults->faults.size() && !shrunk; ++i) {
+      std::vector<Fault> fewer = least.faults->faults;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (still_wrong(fewer)) {
+        least.faults->faults = fewer;
+        shrunk = true;
+        break;
+      }
+      if (least.faults->faults[i].count <= 1) continue;
+      fewer = least.faults->faults;
+      fewer[i].count = fewer[i].count == kFromThenOn ? 16 : fewer[i].count / 2;
+      if (still_wrong(fewer)) {
+        least.faults->faults = fewer;
+        shrunk = true;
+      }
+    }
+  }
+  return least;
+}
+
+}  // namespace vitro

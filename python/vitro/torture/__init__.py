@@ -1,0 +1,1 @@
+"""`vitro torture`: drawn configurations on machines that go wrong."""

@@ -1,0 +1,147 @@
+"""Configurations drawn by seed: parts, formats, batch, prompt length and budgets, in combinations that nobody wrote down. Each function
+draws one section of an engine from its own generator, as dotted keys."""
+import random
+
+SCHEMES = ("f16", "q8_0", "q4_0", "w4g64z", "w2g64z")
+WORDS = "Once upon a time there was a little dog who liked to play in the park with a big red ball and a cat".split()
+CODED_KV = ("int8_fp8", "int4_fp8", "int8_e5m2", "int4_e5m2")  # which no accelerator reads
+ACTIVATIONS = ("f32", "f16")
+EXPERTS = 8
+LOADS = [1 / EXPERTS] * EXPERTS  # of a layer: no expert is busier than another
+SHAPES = 40  # random models of a kind and scheme
+
+
+def nested(flat):
+    tree = {}
+    for path, value in flat.items():
+        *way, last = path.split(".")
+        node = tree
+        for key in way:
+            node = node.setdefault(key, {})
+        node[last] = value
+    return tree
+
+
+def case(seed, machine="virtual", device=None):
+    """-> a case as `vitro torture` runs it: an experiment over a random model, without its faults. Those are drawn when it is known how
+    many operations there are."""
+    rng = random.Random(f"torture {seed}")
+    kind, scheme = rng.choice(("dense", "mixture")), rng.choice(SCHEMES)
+    layers = rng.randint(1, 3)
+    engine = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
+    engine |= coded(rng, engine) | activations(rng)
+    engine |= parts(rng, kind, machine, [LOADS] * layers) | kv_place(rng) | methods(rng)
+    engine |= staged(rng, engine) | resident(rng, engine)
+    if "kv.dram_tokens" in engine:
+        engine["kv.dram_tokens"] = rng.choice((0, 3, 8))
+    workload = {"prompt": " ".join(WORDS[:rng.randint(1, 14)]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
+                "stop_at_eos": False, "seed": rng.randint(1, 9)}
+    memory = {"budget": f"{2 ** rng.uniform(20, 24) / 2 ** 20:.3f} MiB"} if rng.random() < 0.3 else {}
+    if not memory and engine.get("weights.kind", "dram") != "dram" and rng.random() < 0.6:
+        memory = {"ffn_in_dram": f"{rng.choice((0, 25, 50, 100))}%"}
+    tree = {"experiment": f"torture_{seed}", "machine": "sim" if machine == "sim" else "host", "engine": nested(engine),
+            "workload": workload, "memory": memory}
+    if machine == "sim":
+        tree["device"] = device
+    return {"seed": seed, "machine": machine, "timing": rng.randint(1, 1 << 30),
+            "model": {"kind": kind, "seed": rng.randint(1, SHAPES), "layers": layers, "format": scheme}, "experiment": tree}
+
+
+def numerics(rng, scheme):
+    contracts = [{}, {"products.numerics": "fp16"}]
+    if scheme != "f16":
+        contracts.append({"products.numerics": "int8"})
+    if scheme.startswith("w"):
+        contracts.append({"products.numerics": "int8_tables"})
+    return rng.choice(contracts)
+
+
+def kv(rng):
+    """Keys in int8 and values in e4m3 are drawn with the rest; which of their kind they are is a draw of its own (`coded`)."""
+    return {"kv.format": rng.choice(("f32", "f16", "int8_fp8")), "kv.per": rng.choice(("kv_head", "kv_head", "query_head"))}
+
+
+def coded(rng, drawn):
+    return {"kv.format": rng.choice(CODED_KV)} if drawn["kv.format"] in CODED_KV else {}
+
+
+def activations(rng):
+    """A draw of its own, so that all others stay what they were."""
+    return {"graph.activations": rng.choice(ACTIVATIONS)} if rng.random() < 0.6 else {}
+
+
+def kv_place(rng):
+    placed = {"kv.block_tokens": rng.choice((1, 2, 4, 16))}
+    if rng.random() < 0.4:
+        placed |= {"kv.dram_tokens": rng.choice((0, 3, 8, 100)), "kv.prefetch": rng.random() < 0.7,
+                   "kv.keep": rng.choice(("first", "recent", "sinks", "budget")), "kv.sinks": rng.choice((0, 1, 5))}
+    if rng.random() < 0.7:
+        placed |= {"prefill_order": rng.choice(("chunks", "layers", "auto"))}
+        if rng.random() < 0.3:
+            placed |= {"prefill_span": rng.randint(1, 20)}
+    return placed
+
+
+def staged(rng, engine):
+    """A draw of its own, so that all others stay what they were. No core takes a chunk's attention as a neural engine does."""
+    attends = "placement.unit" in engine and engine["kv.format"] in CODED_KV
+    return {"placement.kv": "staged"} if attends and rng.random() < 0.5 else {}
+
+
+def resident(rng, engine):
+    """A draw of its own, so that all others stay what they were: which experts have a graph, and of what size."""
+    if engine["ffn.kind"] != "experts":
+        return {}
+    chosen = {"base_of": rng.choice(("pairs", "rows")), "max_drop": rng.choice(("0%", "10%", "100%")),
+              "max_padding": rng.choice(("0%", "50%", "100%")), "cold": rng.choice(("0%", "25%", "by_time")),
+              "beyond": rng.choice(("cores", "load")),
+              "rank": rng.choice(("attention_output", "router_weight", "random")), "drift": rng.choice(("stay", "follow"))}
+    if rng.random() < 0.5:
+        chosen["resident"] = rng.choice(("1 KiB", "500 KiB", "2 MiB"))
+    return {f"ffn.experts.{key}": value for key, value in chosen.items()}
+
+
+def methods(rng):
+    methods = ("automatic", "lut", "fused", "convert", "copy", "scatter", "uncoalesced", "native")
+    return {"products.decode": rng.choice(methods), "products.prefill": rng.choice(methods), "products.decode_rows": rng.randint(1, 4)}
+
+
+def parts(rng, model, machine, loads):
+    """Weights, FFN and placement, each drawn by itself from what goes together."""
+    unit = "cpu1" if machine == "host" else "npu"
+    cores = ["cpu0"] if machine == "host" else [f"cpu{i}" for i in range(rng.randint(1, 3))]
+    ffn = rng.choice(("dense", "clusters", "experts") if model == "mixture" else ("dense", "clusters"))
+    placement = rng.choice(("cores", "unit", "layers", "split", "chunk_attention"))
+    engine = {"ffn.kind": ffn, "placement.units": cores}
+    if placement == "unit":
+        engine |= {"placement.kind": "unit", "placement.units": [rng.choice((cores[0], unit) if ffn == "dense" else (cores[0],))]}
+    elif placement == "split":
+        shares = {key: f"{rng.choice((0, 25, 50, 100))}%" for key in ("hot", "attention", "head")}
+        engine |= {"placement.unit": unit, "placement.splits": [{"batch": rng.randint(1, 4)} | shares],
+                   "placement.prefill": rng.random() < 0.5}
+    elif placement != "cores":
+        engine["placement.kind"] = placement
+        engine["placement.unit" if placement == "layers" else "placement.graph_units"] = unit if placement == "layers" else [unit]
+    if ffn == "clusters":
+        engine |= bundles(rng)
+    elif ffn == "experts":
+        engine["weights.kind"] = rng.choice(("dram", "paged", "streamed"))
+        engine |= {"placement.graph_units": [unit], "ffn.experts.loads": loads, "ffn.experts.overflow": "cpu",
+                   "ffn.experts.group": rng.choice((1, 2, 8)), "ffn.experts.graph_rows": rng.choice((1, 4, 16)),
+                   "ffn.experts.tiers": rng.random() < 0.7, "ffn.experts.side_by_side": rng.random() < 0.7}
+    else:
+        engine["weights.kind"] = rng.choice(("dram", "paged", "streamed", "bundles"))
+        if engine["weights.kind"] == "bundles":
+            engine |= bundles(rng) | {"weights.kind": "bundles"}
+    return engine
+
+
+def bundles(rng):
+    engine = {"weights.kind": rng.choice(("bundles", "bundles", "dram", "paged", "streamed")),
+              "weights.eviction": rng.choice(("lru", "step_lru", "lfu", "arc", "window", "none")),
+              "weights.two_phases": rng.random() < 0.5, "weights.staging": rng.choice(("64 KiB", "1 MiB")),
+              "ffn.clusters.pipeline": rng.choice(("none", "matrix", "cluster")), "ffn.clusters.neurons": rng.choice((8, 64, 512)),
+              "ffn.clusters.dense_rows": rng.choice((2, 16)), "ffn.clusters.hot_cluster": 64}
+    if rng.random() < 0.3:
+        engine["weights.bundle"] = False
+    return engine

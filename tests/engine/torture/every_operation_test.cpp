@@ -1,0 +1,39 @@
+// Each operation of a run fails in turn: the run says so, and its engine goes on.
+#include "tests/effort.hpp"
+#include "tests/engine/torture/bench.hpp"
+
+namespace vitro {
+namespace {
+
+// Of all operations every so many.
+const std::uint64_t kStride = test::all_or_few<std::uint64_t>(1, 9);
+
+void fail_each(FaultTarget target, const std::vector<FaultKind>& kinds) {
+  const ScratchFolder folder;
+  const TortureOptions options = test::options_in(folder);
+  for (const test::Named& configuration : test::configurations()) {
+    Subject subject = subject_of(test::case_of(configuration), options);
+    const Observation expected = observe(subject);
+    ASSERT_EQ(to_string(expected.end), to_string(Observation::End::tokens)) << configuration.name << ": " << expected.error;
+    ASSERT_EQ(violation(expected, expected, subject.faults), "") << configuration.name;
+    const std::uint64_t operations = expected.tally.operations[static_cast<std::size_t>(target)];
+    std::uint64_t which = 0;
+    for (std::uint64_t at = 0; at < operations; at += kStride) {
+      const FaultKind kind = kinds[which++ % kinds.size()];
+      subject.faults.faults = {{kind, at, 1, Picoseconds(0), 1, ""}};
+      const Observation seen = isolated(subject, 60);
+      EXPECT_EQ(violation(expected, seen, subject.faults), "")
+          << configuration.name << ": " << to_string(kind) << " at " << to_string(target) << " " << at << " of " << operations;
+    }
+  }
+}
+
+TEST(EveryOperation, each_read_fails_in_turn) { fail_each(FaultTarget::read, {FaultKind::read_error, FaultKind::short_read}); }
+TEST(EveryOperation, each_write_fails_in_turn) { fail_each(FaultTarget::write, {FaultKind::no_space, FaultKind::write_error}); }
+TEST(EveryOperation, each_launch_fails_in_turn) { fail_each(FaultTarget::launch, {FaultKind::launch_error}); }
+TEST(EveryOperation, each_answer_is_garbage_in_turn) { fail_each(FaultTarget::launch, {FaultKind::garbage}); }
+TEST(EveryOperation, each_graph_fails_to_load_in_turn) { fail_each(FaultTarget::load, {FaultKind::graph_error}); }
+TEST(EveryOperation, each_lease_is_refused_in_turn) { fail_each(FaultTarget::lease, {FaultKind::lease_error}); }
+
+}  // namespace
+}  // namespace vitro

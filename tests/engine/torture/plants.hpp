@@ -1,0 +1,105 @@
+// Defects of an engine, put in place: machines between the policy and the one that goes wrong, which do what a part with that defect would.
+// Each is right as long as nothing goes wrong.
+#pragma once
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/machine/storage_decorator.hpp"
+#include "engine/machine/unit_decorator.hpp"
+#include "engine/testing/fault_state.hpp"
+#include "engine/torture/torture.hpp"
+
+namespace vitro::test {
+
+enum class Plant { read_used_before_it_landed, lost_lease, stale_graph, slot_used_twice, swallowed_error, lost_completion };
+
+constexpr Picoseconds kPatience = std::chrono::microseconds(200);  // longer than any read that nothing delays
+
+class PlantedFlash final : public StorageDecorator {
+ public:
+  PlantedFlash(Storage& inner, Plant plant) : StorageDecorator(inner), plant_(plant) {}
+
+ protected:
+  void submit(const ReadRequest& request, Completion<IoResult>& done) override { serve(request, done); }
+  void submit(VectorRead& read) override {
+    const std::vector<ReadRequest> requests = read.requests();
+    for (std::uint32_t i = 0; i < requests.size(); ++i) serve(requests[i], ResultSlot(read, i));
+  }
+
+ private:
+  void serve(const ReadRequest& request, ResultSlot done) {
+    auto told = std::make_shared<bool>(false);
+    really(request, done, told);
+    if (plant_ == Plant::read_used_before_it_landed) impatient(request.from.length, done, told);
+  }
+  DetachedFault impatient(Bytes length, ResultSlot done, std::shared_ptr<bool> told) {
+    co_await FaultDelay{inner_.executor(), kPatience};
+    if (!std::exchange(*told, true)) done.complete({{}, length});
+  }
+  DetachedFault really(ReadRequest request, ResultSlot done, std::shared_ptr<bool> told) {
+    const Picoseconds begin = inner_.executor().now();
+    ReadRequest submitted = request;
+    IoResult result = co_await inner_.read(std::move(submitted));
+    const bool late = inner_.executor().now() - begin > kPatience;
+    if (plant_ == Plant::lost_completion && late) co_return;
+    if (plant_ == Plant::lost_lease && !result.status.ok()) lost_.push_back(request.into);
+    if (plant_ == Plant::swallowed_error && !result.status.ok()) result = {{}, request.from.length};
+    if (plant_ == Plant::slot_used_twice) {
+      if (taken_ && result.status.ok()) overwrite(request);
+      if (late) taken_ = request;
+    }
+    if (!std::exchange(*told, true)) done.complete(std::move(result));
+  }
+  // What was read goes to a slot that somebody else still has.
+  void overwrite(const ReadRequest& request) {
+    const Bytes bytes = std::min(request.from.length, taken_->from.length);
+    std::copy_n(request.into.data() + request.into_offset, bytes, taken_->into.data() + taken_->into_offset);
+    taken_.reset();
+  }
+
+  Plant plant_;
+  std::vector<Lease> lost_;
+  std::optional<ReadRequest> taken_;
+};
+
+class PlantedUnit final : public UnitDecorator {
+ public:
+  using UnitDecorator::UnitDecorator;
+  Task<Result<Graph>> load(GraphSpec spec) override {
+    Result<Graph> graph = co_await inner_.load(std::move(spec));
+    if (graph.ok()) last_ = graph.value();
+    if (!graph.ok() && last_) co_return *last_;
+    co_return graph;
+  }
+
+ private:
+  std::optional<Graph> last_;
+};
+
+class PlantedMachine final : public MachineHost {
+ public:
+  PlantedMachine(std::unique_ptr<MachineHost> inner, Plant plant) : inner_(std::move(inner)), storage_(inner_->machine().storage, plant) {
+    Machine& m = inner_->machine();
+    std::vector<ComputeUnit*> pointers = m.units;
+    for (ComputeUnit*& unit : pointers) {
+      if (plant != Plant::stale_graph) break;
+      units_.push_back(std::make_unique<PlantedUnit>(*unit));
+      unit = units_.back().get();
+    }
+    machine_.emplace(Machine{m.executor, m.clock, std::move(pointers), storage_, m.memory, m.trace, m.seed});
+  }
+  Machine& machine() override { return *machine_; }
+  std::string_view kind() const override { return inner_->kind(); }
+  void run(Task<void> task) override { inner_->run(std::move(task)); }
+  MachineReport report(Picoseconds begin, Picoseconds end) override { return inner_->report(begin, end); }
+
+ private:
+  std::unique_ptr<MachineHost> inner_;
+  PlantedFlash storage_;
+  std::vector<std::unique_ptr<PlantedUnit>> units_;
+  std::optional<Machine> machine_;
+};
+
+}  // namespace vitro::test

@@ -1,0 +1,141 @@
+// A short torture run, which finds nothing, and the same with defects put in place, each of which it finds.
+#include "engine/torture/torture.hpp"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "tests/effort.hpp"
+#include "tests/engine/torture/bench.hpp"
+#include "tests/engine/torture/plants.hpp"
+
+namespace vitro {
+namespace {
+
+using test::Plant;
+using testing::HasSubstr;
+using Kind = Verdict::Kind;
+
+// Configurations by hand in turn, faults drawn.
+TortureCase drawn(std::uint64_t seed) {
+  const std::vector<test::Named> all = test::configurations();
+  TortureCase test = test::case_of(all[seed % all.size()]);
+  test.seed = seed;
+  test.timing = seed + 1;
+  return test;
+}
+
+TEST(Torture, finds_nothing_in_this_engine) {
+  const ScratchFolder folder;
+  std::set<Kind> seen;
+  for (std::uint64_t seed = 0; seed < test::all_or_few<std::uint64_t>(300, 48); ++seed) {
+    const Verdict verdict = run_case(drawn(seed), test::options_in(folder));
+    EXPECT_NE(verdict.outcome, Kind::wrong) << verdict.why << "\n" << to_json(verdict.test);
+    EXPECT_NE(verdict.outcome, Kind::refused) << verdict.why;
+    seen.insert(verdict.outcome);
+  }
+  EXPECT_TRUE(seen.contains(Kind::recovered) && seen.contains(Kind::failed)) << "faults struck, and were of both sorts";
+}
+
+// Cases until one is wrong.
+std::optional<Verdict> first_wrong(Plant plant, const ScratchFolder& folder) {
+  TortureOptions options = test::options_in(folder);
+  options.limit_s = 20;
+  options.plant = [plant](std::unique_ptr<MachineHost> inner) { return std::make_unique<test::PlantedMachine>(std::move(inner), plant); };
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    Verdict verdict = run_case(drawn(seed), options);
+    if (verdict.outcome != Kind::wrong) continue;
+    const TortureCase least = shrink(verdict.test, options);
+    EXPECT_LE(least.faults->faults.size(), 2u) << to_json(least);
+    const TortureCase replayed = torture_case(parse_json(to_json(least), "replay.json"));
+    EXPECT_EQ(run_case(replayed, options).outcome, Kind::wrong) << "the file of the shrunk case is wrong, too";
+    EXPECT_NE(run_case(replayed, test::options_in(folder)).outcome, Kind::wrong) << "without the defect it is not";
+    return verdict;
+  }
+  return std::nullopt;
+}
+
+TEST(Torture, finds_a_read_that_is_used_before_it_landed) {
+  const ScratchFolder folder;
+  const std::optional<Verdict> found = first_wrong(Plant::read_used_before_it_landed, folder);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->why, HasSubstr("tokens"));
+}
+
+TEST(Torture, finds_a_lease_that_is_lost_on_the_way_of_an_error) {
+  const ScratchFolder folder;
+  const std::optional<Verdict> found = first_wrong(Plant::lost_lease, folder);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->why, HasSubstr("were not returned"));
+}
+
+TEST(Torture, finds_a_graph_that_is_launched_in_place_of_one_that_did_not_load) {
+  const ScratchFolder folder;
+  EXPECT_TRUE(first_wrong(Plant::stale_graph, folder));
+}
+
+TEST(Torture, finds_a_slot_that_is_used_twice) {
+  const ScratchFolder folder;
+  const std::optional<Verdict> found = first_wrong(Plant::slot_used_twice, folder);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->why, HasSubstr("tokens"));
+}
+
+TEST(Torture, finds_an_error_that_is_swallowed) {
+  const ScratchFolder folder;
+  EXPECT_TRUE(first_wrong(Plant::swallowed_error, folder));
+}
+
+TEST(Torture, finds_a_completion_that_never_comes) {
+  const ScratchFolder folder;
+  const std::optional<Verdict> found = first_wrong(Plant::lost_completion, folder);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->why, HasSubstr("never completed"));
+}
+
+TEST(Torture, one_seed_has_one_outcome) {
+  const ScratchFolder folder;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const Verdict a = run_case(drawn(seed), test::options_in(folder)), b = run_case(drawn(seed), test::options_in(folder));
+    EXPECT_EQ(to_json(a.test), to_json(b.test));
+    EXPECT_EQ(a.why, b.why);
+    EXPECT_EQ(a.tally.fired, b.tally.fired);
+    EXPECT_EQ(a.tally.operations, b.tally.operations);
+  }
+}
+
+TEST(Torture, a_file_that_is_no_case_is_refused_with_its_key) {
+  EXPECT_EQ(message_of([] { torture_case(parse_json(R"({"seed": 1})", "c.json")); }),
+            "c.json:1: experiment: is missing (expected the keys of an experiment)");
+  constexpr const char* kFormat = R"({"seed": 1, "experiment": {}, "model": {"kind": "dense", "seed": 1, "format": "q9"}})";
+  EXPECT_THAT(message_of([] { torture_case(parse_json(kFormat, "c.json")); }),
+              HasSubstr("model.format: \"q9\" is not a weight format"));
+}
+
+TEST(RandomModel, of_one_seed_is_one_file_and_of_another_seed_another) {
+  const ScratchFolder folder;
+  const auto bytes = [&](bool mixture, std::uint64_t seed) {
+    write_random_model({mixture, seed, 2, Format::q8_0}, folder / "m.gguf");
+    return read_file(folder / "m.gguf");
+  };
+  EXPECT_EQ(bytes(false, 1), bytes(false, 1));
+  EXPECT_NE(bytes(false, 1), bytes(false, 2));
+  EXPECT_EQ(config_from_gguf(Gguf::open((bytes(true, 4), folder / "m.gguf"))).experts, 8u);
+}
+
+TEST(Observation, goes_through_json_unchanged) {
+  Observation seen;
+  seen.end = Observation::End::failed;
+  seen.tokens = {{1, 2}, {}};
+  seen.error = "flash is gone";
+  seen.again = Tokens{{3}};
+  seen.losses = {"4 KiB of kv were not returned"};
+  seen.tally.operations = {1, 2, 3, 4, 5};
+  seen.tally.started = seen.tally.ended = 9;
+  const Observation read = observation_of(to_json(seen));
+  EXPECT_EQ(to_json(read), to_json(seen));
+  EXPECT_EQ(read.again, seen.again);
+}
+
+}  // namespace
+}  // namespace vitro

@@ -1,0 +1,40 @@
+"""Cases of a torture run: one seed, one case; all of them are read, and together they use every part."""
+import json
+
+from vitro.torture import draw
+
+
+def test_one_seed_is_one_case_and_another_seed_another():
+    assert draw.case(5) == draw.case(5)
+    assert draw.case(5) != draw.case(6)
+
+
+def test_a_case_is_json_and_names_its_model_and_machine():
+    for seed in range(50):
+        case = json.loads(json.dumps(draw.case(seed)))
+        assert case["machine"] == "virtual" and case["experiment"]["machine"] == "host"
+        assert case["model"]["kind"] in ("dense", "mixture") and case["model"]["format"] in draw.SCHEMES
+    simulated = draw.case(1, "sim", "phone.yaml")
+    assert simulated["experiment"]["machine"] == "sim" and simulated["experiment"]["device"] == "phone.yaml"
+
+
+def test_every_part_is_drawn():
+    engines = [draw.case(seed)["experiment"]["engine"] for seed in range(300)]
+    def drawn(*path):
+        found = set()
+        for engine in engines:
+            for key in path:
+                engine = engine.get(key, {}) if isinstance(engine, dict) else {}
+            found.add(str(engine))
+        return found - {"{}"}
+    assert drawn("weights", "kind") == {"dram", "paged", "streamed", "bundles"}
+    assert drawn("ffn", "kind") == {"dense", "clusters", "experts"}
+    assert {"unit", "layers", "chunk_attention"} <= drawn("placement", "kind")
+    assert drawn("kv", "dram_tokens") == {"0", "3", "8"}
+
+
+def test_loads_are_those_of_the_model():
+    for seed in range(300):
+        case = draw.case(seed)
+        if case["experiment"]["engine"]["ffn"]["kind"] == "experts":
+            assert len(case["experiment"]["engine"]["ffn"]["experts"]["loads"]) == case["model"]["layers"]
