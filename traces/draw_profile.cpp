@@ -81,6 +81,7 @@ void check(const DrawProfile& profile) {
   check("expert skew", profile.expert_skew, 10);
   check("persistence", profile.persistence, 1);
   check("expert persistence", profile.expert_persistence, 1);
+  check("expert foresight", profile.expert_foresight, 1);
   check("activity spread", profile.activity_spread, 1);
   check("layer correlation", profile.layer_correlation, 1);
   check("task share", profile.task_share, 1);

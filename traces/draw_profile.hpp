@@ -35,6 +35,8 @@ struct DrawProfile {
   // stretch of `stretch` tokens instead of drawing anew; stretches of different neurons do not line up.
   double persistence = 0;
   double expert_persistence = 0;  // the same for an expert's score
+  // Of the experts that a row chooses, those that the layer's router names when it is asked a layer ahead (KernelCall::expert kForeseen).
+  double expert_foresight = 0;
   std::uint32_t stretch = 8;
   // Tokens differ in how much fires for them: at each position a layer's probabilities are multiplied by a factor of mean 1 and this
   // standard deviation, log-normal up to twice the mean, drawn anew for every position. The logarithms of neighbouring layers' factors have

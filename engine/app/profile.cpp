@@ -55,6 +55,7 @@ DrawProfile read_profile(Reader reader) {
   profile.expert_skew = reader.number("expert_skew", 0, 10, 0);
   profile.persistence = reader.share("persistence", 0);
   profile.expert_persistence = reader.share("expert_persistence", profile.persistence);
+  profile.expert_foresight = reader.share("expert_foresight", 0);
   profile.stretch = static_cast<std::uint32_t>(reader.integer("stretch", 1, kMaxStretch, profile.stretch));
   profile.activity_spread = reader.share("activity_spread", 0);
   profile.layer_correlation = reader.share("layer_correlation", 1);

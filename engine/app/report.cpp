@@ -126,6 +126,26 @@ Json kv_flash_metrics(const KvFlashStats& stats) {
           {"held_up_ms", to_seconds(stats.held_up) * 1e3}};
 }
 
+// Of the whole run; `decode`: of it what came after the first token.
+Json expert_cache_metrics(const ExpertCacheStats& stats, const ExpertCacheStats& prefill) {
+  const auto over = [](std::uint64_t part, std::uint64_t whole) { return optional_number(MoeStats::share(part, whole)); };
+  const double reading = to_seconds(stats.reading - prefill.reading), stalled = to_seconds(stats.stalled - prefill.stalled);
+  return {{"slots", stats.slots},
+          {"matrices", stats.blocks},
+          {"kept", stats.kept},
+          {"expert_bytes", stats.expert_bytes},
+          {"loads", stats.loads},
+          {"read_ahead", stats.foreseen},
+          {"read_ahead_used", over(stats.foreseen_used, stats.foreseen)},
+          {"look_ahead_recall", over(stats.named_right, stats.wanted)},
+          {"bytes_read", stats.bytes},
+          {"prefill_read_ms", to_seconds(prefill.reading) * 1e3},
+          {"prefill_stall_ms", to_seconds(prefill.stalled) * 1e3},
+          {"decode_read_ms", reading * 1e3},
+          {"decode_stall_ms", stalled * 1e3},
+          {"decode_hidden_share", reading > 0 ? Json(1 - std::min(stalled, reading) / reading) : Json(nullptr)}};
+}
+
 // What writing costs the device's life.
 Json flash_write_metrics(Bytes written, const MachineReport& machine) {
   const auto host = static_cast<double>(written);
@@ -238,6 +258,9 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   for (const auto& [part, joules] : machine.energy_parts_j) metrics["energy_parts_j"][part] = joules;
   metrics["cpu_busy_s"] = optional_number(machine.cpu_busy_s);
   metrics["cpu_cycles"] = optional_number(machine.cpu_cycles);
+  if (record.expert_cache) {
+    metrics["expert_cache"] = expert_cache_metrics(*record.expert_cache, record.prefill_expert_cache.value_or(ExpertCacheStats{}));
+  }
   if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
   if (record.prompt_tokens > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);
   if (record.prompt_tokens > 0 && !prompt_only) metrics["decode_parts_ms"] = parts(record.decode_parts);

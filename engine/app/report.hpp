@@ -49,6 +49,7 @@ struct RunRecord {
   std::optional<WarmUp> warm_up;  // of the last request; none before its end, or without one
   PartTimes prefill_parts{}, decode_parts{};
   std::optional<MoeStats> prefill_experts;
+  std::optional<ExpertCacheStats> prefill_expert_cache, expert_cache;  // until the first token; of the whole run
   GenerationResult generation;             // of the last request
   std::vector<GenerationResult> requests;  // all of them, where there are several
   std::optional<ScalingResult> scaling;

@@ -103,6 +103,7 @@ Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, Genera
     record->prompt_ends(machine.storage.totals().bytes_read, decoder->cache_stats());
     record->prefill_parts = decoder->transformer->part_times();
     if (const MoeStats* experts = decoder->experts()) record->prefill_experts = *experts;
+    if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->prefill_expert_cache = *stats;
     decoder->residency->decode_begins();
     trace_memory(machine);
   };
@@ -144,11 +145,10 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
     const auto& tokens = record->generation.step_tokens;
     warm_up->decoded = std::accumulate(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(warm_up->steps), std::uint64_t{0});
   }
-  const PartTimes& before = record->warm_up ? record->warm_up->parts : record->prefill_parts;
-  record->decode_parts = decoder->transformer->part_times();
-  for (std::size_t part = 0; part < record->decode_parts.size(); ++part) record->decode_parts[part] -= before[part];
+  record->decode_parts = since(decoder->transformer->part_times(), record->warm_up ? record->warm_up->parts : record->prefill_parts);
   record->totals = machine.storage.totals();
   record->stats = decoder->cache_stats();
+  if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->expert_cache = *stats;
   record->hit_rate_bound = decoder->residency->hit_rate_bound();
   if (run->experiment.engine.fuse != Fuse::all) record->moves = decoder->transformer->move_counts();
   if (decoder->adapters != nullptr) record->bypasses = decoder->transformer->bypass_counts();
@@ -272,8 +272,7 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   const std::optional<std::int32_t> bos = tokenizer.add_bos() ? tokenizer.bos() : std::nullopt;
   std::vector<std::int32_t> tokens = tokenizer.encode(text);
   const std::uint32_t context = window_of(run.model.config, options.context, tokens.size());
-  PolicyLimits limits;
-  limits.max_position = context;
+  PolicyLimits limits{.max_position = context};
   limits.max_rows = limits.max_sampled = std::min(context, experiment.engine.prefill_chunk);
   limits.max_tokens = context + experiment.engine.kv.block_tokens;
   Decoder decoder = run.make_decoder(limits);

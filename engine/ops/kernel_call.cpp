@@ -40,7 +40,8 @@ std::string describe(const KernelCall& call) {
   std::string out;
   const auto add = [&out](const std::string& part) { out += out.empty() ? part : ", " + part; };
   if (call.layer >= 0) add(fmt::format("layer {}", call.layer));
-  if (call.expert >= 0) add(fmt::format("expert {}", call.expert));
+  if (call.expert == kForeseen) add("foreseen");
+  else if (call.expert >= 0) add(fmt::format("expert {}", call.expert));
   if (call.slice != Slice{}) add(fmt::format("{}+{}", call.slice.first, call.slice.count));
   if (call.rows) add(fmt::format("{} rows", call.rows->size()));
   return out;

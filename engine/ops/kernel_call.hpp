@@ -41,6 +41,9 @@ struct Slice {
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 
+// In KernelCall::expert of a route: the router of `layer` is asked ahead, on another layer's input; its outcome is a guess.
+inline constexpr std::int16_t kForeseen = 0x7ffe;
+
 struct KernelCall {
   Op op;
   VariantId variant{};

@@ -5,6 +5,7 @@
 #include "engine/parts/ffn/experts/make_experts.hpp"
 #include "engine/parts/ffn/neuron_cluster/make_clusters.hpp"
 #include "engine/parts/placement/placement_kinds.hpp"
+#include "engine/parts/weights/expert_residency.hpp"
 #include "engine/parts/weights/mmap_residency.hpp"
 #include "engine/parts/weights/stream_residency.hpp"
 
@@ -44,6 +45,17 @@ std::unique_ptr<Residency> make_cached(const WeightsSetup& setup, const FfnConfi
   return keep_neurons(setup, ffn, NeuronsIn::cache);
 }
 
+std::unique_ptr<Residency> make_expert_cache(const WeightsSetup& setup, const FfnConfig& ffn) {
+  if (in_bundles(setup)) return keep_neurons(setup, ffn, NeuronsIn::cache);
+  const NeuronCacheConfig& rules = setup.config.neurons;
+  ExpertCacheOptions options{rules.eviction, rules.admission, setup.config.experts.budget, setup.ffn_in_dram, setup.keep_free};
+  options.reader = setup.machine.units.front()->caps().id;
+  options.window = setup.config.experts.window;
+  options.look_ahead = setup.config.experts.look_ahead;
+  options.experts_used = setup.model.experts_used;
+  return std::make_unique<ExpertResidency>(setup.machine, setup.weights, std::move(options));
+}
+
 Ffn make_dense(const FfnSetup& setup, const FfnConfig& ffn) {
   return setup.residency.neurons() != nullptr ? make_clusters(setup, every_neuron(ffn.clusters)) : Ffn{};
 }
@@ -59,6 +71,7 @@ void register_weights(Registry<WeightsKind>& kinds) {
   kinds.add({"dram", "all in DRAM, read once before the first token", make_dram});
   kinds.add({"paged", "pages of 4 KiB on demand, LRU, with read-ahead; a fault blocks the core that computes", make_paged});
   kinds.add({"streamed", "FFN matrices that do not fit are read one by one before they are computed", make_streamed});
+  kinds.add({"experts", "a mixture's experts behind a cache, whole or neuron by neuron, all else in DRAM", make_expert_cache});
   kinds.add({"bundles", "FFN neurons as bundles behind a cache, all else in DRAM", make_cached});
 }
 

@@ -5,7 +5,7 @@
 #include "engine/parts/attention/kv_keep.hpp"
 #include "engine/parts/engine_config.hpp"
 #include "engine/parts/ffn/ffn_setup.hpp"
-#include "engine/parts/ffn/neuron_cluster/eviction.hpp"
+#include "engine/parts/weights/eviction.hpp"
 #include "engine/parts/placement/placement.hpp"
 #include "engine/parts/weights/weights_setup.hpp"
 

@@ -32,9 +32,11 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const
         append_group(group, site, shares, queues[unit]);
         continue;
       }
-      for (const ExpertPlan::Group& expert : step.experts.groups) {
-        site.expert = &expert;
-        append_group(group, site, shares, queues[unit]);
+      const std::vector<ExpertPlan::Group>& experts = step.experts.groups;
+      for (std::size_t i = 0; i < 2 * experts.size(); ++i) {  // what is there is computed while the rest comes
+        site.expert = &experts[i % experts.size()];
+        const bool first = residency_.here(phase.layer, site.expert->expert);
+        if (first == (i < experts.size())) append_group(group, site, shares, queues[unit]);
       }
       site.expert = nullptr;
     }

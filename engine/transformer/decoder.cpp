@@ -78,13 +78,14 @@ void check_parts(const EngineConfig& engine, Residency& residency) {
 }
 
 // Rows of a prompt that go through a layer together; 0: a chunk at a time. Hidden states of that many rows are in DRAM beside the rest.
+// `by_layer`: weights are read as a layer needs them, once for all rows that go through it together.
 std::uint32_t prefill_span(const Memory& memory, const EngineConfig& engine, const ModelConfig& config, const PolicyLimits& limits,
-                           Bytes kv, Bytes claimed) {
+                           Bytes kv, Bytes claimed, bool by_layer) {
   const std::uint32_t chunk = engine.prefill_chunk, kept = engine.kv.dram_tokens.value_or(0);
   const std::uint32_t wanted = std::min(limits.prompt_rows, engine.prefill_span == 0 ? limits.prompt_rows : engine.prefill_span);
   if (wanted <= chunk || engine.prefill_order == PrefillOrder::chunks) return 0;
   if (engine.prefill_order == PrefillOrder::layers) return wanted;
-  if (engine.kv.rule() == nullptr || limits.prompt_rows <= kept) return 0;
+  if (!by_layer && (engine.kv.rule() == nullptr || limits.prompt_rows <= kept)) return 0;
   const Budget& dram = memory.budget(Placement::dram);
   const Bytes free = dram.limit - std::min(dram.limit, dram.used + claimed), row = Bytes{config.width} * engine.activations.block_bytes();
   const Bytes room = free < kv ? 0 : (free - kv) / 4;  // the rest is for what comes later: activations, caches of weights
@@ -235,7 +236,8 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   } else {
     options.kv_room = kv;
   }
-  options.span = prefill_span(machine.memory, engine, model, limits, kv, options.claimed);
+  options.span = prefill_span(machine.memory, engine, model, limits, kv, options.claimed,
+                              decoder.residency->expert_stats() != nullptr);
   if (decoder.copy != nullptr) options.copy = {copy, decoder.copy.get(), units.size() - 1};
   decoder.transformer =
       std::make_unique<Transformer>(machine, model, weights, *decoder.residency, *decoder.graphs, decoder.ffn, std::move(options));

@@ -15,6 +15,12 @@ inline constexpr std::array<std::string_view, 7> kPartNames{"attention", "router
 
 using PartTimes = std::array<Picoseconds, kPartNames.size()>;
 
+// What came after `before`.
+inline PartTimes since(PartTimes now, const PartTimes& before) {
+  for (std::size_t part = 0; part < now.size(); ++part) now[part] -= before[part];
+  return now;
+}
+
 Part part_of(const Phase& phase, const OperatorGraph& graph);
 
 // Adds the time of its own life to a part's.

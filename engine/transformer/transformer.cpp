@@ -114,20 +114,32 @@ std::vector<float> Transformer::attention_norms(std::uint32_t rows) const {
   return norms;
 }
 
-void Transformer::take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context) {
+bool Transformer::take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context) {
   RoutedFfn* const routed = ffn_.routed.get();
   for (const Outcome& outcome : outcomes) {
     const auto* choices = std::get_if<std::vector<ExpertChoice>>(&outcome);
     if (choices == nullptr) continue;
-    check_choices(*choices, context.rows->size(), config_, layer_of_router(phase, graph_));
+    const std::int16_t layer = layer_of_router(phase, graph_);
+    check_choices(*choices, context.rows->size(), config_, layer);
+    residency_.chose(layer, *choices);
     const auto norms = [&] { return attention_norms(static_cast<std::uint32_t>(choices->size())); };
     context.experts =
-        routed != nullptr ? routed->admit(layer_of_router(phase, graph_), *choices, norms) : make_expert_plan(*choices, config_.experts);
-    if (buffers_.host_data<std::uint32_t>("expert_rows") == nullptr) return;
+        routed != nullptr ? routed->admit(layer, *choices, norms) : make_expert_plan(*choices, config_.experts);
+    if (buffers_.host_data<std::uint32_t>("expert_rows") == nullptr) return true;
     std::copy(context.experts.rows.begin(), context.experts.rows.end(), buffers_.host_data<std::uint32_t>("expert_rows"));
     std::copy(context.experts.sources.begin(), context.experts.sources.end(), buffers_.host_data<std::uint32_t>("expert_sources"));
     std::copy(context.experts.weights.begin(), context.experts.weights.end(), buffers_.host_data<float>("expert_weights"));
+    return true;
   }
+  return false;
+}
+
+// Before the experts of this layer are planned: they are wanted first all the same.
+Task<void> Transformer::look_ahead(const Phase* phase, const StepContext* context) {
+  const auto next = static_cast<std::int16_t>(layer_of_router(*phase, graph_) + 1);
+  if (!look_ahead_ || !look_ahead_->can_ask(next) || !residency_.looks_ahead(context->rows->size())) co_return;
+  const std::vector<ExpertChoice> guess = co_await look_ahead_->ask(units_.front(), next, context->rows, context->first_row);
+  residency_.foresee(next, guess);
 }
 
 Task<void> Transformer::run_routed(const Phase* phase, const StepContext* context) {
@@ -225,6 +237,7 @@ Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
 }
 
 Task<void> Transformer::settle() {
+  co_await residency_.settle();
   if (kv_flash_) co_await kv_flash_->settle();
   if (ffn_.stage() != nullptr) co_await ffn_.stage()->finish();
 }
@@ -261,7 +274,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, Ph
     if (reads_kv && around.lands) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), units_);
     if (reads_kv && phase.attends && around.frees) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
-    take_routing(outcomes, phase, *context);
+    if (take_routing(outcomes, phase, *context)) co_await look_ahead(&phase, context);
     for (const Outcome& outcome : outcomes) {
       const auto* choice = std::get_if<TokenChoice>(&outcome);
       if (choice == nullptr) continue;

@@ -9,6 +9,7 @@
 #include "engine/parts/placement/placement.hpp"
 #include "engine/parts/weights/phase_runner.hpp"
 #include "engine/transformer/call_builder.hpp"
+#include "engine/transformer/look_ahead.hpp"
 #include "engine/transformer/part_times.hpp"
 
 namespace vitro {
@@ -121,7 +122,8 @@ class Transformer {
   Task<void> learn_balance(const Phase* phase, const StepContext* step);
   Task<void> run_routed(const Phase* phase, const StepContext* context);
   std::vector<float> attention_norms(std::uint32_t rows) const;
-  void take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
+  bool take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
+  Task<void> look_ahead(const Phase* phase, const StepContext* context);
   bool attends_alone(std::size_t rows) const { return attention_graphs_.unit != nullptr && rows == attention_graphs_.rows; }
   PhaseList phases_of(std::size_t rows) const { return attends_alone(rows) ? alone_phases_ : phases_; }
 
@@ -147,6 +149,7 @@ class Transformer {
   Residency& residency_;
   GraphCache& graphs_;
   PhaseRunner runner_;
+  std::optional<LookAhead> look_ahead_;  // none: nobody wants to know of experts ahead of their layer
   std::optional<KvFlash> kv_flash_;  // none: no sequence gets so long
 };
 

@@ -96,6 +96,11 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
     layer_phases_ = lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered(), .layers_apart = true});
     layer_alone_phases_ = phases_alone(graph_, config_, options_, true);
   }
+  if (residency_.looks_ahead(1)) {
+    std::uint32_t rows = 1;
+    while (rows < options_.max_rows && residency_.looks_ahead(rows + 1)) ++rows;
+    look_ahead_.emplace(machine_, graph_, weights, residency_, graphs_, buffers_, options_.matmul, rows);
+  }
   if (kv_.tiered()) kv_flash_.emplace(machine_, kv_, KvFlashOptions{options_.kv_prefetch, units_.front()->caps().id});
 }
 

@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 from oracle_mixture import Drop, act, mixture, mixture_metadata, mixture_weights, softmax
 
-__all__ = ["Drop", "Model", "Shape", "greedy", "logits", "nll", "random_model", "tokenize", "write_gguf"]
+__all__ = ["Drop", "Model", "Shape", "foreseen", "greedy", "logits", "nll", "random_model", "tokenize", "write_gguf"]
 
 
 @dataclass(frozen=True)
@@ -200,9 +200,9 @@ def _rope(s, x, positions, factors):
     return out
 
 
-def logits(model, tokens, drop=None, longest=0, gaps=None):
+def logits(model, tokens, drop=None, longest=0, gaps=None, seen=None):
     """[T, vocab] for a whole sequence. `drop`: a Drop, or None. `longest`: sequence of the run. `gaps`: a list that takes how near each
-    row of a mixture came to another choice."""
+    row of a mixture came to another choice. `seen`: one that takes what the FFN of each layer adds to, before its norm."""
     s = model.shape
     w = {name: value.astype(np.float64) for name, value in model.weights.items()}
     t = len(tokens)
@@ -232,6 +232,8 @@ def logits(model, tokens, drop=None, longest=0, gaps=None):
             mixed = _norm(mixed, w[p + "attn_sub_norm.weight"], s.eps)
         attended = mixed @ w[p + "attn_output.weight"].T + w.get(p + "attn_output.bias", 0)
         x = x + attended
+        if seen is not None:
+            seen.append(x)
         h = _layer_norm(s, w, p + "ffn_norm", x)
         if s.has_experts(i):
             x = x + mixture(s, w, p, h, np.linalg.norm(attended, axis=1), drop, gaps)
@@ -247,6 +249,19 @@ def logits(model, tokens, drop=None, longest=0, gaps=None):
 
 def tokenize(text):
     return [3 + b for b in text.replace(" ", "\u2581").encode()]  # SentencePiece writes a space as U+2581
+
+
+def foreseen(model, tokens):
+    """-> the share of the experts chosen in all layers but the first that the layer's router names on the input of the FFN before."""
+    s, seen = model.shape, []
+    logits(model, tokens, seen=seen)
+    w = {name: value.astype(np.float64) for name, value in model.weights.items()}
+
+    def best(layer, x):
+        scores = _layer_norm(s, w, f"blk.{layer}.ffn_norm", x) @ w[f"blk.{layer}.ffn_gate_inp.weight"].T
+        return np.argsort(-scores, axis=1, kind="stable")[:, :s.experts_used]
+    right = [set(chosen) & set(named) for i in range(1, s.layers) for chosen, named in zip(best(i, seen[i]), best(i, seen[i - 1]))]
+    return sum(map(len, right)) / (len(right) * s.experts_used)
 
 
 def nll(model, text, drop=None, gaps=None):

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "draw_calls.hpp"
@@ -234,6 +235,26 @@ TEST(DrawFunction, weights_that_are_not_renormalised_leave_a_share_to_the_others
   DrawFunction function(skewed(), 6);
   const auto choices = std::get<std::vector<ExpertChoice>>(function.execute(call_over(ops::Route{2, false}, 8, {{0, 5}})));
   EXPECT_LT(choices[0].weights[0] + choices[0].weights[1], 1);
+}
+
+// Asked a layer ahead, a router names each chosen expert with the profile's probability, and others that it did not choose.
+TEST(DrawFunction, foresight_is_the_share_of_chosen_experts_that_are_named_ahead) {
+  for (const double foresight : {0.0, 0.48, 1.0}) {
+    DrawProfile profile = skewed();
+    profile.expert_foresight = foresight;
+    DrawFunction function(profile, 4);
+    std::uint32_t named = 0, chosen = 0;
+    for (std::uint32_t position = 0; position < 3000; ++position) {
+      KernelCall call = call_over(ops::Route{3, true}, 16, {{0, position}});
+      const auto truth = std::get<std::vector<ExpertChoice>>(function.execute(call)).front().ids;
+      call.expert = kForeseen;
+      const auto guess = std::get<std::vector<ExpertChoice>>(function.execute(call)).front().ids;
+      ASSERT_EQ(std::set<std::uint16_t>(guess.begin(), guess.end()).size(), 3u);
+      for (const std::uint16_t expert : truth) named += std::ranges::count(guess, expert) > 0 ? 1 : 0;
+      chosen += 3;
+    }
+    EXPECT_NEAR(static_cast<double>(named) / chosen, foresight, 0.03);
+  }
 }
 
 TEST(DrawFunction, tokens_lie_in_the_vocabulary_and_repeat_when_asked_again) {

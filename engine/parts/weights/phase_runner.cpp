@@ -46,11 +46,13 @@ Task<void> PhaseRunner::work(std::vector<WorkItem>* queue, std::size_t index, Co
     if (!residency_.ready(index, begin)) co_await residency_.fetch(index, begin, unit->caps().id);
     if (scope->stop_requested()) co_return;  // another unit failed, and with it what this one waited for
     Chain chain = std::move((*queue)[begin].calls);
+    residency_.bind(index, begin, chain);
     std::size_t end = begin + 1;
     // Items that have nothing to wait for join the chain: a dispatch costs more than many of them. A graph binds so many operands.
     std::size_t operands = unit->caps().static_graphs ? operands_of(chain) : 0;
     for (; end < queue->size() && residency_.ready(index, end); ++end) {
       if (unit->caps().static_graphs && (operands += operands_of((*queue)[end].calls)) > kGraphOperands) break;
+      residency_.bind(index, end, (*queue)[end].calls);
       std::move((*queue)[end].calls.begin(), (*queue)[end].calls.end(), std::back_inserter(chain));
     }
     machine_.clock.charge(PolicyWork::submit, 1);

@@ -39,6 +39,17 @@ struct CacheStats {
   }
 };
 
+// What a cache of whole experts did, in matrices.
+struct ExpertCacheStats {
+  std::uint64_t slots = 0, blocks = 0, kept = 0;      // matrices that have room, that there are, that stay for good
+  Bytes expert_bytes = 0;                             // of one expert, the largest
+  std::uint64_t loads = 0, foreseen = 0;              // read; of them before they were wanted
+  std::uint64_t foreseen_used = 0;                    // of those read before they were wanted, such as were then wanted
+  std::uint64_t named = 0, named_right = 0, wanted = 0;  // experts that look-ahead named; that the router chose of them; that it chose
+  Bytes bytes = 0;                                    // read since load()
+  Picoseconds reading{0}, stalled{0};                 // time with a read in flight; in which somebody waited for one
+};
+
 class NeuronStore;
 
 class Residency {
@@ -69,6 +80,8 @@ class Residency {
   virtual bool ready(std::size_t unit, std::size_t item) const = 0;
   // Carries out the plan for one item: waits for what it depends on, evicts, reads. `issuer` is the core that does it.
   virtual Task<void> fetch(std::size_t unit, std::size_t item, UnitId issuer) = 0;
+  // Puts the memory in which the weights of the item's calls are in place of what view() said, right before they are submitted.
+  virtual void bind(std::size_t /*unit*/, std::size_t /*item*/, Chain& /*calls*/) const {}
   // The item's calls have completed: its weights may go.
   virtual void done(std::size_t unit, std::size_t item) = 0;
 
@@ -76,7 +89,23 @@ class Residency {
   // plan() counts on nothing that this phase was to bring.
   virtual void abandon() {}
 
+  // A mixture's router has chosen in this layer: the phases that follow compute these experts.
+  virtual void chose(std::int16_t /*layer*/, const std::vector<ExpertChoice>& /*choices*/) {}
+  // So it may choose in a layer that comes: what is not there may be read ahead.
+  virtual void foresee(std::int16_t /*layer*/, const std::vector<ExpertChoice>& /*choices*/) {}
+  // Whether the residency wants foresee() for a step of so many rows.
+  virtual bool looks_ahead(std::size_t /*rows*/) const { return false; }
+  // Whether a layer's expert is there now: those that are can be computed while others come.
+  virtual bool here(std::int16_t /*layer*/, std::uint16_t /*expert*/) const { return true; }
+  // Most bytes of experts that may stay for good, so that view() says where they are from then on; 0: none, or no need to ask.
+  virtual Bytes keepable() const { return 0; }
+  // Reads an expert that stays for good. Throws RunError on a read error. Requires: load() is over, and keepable() bytes hold it.
+  virtual Task<void> keep(std::int16_t /*layer*/, std::uint16_t /*expert*/) { co_return; }
+  // Waits for what it has begun. Requires: called after the last step, whether it failed or not.
+  virtual Task<void> settle() { co_return; }
+
   virtual CacheStats stats() const = 0;
+  virtual const ExpertCacheStats* expert_stats() const { return nullptr; }  // null: experts are not cached as such
 
   // The prompt is through. What follows is what hit_rate_bound() speaks of: the most of its accesses that any choice of what
   // stays could have served from DRAM; none when the policy has no such choice or was not asked to keep account.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/parts/weights/shared_order.hpp"
+
 namespace vitro {
 namespace {
 
@@ -78,8 +80,6 @@ View StreamResidency::view(const Weight& weight, std::uint32_t expert) const {
   return view;
 }
 
-// Units may have items that others lack. Whoever needs what is there comes first, then the matrix that most are about to need: so none is
-// read twice because one unit is an item ahead.
 void StreamResidency::plan(const UnitQueues& phase) {
   steps_.clear();
   number_.assign(phase.size(), {});
@@ -91,12 +91,8 @@ void StreamResidency::plan(const UnitQueues& phase) {
     }
   }
   abandoned_ = false;
-  std::vector<std::size_t> next(phase.size());
-  const auto left = [&](std::size_t unit) { return next[unit] < phase[unit].size(); };
-  const auto lacks = [&](std::size_t unit) { return left(unit) ? lacking(phase[unit][next[unit]]) : std::nullopt; };
-  const auto add = [&](std::size_t unit) {
+  const auto add = [&](std::size_t unit, std::size_t item) {
     const std::vector<WorkItem>& queue = phase[unit];
-    const std::size_t item = next[unit]++;
     const auto number = static_cast<std::uint32_t>(steps_.size());
     number_[unit].push_back(number);
     Step& step = steps_.emplace_back();
@@ -104,20 +100,7 @@ void StreamResidency::plan(const UnitQueues& phase) {
     step.begins_layer = item > 0 && layer_of(queue[item]) != layer_of(queue[item - 1]);
     plan_item(queue[item], number);
   };
-  for (;;) {
-    for (std::size_t unit = 0; unit < phase.size(); ++unit) {
-      while (left(unit) && !lacks(unit)) add(unit);
-    }
-    std::optional<std::size_t> best;
-    std::ptrdiff_t most = 0;
-    for (std::size_t unit = 0; unit < phase.size(); ++unit) {
-      std::ptrdiff_t wanted = 0;
-      for (std::size_t other = 0; left(unit) && other < phase.size(); ++other) wanted += lacks(other) == lacks(unit);
-      if (wanted > most) best = unit, most = wanted;
-    }
-    if (!best) return;
-    add(*best);
-  }
+  in_shared_order(phase, [this](const WorkItem& item) { return lacking(item); }, add);
 }
 
 std::optional<StreamResidency::Matrix> StreamResidency::lacking(const WorkItem& item) const {

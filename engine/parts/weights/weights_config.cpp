@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace vitro {
 namespace {
 
@@ -25,6 +27,15 @@ std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weigh
                                     reader.name_of("bundle")));
 }
 
+ExpertCacheConfig read_experts(Reader reader) {
+  ExpertCacheConfig experts;
+  experts.budget = static_cast<Bytes>(reader.quantity("budget", Dimension::bytes, 0));
+  experts.look_ahead = reader.boolean("look_ahead", experts.look_ahead);
+  experts.window = static_cast<std::uint32_t>(reader.integer("window", 1, 256, experts.window));
+  reader.finish();
+  return experts;
+}
+
 }  // namespace
 
 WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions,
@@ -40,6 +51,9 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
   weights.repack = reader.boolean("repack", true);
   weights.embedding_in_flash = reader.choice("embedding", {"dram", "flash"}, "dram") == "flash";
   neurons.eviction = reader.choice("eviction", evictions, neurons.eviction);
+  std::vector<std::string> admissions;
+  for (const AdmissionRule rule : kAdmissionRules) admissions.emplace_back(to_string(rule));
+  neurons.admission = kAdmissionRules[std::ranges::find(admissions, reader.choice("admission", admissions, "rule")) - admissions.begin()];
   neurons.staging = static_cast<Bytes>(reader.quantity("staging", Dimension::bytes, static_cast<double>(neurons.staging)));
   neurons.bundle = reader.boolean("bundle", neurons.bundle);
   neurons.two_phases = reader.boolean("two_phases", neurons.two_phases);
@@ -49,6 +63,7 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
     reader.fail("window", fmt::format("can not be combined with {}: {}", reader.name_of("eviction"), neurons.eviction));
   }
   neurons.report_bound = reader.boolean("report_bound", false);
+  weights.experts = read_experts(reader.section("experts"));
   weights.bundles = read_layout(reader, weights, by_neuron || weights.kind == "bundles");
   reader.finish();
   return weights;

@@ -6,12 +6,14 @@
 
 #include "engine/base/config.hpp"
 #include "engine/model/bundle_layout.hpp"
+#include "engine/parts/weights/eviction.hpp"
 
 namespace vitro {
 
 // FFN neurons behind a cache. engine/parts/ffn/neuron_cluster says what each key means.
 struct NeuronCacheConfig {
   std::string eviction = "step_lru";
+  AdmissionRule admission = AdmissionRule::rule;
   std::uint32_t window = 0;  // of the eviction "window", in tokens; 0: as long as the budget allows
   Bytes staging = 4 * MiB;
   bool bundle = true;         // Gate, Up and Down of a neuron side by side in flash; else matrix by matrix
@@ -20,12 +22,20 @@ struct NeuronCacheConfig {
   bool report_bound = false;  // metrics.belady_hit_rate
 };
 
+// Whole experts behind a cache (expert_residency.hpp).
+struct ExpertCacheConfig {
+  Bytes budget = 0;         // of the cache; 0: what memory leaves
+  bool look_ahead = true;   // the next layer's router is asked on this layer's input, and what it names is read ahead
+  std::uint32_t window = 8;  // requests in flight
+};
+
 struct WeightsConfig {
   std::string kind = "dram";
   Bytes read_ahead = 128 * KiB;     // of kind `paged`
   bool repack = true;               // tiled layouts where the matmul variant can use them
   bool embedding_in_flash = false;  // rows of the token embedding are read as tokens need them (MNN-LLM, section 4.1)
-  NeuronCacheConfig neurons;        // of kind `bundles`
+  NeuronCacheConfig neurons;        // of kind `bundles`; its eviction also of kind `experts`
+  ExpertCacheConfig experts;        // of kind `experts`
   // How the FFN lies in flash, of kind `bundles` and where it is computed by neuron; none: as whole matrices.
   std::optional<BundleForm> bundles;
 };

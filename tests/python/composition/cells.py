@@ -42,14 +42,15 @@ WORKLOADS = {
                          "scorer": {"kind": "log_probability"}}},
 }
 CLUSTERS = ("clusters", "hot", "llmflash", "llmflash window", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts")
-EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts")
-HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart", "llmflash window")  # of FFNs
+EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts", "cached experts", "expert cache", "no look-ahead")
+HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart", "llmflash window",
+        "cached experts", "expert cache", "no look-ahead")  # of FFNs
 APART = {"weights.bundle": False, "weights.two_phases": False, "weights.eviction": "none"}
 SPARE = "cpu7"  # of the simulated phone, at work in no cell
 GPU = ("core and gpu", "gpu matmuls")  # on host an OpenCL device
 COMMON = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")  # the matrix holds these with everything else
 PARTS = (*COMMON, "streamed", "cores and unit", "clusters in dram", "every neuron", "paged experts", "streamed experts",
-         "bundled experts", "hot apart", "llmflash window", "prompts", *GPU)
+         "bundled experts", "hot apart", "llmflash window", "prompts", "cached experts", "expert cache", "no look-ahead", *GPU)
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,11 @@ def _parts(cell, loads):
         return {"policy": "dense", "threads": 2}
     if cell.parts == "paged":
         return {"policy": "mmap", "threads": 2}
+    if cell.parts == "expert cache":  # a mixture operator by operator
+        return {"weights.kind": "experts", "threads": 2}
+    if cell.parts == "no look-ahead":
+        return {"weights.kind": "experts", "weights.eviction": "router", "weights.experts.look_ahead": False,
+                "units": ["cpu0", "cpu2", "npu"] if cell.machine == "sim" else ["cpu0", "cpu1"]}
     if cell.parts == "streamed":
         return {"weights.kind": "streamed", "threads": 2}
     if cell.parts == "cores and unit":
@@ -125,7 +131,7 @@ def _parts(cell, loads):
     if cell.parts == "layers":
         return {"policy": "npu_dense", "units": ["cpu0"], "placement.unit": unit}
     kept = {"experts": {}, "paged experts": {"weights.kind": "paged"}, "streamed experts": {"weights.kind": "streamed"},
-            "bundled experts": {"weights.kind": "bundles"}}[cell.parts]
+            "bundled experts": {"weights.kind": "bundles"}, "cached experts": {"weights.kind": "experts"}}[cell.parts]
     return {"policy": "npumoe", "units": ["cpu0", "cpu1"], "placement.graph_units": [unit],
             "ffn.experts.loads": loads, "ffn.experts.overflow": "cpu", "ffn.experts.graph_rows": 4} | kept
 

@@ -21,6 +21,7 @@ def draw(seed, loads):
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     engine = shared | parts(rng, model, machine, loads) | kv_place(rng) | methods(rng)
     engine |= staged(random.Random(f"staged {seed}"), engine) | resident(random.Random(f"resident {seed}"), engine)
+    engine |= _expert_cache(random.Random(f"expert cache {seed}"), model, engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
     lora = _lora(rng, engine, workload)
     shared |= lora
@@ -50,3 +51,11 @@ def _lora(rng, engine, workload):
     workload["adapter"] = [rng.choice(("none", *ADAPTERS)) for _ in range(workload["batch"])]
     by_neuron = engine["ffn.kind"] == "clusters" or engine.get("weights.kind") == "bundles"
     return {"lora.order": "a_bx" if by_neuron else rng.choice(("a_bx", "ab_x"))}
+
+
+def _expert_cache(rng, model, engine):
+    """A draw of its own, so that all others stay what they were: experts behind a cache in place of whole matrices elsewhere."""
+    if model != "mixture" or engine["weights.kind"] in ("dram", "bundles") or "ffn.clusters.neurons" in engine or rng.random() < 0.3:
+        return {}
+    return {"weights.kind": "experts", "weights.eviction": rng.choice(("lru", "step_lru", "lfu", "arc", "popularity", "router", "none")),
+            "weights.experts.look_ahead": rng.random() < 0.7, "weights.experts.window": rng.choice((1, 3, 8))}

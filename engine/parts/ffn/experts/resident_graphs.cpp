@@ -44,12 +44,13 @@ Task<void> TieredExperts::load() {
     prices_ = co_await measure_prices();
     place_by_time(*prices_);
   }
-  if (!options_.layers.loads.empty() && options_.layers.rule.residency && stays) keep_resident();
+  const bool chooses = !options_.layers.loads.empty() && options_.layers.rule.residency;
+  keeps_ = !stays && chooses && residency_.keepable() >= options_.layers.expert_bytes;
+  if (chooses && (stays || keeps_)) keep_resident();
   expect_drops();
-  if (stays)
-    co_await load_graphs();
-  else
-    check_room();
+  if (keeps_) co_await keep_experts();
+  if (!stays) check_room();
+  if (stays || keeps_) co_await load_graphs();
 }
 
 // Of the pairs of a chunk, those of experts in graphs that are expected to find no room.
@@ -93,6 +94,7 @@ std::vector<UnitRoom> TieredExperts::unit_rooms() const {
     if (caps.graph_count > 0) room.graphs = caps.graph_count - std::min(caps.graph_count, taken);
     if (caps.session_limit > 0) room.bytes = caps.session_limit;
     if (options_.layers.resident > 0) room.bytes = std::min(room.bytes, options_.layers.resident);
+    if (keeps_) room.bytes = std::min(room.bytes, residency_.keepable() / options_.units.size());
   }
   return rooms;
 }
@@ -101,13 +103,22 @@ void TieredExperts::keep_resident() {
   std::vector<UnitRoom> rooms = unit_rooms(), spared;
   for (const UnitRoom& room : rooms) spared.push_back(with_spare(room));
   resident_ = choose_resident(options_.placements, options_.layers.loads, options_.layers.expert_bytes, std::move(rooms));
-  if (resident_.left > 0 && options_.layers.comes) {
+  if (resident_.left > 0 && options_.layers.comes && !keeps_) {
     resident_ = choose_resident(options_.placements, options_.layers.loads, options_.layers.expert_bytes, spared);
     spare_.clear();
     for (const UnitRoom& room : spared) spare_.push_back(room.spare);
   }
   options_.placements = std::exchange(resident_.layers, {});
   stats_.left_graphs = resident_.left;
+}
+
+// Where the others come from flash as they are needed, experts in graphs stay, and a graph is loaded with their weights.
+Task<void> TieredExperts::keep_experts() {
+  for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
+    for (const StaticGroup& group : options_.placements[layer].groups) {
+      for (const std::uint16_t expert : group.experts) co_await residency_.keep(in_model(static_cast<std::int16_t>(layer)), expert);
+    }
+  }
 }
 
 Task<void> TieredExperts::load_graphs() {

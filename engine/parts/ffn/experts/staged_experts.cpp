@@ -84,15 +84,23 @@ WorkItem TieredExperts::group_item(std::int16_t layer, const StaticGroup& group,
   return item;
 }
 
+// Those that are there first: they are computed while others come.
+std::vector<ExpertPlan::Group> TieredExperts::in_order_of_arrival(std::int16_t layer) const {
+  std::vector<ExpertPlan::Group> experts = admitted_.plan.groups;
+  std::ranges::stable_partition(experts, [&](const ExpertPlan::Group& e) { return residency_.here(in_model(layer), e.expert); });
+  return experts;
+}
+
 void TieredExperts::queue_gated(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const {
-  const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
+  const std::vector<ExpertPlan::Group> experts = in_order_of_arrival(layer);
+  const std::uint32_t first = admitted_.plan.groups.empty() ? 0 : admitted_.plan.groups.front().first;
   const std::vector<Piece> pieces = this->pieces(options_.ffn, kGated, layer);
   for (const ExpertPlan::Group& expert : experts) {
     const Batch batch = members(expert, step);
     const View x = step.rows->size() == 1 ? step.x : part_of_pool(step.packed, expert.first, expert.count);
     for (const Piece& piece : pieces) {
       WorkItem item;
-      append_gated(item.calls, layer, expert.expert, batch, x, core_scratch_, expert.first - experts.front().first, piece.outputs);
+      append_gated(item.calls, layer, expert.expert, batch, x, core_scratch_, expert.first - first, piece.outputs);
       item.uses = uses(kGated, layer, expert.expert, piece.outputs);
       queues[piece.core].push_back(std::move(item));
     }
@@ -100,11 +108,12 @@ void TieredExperts::queue_gated(std::int16_t layer, const RoutedStep& step, Unit
 }
 
 void TieredExperts::queue_down(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const {
-  const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
+  const std::vector<ExpertPlan::Group> experts = in_order_of_arrival(layer);
+  const std::uint32_t first = admitted_.plan.groups.empty() ? 0 : admitted_.plan.groups.front().first;
   const std::vector<Piece> pieces = this->pieces(options_.width, kDown, layer);
   for (const ExpertPlan::Group& expert : experts) {
     const Batch batch = members(expert, step);
-    const View hidden = wide(core_scratch_.hidden, expert.first - experts.front().first, expert.count);
+    const View hidden = wide(core_scratch_.hidden, expert.first - first, expert.count);
     for (const Piece& piece : pieces) {
       const View out = part_of_pool(step.out, expert.first, expert.count);
       queues[piece.core].push_back({{product(Role::ffn_down, layer, expert.expert, batch, hidden, out, piece.outputs)},
@@ -151,6 +160,29 @@ Task<void> TieredExperts::run_staged(std::int16_t layer, const RoutedStep* step,
   co_await run_phase(std::move(first));
   queue_down(layer, *step, last);
   co_await run_phase(std::move(last));
+}
+
+// Graphs whose experts stay, and on the cores such as come as they are needed.
+Task<void> TieredExperts::run_kept(std::int16_t layer, const RoutedStep* step, std::size_t groups) {
+  if (!options_.side_by_side) {
+    for (std::size_t g = 0; g < groups; ++g) co_await run_group(layer, g, step);
+    co_return co_await run_coming(layer, step);
+  }
+  TaskScope scope(machine_.executor);
+  for (std::size_t g = 0; g < groups; ++g) scope.spawn(run_group(layer, g, step));
+  scope.spawn(run_coming(layer, step));
+  co_await scope.join();
+}
+
+Task<void> TieredExperts::run_coming(std::int16_t layer, const RoutedStep* step) {
+  if (admitted_.plan.groups.empty()) co_return;
+  if (step->rows->size() > 1) co_await pack_for_cores(layer, step);
+  const std::size_t queues = options_.cores.size() + options_.units.size();
+  UnitQueues gated(queues), down(queues);
+  queue_gated(layer, *step, gated);
+  co_await run_phase(std::move(gated));
+  queue_down(layer, *step, down);
+  co_await run_phase(std::move(down));
 }
 
 // Slices of graphs, then what the cores compute: neurons of both come through one cache, for one pipeline at a time.

@@ -180,20 +180,25 @@ Batch TieredExperts::members(const ExpertPlan::Group& expert, const RoutedStep& 
   return std::make_shared<const std::vector<SeqPos>>(std::move(members));
 }
 
+Task<void> TieredExperts::pack_for_cores(std::int16_t layer, const RoutedStep* step) {
+  const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
+  const std::size_t cores = options_.cores.size();
+  const std::uint32_t first = experts.front().first, count = experts.back().first + experts.back().count - first;
+  std::vector<Chain> chains(cores);
+  for (std::size_t core = 0; core < cores; ++core) {
+    const Slice share = share_of(count, 1, core, cores);
+    if (share.count > 0) chains[core] = gather(layer, *step, first + share.first, share.count);
+  }
+  co_await on_all_cores(std::move(chains));
+}
+
 // Every core carries its slice of the neurons through all experts, then its slice of their outputs.
 Task<void> TieredExperts::run_on_cores(std::int16_t layer, const RoutedStep* step) {
   const std::vector<ExpertPlan::Group>& experts = admitted_.plan.groups;
   const std::size_t cores = options_.cores.size();
-  const std::uint32_t first = experts.front().first, count = experts.back().first + experts.back().count - first;
+  const std::uint32_t first = experts.front().first;
   const bool one_row = step->rows->size() == 1;  // needs no packing
-  if (!one_row) {
-    std::vector<Chain> chains(cores);
-    for (std::size_t core = 0; core < cores; ++core) {
-      const Slice share = share_of(count, 1, core, cores);
-      if (share.count > 0) chains[core] = gather(layer, *step, first + share.first, share.count);
-    }
-    co_await on_all_cores(std::move(chains));
-  }
+  if (!one_row) co_await pack_for_cores(layer, step);
   std::vector<Chain> gated(cores), down(cores);
   for (const ExpertPlan::Group& expert : experts) {
     const Batch batch = members(expert, *step);
@@ -226,6 +231,7 @@ Task<void> TieredExperts::run(std::int16_t model_layer, RoutedStep step) {
   charge_host(step.rows->size());
   const std::size_t groups = in_graphs_ ? options_.placements[static_cast<std::size_t>(layer)].groups.size() : 0;
   if (options_.on_cores) co_return co_await run_by_neuron(layer, &step, groups);
+  if (keeps_) co_return co_await run_kept(layer, &step, groups);
   if (!residency_.stays()) co_return co_await run_staged(layer, &step, groups);
   const bool cores = !admitted_.plan.groups.empty();
   if (!options_.side_by_side) {

@@ -98,6 +98,7 @@ class TieredExperts final : public RoutedFfn {
   Task<void> run_group(std::int16_t layer, std::size_t group, const RoutedStep* step);
   void charge_host(std::size_t rows);
   Task<void> run_on_cores(std::int16_t layer, const RoutedStep* step);
+  Task<void> pack_for_cores(std::int16_t layer, const RoutedStep* step);
   Task<void> on_all_cores(std::vector<Chain> chains);
 
   // Which graphs there are, and where (resident_graphs.cpp).
@@ -114,6 +115,7 @@ class TieredExperts final : public RoutedFfn {
   UnitRoom with_spare(UnitRoom room) const;
   void keep_resident();
   std::vector<UnitRoom> unit_rooms() const;
+  Task<void> keep_experts();
   Task<void> load_graphs();
   Task<Graph> graph_of(std::int16_t layer, std::size_t group);
   void expect_drops();
@@ -123,7 +125,10 @@ class TieredExperts final : public RoutedFfn {
   Task<void> pack_pool(std::int16_t layer, const RoutedStep* step);
   Task<void> run_by_neuron(std::int16_t layer, const RoutedStep* step, std::size_t groups);
   Task<void> run_staged(std::int16_t layer, const RoutedStep* step, std::size_t groups);
+  Task<void> run_kept(std::int16_t layer, const RoutedStep* step, std::size_t groups);
+  Task<void> run_coming(std::int16_t layer, const RoutedStep* step);
   Task<void> run_phase(UnitQueues queues);
+  std::vector<ExpertPlan::Group> in_order_of_arrival(std::int16_t layer) const;
   Batch members(const ExpertPlan::Group& expert, const RoutedStep& step) const;
   WeightUse use(Role role, std::int16_t layer, std::uint16_t expert, Slice slice) const;
   WorkItem group_item(std::int16_t layer, const StaticGroup& group, const RoutedStep& step) const;
@@ -157,6 +162,7 @@ class TieredExperts final : public RoutedFfn {
   std::uint64_t past_loads_ = 0;                           // of graphs that came, before tiers last followed the load
   ResidentSet resident_;                                   // of which only the numbers are used after load()
   ExpertAdmission admitted_;                // of the layer at hand
+  bool keeps_ = false;                      // experts in graphs stay, whatever becomes of the others
   bool in_graphs_ = false;                  // the step at hand uses them
   mutable MoeStats stats_;  // graph_loads is summed up when somebody asks
 };

@@ -98,6 +98,7 @@ std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const Cluster
   const NeuronCacheConfig& config = setup.config.neurons;
   NeuronStoreOptions store;
   store.eviction = in == NeuronsIn::pages ? "lru" : in == NeuronsIn::stream ? "none" : config.eviction;
+  if (in == NeuronsIn::cache) store.admission = config.admission;
   store.window = config.window;
   store.two_phases = config.two_phases;
   store.holds_all = in == NeuronsIn::dram;

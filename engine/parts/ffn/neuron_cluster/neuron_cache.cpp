@@ -7,7 +7,7 @@
 namespace vitro {
 
 NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction,
-                         std::uint32_t window, std::uint32_t layers)
+                         std::uint32_t window, std::uint32_t layers, AdmissionRule admission)
     : capacity_(capacity),
       staging_(staging),
       free_count_(capacity + staging),
@@ -15,7 +15,7 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
       free_(capacity + staging),
       hot_(blocks),
       half_(blocks),
-      eviction_(make_eviction(eviction, {blocks, capacity, window, layers})) {
+      eviction_(make_eviction(eviction, {blocks, capacity, window, layers, admission})) {
   VITRO_CHECK(staging > 0, "blocks on their way need room");
 }
 

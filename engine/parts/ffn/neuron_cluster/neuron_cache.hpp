@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/parts/ffn/neuron_cluster/eviction.hpp"
+#include "engine/parts/weights/eviction.hpp"
 #include "engine/parts/ffn/neuron_cluster/slot_set.hpp"
 
 namespace vitro {
@@ -19,9 +19,9 @@ class NeuronCache {
   static constexpr std::uint32_t kNone = ~0u;
 
   // capacity: blocks that may stay. Slots: capacity + staging, so that blocks on their way have a place as well.
-  // window, layers: of that eviction (EvictionOptions).
+  // window, layers, admission: of that eviction (EvictionOptions).
   NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction, std::uint32_t window = 0,
-              std::uint32_t layers = 1);
+              std::uint32_t layers = 1, AdmissionRule admission = AdmissionRule::rule);
 
   std::uint32_t slot_of(std::uint32_t block) const { return blocks_[block].slot; }  // kNone: not resident
   bool resident(std::uint32_t block) const { return blocks_[block].slot != kNone; }

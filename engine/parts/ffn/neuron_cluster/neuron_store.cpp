@@ -92,7 +92,7 @@ Task<void> NeuronStore::load(UnitId issuer) {
                     format_bytes(blocks * layout_.kept_block()), format_bytes(room)));
   }
   cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window,
-                 static_cast<std::uint32_t>(ffns_.size()) / experts_);
+                 static_cast<std::uint32_t>(ffns_.size()) / experts_, options_.admission);
   arena_ = machine_.memory.lease(cache_->slots() * layout_.kept_block(), Placement::dram, Region::cold).value_or_throw();
   if (landing_bytes_ > 0) {
     landing_lease_ = machine_.memory.lease(landing_bytes_, Placement::dram, Region::staging).value_or_throw();

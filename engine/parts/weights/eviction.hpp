@@ -27,17 +27,29 @@ class Eviction {
   virtual std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) = 0;
   // The same for a newcomer that has to stay, whatever it is worth.
   virtual std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) { return victim(held); }
+  // A router gave the block this weight; resident or not.
+  virtual void weigh(std::uint32_t /*block*/, float /*weight*/) {}
   // A layer is through.
   virtual void next_layer() {}
   // A token is through. Returns the resident blocks that should go although there is room, oldest first.
   virtual std::vector<std::uint32_t> next_token() { return {}; }
 };
 
+inline constexpr double kHalfLife = 64;  // tokens; our choice, the stretch of a story's paragraph
+
+// What is admitted to a full cache, apart from what goes for it, so that rules can be compared by themselves. rule: as the rule has it;
+// step_lru bypasses, the others do not. always: every newcomer. bypass: a newcomer for which something would go that was used since the
+// layer in work last ran is used once and not kept. "step_lru" is "lru" with bypass.
+enum class AdmissionRule : std::uint8_t { rule, always, bypass };
+inline constexpr AdmissionRule kAdmissionRules[] = {AdmissionRule::rule, AdmissionRule::always, AdmissionRule::bypass};
+std::string_view to_string(AdmissionRule admission);
+
 struct EvictionOptions {
   std::uint32_t blocks = 0;    // numbers are below it
   std::uint32_t capacity = 0;  // how many are resident at most
   std::uint32_t window = 0;    // of "window", in tokens; 0: as long as there is room
   std::uint32_t layers = 1;    // of a step
+  AdmissionRule admission = AdmissionRule::rule;
 };
 
 // "lru": least recently used (PowerInfer-2, section 4.2). "step_lru": the same, but what was used since the layer in work last ran does
@@ -49,6 +61,9 @@ struct EvictionOptions {
 // that last used it, or before it when there is no room. "none": what came first stays, and nothing goes for what comes later.
 // Throws ConfigError for another name.
 std::unique_ptr<Eviction> make_eviction(std::string_view name, const EvictionOptions& options);
+
+// The rule with that admission. In admission.cpp.
+std::unique_ptr<Eviction> with_admission(std::unique_ptr<Eviction> rule, const EvictionOptions& options);
 
 struct EvictionRule {
   std::string name, description;

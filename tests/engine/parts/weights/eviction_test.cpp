@@ -1,8 +1,9 @@
-#include "engine/parts/ffn/neuron_cluster/eviction.hpp"
+#include "engine/parts/weights/eviction.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <list>
 #include <map>
 
@@ -74,8 +75,8 @@ std::uint64_t best_hits(const std::vector<std::uint32_t>& accesses, std::size_t 
 }
 
 // Three layers whose steps use blocks 0 to 9, 10 to 19 and 20 to 29, in turn.
-std::uint64_t hits_of_steps(std::string_view name, std::uint32_t capacity, int steps) {
-  NeuronCache cache(30, capacity, 10, name, 0, 3);
+std::uint64_t hits_of_steps(std::string_view name, std::uint32_t capacity, int steps, AdmissionRule admission = AdmissionRule::rule) {
+  NeuronCache cache(30, capacity, 10, name, 0, 3, admission);
   std::uint64_t hits = 0;
   for (int step = 0; step < steps; ++step) {
     for (std::uint32_t layer = 0; layer < 3; ++layer) {
@@ -138,6 +139,47 @@ TEST(Eviction, step_lru_keeps_what_was_used_since_the_layer_in_work_last_ran) {
         used[oldest] = -1;
       }
     }
+  }
+}
+
+// "lru" that bypasses is "step_lru", and "step_lru" that admits always is "lru": one random history through all four.
+TEST(Eviction, admission_is_apart_from_the_rule) {
+  constexpr std::uint32_t kBlocks = 40, kLayers = 3;
+  const auto with = [&](std::string_view name, AdmissionRule admission) {
+    return make_eviction(name, {kBlocks, kBlocks, 0, kLayers, admission});
+  };
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    const std::array rules{with("lru", AdmissionRule::bypass), with("step_lru", AdmissionRule::rule), with("step_lru", AdmissionRule::always),
+                           with("lru", AdmissionRule::rule)};
+    Rng rng(seed);
+    std::vector<bool> resident(kBlocks);
+    for (int i = 0; i < 5'000; ++i) {
+      const auto block = static_cast<std::uint32_t>(rng.next() % kBlocks);
+      const std::uint64_t what = rng.next() % 8;
+      const auto held = [&](std::uint32_t b) { return b % 7 == seed; };
+      if (what == 0) {
+        for (const auto& rule : rules) rule->next_layer();
+      } else if (!resident[block]) {
+        for (const auto& rule : rules) rule->insert(block);
+        resident[block] = true;
+      } else if (what < 4) {
+        for (const auto& rule : rules) rule->touch(block);
+      } else if (what < 6) {
+        for (const auto& rule : rules) rule->erase(block);
+        resident[block] = false;
+      }
+      ASSERT_EQ(rules[0]->victim(held), rules[1]->victim(held));
+      ASSERT_EQ(rules[2]->victim(held), rules[3]->victim(held));
+      ASSERT_EQ(rules[0]->victim_at_any_price(held), rules[1]->victim_at_any_price(held));
+    }
+  }
+}
+
+// Of a scan that is larger than the cache, every rule keeps a part once it bypasses.
+TEST(Eviction, a_rule_that_bypasses_keeps_a_part_of_a_scan) {
+  for (const std::string_view name : {"lru", "lfu", "arc"}) {
+    EXPECT_EQ(hits_of_steps(name, 15, 11, AdmissionRule::bypass), 10u * 15) << name;
+    EXPECT_LT(hits_of_steps(name, 15, 11, AdmissionRule::always), 10u * 15) << name;
   }
 }
 
@@ -283,7 +325,8 @@ TEST(Eviction, an_unknown_name_is_refused_with_the_known_ones) {
     eviction_of("random", 1);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, step_lru, lfu, arc, window, none)");
+    EXPECT_STREQ(error.what(), "eviction: \"random\" is not known (expected one of: lru, step_lru, lfu, arc, window, popularity, "
+                               "router, none)");
   }
 }
 

@@ -1,9 +1,11 @@
-#include "engine/parts/ffn/neuron_cluster/eviction.hpp"
+#include "engine/parts/weights/eviction.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -164,6 +166,50 @@ class None final : public Eviction {
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>&) override { return std::nullopt; }
 };
 
+// A block's worth is the sum of 2^((t - now) / kHalfLife) over its uses at t, or times a router's weights. Its logarithm plus
+// now / kHalfLife does not change between uses, so the order stands.
+class Popularity final : public Eviction {
+ public:
+  Popularity(std::uint32_t blocks, bool by_router) : worth_(blocks, -std::numeric_limits<double>::infinity()), by_router_(by_router) {}
+  void insert(std::uint32_t block) override {
+    if (!by_router_) add(block, 1);
+    order_.insert({worth_[block], block});
+  }
+  void touch(std::uint32_t block) override {
+    if (!by_router_) weigh_resident(block, 1);
+  }
+  void erase(std::uint32_t block) override { order_.erase({worth_[block], block}); }
+  void weigh(std::uint32_t block, float weight) override {
+    if (by_router_ && weight > 0) weigh_resident(block, weight);
+  }
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
+    for (const auto& [worth, block] : order_) {
+      if (!held(block)) return block;
+    }
+    return std::nullopt;
+  }
+  std::vector<std::uint32_t> next_token() override {
+    ++token_;
+    return {};
+  }
+
+ private:
+  void weigh_resident(std::uint32_t block, double weight) {
+    const bool resident = order_.erase({worth_[block], block}) > 0;
+    add(block, weight);
+    if (resident) order_.insert({worth_[block], block});
+  }
+  void add(std::uint32_t block, double weight) {
+    const double now = std::log2(weight) + token_ / kHalfLife, before = worth_[block];
+    worth_[block] = std::max(now, before) + std::log2(1 + std::exp2(std::min(now, before) - std::max(now, before)));
+  }
+
+  std::vector<double> worth_;  // by block, its logarithm
+  std::set<std::pair<double, std::uint32_t>> order_;  // of those that are resident
+  double token_ = 0;
+  bool by_router_;
+};
+
 using Made = std::unique_ptr<Eviction>;
 
 }  // namespace
@@ -178,6 +224,10 @@ void register_evictions(Registry<EvictionRule>& rules) {
              [](const EvictionOptions& o) -> Made { return std::make_unique<Arc>(o.blocks, o.capacity); }});
   rules.add(
       {"window", "what no token of the last ones used", [](const EvictionOptions& o) -> Made { return std::make_unique<Window>(o); }});
+  rules.add({"popularity", "least often used, older uses counting less",
+             [](const EvictionOptions& o) -> Made { return std::make_unique<Popularity>(o.blocks, false); }});
+  rules.add({"router", "of experts, those that the router gave the least weight, older ones counting less",
+             [](const EvictionOptions& o) -> Made { return std::make_unique<Popularity>(o.blocks, true); }});
   rules.add({"none", "nothing goes", [](const EvictionOptions&) -> Made { return std::make_unique<None>(); }});
 }
 
@@ -191,7 +241,7 @@ Registry<EvictionRule>& evictions() {
 }
 
 std::unique_ptr<Eviction> make_eviction(std::string_view name, const EvictionOptions& options) {
-  if (const EvictionRule* rule = evictions().find(name)) return rule->make(options);
+  if (const EvictionRule* rule = evictions().find(name)) return with_admission(rule->make(options), options);
   throw ConfigError(fmt::format("eviction: \"{}\" is not known (expected one of: {})", name, fmt::join(evictions().names(), ", ")));
 }
 
