@@ -42,8 +42,8 @@ void Meter::expect_edges(std::size_t processor) {
   for (std::size_t i = 0; i < edges_.size(); ++i) processors_[edges_[i].processor].edge = i;
 }
 
-void Meter::storage_begins(Picoseconds at) {
-  ++outstanding_;
+void Meter::storage_begins(Picoseconds at, std::uint32_t requests) {
+  outstanding_ += requests;
   // Mostly the latest so far.
   auto place = storage_begins_.end();
   while (place != storage_begins_.begin() && *std::prev(place) > at) --place;
@@ -51,8 +51,8 @@ void Meter::storage_begins(Picoseconds at) {
   next_edge_ = std::min(next_edge_, at);
 }
 
-void Meter::storage_ends(Picoseconds at) {
-  --outstanding_;
+void Meter::storage_ends(Picoseconds at, std::uint32_t requests) {
+  outstanding_ -= requests;
   advance(at);
   count_storage(-1);
 }

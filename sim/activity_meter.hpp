@@ -44,8 +44,9 @@ class Meter {
   void kernel_ends(std::size_t processor, Picoseconds at);
   // Drivers and policy. Requires: what a processor is told does not begin before the end of what it was told before.
   void system_work(std::size_t processor, Picoseconds begin, Picoseconds end);
-  void storage_begins(Picoseconds at);  // a request is outstanding, from the policy's submission to its completion
-  void storage_ends(Picoseconds at);
+  // Requests are outstanding, from the policy's submission to their completion: `requests` of them that begin and end together.
+  void storage_begins(Picoseconds at, std::uint32_t requests = 1);
+  void storage_ends(Picoseconds at, std::uint32_t requests = 1);
   void set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at);  // from now on; not while it runs a call
   // Of a call that ended and lasted from `begin` to `end`, it computed for `time`, and waited else. Until it is told, it waited.
   void computed(std::size_t processor, Picoseconds begin, Picoseconds end, Picoseconds time);

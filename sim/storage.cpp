@@ -15,9 +15,6 @@ namespace {
 
 enum Kind : std::uint16_t { kIssued = 200, kHandled };
 
-// Issuer number of what an accelerator asks for: the policy's core drives the device for it.
-constexpr std::uint16_t kPolicyIssuer = 0xffff;
-
 // A file without a name: gone with its descriptor, whatever ends the process. Its blocks are reserved where the filesystem does that.
 int anonymous_file(const std::string& folder, Bytes size) {
   std::string path = folder + "/vitro-scratch-XXXXXX";
@@ -100,8 +97,9 @@ Result<FileId> SimStorage::create_scratch(Bytes size) {
 
 void SimStorage::submit(const ReadRequest& request, Completion<IoResult>& done) { start(request, done); }
 
-// One by one, each at the time when the policy's core is done with issuing those before.
+// One by one, each at the time when the policy's core is done with issuing those before; or together, where the device knows how.
 void SimStorage::submit(VectorRead& read) {
+  if (read.delivery() == Delivery::together && model_.most_together() > 0) return start_together(read);
   for (std::uint32_t i = 0; i < read.requests().size(); ++i) start(read.requests()[i], ResultSlot(read, i));
 }
 
@@ -122,18 +120,24 @@ void SimStorage::start(const ReadRequest& request, ResultSlot done) {
   start(operation, request.from, request.issuer);
 }
 
-void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer) {
+std::optional<IoResult> SimStorage::refusal(const Extent& extent, bool write) const {
   VITRO_CHECK(static_cast<std::size_t>(extent.file) < files_.size(), "I/O on a file that was never opened");
   VITRO_CHECK(extent.length > 0 && extent.offset + extent.length > extent.offset, "I/O of nothing");
   const File& target = file(extent.file);
   if (extent.offset + extent.length > target.size) {
-    return operation.done.complete({{Code::short_read, fmt::format("{}: offset {} + {} is past the end at {}", target.name, extent.offset,
-                                                                   extent.length, target.size)},
-                                    0});
+    return IoResult{{Code::short_read, fmt::format("{}: offset {} + {} is past the end at {}", target.name, extent.offset, extent.length,
+                                                   target.size)},
+                    0};
   }
-  if (operation.write != nullptr && target.scratch < 0 && !phantom_) {
-    return operation.done.complete({{Code::io_error, fmt::format("{}: was opened for reading", target.name)}, 0});
+  if (write && target.scratch < 0 && !phantom_) {
+    return IoResult{{Code::io_error, fmt::format("{}: was opened for reading", target.name)}, 0};
   }
+  return std::nullopt;
+}
+
+void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer) {
+  if (std::optional<IoResult> refused = refusal(extent, operation.write != nullptr)) return operation.done.complete(*std::move(refused));
+  const File& target = file(extent.file);
   const Bytes first = round_down(extent.offset, kPageSize);
   operation.address = target.address + first;
   operation.length = round_up(extent.offset + extent.length, kPageSize) - first;
@@ -202,14 +206,15 @@ void SimStorage::enter(std::uint32_t index, std::uint32_t command) {
   model_.submit(request, [this, index] { end_command(index); });
 }
 
-Status SimStorage::move_bytes(const Operation& operation) {
-  const Extent& extent = operation.read != nullptr ? operation.read->from : operation.write->to;
+// One of the two.
+IoResult SimStorage::move_bytes(const ReadRequest* read, const WriteRequest* write) {
+  const Extent& extent = read != nullptr ? read->from : write->to;
   const File& target = file(extent.file);
-  std::byte* memory = operation.read != nullptr ? operation.read->into.data() : operation.write->from.data();
-  if (memory == nullptr) return {};
-  memory += operation.read != nullptr ? operation.read->into_offset : operation.write->from_offset;
+  std::byte* memory = read != nullptr ? read->into.data() : write->from.data();
+  if (memory == nullptr) return {{}, extent.length};
+  memory += read != nullptr ? read->into_offset : write->from_offset;
   int error = 0;
-  if (target.scratch >= 0 && operation.write != nullptr) {
+  if (target.scratch >= 0 && write != nullptr) {
     error = transfer_all([&](std::byte* data, Bytes n, off_t at) { return ::pwrite(target.scratch, data, n, at); }, memory, extent.length,
                          extent.offset);
   } else if (target.scratch >= 0) {
@@ -219,11 +224,11 @@ Status SimStorage::move_bytes(const Operation& operation) {
     try {
       target.input->read_at(extent.offset, {memory, extent.length});
     } catch (const RunError& lost) {
-      return {Code::io_error, lost.what()};
+      return {{Code::io_error, lost.what()}, 0};
     }
   }
-  if (error == 0) return {};
-  return {error == ENOSPC ? Code::no_space : Code::io_error, fmt::format("{}: {}", target.name, std::strerror(error))};
+  if (error == 0) return {{}, extent.length};
+  return {{error == ENOSPC ? Code::no_space : Code::io_error, fmt::format("{}: {}", target.name, std::strerror(error))}, 0};
 }
 
 void SimStorage::end_command(std::uint32_t index) {
@@ -235,10 +240,9 @@ void SimStorage::end_command(std::uint32_t index) {
   if (s_.power != nullptr && operation.write != nullptr) s_.power->flash_written(operation.length);
   if (s_.power != nullptr && operation.read != nullptr) s_.power->dram_written(operation.length);
   if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
-  Status status = move_bytes(operation);
-  const Bytes moved = status.ok() ? (operation.read != nullptr ? operation.read->from.length : operation.write->to.length) : 0;
+  IoResult result = move_bytes(operation.read, operation.write);
   if (operation.blocked != nullptr) operation.blocked->release();
-  operation.done.complete({std::move(status), moved});
+  operation.done.complete(std::move(result));
 }
 
 }  // namespace vitro::sim

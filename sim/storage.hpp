@@ -41,6 +41,9 @@ class SimStorage final : public Storage {
   void submit(VectorRead& read) override;
 
  private:
+  // Issuer number of what an accelerator asks for: the policy's core drives the device for it.
+  static constexpr std::uint16_t kPolicyIssuer = 0xffff;
+
   struct File {
     std::string name;
     std::optional<InputFile> input;
@@ -61,15 +64,30 @@ class SimStorage final : public Storage {
     std::uint32_t commands = 0, issued = 0, finished = 0;
   };
 
+  // Reads of one vector that are wanted together, from one issuer. Room that is used again.
+  struct Group {
+    VectorRead* read = nullptr;
+    std::vector<std::uint32_t> members;  // of the vector
+    std::vector<hw::TimedRead> commands;
+    Core* core = nullptr;
+    Bytes length = 0;  // of all commands
+  };
+
   FileId add(File file);
   // Starts a request in `operation`, unless it can be told to fail at once.
   void start(const ReadRequest& request, ResultSlot done);
   void start(Operation operation, const Extent& extent, UnitId issuer);
   void fault(std::uint32_t index);
+  // Why a request fails at once, if it does. Requires: it names a file that was opened, and some bytes.
+  std::optional<IoResult> refusal(const Extent& extent, bool write) const;
+  void start_together(VectorRead& read);
+  std::uint32_t take_group(VectorRead& read, UnitId issuer);
+  void issue_group(std::uint32_t number);
+  void end_group(std::uint32_t number);
   void issue(std::uint32_t index, Picoseconds from);
   void enter(std::uint32_t index, std::uint32_t command);
   void end_command(std::uint32_t index);
-  Status move_bytes(const Operation& operation);
+  IoResult move_bytes(const ReadRequest* read, const WriteRequest* write);
   const File& file(FileId id) const { return files_[static_cast<std::size_t>(id)]; }
 
   hw::StorageModel& model_;
@@ -83,6 +101,8 @@ class SimStorage final : public Storage {
   std::uint64_t next_address_ = 0;
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> free_;
+  std::vector<Group> groups_;
+  std::vector<std::uint32_t> free_groups_;
 };
 
 }  // namespace vitro::sim

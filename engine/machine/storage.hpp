@@ -45,7 +45,9 @@ class Storage {
   Write write(WriteRequest request) { return Write{*this, std::move(request), {}}; }
   // Submits all of them at once, and on host whatever is queued before them: one system call, as far as the queue depth reaches.
   // No requests: nothing is submitted. vector_read.hpp has the rules.
-  VectorRead read_many(std::vector<ReadRequest> requests) { return VectorRead(*this, std::move(requests)); }
+  VectorRead read_many(std::vector<ReadRequest> requests, Delivery delivery = Delivery::as_they_come) {
+    return VectorRead(*this, std::move(requests), delivery);
+  }
 
  protected:
   template <class, class, class>

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/machine/frame_pool.hpp"
 
 namespace vitro {
 
@@ -23,7 +24,7 @@ class Task;
 
 namespace detail {
 
-struct PromiseBase {
+struct PromiseBase : PooledFrame {
   std::coroutine_handle<> continuation = std::noop_coroutine();
   std::exception_ptr error;
   bool starting = false, finished_inline = false;

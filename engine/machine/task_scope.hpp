@@ -46,7 +46,7 @@ class TaskScope {
 
  private:
   struct Detached {
-    struct promise_type {
+    struct promise_type : PooledFrame {
       Detached get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
       std::suspend_always initial_suspend() noexcept { return {}; }
       std::suspend_never final_suspend() noexcept { return {}; }

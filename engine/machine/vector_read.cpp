@@ -6,11 +6,12 @@
 
 namespace vitro {
 
-VectorRead::VectorRead(Storage& storage, std::vector<ReadRequest> requests)
-    : requests_(std::move(requests)), executor_(storage.executor()), in_flight_(requests_.size()) {
+VectorRead::VectorRead(Storage& storage, std::vector<ReadRequest> requests, Delivery delivery)
+    : requests_(std::move(requests)), delivery_(delivery), executor_(storage.executor()), in_flight_(requests_.size()) {
   for (const ReadRequest& request : requests_) {
     VITRO_CHECK(!request.blocks_issuer, "a page fault in a vector read: a core that waits for one page asks for no other");
   }
+  completed_.reserve(requests_.size());
   if (!requests_.empty()) storage.submit(*this);
 }
 
@@ -42,7 +43,7 @@ void VectorRead::wait(std::size_t at_least, std::coroutine_handle<> handle) {
 const VectorRead::Group* VectorRead::take() {
   taken_.clear();
   taken_.swap(completed_);
-  std::ranges::sort(taken_, {}, &ReadCompletion::index);
+  if (!std::ranges::is_sorted(taken_, {}, &ReadCompletion::index)) std::ranges::sort(taken_, {}, &ReadCompletion::index);
   return taken_.empty() ? nullptr : &taken_;
 }
 

@@ -22,6 +22,10 @@ struct ReadCompletion {
   IoResult result;
 };
 
+// together: whoever asks takes all of them at once, by rest(). The device may then work on them as one piece, which in sim is one flow of
+// data and one completion instead of one of each for every request; bytes and results are the same.
+enum class Delivery : std::uint8_t { as_they_come, together };
+
 // Order: requests are submitted in the order of the vector; those beyond the queue depth of the device wait in the storage. Each request
 // is in exactly one group. Groups come in order of time, and requests that complete at the same time come in the same group. Within a
 // group they stand in the order of the vector, whichever completed first. Nothing is promised about other requests in flight.
@@ -35,12 +39,13 @@ class VectorRead {
   using Group = std::vector<ReadCompletion>;
 
   // Submits, unless there are no requests: see Storage::read_many. Requires: no request blocks its issuer.
-  VectorRead(Storage& storage, std::vector<ReadRequest> requests);
+  VectorRead(Storage& storage, std::vector<ReadRequest> requests, Delivery delivery = Delivery::as_they_come);
   VectorRead(const VectorRead&) = delete;
   VectorRead& operator=(const VectorRead&) = delete;
   ~VectorRead();
 
   const std::vector<ReadRequest>& requests() const { return requests_; }
+  Delivery delivery() const { return delivery_; }
 
   struct [[nodiscard]] Next {
     VectorRead& read;
@@ -65,6 +70,7 @@ class VectorRead {
   const Group* take();
 
   const std::vector<ReadRequest> requests_;
+  const Delivery delivery_;
   Executor& executor_;
   std::size_t in_flight_;
   Group completed_, taken_;  // since the last group; the last group

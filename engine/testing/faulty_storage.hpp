@@ -91,7 +91,7 @@ class FaultyStorage final : public StorageDecorator {
       index.push_back(i);
       faults.push_back(std::move(fault));
     }
-    VectorRead inner = inner_.read_many(std::move(moving));
+    VectorRead inner = inner_.read_many(std::move(moving), read->delivery());
     while (const VectorRead::Group* group = co_await inner.next()) {
       for (const ReadCompletion& done : *group) drive(spoil(std::move(faults[done.index]), done.result), read, index[done.index]);
     }

@@ -1,5 +1,5 @@
 // Asks the router of a layer before its layer is there: on the input of the FFN before it, with its own norm (Eliseev and Mazur 2023,
-// arXiv 2312.17238, section 3.2: "applying the next layer's gating function to the previous layer's hidden states").
+// arXiv 2312.17238, speculative loading).
 #pragma once
 #include <optional>
 #include <vector>

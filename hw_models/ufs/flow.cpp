@@ -24,6 +24,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       device_(context_.device(site.name)),
       track_(context_.track("storage", "flash")),
       limits_{params.bytes("max_transfer"), whole_part(params, "queue_depth") * whole_part(params, "queues")},
+      slots_(whole_part(params, "queue_depth")),
       issue_cycles_(params.number("issue_cycles")),
       issue_fixed_(params.time("issue_fixed")),
       latency_sequential_(params.time("latency_sequential")),
@@ -40,7 +41,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       slc_buffer_(static_cast<double>(params.bytes("slc_buffer"))),
       write_memory_(static_cast<double>(params.bytes("write_memory"))),
       queue_(context_, {device_, kDoorbell},
-             {whole_part(params, "queues"), whole_part(params, "queue_depth"), params.time("issuer_switch")},
+             {whole_part(params, "queues"), slots_, params.time("issuer_switch")},
              [this](std::uint32_t command) { enter(command); }),
       controller_(whole_part(params, "controller_cores")),
       flash_({whole_part(params, "media_channels"), whole_part(params, "media_dies"), params.time("media_time"), params.bytes("media_unit"),
@@ -48,6 +49,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
       map_(
           params.bytes("map_cache_reach"), whole_part(params, "map_fetches"), [this](std::uint64_t segment) { fetch_map(segment); },
           [this](std::uint32_t command) { read(command); }),
+      groups_(transfer_overhead_, link_),
       together_(params.word("completions") == "together") {
   if (limits_.max_transfer < kPageSize) params.fail("max_transfer", "must be 4 KiB or more");
   if (params.bytes("media_unit") < kPageSize) params.fail("media_unit", "must be 4 KiB or more");
@@ -57,7 +59,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
 
 Picoseconds FlowUfs::issue_time(Hertz core_clock) const { return issue_fixed_ + from_seconds(issue_cycles_ / core_clock.value); }
 
-void FlowUfs::submit(const IoRequest& request, Callback done) {
+std::uint32_t FlowUfs::take_command(const IoRequest& request, Callback done) {
   VITRO_CHECK(request.length > 0 && request.length <= limits_.max_transfer, "a UFS command moves 1 to max_transfer bytes");
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(commands_.size()));
@@ -65,15 +67,64 @@ void FlowUfs::submit(const IoRequest& request, Callback done) {
   }
   const std::uint32_t command = free_.back();
   free_.pop_back();
-  commands_[command] = {request, done, 0};
+  commands_[command] = {request, done};
   if (queue_.in_flight() == 0) {
     const double idle = to_seconds(context_.now() - last_end_);
     in_slc_ = std::max(0.0, in_slc_ - idle * fold_bandwidth_.value);
   }
-  queue_.submit(command, request.issuer);
+  return command;
+}
+
+void FlowUfs::submit(const IoRequest& request, Callback done) { queue_.submit(take_command(request, done), request.issuer); }
+
+void FlowUfs::submit_reads(std::span<const TimedRead> reads, Callback done) {
+  VITRO_CHECK(!reads.empty() && reads.size() <= slots_, "reads that enter together have slots together");
+  const std::uint32_t command = take_command(reads.front().request, done);
+  commands_[command].group = groups_.add(reads, command, context_.now());
+  queue_.submit(command, reads.front().request.issuer, static_cast<std::uint32_t>(reads.size()));
+}
+
+// Data and map page of a stream were fetched ahead, unless it begins with a read that is itself still on its way.
+bool FlowUfs::streams(std::uint64_t address) const {
+  return std::find(random_ends_.begin(), random_ends_.end(), address) == random_ends_.end() && !groups_.one_ends_at(address);
+}
+
+// Those that were issued while others of the group were still being issued came before now, unless the group had to wait for slots.
+void FlowUfs::enter_together(std::uint32_t number) {
+  const Picoseconds now = context_.now();
+  work_off(now);
+  groups_.enters(number);
+  for (std::size_t i = 0; i < groups_[number].reads.size(); ++i) {
+    const auto& [request, issued] = groups_[number].reads[i];
+    const Picoseconds came = groups_[number].submitted == now ? issued : now;
+    work_off(came);  // of those before it
+    const Picoseconds handled = controller_.serve(came, command_overhead_);
+    const std::uint32_t command = take_command(request, {});
+    commands_[command].group = number;
+    if (request.sequential && streams(request.address)) {
+      map_.pass(request.address);
+      note_ready(command, handled + latency_sequential_);
+      continue;
+    }
+    commands_[command].order = ++orders_;
+    inside_now_ = std::max(inside_now_, handled);
+    if (map_.look_up(command, request.address)) read(command);
+  }
+  work_off(now);  // a map page may be here already that was asked for when the first of them was issued
+  arm();
+}
+
+// It waits for the link, or is of a group, which does when all are ready. The link may get that far only later than one would think.
+void FlowUfs::note_ready(std::uint32_t command, Picoseconds when) {
+  const std::uint32_t group = commands_[command].group;
+  if (group == kAlone) return ready_.push({when, command, Step::What::ready});
+  free_.push_back(command);
+  if (!groups_.note_ready(group, when, commands_[command].request.length)) return;
+  ready_.push({std::max(groups_[group].passage.begin, context_.now()), groups_[group].leader, Step::What::ready});
 }
 
 void FlowUfs::enter(std::uint32_t command) {
+  if (commands_[command].group != kAlone) return enter_together(commands_[command].group);
   const IoRequest& request = commands_[command].request;
   work_off(context_.now());
   const Picoseconds handled = controller_.serve(context_.now(), command_overhead_);
@@ -84,10 +135,9 @@ void FlowUfs::enter(std::uint32_t command) {
     });
     return;
   }
-  // Data and map page of a stream were fetched ahead, unless it begins with a read that is itself still on its way.
-  if (request.sequential && std::find(random_ends_.begin(), random_ends_.end(), request.address) == random_ends_.end()) {
+  if (request.sequential && streams(request.address)) {
     map_.pass(request.address);
-    ready_.push({handled + latency_sequential_, command, Step::What::ready});
+    note_ready(command, handled + latency_sequential_);
   } else {
     commands_[command].order = ++orders_;
     random_ends_.push_back(request.address + request.length);
@@ -116,8 +166,8 @@ void FlowUfs::fetch_map(std::uint64_t segment) {
 }
 
 void FlowUfs::read(std::uint32_t command) {
-  const auto& [request, done, order] = commands_[command];
-  ready_.push({flash_.read(inside_now_, order, request.address, request.length) + beyond_flash_, command, Step::What::ready});
+  const IoRequest& request = commands_[command].request;
+  note_ready(command, flash_.read(inside_now_, commands_[command].order, request.address, request.length) + beyond_flash_);
 }
 
 // The next time at which a read may want an idle link. A busy one looks for itself when it gets free.
@@ -125,7 +175,10 @@ void FlowUfs::arm() {
   if (up_.busy) return;
   Picoseconds next = Picoseconds::max();
   if (!ready_.empty()) next = ready_.front().when;
-  if (!inside_.empty()) next = std::min(next, inside_.front().when + latency_random_);
+  if (!inside_.empty()) {  // not before the step itself: else nothing would be done then, again and again
+    next = std::min(next, inside_.front().when + std::max(latency_random_ - groups_.head_start(), Picoseconds(0)));
+  }
+  next = std::max(next, context_.now());
   if (next >= armed_) return;
   armed_ = next;
   context_.at(next, {device_, kReadsReady}, [this] {
@@ -166,7 +219,11 @@ Picoseconds FlowUfs::write_pace(Bytes length) {
 void FlowUfs::start(Direction& direction, std::uint32_t command) {
   direction.busy = true;
   direction.began = context_.now();
-  const IoRequest& request = commands_[command].request;
+  const auto& [request, done, group, order] = commands_[command];
+  if (group != kAlone) {
+    const ReadGroups::Passage& passage = groups_[group].passage;
+    return dram_.submit({direction.port, passage.bytes, passage.bytes, passage.transfers}, [this, command] { finish(command); });
+  }
   const Picoseconds pace = transfer_overhead_ + (request.write ? write_pace(request.length) : transfer_time(request.length, link_));
   dram_.submit({direction.port, request.length, request.write ? 0 : request.length, pace}, [this, command] { finish(command); });
 }
@@ -176,13 +233,15 @@ void FlowUfs::finish(std::uint32_t command) {
   free_.push_back(command);
   const Picoseconds now = context_.now();
   Direction& direction = ended.request.write ? down_ : up_;
-  direction.moved.add(direction.began, now, static_cast<double>(ended.request.length));
+  const bool alone = ended.group == kAlone;
+  direction.moved.add(direction.began, now, static_cast<double>(alone ? ended.request.length : groups_[ended.group].passage.bytes));
   if (context_.tracing()) context_.span(track_, direction.began, now, ended.request.write ? "write" : "read");
   if (ended.order > 0) {
     *std::find(random_ends_.begin(), random_ends_.end(), ended.request.address + ended.request.length) = random_ends_.back();
     random_ends_.pop_back();
   }
-  queue_.complete(ended.request.issuer);
+  queue_.complete(ended.request.issuer, alone ? 1 : static_cast<std::uint32_t>(groups_[ended.group].reads.size()));
+  if (!alone) groups_.remove(ended.group);
   last_end_ = now;
   direction.busy = false;
   if (ended.request.write) {

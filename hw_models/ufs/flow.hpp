@@ -8,7 +8,8 @@
 // in it: so much latency for each round of reads, whatever their number.
 //
 // What happens inside the device is worked off in order of time, but late: when a command comes or the link gets free, and at the
-// latest when data could be ready for an idle link. A read costs the simulation two events, not five.
+// latest when data could be ready for an idle link. A read costs the simulation two events, not five. Reads that are wanted together cost
+// two for all of them (read_groups.hpp).
 #pragma once
 #include <deque>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "hw_models/ufs/flash_timeline.hpp"
 #include "hw_models/ufs/host_queue.hpp"
 #include "hw_models/ufs/map_fetcher.hpp"
+#include "hw_models/ufs/read_groups.hpp"
 #include "hw_models/ufs/servers.hpp"
 
 namespace vitro::hw {
@@ -31,6 +33,8 @@ class FlowUfs final : public StorageModel {
   const StorageLimits& limits() const override { return limits_; }
   Picoseconds issue_time(Hertz core_clock) const override;
   void submit(const IoRequest& request, Callback done) override;
+  std::uint32_t most_together() const override { return slots_; }
+  void submit_reads(std::span<const TimedRead> reads, Callback done) override;
   double bytes_moved(Picoseconds begin, Picoseconds end) override { return up_.moved.sum(begin, end) + down_.moved.sum(begin, end); }
 
   FlashWrites writes() const override { return {to_slc_ + to_tlc_, 2 * to_slc_ + to_tlc_}; }
@@ -38,9 +42,11 @@ class FlowUfs final : public StorageModel {
   const HostQueue& queue() const { return queue_; }
 
  private:
+  static constexpr std::uint32_t kAlone = ~0u;
   struct Command {
     IoRequest request;
     Callback done;
+    std::uint32_t group = kAlone;  // that it stands for, or belongs to
     std::uint64_t order = 0;  // of random reads, which pay for flash themselves: that of their entry; 0: of any other
   };
   // One direction of the link, which is full duplex; commands go in the order in which they get ready.
@@ -83,7 +89,11 @@ class FlowUfs final : public StorageModel {
     std::size_t first_ = 0;
   };
 
+  std::uint32_t take_command(const IoRequest& request, Callback done);
+  bool streams(std::uint64_t address) const;  // what ends there is not on its way
   void enter(std::uint32_t command);
+  void enter_together(std::uint32_t group);
+  void note_ready(std::uint32_t command, Picoseconds when);
   void work_off(Picoseconds until);  // what happened inside
   void fetch_map(std::uint64_t segment);
   void read(std::uint32_t command);
@@ -100,6 +110,7 @@ class FlowUfs final : public StorageModel {
   std::uint16_t device_;
   Track track_;
   StorageLimits limits_;
+  std::uint32_t slots_;  // of one queue
   double issue_cycles_;
   Picoseconds issue_fixed_, latency_sequential_, latency_write_, command_overhead_, transfer_overhead_;
   Picoseconds latency_random_;                   // no read is ready sooner after a step inside
@@ -111,6 +122,7 @@ class FlowUfs final : public StorageModel {
   FlashTimeline flash_;
   MapFetcher map_;
   std::uint64_t orders_ = 0;
+  ReadGroups groups_;
   std::vector<std::uint64_t> random_ends_;  // where the random reads in flight end
   Steps inside_, ready_;                    // what is to come inside; reads that wait for the link, or will
   Picoseconds inside_now_{0};               // up to which time the inside was worked off

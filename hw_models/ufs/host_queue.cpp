@@ -19,35 +19,39 @@ HostQueue::HostQueue(Context& context, Label label, const Spec& spec, std::funct
   VITRO_CHECK(spec.queues > 0 && spec.slots > 0, "a host queue has slots");
 }
 
-void HostQueue::submit(std::uint32_t command, std::uint16_t issuer) {
+void HostQueue::submit(std::uint32_t command, std::uint16_t issuer, std::uint32_t slots) {
+  VITRO_CHECK(slots > 0 && slots <= spec_.slots, "commands that enter together have slots together");
   Queue& queue = queues_[issuer % queues_.size()];
   if (const auto own = of_issuer(queue.commands, issuer); own != queue.commands.end()) {
-    ++own->second;
+    own->second += slots;
   } else {
-    queue.commands.emplace_back(issuer, 1);
+    queue.commands.emplace_back(issuer, slots);
   }
-  if (queue.used < spec_.slots) return admit(queue, {command, issuer});
-  queue.waiting.push_back({command, issuer});
+  const Waiting entry{command, issuer, slots};
+  if (queue.waiting.empty() && queue.used + slots <= spec_.slots) return admit(queue, entry);
+  queue.waiting.push_back(entry);
 }
 
 void HostQueue::admit(Queue& queue, Waiting entry) {
-  ++queue.used;
-  most_ = std::max(most_, ++in_flight_);
-  queue.free = std::max(queue.free, context_.now()) + (queue.commands.size() > 1 ? spec_.contention : Picoseconds(0));
+  queue.used += entry.slots;
+  most_ = std::max(most_, in_flight_ += entry.slots);
+  queue.free = std::max(queue.free, context_.now());
+  if (queue.commands.size() > 1) queue.free += static_cast<std::int64_t>(entry.slots) * spec_.contention;
   if (queue.free == context_.now()) return enter_(entry.command);
   context_.at(queue.free, label_, [this, command = entry.command] { enter_(command); });
 }
 
-void HostQueue::complete(std::uint16_t issuer) {
+void HostQueue::complete(std::uint16_t issuer, std::uint32_t slots) {
   Queue& queue = queues_[issuer % queues_.size()];
-  VITRO_CHECK(queue.used > 0, "a command ended that had no slot");
-  --queue.used;
-  --in_flight_;
-  if (const auto own = of_issuer(queue.commands, issuer); --own->second == 0) queue.commands.erase(own);
-  if (queue.waiting.empty()) return;
-  const Waiting next = queue.waiting.front();
-  queue.waiting.pop_front();
-  admit(queue, next);
+  VITRO_CHECK(queue.used >= slots, "a command ended that had no slot");
+  queue.used -= slots;
+  in_flight_ -= slots;
+  if (const auto own = of_issuer(queue.commands, issuer); (own->second -= slots) == 0) queue.commands.erase(own);
+  while (!queue.waiting.empty() && queue.used + queue.waiting.front().slots <= spec_.slots) {
+    const Waiting next = queue.waiting.front();
+    queue.waiting.pop_front();
+    admit(queue, next);
+  }
 }
 
 }  // namespace vitro::hw

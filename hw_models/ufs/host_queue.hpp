@@ -22,8 +22,9 @@ class HostQueue {
   // `enter(command)` runs when the device sees the command.
   HostQueue(Context& context, Label label, const Spec& spec, std::function<void(std::uint32_t)> enter);
 
-  void submit(std::uint32_t command, std::uint16_t issuer);
-  void complete(std::uint16_t issuer);                    // gives back a slot of the issuer's queue
+  // `slots`: that it takes, for commands which enter and end together.
+  void submit(std::uint32_t command, std::uint16_t issuer, std::uint32_t slots = 1);
+  void complete(std::uint16_t issuer, std::uint32_t slots = 1);  // gives back slots of the issuer's queue
   std::uint32_t in_flight() const { return in_flight_; }  // commands with a slot
   std::uint32_t most_in_flight() const { return most_; }  // so far
 
@@ -31,6 +32,7 @@ class HostQueue {
   struct Waiting {
     std::uint32_t command;
     std::uint16_t issuer;
+    std::uint32_t slots;
   };
   struct Queue {
     std::deque<Waiting> waiting;

@@ -88,6 +88,41 @@ TEST(SimVectorRead, a_group_is_one_event) {
   }
 }
 
+// All are there when the last one is, which comes when it would come by itself. A map page is fetched first: both have it by then.
+TEST(SimVectorRead, reads_that_are_wanted_together_end_when_the_last_would) {
+  std::uint64_t events = 0;
+  for (const Delivery delivery : {Delivery::as_they_come, Delivery::together}) {
+    Simulation simulation(round_options());
+    Machine& machine = simulation.machine();
+    GroupsTaken taken;
+    simulation.run(take_all(&machine, pages(machine, {0, 40960, 81920}), delivery, &taken));
+    EXPECT_EQ(seen(taken), (Groups{{14 * kUs, {0, 1, 2}}}));
+    EXPECT_EQ(*simulation.host().report(Picoseconds(0), 28 * kUs).io_share, 0.5);
+    EXPECT_EQ(count_of(simulation, "reads"), 3u);
+    if (delivery == Delivery::as_they_come) {
+      events = count_of(simulation, "events");
+    } else {
+      EXPECT_LT(count_of(simulation, "events"), events);
+    }
+  }
+}
+
+// Twelve reads are issued until 12 us; the device has eight slots at most.
+TEST(SimVectorRead, a_vector_beyond_the_slots_goes_in_several_groups) {
+  Simulation simulation(round_options({"ufs.queue_depth=8"}));
+  Machine& machine = simulation.machine();
+  std::vector<Bytes> offsets;
+  for (Bytes i = 0; i < 12; ++i) offsets.push_back(i * 40960 % (960 * KiB));
+  GroupsTaken taken;
+  simulation.run(take_groups(&machine, pages(machine, offsets), 12, &taken));
+  GroupsTaken together;
+  Simulation again(round_options({"ufs.queue_depth=8"}));
+  again.run(take_all(&again.machine(), pages(again.machine(), offsets), Delivery::together, &together));
+  ASSERT_EQ(together.groups.size(), 1u);
+  EXPECT_EQ(together.groups[0].size(), 12u);
+  EXPECT_GE(together.at[0], taken.at[0]) << "slots come free together";
+}
+
 // All of these fail when they are submitted.
 TEST(SimVectorRead, completions_of_one_time_are_one_group_whatever_the_order_of_events) {
   for (const bool shuffle : {false, true}) {
@@ -134,12 +169,16 @@ Run random_run(std::uint64_t seed) {
   std::vector<Bytes> offsets;
   for (int i = 0; i < 100; ++i) offsets.push_back(rng.below(255) * kPageSize);
   GroupsTaken taken;
-  simulation.run(take_groups(&machine, pages(machine, offsets, UnitId(rng.below(4))), 1 + rng.below(5), &taken));
+  if (rng.below(2) == 0) {
+    simulation.run(take_groups(&machine, pages(machine, offsets, UnitId(rng.below(4))), 1 + rng.below(5), &taken));
+  } else {
+    simulation.run(take_all(&machine, pages(machine, offsets, UnitId(rng.below(4))), Delivery::together, &taken));
+  }
   return {simulation.host().report(Picoseconds(0), simulation.now()).event_hash, seen(taken)};
 }
 
 TEST(SimVectorRead, one_seed_one_result) {
-  for (const std::uint64_t seed : {1, 2, 3}) EXPECT_EQ(random_run(seed), random_run(seed));
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) EXPECT_EQ(random_run(seed), random_run(seed));
   EXPECT_NE(random_run(1).hash, random_run(2).hash);
 }
 

@@ -1,5 +1,5 @@
 // The experts of a mixture behind a cache: all else is in DRAM, and a matrix of an expert is read from flash when an item needs it, or
-// ahead of that when it was foreseen (Eliseev and Mazur 2023, arXiv 2312.17238, sections 3.1 and 3.2: LRU and speculative loading). Each
+// ahead of that when it was foreseen (Eliseev and Mazur 2023, arXiv 2312.17238: LRU and speculative loading). Each
 // role has a pool of slots for its matrices, and all pools have as many: an expert's matrices come and go alike.
 #pragma once
 #include <array>

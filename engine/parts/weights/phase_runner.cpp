@@ -44,7 +44,6 @@ Task<void> PhaseRunner::work(std::vector<WorkItem>* queue, std::size_t index, Co
                              TaskScope* scope) {
   for (std::size_t begin = 0; begin < queue->size() && !scope->stop_requested();) {
     if (!residency_.ready(index, begin)) co_await residency_.fetch(index, begin, unit->caps().id);
-    if (scope->stop_requested()) co_return;  // another unit failed, and with it what this one waited for
     Chain chain = std::move((*queue)[begin].calls);
     residency_.bind(index, begin, chain);
     std::size_t end = begin + 1;

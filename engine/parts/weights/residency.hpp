@@ -85,8 +85,8 @@ class Residency {
   // The item's calls have completed: its weights may go.
   virtual void done(std::size_t unit, std::size_t item) = 0;
 
-  // The phase failed: whoever waits inside fetch() is released without what it waited for, and the step ends with the error. The next
-  // plan() counts on nothing that this phase was to bring.
+  // The phase failed: whoever waits inside fetch() is released without what it waited for, what runs then counts for nothing, and the step
+  // ends with the error. The next plan() counts on nothing that this phase was to bring.
   virtual void abandon() {}
 
   // A mixture's router has chosen in this layer: the phases that follow compute these experts.

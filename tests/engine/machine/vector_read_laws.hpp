@@ -42,6 +42,14 @@ inline Task<void> take_groups(Machine* machine, std::vector<ReadRequest> request
   }
 }
 
+inline Task<void> take_all(Machine* machine, std::vector<ReadRequest> requests, Delivery delivery, GroupsTaken* taken) {
+  VectorRead read = machine->storage.read_many(std::move(requests), delivery);
+  if (const VectorRead::Group* group = co_await read.rest()) {
+    taken->groups.push_back(*group);
+    taken->at.push_back(machine->clock.now());
+  }
+}
+
 // By request, after a look at what groups promise.
 inline std::vector<IoResult> results_of(const GroupsTaken& taken, std::size_t requests) {
   std::vector<IoResult> results(requests);
@@ -128,6 +136,26 @@ TEST_P(VectorReadLaws, a_vector_brings_the_bytes_of_single_reads_and_answers_eac
     EXPECT_EQ(std::memcmp(together.data(), one_by_one.data(), together.size()), 0) << "seed " << seed;
     EXPECT_EQ(between.reads - before.reads, count);
     EXPECT_EQ(between.bytes_read - before.bytes_read, after.bytes_read - between.bytes_read);
+  }
+}
+
+TEST_P(VectorReadLaws, reads_that_are_wanted_together_bring_the_same_bytes_and_each_its_own_result) {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+    Rng rng(seed);
+    const std::size_t count = 1 + rng.below(80);
+    const Lease into = lease(count * kLongest);
+    std::vector<ReadRequest> requests = random_vector(rng, count, into);
+    const std::size_t bad = rng.below(count);
+    requests[bad].from = {file_, kSize - 100, 5000};
+    if (rng.below(2) == 0) requests[rng.below(count)].pattern = Pattern::sequential;
+    GroupsTaken taken;
+    run(take_all(&machine(), requests, Delivery::together, &taken));
+    ASSERT_EQ(taken.groups.size(), 1u);
+    const std::vector<IoResult> results = results_of(taken, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(results[i].status.code, i == bad ? Code::short_read : Code::ok) << results[i].status.message;
+      if (i != bad) EXPECT_TRUE(brought(requests[i])) << "seed " << seed << " request " << i;
+    }
   }
 }
 

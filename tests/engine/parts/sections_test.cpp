@@ -74,7 +74,7 @@ TEST(WeightsSection, a_layout_is_one_of_bundles_where_there_are_any) {
 
 TEST(WeightsSection, what_is_wrong_is_said_where_it_stands) {
   expect_says(R"({"kind": "tape"})", weights_of,
-              "e.json:1: engine.section.kind: \"tape\" (expected one of: dram, paged, streamed, bundles)");
+              "e.json:1: engine.section.kind: \"tape\" (expected one of: dram, paged, streamed, experts, bundles)");
   expect_says(R"({"read_ahead": "1000 B"})", weights_of, "engine.section.read_ahead: 1000 bytes (expected a multiple");
   expect_says(R"({"eviction": "random"})", weights_of, "engine.section.eviction: ");
   expect_says(R"({"window": 3})", weights_of, "engine.section.window: can not be combined with engine.section.eviction: step_lru");

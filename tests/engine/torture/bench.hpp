@@ -31,6 +31,10 @@ inline std::vector<Named> configurations() {
   const Json landing = {{"ffn", {{"kind", "dense"}, {"clusters", clusters}}},
                         {"weights", {{"kind", "bundles"}, {"two_phases", true}, {"staging", "64 KiB"}}},
                         {"placement", {{"units", {"cpu0"}}, {"unit", "npu"}, {"splits", {{{"batch", 3}, {"hot", "100%"}}}}}}};
+  const Json none = {{"pipeline", "none"}, {"hot_cluster", 64}};
+  const Json whole_waves = {{"ffn", {{"kind", "clusters"}, {"clusters", none}}},
+                            {"weights", {{"kind", "bundles"}, {"staging", "64 KiB"}}},
+                            {"placement", {{"units", {"cpu0"}}, {"kind", "layers"}, {"unit", "npu"}}}};
   const auto experts = [&](const char* weights) {
     return Json{{"weights", {{"kind", weights}}},
                 {"ffn",
@@ -58,6 +62,7 @@ inline std::vector<Named> configurations() {
           {"paged experts", true, experts("paged"), half},
           {"streamed experts", true, experts("streamed"), half},
           {"experts by time", true, by_time(experts("dram")), Json::object()},
+          {"hot and whole waves", true, whole_waves, {{"budget", "4 MiB"}}, Format::q8_0},
           {"hot and landing", false, landing, {{"ffn_in_dram", "0%"}}, Format::q8_0}};
 }
 

@@ -54,6 +54,22 @@ TEST(HostQueue, cores_with_a_queue_each_do_not) {
   EXPECT_EQ(q.entered.size(), 2u);
 }
 
+TEST(HostQueue, commands_that_enter_together_wait_for_slots_together_and_nobody_passes_them) {
+  Queue q({1, 4, Picoseconds(0)});
+  q.queue.submit(0, 0, 3);
+  q.queue.submit(1, 0, 2);
+  q.queue.submit(2, 0);
+  EXPECT_EQ(q.entered.size(), 1u);
+  q.queue.complete(0, 3);
+  EXPECT_EQ(q.entered.size(), 3u);
+  EXPECT_EQ(q.entered[1].first, 1u);
+  EXPECT_EQ(q.queue.in_flight(), 3u);
+  q.queue.complete(0, 2);
+  q.queue.complete(0);
+  EXPECT_EQ(q.queue.in_flight(), 0u);
+  EXPECT_DEATH(q.queue.submit(3, 0, 5), "slots together");
+}
+
 TEST(HostQueue, ends_only_what_began) {
   Queue q({1, 4, Picoseconds(0)});
   EXPECT_DEATH(q.queue.complete(0), "no slot");

@@ -35,11 +35,33 @@ def test_tokens_are_those_of_memory_wherever_the_neurons_are(model, share, machi
 
 
 @pytest.mark.parametrize("clusters", [{"pipeline": "none"}, {"pipeline": "matrix"}, {"eviction": "lfu"}, {"eviction": "arc"},
-                                      {"neurons": 5}, {"staging": "16 KiB"}, {"io_depth": 1}, {"io_core": "cpu2"}, {"dense_rows": 1}])
+                                      {"neurons": 5}, {"staging": "16 KiB"}, {"io_depth": 1}, {"io_together": 1},
+                                      {"io_together": 3}, {"io_core": "cpu2"},
+                                      {"dense_rows": 1}])
 def test_no_switch_changes_a_token(clusters):
     case = REFERENCE["models"][RELU]["greedy"][0]
     result = vitro.run(experiment(MODELS / RELU, "sim", 40, clusters, prompt=case["prompt"]))
     assert result["tokens"] == case["ids"][:12]
+
+
+@pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("layout", ["bundles", "bundles_two_phase"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_reads_one_by_one_and_together_give_the_same_tokens(machine, layout, seed):
+    found = {}
+    for together in (1, 2, 8):
+        sampled = {"sampling": {"temperature": 0.8}, "seed": seed, "output_tokens": 8}
+        result = vitro.run(experiment(MODELS / RELU, machine, 30 + 10 * seed, {"io_together": together}, {"layout": layout}, **sampled))
+        found[together] = (result["tokens"], result["metrics"]["cache_hit_rate"])
+    assert found[1] == found[2] == found[8]
+
+
+def test_reads_together_cost_fewer_events_and_a_small_ffn_reads_one_by_one_unless_told():
+    one, many, default = (vitro.run(experiment(MODELS / RELU, "sim", 25, clusters))
+                          for clusters in ({"io_together": 1}, {"io_together": 8}, {}))
+    assert many["counts"]["events"] < 0.8 * one["counts"]["events"]
+    assert many["counts"]["reads"] == one["counts"]["reads"]
+    assert default["event_hash"] == one["event_hash"] != many["event_hash"]
 
 
 def test_batches_and_both_layouts_agree_with_the_dense_policy():

@@ -8,6 +8,7 @@ ClusterConfig read_clusters(Reader reader) {
   clusters.neurons = static_cast<std::uint32_t>(reader.integer("neurons", 1, 1 << 20, clusters.neurons));
   clusters.io_core = reader.text("io_core", "");
   clusters.io_depth = static_cast<std::uint32_t>(reader.integer("io_depth", 1, 1024, clusters.io_depth));
+  clusters.io_together = static_cast<std::uint32_t>(reader.integer("io_together", 1, 1024, clusters.io_together));
   clusters.dense_rows = static_cast<std::uint32_t>(reader.integer("dense_rows", 1, 1 << 20, clusters.dense_rows));
   if (reader.has("threshold")) clusters.threshold = static_cast<float>(reader.number("threshold", 0, 1e6));
   clusters.predictors = reader.boolean("predictors", true);

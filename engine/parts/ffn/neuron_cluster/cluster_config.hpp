@@ -13,6 +13,7 @@ struct ClusterConfig {
   std::uint32_t neurons = 64;        // most of one cluster
   std::string io_core;               // issues all reads; empty: the first of the units, which is the fastest
   std::uint32_t io_depth = 0;        // reads in flight; 0: as many as the storage has slots for
+  std::uint32_t io_together = 0;     // of those, most that are one submission and are taken as one; 0: by the depth
   std::uint32_t dense_rows = 16;     // a step of so many rows computes every neuron
   std::optional<float> threshold;    // |act(gate)| above which a neuron is active; none: the model's own by layer, else 0
   bool predictors = true;            // those of the model, if it has any; else every gate is computed

@@ -74,10 +74,11 @@ void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t s
 }
 
 Task<void> ClusterFfn::settle() {
+  const bool dropped = !ahead_.empty();  // the step failed before it came to a layer that was read ahead, which has slots
   co_await pipeline_.settle();
   ahead_.clear();
   if (hot_) co_await hot_->settle();
-  if (!std::exchange(failed_, false) && !(hot_ && hot_->failed())) co_return;
+  if (!std::exchange(failed_, false) && !dropped && !(hot_ && hot_->failed())) co_return;
   // What was being read may not have come, or not whole.
   store_.cache().clear();
   if (hot_) hot_->start_anew();

@@ -26,8 +26,12 @@ ClusterPipeline::Layer& ClusterPipeline::begin(std::vector<Cluster>* clusters, b
   for (const Cluster& cluster : *clusters) loads += cluster.loads.size() + cluster.halves.size();
   if (layers_.size() == 1 || layers_.front()->next_load == layers_.front()->clusters->size()) start_loads(layer);
   const std::size_t parts = std::max(2u, store_.layout().stripes);  // reads that a block may take
-  const std::size_t lanes = std::min<std::size_t>(options_.io_depth, parts * loads);
-  for (std::size_t lane = 0; lane < lanes; ++lane) layer.scope.spawn(guarded(read(&layer), &layer));
+  const std::size_t together = every_neuron ? 1 : options_.io_together;
+  const std::size_t reads = std::min<std::size_t>(options_.io_depth, parts * loads), lanes = (reads + together - 1) / together;
+  layer.idle_lanes = lanes;
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    layer.scope.spawn(guarded(together > 1 ? read_together(&layer) : read(&layer), &layer));
+  }
   return layer;
 }
 

@@ -42,6 +42,7 @@ class ClusterPipeline {
     std::uint32_t unit_depth = 1;           // calls under way at each unit: with two, the next one is there when one ends
     UnitId io_core{};
     std::uint32_t io_depth = 8;
+    std::uint32_t io_together = 1;  // of those, most that are one submission and are taken as one, in steps that test gates; 1: one by one
     // A block that was named counts as used although none of its neurons fired: it will be named for the next tokens as well.
     // False: only blocks with a neuron that fired do, and stay.
     bool keep_silent = false;
@@ -83,6 +84,7 @@ class ClusterPipeline {
     std::optional<std::uint32_t> reading_unit;  // of the units, that which issues reads; none: it computes whenever it can
     std::deque<Read> reads;
     std::size_t under_way = 0;  // reads
+    std::size_t idle_lanes = 0;  // of those that read together: without a submission under way
     std::vector<std::pair<Cluster*, Landed>> to_move;  // what move() has to copy
     bool moving = false;
     TaskScope scope;
@@ -91,8 +93,11 @@ class ClusterPipeline {
   Layer& begin(std::vector<Cluster>* clusters, bool every_neuron);
   Task<void> compute(Layer* layer, ComputeUnit* unit, std::uint32_t index);
   Task<void> read(Layer* layer);
+  Task<void> read_together(Layer* layer);
+  bool units_copy(const Layer& layer) const;
+  void failed(const Cluster& cluster, const IoResult& result) const;  // throws
   Task<void> move(Layer* layer);
-  void arrived(Layer& layer, Cluster& cluster);
+  static bool arrived(Layer& layer, Cluster& cluster);  // true: it was the last read that the cluster waits for
   static std::vector<Landed> take_landed(const std::vector<Cluster*>& clusters);
   void drop_landed(Layer& layer);
   Task<void> guarded(Task<void> task, Layer* layer);

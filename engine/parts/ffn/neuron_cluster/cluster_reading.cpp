@@ -72,10 +72,18 @@ void ClusterPipeline::look_at_reads(Layer& layer) {
   if (!away) layer.lanes.wake(layer.ready.count());
 }
 
+// Units copy what landed when they compute it. A graph of an accelerator takes neurons at their places.
+bool ClusterPipeline::units_copy(const Layer& layer) const {
+  const auto& units = layer.every_neuron ? options_.dense_units : options_.units;
+  return std::ranges::none_of(units, [](const ComputeUnit* unit) { return unit->caps().static_graphs; });
+}
+
+void ClusterPipeline::failed(const Cluster& cluster, const IoResult& result) const {
+  throw RunError(fmt::format("reading neurons ({}): {}", store_.describe(cluster.blocks.front()), result.status.message));
+}
+
 Task<void> ClusterPipeline::read(Layer* layer) {
-  // A graph of an accelerator takes neurons at their places.
-  const auto& units = layer->every_neuron ? options_.dense_units : options_.units;
-  const bool copies = std::ranges::none_of(units, [](const ComputeUnit* unit) { return unit->caps().static_graphs; });
+  const bool copies = units_copy(*layer);
   const Pattern pattern = layer->every_neuron ? Pattern::sequential : Pattern::random;  // whole layers lie side by side
   while (goes_on(*layer)) {
     if (layer->reads.empty()) {
@@ -86,27 +94,92 @@ Task<void> ClusterPipeline::read(Layer* layer) {
     layer->reads.pop_front();
     ++layer->under_way;
     IoResult result;
-    Landed landed;
+    Landed there;
     for (int attempt = 0; attempt < 2; ++attempt) {
-      result = co_await store_.read(next.piece, options_.io_core, pattern, &landed);
+      result = co_await store_.read(next.piece, options_.io_core, pattern, &there);
       if (result.status.ok()) break;
     }
     --layer->under_way;
     look_at_reads(*layer);
-    if (!result.status.ok()) {
-      throw RunError(fmt::format("reading neurons ({}): {}", store_.describe(next.cluster->blocks.front()), result.status.message));
-    }
-    if (landed.bytes > 0 && layer->scope.stop_requested()) {
-      store_.copied({landed});
+    if (!result.status.ok()) failed(*next.cluster, result);
+    if (there.bytes > 0 && layer->scope.stop_requested()) {
+      store_.copied({there});
       co_return;
     }
-    if (landed.bytes > 0 && !(copies && store_.may_wait(landed))) {
-      layer->to_move.emplace_back(next.cluster, landed);
+    if (there.bytes > 0 && !(copies && store_.may_wait(there))) {
+      layer->to_move.emplace_back(next.cluster, there);
       if (!std::exchange(layer->moving, true)) layer->scope.spawn(guarded(move(layer), layer));
       continue;
     }
-    if (landed.bytes > 0) next.cluster->landed.push_back(landed);
-    arrived(*layer, *next.cluster);
+    if (there.bytes > 0) next.cluster->landed.push_back(there);
+    if (arrived(*layer, *next.cluster)) layer->lanes.wake(layer->ready.count());
+  }
+}
+
+// Its share of the reads that wait, as far as there is room, in one submission whose end is one event: a few reads do not wait for one
+// another while there are lanes for them. A read that fails is tried again by itself.
+Task<void> ClusterPipeline::read_together(Layer* layer) {
+  const bool copies = units_copy(*layer);
+  std::vector<Read> group;
+  std::vector<Landed> there;
+  while (goes_on(*layer)) {
+    group.clear();
+    there.clear();
+    std::vector<ReadRequest> requests;
+    const std::size_t most = std::min<std::size_t>(options_.io_together, (layer->reads.size() + layer->idle_lanes - 1) / layer->idle_lanes);
+    requests.reserve(most);
+    while (group.size() < most) {
+      const Read& next = layer->reads.front();
+      const std::optional<Landed> room = store_.reserve(next.piece);
+      if (!room) break;
+      requests.push_back(store_.request(next.piece, *room, options_.io_core, Pattern::random));
+      there.push_back(*room);
+      group.push_back(next);
+      layer->reads.pop_front();
+    }
+    if (group.empty()) {
+      if (layer->reads.empty()) {
+        co_await reads_pushed_.changed();
+      } else {
+        co_await store_.room_freed();
+      }
+      continue;
+    }
+    layer->under_way += group.size();
+    --layer->idle_lanes;
+    VectorRead read = machine_.storage.read_many(std::move(requests), Delivery::together);
+    const VectorRead::Group* results = co_await read.rest();
+    std::size_t refused = group.size();  // the first that failed twice
+    IoResult why;
+    for (const ReadCompletion& done : *results) {
+      if (done.result.status.ok()) continue;
+      if (there[done.index].bytes > 0) store_.copied({there[done.index]});
+      there[done.index] = {};
+      IoResult again = co_await store_.read(group[done.index].piece, options_.io_core, Pattern::random, &there[done.index]);
+      if (again.status.ok() || refused < group.size()) continue;
+      refused = done.index;
+      why = std::move(again);
+    }
+    layer->under_way -= group.size();
+    ++layer->idle_lanes;
+    look_at_reads(*layer);
+    if (refused < group.size() || layer->scope.stop_requested()) {
+      std::erase_if(there, [](const Landed& room) { return room.bytes == 0; });
+      if (!there.empty()) store_.copied(there);
+      if (refused < group.size()) failed(*group[refused].cluster, why);
+      co_return;
+    }
+    bool ready = false;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (there[i].bytes > 0 && !(copies && store_.may_wait(there[i]))) {
+        layer->to_move.emplace_back(group[i].cluster, there[i]);
+        if (!std::exchange(layer->moving, true)) layer->scope.spawn(guarded(move(layer), layer));
+        continue;
+      }
+      if (there[i].bytes > 0) group[i].cluster->landed.push_back(there[i]);
+      ready |= arrived(*layer, *group[i].cluster);
+    }
+    if (ready) layer->lanes.wake(layer->ready.count());
   }
 }
 
@@ -117,15 +190,17 @@ Task<void> ClusterPipeline::move(Layer* layer) {
     std::vector<Landed> landed;
     for (const auto& [cluster, there] : moving) landed.push_back(there);
     co_await store_.move(&landed, options_.io_core);
-    for (const auto& [cluster, there] : moving) arrived(*layer, *cluster);
+    bool ready = false;
+    for (const auto& [cluster, there] : moving) ready |= arrived(*layer, *cluster);
+    if (ready) layer->lanes.wake(layer->ready.count());
   }
   layer->moving = false;
 }
 
-void ClusterPipeline::arrived(Layer& layer, Cluster& cluster) {
-  if (--cluster.reads_left > 0) return;
+bool ClusterPipeline::arrived(Layer& layer, Cluster& cluster) {
+  if (--cluster.reads_left > 0) return false;
   layer.ready.enter(cluster, cluster.stage == Stage::gate_io ? Stage::gate_ready : Stage::rest_ready);
-  layer.lanes.wake(layer.ready.count());
+  return true;
 }
 
 }  // namespace vitro

@@ -17,6 +17,24 @@ std::optional<Bytes> LandingBuffer::try_take(Bytes bytes) {
   return offset;
 }
 
+std::optional<Bytes> LandingBuffer::try_take_lowest(Bytes bytes) {
+  if (free_.empty() || free_.front().end - free_.front().begin < round_up(bytes, kPageSize)) return std::nullopt;
+  return try_take(bytes);
+}
+
+std::optional<Bytes> LandingBuffer::try_take_highest(Bytes bytes) {
+  bytes = round_up(bytes, kPageSize);
+  VITRO_CHECK(bytes > 0 && bytes <= size_, "a read beyond the room for reads");
+  for (auto hole = free_.end(); hole != free_.begin();) {
+    --hole;
+    if (hole->end - hole->begin < bytes) continue;
+    const Bytes offset = hole->end -= bytes;
+    if (hole->begin == hole->end) free_.erase(hole);
+    return offset;
+  }
+  return std::nullopt;
+}
+
 void LandingBuffer::give_back(Bytes offset, Bytes bytes) {
   const Bytes end = offset + round_up(bytes, kPageSize);
   const auto next = std::ranges::lower_bound(free_, offset, {}, &Hole::begin);

@@ -23,6 +23,10 @@ class LandingBuffer {
 
   // The offset of `bytes` in one piece, rounded up to pages, if there is one now. Requires: bytes <= size().
   std::optional<Bytes> try_take(Bytes bytes);
+  // For reads that wait for one another (a wave that is computed when all of it has landed) beside others that do not. The former are put
+  // into the lowest hole or nowhere, the latter at the end of the highest: when those have gone, what is left is in one piece.
+  std::optional<Bytes> try_take_lowest(Bytes bytes);
+  std::optional<Bytes> try_take_highest(Bytes bytes);
   Signal::Changed freed() { return freed_.changed(); }  // some room, for whoever found none: he looks again
   // Whether what landed there may stay until the unit that computes it copies it. The other half of the room is for reads alone, so that
   // a read never waits for a unit that waits for the read. Requires: a read is no longer than half of the room.

@@ -12,6 +12,9 @@
 namespace vitro {
 namespace {
 
+// Reads of one submission, where docs/design/sim-speed.md has what larger ones cost in simulated time.
+constexpr std::uint32_t kReadsTogether = 8, kGatesTogether = 2, kGroupsAtOnce = 4, kFewBlocks = 2048;
+
 constexpr float kNoThreshold = -1;  // below any activation's magnitude: every neuron counts as active
 
 PipelineKind pipeline_of(std::string_view name) {
@@ -21,6 +24,15 @@ PipelineKind pipeline_of(std::string_view name) {
 // Reads are asynchronous (PowerInfer-2, sections 2.4 and 4.3), so nothing but the device holds them back unless an experiment does.
 std::uint32_t io_depth(const ClusterConfig& clusters, const Storage& storage) {
   return clusters.io_depth > 0 ? clusters.io_depth : std::max(1u, storage.caps().queue_depth);
+}
+
+// Groups overlap, so that the device does not run dry between them: four at the least. A gate that is read alone decides what is read next,
+// and waits for few others. A small FFN is over in a few reads: to wait for several of them would cost it more than an event does.
+std::uint32_t io_together(const ClusterConfig& clusters, const NeuronStore& store, std::uint32_t depth) {
+  if (store.options().blocks_issuer) return 1;
+  const bool small = store.layout().blocks() < kFewBlocks;
+  const std::uint32_t chosen = small ? 1 : store.layout().first_part > 0 ? kGatesTogether : kReadsTogether;
+  return std::max(1u, std::min(clusters.io_together > 0 ? clusters.io_together : chosen, depth / kGroupsAtOnce));
 }
 
 ComputeUnit* io_core(const Machine& machine, const UnitPlacement& placement, const ClusterConfig& clusters) {
@@ -74,6 +86,7 @@ ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& cluste
   options.pipeline.kind = pipeline_of(clusters.pipeline);
   options.pipeline.io_core = io_core(setup.machine, setup.placement, clusters)->caps().id;
   options.pipeline.io_depth = io_depth(clusters, setup.machine.storage);
+  options.pipeline.io_together = io_together(clusters, store, options.pipeline.io_depth);
   options.pipeline.unit_depth = 2;
   options.pipeline.accesses = store.accesses();
   options.cluster_neurons = clusters.neurons;

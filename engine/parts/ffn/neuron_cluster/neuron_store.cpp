@@ -153,21 +153,34 @@ bool NeuronStore::join(Piece& piece, const Piece& next) const {
   return joins;
 }
 
-Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern, Landed* landed) {
+std::optional<Landed> NeuronStore::reserve(const Piece& piece, bool in_wave) {
+  if (!landing_) return Landed{};
+  const Bytes bytes = piece.from.length;
+  const std::optional<Bytes> at = !options_.whole_waves ? landing_->try_take(bytes)
+                                  : in_wave             ? landing_->try_take_lowest(bytes)
+                                                        : landing_->try_take_highest(bytes);
+  if (!at) return std::nullopt;
+  return Landed{*at, piece.from.length, piece.begin, piece.into};
+}
+
+ReadRequest NeuronStore::request(const Piece& piece, const Landed& room, UnitId issuer, Pattern pattern) const {
   ReadRequest request;
   request.from = piece.from;
-  request.into = arena_;
-  request.into_offset = piece.into;
+  request.into = room.bytes > 0 ? landing_lease_ : arena_;
+  request.into_offset = room.bytes > 0 ? room.at : piece.into;
   request.issuer = issuer;
   request.pattern = pattern;
   request.blocks_issuer = options_.blocks_issuer && pattern == Pattern::random;
-  if (!landing_) co_return co_await machine_.storage.read(std::move(request));
-  std::optional<Bytes> at = landing_->try_take(piece.from.length);
-  for (; !at; at = landing_->try_take(piece.from.length)) co_await landing_->freed();
-  request.into = landing_lease_;
-  request.into_offset = *at;
-  IoResult result = co_await machine_.storage.read(std::move(request));
-  const Landed there{*at, piece.from.length, piece.begin, piece.into};
+  return request;
+}
+
+Task<IoResult> NeuronStore::read(Piece piece, UnitId issuer, Pattern pattern, Landed* landed) {
+  std::optional<Landed> room = reserve(piece, landed != nullptr);
+  for (; !room; room = reserve(piece, landed != nullptr)) co_await room_freed();
+  const Landed there = *room;
+  ReadRequest wanted = request(piece, there, issuer, pattern);
+  IoResult result = co_await machine_.storage.read(std::move(wanted));
+  if (there.bytes == 0) co_return result;
   if (!result.status.ok()) {
     landing_->give_back(there.at, there.bytes);
   } else if (landed != nullptr) {

@@ -71,6 +71,12 @@ class NeuronStore {
   // Brings a piece to its place; a copy that this takes is the issuer's. With `landed`, where it lies is left there instead when it is not
   // its place: somebody has to run copy() of it and then call copied(). Requires: nobody uses that place.
   Task<IoResult> read(Piece piece, UnitId issuer, Pattern pattern, Landed* landed = nullptr);
+  // The parts of read() with `landed`, for whoever submits several at once. Room for what a piece brings, if there is some now; without
+  // bytes where reads go to their places directly. It is given back by copied(). Then what is asked of the storage.
+  // in_wave: what is read with it is computed when all of it has landed (LandingBuffer::try_take_lowest).
+  std::optional<Landed> reserve(const Piece& piece, bool in_wave = true);
+  Signal::Changed room_freed() { return landing_->freed(); }  // Requires: reserve() found none
+  ReadRequest request(const Piece& piece, const Landed& room, UnitId issuer, Pattern pattern) const;
   // Whether a copy may be put off until a unit computes the neurons; else it has to be made whatever that unit waits for.
   bool may_wait(const Landed& landed) const { return options_.whole_waves || landing_->may_wait(landed.at, landed.bytes); }
   // The call that brings what landed to its places. Requires: not empty.

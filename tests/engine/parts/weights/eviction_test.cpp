@@ -149,8 +149,8 @@ TEST(Eviction, admission_is_apart_from_the_rule) {
     return make_eviction(name, {kBlocks, kBlocks, 0, kLayers, admission});
   };
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    const std::array rules{with("lru", AdmissionRule::bypass), with("step_lru", AdmissionRule::rule), with("step_lru", AdmissionRule::always),
-                           with("lru", AdmissionRule::rule)};
+    const std::array rules{with("lru", AdmissionRule::bypass), with("step_lru", AdmissionRule::rule),
+                           with("step_lru", AdmissionRule::always), with("lru", AdmissionRule::rule)};
     Rng rng(seed);
     std::vector<bool> resident(kBlocks);
     for (int i = 0; i < 5'000; ++i) {

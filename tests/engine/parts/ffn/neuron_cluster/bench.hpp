@@ -85,7 +85,7 @@ struct Scene {
   std::uint32_t cluster_neurons = 1;
   PipelineKind kind = PipelineKind::cluster;
   Picoseconds compute = kUnit, read = kUnit;
-  std::uint32_t io_depth = 4, unit_depth = 1;
+  std::uint32_t io_depth = 4, io_together = 1, unit_depth = 1;
   bool keep_silent = false;
   bool reader_computes = false;  // the core that issues reads is one of the units
   std::optional<std::uint64_t> shuffle;
@@ -96,7 +96,7 @@ struct Scene {
 struct Report {
   Picoseconds took{0}, overlap{0};
   PipelineStats stats;
-  std::uint64_t unit_submissions = 0, bytes_read = 0;
+  std::uint64_t unit_submissions = 0, storage_submissions = 0, bytes_read = 0;
   std::string log;
   std::vector<std::vector<std::uint32_t>> active;  // of each cluster, in cluster order
 };
@@ -137,6 +137,7 @@ class Bench {
     if (!setup.reader_computes) pipeline_options.units.pop_back();
     pipeline_options.io_core = UnitId(setup.units);
     pipeline_options.io_depth = setup.io_depth;
+    pipeline_options.io_together = setup.io_together;
     pipeline_options.unit_depth = setup.unit_depth;
     pipeline_options.keep_silent = setup.keep_silent;
     graphs.emplace(machine_.machine());
@@ -164,12 +165,14 @@ class Bench {
     calls.rest = [&](const Cluster&, Chain& chain) { chain.push_back(call(ops::Accumulate{}, group)); };
     const Picoseconds began = machine_.machine().clock.now();
     const std::uint64_t read = machine_.machine().storage.totals().bytes_read, submitted = counted_.counts().unit_submissions;
+    const std::uint64_t asked = counted_.counts().storage_submissions;
     machine_.run(pipeline->run(&clusters, std::move(calls), every_neuron));
     Report report;
     report.took = machine_.machine().clock.now() - began;
     report.overlap = spans.overlap();
     report.stats = pipeline->stats();
     report.unit_submissions = counted_.counts().unit_submissions - submitted;
+    report.storage_submissions = counted_.counts().storage_submissions - asked;
     report.bytes_read = machine_.machine().storage.totals().bytes_read - read;
     report.log = spans.log;
     for (const Cluster& cluster : clusters) report.active.push_back(*cluster.active);

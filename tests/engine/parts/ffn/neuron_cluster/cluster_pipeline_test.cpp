@@ -297,9 +297,27 @@ TEST(ClusterPipeline, what_was_read_ahead_and_does_not_run_is_waited_for) {
   bench.run(bench.pipeline->settle());  // a scope that died with tasks in flight would abort
 }
 
-TEST(ClusterPipeline, a_read_that_fails_once_is_read_again_and_one_that_keeps_failing_ends_the_step) {
+// Two lanes, each with its share of the reads that wait.
+TEST(ClusterPipeline, reads_that_wait_are_submitted_together) {
+  for (const auto& [neurons, submissions] : {std::pair(8u, 2u), std::pair(3u, 2u), std::pair(16u, 4u)}) {
+    Scene scene;
+    scene.neurons = neurons;
+    scene.in_dram = 0;
+    scene.io_depth = 8;
+    scene.io_together = 4;
+    const Report report = Bench(scene).layer(0, range(neurons));
+    EXPECT_EQ(report.stats.misses, neurons);
+    EXPECT_EQ(report.storage_submissions, submissions) << neurons;
+  }
+}
+
+class ClusterPipelineFaults : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(ReadsTogether, ClusterPipelineFaults, testing::Values(1, 3, 8));
+
+TEST_P(ClusterPipelineFaults, a_read_that_fails_once_is_read_again_and_one_that_keeps_failing_ends_the_step) {
   const Status broken{Code::io_error, "bad sector"};
   Scene scene;
+  scene.io_together = GetParam();
   scene.in_dram = 0;
   int failures = 0;
   scene.fault = [&](const ReadRequest& r) { return r.from.offset == 3 * 24 * KiB && failures++ == 0 ? broken : Status{}; };
@@ -334,6 +352,7 @@ TEST(ClusterPipeline, decisions_do_not_depend_on_timing) {
     setup.kind = static_cast<PipelineKind>(rng.next() % 3);
     setup.unit_depth = 1 + seed % 3;
     setup.keep_silent = true;
+    setup.io_together = 1 + static_cast<std::uint32_t>(seed) % 4;
     Bench bench(setup);
     Report report;
     for (int step = 0; step < 12; ++step) {

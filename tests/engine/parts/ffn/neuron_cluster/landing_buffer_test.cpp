@@ -57,5 +57,21 @@ TEST(LandingBuffer, serves_every_read_and_no_two_at_one_place) {
   }
 }
 
+TEST(LandingBuffer, reads_that_wait_for_one_another_have_all_that_is_left_when_others_have_gone) {
+  VirtualExecutor executor;
+  LandingBuffer room(executor, 8 * kPageSize);
+  EXPECT_EQ(room.try_take_highest(kPageSize), 7 * kPageSize);
+  EXPECT_EQ(room.try_take_lowest(3 * kPageSize), Bytes{0});
+  EXPECT_EQ(room.try_take_highest(2 * kPageSize), 5 * kPageSize);
+  EXPECT_EQ(room.try_take_lowest(3 * kPageSize), std::nullopt);
+  room.give_back(7 * kPageSize, kPageSize);
+  EXPECT_EQ(room.try_take_lowest(1), 3 * kPageSize) << "there, though the highest hole has room, too";
+  EXPECT_EQ(room.try_take_lowest(2 * kPageSize), std::nullopt);
+  room.give_back(5 * kPageSize, 2 * kPageSize);
+  EXPECT_EQ(room.try_take_lowest(4 * kPageSize), 4 * kPageSize);
+  EXPECT_EQ(room.try_take_lowest(1), std::nullopt);
+  EXPECT_EQ(room.try_take_highest(1), std::nullopt);
+}
+
 }  // namespace
 }  // namespace vitro
