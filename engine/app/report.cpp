@@ -127,9 +127,17 @@ Json kv_flash_metrics(const KvFlashStats& stats) {
 }
 
 // Of the whole run; `decode`: of it what came after the first token.
-Json expert_cache_metrics(const ExpertCacheStats& stats, const ExpertCacheStats& prefill) {
+CacheStats predicted_since(CacheStats stats, const CacheStats& before) {
+  stats.predicted -= before.predicted;
+  stats.predicted_firing -= before.predicted_firing;
+  stats.firing -= before.firing;
+  return stats;
+}
+
+// Metrics of decoding are of what came after `before`.
+Json expert_cache_metrics(const ExpertCacheStats& stats, const ExpertCacheStats& prefill, const ExpertCacheStats& before) {
   const auto over = [](std::uint64_t part, std::uint64_t whole) { return optional_number(MoeStats::share(part, whole)); };
-  const double reading = to_seconds(stats.reading - prefill.reading), stalled = to_seconds(stats.stalled - prefill.stalled);
+  const double reading = to_seconds(stats.reading - before.reading), stalled = to_seconds(stats.stalled - before.stalled);
   return {{"slots", stats.slots},
           {"matrices", stats.blocks},
           {"kept", stats.kept},
@@ -242,9 +250,12 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["io_share"] = optional_number(machine.io_share);
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
   metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
-  metrics["predictor_recall"] = optional_number(record.stats.recall());
-  metrics["predictor_precision"] = optional_number(record.stats.precision());
-  if (experiment.engine.weights.neurons.report_bound) metrics["belady_hit_rate"] = optional_number(record.hit_rate_bound);
+  const CacheStats predicted = record.warm_up ? predicted_since(record.stats, warm_up.cached) : record.stats;
+  metrics["predictor_recall"] = optional_number(predicted.recall());
+  metrics["predictor_precision"] = optional_number(predicted.precision());
+  if (experiment.engine.weights.neurons.report_bound) {
+    metrics["belady_hit_rate"] = record.warm_up ? Json(nullptr) : optional_number(record.hit_rate_bound);  // of all accesses of decoding
+  }
   metrics["dram_bandwidth_gb_per_s"] = optional_number(machine.dram_bandwidth_gb_per_s);
   metrics["energy_j_per_token"] = machine.energy_j && decoded > 0 ? Json(*machine.energy_j / decoded) : Json(nullptr);
   // Without a second token the window is the prompt.
@@ -259,7 +270,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["cpu_busy_s"] = optional_number(machine.cpu_busy_s);
   metrics["cpu_cycles"] = optional_number(machine.cpu_cycles);
   if (record.expert_cache) {
-    metrics["expert_cache"] = expert_cache_metrics(*record.expert_cache, record.prefill_expert_cache.value_or(ExpertCacheStats{}));
+    const ExpertCacheStats prefill = record.prefill_expert_cache.value_or(ExpertCacheStats{});
+    metrics["expert_cache"] = expert_cache_metrics(*record.expert_cache, prefill, warm_up.expert_cache.value_or(prefill));
   }
   if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
   if (record.prompt_tokens > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);

@@ -35,6 +35,7 @@ struct WarmUp {
   Bytes bytes_read = 0;       // until then
   CacheStats cached;
   PartTimes parts{};
+  std::optional<ExpertCacheStats> expert_cache = std::nullopt;
 };
 
 struct RunRecord {

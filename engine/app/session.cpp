@@ -113,6 +113,7 @@ Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, Genera
     if (done == warm_up) {
       record->warm_up = {machine.clock.now(), done, 0, machine.storage.totals().bytes_read, decoder->cache_stats(),
                          decoder->transformer->part_times()};
+      if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->warm_up->expert_cache = *stats;
     }
     trace_memory(machine);
     if (progress) progress(done, total);
@@ -141,6 +142,8 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
     co_await serve(run, decoder, sample_scorer, std::move(request), record);
     if (requests.size() > 1) record->requests.push_back(record->generation);
   }
+  // The end of the text may come in the last step of warm-up: then nothing is left to measure apart.
+  if (record->warm_up && record->warm_up->steps >= record->generation.step_times.size()) record->warm_up.reset();
   if (std::optional<WarmUp>& warm_up = record->warm_up) {
     const auto& tokens = record->generation.step_tokens;
     warm_up->decoded = std::accumulate(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(warm_up->steps), std::uint64_t{0});

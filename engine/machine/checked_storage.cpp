@@ -166,7 +166,7 @@ CheckedStorage::Detached CheckedStorage::check_all(VectorRead* read) {
     const File* file = file_of(request.from.file);
     covers.push_back(file != nullptr && request.into.data() != nullptr ? covering(request, *file) : request);
   }
-  VectorRead inner = inner_.read_many(covers);
+  VectorRead inner = inner_.read_many(covers, read->delivery());
   while (const VectorRead::Group* group = co_await inner.next()) {
     for (const ReadCompletion& done : *group) finish(asked[done.index], covers[done.index], done.result, ResultSlot(*read, done.index));
   }

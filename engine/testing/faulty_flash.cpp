@@ -99,7 +99,7 @@ DetachedFault FaultyFlash::serve(WriteRequest request, Fate fate, Completion<IoR
 DetachedFault FaultyFlash::serve_all(std::vector<ReadRequest> requests, std::vector<std::uint32_t> index, VectorRead* read) {
   const std::size_t count = requests.size();
   busy_ += static_cast<std::uint32_t>(count);
-  VectorRead inner = inner_.read_many(std::move(requests));
+  VectorRead inner = inner_.read_many(std::move(requests), read->delivery());
   while (const VectorRead::Group* group = co_await inner.next()) {
     busy_ -= static_cast<std::uint32_t>(group->size());
     turn_.notify();

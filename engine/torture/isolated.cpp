@@ -4,9 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/torture/subject.hpp"
@@ -59,10 +61,11 @@ Observation isolated(const Subject& subject, double limit_s) {
   said.close_end(1);
   std::string text, words;
   bool open[2] = {true, true}, late = false;
+  const int limit_ms = static_cast<int>(std::min(limit_s * 1000, static_cast<double>(std::numeric_limits<int>::max())));
   // Each wait has the whole limit: a run says nothing until it ends, so that there is one wait that counts.
   while ((open[0] || open[1]) && !late) {
     std::array<pollfd, 2> ends{{{open[0] ? answer.ends[0] : -1, POLLIN, 0}, {open[1] ? said.ends[0] : -1, POLLIN, 0}}};
-    late = ::poll(ends.data(), ends.size(), static_cast<int>(limit_s * 1000)) == 0;
+    late = ::poll(ends.data(), ends.size(), limit_ms) == 0;
     if (ends[0].revents != 0) open[0] = drain(answer.ends[0], text);
     if (ends[1].revents != 0) open[1] = drain(said.ends[0], words);
   }

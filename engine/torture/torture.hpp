@@ -32,7 +32,7 @@ struct TortureOptions {
 Subject subject_of(const TortureCase& test, const TortureOptions& options);
 
 // Which of the invariants of run_case() does not hold; "" when all do.
-std::string violation(const Observation& expected, const Observation& seen, const FaultPlan& faults);
+std::string violation(const Observation& expected, const Observation& seen);
 
 struct Verdict {
   enum class Kind : std::uint8_t {

@@ -101,7 +101,7 @@ Task<std::vector<std::int32_t>> Transformer::compute_by_layer(StepInput* input) 
       write_operands(chunk.input, chunk.context, layer);
       if (stage == 0 && options_.embedding != nullptr) co_await options_.embedding->read(&chunk.input.tokens);
       if (inside) prepare_ffn(static_cast<std::int16_t>(layer), chunk.context);
-      const Around around{first == 0, first + input->chunk_rows >= rows, false};
+      const Around around{first == 0, first + input->chunk_rows >= rows, false, rows <= input->chunk_rows};
       const PhaseList phases = stage_of(chunk.input.rows.size(), stage);
       std::vector<std::int32_t> chosen = co_await run_phases(&chunk.context, phases, around);
       if (!chosen.empty()) tokens = std::move(chosen);

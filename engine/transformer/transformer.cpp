@@ -139,6 +139,7 @@ Task<void> Transformer::look_ahead(const Phase* phase, const StepContext* contex
   const auto next = static_cast<std::int16_t>(layer_of_router(*phase, graph_) + 1);
   if (!look_ahead_ || !look_ahead_->can_ask(next) || !residency_.looks_ahead(context->rows->size())) co_return;
   const std::vector<ExpertChoice> guess = co_await look_ahead_->ask(units_.front(), next, context->rows, context->first_row);
+  check_choices(guess, context->rows->size(), config_, next);
   residency_.foresee(next, guess);
 }
 
@@ -274,7 +275,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, Ph
     if (reads_kv && around.lands) co_await kv_flash_->landed(static_cast<std::uint32_t>(phase.layer));
     const std::vector<Outcome> outcomes = co_await runner_.run(std::move(queues), units_);
     if (reads_kv && phase.attends && around.frees) kv_flash_->attended(static_cast<std::uint32_t>(phase.layer));
-    if (take_routing(outcomes, phase, *context)) co_await look_ahead(&phase, context);
+    if (take_routing(outcomes, phase, *context) && around.alone) co_await look_ahead(&phase, context);
     for (const Outcome& outcome : outcomes) {
       const auto* choice = std::get_if<TokenChoice>(&outcome);
       if (choice == nullptr) continue;

@@ -104,6 +104,7 @@ class Transformer {
     bool lands = true;          // waits for keys and values in flash before attention
     bool frees = true;          // gives their buffers to the next layer after it
     bool prepares_next = true;  // begins what the next layer's FFN needs
+    bool alone = true;          // all rows of the layer: a guess of what the next one's router chooses is of all that it chooses
   };
   Task<std::vector<std::int32_t>> run_phases(StepContext* context, PhaseList phases, Around around);
   StepContext context_of(const StepInput& input) const;

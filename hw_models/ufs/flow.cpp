@@ -92,7 +92,6 @@ bool FlowUfs::streams(std::uint64_t address) const {
 // Those that were issued while others of the group were still being issued came before now, unless the group had to wait for slots.
 void FlowUfs::enter_together(std::uint32_t number) {
   const Picoseconds now = context_.now();
-  work_off(now);
   groups_.enters(number);
   for (std::size_t i = 0; i < groups_[number].reads.size(); ++i) {
     const auto& [request, issued] = groups_[number].reads[i];
@@ -107,10 +106,9 @@ void FlowUfs::enter_together(std::uint32_t number) {
       continue;
     }
     commands_[command].order = ++orders_;
-    inside_now_ = std::max(inside_now_, handled);
-    if (map_.look_up(command, request.address)) read(command);
+    inside_.push({handled, command, Step::What::handled});
   }
-  work_off(now);  // a map page may be here already that was asked for when the first of them was issued
+  work_off(now);  // some may have got further since they were issued
   arm();
 }
 
@@ -149,7 +147,7 @@ void FlowUfs::enter(std::uint32_t command) {
 void FlowUfs::work_off(Picoseconds until) {
   while (!inside_.empty() && inside_.front().when <= until) {
     const Step step = inside_.pop();
-    inside_now_ = step.when;
+    inside_now_ = std::max(inside_now_, step.when);  // reads of a group come before now
     const auto command = static_cast<std::uint32_t>(step.subject);
     if (step.what == Step::What::handled) {
       if (map_.look_up(command, commands_[command].request.address)) read(command);

@@ -107,6 +107,26 @@ TEST(SimVectorRead, reads_that_are_wanted_together_end_when_the_last_would) {
   }
 }
 
+// Each fills the link for as long as several pages take to get ready.
+TEST(SimVectorRead, large_reads_that_are_wanted_together_end_with_the_last_single_one) {
+  Picoseconds alone{};
+  for (const Delivery delivery : {Delivery::as_they_come, Delivery::together}) {
+    Simulation simulation(oneplus12_options());
+    Machine& machine = simulation.machine();
+    const FileId file = machine.storage.open_phantom(64 * MiB).value_or_throw();
+    std::vector<ReadRequest> requests;
+    for (const Bytes length : {512 * KiB, Bytes{4096}, 512 * KiB, 256 * KiB, Bytes{8192}, 512 * KiB}) {
+      requests.push_back(read_request(machine, file, requests.size() * 8 * MiB, length, Pattern::random, UnitId{0}));
+    }
+    GroupsTaken taken;
+    simulation.run(take_all(&machine, std::move(requests), delivery, &taken));
+    ASSERT_EQ(taken.groups.size(), 1u);
+    EXPECT_EQ(taken.groups[0].size(), 6u);
+    if (delivery == Delivery::as_they_come) alone = taken.at[0];
+    EXPECT_NEAR(to_seconds(taken.at[0]), to_seconds(alone), 0.05 * to_seconds(alone));
+  }
+}
+
 // Twelve reads are issued until 12 us; the device has eight slots at most.
 TEST(SimVectorRead, a_vector_beyond_the_slots_goes_in_several_groups) {
   Simulation simulation(round_options({"ufs.queue_depth=8"}));

@@ -15,6 +15,7 @@ class Always final : public Eviction {
   void touch_each(std::span<const std::uint32_t> blocks) override { rule_->touch_each(blocks); }
   void erase(std::uint32_t block) override { rule_->erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return rule_->victim_at_any_price(held); }
+  void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
   void next_layer() override { rule_->next_layer(); }
   std::vector<std::uint32_t> next_token() override { return rule_->next_token(); }
 
@@ -50,6 +51,7 @@ class Bypass final : public Eviction {
   std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
     return rule_->victim_at_any_price(held);
   }
+  void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
   void next_layer() override {
     used_.mark(layers_);
     rule_->next_layer();

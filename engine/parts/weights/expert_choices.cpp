@@ -6,7 +6,10 @@
 namespace vitro {
 
 void ExpertResidency::chose(std::int16_t layer, const std::vector<ExpertChoice>& choices) {
-  const bool new_step = layer < layer_;
+  const auto last = static_cast<std::int16_t>(pools_.front().first_layer + pools_.front().blocks.size() / pools_.front().experts - 1);
+  const bool only = static_cast<std::uint32_t>(last) == pools_.front().first_layer;
+  const bool new_step = layer < layer_ || (only && layer == layer_);
+  if (new_step) named_.clear();  // of a step that ended early
   layer_ = layer;
   chosen_.assign(chosen_.size(), false);
   const auto named = named_.find(layer);
@@ -28,7 +31,6 @@ void ExpertResidency::chose(std::int16_t layer, const std::vector<ExpertChoice>&
     pool.cache->next_layer();
     if (new_step) pool.cache->next_token();
   }
-  const auto last = static_cast<std::int16_t>(pools_.front().first_layer + pools_.front().blocks.size() / pools_.front().experts - 1);
   if (!options_.look_ahead || !wants_all(choices.size()) || layer >= last) return;
   read_ahead(static_cast<std::int16_t>(layer + 1), std::vector<bool>(chosen_.size(), true), true);
 }
@@ -39,13 +41,9 @@ void ExpertResidency::forget_wrong(std::int16_t layer) {
   for (Pool& pool : pools_) {
     const std::uint32_t first = (static_cast<std::uint32_t>(layer) - pool.first_layer) * pool.experts;
     for (std::uint32_t expert = 0; expert < pool.experts; ++expert) {
-      Block& block = pool.blocks[first + expert];
+      const Block& block = pool.blocks[first + expert];
       if (!block.foreseen || chosen_[expert]) continue;
-      log("forget", block);
-      if (block.load) reader_.stop(block.load);
-      block.load.reset();
-      block.foreseen = false;
-      pool.cache->drop(first + expert);
+      forget({static_cast<std::size_t>(&pool - pools_.data()), first + expert});
     }
   }
   reader_.pump();
@@ -69,6 +67,7 @@ void ExpertResidency::read_ahead(std::int16_t layer, const std::vector<bool>& wa
     for (std::size_t p = 0; p < pools_.size() && wanted[expert]; ++p) {
       Pool& pool = pools_[p];
       const std::uint32_t first = (static_cast<std::uint32_t>(layer) - pool.first_layer) * pool.experts, block = first + expert;
+      if (is_broken({p, block})) forget({p, block});
       if (pool.cache->resident(block)) continue;
       const auto held = [&](std::uint32_t b) {
         const bool at_hand = static_cast<std::int16_t>(pool.first_layer + b / pool.experts) == layer_;

@@ -25,6 +25,11 @@ ExpertReader::ExpertReader(Machine& machine, UnitId issuer, std::uint32_t window
       scope_(machine.executor),
       track_(machine.trace.track("storage", "expert reads")) {}
 
+std::shared_ptr<ExpertLoad> not_landed(std::shared_ptr<ExpertLoad> last) {
+  while (last && last->landed) last = last->before;
+  return last;
+}
+
 void ExpertReader::add(std::shared_ptr<ExpertLoad> load, bool wanted) {
   (wanted ? wanted_ : foreseen_).push_back(std::move(load));
   pump();
@@ -60,8 +65,8 @@ void ExpertReader::pump() {
 // One request of the first load that may have one.
 bool ExpertReader::issue_from(Queue& queue) {
   const auto next = std::ranges::find_if(queue, [](const std::shared_ptr<ExpertLoad>& load) {
-    if (load->before && !load->before->landed) return false;
-    load->before.reset();
+    load->before = not_landed(std::move(load->before));
+    if (load->before) return false;
     return !load->may_begin || load->may_begin();
   });
   if (next == queue.end()) return false;
@@ -86,7 +91,7 @@ Task<void> ExpertReader::read(std::shared_ptr<ExpertLoad> load, Bytes offset, By
   request.pattern = Pattern::sequential;
   const IoResult result = co_await machine_.storage.read(std::move(request));
   if (!result.status.ok() && load->status.ok()) load->status = result.status;
-  bytes_ += length;
+  bytes_ += result.status.ok() ? length : result.done;
   --load->in_flight;
   if (--in_flight_ == 0) {
     const Picoseconds now = machine_.clock.now();

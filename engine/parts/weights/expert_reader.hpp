@@ -16,15 +16,20 @@ struct ExpertLoad {
   std::uint32_t expert = 0;
   Lease into;  // the matrix begins as far behind its first byte as behind a page of the file
   std::function<bool()> may_begin;      // whether nobody computes any more with what the slot held; null: so it is
-  std::shared_ptr<ExpertLoad> before;   // which fills the same slot; null, or over
+  std::shared_ptr<ExpertLoad> before;   // the last one into the same slot that had not landed; null, or over
   bool landed = false;                  // with `status`; or given up
   Status status;
 
+  bool failed() const { return !status.ok(); }  // known at the first request that does, before it has landed
   Bytes begin() const;   // in the file: the page that the matrix begins on
   Bytes length() const;  // to the end of the page that it ends on
   Bytes asked = 0;       // of length()
   std::uint32_t in_flight = 0;
 };
+
+// The last of a chain of loads into one slot, `last` first, that has not landed: one that was given up before it began says nothing of
+// those before it. Null: all have.
+std::shared_ptr<ExpertLoad> not_landed(std::shared_ptr<ExpertLoad> last);
 
 class ExpertReader {
  public:

@@ -11,13 +11,30 @@ namespace vitro {
 std::optional<ExpertResidency::Place> ExpertResidency::lacking(const WorkItem& item) const {
   for (const WeightUse& use : item.uses) {
     const std::optional<Place> place = place_of(use);
-    if (place && !pools_[place->pool].cache->resident(place->block)) return place;
+    if (place && (!pools_[place->pool].cache->resident(place->block) || is_broken(*place))) return place;
   }
   return std::nullopt;
 }
 
+// What it holds did not come, and nothing of this phase waits for it: then it is not there.
+bool ExpertResidency::is_broken(Place place) const {
+  const Block& block = pools_[place.pool].blocks[place.block];
+  return block.load && block.load->failed() && block.used != phase_;
+}
+
+void ExpertResidency::forget(Place place) {
+  Pool& pool = pools_[place.pool];
+  Block& block = pool.blocks[place.block];
+  log("forget", block);
+  if (block.load) reader_.stop(block.load);
+  block.load.reset();
+  block.foreseen = false;
+  pool.cache->drop(place.block);
+}
+
 void ExpertResidency::plan(const UnitQueues& phase) {
   ++phase_;
+  abandoned_ = false;
   steps_.clear();
   number_.assign(phase.size(), {});
   const std::uint64_t hits = stats_.hits, misses = stats_.misses;
@@ -45,6 +62,7 @@ bool ExpertResidency::is_wanted(const Pool& pool, std::uint32_t block) const {
 void ExpertResidency::use(Place place, const std::vector<Place>& item, std::uint32_t number) {
   Pool& pool = pools_[place.pool];
   Block& block = pool.blocks[place.block];
+  if (is_broken(place)) forget(place);
   if (pool.cache->resident(place.block)) {
     if (block.used != phase_) {
       ++stats_.hits;
@@ -82,7 +100,7 @@ void ExpertResidency::begin_load(Place place, ExpertPool::Place where, bool want
   load->into = pool.memory[where.slot];
   if (where.evicted != ExpertPool::kNone) make_room(pool.blocks[where.evicted], *load);
   std::shared_ptr<ExpertLoad>& last = pool.filled_by[where.slot];
-  if (last && !last->landed) load->before = last;
+  load->before = not_landed(std::move(last));
   last = load;
   log(wanted ? "load" : "foresee", block);
   block.load = load;

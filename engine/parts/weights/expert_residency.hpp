@@ -85,6 +85,8 @@ class ExpertResidency final : public DenseResidency {
   std::optional<Place> place_of(const WeightUse& use) const;
   std::optional<Place> lacking(const WorkItem& item) const;
   std::vector<Place> places(const WorkItem& item) const;
+  bool is_broken(Place place) const;
+  void forget(Place place);  // Requires: resident, not kept
   bool is_wanted(const Pool& pool, std::uint32_t block) const;
   void plan_item(const WorkItem& item, std::uint32_t number);
   void use(Place place, const std::vector<Place>& item, std::uint32_t number);

@@ -95,7 +95,7 @@ Task<void> ExpertResidency::load() {
   }
 }
 
-// Ahead of the first token.
+// Before the first token, or between steps: nobody computes.
 Task<void> ExpertResidency::read_now(Place place) {
   Pool& pool = pools_[place.pool];
   Block& block = pool.blocks[place.block];
@@ -104,6 +104,15 @@ Task<void> ExpertResidency::read_now(Place place) {
   const Bytes skew = page_skew(part, block.expert);
   part.extent.offset += block.expert * part.matrix_bytes() - skew;
   part.extent.length = round_up(skew + block.weight->matrix_bytes(), kPageSize);
+  if (where.evicted != ExpertPool::kNone) {
+    Block& gone = pool.blocks[where.evicted];
+    log("evict", gone);
+    if (gone.load) reader_.stop(gone.load);
+    gone.load.reset();
+    gone.foreseen = false;
+    gone.used = 0;
+  }
+  while (not_landed(pool.filled_by[where.slot])) co_await reader_.landed().changed();
   log("load", block);
   co_await read_weight(&machine_, &part, pool.memory[where.slot], 0, options_.reader, kKeepDepth);
 }
@@ -117,13 +126,22 @@ Bytes ExpertResidency::keepable() const {
 bool ExpertResidency::here(std::int16_t layer, std::uint16_t expert) const {
   const Pool& pool = pools_.front();
   const std::uint32_t block = (static_cast<std::uint32_t>(layer) - pool.first_layer) * pool.experts + expert;
-  return pool.cache->resident(block) && !pool.blocks[block].foreseen;  // how far a read has come decides nothing
+  // How far a read has come decides nothing, but that it failed.
+  return pool.cache->resident(block) && !pool.blocks[block].foreseen && !is_broken({0, block});
 }
 
 Task<void> ExpertResidency::keep(std::int16_t layer, std::uint16_t expert) {
   for (std::size_t p = 0; p < pools_.size(); ++p) {
     Pool& pool = pools_[p];
     const std::uint32_t block = (static_cast<std::uint32_t>(layer) - pool.first_layer) * pool.experts + expert;
+    if (const std::shared_ptr<ExpertLoad> load = pool.blocks[block].load) {
+      while (!load->landed) co_await reader_.landed().changed();
+      if (load->failed()) {
+        forget({p, block});
+      } else {
+        pool.blocks[block].load.reset();
+      }
+    }
     if (!pool.cache->resident(block)) co_await read_now({p, block});
     if (!pool.cache->keeps(block)) ++expert_stats_.kept;
     pool.cache->keep(block);

@@ -43,7 +43,7 @@ struct CacheStats {
 struct ExpertCacheStats {
   std::uint64_t slots = 0, blocks = 0, kept = 0;      // matrices that have room, that there are, that stay for good
   Bytes expert_bytes = 0;                             // of one expert, the largest
-  std::uint64_t loads = 0, foreseen = 0;              // read; of them before they were wanted
+  std::uint64_t loads = 0, foreseen = 0;              // decided, of which some are given up later; of them before they were wanted
   std::uint64_t foreseen_used = 0;                    // of those read before they were wanted, such as were then wanted
   std::uint64_t named = 0, named_right = 0, wanted = 0;  // experts that look-ahead named; that the router chose of them; that it chose
   Bytes bytes = 0;                                    // read since load()

@@ -65,6 +65,11 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
   neurons.report_bound = reader.boolean("report_bound", false);
   weights.experts = read_experts(reader.section("experts"));
   weights.bundles = read_layout(reader, weights, by_neuron || weights.kind == "bundles");
+  if (weights.bundles && neurons.eviction == "router") {
+    const std::string neurons_by = by_neuron ? "engine.ffn.kind: clusters" : reader.name_of("kind") + ": " + weights.kind;
+    reader.fail("eviction", fmt::format("router can not be combined with {}: routers weigh experts, and no neurons (expected popularity or "
+                                        "another rule)", neurons_by));
+  }
   reader.finish();
   return weights;
 }

@@ -48,7 +48,11 @@ def _largest(row):
 
 
 def scaled(device: dict[str, Any], factors: Mapping[str, float]) -> str:
-    """The device as JSON text with parameters, or tables of them, multiplied: {name: factor}."""
+    """The device as JSON text with parameters, or tables of them, multiplied: {name: factor}.
+
+    Two ends hold. A share in % stays at most 100 %. A bare whole number may be a count, and there is nothing below one core or one channel:
+    it stays at least 1. Such a parameter moves less than asked, or one way only. Bare fractions move both ways.
+    """
     tree = copy.deepcopy(device)
     for name, factor in factors.items():
         parent, _, leaf = name.rpartition(".")
@@ -60,11 +64,14 @@ def scaled(device: dict[str, Any], factors: Mapping[str, float]) -> str:
 def _times(value, factor):
     if isinstance(value, dict):
         return {key: inner if key in ("kind", "source") else _times(inner, factor) for key, inner in value.items()}
-    number, unit = re.fullmatch(r"([-+.\de]+)(.*)", str(value)).groups()
-    if unit:
-        return f"{float(number) * factor}{unit}"
-    # Bare numbers may be counts, and there is nothing below one core or one channel.
-    return max(float(number) * factor, min(float(number), 1.0))
+    text, unit = re.fullmatch(r"([-+.\de]+)(.*)", str(value)).groups()
+    number = float(text)
+    moved = number * factor
+    if unit.strip() == "%" and number <= 100:
+        moved = min(moved, 100.0)
+    if not unit and number.is_integer() and number >= 1:
+        moved = max(moved, 1.0)
+    return f"{moved}{unit}" if unit else moved
 
 
 def _numbers(node):

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 SIZES = {"B": 1.0, "KiB": 2.0 ** 10, "MiB": 2.0 ** 20, "GiB": 2.0 ** 30, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
-def _need(frame: "pandas.DataFrame", columns: Sequence[str]) -> None:
-    """Raises ConfigError for a column that a table lacks."""
+def _need(frame: "pandas.DataFrame", columns: Sequence[str], may: Sequence[str] = ()) -> "pandas.DataFrame":
+    """-> the table with these columns, and those of `may` that it has. A Study calls swept keys `point.KEY`. Raises ConfigError for a
+    column that a table lacks."""
+    known = {name: next((one for one in (name, f"point.{name}") if one in frame.columns), None) for name in (*columns, *may)}
     for name in columns:
-        if name not in frame.columns:
+        if known[name] is None:
             raise ConfigError(f"{name}: is not a column of the table (there are {', '.join(map(str, frame.columns))})")
+    return frame.assign(**{name: frame[one] for name, one in known.items() if one is not None and one != name})
 
 
 @styled
@@ -32,7 +35,7 @@ def hit_curve(frame: "pandas.DataFrame", budget: str, *, by: str | None = None, 
     frame: the table of `vitro.sweep` or of a Study. budget: the swept key, such as "memory.budget" (bytes with a unit) or
     "memory.ffn_in_dram" (a share). hits, bound: columns with shares from 0 to 1.
     """
-    _need(frame, [budget, hits, *([by] if by else [])])
+    frame = _need(frame, [budget, hits, *([by] if by else [])], [bound])
     shown = frame[frame[hits].notna()]
     numbers, label = _sizes(shown[budget], budget)
     figure, (ax,) = axes_of(height=3.2)
@@ -75,18 +78,33 @@ def _sizes(values: "pandas.Series", key: str) -> tuple[numpy.ndarray, str]:
 
 @styled
 def tornado(frame: "pandas.DataFrame", *, metric: str = "", top: int = 12, change: str = "20 %") -> Figure:
-    """How far a metric moves when a parameter does, the furthest on top. frame: columns `parameter`, `low` and `high`: relative changes
-    of the metric (0.03: 3 % more) with the parameter lowered and raised by `change`, as `vitro characterize --sensitivity` has them."""
-    _need(frame, ["parameter", "low", "high"])
-    reach = frame[["low", "high"]].abs().max(axis=1)
-    shown = frame.assign(_reach=reach).sort_values("_reach", ascending=False, kind="stable").head(top)
+    """How far a metric moves when a parameter does, the furthest on top.
+
+    frame, one of: columns `parameter`, `low` and `high`, relative changes of the metric (0.03: 3 % more) with the parameter lowered and
+    raised by `change`, as `vitro characterize --sensitivity` has them; or columns `parameter` and `effect`, as `vitro.sensitivity` has them
+    by the method of Morris. An effect is a mean of absolute changes, so it has no direction: its bar begins at 0, with its `interval`.
+    metric: of a table of several metrics (column `metric`), which one; else a text for the axis.
+    """
+    if "metric" in frame.columns:
+        names = list(dict.fromkeys(frame["metric"]))
+        if len(names) > 1 and metric not in names or len(names) == 1 and metric not in ("", *names):
+            raise ConfigError(f"metric: {metric!r} (expected one of the table: {', '.join(names)})")
+        metric = metric or "".join(names)
+        frame = frame[frame["metric"] == metric]
+    ways = ["effect"] if "effect" in frame.columns else ["low", "high"]
+    _need(frame, ["parameter", *ways])
+    reaches = frame[ways].abs().max(axis=1)
+    shown = frame.assign(_reach=reaches).sort_values("_reach", ascending=False, kind="stable").head(top)
     figure, (ax,) = axes_of(height=1.0 + 0.3 * max(1, len(shown)))
     rows = range(len(shown))
-    for column, color, label in (("low", WORK[0], f"parameter {change} lower"), ("high", WORK[1], f"parameter {change} higher")):
-        ax.barh(rows, shown[column] * 100, 0.62, color=color, label=label)
+    texts = {"low": f"parameter {change} lower", "high": f"parameter {change} higher", "effect": "mean absolute effect of the whole band"}
+    for column, color in zip(ways, WORK):
+        bars = {"xerr": shown["interval"] * 100, "ecolor": paper()["ink"]} if column == "effect" and "interval" in shown.columns else {}
+        ax.barh(rows, shown[column] * 100, 0.62, color=color, label=texts[column], **bars)
     ax.axvline(0, color=paper()["faint"], linewidth=1)
-    reach = max(0.05, 100 * float(shown["_reach"].max()) if len(shown) else 0)
-    ax.set_xlim(-1.1 * reach, 1.1 * reach)
+    ends = shown["_reach"] + (shown["interval"].fillna(0) if "effect" in ways and "interval" in shown.columns else 0)
+    reach = max(0.05, 100 * float(ends.max()) if len(shown) else 0)
+    ax.set_xlim(0 if "effect" in ways else -1.1 * reach, 1.1 * reach)
     ax.set_yticks(rows, list(shown["parameter"]))
     ax.set_ylim(max(1, len(shown)) - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
@@ -154,13 +172,13 @@ def pareto(frame: "pandas.DataFrame", objectives: Mapping[str, str], *, by: str 
            readings: Mapping[str, tuple[str, str, float]] | None = None) -> Figure:
     """Two metrics against each other, with the front of those that no other point beats in one without losing in the other.
 
-    objectives: {metric: "maximize" or "minimize"}, the first one upwards, the second one to the right. by: the column that names a
-    point's kind. readings: {metric: (label, unit, factor)}.
+    frame: the table of `vitro.sweep` or of a Study. objectives: {metric: "maximize" or "minimize"}, the first one upwards, the second one
+    to the right. by: the column that names a point's kind. readings: {metric: (label, unit, factor)}.
     """
     if len(objectives) != 2 or not set(objectives.values()) <= {"maximize", "minimize"}:
         raise ConfigError(f"objectives: {dict(objectives)} (expected two metrics, each with maximize or minimize)")
     up, right = objectives
-    _need(frame, [up, right, *([by] if by else [])])
+    frame = _need(frame, [up, right, *([by] if by else [])])
     shown = frame[frame[up].notna() & frame[right].notna()]
     (y, y_factor), (x, x_factor) = (axis_of(name, (readings or {}).get(name)) for name in (up, right))
     figure, (ax,) = axes_of(height=3.6)

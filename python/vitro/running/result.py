@@ -134,15 +134,41 @@ def check_schema(data: Any, where: str) -> dict[str, Any]:
     return result
 
 
+def _check_parts(result: Mapping[str, Any], where: str) -> None:
+    """Raises ConfigError where a part that tables are made of has another form than vitro writes."""
+    def need(holds: bool, part: str, expected: str) -> None:
+        if not holds:
+            raise ConfigError(f"{where}: {part}: is damaged (expected {expected})")
+    flatten(result["metrics"])  # maps within maps may be too deep for it
+    steps, energy, samples = result.get("steps"), result["metrics"].get("energy_parts_j"), result.get("scaling")
+    if steps is not None:
+        need(isinstance(steps, dict) and {"latency_ms", "sequences"} <= steps.keys() and all(map(_numbers, steps.values())), "steps",
+             "latency_ms, sequences and others, each a list of numbers")
+    for part, held in (("peak_memory", result.get("peak_memory")), ("metrics.energy_parts_j", energy)):
+        need(held is None or (isinstance(held, dict) and _numbers(list(held.values()))), part, "a map from names to numbers")
+    if samples is not None:
+        told = samples.get("samples", []) if isinstance(samples, dict) else None
+        need(isinstance(told, list) and (not told or "chosen" in samples) and
+             all(isinstance(one, dict) and isinstance(one.get("tokens"), list) for one in told), "scaling",
+             "chosen, and samples with their tokens")
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, (int, float)) for value in values)
+
+
 def load_result(path: str | os.PathLike[str]) -> Result:
-    """Reads result.json, or that file of a run's folder, which then has the trace beside it. Raises ConfigError for a file that is none, or
-    of a newer version."""
+    """Reads result.json, or that file of a run's folder, which then has the trace beside it. Raises ConfigError for a file that is none,
+    that is damaged, or that is of a newer version."""
     file = Path(path)
     file = file / "result.json" if file.is_dir() else file
     try:
-        data = json.loads(file.read_text())
+        data = check_schema(json.loads(file.read_text()), str(file))
+        _check_parts(data, str(file))
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such file") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise ConfigError(f"{file}: is not JSON ({error})") from None
-    return Result(check_schema(data, str(file)), file.parent)
+    except RecursionError:
+        raise ConfigError(f"{file}: is no result of vitro (lists or maps within each other, more than can be read)") from None
+    return Result(data, file.parent)

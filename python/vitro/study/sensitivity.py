@@ -8,9 +8,9 @@ space: paths x (parameters + 1) runs tell which ones matter. `sobol` (Saltelli e
 samples x (parameters + 2) runs, worth it for the few that Morris's method found. Both are SALib's.
 """
 import fnmatch
+import hashlib
 import json
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from ..device.sensitivity import scaled
 from ..errors import ConfigError, RunError
 from ..execute.task import Limits
 from ..running import experiments
+from ..running.result import Result
 from .jobs import Job, run_points
 from .table import as_records
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 METHODS = ("morris", "sobol")
 METRICS = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "energy_j_per_token")
 VISIBLE = 0.0005  # smaller effects are left out of the table
+READING = {"morris": "effect: mean absolute change of the metric over a parameter's whole band, plus or minus interval (95 %); "
+                     "interaction: how much that change differs with the other parameters, or along the band",
+           "sobol": "share: of the metric's variance, by the parameter alone; total: with all interactions; interval: 95 %, plus or minus; "
+                    "spread: standard deviation of the metric over its mean"}
 _LEVELS = 4  # of a Morris path: steps of two thirds of the range
 _HERE = "vitro sensitivity"
 
@@ -77,7 +82,7 @@ def sensitivity(experiment: Experiment, *, out: Path | None = None, method: str 
     base = experiments.run(experiment, overrides=[*fixed, "sweep=null"])
     settled = _settled(base.data["experiment_resolved"])
     space = space_of(base.data, parameters, band)
-    wanted = _metrics(base, metrics)
+    wanted = _metrics(base, metrics, method)
     drawn = _drawn(method, space, count, seed)
     jobs = _run(settled, [space.point(row) for row in drawn], out, workers, on, resume, limits, progress)
     rows, ends = [], {}
@@ -112,22 +117,27 @@ def space_of(result: Mapping[str, Any], patterns: Sequence[str], band: float) ->
     return Space(resolved["device"], stated, [name for name in chosen if name not in stated], band)
 
 
-def _metrics(base, wanted):
+def _metrics(base: Result, wanted: Sequence[str], method: str) -> list[str]:
     for name in wanted:
-        if not isinstance(base.metric(name), (int, float)):
+        value = base.metric(name)
+        if not isinstance(value, (int, float)):
             raise ConfigError(f"{_HERE}: --metric {name} is no number of this run (such as {METRICS[0]})")
+        if method == "morris" and not value:
+            raise ConfigError(f"{_HERE}: --metric {name} is 0 with the device as it is, and effects of morris are shares of that (expected "
+                              "another metric, or --method sobol)")
     return list(wanted) or [name for name in METRICS if isinstance(base.metric(name), (int, float)) and base.metric(name)]
 
 
-def _settled(resolved):
+def _settled(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """What a plan has chosen stays as it is: it was made for the device as its file has it, and is that of no other one."""
     engine = {key: value for key, value in (resolved.get("engine") or {}).items() if key != "plan"}
     return {key: value for key, value in resolved.items() if key not in ("sweep", "expect")} | {"engine": engine}
 
 
-def _run(experiment, points, out, workers, on, resume, limits, progress) -> list[Job]:
+def _run(experiment: Experiment, points: list[dict[str, Any]], out: Path | None, workers: int | None, on: str, resume: bool, limits: Limits,
+         progress: Progress | None) -> list[Job]:
     """Every point runs once: paths cross, and so do samples."""
-    keys = [zlib.crc32(json.dumps(point, sort_keys=True).encode()) for point in points]
+    keys = [hashlib.sha256(json.dumps(point, sort_keys=True).encode()).digest() for point in points]
     first = dict(reversed([(key, index) for index, key in enumerate(keys)]))
     unique = sorted(first.values())
     origins = {"device": experiments.compose(experiment).origins.at("device")}
@@ -140,19 +150,20 @@ def _run(experiment, points, out, workers, on, resume, limits, progress) -> list
     return [at[first[key]] for key in keys]
 
 
-def _value(job, name):
-    value = job.result.metric(name)
+def _value(job: Job, name: str) -> float:
+    value = job.result and job.result.metric(name)
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise RunError(f"{name} is no number where other parameters hold")
     return float(value)
 
 
-def _drawn(method, space, count, seed) -> "numpy.ndarray":
+def _drawn(method: str, space: Space, count: int, seed: int) -> "numpy.ndarray":
     """-> rows of factors, one column per parameter."""
     try:
         import SALib as _
     except ImportError as error:
-        raise ConfigError(f"{_HERE}: needs the package SALib, which can not be imported ({error})") from None
+        raise ConfigError(f"{_HERE}: needs the package SALib, which can not be imported ({error}; expected `pip install "
+                          "'vitro[sensitivity]'`)") from None
     if method == "morris":
         from SALib.sample import morris
         return morris.sample(space.problem(), count, num_levels=_LEVELS, seed=seed)
@@ -160,7 +171,7 @@ def _drawn(method, space, count, seed) -> "numpy.ndarray":
     return sobol.sample(space.problem(), count, calc_second_order=False, seed=seed)
 
 
-def _effects(method, space, drawn, values, value, seed):
+def _effects(method: str, space: Space, drawn: "numpy.ndarray", values: list[float], value: float, seed: int) -> list[dict[str, Any]]:
     import numpy
     ran = numpy.array(values)
     if method == "morris":

@@ -7,8 +7,8 @@ import typer
 from ..base import terminal
 from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
 from ..execute.task import Limits
+from .sensitivity import READING, table
 from .sensitivity import sensitivity as run_sensitivity
-from .sensitivity import table
 from .table import as_records
 
 
@@ -46,6 +46,7 @@ def sensitivity(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
         columns, cells, hidden = table(frame, name, most)
         low, high = map(terminal.number, facts["ends"][name])
         terminal.table(f"{name}: {terminal.number(value)}; {low} to {high} in {facts['runs']} runs, parameters off by up to "
-                       f"{facts['band']:.0%}", columns, cells, caption=f"parameters with less effect: {hidden}" if hidden else None)
+                       f"{facts['band']:.0%}", columns, cells,
+                       caption=READING[method] + (f"\nparameters with less effect: {hidden}" if hidden else ""))
     if facts["fixed"]:
         print(f"not moved, since the device file does not state them: {', '.join(facts['fixed'])}")

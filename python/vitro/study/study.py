@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base import quantities
+from ..base.dominance import front
 from ..base.frames import html_table, polars_frame
 from ..base.terminal import number
 from ..base.trees import flatten
@@ -14,6 +15,7 @@ from ..errors import ConfigError
 from ..running.result import Result
 from . import parts, store
 from .comparison import Comparison, compare
+from .values import several, text_of
 
 if TYPE_CHECKING:
     import pandas
@@ -41,10 +43,11 @@ class Study:
     conditions: tuple[Condition | tuple[tuple[str, Any], ...], ...] = ()
 
     def where(self, condition: Mapping[str, Any] | Condition) -> "Study":
-        """The rows that hold a condition, and all earlier ones. condition: {key: value, or a list of them}, of swept keys, metrics or
-        columns; or a function of the table that says True or False for each row, `lambda rows: rows["ttft_ms"] < 20`."""
+        """The rows that hold a condition, and all earlier ones. condition: {key: value, or several: a list, a range, an array}, of swept
+        keys, metrics or columns, where 1, 1.0 and "1" are one value; or a function of the table that says True or False for each row,
+        `lambda rows: rows["ttft_ms"] < 20`. A study without a finished row has no columns yet: any condition leaves its no rows."""
         if isinstance(condition, Mapping):
-            return replace(self, conditions=(*self.conditions, tuple(condition.items())))
+            return replace(self, conditions=(*self.conditions, tuple((key, several(wanted)) for key, wanted in condition.items())))
         if not callable(condition):
             raise ConfigError(f"where: {condition!r} (expected a map from keys to values, or a function of the table)")
         return replace(self, conditions=(*self.conditions, condition))
@@ -66,32 +69,37 @@ class Study:
 
     def pivot(self, index: str | Sequence[str], columns: str | Sequence[str], values: str, aggregate: str = "mean") -> "pandas.DataFrame":
         """A metric over keys: a row per value of `index`, a column per value of `columns`, numbers and quantities by size. Several points
-        of one cell are put together by `aggregate`, a name that pandas knows."""
+        of one cell are put together by `aggregate`, a name that pandas knows. Raises ConfigError where it does not, or can not for these
+        values."""
         rows, across = ([name] if isinstance(name, str) else list(name) for name in (index, columns))
         frame = self.to_frame([*dict.fromkeys([*rows, *across, values])])
         for name in (*rows, *across):
             if frame[name].map(type).eq(str).any():  # sorted by letters, 16 MiB would come before 4 MiB
                 import pandas
                 frame[name] = pandas.Categorical(frame[name], sorted(frame[name].dropna().unique(), key=_order), ordered=True)
-        return frame.pivot_table(index=rows if len(rows) > 1 else rows[0], columns=across if len(across) > 1 else across[0], values=values,
-                                 aggfunc=aggregate, observed=True)
+        try:
+            return frame.pivot_table(index=rows if len(rows) > 1 else rows[0], columns=across if len(across) > 1 else across[0],
+                                     values=values, aggfunc=aggregate, observed=True)
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise ConfigError(f"pivot: {aggregate!r} of {values} can not be formed ({error}; expected a metric that is a number, other "
+                              "keys on the sides, and mean, median, min, max, std or count)") from None
 
     def compare(self, other: "Study", metrics: str | Sequence[str] = "decode_tokens_per_s", *, over: str = "workload.seed",
                 confidence: float = 0.95) -> Comparison:
         """How another study, or other rows of this one, differ from these, point by point (comparison.py): pairs of equal points and seeds,
-        with a t-interval of the mean difference. over: the key whose values are repeats."""
-        names = [metrics] if isinstance(metrics, str) else list(metrics)
+        with a t-interval of the mean difference. over: the key whose values are draws of the same thing. Raises ConfigError where nothing
+        pairs, where a metric is no number, and where several rows of one study have the same point but another experiment or engine."""
+        names = list(dict.fromkeys([metrics] if isinstance(metrics, str) else metrics))
         return compare(self._told(names), other._told(names), names, over=over, confidence=confidence)
 
     def front(self, objectives: Mapping[str, str]) -> "pandas.DataFrame":
         """The rows that no other one beats in one objective without losing in another. objectives: {metric: "maximize" or "minimize"}.
         A row without one of the metrics does not count."""
-        from ..plot.pareto import front
         if not objectives or not set(objectives.values()) <= {"maximize", "minimize"}:
             raise ConfigError(f"objectives: {dict(objectives)} (expected metrics, each with maximize or minimize)")
         frame = self.to_frame()
         values = [column_of(frame, name) for name in objectives]
-        rows = [None if any(value != value for value in row) else row for row in zip(*values)]
+        rows = [None if any(value is None or value != value for value in row) else row for row in zip(*values)]
         return frame[front(rows, list(objectives.values()))]
 
     def results(self) -> Iterator[Result]:
@@ -119,14 +127,16 @@ class Study:
     def _rows(self, *, heavy: bool) -> "pandas.DataFrame":
         mapped = {key for condition in self.conditions if isinstance(condition, tuple) for key, _ in condition}
         frame = store.rows(self.folder, without=() if heavy else _HEAVY)
+        if not len(frame):
+            return frame
         if not heavy and any(not _name_in(frame, key) for key in mapped):
             frame = store.rows(self.folder)
+        whole = frame  # where no row is left, no key of resolved experiments is known
         for condition in self.conditions:
             if isinstance(condition, tuple):
                 for key, wanted in condition:
-                    several = wanted if isinstance(wanted, (list, tuple, set)) else [wanted]
-                    texts = {_text(value) for value in several}
-                    frame = frame[column_of(frame, key).map(_text).isin(texts)]
+                    texts = {text_of(value) for value in wanted}
+                    frame = frame[column_of(whole, key)[frame.index].map(text_of).isin(texts)]
             else:
                 frame = frame[condition(frame)]
         return frame.reset_index(drop=True)
@@ -137,13 +147,9 @@ class Study:
             held = " that holds the conditions" if self.conditions else ""
             raise ConfigError(f"{os.fspath(self.folder)}: has no row to compare{held}")
         for name in names:
-            column_of(frame, name)
+            if column_of(frame, name).name != name:
+                raise ConfigError(f"{name}: is a key of the points (expected a metric to compare)")
         return frame
-
-
-def _text(value: Any) -> str:
-    """1, 1.0 and "1" are one value of a point; YAML would say so, too."""
-    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
 def _order(value: Any) -> tuple[bool, float, str]:

@@ -10,6 +10,9 @@ from ..base import checkout, terminal, whole_files
 from ..base.options import Json
 from ..errors import ConfigError
 
+READING = ("cases: that the fault struck; operations: that it struck in them; beside: the run failed, but for another fault, as this one "
+           "loses nothing")
+
 
 def torture(seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many cases.")] = 300,
             first: Annotated[int, typer.Option("--from", min=0, help="The first seed.")] = 0,
@@ -24,13 +27,15 @@ def torture(seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many 
     """Drawn configurations over random models, on a machine that goes wrong as drawn schedules say (docs/design/faults.md).
 
     Each case has to end with the tokens of its undisturbed run, or with an error that names its cause, and to leave an engine that goes on.
-    Exit code 1 when one does not; its case is then a file that `--replay` takes.
+    The table has a row per kind of fault: cases that it struck, operations that it struck in them, and how these cases ended: recovered;
+    failed, with an error that names its cause; beside: failed for another fault, as this kind loses nothing; WRONG. Exit code 1 when a
+    case went wrong; it is then a file that `--replay` takes.
 
     Examples:
 
         vitro torture --seeds 1000 --shrink
 
-        vitro torture --replay out/torture/seed-17.json
+        vitro torture --replay out/torture/virtual-seed-17.json
     """
     from . import swarm
     if machine not in ("virtual", "sim", "host"):
@@ -39,7 +44,9 @@ def torture(seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many 
     with tempfile.TemporaryDirectory(prefix="vitro-torture-") as folder:
         if replay is not None:
             tally = swarm.Tally()
-            tally.take(swarm.run(_case_in(replay), folder, limit))
+            case = _case_in(replay)
+            machine = case.get("machine", "virtual")
+            tally.take(swarm.run(case, folder, limit))
         else:
             with terminal.progress("torture") as report:
                 tally = swarm.run_seeds(range(first, first + seeds), machine, device, folder, jobs=jobs, limit_s=limit,
@@ -53,7 +60,7 @@ def torture(seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many 
                              "wrong": files})
     else:
         terminal.table("torture", ["fault", ">cases", ">operations", ">recovered", ">failed", ">beside", ">WRONG"],
-                       [(row[0], *(str(n) for n in row[1:])) for row in rows])
+                       [(row[0], *(str(n) for n in row[1:])) for row in rows], caption=READING)
         print(", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.cases.items())))
         for verdict, file in zip(tally.wrong, files):
             print(f"seed {verdict['case']['seed']}: {verdict['why']}\n  again: vitro torture --replay {file}")
@@ -77,6 +84,6 @@ def _keep(verdict, out, folder, limit, shrink):
     if shrink and case["faults"]["entries"]:
         case = swarm.shrunk(case, folder, limit)
     out.mkdir(parents=True, exist_ok=True)
-    path = out / f"seed-{case['seed']}.json"
+    path = out / f"{case['machine']}-seed-{case['seed']}.json"
     whole_files.put(path, json.dumps(case | {"why": verdict["why"]}, indent=1) + "\n")
     return str(path)

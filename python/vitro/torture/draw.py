@@ -32,6 +32,8 @@ def case(seed, machine="virtual", device=None):
     engine |= coded(rng, engine) | activations(rng)
     engine |= parts(rng, kind, machine, [LOADS] * layers) | kv_place(rng) | methods(rng)
     engine |= staged(rng, engine) | resident(rng, engine)
+    engine |= together(random.Random(f"together {seed}"), engine)
+    engine |= expert_cache(random.Random(f"expert cache {seed}"), kind, engine)
     if "kv.dram_tokens" in engine:
         engine["kv.dram_tokens"] = rng.choice((0, 3, 8))
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, 14)]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
@@ -86,6 +88,21 @@ def staged(rng, engine):
     """A draw of its own, so that all others stay what they were. No core takes a chunk's attention as a neural engine does."""
     attends = "placement.unit" in engine and engine["kv.format"] in CODED_KV
     return {"placement.kv": "staged"} if attends and rng.random() < 0.5 else {}
+
+
+def together(rng, engine):
+    """A generator of its own, so that all other draws stay what they were: how many small reads go in one submission."""
+    most = rng.choice((None, 1, 3, 8))
+    return {"ffn.clusters.io_together": most} if most and "ffn.clusters.neurons" in engine else {}
+
+
+def expert_cache(rng, kind, engine):
+    """Likewise: experts behind a cache in place of pages or of matrices that pass through."""
+    if kind != "mixture" or engine["weights.kind"] not in ("paged", "streamed") or rng.random() < 0.4:
+        return {}
+    rules = ("lru", "step_lru", "lfu", "arc", "popularity", "none") + (() if "ffn.clusters.neurons" in engine else ("router",))
+    return {"weights.kind": "experts", "weights.eviction": rng.choice(rules), "weights.admission": rng.choice(("rule", "always", "bypass")),
+            "weights.experts.look_ahead": rng.random() < 0.7, "weights.experts.window": rng.choice((1, 3, 8))}
 
 
 def resident(rng, engine):

@@ -14,12 +14,13 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
 
     trace: trace.json, or a run's folder. sql: over `spans` ("group", track, name, begin_us, dur_us, detail) and `counters` ("group",
     counter, at_us, value), in microseconds from the beginning of the run. `group` is a word of SQL and stands in quotes. Queries see these
-    two tables and no file. Raises ConfigError for what DuckDB can not run, and where it is not installed (`pip install duckdb`).
+    two tables and no file. Raises ConfigError for what DuckDB can not run, and where it is not installed (`pip install 'vitro[sql]'`).
     """
     try:
         import duckdb
     except ImportError as error:
-        raise ConfigError(f"trace query: needs the package duckdb, which can not be imported ({error})") from None
+        raise ConfigError(f"trace query: needs the package duckdb, which can not be imported ({error}; expected "
+                          "`pip install 'vitro[sql]'`)") from None
     found = load_trace(trace)
     with duckdb.connect() as connection:
         connection.register("spans", found.spans)

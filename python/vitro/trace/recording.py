@@ -1,6 +1,7 @@
 """`vitro.Recording`: what the data of a run decided, as NumPy arrays, and a run's decisions from arrays of yours."""
+import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 NO_EXPERT = -1  # the FFN of a dense layer
 _MOST = 2 ** 15 - 1  # layers, and experts
+_LAST = 2 ** 31 - 1  # sequence, position and token
+_WIDEST, _CELLS = 2 ** 20, 2 ** 30  # neurons of an FFN, and cells of an array, that are made from a file
 
 
 class Recording:
@@ -41,11 +44,23 @@ class Recording:
         fired: bool [layers, tokens, neurons], of dense FFNs; or {(layer, expert): bool [tokens, neurons]} where only some are known. With
         `experts`, rows of tokens that did not choose an expert are left out. experts: [layers, tokens, k], the experts of each token by
         descending weight; weights: the same shape, 1/k each when left out. tokens: [tokens], the token that follows each position;
-        0 when left out, since a run that replays needs some.
+        0 when left out, since a run that replays needs some. Raises ConfigError for arrays that do not fit this or each other.
         """
         import numpy
+        if about is not None and not (isinstance(about, Mapping) and all(isinstance(text, str) for item in about.items() for text in item)):
+            raise ConfigError(f"about: {about!r} (expected a map from texts to texts)")
+        if experts is None and weights is not None:
+            raise ConfigError("weights: are those of experts (expected experts as well)")
         chosen = None if experts is None else _experts(experts, weights)
         parts = _fired(fired)
+        for (layer, expert), active in parts:
+            if chosen is not None and expert != NO_EXPERT and (layer >= len(chosen[0]) or len(active) > chosen[0].shape[1]):
+                raise ConfigError(f"fired: {len(active)} tokens of layer {layer}, expert {expert} (expected layers and tokens of experts: "
+                                  f"{len(chosen[0])} layers, {chosen[0].shape[1]} tokens)")
+        positions = max([len(active) for _, active in parts] + ([] if chosen is None else [chosen[0].shape[1]]), default=0)
+        given = _tokens([0] * positions if tokens is None else tokens)
+        sequence = _whole("sequence", sequence, _LAST)
+        first_position = _whole("first_position", first_position, _LAST - max(positions, len(given)))
         rows: dict[str, list[Any]] = {name: [] for name in ("keys", "ends", "ids", "looked_at")}
         for (layer, expert), active in parts:
             for token, row in enumerate(active):
@@ -64,8 +79,6 @@ class Recording:
         found["experts"] = {"keys": _keys(here), "ends": numpy.arange(1, len(here) + 1, dtype="int64") * count,
                             "ids": _flat([chosen[0].ravel()] if chosen else [], "uint32"),
                             "weights": _flat([chosen[1].ravel()] if chosen else [], "float32")}
-        positions = max([len(active) for _, active in parts] + ([] if chosen is None else [chosen[0].shape[1]]), default=0)
-        given = _tokens([0] * positions if tokens is None else tokens)
         found["tokens"] = {"keys": _keys([(-1, NO_EXPERT, sequence, first_position + token) for token in range(len(given))]), "ids": given}
         return cls(found)
 
@@ -92,7 +105,8 @@ class Recording:
         return sorted({int(layer) for layer in self._tables["experts"]["keys"][:, 0]})
 
     def fired(self, layer: int, expert: int = NO_EXPERT) -> "tuple[numpy.ndarray, numpy.ndarray]":
-        """-> (at [rows, 2]: sequence and position, active: bool [rows, neurons]). neurons: as many as were looked at."""
+        """-> (at [rows, 2]: sequence and position, active: bool [rows, neurons]). neurons: as many as were looked at. Raises ConfigError
+        for an FFN that fired nothing, and for one whose array would not fit into memory."""
         import numpy
         table = self._tables["fired"]
         rows = numpy.flatnonzero((table["keys"][:, 0] == layer) & (table["keys"][:, 1] == expert))
@@ -101,6 +115,9 @@ class Recording:
         begins = numpy.concatenate([[0], table["ends"]])
         highest = max(int(table["ids"][begins[row]:begins[row + 1]].max(initial=0)) for row in rows)
         width = max(int(table["looked_at"][rows].max()), highest + 1)
+        if width > _WIDEST or len(rows) * width > _CELLS:
+            raise ConfigError(f"recording: {len(rows)} rows of {width} neurons of layer {layer} are no array (expected up to {_WIDEST} "
+                              f"neurons and {_CELLS} cells)")
         active = numpy.zeros((len(rows), width), bool)
         for index, row in enumerate(rows):
             active[index, table["ids"][begins[row]:begins[row + 1]]] = True
@@ -114,6 +131,9 @@ class Recording:
         if not len(rows):
             raise ConfigError(f"recording: has no experts of layer {layer}")
         begins = numpy.concatenate([[0], table["ends"]])
+        counts = begins[rows + 1] - begins[rows]
+        if (counts != counts[0]).any():
+            raise ConfigError(f"recording: tokens of layer {layer} chose {counts.min()} to {counts.max()} experts (expected as many each)")
         at = numpy.array([numpy.arange(begins[row], begins[row + 1]) for row in rows])
         return table["keys"][rows, 2:], table["ids"][at], table["weights"][at]
 
@@ -126,54 +146,78 @@ class Recording:
         return f"Recording({counts['fired']} rows of neurons, {counts['experts']} of experts, {counts['tokens']} tokens)"
 
 
-def _keys(rows):
+def _keys(rows: list[tuple[int, int, int, int]]) -> "numpy.ndarray":
     import numpy
     return numpy.array(rows, dtype="int64").reshape(-1, 4)
 
 
-def _flat(parts, kind):
+def _flat(parts: "list[Any]", kind: str) -> "numpy.ndarray":
     import numpy
     return numpy.concatenate([numpy.asarray(part, dtype=kind).ravel() for part in parts]) if parts else numpy.zeros(0, kind)
 
 
-def _fired(given):
+def _whole(name: str, value: Any, most: int, least: int = 0) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name}: {value!r} (expected a whole number)") from None
+    if not least <= number <= most:
+        raise ConfigError(f"{name}: {number} (expected {least} to {most})")
+    return number
+
+
+def _array(name: str, given: Any, expected: str, kind: str | None = None) -> "numpy.ndarray":
+    import numpy
+    try:
+        return numpy.asarray(given, dtype=kind)
+    except (TypeError, ValueError, OverflowError) as error:  # lists of several lengths, texts
+        raise ConfigError(f"{name}: is no array ({error}; expected {expected})") from None
+
+
+def _fired(given: Any) -> "list[tuple[tuple[int, int], numpy.ndarray]]":
     """-> [((layer, expert), bool [tokens, neurons])]"""
     import numpy
     if given is None:
         return []
+    if not isinstance(given, Iterable) or isinstance(given, str) or getattr(given, "shape", None) == ():
+        raise ConfigError(f"fired: {given!r} (expected bool [layers, tokens, neurons], or a map from (layer, expert) to bool "
+                          "[tokens, neurons])")
     parts = list(given.items()) if isinstance(given, Mapping) else [((layer, NO_EXPERT), part) for layer, part in enumerate(given)]
     found = []
     for name, part in parts:
-        layer, expert = name if isinstance(name, tuple) else (name, NO_EXPERT)
-        active = numpy.asarray(part)
-        if active.ndim != 2 or not (active.dtype == bool or numpy.isin(active, (0, 1)).all()):
+        layer, expert = name if isinstance(name, tuple) and len(name) == 2 else (name, NO_EXPERT)
+        at = _whole("fired: layer", layer, _MOST), _whole("fired: expert", expert, _MOST, NO_EXPERT)
+        active = _array(f"fired: {name}", part, "bool [tokens, neurons]")
+        if active.ndim != 2 or not (active.dtype == bool or (active.dtype.kind in "iuf" and numpy.isin(active, (0, 1)).all())):
             raise ConfigError(f"fired: {name} is of shape {active.shape} and type {active.dtype} (expected bool [tokens, neurons])")
-        if not 0 <= layer <= _MOST or not NO_EXPERT <= expert <= _MOST:
-            raise ConfigError(f"fired: layer {layer}, expert {expert} (expected 0 to {_MOST}, and -1 for no expert)")
-        found.append(((int(layer), int(expert)), active.astype(bool)))
+        found.append((at, active.astype(bool)))
     return found
 
 
-def _experts(ids, weights):
+def _experts(ids: Any, weights: Any) -> "tuple[numpy.ndarray, numpy.ndarray]":
     """-> (ids, weights), both [layers, tokens, k]"""
     import numpy
-    chosen = numpy.asarray(ids)
+    chosen = _array("experts", ids, "whole numbers [layers, tokens, k]")
     if chosen.ndim != 3 or chosen.dtype.kind not in "iu" or not chosen.shape[2]:
         raise ConfigError(f"experts: is of shape {chosen.shape} and type {chosen.dtype} (expected whole numbers [layers, tokens, k])")
+    if len(chosen) > _MOST + 1:
+        raise ConfigError(f"experts: has {len(chosen)} layers (expected up to {_MOST + 1})")
     if chosen.size and not 0 <= chosen.min() <= chosen.max() <= _MOST:
         raise ConfigError(f"experts: from {chosen.min()} to {chosen.max()} (expected 0 to {_MOST})")
     ordered = numpy.sort(chosen, axis=2)
     if (ordered[:, :, 1:] == ordered[:, :, :-1]).any():
         raise ConfigError("experts: a token chose the same expert twice (expected different ones)")
-    scores = numpy.full(chosen.shape, 1 / chosen.shape[2]) if weights is None else numpy.asarray(weights, dtype="float32")
+    scores = numpy.full(chosen.shape, 1 / chosen.shape[2]) if weights is None else _array(
+        "weights", weights, f"finite numbers of the shape of experts, {chosen.shape}", "float32")
     if scores.shape != chosen.shape or not numpy.isfinite(scores).all():
         raise ConfigError(f"weights: is of shape {scores.shape} (expected finite numbers of the shape of experts, {chosen.shape})")
     return chosen, scores
 
 
-def _tokens(given):
-    import numpy
-    ids = numpy.asarray(given, dtype=None if len(given) else "int32")
-    if ids.ndim != 1 or ids.dtype.kind not in "iu" or (ids.size and ids.min() < 0):
-        raise ConfigError(f"tokens: is of shape {ids.shape} and type {ids.dtype} (expected whole numbers [tokens], 0 or more)")
+def _tokens(given: Any) -> "numpy.ndarray":
+    ids = _array("tokens", given, "whole numbers [tokens]")
+    ids = ids.astype("int32") if ids.shape == (0,) else ids
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or (ids.size and not 0 <= ids.min() <= ids.max() <= _LAST):
+        raise ConfigError(f"tokens: is of shape {ids.shape} and type {ids.dtype} (expected whole numbers [tokens], 0 or more, "
+                          f"up to {_LAST})")
     return ids.astype("int32")

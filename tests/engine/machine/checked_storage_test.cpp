@@ -17,6 +17,40 @@ class DoesNothing final : public Function {
   Outcome execute(const KernelCall&) override { return {}; }
 };
 
+// Storage that remembers how vectors are to be delivered.
+class Deliveries final : public StorageDecorator {
+ public:
+  using StorageDecorator::StorageDecorator;
+  std::vector<Delivery> seen;
+
+ protected:
+  void submit(VectorRead& read) override {
+    seen.push_back(read.delivery());
+    StorageDecorator::submit(read);
+  }
+};
+
+Task<void> read_page(Storage* storage, FileId file, Lease into, Delivery delivery) {
+  VectorRead read = storage->read_many({{{file, 0, kPageSize}, into, 0}}, delivery);
+  const VectorRead::Group* group = co_await read.rest();
+  group->front().result.status.or_throw();
+}
+
+TEST(CheckedStorage, a_vector_is_delivered_as_it_was_asked_for) {
+  DoesNothing function;
+  NullTrace trace;
+  VirtualMachineSpec spec;
+  spec.phantom = true;
+  VirtualMachine host(spec, function, trace);
+  Deliveries behind(host.machine().storage);
+  CheckedStorage storage(behind);
+  const FileId file = storage.open_phantom(MiB).value_or_throw();
+  const Lease into = host.machine().memory.lease(kPageSize, Placement::dram, Region::staging).value_or_throw();
+  const std::vector<Delivery> both{Delivery::together, Delivery::as_they_come};
+  for (const Delivery delivery : both) host.run(read_page(&storage, file, into, delivery));
+  EXPECT_EQ(behind.seen, both);
+}
+
 // Storage whose next reads bring one wrong byte, at `wrong` of the file.
 class LyingStorage final : public StorageDecorator {
  public:

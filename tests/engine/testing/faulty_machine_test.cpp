@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "engine/base/file.hpp"
+#include "engine/testing/fault_parts.hpp"
 #include "engine/testing/virtual_machine.hpp"
 
 namespace vitro {
@@ -89,6 +90,35 @@ struct Bench {
   FileId file{};
   Lease into;
 };
+
+// Storage that remembers how vectors are to be delivered.
+class Deliveries final : public StorageDecorator {
+ public:
+  using StorageDecorator::StorageDecorator;
+  std::vector<Delivery> seen;
+
+ protected:
+  void submit(VectorRead& read) override {
+    seen.push_back(read.delivery());
+    StorageDecorator::submit(read);
+  }
+};
+
+Task<void> read_page(Storage* storage, FileId file, Lease into, Delivery delivery) {
+  VectorRead read = storage->read_many({{{file, 0, kPageSize}, into, 0}}, delivery);
+  co_await read.rest();
+}
+
+// So that a storage that treats reads together as one piece does so with faults before it that strike nothing.
+TEST(FaultyMachine, a_vector_that_nothing_strikes_is_delivered_as_it_was_asked_for) {
+  Bench bench({});
+  FaultState state(FaultPlan{1, {{.kind = FaultKind::read_error, .at = 100}}, false});
+  Deliveries behind(bench.machine().storage);
+  FaultyFlash flash(behind, state);
+  const std::vector<Delivery> both{Delivery::together, Delivery::as_they_come};
+  for (const Delivery delivery : both) bench.host->run(read_page(&flash, bench.file, bench.into, delivery));
+  EXPECT_EQ(behind.seen, both);
+}
 
 TEST(FaultyMachine, without_faults_it_is_the_machine_behind_it) {
   for (const bool vector : {false, true}) {

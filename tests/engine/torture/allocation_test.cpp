@@ -61,7 +61,7 @@ TEST(Allocation, that_fails_ends_the_process_with_one_line) {
       failing = ~std::uint64_t{0};
       const std::string what = configuration.name + (": allocation " + std::to_string(n)) + " of " + std::to_string(all);
       if (seen.end == Observation::End::tokens) {
-        EXPECT_EQ(violation(expected, seen, subject.faults), "") << what << ", which is beyond the last";
+        EXPECT_EQ(violation(expected, seen), "") << what << ", which is beyond the last";
       } else {
         EXPECT_EQ(to_string(seen.end), "died") << what << ": " << seen.error;
         EXPECT_EQ(seen.error.find("exit 1: vitro: out of memory: "), 0u) << what << ": " << seen.error;

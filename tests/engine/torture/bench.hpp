@@ -61,6 +61,13 @@ inline std::vector<Named> configurations() {
           {"experts", true, experts("dram"), Json::object()},
           {"paged experts", true, experts("paged"), half},
           {"streamed experts", true, experts("streamed"), half},
+          {"cached experts in tiers", true, experts("experts"), half},
+          {"cached experts", true,
+           {{"weights", {{"kind", "experts"}, {"eviction", "router"}}}, {"placement", {{"units", {"cpu0", "cpu1"}}}}, {"prefill_chunk", 2}},
+           half},
+          {"bundles in groups", false,
+           {{"policy", "neuron_cluster"}, {"ffn", {{"clusters", {{"io_together", 4}}}}}, {"placement", {{"units", {"cpu0", "cpu1"}}}}},
+           half},
           {"experts by time", true, by_time(experts("dram")), Json::object()},
           {"hot and whole waves", true, whole_waves, {{"budget", "4 MiB"}}, Format::q8_0},
           {"hot and landing", false, landing, {{"ffn_in_dram", "0%"}}, Format::q8_0}};

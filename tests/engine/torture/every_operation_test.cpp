@@ -15,14 +15,14 @@ void fail_each(FaultTarget target, const std::vector<FaultKind>& kinds) {
     Subject subject = subject_of(test::case_of(configuration), options);
     const Observation expected = observe(subject);
     ASSERT_EQ(to_string(expected.end), to_string(Observation::End::tokens)) << configuration.name << ": " << expected.error;
-    ASSERT_EQ(violation(expected, expected, subject.faults), "") << configuration.name;
+    ASSERT_EQ(violation(expected, expected), "") << configuration.name;
     const std::uint64_t operations = expected.tally.operations[static_cast<std::size_t>(target)];
     std::uint64_t which = 0;
     for (std::uint64_t at = 0; at < operations; at += kStride) {
       const FaultKind kind = kinds[which++ % kinds.size()];
       subject.faults.faults = {{kind, at, 1, Picoseconds(0), 1, ""}};
       const Observation seen = isolated(subject, 60);
-      EXPECT_EQ(violation(expected, seen, subject.faults), "")
+      EXPECT_EQ(violation(expected, seen), "")
           << configuration.name << ": " << to_string(kind) << " at " << to_string(target) << " " << at << " of " << operations;
     }
   }

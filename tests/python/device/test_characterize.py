@@ -175,6 +175,13 @@ def test_a_value_of_any_unit_can_be_moved(value, more):
     assert moved == (pytest.approx(more) if isinstance(more, float) else more)
 
 
+@pytest.mark.parametrize("value, factor, moved", [
+    (0.8, 0.8, 0.64), (0.0156, 0.5, 0.0078), (1.5, 0.5, 0.75), (1, 0.8, 1), (2, 0.4, 1), (4, 0.5, 2), (0, 0.5, 0), ("90%", 1.2, "100.0%"),
+    ("90 %", 0.5, "45.0 %"), ("150%", 1.2, "180.0%")])
+def test_fractions_move_both_ways_and_counts_and_shares_have_an_end(value, factor, moved):
+    assert sensitivity._times(value, factor) == (moved if isinstance(moved, str) else pytest.approx(moved))
+
+
 @pytest.mark.parametrize("text, part", [
     ("name: nobody\n", "dram"),
     ("dram: {}\n", "name"),

@@ -29,6 +29,25 @@ def test_the_furthest_parameter_is_on_top():
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([-20, 1, 10, -1]) and ax.get_xlabel() == "change of speed, %"
 
 
+def test_effects_have_no_direction():
+    frame = pandas.DataFrame({"metric": ["speed"] * 3 + ["ttft"], "parameter": ["near", "far", "none", "far"],
+                              "effect": [0.01, 0.2, 0.0, 0.5], "interval": [0.0, 0.05, 0.0, 0.1], "interaction": 0.0})
+    (ax,) = plot.tornado(frame, metric="speed", top=2).axes
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["far", "near"]
+    assert [(bar.get_x(), bar.get_width()) for bar in ax.patches] == [(0, pytest.approx(20)), (0, pytest.approx(1))]
+    assert ax.get_xlim() == (0, pytest.approx(27.5)) and len(ax.collections) == 1  # bars of the intervals
+    assert plot.tornado(frame[3:]).axes[0].get_xlabel() == "change of ttft, %"
+
+
+def test_tables_of_a_study_name_their_keys_otherwise():
+    renamed = SWEPT.rename(columns={name: f"point.{name}" for name in ("memory.budget", "engine.weights.eviction")})
+    (ax,) = plot.hit_curve(renamed, "memory.budget", by="engine.weights.eviction").axes
+    assert ax.get_xlabel() == "memory.budget (MiB)" and list(line(ax, "lru").get_xdata()) == [0.5, 4, 1024]
+    frame = pandas.DataFrame({"speed": [1, 3], "point.size": [1, 2], "point.kind": ["a", "b"]})
+    (ax,) = plot.pareto(frame, {"speed": "maximize", "size": "minimize"}, by="kind").axes
+    assert list(line(ax, "b").get_xdata()) == [2] and ax.get_xlabel() == "size"
+
+
 def test_predictions_have_their_mean_error():
     frame = pandas.DataFrame({"measured": [1.0, 10.0, 0.0], "predicted": [1.1, 8.0, 3.0], "low": [1.0, 7.0, 0], "high": [1.2, 9.0, 4]})
     (ax,) = plot.predicted(frame, unit="tokens/s").axes
@@ -70,6 +89,8 @@ def test_energy_is_stacked_to_that_of_a_token():
 @pytest.mark.parametrize("draw, said", [
     (lambda: plot.hit_curve(SWEPT, "budget"), "budget: is not a column of the table .there are memory.budget"),
     (lambda: plot.hit_curve(SWEPT.assign(**{"memory.budget": "much"}), "memory.budget"), "memory.budget: 'much' is no size"),
+    (lambda: plot.tornado(pandas.DataFrame({"metric": ["a", "b"], "parameter": "p", "effect": 0.1})),
+     "metric: '' .expected one of .* a, b"),
     (lambda: plot.tornado(SWEPT), "parameter: is not a column"), (lambda: plot.predicted(SWEPT), "measured: is not a column"),
     (lambda: plot.roofline(SWEPT, {}), "intensity: is not a column"),
     (lambda: plot.pareto(SWEPT, {"cache_hit_rate": "maximize"}), "expected two metrics"),

@@ -78,6 +78,25 @@ def test_a_result_is_read_again(fake, tmp_path):
         assert again.data == result.data and again.out == tmp_path / "out"
 
 
+@pytest.mark.parametrize("part, said", [
+    ({"steps": {"latency_ms": [1.0]}}, "steps: is damaged .expected latency_ms, sequences"), ({"steps": [1]}, "steps: is damaged"),
+    ({"steps": {"latency_ms": ["1"], "sequences": [1]}}, "steps: is damaged"),
+    ({"peak_memory": [1]}, "peak_memory: is damaged .expected a map"),
+    ({"peak_memory": {"weights": "1"}}, "peak_memory: is damaged"), ({"scaling": {"samples": [{"tokens": [1]}]}}, "scaling: is damaged"),
+    ({"scaling": {"samples": [{}], "chosen": 0}}, "scaling: is damaged"), ({"scaling": []}, "scaling: is damaged"),
+    ({"metrics": {"energy_parts_j": [1]}}, "metrics.energy_parts_j: is damaged")])
+def test_damaged_parts_are_refused_with_the_name_of_the_file(tmp_path, part, said):
+    (tmp_path / "result.json").write_text(json.dumps({"schema": "vitro.result/1", "metrics": {}, "machine": "sim"} | part))
+    with pytest.raises(vitro.ConfigError, match=f"result.json: {said}"):
+        vitro.load_result(tmp_path)
+
+
+def test_a_file_too_deep_to_be_read_is_refused(tmp_path):
+    (tmp_path / "result.json").write_text('{"a":' * 100000 + "1" + "}" * 100000)
+    with pytest.raises(vitro.ConfigError, match="result.json: is no result of vitro .lists or maps"):
+        vitro.load_result(tmp_path)
+
+
 @pytest.mark.parametrize("text, said", [
     ('{"schema": "vitro.result/2", "metrics": {}, "machine": "sim"}', "vitro.result/2 is newer than this vitro"),
     ('{"schema": "vitro.store/1", "metrics": {}, "machine": "sim"}', "is not a result of vitro .expected schema vitro.result/1"),

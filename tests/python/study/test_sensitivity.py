@@ -1,5 +1,7 @@
 """Which assumed parameters matter: what the two methods say of functions whose answer is known, and of a simulated phone."""
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pandas
@@ -76,17 +78,34 @@ def test_the_command_shows_what_matters(native, small):
                     "--metric", "decode_tokens_per_s")
     lines = answer.out.splitlines()
     assert answer.code == 0 and lines[2].startswith("cpu.big.core_bandwidth ") and "slc_buffer" not in answer.out, answer.err
-    assert lines[3] == "parameters with less effect: 1"
+    assert "interaction: how much that change differs" in " ".join(lines[3:]) and lines[-1] == "parameters with less effect: 1"
 
 
 @pytest.mark.parametrize("more, said", [
     ({"method": "guess"}, "expected morris or sobol"), ({"band": 1.5}, "--band 1.5"), ({"samples": 1}, "--samples 1"),
     ({"method": "sobol", "samples": 12}, "a power of two"), ({"parameters": ["typo.*"]}, "--parameter typo.* matches none of"),
-    ({"metrics": ["speed"]}, "--metric speed is no number")])
+    ({"metrics": ["speed"]}, "--metric speed is no number"),
+    ({"metrics": ["storage_submissions_per_token"]}, "--metric storage_submissions_per_token is 0 with the device as it is")])
 def test_what_is_wrong_is_named(small, more, said):
     with pytest.raises(ConfigError) as caught:
         sensitivity(small, **more)
     assert said in str(caught.value)
+
+
+def test_points_whose_short_checksums_agree_are_two(monkeypatch):
+    """CRC32 does not tell "plumless" from "buckeroo": a run of one would answer for the other."""
+    from vitro.study import sensitivity as module
+    points = [{"device": name} for name in ("plumless", "buckeroo", "plumless")]
+    monkeypatch.setattr(module.experiments, "compose", lambda _: SimpleNamespace(origins=SimpleNamespace(at=lambda _: None)))
+    monkeypatch.setattr(module, "run_points", lambda _, asked, **__: [SimpleNamespace(result=point["device"]) for _, point, _ in asked])
+    jobs = module._run(None, points, None, None, "local", False, None, None)
+    assert [job.result for job in jobs] == ["plumless", "buckeroo", "plumless"]
+
+
+def test_a_package_that_lacks_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "SALib", None)
+    with pytest.raises(ConfigError, match=r"pip install 'vitro\[sensitivity\]'"):
+        _drawn("morris", SPACE, 2, 1)
 
 
 def test_a_real_machine_has_none():

@@ -3,11 +3,9 @@ import json
 import math
 import sys
 
-import pandas
 import pytest
 import vitro
 from scipy import stats
-from vitro.study.comparison import compare
 from vitro.study.store import Store
 
 RUNS = {("4 MiB", 1): 10.0, ("4 MiB", 2): 12.0, ("16 MiB", 1): 20.0, ("16 MiB", 2): 23.0}
@@ -88,16 +86,37 @@ def test_one_pair_has_no_interval_and_rows_without_a_partner_are_counted(folder)
     assert compared.frame["pairs"].tolist() == [1, 1] and compared.frame["low"].map(math.isnan).all()
 
 
-def test_seeds_that_nothing_sets_are_not_claimed():
-    frame = pandas.DataFrame({"repeat": [0, 1], "x": [1.0, 2.0]})
-    compared = compare(frame, frame.assign(x=[2.0, 3.0]), ["x"], over="workload.seed", confidence=0.9)
-    assert compared.frame["pairs"].tolist() == [2] and compared.frame["low"][0] == compared.frame["high"][0] == 1
-    assert "not paired over workload.seed" in compared.method
+def test_conditions_are_exact_and_may_be_any_values(folder):
+    import numpy
+    study = vitro.Study(folder)
+    for seed in (1, 1.0, "1", numpy.int64(1), range(2), numpy.array([1]), (one for one in (1, 5))):
+        chosen = study.where({"workload.seed": seed})
+        assert len(chosen) == len(chosen) == 4, seed
+    assert len(study.where({"decode_tokens_per_s": 11.000001})) == 0 and len(study.where({"decode_tokens_per_s": 11})) == 1
+    assert len(study.where({"device.name": "other"}).where({"device.ufs.queues": 1})) == 0
+
+
+def test_a_study_without_a_finished_row_has_no_rows(tmp_path):
+    with Store(tmp_path):
+        pass
+    study = vitro.Study(tmp_path)
+    assert len(study) == len(study.where({"engine.policy": "mmap"}).where(lambda rows: rows["x"] > 1)) == 0
+
+
+def test_a_metric_that_is_named_twice_is_compared_once(folder):
+    study = vitro.Study(folder)
+    found = study.compare(study, ["decode_tokens_per_s", "decode_tokens_per_s"]).frame
+    assert found["pairs"].tolist() == [2] * 4
 
 
 @pytest.mark.parametrize("call, said", [
     (lambda study: study.where({"engine.polcy": "mmap"}).to_frame(), "engine.polcy: is neither a column"),
     (lambda study: study.where("mmap"), "where: 'mmap' .expected a map"),
+    (lambda study: study.compare(study, "memory.budget"), "memory.budget: is a key of the points .expected a metric"),
+    (lambda study: study.compare(study, "machine"), "machine: is no number"),
+    (lambda study: study.compare(study, over="typo"), "over: typo is no key"),
+    (lambda study: study.pivot("memory.budget", "engine.policy", "decode_tokens_per_s", "typo"), "'typo' of decode_tokens_per_s can"),
+    (lambda study: study.pivot("memory.budget", "engine.policy", "machine"), "pivot: 'mean' of machine can not"),
     (lambda study: study.compare(study, "speed"), "speed: is neither a column"),
     (lambda study: study.compare(study, confidence=95), "confidence: 95 .expected a number between"),
     (lambda study: study.compare(study.where({"engine.policy": "none"})), "has no row to compare that holds"),

@@ -27,7 +27,9 @@ def test_every_part_is_drawn():
                 engine = engine.get(key, {}) if isinstance(engine, dict) else {}
             found.add(str(engine))
         return found - {"{}"}
-    assert drawn("weights", "kind") == {"dram", "paged", "streamed", "bundles"}
+    assert drawn("weights", "kind") == {"dram", "paged", "streamed", "bundles", "experts"}
+    assert drawn("ffn", "clusters", "io_together") == {"1", "3", "8"}
+    assert "router" in drawn("weights", "eviction") and {"always", "bypass"} <= drawn("weights", "admission")
     assert drawn("ffn", "kind") == {"dense", "clusters", "experts"}
     assert {"unit", "layers", "chunk_attention"} <= drawn("placement", "kind")
     assert drawn("kv", "dram_tokens") == {"0", "3", "8"}

@@ -65,9 +65,29 @@ def test_the_command_prints_a_table_and_replays_a_file(folder, tmp_path):
     done = vitro("--seeds", "3", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sum(json.loads(done.stdout)["cases"].values()) == 3
-    (tmp_path / "case.json").write_text(json.dumps(draw.case(1)))
+    verdict = next(verdict for verdict in (swarm.run(draw.case(seed), folder) for seed in range(FEW)) if verdict["fired"])
+    (tmp_path / "case.json").write_text(json.dumps(verdict["case"]))
     done = vitro("--replay", "case.json", cwd=tmp_path)
-    assert done.returncode == 0 and "read_error" in done.stdout, done.stderr
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    rows = {words[0]: tuple(map(int, words[1:3])) for words in lines if len(words) == 7 and words[1].isdigit()}
+    struck = {kind: (1, times) for kind, times in verdict["fired"].items()}
+    assert struck and {kind: counts for kind, counts in rows.items() if any(counts)} == struck
+    assert "beside: the run failed, but for another fault" in done.stdout
+
+
+def test_a_replay_says_the_machine_of_its_case(folder, tmp_path):
+    (tmp_path / "case.json").write_text(json.dumps(draw.case(0, "host")))
+    done = vitro("--replay", "case.json", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["machine"] == "host", done.stderr
+
+
+def test_cases_of_two_machines_are_two_files(tmp_path):
+    from vitro.torture import cli
+    files = [cli._keep({"case": {"seed": 3, "machine": machine, "faults": {"entries": []}}, "why": "x"}, tmp_path, None, 60, False)
+             for machine in ("virtual", "sim")]
+    assert files == [str(tmp_path / "virtual-seed-3.json"), str(tmp_path / "sim-seed-3.json")]
+    assert [json.loads((tmp_path / name).read_text())["machine"] for name in files] == ["virtual", "sim"]
 
 
 def test_the_command_refuses_what_is_no_case(folder, tmp_path):

@@ -1,4 +1,6 @@
 """SQL over a trace."""
+import sys
+
 import pytest
 from test_trace import counter, perfetto, span
 from vitro.errors import ConfigError
@@ -30,3 +32,9 @@ def test_what_can_not_run_is_one_message(folder, sql, said):
     with pytest.raises(ConfigError) as caught:
         query(folder, sql)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_where_duckdb_lacks_its_extra_is_named(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ConfigError, match=r"pip install 'vitro\[sql\]'"):
+        query(folder, "SELECT 1")

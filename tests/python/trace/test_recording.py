@@ -66,14 +66,43 @@ def test_a_run_and_its_recording_as_arrays_agree(native, tmp_path):
 
 @pytest.mark.parametrize("arrays, said", [
     ({"fired": numpy.zeros((2, 3))}, "expected bool .tokens, neurons"), ({"fired": numpy.full((1, 2, 3), 7)}, "expected bool"),
-    ({"fired": {(40000, -1): numpy.zeros((2, 3), bool)}}, "layer 40000"), ({"experts": [[1, 2]]}, "expected whole numbers"),
+    ({"fired": {(40000, -1): numpy.zeros((2, 3), bool)}}, "layer: 40000"), ({"experts": [[1, 2]]}, "expected whole numbers"),
     ({"experts": [[[1, 1]]]}, "same expert twice"), ({"experts": [[[1, 70000]]]}, "from 1 to 70000"),
     ({"experts": [[[1, 2]]], "weights": [[[1.0]]]}, "weights: is of shape"),
     ({"experts": [[[1, 2]]], "weights": [[[1, float("nan")]]]}, "finite"),
+    ({"fired": 3}, "fired: 3 .expected bool"), ({"fired": [[[1], [1, 0]]]}, "fired: .0, -1.: is no array"),
+    ({"fired": [["a"]]}, "expected bool"), ({"fired": numpy.array(3)}, "expected bool"),
+    ({"fired": {("a", 1): [[1]]}}, "fired: layer: 'a' .expected a whole number"),
+    ({"fired": {(2, 0): [[1]]}, "experts": [[[0]]]}, "1 tokens of layer 2, expert 0 .*1 layers, 1 tokens"),
+    ({"fired": {(0, 0): [[1], [1]]}, "experts": [[[0]]]}, "2 tokens of layer 0, expert 0"),
+    ({"experts": 5}, "expected whole numbers"), ({"experts": [[[1], [1, 2]]]}, "experts: is no array"),
+    ({"experts": [[[1, 2]]], "weights": "all"}, "weights: is no array"), ({"weights": [[[1.0]]]}, "expected experts as well"),
+    ({"tokens": 5}, "expected whole numbers"), ({"tokens": "text"}, "expected whole numbers"), ({"tokens": [2 ** 31]}, "up to 2147483647"),
+    ({"tokens": [1], "sequence": -1}, "sequence: -1 .expected 0 to"), ({"tokens": [1], "sequence": 0.5}, "sequence: 0.5 .expected a whole"),
+    ({"tokens": [1], "first_position": -1}, "first_position: -1 .expected 0 to"), ({"tokens": [1, 2], "first_position": 2 ** 31 - 2},
+                                                                                 "expected 0 to 2147483645"),
+    ({"about": ["a"]}, "about: .*expected a map"), ({"about": {"a": 1}}, "about: .*expected a map"),
     ({"tokens": [0.5]}, "expected whole numbers"), ({"tokens": [-1]}, "0 or more")])
 def test_arrays_that_do_not_fit_are_named(arrays, said):
     with pytest.raises(ConfigError, match=said):
         vitro.Recording.from_arrays(**arrays)
+
+
+def test_arrays_that_a_file_asks_for_have_an_end(native, tmp_path):
+    """A file may say that neurons up to 2^32 were looked at, and tokens may choose different numbers of experts."""
+    tables = vitro.Recording.from_arrays(fired=active(1, neurons=8), experts=[[[0, 1], [1, 2]]])._tables
+    wide = vitro.Recording({**tables, "fired": tables["fired"] | {"looked_at": numpy.full(24, 2 ** 32 - 1)}})
+    wide = vitro.Recording.load(wide.save(tmp_path / "wide.vtrc"))
+    with pytest.raises(ConfigError, match="12 rows of 4294967295 neurons of layer 0 are no array .expected up to 1048576 neurons"):
+        wide.fired(0)
+    long = vitro.Recording({**tables, "fired": tables["fired"] | {"keys": tables["fired"]["keys"].repeat(100, 0),
+                                                                  "ends": numpy.arange(1, 2401), "ids": numpy.zeros(2400, "uint32"),
+                                                                  "looked_at": numpy.full(2400, 2 ** 20)}})
+    with pytest.raises(ConfigError, match="1073741824 cells"):
+        long.fired(1)
+    uneven = vitro.Recording({**tables, "experts": tables["experts"] | {"ends": numpy.array([1, 4])}})
+    with pytest.raises(ConfigError, match="tokens of layer 0 chose 1 to 3 experts"):
+        uneven.experts(0)
 
 
 def test_what_is_no_recording_and_what_is_not_there_are_named(native, tmp_path):

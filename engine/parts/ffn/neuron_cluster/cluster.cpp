@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "engine/base/check.hpp"
 
@@ -36,9 +37,14 @@ IndexList united(const std::vector<IndexList>& rows) {
 
 void check_active(const std::vector<IndexList>& rows, std::uint32_t first, std::uint32_t end) {
   for (const IndexList& row : rows) {
-    if (row->empty() || (row->front() >= first && row->back() < end)) continue;
-    throw RunError(fmt::format("a unit answered with neurons {} to {} (expected some of those from {} to below {})", row->front(),
-                               row->back(), first, end));
+    if (row->empty()) continue;
+    if (row->front() < first || row->back() >= end) {
+      throw RunError(fmt::format("a unit answered with neurons {} to {} (expected some of those from {} to below {})", row->front(),
+                                 row->back(), first, end));
+    }
+    const auto fall = std::ranges::adjacent_find(*row, std::ranges::greater_equal());
+    if (fall == row->end()) continue;
+    throw RunError(fmt::format("a unit answered with neuron {} after {} (expected ascending neurons)", *(fall + 1), *fall));
   }
 }
 

@@ -38,7 +38,8 @@ struct Cluster {
 // Several rows' neurons as one ascending list without repeats; rows ascend.
 IndexList united(const std::vector<IndexList>& rows);
 
-// Throws RunError for neurons outside [first, end): a unit's answer is held against the model before it is used.
+// Throws RunError for neurons outside [first, end), and for a row that does not ascend: a unit's answer is held against the model before it
+// is used.
 void check_active(const std::vector<IndexList>& rows, std::uint32_t first, std::uint32_t end);
 
 }  // namespace vitro

@@ -153,10 +153,11 @@ Task<void> ClusterPipeline::read_together(Layer* layer) {
     IoResult why;
     for (const ReadCompletion& done : *results) {
       if (done.result.status.ok()) continue;
-      if (there[done.index].bytes > 0) store_.copied({there[done.index]});
-      there[done.index] = {};
-      IoResult again = co_await store_.read(group[done.index].piece, options_.io_core, Pattern::random, &there[done.index]);
-      if (again.status.ok() || refused < group.size()) continue;
+      if (refused < group.size() || layer->scope.stop_requested()) break;  // the step ends
+      // Into the same room: one that waited for room here would hold that of the whole group meanwhile.
+      ReadRequest request = store_.request(group[done.index].piece, there[done.index], options_.io_core, Pattern::random);
+      IoResult again = co_await machine_.storage.read(std::move(request));
+      if (again.status.ok()) continue;
       refused = done.index;
       why = std::move(again);
     }

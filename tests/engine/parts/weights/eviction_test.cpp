@@ -1,3 +1,4 @@
+// Long because each rule has its tests, and the rules are compared with one another.
 #include "engine/parts/weights/eviction.hpp"
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <array>
 #include <list>
 #include <map>
+#include <set>
 
 #include "engine/base/check.hpp"
 #include "engine/base/rng.hpp"
@@ -173,6 +175,28 @@ TEST(Eviction, admission_is_apart_from_the_rule) {
       ASSERT_EQ(rules[0]->victim_at_any_price(held), rules[1]->victim_at_any_price(held));
     }
   }
+}
+
+// What a rule hears beside uses comes through an admission: a router's weights.
+TEST(Eviction, admission_passes_weights_on) {
+  constexpr std::uint32_t kBlocks = 20;
+  const auto with = [&](AdmissionRule admission) { return make_eviction("router", {kBlocks, kBlocks, 0, 2, admission}); };
+  const std::array rules{with(AdmissionRule::rule), with(AdmissionRule::always), with(AdmissionRule::bypass)};
+  for (std::uint32_t block = 0; block < kBlocks; ++block) {
+    for (const auto& rule : rules) rule->insert(block);
+  }
+  Rng rng(3);
+  std::set<std::uint32_t> victims;
+  for (int i = 0; i < 500; ++i) {
+    const auto block = static_cast<std::uint32_t>(rng.below(kBlocks));
+    const auto weight = static_cast<float>(1 + rng.below(100)) / 100;
+    for (const auto& rule : rules) rule->weigh(block, weight);
+    const std::optional<std::uint32_t> victim = rules[0]->victim(kNoneHeld);
+    victims.insert(victim.value());
+    ASSERT_EQ(rules[1]->victim(kNoneHeld), victim);
+    ASSERT_EQ(rules[2]->victim_at_any_price(kNoneHeld), rules[0]->victim_at_any_price(kNoneHeld));
+  }
+  EXPECT_GT(victims.size(), 3u) << "weights decide";
 }
 
 // Of a scan that is larger than the cache, every rule keeps a part once it bypasses.

@@ -39,6 +39,8 @@ TEST(Cluster, an_answer_with_neurons_that_there_are_not_is_an_error) {
   EXPECT_NO_THROW(check_active({row({})}, 0, 0));
   EXPECT_THROW(check_active({row({8}), row({7, 9})}, 8, 16), RunError);
   EXPECT_THROW(check_active({row({9, 16})}, 8, 16), RunError);
+  EXPECT_THROW(check_active({row({9, 700, 12})}, 8, 16), RunError) << "between the first and the last";
+  EXPECT_THROW(check_active({row({9, 9})}, 8, 16), RunError);
 }
 
 }  // namespace

@@ -139,5 +139,36 @@ TEST(LandedCopies, a_call_that_fails_gives_the_room_of_its_reads_back) {
   }
 }
 
+// Reads in groups, some of which fail for good, in a room that holds no more than a wave: the step ends, and no room stays taken.
+TEST(LandedCopies, reads_of_a_group_that_fail_for_good_end_the_step_and_give_their_room_back) {
+  for (const PipelineKind kind : {PipelineKind::none, PipelineKind::matrix, PipelineKind::cluster}) {
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+      Scene scene = padded();
+      scene.kind = kind;
+      scene.staging = (8 + seed % 5 * 4) * 8 * KiB;
+      scene.two_phases = seed % 2 == 0;
+      scene.io_depth = 1 + static_cast<std::uint32_t>(seed) % 4;
+      scene.io_together = 3 + static_cast<std::uint32_t>(seed) % 6;
+      scene.shuffle = seed;
+      std::uint64_t fails = 0;  // of 16 pages
+      scene.fault = [&](const ReadRequest& read) {
+        return mix(seed, {read.from.offset / kPageSize}) % 16 < fails ? Status{Code::io_error, "bad sector"} : Status{};
+      };
+      Bench bench(scene);
+      fails = 5;
+      Rng rng(seed);
+      std::vector<std::uint32_t> named;
+      for (std::uint32_t n = 0; n < 64; ++n) {
+        if (rng.below(4) > 0) named.push_back(n);
+      }
+      EXPECT_THROW(bench.layer(0, named), RunError) << seed;
+      bench.run(bench.pipeline->settle());
+      fails = 0;
+      const Budget& budget = bench.machine().memory.budget(Placement::dram);
+      bench.run(take_room(&*bench.store, budget.region_used[static_cast<std::size_t>(Region::staging)]));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace vitro
