@@ -87,7 +87,7 @@ def instructions(name, plans, changes, few, many, keep):
             command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", sys.executable, "-m", "vitro.base.worker"]
             done = subprocess.run(command, input=json.dumps(request).encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
                                   env=os.environ | {"PYTHONHASHSEED": "0", "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
-                                                    "GLIBC_TUNABLES": process._MALLOC})
+                                                    "GLIBC_TUNABLES": process.MALLOC_TUNABLES})
         collected = re.search(r"Collected : (\d+)", done.stderr.decode())
         if done.returncode != 0 or not collected or "error" in json.loads(done.stdout):
             sys.exit(f"{name}: the run under callgrind failed:\n{done.stderr.decode()[-2000:]}{done.stdout.decode()[:500]}")

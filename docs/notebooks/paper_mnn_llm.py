@@ -23,17 +23,8 @@ import pandas
 import vitro
 from vitro import plot
 
-
-def rows_of(*names):
-    """The rows of these results; equal runs are kept in a folder and simulated once."""
-    found = []
-    for name in names:
-        found += vitro.reproduce("mnn", only=name, keep="out/papers/mnn")["rows"]
-    return found
-
-
-rows = rows_of("mnn_kv_flash_extra_delay", "mnn_lora_memory_ratio", "mnn_geometry_gain", "mnn_gpu_decode_vs_llamacpp",
-               "mnn_gpu_decode_vs_mlc")
+results = ["mnn_kv_flash_extra_delay", "mnn_lora_memory_ratio", "mnn_geometry_gain", "mnn_gpu_decode_vs_llamacpp", "mnn_gpu_decode_vs_mlc"]
+rows = vitro.reproduce("mnn", only=results, keep="out/papers/mnn")["rows"]
 pandas.DataFrame(rows)[["id", "expected", "simulated", "unit", "status", "why"]]
 
 # %%

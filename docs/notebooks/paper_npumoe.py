@@ -23,19 +23,10 @@ import pandas
 import vitro
 from vitro import plot
 
-
-def rows_of(*names):
-    """The rows of these results; equal runs are kept in a folder and simulated once."""
-    found = []
-    for name in names:
-        found += vitro.reproduce("npumoe", only=name, keep="out/papers/npumoe")["rows"]
-    return found
-
-
 NAMES = {"npumoe_ttft_p1024_c512.coreml_cpu": "over Core ML on cores", "npumoe_ttft_p1024_c512.coreml_naive": "over naive Core ML",
          "npumoe_ttft_p1024_c512.anemll": "over ANEMLL", "npumoe_group_gain_cap32.4x32": "four experts in a graph",
          "npumoe_group_gain_cap32.8x32": "eight experts in a graph"}
-rows = rows_of("npumoe_ttft_p1024_c512", "npumoe_group_gain_cap32")
+rows = vitro.reproduce("npumoe", only=["npumoe_ttft_p1024_c512", "npumoe_group_gain_cap32"], keep="out/papers/npumoe")["rows"]
 pandas.DataFrame(rows)[["id", "expected", "simulated", "status", "why"]]
 
 # %%
@@ -48,7 +39,8 @@ plot.published(rows, names=NAMES, unit="factor, time to the first token and grou
 # are in the reproduction's table: energy of T and G over the base, and over T.
 
 # %%
-pandas.DataFrame(rows_of("npumoe_abl_tg_energy_vs_base", "npumoe_abl_tg_energy_vs_t"))[["id", "expected", "simulated", "status", "why"]]
+ablation = vitro.reproduce("npumoe", only=["npumoe_abl_tg_energy_vs_base", "npumoe_abl_tg_energy_vs_t"], keep="out/papers/npumoe")
+pandas.DataFrame(ablation["rows"])[["id", "expected", "simulated", "status", "why"]]
 
 # %%
 base = {"engine": "vitro:engines/npumoe", "engine.numerics": False, "workload.prompt_tokens": 1024, "engine.prefill_chunk": 512}

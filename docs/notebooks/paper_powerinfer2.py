@@ -23,18 +23,9 @@ import pandas
 import vitro
 from vitro import plot
 
-
-def rows_of(*names):
-    """The rows of these results; equal runs are kept in a folder and simulated once."""
-    found = []
-    for name in names:
-        found += vitro.reproduce("pi2", only=name, keep="out/papers/pi2")["rows"]
-    return found
-
-
 STEPS = {"pi2_abl_baseline": "no bundle, no cache, no pipeline", "pi2_abl_bundle": "+ bundles", "pi2_abl_cache": "+ neuron cache",
          "pi2_abl_pipeline": "+ cluster pipeline", "pi2_abl_xpu": "+ NPU (planned shares)"}
-rows = rows_of(*STEPS)
+rows = vitro.reproduce("pi2", only=[*STEPS], keep="out/papers/pi2")["rows"]
 pandas.DataFrame(rows)[["id", "expected", "simulated", "relative_error", "status"]]
 
 # %%

@@ -24,18 +24,9 @@ import pandas
 import vitro
 from vitro import plot
 
-
-def rows_of(*names):
-    """The rows of these results; equal runs are kept in a folder and simulated once."""
-    found = []
-    for name in names:
-        found += vitro.reproduce("tts", only=name, keep="out/papers/tts")["rows"]
-    return found
-
-
 NAMES = {"tts_gemm_speedup": "over a scatter into tiles (all layers' matrices)", "tts_headline_gemm": "the largest of three matrices",
          "tts_gemm_coalesce_speedup": "over groups that are not coalesced"}
-rows = rows_of(*NAMES)
+rows = vitro.reproduce("tts", only=[*NAMES], keep="out/papers/tts")["rows"]
 pandas.DataFrame(rows)[["id", "expected", "simulated", "status", "source"]]
 
 # %%

@@ -23,18 +23,9 @@ import pandas
 import vitro
 from vitro import plot
 
-
-def rows_of(*names):
-    """The rows of these results; equal runs are kept in a folder and simulated once."""
-    found = []
-    for name in names:
-        found += vitro.reproduce("tman", only=name, keep="out/papers/tman")["rows"]
-    return found
-
-
 NAMES = {"tman_mpgemv_2bit_vs_qnn": "2-bit GEMV over QNN", "tman_abl_lutdq_vs_convert": "dequantisation by tables over conversion",
          "tman_decode_vs_llmnpu": "decode over llm.npu"}
-rows = rows_of(*NAMES, "tman_abl_pipeline_overhead")
+rows = vitro.reproduce("tman", only=[*NAMES, "tman_abl_pipeline_overhead"], keep="out/papers/tman")["rows"]
 pandas.DataFrame(rows)[["id", "expected", "simulated", "unit", "status"]]
 
 # %%

@@ -8,7 +8,7 @@
 #include "engine/app/scaling/scaling_config.hpp"
 #include "engine/base/config.hpp"
 #include "engine/parts/engine_config.hpp"
-#include "engine/testing/fault_plan.hpp"
+#include "engine/faults/fault_plan.hpp"
 #include "engine/transformer/sampling.hpp"
 #include "traces/draw.hpp"
 

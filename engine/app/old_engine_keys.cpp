@@ -11,7 +11,7 @@ namespace vitro {
 namespace {
 
 // Keys of earlier versions and what they are called now.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 27> kRenamed{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 28> kRenamed{{
     {"units", "placement.units"},
     {"threads", "placement.threads"},
     {"outliers", "placement.outliers"},
@@ -28,6 +28,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 27> kRenamed
     {"kv_dram_tokens", "kv.dram_tokens"},
     {"kv_prefetch", "kv.prefetch"},
     {"clusters.eviction", "weights.eviction"},
+    {"clusters.admission", "weights.admission"},
     {"clusters.window", "weights.window"},
     {"clusters.staging", "weights.staging"},
     {"clusters.bundle", "weights.bundle"},

@@ -126,7 +126,7 @@ Json kv_flash_metrics(const KvFlashStats& stats) {
           {"held_up_ms", to_seconds(stats.held_up) * 1e3}};
 }
 
-// Of the whole run; `decode`: of it what came after the first token.
+// Of the predictions, those made after `before`.
 CacheStats predicted_since(CacheStats stats, const CacheStats& before) {
   stats.predicted -= before.predicted;
   stats.predicted_firing -= before.predicted_firing;

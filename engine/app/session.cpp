@@ -17,17 +17,14 @@
 #include "engine/app/sample_scorer.hpp"
 #include "engine/app/unstated_share.hpp"
 #include "engine/base/file.hpp"
+#include "engine/faults/faulty_machine.hpp"
 #include "engine/host/machine_state.hpp"
-#include "engine/kernels/compute_function.hpp"
 #include "engine/parts/register_parts.hpp"
-#include "engine/testing/faulty_machine.hpp"
 #include "engine/transformer/decoder.hpp"
 #include "engine/transformer/generator.hpp"
-#include "traces/draw.hpp"
 #include "traces/input_sampler.hpp"
 #include "traces/perfetto_trace.hpp"
 #include "traces/recorder.hpp"
-#include "traces/replay.hpp"
 
 namespace vitro {
 namespace {

@@ -50,7 +50,7 @@ std::unique_ptr<Residency> make_expert_cache(const WeightsSetup& setup, const Ff
   const NeuronCacheConfig& rules = setup.config.neurons;
   ExpertCacheOptions options{rules.eviction, rules.admission, setup.config.experts.budget, setup.ffn_in_dram, setup.keep_free};
   options.reader = setup.machine.units.front()->caps().id;
-  options.window = setup.config.experts.window;
+  options.reads_in_flight = setup.config.experts.window;
   options.look_ahead = setup.config.experts.look_ahead;
   options.experts_used = setup.model.experts_used;
   return std::make_unique<ExpertResidency>(setup.machine, setup.weights, std::move(options));

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "engine/machine/clock.hpp"
+#include "engine/machine/detached.hpp"
 #include "engine/machine/storage_decorator.hpp"
 #include "engine/machine/task.hpp"
 
@@ -31,16 +32,6 @@ class FaultyStorage final : public StorageDecorator {
   void submit(VectorRead& read) override { serve_all(&read); }
 
  private:
-  // Starts at once, so that the inner storage sees requests in the policy's order.
-  struct Detached {
-    struct promise_type {
-      Detached get_return_object() { return {}; }
-      std::suspend_never initial_suspend() noexcept { return {}; }
-      std::suspend_never final_suspend() noexcept { return {}; }
-      void return_void() {}
-      void unhandled_exception() { std::terminate(); }
-    };
-  };
   struct Later {
     Executor& executor;
     Picoseconds when;

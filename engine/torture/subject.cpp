@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "engine/app/run_setup.hpp"
-#include "engine/testing/faulty_machine.hpp"
+#include "engine/faults/faulty_machine.hpp"
 #include "engine/testing/virtual_machine.hpp"
 
 namespace vitro {

@@ -7,7 +7,7 @@
 
 #include "engine/app/experiment.hpp"
 #include "engine/app/machines.hpp"
-#include "engine/testing/fault_state.hpp"
+#include "engine/faults/fault_state.hpp"
 
 namespace vitro {
 

@@ -112,13 +112,14 @@ void FlowUfs::enter_together(std::uint32_t number) {
   arm();
 }
 
-// It waits for the link, or is of a group, which does when all are ready. The link may get that far only later than one would think.
+// It waits for the link, or is of a group, which does when all are ready. A group's transfer may begin in the past; the link takes it from
+// now on.
 void FlowUfs::note_ready(std::uint32_t command, Picoseconds when) {
   const std::uint32_t group = commands_[command].group;
   if (group == kAlone) return ready_.push({when, command, Step::What::ready});
   free_.push_back(command);
   if (!groups_.note_ready(group, when, commands_[command].request.length)) return;
-  ready_.push({std::max(groups_[group].passage.begin, context_.now()), groups_[group].leader, Step::What::ready});
+  ready_.push({std::max(groups_[group].transfer.begin, context_.now()), groups_[group].leader, Step::What::ready});
 }
 
 void FlowUfs::enter(std::uint32_t command) {
@@ -219,8 +220,8 @@ void FlowUfs::start(Direction& direction, std::uint32_t command) {
   direction.began = context_.now();
   const auto& [request, done, group, order] = commands_[command];
   if (group != kAlone) {
-    const ReadGroups::Passage& passage = groups_[group].passage;
-    return dram_.submit({direction.port, passage.bytes, passage.bytes, passage.transfers}, [this, command] { finish(command); });
+    const ReadGroups::LinkTransfer& transfer = groups_[group].transfer;
+    return dram_.submit({direction.port, transfer.bytes, transfer.bytes, transfer.transfers}, [this, command] { finish(command); });
   }
   const Picoseconds pace = transfer_overhead_ + (request.write ? write_pace(request.length) : transfer_time(request.length, link_));
   dram_.submit({direction.port, request.length, request.write ? 0 : request.length, pace}, [this, command] { finish(command); });
@@ -232,7 +233,7 @@ void FlowUfs::finish(std::uint32_t command) {
   const Picoseconds now = context_.now();
   Direction& direction = ended.request.write ? down_ : up_;
   const bool alone = ended.group == kAlone;
-  direction.moved.add(direction.began, now, static_cast<double>(alone ? ended.request.length : groups_[ended.group].passage.bytes));
+  direction.moved.add(direction.began, now, static_cast<double>(alone ? ended.request.length : groups_[ended.group].transfer.bytes));
   if (context_.tracing()) context_.span(track_, direction.began, now, ended.request.write ? "write" : "read");
   if (ended.order > 0) {
     *std::find(random_ends_.begin(), random_ends_.end(), ended.request.address + ended.request.length) = random_ends_.back();

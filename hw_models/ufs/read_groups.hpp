@@ -16,7 +16,7 @@ namespace vitro::hw {
 class ReadGroups {
  public:
   // What the link has to do with a group.
-  struct Passage {
+  struct LinkTransfer {
     Picoseconds begin{0};      // from then on it never waits for a read of the group
     Picoseconds transfers{0};  // what it takes, alone
     Bytes bytes = 0;
@@ -25,7 +25,7 @@ class ReadGroups {
     std::vector<TimedRead> reads;
     Picoseconds submitted{0};
     std::uint32_t leader = 0;  // the command that stands for it
-    Passage passage;           // when all are ready
+    LinkTransfer transfer;           // when all are ready
 
    private:
     friend class ReadGroups;
@@ -51,12 +51,12 @@ class ReadGroups {
     group.reads.assign(reads.begin(), reads.end());
     group.submitted = now;
     group.leader = leader;
-    group.passage = {};
+    group.transfer = {};
     group.ready.clear();
     return number;
   }
 
-  // How long before the last of its reads is ready a group may want the link: of the groups that are inside, or were beside those.
+  // How long before the last of its reads is ready a group may want the link: the longest transfer of any since none was inside.
   Picoseconds head_start() const { return head_start_; }
   void enters(std::uint32_t number) {
     ++inside_;
@@ -65,7 +65,7 @@ class ReadGroups {
     head_start_ = std::max(head_start_, transfers);
   }
 
-  // One of its reads could take the link at `when`. True: it was the last one, and the group has its passage.
+  // One of its reads could take the link at `when`. True: it was the last one, and the group has its transfer.
   bool note_ready(std::uint32_t number, Picoseconds when, Bytes length) {
     Group& group = groups_[number];
     std::size_t place = group.ready.size();
@@ -75,9 +75,9 @@ class ReadGroups {
     if (group.ready.size() < group.reads.size()) return false;
     if (--inside_ == 0) head_start_ = Picoseconds(0);
     for (const auto& [ready, bytes] : group.ready) {
-      group.passage.begin = std::max(group.passage.begin, ready - group.passage.transfers);
-      group.passage.transfers += transfer_overhead_ + transfer_time(bytes, link_);
-      group.passage.bytes += bytes;
+      group.transfer.begin = std::max(group.transfer.begin, ready - group.transfer.transfers);
+      group.transfer.transfers += transfer_overhead_ + transfer_time(bytes, link_);
+      group.transfer.bytes += bytes;
     }
     return true;
   }
@@ -100,7 +100,7 @@ class ReadGroups {
  private:
   Picoseconds transfer_overhead_;
   BytesPerSecond link_;
-  std::uint32_t inside_ = 0;  // groups that have entered and have no passage
+  std::uint32_t inside_ = 0;  // groups that have entered and have no transfer
   Picoseconds head_start_{0};
   std::vector<Group> groups_;
   std::vector<std::uint32_t> free_;

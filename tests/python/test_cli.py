@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 COMMANDS = [["run"], ["sweep"], ["search"], ["sensitivity"], ["tasks"], ["perplexity"],
             ["tokenize"], ["graph"], ["quantize"], ["merge"], ["convert"], ["pack"], ["bench"],
@@ -43,6 +44,15 @@ def test_run_prints_metrics_and_text(fake):
     answer = fake("run", fake.write())
     assert answer.code == 0
     assert "decode_tokens_per_s" in answer.out and "Lily" in answer.out
+
+
+def test_run_prints_a_metric_under_its_present_name_alone(native):
+    args = ["run", ROOT / "experiments/quickstart.yaml", "--set", "workload.output_tokens=2"]
+    answer = native(*args)
+    assert answer.code == 0 and "unit_submissions_per_token" in answer.out and "seam_calls" not in answer.out, answer.err
+    metrics = native(*args, "--json").json["metrics"]
+    assert metrics["seam_calls_per_token"] == metrics["unit_submissions_per_token"]
+    assert "seam_calls_per_token" in native(*args, "--set", "metrics=[seam_calls_per_token]").out
 
 
 def test_machine_and_set_override_the_file(fake):

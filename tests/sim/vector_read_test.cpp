@@ -128,7 +128,7 @@ TEST(SimVectorRead, large_reads_that_are_wanted_together_end_with_the_last_singl
 }
 
 // Twelve reads are issued until 12 us; the device has eight slots at most.
-TEST(SimVectorRead, a_vector_beyond_the_slots_goes_in_several_groups) {
+TEST(SimVectorRead, a_vector_beyond_the_slots_is_there_when_all_of_it_has_come) {
   Simulation simulation(round_options({"ufs.queue_depth=8"}));
   Machine& machine = simulation.machine();
   std::vector<Bytes> offsets;

@@ -54,20 +54,20 @@ std::optional<ExpertPool::Place> ExpertPool::replace(std::uint32_t block, const 
   return put(block, slot, *victim, passes);
 }
 
-std::optional<ExpertPool::Place> ExpertPool::admit(std::uint32_t block, const Held& hard, const Held& soft) {
+std::optional<ExpertPool::Place> ExpertPool::put_in_free(std::uint32_t block) {
   VITRO_CHECK(!resident(block), "an expert was admitted twice");
-  if (free_ > 0) {
-    return put(block, static_cast<std::uint32_t>(std::ranges::find(block_in_, kNone) - block_in_.begin()), kNone, false);
-  }
+  if (free_ == 0) return std::nullopt;
+  return put(block, static_cast<std::uint32_t>(std::ranges::find(block_in_, kNone) - block_in_.begin()), kNone, false);
+}
+
+std::optional<ExpertPool::Place> ExpertPool::admit(std::uint32_t block, const Held& hard, const Held& soft) {
+  if (const std::optional<Place> place = put_in_free(block)) return place;
   if (const std::optional<Place> place = replace(block, [&](std::uint32_t b) { return hard(b) || soft(b); }, true)) return place;
   return replace(block, hard, true);
 }
 
 std::optional<ExpertPool::Place> ExpertPool::admit_if_worth(std::uint32_t block, const Held& held) {
-  VITRO_CHECK(!resident(block), "an expert was admitted twice");
-  if (free_ > 0) {
-    return put(block, static_cast<std::uint32_t>(std::ranges::find(block_in_, kNone) - block_in_.begin()), kNone, false);
-  }
+  if (const std::optional<Place> place = put_in_free(block)) return place;
   return replace(block, held, false);
 }
 
@@ -104,7 +104,7 @@ void ExpertPool::drop(std::uint32_t block) {
 }
 
 void ExpertPool::next_token() {
-  for (const std::uint32_t block : rule_->next_token()) drop(block);
+  rule_->next_token();  // what it would have leave, as "window" would, is refused for experts
 }
 
 }  // namespace vitro

@@ -49,6 +49,7 @@ class ExpertPool {
  private:
   std::optional<std::uint32_t> passing(const Held& held) const;
   std::optional<Place> replace(std::uint32_t block, const Held& held, bool must);
+  std::optional<Place> put_in_free(std::uint32_t block);
   Place put(std::uint32_t block, std::uint32_t slot, std::uint32_t evicted, bool passes);
 
   std::vector<std::uint32_t> slot_of_, block_in_;  // by block; by slot, kNone: free

@@ -42,7 +42,7 @@ void ExpertReader::want(const std::shared_ptr<ExpertLoad>& load) {
   wanted_.push_back(load);
 }
 
-void ExpertReader::give_up(ExpertLoad& load) {
+void ExpertReader::fail_unread(ExpertLoad& load) {
   load.status = Status{Code::io_error, "given up"};
   load.asked = load.length();
   load.landed = load.in_flight == 0;
@@ -53,7 +53,7 @@ void ExpertReader::stop(const std::shared_ptr<ExpertLoad>& load) {
     const auto found = std::ranges::find(*queue, load);
     if (found == queue->end()) continue;  // all of it has been asked for
     queue->erase(found);
-    return give_up(*load);
+    return fail_unread(*load);
   }
 }
 
@@ -107,7 +107,7 @@ Task<void> ExpertReader::read(std::shared_ptr<ExpertLoad> load, Bytes offset, By
 
 void ExpertReader::give_up() {
   for (Queue* queue : {&wanted_, &foreseen_}) {
-    for (const std::shared_ptr<ExpertLoad>& load : *queue) give_up(*load);
+    for (const std::shared_ptr<ExpertLoad>& load : *queue) fail_unread(*load);
     queue->clear();
   }
   landed_.notify();

@@ -57,12 +57,12 @@ class ExpertReader {
  private:
   using Queue = std::deque<std::shared_ptr<ExpertLoad>>;
   bool issue_from(Queue& queue);
+  void fail_unread(ExpertLoad& load);
   Task<void> read(std::shared_ptr<ExpertLoad> load, Bytes offset, Bytes length);
 
   Machine& machine_;
   UnitId issuer_;
   std::uint32_t window_, in_flight_ = 0;
-  void give_up(ExpertLoad& load);
   Queue wanted_, foreseen_;
   Signal landed_;
   TaskScope scope_;

@@ -17,7 +17,7 @@ struct ExpertCacheOptions {
   std::optional<double> ffn_in_dram;  // share of the FFNs' bytes that slots may take
   Bytes keep_free = 0;                // of memory's budget, for what is leased later (KV)
   UnitId reader{};                    // the core that issues reads
-  std::uint32_t window = 8;           // requests in flight
+  std::uint32_t reads_in_flight = 8;
   bool look_ahead = false;            // experts of the next layer are read before its router has chosen
   std::uint32_t experts_used = 1;     // of a row
 };

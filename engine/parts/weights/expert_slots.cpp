@@ -31,7 +31,7 @@ ExpertResidency::ExpertResidency(Machine& machine, const WeightStore& weights, E
       machine_(machine),
       weights_(weights),
       options_(std::move(options)),
-      reader_(machine, options_.reader, options_.window) {
+      reader_(machine, options_.reader, options_.reads_in_flight) {
   for (const Role role : kExpertMatrices) {
     Pool pool;
     pool.role = role;
@@ -100,10 +100,12 @@ Task<void> ExpertResidency::read_now(Place place) {
   Pool& pool = pools_[place.pool];
   Block& block = pool.blocks[place.block];
   const ExpertPool::Place where = pool.cache->admit(place.block, holds_none, holds_none).value();
+  ExpertLoad whole;
+  whole.weight = block.weight;
+  whole.expert = block.expert;
   Weight part = *block.weight;
-  const Bytes skew = page_skew(part, block.expert);
-  part.extent.offset += block.expert * part.matrix_bytes() - skew;
-  part.extent.length = round_up(skew + block.weight->matrix_bytes(), kPageSize);
+  part.extent.offset = whole.begin();
+  part.extent.length = whole.length();
   if (where.evicted != ExpertPool::kNone) {
     Block& gone = pool.blocks[where.evicted];
     log("evict", gone);
@@ -114,7 +116,12 @@ Task<void> ExpertResidency::read_now(Place place) {
   }
   while (not_landed(pool.filled_by[where.slot])) co_await reader_.landed().changed();
   log("load", block);
-  co_await read_weight(&machine_, &part, pool.memory[where.slot], 0, options_.reader, kKeepDepth);
+  try {
+    co_await read_weight(&machine_, &part, pool.memory[where.slot], 0, options_.reader, kKeepDepth);
+  } catch (...) {
+    forget(place);
+    throw;
+  }
 }
 
 Bytes ExpertResidency::keepable() const {

@@ -70,6 +70,10 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
     reader.fail("eviction", fmt::format("router can not be combined with {}: routers weigh experts, and no neurons (expected popularity or "
                                         "another rule)", neurons_by));
   }
+  if (weights.kind == "experts" && !weights.bundles && neurons.eviction == "window") {
+    reader.fail("eviction", fmt::format("window can not be combined with {}: experts: what no token of the last ones used is counted for "
+                                        "neurons (expected lru or another rule)", reader.name_of("kind")));
+  }
   reader.finish();
   return weights;
 }

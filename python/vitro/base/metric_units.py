@@ -1,5 +1,6 @@
-"""Which unit a metric of a result has, by its name (docs/reference/results.md)."""
+"""Which unit a metric of a result has, by its name (docs/reference/results.md), and which names are old ones."""
 
+OLD_NAMES = {"seam_calls_per_token"}  # of metrics that a result also has under their new ones: in JSON, for older scripts
 _ENDINGS = (("_tokens_per_s", "tokens/s"), ("gb_per_s", "GB/s"), ("_j_per_token", "J/token"), ("_per_token", "1/token"), ("_bytes", "B"),
             ("_ms", "ms"), ("_us", "us"), ("_w", "W"), ("_s", "s"), ("_j", "J"))
 _PARENTS = (("bytes_read.", "B"), ("_ms.", "ms"), ("_us.", "us"), ("_j.", "J"))

@@ -17,7 +17,7 @@ from ..errors import ConfigError, Lost, Overtime, RunError
 
 # A simulation walks over tables of millions of neurons and makes a hundred thousand small objects per token: huge pages, and a cache
 # that holds what a layer frees at once (docs/design/sim-speed.md).
-_MALLOC = "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=2000:glibc.malloc.tcache_max=16384"
+MALLOC_TUNABLES = "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=2000:glibc.malloc.tcache_max=16384"
 
 _ERRORS = {"ConfigError": ConfigError, "RunError": RunError}
 
@@ -61,7 +61,7 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
     Raises Lost where somebody else ended the child."""
     request = {"call": [function, *args], "attached": list(attached)}
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    env = {"GLIBC_TUNABLES": _MALLOC} | os.environ | (env or {}) | {
+    env = {"GLIBC_TUNABLES": MALLOC_TUNABLES} | os.environ | (env or {}) | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:

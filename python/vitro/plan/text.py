@@ -179,6 +179,6 @@ def _is_quantity(text):
 
 
 def text_of(plan):
-    head = ("# An execution plan (docs/planner.md): `engine: {plan: THIS FILE}` in an experiment runs it. Times are of one layer unless\n"
-            "# said otherwise, predicted from probes of the device and the profile; nothing was simulated or run to choose.\n")
+    head = ("# An execution plan (docs/design/planner.md): `engine: {plan: THIS FILE}` in an experiment runs it. Times are of one layer\n"
+            "# unless said otherwise, predicted from probes of the device and the profile; nothing was simulated or run to choose.\n")
     return head + write(plan) + "\n"

@@ -29,7 +29,6 @@ METRICS = {
     "predictor_precision": ("Predictor, precision", "%", 100), "unit_submissions_per_token": ("Unit submissions", "per token", 1),
     "storage_submissions_per_token": ("Storage submissions", "per token", 1),
 }
-OLD_NAMES = {"seam_calls_per_token"}  # of metrics that a result also has under their new ones
 
 
 def reading(name, value):

@@ -2,10 +2,11 @@
 from pathlib import Path
 
 from .. import plot
+from ..base.metric_units import OLD_NAMES
 from ..base.terminal import number
 from ..base.trees import flatten
 from ..trace.trace import load_trace
-from .page import METRICS, OLD_NAMES, experiment_details, label_of, picture, reading, render, story_of, token_window
+from .page import METRICS, experiment_details, label_of, picture, reading, render, story_of, token_window
 
 
 def write_run(result, out):

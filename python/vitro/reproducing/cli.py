@@ -12,7 +12,8 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumo
                                                   "experiments/papers/.")] = "pi2",
               reading: Annotated[str, typer.Option(metavar="published|fair", help="Compared systems as their papers had them, or "
                                                    "with the same kernels, cores and reads in flight.")] = "published",
-              only: Annotated[Optional[str], typer.Option(metavar="ID", help="One result, all rows of one, or one check.")] = None,
+              only: Annotated[Optional[list[str]], typer.Option(metavar="ID", help="One result, all rows of one, or one check; may be "
+                                                   "repeated.")] = None,
               diagnose: Annotated[bool, typer.Option("--diagnose", help="Also run the diagnosis of each row that is off.")] = False,
               jobs: Annotated[Optional[int], typer.Option(min=1, help="Runs at a time. Default: the cores that may be used.")] = None,
               on: On = "local",
@@ -36,11 +37,11 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumo
     from . import paper as reproducing
     from . import show as showing
     if table is not None:
-        if only is not None:
+        if only:
             raise ConfigError("--table: can not be combined with --only (expected one of the two)")
         showing.check_page(paper, table, reading)
     with terminal.progress("reproduce") as report:
-        answer = reproducing.reproduce(paper, reading=reading, only=only, jobs=jobs, diagnose=diagnose, keep=keep, on=on,
+        answer = reproducing.reproduce(paper, reading=reading, only=only or (), jobs=jobs, diagnose=diagnose, keep=keep, on=on,
                                        progress=report)
     if table is not None:
         showing.write_tables(answer, table)

@@ -5,6 +5,7 @@ Each distinct run is simulated once, however many rows want it, in a process of 
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,21 +26,24 @@ from .plans import Plans
 _ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
 
 
-def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only: str | None = None, jobs: int | None = None,
+def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only: str | Sequence[str] = (), jobs: int | None = None,
               diagnose: bool = False, keep: Path | None = None, folder: Path | None = None, on: str = "local",
               progress: Progress | None = None) -> dict[str, Any]:
     """-> {"schema": "vitro.reproduce/1", "paper", "reading", "rows", "checks", "summary"}; docs/guide/reproduce.md names the fields.
 
     reading: "published": compared systems have the properties that their papers give or imply; "fair": the same kernels, cores and reads
     in flight for all.
-    only: an id, of a row, a whole figure or a check. diagnose: also executes the diagnosis of each row that is off.
+    only: an id, of a row, a whole figure or a check, or several; rows come in that order.
+    diagnose: also executes the diagnosis of each row that is off.
     on: where runs are executed, as in sweep(). keep: a folder for results, from which equal runs of the same program are taken.
     """
     places.check(on, jobs, option="--jobs")  # before any plan is made
     mapped = paper_map.load(paper, folder, reading)
-    questions, checks = (_chosen(part, only) for part in (mapped.questions, mapped.checks))
-    if only and not questions and not checks:
-        raise ConfigError(f'--only: "{only}" is neither a result nor a check of {paper}')
+    wanted = [only] if isinstance(only, str) else list(only)
+    for name in wanted:
+        if not _chosen(mapped.questions, [name]) and not _chosen(mapped.checks, [name]):
+            raise ConfigError(f'--only: "{name}" is neither a result nor a check of {paper}')
+    questions, checks = ((_chosen(part, wanted) if wanted else part) for part in (mapped.questions, mapped.checks))
     runs = Runs(mapped, jobs, progress, Kept(keep), on)
     runs.execute([(words, end, {}) for question in questions for words in words_of(question) for end in ("", *_ENDS)]
                  + [(words, "", {}) for check in checks for words in words_of(check)])
@@ -55,8 +59,10 @@ def words_of(question):
     return [words for _, runs in question.runs for words in runs.values()]
 
 
-def _chosen(questions, only):
-    return [question for question in questions if only is None or question.id == only or question.id.startswith(f"{only}.")]
+def _chosen(questions, names):
+    """In the order of the names, each once."""
+    found = [question for name in names for question in questions if question.id == name or question.id.startswith(f"{name}.")]
+    return list({question.id: question for question in found}.values())
 
 
 class Runs:

@@ -5,6 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
+from ..base.metric_units import OLD_NAMES
 from ..base.options import Json, Plugins, Sets
 from ..base.origins import with_origins
 from ..base.trees import flatten
@@ -58,7 +59,8 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
 
 def _print_run(result, judged):
     metrics = {name: value for name, value in flatten(result.metrics).items() if not isinstance(value, list)}
-    rows = [(name, terminal.number(metrics[name])) for name in named(metrics, (result.get("experiment_resolved") or {}).get("metrics"))]
+    wanted = (result.get("experiment_resolved") or {}).get("metrics")
+    rows = [(name, terminal.number(metrics[name])) for name in named(metrics, wanted) if wanted or name not in OLD_NAMES]
     terminal.table(f"{result['experiment']} on {result.machine}", ["metric", ">value"], rows)
     if (speed := (result.get("prediction_band") or {}).get("decode_tokens_per_s")) is not None:
         print(f"error band of decode: {terminal.number(speed[0])} to {terminal.number(speed[1])} tokens/s")

@@ -1,4 +1,5 @@
 """Two studies beside each other: differences of equal points, paired over seeds, with confidence intervals."""
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ class Comparison:
     """What `vitro.Study.compare` gives.
 
     frame: a row per point and metric: the keys that tell points apart, metric, pairs, first and second (means over the pairs), difference
-    (second less first), low and high (its interval; none for one pair), relative (difference over first), relative_low, relative_high.
+    (second less first), low and high (its interval; none for one pair, nor where all pairs differ by the same, since then nothing was
+    drawn), relative (difference over first), relative_low, relative_high.
     method: how the interval was made. unpaired: values of the first and of the second without a partner.
     """
 
@@ -62,14 +64,17 @@ def compare(first: "pandas.DataFrame", second: "pandas.DataFrame", metrics: Sequ
         two, how="cross", suffixes=(".first", ".second"))
     if pairs.empty:
         raise ConfigError(f"no point of one study has an equal one in the other (compared by {', '.join(on)})")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for values, part in pairs.groupby(keys, sort=False) if keys else [((), pairs)]:
         names = dict(zip([key.removeprefix("point.") for key in keys], values))
         rows += [names | {"metric": metric} | _interval(part[f"{metric}.first"], part[f"{metric}.second"], confidence)
                  for metric in metrics]
     seeds = f"paired over {over}" if seed in on else f"not paired over {over}, which the points do not set"
+    alike = [row["metric"] for row in rows if row["pairs"] > 1 and row["low"] != row["low"]]
+    undrawn = (f"; equal for all {'seeds' if seed in on and over == SEED else 'pairs'}: no draw, and no interval, in {len(alike)} of "
+               f"{len(rows)} rows ({', '.join(dict.fromkeys(alike))})") if alike else ""
     return Comparison(pandas.DataFrame(rows), f"{seeds}; two-sided t-interval of the mean difference at {confidence:.0%}, "
-                      "exact for differences that are normal", (len(one) - len(pairs), len(two) - len(pairs)))
+                      f"exact for differences that are normal{undrawn}", (len(one) - len(pairs), len(two) - len(pairs)))
 
 
 def _keys(first: "pandas.DataFrame", second: "pandas.DataFrame", seed: str) -> list[str]:
@@ -113,9 +118,15 @@ def _interval(first: "pandas.Series", second: "pandas.Series", confidence: float
     mean = float(differences.mean()) if count else nan
     start = float(first[differences.index].mean()) if count else nan
     half = nan
-    if count > 1:
+    if count > 1 and not _alike(differences, first, second):
         half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * float(differences.std(ddof=1)) / count ** 0.5
     low, high = mean - half, mean + half
     relative = [value / start if start else nan for value in (mean, low, high)]
     return {"pairs": count, "first": start, "second": float(second[differences.index].mean()) if count else nan, "difference": mean,
             "low": low, "high": high, "relative": relative[0], "relative_low": relative[1], "relative_high": relative[2]}
+
+
+def _alike(differences: "pandas.Series", first: "pandas.Series", second: "pandas.Series") -> bool:
+    """Whether they are one value, up to what a subtraction rounds."""
+    largest = max(first.abs().max(), second.abs().max())
+    return bool(differences.max() - differences.min() <= 8 * sys.float_info.epsilon * largest)

@@ -192,6 +192,12 @@ def _effects(method: str, space: Space, drawn: "numpy.ndarray", values: list[flo
     return sorted(rows, key=lambda row: (-row[first], row["parameter"]))
 
 
+def nothing_moves(metric: str, method: str) -> str:
+    """What stands in the place of a table without a row."""
+    least = f"{100 * VISIBLE:g} % or more"
+    return f"{metric}: no parameter " + (f"moves it by {least}" if method == "morris" else f"makes {least} of its variance")
+
+
 def table(frame: "pandas.DataFrame", metric: str, most: int) -> tuple[list[str], list[list[str]], int]:
     """-> (columns, cells) of one metric's largest effects, for a person, and how many parameters have none that shows."""
     rows = as_records(frame[frame["metric"] == metric])

@@ -7,7 +7,7 @@ import typer
 from ..base import terminal
 from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
 from ..execute.task import Limits
-from .sensitivity import READING, table
+from .sensitivity import READING, nothing_moves, table
 from .sensitivity import sensitivity as run_sensitivity
 from .table import as_records
 
@@ -38,15 +38,20 @@ def sensitivity(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
         frame = run_sensitivity(experiment, out=out, method=method, samples=samples, band=band, parameters=parameters or (),
                                 metrics=metrics or (), workers=workers, on=on, resume=resume, limits=Limits(limit, retries), overrides=sets,
                                 seed=seed, progress=report)
-    facts = frame.attrs
+    facts, shown = frame.attrs, False
     if as_json:
         terminal.print_json({"schema": "vitro.sensitivity/1", **facts, "rows": as_records(frame)})
         return
     for name, value in facts["values"].items():
         columns, cells, hidden = table(frame, name, most)
+        if not cells:
+            print(nothing_moves(name, method))
+            continue
+        shown = True
         low, high = map(terminal.number, facts["ends"][name])
         terminal.table(f"{name}: {terminal.number(value)}; {low} to {high} in {facts['runs']} runs, parameters off by up to "
-                       f"{facts['band']:.0%}", columns, cells,
-                       caption=READING[method] + (f"\nparameters with less effect: {hidden}" if hidden else ""))
+                       f"{facts['band']:.0%}", columns, cells, caption=f"parameters with less effect: {hidden}" if hidden else None)
+    if shown:
+        print(READING[method])
     if facts["fixed"]:
         print(f"not moved, since the device file does not state them: {', '.join(facts['fixed'])}")

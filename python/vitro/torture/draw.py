@@ -1,6 +1,9 @@
 """Configurations drawn by seed: parts, formats, batch, prompt length and budgets, in combinations that nobody wrote down. Each function
-draws one section of an engine from its own generator, as dotted keys."""
+draws one section of an engine, as dotted keys. Sections that came later are given generators of their own, so that seeds keep the cases
+that they had."""
 import random
+
+from ..base.trees import nested
 
 SCHEMES = ("f16", "q8_0", "q4_0", "w4g64z", "w2g64z")
 WORDS = "Once upon a time there was a little dog who liked to play in the park with a big red ball and a cat".split()
@@ -9,17 +12,6 @@ ACTIVATIONS = ("f32", "f16")
 EXPERTS = 8
 LOADS = [1 / EXPERTS] * EXPERTS  # of a layer: no expert is busier than another
 SHAPES = 40  # random models of a kind and scheme
-
-
-def nested(flat):
-    tree = {}
-    for path, value in flat.items():
-        *way, last = path.split(".")
-        node = tree
-        for key in way:
-            node = node.setdefault(key, {})
-        node[last] = value
-    return tree
 
 
 def case(seed, machine="virtual", device=None):
@@ -68,7 +60,6 @@ def coded(rng, drawn):
 
 
 def activations(rng):
-    """A draw of its own, so that all others stay what they were."""
     return {"graph.activations": rng.choice(ACTIVATIONS)} if rng.random() < 0.6 else {}
 
 
@@ -85,19 +76,19 @@ def kv_place(rng):
 
 
 def staged(rng, engine):
-    """A draw of its own, so that all others stay what they were. No core takes a chunk's attention as a neural engine does."""
+    """No core takes a chunk's attention as a neural engine does."""
     attends = "placement.unit" in engine and engine["kv.format"] in CODED_KV
     return {"placement.kv": "staged"} if attends and rng.random() < 0.5 else {}
 
 
 def together(rng, engine):
-    """A generator of its own, so that all other draws stay what they were: how many small reads go in one submission."""
+    """How many small reads go in one submission."""
     most = rng.choice((None, 1, 3, 8))
     return {"ffn.clusters.io_together": most} if most and "ffn.clusters.neurons" in engine else {}
 
 
 def expert_cache(rng, kind, engine):
-    """Likewise: experts behind a cache in place of pages or of matrices that pass through."""
+    """Experts behind a cache in place of pages or of matrices that pass through."""
     if kind != "mixture" or engine["weights.kind"] not in ("paged", "streamed") or rng.random() < 0.4:
         return {}
     rules = ("lru", "step_lru", "lfu", "arc", "popularity", "none") + (() if "ffn.clusters.neurons" in engine else ("router",))
@@ -106,7 +97,7 @@ def expert_cache(rng, kind, engine):
 
 
 def resident(rng, engine):
-    """A draw of its own, so that all others stay what they were: which experts have a graph, and of what size."""
+    """Which experts have a graph, and of what size."""
     if engine["ffn.kind"] != "experts":
         return {}
     chosen = {"base_of": rng.choice(("pairs", "rows")), "max_drop": rng.choice(("0%", "10%", "100%")),

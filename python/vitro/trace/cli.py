@@ -64,7 +64,8 @@ def query(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")],
     numbers = [name for name in frame.columns if frame[name].dtype.kind in "iuf"]
     cells = [["–" if value is None or value != value else terminal.number(value) if name in numbers else str(value)
               for name, value in zip(frame.columns, row)] for row in frame.itertuples(index=False, name=None)]
-    terminal.table(f"{len(frame)} rows", [f">{name}" if name in numbers else name for name in frame.columns], cells)
+    title = "1 row" if len(frame) == 1 else f"{len(frame)} rows"
+    terminal.table(title, [f">{name}" if name in numbers else name for name in frame.columns], cells)
 
 
 @trace_app.command()

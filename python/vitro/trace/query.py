@@ -1,5 +1,6 @@
 """SQL over the spans and counters of a trace, by DuckDB."""
 import os
+import re
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
@@ -8,13 +9,17 @@ from .trace import load_trace
 if TYPE_CHECKING:
     import pandas
 
+_NO_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)  # texts, quoted names, remarks
+_BARE_GROUP = re.compile(r"(?<!\bwithin\s)\bgroup\b(?!\s+by\b)", re.IGNORECASE)
+
 
 def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
     """The rows that one SQL query gives.
 
     trace: trace.json, or a run's folder. sql: over `spans` ("group", track, name, begin_us, dur_us, detail) and `counters` ("group",
     counter, at_us, value), in microseconds from the beginning of the run. `group` is a word of SQL and stands in quotes. Queries see these
-    two tables and no file. Raises ConfigError for what DuckDB can not run, and where it is not installed (`pip install 'vitro[sql]'`).
+    two tables and no file. Raises ConfigError for what DuckDB can not run, for more than one statement, and where DuckDB is not installed
+    (`pip install 'vitro[sql]'`).
     """
     try:
         import duckdb
@@ -27,10 +32,19 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
         connection.register("counters", found.counters)
         connection.execute("SET enable_external_access = false")
         try:
-            answer = connection.execute(sql)
+            statements = connection.extract_statements(sql)
+            if len(statements) > 1:
+                raise ConfigError(f"trace query: {sql!r} has {len(statements)} statements (expected one SELECT)")
+            answer = connection.execute(statements[0]) if statements else None
             if answer is None or answer.description is None:
                 raise ConfigError(f"trace query: {sql!r} gives no rows (expected a SELECT)")
             return answer.df()
         except duckdb.Error as error:
-            said = " ".join(str(error).split())
-            raise ConfigError(f"trace query: {said}") from None
+            raise ConfigError(f"trace query: {_said(error, sql)}") from None
+
+
+def _said(error: Exception, sql: str) -> str:
+    """DuckDB's message without the lines that point into the query."""
+    said = re.split(r" LINE \d+:", " ".join(str(error).split()))[0]
+    words = _NO_WORDS.sub(lambda found: " " if found[0][0] in "-/" else " _ ", sql)
+    return said + ('; `group` is a word of SQL: write "group"' if _BARE_GROUP.search(" ".join(words.split())) else "")

@@ -59,6 +59,7 @@ const Case kCases[] = {
     {"kv_prefetch", "kv.prefetch", "false", kDramTokens},
     {"attention", "attention.kernel", R"("lut_exp")"},
     {"clusters.eviction", "weights.eviction", R"("lru")", kBundles},
+    {"clusters.admission", "weights.admission", R"("bypass")", kBundles},
     {"clusters.window", "weights.window", "3", R"({"policy": "llmflash"})"},
     {"clusters.staging", "weights.staging", R"("1 MiB")", kBundles},
     {"clusters.bundle", "weights.bundle", "false", kBundles},

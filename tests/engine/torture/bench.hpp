@@ -55,7 +55,7 @@ inline std::vector<Named> configurations() {
               {"splits", {{{"batch", 1}, {"hot", "50%"}, {"attention", "50%"}, {"head", "0%"}}}}}}},
            half},
           {"layers", false, {{"policy", "npu_dense"}, {"placement", {{"units", {"cpu0"}}, {"unit", "npu"}}}}, Json::object()},
-          {"keys and values in flash", false, {{"kv", {{"dram_tokens", 4}, {"block_tokens", 4}}}, {"prefill_chunk", 4}}, Json::object()},
+          {"keys and values in flash", false, {{"kv", {{"dram_tokens", 0}, {"block_tokens", 2}}}, {"prefill_chunk", 4}}, Json::object()},
           {"paged mixture", true, {{"weights", {{"kind", "paged"}}}, {"placement", {{"units", {"cpu0", "cpu1"}}}}}, half},
           {"bundled mixture", true, {{"policy", "neuron_cluster"}, {"placement", {{"units", {"cpu0", "cpu1"}}}}}, half},
           {"experts", true, experts("dram"), Json::object()},
@@ -78,7 +78,7 @@ inline TortureCase case_of(const Named& configuration) {
                            {"machine", "host"},
                            {"engine", configuration.engine},
                            {"memory", configuration.memory},
-                           {"workload", {{"prompt", "abcdefgh"}, {"output_tokens", 4}, {"batch", 2}, {"stop_at_eos", false}}}};
+                           {"workload", {{"prompt", "a b c d e f g h"}, {"output_tokens", 4}, {"batch", 2}, {"stop_at_eos", false}}}};
   TortureCase test;
   test.experiment = parse_json(experiment.dump(), configuration.name);
   test.model = RandomModel{configuration.mixture, 3, 2, configuration.format};

@@ -11,6 +11,7 @@ const std::uint64_t kStride = test::all_or_few<std::uint64_t>(1, 9);
 void fail_each(FaultTarget target, const std::vector<FaultKind>& kinds) {
   const ScratchFolder folder;
   const TortureOptions options = test::options_in(folder);
+  std::uint64_t struck = 0;
   for (const test::Named& configuration : test::configurations()) {
     Subject subject = subject_of(test::case_of(configuration), options);
     const Observation expected = observe(subject);
@@ -22,10 +23,16 @@ void fail_each(FaultTarget target, const std::vector<FaultKind>& kinds) {
       const FaultKind kind = kinds[which++ % kinds.size()];
       subject.faults.faults = {{kind, at, 1, Picoseconds(0), 1, ""}};
       const Observation seen = isolated(subject, 60);
+      const std::uint64_t fired = seen.tally.fired[static_cast<std::size_t>(kind)];
+      if (kind != FaultKind::garbage) {  // not all launches answer
+        EXPECT_GE(fired, 1u) << configuration.name << ": nothing struck " << at;
+      }
+      struck += fired;
       EXPECT_EQ(violation(expected, seen), "")
           << configuration.name << ": " << to_string(kind) << " at " << to_string(target) << " " << at << " of " << operations;
     }
   }
+  EXPECT_GT(struck, 0u) << "no " << to_string(target) << " of any configuration";
 }
 
 TEST(EveryOperation, each_read_fails_in_turn) { fail_each(FaultTarget::read, {FaultKind::read_error, FaultKind::short_read}); }

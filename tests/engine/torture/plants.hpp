@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/machine/detached.hpp"
 #include "engine/machine/storage_decorator.hpp"
 #include "engine/machine/unit_decorator.hpp"
-#include "engine/testing/fault_state.hpp"
+#include "engine/faults/fault_state.hpp"
 #include "engine/torture/torture.hpp"
 
 namespace vitro::test {
@@ -34,11 +35,11 @@ class PlantedFlash final : public StorageDecorator {
     really(request, done, told);
     if (plant_ == Plant::read_used_before_it_landed) impatient(request.from.length, done, told);
   }
-  DetachedFault impatient(Bytes length, ResultSlot done, std::shared_ptr<bool> told) {
+  Detached impatient(Bytes length, ResultSlot done, std::shared_ptr<bool> told) {
     co_await FaultDelay{inner_.executor(), kPatience};
     if (!std::exchange(*told, true)) done.complete({{}, length});
   }
-  DetachedFault really(ReadRequest request, ResultSlot done, std::shared_ptr<bool> told) {
+  Detached really(ReadRequest request, ResultSlot done, std::shared_ptr<bool> told) {
     const Picoseconds begin = inner_.executor().now();
     ReadRequest submitted = request;
     IoResult result = co_await inner_.read(std::move(submitted));

@@ -55,43 +55,30 @@ std::optional<Verdict> first_wrong(Plant plant, const ScratchFolder& folder) {
   return std::nullopt;
 }
 
-TEST(Torture, finds_a_read_that_is_used_before_it_landed) {
+struct Defect {
+  const char* name;
+  Plant plant;
+  const char* says;  // in the verdict; empty: whatever it says
+};
+void PrintTo(const Defect& defect, std::ostream* out) { *out << defect.name; }
+
+class TortureFinds : public testing::TestWithParam<Defect> {};
+
+TEST_P(TortureFinds, a_defect_that_is_put_in_place) {
   const ScratchFolder folder;
-  const std::optional<Verdict> found = first_wrong(Plant::read_used_before_it_landed, folder);
+  const std::optional<Verdict> found = first_wrong(GetParam().plant, folder);
   ASSERT_TRUE(found);
-  EXPECT_THAT(found->why, HasSubstr("tokens"));
+  EXPECT_THAT(found->why, HasSubstr(GetParam().says));
 }
 
-TEST(Torture, finds_a_lease_that_is_lost_on_the_way_of_an_error) {
-  const ScratchFolder folder;
-  const std::optional<Verdict> found = first_wrong(Plant::lost_lease, folder);
-  ASSERT_TRUE(found);
-  EXPECT_THAT(found->why, HasSubstr("were not returned"));
-}
-
-TEST(Torture, finds_a_graph_that_is_launched_in_place_of_one_that_did_not_load) {
-  const ScratchFolder folder;
-  EXPECT_TRUE(first_wrong(Plant::stale_graph, folder));
-}
-
-TEST(Torture, finds_a_slot_that_is_used_twice) {
-  const ScratchFolder folder;
-  const std::optional<Verdict> found = first_wrong(Plant::slot_used_twice, folder);
-  ASSERT_TRUE(found);
-  EXPECT_THAT(found->why, HasSubstr("tokens"));
-}
-
-TEST(Torture, finds_an_error_that_is_swallowed) {
-  const ScratchFolder folder;
-  EXPECT_TRUE(first_wrong(Plant::swallowed_error, folder));
-}
-
-TEST(Torture, finds_a_completion_that_never_comes) {
-  const ScratchFolder folder;
-  const std::optional<Verdict> found = first_wrong(Plant::lost_completion, folder);
-  ASSERT_TRUE(found);
-  EXPECT_THAT(found->why, HasSubstr("never completed"));
-}
+INSTANTIATE_TEST_SUITE_P(Defects, TortureFinds,
+                         testing::Values(Defect{"a_read_used_before_it_landed", Plant::read_used_before_it_landed, "tokens"},
+                                         Defect{"a_lease_lost_on_an_error", Plant::lost_lease, "were not returned"},
+                                         Defect{"a_graph_launched_for_one_that_did_not_load", Plant::stale_graph, ""},
+                                         Defect{"a_slot_used_twice", Plant::slot_used_twice, "tokens"},
+                                         Defect{"an_error_swallowed", Plant::swallowed_error, ""},
+                                         Defect{"a_completion_that_never_comes", Plant::lost_completion, "never completed"}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(Torture, one_seed_has_one_outcome) {
   const ScratchFolder folder;

@@ -26,9 +26,9 @@ TEST(ReadGroups, a_group_passes_when_its_last_read_is_ready_and_never_waits_on_t
   EXPECT_FALSE(some.note_ready(group, 14 * kUs, kPageSize));
   EXPECT_FALSE(some.note_ready(group, 11 * kUs, kPageSize));
   EXPECT_TRUE(some.note_ready(group, 12 * kUs, kPageSize));
-  EXPECT_EQ(some[group].passage.begin, 12 * kUs) << "11, 12 and 14: the third follows two that take 1 us each";
-  EXPECT_EQ(some[group].passage.transfers, 3 * kUs);
-  EXPECT_EQ(some[group].passage.bytes, 3 * kPageSize);
+  EXPECT_EQ(some[group].transfer.begin, 12 * kUs) << "11, 12 and 14: the third follows two that take 1 us each";
+  EXPECT_EQ(some[group].transfer.transfers, 3 * kUs);
+  EXPECT_EQ(some[group].transfer.bytes, 3 * kPageSize);
   EXPECT_EQ(some[group].leader, 7u);
   EXPECT_EQ(some.head_start(), Picoseconds(0)) << "nobody is inside";
 }
@@ -50,7 +50,7 @@ TEST(ReadGroups, it_ends_when_its_reads_would_end_one_by_one) {
     std::ranges::sort(ready);
     Picoseconds end{0};
     for (const Picoseconds when : ready) end = std::max(end, when) + overhead + kUs;
-    EXPECT_EQ(some[group].passage.begin + some[group].passage.transfers, end) << "seed " << seed;
+    EXPECT_EQ(some[group].transfer.begin + some[group].transfer.transfers, end) << "seed " << seed;
   }
 }
 
@@ -65,7 +65,7 @@ TEST(ReadGroups, numbers_are_used_again_without_what_was_before) {
   EXPECT_EQ(some.add(pages(1), 2, kUs), first);
   some.enters(first);
   EXPECT_TRUE(some.note_ready(first, 5 * kUs, kPageSize));
-  EXPECT_EQ(some[first].passage.begin, 5 * kUs);
+  EXPECT_EQ(some[first].transfer.begin, 5 * kUs);
 }
 
 TEST(ReadGroups, only_a_random_read_on_its_way_ends_a_stream) {

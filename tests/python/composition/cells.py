@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import vitro
 from conftest import ROOT
+from vitro.base.trees import nested
 
 CONFIGS = ROOT / "configs"
 EMBEDDED = CONFIGS / "models" / "embedded"
@@ -134,17 +135,6 @@ def _parts(cell, loads):
             "bundled experts": {"weights.kind": "bundles"}, "cached experts": {"weights.kind": "experts"}}[cell.parts]
     return {"policy": "npumoe", "units": ["cpu0", "cpu1"], "placement.graph_units": [unit],
             "ffn.experts.loads": loads, "ffn.experts.overflow": "cpu", "ffn.experts.graph_rows": 4} | kept
-
-
-def nested(flat):
-    tree = {}
-    for path, value in flat.items():
-        *way, last = path.split(".")
-        node = tree
-        for key in way:
-            node = node.setdefault(key, {})
-        node[last] = value
-    return tree
 
 
 def experiment(cell, model, loads=None):

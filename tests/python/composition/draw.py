@@ -1,7 +1,8 @@
 """Configurations drawn by seed: parts, formats, batch, prompt length and budgets, in combinations that nobody wrote down."""
 import random
 
-from cells import DEVICE, MODELS, nested
+from cells import DEVICE, MODELS
+from vitro.base.trees import nested
 from vitro.torture.draw import SCHEMES, WORDS, activations, coded, kv, kv_place, methods, numerics, parts, resident, staged
 
 SPARE = "cpu7"
@@ -54,7 +55,7 @@ def _lora(rng, engine, workload):
 
 
 def _expert_cache(rng, model, engine):
-    """A draw of its own, so that all others stay what they were: experts behind a cache in place of whole matrices elsewhere."""
+    """Experts behind a cache in place of whole matrices elsewhere."""
     if model != "mixture" or engine["weights.kind"] in ("dram", "bundles") or "ffn.clusters.neurons" in engine or rng.random() < 0.3:
         return {}
     return {"weights.kind": "experts", "weights.eviction": rng.choice(("lru", "step_lru", "lfu", "arc", "popularity", "router", "none")),

@@ -1,6 +1,9 @@
 """experiments/offload.yaml, the set-up that is recommended to begin with."""
+import re
+
 import pytest
 import vitro
+import yaml
 from conftest import ROOT
 
 OFFLOAD = ROOT / "experiments" / "offload.yaml"
@@ -16,6 +19,9 @@ def test_it_beats_pages_of_the_operating_system_and_the_cores_alone(native):
     mapped = speed(**{"engine": '{policy: mmap, activations: int8, numerics: false}', "engine.units": cores})
     alone = speed(**{"engine": str(ROOT / "configs/engines/powerinfer2_cpu.yaml"), "engine.numerics": False})
     assert best > alone > mapped and best > 5 * mapped
+    predicted = yaml.safe_load((ROOT / "experiments/offload-plan.yaml").read_text())["predicted"][0]["tokens_per_s"]
+    said = re.search(r"It predicts ([\d.]+) tokens/s .*?The run\W+says ([\d.]+) tokens/s", OFFLOAD.read_text(), re.DOTALL)
+    assert said and said.groups() == (f"{predicted:.1f}", f"{best:.1f}")
 
 
 @pytest.mark.all

@@ -1,5 +1,6 @@
 """`vitro plan`: shares follow from the device, the batch and the memory; a plan runs where it was made for, and nowhere else."""
 import json
+import re
 
 import pytest
 import vitro
@@ -115,6 +116,14 @@ def test_a_plan_is_the_same_every_time(plan, model):
 def test_the_text_says_what_the_tree_says(plan):
     assert yaml.safe_load(text_of(plan)) == json.loads(json.dumps(plan), object_hook=lambda d: {
         int(key) if key.isdigit() else key: value for key, value in d.items()})
+
+
+def test_its_head_names_a_page_that_is_there(plan):
+    text = text_of(plan)
+    page = re.search(r"\((docs/\S+\.md)\)", text)
+    assert page and (ROOT / page[1]).is_file()
+    kept = (ROOT / "experiments/offload-plan.yaml").read_text()
+    assert text.partition("vitro_plan:")[0] == kept.partition("vitro_plan:")[0]
 
 
 def test_every_choice_has_a_reason(plan):

@@ -151,8 +151,11 @@ def test_only_takes_one_result_with_all_its_numbers(toy):
     assert len((toy / "runs.log").read_text().splitlines()) == 1
     assert set(rows_of(reproducing.reproduce("toy", folder=toy, only="toy_wait.p99"))) == {"toy_wait.p99"}
     assert [check["id"] for check in reproducing.reproduce("toy", folder=toy, only="dense_first")["checks"]] == ["dense_first"]
-    with pytest.raises(ConfigError, match="toy_wai"):
-        reproducing.reproduce("toy", folder=toy, only="toy_wai")
+    several = reproducing.reproduce("toy", folder=toy, only=["toy_wait.p99", "toy_speed", "toy_wait"])
+    assert list(rows_of(several)) == ["toy_wait.p99", "toy_speed", "toy_wait.mean"] and not several["checks"]
+    for wrong in ("toy_wai", ["toy_wait", "toy_wai"]):
+        with pytest.raises(ConfigError, match='"toy_wai" is neither'):
+            reproducing.reproduce("toy", folder=toy, only=wrong)
 
 
 def test_a_diagnosis_is_a_run_of_its_own(toy):

@@ -58,6 +58,18 @@ def test_rows_of_one_point_that_are_not_repeats_are_refused():
         compared(first.drop(columns="engine"), first[1:])
 
 
+def test_pairs_that_all_differ_by_the_same_have_no_interval():
+    """Up to what a subtraction rounds: 1.2 - 1.1 and 2.2 - 2.1 are not equal to the last bit."""
+    first, second = table([(1, 0, 1.1), (2, 0, 2.1)]), table([(1, 0, 1.2), (2, 0, 2.2)])
+    first["y"], second["y"] = [1.0, 2.0], [2.0, 4.0]
+    found = compared(first, second, ("x", "y"))
+    assert found.frame["difference"].tolist() == pytest.approx([0.1, 1.5])
+    assert math.isnan(found.frame["low"][0]) and math.isnan(found.frame["relative_high"][0]) and found.frame["low"][1] < 1.5
+    assert "equal for all seeds: no draw, and no interval, in 1 of 2 rows (x)" in found.method
+    assert "no draw" not in compared(first, second, ("y",)).method
+    assert "no draw" not in compared(first[:1], second[:1]).method
+
+
 @pytest.mark.parametrize("metrics, over, said", [
     (["text"], "workload.seed", "text: is no number"), (["flag"], "workload.seed", "flag: is no number"),
     (["x"], "workload.sed", "over: workload.sed is no key")])

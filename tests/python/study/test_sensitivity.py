@@ -67,10 +67,11 @@ def test_a_core_that_waits_for_memory_hangs_on_its_bandwidth(small, tmp_path):
     low, high = frame.attrs["ends"]["decode_tokens_per_s"]
     assert low < frame.attrs["values"]["decode_tokens_per_s"] < high
     assert (tmp_path / "o/sensitivity.csv").read_text().count("\n") == len(frame) + 1
-    rows = len(store.rows(tmp_path / "o"))
+    rows = store.rows(tmp_path / "o")
     again = sensitivity(small, parameters=wanted, samples=2, out=tmp_path / "o", resume=True)
     pandas.testing.assert_frame_equal(frame, again)
-    assert len(store.rows(tmp_path / "o")) == rows == seen[-1][1] <= frame.attrs["runs"]
+    assert len(rows) == seen[-1][1] <= frame.attrs["runs"]
+    pandas.testing.assert_frame_equal(store.rows(tmp_path / "o"), rows)  # with the times at which each began: nothing ran again
 
 
 def test_the_command_shows_what_matters(native, small):
@@ -78,7 +79,18 @@ def test_the_command_shows_what_matters(native, small):
                     "--metric", "decode_tokens_per_s")
     lines = answer.out.splitlines()
     assert answer.code == 0 and lines[2].startswith("cpu.big.core_bandwidth ") and "slc_buffer" not in answer.out, answer.err
-    assert "interaction: how much that change differs" in " ".join(lines[3:]) and lines[-1] == "parameters with less effect: 1"
+    assert "interaction: how much that change differs" in lines[-1] and lines[-2] == "parameters with less effect: 1"
+
+
+def test_what_moves_nothing_is_a_line_and_the_columns_are_explained_once(native, small):
+    metrics = [part for name in ("decode_tokens_per_s", "ttft_ms", "unit_submissions_per_token") for part in ("--metric", name)]
+    answer = native("sensitivity", small, "--parameter", "cpu.big.core_bandwidth", "--samples", "2", *metrics)
+    lines = answer.out.splitlines()
+    assert answer.code == 0 and lines.count("unit_submissions_per_token: no parameter moves it by 0.05 % or more") == 1, answer.err
+    assert sum(line.startswith("parameter ") for line in lines) == 2 and answer.out.count("interaction: how much") == 1
+    assert "interaction: how much" in lines[-1]
+    alone = native("sensitivity", small, "--parameter", "ufs.slc_buffer", "--samples", "2", "--metric", "decode_tokens_per_s")
+    assert alone.out == "decode_tokens_per_s: no parameter moves it by 0.05 % or more\n", alone.err
 
 
 @pytest.mark.parametrize("more, said", [

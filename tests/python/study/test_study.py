@@ -1,10 +1,12 @@
 """A study as an object: rows when they are asked for, filtered, pivoted and compared."""
 import json
 import math
+import re
 import sys
 
 import pytest
 import vitro
+from conftest import ROOT
 from scipy import stats
 from vitro.study.store import Store
 
@@ -37,6 +39,42 @@ def test_rows_are_those_that_hold_every_condition(folder):
     fast = paged.where(lambda rows: rows["decode_tokens_per_s"] > 20)
     assert list(fast.to_frame()["decode_tokens_per_s"]) == [25.0]
     assert len(study.where({"device.name": "phone", "device.ufs.queues": 1})) == 8 and len(study.where({"device.name": "other"})) == 0
+
+
+def test_a_point_without_the_key_has_what_its_run_resolved_to(native, tmp_path):
+    """The base's value, or that of a map or a preset that it swept."""
+    (tmp_path / "paged.yaml").write_text("policy: mmap\nunits: [cpu1]\n")
+    vitro.sweep(ROOT / "experiments/quickstart.yaml", out=tmp_path / "o", overrides={"workload.output_tokens": 2, "sweep": [
+        {"engine.policy": "mmap", "memory.budget": "6 MiB"}, {"workload.seed": 2, "memory.budget": "16 MiB"},
+        {"engine": {"policy": "mmap", "units": ["cpu0"]}}, {"engine": str(tmp_path / "paged.yaml")}, {"engine.units": [["cpu1"]]},
+        {"workload.seed": 1, "engine.policy": "mmap", "memory.budget": "8 MiB"}]})
+    study = vitro.Study(tmp_path / "o")
+
+    def points(**condition):
+        return [json.loads(text) for text in study.where({key.replace("_", "."): value for key, value in condition.items()})
+                .to_frame(["point"])["point"]]
+    assert sorted(map(str, points(engine_policy="dense"))) == sorted(map(str, points(engine_policy=["dense", "none"]))) == [
+        "{'engine.units': ['cpu1']}", "{'workload.seed': 2, 'memory.budget': '16 MiB'}"]
+    assert len(points(engine_policy="mmap")) == 4 and len(points(workload_seed=1)) == 5 and len(points(workload_seed=2)) == 1
+    assert len(points(engine_units=[["cpu1"]])) == 2 and len(points(engine_units=[["cpu0"]])) == 1
+    assert len(points(memory_budget=None)) == 3
+    whole = study.to_frame(["engine.policy", "workload.seed"])
+    assert sorted(whole["engine.policy"]) == [*["dense"] * 2, *["mmap"] * 4] and whole["workload.seed"].tolist().count(1) == 5
+    assert study.to_frame()["point.engine.policy"].notna().sum() == 2 and "resolved" not in study.to_frame().columns
+    assert study.pivot("engine.policy", "workload.seed", "decode_tokens_per_s", "count").loc["dense", 2] == 1
+    eight = study.where({"memory.budget": "8 MiB"})
+    assert eight.compare(study.where({"engine.policy": "dense", "engine.units": [["cpu1"]]})).frame["pairs"].tolist() == [1]
+
+
+def test_the_block_of_the_guide_runs(native, tmp_path, monkeypatch):
+    for name in ("experiments", "configs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    part = (ROOT / "docs/guide/python.md").read_text().partition("\n## A study\n")[2].partition("\n## ")[0]
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", part, re.DOTALL):
+        exec(code, names)
+    assert len(names["study"]) == 12 and len(names["window"]) == 6
 
 
 def test_documents_of_results_are_read_for_results_alone(folder):
@@ -117,6 +155,8 @@ def test_a_metric_that_is_named_twice_is_compared_once(folder):
     (lambda study: study.compare(study, over="typo"), "over: typo is no key"),
     (lambda study: study.pivot("memory.budget", "engine.policy", "decode_tokens_per_s", "typo"), "'typo' of decode_tokens_per_s can"),
     (lambda study: study.pivot("memory.budget", "engine.policy", "machine"), "pivot: 'mean' of machine can not"),
+    (lambda study: study.where({"engine.policy": "none"}).pivot("memory.budget", "workload.seed", "decode_tokens_per_s"),
+     "has no row to put into a table that holds the conditions"),
     (lambda study: study.compare(study, "speed"), "speed: is neither a column"),
     (lambda study: study.compare(study, confidence=95), "confidence: 95 .expected a number between"),
     (lambda study: study.compare(study.where({"engine.policy": "none"})), "has no row to compare that holds"),
@@ -137,6 +177,9 @@ def test_studies_without_a_common_point_are_refused(folder):
 def test_the_front(folder):
     front = vitro.Study(folder).front({"decode_tokens_per_s": "maximize", "peak_memory_bytes": "minimize"})
     assert list(front["decode_tokens_per_s"]) == [11.0, 14.0, 21.0, 25.0, 31.0, 36.5]
+    assert list(front.columns[:5]) == ["point.engine.policy", "point.memory.budget", "point.workload.seed", "decode_tokens_per_s",
+                                       "peak_memory_bytes"]
+    assert sorted(front.columns) == sorted(vitro.Study(folder).to_frame().columns)
 
 
 def test_a_page_shows_the_keys_that_differ(folder):

@@ -26,12 +26,39 @@ def test_the_command_prints_a_table_or_json(fake, folder):
     assert answer.json == {"columns": ["at_us", "value"], "rows": [[0, 4], [9, 14]]}
 
 
+def test_rows_are_counted_in_the_heading(fake, folder):
+    heading = [fake("trace", "query", folder, f"SELECT at_us FROM counters LIMIT {count}").out.splitlines()[0] for count in (0, 1, 2)]
+    assert heading == ["0 rows", "1 row", "2 rows"]
+
+
+@pytest.mark.parametrize("sql, hinted", [
+    ("SELECT group FROM spans", True), ("SELECT Group, nope FROM spans GROUP  BY ALL", True), ("SELECT spans.group, FROM FROM spans", True),
+    ("SELECT nope, track FROM spans GROUP\n/* of all */ BY track", False), ('SELECT nope, "group" FROM spans -- group', False),
+    ("SELECT nope FROM spans WHERE name = 'a group'", False),
+    ("SELECT nope, mode() WITHIN GROUP (ORDER BY track) FROM spans", False)])
+def test_a_group_without_quotes_is_hinted_at(folder, sql, hinted):
+    with pytest.raises(ConfigError) as caught:
+        query(folder, sql)
+    assert str(caught.value).endswith('; `group` is a word of SQL: write "group"') == hinted, caught.value
+
+
+@pytest.mark.parametrize("sql, count", [("SELECT 1; SELECT 2", 2), ("SELECT 1; DROP TABLE spans; SELECT 2;", 3)])
+def test_several_statements_are_refused(folder, sql, count):
+    with pytest.raises(ConfigError, match=f"has {count} statements .expected one SELECT"):
+        query(folder, sql)
+
+
+def test_one_statement_may_end_with_a_semicolon(folder):
+    assert query(folder, "SELECT ';' AS a; ").to_numpy().tolist() == [[";"]]
+
+
 @pytest.mark.parametrize("sql, said", [("SELECT nope FROM spans", 'column "nope" not found'), ("SELEC 1", "Parser Error"),
-                                       ("SELECT * FROM read_csv('/etc/passwd')", "disabled"), ("", "gives no rows")])
+                                       ("SELECT * FROM read_csv('/etc/passwd')", "disabled"), ("", "gives no rows"),
+                                       ("-- nothing", "gives no rows"), ("SELECT 1\nFROM\nnowhere", "nowhere does not exist")])
 def test_what_can_not_run_is_one_message(folder, sql, said):
     with pytest.raises(ConfigError) as caught:
         query(folder, sql)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert said in str(caught.value) and "\n" not in str(caught.value) and "LINE" not in str(caught.value)
 
 
 def test_where_duckdb_lacks_its_extra_is_named(folder, monkeypatch):

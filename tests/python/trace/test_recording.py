@@ -4,6 +4,7 @@ import pytest
 import vitro
 from conftest import ROOT
 from vitro.errors import ConfigError
+from vitro.trace.recordings import firing_statistics
 
 MODEL = ROOT / "configs/models/embedded/stories-reglu-3m.f16.gguf"
 SHAPE = {"format": "q4_0", "shape": {"family": "llama", "name": "small", "layers": 2, "width": 2048, "heads": 16, "kv_heads": 16,
@@ -59,6 +60,11 @@ def test_a_run_and_its_recording_as_arrays_agree(native, tmp_path):
     run = vitro.run(experiment)
     found = vitro.Recording.load(tmp_path / "run.vtrc")
     assert found.tokens()[1].tolist()[-len(run.tokens):] == run.tokens
+    counted = firing_statistics(tmp_path / "run.vtrc", MODEL)  # from the file itself
+    assert [(row["layer"], row["expert"]) for row in counted] == found.ffns
+    for row in counted:
+        active = found.fired(row["layer"], row["expert"])[1]
+        assert (len(active), active.mean()) == (row["tokens"], pytest.approx(row["active"], rel=1e-9)) and 0 < active.mean() < 1
     again = vitro.Recording.load(found.save(tmp_path / "again.vtrc"))
     for layer, expert in found.ffns:
         assert (found.fired(layer, expert)[1] == again.fired(layer, expert)[1]).all()

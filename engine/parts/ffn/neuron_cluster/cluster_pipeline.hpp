@@ -95,7 +95,7 @@ class ClusterPipeline {
   Task<void> read(Layer* layer);
   Task<void> read_together(Layer* layer);
   bool units_copy(const Layer& layer) const;
-  void failed(const Cluster& cluster, const IoResult& result) const;  // throws
+  [[noreturn]] void throw_read_error(const Cluster& cluster, const IoResult& result) const;
   Task<void> move(Layer* layer);
   static bool arrived(Layer& layer, Cluster& cluster);  // true: it was the last read that the cluster waits for
   static std::vector<Landed> take_landed(const std::vector<Cluster*>& clusters);

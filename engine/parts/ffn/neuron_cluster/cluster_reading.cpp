@@ -78,7 +78,7 @@ bool ClusterPipeline::units_copy(const Layer& layer) const {
   return std::ranges::none_of(units, [](const ComputeUnit* unit) { return unit->caps().static_graphs; });
 }
 
-void ClusterPipeline::failed(const Cluster& cluster, const IoResult& result) const {
+void ClusterPipeline::throw_read_error(const Cluster& cluster, const IoResult& result) const {
   throw RunError(fmt::format("reading neurons ({}): {}", store_.describe(cluster.blocks.front()), result.status.message));
 }
 
@@ -101,7 +101,7 @@ Task<void> ClusterPipeline::read(Layer* layer) {
     }
     --layer->under_way;
     look_at_reads(*layer);
-    if (!result.status.ok()) failed(*next.cluster, result);
+    if (!result.status.ok()) throw_read_error(*next.cluster, result);
     if (there.bytes > 0 && layer->scope.stop_requested()) {
       store_.copied({there});
       co_return;
@@ -167,7 +167,7 @@ Task<void> ClusterPipeline::read_together(Layer* layer) {
     if (refused < group.size() || layer->scope.stop_requested()) {
       std::erase_if(there, [](const Landed& room) { return room.bytes == 0; });
       if (!there.empty()) store_.copied(there);
-      if (refused < group.size()) failed(*group[refused].cluster, why);
+      if (refused < group.size()) throw_read_error(*group[refused].cluster, why);
       co_return;
     }
     bool ready = false;

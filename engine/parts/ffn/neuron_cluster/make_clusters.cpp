@@ -12,7 +12,8 @@
 namespace vitro {
 namespace {
 
-// Reads of one submission, where docs/design/sim-speed.md has what larger ones cost in simulated time.
+// Reads of one submission, where docs/design/sim-speed.md has what larger ones cost in simulated time: chosen to stay within 2 % of reads
+// one by one. kFewBlocks: between two models that were measured, not searched for.
 constexpr std::uint32_t kReadsTogether = 8, kGatesTogether = 2, kGroupsAtOnce = 4, kFewBlocks = 2048;
 
 constexpr float kNoThreshold = -1;  // below any activation's magnitude: every neuron counts as active

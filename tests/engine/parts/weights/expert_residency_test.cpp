@@ -141,7 +141,7 @@ class ExpertResidencyTest : public testing::Test {
     weights_.emplace(std::move(all));
     ExpertCacheOptions options{.eviction = given.eviction, .budget = given.budget};
     options.look_ahead = given.look_ahead;
-    options.window = given.window;
+    options.reads_in_flight = given.window;
     residency_.emplace(*machine_, *weights_, options);
     host_->run(residency_->load());
     loaded_ = host_->machine().storage.totals().bytes_read;

@@ -1,14 +1,19 @@
-#include "engine/testing/faulty_machine.hpp"
+#include "engine/faults/faulty_machine.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "engine/machine/checked_storage.hpp"
-#include "engine/testing/fault_parts.hpp"
+#include <algorithm>
+
+#include "engine/base/status.hpp"
+#include "engine/faults/checked_storage.hpp"
+#include "engine/faults/fault_parts.hpp"
 
 namespace vitro {
 
 struct FaultyMachine::Parts {
   Parts(Machine& inner, FaultPlan plan) : state(std::move(plan)), storage(inner.storage, state), memory(inner.memory, state) {
+    check_units(inner.units);
     std::vector<ComputeUnit*> pointers;
     for (ComputeUnit* unit : inner.units) {
       units.push_back(std::make_unique<FaultyUnit>(*unit, state));
@@ -17,6 +22,16 @@ struct FaultyMachine::Parts {
     if (state.plan.checksums) checked.emplace(storage);
     Storage& seen = checked ? static_cast<Storage&>(*checked) : storage;
     machine.emplace(Machine{inner.executor, inner.clock, std::move(pointers), seen, memory, inner.trace, inner.seed});
+  }
+
+  void check_units(const std::vector<ComputeUnit*>& there) const {
+    std::vector<std::string> names;
+    for (const ComputeUnit* unit : there) names.push_back(unit->caps().name);
+    for (const Fault& fault : state.plan.faults) {
+      if (fault.unit.empty() || std::ranges::find(names, fault.unit) != names.end()) continue;
+      throw ConfigError(fmt::format("faults: {} of unit \"{}\", which this machine has not (expected one of: {})", to_string(fault.kind),
+                                    fault.unit, fmt::join(names, ", ")));
+    }
   }
 
   FaultState state;
@@ -42,7 +57,9 @@ MachineReport FaultyMachine::report(Picoseconds begin, Picoseconds end) {
     const std::uint64_t times = tally().fired[kind];
     if (times > 0) fired += fmt::format("{}{} {}", fired.empty() ? "" : ", ", times, to_string(static_cast<FaultKind>(kind)));
   }
-  report.notes.push_back(fmt::format("faults on purpose: {}", fired.empty() ? "none of them fired" : fired));
+  const std::size_t unreached = parts_->state.unreached(), all = parts_->state.plan.faults.size();
+  report.notes.push_back(fmt::format("faults on purpose: {}{}", fired.empty() ? "none struck" : fired,
+                                     unreached > 0 ? fmt::format("; {} of {} entries struck nothing", unreached, all) : ""));
   return report;
 }
 

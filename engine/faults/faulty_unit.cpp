@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "engine/testing/fault_parts.hpp"
+#include "engine/faults/fault_parts.hpp"
 
 namespace vitro {
 namespace {
@@ -20,6 +20,9 @@ void answer_garbage(Outcome& outcome) {
   }
 }
 
+Task<RunResult> run_on(ComputeUnit* unit, Chain chain) { co_return co_await unit->run(std::move(chain)); }
+Task<RunResult> run_on(ComputeUnit* unit, Graph graph, Bindings bindings) { co_return co_await unit->launch(graph, std::move(bindings)); }
+
 }  // namespace
 
 FaultyUnit::Fate FaultyUnit::fate() {
@@ -27,14 +30,15 @@ FaultyUnit::Fate FaultyUnit::fate() {
   const std::string& name = caps().name;
   if (state_.healed) dead_ = false;
   if (dead_) fate.failure = fmt::format("{} is gone (a fault on purpose)", name);
-  for (const Fault* fault : state_.next(FaultTarget::launch, name)) {
+  const Struck struck = state_.next(FaultTarget::launch, name);
+  for (const Fault* fault : struck.faults) {
     if (fault->kind == FaultKind::garbage) {
       fate.garbage = true;
       continue;  // fires if there is an answer
     }
     if (dead_) continue;
     state_.fired(fault->kind);
-    const std::string what = fmt::format("{} of {} (a fault on purpose, launch {})", to_string(fault->kind), name, fault->at);
+    const std::string what = fmt::format("{} of {} (a fault on purpose, launch {})", to_string(fault->kind), name, struck.number);
     if (is_harmless(fault->kind) || fault->kind == FaultKind::unit_hangs) fate.delay = std::max(fate.delay, fault->delay);
     if (!is_harmless(fault->kind)) fate.failure = what;
     if (fault->kind == FaultKind::unit_dies || fault->kind == FaultKind::unit_hangs) dead_ = true;
@@ -53,26 +57,12 @@ Task<RunResult> FaultyUnit::spoil(Fate fate, RunResult result) {
   co_return result;
 }
 
-DetachedFault FaultyUnit::serve(Chain chain, Completion<RunResult>* done) {
-  Fate fate = this->fate();
+// inner: lazy, so a submission that fails never reaches the unit.
+Detached FaultyUnit::serve(Fate fate, Task<RunResult> inner, Completion<RunResult>* done) {
   RunResult result;
   if (fate.failure.empty()) {
     try {
-      result = co_await inner_.run(std::move(chain));
-    } catch (...) {
-      result.error = std::current_exception();
-    }
-  }
-  result = co_await spoil(std::move(fate), std::move(result));
-  done->complete(std::move(result));
-}
-
-DetachedFault FaultyUnit::serve(LaunchRequest request, Completion<RunResult>* done) {
-  Fate fate = this->fate();
-  RunResult result;
-  if (fate.failure.empty()) {
-    try {
-      result = co_await inner_.launch(request.graph, std::move(request.bindings));
+      result = co_await std::move(inner);
     } catch (...) {
       result.error = std::current_exception();
     }
@@ -83,20 +73,21 @@ DetachedFault FaultyUnit::serve(LaunchRequest request, Completion<RunResult>* do
 
 void FaultyUnit::submit(const Chain& chain, Completion<RunResult>& done) {
   ++state_.tally.started;
-  serve(chain, &done);
+  serve(fate(), run_on(&inner_, chain), &done);
 }
 void FaultyUnit::submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) {
   ++state_.tally.started;
-  serve({graph, bindings}, &done);
+  serve(fate(), run_on(&inner_, graph, bindings), &done);
 }
 
 Task<Result<Graph>> FaultyUnit::load(GraphSpec spec) {
   const std::string name = caps().name;
   std::string failure;
   if (dead_ && !state_.healed) failure = fmt::format("{} is gone (a fault on purpose)", name);
-  for (const Fault* fault : state_.next(FaultTarget::load, name)) {
+  const Struck struck = state_.next(FaultTarget::load, name);
+  for (const Fault* fault : struck.faults) {
     state_.fired(fault->kind);
-    failure = fmt::format("{} of {} (a fault on purpose, load {})", to_string(fault->kind), name, fault->at);
+    failure = fmt::format("{} of {} (a fault on purpose, load {})", to_string(fault->kind), name, struck.number);
   }
   if (!failure.empty()) co_return Status{Code::unit_lost, failure};
   ++state_.tally.started;

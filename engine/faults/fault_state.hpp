@@ -1,13 +1,14 @@
 // What the parts of a FaultyMachine share: the plan, how far operations have been counted, and what fired.
 #pragma once
+#include <algorithm>
 #include <coroutine>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/faults/fault_plan.hpp"
 #include "engine/machine/executor.hpp"
-#include "engine/testing/fault_plan.hpp"
 
 namespace vitro {
 
@@ -18,38 +19,40 @@ struct FaultTally {
   std::uint64_t started = 0, ended = 0;           // reads, writes, launches and loads: equal when all are joined
 };
 
+// An operation by its number among those of its target, from 0 on, and what strikes it.
+struct Struck {
+  std::uint64_t number = 0;
+  std::vector<const Fault*> faults;
+};
+
 // Policy thread only.
 class FaultState {
  public:
-  explicit FaultState(FaultPlan plan) : plan(std::move(plan)) {}
+  explicit FaultState(FaultPlan plan) : plan(std::move(plan)), reached_(this->plan.faults.size()) {}
 
-  // Counts an operation, and tells which faults hit it.
-  std::vector<const Fault*> next(FaultTarget target, const std::string& unit = "") {
-    const std::uint64_t n = tally.operations[static_cast<std::size_t>(target)]++;
-    std::vector<const Fault*> hits;
-    if (healed) return hits;
-    for (const Fault& fault : plan.faults) {
+  // Counts an operation.
+  Struck next(FaultTarget target, const std::string& unit = "") {
+    Struck struck{tally.operations[static_cast<std::size_t>(target)]++, {}};
+    if (healed) return struck;
+    for (std::size_t i = 0; i < plan.faults.size(); ++i) {
+      const Fault& fault = plan.faults[i];
       const bool here = target_of(fault.kind) == target && (fault.unit.empty() || fault.unit == unit);
-      if (here && n >= fault.at && n - fault.at < fault.count) hits.push_back(&fault);
+      if (!here || struck.number < fault.at || struck.number - fault.at >= fault.count) continue;
+      struck.faults.push_back(&fault);
+      reached_[i] = true;
     }
-    return hits;
+    return struck;
   }
+  // Faults of the plan whose operations never came.
+  std::size_t unreached() const { return static_cast<std::size_t>(std::count(reached_.begin(), reached_.end(), false)); }
   void fired(FaultKind kind) { ++tally.fired[static_cast<std::size_t>(kind)]; }
 
   const FaultPlan plan;
   FaultTally tally;
   bool healed = false;
-};
 
-// Starts at once, so that what is behind sees operations in the policy's order.
-struct DetachedFault {
-  struct promise_type {
-    DetachedFault get_return_object() { return {}; }
-    std::suspend_never initial_suspend() noexcept { return {}; }
-    std::suspend_never final_suspend() noexcept { return {}; }
-    void return_void() {}
-    void unhandled_exception() { std::terminate(); }
-  };
+ private:
+  std::vector<bool> reached_;  // by fault of the plan
 };
 
 // Always suspends, as a device does, even when it waits for nothing.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/machine/detached.hpp"
 #include "engine/machine/storage_decorator.hpp"
 #include "engine/machine/task.hpp"
 
@@ -38,7 +39,6 @@ class CheckedStorage final : public StorageDecorator {
     Bytes size = 0;
     std::vector<std::uint64_t> sums;  // by page
   };
-  struct Detached;
 
   const File* file_of(FileId file) const;
   // The request in whole pages of its file, into memory of its own where it is not so already.

@@ -2,8 +2,8 @@
 #pragma once
 #include <memory>
 
+#include "engine/faults/fault_state.hpp"
 #include "engine/machine/machine.hpp"
-#include "engine/testing/fault_state.hpp"
 
 namespace vitro {
 
@@ -14,6 +14,7 @@ namespace vitro {
 // Threads: as the machine behind. Cost: an event per operation.
 class FaultyMachine final : public MachineHost {
  public:
+  // Throws ConfigError for a fault of a unit that the machine has not.
   FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan);
   ~FaultyMachine() override;
 

@@ -1,4 +1,4 @@
-#include "engine/machine/checked_storage.hpp"
+#include "engine/faults/checked_storage.hpp"
 
 #include <fmt/format.h>
 
@@ -39,16 +39,6 @@ Lease own_memory(Bytes size) {
 bool same_memory(const ReadRequest& a, const ReadRequest& b) { return a.into.block() == b.into.block(); }
 
 }  // namespace
-
-struct CheckedStorage::Detached {
-  struct promise_type {
-    Detached get_return_object() { return {}; }
-    std::suspend_never initial_suspend() noexcept { return {}; }
-    std::suspend_never final_suspend() noexcept { return {}; }
-    void return_void() {}
-    void unhandled_exception() { std::terminate(); }
-  };
-};
 
 Result<FileId> CheckedStorage::open(std::string_view path) {
   Result<FileId> opened = inner_.open(path);
@@ -124,12 +114,12 @@ Task<IoResult> CheckedStorage::judge(ReadRequest request, ReadRequest cover, IoR
   co_return result;
 }
 
-CheckedStorage::Detached CheckedStorage::finish(ReadRequest request, ReadRequest cover, IoResult result, ResultSlot done) {
+Detached CheckedStorage::finish(ReadRequest request, ReadRequest cover, IoResult result, ResultSlot done) {
   IoResult judged = co_await judge(std::move(request), std::move(cover), std::move(result));
   done.complete(std::move(judged));
 }
 
-CheckedStorage::Detached CheckedStorage::check(ReadRequest request, ResultSlot done) {
+Detached CheckedStorage::check(ReadRequest request, ResultSlot done) {
   const File* file = file_of(request.from.file);
   ReadRequest cover = file != nullptr && request.into.data() != nullptr ? covering(request, *file) : request;
   ReadRequest submitted = cover;
@@ -138,7 +128,7 @@ CheckedStorage::Detached CheckedStorage::check(ReadRequest request, ResultSlot d
   done.complete(std::move(judged));
 }
 
-CheckedStorage::Detached CheckedStorage::check(WriteRequest request, Completion<IoResult>* done) {
+Detached CheckedStorage::check(WriteRequest request, Completion<IoResult>* done) {
   // A page is what the write makes of it, or nobody knows what.
   std::vector<std::pair<std::size_t, std::uint64_t>> sums;
   const auto found = files_.find(request.to.file);
@@ -160,7 +150,7 @@ CheckedStorage::Detached CheckedStorage::check(WriteRequest request, Completion<
   done->complete(std::move(result));
 }
 
-CheckedStorage::Detached CheckedStorage::check_all(VectorRead* read) {
+Detached CheckedStorage::check_all(VectorRead* read) {
   std::vector<ReadRequest> asked = read->requests(), covers;
   for (const ReadRequest& request : asked) {
     const File* file = file_of(request.from.file);

@@ -1,4 +1,4 @@
-#include "engine/machine/checked_storage.hpp"
+#include "engine/faults/checked_storage.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,33 +8,18 @@
 
 #include "engine/base/file.hpp"
 #include "engine/testing/virtual_machine.hpp"
+#include "tests/engine/machine/deliveries.hpp"
 
 namespace vitro {
 namespace {
+
+using test::Deliveries;
+using test::read_page;
 
 class DoesNothing final : public Function {
  public:
   Outcome execute(const KernelCall&) override { return {}; }
 };
-
-// Storage that remembers how vectors are to be delivered.
-class Deliveries final : public StorageDecorator {
- public:
-  using StorageDecorator::StorageDecorator;
-  std::vector<Delivery> seen;
-
- protected:
-  void submit(VectorRead& read) override {
-    seen.push_back(read.delivery());
-    StorageDecorator::submit(read);
-  }
-};
-
-Task<void> read_page(Storage* storage, FileId file, Lease into, Delivery delivery) {
-  VectorRead read = storage->read_many({{{file, 0, kPageSize}, into, 0}}, delivery);
-  const VectorRead::Group* group = co_await read.rest();
-  group->front().result.status.or_throw();
-}
 
 TEST(CheckedStorage, a_vector_is_delivered_as_it_was_asked_for) {
   DoesNothing function;
@@ -65,15 +50,6 @@ class LyingStorage final : public StorageDecorator {
   }
 
  private:
-  struct Detached {
-    struct promise_type {
-      Detached get_return_object() { return {}; }
-      std::suspend_never initial_suspend() noexcept { return {}; }
-      std::suspend_never final_suspend() noexcept { return {}; }
-      void return_void() {}
-      void unhandled_exception() { std::terminate(); }
-    };
-  };
   Detached lie(ReadRequest request, ResultSlot done) {
     ReadRequest submitted = request;
     IoResult result = co_await inner_.read(std::move(submitted));

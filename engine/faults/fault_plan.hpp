@@ -59,7 +59,7 @@ struct Fault {
 struct FaultPlan {
   std::uint64_t seed = 0;  // of what a fault draws by itself: the order of reorder
   std::vector<Fault> faults;
-  bool checksums = true;  // what is read is held against checksums of what was written (engine/machine/checked_storage.hpp)
+  bool checksums = true;  // what is read is held against checksums of what was written (engine/faults/checked_storage.hpp)
   friend bool operator==(const FaultPlan&, const FaultPlan&) = default;
 };
 

@@ -1,10 +1,11 @@
 // Units, storage and memory that go wrong: the parts of a FaultyMachine.
 #pragma once
+#include "engine/faults/fault_state.hpp"
+#include "engine/machine/detached.hpp"
 #include "engine/machine/signal.hpp"
 #include "engine/machine/storage_decorator.hpp"
 #include "engine/machine/task.hpp"
 #include "engine/machine/unit_decorator.hpp"
-#include "engine/testing/fault_state.hpp"
 
 namespace vitro {
 
@@ -25,8 +26,7 @@ class FaultyUnit final : public UnitDecorator {
     bool garbage = false;
   };
   Fate fate();
-  DetachedFault serve(Chain chain, Completion<RunResult>* done);
-  DetachedFault serve(LaunchRequest request, Completion<RunResult>* done);
+  Detached serve(Fate fate, Task<RunResult> inner, Completion<RunResult>* done);
   Task<RunResult> spoil(Fate fate, RunResult result);
 
   FaultState& state_;
@@ -44,6 +44,7 @@ class FaultyFlash final : public StorageDecorator {
 
  private:
   struct Fate {
+    bool struck = false;
     Picoseconds delay{0};
     Status status;
     Bytes moved = 0;             // of a request that fails
@@ -54,9 +55,9 @@ class FaultyFlash final : public StorageDecorator {
   Fate fate_of_write();
   Picoseconds stalled() const;
   Task<IoResult> read(ReadRequest request, Fate fate);
-  DetachedFault serve(ReadRequest request, Fate fate, ResultSlot done);
-  DetachedFault serve(WriteRequest request, Fate fate, Completion<IoResult>* done);
-  DetachedFault serve_all(std::vector<ReadRequest> requests, std::vector<std::uint32_t> index, VectorRead* read);
+  Detached serve(ReadRequest request, Fate fate, ResultSlot done);
+  Detached serve(WriteRequest request, Fate fate, Completion<IoResult>* done);
+  Detached serve_all(std::vector<ReadRequest> requests, std::vector<std::uint32_t> index, VectorRead* read);
 
   FaultState& state_;
   Signal turn_;             // a read completed

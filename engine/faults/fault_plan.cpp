@@ -1,4 +1,4 @@
-#include "engine/testing/fault_plan.hpp"
+#include "engine/faults/fault_plan.hpp"
 
 #include <fmt/format.h>
 

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 
-#include "engine/testing/fault_parts.hpp"
+#include "engine/faults/fault_parts.hpp"
 
 namespace vitro {
 
 Status FaultyMemory::refusal(Bytes size, Placement where) {
   pressure_ = 0;
   Status refused;
-  const std::uint64_t n = state_.tally.operations[static_cast<std::size_t>(FaultTarget::lease)];
-  for (const Fault* fault : state_.next(FaultTarget::lease)) {
+  const auto [n, faults] = state_.next(FaultTarget::lease);
+  for (const Fault* fault : faults) {
+    state_.fired(fault->kind);
     if (fault->kind == FaultKind::memory_pressure) {
       pressure_ = std::max(pressure_, fault->bytes);
-      state_.fired(fault->kind);
     } else {
-      state_.fired(fault->kind);
       refused = {Code::over_budget, fmt::format("{} do not fit: lease_error (a fault on purpose, lease {})", format_bytes(size), n)};
     }
   }

@@ -1,4 +1,4 @@
-#include "engine/testing/faulty_machine.hpp"
+#include "engine/faults/faulty_machine.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,11 +6,15 @@
 #include <filesystem>
 
 #include "engine/base/file.hpp"
-#include "engine/testing/fault_parts.hpp"
+#include "engine/faults/fault_parts.hpp"
 #include "engine/testing/virtual_machine.hpp"
+#include "tests/engine/machine/deliveries.hpp"
 
 namespace vitro {
 namespace {
+
+using test::Deliveries;
+using test::read_page;
 
 constexpr Picoseconds kRead{1000};
 
@@ -90,24 +94,6 @@ struct Bench {
   FileId file{};
   Lease into;
 };
-
-// Storage that remembers how vectors are to be delivered.
-class Deliveries final : public StorageDecorator {
- public:
-  using StorageDecorator::StorageDecorator;
-  std::vector<Delivery> seen;
-
- protected:
-  void submit(VectorRead& read) override {
-    seen.push_back(read.delivery());
-    StorageDecorator::submit(read);
-  }
-};
-
-Task<void> read_page(Storage* storage, FileId file, Lease into, Delivery delivery) {
-  VectorRead read = storage->read_many({{{file, 0, kPageSize}, into, 0}}, delivery);
-  co_await read.rest();
-}
 
 // So that a storage that treats reads together as one piece does so with faults before it that strike nothing.
 TEST(FaultyMachine, a_vector_that_nothing_strikes_is_delivered_as_it_was_asked_for) {
@@ -239,6 +225,18 @@ TEST(FaultyMachine, its_report_says_what_it_did) {
   Bench bench({{FaultKind::read_error, 0, 2}});
   bench.read();
   EXPECT_EQ(bench.host->report({}, {}).notes.back(), "faults on purpose: 2 read_error");
+  Bench beyond({{FaultKind::read_error, 1, 1}, {FaultKind::read_error, 100, 1}, {FaultKind::unit_dies, 0, 1, Picoseconds(0), 0, "npu"}});
+  beyond.read();
+  EXPECT_EQ(beyond.host->report({}, {}).notes.back(), "faults on purpose: 1 read_error; 2 of 3 entries struck nothing");
+}
+
+TEST(FaultyMachine, a_fault_of_a_unit_that_is_not_there_is_refused) {
+  try {
+    Bench bench({{FaultKind::unit_dies, 0, 1, Picoseconds(0), 0, "gpu"}});
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "faults: unit_dies of unit \"gpu\", which this machine has not (expected one of: cpu0, npu)");
+  }
 }
 
 }  // namespace
