@@ -65,12 +65,21 @@ def main():
             tally = stage()
             print(f"{name}: {tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped in {time.monotonic() - began:.0f} s")
             total.add(tally)
+    if options.all:
+        total.add(bill_of_materials())
     for name, said in total.failures:
         print(f"\nFAILED {name}\n{said}")
     if total.passed == 0:
         total.fail("./vitro test", "no test ran")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return 1 if total.failed else 0
+
+
+def bill_of_materials():
+    """Writes sbom.cdx.json beside the reports."""
+    command = [sys.executable, ROOT / "tools/supply/sbom.py", RESULTS / "sbom.cdx.json"]
+    run = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True)
+    return failure("bill of materials", tail(run.stderr)) if run.returncode else Tally()
 
 
 def smoke():

@@ -70,7 +70,7 @@ class Commands(typer.core.TyperGroup):
         return command
 
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, **_LOOK)
+app = typer.Typer(cls=Commands, **_LOOK)
 
 
 def _cmake_dir(wanted: bool):
@@ -80,14 +80,10 @@ def _cmake_dir(wanted: bool):
         raise typer.Exit()
 
 
-def _version(wanted: bool):
-    if wanted:
-        print(f"vitro {__version__}")
-        raise typer.Exit()
-
-
-@app.callback()
-def root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+@app.callback(invoke_without_command=True)
+def root(ctx: typer.Context,
+         version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+         verbose: Annotated[bool, typer.Option("--verbose", help="With --version: those of the engine, and of all packages, too.")] = False,
          cmake_dir: Annotated[bool, typer.Option("--cmake-dir", callback=_cmake_dir, is_eager=True,
                                                  help="Print the folder of vitro-config.cmake, for building plug-ins.")] = False):
     """One LLM inference engine on two machines: the real one (host), and a SystemC model of a phone (sim).
@@ -100,6 +96,15 @@ def root(version: Annotated[bool, typer.Option("--version", callback=_version, i
 
         vitro list devices
     """
+    if verbose and not version:
+        raise typer.BadParameter("is known beside --version alone", param_hint="--verbose")
+    if version:
+        from .commands import versions
+        print(versions.described() if verbose else f"vitro {__version__}")
+        raise typer.Exit()
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+        raise typer.Exit()
 
 
 # An OSError of these says that a path of the user's can not be what was asked of it; of any other (a full disk), that the run failed.

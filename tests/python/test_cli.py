@@ -270,3 +270,12 @@ def test_a_list_names_files_as_an_experiment_would(native):
 
 def test_version(fake):
     assert fake("--version").out == "vitro 0.1.0\n"
+
+
+def test_versions_of_everything(fake):
+    said = fake("--version", "--verbose").out
+    assert said.startswith("vitro 0.1.0")
+    for part in ("engine: ", "SHA-256", "\n  numpy ", "\nDebian packages:\n", "\n  libsystemc-dev "):
+        assert part in said
+    alone = fake("--verbose")
+    assert alone.code == 2 and alone.err == "vitro: Invalid value for --verbose: is known beside --version alone (see --help)\n"

@@ -21,14 +21,19 @@ SKIPPED = {".git", "build", "out", ".venv", ".vitro", "__pycache__", ".pytest_ca
 
 
 def files():
-    """The project's text files, relative to its root: what git tracks, or everything where there is no git."""
+    """The project's text files, relative to its root, sorted."""
+    return sorted(name for name in all_files() if (name.endswith(TEXT) or name in ("vitro", ".ci/run")) and (ROOT / name).is_file())
+
+
+def all_files():
+    """What git tracks, or everything where there is no git."""
     try:
         listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, check=True)
         names = listed.stdout.decode().split("\0")
     except (OSError, subprocess.CalledProcessError):
         names = [os.path.relpath(os.path.join(folder, name), ROOT) for folder, folders, found in os.walk(ROOT) for name in found
                  if not SKIPPED & set(Path(os.path.relpath(folder, ROOT)).parts)]
-    return sorted(name for name in names if name and (name.endswith(TEXT) or name in ("vitro", ".ci/run")) and (ROOT / name).is_file())
+    return [name for name in names if name]
 
 
 def includes(text):
@@ -120,7 +125,7 @@ def links_resolve(path, text):
 
 @functools.cache
 def known_paths():
-    listed = files()
+    listed = all_files()
     return {*listed, *(str(folder) for name in listed for folder in Path(name).parents), *(name.rpartition(".")[0] for name in listed)}
 
 

@@ -23,7 +23,7 @@ class Checkout:
         (self.root / "vitro").write_bytes((ROOT / "vitro").read_bytes())
         (self.root / "vitro").chmod(0o755)
         (self.root / "CMakePresets.json").write_text("{}")
-        (self.root / "python/requirements.txt").write_text("")
+        (self.root / "python/requirements.lock").write_text("")
         venv = self.root / ".venv"
         (venv / "bin").mkdir(parents=True)
         (venv / ".stamp").write_text(f"{self.root} {hashlib.sha256(b'').hexdigest()}  -\n")
