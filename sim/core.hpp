@@ -1,7 +1,9 @@
 // The part of a processor that kernels share with the system: drivers and the policy take it when they need it.
 #pragma once
 #include <algorithm>
+#include <string>
 
+#include "engine/machine/trace.hpp"
 #include "hw_models/compute.hpp"
 #include "sim/activity_meter.hpp"
 
@@ -11,25 +13,52 @@ namespace vitro::sim {
 // waits, as a scheduler that favours the thread that just woke up would have it.
 class Core {
  public:
-  Core(hw::ComputeModel& model, Meter& meter, std::size_t processor) : model_(model), meter_(meter), processor_(processor) {}
+  // As spans of a trace are called.
+  enum class SystemWork : std::uint8_t { issue_io, policy, take_result };
+
+  Core(hw::ComputeModel& model, Meter& meter, std::size_t processor, TraceSink& trace, std::string name)
+      : model_(model), meter_(meter), processor_(processor), trace_(trace), name_(std::move(name)) {}
 
   hw::ComputeModel& model() { return model_; }
   // Returns when the work is done. Requires: it is one of UnitKind::core.
-  Picoseconds system_work(Picoseconds from, Picoseconds duration) {
+  Picoseconds system_work(SystemWork kind, Picoseconds from, Picoseconds duration) {
     const Picoseconds begin = std::max(from, system_free_);
     system_free_ = begin + duration;
+    if (trace_.enabled() && duration.count() > 0) draw(kind, begin);
     meter_.system_work(processor_, begin, system_free_);
     model_.preempt(duration);
     return system_free_;
   }
   Picoseconds system_free() const { return system_free_; }
   std::size_t processor() const { return processor_; }  // its number in the Soc
+  // Writes the span that further work might have made longer.
+  void end_trace() {
+    static constexpr std::string_view kNames[] = {"issue I/O", "policy", "take result"};
+    if (drawn_end_ > drawn_begin_) {
+      trace_.span(trace_.track("units", name_), drawn_begin_, drawn_end_, kNames[static_cast<std::size_t>(drawn_)]);
+    }
+    drawn_begin_ = drawn_end_;
+  }
 
  private:
+  // Work of one kind without a pause is one span: thousands of commands are issued in a row.
+  void draw(SystemWork kind, Picoseconds begin) {
+    if (kind != drawn_ || begin != drawn_end_) {
+      end_trace();
+      drawn_ = kind;
+      drawn_begin_ = begin;
+    }
+    drawn_end_ = system_free_;
+  }
+
   hw::ComputeModel& model_;
   Meter& meter_;
   std::size_t processor_;
   Picoseconds system_free_{0};
+  TraceSink& trace_;
+  std::string name_;
+  SystemWork drawn_{};
+  Picoseconds drawn_begin_{0}, drawn_end_{0};
 };
 
 }  // namespace vitro::sim

@@ -22,12 +22,12 @@ class SimClock final : public Clock {
   SimClock(SimExecutor& executor, Core& core, const Soc& soc) : executor_(executor), core_(core), soc_(soc) {}
 
   Picoseconds now() const override { return executor_.now(); }
-  void charge(PolicyWork work, std::uint32_t n) override { occupy(soc_.policy_cycles(work) * n); }
-  void take_in_result() { occupy(soc_.barrier_cycles()); }
+  void charge(PolicyWork work, std::uint32_t n) override { occupy(Core::SystemWork::policy, soc_.policy_cycles(work) * n); }
+  void take_in_result() { occupy(Core::SystemWork::take_result, soc_.barrier_cycles()); }
 
  private:
-  void occupy(double cycles) {
-    executor_.hold_policy_until(core_.system_work(executor_.now(), from_seconds(cycles / core_.model().clock().value)));
+  void occupy(Core::SystemWork kind, double cycles) {
+    executor_.hold_policy_until(core_.system_work(kind, executor_.now(), from_seconds(cycles / core_.model().clock().value)));
   }
 
   SimExecutor& executor_;
@@ -83,7 +83,9 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
   for (const Processor& processor : soc_.processors()) {
     if (processor.params->tables().contains("miss_time")) reuse_.emplace(unit_names_.size());
   }
-  for (Processor& processor : soc_.processors()) cores_.push_back(std::make_unique<Core>(*processor.model, meter_, cores_.size()));
+  for (Processor& processor : soc_.processors()) {
+    cores_.push_back(std::make_unique<Core>(*processor.model, meter_, cores_.size(), trace, processor.name));
+  }
   Core& policy_core = core_named(options.policy_core, "policy_core");
   if (soc_.processors()[policy_core.processor()].kind != UnitKind::core)
     throw ConfigError(fmt::format("policy_core: \"{}\" is not a CPU core", options.policy_core));
@@ -209,6 +211,7 @@ std::pair<double, double> SimMachine::cpu_busy(Picoseconds begin, Picoseconds en
 
 MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
   MachineReport report;
+  for (const auto& core : cores_) core->end_trace();
   if (begin < end) {
     meter_.settle(end);
     report.io_share = meter_.io_only_seconds(begin, end) / to_seconds(end - begin);

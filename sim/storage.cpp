@@ -50,6 +50,7 @@ SimStorage::SimStorage(hw::StorageModel& model, std::uint16_t device, bool phant
       device_(device),
       phantom_(phantom),
       s_(surroundings),
+      track_(s_.trace.track("storage", "flash")),
       outstanding_track_(s_.trace.track("storage", "outstanding")),
       caps_{kPageSize, model.limits().max_transfer, model.limits().queue_depth, "model"} {}
 
@@ -150,6 +151,7 @@ void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer)
   (operation.write ? totals_.bytes_written : totals_.bytes_read) += operation.length;
 
   const Picoseconds now = s_.executor.now();
+  operation.submitted = now;
   s_.meter.storage_begins(now);
   if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
 
@@ -188,7 +190,7 @@ void SimStorage::issue(std::uint32_t index, Picoseconds from) {
   const Operation& operation = operations_[index];
   const Picoseconds cost = model_.issue_time(operation.core->model().clock());
   for (std::uint32_t command = 0; command < operation.commands; ++command) {
-    const Picoseconds issued = operation.core->system_work(from, cost);
+    const Picoseconds issued = operation.core->system_work(Core::SystemWork::issue_io, from, cost);
     s_.executor.at(issued, {device_, kIssued}, [this, index, command] { enter(index, command); });
   }
   if (operation.core == &s_.policy_core) s_.executor.hold_policy_until(s_.policy_core.system_free());
@@ -239,10 +241,16 @@ void SimStorage::end_command(std::uint32_t index) {
   s_.meter.storage_ends(now);
   if (s_.power != nullptr && operation.write != nullptr) s_.power->flash_written(operation.length);
   if (s_.power != nullptr && operation.read != nullptr) s_.power->dram_written(operation.length);
-  if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
+  trace_end(operation.submitted, now, operation.read != nullptr ? operation.read->from : operation.write->to, operation.write != nullptr);
   IoResult result = move_bytes(operation.read, operation.write);
   if (operation.blocked != nullptr) operation.blocked->release();
   operation.done.complete(std::move(result));
+}
+
+void SimStorage::trace_end(Picoseconds submitted, Picoseconds now, const Extent& extent, bool write) {
+  if (!s_.trace.enabled()) return;
+  s_.trace.span(track_, submitted, now, write ? "write" : "read", fmt::format("{}+{}", extent.offset, extent.length));
+  s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
 }
 
 }  // namespace vitro::sim

@@ -61,6 +61,7 @@ class SimStorage final : public Storage {
     std::uint16_t issuer = 0;
     std::uint64_t address = 0;
     Bytes length = 0;
+    Picoseconds submitted{0};
     std::uint32_t commands = 0, issued = 0, finished = 0;
   };
 
@@ -71,6 +72,7 @@ class SimStorage final : public Storage {
     std::vector<hw::TimedRead> commands;
     Core* core = nullptr;
     Bytes length = 0;  // of all commands
+    Picoseconds submitted{0};
   };
 
   FileId add(File file);
@@ -87,6 +89,7 @@ class SimStorage final : public Storage {
   void issue(std::uint32_t index, Picoseconds from);
   void enter(std::uint32_t index, std::uint32_t command);
   void end_command(std::uint32_t index);
+  void trace_end(Picoseconds submitted, Picoseconds now, const Extent& extent, bool write);
   IoResult move_bytes(const ReadRequest* read, const WriteRequest* write);
   const File& file(FileId id) const { return files_[static_cast<std::size_t>(id)]; }
 
@@ -94,7 +97,7 @@ class SimStorage final : public Storage {
   std::uint16_t device_;
   bool phantom_;
   Surroundings s_;
-  TrackId outstanding_track_;
+  TrackId track_, outstanding_track_;
   StorageCaps caps_;
   StorageTotals totals_;
   std::vector<File> files_;

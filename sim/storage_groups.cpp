@@ -75,11 +75,12 @@ void SimStorage::start_together(VectorRead& read) {
 void SimStorage::issue_group(std::uint32_t number) {
   Group& group = groups_[number];
   const Picoseconds now = s_.executor.now();
+  group.submitted = now;
   s_.meter.storage_begins(now, static_cast<std::uint32_t>(group.members.size()));
   if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
   const Picoseconds cost = model_.issue_time(group.core->model().clock());
   const auto commands = static_cast<std::int64_t>(group.commands.size());
-  const Picoseconds last = group.core->system_work(now, commands * cost);
+  const Picoseconds last = group.core->system_work(Core::SystemWork::issue_io, now, commands * cost);
   for (std::int64_t i = 0; i < commands; ++i) group.commands[static_cast<std::size_t>(i)].issued = last - (commands - 1 - i) * cost;
   s_.executor.at(last, {device_, kGroupIssued},
                  [this, number] { model_.submit_reads(groups_[number].commands, [this, number] { end_group(number); }); });
@@ -91,7 +92,7 @@ void SimStorage::end_group(std::uint32_t number) {
   const Picoseconds now = s_.executor.device_now();
   s_.meter.storage_ends(now, static_cast<std::uint32_t>(group.members.size()));
   if (s_.power != nullptr) s_.power->dram_written(group.length);
-  if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
+  for (const std::uint32_t i : group.members) trace_end(group.submitted, now, group.read->requests()[i].from, false);
   for (const std::uint32_t i : group.members) group.read->complete(i, move_bytes(&group.read->requests()[i], nullptr));
   free_groups_.push_back(number);
 }

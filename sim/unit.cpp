@@ -206,7 +206,7 @@ void SimUnit::answer(std::coroutine_handle<> waiter) {
   if (wakes.between_calls && s_.meter.storage_outstanding() == 0) {
     if (!own) return (*beside)->unseen_.push_back(waiter);
   } else {
-    s_.policy_core.system_work(s_.executor.device_now(), own ? wakes.own_cost : wakes.cost);
+    s_.policy_core.system_work(Core::SystemWork::take_result, s_.executor.device_now(), own ? wakes.own_cost : wakes.cost);
     if (!own) seen += wakes.latency;
   }
   s_.executor.post_result(seen, waiter);
@@ -216,7 +216,7 @@ void SimUnit::answer(std::coroutine_handle<> waiter) {
 bool SimUnit::give_answers() {
   if (unseen_.empty()) return false;
   for (const std::coroutine_handle<> waiter : unseen_) {
-    s_.policy_core.system_work(s_.executor.device_now(), *s_.wakes.between_calls);
+    s_.policy_core.system_work(Core::SystemWork::take_result, s_.executor.device_now(), *s_.wakes.between_calls);
     s_.executor.post_result(s_.executor.device_now(), waiter);
   }
   unseen_.clear();

@@ -8,12 +8,10 @@
 
 #include "engine/base/check.hpp"
 #include "engine/base/file.hpp"
+#include "traces/json_text.hpp"
 
 namespace vitro {
 namespace {
-
-// JSON text with quotes. Bytes that are no UTF-8 become replacement characters instead of an exception.
-std::string json_text(std::string_view text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 // Microseconds with all six fractional digits that a picosecond needs; never through double.
 std::string microseconds(std::int64_t ps) {
@@ -78,7 +76,10 @@ class EventWriter {
 
 }  // namespace
 
-PerfettoTrace::PerfettoTrace(std::string process, TraceLimits limits) : process_(std::move(process)), limits_(limits) { intern(""); }
+PerfettoTrace::PerfettoTrace(std::string process, TraceLimits limits)
+    : process_(std::move(process)), limits_(limits), decisions_(limits.decisions) {
+  intern("");
+}
 
 PerfettoTrace::Text PerfettoTrace::intern(std::string_view text) {
   const auto known = text_ids_.find(text);
@@ -117,11 +118,7 @@ void PerfettoTrace::counter(TrackId track, Picoseconds at, double value) {
 
 void PerfettoTrace::decision(std::string_view kind, std::string_view what, std::string_view where) {
   const std::scoped_lock lock(mutex_);
-  if (decisions_.size() >= limits_.decisions) {
-    ++dropped_decisions_;
-    return;
-  }
-  decisions_.push_back({intern(kind), intern(what), intern(where)});
+  decisions_.add(kind, what, where);
 }
 
 std::size_t PerfettoTrace::dropped_events() const {
@@ -131,7 +128,7 @@ std::size_t PerfettoTrace::dropped_events() const {
 
 std::size_t PerfettoTrace::dropped_decisions() const {
   const std::scoped_lock lock(mutex_);
-  return dropped_decisions_;
+  return decisions_.dropped();
 }
 
 // Of spans that begin together on one track the longer comes first, so that it encloses the others.
@@ -191,31 +188,15 @@ std::string PerfettoTrace::json() const {
 
 std::string PerfettoTrace::decisions_jsonl() const {
   const std::scoped_lock lock(mutex_);
-  std::string out;
-  std::size_t n = 0;
-  for (const Decision& decision : decisions_) {
-    fmt::format_to(std::back_inserter(out), R"({{"n":{},"kind":{},"what":{},"where":{}}})", n++, json_text(texts_[decision.kind]),
-                   json_text(texts_[decision.what]), json_text(texts_[decision.where]));
-    out += '\n';
-  }
-  if (dropped_decisions_ > 0) {
-    const std::string what = json_text(fmt::format("{} later decisions were dropped", dropped_decisions_));
-    fmt::format_to(std::back_inserter(out), R"({{"n":{},"kind":"cut","what":{},"where":"trace"}})", n, what);
-    out += '\n';
-  }
-  return out;
+  return decisions_.jsonl();
 }
 
-void PerfettoTrace::write_json(const std::string& path) const {
-  OutputFile file(path);
+void PerfettoTrace::finish(const std::string& folder) {
+  OutputFile file(folder + "/trace.json");
   file.write(json());
   file.commit();
-}
-
-void PerfettoTrace::write_decisions(const std::string& path) const {
-  OutputFile file(path);
-  file.write(decisions_jsonl());
-  file.commit();
+  const std::scoped_lock lock(mutex_);
+  decisions_.write(folder + "/decisions.jsonl");
 }
 
 }  // namespace vitro

@@ -7,7 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/machine/trace.hpp"
+#include "traces/decision_log.hpp"
+#include "traces/trace_file.hpp"
 
 namespace vitro {
 
@@ -18,7 +19,7 @@ struct TraceLimits {
 
 // Thread-safe. Behind a limit new entries are counted and dropped, and what is written says so: a trace that was cut
 // never looks complete. docs/guide/traces.md has the file formats.
-class PerfettoTrace final : public TraceSink {
+class PerfettoTrace final : public TraceFile {
  public:
   // process: what the trace viewer calls the whole, such as "vitro sim".
   explicit PerfettoTrace(std::string process, TraceLimits limits = {});
@@ -36,8 +37,7 @@ class PerfettoTrace final : public TraceSink {
   // without nesting are shown on further lanes of it, since a viewer can not draw them on one.
   std::string json() const;
   std::string decisions_jsonl() const;
-  void write_json(const std::string& path) const;  // throws RunError, never leaves half a file
-  void write_decisions(const std::string& path) const;
+  void finish(const std::string& folder) override;  // trace.json and decisions.jsonl
 
  private:
   using Text = std::uint32_t;  // index into texts_: names repeat by the million
@@ -52,9 +52,6 @@ class PerfettoTrace final : public TraceSink {
     std::int64_t begin_ps;
     std::int64_t end_ps_or_value;  // a counter's double, bit by bit
   };
-  struct Decision {
-    Text kind, what, where;
-  };
   static constexpr Text kCounter = ~Text{0};
 
   Text intern(std::string_view text);
@@ -68,8 +65,8 @@ class PerfettoTrace final : public TraceSink {
   std::deque<std::string> texts_;  // a deque: the keys below point into it
   std::unordered_map<std::string_view, Text> text_ids_;
   std::deque<Event> events_;
-  std::deque<Decision> decisions_;
-  std::size_t dropped_events_ = 0, dropped_decisions_ = 0;
+  DecisionLog decisions_;
+  std::size_t dropped_events_ = 0;
 };
 
 }  // namespace vitro

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 
 #include "engine/app/old_engine_keys.hpp"
 #include "engine/app/read_engine.hpp"
@@ -51,6 +52,16 @@ ModelSource read_model(Reader& reader) {
   return model;
 }
 
+TraceConfig read_trace(Reader reader) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  TraceConfig trace;
+  if (reader.choice("format", {"json", "perfetto"}, "json") == "perfetto") trace.format = TraceFormat::perfetto;
+  trace.first_token = static_cast<std::uint32_t>(reader.integer("first_token", 1, kMost, trace.first_token));
+  trace.tokens = static_cast<std::uint32_t>(reader.integer("tokens", 0, kMost, trace.tokens));
+  reader.finish();
+  return trace;
+}
+
 }  // namespace
 
 Experiment read_experiment(const Node& given) {
@@ -82,6 +93,7 @@ Experiment read_experiment(const Node& given) {
     workload.rewrite("seed", *root.find("seed"));
   }
   if (std::optional<Reader> memory = reader.optional_child("memory")) experiment.memory = read_memory(std::move(*memory));
+  if (std::optional<Reader> trace = reader.optional_child("trace")) experiment.trace = read_trace(std::move(*trace));
   if (std::optional<Reader> faults = reader.optional_child("faults")) experiment.faults = read_faults(std::move(*faults));
   if (experiment.model.shape && experiment.engine.numerics()) {
     reader.fail("model",

@@ -60,6 +60,19 @@ struct Workload {
   std::optional<SoftmaxWorkload> softmax;
 };
 
+// What is traced where a run leaves files. json: at most 4 million events, exact to the picosecond. perfetto: written as the run goes,
+// without a limit, in whole nanoseconds.
+enum class TraceFormat : std::uint8_t { json, perfetto };
+struct TraceConfig {
+  TraceFormat format = TraceFormat::json;
+  std::uint32_t first_token = 1, tokens = 0;  // of each request; the prompt makes the first one; 0: to the end
+
+  // Whether the step after so many tokens is traced.
+  bool holds(std::uint64_t generated) const {
+    return generated + 1 >= first_token && (tokens == 0 || generated + 1 < std::uint64_t{first_token} + tokens);
+  }
+};
+
 struct ModelSource {
   std::string gguf;           // a file with weights,
   std::string pack;           // packed from it by hand; empty: the cache has or makes one; or
@@ -77,6 +90,7 @@ struct Experiment {
   Workload workload;
   MemoryConfig memory;
   std::optional<FaultPlan> faults;  // that the machine is to make
+  TraceConfig trace;
   Node expect;    // checked by the command line
   Node resolved;  // everything that was read, the defaults of absent keys included; the device and a model's shapes as they were given
 };

@@ -23,6 +23,7 @@
 #include "engine/transformer/decoder.hpp"
 #include "engine/transformer/generator.hpp"
 #include "traces/input_sampler.hpp"
+#include "traces/perfetto_stream.hpp"
 #include "traces/perfetto_trace.hpp"
 #include "traces/recorder.hpp"
 
@@ -35,7 +36,12 @@ struct Run {
       : experiment(e), model(load_model(e.model, e.engine, options.cache_dir)), function(make_function(e)) {
     if (!e.engine.record.empty()) recorder = std::make_unique<RecordingFunction>(*function);
     if (!options.ffn_inputs.empty()) sampler = std::make_unique<InputSampler>(*function, options.ffn_input_rows);
-    if (traced) perfetto = std::make_unique<PerfettoTrace>("vitro " + e.machine);
+    if (!options.out_dir.empty() && traced) {
+      const std::string process = "vitro " + e.machine;
+      if (e.trace.format == TraceFormat::json) file = std::make_unique<PerfettoTrace>(process);
+      else file = std::make_unique<PerfettoStream>(process, options.out_dir);
+      follow_window(0);
+    }
     Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
     host = machines(machine_request(e, model), outermost, trace());
     if (e.faults) host = std::make_unique<FaultyMachine>(std::move(host), *e.faults);
@@ -49,7 +55,11 @@ struct Run {
     if (placement_kinds().find(e.engine.placement.kind)->int8_copy) copy = model.open_int8_copy(machine->storage);
   }
 
-  TraceSink& trace() { return perfetto ? static_cast<TraceSink&>(*perfetto) : null_trace; }
+  TraceSink& trace() { return file ? static_cast<TraceSink&>(*file) : null_trace; }
+  // To be told when so many tokens were generated.
+  void follow_window(std::uint64_t generated) {
+    if (file) file->set_open(experiment.trace.holds(generated));
+  }
 
   Decoder make_decoder(const PolicyLimits& limits) {
     EngineConfig engine = experiment.engine;
@@ -63,7 +73,7 @@ struct Run {
   std::unique_ptr<RecordingFunction> recorder;
   std::unique_ptr<InputSampler> sampler;
   NullTrace null_trace;
-  std::unique_ptr<PerfettoTrace> perfetto;
+  std::unique_ptr<TraceFile> file;
   std::unique_ptr<MachineHost> host;
   std::vector<RecordedRead> reads;
   std::unique_ptr<RecordingStorage> recording_storage;
@@ -96,7 +106,8 @@ void trace_memory(const Machine& machine) {
 
 Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
-  request.on_first_token = [&machine, decoder, record] {
+  request.on_first_token = [&machine, run, decoder, record] {
+    run->follow_window(1);
     record->prompt_ends(machine.storage.totals().bytes_read, decoder->cache_stats());
     record->prefill_parts = decoder->transformer->part_times();
     if (const MoeStats* experts = decoder->experts()) record->prefill_experts = *experts;
@@ -105,7 +116,8 @@ Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, Genera
     trace_memory(machine);
   };
   const std::uint64_t warm_up = run->experiment.workload.warmup_tokens;
-  request.on_step = [&machine, decoder, record, warm_up, progress = std::move(request.on_step)](std::uint64_t done, std::uint64_t total) {
+  request.on_step = [&machine, run, decoder, record, warm_up, progress = std::move(request.on_step)](std::uint64_t done,
+                                                                                                      std::uint64_t total) {
     record->steps.add(machine.storage.totals().bytes_read, decoder->cache_stats());
     if (done == warm_up) {
       record->warm_up = {machine.clock.now(), done, 0, machine.storage.totals().bytes_read, decoder->cache_stats(),
@@ -113,8 +125,10 @@ Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, Genera
       if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->warm_up->expert_cache = *stats;
     }
     trace_memory(machine);
+    run->follow_window(done + 1);
     if (progress) progress(done, total);
   };
+  run->follow_window(0);
   trace_memory(machine);
   if (sample_scorer == nullptr) {
     record->generation = co_await generate(&machine, decoder->transformer.get(), std::move(request));
@@ -166,8 +180,8 @@ void write_traces(Run& run, const SessionOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.out_dir, error);
   if (error) throw ConfigError(fmt::format("{}: the folder can not be made: {}", options.out_dir, error.message()));
-  run.perfetto->write_json(options.out_dir + "/trace.json");
-  run.perfetto->write_decisions(options.out_dir + "/decisions.jsonl");
+  for (const char* earlier : {"/trace.json", "/trace.pftrace"}) std::filesystem::remove(options.out_dir + earlier, error);
+  run.file->finish(options.out_dir);
 }
 
 nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options) {

@@ -13,6 +13,7 @@
 #include "engine/parts/placement/charge_dispatch.hpp"
 #include "engine/quant/float16.hpp"
 #include "engine/transformer/check_answers.hpp"
+#include "engine/transformer/step_spans.hpp"
 
 namespace vitro {
 namespace {
@@ -222,6 +223,7 @@ Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   VITRO_CHECK(input.rows.size() <= most && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
   std::vector<std::int32_t> tokens;
   std::exception_ptr error;
+  const StepSpan span(machine_, input.sampled.size() == input.rows.size() ? "decode" : "prompt", described(machine_, input.rows));
   try {
     if (input.chunk_rows > 0) {
       tokens = co_await compute_by_layer(&input);
@@ -258,8 +260,12 @@ Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
 
 Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, PhaseList phases, Around around) {
   std::vector<std::int32_t> tokens;
+  LayerSpans layers(machine_);
   for (const Phase& phase : phases) {
-    const PartTimer timer(machine_.clock, part_times_, part_of(phase, graph_));
+    const Part part = part_of(phase, graph_);
+    layers.enter(phase.layer);
+    const StepSpan span(machine_, kPartNames[static_cast<std::size_t>(part)]);
+    const PartTimer timer(machine_.clock, part_times_, part);
     if (phase.whole_ffn) {
       if (around.prepares_next) prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
       co_await run_ffn(&phase, context);

@@ -66,7 +66,7 @@ DetailedUfs::DetailedUfs(const Site& site, const Params& params)
     : context_(site.context),
       dram_(*site.dram),
       device_(context_.device(site.name)),
-      track_(context_.track("storage", "flash")),
+      track_(context_.track("link", "flash")),
       limits_{params.bytes("max_transfer"), count(params, "queue_depth") * count(params, "queues")},
       issue_cycles_(params.number("issue_cycles")),
       issue_fixed_(params.time("issue_fixed")),

@@ -22,7 +22,7 @@ FlowUfs::FlowUfs(const Site& site, const Params& params)
     : context_(site.context),
       dram_(*site.dram),
       device_(context_.device(site.name)),
-      track_(context_.track("storage", "flash")),
+      track_(context_.track("link", "flash")),
       limits_{params.bytes("max_transfer"), whole_part(params, "queue_depth") * whole_part(params, "queues")},
       slots_(whole_part(params, "queue_depth")),
       issue_cycles_(params.number("issue_cycles")),

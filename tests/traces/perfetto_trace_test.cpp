@@ -129,15 +129,15 @@ TEST(PerfettoTrace, workers_may_report_at_once) {
 }
 
 TEST(PerfettoTrace, files_hold_what_the_strings_hold) {
-  const std::string path = "vitro-trace-" + std::to_string(::getpid());
+  const std::string folder = "vitro-trace-" + std::to_string(::getpid());
+  std::filesystem::create_directory(folder);
   PerfettoTrace trace("t");
   trace.span(trace.track("units", "cpu0"), Picoseconds(1), Picoseconds(2), "x", "");
   trace.decision("load", "a", "b");
-  trace.write_json(path);
-  EXPECT_EQ(read_text(path), trace.json());
-  trace.write_decisions(path);
-  EXPECT_EQ(read_text(path), trace.decisions_jsonl());
-  std::filesystem::remove(path);
+  trace.finish(folder);
+  EXPECT_EQ(read_text(folder + "/trace.json"), trace.json());
+  EXPECT_EQ(read_text(folder + "/decisions.jsonl"), trace.decisions_jsonl());
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

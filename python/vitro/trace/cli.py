@@ -13,6 +13,8 @@ Examples:
 
     vitro trace summary out/demo/sim-dense
 
+    vitro trace where out/demo/sim-dense
+
     vitro trace diff out/demo/host-dense out/demo/sim-dense
 """)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
@@ -40,6 +42,29 @@ def summary(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")], as
         cells = [(row["group"], row["counter"], *(terminal.number(row[key]) for key in ("min", "mean", "max", "last")))
                  for row in answer["counters"]]
         terminal.table("counters", ["group", "counter", ">min", ">mean", ">max", ">last"], cells)
+
+
+@trace_app.command()
+def where(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")],
+          steps: Annotated[str | None, typer.Option(metavar="prompt|decode", help="Look at these steps alone.")] = None,
+          top: Annotated[int, typer.Option(min=1, help="Rows to show of each unit.")] = 6, as_json: Json = False):
+    """Where the time goes: what each unit computes, what else its core does, and what it waits for.
+
+    Examples:
+
+        vitro trace where out/demo/sim-dense
+
+        vitro trace where out/demo/sim-dense --steps decode --json
+    """
+    from .trace import load_trace
+    from .where import where as shares_of
+    shares = shares_of(load_trace(trace), steps)
+    if as_json:
+        terminal.print_json([vars(share) for share in shares])
+        return
+    for unit in dict.fromkeys(share.unit for share in shares):
+        rows = [(share.kind, share.what, terminal.number(share.ms), f"{share.share:.1%}") for share in shares if share.unit == unit]
+        terminal.table(unit, ["", "what", ">ms", ">of the time"], rows[:top])
 
 
 @trace_app.command()

@@ -120,8 +120,12 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
-    """Reads trace.json, or that file of a run's folder."""
-    file = _inside(path, "trace.json")
+    """Reads trace.json or trace.pftrace, or that file of a run's folder."""
+    file = _inside(path, "trace.pftrace" if (Path(path) / "trace.pftrace").exists() else "trace.json")
+    if file.suffix == ".pftrace":
+        from . import perfetto
+        spans, counters = perfetto.rows(file)
+        return Trace(tuple(spans), tuple(counters))
     try:
         events = json.loads(file.read_text())
         events = events["traceEvents"] if isinstance(events, dict) else events

@@ -1,0 +1,64 @@
+"""Where the time of a trace goes."""
+import pytest
+
+import vitro
+from vitro.trace.trace import Trace, load_trace
+from vitro.trace.where import where
+
+QUICKSTART = "experiments/quickstart.yaml"
+
+
+def spans(*rows):
+    """(track, name, begin, end) -> a trace; "flash" is of the storage."""
+    group = {"flash": "storage", "steps": "policy"}
+    return Trace(tuple((group.get(track, "units"), track, name, float(begin), float(end - begin), "")
+                       for track, name, begin, end in rows), ())
+
+
+def told(trace, unit, steps=None):
+    return {(share.kind, share.what): share.ms * 1e3 for share in where(trace, steps) if share.unit == unit}
+
+
+def test_a_wait_is_for_what_ended_last_before_the_next_work():
+    trace = spans(("cpu0", "matmul", 0, 10), ("flash", "read", 5, 30), ("cpu0", "glu", 31, 40), ("cpu1", "matmul", 40, 50),
+                  ("cpu0", "add", 51, 60))
+    assert told(trace, "cpu0") == pytest.approx({("computes", "matmul"): 10, ("waits", "storage read"): 21, ("computes", "glu"): 9,
+                                                 ("waits", "cpu1"): 11, ("computes", "add"): 9})
+    assert told(trace, "cpu1") == pytest.approx({("waits", "cpu0"): 40, ("computes", "matmul"): 10, ("waits", "no more work"): 10})
+
+
+def test_work_of_the_system_interrupts_a_kernel_and_counts_once():
+    trace = spans(("cpu0", "matmul", 0, 20), ("cpu0", "issue I/O", 5, 8), ("cpu0", "policy", 10, 11), ("cpu0", "policy", 20, 25))
+    assert told(trace, "cpu0") == pytest.approx({("computes", "matmul"): 16, ("system", "issue I/O"): 3, ("system", "policy"): 6})
+
+
+def test_only_the_steps_asked_for_count():
+    trace = spans(("steps", "prompt", 0, 100), ("steps", "decode", 100, 110), ("steps", "decode", 120, 130), ("cpu0", "matmul", 50, 125))
+    assert told(trace, "cpu0", "decode") == pytest.approx({("computes", "matmul"): 15, ("waits", "no more work"): 5})
+    assert told(trace, "cpu0", "prompt") == pytest.approx({("computes", "matmul"): 50, ("waits", "the policy"): 50})
+    with pytest.raises(vitro.ConfigError, match="no step called 'load' .expected prompt or decode"):
+        where(trace, "load")
+
+
+@pytest.mark.parametrize("machine", ["sim", "host"])
+def test_shares_of_a_run_add_up_and_steps_agree_with_its_metrics(native, tmp_path, machine):
+    options = {"engine.policy": "neuron_cluster", "memory.ffn_in_dram": "50%", "workload.output_tokens": 6}
+    result = vitro.run(QUICKSTART, machine=machine, overrides=options, out=tmp_path / "out")
+    trace = load_trace(tmp_path / "out")
+    steps = [row for row in trace.span_rows if row[:2] == ("policy", "steps")]
+    decode = [(row[3], row[3] + row[4]) for row in steps if row[2] == "decode"]
+    assert len(decode) == 5 and [row[2] for row in steps].count("prompt") >= 1
+    assert all(any(begin <= row[3] and row[3] + row[4] <= end + 1e-6 for begin, end in
+                   [(step[3], step[3] + step[4]) for step in steps if step[2] in ("prompt", "decode")]) for row in steps)
+    for part, ms in result.metrics["decode_parts_ms"].items():
+        drawn = sum(row[4] for row in steps if row[2] == part and any(begin <= row[3] < end for begin, end in decode))
+        assert drawn / 1e3 == pytest.approx(ms, rel=1e-3, abs=1e-3), part
+    shares = where(trace, "decode")
+    for unit in {share.unit for share in shares}:
+        assert sum(share.share for share in shares if share.unit == unit) == pytest.approx(1, abs=1e-6)
+    assert any(share.kind == "computes" and share.what == "matmul" for share in shares)
+    reads = [row for row in trace.span_rows if row[:3] == ("storage", "flash", "read")]
+    assert reads and all("+" in row[5] for row in reads)
+    if machine == "sim":
+        assert len(reads) == result.data["counts"]["reads"]
+        assert {"issue I/O", "policy"} <= {row[2] for row in trace.span_rows if row[0] == "units"}

@@ -1,0 +1,33 @@
+// The decisions of a run, kept in memory and written as lines of JSON.
+#pragma once
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace vitro {
+
+// Not thread-safe. Behind the limit further decisions are counted and dropped, and what is written says so.
+class DecisionLog {
+ public:
+  explicit DecisionLog(std::size_t limit) : limit_(limit) {}
+
+  void add(std::string_view kind, std::string_view what, std::string_view where);
+  std::size_t dropped() const { return dropped_; }
+  std::string jsonl() const;  // docs/guide/traces.md
+  void write(const std::string& path) const;  // throws RunError, never leaves half a file
+
+ private:
+  using Text = std::uint32_t;  // index into texts_: names repeat by the million
+  struct Decision {
+    Text kind, what, where;
+  };
+  Text intern(std::string_view text);
+
+  std::size_t limit_, dropped_ = 0;
+  std::deque<std::string> texts_;  // a deque: the keys below point into it
+  std::unordered_map<std::string_view, Text> text_ids_;
+  std::deque<Decision> decisions_;
+};
+
+}  // namespace vitro
