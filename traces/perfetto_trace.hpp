@@ -24,7 +24,6 @@ class PerfettoTrace final : public TraceFile {
   // process: what the trace viewer calls the whole, such as "vitro sim".
   explicit PerfettoTrace(std::string process, TraceLimits limits = {});
 
-  bool enabled() const override { return true; }
   TrackId track(std::string_view group, std::string_view name) override;
   void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail) override;
   void counter(TrackId track, Picoseconds at, double value) override;

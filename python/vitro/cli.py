@@ -20,6 +20,7 @@ COMMANDS = {
     "search": (".study.search_cli", "search"),
     "sensitivity": (".study.sensitivity_cli", "sensitivity"),
     "tasks": (".study.tasks_cli", "tasks"),
+    "report": (".report.cli", "report"),
     "trace": (".trace.cli", "trace_app"),
     "tokenize": (".model.cli", "tokenize"),
     "graph": (".model.cli", "graph"),
@@ -104,7 +105,7 @@ def root(ctx: typer.Context,
         raise typer.Exit()
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
-        raise typer.Exit()
+        raise typer.Exit(2)
 
 
 # An OSError of these says that a path of the user's can not be what was asked of it; of any other (a full disk), that the run failed.

@@ -230,14 +230,37 @@ TEST(SimMachine, traces_units_flash_and_dram) {
   Simulation simulation(round_options(), &trace);
   Machine& machine = simulation.machine();
   simulation.run(work_then_read(&machine, machine.storage.open_phantom(MiB).value_or_throw()));
-  ASSERT_EQ(trace.spans.size(), 2u);
+  ASSERT_EQ(trace.spans.size(), 3u);
   EXPECT_EQ(trace.spans[0].track, "units/cpu0");
   EXPECT_EQ(trace.spans[0].name, "reduce");
   EXPECT_EQ(trace.spans[0].end, 6 * kUs);
-  EXPECT_EQ(trace.spans[1].track, "storage/flash");
+  EXPECT_EQ(trace.spans[1].track, "link/flash");
   EXPECT_EQ(trace.spans[1].begin, 19 * kUs);
+  EXPECT_EQ(trace.spans[2].track, "storage/flash") << "the request, from its submission";
+  EXPECT_EQ(trace.spans[2].begin, 8 * kUs);
+  EXPECT_EQ(trace.spans[2].end, trace.spans[1].end);
   EXPECT_THAT(trace.counters["memory/dram"], ElementsAre(testing::DoubleNear(10, 1e-9), 0, testing::DoubleNear(4.096, 1e-9), 0));
   EXPECT_THAT(trace.counters["storage/outstanding"], ElementsAre(1, 0));
+}
+
+TEST(SimMachine, what_a_core_does_for_the_system_is_drawn_as_one_span_while_it_lasts) {
+  SpanTrace trace;
+  SimOptions options = oneplus12_options();
+  options.unit_names = {"cpu0"};
+  Simulation simulation(options, &trace);
+  Clock& clock = simulation.machine().clock;
+  const auto work = [](Clock* charged) -> Task<void> {
+    for (int i = 0; i < 100; ++i) charged->charge(PolicyWork::plan_step, 3);
+    co_return;
+  };
+  simulation.run(work(&clock));
+  EXPECT_TRUE(trace.spans.empty()) << "it may go on";
+  simulation.host().report(Picoseconds(0), simulation.now());
+  ASSERT_EQ(trace.spans.size(), 1u);
+  EXPECT_EQ(trace.spans[0].name, "policy");
+  EXPECT_EQ(trace.spans[0].begin, Picoseconds(0));
+  EXPECT_EQ(trace.spans[0].end, clock.now());
+  EXPECT_GT(clock.now(), Picoseconds(0));
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ def regions(results: Mapping[str, Any]) -> Figure:
 
 
 ENERGY = dict(zip(("base", "units", "dram", "flash"), (OTHER, WORK[0], WORK[2], READ)))
+_LEGEND = 130  # characters that fit side by side
 
 
 @styled
@@ -127,14 +128,18 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
     if len(groups) > len(WORK) and 2 * len(groups) > len(shown):
         return _scattered(shown, [axis, *rest], shown[metric] * factor, named)
     figure, (ax,) = axes_of(height=3.0)
+    ends = [key.rpartition(".")[2] for key in rest]  # what a key is called in a legend, unless another one ends alike
+    called = [end if ends.count(end) == 1 else key for end, key in zip(ends, rest)]
+    longest = 0
     for color, (case, part) in zip(WORK * 20, groups):
         numbers = numpy.asarray(numbers_of(part[axis]))  # a column of numbers, or it would be none of the axes
         order = numpy.argsort(numbers, kind="stable")
-        ax.plot(numbers[order], part[metric].to_numpy()[order] * factor, "o-", color=color, markersize=4,
-                label=", ".join(f"{key} {value}" for key, value in zip(rest, case)))
+        label = ", ".join(f"{key} {value}" for key, value in zip(called, case))
+        longest = max(longest, len(label))
+        ax.plot(numbers[order], part[metric].to_numpy()[order] * factor, "o-", color=color, markersize=4, label=label)
     ax.set(xlabel=with_unit(axis, shown[axis]), ylabel=named, ylim=(0, None))
     if rest:
-        figure.legend(loc="outside upper right", ncols=3, handlelength=1)
+        figure.legend(loc="outside upper right", ncols=min(3, max(1, _LEGEND // (longest + 6))), handlelength=1)
     return figure
 
 

@@ -16,7 +16,8 @@ HARMLESS = [{"fault": "latency", "at": 2, "count": 6, "delay": "1 ms"}, {"fault"
 
 
 def decided(machine, engine, folder, faults):
-    changes = ENGINES[engine] | {"workload.output_tokens": 8, "engine.units": ["cpu0", "cpu1"]} | ({"faults": {"entries": faults}} if faults else {})
+    changes = ENGINES[engine] | {"workload.output_tokens": 8, "engine.units": ["cpu0", "cpu1"]}
+    changes |= {"faults": {"entries": faults}} if faults else {}
     result = vitro.run(QUICKSTART, machine=machine, overrides=changes, out=folder)
     return result, (folder / "decisions.jsonl").read_text()
 

@@ -1,0 +1,148 @@
+"""A study as a static site: a table that sorts and filters, pictures, and a page for each point. Works from a file, without a network."""
+import json
+import os
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+
+from .. import plot
+from ..base.terminal import number
+from ..base.version import __version__
+from ..base.whole_files import put
+from ..errors import ConfigError
+from ..study.study import Study, column_of
+from ..study.values import text_of
+from .page import METRICS, is_size, label_of, picture, reading
+
+_DRAWN = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
+_MOST_CHOICES = 12  # values of a key that are offered in a list
+FOOTER = f"Made by vitro {__version__}."
+
+
+def write_site(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
+    """Writes the site of the study in `folder` (what `vitro sweep --out` or `vitro search --out` writes) and returns its index.html.
+    out: where to; folder/site unless given. Raises ConfigError for a folder without a finished point."""
+    folder = Path(folder)
+    site = Path(out) if out is not None else folder / "site"
+    study = Study(folder)
+    if not len(study):
+        raise ConfigError(f"{folder}: has no finished point to show")
+    frame = study._rows(heavy=True)
+    keys = _swept(frame)
+    shown = [name for name in METRICS if name in frame.columns and frame[name].notna().any()]
+    title = str(frame["experiment"].iloc[0])
+    (site / "points").mkdir(parents=True, exist_ok=True)
+    for name in ("site.css", "site.js"):
+        put(site / name, resources.files("vitro.report").joinpath("templates", name).read_text())
+    pages = Environment(loader=PackageLoader("vitro.report"), autoescape=True, trim_blocks=True)
+    traced = _traces(folder)
+    rows = []
+    for at, row in enumerate(frame.to_dict("records")):
+        name, page = f"Point {at}", f"{at:05d}.html"
+        values = [row[f"point.{key}"] for key in keys]
+        rows.append({"page": page, "cells": [_cell(at, str(at)), *(_cell(value, _text(value)) for value in values),
+                                             *(_cell(row[metric], _amount(metric, row[metric])) for metric in shown)]})
+        put(site / "points" / page, pages.get_template("site_point.html.j2").render(
+            title=title, name=name, footer=FOOTER, keys=[(key, _text(value)) for key, value in zip(keys, values)],
+            traces=[(file.name, os.path.relpath(file, site / "points")) for file in traced.get((row["identity"], row["repeat"]), [])],
+            metrics=_metrics(row), **_answer(row)))
+    columns = [{"label": "point", "number": True, "at": 0},
+               *({"label": key, "number": False, "at": 1 + i, "choices": _choices(frame[f"point.{key}"])} for i, key in enumerate(keys)),
+               *({"label": _headed(metric), "number": True, "at": 1 + len(keys) + i} for i, metric in enumerate(shown))]
+    named = frame.assign(**{key: column_of(frame, key) for key in keys})
+    figures = [picture(label_of(metric), plot.series(named, keys, metric, METRICS.get(metric, (metric, "", 1))))
+               for metric in _DRAWN if metric in frame.columns and frame[metric].notna().any() and len(frame) > 1 and keys]
+    answers = [json.loads(text) for text in frame["answer"]]
+    notes = dict.fromkeys(re.sub(r"; \d+ events$", "", note) for answer in answers for note in answer.get("notes", []))
+    assumed = dict.fromkeys(name for answer in answers for name in answer.get("assumed_parameters", []))
+    put(site / "index.html", pages.get_template("site_index.html.j2").render(
+        title=title, rows=rows, columns=columns, figures=figures, provenance=_origins(frame), notes=list(notes), assumed=list(assumed),
+        failed=_failed(folder), footer=FOOTER))
+    return site / "index.html"
+
+
+def _swept(frame):
+    """Keys whose values differ between points; all of them where none does."""
+    keys = [name.removeprefix("point.") for name in frame.columns if name.startswith("point.")]
+    return [key for key in keys if frame[f"point.{key}"].map(text_of).nunique() > 1] or keys
+
+
+def _cell(value: Any, text: Any) -> dict[str, Any]:
+    return {"value": "" if value is None or value != value else text_of(value), "text": text}
+
+
+def _text(value):
+    return "–" if value is None or value != value else str(value)
+
+
+def _amount(metric, value):
+    """For a column whose head has the unit."""
+    return reading(metric, value) if is_size(metric) or value != value else number(value * METRICS[metric][2])
+
+
+def _headed(metric):
+    label, unit, _ = METRICS.get(metric, (metric, "", 1))
+    return f"{label}, {unit}" if unit else label
+
+
+def _choices(column):
+    found = {text_of(value): None for value in column if value is not None and value == value}
+    return list(found) if 1 < len(found) <= _MOST_CHOICES else []
+
+
+def _metrics(row):
+    """(label, value with unit) of every metric that the row has, those that people read first in front."""
+    names = [name for name in row if isinstance(row[name], (int, float)) and not isinstance(row[name], bool) and row[name] == row[name]
+             and not name.startswith("point.") and name not in ("repeat", "tries", "format", "wall_s")]
+    order = {name: at for at, name in enumerate(METRICS)}
+    return [(label_of(name), reading(name, row[name]) if name in METRICS or is_size(name) else number(row[name]))
+            for name in sorted(names, key=lambda name: (order.get(name, len(order)), name))]
+
+
+def _answer(row):
+    answer = json.loads(row["answer"])
+    files = json.loads(row["files"] or "{}")
+    provenance = [("identity", row["identity"]), ("engine", f"SHA-256 {row['engine'][:16]}, {_revision(row)}"), ("vitro", row["vitro"]),
+                  ("machine", row["machine"]), *((f"file {Path(path).name}", f"SHA-256 {digest[:16]}") for path, digest in files.items()),
+                  ("host", ", ".join(f"{key} {value}" for key, value in (json.loads(row["host"] or "null") or {}).items()) or "–"),
+                  ("finished", f"{row['finished']}, in {number(row['wall_s'])} s"), ("event hash", answer.get("event_hash") or "–"),
+                  ("assumed parameters", ", ".join(answer.get("assumed_parameters", [])) or "none")]
+    return {"text": answer.get("text") or "", "provenance": provenance, "notes": answer.get("notes", []),
+            "resolved": json.dumps(json.loads(row["resolved"]), indent=2, ensure_ascii=False)}
+
+
+def _revision(row):
+    return f"revision {(row['revision'] or 'unknown')[:12]}{' with changes' if row['dirty'] else ''}"
+
+
+def _origins(frame):
+    def all_of(column):
+        return ", ".join(sorted({str(value)[:16] for value in frame[column].dropna()}))
+    return [("machines", all_of("machine")), ("engines, SHA-256", all_of("engine")), ("revisions", all_of("revision")),
+            ("versions of vitro", all_of("vitro")), ("first and last point", f"{frame['finished'].min()} and {frame['finished'].max()}")]
+
+
+def _failed(folder):
+    """How many points of the table that was written last failed. The store has none of them."""
+    table = _table(folder)
+    return 0 if table is None else int((table["status"] == "failed").sum())
+
+
+def _table(folder):
+    import pandas
+    path = folder / "results.parquet"
+    return pandas.read_parquet(path) if path.exists() else None
+
+
+def _traces(folder):
+    """-> {(identity, repeat): files of a point}: those of `vitro sweep --trace`, which numbers points as the table does."""
+    table = _table(folder)
+    found: dict[Any, list[Path]] = {}
+    for path in sorted((folder / "traces").glob("[0-9]*")):
+        if table is not None and path.name.isdigit() and int(path.name) < len(table):
+            row = table.iloc[int(path.name)]
+            found[row["identity"], row["repeat"]] = sorted(path.iterdir())
+    return found
