@@ -144,18 +144,23 @@ class Window final : public Eviction {
     std::vector<std::uint32_t> left;
     if (window_ == 0) return left;
     list_.oldest_without([&](std::uint32_t block) {
-      const bool goes = last_[block] + window_ < token_;
-      if (goes) left.push_back(block);
-      return goes;
+      if (last_[block] + window_of(block) < token_) left.push_back(block);
+      return last_[block] + std::uint64_t(window_) < token_;
     });
     return left;
   }
 
  private:
+  // Whole tokens for which an unused block stays. Multiples of the golden ratio spread those that stay longer evenly over all blocks.
+  std::uint64_t window_of(std::uint32_t block) const {
+    const auto whole = static_cast<std::uint64_t>(window_);
+    return whole + ((block * 2654435769u) * 0x1p-32 < window_ - static_cast<double>(whole) ? 1 : 0);
+  }
+
   RecencyList list_;
   std::vector<std::uint64_t> last_;  // token of the last use; ascends along the list
   std::uint64_t token_ = 1;
-  std::uint32_t window_;
+  double window_;
 };
 
 class None final : public Eviction {

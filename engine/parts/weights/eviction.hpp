@@ -47,7 +47,7 @@ std::string_view to_string(AdmissionRule admission);
 struct EvictionOptions {
   std::uint32_t blocks = 0;    // numbers are below it
   std::uint32_t capacity = 0;  // how many are resident at most
-  std::uint32_t window = 0;    // of "window", in tokens; 0: as long as there is room
+  double window = 0;           // of "window", in tokens; 0: as long as there is room
   std::uint32_t layers = 1;    // of a step
   AdmissionRule admission = AdmissionRule::rule;
 };
@@ -58,7 +58,7 @@ struct EvictionOptions {
 // its turn, and this keeps a part. "lfu": least frequently used since it came, ties by recency.
 // "arc": recency and frequency in balance, steered by hits on blocks that just went (Megiddo and Modha, FAST 2003).
 // "window": what was used within the last tokens ("LLM in a flash", arXiv 2312.11514, windowing); a block leaves with the token
-// that last used it, or before it when there is no room. "none": what came first stays, and nothing goes for what comes later.
+// that last used it, or before it when there is no room. Between two whole numbers that share of the blocks stays for a token more. "none": what came first stays, and nothing goes for what comes later.
 // Throws ConfigError for another name.
 std::unique_ptr<Eviction> make_eviction(std::string_view name, const EvictionOptions& options);
 

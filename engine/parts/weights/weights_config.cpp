@@ -58,7 +58,7 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
   neurons.bundle = reader.boolean("bundle", neurons.bundle);
   neurons.two_phases = reader.boolean("two_phases", neurons.two_phases);
   neurons.cache = reader.boolean("cache", neurons.cache);
-  neurons.window = static_cast<std::uint32_t>(reader.integer("window", 0, 1 << 20, neurons.window));
+  neurons.window = reader.number("window", 0, 1 << 20, neurons.window);
   if (neurons.window > 0 && neurons.eviction != "window") {
     reader.fail("window", fmt::format("can not be combined with {}: {}", reader.name_of("eviction"), neurons.eviction));
   }

@@ -14,7 +14,7 @@ namespace vitro {
 struct NeuronCacheConfig {
   std::string eviction = "step_lru";
   AdmissionRule admission = AdmissionRule::rule;
-  std::uint32_t window = 0;  // of the eviction "window", in tokens; 0: as long as the budget allows
+  double window = 0;  // of the eviction "window", in tokens; 0: as long as the budget allows
   Bytes staging = 4 * MiB;
   bool bundle = true;         // Gate, Up and Down of a neuron side by side in flash; else matrix by matrix
   bool two_phases = true;     // Up and Down only after Gate, where the layout has first parts; else whole blocks

@@ -4,7 +4,7 @@
 
 Each search looks at the one value that may set its unknown, and at no speed of a compared system but the first's:
 1. Kernels of systems on cores: of the builds that llama.cpp has, the one whose prompts come nearest 8 tokens/s (pi2_prefill_7b_int4_cpu).
-2. The window of LLMFlash's cache: 10 % of misses (pi2_llmflash_flash_miss).
+2. The window of LLMFlash's cache, in tenths of a token: 10 % of misses (pi2_llmflash_flash_miss).
 3. LLMFlash's reads in flight: 76.7 % of I/O in Table 4 (pi2_t4_llmflash_io_share).
 """
 import tempfile
@@ -42,10 +42,10 @@ def main():
         print(f"kernels {kernel_set}: {speed:.1f} tokens/s", flush=True)
     words, kernels = "llmflash bamboo off50 long", {"device": str(DEVICE)}
     misses = {}
-    for window in range(1, 6):
+    for window in (*(tenths / 10 for tenths in range(10, 21)), 3, 4, 5):
         found = metrics(fair, words, **kernels, **{"engine.clusters.eviction": "window", "engine.clusters.window": window})
         misses[window] = 100 - 100 * found["cache_hit_rate"]
-        print(f"window of {window} tokens: {misses[window]:.1f} % of misses", flush=True)
+        print(f"window of {window:g} tokens: {misses[window]:.1f} % of misses", flush=True)
     window = nearest(misses, MISSES)
     shares = {}
     for depth in (1, 2, 3, 4, 8):

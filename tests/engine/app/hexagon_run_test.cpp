@@ -185,10 +185,12 @@ TEST_F(HexagonRun, float16_models_run_in_the_matrix_units_contract) {
   EXPECT_EQ(whole["counts"]["hexagon_operators"], kTokens * 4 * 7);
   EXPECT_EQ(whole["counts"]["hexagon_requests"], kTokens * 4 * 4);
   EXPECT_GT(whole["counts"]["hexagon_hvx_packets"], 10000);
-  const Json again = run_with({{42, Fault::die_computing}});
-  EXPECT_EQ(again["tokens"], cpu["tokens"]);
-  EXPECT_EQ(again["counts"]["hexagon_operators"], kTokens * 4 * 7);
-  EXPECT_THAT(again["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("started again")));
+  if (!few_cases()) {
+    const Json again = run_with({{42, Fault::die_computing}});
+    EXPECT_EQ(again["tokens"], cpu["tokens"]);
+    EXPECT_EQ(again["counts"]["hexagon_operators"], kTokens * 4 * 7);
+    EXPECT_THAT(again["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("started again")));
+  }
   const Json lost = run_with({{42, Fault::die_computing}, {43, Fault::corrupt_result}});
   EXPECT_EQ(lost["tokens"], cpu["tokens"]);
   EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("was stopped")));
@@ -213,7 +215,7 @@ TEST_F(HexagonRun, stages_have_the_tokens_of_the_cpu_with_any_plan_and_any_fault
   }
   EXPECT_FALSE(two["counts"].contains("hexagon_packets.vector.hvx2"));
   EXPECT_GT(four["counts"]["hexagon_packets.vector.hvx3"], 0);
-  for (const Fault fault : {Fault::die_in_vector, Fault::hang_in_matrix}) {
+  for (const Fault fault : all_or_few(std::vector{Fault::die_in_vector, Fault::hang_in_matrix}, std::vector{Fault::hang_in_matrix})) {
     const Json result = run_with(2, 2, {{4, fault}});
     EXPECT_EQ(result["tokens"], cpu["tokens"]) << static_cast<int>(fault);
     EXPECT_EQ(result["counts"]["hexagon_operators"], kTokens * 4 * 7);

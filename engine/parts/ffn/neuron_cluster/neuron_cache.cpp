@@ -7,7 +7,7 @@
 namespace vitro {
 
 NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction,
-                         std::uint32_t window, std::uint32_t layers, AdmissionRule admission)
+                         double window, std::uint32_t layers, AdmissionRule admission)
     : capacity_(capacity),
       staging_(staging),
       free_count_(capacity + staging),

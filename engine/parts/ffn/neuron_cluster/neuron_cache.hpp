@@ -20,7 +20,7 @@ class NeuronCache {
 
   // capacity: blocks that may stay. Slots: capacity + staging, so that blocks on their way have a place as well.
   // window, layers, admission: of that eviction (EvictionOptions).
-  NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction, std::uint32_t window = 0,
+  NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction, double window = 0,
               std::uint32_t layers = 1, AdmissionRule admission = AdmissionRule::rule);
 
   std::uint32_t slot_of(std::uint32_t block) const { return blocks_[block].slot; }  // kNone: not resident

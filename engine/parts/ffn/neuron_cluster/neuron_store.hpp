@@ -17,7 +17,7 @@ namespace vitro {
 
 struct NeuronStoreOptions {
   std::string eviction = "lru";
-  std::uint32_t window = 0;           // of that eviction
+  double window = 0;                  // of that eviction
   AdmissionRule admission = AdmissionRule::rule;  // likewise
   bool two_phases = true;             // false: blocks are read whole, also where the layout has first parts
   std::optional<double> ffn_in_dram;  // share of the neurons that may stay; else what the budget leaves room for

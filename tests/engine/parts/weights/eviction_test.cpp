@@ -311,6 +311,26 @@ TEST(Eviction, a_window_lets_go_what_was_not_used_in_its_tokens) {
   EXPECT_EQ(window->next_token(), std::vector<std::uint32_t>{1});
 }
 
+TEST(Eviction, a_window_between_whole_numbers_keeps_that_share_of_the_blocks_for_a_token_more) {
+  constexpr std::uint32_t kBlocks = 10000;
+  for (const double length : {0.3, 1.5, 2.9}) {
+    const auto window = make_eviction("window", {kBlocks, kBlocks, length});
+    for (std::uint32_t block = 0; block < kBlocks; ++block) window->insert(block);
+    std::vector<std::size_t> left;  // by token
+    for (int token = 0; token < 5; ++token) {
+      const std::vector<std::uint32_t> gone = window->next_token();
+      for (const std::uint32_t block : gone) window->erase(block);
+      left.push_back(gone.size());
+    }
+    const auto whole = static_cast<std::size_t>(length);
+    const double longer = length - static_cast<double>(whole);
+    for (std::size_t token = 0; token < left.size(); ++token) {
+      const double share = token == whole ? 1 - longer : token == whole + 1 ? longer : 0;
+      EXPECT_NEAR(static_cast<double>(left[token]) / kBlocks, share, 0.001) << length << " after token " << token;
+    }
+  }
+}
+
 TEST(Eviction, a_window_without_length_is_least_recently_used) {
   const std::vector<std::uint32_t> accesses = skewed_accesses(3, 60, 2000);
   EXPECT_EQ(hits_of("window", accesses, 60, 15), hits_of("lru", accesses, 60, 15));
