@@ -7,9 +7,9 @@
 namespace vitro {
 namespace {
 
-constexpr int kRounds = 4;                               // each begins with the shares that the one before learned
-constexpr Picoseconds kRound{10'000'000'000};            // long beside a scheduler's interruptions
-constexpr int kMostRepetitions = 200, kRepetitions = 2;  // of a phase, in a round
+constexpr int kRounds = 5;                               // each with the shares that the one before learned; the first one's are even
+constexpr Picoseconds kRound{30'000'000'000};            // long beside a scheduler's interruptions
+constexpr int kMostRepetitions = 600, kRepetitions = 2;  // of a phase, in a round
 
 // A phase whose matrices are cut by rows and which leaves keys, values and experts alone.
 bool tells_rates(const Phase& phase, const OperatorGraph& graph, BlockKind kind) {
@@ -47,16 +47,18 @@ Task<void> Transformer::measure_cores() {
 
 Task<void> Transformer::learn_balance(const Phase* phase, const StepContext* step) {
   const auto rows = static_cast<std::uint32_t>(step->rows->size());
-  for (int round = 0; round < kRounds; ++round) {
+  CoreBalance& balance = *placement_.balance();
+  for (int round = 0; round < kRounds || (round == kRounds && balance.leave_out_slowest(phase->block, rows)); ++round) {
     const Shares shares = placement_.shares(phase->block, rows, false);
     std::vector<double> seconds(placement_.cores().size());
     std::vector<Picoseconds> taken;
     const Picoseconds begin = machine_.clock.now();
-    for (int i = 0; i < kRepetitions || (i < kMostRepetitions && machine_.clock.now() - begin < kRound); ++i) {
+    int phases = 0;
+    for (; phases < kRepetitions || (phases < kMostRepetitions && machine_.clock.now() - begin < kRound); ++phases) {
       co_await runner_.run(builder_.build(*phase, *step, shares), units_, &taken);
       for (std::size_t core = 0; core < seconds.size(); ++core) seconds[core] += to_seconds(taken[core]);
     }
-    placement_.balance()->learn(phase->block, rows, seconds);
+    balance.learn(phase->block, rows, seconds, to_seconds(machine_.clock.now() - begin) / phases);
   }
 }
 

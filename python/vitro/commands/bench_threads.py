@@ -41,20 +41,38 @@ def rows(row, smoke, progress=None):
 
 
 def _beside_a_burner(row, path, smoke, progress):
-    """The second core is shared with a process that never sleeps. Limit: a core and half a core, over two halves."""
-    rounds, tokens = (1, 8) if smoke else (5, 64)
-    even, rates = [], []
-    with _burner(sorted(os.sched_getaffinity(0))[1]):
+    """The second core is shared with a process that never sleeps. Limit: a core and half a core, over one, or over two halves."""
+    found = uneven(path, 1 if smoke else 9, smoke, progress)
+    rows_ = [row(f"engine.{phase}_uneven_cores_{way}", statistics.median(values), "tokens/s", None)
+             for (phase, way), values in found.items()]
+    for phase in PHASES:
+        for over in ("even", "one"):
+            ratios = [a / b for a, b in zip(found[phase, "rates"], found[phase, over], strict=True)]
+            low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+            rows_ += [row(f"engine.{phase}_uneven_cores_rates_over_{over}{what}", value, "x", limit)
+                      for what, value, limit in (("", middle, 1.5), (".low_quartile", low, None), (".high_quartile", high, None))]
+    return rows_
+
+
+PHASES = ("decode", "prompt")
+WAYS = {"one": (1, {}), "even": (2, {}), "rates": (2, {"engine.placement.balance": "rates"})}  # threads, overrides
+
+
+def uneven(path, rounds, smoke=False, progress=None, slow=None):
+    """-> {(phase, way): [tokens/s of each round]}, all ways by turns, while the second core is slow. `slow(cpu)`: a context that makes it
+    so; a process that never sleeps by default. Prompts are of 512 tokens, of one chunk after the other."""
+    found = {(phase, way): [] for phase in PHASES for way in WAYS}
+    with (slow or burner)(sorted(os.sched_getaffinity(0))[1]):
         for _ in range(rounds):
-            even.append(_speed(path, 2, tokens, progress))
-            rates.append(_speed(path, 2, tokens, progress, {"engine.placement.balance": "rates"}))
-    return [row("engine.decode_uneven_cores_even", statistics.median(even), "tokens/s", None),
-            row("engine.decode_uneven_cores_rates", statistics.median(rates), "tokens/s", None),
-            row("engine.decode_uneven_cores_rates_over_even", statistics.median(rates) / statistics.median(even), "x", 1.5)]
+            for way, (threads, overrides) in WAYS.items():
+                result = _run(path, threads, 8 if smoke else 64, progress, overrides, prompt=9 if smoke else 512)
+                found["decode", way].append(result.metric("decode_tokens_per_s"))
+                found["prompt", way].append(result.metric("prefill_tokens_per_s"))
+    return found
 
 
 @contextlib.contextmanager
-def _burner(cpu):
+def burner(cpu):
     with subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"]) as process_:
         try:
             yield
@@ -62,12 +80,17 @@ def _burner(cpu):
             process_.kill()
 
 
-def _speed(model, threads, tokens, progress, overrides=None):
+def _speed(model, threads, tokens, progress):
+    return _run(model, threads, tokens, progress).metric("decode_tokens_per_s")
+
+
+def _run(model, threads, tokens, progress, overrides=None, prompt=None):
+    workload = {"prompt": "Once upon a time"} if prompt is None else {"prompt_tokens": prompt}
     with tempfile.TemporaryDirectory() as folder:
         experiment = {"experiment": "threads", "machine": "host", "model": {"gguf": str(model)},
                       "engine": {"policy": "dense", "activations": "int8", "threads": threads},
-                      "workload": {"prompt": "Once upon a time", "output_tokens": tokens, "stop_at_eos": False}}
-        return experiments.run(experiment, overrides=overrides, out=folder, progress=progress).metric("decode_tokens_per_s")
+                      "workload": workload | {"output_tokens": tokens, "stop_at_eos": False}}
+        return experiments.run(experiment, overrides=overrides, out=folder, progress=progress)
 
 
 def _reads(threads, smoke):

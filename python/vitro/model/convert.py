@@ -35,6 +35,7 @@ class Config:
         self.head_dim = self.whole("head_dim", 2, otherwise=self.width // self.heads)
         self.context = self.whole("max_position_embeddings", 1)
         self.tied = bool(self.values.get("tie_word_embeddings", False))
+        self.rope = self._rope()
         self.bos, self.eos = self._token("bos_token_id"), self._token("eos_token_id")
         self.one_of("hidden_act", "silu", ("silu",))
         if self.values.get("use_sliding_window"):
@@ -63,6 +64,20 @@ class Config:
             raise self.fail(key, value, f"one of {', '.join(known)}")
         return str(value)
 
+    def _rope(self) -> dict[str, Any]:
+        """Base and scaling of the rotation: transformers 5 writes both as `rope_parameters`, older ones apart."""
+        together = self.values.get("rope_parameters")
+        stated = together if together is not None else self.values.get("rope_scaling") or {}
+        if not isinstance(stated, dict) or any(isinstance(value, dict) for value in stated.values()):
+            raise self.fail("rope_scaling" if together is None else "rope_parameters", stated, "an object that holds for all layers")
+        if together is None or "rope_theta" not in stated:
+            stated = stated | {"rope_theta": self.values.get("rope_theta", 10000.0)}
+        return stated
+
+    @property
+    def rope_kind(self) -> str:
+        return str(self.rope.get("rope_type", self.rope.get("type", "default")))
+
     def _token(self, key: str) -> int | None:
         value = self.values.get(key)
         value = value[0] if isinstance(value, list) and value else value
@@ -79,10 +94,10 @@ class Part:
     make: Callable[[], np.ndarray[Any, Any]]
 
 
-def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, act_order: str = "", progress: Progress | None = None
-            ) -> dict[str, Any]:
+def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, act_order: str = "", round_scales: bool = False,
+            progress: Progress | None = None) -> dict[str, Any]:
     """Writes the file whole or not at all. `act_order`: f16 or f32, for the values of matrices whose groups do not lie side by side
-    (desc_act); "": they are refused.
+    (desc_act); "": they are refused. `round_scales`: scales that float16 does not hold become the nearest that it does.
 
     -> {"bits", "group_size" (0: a row), "matrices" (with codes), "as_values" (those written as floats), "tensors"}
     """
@@ -92,7 +107,7 @@ def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, a
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is no folder (expected one with config.json and *.safetensors)")
     config = Config(folder)
-    settings = gptq.read_settings(folder, config.values)
+    settings = gptq.read_settings(folder, config.values, round_scales)
     tokenizer = read_tokenizer(folder, config.bos)
     if len(tokenizer.tokens) > config.vocab:
         raise ConfigError(f"{config.path}: vocab_size: {config.vocab}, but the tokenizer has {len(tokenizer.tokens)} tokens")
@@ -209,15 +224,13 @@ def _vector(name: str, values: np.ndarray[Any, Any]) -> Part:
 
 def _rope_factors(c: Config) -> list[np.ndarray[Any, Any]]:
     """Llama 3's divisors of the frequencies, in [] or a list of one. Linear scaling is a number, written with the others."""
-    scaling = c.values.get("rope_scaling")
-    kind = (scaling or {}).get("rope_type", (scaling or {}).get("type", "default"))
-    if kind in ("default", "linear"):
+    if c.rope_kind in ("default", "linear"):
         return []
-    if kind != "llama3":
-        raise c.fail("rope_scaling", scaling, "none, or of the type linear or llama3")
-    factor, low, high, old = (c.number(key, 0, scaling) for key in
+    if c.rope_kind != "llama3":
+        raise c.fail("rope_scaling", c.rope, "none, or of the type linear or llama3")
+    factor, low, high, old = (c.number(key, 0, c.rope) for key in
                               ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"))
-    wavelength = 2 * math.pi * c.number("rope_theta", 10000.0) ** (np.arange(0, c.head_dim, 2) / c.head_dim)
+    wavelength = 2 * math.pi * c.number("rope_theta", 0, c.rope) ** (np.arange(0, c.head_dim, 2) / c.head_dim)
     smooth = np.clip((old / wavelength - low) / (high - low), 0, 1)
     return [1 / ((1 - smooth) / factor + smooth)]
 
@@ -250,13 +263,12 @@ def _write_metadata(writer: Any, c: Config, tokenizer: Tokenizer, gguf: Any) -> 
     writer.add_key_length(c.head_dim)
     writer.add_value_length(c.head_dim)
     writer.add_rope_dimension_count(c.head_dim)
-    writer.add_rope_freq_base(c.number("rope_theta", 10000.0))
+    writer.add_rope_freq_base(c.number("rope_theta", 0, c.rope))
     writer.add_layer_norm_rms_eps(c.number("rms_norm_eps", 1e-6))
     writer.add_vocab_size(c.vocab)
-    scaling = c.values.get("rope_scaling") or {}
-    if scaling.get("rope_type", scaling.get("type")) == "linear":
+    if c.rope_kind == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(c.number("factor", 0, scaling))
+        writer.add_rope_scaling_factor(c.number("factor", 0, c.rope))
     if c.family == "mistral" and c.values.get("sliding_window"):
         writer.add_sliding_window(c.whole("sliding_window", 1))
     writer.add_tokenizer_model(tokenizer.model)

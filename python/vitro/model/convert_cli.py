@@ -14,6 +14,8 @@ def convert(source: Annotated[Path, typer.Argument(metavar="FOLDER", help="confi
             target: Annotated[Path, typer.Argument(metavar="OUT.gguf")],
             act_order: Annotated[str, typer.Option("--act-order", metavar="f16|f32", help="Write the values of matrices whose groups do "
                                                    "not lie side by side (desc_act). Default: refuse them.")] = "",
+            round_scales: Annotated[bool, typer.Option("--round-scales", help="Round scales that are no float16, as of models quantised in "
+                                                       "float32. Default: refuse them.")] = False,
             as_json: Json = False):
     """Make a GGUF file of a model in GPTQ, with the codes, scales and zero points that it has.
 
@@ -25,7 +27,7 @@ def convert(source: Annotated[Path, typer.Argument(metavar="FOLDER", help="confi
     """
     outputs.file(target, "OUT.gguf")
     with terminal.progress("convert") as report:
-        answer = converter.convert(source, target, act_order=act_order, progress=report)
+        answer = converter.convert(source, target, act_order=act_order, round_scales=round_scales, progress=report)
     answer |= {"target": str(target), "target_bytes": target.stat().st_size}
     if as_json:
         terminal.print_json(answer)

@@ -30,6 +30,7 @@ class Settings:
     act_order: bool
     less_one: bool  # zero points are stored less one
     by_words: bool = False  # one was taken from whole words, so that a zero point of 0 borrowed from the next one
+    round_scales: bool = False  # to float16, where they have more digits
     others: tuple[tuple[str, dict[str, Any]], ...] = ()  # settings of modules whose names match: the first that does is theirs
 
     def of(self, module: str) -> "Settings":
@@ -40,7 +41,7 @@ class Settings:
         return self
 
 
-def read_settings(folder: Path, config: dict[str, Any]) -> Settings:
+def read_settings(folder: Path, config: dict[str, Any], round_scales: bool = False) -> Settings:
     """From quantize_config.json, or from what config.json says in its place."""
     path = folder / "quantize_config.json"
     if path.exists():
@@ -57,8 +58,8 @@ def read_settings(folder: Path, config: dict[str, Any]) -> Settings:
     form = _one_of(path, "checkpoint_format", found.get("checkpoint_format", found.get("format", "gptq")), ("gptq", "gptq_v2"),
                    "gptq or gptq_v2")
     found = {"bits": None, "group_size": None} | found
-    return Settings(path, less_one=form == "gptq", by_words=_by_words(found), others=_others(path, found.get("dynamic")),
-                    **({"symmetric": True, "act_order": False} | _stated(path, found, "")))
+    return Settings(path, less_one=form == "gptq", by_words=_by_words(found), round_scales=round_scales,
+                    others=_others(path, found.get("dynamic")), **({"symmetric": True, "act_order": False} | _stated(path, found, "")))
 
 
 def _one_of(path: Path, key: str, got: Any, known: tuple[Any, ...], expected: str) -> Any:
@@ -170,7 +171,7 @@ def read_matrix(tensors: dict[str, Tensor], name: str, shape: tuple[int, int], s
     words = _load(tensors, f"{name}.qzeros", ("I32",), (k // group, n // per_word)).view(np.uint32)
     groups = _groups(tensors, name, k, group, settings)
     zeros = _zeros(tensors[f"{name}.qzeros"], words, settings)
-    return Matrix(bits, codes, _scales(tensors, f"{name}.scales", (k // group, n)).T, zeros.T, settings.group == 0, groups)
+    return Matrix(bits, codes, _scales(tensors, f"{name}.scales", (k // group, n), settings).T, zeros.T, settings.group == 0, groups)
 
 
 def _fields(words: Array, bits: int) -> Array:
@@ -194,15 +195,18 @@ def tensor_of(tensors: dict[str, Tensor], name: str, types: tuple[str, ...], sha
     return tensor
 
 
-def _scales(tensors: dict[str, Tensor], name: str, shape: tuple[int, int]) -> Array:
+def _scales(tensors: dict[str, Tensor], name: str, shape: tuple[int, int], settings: Settings) -> Array:
     tensor = tensor_of(tensors, name, ("F16", "BF16", "F32"), shape)
     values = tensor.floats()
     with np.errstate(over="ignore"):
         halves = values.astype(np.float16)
-    bad = ~np.isfinite(halves) | (halves.astype(np.float32) != values)
+    bad = ~np.isfinite(halves)
+    if not settings.round_scales:
+        bad |= halves.astype(np.float32) != values
     if bad.any():
         group, output = np.argwhere(bad)[0]
-        raise tensor.fail(f"group {group}, output {output} has the scale {values[group, output]}, which float16 can not hold")
+        raise tensor.fail(f"group {group}, output {output} has the scale {values[group, output]}, which float16 can not hold "
+                          f"(expected scales of float16{'' if settings.round_scales else ', or --round-scales'})")
     return halves
 
 
@@ -212,7 +216,7 @@ def _groups(tensors: dict[str, Tensor], name: str, k: int, group: int, settings:
     if key not in tensors:
         if settings.act_order and settings.group:
             raise ConfigError(f"{tensors[f'{name}.qweight'].path}: {key}: the tensor is missing, and {settings.path} has desc_act: true, "
-                              "with which any input may be of any group")
+                              "with which any input may be of any group (expected the tensor, or desc_act: false)")
         return None
     found = _load(tensors, key, ("I32",), (k,))
     bad = (found < 0) | (found >= k // group)

@@ -23,6 +23,7 @@ def draw(seed, loads):
     engine = shared | parts(rng, model, machine, loads) | kv_place(rng) | methods(rng)
     engine |= staged(random.Random(f"staged {seed}"), engine) | resident(random.Random(f"resident {seed}"), engine)
     engine |= _expert_cache(random.Random(f"expert cache {seed}"), model, engine)
+    engine |= _on_cores(random.Random(f"on cores {seed}"), engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
     lora = _lora(rng, engine, workload)
     shared |= lora
@@ -52,6 +53,13 @@ def _lora(rng, engine, workload):
     workload["adapter"] = [rng.choice(("none", *ADAPTERS)) for _ in range(workload["batch"])]
     by_neuron = engine["ffn.kind"] == "clusters" or engine.get("weights.kind") == "bundles"
     return {"lora.order": "a_bx" if by_neuron else rng.choice(("a_bx", "ab_x"))}
+
+
+def _on_cores(rng, engine):
+    """What only cores can do: carry out the moves of an unfused graph, and share work by their rates."""
+    if engine.get("placement.kind", "cores") != "cores" or "placement.unit" in engine or "placement.graph_units" in engine:
+        return {}
+    return {"graph.fuse": rng.choice(("none", "geometry", "all")), "placement.balance": rng.choice(("even", "rates"))}
 
 
 def _expert_cache(rng, model, engine):

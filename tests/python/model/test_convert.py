@@ -226,6 +226,37 @@ def test_modules_have_settings_of_their_own(tmp_path):
     assert vitro.perplexity(tmp_path / "model.gguf", text)["nll"] == pytest.approx(oracle.nll(model, TEXT), abs=1e-3)
 
 
+@pytest.mark.parametrize("scaling", [{}, {"rope_type": "linear", "factor": 2.0},
+                                     {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                      "original_max_position_embeddings": 64}], ids=lambda s: s.get("rope_type", "none"))
+def test_the_rotation_is_read_as_transformers_4_and_5_write_it(tmp_path, scaling):
+    export(tmp_path)
+    set_config(tmp_path, "config.json", rope_theta=5e5, rope_scaling=scaling or None)
+    convert(tmp_path, tmp_path / "apart.gguf")
+    config = json.loads((tmp_path / "config.json").read_text())
+    for key in ("rope_theta", "rope_scaling"):
+        del config[key]
+    together = {"rope_theta": 5e5, "rope_type": "default"} | scaling
+    (tmp_path / "config.json").write_text(json.dumps(config | {"rope_parameters": together}))
+    convert(tmp_path, tmp_path / "together.gguf")
+    assert (tmp_path / "together.gguf").read_bytes() == (tmp_path / "apart.gguf").read_bytes()
+    set_config(tmp_path, "config.json", rope_parameters={"full_attention": together, "sliding_attention": together})
+    with pytest.raises(ConfigError, match="rope_parameters.*for all layers"):
+        convert(tmp_path, tmp_path / "none.gguf")
+
+
+def test_scales_in_float32_are_rounded_where_that_is_asked_for(folder):
+    """As AutoGPTQ writes them for a model that was loaded in float32."""
+    path, tensors, refused = folder
+    exact = {name: value.astype(np.float32) * np.float32(1.0003) for name, value in tensors.items() if name.endswith(".scales")}
+    write_safetensors(path / "model.safetensors", tensors | {name: value.astype(np.float16) for name, value in exact.items()})
+    convert(path, path / "halves.gguf")
+    tensors |= exact
+    refused("float16 can not hold", "--round-scales")
+    convert(path, path / "rounded.gguf", round_scales=True)
+    assert (path / "rounded.gguf").read_bytes() == (path / "halves.gguf").read_bytes()
+
+
 def test_biases_of_zeros_are_none(folder):
     path, tensors, _ = folder
     for part, size in (("q_proj", 128), ("k_proj", 64), ("v_proj", 64), ("o_proj", 128)):
